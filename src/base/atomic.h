@@ -1,0 +1,53 @@
+/*
+ * atomic.h - the few atomics that the layers above may use, each with its ordering in its name,
+ * a small spin lock, and word-wise copying of memory that others write meanwhile.
+ */
+#ifndef BASE_ATOMIC_H
+#define BASE_ATOMIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define atomic_load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
+#define atomic_load_acquire(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define atomic_store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+#define atomic_store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+#define atomic_add_relaxed(p, v) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
+
+static inline void atomic_pause(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* A test-and-test-and-set lock for sections of a few dozen instructions in which nobody suspends.
+ * Zero-initialized is unlocked. Yields the CPU when it spins for long. */
+struct spinlock { uint32_t locked; };
+void spinlock_lock_slow(struct spinlock *lock);
+static inline bool spinlock_try(struct spinlock *lock)
+{
+    return !__atomic_exchange_n(&lock->locked, 1u, __ATOMIC_ACQUIRE);
+}
+static inline void spinlock_lock(struct spinlock *lock)
+{
+    if (!spinlock_try(lock))
+        spinlock_lock_slow(lock);
+}
+static inline void spinlock_unlock(struct spinlock *lock)
+{
+    __atomic_store_n(&lock->locked, 0u, __ATOMIC_RELEASE);
+}
+
+/* Copies out of memory that others may write meanwhile: every aligned 8-byte word is read once,
+ * relaxed. Any alignment and length. */
+void atomic_copy_from(void *to, const void *shared, size_t length);
+/* Copies into memory that others may read meanwhile: whole aligned words are stored once, relaxed;
+ * the bytes of a partly covered word by one store where they are an aligned 4 or 2 bytes. */
+void atomic_copy_to(void *shared, const void *from, size_t length);
+
+#endif

@@ -1,0 +1,173 @@
+/*
+ * fabric.h - one-sided access to the memory of remote nodes: the contract that every backend keeps
+ * and all that the layers above may assume.
+ *
+ * ADDRESSES. A gaddr is 64 bits: 16-bit memory node, 48-bit offset (Sherman §4.2). 0 is null. Bit 47
+ * of the offset selects the node's lock region ("on-chip": NIC device memory where there is one);
+ * without it the offset is into the pool.
+ *
+ * COMMAND LISTS. The unit of work is an ordered list of commands to ONE memory node. Executing a
+ * list costs one round trip however many commands it holds (Sherman §4.5, command combination).
+ * Lists to different nodes, or several to one, may be executed together: one wait, one round trip.
+ *
+ * GUARANTEES (G1 to G6; docs/internals/fabric.md argues why each backend keeps them)
+ *  G1 WRITEs and atomics of one endpoint take effect in the order in which they stand in a list, and a
+ *     READ sees the effects of those that stand before it. READs have no order among themselves, and a
+ *     later WRITE may overtake an earlier READ. Lists executed together have no order between them.
+ *  G2 Only aligned 8-byte words are atomic. A longer READ may return any mixture of old and new words
+ *     of concurrent WRITEs, fetched in any order: address order is never assumed.
+ *  G3 CAS and FAA are atomic against each other. A WRITE to a word on which others CAS is safe only
+ *     where `release_by_write` is set; elsewhere such a word is changed by atomics alone.
+ *  G4 When fabric_execute returns, the effects of its lists are visible to everyone.
+ *  G5 When a compute node dies, its list may be cut between any two commands, and a WRITE longer than
+ *     `atomic_write` anywhere (at a word); a shorter one happens entirely or not at all.
+ *  G6 A connection is the lease: a memory node that loses a compute node first fences it, so that
+ *     nothing of it can arrive later, and only then frees its locks.
+ *
+ * ERRORS. A command with a bad address, length or alignment fails its list with BANYAN_EADDRESS: the
+ * commands before it have taken effect, it and those after it have not, no other list is harmed, and
+ * the endpoint stays usable. BANYAN_ENET / BANYAN_EFENCED: the list may have taken effect in part.
+ *
+ * THREADS. A struct fabric is shared by all tasks of a compute node; an endpoint belongs to one worker
+ * thread and may be used by all its fibers. fabric_execute suspends the calling task.
+ */
+#ifndef FABRIC_FABRIC_H
+#define FABRIC_FABRIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/error.h"
+
+typedef uint64_t gaddr;
+
+#define GADDR_NULL ((gaddr)0)
+#define GADDR_OFFSET_BITS 48
+#define GADDR_LOCK_REGION (UINT64_C(1) << 47)
+
+static inline gaddr gaddr_make(uint16_t node, uint64_t offset)
+{
+    return (gaddr)node << GADDR_OFFSET_BITS | offset;
+}
+static inline uint16_t gaddr_node(gaddr address) { return (uint16_t)(address >> GADDR_OFFSET_BITS); }
+static inline uint64_t gaddr_offset(gaddr address)
+{
+    return address & ((UINT64_C(1) << GADDR_OFFSET_BITS) - 1);
+}
+
+enum fabric_operation { FABRIC_READ, FABRIC_WRITE, FABRIC_CAS, FABRIC_FAA };
+
+/* The longest READ or WRITE of one command, and the most commands of one list. */
+#define FABRIC_LENGTH_MAX (1u << 20)
+#define FABRIC_COMMANDS_MAX 64
+
+struct fabric_command {
+    enum fabric_operation operation;
+    uint32_t length; /* bytes, READ and WRITE: 1 to FABRIC_LENGTH_MAX. Atomics: 8 implied. */
+    gaddr address;   /* READ, WRITE: any alignment. Atomics: a multiple of 8. */
+    union {
+        struct {
+            void *buffer;     /* caller's, at least length bytes, 8-byte aligned, until the list completes */
+            const void *data; /* set by the backend: buffer, or where `direct` the mapped bytes themselves,
+                               * which others may be writing: copy with atomic_copy_from, then judge */
+        } read;
+        struct {
+            const void *data; /* caller's, until the list completes */
+        } write;
+        struct {
+            /* If (word & mask) == (compare & mask): word = (word & ~mask) | (swap & mask). */
+            uint64_t compare, swap, mask; /* mask: all ones, or what `masked_cas` allows */
+            uint64_t old;                 /* the word before, whether swapped or not */
+        } cas;
+        struct {
+            uint64_t add, old;
+        } faa;
+    };
+};
+
+struct fabric_list {
+    uint16_t node; /* every command's address must be of this node */
+    uint16_t count;
+    struct fabric_command *commands;
+    int status;         /* set when complete: 0 or a negative banyan_error */
+    void *backend[3];   /* for the backend's use while the list is under way */
+};
+
+/* What one operation cost. Counted by fabric_execute and fabric_call, the same for every backend. */
+struct fabric_cost {
+    uint64_t round_trips; /* waits: one per fabric_execute, one per fabric_call */
+    uint64_t lists, reads, writes, atomics, rpcs;
+    uint64_t bytes_read, bytes_written; /* payload; atomics count 8 written */
+};
+
+/* Capabilities are data. */
+struct fabric_capabilities {
+    const char *backend;        /* "local", "sim", ... */
+    uint16_t memory_nodes;      /* nodes 0 .. memory_nodes-1 */
+    uint16_t compute_id;        /* 1 .. 65535: this compute node's name in lock words */
+    uint32_t lock_width;        /* bytes of a lock word: 2 with masked CAS, else 8 */
+    uint64_t lock_region_bytes; /* per memory node */
+    uint32_t atomic_write;      /* G5, bytes, at least 1,024 */
+    bool release_by_write;      /* G3 */
+    bool masked_cas;
+    bool direct;                /* READ may return mapped bytes in place */
+    uint32_t round_trip_ns;     /* an estimate */
+};
+
+struct fabric;
+struct fabric_endpoint;
+
+/* What a memory node offers to in-process backends (local, sim). Filled by src/memory/. */
+struct fabric_target {
+    uint8_t *pool;       /* 4 KiB aligned */
+    uint64_t pool_bytes; /* multiple of 8 */
+    uint8_t *locks;
+    uint64_t lock_bytes; /* multiple of 8 */
+    uint32_t lock_width;
+    /* Runs an RPC; on any thread. Writes at most capacity bytes of reply. 0 or a negative error. */
+    int (*call)(void *owner, uint16_t compute_id, const void *request, size_t length, void *reply,
+                size_t capacity, size_t *reply_length);
+    void *owner;
+};
+
+struct fabric_ops {
+    int (*execute)(struct fabric_endpoint *, struct fabric_list *const *lists, uint32_t count);
+    int (*call)(struct fabric_endpoint *, uint16_t node, const void *request, size_t length, void *reply,
+                size_t capacity, size_t *reply_length);
+    struct fabric_endpoint *(*endpoint_open)(struct fabric *, struct error *);
+    void (*endpoint_close)(struct fabric_endpoint *);
+    void (*close)(struct fabric *);
+};
+
+/* Backends embed these as their first member. */
+struct fabric { const struct fabric_ops *ops; struct fabric_capabilities capabilities; };
+struct fabric_endpoint { struct fabric *fabric; };
+
+static inline const struct fabric_capabilities *fabric_capabilities(const struct fabric *fabric)
+{
+    return &fabric->capabilities;
+}
+
+struct fabric_endpoint *fabric_endpoint_open(struct fabric *fabric, struct error *error);
+void fabric_endpoint_close(struct fabric_endpoint *endpoint);
+void fabric_close(struct fabric *fabric);
+
+/* Executes the lists together and waits for all. 0 when every list succeeded, else the first list's
+ * error; each list's own status is set. `cost` (may be NULL) is added to. A list with count 0, a wrong node or
+ * more than FABRIC_COMMANDS_MAX commands fails with BANYAN_EINVAL. */
+int fabric_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count,
+                   struct fabric_cost *cost);
+/* A two-sided call to the memory node's CPU. */
+int fabric_call(struct fabric_endpoint *endpoint, uint16_t node, const void *request, size_t length,
+                void *reply, size_t capacity, size_t *reply_length, struct fabric_cost *cost);
+
+/* fabric_bounds_check: 0 or BANYAN_EADDRESS; shared by in-process backends. */
+int fabric_bounds_check(const struct fabric_target *target, const struct fabric_command *command);
+
+void fabric_cost_add(struct fabric_cost *into, const struct fabric_cost *from);
+
+/* "3:0x1000" or "3:lock:0x40": for messages. Returns text. */
+#define GADDR_TEXT_BYTES 32
+char *gaddr_format(gaddr address, char text[GADDR_TEXT_BYTES]);
+
+#endif
