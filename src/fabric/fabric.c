@@ -1,0 +1,140 @@
+/*
+ * fabric.c - what is the same for every backend: checking lists before they are posted, counting what they
+ * cost, and handing them on.
+ *
+ * Called by everything above the fabric, on any task; costs a few nanoseconds on top of the backend. A
+ * list that is refused here never reaches the backend and is not counted; a list that is posted is
+ * counted whole, whatever becomes of it.
+ */
+#include "fabric/fabric.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool list_valid(const struct fabric_list *list, uint16_t memory_nodes)
+{
+    return list->node < memory_nodes && list->count - 1u < FABRIC_COMMANDS_MAX;
+}
+
+static void count_list(struct fabric_cost *cost, const struct fabric_list *list)
+{
+    cost->lists++;
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct fabric_command *command = &list->commands[i];
+        if (command->operation == FABRIC_READ) {
+            cost->reads++;
+            cost->bytes_read += command->length;
+        } else if (command->operation == FABRIC_WRITE) {
+            cost->writes++;
+            cost->bytes_written += command->length;
+        } else {
+            cost->atomics++;
+            cost->bytes_written += 8;
+        }
+    }
+}
+
+static int post(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count,
+                struct fabric_cost *cost)
+{
+    if (cost != NULL) {
+        cost->round_trips++;
+        for (uint32_t i = 0; i < count; i++)
+            count_list(cost, lists[i]);
+    }
+    return endpoint->fabric->ops->execute(endpoint, lists, count);
+}
+
+/* Some list is not fit to be posted: refuses those, posts the others together. */
+static int execute_valid(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count,
+                         struct fabric_cost *cost)
+{
+    uint16_t memory_nodes = endpoint->fabric->capabilities.memory_nodes;
+    struct fabric_list **valid = malloc(count * sizeof *valid);
+    uint32_t valid_count = 0;
+    int status = BANYAN_OK;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (!list_valid(lists[i], memory_nodes))
+            lists[i]->status = BANYAN_EINVAL;
+        else if (valid == NULL)
+            lists[i]->status = BANYAN_ENOMEM;
+        else
+            valid[valid_count++] = lists[i];
+    }
+    if (valid_count > 0)
+        post(endpoint, valid, valid_count, cost);
+    free(valid);
+    for (uint32_t i = 0; i < count && status == BANYAN_OK; i++)
+        status = lists[i]->status;
+    return status;
+}
+
+int fabric_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count,
+                   struct fabric_cost *cost)
+{
+    uint16_t memory_nodes = endpoint->fabric->capabilities.memory_nodes;
+    if (count == 0)
+        return BANYAN_OK;
+    for (uint32_t i = 0; i < count; i++)
+        if (__builtin_expect(!list_valid(lists[i], memory_nodes), 0))
+            return execute_valid(endpoint, lists, count, cost);
+    return post(endpoint, lists, count, cost);
+}
+
+int fabric_call(struct fabric_endpoint *endpoint, uint16_t node, const void *request, size_t length,
+                void *reply, size_t capacity, size_t *reply_length, struct fabric_cost *cost)
+{
+    *reply_length = 0;
+    if (node >= endpoint->fabric->capabilities.memory_nodes)
+        return BANYAN_EINVAL;
+    if (cost != NULL) {
+        cost->round_trips++;
+        cost->rpcs++;
+    }
+    return endpoint->fabric->ops->call(endpoint, node, request, length, reply, capacity, reply_length);
+}
+
+struct fabric_endpoint *fabric_endpoint_open(struct fabric *fabric, struct error *error)
+{
+    struct fabric_endpoint *endpoint = fabric->ops->endpoint_open(fabric, error);
+    assert(endpoint == NULL || endpoint->fabric == fabric);
+    return endpoint;
+}
+
+void fabric_endpoint_close(struct fabric_endpoint *endpoint)
+{
+    if (endpoint != NULL)
+        endpoint->fabric->ops->endpoint_close(endpoint);
+}
+
+void fabric_close(struct fabric *fabric)
+{
+    if (fabric != NULL)
+        fabric->ops->close(fabric);
+}
+
+void fabric_cost_add(struct fabric_cost *into, const struct fabric_cost *from)
+{
+    into->round_trips += from->round_trips;
+    into->lists += from->lists;
+    into->reads += from->reads;
+    into->writes += from->writes;
+    into->atomics += from->atomics;
+    into->rpcs += from->rpcs;
+    into->bytes_read += from->bytes_read;
+    into->bytes_written += from->bytes_written;
+}
+
+char *gaddr_format(gaddr address, char text[GADDR_TEXT_BYTES])
+{
+    uint64_t offset = gaddr_offset(address);
+    if (address == GADDR_NULL)
+        snprintf(text, GADDR_TEXT_BYTES, "null");
+    else
+        snprintf(text, GADDR_TEXT_BYTES, "%u:%s0x%llx", (unsigned)gaddr_node(address),
+                 offset & GADDR_LOCK_REGION ? "lock:" : "",
+                 (unsigned long long)(offset & ~GADDR_LOCK_REGION));
+    return text;
+}
