@@ -30,7 +30,7 @@ struct memory_header {
 
 struct memory_options {
     uint16_t node;
-    uint64_t pool_bytes;  /* at least MEMORY_FIRST_CHUNK + one chunk */
+    uint64_t pool_bytes;  /* multiple of 8, at least MEMORY_FIRST_CHUNK + one chunk + lock_bytes */
     uint64_t chunk_bytes; /* power of two, 64 KiB to 1 GiB; 0: MEMORY_CHUNK_BYTES */
     uint64_t lock_bytes;  /* multiple of 8; 0: MEMORY_LOCK_BYTES */
     uint32_t lock_width;  /* 2 or 8; 0: 2 */
