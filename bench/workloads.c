@@ -1,0 +1,332 @@
+/* workloads.c - see workloads.h. */
+#include "bench/workloads.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/atomic.h"
+
+const char *const workload_kind_names[WORKLOAD_KINDS] = {"lookup", "upsert", "insert", "update",
+                                                         "delete", "scan",   "modify"};
+const char *const workload_distribution_names[WORKLOAD_DISTRIBUTIONS + 1] = {"uniform", "zipfian",
+                                                                             "scrambled", NULL};
+
+struct named_workload {
+    const char *name, *mix, *about;
+    bool all_slots, latest, scan_uniform;
+};
+
+/* The first whose name without its prefix fits wins, so Sherman's stand before DEX's. */
+static const struct named_workload named[] = {
+    {"sherman:write-only", "upsert=100", "100% insert, of which about 2/3 meet an existing key", true, false,
+     false},
+    {"sherman:write-intensive", "upsert=50,lookup=50", "50% insert, 50% lookup", true, false, false},
+    {"sherman:read-intensive", "upsert=5,lookup=95", "5% insert, 95% lookup", true, false, false},
+    {"sherman:range-only", "scan=100", "100% range query", true, false, false},
+    {"sherman:range-write", "upsert=50,scan=50", "50% insert, 50% range query", true, false, false},
+    {"dex:read-only", "lookup=100", "100% lookup", false, false, false},
+    {"dex:read-intensive", "lookup=95,update=5", "95% lookup, 5% update", false, false, false},
+    {"dex:write-intensive", "lookup=50,update=50", "50% lookup, 50% update", false, false, false},
+    {"dex:insert-intensive", "insert=50,lookup=50", "50% insert of new keys, 50% lookup", false, false,
+     false},
+    {"dex:scan-intensive", "insert=5,scan=95", "5% insert of new keys, 95% scan", false, false, false},
+    {"dex:insert-only", "insert=100", "100% insert of new keys", false, false, false},
+    {"ycsb:a", "lookup=50,update=50", "50% lookup, 50% update", false, false, false},
+    {"ycsb:b", "lookup=95,update=5", "95% lookup, 5% update", false, false, false},
+    {"ycsb:c", "lookup=100", "100% lookup", false, false, false},
+    {"ycsb:d", "lookup=95,insert=5", "95% lookup of the latest keys, 5% insert", false, true, false},
+    {"ycsb:e", "scan=95,insert=5", "95% scan of 1 to scan-length entries, 5% insert", false, false, true},
+    {"ycsb:f", "lookup=50,modify=50", "50% lookup, 50% read-modify-write", false, false, false},
+};
+#define NAMED_COUNT (sizeof named / sizeof named[0])
+
+const char *workload_name(size_t i, const char **about)
+{
+    if (i >= NAMED_COUNT)
+        return NULL;
+    if (about)
+        *about = named[i].about;
+    return named[i].name;
+}
+
+static int add_share(struct workload *workload, const char *item, struct error *error)
+{
+    const char *equals = strchr(item, '=');
+    if (!equals)
+        return error_set(error, BANYAN_EINVAL, "--mix: '%s' is not of the form operation=share", item);
+    size_t length = (size_t)(equals - item);
+    char *end = NULL;
+    double share = strtod(equals + 1, &end);
+    if (end == equals + 1 || *end || !(share >= 0) || share > 1e9)
+        return error_set(error, BANYAN_EINVAL, "--mix: '%s' is not a share (a number, 0 or more)",
+                         equals + 1);
+    for (int kind = 0; kind < WORKLOAD_KINDS; kind++)
+        if (strlen(workload_kind_names[kind]) == length &&
+            !strncmp(workload_kind_names[kind], item, length)) {
+            workload->share[kind] += share;
+            return 0;
+        }
+    return error_set(
+        error, BANYAN_EINVAL,
+        "--mix: unknown operation '%.*s'; use lookup, upsert, insert, update, delete, scan or modify",
+        (int)length, item);
+}
+
+int workload_parse_mix(struct workload *workload, const char *mix, struct error *error)
+{
+    char text[256];
+    if (strlen(mix) >= sizeof text)
+        return error_set(error, BANYAN_EINVAL, "--mix: the text is too long");
+    memset(workload, 0, sizeof *workload);
+    snprintf(workload->name, sizeof workload->name, "%.*s", (int)sizeof workload->name - 1, mix);
+    snprintf(text, sizeof text, "%s", mix);
+    char *rest = text;
+    for (char *item = strsep(&rest, ","); item; item = strsep(&rest, ",")) {
+        int status = add_share(workload, item, error);
+        if (status)
+            return status;
+    }
+    double sum = 0;
+    for (int kind = 0; kind < WORKLOAD_KINDS; kind++)
+        sum += workload->share[kind];
+    if (!(sum > 0))
+        return error_set(error, BANYAN_EINVAL, "--mix: the shares sum to nothing");
+    for (int kind = 0; kind < WORKLOAD_KINDS; kind++)
+        workload->share[kind] /= sum;
+    return 0;
+}
+
+int workload_find(struct workload *workload, const char *name, struct error *error)
+{
+    for (size_t i = 0; i < NAMED_COUNT; i++) {
+        const char *bare = strchr(named[i].name, ':') + 1;
+        /* ycsb's letters are known by their full names only */
+        bool bare_fits = strlen(bare) > 1 && !strcmp(name, bare);
+        if (strcmp(name, named[i].name) && !bare_fits)
+            continue;
+        int status = workload_parse_mix(workload, named[i].mix, error);
+        snprintf(workload->name, sizeof workload->name, "%s", named[i].name);
+        workload->all_slots = named[i].all_slots;
+        workload->latest = named[i].latest;
+        workload->scan_uniform = named[i].scan_uniform;
+        return status;
+    }
+    return error_set(error, BANYAN_EINVAL,
+                     "unknown workload '%.40s'; 'banyan bench --list' shows the names, --mix takes your own",
+                     name);
+}
+
+bool workload_writes(const struct workload *workload)
+{
+    return workload->share[WORKLOAD_LOOKUP] + workload->share[WORKLOAD_SCAN] < 1.0 - 1e-12;
+}
+
+/* ---- permutations ------------------------------------------------------------------------------- */
+
+void permutation_init(struct permutation *permutation, uint64_t items, uint64_t seed)
+{
+    unsigned bits = 2;
+    while (bits < 62 && (UINT64_C(1) << bits) < items)
+        bits += 2;
+    *permutation = (struct permutation){.items = items, .seed = seed, .half_bits = bits / 2};
+}
+
+static uint64_t permutation_rounds(const struct permutation *permutation, uint64_t value)
+{
+    uint64_t mask = (UINT64_C(1) << permutation->half_bits) - 1;
+    uint64_t left = value >> permutation->half_bits, right = value & mask;
+    for (uint64_t round = 0; round < 4; round++) {
+        uint64_t next = left ^ (random_mix(right + (round << 40) + permutation->seed) & mask);
+        left = right;
+        right = next;
+    }
+    return left << permutation->half_bits | right;
+}
+
+uint64_t permutation_apply(const struct permutation *permutation, uint64_t index)
+{
+    /* The rounds permute a power of four that is less than four times the range: few steps lead back into it.
+     */
+    do
+        index = permutation_rounds(permutation, index);
+    while (index >= permutation->items);
+    return index;
+}
+
+/* ---- keys and values ----------------------------------------------------------------------------- */
+
+#define GENERATION_BITS 16
+
+uint64_t workload_loaded_number(uint64_t rank)
+{
+    return (rank / 2 * 3 + rank % 2) << GENERATION_BITS;
+}
+
+static uint64_t slot_of_loaded(uint64_t rank)
+{
+    return rank / 2 * 3 + rank % 2;
+}
+
+bool workload_number_loaded(const struct workload_source *source, uint64_t number)
+{
+    uint64_t slot = number >> GENERATION_BITS;
+    return (number & ((1u << GENERATION_BITS) - 1)) == 0 && slot % 3 != 2 &&
+           slot / 3 * 2 + slot % 3 < source->loaded;
+}
+
+void workload_key(uint64_t number, uint8_t *key, size_t length)
+{
+    for (size_t i = 0; i < 8; i++)
+        key[i] = (uint8_t)(number >> (56 - 8 * i));
+    for (size_t i = 8; i < length; i++)
+        key[i] = (uint8_t)('a' + (number + i) % 26);
+}
+
+uint64_t workload_key_number(const uint8_t *key)
+{
+    uint64_t number = 0;
+    for (size_t i = 0; i < 8; i++)
+        number = number << 8 | key[i];
+    return number;
+}
+
+#define PROOF_BYTES 4
+
+void workload_value(uint64_t number, uint64_t salt, uint8_t *value, size_t length)
+{
+    uint64_t proof = random_mix(number + 1);
+    for (size_t i = 0; i < length; i++)
+        value[i] = i < PROOF_BYTES ? (uint8_t)(proof >> (8 * i)) : (uint8_t)(salt >> (8 * (i % 8)));
+}
+
+bool workload_value_matches(uint64_t number, const uint8_t *value, size_t length)
+{
+    uint64_t proof = random_mix(number + 1);
+    for (size_t i = 0; i < length && i < PROOF_BYTES; i++)
+        if (value[i] != (uint8_t)(proof >> (8 * i)))
+            return false;
+    return true;
+}
+
+/* ---- the stream of operations ---------------------------------------------------------------------- */
+
+static int check_source(const struct workload *workload, double theta, uint64_t loaded, struct error *error)
+{
+    if (!(theta >= 0) || theta >= 1)
+        return error_set(error, BANYAN_EINVAL, "--theta: %g is not in 0 to below 1", theta);
+    if (loaded > UINT64_C(1) << 40)
+        return error_set(error, BANYAN_EINVAL, "--keys: at most 2^40 keys can be loaded");
+    if (!loaded && workload->share[WORKLOAD_INSERT] <= 0)
+        return error_set(
+            error, BANYAN_EINVAL,
+            "--keys: workload '%s' needs loaded keys; only workloads that insert can start with none",
+            workload->name);
+    return 0;
+}
+
+int workload_source_init(struct workload_source *source, const struct workload *workload,
+                         enum workload_distribution distribution, double theta, uint64_t loaded,
+                         uint64_t expected_inserts, uint32_t scan_length, uint64_t seed,
+                         const struct workload_source *reuse, struct error *error)
+{
+    int status = check_source(workload, theta, loaded, error);
+    if (status)
+        return status;
+    uint64_t line = loaded ? loaded : expected_inserts * 2 + 2;
+    *source = (struct workload_source){.workload = workload, .distribution = distribution, .loaded = loaded};
+    source->slots = (line + 1) / 2 * 3;
+    source->free_slots = source->slots / 3;
+    source->scan_length = scan_length;
+    source->drawn = workload->all_slots ? source->slots : loaded ? loaded : 1;
+    permutation_init(&source->ranks, source->drawn, random_mix(seed ^ 0x72616e6b));
+    permutation_init(&source->fresh, source->free_slots, random_mix(seed ^ 0x66726573));
+    if (distribution == WORKLOAD_UNIFORM && !workload->latest)
+        return 0;
+    if (reuse && reuse->zipf.items == source->drawn && reuse->zipf.theta == theta)
+        source->zipf = reuse->zipf;
+    else
+        zipf_init(&source->zipf, source->drawn, theta);
+    return 0;
+}
+
+void workload_generator_init(struct workload_generator *generator, struct workload_source *source,
+                             uint64_t seed)
+{
+    generator->source = source;
+    random_seed(&generator->random, seed);
+}
+
+static uint64_t fresh_number(struct workload_source *source, uint64_t index)
+{
+    /* When every free slot has been given out, the next generation starts: keys just after those of the last.
+     */
+    uint64_t generation = index / source->free_slots;
+    uint64_t slot = permutation_apply(&source->fresh, index % source->free_slots) * 3 + 2;
+    return slot << GENERATION_BITS | (generation & ((1u << GENERATION_BITS) - 1));
+}
+
+static uint64_t drawn_slot(struct workload_generator *generator)
+{
+    struct workload_source *source = generator->source;
+    uint64_t rank;
+    if (source->distribution == WORKLOAD_UNIFORM)
+        rank = random_below(&generator->random, source->drawn);
+    else if (source->distribution == WORKLOAD_ZIPFIAN)
+        rank = permutation_apply(&source->ranks, zipf_next(&source->zipf, &generator->random));
+    else
+        rank = zipf_next_scrambled(&source->zipf, &generator->random);
+    return source->workload->all_slots ? rank : slot_of_loaded(rank);
+}
+
+/* The youngest keys are the hottest: new ones first, then the loaded ones in a fixed order. */
+static uint64_t latest_number(struct workload_generator *generator)
+{
+    struct workload_source *source = generator->source;
+    /* Relaxed: a number only; whether the key is in the index already is for the index to say. */
+    uint64_t inserted = atomic_load_relaxed(&source->inserted);
+    uint64_t age = zipf_next(&source->zipf, &generator->random);
+    if (age < inserted)
+        return fresh_number(source, inserted - 1 - age);
+    if (!source->loaded)
+        return fresh_number(source, 0);
+    return workload_loaded_number(permutation_apply(&source->ranks, (age - inserted) % source->drawn));
+}
+
+static enum workload_kind drawn_kind(struct workload_generator *generator)
+{
+    double at = random_unit(&generator->random);
+    int last = 0;
+    for (int kind = 0; kind < WORKLOAD_KINDS; kind++) {
+        double share = generator->source->workload->share[kind];
+        if (share <= 0)
+            continue;
+        last = kind;
+        if (at < share)
+            break;
+        at -= share;
+    }
+    return (enum workload_kind)last;
+}
+
+void workload_next(struct workload_generator *generator, struct workload_operation *operation)
+{
+    struct workload_source *source = generator->source;
+    operation->kind = drawn_kind(generator);
+    operation->salt = random_next(&generator->random);
+    operation->scan_length = source->scan_length;
+    if (operation->kind == WORKLOAD_INSERT) {
+        /* Relaxed: the counter orders nothing else, it only gives each key out once. */
+        operation->number = fresh_number(source, atomic_add_relaxed(&source->inserted, UINT64_C(1)));
+        return;
+    }
+    if (source->workload->scan_uniform && source->scan_length)
+        operation->scan_length = 1 + (uint32_t)random_below(&generator->random, source->scan_length);
+    if (source->workload->latest || !source->loaded)
+        operation->number =
+            source->loaded || source->workload->latest
+                ? latest_number(generator)
+                : fresh_number(source,
+                               random_below(&generator->random, atomic_load_relaxed(&source->inserted) + 1));
+    else
+        operation->number = drawn_slot(generator) << GENERATION_BITS;
+}

@@ -1,0 +1,97 @@
+/* thread.c - see thread.h; pthreads underneath. */
+#include "base/thread.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct thread {
+    pthread_t handle;
+    void (*function)(void *);
+    void *argument;
+};
+
+struct thread_barrier {
+    pthread_barrier_t barrier;
+};
+
+static void *thread_main(void *argument)
+{
+    struct thread *thread = argument;
+    thread->function(thread->argument);
+    return NULL;
+}
+
+int thread_start(struct thread **thread, void (*function)(void *), void *argument, struct error *error)
+{
+    struct thread *made = malloc(sizeof *made);
+    if (!made)
+        return error_set(error, BANYAN_ENOMEM, "no memory for a thread");
+    made->function = function;
+    made->argument = argument;
+    int code = pthread_create(&made->handle, NULL, thread_main, made);
+    if (code) {
+        free(made);
+        return error_set(error, BANYAN_ENOMEM, "cannot start a thread: %s", strerror(code));
+    }
+    *thread = made;
+    return 0;
+}
+
+void thread_join(struct thread *thread)
+{
+    if (!thread)
+        return;
+    pthread_join(thread->handle, NULL);
+    free(thread);
+}
+
+int thread_pin(unsigned number)
+{
+    cpu_set_t allowed;
+    if (pthread_getaffinity_np(pthread_self(), sizeof allowed, &allowed))
+        return BANYAN_ENOTSUP;
+    unsigned wanted = number % (unsigned)CPU_COUNT(&allowed);
+    for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &allowed) || wanted-- > 0)
+            continue;
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        return pthread_setaffinity_np(pthread_self(), sizeof one, &one) ? BANYAN_ENOTSUP : 0;
+    }
+    return BANYAN_ENOTSUP;
+}
+
+unsigned thread_cpus(void)
+{
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed))
+        return 1;
+    int count = CPU_COUNT(&allowed);
+    return count > 0 ? (unsigned)count : 1;
+}
+
+struct thread_barrier *thread_barrier_create(unsigned threads)
+{
+    struct thread_barrier *barrier = malloc(sizeof *barrier);
+    if (barrier && pthread_barrier_init(&barrier->barrier, NULL, threads)) {
+        free(barrier);
+        barrier = NULL;
+    }
+    return barrier;
+}
+
+bool thread_barrier_wait(struct thread_barrier *barrier)
+{
+    return pthread_barrier_wait(&barrier->barrier) == PTHREAD_BARRIER_SERIAL_THREAD;
+}
+
+void thread_barrier_destroy(struct thread_barrier *barrier)
+{
+    if (!barrier)
+        return;
+    pthread_barrier_destroy(&barrier->barrier);
+    free(barrier);
+}
