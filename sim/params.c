@@ -1,0 +1,178 @@
+/*
+ * params.c - names, ranges, defaults and sources of the simulator's parameters (see params.h).
+ *
+ * Sources named in the help texts: [CX5] the vendor's ConnectX-5 product brief; [Kalia16] Kalia, Kaminsky,
+ * Andersen: Design Guidelines for High Performance RDMA Systems, USENIX ATC 2016; [Neugebauer18]
+ * Neugebauer et al.: Understanding PCIe performance for end host networking, SIGCOMM 2018; [Sherman] Wang,
+ * Lu, Shu: Sherman, SIGMOD 2022; [IBA] InfiniBand Architecture Specification, volume 1.
+ */
+#include "sim/params.h"
+
+#define ENTRY(field_kind, text, field, low, high, unit_text, help_text)                                      \
+    {                                                                                                        \
+        .name = text, .kind = field_kind, .offset = offsetof(struct OBJECT, field), .minimum = (low),        \
+        .maximum = (high), .unit = unit_text, .help = help_text                                              \
+    }
+#define FLAG(text, field, help_text) ENTRY(OPTION_BOOL, text, field, 0, 0, NULL, help_text)
+#define WHOLE(text, field, low, high, unit, help_text)                                                       \
+    ENTRY(OPTION_U32, text, field, low, high, unit, help_text)
+#define NUMBER(text, field, low, high, unit, help_text)                                                      \
+    ENTRY(OPTION_DOUBLE, text, field, low, high, unit, help_text)
+#define NANOSECONDS(text, field, help_text) WHOLE(text, field, 0, 1e9, "ns", help_text)
+
+#define OBJECT sim_params
+const struct option_entry sim_params_table[] = {
+    FLAG("shared-card", shared_card,
+         "Compute node i and memory node i are one machine with one card, as in Sherman's evaluation "
+         "[Sherman 5.1]."),
+    FLAG("block-responses", block_responses,
+         "A conflicting atomic also holds up responses that arrive at its card; not published, so off."),
+    NUMBER("bandwidth", bandwidth, 0.1, 10000, "Gb/s", "Link bandwidth, each direction [CX5: 100 Gb/s]."),
+    NUMBER("message-rate-in", message_rate_in, 0.001, 10000, "M/s",
+           "Messages that a card takes in [CX5: 200 M/s]."),
+    NUMBER("message-rate-out", message_rate_out, 0.001, 10000, "M/s",
+           "Messages that a card sends [CX5: 200 M/s]."),
+    WHOLE("header-bytes", header_bytes, 0, 1024, "bytes",
+          "Bytes on the wire beside a packet's payload: LRH 8, BTH 12, RETH 16, ICRC 4, VCRC 2 [IBA]."),
+    WHOLE("mtu", mtu, 256, 65536, "bytes", "Payload of one packet [IBA: 256 to 4096]."),
+    WHOLE("inline-bytes", inline_bytes, 0, 4096, "bytes",
+          "Longer WRITE payloads cost a PCIe read at the sender; mlx5 queue pairs commonly allow 220 bytes "
+          "and more [Kalia16 section 2: inlining]."),
+    NANOSECONDS("doorbell-ns", doorbell_ns,
+                "From the CPU's doorbell store to the card holding the command: about half a PCIe round trip "
+                "[Neugebauer18]."),
+    NANOSECONDS("card-ns", card_ns,
+                "One pass through one card's pipeline: what is left of Sherman's 2 us round trip beside PCIe "
+                "and wire."),
+    NANOSECONDS(
+        "wire-ns", wire_ns,
+        "Cables, serialization and one switch, one way; InfiniBand EDR switches are specified at 90 ns."),
+    NANOSECONDS("pcie-read-ns", pcie_read_ns,
+                "One DMA read of host memory; 64-byte reads take 400 to 600 ns [Neugebauer18]."),
+    NANOSECONDS("pcie-write-ns", pcie_write_ns,
+                "One DMA write until a polling CPU sees it: about half a PCIe round trip [Neugebauer18]."),
+    NUMBER("pcie-bandwidth", pcie_bandwidth, 1, 10000, "Gb/s",
+           "PCIe 3.0 x16: 16 lanes of 8 GT/s with 128/130 coding; adds latency per payload byte."),
+    NANOSECONDS("jitter-ns", jitter_ns,
+                "Mean of an exponentially distributed delay added once each way; modest, for percentiles "
+                "with spread."),
+    NANOSECONDS(
+        "atomic-fetch-ns", atomic_fetch_ns,
+        "CALIBRATED. PCIe read of an atomic on host memory, during which its bucket of 4,096 is busy; with "
+        "atomic-writeback-ns a single counter does about 2 M/s [Kalia16: sequencer; Sherman 3.2.2: two "
+        "transactions]."),
+    NANOSECONDS("atomic-writeback-ns", atomic_writeback_ns,
+                "CALIBRATED. PCIe write of an atomic's new value: its bucket is busy for so much longer; a "
+                "failed CAS "
+                "omits it [Sherman 3.2.2]."),
+    NUMBER("chip-rate", chip_rate, 0.001, 10000, "M/s",
+           "Atomics on the card's own memory [Sherman 4.3: 110 M/s]."),
+    NANOSECONDS("chip-ns", chip_ns, "Latency of an access to the card's own memory: no PCIe, an estimate."),
+    WHOLE("atomic-write", atomic_write, 1024, 1048576, "bytes",
+          "A WRITE no longer than this happens entirely or not at all when its sender dies: the path MTU "
+          "bounds it."),
+    WHOLE("rpc-cores", rpc_cores, 1, 64, NULL,
+          "Cores of a memory node that answer RPCs [Sherman 4.2: one thread]."),
+    NANOSECONDS("rpc-ns", rpc_ns, "Time of one RPC on such a core: receive, handle, reply; an estimate."),
+    NANOSECONDS("post-ns", post_ns,
+                "CPU time to post one list and ring the doorbell [Kalia16: doorbell batching]."),
+    NANOSECONDS("command-ns", command_ns, "CPU time to build one command of a list [Kalia16]."),
+    NANOSECONDS("poll-ns", poll_ns, "CPU time to find and take a completion, once per wait [Kalia16]."),
+    NANOSECONDS("operation-ns", operation_ns, "CALIBRATED. Fixed CPU time of one index operation."),
+    NANOSECONDS("search-ns", search_ns, "CALIBRATED. CPU time to search one cached internal node."),
+    NUMBER("leaf-ns", leaf_ns, 0, 1e6, "ns", "CPU time to check one leaf slot: a few cycles, an estimate."),
+    NANOSECONDS("split-ns", split_ns, "CPU time to sort and rewrite one node: an estimate."),
+    NANOSECONDS("handover-ns", handover_ns,
+                "CPU time to wake the next waiter: a cache line passed between cores."),
+    WHOLE("yield-ns", yield_ns, 1, 1e9, "ns", "CPU time of one yield; not 0, so that loops that yield end."),
+    WHOLE("clock-ns", clock_ns, 1, 1e9, "ns", "CPU time to read the clock; not 0, so that loops on it end."),
+    {.name = NULL, .kind = OPTION_END},
+};
+#undef OBJECT
+
+#define OBJECT sim_faults
+const struct option_entry sim_faults_table[] = {
+    NUMBER("torn-reads", torn_reads, 0, 1, NULL,
+           "Probability that a READ fetches its words at several instants."),
+    NUMBER("torn-writes", torn_writes, 0, 1, NULL,
+           "Probability that a WRITE stores its words at several instants."),
+    NANOSECONDS("tear-window-ns", tear_window_ns,
+                "The longest time between a torn command's first and last word."),
+    NUMBER("spread", spread, 0, 1, NULL,
+           "Probability that other lists' commands may come between those of a list."),
+    NANOSECONDS("list-spread-ns", list_spread_ns,
+                "The longest time between the first and last command of such a list."),
+    NUMBER("late", late, 0, 1, NULL,
+           "Probability that a request is delayed (its connection stays in order)."),
+    NANOSECONDS("late-ns", late_ns, "The longest such delay."),
+    NUMBER("stall", stall, 0, 1, NULL,
+           "Probability, per arriving list, that the memory node stops serving for a while."),
+    NANOSECONDS("stall-ns", stall_ns, "The longest such stall."),
+    {.name = NULL, .kind = OPTION_END},
+};
+#undef OBJECT
+
+void sim_params_default(struct sim_params *params)
+{
+    *params = (struct sim_params){
+        .shared_card = true,
+        .block_responses = false,
+        .bandwidth = 100,
+        .message_rate_in = 200,
+        .message_rate_out = 200,
+        .header_bytes = 42,
+        .mtu = 4096,
+        .inline_bytes = 220,
+        .doorbell_ns = 200,
+        .card_ns = 75,
+        .wire_ns = 300,
+        .pcie_read_ns = 400,
+        .pcie_write_ns = 200,
+        .pcie_bandwidth = 126,
+        .jitter_ns = 60,
+        .atomic_fetch_ns = 400,
+        .atomic_writeback_ns = 100,
+        .chip_rate = 110,
+        .chip_ns = 30,
+        .atomic_write = 1024,
+        .rpc_cores = 1,
+        .rpc_ns = 2000,
+        .post_ns = 80,
+        .command_ns = 20,
+        .poll_ns = 60,
+        .operation_ns = 1200,
+        .search_ns = 150,
+        .leaf_ns = 2,
+        .split_ns = 2000,
+        .handover_ns = 100,
+        .yield_ns = 50,
+        .clock_ns = 20,
+    };
+}
+
+void sim_faults_none(struct sim_faults *faults)
+{
+    *faults = (struct sim_faults){
+        .tear_window_ns = 1000, .list_spread_ns = 1000, .late_ns = 20000, .stall_ns = 50000};
+}
+
+void sim_faults_hostile(struct sim_faults *faults)
+{
+    *faults = (struct sim_faults){
+        .torn_reads = 0.5,
+        .torn_writes = 0.5,
+        .tear_window_ns = 3000,
+        .spread = 0.5,
+        .list_spread_ns = 3000,
+        .late = 0.02,
+        .late_ns = 30000,
+        .stall = 0.0005,
+        .stall_ns = 100000,
+    };
+}
+
+bool sim_faults_any(const struct sim_faults *faults)
+{
+    return faults->torn_reads > 0 || faults->torn_writes > 0 || faults->spread > 0 || faults->late > 0 ||
+           faults->stall > 0;
+}

@@ -1,0 +1,76 @@
+/*
+ * params.h - what the simulated hardware costs, and which faults it shows: two option tables.
+ *
+ * Every field is settable by name through base/options.h (sim_params_table, sim_faults_table); the
+ * table's help text gives the source of the default. Plain data: fill with the default function, change
+ * what the experiment is about, hand to sim_create, which copies it. docs/internals/simulator.md has
+ * the reasoning and says which values are calibrated rather than published.
+ */
+#ifndef SIM_PARAMS_H
+#define SIM_PARAMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/options.h"
+
+struct sim_params {
+    /* the card and the network */
+    bool shared_card;        /* compute node i and memory node i are one machine with one card */
+    bool block_responses;    /* a conflicting atomic also holds up responses that arrive at that card */
+    double bandwidth;        /* Gb/s, each direction */
+    double message_rate_in;  /* million messages per second */
+    double message_rate_out; /* million messages per second */
+    uint32_t header_bytes;   /* on the wire, per packet */
+    uint32_t mtu;            /* payload bytes of one packet */
+    uint32_t inline_bytes;   /* WRITE payload that travels with the command over PCIe */
+    uint32_t doorbell_ns;    /* from the CPU's store to the card having the command */
+    uint32_t card_ns;        /* one pass through one card */
+    uint32_t wire_ns;        /* cables and switch, one way */
+    uint32_t pcie_read_ns;   /* one DMA read */
+    uint32_t pcie_write_ns;  /* one DMA write until a polling CPU sees it */
+    double pcie_bandwidth;   /* Gb/s, as latency of a payload's bytes */
+    uint32_t jitter_ns;      /* mean of an exponential, added once each way */
+    /* atomics */
+    uint32_t atomic_fetch_ns;     /* PCIe read of an atomic on host memory: the bucket is busy */
+    uint32_t atomic_writeback_ns; /* PCIe write of the new value: the bucket is busy for so much longer */
+    double chip_rate;             /* million atomics per second on the card's own memory */
+    uint32_t chip_ns;             /* latency of an access to the card's own memory */
+    uint32_t atomic_write;        /* capability: bytes that a WRITE takes effect for as a whole at death */
+    /* the memory node's CPU */
+    uint32_t rpc_cores, rpc_ns;
+    /* the client's CPU */
+    uint32_t post_ns;      /* per list */
+    uint32_t command_ns;   /* per command */
+    uint32_t poll_ns;      /* per wait */
+    uint32_t operation_ns; /* TASK_WORK_OPERATION */
+    uint32_t search_ns;    /* TASK_WORK_SEARCH, per node */
+    double leaf_ns;        /* TASK_WORK_LEAF, per slot */
+    uint32_t split_ns;     /* TASK_WORK_SPLIT, per node */
+    uint32_t handover_ns;  /* TASK_WORK_HANDOVER, per wake-up */
+    uint32_t yield_ns;     /* one task_yield; not 0, or loops that yield would stop time */
+    uint32_t clock_ns;     /* one task_now; the same reason */
+};
+
+struct sim_faults {
+    double torn_reads;  /* probability that a READ fetches its words at several instants */
+    double torn_writes; /* probability that a WRITE stores its words at several instants */
+    uint32_t tear_window_ns;
+    double spread; /* probability that a list's commands take effect at different instants */
+    uint32_t list_spread_ns;
+    double late; /* probability that a message is delayed */
+    uint32_t late_ns;
+    double stall; /* probability, per arriving list, that the memory node's card stops serving */
+    uint32_t stall_ns;
+};
+
+extern const struct option_entry sim_params_table[];
+extern const struct option_entry sim_faults_table[];
+
+void sim_params_default(struct sim_params *params);
+/* No faults at all: the fast path. */
+void sim_faults_none(struct sim_faults *faults);
+/* Everything that the fabric's contract allows, often: for tests of the layers above. */
+void sim_faults_hostile(struct sim_faults *faults);
+bool sim_faults_any(const struct sim_faults *faults);
+
+#endif

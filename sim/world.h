@@ -1,0 +1,153 @@
+/*
+ * world.h - the inside of struct sim, shared by the world (sim.c), the fabric's backend (fabric_sim.c) and
+ * the faults (faults.c). Nobody else includes it. One OS thread.
+ *
+ * TIME. sim->now is the time of the event under way. A running task's own time is its CPU thread's
+ * `busy`, which is never behind now: charged work moves it ahead, and whatever the task does next happens
+ * then.
+ */
+#ifndef SIM_WORLD_H
+#define SIM_WORLD_H
+
+#include "base/fiber.h"
+#include "base/random.h"
+#include "sim/card.h"
+#include "sim/queue.h"
+#include "sim/sim.h"
+
+struct sim_cpu {
+    sim_time busy;
+    struct sim_task *ready_first,
+        *ready_last; /* tasks that could run but for the CPU, first come first served */
+    bool scheduled;  /* a SIM_EVENT_CPU is pending: whenever ready_first is set */
+    unsigned number;
+    struct sim_cpu *next;
+};
+
+struct sim_task {
+    struct task task;
+    struct sim *sim;
+    struct sim_compute *compute;
+    struct sim_cpu *cpu;
+    struct fiber *fiber;
+    bool parked, permit;
+    uint32_t number;
+    struct sim_task *next_ready, *next;
+    void (*function)(void *);
+    void *argument;
+};
+
+/* From one endpoint to one memory node: delivers in order, and remembers that it was cut. */
+struct sim_connection {
+    sim_time last_arrival, last_effect, last_return;
+    bool cut;
+};
+
+struct sim_endpoint {
+    struct fabric_endpoint endpoint;
+    struct sim_compute *compute;
+    struct sim_connection **connections; /* by memory node, made on first use */
+    uint32_t connection_count;
+    struct sim_endpoint *next, *previous;
+};
+
+struct sim_compute {
+    struct fabric fabric;
+    struct sim *sim;
+    struct sim_card *card;
+    uint16_t index;
+    bool dead, fenced;
+    sim_time death;
+    uint32_t live_tasks;
+    struct sim_cpu *cpus;
+    struct sim_endpoint *endpoints;
+    void (*on_fenced)(void *);
+    void *on_fenced_argument;
+};
+
+struct sim_memory {
+    const struct fabric_target *target;
+    struct sim_card *card;
+    sim_time *core_free; /* params.rpc_cores of them */
+};
+
+/* One fabric_execute: on its caller's stack. list->backend[0] points to it, [1] holds the list's load on the
+ * wire, [2] its connection. */
+struct sim_waiter {
+    struct sim_task *task;
+    uint32_t pending;
+    sim_time latest; /* when the last of the completions so far can be seen */
+    sim_time posted;
+};
+
+/* One fabric_call: on its caller's stack. */
+struct sim_call {
+    struct sim_waiter waiter;
+    struct sim_connection *connection;
+    uint16_t node;
+    int status;
+    const void *request;
+    size_t length;
+    void *reply;
+    size_t capacity, *reply_length;
+};
+
+struct sim {
+    sim_time now;
+    struct sim_queue queue;
+    struct sim_task *current; /* the running task, NULL outside of one */
+    struct sim_model model;
+    struct random jitter_random; /* separate streams, so that one's use does not shift another's */
+    uint64_t hash, events;
+    bool faulty;
+    struct sim_faults faults;
+    struct random fault_random, user_random;
+    struct sim_params params;
+    struct sim_memory *memories;
+    struct sim_compute **computes;
+    uint32_t memory_count, compute_count, task_count, live_tasks;
+    struct sim_task *tasks, *tasks_last;
+};
+
+/* A task whose wait is over, at now: runs it, or queues it for its CPU thread. */
+void sim_task_ready(struct sim *sim, struct sim_task *task);
+/* Back to the event loop; returns when the task is resumed. */
+void sim_task_suspend(struct sim_task *task);
+/* The time at which whatever the caller does happens. */
+static inline sim_time sim_effective(const struct sim *sim)
+{
+    return sim->current ? sim->current->cpu->busy : sim->now;
+}
+static inline void sim_push(struct sim *sim, sim_time time, enum sim_event_kind kind, void *object,
+                            uint64_t number, uint16_t compute)
+{
+    struct sim_event event = {.object = object, .number = number, .compute = compute, .kind = (uint8_t)kind};
+    sim_queue_push(&sim->queue, time, &event);
+}
+static inline void sim_note(struct sim *sim, uint64_t value)
+{
+    sim->hash = (sim->hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    sim->hash ^= sim->hash >> 29;
+}
+
+/* fabric_sim.c: sets up the compute node's fabric; frees its endpoints; the events of lists and calls. */
+void sim_fabric_init(struct sim_compute *compute);
+void sim_fabric_refresh(struct sim *sim);
+void sim_fabric_free(struct sim_compute *compute);
+void sim_list_arrive(struct sim *sim, struct sim_compute *compute, struct fabric_list *list);
+void sim_list_respond(struct sim *sim, struct sim_compute *compute, struct fabric_list *list, sim_time ready);
+void sim_list_return(struct sim *sim, struct sim_compute *compute, struct fabric_list *list, uint64_t load);
+void sim_call_request(struct sim *sim, struct sim_compute *compute, struct sim_call *call);
+void sim_call_served(struct sim *sim, struct sim_compute *compute, struct sim_call *call);
+void sim_call_reply(struct sim *sim, struct sim_compute *compute, struct sim_call *call);
+
+/* faults.c: a list arrives where faults are on; its next step; a list of a dead node arrives; the lease ends.
+ */
+void sim_transfer_start(struct sim *sim, struct sim_compute *compute, struct fabric_list *list,
+                        sim_time ready);
+void sim_transfer_step(struct sim *sim, struct sim_compute *compute, void *transfer);
+void sim_transfer_drop(void *transfer);
+void sim_list_arrive_dead(struct sim *sim, struct sim_compute *compute, struct fabric_list *list);
+void sim_compute_fence(struct sim *sim, struct sim_compute *compute);
+
+#endif
