@@ -1,0 +1,229 @@
+/* test_local.c - the conformance suite on the local backend, on threads and on the fibers of workers, and
+ * what is true of this backend alone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <pthread.h>
+#include <cmocka.h>
+
+#include "base/worker.h"
+#include "conformance.h"
+#include "fabric/local.h"
+#include "fabric/target.h"
+#include "memory/memory.h"
+
+static struct fabric *local_open(void *context, const struct fabric_target *const *targets, uint16_t count)
+{
+    struct error error = {0};
+    return fabric_local_create(targets, count, 7, &error);
+}
+
+static void local_shut(void *context, struct fabric *fabric)
+{
+    fabric_close(fabric);
+}
+
+/* ---- tasks on plain threads ---- */
+
+struct start {
+    void (*function)(void *);
+    void *argument;
+};
+
+static void *thread_main(void *argument)
+{
+    struct start *start = argument;
+    start->function(start->argument);
+    return NULL;
+}
+
+static void run_threads(void *context, struct fabric *fabric, void (*const *functions)(void *),
+                        void *const *arguments, unsigned count)
+{
+    pthread_t threads[CONFORMANCE_TASKS_MAX];
+    struct start starts[CONFORMANCE_TASKS_MAX];
+    for (unsigned i = 0; i < count; i++) {
+        starts[i] = (struct start){functions[i], arguments[i]};
+        if (pthread_create(&threads[i], NULL, thread_main, &starts[i]) != 0)
+            abort();
+    }
+    for (unsigned i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static void conformance_on_threads(void **state)
+{
+    const struct conformance_backend backend = {.name = "local, threads",
+                                                .rounds = 50000,
+                                                .open = local_open,
+                                                .run = run_threads,
+                                                .close = local_shut};
+    assert_int_equal(conformance_run(&backend), 0);
+}
+
+/* ---- tasks on the fibers of two workers ---- */
+
+#define WORKERS 2
+
+static void worker_main(void *worker)
+{
+    worker_run(worker);
+}
+
+static void run_fibers(void *context, struct fabric *fabric, void (*const *functions)(void *),
+                       void *const *arguments, unsigned count)
+{
+    struct worker *workers[WORKERS];
+    void (*mains[WORKERS])(void *);
+    void *worker_arguments[WORKERS];
+    for (unsigned i = 0; i < WORKERS; i++) {
+        workers[i] = worker_create();
+        if (workers[i] == NULL)
+            abort();
+        mains[i] = worker_main;
+        worker_arguments[i] = workers[i];
+    }
+    for (unsigned i = 0; i < count; i++)
+        if (worker_spawn(workers[i % WORKERS], functions[i], arguments[i]) != 0)
+            abort();
+    run_threads(context, fabric, mains, worker_arguments, WORKERS);
+    for (unsigned i = 0; i < WORKERS; i++)
+        worker_destroy(workers[i]);
+}
+
+static void conformance_on_fibers(void **state)
+{
+    const struct conformance_backend backend = {
+        .name = "local, fibers", .rounds = 50000, .open = local_open, .run = run_fibers, .close = local_shut};
+    assert_int_equal(conformance_run(&backend), 0);
+}
+
+/* ---- what only local does ---- */
+
+static uint64_t pool_words[1024] __attribute__((aligned(4096)));
+static uint64_t lock_words[64];
+
+static int no_call(void *owner, uint16_t compute_id, const void *request, size_t length, void *reply,
+                   size_t capacity, size_t *reply_length)
+{
+    *(uint16_t *)owner = compute_id;
+    return BANYAN_ENOTSUP;
+}
+
+static uint16_t caller;
+
+static struct fabric_target plain_target(void)
+{
+    return (struct fabric_target){.pool = (uint8_t *)pool_words,
+                                  .pool_bytes = sizeof pool_words,
+                                  .locks = (uint8_t *)lock_words,
+                                  .lock_bytes = sizeof lock_words,
+                                  .lock_width = 2,
+                                  .call = no_call,
+                                  .owner = &caller};
+}
+
+static void reads_are_in_place(void **state)
+{
+    struct fabric_target target = plain_target();
+    const struct fabric_target *targets[] = {&target};
+    struct fabric *fabric = fabric_local_create(targets, 1, 300, NULL);
+    assert_non_null(fabric);
+    struct fabric_endpoint *endpoint = fabric_endpoint_open(fabric, NULL);
+    assert_non_null(endpoint);
+    uint64_t buffer = 5;
+    struct fabric_command command = {
+        .operation = FABRIC_READ, .length = 8, .address = gaddr_make(0, 64), .read.buffer = &buffer};
+    struct fabric_list list = {.count = 1, .commands = &command}, *lists[] = {&list};
+    assert_int_equal(fabric_execute(endpoint, lists, 1, NULL), 0);
+    assert_ptr_equal(command.read.data, &pool_words[8]);
+    assert_int_equal(buffer, 5);
+    command.address = gaddr_make(0, GADDR_LOCK_REGION | 8);
+    assert_int_equal(fabric_execute(endpoint, lists, 1, NULL), 0);
+    assert_ptr_equal(command.read.data, &lock_words[1]);
+
+    const struct fabric_capabilities *capabilities = fabric_capabilities(fabric);
+    assert_true(capabilities->direct && capabilities->masked_cas && capabilities->release_by_write);
+    assert_int_equal(capabilities->compute_id, 300);
+    assert_int_equal(capabilities->lock_region_bytes, sizeof lock_words);
+    size_t length = 1;
+    assert_int_equal(fabric_call(endpoint, 0, "", 1, &buffer, 8, &length, NULL), BANYAN_ENOTSUP);
+    assert_int_equal(caller, 300);
+    fabric_endpoint_close(endpoint);
+    fabric_close(fabric);
+}
+
+static void bad_targets_are_refused(void **state)
+{
+    struct fabric_target first = plain_target(), second = plain_target();
+    const struct fabric_target *targets[] = {&first, &second};
+    struct error error = {0};
+    assert_null(fabric_local_create(targets, 0, 1, &error));
+    assert_int_equal(error.code, BANYAN_EINVAL);
+    assert_null(fabric_local_create(targets, 2, 0, &error));
+    assert_int_equal(error.code, BANYAN_EINVAL);
+    second.lock_width = 8;
+    assert_null(fabric_local_create(targets, 2, 1, &error));
+    assert_int_equal(error.code, BANYAN_EINVAL);
+    assert_non_null(strstr(error.text, "node 1"));
+    second = plain_target();
+    second.pool += 4;
+    second.pool_bytes -= 8;
+    assert_null(fabric_local_create(targets, 2, 1, &error));
+    assert_int_equal(error.code, BANYAN_EINVAL);
+    fabric_close(NULL);
+    fabric_endpoint_close(NULL);
+}
+
+/* fabric_target_execute, which the simulator builds on: copies READs, checks before it acts. */
+static void single_commands(void **state)
+{
+    struct fabric_target target = plain_target();
+    uint64_t value = 0x1122334455667788, buffer = 0;
+    struct fabric_command write = {
+        .operation = FABRIC_WRITE, .length = 8, .address = gaddr_make(0, 128), .write.data = &value};
+    struct fabric_command read = {
+        .operation = FABRIC_READ, .length = 8, .address = gaddr_make(0, 128), .read.buffer = &buffer};
+    struct fabric_command add = {.operation = FABRIC_FAA, .address = gaddr_make(0, 128), .faa.add = 1};
+    struct fabric_command lane = {.operation = FABRIC_CAS,
+                                  .address = gaddr_make(0, 128),
+                                  .cas = {.compare = 0x77880000, .swap = 0xabcd0000, .mask = 0xffff0000}};
+    assert_int_equal(fabric_target_execute(&target, &write), 0);
+    assert_int_equal(fabric_target_execute(&target, &read), 0);
+    assert_ptr_equal(read.read.data, &buffer);
+    assert_int_equal(buffer, value);
+    assert_int_equal(fabric_target_execute(&target, &add), 0);
+    assert_int_equal(add.faa.old, value);
+    assert_int_equal(fabric_target_execute(&target, &lane), 0);
+    assert_int_equal(lane.cas.old, value + 1);
+    assert_int_equal(pool_words[16], value + 1);
+    lane.cas.compare = 0x55660000;
+    assert_int_equal(fabric_target_execute(&target, &lane), 0);
+    assert_int_equal(pool_words[16], 0x11223344abcd7789);
+    read.length = sizeof pool_words;
+    assert_int_equal(fabric_target_execute(&target, &read), BANYAN_EADDRESS);
+    assert_int_equal(fabric_bounds_check(&target, &read), BANYAN_EADDRESS);
+    read.length = sizeof pool_words - 128;
+    assert_int_equal(fabric_bounds_check(&target, &read), 0);
+    memset(pool_words, 0, sizeof pool_words);
+}
+
+static void addresses_as_text(void **state)
+{
+    char text[GADDR_TEXT_BYTES];
+    assert_string_equal(gaddr_format(gaddr_make(3, 0x1000), text), "3:0x1000");
+    assert_string_equal(gaddr_format(gaddr_make(3, GADDR_LOCK_REGION | 0x40), text), "3:lock:0x40");
+    assert_string_equal(gaddr_format(GADDR_NULL, text), "null");
+    assert_string_equal(gaddr_format(UINT64_MAX, text), "65535:lock:0x7fffffffffff");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_are_in_place),     cmocka_unit_test(bad_targets_are_refused),
+        cmocka_unit_test(single_commands),        cmocka_unit_test(addresses_as_text),
+        cmocka_unit_test(conformance_on_threads), cmocka_unit_test(conformance_on_fibers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
