@@ -1,0 +1,193 @@
+/* client.c - see client.h. */
+#include "bench/client.h"
+
+#include <stdio.h>
+
+struct action {
+    struct bench_client *client;
+    const struct workload_operation *operation;
+    size_t key_length, value_length;
+    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX + 1];
+    uint64_t visited;
+    bool wrong; /* a value came back that was never written to its key */
+};
+
+uint64_t bench_client_seed(const struct bench_config *config, unsigned n)
+{
+    return random_mix(config->seed * UINT64_C(0x9e3779b97f4a7c15) + n + 1);
+}
+
+static bool visit_entry(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    struct action *action = context;
+    action->visited++;
+    action->wrong |= key_length < 8 || !workload_value_matches(workload_key_number(key), value, length);
+    return true;
+}
+
+static enum tree_verdict modify_entry(void *context, const void *old, size_t old_length, void *value,
+                                      size_t *length)
+{
+    struct action *action = context;
+    if (!old)
+        return TREE_KEEP;
+    action->visited = 1;
+    action->wrong |= !workload_value_matches(action->operation->number, old, old_length);
+    workload_value(action->operation->number, action->operation->salt, value, action->value_length);
+    *length = action->value_length;
+    return TREE_PUT;
+}
+
+static int perform_lookup(struct action *action)
+{
+    struct bench_client *client = action->client;
+    size_t length = sizeof action->value;
+    int status =
+        tree_lookup(client->session, client->tree, action->key, action->key_length, action->value, &length);
+    action->wrong = !status && !workload_value_matches(action->operation->number, action->value, length);
+    return status;
+}
+
+static int perform(struct action *action)
+{
+    struct bench_client *client = action->client;
+    struct tree_session *session = client->session;
+    struct tree *tree = client->tree;
+    const struct workload_operation *operation = action->operation;
+    workload_key(operation->number, action->key, action->key_length);
+    action->visited = 0;
+    action->wrong = false;
+    switch (operation->kind) {
+    case WORKLOAD_LOOKUP:
+        return perform_lookup(action);
+    case WORKLOAD_DELETE:
+        return tree_delete(session, tree, action->key, action->key_length);
+    case WORKLOAD_SCAN: {
+        struct tree_range range = {
+            .from = action->key, .from_length = action->key_length, .limit = operation->scan_length};
+        return tree_scan(session, tree, &range, visit_entry, action);
+    }
+    case WORKLOAD_MODIFY: {
+        int status = tree_modify(session, tree, action->key, action->key_length, modify_entry, action);
+        return !status && !action->visited ? BANYAN_ENOTFOUND : status;
+    }
+    case WORKLOAD_UPSERT:
+    case WORKLOAD_INSERT:
+    case WORKLOAD_UPDATE:
+    default:
+        break;
+    }
+    workload_value(operation->number, operation->salt, action->value, action->value_length);
+    if (operation->kind == WORKLOAD_INSERT)
+        return tree_insert(session, tree, action->key, action->key_length, action->value,
+                           action->value_length);
+    if (operation->kind == WORKLOAD_UPDATE)
+        return tree_update(session, tree, action->key, action->key_length, action->value,
+                           action->value_length);
+    return tree_upsert(session, tree, action->key, action->key_length, action->value, action->value_length);
+}
+
+/* True if the run may go on. */
+static bool judge(struct action *action, int status)
+{
+    struct bench_client *client = action->client;
+    struct error error = {0};
+    if (action->wrong) {
+        error_set(&error, BANYAN_ECORRUPT, "key %llu came back with a value that was never written to it",
+                  (unsigned long long)action->operation->number);
+    } else if (status && status != BANYAN_ENOTFOUND) {
+        const struct error *cause = tree_session_error(client->session);
+        error_set(&error, status, "%s of key %llu: %s", workload_kind_names[action->operation->kind],
+                  (unsigned long long)action->operation->number,
+                  cause->text[0] ? cause->text : error_name(status));
+    } else {
+        return true;
+    }
+    bench_window_fail(client->window, &error);
+    return false;
+}
+
+static void warm_cache(struct bench_client *client, struct action *action)
+{
+    const struct bench_config *config = client->config;
+    struct tree_geometry_shape shape;
+    tree_geometry_shape(&config->geometry, &shape);
+    /* A quarter of the keys below a full node above the leaves: no such node is missed. */
+    uint64_t stride = (uint64_t)((double)shape.slots * shape.internal_entries * config->fill / 4) + 1;
+    for (uint64_t rank = client->number * stride; rank < config->keys; rank += client->of * stride) {
+        struct workload_operation operation = {.kind = WORKLOAD_LOOKUP,
+                                               .number = workload_loaded_number(rank)};
+        action->operation = &operation;
+        if (bench_window_phase(client->window) == BENCH_DONE || !judge(action, perform(action)))
+            return;
+    }
+}
+
+static void add_difference(struct bench_result *result, const struct tree_stats *before,
+                           const struct tree_stats *after)
+{
+    result->retries += after->retries - before->retries;
+    result->cache_hits += after->cache_hits - before->cache_hits;
+    result->cache_misses += after->cache_misses - before->cache_misses;
+    result->splits += after->splits - before->splits;
+    result->unlinks += after->unlinks - before->unlinks;
+    result->handovers += after->handovers - before->handovers;
+    result->snapshot_handovers += after->snapshot_handovers - before->snapshot_handovers;
+}
+
+static struct fabric_cost cost_difference(const struct fabric_cost *before, const struct fabric_cost *after)
+{
+    return (struct fabric_cost){
+        .round_trips = after->round_trips - before->round_trips,
+        .lists = after->lists - before->lists,
+        .reads = after->reads - before->reads,
+        .writes = after->writes - before->writes,
+        .atomics = after->atomics - before->atomics,
+        .rpcs = after->rpcs - before->rpcs,
+        .bytes_read = after->bytes_read - before->bytes_read,
+        .bytes_written = after->bytes_written - before->bytes_written,
+    };
+}
+
+/* Performs and counts one operation; false when the run has failed. */
+static bool step(struct bench_client *client, struct action *action, enum bench_phase phase)
+{
+    struct workload_operation operation;
+    workload_next(&client->generator, &operation);
+    action->operation = &operation;
+    const struct tree_stats *stats = tree_session_stats(client->session);
+    struct tree_stats before = *stats;
+    uint64_t begin = task_now();
+    int status = perform(action);
+    uint64_t end = task_now();
+    if (!judge(action, status))
+        return false;
+    struct bench_result *result = client->meter->result;
+    if (phase == BENCH_MEASURING && bench_window_phase(client->window) != BENCH_DONE) {
+        add_difference(result, &before, stats);
+        result->absent += status == BANYAN_ENOTFOUND;
+        if (operation.kind == WORKLOAD_SCAN)
+            result->entries_scanned += action->visited;
+    }
+    struct fabric_cost cost = cost_difference(&before.cost, &stats->cost);
+    bench_meter_count(client->meter, phase, operation.kind, begin, end, &cost);
+    return true;
+}
+
+void bench_client_run(struct bench_client *client)
+{
+    struct action action = {.client = client,
+                            .key_length = client->config->geometry.key_bytes,
+                            .value_length = client->config->geometry.value_bytes};
+    warm_cache(client, &action);
+    bench_window_warm(client->window);
+    /* On `local` no operation waits, so the fibers of a thread must give way to each other by themselves. */
+    bool give_way = client->config->fabric == BENCH_LOCAL && client->config->fibers > 1;
+    for (;;) {
+        enum bench_phase phase = bench_window_phase(client->window);
+        if (phase == BENCH_DONE || !step(client, &action, phase))
+            return;
+        if (give_way)
+            task_yield();
+    }
+}

@@ -1,0 +1,26 @@
+/*
+ * client.h - one task of a benchmark that asks the index: what runs on a thread, a fiber or a simulated fiber
+ * alike.
+ */
+#ifndef BENCH_CLIENT_H
+#define BENCH_CLIENT_H
+
+#include "bench/runner.h"
+
+struct bench_client {
+    const struct bench_config *config;
+    struct bench_window *window;
+    struct bench_meter *meter; /* its thread's */
+    struct tree_session *session;
+    struct tree *tree;
+    struct workload_generator generator;
+    unsigned number, of; /* among the clients of its compute node */
+};
+
+/* Until the window is done: touches its share of the inner nodes, so that the node cache is warm, then draws
+ * and performs operations. An error ends the run through bench_window_fail. */
+void bench_client_run(struct bench_client *client);
+/* The seed of a run's n-th client. */
+uint64_t bench_client_seed(const struct bench_config *config, unsigned n);
+
+#endif

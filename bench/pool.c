@@ -1,0 +1,223 @@
+/* pool.c - see pool.h. */
+#include "bench/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "fabric/local.h"
+
+/* ---- size --------------------------------------------------------------------------------------------- */
+
+static uint64_t chunk_bytes(const struct bench_config *config)
+{
+    if (config->chunk_bytes)
+        return config->chunk_bytes;
+    /* Every thread cuts chunks of its own: with many threads, big chunks would be mostly air. */
+    uint64_t threads = (uint64_t)config->compute_nodes * config->threads;
+    return threads > 16 ? UINT64_C(1) << 20 : MEMORY_CHUNK_BYTES;
+}
+
+/* Room for every key that the run can make, in leaves that are 40 % full after splits, and for a chunk of
+ * each node size that each thread may be cutting on each memory node. */
+static uint64_t pool_bytes(const struct bench_config *config, const struct workload_source *source)
+{
+    if (config->pool_bytes)
+        return config->pool_bytes;
+    struct tree_geometry_shape shape;
+    tree_geometry_shape(&config->geometry, &shape);
+    const double *share = source->workload->share;
+    double made =
+        (double)(config->operations + config->warm_up) * (share[WORKLOAD_INSERT] + share[WORKLOAD_UPSERT]);
+    double in_leaf = (double)shape.slots * (config->fill < 0.4 ? config->fill : 0.4);
+    double leaves = ((double)config->keys + made) / (in_leaf < 1 ? 1 : in_leaf) + 1;
+    double data = leaves * config->geometry.leaf_bytes * 1.15 / config->memory_nodes;
+    uint64_t threads = (uint64_t)config->compute_nodes * config->threads + 2;
+    uint64_t bytes =
+        (uint64_t)data + (threads * 2 + 8) * chunk_bytes(config) + MEMORY_FIRST_CHUNK + MEMORY_LOCK_BYTES;
+    return (bytes + 4095) & ~UINT64_C(4095);
+}
+
+/* ---- nodes -------------------------------------------------------------------------------------------- */
+
+int bench_pool_create(struct bench_pool *pool, const struct bench_config *config,
+                      const struct workload_source *source, struct error *error)
+{
+    *pool = (struct bench_pool){0};
+    pool->nodes = calloc(config->memory_nodes, sizeof *pool->nodes);
+    pool->targets = calloc(config->memory_nodes, sizeof *pool->targets);
+    if (!pool->nodes || !pool->targets)
+        return error_set(error, BANYAN_ENOMEM, "no memory for %u memory nodes", config->memory_nodes);
+    for (unsigned i = 0; i < config->memory_nodes; i++) {
+        struct memory_options options = {.node = (uint16_t)i,
+                                         .pool_bytes = pool_bytes(config, source),
+                                         .chunk_bytes = chunk_bytes(config),
+                                         .huge_pages = config->fabric == BENCH_LOCAL};
+        int status = memory_node_create(&pool->nodes[i], &options, error);
+        if (status)
+            return status;
+        pool->targets[i] = memory_node_target(pool->nodes[i]);
+        pool->count++;
+    }
+    return 0;
+}
+
+void bench_pool_destroy(struct bench_pool *pool)
+{
+    for (unsigned i = 0; i < pool->count; i++)
+        memory_node_destroy(pool->nodes[i]);
+    free(pool->nodes);
+    free(pool->targets);
+    *pool = (struct bench_pool){0};
+}
+
+/* ---- a client of its own for loading and checking --------------------------------------------------------
+ */
+
+struct helper {
+    struct fabric *fabric;
+    struct tree_compute *compute;
+    struct tree_worker *worker;
+    struct tree_session *session;
+    struct tree *tree;
+};
+
+static void helper_close(struct helper *helper)
+{
+    if (helper->session)
+        tree_session_destroy(helper->session);
+    if (helper->worker)
+        tree_worker_destroy(helper->worker);
+    if (helper->tree)
+        tree_close(helper->tree);
+    if (helper->compute)
+        tree_compute_destroy(helper->compute);
+    if (helper->fabric)
+        fabric_close(helper->fabric);
+}
+
+static int helper_open(struct helper *helper, struct bench_pool *pool, const struct bench_config *config,
+                       const struct tree_switches *switches, struct error *error)
+{
+    *helper = (struct helper){0};
+    uint16_t id = (uint16_t)(config->compute_nodes + 1); /* the run's compute nodes are 1 to their number */
+    helper->fabric = fabric_local_create(pool->targets, (uint16_t)pool->count, id, error);
+    if (!helper->fabric)
+        return error && error->code ? error->code : BANYAN_ENOMEM;
+    int status = tree_compute_create(&helper->compute, helper->fabric, switches, error);
+    if (!status)
+        status = tree_worker_create(&helper->worker, helper->compute, error);
+    if (!status)
+        status = tree_session_create(&helper->session, helper->worker, error);
+    return status;
+}
+
+static int session_failed(const struct tree_session *session, int status, struct error *error)
+{
+    const struct error *cause = tree_session_error(session);
+    return error_set(error, status, "%s", cause->text[0] ? cause->text : error_name(status));
+}
+
+struct loading {
+    const struct bench_config *config;
+    uint64_t next;
+    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX + 1];
+};
+
+static bool next_entry(void *context, const void **key, size_t *key_length, const void **value,
+                       size_t *length)
+{
+    struct loading *loading = context;
+    const struct bench_config *config = loading->config;
+    if (loading->next >= config->keys)
+        return false;
+    uint64_t number = workload_loaded_number(loading->next++);
+    *key_length = config->geometry.key_bytes;
+    *length = config->geometry.value_bytes;
+    workload_key(number, loading->key, *key_length);
+    workload_value(number, 0, loading->value, *length);
+    *key = loading->key;
+    *value = loading->value;
+    if (config->progress && loading->next % (config->keys / 100 + 1) == 0)
+        config->progress(config->progress_context, "loading", (double)loading->next / (double)config->keys);
+    return true;
+}
+
+static int load_entries(struct helper *helper, const struct bench_config *config, struct error *error)
+{
+    struct tree_bulk *bulk = NULL;
+    int status = tree_bulk_begin(&bulk, helper->tree, 1, config->fill, error);
+    if (status)
+        return status;
+    struct loading loading = {.config = config};
+    int part = tree_bulk_part(helper->session, bulk, 0, next_entry, &loading);
+    if (part)
+        session_failed(helper->session, part, error);
+    int finish = tree_bulk_finish(helper->session, bulk);
+    if (part)
+        return part;
+    return finish ? session_failed(helper->session, finish, error) : 0;
+}
+
+int bench_pool_load(struct bench_pool *pool, const struct bench_config *config,
+                    const struct tree_switches *switches, const struct workload_source *source,
+                    struct error *error)
+{
+    (void)source;
+    struct helper helper;
+    int status = helper_open(&helper, pool, config, switches, error);
+    if (!status) {
+        status = tree_format(helper.session);
+        if (!status)
+            status = tree_create(helper.session, BENCH_INDEX, &config->geometry, &helper.tree);
+        if (status)
+            session_failed(helper.session, status, error);
+    }
+    if (!status && config->keys)
+        status = load_entries(&helper, config, error);
+    helper_close(&helper);
+    return status;
+}
+
+/* ---- check
+ * -------------------------------------------------------------------------------------------------- */
+
+static void add_free(void *context, gaddr node, uint32_t node_bytes)
+{
+    (void)node;
+    *(uint64_t *)context += node_bytes;
+}
+
+static uint64_t pool_bytes_used(struct bench_pool *pool)
+{
+    uint64_t used = 0, freed = 0;
+    for (unsigned i = 0; i < pool->count; i++) {
+        struct memory_status_reply status;
+        memory_node_status(pool->nodes[i], &status);
+        used += status.chunks_used * status.chunk_bytes;
+        memory_node_each_free(pool->nodes[i], add_free, &freed);
+    }
+    return used - freed;
+}
+
+int bench_pool_check(struct bench_pool *pool, const struct bench_config *config,
+                     const struct tree_switches *switches, struct bench_space *space, struct error *error)
+{
+    space->pool_bytes = pool_bytes_used(pool);
+    if (!config->check)
+        return 0;
+    if (config->progress)
+        config->progress(config->progress_context, "checking", 0);
+    struct helper helper;
+    struct tree_check_report report = {0};
+    int status = helper_open(&helper, pool, config, switches, error);
+    if (!status) {
+        status = tree_open(helper.session, BENCH_INDEX, &helper.tree);
+        if (!status)
+            status = tree_check(helper.session, helper.tree, &report, NULL, NULL);
+        if (status)
+            session_failed(helper.session, status, error);
+    }
+    space->entries = report.entries;
+    space->index_bytes = report.bytes;
+    helper_close(&helper);
+    return status;
+}

@@ -1,0 +1,34 @@
+/*
+ * pool.h - the memory nodes of one benchmark run, with the loaded index in them.
+ *
+ * Used by the runners from a plain thread. Loading goes over the local fabric whatever the run's fabric is:
+ * it takes real time only, and leaves the pool in the same state each time.
+ */
+#ifndef BENCH_POOL_H
+#define BENCH_POOL_H
+
+#include "bench/runner.h"
+#include "memory/memory.h"
+
+#define BENCH_INDEX "bench"
+
+struct bench_pool {
+    unsigned count;
+    struct memory_node **nodes;
+    const struct fabric_target **targets;
+};
+
+/* Makes the memory nodes, sized for the run. bench_pool_destroy also after a failure. */
+int bench_pool_create(struct bench_pool *pool, const struct bench_config *config,
+                      const struct workload_source *source, struct error *error);
+void bench_pool_destroy(struct bench_pool *pool);
+/* Formats, creates the index and loads the keys. */
+int bench_pool_load(struct bench_pool *pool, const struct bench_config *config,
+                    const struct tree_switches *switches, const struct workload_source *source,
+                    struct error *error);
+/* Walks the index (nobody writing) and counts: BANYAN_ECORRUPT if it is not sound. Without config->check only
+ * the chunks are counted. */
+int bench_pool_check(struct bench_pool *pool, const struct bench_config *config,
+                     const struct tree_switches *switches, struct bench_space *space, struct error *error);
+
+#endif

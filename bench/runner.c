@@ -1,0 +1,39 @@
+/* runner.c - one run from its empty pool to its numbers; see runner.h. */
+#include "bench/runner.h"
+
+#include <stdio.h>
+#include <string.h>
+#include "bench/pool.h"
+#include "bench/runner_local.h"
+#include "bench/runner_sim.h"
+
+static double seconds_since(uint64_t begin)
+{
+    return (double)(task_now() - begin) / 1e9;
+}
+
+int bench_run(const struct bench_config *config, const struct tree_switches *switches,
+              struct workload_source *source, struct bench_result *result, struct error *error)
+{
+    struct bench_pool pool;
+    snprintf(result->workload, sizeof result->workload, "%s", source->workload->name);
+    snprintf(result->distribution, sizeof result->distribution, "%s",
+             workload_distribution_names[source->distribution]);
+    result->scan_length = source->scan_length;
+    source->inserted = 0;
+    uint64_t begin = task_now();
+    int status = bench_pool_create(&pool, config, source, error);
+    if (!status)
+        status = bench_pool_load(&pool, config, switches, source, error);
+    result->load_seconds = seconds_since(begin);
+    if (!status)
+        status = bench_pool_check(&pool, config, switches, &result->loaded, error);
+    if (!status && config->fabric == BENCH_SIM)
+        status = bench_measure_sim(&pool, config, switches, source, result, error);
+    else if (!status)
+        status = bench_measure_local(&pool, config, switches, source, result, error);
+    if (!status)
+        status = bench_pool_check(&pool, config, switches, &result->ended, error);
+    bench_pool_destroy(&pool);
+    return status;
+}

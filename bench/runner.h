@@ -1,0 +1,135 @@
+/*
+ * runner.h - runs one workload on one index and measures it: on threads of this machine, or in the simulator.
+ *
+ * bench_run() builds a fresh pool (memory nodes, index, loaded keys), warms up, measures, takes everything
+ * down again. Called from a plain thread; a run costs the memory of its pool and the time of loading it.
+ *
+ * WHAT IS MEASURED. Every thread runs operations until the given number has been reached by all together;
+ * there is no share per thread, so a slow one does not distort the rest. The window opens when the warm-up
+ * operations are done and closes with the last operation wanted. An operation counts if it began and ended
+ * within the window; its latency is the time between. Those still under way at the end run on to their end
+ * and are not counted, but their number and the longest one's time are reported beside the quantiles, so that
+ * a starving operation cannot hide. On `sim` time is virtual.
+ */
+#ifndef BENCH_RUNNER_H
+#define BENCH_RUNNER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "base/atomic.h"
+#include "base/histogram.h"
+#include "base/task.h"
+#include "bench/workloads.h"
+#include "sim/params.h"
+#include "tree/tree.h"
+
+enum bench_fabric { BENCH_LOCAL, BENCH_SIM };
+
+struct bench_config {
+    enum bench_fabric fabric;
+    uint32_t memory_nodes, compute_nodes, threads, fibers; /* threads per compute node, fibers per thread */
+    uint64_t keys, operations, warm_up, seed;
+    uint32_t scan_length;
+    double fill, theta;
+    uint64_t pool_bytes, chunk_bytes; /* 0: chosen from the rest */
+    bool check; /* walk the index after loading and after the run: proves it, and counts its bytes */
+    bool pin;   /* local: keep thread i on CPU i */
+    struct tree_geometry geometry;
+    struct sim_params sim;
+    struct sim_faults faults;
+    /* May be NULL: called now and then with a phase and how much of it is done, 0 to 1. */
+    void (*progress)(void *context, const char *phase, double done);
+    void *progress_context;
+};
+
+/* Operations of one kind. */
+struct bench_kind {
+    uint64_t count;
+    struct histogram *latency; /* ns; NULL where count is 0 */
+    struct fabric_cost cost;
+};
+
+/* How much of the pool the index takes. */
+struct bench_space {
+    uint64_t entries;     /* 0: not counted (check off) */
+    uint64_t index_bytes; /* nodes in use */
+    uint64_t pool_bytes;  /* chunks handed out, less what came back */
+};
+
+struct bench_result {
+    char preset[64];
+    char workload[WORKLOAD_NAME_BYTES];
+    char distribution[16];
+    uint32_t scan_length;
+    bool peer; /* not Banyan: costs per operation do not apply */
+    uint64_t operations, window_ns;
+    double throughput_mops;
+    struct histogram *latency; /* all kinds */
+    struct bench_kind kinds[WORKLOAD_KINDS];
+    struct fabric_cost cost;
+    uint64_t retries, cache_hits, cache_misses, splits, unlinks, handovers, snapshot_handovers;
+    uint64_t absent; /* lookups, updates, deletes of a key that was not there */
+    uint64_t entries_scanned;
+    uint64_t unfinished, unfinished_longest_ns;
+    struct bench_space loaded, ended;
+    uint64_t trace_hash, events;          /* sim */
+    double load_seconds, measure_seconds; /* of real time */
+};
+
+int bench_run(const struct bench_config *config, const struct tree_switches *switches,
+              struct workload_source *source, struct bench_result *result, struct error *error);
+void bench_result_release(struct bench_result *result);
+
+/* ---- for runners: the window, shared by all threads of a run ------------------------------------------ */
+
+enum bench_phase { BENCH_WARMING, BENCH_MEASURING, BENCH_DONE };
+
+struct bench_window {
+    const struct bench_config *config;
+    uint32_t phase;           /* atomic */
+    uint32_t batch;           /* operations that a thread counts by itself before it tells the others */
+    uint32_t cold;            /* atomic: clients that have not warmed their cache */
+    uint32_t claimed;         /* atomic: somebody opens the window */
+    uint64_t warmed, counted; /* atomic, relaxed */
+    uint64_t begin_ns, end_ns;
+    struct spinlock *lock; /* guards error and failed */
+    struct error error;
+    bool failed;
+};
+struct bench_meter { /* of one thread; histograms made on first use */
+    struct bench_window *window;
+    uint64_t unreported;
+    enum bench_phase phase; /* of those */
+    struct bench_result *result;
+};
+
+void bench_window_init(struct bench_window *window, const struct bench_config *config, unsigned clients,
+                       struct spinlock *lock);
+/* Whether operations go on, and whether one that begins now may count. */
+static inline enum bench_phase bench_window_phase(const struct bench_window *window)
+{
+    /* Acquire: who sees a phase sees the times written before it. */
+    return (enum bench_phase)__atomic_load_n(&window->phase, __ATOMIC_ACQUIRE);
+}
+/* A client has warmed its cache; the window opens no earlier than all have. Each client calls it once. */
+void bench_window_warm(struct bench_window *window);
+/* One operation has ended: began in `phase` at begin_ns, ended at end_ns. */
+void bench_meter_count(struct bench_meter *meter, enum bench_phase phase, enum workload_kind kind,
+                       uint64_t begin_ns, uint64_t end_ns, const struct fabric_cost *cost);
+/* Ends the run for everybody. */
+void bench_window_fail(struct bench_window *window, const struct error *error);
+/* Adds a thread's numbers to the run's and frees its histograms. */
+void bench_result_merge(struct bench_result *into, struct bench_result *from);
+/* Sets throughput from operations and window. */
+void bench_result_complete(struct bench_result *result, const struct bench_window *window);
+
+/* Other stores, compiled in where their library was found. */
+struct bench_peer {
+    const char *name;
+    const char *settings; /* one line, for the report */
+    int (*run)(const struct bench_config *config, struct workload_source *source, uint32_t batch,
+               struct bench_result *result, struct error *error);
+};
+const struct bench_peer *bench_peer_find(const char *name, struct error *error);
+
+#endif
