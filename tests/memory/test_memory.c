@@ -181,6 +181,7 @@ static void bad_returns_change_nothing(void **state)
     struct memory_allocate_reply reply;
     gaddr chunk = chunk_of(node, 2048), other = chunk_of(node, 1024);
     gaddr once = chunk + 2048, again = chunk + 4096;
+    const gaddr many[MEMORY_BATCH_MAX] = {again};
     assert_int_equal(give_back(node, 2048, &once, 1), BANYAN_OK);
     const gaddr bad[] = {once,                                          /* returned already */
                          again,                                         /* twice in the batch: see below */
@@ -201,8 +202,8 @@ static void bad_returns_change_nothing(void **state)
         assert_true(status_of(node).nodes_returned == 1 && status_of(node).frees_total == 1);
     }
     assert_int_equal(give_back(node, 2048, &again, 0), BANYAN_EINVAL);
-    assert_int_equal(give_back(node, 2048, &again, MEMORY_BATCH_MAX + 1), BANYAN_EINVAL);
-    assert_int_equal(give_back(node, 2048, &again, UINT32_MAX), BANYAN_EINVAL);
+    assert_int_equal(give_back(node, 2048, many, MEMORY_BATCH_MAX + 1), BANYAN_EINVAL);
+    assert_int_equal(give_back(node, 2048, many, UINT32_MAX), BANYAN_EINVAL);
     assert_int_equal(give_back(node, 0, &again, 1), BANYAN_EINVAL);
     assert_int_equal(give_back(node, 3000, &again, 1), BANYAN_EINVAL);
     assert_int_equal(give_back(node, 1u << 31, &again, 1), BANYAN_EINVAL);
