@@ -13,6 +13,7 @@
 #define SIM_CARD_H
 
 #include "base/random.h"
+#include "base/task.h"
 #include "fabric/fabric.h"
 #include "sim/params.h"
 #include "sim/queue.h"
@@ -25,7 +26,7 @@ struct sim_model {
     sim_time byte, message_in, message_out, pcie_byte;
     sim_time doorbell, pass, wire, pcie_read, pcie_write;
     sim_time atomic_fetch, atomic_writeback, chip_gap, chip;
-    sim_time rpc, post, command, poll, yield, clock, work[8];
+    sim_time rpc, post, command, poll, yield, clock, work[TASK_WORK_KINDS];
     uint32_t header, mtu, inline_bytes;
     bool block_responses, jittered;
     sim_time jitter[SIM_JITTER_STEPS]; /* quantiles of the exponential */
