@@ -271,6 +271,9 @@ static void case_order_seen_by_others(struct trial *trial)
     run_actors(trial, 4, order_seen);
 }
 
+/* Reads after which a broken backend is told from a slow task. */
+#define PATIENCE (1u << 22)
+
 /* Two tasks each write their own word, complete, and read the other's: one of them at least sees the other
  * (G4). */
 static void completed(struct actor *actor)
@@ -286,8 +289,12 @@ static void completed(struct actor *actor)
         struct fabric_command commands[] = {faa_command(seen + round * 8, value >= round ? 1 : 0),
                                             faa_command(arrivals, 1)};
         CHECK(trial, execute(actor, commands, 2) == BANYAN_OK, "a good list failed");
-        while (load(actor, arrivals) < round * 2 && !given_up(actor))
+        unsigned tries = 0;
+        while (load(actor, arrivals) < round * 2 && !given_up(actor)) {
+            CHECK(trial, ++tries < PATIENCE, "round %llu: the other task's FAA never arrived",
+                  (unsigned long long)round);
             task_yield();
+        }
         uint64_t count = load(actor, seen + round * 8);
         CHECK(trial, given_up(actor) || count >= 1, "round %llu: both WRITEs were complete, neither was seen",
               (unsigned long long)round);
