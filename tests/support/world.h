@@ -1,0 +1,120 @@
+/*
+ * world.h - a whole cluster for a test with one call: memory nodes, compute nodes, their workers and
+ * sessions, and one index, either on real threads over the local fabric or in the simulator's virtual time.
+ *
+ * The test's thread calls world_create, then world_run as often as it likes (each runs one function as every
+ * task of the cluster, or as some of them, and returns when all have returned), then world_check, then
+ * world_destroy. Within a run every task has its own struct world_task, session and history log. A function
+ * that fails says so in world->error (the first message stands); nothing here ends the process but the lack
+ * of memory.
+ */
+#ifndef TESTS_SUPPORT_WORLD_H
+#define TESTS_SUPPORT_WORLD_H
+
+#include "base/error.h"
+#include "base/random.h"
+#include "memory/memory.h"
+#include "sim/params.h"
+#include "sim/sim.h"
+#include "support/history.h"
+#include "tree/tree.h"
+
+#define WORLD_MEMORY_MAX  8u
+#define WORLD_COMPUTE_MAX 8u
+
+struct world_options {
+    bool simulated;
+    uint64_t seed;
+    const char *preset;   /* NULL: "banyan" */
+    uint64_t cache_bytes; /* 0: 8 MiB */
+    struct tree_geometry geometry;
+    unsigned memory_nodes, compute_nodes, threads, fibers; /* 0: 1 */
+    uint64_t pool_bytes, chunk_bytes, lock_bytes;          /* 0: 64 MiB, 64 KiB, the memory node's default */
+    uint32_t lock_width;                                   /* 0: the memory node's default */
+    struct sim_params params;                              /* simulated only; fill with sim_params_default */
+    struct sim_faults faults;                              /* simulated only */
+    bool empty;                                            /* only format the pool, create no index */
+};
+/* Everything small and the default preset; then change what the test is about. */
+void world_options_default(struct world_options *options);
+
+struct world;
+
+struct world_task {
+    struct world *world;
+    unsigned compute, thread, fiber, number;
+    struct tree_session *session;
+    struct tree *tree;
+    struct random random;
+    struct history_log log;
+    void (*function)(struct world_task *task); /* of the run under way */
+    bool returned;
+};
+
+struct world_compute {
+    struct fabric *fabric;
+    struct tree_compute *compute;
+    struct tree *tree;
+    struct tree_worker **workers; /* [threads] */
+    bool dead;
+};
+
+struct world {
+    struct world_options options;
+    struct error error; /* the first failure */
+    struct sim *sim;
+    struct memory_node *memory[WORLD_MEMORY_MAX];
+    struct world_compute computes[WORLD_COMPUTE_MAX];
+    struct world_task *tasks; /* compute by compute, thread by thread */
+    unsigned task_count;
+    struct history history;
+    void *context; /* the test's own */
+};
+
+/* 0, or a negative error with world->error set; the world must be destroyed in either case. */
+int world_create(struct world *world, const struct world_options *options);
+void world_destroy(struct world *world);
+
+/* Remembers the first failure; safe from any thread. Returns code. */
+int world_fail(struct world *world, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Runs the function as all tasks of living compute nodes. BANYAN_ETIMEOUT if some never return (simulated
+ * only). */
+int world_run(struct world *world, void (*function)(struct world_task *task));
+/* Runs it as one task. */
+int world_run_one(struct world *world, unsigned task, void (*function)(struct world_task *task));
+/* Simulated: arranges for the death of a compute node at a virtual time from now; its locks are freed after
+ * the lease. */
+int world_kill_at(struct world *world, unsigned compute, uint64_t delay_ns, uint64_t lease_ns);
+
+/* Checks the tree from a living compute node, and that every byte that the memory nodes handed out is exactly
+ * one of: in use, free at the memory node, held back by a worker. With dead compute nodes bytes may be
+ * missing (what they had taken but not linked yet), but none may be there twice. */
+int world_check(struct world *world, struct tree_check_report *report);
+/* Judges the history of all tasks. */
+int world_linearize(struct world *world);
+/* Bytes in chunks handed out by all memory nodes. */
+uint64_t world_pool_used(struct world *world);
+/* The sum over all sessions. */
+void world_stats(const struct world *world, struct tree_stats *stats);
+
+/* Seeds: BANYAN_SEED if set, else the given one. Rounds: times BANYAN_ROUNDS (a factor, default 1). */
+uint64_t world_seed(uint64_t given);
+unsigned world_rounds(unsigned given);
+/* A seed nobody has tried: from the clock; BANYAN_SEED overrides it too. */
+uint64_t world_fresh_seed(void);
+
+/* ---- recorded operations: the index's call together with its entry in the history
+ * -------------------------- */
+
+/* Keys are numbers, turned into key bytes as the geometry has it; values begin with the history's value. */
+size_t world_key(const struct world *world, uint64_t number, uint8_t key[TREE_KEY_MAX]);
+/* The number back; UINT64_MAX if these bytes are no key of world_key. */
+uint64_t world_key_number(const struct world *world, const uint8_t *key, size_t length);
+size_t world_value(const struct world *world, uint64_t number, uint8_t value[TREE_VALUE_MAX]);
+/* The number back; 0 if the bytes do not hold together (torn, or another key's). */
+uint64_t world_value_number(const struct world *world, const uint8_t *value, size_t length);
+/* Does one operation, records it, and fails the world on an error that it cannot explain. Returns the index's
+ * status. */
+int world_operate(struct world_task *task, enum history_kind kind, uint64_t key, uint64_t expected);
+
+#endif
