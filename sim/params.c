@@ -125,11 +125,11 @@ void sim_params_default(struct sim_params *params)
         .inline_bytes = 220,
         .doorbell_ns = 200,
         .card_ns = 75,
-        .wire_ns = 300,
+        .wire_ns = 250,
         .pcie_read_ns = 400,
         .pcie_write_ns = 200,
         .pcie_bandwidth = 126,
-        .jitter_ns = 60,
+        .jitter_ns = 100,
         .atomic_fetch_ns = 400,
         .atomic_writeback_ns = 100,
         .chip_rate = 110,
@@ -140,7 +140,7 @@ void sim_params_default(struct sim_params *params)
         .post_ns = 80,
         .command_ns = 20,
         .poll_ns = 60,
-        .operation_ns = 1200,
+        .operation_ns = 2200,
         .search_ns = 150,
         .leaf_ns = 2,
         .split_ns = 2000,
@@ -169,6 +169,34 @@ void sim_faults_hostile(struct sim_faults *faults)
         .stall = 0.0005,
         .stall_ns = 100000,
     };
+}
+
+static int check(const struct option_entry *table, const void *object, struct error *error)
+{
+    for (const struct option_entry *entry = table; entry->kind != OPTION_END; entry++) {
+        const char *field = (const char *)object + entry->offset;
+        double value;
+        if (entry->kind == OPTION_U32)
+            value = *(const uint32_t *)(const void *)field;
+        else if (entry->kind == OPTION_DOUBLE)
+            value = *(const double *)(const void *)field;
+        else
+            continue;
+        if (!(value >= entry->minimum && value <= entry->maximum)) /* not a number fails too */
+            return error_set(error, BANYAN_EINVAL, "simulator: %s is %g, must be from %g to %g", entry->name,
+                             value, entry->minimum, entry->maximum);
+    }
+    return BANYAN_OK;
+}
+
+int sim_params_check(const struct sim_params *params, struct error *error)
+{
+    return check(sim_params_table, params, error);
+}
+
+int sim_faults_check(const struct sim_faults *faults, struct error *error)
+{
+    return check(sim_faults_table, faults, error);
 }
 
 bool sim_faults_any(const struct sim_faults *faults)

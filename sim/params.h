@@ -71,6 +71,10 @@ void sim_params_default(struct sim_params *params);
 void sim_faults_none(struct sim_faults *faults);
 /* Everything that the fabric's contract allows, often: for tests of the layers above. */
 void sim_faults_hostile(struct sim_faults *faults);
+/* Whether every number is within its table's range, for structs that were not filled through the table: 0, or
+ * BANYAN_EINVAL with a message that names the parameter. sim_create asks. */
+int sim_params_check(const struct sim_params *params, struct error *error);
+int sim_faults_check(const struct sim_faults *faults, struct error *error);
 bool sim_faults_any(const struct sim_faults *faults);
 
 #endif

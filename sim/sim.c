@@ -343,6 +343,9 @@ bool sim_compute_alive(const struct sim *sim, int index)
 struct sim *sim_create(const struct sim_params *params, const struct sim_faults *faults, uint64_t seed,
                        struct error *error)
 {
+    if ((params && sim_params_check(params, error) != BANYAN_OK) ||
+        (faults && sim_faults_check(faults, error) != BANYAN_OK))
+        return NULL;
     struct sim *sim = calloc(1, sizeof *sim);
     if (!sim) {
         error_set(error, BANYAN_ENOMEM, "simulator: no memory for a world");
@@ -376,8 +379,8 @@ static struct sim_card *card_get(struct sim_card *shared, bool sharing, struct e
 int sim_add_memory(struct sim *sim, const struct fabric_target *target, struct error *error)
 {
     uint32_t index = sim->memory_count;
-    if (index > UINT16_MAX)
-        return error_set(error, BANYAN_EINVAL, "simulator: more than 65,536 memory nodes");
+    if (index >= UINT16_MAX)
+        return error_set(error, BANYAN_EINVAL, "simulator: more than 65,535 memory nodes");
     struct sim_memory *memories = realloc(sim->memories, (index + 1) * sizeof *memories);
     if (!memories)
         return error_set(error, BANYAN_ENOMEM, "simulator: no memory for memory node %u", index);

@@ -259,6 +259,23 @@ static void test_misuse_is_refused(void **state)
     cluster_destroy(&cluster);
 }
 
+static void test_bad_parameters_are_refused(void **state)
+{
+    (void)state;
+    struct sim_params params;
+    struct sim_faults faults;
+    struct error error = {0};
+    sim_params_default(&params);
+    params.bandwidth = 0;
+    assert_null(sim_create(&params, NULL, 1, &error));
+    assert_int_equal(error.code, BANYAN_EINVAL);
+    assert_non_null(strstr(error.text, "bandwidth"));
+    sim_faults_none(&faults);
+    faults.torn_reads = 1.5;
+    assert_null(sim_create(NULL, &faults, 1, &error));
+    assert_non_null(strstr(error.text, "torn-reads"));
+}
+
 static void test_tables_set_and_find_every_parameter(void **state)
 {
     (void)state;
@@ -293,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_sleep_charge_and_clock),
         cmocka_unit_test(test_run_stops_at_its_limit),
         cmocka_unit_test(test_misuse_is_refused),
+        cmocka_unit_test(test_bad_parameters_are_refused),
         cmocka_unit_test(test_tables_set_and_find_every_parameter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
