@@ -1,0 +1,104 @@
+/* test_concurrent.c - many threads and many fibers at once on real memory. Made for the thread sanitizer too.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include "support/churn.h"
+
+static void run(const struct world_options *options, struct churn *churn)
+{
+    struct world world;
+    int status = world_create(&world, options);
+    status = status ? status : churn_run(&world, churn);
+    struct error error = world.error;
+    world_destroy(&world);
+    if (status)
+        fail_msg("%s: %d: %s; BANYAN_SEED=%" PRIu64, options->preset, status, error.text, options->seed);
+}
+
+static void options_for(struct world_options *options, unsigned computes, unsigned threads, unsigned fibers)
+{
+    world_options_default(options);
+    options->seed = world_seed(computes * 100 + threads * 10 + fibers);
+    options->compute_nodes = computes;
+    options->threads = threads;
+    options->fibers = fibers;
+    options->memory_nodes = 2;
+    options->preset = "banyan";
+    options->geometry.leaf_bytes = 512;
+    options->geometry.internal_bytes = 512;
+}
+
+static void few_hot_keys(void **state)
+{
+    struct world_options options;
+    options_for(&options, 2, 2, 1);
+    struct churn churn = {.keys = 160, .window = 16, .rounds = world_rounds(1500), .hot = 50, .scans = 2};
+    run(&options, &churn);
+}
+
+static void churn_of_many_threads(void **state)
+{
+    struct world_options options;
+    options_for(&options, 2, 3, 1);
+    struct churn churn = {.keys = 1200, .window = 80, .rounds = world_rounds(1500), .hot = 5, .scans = 3};
+    run(&options, &churn);
+    options.cache_bytes = 8192;
+    options.seed++;
+    run(&options, &churn);
+}
+
+static void disjoint_changes(void **state)
+{
+    struct world_options options;
+    options_for(&options, 1, 4, 1);
+    struct churn churn = {
+        .keys = 2000, .window = 200, .rounds = world_rounds(3000), .scans = 3, .disjoint = true};
+    run(&options, &churn);
+}
+
+static void many_fibers(void **state)
+{
+    struct world_options options;
+    options_for(&options, 2, 2, 8);
+    struct churn churn = {.keys = 800, .window = 60, .rounds = world_rounds(300), .hot = 10, .scans = 4};
+    run(&options, &churn);
+}
+
+static void every_preset(void **state)
+{
+    struct world_options options;
+    options_for(&options, 2, 2, 1);
+    struct churn churn = {.keys = 400, .window = 40, .rounds = world_rounds(500), .hot = 15, .scans = 3};
+    for (unsigned preset = 0; tree_switches_presets[preset]; preset++) {
+        options.preset = tree_switches_presets[preset];
+        run(&options, &churn);
+    }
+}
+
+static void variable_keys(void **state)
+{
+    struct world_options options;
+    options_for(&options, 2, 2, 1);
+    options.geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE,
+                                              .value_bytes = 60,
+                                              .value_variable = true,
+                                              .leaf_bytes = 2048,
+                                              .internal_bytes = 1024};
+    struct churn churn = {.keys = 800, .window = 60, .rounds = world_rounds(1000), .hot = 5, .scans = 4};
+    run(&options, &churn);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(few_hot_keys),     cmocka_unit_test(churn_of_many_threads),
+        cmocka_unit_test(disjoint_changes), cmocka_unit_test(many_fibers),
+        cmocka_unit_test(every_preset),     cmocka_unit_test(variable_keys),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,181 @@
+/* test_costs.c - what operations cost in round trips when the inner nodes are cached: exact numbers, counted.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include "support/world.h"
+
+#define KEYS 5000u
+
+struct costs {
+    const char *preset;
+    double hit, miss, update, scan, snapshot;
+};
+
+/* Even numbers exist. */
+static void fill(struct world_task *task)
+{
+    for (uint64_t i = 0; i < KEYS && !task->world->error.code; i++)
+        world_operate(task, HISTORY_INSERT, random_mix(i) % 1000003 * 2 + i * 4000000, 0);
+}
+
+static uint64_t existing(uint64_t i)
+{
+    return random_mix(i) % 1000003 * 2 + i * 4000000;
+}
+
+static bool count_entries(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    ++*(uint64_t *)context;
+    return true;
+}
+
+static double scans(struct world_task *task)
+{
+    unsigned rounds = 200;
+    tree_session_stats_reset(task->session);
+    for (unsigned i = 0; i < rounds; i++) {
+        uint8_t from[TREE_KEY_MAX];
+        uint64_t seen = 0;
+        struct tree_range range = {.from = from, .limit = 100};
+        range.from_length = world_key(task->world, existing(random_below(&task->random, KEYS - 200)), from);
+        if (tree_scan(task->session, task->tree, &range, count_entries, &seen) || seen != 100)
+            world_fail(task->world, BANYAN_ECORRUPT, "a scan of 100 met %" PRIu64, seen);
+    }
+    return (double)tree_session_stats(task->session)->cost.round_trips / rounds;
+}
+
+static double per_operation(struct world_task *task, enum history_kind kind, uint64_t offset, int expected)
+{
+    unsigned rounds = 2000;
+    tree_session_stats_reset(task->session);
+    for (unsigned i = 0; i < rounds; i++) {
+        int status = world_operate(task, kind, existing(random_below(&task->random, KEYS)) + offset, 0);
+        if (status != expected)
+            world_fail(task->world, status ? status : BANYAN_ECORRUPT, "status %d instead of %d", status,
+                       expected);
+    }
+    return (double)tree_session_stats(task->session)->cost.round_trips / rounds;
+}
+
+static void measure(struct world_task *task)
+{
+    struct costs *costs = task->world->context;
+    for (unsigned i = 0; i < KEYS; i++)
+        world_operate(task, HISTORY_GET, existing(i), 0); /* every inner node is cached now */
+    costs->hit = per_operation(task, HISTORY_GET, 0, 0);
+    costs->miss = per_operation(task, HISTORY_GET, 1, BANYAN_ENOTFOUND);
+    costs->update = per_operation(task, HISTORY_UPDATE, 0, 0);
+    costs->scan = scans(task);
+}
+
+static void measure_preset(const char *preset, uint32_t key_kind, struct costs *costs)
+{
+    struct world world;
+    struct world_options options;
+    world_options_default(&options);
+    options.preset = preset;
+    if (key_kind == TREE_KEY_VARIABLE)
+        options.geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE, .value_bytes = 8};
+    *costs = (struct costs){.preset = preset};
+    int status = world_create(&world, &options);
+    world.context = costs;
+    status = status ? status : world_run_one(&world, 0, fill);
+    status = status ? status : world_run_one(&world, 0, measure);
+    struct error error = world.error;
+    world_destroy(&world);
+    if (status)
+        fail_msg("%s: %d: %s", preset, status, error.text);
+    print_message("%-14s hit %.3f miss %.3f update %.3f scan of 100 %.3f\n", preset, costs->hit, costs->miss,
+                  costs->update, costs->scan);
+}
+
+static void costs_of_every_preset(void **state)
+{
+    for (unsigned i = 0; tree_switches_presets[i]; i++) {
+        struct costs costs;
+        measure_preset(tree_switches_presets[i], TREE_KEY_FIXED, &costs);
+        assert_true(costs.hit == 1.0);
+        assert_true(costs.miss >= 1.0 && costs.miss <= 2.0);
+        assert_true(costs.update >= 2.0 && costs.update <= 4.0);
+        if (i > 0) /* the last preset is the whole of it */
+            assert_true(costs.update <= 3.0);
+        assert_true(costs.scan <= 2.0);
+    }
+}
+
+static void costs_as_designed(void **state)
+{
+    struct costs costs;
+    measure_preset("fg+", TREE_KEY_FIXED, &costs);
+    assert_true(costs.update == 4.0);
+    measure_preset("+combine", TREE_KEY_FIXED, &costs);
+    assert_true(costs.update == 3.0);
+    measure_preset("banyan", TREE_KEY_FIXED, &costs);
+    assert_true(costs.update == 2.0);
+}
+
+static void costs_of_variable_keys(void **state)
+{
+    struct costs costs;
+    measure_preset("banyan", TREE_KEY_VARIABLE, &costs);
+    assert_true(costs.hit == 1.0);
+    assert_true(costs.miss <= 2.0);
+    assert_true(costs.update == 2.0);
+    assert_true(costs.scan <= 2.0);
+}
+
+/* ---- a hot leaf: the lock travels with what is under it
+ * --------------------------------------------------------- */
+
+static void hammer(struct world_task *task)
+{
+    for (unsigned i = 0; i < 300 && !task->world->error.code; i++)
+        world_operate(task, HISTORY_PUT, existing(random_below(&task->random, 4) + 100), 0);
+}
+
+static void reset(struct world_task *task)
+{
+    tree_session_stats_reset(task->session);
+}
+
+static void handed_over_with_a_snapshot(void **state)
+{
+    struct world world;
+    struct world_options options;
+    struct tree_stats stats = {0};
+    world_options_default(&options);
+    options.simulated = true;
+    options.threads = 16;
+    int status = world_create(&world, &options);
+    status = status ? status : world_run_one(&world, 0, fill);
+    status = status ? status : world_run(&world, reset);
+    status = status ? status : world_run(&world, hammer);
+    if (!status)
+        world_stats(&world, &stats);
+    status = status ? status : world_check(&world, NULL);
+    struct error error = world.error;
+    world_destroy(&world);
+    if (status)
+        fail_msg("%d: %s", status, error.text);
+    double average = (double)stats.cost.round_trips / 4800.0;
+    print_message("hot leaf: %.3f round trips, %" PRIu64 " handovers, %" PRIu64 " with snapshot\n", average,
+                  stats.handovers, stats.snapshot_handovers);
+    assert_true(stats.snapshot_handovers > 1000);
+    assert_true(average < 1.5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(costs_as_designed),
+        cmocka_unit_test(costs_of_every_preset),
+        cmocka_unit_test(costs_of_variable_keys),
+        cmocka_unit_test(handed_over_with_a_snapshot),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,185 @@
+/*
+ * test_sim.c - the index on a simulated cluster whose network does everything that the fabric's contract
+ * allows: torn and reordered reads, late messages, lists spread over time, and compute nodes that die in the
+ * middle of a write. Every history is judged key by key, scans included; at the end the tree is walked and
+ * its memory accounted for.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "support/churn.h"
+
+static const struct tree_geometry geometries[] = {
+    {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8, .leaf_bytes = 512, .internal_bytes = 512},
+    {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8},
+    {.key_kind = TREE_KEY_FIXED,
+     .key_bytes = 16,
+     .value_bytes = 33,
+     .leaf_bytes = 1024,
+     .internal_bytes = 512},
+    {.key_kind = TREE_KEY_VARIABLE,
+     .key_bytes = 30,
+     .value_bytes = 16,
+     .leaf_bytes = 1024,
+     .internal_bytes = 1024},
+    {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8, .leaf_bytes = 4096},
+};
+#define GEOMETRIES (sizeof geometries / sizeof geometries[0])
+
+static void options_for(struct world_options *options, uint64_t seed, const char *preset, unsigned geometry)
+{
+    world_options_default(options);
+    options->simulated = true;
+    options->seed = seed;
+    options->preset = preset;
+    options->geometry = geometries[geometry];
+    options->memory_nodes = 1 + (unsigned)(seed % 2);
+    options->compute_nodes = 3;
+    options->threads = 2;
+    options->fibers = 1 + (unsigned)(seed % 3);
+    /* Some worlds have a cache that is too small, some a lock table so small that locks are shared by many
+     * nodes. */
+    if (seed % 3 == 0)
+        options->cache_bytes = 8192;
+    if (seed % 5 == 0)
+        options->lock_bytes = 64;
+    if (seed % 7 == 0)
+        options->lock_width = 8;
+    sim_faults_hostile(&options->faults);
+}
+
+static void churn_for(struct churn *churn, uint64_t seed)
+{
+    *churn = (struct churn){.keys = 480, .window = 40, .rounds = 160, .hot = 8, .scans = 6};
+    if (seed % 4 == 1)
+        *churn = (struct churn){.keys = 2000, .window = 150, .rounds = 240, .hot = 4, .scans = 8};
+    if (seed % 4 == 2)
+        *churn = (struct churn){.keys = 160, .window = 16, .rounds = 160, .hot = 25, .scans = 4};
+}
+
+static void churn_world(uint64_t seed, const char *preset, unsigned geometry)
+{
+    struct world world;
+    struct world_options options;
+    struct churn churn;
+    options_for(&options, seed, preset, geometry);
+    churn_for(&churn, seed);
+    int status = world_create(&world, &options);
+    status = status ? status : churn_run(&world, &churn);
+    struct error error = world.error;
+    world_destroy(&world);
+    if (status)
+        fail_msg("%s, geometry %u: %d: %s; replay: BANYAN_SEED=%" PRIu64 " test_sim", preset, geometry,
+                 status, error.text, seed);
+}
+
+static void churns_under_every_preset(void **state)
+{
+    uint64_t seed = 1;
+    for (unsigned preset = 0; tree_switches_presets[preset]; preset++)
+        for (unsigned round = 0; round < world_rounds(3); round++, seed++)
+            churn_world(world_seed(seed), tree_switches_presets[preset], round % GEOMETRIES);
+}
+
+static void churns_in_every_geometry(void **state)
+{
+    for (unsigned geometry = 0; geometry < GEOMETRIES; geometry++)
+        for (unsigned round = 0; round < world_rounds(4); round++)
+            churn_world(world_seed(100 + geometry * 17 + round), "banyan", geometry);
+}
+
+static void churns_for_fresh_seeds(void **state)
+{
+    uint64_t first = world_fresh_seed();
+    for (unsigned round = 0; round < world_rounds(4); round++)
+        churn_world(first + round, "banyan", (unsigned)((first + round) % GEOMETRIES));
+}
+
+/* The same without hostility: whatever fails here is no matter of torn reads. */
+static void churns_without_faults(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(2); round++) {
+        struct world world;
+        struct world_options options;
+        struct churn churn;
+        options_for(&options, world_seed(50 + round), "banyan", round % GEOMETRIES);
+        sim_faults_none(&options.faults);
+        churn_for(&churn, 50 + round);
+        int status = world_create(&world, &options);
+        status = status ? status : churn_run(&world, &churn);
+        struct error error = world.error;
+        world_destroy(&world);
+        if (status)
+            fail_msg("no faults: %d: %s; replay: BANYAN_SEED=%" PRIu64 " test_sim", status, error.text,
+                     world_seed(50 + round));
+    }
+}
+
+/* ---- death
+ * ---------------------------------------------------------------------------------------------------- */
+
+static void death_world(uint64_t seed, const char *preset, unsigned geometry)
+{
+    struct world world;
+    struct world_options options;
+    struct churn churn;
+    struct random random;
+    options_for(&options, seed, preset, geometry);
+    churn_for(&churn, seed);
+    random_seed(&random, seed ^ UINT64_C(0xdead));
+    int status = world_create(&world, &options);
+    status = status ? status : churn_fill(&world, &churn);
+    unsigned deaths = 1 + (unsigned)random_below(&random, 2);
+    for (unsigned i = 0; i < deaths && !status; i++)
+        status = world_kill_at(&world, i + 1, 1000 + random_below(&random, 1500000),
+                               20000 + random_below(&random, 200000));
+    status = status ? status : churn_work(&world, &churn);
+    struct tree_check_report report;
+    status = status ? status : churn_verify(&world, &churn, &report);
+    struct error error = world.error;
+    world_destroy(&world);
+    if (status)
+        fail_msg("death, %s, geometry %u: %d: %s; replay: BANYAN_SEED=%" PRIu64 " test_sim", preset, geometry,
+                 status, error.text, seed);
+}
+
+static void survives_death(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(24); round++)
+        death_world(world_seed(500 + round), "banyan", round % GEOMETRIES);
+}
+
+static void survives_death_under_every_preset(void **state)
+{
+    for (unsigned preset = 0; tree_switches_presets[preset]; preset++)
+        for (unsigned round = 0; round < world_rounds(2); round++)
+            death_world(world_seed(700 + preset * 10 + round), tree_switches_presets[preset],
+                        round % GEOMETRIES);
+}
+
+static void survives_death_for_fresh_seeds(void **state)
+{
+    uint64_t first = world_fresh_seed() + 1000000;
+    for (unsigned round = 0; round < world_rounds(6); round++)
+        death_world(first + round, "banyan", (unsigned)((first + round) % GEOMETRIES));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(churns_without_faults),
+        cmocka_unit_test(churns_under_every_preset),
+        cmocka_unit_test(churns_in_every_geometry),
+        cmocka_unit_test(churns_for_fresh_seeds),
+        cmocka_unit_test(survives_death),
+        cmocka_unit_test(survives_death_under_every_preset),
+        cmocka_unit_test(survives_death_for_fresh_seeds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
