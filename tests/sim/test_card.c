@@ -264,6 +264,38 @@ static void test_a_hot_atomic_blocks_its_card_alone(void **state)
     cluster_destroy(&cluster);
 }
 
+/* The slowest READ from memory node 1 by compute node 0, whose machine's memory node 0 has a hot atomic. */
+static uint64_t slowest_beside_hot_atomic(bool shared_card, bool block_responses)
+{
+    struct sim_params params;
+    struct cluster cluster;
+    struct load hot[64], reader;
+    cluster_plain_params(&params);
+    params.shared_card = shared_card;
+    params.block_responses = block_responses;
+    cluster_create(&cluster, 2, 4, &params, NULL, 1);
+    for (unsigned i = 0; i < 64; i++) {
+        hot[i] =
+            (struct load){.command = {.operation = FABRIC_FAA, .address = gaddr_make(0, 4096), .faa.add = 1}};
+        spawn_load(&cluster, &hot[i], 2 + i % 2, i / 2);
+    }
+    reader =
+        (struct load){.command = {.operation = FABRIC_READ, .length = 64, .address = gaddr_make(1, 65536)}};
+    spawn_load(&cluster, &reader, 0, 0);
+    sim_run(cluster.sim, RUN_NS);
+    cluster_destroy(&cluster);
+    return reader.slowest;
+}
+
+static void test_answers_wait_behind_a_hot_atomic_only_if_told(void **state)
+{
+    (void)state;
+    uint64_t apart = slowest_beside_hot_atomic(false, true), shared = slowest_beside_hot_atomic(true, false),
+             blocked = slowest_beside_hot_atomic(true, true);
+    assert_in_range(shared, apart, apart + 200); /* the same link, but not the same pipeline */
+    assert_true(blocked > 5 * apart);
+}
+
 /* ------------------------------------------------------------------ calls */
 
 struct caller {
@@ -327,6 +359,7 @@ int main(void)
         cmocka_unit_test(test_hot_atomics_on_host_and_on_chip),
         cmocka_unit_test(test_failed_cas_omits_the_write_back),
         cmocka_unit_test(test_a_hot_atomic_blocks_its_card_alone),
+        cmocka_unit_test(test_answers_wait_behind_a_hot_atomic_only_if_told),
         cmocka_unit_test(test_calls_queue_for_the_cores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
