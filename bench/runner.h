@@ -58,6 +58,7 @@ struct bench_space {
 
 struct bench_result {
     char preset[64];
+    struct tree_switches switches; /* the preset's, with what was set over it */
     char workload[WORKLOAD_NAME_BYTES];
     char distribution[16];
     uint32_t scan_length;

@@ -1,0 +1,271 @@
+/* plan.c - see plan.h. */
+#include "bench/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- filling
+ * ---------------------------------------------------------------------------------------------------- */
+
+typedef int plan_add(struct bench_plan *plan, const char *name, struct error *error);
+
+static int add_each(struct bench_plan *plan, const char *names, plan_add *add, struct error *error)
+{
+    char *copy = strdup(names), *rest = copy;
+    int status = copy ? 0 : error_set(error, BANYAN_ENOMEM, "no memory");
+    while (!status && rest) {
+        char *name = strsep(&rest, ",");
+        status = add(plan, name, error);
+    }
+    free(copy);
+    return status;
+}
+
+static int add_workload(struct bench_plan *plan, const char *name, struct error *error)
+{
+    if (plan->workload_count == BENCH_WORKLOADS_MAX)
+        return error_set(error, BANYAN_EINVAL, "--workload: at most %d workloads in one run",
+                         BENCH_WORKLOADS_MAX);
+    int status = workload_find(&plan->workloads[plan->workload_count], name, error);
+    plan->workload_count += !status;
+    return status;
+}
+
+int bench_plan_add_workloads(struct bench_plan *plan, const char *names, struct error *error)
+{
+    int status = 0;
+    if (strcmp(names, "all"))
+        return add_each(plan, names, add_workload, error);
+    for (size_t i = 0; !status && workload_name(i, NULL); i++)
+        status = add_workload(plan, workload_name(i, NULL), error);
+    return status;
+}
+
+static int add_distribution(struct bench_plan *plan, const char *name, struct error *error)
+{
+    for (unsigned i = 0; workload_distribution_names[i]; i++) {
+        if (strcmp(workload_distribution_names[i], name))
+            continue;
+        if (plan->distribution_count == WORKLOAD_DISTRIBUTIONS)
+            return error_set(error, BANYAN_EINVAL, "--distribution: each can be given once");
+        plan->distributions[plan->distribution_count++] = (enum workload_distribution)i;
+        return 0;
+    }
+    return error_set(error, BANYAN_EINVAL,
+                     "--distribution: '%.40s' is not one of uniform, zipfian, scrambled", name);
+}
+
+int bench_plan_add_distributions(struct bench_plan *plan, const char *names, struct error *error)
+{
+    return add_each(plan, names, add_distribution, error);
+}
+
+static int add_preset(struct bench_plan *plan, const char *name, struct error *error)
+{
+    if (plan->preset_count == BENCH_PRESETS_MAX)
+        return error_set(error, BANYAN_EINVAL, "--preset: at most %d presets in one run", BENCH_PRESETS_MAX);
+    struct bench_preset *preset = &plan->presets[plan->preset_count];
+    int status = tree_switches_preset(&preset->switches, name, error);
+    if (status)
+        return status;
+    snprintf(preset->name, sizeof preset->name, "%s", name);
+    plan->preset_count++;
+    return 0;
+}
+
+int bench_plan_add_presets(struct bench_plan *plan, const char *names, struct error *error)
+{
+    int status = 0;
+    if (strcmp(names, "all"))
+        return add_each(plan, names, add_preset, error);
+    for (size_t i = 0; !status && tree_switches_presets[i]; i++)
+        status = add_preset(plan, tree_switches_presets[i], error);
+    return status;
+}
+
+/* ---- checking
+ * ----------------------------------------------------------------------------------------------------- */
+
+static int check_range(const char *option, uint64_t value, uint64_t least, uint64_t most, struct error *error)
+{
+    if (value >= least && value <= most)
+        return 0;
+    return error_set(error, BANYAN_EINVAL, "--%s: %llu is not in %llu to %llu", option,
+                     (unsigned long long)value, (unsigned long long)least, (unsigned long long)most);
+}
+
+static int check_numbers(const struct bench_config *config, struct error *error)
+{
+    const struct {
+        const char *option;
+        uint64_t value, least, most;
+    } ranges[] = {
+        {"memory-nodes", config->memory_nodes, 1, 4096},
+        {"compute-nodes", config->compute_nodes, 1, 65000},
+        {"threads", config->threads, 1, 4096},
+        {"fibers", config->fibers, 1, 4096},
+        {"operations", config->operations, 1, UINT64_C(1) << 50},
+        {"keys", config->keys, 0, UINT64_C(1) << 40},
+        {"scan-length", config->scan_length, 1, 1u << 24},
+        {"key-bytes", config->geometry.key_bytes, 8, TREE_KEY_MAX},
+        {"value-bytes", config->geometry.value_bytes, 0, TREE_VALUE_MAX},
+    };
+    int status = 0;
+    for (size_t i = 0; !status && i < sizeof ranges / sizeof ranges[0]; i++)
+        status = check_range(ranges[i].option, ranges[i].value, ranges[i].least, ranges[i].most, error);
+    uint64_t clients = (uint64_t)config->compute_nodes * config->threads * config->fibers;
+    if (!status && clients > 1000000)
+        status = error_set(
+            error, BANYAN_EINVAL,
+            "%llu clients (compute nodes x threads x fibers) are more than a million; ask for fewer",
+            (unsigned long long)clients);
+    if (!status && !(config->fill >= 0.1 && config->fill <= 1))
+        status = error_set(error, BANYAN_EINVAL, "--fill: %g is not in 0.1 to 1", config->fill);
+    if (!status && !(config->theta >= 0 && config->theta < 1))
+        status = error_set(error, BANYAN_EINVAL, "--theta: %g is not in 0 to below 1", config->theta);
+    return status;
+}
+
+int bench_plan_check(struct bench_plan *plan, struct error *error)
+{
+    struct bench_config *config = &plan->config;
+    int status = check_numbers(config, error);
+    if (!status && plan->peer && config->fabric != BENCH_LOCAL)
+        status = error_set(error, BANYAN_EINVAL, "--peer compares real time: use it with --fabric local");
+    if (!status && plan->peer)
+        status = check_range("pairs", plan->pairs, 1, 1000, error);
+    if (!status && plan->peer)
+        status = check_range("peer-batch", plan->peer_batch, 1, 1000000, error);
+    for (unsigned i = 0; !status && !config->keys && i < plan->workload_count; i++)
+        if (plan->workloads[i].share[WORKLOAD_INSERT] <= 0)
+            status =
+                error_set(error, BANYAN_EINVAL,
+                          "--keys 0: workload '%s' needs loaded keys; only one that inserts can start empty",
+                          plan->workloads[i].name);
+    if (status)
+        return status;
+    uint32_t atomic_write = config->fabric == BENCH_SIM ? config->sim.atomic_write : 4096;
+    return tree_geometry_complete(&config->geometry, atomic_write, error);
+}
+
+/* ---- running
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+struct running {
+    const struct bench_plan *plan;
+    struct workload_source source;
+    bool have_source; /* of the run before: its zipf table may fit the next */
+    struct bench_result *results;
+    size_t count, capacity;
+};
+
+static struct bench_result *next_result(struct running *running, struct error *error)
+{
+    if (running->count == running->capacity) {
+        size_t capacity = running->capacity * 2 + 8;
+        struct bench_result *grown = realloc(running->results, capacity * sizeof *grown);
+        if (!grown) {
+            error_set(error, BANYAN_ENOMEM, "no memory for results");
+            return NULL;
+        }
+        running->results = grown;
+        running->capacity = capacity;
+    }
+    struct bench_result *result = &running->results[running->count];
+    memset(result, 0, sizeof *result);
+    return result;
+}
+
+static void announce(const struct running *running, const char *preset)
+{
+    const struct bench_plan *plan = running->plan;
+    char text[256];
+    snprintf(text, sizeof text, "%s, %s, %s", running->source.workload->name,
+             workload_distribution_names[running->source.distribution], preset);
+    if (plan->begun)
+        plan->begun(plan->begun_context, text);
+}
+
+static int finish(struct running *running, struct bench_result *result, int status)
+{
+    if (status)
+        bench_result_release(result);
+    else
+        running->count++;
+    return status;
+}
+
+static int run_preset(struct running *running, const struct bench_preset *preset, struct error *error)
+{
+    struct bench_result *result = next_result(running, error);
+    if (!result)
+        return BANYAN_ENOMEM;
+    announce(running, preset->name);
+    snprintf(result->preset, sizeof result->preset, "%s", preset->name);
+    result->switches = preset->switches;
+    return finish(running, result,
+                  bench_run(&running->plan->config, &preset->switches, &running->source, result, error));
+}
+
+static int run_peer(struct running *running, uint32_t batch, struct error *error)
+{
+    const struct bench_plan *plan = running->plan;
+    struct bench_result *result = next_result(running, error);
+    if (!result)
+        return BANYAN_ENOMEM;
+    announce(running, plan->peer->name);
+    return finish(running, result, plan->peer->run(&plan->config, &running->source, batch, result, error));
+}
+
+static int run_pair(struct running *running, struct error *error)
+{
+    const struct bench_plan *plan = running->plan;
+    int status = 0;
+    for (unsigned i = 0; i < plan->preset_count && !status; i++)
+        status = run_preset(running, &plan->presets[i], error);
+    if (!plan->peer || status)
+        return status;
+    status = run_peer(running, 1, error);
+    if (!status && plan->peer_batch > 1 && workload_writes(running->source.workload))
+        status = run_peer(running, plan->peer_batch, error);
+    return status;
+}
+
+static int run_group(struct running *running, const struct workload *workload,
+                     enum workload_distribution distribution, struct error *error)
+{
+    const struct bench_plan *plan = running->plan;
+    const struct bench_config *config = &plan->config;
+    struct workload_source source;
+    int status = workload_source_init(&source, workload, distribution, config->theta, config->keys,
+                                      config->operations + config->warm_up, config->scan_length, config->seed,
+                                      running->have_source ? &running->source : NULL, error);
+    if (status)
+        return status;
+    running->source = source;
+    running->have_source = true;
+    for (unsigned pair = 0; !status && pair < (plan->peer ? plan->pairs : 1); pair++)
+        status = run_pair(running, error);
+    return status;
+}
+
+int bench_plan_run(const struct bench_plan *plan, struct bench_result **results, size_t *count,
+                   struct error *error)
+{
+    struct running running = {.plan = plan};
+    int status = 0;
+    for (unsigned i = 0; i < plan->workload_count && !status; i++)
+        for (unsigned j = 0; j < plan->distribution_count && !status; j++)
+            status = run_group(&running, &plan->workloads[i], plan->distributions[j], error);
+    *results = running.results;
+    *count = running.count;
+    return status;
+}
+
+void bench_results_free(struct bench_result *results, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        bench_result_release(&results[i]);
+    free(results);
+}

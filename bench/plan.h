@@ -1,0 +1,46 @@
+/*
+ * plan.h - a benchmark as a whole: which workloads, distributions and presets are run in which order.
+ *
+ * Filled by the command line, checked by bench_plan_check, run by bench_plan_run from a plain thread. For
+ * each workload and distribution every preset runs once, or, with a peer, `pairs` times, ours and the peer's
+ * in turns.
+ */
+#ifndef BENCH_PLAN_H
+#define BENCH_PLAN_H
+
+#include "bench/report.h"
+
+#define BENCH_WORKLOADS_MAX 24
+#define BENCH_PRESETS_MAX   16
+
+struct bench_preset {
+    char name[64];
+    struct tree_switches switches;
+};
+
+struct bench_plan {
+    struct bench_config config;
+    struct workload workloads[BENCH_WORKLOADS_MAX];
+    unsigned workload_count;
+    enum workload_distribution distributions[WORKLOAD_DISTRIBUTIONS];
+    unsigned distribution_count;
+    struct bench_preset presets[BENCH_PRESETS_MAX];
+    unsigned preset_count;
+    const struct bench_peer *peer; /* NULL: none */
+    uint32_t peer_batch, pairs;
+    void (*begun)(void *context, const char *what); /* may be NULL: a run begins */
+    void *begun_context;
+};
+
+/* Comma separated names, added to the plan; "all" is every one there is. */
+int bench_plan_add_workloads(struct bench_plan *plan, const char *names, struct error *error);
+int bench_plan_add_distributions(struct bench_plan *plan, const char *names, struct error *error);
+int bench_plan_add_presets(struct bench_plan *plan, const char *names, struct error *error);
+/* BANYAN_EINVAL with a message that names the option at fault. Completes the geometry. */
+int bench_plan_check(struct bench_plan *plan, struct error *error);
+/* The results (bench_results_free) also of the runs before one that failed. */
+int bench_plan_run(const struct bench_plan *plan, struct bench_result **results, size_t *count,
+                   struct error *error);
+void bench_results_free(struct bench_result *results, size_t count);
+
+#endif

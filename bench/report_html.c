@@ -1,0 +1,354 @@
+/*
+ * report_html.c - results as one page that stands alone: no script, no font, no image from elsewhere; the
+ * plots are inline SVG with the numbers in them, so that the page can be printed, mailed and read by a screen
+ * reader. See report.h.
+ */
+#include <math.h>
+#include <string.h>
+#include "bench/report.h"
+
+static const char style[] =
+    ":root{--ink:#1c2430;--soft:#5d6b7c;--line:#d9e0e8;--paper:#fff;--ground:#f4f6f9;"
+    "--c0:#8a97a8;--c1:#4c78c9;--c2:#2a9d8f;--c3:#c98a1b;--c4:#7d5bbe;--c5:#d1495b;--c6:#3d405b;--c7:#6a994e}"
+    "@media(prefers-color-scheme:dark){:root{--ink:#e6ebf2;--soft:#9aa8b8;--line:#334053;--paper:#1b2330;"
+    "--ground:#131924}}"
+    "*{box-sizing:border-box}body{margin:0;background:var(--ground);color:var(--ink);"
+    "font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}"
+    "main{max-width:1180px;margin:0 auto;padding:32px 20px 60px}h1{font-size:26px;margin:0 0 6px}"
+    "h2{font-size:19px;margin:40px 0 12px}h3{font-size:14px;margin:0 0 "
+    "10px;color:var(--soft);font-weight:600}"
+    "p{margin:0 0 12px;color:var(--soft);max-width:100ch}.grid{display:grid;gap:16px;"
+    "grid-template-columns:repeat(auto-fit,minmax(min(100%,500px),1fr))}"
+    ".card{background:var(--paper);border:1px solid var(--line);border-radius:10px;padding:16px 18px}"
+    ".wide{grid-column:1/-1;overflow-x:auto}svg{width:100%;height:auto;display:block}"
+    "svg text{fill:var(--ink);font:12px system-ui,sans-serif}svg .soft{fill:var(--soft)}"
+    "svg .axis{stroke:var(--line);stroke-width:1}table{border-collapse:collapse;width:100%;font-size:13px;"
+    "font-variant-numeric:tabular-nums}th,td{padding:5px 8px;text-align:right;border-bottom:1px solid "
+    "var(--line);"
+    "white-space:nowrap}th:first-child,td:first-child{text-align:left}th{color:var(--soft);font-weight:600}"
+    "tr:last-child td{border-bottom:0}";
+
+/* Text from names, which users give: never markup. */
+static void put_text(FILE *file, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '<')
+            fputs("&lt;", file);
+        else if (*text == '>')
+            fputs("&gt;", file);
+        else if (*text == '&')
+            fputs("&amp;", file);
+        else if (*text == '"')
+            fputs("&quot;", file);
+        else
+            fputc(*text, file);
+    }
+}
+
+static void put_number(FILE *file, double value)
+{
+    int digits = value >= 1000 ? 0 : value >= 100 ? 1 : value >= 0.01 || value <= 0 ? 2 : 4;
+    fprintf(file, "%.*f", digits, value);
+}
+
+static void put_color(FILE *file, size_t index)
+{
+    fprintf(file, "var(--c%zu)", index % 8);
+}
+
+/* ---- bars
+ * ---------------------------------------------------------------------------------------------------- */
+
+typedef double report_measure(const struct bench_result *result);
+
+static double throughput(const struct bench_result *result)
+{
+    return result->throughput_mops;
+}
+static double round_trips(const struct bench_result *r)
+{
+    return report_per_operation(r, r->cost.round_trips);
+}
+static double reads(const struct bench_result *r)
+{
+    return report_per_operation(r, r->cost.reads);
+}
+static double writes(const struct bench_result *r)
+{
+    return report_per_operation(r, r->cost.writes);
+}
+static double atomics(const struct bench_result *r)
+{
+    return report_per_operation(r, r->cost.atomics);
+}
+static double bytes_read(const struct bench_result *r)
+{
+    return report_per_operation(r, r->cost.bytes_read);
+}
+static double bytes_written(const struct bench_result *r)
+{
+    return report_per_operation(r, r->cost.bytes_written);
+}
+
+#define LABEL_WIDTH 170.0
+#define BAR_WIDTH   300.0
+#define BAR_STEP    24.0
+
+static void put_bars(FILE *file, const struct bench_result *results, size_t count, report_measure *measure,
+                     const char *title, bool peers)
+{
+    double most = 0, y = 0;
+    for (size_t i = 0; i < count; i++)
+        if (peers || !results[i].peer)
+            most = fmax(most, measure(&results[i]));
+    fprintf(file, "<h3>%s</h3><svg viewBox=\"0 0 560 %g\" role=\"img\" aria-label=\"%s\">", title,
+            BAR_STEP * (double)count, title);
+    for (size_t i = 0; i < count; i++) {
+        if (!peers && results[i].peer)
+            continue;
+        double value = measure(&results[i]), width = most > 0 ? BAR_WIDTH * value / most : 0;
+        fprintf(file, "<text x=\"%g\" y=\"%g\" text-anchor=\"end\">", LABEL_WIDTH - 8, y + 15);
+        put_text(file, results[i].preset);
+        fprintf(file, "</text><rect x=\"%g\" y=\"%g\" width=\"%.1f\" height=\"15\" rx=\"3\" fill=\"",
+                LABEL_WIDTH, y + 3, fmax(width, 1));
+        put_color(file, i);
+        fprintf(file, "\"/><text class=\"soft\" x=\"%.1f\" y=\"%g\">", LABEL_WIDTH + width + 8, y + 15);
+        put_number(file, value);
+        fputs("</text>", file);
+        y += BAR_STEP;
+    }
+    fputs("</svg>", file);
+}
+
+/* ---- latency curves
+ * ---------------------------------------------------------------------------------------------- */
+
+/* Across: log of the latency. Up: how many operations are that fast, on a scale of nines, as the tail is what
+ * matters. */
+struct curve {
+    FILE *file;
+    double low, high; /* log10 of ns */
+    uint64_t total, sum;
+    bool begun;
+};
+
+#define PLOT_LEFT   46.0
+#define PLOT_TOP    10.0
+#define PLOT_WIDTH  494.0
+#define PLOT_HEIGHT 220.0
+#define MOST_NINES  4.0
+
+static double x_of(const struct curve *curve, double nanoseconds)
+{
+    return PLOT_LEFT + PLOT_WIDTH * (log10(fmax(nanoseconds, 1)) - curve->low) / (curve->high - curve->low);
+}
+
+static double y_of(double fraction)
+{
+    double nines = fraction < 1 ? -log10(1 - fraction) : MOST_NINES;
+    return PLOT_TOP + PLOT_HEIGHT * (1 - fmin(nines, MOST_NINES) / MOST_NINES);
+}
+
+static void put_point(void *context, uint64_t upper, uint64_t count)
+{
+    struct curve *curve = context;
+    double x = x_of(curve, (double)upper);
+    fprintf(curve->file, "%c%.1f %.1f", curve->begun ? 'L' : 'M', x,
+            y_of((double)curve->sum / (double)curve->total));
+    curve->begun = true;
+    curve->sum += count;
+    fprintf(curve->file, "L%.1f %.1f", x, y_of((double)curve->sum / (double)curve->total));
+}
+
+static void put_axes(FILE *file, const struct curve *curve)
+{
+    static const double levels[] = {0, 0.5, 0.9, 0.99, 0.999, 0.9999};
+    static const char *const names[] = {"0", "50%", "90%", "99%", "99.9%", "99.99%"};
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++)
+        fprintf(
+            file,
+            "<line class=\"axis\" x1=\"%g\" x2=\"%g\" y1=\"%.1f\" y2=\"%.1f\"/><text class=\"soft\" x=\"%g\" "
+            "y=\"%.1f\" text-anchor=\"end\">%s</text>",
+            PLOT_LEFT, PLOT_LEFT + PLOT_WIDTH, y_of(levels[i]), y_of(levels[i]), PLOT_LEFT - 5,
+            y_of(levels[i]) + 4, names[i]);
+    for (double at = ceil(curve->low - 1e-9); at <= curve->high + 1e-9; at += 1) {
+        double ns = pow(10, at), x = x_of(curve, ns);
+        const char *unit = ns >= 1e9 ? "s" : ns >= 1e6 ? "ms" : ns >= 1e3 ? "µs" : "ns";
+        double scale = ns >= 1e9 ? 1e9 : ns >= 1e6 ? 1e6 : ns >= 1e3 ? 1e3 : 1;
+        fprintf(file,
+                "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%g\" y2=\"%g\"/><text class=\"soft\" "
+                "x=\"%.1f\" "
+                "y=\"%g\" text-anchor=\"middle\">%g %s</text>",
+                x, x, PLOT_TOP, PLOT_TOP + PLOT_HEIGHT, x, PLOT_TOP + PLOT_HEIGHT + 17, ns / scale, unit);
+    }
+}
+
+static void put_legend(FILE *file, const struct bench_result *results, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        double x = PLOT_LEFT + 165.0 * (double)(i % 3),
+               y = PLOT_TOP + PLOT_HEIGHT + 40 + 18.0 * (double)(i / 3);
+        fprintf(file, "<rect x=\"%g\" y=\"%g\" width=\"11\" height=\"11\" rx=\"2\" fill=\"", x, y - 10);
+        put_color(file, i);
+        fprintf(file, "\"/><text x=\"%g\" y=\"%g\">", x + 16, y);
+        put_text(file, results[i].preset);
+        fputs("</text>", file);
+    }
+}
+
+static void put_latency(FILE *file, const struct bench_result *results, size_t count)
+{
+    double low = 1e18, high = 1;
+    for (size_t i = 0; i < count; i++) {
+        low = fmin(low, (double)histogram_quantile(results[i].latency, 0));
+        high = fmax(high, (double)histogram_max(results[i].latency));
+    }
+    struct curve plain = {
+        .file = file, .low = floor(log10(fmax(low, 1))), .high = ceil(log10(fmax(high, 10)))};
+    if (plain.high <= plain.low)
+        plain.high = plain.low + 1;
+    fprintf(file,
+            "<h3>Latency: share of operations that took at most so long</h3><svg viewBox=\"0 0 560 %g\" "
+            "role=\"img\" "
+            "aria-label=\"Latency distribution\">",
+            PLOT_TOP + PLOT_HEIGHT + 36 + 18.0 * (double)((count + 2) / 3));
+    put_axes(file, &plain);
+    for (size_t i = 0; i < count; i++) {
+        struct curve curve = plain;
+        curve.total = histogram_count(results[i].latency);
+        if (!curve.total)
+            continue;
+        fputs("<path fill=\"none\" stroke-width=\"2\" stroke=\"", file);
+        put_color(file, i);
+        fputs("\" d=\"", file);
+        histogram_each(results[i].latency, put_point, &curve);
+        fputs("\"/>", file);
+    }
+    put_legend(file, results, count);
+    fputs("</svg>", file);
+}
+
+/* ---- table
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+static void put_cell(FILE *file, double value)
+{
+    fputs("<td>", file);
+    put_number(file, value);
+    fputs("</td>", file);
+}
+
+static void put_row(FILE *file, const struct bench_result *result)
+{
+    fputs("<tr><td>", file);
+    put_text(file, result->preset);
+    fputs("</td>", file);
+    put_cell(file, result->throughput_mops);
+    put_cell(file, report_quantile_us(result->latency, 0.5));
+    put_cell(file, report_quantile_us(result->latency, 0.9));
+    put_cell(file, report_quantile_us(result->latency, 0.99));
+    put_cell(file, report_quantile_us(result->latency, 0.999));
+    if (result->peer) {
+        fputs("<td colspan=\"9\"></td>", file);
+    } else {
+        put_cell(file, round_trips(result));
+        put_cell(file, reads(result));
+        put_cell(file, writes(result));
+        put_cell(file, atomics(result));
+        put_cell(file, report_per_operation(result, result->cost.rpcs));
+        put_cell(file, bytes_read(result));
+        put_cell(file, bytes_written(result));
+        put_cell(file, report_per_operation(result, result->retries));
+        put_cell(file, 100 * report_cache_hit(result));
+    }
+    put_cell(file, report_bytes_per_entry(result->ended.index_bytes, result->ended.entries));
+    fputs("</tr>", file);
+}
+
+static void put_table(FILE *file, const struct bench_result *results, size_t count)
+{
+    fputs("<div class=\"card wide\"><table><thead><tr><th>preset</th><th>Mops</th><th>p50 µs</th><th>p90 "
+          "µs</th><th>p99 "
+          "µs</th><th>p99.9 µs</th><th>round "
+          "trips</th><th>reads</th><th>writes</th><th>atomics</th><th>RPCs</th>"
+          "<th>bytes read</th><th>bytes written</th><th>retries</th><th>cache "
+          "%</th><th>bytes/entry</th></tr></thead>"
+          "<tbody>",
+          file);
+    for (size_t i = 0; i < count; i++)
+        put_row(file, &results[i]);
+    fputs("</tbody></table></div>", file);
+}
+
+/* ---- the page
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+static void put_costs(FILE *file, const struct bench_result *results, size_t count)
+{
+    static const struct {
+        report_measure *measure;
+        const char *title;
+    } costs[] = {
+        {round_trips, "Round trips per operation"},
+        {bytes_read, "Bytes read per operation"},
+        {bytes_written, "Bytes written per operation"},
+        {reads, "READs per operation"},
+        {writes, "WRITEs per operation"},
+        {atomics, "Atomics per operation"},
+    };
+    for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++) {
+        fputs("<div class=\"card\">", file);
+        put_bars(file, results, count, costs[i].measure, costs[i].title, false);
+        fputs("</div>", file);
+    }
+}
+
+static void put_group(FILE *file, const struct bench_result *results, size_t count)
+{
+    bool any_banyan = false;
+    for (size_t i = 0; i < count; i++)
+        any_banyan |= !results[i].peer;
+    fputs("<section><h2>", file);
+    put_text(file, results->workload);
+    fprintf(file, ", %s", results->distribution);
+    if (results->kinds[WORKLOAD_SCAN].count)
+        fprintf(file, ", scans of %u", results->scan_length);
+    fputs("</h2><div class=\"grid\"><div class=\"card\">", file);
+    put_bars(file, results, count, throughput, "Throughput, million operations per second", true);
+    fputs("</div><div class=\"card\">", file);
+    put_latency(file, results, count);
+    fputs("</div>", file);
+    put_table(file, results, count);
+    if (any_banyan)
+        put_costs(file, results, count);
+    fputs("</div></section>", file);
+}
+
+void report_html(const struct bench_report *report, FILE *file)
+{
+    char text[512];
+    report_configuration(report, text, sizeof text);
+    fprintf(file,
+            "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+            "content=\"width=device-width,initial-scale=1\"><title>banyan "
+            "bench</title><style>%s</style></head><body>"
+            "<main><h1>banyan bench</h1><p>",
+            style);
+    put_text(file, text);
+    fputs("</p>", file);
+    if (report->peer_settings) {
+        fputs("<p>Peer: ", file);
+        put_text(file, report->peer_settings);
+        fputs("</p>", file);
+    }
+    for (size_t i = 0; i < report->count;) {
+        size_t end = i;
+        while (end < report->count && report_same_group(&report->results[i], &report->results[end]))
+            end++;
+        put_group(file, &report->results[i], end - i);
+        i = end;
+    }
+    fputs("</main></body></html>\n", file);
+}

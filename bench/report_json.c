@@ -1,0 +1,181 @@
+/* report_json.c - results for programs; see report.h and docs/benchmarks.md for the names. */
+#include <jansson.h>
+#include <stdlib.h>
+#include "bench/report.h"
+
+static json_t *integer(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static json_t *table_json(const struct option_entry *table, const void *object)
+{
+    json_t *json = json_object();
+    for (const struct option_entry *entry = table; entry->kind != OPTION_END; entry++) {
+        char text[64];
+        option_format(entry, object, text, sizeof text);
+        char *end = text;
+        double value = strtod(text, &end);
+        if (entry->kind == OPTION_BOOL)
+            json_object_set_new(json, entry->name,
+                                json_boolean(*(const bool *)((const char *)object + entry->offset)));
+        else if (entry->kind == OPTION_U32)
+            json_object_set_new(json, entry->name,
+                                integer(*(const uint32_t *)((const char *)object + entry->offset)));
+        else if (entry->kind == OPTION_U64)
+            json_object_set_new(json, entry->name,
+                                integer(*(const uint64_t *)((const char *)object + entry->offset)));
+        else if (entry->kind == OPTION_DOUBLE && end != text && !*end)
+            json_object_set_new(json, entry->name, json_real(value));
+        else
+            json_object_set_new(json, entry->name, json_string(text));
+    }
+    return json;
+}
+
+static json_t *config_json(const struct bench_report *report)
+{
+    const struct bench_config *config = report->config;
+    json_t *json = json_object();
+    json_object_set_new(json, "fabric", json_string(config->fabric == BENCH_SIM ? "sim" : "local"));
+    json_object_set_new(json, "memory_nodes", integer(config->memory_nodes));
+    json_object_set_new(json, "compute_nodes", integer(config->compute_nodes));
+    json_object_set_new(json, "threads", integer(config->threads));
+    json_object_set_new(json, "fibers", integer(config->fibers));
+    json_object_set_new(json, "keys", integer(config->keys));
+    json_object_set_new(json, "operations", integer(config->operations));
+    json_object_set_new(json, "warm_up", integer(config->warm_up));
+    json_object_set_new(json, "seed", integer(config->seed));
+    json_object_set_new(json, "key_bytes", integer(config->geometry.key_bytes));
+    json_object_set_new(json, "value_bytes", integer(config->geometry.value_bytes));
+    json_object_set_new(json, "leaf_bytes", integer(config->geometry.leaf_bytes));
+    json_object_set_new(json, "internal_bytes", integer(config->geometry.internal_bytes));
+    json_object_set_new(json, "fill", json_real(config->fill));
+    json_object_set_new(json, "theta", json_real(config->theta));
+    json_object_set_new(json, "scan_length", integer(config->scan_length));
+    if (config->fabric == BENCH_SIM) {
+        json_object_set_new(json, "sim", table_json(sim_params_table, &config->sim));
+        json_object_set_new(json, "faults", table_json(sim_faults_table, &config->faults));
+    }
+    if (report->peer_settings)
+        json_object_set_new(json, "peer_settings", json_string(report->peer_settings));
+    return json;
+}
+
+static json_t *latency_json(const struct histogram *latency)
+{
+    json_t *json = json_object();
+    json_object_set_new(json, "p50", json_real(report_quantile_us(latency, 0.5)));
+    json_object_set_new(json, "p90", json_real(report_quantile_us(latency, 0.9)));
+    json_object_set_new(json, "p99", json_real(report_quantile_us(latency, 0.99)));
+    json_object_set_new(json, "p999", json_real(report_quantile_us(latency, 0.999)));
+    json_object_set_new(json, "mean", json_real(latency ? histogram_mean(latency) / 1e3 : 0));
+    json_object_set_new(json, "max", json_real(latency ? (double)histogram_max(latency) / 1e3 : 0));
+    return json;
+}
+
+static json_t *cost_json(const struct fabric_cost *cost, uint64_t operations)
+{
+    double of = operations ? (double)operations : 1;
+    json_t *json = json_object();
+    json_object_set_new(json, "round_trips", json_real((double)cost->round_trips / of));
+    json_object_set_new(json, "lists", json_real((double)cost->lists / of));
+    json_object_set_new(json, "reads", json_real((double)cost->reads / of));
+    json_object_set_new(json, "writes", json_real((double)cost->writes / of));
+    json_object_set_new(json, "atomics", json_real((double)cost->atomics / of));
+    json_object_set_new(json, "rpcs", json_real((double)cost->rpcs / of));
+    json_object_set_new(json, "bytes_read", json_real((double)cost->bytes_read / of));
+    json_object_set_new(json, "bytes_written", json_real((double)cost->bytes_written / of));
+    return json;
+}
+
+static json_t *kinds_json(const struct bench_result *result)
+{
+    json_t *json = json_object();
+    for (int kind = 0; kind < WORKLOAD_KINDS; kind++) {
+        const struct bench_kind *of_kind = &result->kinds[kind];
+        if (!of_kind->count)
+            continue;
+        json_t *item = json_object();
+        json_object_set_new(item, "operations", integer(of_kind->count));
+        json_object_set_new(item, "latency_us", latency_json(of_kind->latency));
+        if (!result->peer)
+            json_object_set_new(item, "per_op", cost_json(&of_kind->cost, of_kind->count));
+        json_object_set_new(json, workload_kind_names[kind], item);
+    }
+    return json;
+}
+
+static json_t *space_json(const struct bench_space *space)
+{
+    json_t *json = json_object();
+    json_object_set_new(json, "pool_bytes", integer(space->pool_bytes));
+    if (space->entries) {
+        json_object_set_new(json, "entries", integer(space->entries));
+        json_object_set_new(json, "index_bytes", integer(space->index_bytes));
+        json_object_set_new(json, "bytes_per_entry",
+                            json_real(report_bytes_per_entry(space->index_bytes, space->entries)));
+        json_object_set_new(json, "pool_bytes_per_entry",
+                            json_real(report_bytes_per_entry(space->pool_bytes, space->entries)));
+    }
+    return json;
+}
+
+static void add_simulation(json_t *json, const struct bench_result *result)
+{
+    char hash[24];
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)result->trace_hash);
+    json_object_set_new(json, "trace_hash", json_string(hash));
+    json_object_set_new(json, "events", integer(result->events));
+}
+
+static json_t *result_json(const struct bench_report *report, const struct bench_result *result)
+{
+    json_t *json = json_object();
+    json_object_set_new(json, "preset", json_string(result->preset));
+    json_object_set_new(json, "workload", json_string(result->workload));
+    json_object_set_new(json, "distribution", json_string(result->distribution));
+    json_object_set_new(json, "throughput_mops", json_real(result->throughput_mops));
+    json_object_set_new(json, "latency_us", latency_json(result->latency));
+    json_object_set_new(json, "operations", integer(result->operations));
+    json_object_set_new(json, "window_us", json_real((double)result->window_ns / 1e3));
+    json_object_set_new(json, "absent", integer(result->absent));
+    json_object_set_new(json, "unfinished", integer(result->unfinished));
+    json_object_set_new(json, "unfinished_longest_us",
+                        json_real((double)result->unfinished_longest_ns / 1e3));
+    json_object_set_new(json, "by_kind", kinds_json(result));
+    json_object_set_new(json, "loaded", space_json(&result->loaded));
+    json_object_set_new(json, "ended", space_json(&result->ended));
+    if (result->kinds[WORKLOAD_SCAN].count)
+        json_object_set_new(json, "entries_scanned", integer(result->entries_scanned));
+    json_object_set_new(json, "peer", json_boolean(result->peer));
+    if (result->peer)
+        return json;
+    json_object_set_new(json, "per_op", cost_json(&result->cost, result->operations));
+    json_object_set_new(json, "retries", json_real(report_per_operation(result, result->retries)));
+    json_object_set_new(json, "cache_hit", json_real(report_cache_hit(result)));
+    json_object_set_new(json, "splits", integer(result->splits));
+    json_object_set_new(json, "unlinks", integer(result->unlinks));
+    json_object_set_new(json, "handovers", integer(result->handovers));
+    json_object_set_new(json, "snapshot_handovers", integer(result->snapshot_handovers));
+    json_object_set_new(json, "switches", table_json(tree_switches_table, &result->switches));
+    if (report->config->fabric == BENCH_SIM)
+        add_simulation(json, result);
+    return json;
+}
+
+int report_json(const struct bench_report *report, FILE *file)
+{
+    json_t *json = json_object(), *results = json_array();
+    json_object_set_new(json, "config", config_json(report));
+    for (size_t i = 0; i < report->count; i++)
+        json_array_append_new(results, result_json(report, &report->results[i]));
+    json_object_set_new(json, "results", results);
+    if (!json)
+        return BANYAN_ENOMEM;
+    int failed = json_dumpf(json, file, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    json_decref(json);
+    if (!failed)
+        failed = fputc('\n', file) == EOF;
+    return failed ? BANYAN_EUNKNOWN : 0;
+}

@@ -1,0 +1,316 @@
+/* report_table.c - results as text; see report.h. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "bench/paper.h"
+#include "bench/report.h"
+
+/* ---- shared
+ * ------------------------------------------------------------------------------------------------- */
+
+double report_cache_hit(const struct bench_result *result)
+{
+    uint64_t wanted = result->cache_hits + result->cache_misses;
+    return wanted ? (double)result->cache_hits / (double)wanted : 1;
+}
+
+double report_quantile_us(const struct histogram *latency, double quantile)
+{
+    return latency ? (double)histogram_quantile(latency, quantile) / 1e3 : 0;
+}
+
+double report_bytes_per_entry(uint64_t bytes, uint64_t entries)
+{
+    return entries ? (double)bytes / (double)entries : 0;
+}
+
+bool report_same_group(const struct bench_result *a, const struct bench_result *b)
+{
+    return !strcmp(a->workload, b->workload) && !strcmp(a->distribution, b->distribution) &&
+           a->scan_length == b->scan_length;
+}
+
+void report_configuration(const struct bench_report *report, char *text, size_t size)
+{
+    const struct bench_config *config = report->config;
+    snprintf(
+        text, size,
+        "fabric %s, %u memory node%s, %u compute node%s x %u thread%s x %u fiber%s; %llu keys of %u bytes, "
+        "values of "
+        "%u, leaves of %u bytes filled to %.2f; theta %.2f, scan length %u; %llu operations after %llu of "
+        "warm-up; seed %llu",
+        config->fabric == BENCH_SIM ? "sim (virtual time)" : "local", config->memory_nodes,
+        config->memory_nodes == 1 ? "" : "s", config->compute_nodes, config->compute_nodes == 1 ? "" : "s",
+        config->threads, config->threads == 1 ? "" : "s", config->fibers, config->fibers == 1 ? "" : "s",
+        (unsigned long long)config->keys, config->geometry.key_bytes, config->geometry.value_bytes,
+        config->geometry.leaf_bytes, config->fill, config->theta, config->scan_length,
+        (unsigned long long)config->operations, (unsigned long long)config->warm_up,
+        (unsigned long long)config->seed);
+}
+
+/* ---- the table
+ * ----------------------------------------------------------------------------------------------- */
+
+static void print_number(FILE *file, int width, double value)
+{
+    if (isnan(value))
+        fprintf(file, " %*s", width, "");
+    else if (value >= 99999.5)
+        fprintf(file, " %*.3g", width, value);
+    else
+        fprintf(file, " %*.*f", width, value >= 1000 ? 0 : value >= 100 ? 1 : 2, value);
+}
+
+static void print_costs(FILE *file, const struct bench_result *result)
+{
+    const struct fabric_cost *cost = &result->cost;
+    if (result->peer) {
+        fprintf(file, "  %s", "-");
+        return;
+    }
+    print_number(file, 7, report_per_operation(result, cost->round_trips));
+    print_number(file, 7, report_per_operation(result, cost->reads));
+    print_number(file, 7, report_per_operation(result, cost->writes));
+    print_number(file, 7, report_per_operation(result, cost->atomics));
+    fprintf(file, " %7.4f", report_per_operation(result, cost->rpcs));
+    print_number(file, 8, report_per_operation(result, cost->bytes_read));
+    print_number(file, 8, report_per_operation(result, cost->bytes_written));
+    fprintf(file, " %8.4f %7.2f", report_per_operation(result, result->retries),
+            100 * report_cache_hit(result));
+}
+
+static void print_result(FILE *file, const struct bench_result *result)
+{
+    fprintf(file, "%-24s", result->preset);
+    print_number(file, 9, result->throughput_mops);
+    static const double quantiles[] = {0.5, 0.9, 0.99, 0.999};
+    for (size_t i = 0; i < sizeof quantiles / sizeof quantiles[0]; i++)
+        print_number(file, 9, report_quantile_us(result->latency, quantiles[i]));
+    print_costs(file, result);
+    fputc('\n', file);
+}
+
+static void print_group_head(FILE *file, const struct bench_result *result)
+{
+    fprintf(file, "\n%s, %s", result->workload, result->distribution);
+    if (result->kinds[WORKLOAD_SCAN].count)
+        fprintf(file, ", scans of %u", result->scan_length);
+    fprintf(file, "\n%-24s %9s %9s %9s %9s %9s %7s %7s %7s %7s %7s %8s %8s %8s %7s\n", "preset", "Mops",
+            "p50 us", "p90 us", "p99 us", "p99.9 us", "trips", "reads", "writes", "atomics", "rpcs", "B read",
+            "B writ", "retries", "cache %");
+}
+
+static void print_kinds(FILE *file, const struct bench_result *result)
+{
+    int kinds = 0;
+    for (int kind = 0; kind < WORKLOAD_KINDS; kind++)
+        kinds += result->kinds[kind].count > 0;
+    for (int kind = 0; kind < WORKLOAD_KINDS && kinds > 1; kind++) {
+        const struct bench_kind *of_kind = &result->kinds[kind];
+        if (!of_kind->count)
+            continue;
+        fprintf(file, "  %-22s %9llu  p50 %.2f us, p99 %.2f us", workload_kind_names[kind],
+                (unsigned long long)of_kind->count, report_quantile_us(of_kind->latency, 0.5),
+                report_quantile_us(of_kind->latency, 0.99));
+        if (!result->peer)
+            fprintf(file, ", %.2f round trips, %.0f bytes read, %.0f written",
+                    (double)of_kind->cost.round_trips / (double)of_kind->count,
+                    (double)of_kind->cost.bytes_read / (double)of_kind->count,
+                    (double)of_kind->cost.bytes_written / (double)of_kind->count);
+        fputc('\n', file);
+    }
+}
+
+static void print_space(FILE *file, const char *when, const struct bench_space *space)
+{
+    if (space->entries)
+        fprintf(file, "%s %.1f bytes per entry in nodes, %.1f in chunks; ", when,
+                report_bytes_per_entry(space->index_bytes, space->entries),
+                report_bytes_per_entry(space->pool_bytes, space->entries));
+    else
+        fprintf(file, "%s %.1f MiB in chunks; ", when, (double)space->pool_bytes / 1048576.0);
+}
+
+static void print_details(FILE *file, const struct bench_result *result, bool simulated)
+{
+    fprintf(file, "  %-22s ", result->preset);
+    print_space(file, "loaded:", &result->loaded);
+    print_space(file, "after the run:", &result->ended);
+    fprintf(file, "key absent in %.2f %%; %llu unfinished at the end",
+            100 * report_per_operation(result, result->absent), (unsigned long long)result->unfinished);
+    if (result->unfinished)
+        fprintf(file, " (longest %.1f us)", (double)result->unfinished_longest_ns / 1e3);
+    fprintf(file, "; real time: loading %.2f s, run %.2f s", result->load_seconds, result->measure_seconds);
+    if (simulated && result->measure_seconds > 0)
+        fprintf(file, " (%.0f simulated operations per second)",
+                (double)result->operations / result->measure_seconds);
+    fputc('\n', file);
+    print_kinds(file, result);
+}
+
+void report_table(const struct bench_report *report, FILE *file)
+{
+    char text[512];
+    report_configuration(report, text, sizeof text);
+    fprintf(file, "%s\n", text);
+    if (report->peer_settings)
+        fprintf(file, "peer: %s\n", report->peer_settings);
+    for (size_t i = 0; i < report->count;) {
+        size_t end = i;
+        print_group_head(file, &report->results[i]);
+        for (; end < report->count && report_same_group(&report->results[i], &report->results[end]); end++)
+            print_result(file, &report->results[end]);
+        for (; i < end; i++)
+            print_details(file, &report->results[i], report->config->fabric == BENCH_SIM);
+    }
+    fprintf(file, "\nPer operation: round trips, commands, payload bytes, retries; cache: inner nodes found "
+                  "in the node "
+                  "cache.\n");
+}
+
+/* ---- beside the paper
+ * ------------------------------------------------------------------------------------------ */
+
+static void print_factor(FILE *file, double ours, double paper)
+{
+    char text[24] = "";
+    if (!isnan(paper))
+        snprintf(text, sizeof text, "(%.2f)", paper);
+    if (isnan(ours))
+        fprintf(file, " %8s %7s", "", text);
+    else
+        fprintf(file, " %7.2fx %7s", ours, text);
+}
+
+static double ratio(double a, double b)
+{
+    return b > 0 ? a / b : NAN;
+}
+
+static void print_factors(FILE *file, const struct bench_result *better, const struct bench_result *worse,
+                          struct paper_numbers paper)
+{
+    double throughput = NAN, p50 = NAN, p99 = NAN;
+    if (worse) {
+        throughput = ratio(better->throughput_mops, worse->throughput_mops);
+        p50 = ratio(report_quantile_us(worse->latency, 0.5), report_quantile_us(better->latency, 0.5));
+        p99 = ratio(report_quantile_us(worse->latency, 0.99), report_quantile_us(better->latency, 0.99));
+    }
+    print_factor(file, throughput, paper.throughput);
+    print_factor(file, p50, paper.p50);
+    print_factor(file, p99, paper.p99);
+}
+
+static void print_absolute(FILE *file, double ours, double paper)
+{
+    char text[24] = "";
+    if (!isnan(paper))
+        snprintf(text, sizeof text, "(%g)", paper);
+    print_number(file, 9, ours);
+    fprintf(file, " %7s", text);
+}
+
+static void print_step(FILE *file, const struct bench_result *result, const struct bench_result *before)
+{
+    struct paper_numbers paper =
+        paper_absolute(result->workload, result->distribution, result->preset, result->scan_length);
+    fprintf(file, "%-16s", result->preset);
+    print_absolute(file, result->throughput_mops, paper.throughput);
+    print_absolute(file, report_quantile_us(result->latency, 0.5), paper.p50);
+    print_absolute(file, report_quantile_us(result->latency, 0.99), paper.p99);
+    print_factors(file, result, before, paper_step(result->workload, result->distribution, result->preset));
+    fputc('\n', file);
+}
+
+static void print_paper_group(FILE *file, const struct bench_result *results, size_t count)
+{
+    const struct bench_result *base = NULL, *sherman = NULL;
+    fprintf(file, "\n%s, %s\n%-16s %9s %7s %9s %7s %9s %7s %8s %7s %8s %7s %8s %7s\n", results->workload,
+            results->distribution, "", "Mops", "", "p50 us", "", "p99 us", "", "Mops", "", "p50", "", "p99",
+            "");
+    for (size_t i = 0; i < count; i++) {
+        print_step(file, &results[i], i ? &results[i - 1] : NULL);
+        if (!strcmp(results[i].preset, "fg+"))
+            base = &results[i];
+        if (!strcmp(results[i].preset, "sherman"))
+            sherman = &results[i];
+    }
+    if (base && sherman) {
+        fprintf(file, "%-16s %17s %17s %17s", "sherman / fg+", "", "", "");
+        print_factors(file, sherman, base, paper_total(results->workload, results->distribution));
+        fputc('\n', file);
+    }
+    struct paper_numbers fg = paper_table1(results->workload, results->distribution);
+    if (!isnan(fg.throughput))
+        fprintf(file, "paper's FG (Table 1; not FG+): %g Mops, p50 %g us, p90 %g us, p99 %g us\n",
+                fg.throughput, fg.p50, fg.p90, fg.p99);
+}
+
+void report_paper(const struct bench_report *report, FILE *file)
+{
+    fprintf(
+        file,
+        "\nOurs, and in brackets what the paper states in its text or tables (blank: it states no number).\n"
+        "Factors are over the step before: throughput gained, latency divided by.\n");
+    for (size_t i = 0; i < report->count;) {
+        size_t end = i;
+        while (end < report->count && report_same_group(&report->results[i], &report->results[end]))
+            end++;
+        print_paper_group(file, &report->results[i], end - i);
+        i = end;
+    }
+}
+
+/* ---- pairs
+ * ------------------------------------------------------------------------------------------------------- */
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of all results of the group with that preset; NAN without any. */
+static double median_throughput(const struct bench_report *report, const struct bench_result *like,
+                                const char *preset)
+{
+    double *values = malloc(report->count * sizeof *values), median = NAN;
+    size_t count = 0;
+    for (size_t i = 0; values && i < report->count; i++)
+        if (report_same_group(&report->results[i], like) && !strcmp(report->results[i].preset, preset))
+            values[count++] = report->results[i].throughput_mops;
+    if (count) {
+        qsort(values, count, sizeof *values, compare_doubles);
+        median = count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+    }
+    free(values);
+    return median;
+}
+
+static bool seen_before(const struct bench_report *report, size_t index)
+{
+    for (size_t i = 0; i < index; i++)
+        if (report_same_group(&report->results[i], &report->results[index]) &&
+            !strcmp(report->results[i].preset, report->results[index].preset))
+            return true;
+    return false;
+}
+
+void report_pairs(const struct bench_report *report, FILE *file)
+{
+    fprintf(file, "\nMedians of the pairs (Mops), and ours divided by the peer's\n");
+    for (size_t i = 0; i < report->count; i++) {
+        const struct bench_result *peer = &report->results[i];
+        if (!peer->peer || seen_before(report, i))
+            continue;
+        for (size_t j = 0; j < report->count; j++) {
+            const struct bench_result *ours = &report->results[j];
+            if (ours->peer || !report_same_group(ours, peer) || seen_before(report, j))
+                continue;
+            double a = median_throughput(report, ours, ours->preset);
+            double b = median_throughput(report, peer, peer->preset);
+            fprintf(file, "%s, %s: %s %.4f, %s %.4f, ratio %.2f\n", ours->workload, ours->distribution,
+                    ours->preset, a, peer->preset, b, ratio(a, b));
+        }
+    }
+}

@@ -1,0 +1,17 @@
+/*
+ * command.h - the subcommands of `banyan`. Each gets its own argument vector (argv[0] is "banyan NAME") and
+ * returns the process's exit code.
+ */
+#ifndef CLI_COMMAND_H
+#define CLI_COMMAND_H
+
+enum command_exit {
+    COMMAND_OK = 0,
+    COMMAND_FAILED = 1, /* the work could not be done */
+    COMMAND_USAGE = 2,  /* what was asked for makes no sense; the message says what to change */
+};
+
+int command_bench(int argc, char **argv);
+int command_version(int argc, char **argv);
+
+#endif
