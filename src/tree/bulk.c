@@ -1,0 +1,451 @@
+#include "tree/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/*
+ * Each part writes its leaves one behind: a leaf can be written when its right neighbour's address, tag and first key are
+ * known. A part's last leaf waits for the next part's first. The levels above are few, and built in one go at the end.
+ */
+#define TAG_TRIES 16u
+
+struct child {
+    struct tree_link link;
+    struct tree_key_copy *key; /* owned: the lower fence */
+};
+
+struct children {
+    struct child *items;
+    size_t count, capacity;
+};
+
+struct part {
+    struct children leaves;
+    uint8_t *last;             /* owned: image of the newest leaf, not yet written */
+    struct tree_header header; /* of it; fences point to `lower` */
+    struct tree_key_copy lower;
+    bool begun, done;
+};
+
+struct tree_bulk {
+    struct tree *tree;
+    unsigned parts;
+    uint32_t per_leaf;
+    double fill;
+    struct part *part; /* [parts] */
+};
+
+/* ---- memory ---------------------------------------------------------------------------------------------------------- */
+
+static int child_append(struct tree_session *session, struct children *children, struct tree_link link,
+                        struct tree_key key)
+{
+    if (children->count == children->capacity) {
+        size_t capacity = children->capacity ? 2 * children->capacity : 64;
+        struct child *larger = realloc(children->items, capacity * sizeof *larger);
+        if (!larger)
+            return tree_fail_memory(session);
+        children->items = larger;
+        children->capacity = capacity;
+    }
+    struct tree_key_copy *copy = malloc(sizeof *copy - TREE_KEY_MAX + key.length);
+    if (!copy)
+        return tree_fail_memory(session);
+    tree_key_store(copy, key);
+    children->items[children->count++] = (struct child){link, copy};
+    return 0;
+}
+
+static void children_free(struct children *children)
+{
+    for (size_t i = 0; i < children->count; i++)
+        free(children->items[i].key);
+    free(children->items);
+    *children = (struct children){0};
+}
+
+/* Gives back nodes that will never be linked. */
+static void children_release(struct tree_session *session, const struct children *children, uint32_t bytes)
+{
+    for (size_t i = 0; i < children->count; i++)
+        tree_release(session, children->items[i].link.address, bytes);
+}
+
+static void bulk_free(struct tree_bulk *bulk)
+{
+    for (unsigned i = 0; bulk->part && i < bulk->parts; i++) {
+        children_free(&bulk->part[i].leaves);
+        free(bulk->part[i].last);
+    }
+    free(bulk->part);
+    free(bulk);
+}
+
+int tree_bulk_begin(struct tree_bulk **out, struct tree *tree, unsigned parts, double fill, struct error *error)
+{
+    *out = NULL;
+    if (!parts || parts > 65536)
+        return error_set(error, BANYAN_EINVAL, "a bulk load has 1 to 65536 parts, not %u", parts);
+    if (!(fill >= 0.1 && fill <= 1.0))
+        return error_set(error, BANYAN_EINVAL, "a leaf's fill must be 0.1 to 1.0, not %g", fill);
+    struct tree_bulk *bulk = calloc(1, sizeof *bulk);
+    if (bulk) {
+        bulk->tree = tree;
+        bulk->parts = parts;
+        bulk->fill = fill;
+        bulk->per_leaf = (uint32_t)((double)tree->layout.slots * fill + 0.5);
+        bulk->per_leaf = bulk->per_leaf ? bulk->per_leaf : 1;
+        bulk->part = calloc(parts, sizeof *bulk->part);
+    }
+    if (!bulk || !bulk->part) {
+        free(bulk);
+        return error_set(error, BANYAN_ENOMEM, "no memory for a bulk load of %u parts", parts);
+    }
+    *out = bulk;
+    return 0;
+}
+
+/* ---- leaves ------------------------------------------------------------------------------------------------------------ */
+
+struct loader {
+    struct tree_session *session;
+    struct tree_bulk *bulk;
+    struct part *part;
+    struct tree_leaf_entry *entries; /* owned: of the leaf being collected; keys and values in `bytes` */
+    uint8_t *bytes;                  /* owned */
+    uint32_t count;
+    struct tree_key_copy lower;      /* of the leaf being collected */
+    struct tree_key_copy previous;   /* newest key */
+};
+
+static size_t entry_room(const struct tree_layout *layout)
+{
+    return (size_t)layout->geometry.key_bytes + layout->geometry.value_bytes;
+}
+
+static int loader_init(struct loader *loader)
+{
+    const struct tree_layout *layout = &loader->bulk->tree->layout;
+    uint32_t room = loader->bulk->per_leaf;
+    loader->entries = malloc(room * sizeof *loader->entries);
+    loader->bytes = malloc(room * (entry_room(layout) + 1));
+    loader->part->last = malloc(layout->geometry.leaf_bytes);
+    if (!loader->entries || !loader->bytes || !loader->part->last)
+        return tree_fail_memory(loader->session);
+    return 0;
+}
+
+static void entry_store(struct loader *loader, struct tree_key key, struct tree_key value)
+{
+    struct tree_leaf_entry *entry = &loader->entries[loader->count];
+    uint8_t *to = loader->bytes + loader->count * entry_room(&loader->bulk->tree->layout);
+    loader->count++;
+    memcpy(to, key.bytes, key.length);
+    entry->key = (struct tree_key){to, key.length};
+    if (value.length)
+        memcpy(to + key.length, value.bytes, value.length);
+    entry->value = (struct tree_key){to + key.length, value.length};
+}
+
+/* Writes the part's newest leaf, now that its right neighbour is known (address 0: there is none). */
+static int last_write(struct tree_session *session, struct tree *tree, struct part *part, struct tree_link sibling,
+                      struct tree_key upper)
+{
+    gaddr leaf = part->leaves.items[part->leaves.count - 1].link.address;
+    part->header.sibling = sibling;
+    part->header.has_upper = sibling.address != GADDR_NULL;
+    part->header.upper = upper;
+    part->header.lower = tree_key_of(&part->lower);
+    tree_header_encode(&tree->layout, &part->header, part->last);
+    struct fabric_command write = tree_write_command(leaf, part->last, tree->layout.geometry.leaf_bytes);
+    return tree_execute(session, gaddr_node(leaf), &write, 1);
+}
+
+/* Makes a leaf of as many of the collected entries as find room; the rest stays collected. */
+static int leaf_close(struct loader *loader)
+{
+    struct tree_session *session = loader->session;
+    struct tree *tree = loader->bulk->tree;
+    const struct tree_layout *layout = &tree->layout;
+    struct part *part = loader->part;
+    struct tree_header header = {.state = TREE_NODE_LIVE, .index = tree->index, .lower = tree_key_of(&loader->lower)};
+    struct tree_link link;
+    uint32_t count = loader->count;
+    int status = tree_allocate(session, TREE_ANY_NODE, layout->geometry.leaf_bytes, &link.address);
+    if (status)
+        return status;
+    bool fits = false;
+    for (; count && !fits && !status; count -= !fits)
+        status = tree_leaf_build(session, layout, gaddr_node(link.address), TAG_TRIES, &header, loader->entries, count,
+                                 session->image.bytes, &fits);
+    link.tag = header.tag;
+    if (!status && part->begun)
+        status = last_write(session, tree, part, link, header.lower);
+    if (!status)
+        status = child_append(session, &part->leaves, link, header.lower);
+    if (status) {
+        tree_release(session, link.address, layout->geometry.leaf_bytes);
+        return status;
+    }
+    part->begun = true;
+    part->header = header;
+    part->lower = loader->lower;
+    memcpy(part->last, session->image.bytes, layout->geometry.leaf_bytes);
+    uint32_t rest = loader->count - count;
+    if (rest)
+        tree_key_store(&loader->lower,
+                       tree_separator(layout, loader->entries[count - 1].key, loader->entries[count].key));
+    loader->count = 0;
+    for (uint32_t i = 0; i < rest; i++) /* to the front: never behind where it is read from */
+        entry_store(loader, loader->entries[count + i].key, loader->entries[count + i].value);
+    return 0;
+}
+
+static bool storable(const struct loader *loader, struct tree_key key)
+{
+    const struct tree_layout *layout = &loader->bulk->tree->layout;
+    return layout->geometry.key_kind == TREE_KEY_FIXED ||
+           tree_slot_remainder(layout, tree_key_of(&loader->lower), key) <= layout->geometry.inline_key_bytes;
+}
+
+static int entry_add(struct loader *loader, bool first, struct tree_key key, struct tree_key value)
+{
+    struct tree_session *session = loader->session;
+    struct tree *tree = loader->bulk->tree;
+    int status = tree_key_check(session, tree, key.bytes, key.length);
+    if (!status)
+        status = tree_value_check(session, tree, value.bytes, value.length);
+    if (!status && !first && tree_key_compare(tree_key_of(&loader->previous), key) >= 0)
+        status = tree_fail(session, BANYAN_EINVAL, "index %s: the keys of a bulk load must ascend strictly", tree->name);
+    while (!status && loader->count && (loader->count == loader->bulk->per_leaf || !storable(loader, key)))
+        status = leaf_close(loader);
+    if (status)
+        return status;
+    if (!loader->count && loader->part->begun)
+        tree_key_store(&loader->lower, tree_separator(&tree->layout, tree_key_of(&loader->previous), key));
+    if (!storable(loader, key))
+        return tree_fail(session, BANYAN_EKEYSIZE,
+                         "index %s: a key differs from its leaf's prefix in more than the %u bytes that a slot holds: longer keys "
+                         "need records, which this version does not have",
+                         tree->name, tree->layout.geometry.inline_key_bytes);
+    entry_store(loader, key, value);
+    tree_key_store(&loader->previous, key);
+    return 0;
+}
+
+int tree_bulk_part(struct tree_session *session, struct tree_bulk *bulk, unsigned number, tree_bulk_next_function *next,
+                   void *context)
+{
+    if (number >= bulk->parts || bulk->part[number].done)
+        return tree_fail(session, BANYAN_EINVAL, "a bulk load of %u parts has no part %u to load", bulk->parts, number);
+    struct loader loader = {.session = session, .bulk = bulk, .part = &bulk->part[number]};
+    int status = tree_begin(session, bulk->tree);
+    if (!status)
+        status = loader_init(&loader);
+    const void *key, *value;
+    size_t key_length, length;
+    bool first = true;
+    while (!status && next(context, &key, &key_length, &value, &length)) {
+        if (key_length > TREE_KEY_MAX || length > TREE_VALUE_MAX) {
+            status = tree_fail(session, BANYAN_EKEYSIZE, "index %s: an entry of %zu+%zu bytes is too long",
+                               bulk->tree->name, key_length, length);
+            break;
+        }
+        struct tree_key given = {key, (uint32_t)key_length};
+        if (first) /* the leftmost leaf begins at the least key, another part's first at its own */
+            tree_key_store(&loader.lower, number ? given : tree_key_least(&bulk->tree->layout));
+        status = entry_add(&loader, first, given, (struct tree_key){value, (uint32_t)length});
+        first = false;
+    }
+    while (!status && loader.count)
+        status = leaf_close(&loader);
+    free(loader.entries);
+    free(loader.bytes);
+    bulk->part[number].done = !status;
+    return status;
+}
+
+/* ---- joining -------------------------------------------------------------------------------------------------------------- */
+
+/* An empty leftmost leaf, where the first part brought nothing. */
+static int leaf_leftmost(struct tree_session *session, struct tree_bulk *bulk)
+{
+    struct loader loader = {.session = session, .bulk = bulk, .part = &bulk->part[0]};
+    free(loader.part->last);
+    int status = loader_init(&loader);
+    tree_key_store(&loader.lower, tree_key_least(&bulk->tree->layout));
+    if (!status)
+        status = leaf_close(&loader);
+    free(loader.entries);
+    free(loader.bytes);
+    return status;
+}
+
+static struct part *part_after(struct tree_bulk *bulk, unsigned number)
+{
+    for (unsigned i = number; i < bulk->parts; i++)
+        if (bulk->part[i].begun)
+            return &bulk->part[i];
+    return NULL;
+}
+
+/* Writes the parts' last leaves and moves all children into one array. */
+static int leaves_join(struct tree_session *session, struct tree_bulk *bulk, struct children *all)
+{
+    int status = 0;
+    for (unsigned i = 0; i < bulk->parts && !status; i++) {
+        struct part *part = &bulk->part[i], *right = part_after(bulk, i + 1);
+        if (!part->begun)
+            continue;
+        if (right) {
+            struct tree_key upper = tree_key_of(right->leaves.items[0].key);
+            if (tree_key_compare(tree_key_of(&part->lower), upper) >= 0)
+                return tree_fail(session, BANYAN_EINVAL, "index %s: part %u of the bulk load reaches into the next",
+                                 bulk->tree->name, i);
+            status = last_write(session, bulk->tree, part, right->leaves.items[0].link, upper);
+        } else {
+            status = last_write(session, bulk->tree, part, (struct tree_link){0}, (struct tree_key){0});
+        }
+    }
+    for (unsigned i = 0; i < bulk->parts && !status; i++)
+        for (size_t j = 0; j < bulk->part[i].leaves.count && !status; j++) {
+            struct child *child = &bulk->part[i].leaves.items[j];
+            status = child_append(session, all, child->link, tree_key_of(child->key));
+        }
+    return status;
+}
+
+/* How many of the children from `start` on make one node at the given fill. */
+static uint32_t group_size(const struct tree_bulk *bulk, const struct children *children, size_t start,
+                           struct tree_entry *entries)
+{
+    const struct tree_layout *layout = &bulk->tree->layout;
+    uint32_t header = layout->header_bytes;
+    uint32_t limit = header + (uint32_t)((layout->geometry.internal_bytes - header) * bulk->fill);
+    uint32_t count = 0;
+    while (start + count < children->count && count < TREE_ENTRIES_MAX) {
+        const struct child *child = &children->items[start + count];
+        entries[count] = (struct tree_entry){tree_key_of(child->key), child->link};
+        if (count >= 2 && tree_internal_size(layout, entries, count + 1) > limit)
+            break;
+        count++;
+    }
+    /* Not a lone child in the last node. */
+    return start + count + 1 == children->count && count > 2 ? count - 1 : count;
+}
+
+static int level_build(struct tree_session *session, struct tree_bulk *bulk, uint8_t level,
+                       const struct children *below, struct children *nodes)
+{
+    struct tree *tree = bulk->tree;
+    const struct tree_layout *layout = &tree->layout;
+    struct tree_entry *entries = session->internal;
+    int status = 0;
+    for (size_t start = 0; start < below->count && !status;) {
+        struct tree_link link;
+        start += group_size(bulk, below, start, entries);
+        status = tree_allocate(session, TREE_ANY_NODE, layout->geometry.internal_bytes, &link.address);
+        if (status)
+            break;
+        status = tree_take_tag(session, gaddr_node(link.address), &link.tag);
+        if (!status)
+            status = child_append(session, nodes, link, entries[0].key);
+        if (status)
+            tree_release(session, link.address, layout->geometry.internal_bytes);
+    }
+    size_t start = 0;
+    for (size_t i = 0; i < nodes->count && !status; i++) {
+        const struct child *node = &nodes->items[i];
+        struct tree_header header = {.tag = node->link.tag, .level = level, .state = TREE_NODE_LIVE,
+                                     .index = tree->index, .lower = tree_key_of(node->key)};
+        if (i + 1 < nodes->count) {
+            header.has_upper = true;
+            header.upper = tree_key_of(nodes->items[i + 1].key);
+            header.sibling = nodes->items[i + 1].link;
+        }
+        uint32_t count = group_size(bulk, below, start, entries);
+        start += count;
+        tree_internal_encode(layout, &header, entries, count, session->spare);
+        struct fabric_command write = tree_write_command(node->link.address, session->spare,
+                                                         layout->geometry.internal_bytes);
+        status = tree_execute(session, gaddr_node(node->link.address), &write, 1);
+    }
+    return status;
+}
+
+/* Under the old root leaf's lock: it is empty, the new root takes its place, it dies. */
+static int root_replace(struct tree_session *session, struct tree *tree, struct tree_link root, uint8_t level)
+{
+    const struct tree_layout *layout = &tree->layout;
+    struct tree_link old;
+    struct tree_hold hold;
+    struct tree_header header;
+    struct fabric_command writes[2];
+    uint8_t old_level;
+    uint32_t count = 0;
+    tree_root_forget(tree);
+    int status = tree_root_get(session, tree, &old, &old_level);
+    if (status)
+        return status;
+    if (old_level)
+        return tree_fail(session, BANYAN_EBUSY, "index %s is not empty: a bulk load needs an empty one", tree->name);
+    status = tree_lock(session, old.address, false, NULL, 0, &hold);
+    if (status)
+        return status;
+    status = tree_leaf_complete(session, tree, old.address);
+    if (!status)
+        status = tree_leaf_judge(session, tree, old, &header);
+    if (!status)
+        status = tree_leaf_entries(session, layout, session->image.bytes, &header, &count);
+    if (!status && (count || header.has_upper))
+        status = TREE_RESTART;
+    bool swapped = false;
+    if (!status)
+        status = tree_root_swap(session, tree, old.address, root.address, &swapped);
+    if (!swapped) {
+        int released = tree_unlock(session, &hold, writes, 0);
+        if (status < 0 || released)
+            return status < 0 ? status : released;
+        return tree_fail(session, BANYAN_EBUSY, "index %s is not empty: a bulk load needs an empty one", tree->name);
+    }
+    header.state = TREE_NODE_DEAD;
+    tree_header_encode(layout, &header, session->image.bytes);
+    writes[0] = tree_write_command(old.address, session->image.bytes, layout->header_bytes);
+    status = tree_unlock(session, &hold, writes, 1);
+    tree_root_set(tree, root, level);
+    tree_release(session, old.address, layout->geometry.leaf_bytes);
+    return status;
+}
+
+int tree_bulk_finish(struct tree_session *session, struct tree_bulk *bulk)
+{
+    struct tree *tree = bulk->tree;
+    const struct tree_layout *layout = &tree->layout;
+    struct children levels[32] = {0};
+    uint8_t top = 0;
+    int status = tree_begin(session, tree);
+    for (unsigned i = 0; i < bulk->parts && !status; i++)
+        if (!bulk->part[i].done)
+            status = tree_fail(session, BANYAN_EINVAL, "index %s: part %u of the bulk load was not loaded", tree->name, i);
+    bool anything = part_after(bulk, 0);
+    if (!status && anything && !bulk->part[0].begun)
+        status = leaf_leftmost(session, bulk);
+    if (!status && anything)
+        status = leaves_join(session, bulk, &levels[0]);
+    while (!status && levels[top].count > 1) {
+        status = level_build(session, bulk, (uint8_t)(top + 1), &levels[top], &levels[top + 1]);
+        top++;
+    }
+    if (!status && anything)
+        status = root_replace(session, tree, levels[top].items[0].link, top);
+    if (status && status != BANYAN_EUNKNOWN) {
+        for (unsigned i = 0; i < bulk->parts; i++)
+            children_release(session, &bulk->part[i].leaves, layout->geometry.leaf_bytes);
+        for (unsigned i = 1; i <= top; i++)
+            children_release(session, &levels[i], layout->geometry.internal_bytes);
+    }
+    for (unsigned i = 0; i <= top; i++)
+        children_free(&levels[i]);
+    bulk_free(bulk);
+    return status;
+}

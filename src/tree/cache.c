@@ -1,0 +1,293 @@
+#include "tree/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/random.h"
+
+/*
+ * Readers walk buckets and swizzled child pointers inside an epoch, without a lock; every change is made under the cache's
+ * spin lock, and what leaves the cache is freed when no reader can still be in it. A frame is evicted when it is the longest
+ * unused of a small random sample, and only if none of its children is cached (path-aware, DEX §5.2): the upper levels stay
+ * until what lies below them is gone.
+ */
+#define SAMPLE 8u
+#define FRAMES_MIN 16u /* whatever the limit: a few paths must fit */
+
+struct tree_cache {
+    struct spinlock lock;
+    struct epoch_domain *epochs;
+    uint64_t limit, bytes, evictions;
+    struct tree_frame **buckets; /* [bucket_count], atomic heads */
+    uint32_t bucket_count;       /* power of two; fixed: from the limit */
+    struct tree_frame **places;  /* [count]: all frames, for sampling */
+    uint32_t count, capacity;
+    uint32_t clock; /* ticks with every installation: the age of frames */
+    struct random random;
+};
+
+struct tree_cache *tree_cache_create(uint64_t bytes, struct epoch_domain *epochs)
+{
+    struct tree_cache *cache = calloc(1, sizeof *cache);
+    if (!cache)
+        return NULL;
+    cache->epochs = epochs;
+    cache->limit = bytes;
+    cache->bucket_count = 1024;
+    while (cache->bucket_count < bytes / 2048 && cache->bucket_count < (1u << 22))
+        cache->bucket_count *= 2;
+    cache->buckets = calloc(cache->bucket_count, sizeof *cache->buckets);
+    random_seed(&cache->random, 1);
+    if (!cache->buckets) {
+        free(cache);
+        return NULL;
+    }
+    return cache;
+}
+
+void tree_cache_destroy(struct tree_cache *cache)
+{
+    if (!cache)
+        return;
+    for (uint32_t i = 0; i < cache->count; i++)
+        free(cache->places[i]);
+    free(cache->places);
+    free(cache->buckets);
+    free(cache);
+}
+
+void tree_cache_count(const struct tree_cache *cache, struct tree_cache_stats *stats)
+{
+    struct tree_cache *shared = (struct tree_cache *)(uintptr_t)cache;
+    spinlock_lock(&shared->lock);
+    *stats = (struct tree_cache_stats){cache->count, cache->bytes, cache->evictions};
+    spinlock_unlock(&shared->lock);
+}
+
+static struct tree_frame **bucket_of(const struct tree_cache *cache, gaddr address)
+{
+    return &cache->buckets[random_mix(address) & (cache->bucket_count - 1)];
+}
+
+struct tree_frame *tree_cache_find(struct tree_cache *cache, struct tree_link link)
+{
+    /* Acquire pairs with the release in frame_publish: a frame that is found is wholly built. */
+    struct tree_frame *frame = atomic_load_acquire(bucket_of(cache, link.address));
+    while (frame && frame->link.address != link.address)
+        frame = atomic_load_acquire(&frame->next);
+    return frame && frame->link.tag == link.tag ? frame : NULL;
+}
+
+void tree_cache_touch(struct tree_cache *cache, struct tree_frame *frame)
+{
+    uint32_t now = atomic_load_relaxed(&cache->clock);
+    if (atomic_load_relaxed(&frame->used) != now) /* a hint for eviction: no order needed */
+        atomic_store_relaxed(&frame->used, now);
+}
+
+/* ---- building ------------------------------------------------------------------------------------------------- */
+
+static struct tree_frame *frame_create(const struct tree_layout *layout, gaddr address, const uint8_t *image)
+{
+    struct tree_header header;
+    struct tree_entry entries[TREE_ENTRIES_MAX];
+    if (!tree_header_decode(layout, image, &header) || !header.level ||
+        !tree_internal_decode(layout, image, &header, entries))
+        return NULL;
+    uint32_t size = layout->geometry.internal_bytes;
+    size_t children = header.level > 1 ? header.count * sizeof(struct tree_frame *) : 0;
+    size_t bytes = sizeof(struct tree_frame) + size +
+                   header.count * (sizeof(uint64_t) + sizeof(struct tree_link)) + children;
+    struct tree_frame *frame = calloc(1, bytes);
+    if (!frame)
+        return NULL;
+    uint64_t *heads = (uint64_t *)(frame + 1);
+    struct tree_link *links = (struct tree_link *)(heads + header.count);
+    frame->children = children ? (struct tree_frame **)(links + header.count) : NULL;
+    uint8_t *copy = (uint8_t *)(links + header.count) + children;
+    memcpy(copy, image, size);
+    bool decoded = tree_header_decode(layout, copy, &header);
+    assert(decoded);
+    (void)decoded;
+    frame->link = (struct tree_link){address, header.tag};
+    frame->level = header.level;
+    frame->has_upper = header.has_upper;
+    frame->count = header.count;
+    frame->sibling = header.sibling;
+    frame->lower = header.lower;
+    frame->upper = header.upper;
+    frame->common = header.has_upper ? tree_key_common(header.lower, header.upper) : 0;
+    for (uint32_t i = 0; i < header.count; i++) {
+        struct tree_key key = entries[i].key;
+        uint32_t skip = frame->common < key.length ? frame->common : key.length;
+        heads[i] = tree_key_head((struct tree_key){key.bytes + skip, key.length - skip});
+        links[i] = entries[i].link;
+    }
+    frame->heads = heads;
+    frame->links = links;
+    frame->image = copy;
+    frame->bytes = (uint32_t)bytes;
+    return frame;
+}
+
+struct tree_key tree_frame_key(const struct tree_layout *layout, const struct tree_frame *frame, uint32_t entry)
+{
+    const uint8_t *at = frame->image + layout->header_bytes + TREE_BODY_CRC_BYTES;
+    if (layout->geometry.key_kind == TREE_KEY_FIXED)
+        return (struct tree_key){at + entry * layout->entry_bytes, layout->geometry.key_bytes};
+    uint16_t offset;
+    memcpy(&offset, at + 2 * entry, sizeof offset);
+    return (struct tree_key){frame->image + offset + 1, frame->image[offset]};
+}
+
+uint32_t tree_frame_search(const struct tree_layout *layout, const struct tree_frame *frame, struct tree_key key,
+                           bool before)
+{
+    uint32_t skip = frame->common < key.length ? frame->common : key.length;
+    uint64_t head = tree_key_head((struct tree_key){key.bytes + skip, key.length - skip});
+    /* How many entries have a head below (low) the key's, without a branch that the CPU could guess wrong. */
+    uint32_t low = 0, span = frame->count;
+    while (span > 1) {
+        uint32_t half = span / 2;
+        low = frame->heads[low + half] <= head ? low + half : low;
+        span -= half;
+    }
+    /* Equal heads do not settle it, unless the head is the whole key. */
+    bool whole = layout->geometry.key_kind == TREE_KEY_FIXED && layout->geometry.key_bytes == 8 && !frame->common;
+    if (whole && !before)
+        return low;
+    while (low > 0 && frame->heads[low] == head) {
+        int order = tree_key_compare(tree_frame_key(layout, frame, low), key);
+        if (before ? order < 0 : order <= 0)
+            break;
+        low--;
+    }
+    return low;
+}
+
+/* ---- changing: under the cache's lock ----------------------------------------------------------------------------- */
+
+static void unswizzle(struct tree_frame *frame)
+{
+    if (frame->parent) {
+        assert(frame->parent->children[frame->parent_entry] == frame);
+        atomic_store_relaxed(&frame->parent->children[frame->parent_entry], NULL); /* readers keep their epoch */
+        frame->parent->cached_children--;
+        frame->parent = NULL;
+    }
+    if (frame->children && frame->cached_children)
+        for (uint32_t i = 0; i < frame->count; i++)
+            if (frame->children[i])
+                frame->children[i]->parent = NULL;
+    frame->cached_children = 0;
+}
+
+static void frame_free(void *object, void *context)
+{
+    (void)context;
+    free(object);
+}
+
+static void frame_remove(struct tree_cache *cache, struct epoch_slot *slot, struct tree_frame *frame)
+{
+    struct tree_frame **at = bucket_of(cache, frame->link.address);
+    while (*at != frame)
+        at = &(*at)->next;
+    atomic_store_release(at, frame->next);
+    unswizzle(frame);
+    cache->places[frame->place] = cache->places[--cache->count];
+    cache->places[frame->place]->place = frame->place;
+    cache->bytes -= frame->bytes;
+    frame->place = UINT32_MAX; /* gone: must not be swizzled to again */
+    epoch_retire(slot, frame_free, frame, NULL);
+}
+
+static bool evict_one(struct tree_cache *cache, struct epoch_slot *slot, const struct tree_frame *keep)
+{
+    struct tree_frame *oldest = NULL;
+    for (unsigned i = 0; i < SAMPLE; i++) {
+        struct tree_frame *frame = cache->places[random_below(&cache->random, cache->count)];
+        if (frame == keep || frame->cached_children)
+            continue;
+        uint32_t age = cache->clock - atomic_load_relaxed(&frame->used);
+        if (!oldest || age > cache->clock - atomic_load_relaxed(&oldest->used))
+            oldest = frame;
+    }
+    if (!oldest)
+        return false;
+    frame_remove(cache, slot, oldest);
+    cache->evictions++;
+    return true;
+}
+
+static bool frame_publish(struct tree_cache *cache, struct tree_frame *frame)
+{
+    if (cache->count == cache->capacity) {
+        uint32_t capacity = cache->capacity ? 2 * cache->capacity : 256;
+        struct tree_frame **larger = realloc(cache->places, capacity * sizeof *larger);
+        if (!larger)
+            return false;
+        cache->places = larger;
+        cache->capacity = capacity;
+    }
+    atomic_store_relaxed(&cache->clock, cache->clock + 1);
+    frame->used = cache->clock;
+    frame->place = cache->count;
+    cache->places[cache->count++] = frame;
+    cache->bytes += frame->bytes;
+    struct tree_frame **head = bucket_of(cache, frame->link.address);
+    frame->next = *head;
+    atomic_store_release(head, frame);
+    return true;
+}
+
+static struct tree_frame *find_locked(struct tree_cache *cache, gaddr address)
+{
+    struct tree_frame *frame = *bucket_of(cache, address);
+    while (frame && frame->link.address != address)
+        frame = frame->next;
+    return frame;
+}
+
+bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, const struct tree_layout *layout,
+                        gaddr address, const uint8_t *image)
+{
+    struct tree_frame *frame = frame_create(layout, address, image);
+    if (!frame)
+        return false;
+    spinlock_lock(&cache->lock);
+    struct tree_frame *older = find_locked(cache, address);
+    if (older)
+        frame_remove(cache, slot, older);
+    bool published = frame_publish(cache, frame);
+    while (published && cache->bytes > cache->limit && cache->count > FRAMES_MIN)
+        if (!evict_one(cache, slot, frame))
+            break;
+    spinlock_unlock(&cache->lock);
+    if (!published)
+        free(frame);
+    return published;
+}
+
+void tree_cache_forget(struct tree_cache *cache, struct epoch_slot *slot, struct tree_link link)
+{
+    spinlock_lock(&cache->lock);
+    struct tree_frame *frame = find_locked(cache, link.address);
+    if (frame && frame->link.tag == link.tag)
+        frame_remove(cache, slot, frame);
+    spinlock_unlock(&cache->lock);
+}
+
+void tree_cache_swizzle(struct tree_cache *cache, struct tree_frame *parent, uint32_t entry, struct tree_frame *child)
+{
+    spinlock_lock(&cache->lock);
+    /* Either may have left the cache since the caller found it; and a child hangs on one parent only. */
+    if (parent->place != UINT32_MAX && child->place != UINT32_MAX && !child->parent && !parent->children[entry] &&
+        parent->level == child->level + 1) {
+        child->parent = parent;
+        child->parent_entry = entry;
+        parent->cached_children++;
+        atomic_store_release(&parent->children[entry], child);
+    }
+    spinlock_unlock(&cache->lock);
+}

@@ -1,0 +1,344 @@
+#include "tree/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/crc32c.h"
+#include "memory/memory.h"
+
+/*
+ * On memory node 0: a superblock, then one entry for each index. An entry is written once, under the catalogue's lock (that of the
+ * superblock's address); afterwards only its root word changes, by CAS.
+ */
+#define SUPERBLOCK_MAGIC UINT64_C(0x6e61796e61427831)
+#define FORMAT_VERSION 1u
+#define ENTRY_BYTES 256u
+#define ENTRIES 128u
+#define ENTRIES_OFFSET (MEMORY_CATALOGUE_OFFSET + 4096u)
+
+struct superblock {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t crc; /* of magic and version */
+};
+
+struct catalogue_entry {
+    uint64_t root;  /* gaddr; not in the crc */
+    uint32_t crc;   /* of what follows */
+    uint32_t used;  /* 1 */
+    uint32_t leaf_bytes, internal_bytes;
+    uint8_t key_kind, key_bytes, inline_key_bytes, value_bytes, value_variable, zero[3];
+    char name[TREE_NAME_MAX + 1];
+};
+static_assert(sizeof(struct catalogue_entry) <= ENTRY_BYTES, "an entry fits its place");
+
+static gaddr superblock_address(void)
+{
+    return gaddr_make(0, MEMORY_CATALOGUE_OFFSET);
+}
+
+static gaddr entry_address(uint32_t number)
+{
+    return gaddr_make(0, ENTRIES_OFFSET + number * ENTRY_BYTES);
+}
+
+static uint32_t entry_crc(const struct catalogue_entry *entry)
+{
+    size_t start = offsetof(struct catalogue_entry, used);
+    return crc32c(0, (const uint8_t *)entry + start, sizeof *entry - start);
+}
+
+int tree_format(struct tree_session *session)
+{
+    static const uint8_t zeros[ENTRY_BYTES];
+    struct superblock block = {.magic = SUPERBLOCK_MAGIC, .version = FORMAT_VERSION};
+    block.crc = crc32c(0, &block, offsetof(struct superblock, crc));
+    for (uint32_t i = 0; i < ENTRIES; i++) {
+        struct fabric_command clear = tree_write_command(entry_address(i), zeros, ENTRY_BYTES);
+        int status = tree_execute(session, 0, &clear, 1);
+        if (status)
+            return status;
+    }
+    struct fabric_command write = tree_write_command(superblock_address(), &block, sizeof block);
+    return tree_execute(session, 0, &write, 1);
+}
+
+static int superblock_judge(struct tree_session *session, const struct superblock *block)
+{
+    if (block->magic != SUPERBLOCK_MAGIC)
+        return tree_fail(session, BANYAN_ECORRUPT,
+                         "memory node 0 holds no Banyan catalogue (its superblock is not one): format it first");
+    if (block->crc != crc32c(0, block, offsetof(struct superblock, crc)))
+        return tree_fail(session, BANYAN_ECORRUPT, "memory node 0: the superblock at offset %u fails its check",
+                         MEMORY_CATALOGUE_OFFSET);
+    if (block->version != FORMAT_VERSION)
+        return tree_fail(session, BANYAN_EVERSION, "the pool has format version %u, this program reads version %u",
+                         block->version, FORMAT_VERSION);
+    return 0;
+}
+
+static int entry_read(struct tree_session *session, uint32_t number, struct catalogue_entry *entry)
+{
+    struct fabric_command read = tree_read_command(entry_address(number), entry, sizeof *entry);
+    int status = tree_execute(session, 0, &read, 1);
+    if (status)
+        return status;
+    tree_read_settle(&read);
+    if (entry->used && (entry->used != 1 || entry->crc != entry_crc(entry)))
+        return tree_corrupt(session, entry_address(number), "a catalogue entry fails its check");
+    entry->name[TREE_NAME_MAX] = 0;
+    return 0;
+}
+
+static void entry_geometry(const struct catalogue_entry *entry, struct tree_geometry *geometry)
+{
+    *geometry = (struct tree_geometry){.leaf_bytes = entry->leaf_bytes, .internal_bytes = entry->internal_bytes,
+                                       .key_kind = entry->key_kind, .key_bytes = entry->key_bytes,
+                                       .inline_key_bytes = entry->inline_key_bytes,
+                                       .value_bytes = entry->value_bytes,
+                                       .value_variable = entry->value_variable};
+}
+
+/* Calls visit for each used entry until it returns true; *number is that entry's, or the first free one's (ENTRIES: none). */
+static int catalogue_walk(struct tree_session *session, bool (*visit)(void *, uint32_t, const struct catalogue_entry *),
+                          void *context, bool *stopped, uint32_t *free_entry)
+{
+    struct superblock block;
+    struct fabric_command read = tree_read_command(superblock_address(), &block, sizeof block);
+    int status = tree_execute(session, 0, &read, 1);
+    if (status)
+        return status;
+    tree_read_settle(&read);
+    status = superblock_judge(session, &block);
+    *stopped = false;
+    *free_entry = ENTRIES;
+    for (uint32_t i = 0; i < ENTRIES && !status && !*stopped; i++) {
+        struct catalogue_entry entry;
+        status = entry_read(session, i, &entry);
+        if (!status && entry.used)
+            *stopped = visit(context, i, &entry);
+        else if (!status && *free_entry == ENTRIES)
+            *free_entry = i;
+    }
+    return status;
+}
+
+struct search {
+    const char *name;
+    uint32_t number;
+    struct catalogue_entry entry;
+};
+
+static bool search_visit(void *context, uint32_t number, const struct catalogue_entry *entry)
+{
+    struct search *search = context;
+    if (strcmp(entry->name, search->name))
+        return false;
+    search->number = number;
+    search->entry = *entry;
+    return true;
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------------- */
+
+static int name_check(struct tree_session *session, const char *name)
+{
+    if (!name || !*name)
+        return tree_fail(session, BANYAN_EINVAL, "an index needs a name");
+    if (strlen(name) > TREE_NAME_MAX)
+        return tree_fail(session, BANYAN_EINVAL, "the index name '%.20s...' is longer than %u bytes", name,
+                         TREE_NAME_MAX);
+    return 0;
+}
+
+static int tree_make(struct tree_session *session, const char *name, const struct tree_geometry *geometry,
+                     uint32_t number, struct tree **out)
+{
+    struct tree *tree = calloc(1, sizeof *tree);
+    if (!tree)
+        return tree_fail_memory(session);
+    int status = tree_layout_init(&tree->layout, geometry, &session->error);
+    tree->compute = session->compute;
+    tree->index = (uint16_t)(number + 1);
+    tree->root_word = entry_address(number) + offsetof(struct catalogue_entry, root);
+    strcpy(tree->name, name);
+    tree->cache = tree_cache_create(session->compute->switches.cache_bytes, session->compute->epochs);
+    if (!status && !tree->cache)
+        status = tree_fail_memory(session);
+    if (!status)
+        status = tree_begin(session, tree); /* for buffers large enough */
+    if (status)
+        tree_close(tree);
+    else
+        *out = tree;
+    return status;
+}
+
+int tree_open(struct tree_session *session, const char *name, struct tree **tree)
+{
+    *tree = NULL;
+    struct search search = {.name = name};
+    bool found;
+    uint32_t free_entry;
+    int status = name_check(session, name);
+    if (!status)
+        status = catalogue_walk(session, search_visit, &search, &found, &free_entry);
+    if (!status && !found)
+        status = tree_fail(session, BANYAN_ENOTFOUND, "there is no index named '%s'", name);
+    if (status)
+        return status;
+    struct tree_geometry geometry;
+    entry_geometry(&search.entry, &geometry);
+    struct tree_geometry completed = geometry;
+    status = tree_geometry_complete(&completed, fabric_capabilities(session->compute->fabric)->atomic_write,
+                                    &session->error);
+    if (status)
+        return status;
+    return tree_make(session, name, &geometry, search.number, tree);
+}
+
+void tree_close(struct tree *tree)
+{
+    if (!tree)
+        return;
+    tree_cache_destroy(tree->cache);
+    tree_layout_free(&tree->layout);
+    free(tree);
+}
+
+const struct tree_geometry *tree_geometry(const struct tree *tree)
+{
+    return &tree->layout.geometry;
+}
+
+void tree_cache_stats(const struct tree *tree, struct tree_cache_stats *stats)
+{
+    tree_cache_count(tree->cache, stats);
+}
+
+/* ---- creating -------------------------------------------------------------------------------------------------------- */
+
+static int root_leaf_write(struct tree_session *session, struct tree *tree, gaddr *root)
+{
+    const struct tree_layout *layout = &tree->layout;
+    int status = tree_allocate(session, TREE_ANY_NODE, layout->geometry.leaf_bytes, root);
+    if (status)
+        return status;
+    struct tree_header header = {.state = TREE_NODE_LIVE, .index = tree->index, .lower = tree_key_least(layout)};
+    bool fits = true;
+    status = tree_leaf_build(session, layout, gaddr_node(*root), 1, &header, NULL, 0, session->image.bytes, &fits);
+    if (!status) {
+        struct fabric_command write = tree_write_command(*root, session->image.bytes, layout->geometry.leaf_bytes);
+        status = tree_execute(session, gaddr_node(*root), &write, 1);
+    }
+    if (status)
+        tree_release(session, *root, layout->geometry.leaf_bytes);
+    return status;
+}
+
+static int entry_write(struct tree_session *session, const struct tree *tree, gaddr root, uint32_t number)
+{
+    const struct tree_geometry *geometry = &tree->layout.geometry;
+    struct catalogue_entry entry;
+    memset(&entry, 0, sizeof entry);
+    entry.root = root;
+    entry.used = 1;
+    entry.leaf_bytes = geometry->leaf_bytes;
+    entry.internal_bytes = geometry->internal_bytes;
+    entry.key_kind = geometry->key_kind;
+    entry.key_bytes = geometry->key_bytes;
+    entry.inline_key_bytes = geometry->inline_key_bytes;
+    entry.value_bytes = geometry->value_bytes;
+    entry.value_variable = geometry->value_variable;
+    strcpy(entry.name, tree->name);
+    entry.crc = entry_crc(&entry);
+    struct fabric_command write = tree_write_command(entry_address(number), &entry, sizeof entry);
+    return tree_execute(session, 0, &write, 1);
+}
+
+int tree_create(struct tree_session *session, const char *name, const struct tree_geometry *wanted, struct tree **tree)
+{
+    *tree = NULL;
+    struct tree_geometry geometry = *wanted;
+    struct search search = {.name = name};
+    struct tree_hold hold;
+    struct fabric_command unlock[1];
+    bool found;
+    uint32_t number;
+    gaddr root;
+    int status = name_check(session, name);
+    if (!status)
+        status = tree_geometry_complete(&geometry, fabric_capabilities(session->compute->fabric)->atomic_write,
+                                        &session->error);
+    if (!status)
+        status = tree_lock(session, superblock_address(), false, NULL, 0, &hold);
+    if (status)
+        return status;
+    status = catalogue_walk(session, search_visit, &search, &found, &number);
+    if (!status && found)
+        status = tree_fail(session, BANYAN_EEXIST, "an index named '%s' exists already", name);
+    if (!status && number == ENTRIES)
+        status = tree_fail(session, BANYAN_ENOSPC, "the catalogue is full: %u indexes", ENTRIES);
+    if (!status)
+        status = tree_make(session, name, &geometry, number, tree);
+    if (!status)
+        status = root_leaf_write(session, *tree, &root);
+    if (!status)
+        status = entry_write(session, *tree, root, number);
+    int released = tree_unlock(session, &hold, unlock, 0);
+    if (!status)
+        status = released;
+    if (status) {
+        tree_close(*tree);
+        *tree = NULL;
+    }
+    return status;
+}
+
+struct listing {
+    void (*visit)(void *context, const char *name, const struct tree_geometry *geometry);
+    void *context;
+};
+
+static bool listing_visit(void *context, uint32_t number, const struct catalogue_entry *entry)
+{
+    (void)number;
+    struct listing *listing = context;
+    struct tree_geometry geometry;
+    entry_geometry(entry, &geometry);
+    listing->visit(listing->context, entry->name, &geometry);
+    return false;
+}
+
+int tree_list(struct tree_session *session, void (*visit)(void *, const char *, const struct tree_geometry *),
+              void *context)
+{
+    struct listing listing = {visit, context};
+    bool stopped;
+    uint32_t free_entry;
+    return catalogue_walk(session, listing_visit, &listing, &stopped, &free_entry);
+}
+
+/* ---- the root word ------------------------------------------------------------------------------------------------------ */
+
+int tree_root_read(struct tree_session *session, struct tree *tree, gaddr *root)
+{
+    struct fabric_command read = tree_read_command(tree->root_word, root, sizeof *root);
+    int status = tree_execute(session, 0, &read, 1);
+    if (status)
+        return status;
+    tree_read_settle(&read);
+    if (*root == GADDR_NULL || gaddr_node(*root) >= session->worker->memory_nodes)
+        return tree_corrupt(session, tree->root_word, "the catalogue's root pointer is none");
+    return 0;
+}
+
+int tree_root_swap(struct tree_session *session, struct tree *tree, gaddr from, gaddr to, bool *swapped)
+{
+    struct fabric_command swap = {.operation = FABRIC_CAS,
+                                  .address = tree->root_word,
+                                  .cas = {.compare = from, .swap = to, .mask = UINT64_MAX}};
+    int status = tree_execute(session, 0, &swap, 1);
+    *swapped = !status && swap.cas.old == from;
+    return status;
+}

@@ -1,0 +1,320 @@
+#include "tree/state.h"
+
+#include <assert.h>
+
+struct tree_key tree_key_least(const struct tree_layout *layout)
+{
+    static const uint8_t zeros[TREE_KEY_MAX];
+    bool fixed = layout->geometry.key_kind == TREE_KEY_FIXED;
+    return (struct tree_key){zeros, fixed ? layout->geometry.key_bytes : 0};
+}
+
+/* ---- the root ----------------------------------------------------------------------------------------------- */
+
+void tree_root_set(struct tree *tree, struct tree_link root, uint8_t level)
+{
+    spinlock_lock(&tree->root_lock);
+    tree->root = root;
+    tree->root_level = level;
+    spinlock_unlock(&tree->root_lock);
+}
+
+void tree_root_forget(struct tree *tree)
+{
+    tree_root_set(tree, (struct tree_link){0}, 0);
+}
+
+static bool root_known(struct tree *tree, struct tree_link *root, uint8_t *level)
+{
+    spinlock_lock(&tree->root_lock);
+    *root = tree->root;
+    *level = tree->root_level;
+    spinlock_unlock(&tree->root_lock);
+    return root->address != GADDR_NULL;
+}
+
+int tree_root_get(struct tree_session *session, struct tree *tree, struct tree_link *root, uint8_t *level)
+{
+    const struct tree_layout *layout = &tree->layout;
+    for (unsigned attempt = 0; !root_known(tree, root, level); attempt++) {
+        gaddr address;
+        int status = tree_root_read(session, tree, &address);
+        if (status)
+            return status;
+        struct fabric_command read = tree_read_command(address, session->scratch, layout->header_bytes);
+        status = tree_execute(session, gaddr_node(address), &read, 1);
+        if (status)
+            return status;
+        tree_read_settle(&read);
+        struct tree_header header;
+        if (tree_header_valid(layout, session->scratch) && tree_header_decode(layout, session->scratch, &header) &&
+            header.index == tree->index && header.state != TREE_NODE_DEAD) {
+            tree_root_set(tree, (struct tree_link){address, header.tag}, header.level);
+        } else {
+            if (attempt > TREE_PATIENCE && !tree_header_valid(layout, session->scratch))
+                return tree_corrupt(session, address, "the root's header fails its check");
+            status = tree_restart(session, address);
+            if (status)
+                return status;
+        }
+    }
+    return 0;
+}
+
+/* ---- fetching ----------------------------------------------------------------------------------------------------- */
+
+static int internal_judge(struct tree_session *session, struct tree *tree, struct tree_link link, uint8_t level,
+                          const uint8_t *image, struct tree_header *header)
+{
+    const struct tree_layout *layout = &tree->layout;
+    if (!tree_header_decode(layout, image, header))
+        return tree_corrupt(session, link.address, "an internal node's header is malformed");
+    if (header->tag != link.tag || header->index != tree->index)
+        return TREE_RESTART;
+    if (header->level != level)
+        return tree_corrupt(session, link.address, "a node is not on the level that its parent says");
+    return 0;
+}
+
+int tree_internal_fetch(struct tree_session *session, struct tree *tree, struct tree_link link, uint8_t level,
+                        uint8_t *image, struct tree_header *header)
+{
+    const struct tree_layout *layout = &tree->layout;
+    assert(level > 0);
+    for (unsigned attempt = 0;; attempt++) {
+        struct fabric_command read = tree_read_command(link.address, image, layout->geometry.internal_bytes);
+        struct tree_hold hold;
+        bool locked = attempt > TREE_PATIENCE;
+        /* Nobody writes a node whose lock we hold: what fails its check then is no torn read. */
+        int status = locked ? tree_lock(session, link.address, false, &read, 1, &hold)
+                            : tree_execute(session, gaddr_node(link.address), &read, 1);
+        if (!status)
+            tree_read_settle(&read);
+        if (!status && locked) {
+            struct fabric_command unlock[1];
+            status = tree_unlock(session, &hold, unlock, 0);
+        }
+        if (status)
+            return status;
+        if (tree_internal_valid(layout, image))
+            return internal_judge(session, tree, link, level, image, header);
+        if (tree_header_valid(layout, image) && tree_header_decode(layout, image, header) &&
+            header->tag != link.tag)
+            return TREE_RESTART; /* reused, perhaps as a leaf */
+        if (locked)
+            return tree_corrupt(session, link.address, "an internal node fails its check");
+        session->stats.retries++;
+    }
+}
+
+/* ---- descending: inside an epoch, in the cache alone ------------------------------------------------------------------ */
+
+enum descent_verdict { DESCENT_FOUND, DESCENT_MISS, DESCENT_ASTRAY, DESCENT_GAP, DESCENT_HELP };
+
+struct descent {
+    struct tree_key key;
+    bool before;
+    uint8_t level; /* wanted */
+    /* where the way stands */
+    struct tree_link link, parent;
+    uint8_t at;   /* link's level */
+    bool direct;
+    uint32_t fresh; /* bit per level: fetched during this call (the root's parent: the root word was read) */
+    /* DESCENT_GAP: just below this key; DESCENT_HELP: this is the missing separator, of sibling */
+    struct tree_key_copy bound;
+    struct tree_link sibling;
+};
+
+static bool beyond(const struct tree_frame *frame, const struct descent *descent)
+{
+    if (!frame->has_upper)
+        return false;
+    int order = tree_key_compare(descent->key, frame->upper);
+    return descent->before ? order > 0 : order >= 0;
+}
+
+/* Follows cached frames from descent->link down to the wanted level. */
+static enum descent_verdict descend(struct tree_session *session, struct tree *tree, struct descent *descent)
+{
+    struct tree_frame *above = NULL, *frame = NULL;
+    uint32_t entry = 0, visited = 0;
+    enum descent_verdict verdict = DESCENT_FOUND;
+    while (descent->at > descent->level) {
+        if (above && above->children)
+            frame = atomic_load_acquire(&above->children[entry]);
+        else
+            frame = NULL;
+        if (!frame || !tree_link_equal(frame->link, descent->link)) {
+            frame = tree_cache_find(tree->cache, descent->link);
+            if (frame && above && above->children)
+                tree_cache_swizzle(tree->cache, above, entry, frame);
+        }
+        if (!frame) {
+            verdict = DESCENT_MISS;
+            break;
+        }
+        tree_cache_touch(tree->cache, frame);
+        visited++;
+        if (frame->level != descent->at ||
+            (descent->before ? tree_key_compare(descent->key, frame->lower) <= 0
+                             : tree_key_compare(descent->key, frame->lower) < 0)) {
+            verdict = DESCENT_ASTRAY;
+            break;
+        }
+        if (beyond(frame, descent)) {
+            if (descent->fresh & 1u << (frame->level + 1)) {
+                descent->fresh &= ~(1u << (frame->level + 1));
+                tree_key_store(&descent->bound, frame->upper);
+                descent->sibling = frame->sibling;
+                verdict = DESCENT_HELP;
+                break;
+            }
+            if (descent->parent.address)
+                tree_cache_forget(tree->cache, session->worker->epoch, descent->parent);
+            else
+                tree_root_forget(tree);
+            descent->link = frame->sibling;
+            descent->direct = false;
+            above = NULL;
+            continue;
+        }
+        entry = tree_frame_search(&tree->layout, frame, descent->key, descent->before);
+        descent->parent = frame->link;
+        descent->link = frame->links[entry];
+        descent->at--;
+        descent->direct = true;
+        above = frame;
+        if (descent->link.address == GADDR_NULL) {
+            tree_key_store(&descent->bound, frame->lower);
+            verdict = DESCENT_GAP;
+            break;
+        }
+    }
+    task_charge(TASK_WORK_SEARCH, visited);
+    session->stats.cache_hits += visited;
+    return verdict;
+}
+
+/* Fetches the node that the descent lacks into the cache. */
+static int fetch_missing(struct tree_session *session, struct tree *tree, struct descent *descent)
+{
+    struct tree_header header;
+    struct tree_link link = descent->link, parent = descent->parent;
+    session->stats.cache_misses++;
+    int status = tree_internal_fetch(session, tree, link, descent->at, session->scratch, &header);
+    if (status < 0)
+        return status;
+    if (!status && header.state == TREE_NODE_DEAD) {
+        status = tree_unlink_finish(session, tree, link, &header);
+        if (status < 0)
+            return status;
+        status = TREE_RESTART;
+    }
+    if (status == TREE_RESTART) {
+        if (parent.address)
+            tree_cache_forget(tree->cache, session->worker->epoch, parent);
+        else
+            tree_root_forget(tree);
+        return tree_restart(session, link.address);
+    }
+    if (!tree_cache_install(tree->cache, session->worker->epoch, &tree->layout, link.address, session->scratch))
+        return tree_corrupt(session, link.address, "an internal node's entries are malformed");
+    descent->fresh |= 1u << descent->at;
+    return 0;
+}
+
+static int start_at_root(struct tree_session *session, struct tree *tree, struct descent *descent)
+{
+    bool known = root_known(tree, &descent->link, &descent->at);
+    int status = known ? 0 : tree_root_get(session, tree, &descent->link, &descent->at);
+    if (status)
+        return status;
+    if (!known)
+        descent->fresh |= 1u << (descent->at + 1);
+    descent->parent = (struct tree_link){0};
+    descent->direct = true;
+    return descent->at < descent->level ? BANYAN_ENOTFOUND : 0;
+}
+
+int tree_locate(struct tree_session *session, struct tree *tree, struct tree_key key, bool before, uint8_t level,
+                struct tree_path *path)
+{
+    struct descent descent = {.key = key, .before = before, .level = level};
+    struct tree_path across = {0}; /* beyond a gap: where to go on instead of at the root */
+    uint8_t across_level = 0;
+    for (;;) {
+        int status = 0;
+        if (across.link.address) {
+            descent.link = across.link;
+            descent.parent = across.parent;
+            descent.at = across_level;
+            descent.direct = false;
+        } else {
+            status = start_at_root(session, tree, &descent);
+            if (status)
+                return status;
+        }
+        epoch_enter(session->worker->epoch);
+        enum descent_verdict verdict = descend(session, tree, &descent);
+        epoch_leave(session->worker->epoch);
+        switch (verdict) {
+        case DESCENT_FOUND:
+            *path = (struct tree_path){descent.link, descent.parent, descent.direct,
+                                       descent.fresh & 1u << (level + 1)};
+            return 0;
+        case DESCENT_MISS:
+            status = fetch_missing(session, tree, &descent);
+            if (!status && session->restarts && across.link.address)
+                across.link.address = GADDR_NULL; /* it may have led astray: from the root again */
+            break;
+        case DESCENT_ASTRAY:
+            tree_path_forget(session, tree, &(struct tree_path){.parent = descent.parent});
+            tree_cache_forget(tree->cache, session->worker->epoch, descent.link);
+            across.link.address = GADDR_NULL;
+            status = tree_restart(session, descent.link.address);
+            break;
+        case DESCENT_GAP:
+            status = tree_locate(session, tree, tree_key_of(&descent.bound), true, descent.at, &across);
+            across_level = descent.at;
+            if (!status && across_level == level) {
+                *path = across;
+                path->direct = path->fresh = false;
+                return 0;
+            }
+            break;
+        case DESCENT_HELP:
+            status = tree_parent_insert(session, tree, (uint8_t)(descent.at + 1), tree_key_of(&descent.bound),
+                                        descent.sibling);
+            if (status == BANYAN_ENOSPC)
+                status = 0; /* no room to help: the sibling link will do */
+            break;
+        }
+        if (status)
+            return status;
+    }
+}
+
+void tree_path_forget(struct tree_session *session, struct tree *tree, const struct tree_path *path)
+{
+    if (path->parent.address)
+        tree_cache_forget(tree->cache, session->worker->epoch, path->parent);
+    else
+        tree_root_forget(tree);
+}
+
+int tree_path_right(struct tree_session *session, struct tree *tree, struct tree_path *path, struct tree_key upper,
+                    struct tree_link sibling, uint8_t level)
+{
+    struct tree_key_copy separator;
+    tree_key_store(&separator, upper);
+    int status = 0;
+    if (path->fresh)
+        status = tree_parent_insert(session, tree, (uint8_t)(level + 1), tree_key_of(&separator), sibling);
+    else
+        tree_path_forget(session, tree, path);
+    if (status && status != BANYAN_ENOSPC) /* no room to help: the sibling link will do */
+        return status;
+    path->link = sibling;
+    path->direct = path->fresh = false;
+    return tree_restart(session, sibling.address);
+}

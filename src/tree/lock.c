@@ -1,0 +1,325 @@
+#include "tree/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/random.h"
+#include "memory/memory.h"
+
+/*
+ * The local lock table holds only the locks that somebody of this compute node has or wants, in hashed shards: the full
+ * table of Sherman (one local lock for each global one, 131,072 for each memory node) would be almost all idle.
+ */
+#define SHARDS 4096u
+
+struct tree_local_lock {
+    gaddr name; /* of the global lock */
+    uint32_t depth; /* handovers in a row */
+    struct tree_waiter *head, *tail;
+    struct tree_local_lock *next;
+};
+
+struct tree_lock_shard {
+    struct spinlock spin; /* guards all below; held for a few instructions */
+    struct tree_local_lock *held;
+    struct tree_local_lock *idle; /* to be used again */
+};
+
+struct tree_lock_table {
+    struct tree_lock_shard shards[SHARDS];
+};
+
+struct tree_lock_table *tree_lock_table_create(void)
+{
+    return calloc(1, sizeof(struct tree_lock_table));
+}
+
+static void free_locks(struct tree_local_lock *lock)
+{
+    while (lock) {
+        struct tree_local_lock *next = lock->next;
+        free(lock);
+        lock = next;
+    }
+}
+
+void tree_lock_table_destroy(struct tree_lock_table *table)
+{
+    for (unsigned i = 0; i < SHARDS; i++) {
+        free_locks(table->shards[i].held);
+        free_locks(table->shards[i].idle);
+    }
+    free(table);
+}
+
+/* ---- global locks ---------------------------------------------------------------------------------------------- */
+
+static uint64_t lock_region(const struct tree_session *session, uint16_t node, gaddr *base)
+{
+    const struct fabric_capabilities *capabilities = fabric_capabilities(session->compute->fabric);
+    if (session->compute->switches.lock_region == TREE_LOCKS_ONCHIP)
+        *base = gaddr_make(node, GADDR_LOCK_REGION);
+    else
+        *base = gaddr_make(node, MEMORY_LOCK_TABLE_OFFSET);
+    return capabilities->lock_region_bytes;
+}
+
+gaddr tree_lock_name(const struct tree_session *session, gaddr node)
+{
+    gaddr base;
+    uint64_t bytes = lock_region(session, gaddr_node(node), &base);
+    uint32_t width = fabric_capabilities(session->compute->fabric)->lock_width;
+    return base + random_mix(node) % (bytes / width) * width;
+}
+
+static void hold_init(const struct tree_session *session, gaddr node, struct tree_hold *hold)
+{
+    gaddr name = tree_lock_name(session, node);
+    uint32_t width = fabric_capabilities(session->compute->fabric)->lock_width;
+    hold->word = name & ~(gaddr)7;
+    hold->shift = (uint32_t)(name & 7) * 8;
+    hold->mask = width == 8 ? UINT64_MAX : ((UINT64_C(1) << (8 * width)) - 1) << hold->shift;
+    hold->local = NULL;
+    hold->global = false;
+    hold->handing = false;
+}
+
+static gaddr hold_name(const struct tree_hold *hold)
+{
+    return hold->word + hold->shift / 8;
+}
+
+struct fabric_command tree_lock_command(const struct tree_session *session, const struct tree_hold *hold)
+{
+    uint64_t owner = fabric_capabilities(session->compute->fabric)->compute_id;
+    return (struct fabric_command){
+        .operation = FABRIC_CAS,
+        .address = hold->word,
+        .cas = {.compare = 0, .swap = owner << hold->shift, .mask = hold->mask}};
+}
+
+struct fabric_command tree_unlock_command(const struct tree_session *session, const struct tree_hold *hold)
+{
+    static const uint64_t zero; /* what an unlock writes */
+    const struct fabric_capabilities *capabilities = fabric_capabilities(session->compute->fabric);
+    if (capabilities->release_by_write)
+        return tree_write_command(hold_name(hold), &zero, capabilities->lock_width);
+    uint64_t owner = (uint64_t)capabilities->compute_id << hold->shift;
+    return (struct fabric_command){
+        .operation = FABRIC_CAS, .address = hold->word, .cas = {.compare = owner, .swap = 0, .mask = hold->mask}};
+}
+
+/* ---- local locks ------------------------------------------------------------------------------------------------- */
+
+static struct tree_lock_shard *shard_of(const struct tree_session *session, const struct tree_hold *hold)
+{
+    return &session->compute->locks->shards[random_mix(hold_name(hold)) % SHARDS];
+}
+
+/* Under the shard's spin lock. */
+static struct tree_local_lock *local_find(struct tree_lock_shard *shard, gaddr name)
+{
+    struct tree_local_lock *lock = shard->held;
+    while (lock && lock->name != name)
+        lock = lock->next;
+    return lock;
+}
+
+/* Under the shard's spin lock: makes a held lock without waiters; NULL when memory is short. */
+static struct tree_local_lock *local_make(struct tree_lock_shard *shard, gaddr name)
+{
+    struct tree_local_lock *lock = shard->idle;
+    if (lock)
+        shard->idle = lock->next;
+    else if (!(lock = malloc(sizeof *lock)))
+        return NULL;
+    *lock = (struct tree_local_lock){.name = name, .next = shard->held};
+    shard->held = lock;
+    return lock;
+}
+
+bool tree_lock_try_local(struct tree_session *session, gaddr node, struct tree_hold *hold)
+{
+    hold_init(session, node, hold);
+    if (!session->compute->switches.local_locks)
+        return true;
+    struct tree_lock_shard *shard = shard_of(session, hold);
+    spinlock_lock(&shard->spin);
+    if (!local_find(shard, hold_name(hold)))
+        hold->local = local_make(shard, hold_name(hold));
+    spinlock_unlock(&shard->spin);
+    return hold->local;
+}
+
+static int local_acquire(struct tree_session *session, gaddr node, bool wanted, struct tree_hold *hold)
+{
+    hold_init(session, node, hold);
+    if (!session->compute->switches.local_locks)
+        return 0;
+    struct tree_lock_shard *shard = shard_of(session, hold);
+    struct tree_waiter *waiter = &session->waiter;
+    spinlock_lock(&shard->spin);
+    struct tree_local_lock *lock = local_find(shard, hold_name(hold));
+    bool queued = lock;
+    if (queued) {
+        waiter->task = task_self();
+        waiter->next = NULL;
+        waiter->node = wanted ? node : GADDR_NULL;
+        waiter->handed = waiter->snapshot = false;
+        atomic_store_relaxed(&waiter->granted, 0u); /* published by the spin lock */
+        if (lock->tail)
+            lock->tail->next = waiter;
+        else
+            lock->head = waiter;
+        lock->tail = waiter;
+    } else {
+        lock = local_make(shard, hold_name(hold));
+    }
+    spinlock_unlock(&shard->spin);
+    if (!lock)
+        return tree_fail_memory(session);
+    hold->local = lock;
+    if (!queued)
+        return 0;
+    while (!atomic_load_acquire(&waiter->granted)) /* pairs with the releaser's store: its image is visible */
+        task_park();
+    hold->global = waiter->handed;
+    return 0;
+}
+
+/* Decides what becomes of the lock; true if the global word must be freed. */
+static bool local_release_begin(struct tree_session *session, struct tree_hold *hold)
+{
+    if (!hold->local)
+        return true;
+    struct tree_lock_shard *shard = shard_of(session, hold);
+    spinlock_lock(&shard->spin);
+    struct tree_local_lock *lock = hold->local;
+    hold->handing = lock->head && lock->depth < session->compute->switches.handover;
+    lock->depth = hold->handing ? lock->depth + 1 : 0;
+    spinlock_unlock(&shard->spin);
+    return !hold->handing;
+}
+
+static void image_hand(const struct tree_session *from, struct tree_session *to)
+{
+    memcpy(to->image.buckets, from->image.buckets, sizeof to->image.buckets);
+    memcpy(to->image.bytes, from->image.bytes, to->image.capacity);
+    to->image.header = from->image.header;
+    to->image.address = from->image.address;
+}
+
+static void local_release_end(struct tree_session *session, struct tree_hold *hold)
+{
+    if (!hold->local)
+        return;
+    struct tree_lock_shard *shard = shard_of(session, hold);
+    spinlock_lock(&shard->spin);
+    struct tree_local_lock *lock = hold->local;
+    struct tree_waiter *waiter = lock->head;
+    if (waiter) {
+        lock->head = waiter->next;
+        if (!lock->head)
+            lock->tail = NULL;
+    } else {
+        struct tree_local_lock **at = &shard->held;
+        while (*at != lock)
+            at = &(*at)->next;
+        *at = lock->next;
+        lock->next = shard->idle;
+        shard->idle = lock;
+    }
+    spinlock_unlock(&shard->spin);
+    hold->local = NULL;
+    if (!waiter)
+        return;
+    assert(!hold->handing || waiter);
+    waiter->handed = hold->handing;
+    session->stats.handovers += hold->handing;
+    if (hold->handing && session->compute->switches.snapshot && waiter->node &&
+        waiter->node == session->image.address && waiter->session->image.capacity == session->image.capacity) {
+        image_hand(session, waiter->session);
+        waiter->snapshot = true;
+        session->stats.snapshot_handovers++;
+    }
+    task_charge(TASK_WORK_HANDOVER, 1);
+    struct task *task = waiter->task; /* once granted, the waiter is its owner's again */
+    atomic_store_release(&waiter->granted, 1u);
+    task_unpark(task);
+}
+
+void tree_lock_abandon_local(struct tree_session *session, struct tree_hold *hold)
+{
+    hold->handing = false;
+    local_release_end(session, hold);
+}
+
+/* ---- both ---------------------------------------------------------------------------------------------------------- */
+
+static void spin_pause(unsigned attempt)
+{
+    /* Over a network the retry itself takes a round trip. In shared memory the holder may need this CPU. */
+    if (attempt < 64)
+        atomic_pause();
+    else
+        task_yield();
+}
+
+int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabric_command *reads, uint32_t count,
+              struct tree_hold *hold)
+{
+    struct fabric_command commands[FABRIC_COMMANDS_MAX];
+    assert(count < FABRIC_COMMANDS_MAX);
+    session->waiter.snapshot = false;
+    int status = local_acquire(session, node, wanted, hold);
+    if (status)
+        return status;
+    if (!session->waiter.snapshot)
+        session->image.address = GADDR_NULL;
+    if (hold->global) {
+        status = session->waiter.snapshot || !count
+                     ? 0
+                     : tree_execute(session, gaddr_node(node), reads, count);
+        if (status)
+            tree_unlock(session, hold, commands, 0);
+        return status;
+    }
+    for (unsigned attempt = 0;; attempt++) {
+        commands[0] = tree_lock_command(session, hold);
+        if (count)
+            memcpy(commands + 1, reads, count * sizeof *reads);
+        status = tree_execute(session, gaddr_node(node), commands, 1 + count);
+        if (status) {
+            tree_lock_abandon_local(session, hold);
+            return status;
+        }
+        if (!(commands[0].cas.old & hold->mask))
+            break;
+        session->stats.retries++;
+        spin_pause(attempt);
+    }
+    if (count)
+        memcpy(reads, commands + 1, count * sizeof *reads);
+    hold->global = true;
+    return 0;
+}
+
+int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fabric_command *writes, uint32_t count)
+{
+    if (local_release_begin(session, hold))
+        writes[count++] = tree_unlock_command(session, hold);
+    int status = 0;
+    if (count) {
+        status = tree_execute(session, gaddr_node(hold->word), writes, count);
+        if (status) {
+            session->image.address = GADDR_NULL;
+            /* An error of the network does not say how much of the list was done. */
+            if (status == BANYAN_ENET || status == BANYAN_ETIMEOUT)
+                status = tree_fail(session, BANYAN_EUNKNOWN, "the write may have taken effect: %s",
+                                   error_name(status));
+        }
+    }
+    hold->global = false;
+    local_release_end(session, hold);
+    return status;
+}

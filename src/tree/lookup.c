@@ -1,0 +1,170 @@
+#include "tree/state.h"
+
+/* What one attempt at a leaf came to. */
+enum verdict { HIT, MISS, AGAIN, ELSEWHERE };
+
+struct point {
+    struct tree_session *session;
+    struct tree *tree;
+    struct tree_key key;
+    struct tree_path path;
+    struct tree_bucket bucket;
+    uint32_t seed;
+    uint16_t version; /* at the segment's head */
+    struct tree_slot slot;
+};
+
+static int point_read(struct point *point, bool header_too)
+{
+    struct tree_session *session = point->session;
+    const struct tree_layout *layout = &point->tree->layout;
+    gaddr leaf = point->path.link.address;
+    uint8_t *image = session->image.bytes;
+    struct fabric_command reads[2];
+    uint32_t count = 0, slots = layout->bucket_slots;
+    tree_bucket_of(layout, point->path.link.tag, point->key, &point->bucket);
+    if (session->compute->switches.read_unit == TREE_READ_LEAF) {
+        reads[count++] = tree_read_command(leaf, image, layout->geometry.leaf_bytes);
+        slots = layout->slots;
+    } else {
+        reads[count++] = tree_read_command(leaf + point->bucket.offset, image + point->bucket.offset,
+                                           point->bucket.bytes);
+        if (header_too)
+            reads[count++] = tree_read_command(leaf, image, layout->header_bytes);
+    }
+    int status = tree_execute(session, gaddr_node(leaf), reads, count);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < count; i++)
+        tree_read_settle(&reads[i]);
+    task_charge(TASK_WORK_LEAF, slots);
+    point->version = tree_bucket_version(image, &point->bucket);
+    point->seed = tree_slot_seed(point->path.link.tag, point->version);
+    return 0;
+}
+
+static int header_read(struct point *point)
+{
+    struct tree_session *session = point->session;
+    struct fabric_command read = tree_read_command(point->path.link.address, session->image.bytes,
+                                                   point->tree->layout.header_bytes);
+    int status = tree_execute(session, gaddr_node(read.address), &read, 1);
+    if (!status)
+        tree_read_settle(&read);
+    return status;
+}
+
+/* The key was not among the slots read: what does the header make of that (R2)? */
+static int miss_judge(struct point *point, enum verdict *verdict)
+{
+    struct tree_session *session = point->session;
+    const struct tree_layout *layout = &point->tree->layout;
+    struct tree_header header;
+    *verdict = AGAIN;
+    if (!tree_header_valid(layout, session->image.bytes) ||
+        !tree_header_decode(layout, session->image.bytes, &header))
+        return 0;
+    *verdict = ELSEWHERE;
+    if (header.tag != point->path.link.tag || header.index != point->tree->index || header.level != 0) {
+        tree_path_forget(session, point->tree, &point->path);
+        return tree_restart(session, point->path.link.address);
+    }
+    if (header.state == TREE_NODE_DEAD) {
+        int status = tree_unlink_finish(session, point->tree, point->path.link, &header);
+        tree_path_forget(session, point->tree, &point->path);
+        return status ? status : tree_restart(session, point->path.link.address);
+    }
+    if (header.state == TREE_NODE_SPLITTING) { /* R3: nobody follows the new link yet */
+        *verdict = AGAIN;
+        return 0;
+    }
+    int side = tree_header_side(&header, point->key);
+    if (side > 0) {
+        *verdict = AGAIN; /* at the sibling */
+        return tree_path_right(session, point->tree, &point->path, header.upper, header.sibling, 0);
+    }
+    if (side < 0) {
+        tree_path_forget(session, point->tree, &point->path);
+        return tree_restart(session, point->path.link.address);
+    }
+    bool proven = header.version == point->version &&
+                  tree_slots_valid(layout, session->image.bytes, point->bucket.first, point->bucket.count,
+                                   point->seed, header.lower);
+    *verdict = proven ? MISS : AGAIN;
+    return 0;
+}
+
+static int point_attempt(struct point *point, unsigned attempt, enum verdict *verdict)
+{
+    struct tree_session *session = point->session;
+    bool together = attempt > 0 && session->compute->switches.combine == TREE_COMBINE_ALL;
+    bool whole = session->compute->switches.read_unit == TREE_READ_LEAF;
+    int status = point_read(point, together);
+    if (status)
+        return status;
+    if (tree_bucket_find(&point->tree->layout, session->image.bytes, &point->bucket, point->seed, point->key,
+                         &point->slot)) {
+        *verdict = HIT; /* R1 */
+        return 0;
+    }
+    if (!together && !whole) {
+        status = header_read(point);
+        if (status)
+            return status;
+    }
+    return miss_judge(point, verdict);
+}
+
+/* 0 with the proven slot in point->slot, BANYAN_ENOTFOUND without a message, or an error. */
+static int point_lookup(struct point *point)
+{
+    struct tree_session *session = point->session;
+    for (;;) {
+        int status = tree_locate(session, point->tree, point->key, false, 0, &point->path);
+        enum verdict verdict = AGAIN;
+        for (unsigned attempt = 0; !status && verdict == AGAIN; attempt++) {
+            gaddr leaf = point->path.link.address;
+            if (attempt && attempt % TREE_PATIENCE == 0)
+                status = tree_leaf_settle(session, point->tree, point->path.link);
+            if (!status)
+                status = point_attempt(point, attempt, &verdict);
+            if (status == TREE_RESTART) {
+                tree_path_forget(session, point->tree, &point->path);
+                status = tree_restart(session, leaf);
+                verdict = ELSEWHERE;
+            } else if (!status && verdict == AGAIN && leaf == point->path.link.address) {
+                session->stats.retries++;
+            }
+        }
+        if (status)
+            return status;
+        if (verdict == HIT)
+            return 0;
+        if (verdict == MISS)
+            return BANYAN_ENOTFOUND;
+    }
+}
+
+int tree_lookup(struct tree_session *session, struct tree *tree, const void *key, size_t key_length, void *value,
+                size_t *length)
+{
+    int status = tree_key_check(session, tree, key, key_length);
+    if (!status)
+        status = tree_begin(session, tree);
+    if (status)
+        return status;
+    struct point point = {.session = session, .tree = tree, .key = {key, (uint32_t)key_length}};
+    status = point_lookup(&point);
+    if (status == BANYAN_ENOTFOUND)
+        return tree_fail(session, status, "index %s: no such key", tree->name);
+    if (status)
+        return status;
+    size_t capacity = *length;
+    *length = point.slot.value.length;
+    if (capacity < point.slot.value.length)
+        return tree_fail(session, BANYAN_EVALUESIZE, "index %s: the value has %u bytes, the buffer %zu", tree->name,
+                         point.slot.value.length, capacity);
+    if (point.slot.value.length)
+        memcpy(value, point.slot.value.bytes, point.slot.value.length);
+    return 0;
+}

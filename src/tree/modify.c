@@ -1,0 +1,457 @@
+#include "tree/state.h"
+
+#include <assert.h>
+
+/* ---- what is known of the leaf under its lock ------------------------------------------------------------------ */
+
+static bool bucket_known(const struct tree_image *image, uint32_t number)
+{
+    return image->buckets[number / 64] >> (number % 64) & 1u;
+}
+
+static void image_learn_all(struct tree_session *session, const struct tree_layout *layout, gaddr leaf)
+{
+    struct tree_image *image = &session->image;
+    image->address = leaf;
+    image->header = true;
+    memset(image->buckets, 0, sizeof image->buckets);
+    for (uint32_t i = 0; i < layout->buckets; i++)
+        image->buckets[i / 64] |= UINT64_C(1) << (i % 64);
+}
+
+static bool image_complete(const struct tree_session *session, const struct tree_layout *layout)
+{
+    for (uint32_t i = 0; i < layout->buckets; i++)
+        if (!bucket_known(&session->image, i))
+            return false;
+    return session->image.header;
+}
+
+int tree_leaf_complete(struct tree_session *session, struct tree *tree, gaddr leaf)
+{
+    if (session->image.address == leaf && image_complete(session, &tree->layout))
+        return 0;
+    struct fabric_command read = tree_read_command(leaf, session->image.bytes, tree->layout.geometry.leaf_bytes);
+    int status = tree_execute(session, gaddr_node(leaf), &read, 1);
+    if (status)
+        return status;
+    tree_read_settle(&read);
+    image_learn_all(session, &tree->layout, leaf);
+    return 0;
+}
+
+int tree_leaf_judge(struct tree_session *session, struct tree *tree, struct tree_link link,
+                    struct tree_header *header)
+{
+    const uint8_t *image = session->image.bytes;
+    if (!tree_header_valid(&tree->layout, image))
+        return tree_corrupt(session, link.address, "a leaf's header fails its check");
+    if (!tree_header_decode(&tree->layout, image, header))
+        return tree_corrupt(session, link.address, "a leaf's header is malformed");
+    if (header->tag != link.tag || header->index != tree->index)
+        return TREE_RESTART;
+    if (header->level != 0)
+        return tree_corrupt(session, link.address, "a node is not on the level that its parent says");
+    return header->state == TREE_NODE_DEAD ? TREE_RESTART : 0;
+}
+
+/* ---- one attempt --------------------------------------------------------------------------------------------------- */
+
+struct change {
+    struct tree_session *session;
+    struct tree *tree;
+    struct tree_key key;
+    tree_modify_function *function;
+    void *context;
+    struct tree_path path;
+    struct tree_hold hold;
+    struct tree_header header; /* of session->image */
+    struct tree_bucket bucket;
+    uint32_t seed;
+    struct tree_slot slot; /* where the key is, if found */
+    bool found;
+};
+
+static bool whole_leaf(const struct tree_session *session)
+{
+    return session->compute->switches.read_unit == TREE_READ_LEAF ||
+           session->compute->switches.write_unit == TREE_WRITE_NODE;
+}
+
+static uint32_t change_reads(struct change *change, bool header, struct fabric_command *reads)
+{
+    const struct tree_layout *layout = &change->tree->layout;
+    gaddr leaf = change->path.link.address;
+    uint8_t *image = change->session->image.bytes;
+    if (whole_leaf(change->session)) {
+        reads[0] = tree_read_command(leaf, image, layout->geometry.leaf_bytes);
+        return 1;
+    }
+    uint32_t count = 0;
+    if (header)
+        reads[count++] = tree_read_command(leaf, image, layout->header_bytes);
+    reads[count++] = tree_read_command(leaf + change->bucket.offset, image + change->bucket.offset,
+                                       change->bucket.bytes);
+    return count;
+}
+
+static void change_learn(struct change *change)
+{
+    struct tree_image *image = &change->session->image;
+    gaddr leaf = change->path.link.address;
+    if (whole_leaf(change->session)) {
+        image_learn_all(change->session, &change->tree->layout, leaf);
+        return;
+    }
+    if (image->address != leaf)
+        memset(image->buckets, 0, sizeof image->buckets);
+    image->address = leaf;
+    image->header = true;
+    image->buckets[change->bucket.number / 64] |= UINT64_C(1) << (change->bucket.number % 64);
+}
+
+/* Takes the lock with header and bucket in the image. */
+static int change_lock(struct change *change)
+{
+    struct tree_session *session = change->session;
+    gaddr leaf = change->path.link.address;
+    struct fabric_command reads[2], unlock[1];
+    tree_bucket_of(&change->tree->layout, change->path.link.tag, change->key, &change->bucket);
+    uint32_t count = change_reads(change, true, reads);
+    int status = tree_lock(session, leaf, true, reads, count, &change->hold);
+    if (status)
+        return status;
+    bool handed = session->waiter.snapshot;
+    if (handed && bucket_known(&session->image, change->bucket.number))
+        return 0;
+    if (handed) {
+        assert(session->image.address == leaf && session->image.header);
+        count = change_reads(change, false, reads);
+        status = tree_execute(session, gaddr_node(leaf), reads, count);
+        if (status) {
+            session->image.address = GADDR_NULL;
+            tree_unlock(session, &change->hold, unlock, 0);
+            return status;
+        }
+    }
+    for (uint32_t i = 0; i < count; i++)
+        tree_read_settle(&reads[i]);
+    change_learn(change);
+    return 0;
+}
+
+/* Gives the lock up with nothing written and passes `verdict` on, unless the release failed. */
+static int change_quit(struct change *change, int verdict)
+{
+    struct fabric_command unlock[1];
+    int status = tree_unlock(change->session, &change->hold, unlock, 0);
+    return status ? status : verdict;
+}
+
+/* Under the lock: is this the leaf, and in what state? 0: go on; else the lock is given up. */
+static int change_judge(struct change *change)
+{
+    struct tree_session *session = change->session;
+    struct tree *tree = change->tree;
+    struct tree_link link = change->path.link;
+    int status = tree_leaf_judge(session, tree, link, &change->header);
+    if (!status && change->header.state == TREE_NODE_SPLITTING) {
+        status = tree_leaf_complete(session, tree, link.address);
+        if (!status)
+            status = tree_split_finish(session, tree, link);
+        if (!status)
+            status = tree_leaf_judge(session, tree, link, &change->header);
+    }
+    if (status < 0)
+        return change_quit(change, status);
+    if (status == TREE_RESTART) {
+        bool dead = change->header.tag == link.tag && change->header.index == tree->index &&
+                    change->header.state == TREE_NODE_DEAD;
+        status = change_quit(change, TREE_RESTART);
+        if (status == TREE_RESTART && dead) {
+            int finished = tree_unlink_finish(session, tree, link, &change->header);
+            status = finished ? finished : TREE_RESTART;
+        }
+        tree_path_forget(session, tree, &change->path);
+        return status;
+    }
+    int side = tree_header_side(&change->header, change->key);
+    if (side > 0) {
+        struct tree_key_copy upper;
+        struct tree_link sibling = change->header.sibling;
+        tree_key_store(&upper, change->header.upper);
+        status = change_quit(change, 0);
+        if (!status)
+            status = tree_path_right(session, tree, &change->path, tree_key_of(&upper), sibling, 0);
+        return status ? status : TREE_SIDEWAYS;
+    }
+    if (side < 0) {
+        tree_path_forget(session, tree, &change->path);
+        return change_quit(change, TREE_RESTART);
+    }
+    change->seed = tree_slot_seed(change->header.tag, change->header.version);
+    return 0;
+}
+
+/* ---- deciding and writing --------------------------------------------------------------------------------------------- */
+
+static struct fabric_command slot_command(struct change *change, uint32_t number, uint32_t bytes)
+{
+    const struct tree_layout *layout = &change->tree->layout;
+    struct tree_session *session = change->session;
+    gaddr leaf = change->path.link.address;
+    if (session->compute->switches.write_unit == TREE_WRITE_NODE)
+        return tree_write_command(leaf, session->image.bytes, layout->geometry.leaf_bytes);
+    return tree_write_command(leaf + layout->slot_offset[number], session->image.bytes + layout->slot_offset[number],
+                              bytes);
+}
+
+/* Puts the value where the key is, or into a free slot; splits the leaf if there is none. */
+static int change_put(struct change *change, struct tree_key value)
+{
+    struct tree_session *session = change->session;
+    struct tree *tree = change->tree;
+    const struct tree_layout *layout = &tree->layout;
+    uint32_t remainder = tree_slot_remainder(layout, change->header.lower, change->key);
+    if (layout->geometry.key_kind == TREE_KEY_VARIABLE && remainder > layout->geometry.inline_key_bytes)
+        return change_quit(change, tree_fail(session, BANYAN_EKEYSIZE,
+                                             "index %s: %u bytes of the key differ from its leaf's prefix, and a slot holds %u: "
+                                             "longer keys need records, which this version does not have",
+                                             tree->name, remainder, layout->geometry.inline_key_bytes));
+    uint32_t number = change->found ? change->slot.number
+                                    : tree_bucket_free_slot(layout, session->image.bytes, &change->bucket,
+                                                            change->seed);
+    if (number == UINT32_MAX) {
+        int status = tree_leaf_complete(session, tree, change->path.link.address);
+        if (status)
+            return change_quit(change, status);
+        struct tree_addition addition = {change->key, value};
+        bool added = false;
+        status = tree_split(session, tree, change->path.link, &change->hold, &addition, &added);
+        if (added)
+            return 0; /* done, whatever became of the parent's entry: a traverser posts it (§6) */
+        return status ? status : TREE_RESTART;
+    }
+    struct fabric_command writes[2];
+    tree_slot_write(layout, session->image.bytes, number, change->seed, remainder, change->key, value);
+    writes[0] = slot_command(change, number, layout->slot_bytes);
+    return tree_unlock(session, &change->hold, writes, 1);
+}
+
+static bool only_entry(const struct tree_layout *layout, const uint8_t *image, uint32_t seed, uint32_t first,
+                       uint32_t count, uint32_t except)
+{
+    uint32_t empty = tree_slot_empty_check(seed);
+    for (uint32_t i = first; i < first + count; i++) {
+        uint32_t check;
+        memcpy(&check, image + layout->slot_offset[i], sizeof check);
+        if (i != except && check != empty)
+            return false;
+    }
+    return true;
+}
+
+/* Whether deleting the slot leaves the leaf empty, and it may go: it is not the leftmost, and its parent names it (so that whoever drops
+ * that entry, and nobody else, frees the leaf). Costs a read of the leaf when the key's bucket is about to be empty. */
+static int change_empties(struct change *change, bool *empties)
+{
+    struct tree_session *session = change->session;
+    const struct tree_layout *layout = &change->tree->layout;
+    *empties = false;
+    if (!change->path.direct || !change->path.parent.address ||
+        !tree_key_compare(change->header.lower, tree_key_least(layout)) ||
+        !only_entry(layout, session->image.bytes, change->seed, change->bucket.first, change->bucket.count,
+                    change->slot.number))
+        return 0;
+    int status = tree_leaf_complete(session, change->tree, change->path.link.address);
+    if (status)
+        return status;
+    *empties = only_entry(layout, session->image.bytes, change->seed, 0, layout->slots, change->slot.number);
+    return 0;
+}
+
+static int change_delete(struct change *change)
+{
+    struct tree_session *session = change->session;
+    struct tree *tree = change->tree;
+    const struct tree_layout *layout = &tree->layout;
+    struct fabric_command writes[3];
+    uint32_t count = 0;
+    bool empties;
+    int status = change_empties(change, &empties);
+    if (status)
+        return change_quit(change, status);
+    tree_slot_clear(layout, session->image.bytes, change->slot.number, change->seed);
+    if (empties) {
+        change->header.state = TREE_NODE_DEAD;
+        tree_header_encode(layout, &change->header, session->image.bytes);
+    }
+    writes[count++] = slot_command(change, change->slot.number, 4);
+    if (empties && session->compute->switches.write_unit == TREE_WRITE_SLOT)
+        writes[count++] = tree_write_command(change->path.link.address, session->image.bytes, layout->header_bytes);
+    status = tree_unlock(session, &change->hold, writes, count);
+    if (status || !empties)
+        return status;
+    /* R4. The deletion is done; what is left of the unlinking anybody can finish. */
+    session->stats.unlinks++;
+    tree_unlink_finish(session, tree, change->path.link, &change->header);
+    return 0;
+}
+
+static int change_decide(struct change *change)
+{
+    struct tree_session *session = change->session;
+    struct tree *tree = change->tree;
+    const struct tree_layout *layout = &tree->layout;
+    task_charge(TASK_WORK_LEAF, whole_leaf(session) ? layout->slots : layout->bucket_slots);
+    if (!tree_slots_valid(layout, session->image.bytes, change->bucket.first, change->bucket.count, change->seed,
+                          change->header.lower))
+        return change_quit(change, tree_corrupt(session, change->path.link.address,
+                                                "a leaf's slot fails its check under the leaf's lock"));
+    change->found = tree_bucket_find(layout, session->image.bytes, &change->bucket, change->seed, change->key,
+                                     &change->slot);
+    uint8_t value[TREE_VALUE_MAX + 1];
+    size_t length = 0;
+    enum tree_verdict verdict = change->function(change->context, change->found ? change->slot.value.bytes : NULL,
+                                                 change->found ? change->slot.value.length : 0, value, &length);
+    if (verdict == TREE_PUT) {
+        int status = tree_value_check(session, tree, value, length);
+        return status ? change_quit(change, status) : change_put(change, (struct tree_key){value, (uint32_t)length});
+    }
+    if (verdict == TREE_DELETE && change->found)
+        return change_delete(change);
+    return change_quit(change, 0);
+}
+
+int tree_modify(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                tree_modify_function *function, void *context)
+{
+    int status = tree_key_check(session, tree, key, key_length);
+    if (!status)
+        status = tree_begin(session, tree);
+    if (status)
+        return status;
+    struct change change = {.session = session, .tree = tree, .key = {key, (uint32_t)key_length},
+                            .function = function, .context = context};
+    for (bool located = false;;) {
+        if (!located)
+            status = tree_locate(session, tree, change.key, false, 0, &change.path);
+        if (!status)
+            status = change_lock(&change);
+        if (!status)
+            status = change_judge(&change);
+        if (!status)
+            status = change_decide(&change);
+        if (status <= 0)
+            return status;
+        located = status == TREE_SIDEWAYS;
+        status = located ? 0 : tree_restart(session, change.path.link.address);
+        if (status)
+            return status;
+    }
+}
+
+int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct tree_link link)
+{
+    struct tree_hold hold;
+    struct tree_header header;
+    struct fabric_command read = tree_read_command(link.address, session->image.bytes,
+                                                   tree->layout.geometry.leaf_bytes);
+    struct fabric_command unlock[1];
+    uint32_t count;
+    int status = tree_lock(session, link.address, false, &read, 1, &hold);
+    if (status)
+        return status;
+    tree_read_settle(&read);
+    image_learn_all(session, &tree->layout, link.address);
+    status = tree_leaf_judge(session, tree, link, &header);
+    if (!status && header.state == TREE_NODE_SPLITTING) {
+        status = tree_split_finish(session, tree, link);
+        if (!status)
+            status = tree_leaf_judge(session, tree, link, &header);
+    }
+    if (status == TREE_RESTART && header.tag == link.tag && header.state == TREE_NODE_DEAD)
+        status = 0; /* the reader judges that by itself */
+    else if (!status && tree_leaf_entries(session, &tree->layout, session->image.bytes, &header, &count) == TREE_RESTART)
+        status = tree_corrupt(session, link.address, "a leaf's slot fails its check under the leaf's lock");
+    int released = tree_unlock(session, &hold, unlock, 0);
+    return status ? status : released;
+}
+
+/* ---- the usual changes ------------------------------------------------------------------------------------------------- */
+
+enum put_when { PUT_ALWAYS, PUT_IF_ABSENT, PUT_IF_PRESENT, PUT_IF_EQUAL, DELETE_IF_PRESENT };
+
+struct usual {
+    enum put_when when;
+    const void *value, *expected;
+    size_t length, expected_length;
+    int status;
+};
+
+static enum tree_verdict usual_change(void *context, const void *old, size_t old_length, void *value, size_t *length)
+{
+    struct usual *usual = context;
+    usual->status = 0;
+    if (!old && usual->when != PUT_ALWAYS && usual->when != PUT_IF_ABSENT)
+        usual->status = BANYAN_ENOTFOUND;
+    else if (old && usual->when == PUT_IF_ABSENT)
+        usual->status = BANYAN_EEXIST;
+    else if (usual->when == PUT_IF_EQUAL && (old_length != usual->expected_length ||
+                                             (old_length && memcmp(old, usual->expected, old_length))))
+        usual->status = BANYAN_ECONFLICT;
+    if (usual->status)
+        return TREE_KEEP;
+    if (usual->when == DELETE_IF_PRESENT)
+        return TREE_DELETE;
+    if (usual->length)
+        memcpy(value, usual->value, usual->length);
+    *length = usual->length;
+    return TREE_PUT;
+}
+
+static int usual_run(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                     struct usual *usual)
+{
+    int status = usual->when == DELETE_IF_PRESENT ? 0 : tree_value_check(session, tree, usual->value, usual->length);
+    if (!status)
+        status = tree_modify(session, tree, key, key_length, usual_change, usual);
+    if (status || !usual->status)
+        return status;
+    return tree_fail(session, usual->status, "index %s: %s", tree->name, error_name(usual->status));
+}
+
+int tree_insert(struct tree_session *session, struct tree *tree, const void *key, size_t key_length, const void *value,
+                size_t length)
+{
+    struct usual usual = {.when = PUT_IF_ABSENT, .value = value, .length = length};
+    return usual_run(session, tree, key, key_length, &usual);
+}
+
+int tree_update(struct tree_session *session, struct tree *tree, const void *key, size_t key_length, const void *value,
+                size_t length)
+{
+    struct usual usual = {.when = PUT_IF_PRESENT, .value = value, .length = length};
+    return usual_run(session, tree, key, key_length, &usual);
+}
+
+int tree_upsert(struct tree_session *session, struct tree *tree, const void *key, size_t key_length, const void *value,
+                size_t length)
+{
+    struct usual usual = {.when = PUT_ALWAYS, .value = value, .length = length};
+    return usual_run(session, tree, key, key_length, &usual);
+}
+
+int tree_delete(struct tree_session *session, struct tree *tree, const void *key, size_t key_length)
+{
+    struct usual usual = {.when = DELETE_IF_PRESENT};
+    return usual_run(session, tree, key, key_length, &usual);
+}
+
+int tree_compare_and_set(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                         const void *expected, size_t expected_length, const void *value, size_t length)
+{
+    struct usual usual = {.when = PUT_IF_EQUAL, .value = value, .length = length, .expected = expected,
+                          .expected_length = expected_length};
+    return usual_run(session, tree, key, key_length, &usual);
+}

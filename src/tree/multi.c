@@ -1,0 +1,325 @@
+#include "tree/state.h"
+
+#include <stdlib.h>
+
+/* Items under way together; what needs more than the plain case is done one by one afterwards. */
+#define BATCH 32u
+
+struct batch_item {
+    struct tree_item *item;
+    struct tree_path path;
+    struct tree_bucket bucket;
+    uint8_t *image; /* as large as a leaf; only what was read is there */
+    struct tree_hold hold;
+    struct fabric_command commands[3];
+    struct fabric_list list;
+    bool posted, deferred;
+};
+
+struct batch {
+    struct tree_session *session;
+    struct tree *tree;
+    struct batch_item items[BATCH];
+    uint32_t count;
+};
+
+static struct tree_key item_key(const struct tree_item *item)
+{
+    return (struct tree_key){item->key, (uint32_t)item->key_length};
+}
+
+static int batch_images(struct batch *batch)
+{
+    struct tree_session *session = batch->session;
+    size_t bytes = batch->tree->layout.geometry.leaf_bytes;
+    if (session->wide_capacity < BATCH * bytes) {
+        uint8_t *larger = aligned_alloc(64, BATCH * bytes);
+        if (!larger)
+            return tree_fail_memory(session);
+        free(session->wide);
+        session->wide = larger;
+        session->wide_capacity = BATCH * bytes;
+    }
+    for (uint32_t i = 0; i < BATCH; i++)
+        batch->items[i].image = session->wide + i * bytes;
+    return 0;
+}
+
+/* Posts every item's commands together: one round trip. */
+static int batch_execute(struct batch *batch)
+{
+    struct fabric_list *lists[BATCH];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct batch_item *entry = &batch->items[i];
+        entry->posted = !entry->deferred && entry->list.count;
+        if (!entry->posted)
+            continue;
+        entry->list.commands = entry->commands;
+        entry->list.node = gaddr_node(entry->commands[0].address);
+        lists[count++] = &entry->list;
+    }
+    return count ? fabric_execute(batch->session->worker->endpoint, lists, count, &batch->session->stats.cost) : 0;
+}
+
+static void settle(struct fabric_command *commands, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (commands[i].operation == FABRIC_READ)
+            tree_read_settle(&commands[i]);
+}
+
+/* ---- get ------------------------------------------------------------------------------------------------------------ */
+
+static int get_finish(struct batch *batch, struct tree_item *item, const struct tree_slot *slot)
+{
+    size_t capacity = item->length;
+    item->length = slot->value.length;
+    if (capacity < slot->value.length)
+        return tree_fail(batch->session, BANYAN_EVALUESIZE, "index %s: a value has %u bytes, its buffer %zu",
+                         batch->tree->name, slot->value.length, capacity);
+    if (slot->value.length)
+        memcpy(item->value, slot->value.bytes, slot->value.length);
+    return 0;
+}
+
+/* First the buckets of all, then the headers of those that missed (R2); what neither settles is deferred. */
+static int get_batch(struct batch *batch)
+{
+    struct tree_session *session = batch->session;
+    const struct tree_layout *layout = &batch->tree->layout;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct batch_item *entry = &batch->items[i];
+        tree_bucket_of(layout, entry->path.link.tag, item_key(entry->item), &entry->bucket);
+        entry->commands[0] = tree_read_command(entry->path.link.address + entry->bucket.offset,
+                                               entry->image + entry->bucket.offset, entry->bucket.bytes);
+        entry->list.count = 1;
+    }
+    int status = batch_execute(batch);
+    for (uint32_t i = 0; i < batch->count && !status; i++) {
+        struct batch_item *entry = &batch->items[i];
+        struct tree_slot slot;
+        settle(entry->commands, 1);
+        task_charge(TASK_WORK_LEAF, layout->bucket_slots);
+        uint16_t version = tree_bucket_version(entry->image, &entry->bucket);
+        entry->list.count = 0;
+        if (tree_bucket_find(layout, entry->image, &entry->bucket, tree_slot_seed(entry->path.link.tag, version),
+                             item_key(entry->item), &slot)) {
+            entry->item->status = get_finish(batch, entry->item, &slot);
+            continue;
+        }
+        entry->commands[0] = tree_read_command(entry->path.link.address, entry->image, layout->header_bytes);
+        entry->list.count = 1;
+    }
+    if (!status)
+        status = batch_execute(batch);
+    for (uint32_t i = 0; i < batch->count && !status; i++) {
+        struct batch_item *entry = &batch->items[i];
+        if (!entry->posted)
+            continue;
+        settle(entry->commands, 1);
+        struct tree_header header;
+        uint16_t version = tree_bucket_version(entry->image, &entry->bucket);
+        entry->deferred = !tree_header_valid(layout, entry->image) ||
+                          !tree_header_decode(layout, entry->image, &header) ||
+                          header.tag != entry->path.link.tag || header.index != batch->tree->index ||
+                          header.level || header.state != TREE_NODE_LIVE || header.version != version ||
+                          tree_header_side(&header, item_key(entry->item)) ||
+                          !tree_slots_valid(layout, entry->image, entry->bucket.first, entry->bucket.count,
+                                            tree_slot_seed(header.tag, version), header.lower);
+        if (!entry->deferred)
+            entry->item->status = BANYAN_ENOTFOUND;
+    }
+    if (status)
+        return tree_fail(session, status, "reading leaves of index %s: %s", batch->tree->name, error_name(status));
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct tree_item *item = batch->items[i].item;
+        if (batch->items[i].deferred)
+            item->status = tree_lookup(session, batch->tree, item->key, item->key_length, item->value, &item->length);
+    }
+    return 0;
+}
+
+/* ---- put ------------------------------------------------------------------------------------------------------------------ */
+
+static bool same_key_before(const struct batch *batch, uint32_t number)
+{
+    struct tree_key key = item_key(batch->items[number].item);
+    for (uint32_t i = 0; i < number; i++)
+        if (!tree_key_compare(item_key(batch->items[i].item), key))
+            return true;
+    return false;
+}
+
+/* Never waits for a lock while it holds one: what is not free at once is deferred. */
+static void put_prepare(struct batch *batch, uint32_t number)
+{
+    struct batch_item *entry = &batch->items[number];
+    const struct tree_layout *layout = &batch->tree->layout;
+    gaddr leaf = entry->path.link.address;
+    entry->deferred = same_key_before(batch, number) || !tree_lock_try_local(batch->session, leaf, &entry->hold);
+    if (entry->deferred)
+        return;
+    tree_bucket_of(layout, entry->path.link.tag, item_key(entry->item), &entry->bucket);
+    entry->commands[0] = tree_lock_command(batch->session, &entry->hold);
+    entry->commands[1] = tree_read_command(leaf, entry->image, layout->header_bytes);
+    entry->commands[2] = tree_read_command(leaf + entry->bucket.offset, entry->image + entry->bucket.offset,
+                                           entry->bucket.bytes);
+    entry->list.count = 3;
+}
+
+/* Under the lock: the slot's write if it is the plain case. The unlock in any case. */
+static void put_apply(struct batch *batch, struct batch_item *entry)
+{
+    const struct tree_layout *layout = &batch->tree->layout;
+    struct tree_key key = item_key(entry->item);
+    struct tree_key value = {entry->item->value, (uint32_t)entry->item->length};
+    struct tree_header header;
+    struct tree_slot slot;
+    uint32_t number = UINT32_MAX, remainder = 0;
+    settle(entry->commands, 3);
+    task_charge(TASK_WORK_LEAF, layout->bucket_slots);
+    if (tree_header_valid(layout, entry->image) && tree_header_decode(layout, entry->image, &header) &&
+        header.tag == entry->path.link.tag && header.index == batch->tree->index && !header.level &&
+        header.state == TREE_NODE_LIVE && !tree_header_side(&header, key)) {
+        uint32_t seed = tree_slot_seed(header.tag, header.version);
+        remainder = tree_slot_remainder(layout, header.lower, key);
+        bool fits = layout->geometry.key_kind == TREE_KEY_FIXED || remainder <= layout->geometry.inline_key_bytes;
+        if (fits && tree_slots_valid(layout, entry->image, entry->bucket.first, entry->bucket.count, seed,
+                                     header.lower)) {
+            number = tree_bucket_find(layout, entry->image, &entry->bucket, seed, key, &slot)
+                         ? slot.number
+                         : tree_bucket_free_slot(layout, entry->image, &entry->bucket, seed);
+            if (number != UINT32_MAX)
+                tree_slot_write(layout, entry->image, number, seed, remainder, key, value);
+        }
+    }
+    uint16_t count = 0;
+    if (number != UINT32_MAX)
+        entry->commands[count++] = tree_write_command(entry->path.link.address + layout->slot_offset[number],
+                                                      entry->image + layout->slot_offset[number],
+                                                      layout->slot_bytes);
+    else
+        entry->deferred = true;
+    entry->commands[count++] = tree_unlock_command(batch->session, &entry->hold);
+    entry->list.count = count;
+}
+
+static int put_batch(struct batch *batch)
+{
+    struct tree_session *session = batch->session;
+    bool held[BATCH] = {false};
+    for (uint32_t i = 0; i < batch->count; i++) {
+        batch->items[i].list.count = 0;
+        put_prepare(batch, i);
+    }
+    batch_execute(batch); /* each list's own status counts */
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct batch_item *entry = &batch->items[i];
+        if (!entry->posted)
+            continue;
+        entry->list.count = 0;
+        held[i] = !entry->list.status && !(entry->commands[0].cas.old & entry->hold.mask);
+        if (held[i]) {
+            put_apply(batch, entry);
+        } else {
+            entry->deferred = true;
+            tree_lock_abandon_local(session, &entry->hold);
+        }
+    }
+    /* Deferred items post their unlock too. */
+    bool deferred[BATCH];
+    for (uint32_t i = 0; i < batch->count; i++) {
+        deferred[i] = batch->items[i].deferred;
+        batch->items[i].deferred = !held[i];
+    }
+    batch_execute(batch);
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct batch_item *entry = &batch->items[i];
+        if (!held[i])
+            continue;
+        tree_lock_abandon_local(session, &entry->hold);
+        entry->item->status = entry->list.status;
+        if (entry->list.status)
+            entry->item->status = tree_fail(session, BANYAN_EUNKNOWN, "the write may have taken effect: %s",
+                                            error_name(entry->list.status));
+    }
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct tree_item *item = batch->items[i].item;
+        if (deferred[i] && !(held[i] && item->status))
+            item->status = tree_upsert(session, batch->tree, item->key, item->key_length, item->value, item->length);
+    }
+    return 0;
+}
+
+/* ---- both ------------------------------------------------------------------------------------------------------------------- */
+
+/* Takes the next items whose arguments are good and whose leaves can be located. */
+static int batch_fill(struct batch *batch, struct tree_item **items, size_t *left, bool put)
+{
+    batch->count = 0;
+    while (*left && batch->count < BATCH) {
+        struct tree_item *item = (*items)++;
+        --*left;
+        item->status = tree_key_check(batch->session, batch->tree, item->key, item->key_length);
+        if (!item->status && put)
+            item->status = tree_value_check(batch->session, batch->tree, item->value, item->length);
+        if (item->status)
+            continue;
+        struct batch_item *entry = &batch->items[batch->count];
+        int status = tree_begin(batch->session, batch->tree);
+        if (!status)
+            status = tree_locate(batch->session, batch->tree, item_key(item), false, 0, &entry->path);
+        if (status)
+            return status;
+        entry->item = item;
+        entry->deferred = false;
+        batch->count++;
+    }
+    return 0;
+}
+
+static int batch_run(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count, bool put)
+{
+    struct batch *batch = calloc(1, sizeof *batch);
+    if (!batch)
+        return tree_fail_memory(session);
+    batch->session = session;
+    batch->tree = tree;
+    struct tree_item *next = items;
+    size_t left = count;
+    int status = tree_begin(session, tree);
+    session->stats.operations--; /* each item counts by itself */
+    if (!status)
+        status = batch_images(batch);
+    while (left && !status) {
+        status = batch_fill(batch, &next, &left, put);
+        if (!status)
+            status = put ? put_batch(batch) : get_batch(batch);
+    }
+    free(batch);
+    for (size_t i = 0; i < count && !status; i++)
+        if (items[i].status && items[i].status != BANYAN_ENOTFOUND)
+            status = items[i].status;
+    return status;
+}
+
+int tree_multi_get(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count)
+{
+    return batch_run(session, tree, items, count, false);
+}
+
+int tree_multi_put(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count)
+{
+    if (session->compute->switches.combine == TREE_COMBINE_ALL)
+        return batch_run(session, tree, items, count, true);
+    /* Without command combination there is nothing to overlap that would not be combining. */
+    int status = 0;
+    for (size_t i = 0; i < count; i++) {
+        items[i].status = tree_upsert(session, tree, items[i].key, items[i].key_length, items[i].value,
+                                      items[i].length);
+        if (!status)
+            status = items[i].status;
+    }
+    return status;
+}

@@ -1,0 +1,307 @@
+#include "tree/state.h"
+
+#include <assert.h>
+
+/* ---- locking an internal node ------------------------------------------------------------------------------------ */
+
+/* Under the lock: 0, or a verdict with the lock given up. */
+static int internal_judge(struct tree_session *session, struct tree *tree, struct tree_key key, bool before,
+                          uint8_t level, struct tree_path *path, struct tree_hold *hold, struct tree_header *header)
+{
+    const struct tree_layout *layout = &tree->layout;
+    struct fabric_command unlock[1];
+    uint8_t *image = session->scratch;
+    bool valid = tree_internal_valid(layout, image);
+    /* The node may have been reused, as a leaf even: then its header alone proves itself. */
+    bool decoded = (valid || tree_header_valid(layout, image)) && tree_header_decode(layout, image, header);
+    int status = 0;
+    if (!decoded)
+        status = tree_corrupt(session, path->link.address, "an internal node fails its check");
+    else if (header->tag != path->link.tag || header->index != tree->index || header->state == TREE_NODE_DEAD)
+        status = TREE_RESTART;
+    else if (!valid || header->level != level || !tree_internal_decode(layout, image, header, session->internal))
+        status = tree_corrupt(session, path->link.address, "an internal node is malformed");
+    if (!status) {
+        int order = header->has_upper ? tree_key_compare(key, header->upper) : -1;
+        int lowest = tree_key_compare(key, header->lower);
+        if (before ? order > 0 : order >= 0)
+            status = TREE_SIDEWAYS;
+        else if (before ? lowest <= 0 : lowest < 0)
+            status = TREE_RESTART;
+    }
+    if (!status)
+        return 0;
+    bool dead = status == TREE_RESTART && header->tag == path->link.tag && header->index == tree->index &&
+                header->state == TREE_NODE_DEAD;
+    int released = tree_unlock(session, hold, unlock, 0);
+    if (released)
+        return released;
+    if (status == TREE_SIDEWAYS) {
+        int moved = tree_path_right(session, tree, path, header->upper, header->sibling, level);
+        return moved ? moved : TREE_SIDEWAYS;
+    }
+    if (dead) {
+        int finished = tree_unlink_finish(session, tree, path->link, header);
+        if (finished)
+            return finished;
+    }
+    if (status == TREE_RESTART)
+        tree_path_forget(session, tree, path);
+    return status;
+}
+
+int tree_internal_lock(struct tree_session *session, struct tree *tree, struct tree_key key, bool before, uint8_t level,
+                       struct tree_path *path, struct tree_hold *hold, struct tree_header *header)
+{
+    for (bool located = false;;) {
+        int status = located ? 0 : tree_locate(session, tree, key, before, level, path);
+        if (status)
+            return status;
+        gaddr node = path->link.address;
+        struct fabric_command read = tree_read_command(node, session->scratch, tree->layout.geometry.internal_bytes);
+        status = tree_lock(session, node, false, &read, 1, hold);
+        if (status)
+            return status;
+        tree_read_settle(&read);
+        status = internal_judge(session, tree, key, before, level, path, hold, header);
+        if (status <= 0)
+            return status;
+        located = status == TREE_SIDEWAYS;
+        status = located ? 0 : tree_restart(session, node);
+        if (status)
+            return status;
+    }
+}
+
+/* Writes session->spare over the locked node, lets go, and brings our own cache up to date. */
+static int internal_replace(struct tree_session *session, struct tree *tree, gaddr node, struct tree_hold *hold,
+                            struct fabric_command *writes, uint32_t count)
+{
+    const struct tree_layout *layout = &tree->layout;
+    writes[count++] = tree_write_command(node, session->spare, layout->geometry.internal_bytes);
+    int status = tree_unlock(session, hold, writes, count);
+    if (!status)
+        tree_cache_install(tree->cache, session->worker->epoch, layout, node, session->spare);
+    return status;
+}
+
+/* ---- a new root -------------------------------------------------------------------------------------------------------- */
+
+static int grow(struct tree_session *session, struct tree *tree, uint8_t level, struct tree_key separator,
+                struct tree_link link, bool *grown)
+{
+    const struct tree_layout *layout = &tree->layout;
+    struct tree_link root, fresh;
+    uint8_t root_level;
+    *grown = false;
+    int status = tree_root_get(session, tree, &root, &root_level);
+    if (status || root_level + 1 != level)
+        return status;
+    status = tree_allocate(session, TREE_ANY_NODE, layout->geometry.internal_bytes, &fresh.address);
+    if (status)
+        return status;
+    status = tree_take_tag(session, gaddr_node(fresh.address), &fresh.tag);
+    if (!status) {
+        struct tree_header header = {.tag = fresh.tag, .level = level, .state = TREE_NODE_LIVE, .index = tree->index,
+                                     .lower = tree_key_least(layout)};
+        struct tree_entry entries[2] = {{tree_key_least(layout), root}, {separator, link}};
+        tree_internal_encode(layout, &header, entries, 2, session->spare);
+        struct fabric_command write = tree_write_command(fresh.address, session->spare,
+                                                         layout->geometry.internal_bytes);
+        status = tree_execute(session, gaddr_node(fresh.address), &write, 1);
+    }
+    if (!status)
+        status = tree_root_swap(session, tree, root.address, fresh.address, grown);
+    if (*grown) {
+        tree_root_set(tree, fresh, level);
+        tree_cache_install(tree->cache, session->worker->epoch, layout, fresh.address, session->spare);
+    } else if (status != BANYAN_EUNKNOWN) {
+        tree_release(session, fresh.address, layout->geometry.internal_bytes);
+        tree_root_forget(tree);
+    }
+    return status;
+}
+
+/* ---- inserting ----------------------------------------------------------------------------------------------------------- */
+
+/* The node in scratch is full with session->internal[0..count): its upper part moves to a new sibling in session->image. */
+static int internal_split(struct tree_session *session, struct tree *tree, struct tree_path *path,
+                          struct tree_hold *hold, struct tree_header *header, uint32_t count)
+{
+    const struct tree_layout *layout = &tree->layout;
+    const struct tree_entry *entries = session->internal;
+    struct fabric_command writes[4];
+    struct tree_link sibling;
+    uint32_t bytes = layout->geometry.internal_bytes, kept = count / 2, used = 0;
+    int status = tree_allocate(session, gaddr_node(path->link.address), bytes, &sibling.address);
+    if (!status)
+        status = tree_take_tag(session, gaddr_node(sibling.address), &sibling.tag);
+    if (status) {
+        tree_unlock(session, hold, writes, 0);
+        return status;
+    }
+    task_charge(TASK_WORK_SPLIT, 1);
+    while (tree_internal_size(layout, entries, kept) > bytes)
+        kept--;
+    while (tree_internal_size(layout, entries + kept, count - kept) > bytes)
+        kept++;
+    if (!header->has_upper && entries[count - 1].link.address == session->appended)
+        kept = count - 1; /* keys are appended: leave a full node behind */
+    assert(kept > 0 && kept < count);
+    struct tree_key_copy separator;
+    tree_key_store(&separator, entries[kept].key);
+    struct tree_header left = *header, right = *header;
+    right.tag = sibling.tag;
+    right.version = 0;
+    right.lower = entries[kept].key;
+    left.version++;
+    left.has_upper = true;
+    left.upper = entries[kept].key;
+    left.sibling = sibling;
+    tree_internal_encode(layout, &right, entries + kept, count - kept, session->image.bytes);
+    tree_internal_encode(layout, &left, entries, kept, session->spare);
+    session->image.address = GADDR_NULL;
+    writes[used++] = tree_write_command(sibling.address, session->image.bytes, bytes);
+    if (gaddr_node(sibling.address) != gaddr_node(path->link.address)) {
+        status = tree_execute(session, gaddr_node(sibling.address), writes, used);
+        used = 0;
+        if (status) {
+            tree_unlock(session, hold, writes, 0);
+            return status;
+        }
+    }
+    status = internal_replace(session, tree, path->link.address, hold, writes, used);
+    if (status)
+        return status;
+    tree_cache_install(tree->cache, session->worker->epoch, layout, sibling.address, session->image.bytes);
+    session->stats.splits++;
+    return tree_parent_insert(session, tree, (uint8_t)(header->level + 1), tree_key_of(&separator), sibling);
+}
+
+/*
+ * Under the parent's lock: is the child still there to be posted? It may have been posted by somebody else, emptied, dropped and reused
+ * since the caller saw it. Read now, a live child has an entry or never had one: an entry goes only after the child's death, and only a
+ * child that an entry names may die. So no dead node is ever linked, and an entry that stands in the way is a dead node's.
+ */
+static int child_lives(struct tree_session *session, struct tree *tree, uint8_t level, struct tree_key separator,
+                       struct tree_link link, bool *lives)
+{
+    const struct tree_layout *layout = &tree->layout;
+    uint8_t *image = session->spare;
+    struct tree_header header;
+    *lives = false;
+    for (unsigned attempt = 0; attempt <= TREE_PATIENCE; attempt++) {
+        struct fabric_command read = tree_read_command(link.address, image, layout->header_bytes);
+        int status = tree_execute(session, gaddr_node(link.address), &read, 1);
+        if (status)
+            return status;
+        tree_read_settle(&read);
+        if (!tree_header_valid(layout, image) || !tree_header_decode(layout, image, &header)) {
+            session->stats.retries++;
+            continue;
+        }
+        *lives = header.tag == link.tag && header.index == tree->index && header.level == level &&
+                 header.state != TREE_NODE_DEAD && !tree_key_compare(header.lower, separator);
+        return 0;
+    }
+    return 0; /* busy or worse: a later traverser judges it */
+}
+
+int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t level, struct tree_key separator,
+                       struct tree_link link)
+{
+    const struct tree_layout *layout = &tree->layout;
+    struct tree_key_copy copy;
+    struct tree_path path;
+    struct tree_hold hold;
+    struct tree_header header;
+    struct fabric_command writes[2];
+    tree_key_store(&copy, separator);
+    separator = tree_key_of(&copy);
+    for (;;) {
+        int status = tree_internal_lock(session, tree, separator, false, level, &path, &hold, &header);
+        if (!status)
+            break;
+        if (status != BANYAN_ENOTFOUND)
+            return status;
+        bool grown;
+        status = grow(session, tree, level, separator, link, &grown);
+        if (!status && !grown)
+            status = tree_restart(session, link.address);
+        if (status || grown)
+            return status;
+    }
+    struct tree_entry *entries = session->internal;
+    uint32_t at = 0, count = header.count;
+    while (at + 1 < count && tree_key_compare(entries[at + 1].key, separator) <= 0)
+        at++;
+    struct tree_link replaced = {0};
+    bool lives = false;
+    int status = 0;
+    if (!tree_link_equal(entries[at].link, link))
+        status = child_lives(session, tree, (uint8_t)(level - 1), separator, link, &lives);
+    if (status || !lives) {
+        int released = tree_unlock(session, &hold, writes, 0);
+        return status ? status : released;
+    }
+    if (!tree_key_compare(entries[at].key, separator)) {
+        replaced = entries[at].link; /* of a dead node, whose range has been given away and split off again */
+        entries[at].link = link;
+    } else {
+        at++;
+        memmove(entries + at + 1, entries + at, (count - at) * sizeof *entries);
+        entries[at] = (struct tree_entry){separator, link};
+        count++;
+    }
+    session->appended = at + 1 == count ? link.address : GADDR_NULL;
+    if (tree_internal_size(layout, entries, count) > layout->geometry.internal_bytes)
+        return internal_split(session, tree, &path, &hold, &header, count);
+    header.version++;
+    tree_internal_encode(layout, &header, entries, count, session->spare);
+    status = internal_replace(session, tree, path.link.address, &hold, writes, 0);
+    if (!status && replaced.address)
+        tree_release(session, replaced.address,
+                     level == 1 ? layout->geometry.leaf_bytes : layout->geometry.internal_bytes);
+    return status;
+}
+
+/* ---- dropping ------------------------------------------------------------------------------------------------------------ */
+
+int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t level, struct tree_key lower,
+                     struct tree_link link)
+{
+    const struct tree_layout *layout = &tree->layout;
+    struct tree_path path;
+    struct tree_hold hold;
+    struct tree_header header;
+    struct fabric_command writes[2];
+    int status = tree_internal_lock(session, tree, lower, false, level, &path, &hold, &header);
+    if (status)
+        return status == BANYAN_ENOTFOUND ? 0 : status;
+    struct tree_entry *entries = session->internal;
+    uint32_t at = 0, count = header.count;
+    while (at < count && !tree_link_equal(entries[at].link, link))
+        at++;
+    if (at == count)
+        return tree_unlock(session, &hold, writes, 0);
+    if (at) {
+        memmove(entries + at, entries + at + 1, (count - at - 1) * sizeof *entries);
+        count--;
+    } else {
+        entries[0].link = (struct tree_link){0}; /* the range belongs to the left neighbour's last child */
+    }
+    bool empty = count == 1 && entries[0].link.address == GADDR_NULL && path.direct && path.parent.address;
+    header.version++;
+    if (empty)
+        header.state = TREE_NODE_DEAD;
+    tree_internal_encode(layout, &header, entries, count, session->spare);
+    status = internal_replace(session, tree, path.link.address, &hold, writes, 0);
+    if (status)
+        return status;
+    tree_release(session, link.address, level == 1 ? layout->geometry.leaf_bytes : layout->geometry.internal_bytes);
+    if (!empty)
+        return 0;
+    tree_cache_forget(tree->cache, session->worker->epoch, path.link);
+    session->stats.unlinks++;
+    return tree_unlink_finish(session, tree, path.link, &header);
+}

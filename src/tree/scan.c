@@ -1,0 +1,345 @@
+#include "tree/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/*
+ * A scan keeps a position: the key up to which everything has been delivered. It asks the cache for the leaves from there on that
+ * one parent names, READs them together, and delivers each whose fences continue exactly at the position (R5). Whatever does not fit - a
+ * leaf that has split, died or was caught in a write - is simply located and read again from the position: nothing is delivered twice and
+ * nothing is passed over.
+ */
+#define AHEAD_MAX 32u
+
+struct scan {
+    struct tree_session *session;
+    struct tree *tree;
+    const struct tree_range *range;
+    tree_visit_function *visit;
+    void *context;
+    uint64_t left; /* of the limit */
+    bool stopped;
+    struct tree_key_copy position; /* forward: keys from here on are due; reverse: keys below it */
+    bool unbounded;                /* reverse: from the very end, whatever the position says */
+};
+
+struct ahead {
+    struct tree_link links[AHEAD_MAX];
+    uint32_t count;
+    struct tree_path path; /* to the first */
+};
+
+/* ---- which leaves ---------------------------------------------------------------------------------------------------- */
+
+static uint32_t leaves_wanted(const struct scan *scan)
+{
+    uint32_t per_leaf = scan->session->entries_estimate / 16;
+    if (!per_leaf)
+        per_leaf = scan->tree->layout.slots * 2 / 3 + 1;
+    uint64_t wanted = scan->left == UINT64_MAX ? AHEAD_MAX : scan->left / per_leaf + 2;
+    return wanted > AHEAD_MAX ? AHEAD_MAX : (uint32_t)wanted;
+}
+
+/* Forward: stop at leaves that begin beyond the range's end. */
+static bool past_end(const struct scan *scan, struct tree_key lower)
+{
+    const struct tree_range *range = scan->range;
+    if (scan->range->reverse || !range->to)
+        return false;
+    return tree_key_compare(lower, (struct tree_key){range->to, (uint32_t)range->to_length}) > 0;
+}
+
+/* The leaf at the position, and those after it in the scan's direction that its parent names too. */
+static int look_ahead(struct scan *scan, struct ahead *ahead)
+{
+    struct tree_session *session = scan->session;
+    struct tree *tree = scan->tree;
+    struct tree_key position = tree_key_of(&scan->position);
+    bool before = scan->range->reverse;
+    int status = tree_locate(session, tree, position, before, 0, &ahead->path);
+    if (status)
+        return status;
+    ahead->links[0] = ahead->path.link;
+    ahead->count = 1;
+    if (!ahead->path.direct || !ahead->path.parent.address)
+        return 0;
+    uint32_t wanted = leaves_wanted(scan);
+    epoch_enter(session->worker->epoch);
+    struct tree_frame *frame = tree_cache_find(tree->cache, ahead->path.parent);
+    uint32_t entry = frame ? tree_frame_search(&tree->layout, frame, position, before) : 0;
+    while (frame && ahead->count < wanted) {
+        if (before ? !entry : entry + 1 >= frame->count)
+            break;
+        entry = before ? entry - 1 : entry + 1;
+        if (frame->links[entry].address == GADDR_NULL || past_end(scan, tree_frame_key(&tree->layout, frame, entry)))
+            break;
+        ahead->links[ahead->count++] = frame->links[entry];
+    }
+    epoch_leave(session->worker->epoch);
+    return 0;
+}
+
+static int reserve_wide(struct tree_session *session, size_t bytes)
+{
+    if (session->wide_capacity >= bytes)
+        return 0;
+    uint8_t *larger = aligned_alloc(64, bytes);
+    if (!larger)
+        return tree_fail_memory(session);
+    free(session->wide);
+    session->wide = larger;
+    session->wide_capacity = bytes;
+    return 0;
+}
+
+/* Reads all of them in one round trip; data[i] is leaf i's bytes (mapped ones are copied when their turn comes). */
+static int read_leaves(struct scan *scan, const struct ahead *ahead, const uint8_t **data)
+{
+    struct tree_session *session = scan->session;
+    uint32_t bytes = scan->tree->layout.geometry.leaf_bytes;
+    struct fabric_command reads[AHEAD_MAX];
+    struct fabric_list lists[AHEAD_MAX], *pointers[AHEAD_MAX];
+    int status = reserve_wide(session, (size_t)AHEAD_MAX * bytes);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < ahead->count; i++) {
+        reads[i] = tree_read_command(ahead->links[i].address, session->wide + (size_t)i * bytes, bytes);
+        lists[i] = (struct fabric_list){.node = gaddr_node(ahead->links[i].address), .count = 1, .commands = &reads[i]};
+        pointers[i] = &lists[i];
+    }
+    status = fabric_execute(session->worker->endpoint, pointers, ahead->count, &session->stats.cost);
+    if (status)
+        return tree_fail(session, status, "reading leaves of index %s: %s", scan->tree->name, error_name(status));
+    for (uint32_t i = 0; i < ahead->count; i++)
+        data[i] = reads[i].read.data;
+    return 0;
+}
+
+/* ---- delivering one leaf ------------------------------------------------------------------------------------------------ */
+
+static bool in_range(const struct scan *scan, struct tree_key key)
+{
+    const struct tree_range *range = scan->range;
+    if (range->from) {
+        int order = tree_key_compare(key, (struct tree_key){range->from, (uint32_t)range->from_length});
+        if (order < 0 || (!order && range->from_open))
+            return false;
+    }
+    if (range->to) {
+        int order = tree_key_compare(key, (struct tree_key){range->to, (uint32_t)range->to_length});
+        if (order > 0 || (!order && range->to_open))
+            return false;
+    }
+    return true;
+}
+
+/* Whether the position lies where this leaf's range begins or continues. */
+static bool continues(const struct scan *scan, const struct tree_header *header)
+{
+    struct tree_key position = tree_key_of(&scan->position);
+    if (!scan->range->reverse)
+        return tree_header_side(header, position) == 0;
+    if (scan->unbounded)
+        return !header->has_upper;
+    return tree_key_compare(position, header->lower) > 0 &&
+           (!header->has_upper || tree_key_compare(position, header->upper) <= 0);
+}
+
+static void deliver(struct scan *scan, uint32_t count)
+{
+    const struct tree_leaf_entry *entries = scan->session->entries;
+    struct tree_key position = tree_key_of(&scan->position);
+    for (uint32_t i = 0; i < count && !scan->stopped; i++) {
+        const struct tree_leaf_entry *entry = &entries[scan->range->reverse ? count - 1 - i : i];
+        int order = tree_key_compare(entry->key, position);
+        bool ahead = scan->range->reverse ? scan->unbounded || order < 0 : order >= 0;
+        if (!ahead || !in_range(scan, entry->key))
+            continue;
+        scan->left--;
+        if (!scan->visit(scan->context, entry->key.bytes, entry->key.length, entry->value.bytes, entry->value.length) ||
+            !scan->left)
+            scan->stopped = true;
+    }
+}
+
+/* Moves the position past the leaf; stops at the range's end. */
+static void advance(struct scan *scan, const struct tree_header *header)
+{
+    const struct tree_range *range = scan->range;
+    if (range->reverse) {
+        struct tree_key from = {range->from, (uint32_t)range->from_length};
+        if (!tree_key_compare(header->lower, tree_key_least(&scan->tree->layout)) ||
+            (range->from && tree_key_compare(header->lower, from) <= 0))
+            scan->stopped = true;
+        tree_key_store(&scan->position, header->lower);
+        scan->unbounded = false;
+        return;
+    }
+    if (!header->has_upper || past_end(scan, header->upper))
+        scan->stopped = true;
+    else
+        tree_key_store(&scan->position, header->upper);
+}
+
+enum leaf_verdict { LEAF_DELIVERED, LEAF_TORN, LEAF_RIGHT, LEAF_ASTRAY };
+
+static int leaf_deliver(struct scan *scan, struct tree_link link, const uint8_t *data, enum leaf_verdict *verdict,
+                        struct tree_header *header)
+{
+    struct tree_session *session = scan->session;
+    const struct tree_layout *layout = &scan->tree->layout;
+    uint8_t *image = session->image.bytes;
+    uint32_t count;
+    atomic_copy_from(image, data, layout->geometry.leaf_bytes);
+    task_charge(TASK_WORK_LEAF, layout->slots);
+    *verdict = LEAF_TORN;
+    if (!tree_header_valid(layout, image) || !tree_header_decode(layout, image, header))
+        return 0;
+    if (header->tag != link.tag || header->index != scan->tree->index || header->level ||
+        header->state == TREE_NODE_DEAD) {
+        *verdict = LEAF_ASTRAY;
+        return 0;
+    }
+    if (header->state == TREE_NODE_SPLITTING)
+        return 0;
+    if (!continues(scan, header)) {
+        struct tree_key position = tree_key_of(&scan->position);
+        bool right = header->has_upper && (scan->unbounded || (scan->range->reverse
+                                                                   ? tree_key_compare(position, header->upper) > 0
+                                                                   : tree_key_compare(position, header->upper) >= 0));
+        *verdict = right ? LEAF_RIGHT : LEAF_ASTRAY;
+        return 0;
+    }
+    int status = tree_leaf_entries(session, layout, image, header, &count);
+    if (status)
+        return status == TREE_RESTART ? 0 : status;
+    session->entries_estimate += count - session->entries_estimate / 16;
+    session->restarts = 0; /* there is progress */
+    deliver(scan, count);
+    advance(scan, header);
+    *verdict = LEAF_DELIVERED;
+    return 0;
+}
+
+/* ---- the scan --------------------------------------------------------------------------------------------------------------- */
+
+/* One leaf that needs care: reads it alone, walks right, retries, until something at the position was delivered, or the path is no good. */
+static int follow(struct scan *scan, struct tree_path *path)
+{
+    struct tree_session *session = scan->session;
+    struct tree *tree = scan->tree;
+    for (unsigned attempt = 0;; attempt++) {
+        struct ahead one = {.links = {path->link}, .count = 1};
+        const uint8_t *data[1];
+        enum leaf_verdict verdict;
+        struct tree_header header;
+        int status = attempt && attempt % TREE_PATIENCE == 0 ? tree_leaf_settle(session, tree, path->link) : 0;
+        if (!status)
+            status = read_leaves(scan, &one, data);
+        if (!status)
+            status = leaf_deliver(scan, path->link, data[0], &verdict, &header);
+        if (status == TREE_RESTART) {
+            tree_path_forget(session, tree, path);
+            return tree_restart(session, path->link.address);
+        }
+        if (status || verdict == LEAF_DELIVERED)
+            return status;
+        if (verdict == LEAF_RIGHT) {
+            status = tree_path_right(session, tree, path, header.upper, header.sibling, 0);
+            attempt = 0;
+        } else if (verdict == LEAF_ASTRAY) {
+            struct tree_link link = path->link;
+            bool dead = header.tag == link.tag && header.index == tree->index && header.state == TREE_NODE_DEAD;
+            status = dead ? tree_unlink_finish(session, tree, link, &header) : 0;
+            tree_path_forget(session, tree, path);
+            return status ? status : tree_restart(session, link.address);
+        } else {
+            session->stats.retries++;
+        }
+        if (status)
+            return status;
+    }
+}
+
+static int step(struct scan *scan)
+{
+    struct ahead ahead;
+    const uint8_t *data[AHEAD_MAX];
+    int status = look_ahead(scan, &ahead);
+    if (!status)
+        status = read_leaves(scan, &ahead, data);
+    for (uint32_t i = 0; i < ahead.count && !status && !scan->stopped; i++) {
+        enum leaf_verdict verdict;
+        struct tree_header header;
+        status = leaf_deliver(scan, ahead.links[i], data[i], &verdict, &header);
+        if (status || verdict == LEAF_DELIVERED)
+            continue;
+        scan->session->stats.retries++;
+        if (i) /* the rest is read again from the position */
+            return tree_restart(scan->session, ahead.links[i].address);
+        return follow(scan, &ahead.path);
+    }
+    return status;
+}
+
+static int range_check(struct scan *scan)
+{
+    const struct tree_range *range = scan->range;
+    if ((range->from && range->from_length > TREE_KEY_MAX) || (range->to && range->to_length > TREE_KEY_MAX))
+        return tree_fail(scan->session, BANYAN_EKEYSIZE, "index %s: a bound is longer than %u bytes",
+                         scan->tree->name, TREE_KEY_MAX);
+    return 0;
+}
+
+/* The smallest byte string above the position; false if there is none of at most TREE_KEY_MAX bytes. */
+static bool position_successor(struct tree_key_copy *position)
+{
+    if (position->length < TREE_KEY_MAX) {
+        position->bytes[position->length++] = 0;
+        return true;
+    }
+    for (uint32_t i = TREE_KEY_MAX; i--;)
+        if (++position->bytes[i])
+            return true;
+    return false;
+}
+
+static void position_start(struct scan *scan)
+{
+    const struct tree_range *range = scan->range;
+    struct tree_key least = tree_key_least(&scan->tree->layout);
+    if (!range->reverse) {
+        struct tree_key from = {range->from, (uint32_t)range->from_length};
+        /* Bounds need not be keys: one below the least fence starts there. */
+        tree_key_store(&scan->position, range->from && tree_key_compare(from, least) > 0 ? from : least);
+        return;
+    }
+    scan->unbounded = !range->to;
+    if (range->to) {
+        tree_key_store(&scan->position, (struct tree_key){range->to, (uint32_t)range->to_length});
+        if (!range->to_open)
+            scan->unbounded = !position_successor(&scan->position);
+    }
+    if (scan->unbounded) {
+        memset(scan->position.bytes, 0xff, TREE_KEY_MAX);
+        scan->position.length = TREE_KEY_MAX;
+    } else if (tree_key_compare(tree_key_of(&scan->position), least) <= 0) {
+        scan->stopped = true; /* nothing lies below */
+    }
+}
+
+int tree_scan(struct tree_session *session, struct tree *tree, const struct tree_range *range,
+              tree_visit_function *visit, void *context)
+{
+    struct scan scan = {.session = session, .tree = tree, .range = range, .visit = visit, .context = context,
+                        .left = range->limit ? range->limit : UINT64_MAX};
+    int status = range_check(&scan);
+    if (!status)
+        status = tree_begin(session, tree);
+    if (status)
+        return status;
+    position_start(&scan);
+    while (!status && !scan.stopped)
+        status = step(&scan);
+    return status;
+}

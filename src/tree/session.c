@@ -1,0 +1,257 @@
+#include "tree/state.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- life ------------------------------------------------------------------------------------------------- */
+
+int tree_compute_create(struct tree_compute **out, struct fabric *fabric, const struct tree_switches *switches,
+                        struct error *error)
+{
+    *out = NULL;
+    struct tree_compute *compute = calloc(1, sizeof *compute);
+    if (!compute)
+        return error_set(error, BANYAN_ENOMEM, "no memory for a compute node");
+    compute->fabric = fabric;
+    compute->switches = *switches;
+    compute->epochs = epoch_domain_create();
+    compute->locks = tree_lock_table_create();
+    if (!compute->epochs || !compute->locks) {
+        tree_compute_destroy(compute);
+        return error_set(error, BANYAN_ENOMEM, "no memory for a compute node's lock table");
+    }
+    *out = compute;
+    return 0;
+}
+
+void tree_compute_destroy(struct tree_compute *compute)
+{
+    if (!compute)
+        return;
+    if (compute->locks)
+        tree_lock_table_destroy(compute->locks);
+    if (compute->epochs)
+        epoch_domain_destroy(compute->epochs);
+    free(compute);
+}
+
+int tree_worker_create(struct tree_worker **out, struct tree_compute *compute, struct error *error)
+{
+    *out = NULL;
+    struct tree_worker *worker = calloc(1, sizeof *worker);
+    if (!worker)
+        return error_set(error, BANYAN_ENOMEM, "no memory for a worker");
+    worker->compute = compute;
+    worker->memory_nodes = fabric_capabilities(compute->fabric)->memory_nodes;
+    int status = 0;
+    worker->epoch = epoch_slot_acquire(compute->epochs);
+    if (!worker->epoch || tree_arenas_create(worker)) {
+        status = error_set(error, BANYAN_ENOMEM, "no memory for a worker's free lists");
+    } else {
+        worker->endpoint = fabric_endpoint_open(compute->fabric, error);
+        if (!worker->endpoint)
+            status = error && error->code ? error->code : BANYAN_ENET;
+    }
+    if (status) {
+        tree_worker_abandon(worker);
+        return status;
+    }
+    *out = worker;
+    return 0;
+}
+
+void tree_worker_abandon(struct tree_worker *worker)
+{
+    if (!worker)
+        return;
+    if (worker->endpoint)
+        fabric_endpoint_close(worker->endpoint);
+    tree_arenas_destroy(worker);
+    if (worker->epoch)
+        epoch_slot_release(worker->epoch);
+    free(worker);
+}
+
+void tree_worker_destroy(struct tree_worker *worker)
+{
+    if (!worker)
+        return;
+    tree_arenas_return(worker);
+    tree_worker_abandon(worker);
+}
+
+int tree_session_create(struct tree_session **out, struct tree_worker *worker, struct error *error)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return error_set(error, BANYAN_ENOMEM, "no memory for a session");
+    (*out)->worker = worker;
+    (*out)->compute = worker->compute;
+    (*out)->waiter.session = *out;
+    return 0;
+}
+
+void tree_session_destroy(struct tree_session *session)
+{
+    if (!session)
+        return;
+    free(session->image.bytes);
+    free(session->scratch);
+    free(session->spare);
+    free(session->wide);
+    free(session->entries);
+    free(session->keys);
+    free(session);
+}
+
+const struct error *tree_session_error(const struct tree_session *session)
+{
+    return &session->error;
+}
+
+const struct tree_stats *tree_session_stats(const struct tree_session *session)
+{
+    return &session->stats;
+}
+
+void tree_session_stats_reset(struct tree_session *session)
+{
+    memset(&session->stats, 0, sizeof session->stats);
+}
+
+/* ---- errors ------------------------------------------------------------------------------------------------ */
+
+int tree_fail(struct tree_session *session, int code, const char *format, ...)
+{
+    char text[sizeof session->error.text];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return error_set(&session->error, code, "%s", text);
+}
+
+int tree_fail_memory(struct tree_session *session)
+{
+    return tree_fail(session, BANYAN_ENOMEM, "no memory for a session's buffers");
+}
+
+int tree_corrupt(struct tree_session *session, gaddr node, const char *what)
+{
+    char text[GADDR_TEXT_BYTES];
+    return tree_fail(session, BANYAN_ECORRUPT, "node %s: %s", gaddr_format(node, text), what);
+}
+
+int tree_restart(struct tree_session *session, gaddr node)
+{
+    session->stats.retries++;
+    if (++session->restarts > TREE_RESTARTS_MAX)
+        return tree_corrupt(session, node, "the tree leads here in circles");
+    if (session->restarts > 64) /* somebody else is at work there: let it */
+        task_sleep(session->restarts > 1024 ? 1000000 : 10000);
+    else if (session->restarts > 8)
+        task_yield();
+    return 0;
+}
+
+/* ---- buffers and arguments ------------------------------------------------------------------------------------ */
+
+int tree_reserve(struct tree_session *session, uint8_t **buffer, uint32_t *capacity, uint32_t bytes)
+{
+    if (*capacity >= bytes)
+        return 0;
+    uint8_t *larger = aligned_alloc(64, (bytes + 63u) & ~63u);
+    if (!larger)
+        return tree_fail_memory(session);
+    memset(larger, 0, bytes);
+    free(*buffer);
+    *buffer = larger;
+    *capacity = bytes;
+    return 0;
+}
+
+int tree_begin(struct tree_session *session, struct tree *tree)
+{
+    const struct tree_geometry *geometry = &tree->layout.geometry;
+    uint32_t larger = geometry->leaf_bytes > geometry->internal_bytes ? geometry->leaf_bytes
+                                                                      : geometry->internal_bytes;
+    session->restarts = 0;
+    session->image.address = GADDR_NULL;
+    session->stats.operations++;
+    task_charge(TASK_WORK_OPERATION, 1);
+    if (session->image.capacity >= larger && session->spare_capacity >= larger)
+        return 0;
+    int status = tree_reserve(session, &session->image.bytes, &session->image.capacity, larger);
+    if (!status)
+        status = tree_reserve(session, &session->scratch, &session->scratch_capacity, larger);
+    if (!status)
+        status = tree_reserve(session, &session->spare, &session->spare_capacity, larger);
+    return status;
+}
+
+int tree_key_check(struct tree_session *session, struct tree *tree, const void *key, size_t length)
+{
+    const struct tree_geometry *geometry = &tree->layout.geometry;
+    if (!key && length)
+        return tree_fail(session, BANYAN_EINVAL, "index %s: the key is a null pointer", tree->name);
+    if (geometry->key_kind == TREE_KEY_FIXED && length != geometry->key_bytes)
+        return tree_fail(session, BANYAN_EKEYSIZE, "index %s: a key has %u bytes, this one %zu", tree->name,
+                         geometry->key_bytes, length);
+    if (!length || length > geometry->key_bytes)
+        return tree_fail(session, BANYAN_EKEYSIZE, "index %s: a key has 1 to %u bytes, this one %zu", tree->name,
+                         geometry->key_bytes, length);
+    return 0;
+}
+
+int tree_value_check(struct tree_session *session, struct tree *tree, const void *value, size_t length)
+{
+    const struct tree_geometry *geometry = &tree->layout.geometry;
+    if (!value && length)
+        return tree_fail(session, BANYAN_EINVAL, "index %s: the value is a null pointer", tree->name);
+    if (geometry->value_variable ? length > geometry->value_bytes : length != geometry->value_bytes)
+        return tree_fail(session, BANYAN_EVALUESIZE, "index %s: a value has %s%u bytes, this one %zu", tree->name,
+                         geometry->value_variable ? "at most " : "", geometry->value_bytes, length);
+    return 0;
+}
+
+/* ---- executing ----------------------------------------------------------------------------------------------------- */
+
+/* How many of the commands may share a list under the `combine` switch. */
+static uint32_t combine_length(const struct tree_session *session, const struct fabric_command *commands,
+                               uint32_t count)
+{
+    if (session->compute->switches.combine == TREE_COMBINE_ALL)
+        return count < FABRIC_COMMANDS_MAX ? count : FABRIC_COMMANDS_MAX;
+    uint32_t together = 1;
+    if (session->compute->switches.combine == TREE_COMBINE_WRITES && commands[0].operation == FABRIC_WRITE)
+        while (together < count && together < FABRIC_COMMANDS_MAX && commands[together].operation != FABRIC_READ)
+            together++;
+    return together;
+}
+
+static bool cas_failed(const struct fabric_command *command)
+{
+    return command->operation == FABRIC_CAS &&
+           (command->cas.old & command->cas.mask) != (command->cas.compare & command->cas.mask);
+}
+
+int tree_execute(struct tree_session *session, uint16_t node, struct fabric_command *commands, uint32_t count)
+{
+    while (count) {
+        uint32_t together = combine_length(session, commands, count);
+        struct fabric_list list = {.node = node, .count = (uint16_t)together, .commands = commands};
+        struct fabric_list *lists[1] = {&list};
+        int status = fabric_execute(session->worker->endpoint, lists, 1, &session->stats.cost);
+        if (status) {
+            char text[GADDR_TEXT_BYTES];
+            return tree_fail(session, status, "commands at %s failed: %s",
+                             gaddr_format(commands[0].address, text), error_name(status));
+        }
+        if (together == 1 && cas_failed(commands))
+            return 0;
+        commands += together;
+        count -= together;
+    }
+    return 0;
+}

@@ -1,0 +1,251 @@
+#include "tree/state.h"
+
+#include <assert.h>
+
+/* A header is at most this long (two fences of 255 bytes, rounded up). */
+#define HEADER_MAX 576u
+
+struct split {
+    struct tree_session *session;
+    struct tree *tree;
+    struct tree_link link;       /* of the leaf */
+    struct tree_header header;   /* of the leaf, before */
+    struct tree_header right;    /* of the sibling */
+    struct tree_link sibling;
+    struct tree_key_copy separator;
+    uint32_t count, kept; /* entries of the leaf; the first `kept` stay */
+};
+
+/* Where to cut. Keys appended at the right end leave a full leaf behind instead of halves. */
+static void choose_separator(struct split *split, const struct tree_addition *addition)
+{
+    const struct tree_layout *layout = &split->tree->layout;
+    const struct tree_leaf_entry *entries = split->session->entries;
+    struct tree_key last = entries[split->count - 1].key;
+    bool append = addition && !split->header.has_upper && tree_key_compare(addition->key, last) > 0;
+    split->kept = append ? split->count : split->count / 2;
+    struct tree_key right = append ? addition->key : entries[split->kept].key;
+    tree_key_store(&split->separator, tree_separator(layout, entries[split->kept - 1].key, right));
+}
+
+/* Writes the sibling's image into session->spare. */
+static int build_sibling(struct split *split, const struct tree_addition *addition, bool *added)
+{
+    struct tree_session *session = split->session;
+    const struct tree_layout *layout = &split->tree->layout;
+    struct tree_leaf_entry *moved = session->entries + split->kept;
+    uint32_t count = split->count - split->kept;
+    split->right = split->header;
+    split->right.lower = tree_key_of(&split->separator);
+    *added = addition && tree_key_compare(addition->key, split->right.lower) >= 0 &&
+             (layout->geometry.key_kind == TREE_KEY_FIXED ||
+              tree_slot_remainder(layout, split->right.lower, addition->key) <= layout->geometry.inline_key_bytes);
+    if (*added) { /* a leaf that splits has a slot to spare in session->entries only if it was not full */
+        if (split->count == layout->slots)
+            memmove(session->entries, moved, count * sizeof *moved), moved = session->entries;
+        moved[count++] = (struct tree_leaf_entry){.key = addition->key, .value = addition->value};
+    }
+    uint16_t node = gaddr_node(split->sibling.address);
+    bool fits;
+    int status = tree_leaf_build(session, layout, node, TREE_TAG_TRIES, &split->right, moved, count, session->spare, &fits);
+    if (!status && !fits && *added) {
+        *added = false;
+        status = tree_leaf_build(session, layout, node, TREE_TAG_TRIES, &split->right, moved, count - 1, session->spare, &fits);
+    }
+    if (!status && !fits)
+        status = tree_fail(session, BANYAN_ENOSPC, "no tag lets %u entries fit a leaf of %u slots", count,
+                           layout->slots);
+    split->sibling.tag = split->right.tag;
+    return status;
+}
+
+/* The leaf's slots under its next version: what lies at or beyond the separator emptied, the rest re-checked, nothing moved.
+ * A slot's bytes change in its check alone (R3). */
+static void narrow(const struct tree_layout *layout, uint8_t *image, const struct tree_leaf_entry *entries,
+                   uint32_t count, struct tree_key separator, uint32_t tag, uint16_t version, struct tree_key lower)
+{
+    uint32_t seed = tree_slot_seed(tag, version);
+    for (uint32_t number = 0; number < layout->buckets; number += 2) {
+        struct tree_bucket bucket;
+        tree_bucket_number(layout, number, &bucket);
+        memcpy(image + bucket.head, &version, sizeof version);
+    }
+    /* Entries point into the image: read one, write that one. Empty slots first, as the loop below overwrites what it keeps. */
+    uint8_t taken[1024] = {0};
+    assert(layout->slots <= 8 * sizeof taken);
+    for (uint32_t i = 0; i < count; i++)
+        if (tree_key_compare(entries[i].key, separator) < 0)
+            taken[entries[i].number / 8] |= (uint8_t)(1u << (entries[i].number % 8));
+    for (uint32_t number = 0; number < layout->slots; number++)
+        if (!(taken[number / 8] >> (number % 8) & 1u))
+            tree_slot_clear(layout, image, number, seed);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct tree_leaf_entry *entry = &entries[i];
+        if (!(taken[entry->number / 8] >> (entry->number % 8) & 1u))
+            continue;
+        uint8_t value[TREE_VALUE_MAX + 1];
+        struct tree_key_copy key;
+        tree_key_store(&key, entry->key);
+        if (entry->value.length)
+            memcpy(value, entry->value.bytes, entry->value.length);
+        tree_slot_write(layout, image, entry->number, seed, tree_slot_remainder(layout, lower, entry->key),
+                        tree_key_of(&key), (struct tree_key){value, entry->value.length});
+    }
+}
+
+/* The marked header is the final one but for its state: who finishes the split finds all that it needs there. */
+static void narrow_header(struct tree_header *header, struct tree_key separator, struct tree_link sibling)
+{
+    header->version++;
+    header->has_upper = true;
+    header->upper = separator;
+    header->sibling = sibling;
+}
+
+/* Sibling, mark, slots, header, and the addition if it stays on the left: R3. The unlock follows in the same list. */
+static int write_split(struct split *split, struct tree_hold *hold, const struct tree_addition *addition, bool *added)
+{
+    struct tree_session *session = split->session;
+    const struct tree_layout *layout = &split->tree->layout;
+    const uint32_t header_bytes = layout->header_bytes, body = layout->geometry.leaf_bytes - header_bytes;
+    gaddr leaf = split->link.address;
+    uint8_t marked[HEADER_MAX], final[HEADER_MAX];
+    struct fabric_command writes[8];
+    uint32_t count = 0;
+
+    /* Header last: should this list be cut, a torn sibling still shows its old header to old links. */
+    writes[count++] = tree_write_command(split->sibling.address + header_bytes, session->spare + header_bytes, body);
+    writes[count++] = tree_write_command(split->sibling.address, session->spare, header_bytes);
+    if (layout->geometry.leaf_bytes <= fabric_capabilities(session->compute->fabric)->atomic_write) {
+        count = 0;
+        writes[count++] = tree_write_command(split->sibling.address, session->spare, layout->geometry.leaf_bytes);
+    }
+    if (gaddr_node(split->sibling.address) != gaddr_node(leaf)) {
+        int status = tree_execute(session, gaddr_node(split->sibling.address), writes, count);
+        if (status)
+            return status;
+        count = 0;
+    }
+    struct tree_header header = split->header;
+    struct tree_key separator = tree_key_of(&split->separator);
+    uint16_t version = (uint16_t)(header.version + 1);
+    narrow_header(&header, separator, split->sibling);
+    header.state = TREE_NODE_SPLITTING;
+    tree_header_encode(layout, &header, marked);
+    header.state = TREE_NODE_LIVE;
+    tree_header_encode(layout, &header, final);
+    memcpy(session->image.bytes, final, header_bytes);
+    memcpy(session->scratch, session->image.bytes, layout->geometry.leaf_bytes);
+    writes[count++] = tree_write_command(leaf, marked, header_bytes);
+    writes[count++] = tree_write_command(leaf + header_bytes, session->scratch + header_bytes, body);
+    writes[count++] = tree_write_command(leaf, final, header_bytes);
+    if (addition && !*added && tree_key_compare(addition->key, separator) < 0) {
+        struct tree_bucket bucket;
+        uint32_t seed = tree_slot_seed(header.tag, version);
+        tree_bucket_of(layout, header.tag, addition->key, &bucket);
+        uint32_t number = tree_bucket_free_slot(layout, session->image.bytes, &bucket, seed);
+        if (number != UINT32_MAX) {
+            tree_slot_write(layout, session->image.bytes, number, seed,
+                            tree_slot_remainder(layout, split->header.lower, addition->key), addition->key,
+                            addition->value);
+            writes[count++] = tree_write_command(leaf + layout->slot_offset[number],
+                                                 session->image.bytes + layout->slot_offset[number],
+                                                 layout->slot_bytes);
+            *added = true;
+        }
+    }
+    return tree_unlock(session, hold, writes, count);
+}
+
+int tree_split(struct tree_session *session, struct tree *tree, struct tree_link link, struct tree_hold *hold,
+               const struct tree_addition *addition, bool *added)
+{
+    const struct tree_layout *layout = &tree->layout;
+    struct split split = {.session = session, .tree = tree, .link = link};
+    struct fabric_command unlock[1];
+    *added = false;
+    if (!tree_header_decode(layout, session->image.bytes, &split.header))
+        assert(!"judged before");
+    int status = tree_leaf_entries(session, layout, session->image.bytes, &split.header, &split.count);
+    if (status == TREE_RESTART)
+        status = tree_corrupt(session, link.address, "a leaf's slot fails its check under the leaf's lock");
+    else if (!status && split.count < 2)
+        status = tree_corrupt(session, link.address, "a leaf's bucket is full and the leaf empty");
+    if (!status)
+        status = tree_allocate(session, gaddr_node(link.address), layout->geometry.leaf_bytes,
+                               &split.sibling.address);
+    if (status) {
+        tree_unlock(session, hold, unlock, 0);
+        return status;
+    }
+    task_charge(TASK_WORK_SPLIT, 1);
+    choose_separator(&split, addition);
+    /* The image is rewritten for good from here on; the header's fences must not point into what changes. */
+    struct tree_key_copy lower, upper;
+    tree_key_store(&lower, split.header.lower);
+    tree_key_store(&upper, split.header.upper);
+    split.header.lower = tree_key_of(&lower);
+    split.header.upper = tree_key_of(&upper);
+    status = build_sibling(&split, addition, added);
+    if (status) {
+        tree_release(session, split.sibling.address, layout->geometry.leaf_bytes);
+        tree_unlock(session, hold, unlock, 0);
+        return status;
+    }
+    uint32_t count;
+    status = tree_leaf_entries(session, layout, session->image.bytes, &split.header, &count);
+    assert(!status && count == split.count);
+    narrow(layout, session->image.bytes, session->entries, count, tree_key_of(&split.separator), split.header.tag,
+           (uint16_t)(split.header.version + 1), split.header.lower);
+    status = write_split(&split, hold, addition, added);
+    if (status) {
+        *added = false;
+        return status;
+    }
+    session->stats.splits++;
+    status = tree_parent_insert(session, tree, 1, tree_key_of(&split.separator), split.sibling);
+    return status == BANYAN_ENOSPC ? 0 : status;
+}
+
+int tree_split_finish(struct tree_session *session, struct tree *tree, struct tree_link link)
+{
+    const struct tree_layout *layout = &tree->layout;
+    uint8_t *image = session->image.bytes;
+    struct tree_header header;
+    if (!tree_header_decode(layout, image, &header) || header.state != TREE_NODE_SPLITTING || !header.has_upper)
+        return tree_corrupt(session, link.address, "a half-split leaf's header is malformed");
+    uint32_t seeds[2] = {tree_slot_seed(header.tag, (uint16_t)(header.version - 1)),
+                         tree_slot_seed(header.tag, header.version)};
+    for (uint32_t number = 0; number < layout->slots; number++) {
+        struct tree_slot slot;
+        enum tree_slot_state state = tree_slot_read(layout, image, number, seeds[0], header.lower, &slot);
+        if (state == TREE_SLOT_INVALID)
+            state = tree_slot_read(layout, image, number, seeds[1], header.lower, &slot);
+        if (state == TREE_SLOT_INVALID)
+            return tree_corrupt(session, link.address, "a half-split leaf has a slot of neither version");
+        struct tree_key_copy key = {0};
+        if (state == TREE_SLOT_TAKEN)
+            tree_slot_key(&slot, header.lower, &key);
+        if (state == TREE_SLOT_EMPTY || tree_key_compare(tree_key_of(&key), header.upper) >= 0) {
+            tree_slot_clear(layout, image, number, seeds[1]);
+            continue;
+        }
+        uint8_t value[TREE_VALUE_MAX + 1];
+        if (slot.value.length)
+            memcpy(value, slot.value.bytes, slot.value.length);
+        tree_slot_write(layout, image, number, seeds[1], tree_slot_remainder(layout, header.lower, tree_key_of(&key)),
+                        tree_key_of(&key), (struct tree_key){value, slot.value.length});
+    }
+    for (uint32_t number = 0; number < layout->buckets; number += 2) {
+        struct tree_bucket bucket;
+        tree_bucket_number(layout, number, &bucket);
+        memcpy(image + bucket.head, &header.version, sizeof header.version);
+    }
+    header.state = TREE_NODE_LIVE;
+    tree_header_encode(layout, &header, image);
+    uint32_t body = layout->geometry.leaf_bytes - layout->header_bytes;
+    struct fabric_command writes[2] = {
+        tree_write_command(link.address + layout->header_bytes, image + layout->header_bytes, body),
+        tree_write_command(link.address, image, layout->header_bytes)};
+    return tree_execute(session, gaddr_node(link.address), writes, 2);
+}

@@ -1,0 +1,68 @@
+#include "tree/state.h"
+
+static const char *const combine_choices[] = {"off", "writes", "all", NULL};
+static const char *const region_choices[] = {"onchip", "dram", NULL};
+static const char *const write_choices[] = {"slot", "node", NULL};
+static const char *const read_choices[] = {"bucket", "leaf", NULL};
+
+#define FIELD(name) offsetof(struct tree_switches, name)
+
+const struct option_entry tree_switches_table[] = {
+    {"combine", OPTION_CHOICE, FIELD(combine), 0, 0, combine_choices, NULL,
+     "command combination: off, writes (write-back and unlock in one list: Sherman §4.5), all (lock and read too)"},
+    {"lock-region", OPTION_CHOICE, FIELD(lock_region), 0, 0, region_choices, NULL,
+     "where the global locks lie: onchip (the card's memory: Sherman §4.3) or dram (the memory node's)"},
+    {"local-locks", OPTION_BOOL, FIELD(local_locks), 0, 0, NULL, NULL,
+     "a local lock with a first-come-first-served queue before each global one (Sherman §4.3)"},
+    {"handover", OPTION_U32, FIELD(handover), 0, 1000000, NULL, NULL,
+     "how often in a row a lock may pass to the next waiter of the same compute node (Sherman: 4; 0: never)"},
+    {"snapshot", OPTION_BOOL, FIELD(snapshot), 0, 0, NULL, NULL,
+     "hand the leaf's content over with the lock, so that the next holder need not read it"},
+    {"write-unit", OPTION_CHOICE, FIELD(write_unit), 0, 0, write_choices, NULL,
+     "what a change of one entry writes back: its slot (Sherman §4.4) or the whole node"},
+    {"read-unit", OPTION_CHOICE, FIELD(read_unit), 0, 0, read_choices, NULL,
+     "what a point read fetches: a bucket with its overflow, or the whole leaf"},
+    {"cache-bytes", OPTION_U64, FIELD(cache_bytes), 0, 0, NULL, "bytes",
+     "room for cached internal nodes on one compute node"},
+    {NULL, OPTION_END, 0, 0, 0, NULL, NULL, NULL},
+};
+
+struct preset {
+    const char *name;
+    int combine, region;
+    bool local;
+    uint32_t handover;
+    bool snapshot;
+    int write, read;
+};
+
+/* Each step of Sherman's ablation (§5.2) adds one technique to the one before. */
+static const struct preset presets[] = {
+    {"fg+", TREE_COMBINE_OFF, TREE_LOCKS_DRAM, false, 0, false, TREE_WRITE_NODE, TREE_READ_LEAF},
+    {"+combine", TREE_COMBINE_WRITES, TREE_LOCKS_DRAM, false, 0, false, TREE_WRITE_NODE, TREE_READ_LEAF},
+    {"+onchip", TREE_COMBINE_WRITES, TREE_LOCKS_ONCHIP, false, 0, false, TREE_WRITE_NODE, TREE_READ_LEAF},
+    {"+hierarchical", TREE_COMBINE_WRITES, TREE_LOCKS_ONCHIP, true, 4, false, TREE_WRITE_NODE, TREE_READ_LEAF},
+    {"sherman", TREE_COMBINE_WRITES, TREE_LOCKS_ONCHIP, true, 4, false, TREE_WRITE_SLOT, TREE_READ_LEAF},
+    {"banyan", TREE_COMBINE_ALL, TREE_LOCKS_ONCHIP, true, 4, true, TREE_WRITE_SLOT, TREE_READ_BUCKET},
+};
+#define PRESETS (sizeof presets / sizeof *presets)
+
+const char *const tree_switches_presets[] = {"fg+", "+combine", "+onchip", "+hierarchical", "sherman", "banyan", NULL};
+
+int tree_switches_preset(struct tree_switches *switches, const char *name, struct error *error)
+{
+    for (size_t i = 0; i < PRESETS; i++) {
+        if (strcmp(presets[i].name, name))
+            continue;
+        switches->combine = presets[i].combine;
+        switches->lock_region = presets[i].region;
+        switches->local_locks = presets[i].local;
+        switches->handover = presets[i].handover;
+        switches->snapshot = presets[i].snapshot;
+        switches->write_unit = presets[i].write;
+        switches->read_unit = presets[i].read;
+        return 0;
+    }
+    return error_set(error, BANYAN_EINVAL,
+                     "no preset is named '%s': choose fg+, +combine, +onchip, +hierarchical, sherman or banyan", name);
+}

@@ -1,0 +1,162 @@
+#include "tree/state.h"
+
+/* What must outlive the buffers: a dead node's own description, which nobody changes any more. */
+struct departed {
+    struct tree_link link, sibling;
+    struct tree_key_copy lower, upper;
+    bool has_upper;
+    uint8_t level;
+};
+
+static void departed_store(struct departed *departed, struct tree_link link, const struct tree_header *header)
+{
+    departed->link = link;
+    departed->sibling = header->sibling;
+    departed->has_upper = header->has_upper;
+    departed->level = header->level;
+    tree_key_store(&departed->lower, header->lower);
+    tree_key_store(&departed->upper, header->upper);
+}
+
+/* True if the locked left neighbour still ends where the dead node begins and names it. */
+static bool names(const struct tree_header *left, const struct departed *departed)
+{
+    return left->has_upper && !tree_key_compare(left->upper, tree_key_of(&departed->lower)) &&
+           tree_link_equal(left->sibling, departed->link);
+}
+
+static void widen(struct tree_header *left, const struct departed *departed)
+{
+    left->has_upper = departed->has_upper;
+    left->upper = tree_key_of(&departed->upper);
+    left->sibling = departed->sibling;
+}
+
+#define WALK_ON 3 /* the path leads one leaf further to the right now */
+
+/* One try at the leaf to the left. 0: extended (now or before); TREE_SIDEWAYS: it is dead itself, *next describes it. */
+static int extend_leaf(struct tree_session *session, struct tree *tree, const struct departed *departed,
+                       struct tree_path *path, struct departed *next)
+{
+    const struct tree_layout *layout = &tree->layout;
+    struct tree_key lower = tree_key_of(&departed->lower);
+    struct tree_hold hold;
+    struct tree_header header = {0};
+    struct fabric_command writes[2], read;
+    gaddr leaf = path->link.address;
+    read = tree_read_command(leaf, session->image.bytes, layout->header_bytes);
+    int status = tree_lock(session, leaf, false, &read, 1, &hold);
+    if (status)
+        return status;
+    tree_read_settle(&read);
+    session->image.address = GADDR_NULL;
+    status = tree_leaf_judge(session, tree, path->link, &header);
+    if (!status && header.state == TREE_NODE_SPLITTING) {
+        status = tree_leaf_complete(session, tree, leaf);
+        if (!status)
+            status = tree_split_finish(session, tree, path->link);
+        if (!status)
+            status = tree_leaf_judge(session, tree, path->link, &header);
+    }
+    if (status) {
+        bool dead = status == TREE_RESTART && header.tag == path->link.tag && header.index == tree->index &&
+                    header.state == TREE_NODE_DEAD;
+        if (dead)
+            departed_store(next, path->link, &header);
+        int released = tree_unlock(session, &hold, writes, 0);
+        return released ? released : dead ? TREE_SIDEWAYS : status;
+    }
+    if (header.has_upper && tree_key_compare(lower, header.upper) > 0) {
+        struct tree_key_copy upper;
+        tree_key_store(&upper, header.upper);
+        status = tree_unlock(session, &hold, writes, 0);
+        if (!status)
+            status = tree_path_right(session, tree, path, tree_key_of(&upper), header.sibling, 0);
+        return status ? status : WALK_ON;
+    }
+    if (tree_key_compare(lower, header.lower) <= 0) {
+        status = tree_unlock(session, &hold, writes, 0);
+        return status ? status : TREE_RESTART;
+    }
+    if (!names(&header, departed))
+        return tree_unlock(session, &hold, writes, 0);
+    widen(&header, departed);
+    tree_header_encode(layout, &header, session->image.bytes);
+    writes[0] = tree_write_command(leaf, session->image.bytes, layout->header_bytes);
+    return tree_unlock(session, &hold, writes, 1);
+}
+
+static int extend_internal(struct tree_session *session, struct tree *tree, const struct departed *departed)
+{
+    const struct tree_layout *layout = &tree->layout;
+    struct tree_path path;
+    struct tree_hold hold;
+    struct tree_header header;
+    struct fabric_command writes[2];
+    int status = tree_internal_lock(session, tree, tree_key_of(&departed->lower), true, departed->level, &path, &hold,
+                                    &header);
+    if (status)
+        return status == BANYAN_ENOTFOUND ? TREE_RESTART : status;
+    if (!names(&header, departed))
+        return tree_unlock(session, &hold, writes, 0);
+    widen(&header, departed);
+    header.version++;
+    tree_internal_encode(layout, &header, session->internal, header.count, session->spare);
+    writes[0] = tree_write_command(path.link.address, session->spare, layout->geometry.internal_bytes);
+    status = tree_unlock(session, &hold, writes, 1);
+    if (!status)
+        tree_cache_install(tree->cache, session->worker->epoch, layout, path.link.address, session->spare);
+    return status;
+}
+
+/* 0, TREE_SIDEWAYS with the dead left neighbour in *next, or an error. */
+static int extend_left(struct tree_session *session, struct tree *tree, const struct departed *departed,
+                       struct departed *next)
+{
+    for (;;) {
+        int status;
+        if (departed->level) {
+            status = extend_internal(session, tree, departed);
+        } else {
+            struct tree_path path;
+            status = tree_locate(session, tree, tree_key_of(&departed->lower), true, 0, &path);
+            if (!status)
+                do
+                    status = extend_leaf(session, tree, departed, &path, next);
+                while (status == WALK_ON);
+            if (status > 0)
+                tree_path_forget(session, tree, &path);
+        }
+        if (status != TREE_RESTART)
+            return status;
+        status = tree_restart(session, departed->link.address);
+        if (status)
+            return status;
+    }
+}
+
+int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct tree_link link,
+                       const struct tree_header *header)
+{
+    struct departed first, now, next;
+    /* Nothing lies to the left: this was the root of an empty index, replaced by a bulk load. */
+    if (!tree_key_compare(header->lower, tree_key_least(&tree->layout))) {
+        tree_root_forget(tree);
+        return 0;
+    }
+    departed_store(&first, link, header);
+    /* Dead neighbours to the left go first, one after the other rather than by recursion: there may be many. */
+    for (now = first;; now = first) {
+        int status = extend_left(session, tree, &now, &next);
+        while (status == TREE_SIDEWAYS) {
+            now = next;
+            status = tree_restart(session, now.link.address);
+            if (!status)
+                status = extend_left(session, tree, &now, &next);
+        }
+        if (!status)
+            status = tree_parent_drop(session, tree, (uint8_t)(now.level + 1), tree_key_of(&now.lower), now.link);
+        if (status || tree_link_equal(now.link, first.link))
+            return status;
+    }
+}
