@@ -70,7 +70,7 @@ static uint64_t *chunk_bitmap(const struct memory_node *node, uint32_t chunk)
 
 static gaddr chunk_address(const struct memory_node *node, uint32_t chunk)
 {
-    return gaddr_make(node->number, MEMORY_FIRST_CHUNK + chunk * node->chunk_bytes);
+    return gaddr_make(node->number, MEMORY_FIRST_CHUNK(node->target.lock_bytes) + chunk * node->chunk_bytes);
 }
 
 static bool size_valid(const struct memory_node *node, uint32_t node_bytes)
@@ -152,7 +152,7 @@ static int allocate(struct memory_node *node, const struct memory_allocate_reque
 /* The chunk of a node that may be returned, its bit in *bit; NO_CHUNK if it is not one of that size. */
 static uint32_t find_node(const struct memory_node *node, gaddr address, uint32_t node_bytes, uint64_t *bit)
 {
-    uint64_t offset = gaddr_offset(address) - MEMORY_FIRST_CHUNK; /* one below it is far beyond any chunk */
+    uint64_t offset = gaddr_offset(address) - MEMORY_FIRST_CHUNK(node->target.lock_bytes); /* one below it is far beyond any chunk */
     uint64_t index = offset / node->chunk_bytes;
     uint64_t within = offset % node->chunk_bytes;
     if (gaddr_node(address) != node->number || index >= node->chunks_used ||
@@ -313,12 +313,12 @@ static int check_options(struct memory_options *options, struct error *error)
         return error_set(error, BANYAN_EINVAL,
                          "memory node %u: pool of %llu bytes: not a multiple of 8 up to 128 TiB", number,
                          pool);
-    if (pool < MEMORY_FIRST_CHUNK + chunk + locks)
+    if (pool < MEMORY_FIRST_CHUNK(locks) + chunk)
         return error_set(
             error, BANYAN_EINVAL,
             "memory node %u: pool of %llu bytes is too small; one chunk and the lock table need %llu", number,
-            pool, MEMORY_FIRST_CHUNK + chunk + locks);
-    if ((pool - locks - MEMORY_FIRST_CHUNK) / chunk >= NO_CHUNK)
+            pool, MEMORY_FIRST_CHUNK(locks) + chunk);
+    if ((pool - MEMORY_FIRST_CHUNK(locks)) / chunk >= NO_CHUNK)
         return error_set(error, BANYAN_EINVAL,
                          "memory node %u: pool of %llu bytes has too many chunks of %llu", number, pool,
                          chunk);
@@ -375,7 +375,7 @@ int memory_node_create(struct memory_node **created, const struct memory_options
     node->number = options.node;
     node->chunk_bytes = options.chunk_bytes;
     node->chunks_total =
-        (uint32_t)((options.pool_bytes - options.lock_bytes - MEMORY_FIRST_CHUNK) / options.chunk_bytes);
+        (uint32_t)((options.pool_bytes - MEMORY_FIRST_CHUNK(options.lock_bytes)) / options.chunk_bytes);
     status = map_node(node, &options, error);
     if (status != BANYAN_OK) {
         memory_node_destroy(node);
@@ -446,7 +446,7 @@ static uint64_t release_table(const struct memory_node *node, void *table, uint1
 
 uint64_t memory_node_release_locks(struct memory_node *node, uint16_t compute_id)
 {
-    uint8_t *dram = node->target.pool + node->target.pool_bytes - node->target.lock_bytes;
+    uint8_t *dram = node->target.pool + MEMORY_LOCK_TABLE_OFFSET;
     if (compute_id == 0)
         return 0; /* the mark of a free lock */
     return release_table(node, node->target.locks, compute_id) + release_table(node, dram, compute_id);

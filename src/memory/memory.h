@@ -2,8 +2,8 @@
  * memory.h - a memory node: a pool, a lock region, and the few things its CPU does by RPC.
  *
  * Pool layout: bytes 0..4095 the node's own header (struct memory_header), 4096..65535 the catalogue area (on
- * node 0: superblock and named indexes, owned by src/tree/catalogue.c), then chunks from
- * MEMORY_FIRST_CHUNK on. A chunk is handed out by RPC for nodes of one size; compute nodes cut it up
+ * node 0: superblock and named indexes, owned by src/tree/catalogue.c), from MEMORY_LOCK_TABLE_OFFSET lock_bytes
+ * of locks in the node's DRAM (switch --lock-region dram), then chunks. A chunk is handed out by RPC for nodes of one size; compute nodes cut it up
  * themselves (Sherman §4.2, two-stage allocation) and return nodes they no longer need, which are handed
  * out again before any fresh chunk is.
  */
@@ -14,7 +14,8 @@
 
 #define MEMORY_MAGIC UINT64_C(0x4e41594e41420001)
 #define MEMORY_CATALOGUE_OFFSET 4096u
-#define MEMORY_FIRST_CHUNK 65536u
+#define MEMORY_LOCK_TABLE_OFFSET 65536u
+#define MEMORY_FIRST_CHUNK(lock_bytes) (MEMORY_LOCK_TABLE_OFFSET + (lock_bytes))
 #define MEMORY_CHUNK_BYTES (UINT64_C(8) << 20)
 #define MEMORY_LOCK_BYTES (UINT64_C(256) << 10)
 
@@ -30,7 +31,7 @@ struct memory_header {
 
 struct memory_options {
     uint16_t node;
-    uint64_t pool_bytes;  /* multiple of 8, at least MEMORY_FIRST_CHUNK + one chunk + lock_bytes */
+    uint64_t pool_bytes;  /* multiple of 8, at least MEMORY_FIRST_CHUNK + one chunk */
     uint64_t chunk_bytes; /* power of two, 64 KiB to 1 GiB; 0: MEMORY_CHUNK_BYTES */
     uint64_t lock_bytes;  /* multiple of 8; 0: MEMORY_LOCK_BYTES */
     uint32_t lock_width;  /* 2 or 8; 0: 2 */
@@ -71,10 +72,5 @@ void memory_node_refuse(struct memory_node *node, uint64_t count);
 /* For accounting checks: calls visit for each chunk handed out (address, node_bytes) and then each returned node. */
 void memory_node_each_chunk(struct memory_node *node, void (*visit)(void *, gaddr chunk, uint32_t node_bytes), void *context);
 void memory_node_each_free(struct memory_node *node, void (*visit)(void *, gaddr node, uint32_t node_bytes), void *context);
-
-/*
- * The DRAM lock table (switch --lock-region dram) lies at the end of the pool: the last lock_bytes of it, never
- * handed out as chunks. Its address: gaddr_make(node, pool_bytes - lock_bytes).
- */
 
 #endif

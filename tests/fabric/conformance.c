@@ -14,7 +14,7 @@
 #define POOL_BYTES  (UINT64_C(4) << 20)
 #define CHUNK_BYTES (UINT64_C(64) << 10)
 #define LOCK_BYTES  UINT64_C(4096)
-#define AREA        MEMORY_FIRST_CHUNK /* where the cases write */
+#define AREA        MEMORY_FIRST_CHUNK(MEMORY_LOCK_BYTES) /* where the cases write */
 
 struct trial {
     const struct conformance_backend *backend;

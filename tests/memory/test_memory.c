@@ -15,7 +15,7 @@
 #define CHUNK  (UINT64_C(64) << 10)
 #define CHUNKS 6
 #define LOCKS  UINT64_C(1024)
-#define POOL   (MEMORY_FIRST_CHUNK + CHUNKS * CHUNK + LOCKS)
+#define POOL   (MEMORY_FIRST_CHUNK(LOCKS) + CHUNKS * CHUNK)
 
 static struct memory_node *make_wide(uint32_t lock_width)
 {
@@ -113,13 +113,13 @@ static void allocation_to_exhaustion(void **state)
     struct memory_allocate_reply reply;
     for (unsigned i = 0; i < CHUNKS; i++) {
         gaddr chunk = chunk_of(node, 512u << i);
-        assert_int_equal(chunk, gaddr_make(NODE, MEMORY_FIRST_CHUNK + i * CHUNK));
+        assert_int_equal(chunk, gaddr_make(NODE, MEMORY_FIRST_CHUNK(LOCKS) + i * CHUNK));
         assert_true(gaddr_offset(chunk) + CHUNK <= target->pool_bytes - target->lock_bytes);
     }
     assert_int_equal(allocate(node, 1024, 1, &reply), BANYAN_ENOSPC);
     assert_int_equal(status_of(node).chunks_used, CHUNKS);
     /* A returned node is handed out even now, and only for its size. */
-    gaddr back = gaddr_make(NODE, MEMORY_FIRST_CHUNK + CHUNK + 3 * 1024);
+    gaddr back = gaddr_make(NODE, MEMORY_FIRST_CHUNK(LOCKS) + CHUNK + 3 * 1024);
     assert_int_equal(give_back(node, 1024, &back, 1), BANYAN_OK);
     assert_int_equal(allocate(node, 512, 1, &reply), BANYAN_ENOSPC);
     assert_int_equal(allocate(node, 1024, 8, &reply), BANYAN_OK);
@@ -191,7 +191,7 @@ static void bad_returns_change_nothing(void **state)
                          chunk + 2 * CHUNK,                             /* in a chunk not handed out */
                          gaddr_make(NODE + 1, gaddr_offset(chunk)),     /* of another memory node */
                          gaddr_make(NODE, 0),                           /* the header */
-                         gaddr_make(NODE, MEMORY_FIRST_CHUNK - 2048),   /* before the chunks */
+                         gaddr_make(NODE, MEMORY_FIRST_CHUNK(LOCKS) - 2048),   /* before the chunks */
                          gaddr_make(NODE, POOL - 2048),                 /* behind the chunks */
                          gaddr_make(NODE, GADDR_LOCK_REGION | 0x10000), /* in the lock region */
                          GADDR_NULL,
@@ -336,7 +336,7 @@ static void bad_options(void **state)
     for (unsigned i = 0; i < 9; i++)
         bad[i] = good;
     bad[0].pool_bytes = 0;
-    bad[1].pool_bytes = MEMORY_FIRST_CHUNK + CHUNK + LOCKS - 8;
+    bad[1].pool_bytes = MEMORY_FIRST_CHUNK(LOCKS) + CHUNK - 8;
     bad[2].pool_bytes = UINT64_MAX;
     bad[3].pool_bytes = POOL + 4;
     bad[4].chunk_bytes = CHUNK / 2;
@@ -380,7 +380,7 @@ static void a_large_pool_is_sparse(void **state)
         assert_int_equal(target->lock_bytes, MEMORY_LOCK_BYTES);
         assert_int_equal(status_of(node).chunk_bytes, MEMORY_CHUNK_BYTES);
         assert_int_equal(status_of(node).chunks_total,
-                         (options.pool_bytes - MEMORY_FIRST_CHUNK - MEMORY_LOCK_BYTES) / MEMORY_CHUNK_BYTES);
+                         (options.pool_bytes - MEMORY_FIRST_CHUNK(MEMORY_LOCK_BYTES)) / MEMORY_CHUNK_BYTES);
         target->pool[options.pool_bytes - 1] = 1;
         memory_node_destroy(node);
     }
@@ -396,7 +396,7 @@ struct holder {
 
 static uint32_t *owner_of(struct holder *holder, gaddr address)
 {
-    return &holder->owners[(gaddr_offset(address) - MEMORY_FIRST_CHUNK) / 512];
+    return &holder->owners[(gaddr_offset(address) - MEMORY_FIRST_CHUNK(LOCKS)) / 512];
 }
 
 static void *hold(void *argument)
