@@ -1,0 +1,507 @@
+/* test_bad_input.c - nothing that comes from outside crashes the index: arguments, full pools, corrupt bytes.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <string.h>
+#include "base/crc32c.h"
+#include "support/world.h"
+
+/* Within a task: the first expectation that does not hold becomes the world's error. */
+static void expect(struct world_task *task, int line, int status, int expected)
+{
+    const char *text = tree_session_error(task->session)->text;
+    if (status != expected)
+        world_fail(task->world, BANYAN_EABORT, "line %d: status %d instead of %d: %s", line, status, expected,
+                   text);
+    else if (expected != 0 && expected != BANYAN_ENOTFOUND && expected != BANYAN_EEXIST &&
+             expected != BANYAN_ECONFLICT && !text[0])
+        world_fail(task->world, BANYAN_EABORT, "line %d: status %d comes without a message", line, status);
+}
+#define EXPECT(call, expected) expect(task, __LINE__, call, expected)
+
+static void run(const struct world_options *options, void (*function)(struct world_task *task))
+{
+    struct world world;
+    int status = world_create(&world, options);
+    status = status ? status : world_run_one(&world, 0, function);
+    status = status || options->empty ? status : world_check(&world, NULL);
+    struct error error = world.error;
+    world_destroy(&world);
+    if (status)
+        fail_msg("%d: %s", status, error.text);
+}
+
+/* ---- arguments
+ * ---------------------------------------------------------------------------------------------- */
+
+static bool nobody(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    struct world_task *task = context;
+    world_fail(task->world, BANYAN_EABORT, "an index that is empty has an entry");
+    return false;
+}
+
+static enum tree_verdict too_much(void *context, const void *old, size_t old_length, void *value,
+                                  size_t *length)
+{
+    *length = *(size_t *)context;
+    return TREE_PUT;
+}
+
+static void bad_keys_fixed(struct world_task *task)
+{
+    struct tree_session *s = task->session;
+    struct tree *t = task->tree;
+    uint8_t key[300] = {1}, value[300] = {2};
+    for (size_t length = 0; length < 300; length += length == 6 || length == 7 ? 1 : 3) {
+        size_t room = sizeof value;
+        if (length == 8)
+            continue;
+        const void *k = length ? key : NULL;
+        EXPECT(tree_lookup(s, t, k, length, value, &room), BANYAN_EKEYSIZE);
+        EXPECT(tree_insert(s, t, k, length, value, 8), BANYAN_EKEYSIZE);
+        EXPECT(tree_update(s, t, k, length, value, 8), BANYAN_EKEYSIZE);
+        EXPECT(tree_upsert(s, t, k, length, value, 8), BANYAN_EKEYSIZE);
+        EXPECT(tree_delete(s, t, k, length), BANYAN_EKEYSIZE);
+        EXPECT(tree_compare_and_set(s, t, k, length, value, 8, value, 8), BANYAN_EKEYSIZE);
+    }
+    for (size_t length = 0; length < 300; length += 7) {
+        if (length == 8)
+            continue;
+        const void *v = length ? value : NULL;
+        EXPECT(tree_insert(s, t, key, 8, v, length), BANYAN_EVALUESIZE);
+        EXPECT(tree_upsert(s, t, key, 8, v, length), BANYAN_EVALUESIZE);
+        EXPECT(tree_modify(s, t, key, 8, too_much, &length), BANYAN_EVALUESIZE);
+    }
+    struct tree_range range = {.from = NULL};
+    EXPECT(tree_scan(s, t, &range, nobody, task), 0);
+    range = (struct tree_range){.from = key, .from_length = 256, .to = key, .to_length = 8};
+    int status = tree_scan(s, t, &range, nobody, task);
+    if (status != 0) /* bounds need not be keys; if refused, then properly */
+        EXPECT(status, BANYAN_EKEYSIZE);
+    EXPECT(tree_multi_get(s, t, NULL, 0), 0);
+    EXPECT(tree_multi_put(s, t, NULL, 0), 0);
+    struct tree_item items[3];
+    for (unsigned i = 0; i < 3; i++)
+        items[i] = (struct tree_item){.key = key, .key_length = i == 1 ? 9 : 8, .value = value, .length = 8};
+    tree_multi_get(s, t, items, 3);
+    if (items[0].status != BANYAN_ENOTFOUND || items[1].status != BANYAN_EKEYSIZE ||
+        items[2].status != BANYAN_ENOTFOUND)
+        world_fail(task->world, BANYAN_EABORT, "multi_get: one bad key among good ones: %d %d %d",
+                   items[0].status, items[1].status, items[2].status);
+    items[0].key_length = 0;
+    items[1].length = 9;
+    items[1].key_length = 8;
+    items[2].length = 8;
+    tree_multi_put(s, t, items, 3);
+    if (items[0].status != BANYAN_EKEYSIZE || items[1].status != BANYAN_EVALUESIZE || items[2].status != 0)
+        world_fail(task->world, BANYAN_EABORT, "multi_put: bad items among good ones: %d %d %d",
+                   items[0].status, items[1].status, items[2].status);
+    EXPECT(tree_delete(s, t, key, 8), 0);
+}
+
+static void refuses_bad_keys_and_values(void **state)
+{
+    struct world_options options;
+    world_options_default(&options);
+    run(&options, bad_keys_fixed);
+}
+
+static void bad_keys_variable(struct world_task *task)
+{
+    struct tree_session *s = task->session;
+    struct tree *t = task->tree;
+    uint8_t key[300], value[300] = {2};
+    size_t room = sizeof value;
+    memset(key, 'k', sizeof key);
+    EXPECT(tree_lookup(s, t, NULL, 0, value, &room), BANYAN_EKEYSIZE);
+    EXPECT(tree_insert(s, t, NULL, 0, value, 4), BANYAN_EKEYSIZE);
+    EXPECT(tree_insert(s, t, key, 256, value, 4), BANYAN_EKEYSIZE);
+    EXPECT(tree_insert(s, t, key, 61, value, 4), BANYAN_EKEYSIZE);
+    EXPECT(tree_insert(s, t, key, 60, value, 4),
+           BANYAN_EKEYSIZE); /* 60 bytes are a key, but no slot can hold them */
+    EXPECT(tree_lookup(s, t, key, 60, value, &room), BANYAN_ENOTFOUND);
+    EXPECT(tree_insert(s, t, key, 24, value, 17), BANYAN_EVALUESIZE);
+    EXPECT(tree_insert(s, t, key, 24, NULL, 0), 0);
+    EXPECT(tree_insert(s, t, key, 1, value, 16), 0);
+    room = 15;
+    EXPECT(tree_lookup(s, t, key, 1, value, &room), BANYAN_EVALUESIZE);
+    room = 0;
+    EXPECT(tree_lookup(s, t, key, 24, NULL, &room), 0);
+    EXPECT(tree_delete(s, t, key, 1), 0);
+    EXPECT(tree_delete(s, t, key, 24), 0);
+}
+
+static void refuses_bad_variable_keys(void **state)
+{
+    struct world_options options;
+    world_options_default(&options);
+    options.geometry = (struct tree_geometry){
+        .key_kind = TREE_KEY_VARIABLE, .key_bytes = 60, .value_bytes = 16, .value_variable = true};
+    run(&options, bad_keys_variable);
+}
+
+/* ---- catalogue
+ * ------------------------------------------------------------------------------------------------ */
+
+static void bad_names(struct world_task *task)
+{
+    struct tree_session *s = task->session;
+    struct tree *t = NULL;
+    struct tree_geometry good = {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8};
+    char name[80];
+    memset(name, 'n', sizeof name);
+    name[64] = 0;
+    EXPECT(tree_create(s, name, &good, &t), BANYAN_EINVAL);
+    EXPECT(tree_create(s, "", &good, &t), BANYAN_EINVAL);
+    EXPECT(tree_open(s, "nobody", &t), BANYAN_ENOTFOUND);
+    if (tree_open(s, name, &t) == 0)
+        world_fail(task->world, BANYAN_EABORT, "opened an index whose name is too long");
+    EXPECT(tree_create(s, "test", &good, &t), BANYAN_EEXIST);
+    name[63] = 0;
+    EXPECT(tree_create(s, name, &good, &t), 0);
+    if (t)
+        tree_close(t);
+    static const struct tree_geometry impossible[] = {
+        {.key_kind = TREE_KEY_FIXED, .key_bytes = 7, .value_bytes = 8},
+        {.key_kind = TREE_KEY_FIXED, .key_bytes = 0, .value_bytes = 8},
+        {.key_kind = 2, .key_bytes = 8},
+        {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .leaf_bytes = 1000},
+        {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .leaf_bytes = 256},
+        {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .leaf_bytes = 131072},
+        {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .internal_bytes = 8192},
+        {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .internal_bytes = 513},
+        {.key_kind = TREE_KEY_FIXED, .key_bytes = 255, .value_bytes = 255, .leaf_bytes = 512},
+        {.key_kind = TREE_KEY_FIXED,
+         .key_bytes = 255,
+         .value_bytes = 8,
+         .leaf_bytes = 4096,
+         .internal_bytes = 512},
+        {.key_kind = TREE_KEY_VARIABLE, .value_bytes = 8, .internal_bytes = 512},
+    };
+    for (unsigned i = 0; i < sizeof impossible / sizeof impossible[0]; i++) {
+        int status = tree_create(s, "impossible", &impossible[i], &t);
+        if (status != BANYAN_EINVAL || !tree_session_error(s)->text[0])
+            world_fail(task->world, BANYAN_EABORT, "impossible geometry %u: status %d", i, status);
+    }
+}
+
+static void refuses_bad_names_and_geometries(void **state)
+{
+    struct world_options options;
+    world_options_default(&options);
+    options.compute_nodes = 1;
+    struct world world;
+    int status = world_create(&world, &options);
+    status = status ? status : world_run_one(&world, 0, bad_names);
+    struct error error = world.error;
+    world_destroy(&world);
+    if (status)
+        fail_msg("%d: %s", status, error.text);
+}
+
+static void bad_superblock(struct world_task *task)
+{
+    struct tree_session *s = task->session;
+    struct tree *t = NULL;
+    uint8_t *block = memory_node_target(task->world->memory[0])->pool + MEMORY_CATALOGUE_OFFSET, saved[4352];
+    memcpy(saved, block, 16);
+    for (unsigned i = 0; i < 16; i++) {
+        block[i] ^= 0x40;
+        EXPECT(tree_open(s, "test", &t), BANYAN_ECORRUPT);
+        block[i] ^= 0x40;
+    }
+    uint32_t version = 77, crc;
+    memcpy(block + 8, &version, 4);
+    crc = crc32c(0, block, 12);
+    memcpy(block + 12, &crc, 4);
+    EXPECT(tree_open(s, "test", &t), BANYAN_EVERSION);
+    memset(block, 0, 16);
+    EXPECT(tree_open(s, "test", &t), BANYAN_ECORRUPT);
+    memcpy(block, saved, 16);
+    /* The first entry; its first eight bytes are the root, which is judged when it is followed. */
+    uint8_t *entry = block + 4096;
+    for (unsigned i = 8; i < 60; i++) {
+        entry[i] ^= 0x21;
+        int status = tree_open(s, "test", &t);
+        if (status != BANYAN_ECORRUPT)
+            world_fail(task->world, BANYAN_EABORT, "catalogue entry with byte %u flipped: status %d", i,
+                       status);
+        entry[i] ^= 0x21;
+    }
+    uint64_t root, wild[] = {UINT64_MAX, UINT64_C(1) << 47, 8, UINT64_C(0x0005000000010000), 12345};
+    memcpy(&root, entry, 8);
+    for (unsigned i = 0; i < sizeof wild / sizeof wild[0]; i++) {
+        uint8_t key[8] = {0}, value[8];
+        size_t length = sizeof value;
+        memcpy(entry, &wild[i], 8);
+        int status = tree_open(s, "test", &t);
+        if (status == 0) {
+            status = tree_lookup(s, t, key, 8, value, &length);
+            tree_close(t);
+        }
+        if (status != BANYAN_ECORRUPT && status != BANYAN_EADDRESS)
+            world_fail(task->world, BANYAN_EABORT, "wild root 0x%" PRIx64 ": status %d", wild[i], status);
+    }
+    memcpy(entry, &root, 8);
+}
+
+static void notices_a_corrupt_catalogue(void **state)
+{
+    struct world_options options;
+    world_options_default(&options);
+    run(&options, bad_superblock);
+}
+
+/* ---- full pool
+ * ------------------------------------------------------------------------------------------------- */
+
+#define FULL_KEYS 100000u
+
+static void fill_up(struct world_task *task)
+{
+    struct world *world = task->world;
+    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+    uint64_t stored = 0, refused = 0, last = 0;
+    for (uint64_t i = 0; i < FULL_KEYS && refused < 50; i++) {
+        int status = tree_insert(task->session, task->tree, key, world_key(world, i, key), value,
+                                 world_value(world, i + 1, value));
+        if (status == BANYAN_ENOSPC)
+            refused++;
+        else if (status)
+            EXPECT(status, 0);
+        else
+            stored++;
+        last = i;
+    }
+    if (!refused || !stored)
+        world_fail(world, BANYAN_EABORT, "%" PRIu64 " keys stored, %" PRIu64 " refused", stored, refused);
+    uint64_t found = 0;
+    for (uint64_t i = 0; i <= last; i++) {
+        size_t length = sizeof value;
+        int status = tree_lookup(task->session, task->tree, key, world_key(world, i, key), value, &length);
+        found += status == 0;
+        if (status && status != BANYAN_ENOTFOUND)
+            EXPECT(status, 0);
+    }
+    if (found != stored)
+        world_fail(world, BANYAN_EABORT, "%" PRIu64 " keys stored, %" PRIu64 " found", stored, found);
+    /* Deletes need no space; what they free can be used again. */
+    uint64_t deleted = 0;
+    for (uint64_t i = 0; i <= last / 2; i++)
+        deleted += tree_delete(task->session, task->tree, key, world_key(world, i, key)) == 0;
+    if (deleted < stored / 3)
+        world_fail(world, BANYAN_EABORT, "%" PRIu64 " of %" PRIu64 " keys deleted", deleted, stored);
+    for (uint64_t i = 0; i <= last / 8; i++)
+        EXPECT(tree_insert(task->session, task->tree, key, world_key(world, i, key), value,
+                           world_value(world, i + 1, value)),
+               0);
+}
+
+static void full_pool(unsigned memory_nodes, uint64_t chunks)
+{
+    struct world_options options;
+    world_options_default(&options);
+    options.memory_nodes = memory_nodes;
+    options.lock_bytes = 4096;
+    options.pool_bytes = MEMORY_FIRST_CHUNK + chunks * (UINT64_C(64) << 10) + 4096;
+    run(&options, fill_up);
+}
+
+static void stays_usable_when_full(void **state)
+{
+    full_pool(1, 4);
+    full_pool(1, 11);
+    full_pool(2, 5);
+}
+
+/* ---- corrupt nodes
+ * --------------------------------------------------------------------------------------------- */
+
+#define KEYS 3000u
+
+struct nodes {
+    gaddr leaves[1000], internals[1000];
+    unsigned leaf_count, internal_count;
+    struct world *world;
+};
+
+static uint8_t *bytes_at(struct world *world, gaddr address)
+{
+    return memory_node_target(world->memory[gaddr_node(address)])->pool + gaddr_offset(address);
+}
+
+static void collect(void *context, gaddr node, uint32_t bytes)
+{
+    struct nodes *nodes = context;
+    uint8_t level = bytes_at(nodes->world, node)[10];
+    if (level == 0 && nodes->leaf_count < 1000)
+        nodes->leaves[nodes->leaf_count++] = node;
+    else if (level != 0 && nodes->internal_count < 1000)
+        nodes->internals[nodes->internal_count++] = node;
+}
+
+/* Reads every key: right, or corrupt with the node's name. Returns how many were corrupt. */
+static unsigned read_all(struct world_task *task, struct tree *tree, gaddr node, uint64_t step)
+{
+    char name[GADDR_TEXT_BYTES];
+    gaddr_format(node, name);
+    unsigned corrupt = 0;
+    for (uint64_t i = 0; i < KEYS; i += step) {
+        uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+        size_t length = sizeof value;
+        int status =
+            tree_lookup(task->session, tree, key, world_key(task->world, i * 2, key), value, &length);
+        if (status == BANYAN_ECORRUPT) {
+            corrupt++;
+            if (!strstr(tree_session_error(task->session)->text, name))
+                world_fail(task->world, BANYAN_EABORT, "node %s is corrupt, but the message is: %s", name,
+                           tree_session_error(task->session)->text);
+        } else if (status || world_value_number(task->world, value, length) != i + 1) {
+            world_fail(task->world, BANYAN_EABORT, "node %s is corrupt: key %" PRIu64 ": status %d %s", name,
+                       i, status, tree_session_error(task->session)->text);
+        }
+    }
+    return corrupt;
+}
+
+static bool visit_any(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    ++*(uint64_t *)context;
+    return true;
+}
+
+static void store_keys(struct world_task *task)
+{
+    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+    for (uint64_t i = 0; i < KEYS; i++)
+        EXPECT(tree_insert(task->session, task->tree, key, world_key(task->world, i * 2, key), value,
+                           world_value(task->world, i + 1, value)),
+               0);
+}
+
+/* With one byte of a leaf flipped: everything else is still found, and nothing wrong is. */
+static void corrupt_leaf(struct world_task *task, gaddr leaf, uint32_t offset, bool header)
+{
+    struct world *world = task->world;
+    uint8_t *byte = bytes_at(world, leaf) + offset, flip = (uint8_t)(1u << random_below(&task->random, 8));
+    uint64_t seen = 0;
+    *byte ^= flip;
+    unsigned corrupt = read_all(task, task->tree, leaf, 3);
+    if (corrupt > KEYS / 10)
+        world_fail(world, BANYAN_EABORT, "one corrupt leaf hides %u keys", corrupt);
+    const struct tree_range all = {0};
+    int status = tree_scan(task->session, task->tree, &all, visit_any, &seen);
+    if (header)
+        EXPECT(status, BANYAN_ECORRUPT);
+    else if (status != BANYAN_ECORRUPT)
+        EXPECT(status, 0); /* a byte that means nothing */
+    struct tree_check_report report;
+    status = tree_check(task->session, task->tree, &report, NULL, NULL);
+    if (header)
+        EXPECT(status, BANYAN_ECORRUPT);
+    *byte ^= flip;
+}
+
+static void corrupt_leaves(struct world_task *task)
+{
+    struct nodes nodes = {.world = task->world};
+    struct tree_check_report report;
+    store_keys(task);
+    EXPECT(tree_check(task->session, task->tree, &report, collect, &nodes), 0);
+    if (nodes.leaf_count < 20)
+        world_fail(task->world, BANYAN_EABORT, "only %u leaves", nodes.leaf_count);
+    uint32_t leaf_bytes = task->world->options.geometry.leaf_bytes;
+    for (unsigned i = 0; i < 32 && !task->world->error.code; i++)
+        corrupt_leaf(task, nodes.leaves[random_below(&task->random, nodes.leaf_count)], i, true);
+    for (unsigned i = 0; i < world_rounds(60) && !task->world->error.code; i++)
+        corrupt_leaf(task, nodes.leaves[random_below(&task->random, nodes.leaf_count)],
+                     (uint32_t)random_below(&task->random, leaf_bytes), false);
+    if (read_all(task, task->tree, GADDR_NULL, 1))
+        world_fail(task->world, BANYAN_EABORT, "still corrupt after the bytes were put back");
+    /* A write to a corrupt leaf is refused and leaves no lock behind. */
+    gaddr leaf = nodes.leaves[nodes.leaf_count / 2];
+    unsigned refused = 0;
+    bytes_at(task->world, leaf)[5] ^= 1;
+    for (unsigned round = 0; round < 2; round++) {
+        for (uint64_t i = 0; i < KEYS; i++) {
+            uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+            size_t length = world_value(task->world, i + 1, value);
+            int status = tree_update(task->session, task->tree, key, world_key(task->world, i * 2, key),
+                                     value, length);
+            if (status != BANYAN_ECORRUPT || round == 1)
+                EXPECT(status, 0);
+            else
+                refused++;
+        }
+        if (round == 0)
+            bytes_at(task->world, leaf)[5] ^= 1;
+    }
+    if (!refused)
+        world_fail(task->world, BANYAN_EABORT, "writes went into a corrupt leaf");
+}
+
+static void corrupt_internals(struct world_task *task)
+{
+    struct world *world = task->world;
+    struct nodes nodes = {.world = world};
+    struct tree_check_report report;
+    store_keys(task);
+    EXPECT(tree_check(task->session, task->tree, &report, collect, &nodes), 0);
+    if (nodes.internal_count < 3)
+        world_fail(world, BANYAN_EABORT, "only %u internal nodes", nodes.internal_count);
+    uint32_t bytes = world->options.geometry.internal_bytes;
+    unsigned met = 0;
+    for (unsigned i = 0; i < world_rounds(60) && !world->error.code; i++) {
+        gaddr node = nodes.internals[random_below(&task->random, nodes.internal_count)];
+        uint8_t *byte = bytes_at(world, node) + (i < 32 ? i : random_below(&task->random, bytes)),
+                flip = 0x10;
+        *byte ^= flip;
+        struct tree *fresh = NULL; /* with a cache that knows nothing */
+        int status = tree_open(task->session, "test", &fresh);
+        if (status != BANYAN_ECORRUPT)
+            EXPECT(status, 0);
+        if (fresh) {
+            met += read_all(task, fresh, node, 37) > 0;
+            tree_close(fresh);
+        }
+        EXPECT(tree_check(task->session, task->tree, &report, NULL, NULL), BANYAN_ECORRUPT);
+        *byte ^= flip;
+    }
+    if (!met)
+        world_fail(world, BANYAN_EABORT, "no flipped bit of an internal node was noticed by a lookup");
+}
+
+static void notices_corrupt_nodes(void **state)
+{
+    struct world_options options;
+    world_options_default(&options);
+    options.seed = world_seed(5);
+    options.geometry.leaf_bytes = 512;
+    options.geometry.internal_bytes = 512;
+    run(&options, corrupt_leaves);
+    run(&options, corrupt_internals);
+    options.memory_nodes = 2;
+    options.geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE,
+                                              .key_bytes = 24,
+                                              .value_bytes = 20,
+                                              .leaf_bytes = 1024,
+                                              .internal_bytes = 1024};
+    run(&options, corrupt_leaves);
+    run(&options, corrupt_internals);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refuses_bad_keys_and_values),      cmocka_unit_test(refuses_bad_variable_keys),
+        cmocka_unit_test(refuses_bad_names_and_geometries), cmocka_unit_test(notices_a_corrupt_catalogue),
+        cmocka_unit_test(stays_usable_when_full),           cmocka_unit_test(notices_corrupt_nodes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
