@@ -1,0 +1,320 @@
+/*
+ * test_bench.c - `banyan bench` from outside: exit codes, messages, and the JSON and page that it writes.
+ * argv[1] is the executable. Runs are small; nothing here depends on how fast they are.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <jansson.h>
+
+static const char *banyan;
+
+struct outcome {
+    int code;
+    char *text;
+};
+
+/* Runs the executable under the shell; standard error is added where `redirect` says so. */
+static struct outcome run(const char *arguments, const char *redirect)
+{
+    char command[1024];
+    struct outcome outcome = {0};
+    size_t size = 0;
+    snprintf(command, sizeof command, "'%s' %s %s", banyan, arguments, redirect);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    FILE *text = open_memstream(&outcome.text, &size);
+    assert_non_null(text);
+    for (int c = fgetc(pipe); c != EOF; c = fgetc(pipe))
+        fputc(c, text);
+    fclose(text);
+    int status = pclose(pipe);
+    assert_true(WIFEXITED(status));
+    outcome.code = WEXITSTATUS(status);
+    return outcome;
+}
+
+static void expect(const char *arguments, int code, const char *needle)
+{
+    struct outcome outcome = run(arguments, "2>&1");
+    if (outcome.code != code || !strstr(outcome.text, needle))
+        fail_msg("banyan %s: exit code %d, expected %d and '%s' in:\n%s", arguments, outcome.code, code,
+                 needle, outcome.text);
+    free(outcome.text);
+}
+
+static void usage_errors_say_what_to_do(void **state)
+{
+    (void)state;
+    expect("", 2, "Usage");
+    expect("fly", 2, "unknown command 'fly'");
+    expect("bench --fly", 2, "fly");
+    expect("bench stray", 2, "stray");
+    expect("bench --workload fly", 2, "--list");
+    expect("bench --preset fly", 2, "fly");
+    expect("bench --mix lookup", 2, "operation=share");
+    expect("bench --distribution normal", 2, "zipfian");
+    expect("bench --fabric carrier-pigeon", 2, "local, sim");
+    expect("bench --threads 0", 2, "--threads");
+    expect("bench --memory-nodes 100000", 2, "--memory-nodes");
+    expect("bench --keys many", 2, "--keys");
+    expect("bench --keys 0 --workload read-only", 2, "--keys");
+    expect("bench --key-bytes 4", 2, "--key-bytes");
+    expect("bench --value-bytes 256", 2, "--value-bytes");
+    expect("bench --theta 1", 2, "--theta");
+    expect("bench --theta nan", 2, "--theta");
+    expect("bench --fill 7", 2, "--fill");
+    expect("bench --leaf-bytes 1000", 2, "leaf");
+    expect("bench --combine sometimes", 2, "combine");
+    expect("bench --handover -1", 2, "handover");
+    expect("bench --sim gravity=1", 2, "gravity");
+    expect("bench --faults late=2", 2, "late");
+    expect("bench --peer fly", 2, "fly");
+    expect("bench --fabric sim --peer lmdb", 2, "--fabric local");
+    expect("bench --compute-nodes 60000 --threads 4000 --fibers 4000", 2, "million");
+    expect("version --fly", 2, "--fly");
+}
+
+static void help_and_lists(void **state)
+{
+    (void)state;
+    expect("--help", 0, "bench");
+    expect("help bench", 0, "Examples");
+    expect("bench --help", 0, "--lock-region");
+    expect("bench --help", 0, "--no-local-locks");
+    expect("bench --list", 0, "sherman:write-only");
+    expect("bench --list", 0, "+hierarchical");
+    expect("bench --sim help", 0, "message-rate-in");
+    expect("bench --faults help", 0, "torn-reads");
+    expect("version", 0, "banyan ");
+}
+
+static void version_json(void **state)
+{
+    (void)state;
+    struct outcome outcome = run("version --json", "");
+    assert_int_equal(outcome.code, 0);
+    json_t *json = json_loads(outcome.text, 0, NULL);
+    assert_true(json_is_string(json_object_get(json, "version")));
+    json_decref(json);
+    free(outcome.text);
+}
+
+static json_t *bench_json(const char *arguments)
+{
+    char all[512];
+    snprintf(all, sizeof all, "bench %s --json -", arguments);
+    struct outcome outcome = run(all, "2>/dev/null");
+    if (outcome.code)
+        fail_msg("banyan %s: exit code %d", all, outcome.code);
+    json_error_t error;
+    json_t *json = json_loads(outcome.text, 0, &error);
+    if (!json)
+        fail_msg("banyan %s: not JSON: %s", all, error.text);
+    free(outcome.text);
+    return json;
+}
+
+static double number(const json_t *json, const char *name)
+{
+    const json_t *value = json_object_get(json, name);
+    if (!json_is_number(value))
+        fail_msg("no number '%s'", name);
+    return json_number_value(value);
+}
+
+static void check_result(const json_t *result, double operations)
+{
+    static const char *const costs[] = {"round_trips", "reads",      "writes",       "atomics",
+                                        "rpcs",        "bytes_read", "bytes_written"};
+    const json_t *latency = json_object_get(result, "latency_us"),
+                 *per_op = json_object_get(result, "per_op");
+    assert_true(number(result, "throughput_mops") > 0);
+    assert_true(number(result, "operations") >= operations);
+    assert_true(number(latency, "p50") <= number(latency, "p90"));
+    assert_true(number(latency, "p90") <= number(latency, "p99"));
+    assert_true(number(latency, "p99") <= number(latency, "p999"));
+    for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++)
+        assert_true(number(per_op, costs[i]) >= 0);
+    assert_true(number(result, "retries") >= 0);
+    assert_true(number(result, "cache_hit") >= 0 && number(result, "cache_hit") <= 1);
+    assert_true(json_is_string(json_object_get(result, "preset")));
+    assert_true(json_is_string(json_object_get(result, "workload")));
+    assert_true(json_is_string(json_object_get(result, "distribution")));
+}
+
+#define SMALL "--keys 20k --operations 5k "
+#define WORLD "--fabric sim --memory-nodes 2 --compute-nodes 2 --threads 2 " SMALL
+
+static void every_workload_runs_on_local(void **state)
+{
+    (void)state;
+    json_t *json =
+        bench_json("--workload all --distribution uniform --threads 2 --fibers 2 --scan-length 20 " SMALL);
+    const json_t *results = json_object_get(json, "results");
+    assert_int_equal(json_array_size(results), 17);
+    for (size_t i = 0; i < json_array_size(results); i++)
+        check_result(json_array_get(results, i), 5000);
+    json_decref(json);
+}
+
+static void every_preset_runs_on_sim(void **state)
+{
+    (void)state;
+    json_t *json = bench_json(WORLD "--preset all --workload write-intensive");
+    const json_t *results = json_object_get(json, "results");
+    assert_int_equal(json_array_size(results), 6);
+    for (size_t i = 0; i < json_array_size(results); i++)
+        check_result(json_array_get(results, i), 5000);
+    json_decref(json);
+}
+
+static void deletes_and_long_keys(void **state)
+{
+    (void)state;
+    json_t *json =
+        bench_json("--mix upsert=2,delete=1,lookup=1,insert=1 --key-bytes 40 --value-bytes 100 " SMALL);
+    const json_t *result = json_array_get(json_object_get(json, "results"), 0);
+    check_result(result, 5000);
+    assert_true(number(result, "absent") > 0);
+    assert_true(number(json_object_get(result, "loaded"), "entries") == 20000);
+    assert_true(number(json_object_get(result, "ended"), "bytes_per_entry") > 140);
+    json_decref(json);
+}
+
+static void empty_index_takes_inserts(void **state)
+{
+    (void)state;
+    json_t *json = bench_json("--keys 0 --workload insert-only --operations 20k --warm-up 0");
+    const json_t *result = json_array_get(json_object_get(json, "results"), 0);
+    check_result(result, 20000);
+    assert_true(number(json_object_get(result, "ended"), "entries") >= 20000);
+    json_decref(json);
+}
+
+static void switches_are_set_over_presets(void **state)
+{
+    (void)state;
+    json_t *json = bench_json(WORLD "--preset sherman --handover 2 --no-local-locks --lock-region dram");
+    const json_t *switches = json_object_get(json_array_get(json_object_get(json, "results"), 0), "switches");
+    assert_true(number(switches, "handover") == 2);
+    assert_true(json_is_false(json_object_get(switches, "local-locks")));
+    assert_string_equal(json_string_value(json_object_get(switches, "lock-region")), "dram");
+    json_decref(json);
+}
+
+static void simulations_repeat(void **state)
+{
+    (void)state;
+    const char *arguments = "bench " WORLD "--workload write-intensive --preset fg+,banyan --json -";
+    struct outcome first = run(arguments, "2>/dev/null"), second = run(arguments, "2>/dev/null");
+    assert_int_equal(first.code, 0);
+    assert_string_equal(first.text, second.text);
+    struct outcome other =
+        run("bench " WORLD "--workload write-intensive --preset fg+,banyan --json - --seed 2", "2>/dev/null");
+    assert_int_equal(other.code, 0);
+    assert_string_not_equal(first.text, other.text);
+    free(first.text);
+    free(second.text);
+    free(other.text);
+}
+
+static void faults_are_survived(void **state)
+{
+    (void)state;
+    json_t *json = bench_json(WORLD "--workload write-intensive --faults hostile");
+    check_result(json_array_get(json_object_get(json, "results"), 0), 5000);
+    json_decref(json);
+}
+
+static void ablation_prints_the_paper(void **state)
+{
+    (void)state;
+    expect("bench --ablation --memory-nodes 2 --compute-nodes 2 --threads 2 --workload write-intensive "
+           "--distribution zipfian " SMALL,
+           0, "(24");
+}
+
+static void page_stands_alone(void **state)
+{
+    (void)state;
+    char name[] = "/tmp/banyan-report-XXXXXX", arguments[512];
+    int file = mkstemp(name);
+    assert_true(file >= 0);
+    close(file);
+    snprintf(arguments, sizeof arguments, "bench %s--report %s", SMALL, name);
+    struct outcome outcome = run(arguments, "2>&1");
+    assert_int_equal(outcome.code, 0);
+    free(outcome.text);
+    FILE *page = fopen(name, "r");
+    assert_non_null(page);
+    static char text[1 << 20];
+    size_t length = fread(text, 1, sizeof text - 1, page);
+    fclose(page);
+    unlink(name);
+    assert_true(length > 2000);
+    assert_non_null(strstr(text, "<svg"));
+    assert_non_null(strstr(text, "</html>"));
+    assert_null(strstr(text, "http:"));
+    assert_null(strstr(text, "https:"));
+    assert_null(strstr(text, "nan"));
+}
+
+static void full_pools_fail_cleanly(void **state)
+{
+    (void)state;
+    expect("bench --keys 1M --operations 1k --pool-bytes 20M", 1, "--pool-bytes");
+    expect("bench " SMALL "--report /nonexistent/page.html", 1, "/nonexistent/page.html");
+}
+
+static void peers_are_compared(void **state)
+{
+    (void)state;
+    struct outcome found = run("bench --peer lmdb --keys 1k --operations 1k --pairs 1", "2>&1");
+    if (found.code == 2) { /* made without LMDB: it must say so */
+        assert_non_null(strstr(found.text, "LMDB"));
+        free(found.text);
+        skip();
+    }
+    assert_int_equal(found.code, 0);
+    assert_non_null(strstr(found.text, "ratio"));
+    free(found.text);
+    json_t *json = bench_json("--peer lmdb --workload insert-intensive --pairs 2 --threads 2 " SMALL);
+    assert_int_equal(json_array_size(json_object_get(json, "results")), 6);
+    json_decref(json);
+    expect("bench --peer lmdb --mix scan=1,lookup=1,update=1,delete=1,modify=1,upsert=1 --pairs 1 " SMALL, 0,
+           "ratio");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: test_bench BANYAN\n");
+        return 2;
+    }
+    banyan = argv[1];
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(usage_errors_say_what_to_do),
+        cmocka_unit_test(help_and_lists),
+        cmocka_unit_test(version_json),
+        cmocka_unit_test(every_workload_runs_on_local),
+        cmocka_unit_test(every_preset_runs_on_sim),
+        cmocka_unit_test(deletes_and_long_keys),
+        cmocka_unit_test(empty_index_takes_inserts),
+        cmocka_unit_test(switches_are_set_over_presets),
+        cmocka_unit_test(simulations_repeat),
+        cmocka_unit_test(faults_are_survived),
+        cmocka_unit_test(ablation_prints_the_paper),
+        cmocka_unit_test(page_stands_alone),
+        cmocka_unit_test(full_pools_fail_cleanly),
+        cmocka_unit_test(peers_are_compared),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

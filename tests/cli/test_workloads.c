@@ -1,0 +1,265 @@
+/* test_workloads.c - names, mixes, permutations, keys and the stream of operations. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include "bench/paper.h"
+#include "bench/workloads.h"
+
+static void names_are_found(void **state)
+{
+    (void)state;
+    struct workload workload;
+    struct error error = {0};
+    for (size_t i = 0; workload_name(i, NULL); i++) {
+        assert_int_equal(workload_find(&workload, workload_name(i, NULL), &error), 0);
+        assert_string_equal(workload.name, workload_name(i, NULL));
+        double sum = 0;
+        for (int kind = 0; kind < WORKLOAD_KINDS; kind++)
+            sum += workload.share[kind];
+        assert_true(fabs(sum - 1) < 1e-9);
+    }
+}
+
+static void bare_names_prefer_sherman(void **state)
+{
+    (void)state;
+    struct workload workload;
+    struct error error = {0};
+    assert_int_equal(workload_find(&workload, "write-intensive", &error), 0);
+    assert_string_equal(workload.name, "sherman:write-intensive");
+    assert_true(workload.share[WORKLOAD_UPSERT] == 0.5);
+    assert_int_equal(workload_find(&workload, "scan-intensive", &error), 0);
+    assert_string_equal(workload.name, "dex:scan-intensive");
+    assert_int_equal(workload_find(&workload, "a", &error), BANYAN_EINVAL);
+    assert_int_equal(workload_find(&workload, "ycsb:z", &error), BANYAN_EINVAL);
+    assert_non_null(strstr(error.text, "ycsb:z"));
+}
+
+static void mixes_are_parsed(void **state)
+{
+    (void)state;
+    struct workload workload;
+    struct error error = {0};
+    assert_int_equal(workload_parse_mix(&workload, "lookup=3,delete=1", &error), 0);
+    assert_true(workload.share[WORKLOAD_LOOKUP] == 0.75);
+    assert_true(workload.share[WORKLOAD_DELETE] == 0.25);
+    assert_true(workload_writes(&workload));
+    static const char *const bad[] = {"",          "lookup", "lookup=",  "lookup=x",
+                                      "lookup=-1", "fly=1",  "lookup=0", "lookup=nan"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        error_clear(&error);
+        assert_int_equal(workload_parse_mix(&workload, bad[i], &error), BANYAN_EINVAL);
+        assert_true(error.text[0]);
+    }
+}
+
+static void permutations_are_bijective(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {1, 2, 3, 4, 5, 64, 1000, 4097};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct permutation permutation;
+        permutation_init(&permutation, sizes[i], 42 + i);
+        uint8_t *seen = calloc(sizes[i], 1);
+        for (uint64_t at = 0; at < sizes[i]; at++) {
+            uint64_t to = permutation_apply(&permutation, at);
+            assert_true(to < sizes[i]);
+            assert_int_equal(seen[to]++, 0);
+        }
+        free(seen);
+    }
+}
+
+static void keys_keep_their_order(void **state)
+{
+    (void)state;
+    uint8_t before[20], key[20], value[16];
+    for (uint64_t rank = 0; rank < 1000; rank++) {
+        uint64_t number = workload_loaded_number(rank);
+        workload_key(number, key, sizeof key);
+        assert_true(workload_key_number(key) == number);
+        if (rank)
+            assert_true(memcmp(before, key, sizeof key) < 0);
+        memcpy(before, key, sizeof key);
+        workload_value(number, rank, value, sizeof value);
+        assert_true(workload_value_matches(number, value, sizeof value));
+        assert_false(workload_value_matches(number + 1, value, sizeof value));
+    }
+}
+
+static void start(struct workload_source *source, struct workload *workload, const char *name,
+                  enum workload_distribution distribution, uint64_t keys)
+{
+    struct error error = {0};
+    assert_int_equal(workload_find(workload, name, &error), 0);
+    assert_int_equal(
+        workload_source_init(source, workload, distribution, 0.99, keys, 10000, 100, 7, NULL, &error), 0);
+}
+
+/* Sherman: two of three inserts meet a loaded key. */
+static void upserts_are_two_thirds_updates(void **state)
+{
+    (void)state;
+    struct workload workload;
+    struct workload_source source;
+    struct workload_generator generator;
+    struct workload_operation operation;
+    start(&source, &workload, "sherman:write-intensive", WORKLOAD_UNIFORM, 10000);
+    workload_generator_init(&generator, &source, 1);
+    int upserts = 0, existing = 0;
+    for (int i = 0; i < 60000; i++) {
+        workload_next(&generator, &operation);
+        if (operation.kind != WORKLOAD_UPSERT)
+            continue;
+        upserts++;
+        existing += workload_number_loaded(&source, operation.number);
+    }
+    assert_true(upserts > 29000 && upserts < 31000);
+    assert_true(fabs((double)existing / upserts - 2.0 / 3) < 0.02);
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* More new keys than free slots: still each once, and none of the loaded ones. */
+static void inserts_are_new_and_unique(void **state)
+{
+    (void)state;
+    static uint64_t numbers[5000];
+    for (int empty = 0; empty < 2; empty++) {
+        struct workload workload;
+        struct workload_source source;
+        struct workload_generator generator;
+        struct workload_operation operation;
+        start(&source, &workload, "dex:insert-only", WORKLOAD_UNIFORM, empty ? 0 : 1000);
+        workload_generator_init(&generator, &source, 1);
+        for (size_t i = 0; i < 5000; i++) {
+            workload_next(&generator, &operation);
+            assert_int_equal(operation.kind, WORKLOAD_INSERT);
+            assert_false(workload_number_loaded(&source, operation.number));
+            numbers[i] = operation.number;
+        }
+        qsort(numbers, 5000, sizeof numbers[0], compare_numbers);
+        for (size_t i = 1; i < 5000; i++)
+            assert_true(numbers[i - 1] < numbers[i]);
+    }
+}
+
+/* The hottest keys must not be neighbours, and must take the share that the law says. */
+static void hot_keys_are_spread(void **state)
+{
+    (void)state;
+    struct workload workload;
+    struct workload_source source;
+    struct workload_generator generator;
+    struct workload_operation operation;
+    start(&source, &workload, "dex:read-only", WORKLOAD_ZIPFIAN, 100000);
+    uint64_t hot = workload_loaded_number(permutation_apply(&source.ranks, 0));
+    uint64_t next = workload_loaded_number(permutation_apply(&source.ranks, 1));
+    assert_true((hot > next ? hot - next : next - hot) > workload_loaded_number(100));
+    workload_generator_init(&generator, &source, 1);
+    int hits = 0;
+    for (int i = 0; i < 100000; i++) {
+        workload_next(&generator, &operation);
+        assert_true(workload_number_loaded(&source, operation.number));
+        hits += operation.number == hot;
+    }
+    assert_true(fabs(hits / 100000.0 - zipf_probability(&source.zipf, 0)) < 0.01);
+}
+
+static void latest_prefers_new_keys(void **state)
+{
+    (void)state;
+    struct workload workload;
+    struct workload_source source;
+    struct workload_generator generator;
+    struct workload_operation operation;
+    start(&source, &workload, "ycsb:d", WORKLOAD_ZIPFIAN, 10000);
+    source.inserted = 1000;
+    workload_generator_init(&generator, &source, 1);
+    int fresh = 0, lookups = 0;
+    for (int i = 0; i < 10000; i++) {
+        workload_next(&generator, &operation);
+        if (operation.kind != WORKLOAD_LOOKUP)
+            continue;
+        lookups++;
+        fresh += !workload_number_loaded(&source, operation.number);
+    }
+    assert_true(fresh > lookups / 2);
+}
+
+static void streams_repeat(void **state)
+{
+    (void)state;
+    struct workload workload;
+    struct workload_source source;
+    struct workload_generator a, b;
+    start(&source, &workload, "ycsb:e", WORKLOAD_SCRAMBLED, 1000);
+    workload_generator_init(&a, &source, 5);
+    workload_generator_init(&b, &source, 5);
+    for (int i = 0; i < 1000; i++) {
+        struct workload_operation x, y;
+        workload_next(&a, &x);
+        uint64_t inserted = source.inserted;
+        source.inserted -= x.kind == WORKLOAD_INSERT;
+        workload_next(&b, &y);
+        source.inserted = inserted;
+        assert_int_equal(x.kind, y.kind);
+        assert_true(x.number == y.number && x.salt == y.salt && x.scan_length == y.scan_length);
+        assert_true(x.kind != WORKLOAD_SCAN || (x.scan_length >= 1 && x.scan_length <= 100));
+    }
+}
+
+static void impossible_sources_are_refused(void **state)
+{
+    (void)state;
+    struct workload workload;
+    struct workload_source source;
+    struct error error = {0};
+    assert_int_equal(workload_find(&workload, "read-only", &error), 0);
+    assert_int_equal(
+        workload_source_init(&source, &workload, WORKLOAD_UNIFORM, 0.99, 0, 10, 1, 1, NULL, &error),
+        BANYAN_EINVAL);
+    assert_int_equal(
+        workload_source_init(&source, &workload, WORKLOAD_ZIPFIAN, 1.5, 10, 10, 1, 1, NULL, &error),
+        BANYAN_EINVAL);
+}
+
+static void paper_states_what_it_states(void **state)
+{
+    (void)state;
+    assert_true(paper_total("sherman:write-only", "zipfian").throughput == 24.7);
+    assert_true(paper_step("sherman:write-intensive", "zipfian", "+onchip").p99 == 3.48);
+    assert_true(isnan(paper_step("sherman:write-only", "zipfian", "+onchip").throughput));
+    assert_true(isnan(paper_step("sherman:write-intensive", "zipfian", "banyan").throughput));
+    assert_true(paper_table1("sherman:write-intensive", "zipfian").throughput == 0.34);
+    assert_true(paper_absolute("sherman:range-write", "zipfian", "sherman", 100).throughput == 14.08);
+    assert_true(isnan(paper_absolute("sherman:range-write", "zipfian", "sherman", 50).throughput));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_are_found),
+        cmocka_unit_test(bare_names_prefer_sherman),
+        cmocka_unit_test(mixes_are_parsed),
+        cmocka_unit_test(permutations_are_bijective),
+        cmocka_unit_test(keys_keep_their_order),
+        cmocka_unit_test(upserts_are_two_thirds_updates),
+        cmocka_unit_test(inserts_are_new_and_unique),
+        cmocka_unit_test(hot_keys_are_spread),
+        cmocka_unit_test(latest_prefers_new_keys),
+        cmocka_unit_test(streams_repeat),
+        cmocka_unit_test(impossible_sources_are_refused),
+        cmocka_unit_test(paper_states_what_it_states),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
