@@ -1,33 +1,286 @@
-/* banyan.h - placeholder for the error codes; the full C API is added by its owner. */
+/*
+ * banyan.h - the C API of Banyan, an ordered key-value store on disaggregated memory, embedded in a program.
+ *
+ * The program opens a pool of memory nodes in its own process and keeps indexes in it: maps from byte-string
+ * keys, in memcmp order, to byte-string values. Any number of threads read and write at once.
+ *
+ *     struct banyan *banyan;
+ *     struct banyan_session *session;
+ *     struct banyan_index *index;
+ *     banyan_open(&banyan, NULL);
+ *     banyan_session_open(banyan, &session);
+ *     banyan_index_create(session, "phones", NULL, &index);
+ *     banyan_put(session, index, "ada", 3, "1815", 4);
+ *
+ * OBJECTS, AND WHO MAY USE THEM
+ *   struct banyan           the pool. Any thread. Contents live as long as it is open: nothing is kept on
+ * disk. struct banyan_session   one thread's way in: buffers, counters, the last error. One thread at a time;
+ * open one per thread. struct banyan_index     an open index. Any thread, each through its own session.
+ *   struct banyan_iterator  belongs to the session it was opened with.
+ *   struct banyan_bulk      shared by the sessions that load its parts.
+ *   Close them in the reverse order. What is still in use is not closed: BANYAN_EBUSY. After its close call a
+ * handle is gone and must not be used again; a close call given NULL does nothing and succeeds.
+ *
+ * ERRORS
+ *   Functions return BANYAN_OK or a negative enum banyan_error. banyan_strerror() explains the code;
+ *   banyan_session_error() gives the message of the session's last failure, which names the thing at fault.
+ * NULL where an object, key or result is wanted and sizes out of range give BANYAN_EINVAL (or
+ * BANYAN_EKEYSIZE, BANYAN_EVALUESIZE); a value may be NULL if its length is 0.
+ *
+ * ATOMICITY
+ *   Every single-key operation is atomic and linearizable: it takes effect at one moment between its call and
+ * its return, for all threads alike. Operations on many keys, iterators and bulk loads are not one
+ * transaction.
+ *
+ * STRUCTS THAT MAY GROW
+ *   begin with struct_bytes = sizeof of the struct, as the program was compiled; other fields at 0 mean the
+ *   default. The library reads or fills no more than that. A struct longer than the library knows is accepted
+ * as long as the unknown rest is zero.
+ *
+ * COST
+ *   In a pool of other machines each round trip would be some microseconds. A point read costs one round trip
+ * when the inner nodes are in the node cache; an uncontended write two or three. The embedded pool counts
+ * them the same way (banyan_session_stats), so that a program can be judged before it meets a network.
+ */
 #ifndef BANYAN_H
 #define BANYAN_H
+
+#include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+#if defined(__GNUC__)
+#define BANYAN_API __attribute__((visibility("default")))
+#else
+#define BANYAN_API
+#endif
+
+#define BANYAN_VERSION_MAJOR 0
+#define BANYAN_VERSION_MINOR 1
+#define BANYAN_VERSION_PATCH 0
+#define BANYAN_KEY_MAX       255u /* bytes */
+#define BANYAN_VALUE_MAX     255u /* bytes */
+#define BANYAN_NAME_MAX      63u  /* bytes of an index's name, without the terminating 0 */
+
 /* Every function that can fail returns 0 (BANYAN_OK) or one of these. */
 enum banyan_error {
     BANYAN_OK = 0,
-    BANYAN_ENOTFOUND = -1, /* the key, index or node does not exist */
-    BANYAN_EEXIST = -2,    /* the key or index exists already */
-    BANYAN_EINVAL = -3,    /* an argument is out of its range */
-    BANYAN_EKEYSIZE = -4,  /* the key's length is not one that the index's geometry allows */
+    BANYAN_ENOTFOUND = -1,  /* the key, index or node does not exist */
+    BANYAN_EEXIST = -2,     /* the key or index exists already */
+    BANYAN_EINVAL = -3,     /* an argument is out of its range */
+    BANYAN_EKEYSIZE = -4,   /* the key's length is not one that the index's geometry allows */
     BANYAN_EVALUESIZE = -5, /* the value's length is not one that the index's geometry allows */
-    BANYAN_ENOSPC = -6,    /* a memory node's pool is exhausted; the index stays usable */
-    BANYAN_ENOMEM = -7,    /* this process has no memory left */
-    BANYAN_ECORRUPT = -8,  /* a node in the pool does not prove itself; the message names its address */
-    BANYAN_EADDRESS = -9,  /* a remote address or length is out of range or misaligned */
-    BANYAN_ENET = -10,     /* a memory node cannot be reached */
-    BANYAN_ETIMEOUT = -11, /* an operation took longer than its limit */
-    BANYAN_EFENCED = -12,  /* this compute node was declared dead and fenced off */
-    BANYAN_EUNKNOWN = -13, /* the operation may or may not have taken effect */
-    BANYAN_ENOTSUP = -14,  /* not supported by this build, backend or index */
-    BANYAN_EBUSY = -15,    /* the object is in use */
+    BANYAN_ENOSPC = -6,     /* a memory node's pool is exhausted; the index stays usable */
+    BANYAN_ENOMEM = -7,     /* this process has no memory left */
+    BANYAN_ECORRUPT = -8,   /* a node in the pool does not prove itself; the message names its address */
+    BANYAN_EADDRESS = -9,   /* a remote address or length is out of range or misaligned */
+    BANYAN_ENET = -10,      /* a memory node cannot be reached */
+    BANYAN_ETIMEOUT = -11,  /* an operation took longer than its limit */
+    BANYAN_EFENCED = -12,   /* this compute node was declared dead and fenced off */
+    BANYAN_EUNKNOWN = -13,  /* the operation may or may not have taken effect */
+    BANYAN_ENOTSUP = -14,   /* not supported by this build, backend or index */
+    BANYAN_EBUSY = -15,     /* the object is in use */
     BANYAN_ECONFLICT = -16, /* compare-and-set found another value */
-    BANYAN_EABORT = -17,   /* a callback refused the change */
-    BANYAN_EVERSION = -18, /* the pool was written by an incompatible version */
+    BANYAN_EABORT = -17,    /* a callback refused the change */
+    BANYAN_EVERSION = -18,  /* the pool was written by an incompatible version */
 };
+
+/* A constant sentence for a code; for an unknown code too. Never NULL. */
+BANYAN_API const char *banyan_strerror(int code);
+/* The library's version, as "0.1.0"; the numbers go where the pointers, unless NULL, point. */
+BANYAN_API const char *banyan_version(int *major, int *minor, int *patch);
+
+/* ---- the pool ------------------------------------------------------------------------------------ */
+
+struct banyan;
+struct banyan_session;
+struct banyan_index;
+struct banyan_iterator;
+struct banyan_bulk;
+
+struct banyan_options {
+    size_t struct_bytes;   /* sizeof(struct banyan_options) */
+    uint32_t memory_nodes; /* 1 to 1024. 0: 1 */
+    uint32_t huge_pages;   /* 1: try huge pages for the pool, fall back to ordinary ones. 0: don't */
+    uint64_t
+        pool_bytes; /* of each memory node, taken from the system as it is used. 0: 1 GiB. At least 16 MiB */
+    uint64_t cache_bytes; /* of the node cache of each open index. 0: 64 MiB */
+    char *message;        /* if banyan_open fails, its message goes here. NULL: nowhere */
+    size_t message_bytes; /* room at message, with the terminating 0 */
+};
+
+/* Opens an empty pool. options may be NULL: all defaults. BANYAN_EINVAL, BANYAN_ENOMEM. */
+BANYAN_API int banyan_open(struct banyan **banyan, const struct banyan_options *options);
+/* Frees the pool and all that is in it. BANYAN_EBUSY while a session or an index is open. */
+BANYAN_API int banyan_close(struct banyan *banyan);
+
+struct banyan_pool_status {
+    size_t struct_bytes; /* in: sizeof(struct banyan_pool_status) */
+    uint64_t memory_nodes;
+    uint64_t pool_bytes;  /* all memory nodes together */
+    uint64_t chunk_bytes; /* the pool is handed out in chunks of this size */
+    uint64_t chunks_total, chunks_used;
+    uint64_t nodes_returned; /* index nodes given back and waiting to be used again */
+};
+/* Any thread. */
+BANYAN_API int banyan_pool_status(struct banyan *banyan, struct banyan_pool_status *status);
+
+/* ---- sessions ------------------------------------------------------------------------------------- */
+
+BANYAN_API int banyan_session_open(struct banyan *banyan, struct banyan_session **session);
+/* BANYAN_EBUSY while an iterator of the session is open. */
+BANYAN_API int banyan_session_close(struct banyan_session *session);
+/* The message of the last call that failed; "" if none did. Valid until the session's next call. Never NULL.
+ */
+BANYAN_API const char *banyan_session_error(const struct banyan_session *session);
+
+struct banyan_session_stats {
+    size_t struct_bytes; /* in: sizeof(struct banyan_session_stats) */
+    uint64_t operations;
+    uint64_t round_trips;            /* waits for memory nodes */
+    uint64_t reads, writes, atomics; /* commands sent to memory nodes */
+    uint64_t rpcs;                   /* calls to a memory node's processor (allocation) */
+    uint64_t bytes_read, bytes_written;
+    uint64_t retries;                  /* reads or lock attempts done again */
+    uint64_t cache_hits, cache_misses; /* inner nodes found in the node cache, or fetched */
+    uint64_t splits, unlinks;          /* nodes split, nodes removed */
+};
+/* What the session has done since it was opened, or since banyan_session_stats_reset. */
+BANYAN_API int banyan_session_stats(const struct banyan_session *session, struct banyan_session_stats *stats);
+BANYAN_API int banyan_session_stats_reset(struct banyan_session *session);
+
+/* ---- indexes ---------------------------------------------------------------------------------------- */
+
+/* Fixed when an index is created. */
+struct banyan_geometry {
+    size_t struct_bytes;       /* sizeof(struct banyan_geometry) */
+    uint32_t key_bytes;        /* fixed keys: exactly, 8 to 255; variable keys: at most, 1 to 255 (0: 255) */
+    uint32_t key_variable;     /* 0: all keys have key_bytes bytes; 1: variable */
+    uint32_t value_bytes;      /* exactly, or at most if value_variable; 0 to 255 */
+    uint32_t value_variable;   /* 0 or 1 */
+    uint32_t leaf_bytes;       /* power of two, 512 to 65536. 0: 1024; with variable keys 4096 */
+    uint32_t internal_bytes;   /* power of two, 512 to 4096. 0: 1024 */
+    uint32_t inline_key_bytes; /* variable keys: the longest remainder kept in a slot. 0: 24 */
+};
+
+/* Creates an index and opens it. geometry may be NULL: variable keys and values, up to 255 bytes each.
+ * BANYAN_EEXIST, BANYAN_EINVAL (name or geometry), BANYAN_ENOSPC. */
+BANYAN_API int banyan_index_create(struct banyan_session *session, const char *name,
+                                   const struct banyan_geometry *geometry, struct banyan_index **index);
+/* BANYAN_ENOTFOUND. */
+BANYAN_API int banyan_index_open(struct banyan_session *session, const char *name,
+                                 struct banyan_index **index);
+/* Closes the handle; the index and its contents stay in the pool. No other thread may be using the handle.
+ * BANYAN_EBUSY while an iterator or a bulk load of it is open. */
+BANYAN_API int banyan_index_close(struct banyan_index *index);
+/* The geometry with the defaults filled in. */
+BANYAN_API int banyan_index_geometry(const struct banyan_index *index, struct banyan_geometry *geometry);
+/* Calls visit with the name of every index of the pool, open or not. */
+BANYAN_API int banyan_index_list(struct banyan_session *session,
+                                 void (*visit)(void *context, const char *name), void *context);
+
+/* ---- one key ------------------------------------------------------------------------------------------ */
+
+/* Copies the key's value. *length: in the room at value, out the value's length, also when it does not fit
+ * (BANYAN_EVALUESIZE; value is then undefined). BANYAN_ENOTFOUND. */
+BANYAN_API int banyan_get(struct banyan_session *session, struct banyan_index *index, const void *key,
+                          size_t key_length, void *value, size_t *length);
+/* Stores the value whether the key exists or not. BANYAN_ENOSPC leaves the index as it was. */
+BANYAN_API int banyan_put(struct banyan_session *session, struct banyan_index *index, const void *key,
+                          size_t key_length, const void *value, size_t length);
+/* Stores a key that must not exist: BANYAN_EEXIST. */
+BANYAN_API int banyan_insert(struct banyan_session *session, struct banyan_index *index, const void *key,
+                             size_t key_length, const void *value, size_t length);
+/* Replaces the value of a key that must exist: BANYAN_ENOTFOUND. */
+BANYAN_API int banyan_update(struct banyan_session *session, struct banyan_index *index, const void *key,
+                             size_t key_length, const void *value, size_t length);
+/* BANYAN_ENOTFOUND. */
+BANYAN_API int banyan_delete(struct banyan_session *session, struct banyan_index *index, const void *key,
+                             size_t key_length);
+/* Stores value if the key's value is `expected`, byte for byte. BANYAN_ECONFLICT if it is another,
+ * BANYAN_ENOTFOUND. */
+BANYAN_API int banyan_compare_and_set(struct banyan_session *session, struct banyan_index *index,
+                                      const void *key, size_t key_length, const void *expected,
+                                      size_t expected_length, const void *value, size_t length);
+
+/* What a modify function wants done. */
+enum banyan_verdict {
+    BANYAN_KEEP = 0,   /* nothing; the call returns BANYAN_OK */
+    BANYAN_STORE = 1,  /* store the new value */
+    BANYAN_REMOVE = 2, /* delete the key (if it exists) */
+    BANYAN_REFUSE = 3, /* nothing; the call returns BANYAN_EABORT */
+};
+/* Gets the key's value, or old == NULL if there is none; for BANYAN_STORE it writes the new one to value and
+ * its length to *length, which holds the room at value on entry. It runs with the node locked, and may be run
+ * again: it must be short, must not call this library, and must depend on nothing but its arguments. */
+typedef enum banyan_verdict banyan_modify_function(void *context, const void *old, size_t old_length,
+                                                   void *value, size_t *length);
+/* Read, decide and write as one atomic step. */
+BANYAN_API int banyan_modify(struct banyan_session *session, struct banyan_index *index, const void *key,
+                             size_t key_length, banyan_modify_function *function, void *context);
+
+/* ---- many keys: their round trips overlap ---------------------------------------------------------------
+ */
+
+struct banyan_item {
+    const void *key;
+    size_t key_length;
+    void *value;   /* get: room for the value; put: the value */
+    size_t length; /* get: in the room, out the value's length; put: the value's length */
+    int status;    /* out: this item's result */
+};
+/* Every item is tried, in no particular order, and has its own status. Returns BANYAN_OK if each status is
+ * BANYAN_OK or BANYAN_ENOTFOUND, else the first other status. */
+BANYAN_API int banyan_multi_get(struct banyan_session *session, struct banyan_index *index,
+                                struct banyan_item *items, size_t count);
+BANYAN_API int banyan_multi_put(struct banyan_session *session, struct banyan_index *index,
+                                struct banyan_item *items, size_t count);
+
+/* ---- iterators
+ * --------------------------------------------------------------------------------------------- */
+
+struct banyan_range {
+    size_t struct_bytes; /* sizeof(struct banyan_range) */
+    const void *from;    /* lower bound; NULL: from the first key */
+    size_t from_length;
+    const void *to; /* upper bound; NULL: to the last key */
+    size_t to_length;
+    uint32_t from_exclusive, to_exclusive; /* 1: the bound itself is left out */
+    uint32_t reverse;                      /* 1: descending, from the upper bound */
+};
+/* range may be NULL: everything, ascending. The bounds are copied. A bound may be any key of 0 to 255 bytes
+ * in an index of variable keys, and must have the keys' length in an index of fixed ones. */
+BANYAN_API int banyan_iterator_open(struct banyan_session *session, struct banyan_index *index,
+                                    const struct banyan_range *range, struct banyan_iterator **iterator);
+/* The next entry; BANYAN_ENOTFOUND at the end. Key and value are valid until the iterator's next call; any of
+ * the four result pointers may be NULL. Entries are fetched some at a time, up to 256, each leaf as it was at
+ * one moment; changes made meanwhile may be seen or not, but no entry comes twice or out of order, and one
+ * that is there all the time is not missed. Other calls of the session are allowed between two calls. After
+ * another error than BANYAN_ENOTFOUND the call may be repeated. */
+BANYAN_API int banyan_iterator_next(struct banyan_iterator *iterator, const void **key, size_t *key_length,
+                                    const void **value, size_t *length);
+BANYAN_API int banyan_iterator_close(struct banyan_iterator *iterator);
+
+/* ---- bulk load
+ * --------------------------------------------------------------------------------------------------- */
+
+/* Fills an empty index from a strictly ascending stream, much faster than by puts. The stream is cut into
+ * `parts`; each is loaded by one banyan_bulk_part call, in any order or in parallel by threads with sessions
+ * of their own, and every key of a part is below every key of the next. Nobody else may use the index
+ * meanwhile. fill is the share of a node that is filled, above 0 to 1; 0: 0.8. */
+BANYAN_API int banyan_bulk_begin(struct banyan_session *session, struct banyan_index *index, unsigned parts,
+                                 double fill, struct banyan_bulk **bulk);
+/* Sets the part's next entry, which must stay valid until the next call; returns 1, or 0 at the part's end.
+ */
+typedef int banyan_bulk_function(void *context, const void **key, size_t *key_length, const void **value,
+                                 size_t *length);
+BANYAN_API int banyan_bulk_part(struct banyan_session *session, struct banyan_bulk *bulk, unsigned part,
+                                banyan_bulk_function *next, void *context);
+/* Joins the parts and frees bulk, also when it fails. */
+BANYAN_API int banyan_bulk_finish(struct banyan_session *session, struct banyan_bulk *bulk);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,727 @@
+/*
+ * banyan.c - the C API (include/banyan.h) over the tree, on memory nodes in this process.
+ *
+ * Called by programs, on any of their threads; the header states which object belongs to which thread. This
+ * file judges every argument that comes from outside, so that the layers below may assert; it keeps the
+ * counts of open handles that turn a wrong order of closing into BANYAN_EBUSY. A session holds a tree worker
+ * of its own, because a worker belongs to one thread and the program, not the library, makes the threads.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "api/handles.h"
+#include "base/atomic.h"
+
+#define DEFAULT_POOL_BYTES  (UINT64_C(1) << 30)
+#define LEAST_POOL_BYTES    (UINT64_C(16) << 20)
+#define MOST_POOL_BYTES     (UINT64_C(1) << 46)
+#define DEFAULT_CACHE_BYTES (UINT64_C(64) << 20)
+#define MEMORY_NODES_MAX    1024u
+#define COMPUTE_ID          1u /* the embedded pool has this process as its only compute node */
+
+#define TEXT_OF(x)     #x
+#define NUMBER_TEXT(x) TEXT_OF(x)
+#define VERSION_TEXT                                                                                         \
+    NUMBER_TEXT(BANYAN_VERSION_MAJOR)                                                                        \
+    "." NUMBER_TEXT(BANYAN_VERSION_MINOR) "." NUMBER_TEXT(BANYAN_VERSION_PATCH)
+
+/* ---- common ------------------------------------------------------------------------------------ */
+
+const char *banyan_strerror(int code)
+{
+    return error_name(code);
+}
+
+const char *banyan_version(int *major, int *minor, int *patch)
+{
+    if (major)
+        *major = BANYAN_VERSION_MAJOR;
+    if (minor)
+        *minor = BANYAN_VERSION_MINOR;
+    if (patch)
+        *patch = BANYAN_VERSION_PATCH;
+    return VERSION_TEXT;
+}
+
+/* Reads a caller's struct that may be older or newer than ours. */
+int api_struct_in(void *ours, size_t our_bytes, const void *theirs, const char *name, struct error *error)
+{
+    size_t their_bytes;
+    memcpy(&their_bytes, theirs, sizeof their_bytes);
+    if (their_bytes < sizeof their_bytes || their_bytes > 65536)
+        return error_set(error, BANYAN_EINVAL, "%s: struct_bytes is %zu, not its size", name, their_bytes);
+    for (size_t i = our_bytes; i < their_bytes; i++)
+        if (((const unsigned char *)theirs)[i] != 0)
+            return error_set(error, BANYAN_ENOTSUP, "%s: byte %zu sets something this version does not know",
+                             name, i);
+    memset(ours, 0, our_bytes);
+    memcpy(ours, theirs, their_bytes < our_bytes ? their_bytes : our_bytes);
+    return BANYAN_OK;
+}
+
+/* Fills a caller's struct, as far as the caller knows it; struct_bytes stays, unknown fields become 0. */
+static int struct_out(void *theirs, const void *ours, size_t our_bytes)
+{
+    size_t their_bytes;
+    memcpy(&their_bytes, theirs, sizeof their_bytes);
+    if (their_bytes < sizeof their_bytes || their_bytes > 65536)
+        return BANYAN_EINVAL;
+    memset((char *)theirs + sizeof their_bytes, 0, their_bytes - sizeof their_bytes);
+    size_t copied = their_bytes < our_bytes ? their_bytes : our_bytes;
+    memcpy((char *)theirs + sizeof their_bytes, (const char *)ours + sizeof their_bytes,
+           copied - sizeof their_bytes);
+    return BANYAN_OK;
+}
+
+/* A count only catches a program's mistakes: the program orders its own closes, so relaxed is enough. */
+void api_count(uint32_t *count, int change)
+{
+    atomic_add_relaxed(count, (uint32_t)change);
+}
+
+/* Keeps the tree's message where banyan_session_error finds it. */
+int api_result(struct banyan_session *session, int status)
+{
+    if (status != BANYAN_OK) {
+        const struct error *error = tree_session_error(session->tree_session);
+        if (error->code == status)
+            session->error = *error;
+        else
+            error_set(&session->error, status, "%s", error_name(status));
+    }
+    return status;
+}
+
+int api_check(struct banyan_session *session, const struct banyan_index *index)
+{
+    if (!session)
+        return BANYAN_EINVAL;
+    if (!index)
+        return error_set(&session->error, BANYAN_EINVAL, "the index is NULL");
+    if (index->banyan != session->banyan)
+        return error_set(&session->error, BANYAN_EINVAL, "index %s is of another pool", index->name);
+    return BANYAN_OK;
+}
+
+static int check_key(struct banyan_session *session, const struct banyan_index *index, const void *key,
+                     size_t length)
+{
+    int status = api_check(session, index);
+    if (status)
+        return status;
+    if (!key)
+        return error_set(&session->error, BANYAN_EINVAL, "index %s: the key is NULL", index->name);
+    const struct tree_geometry *geometry = tree_geometry(index->tree);
+    bool fits = geometry->key_kind == TREE_KEY_FIXED ? length == geometry->key_bytes
+                                                     : length >= 1 && length <= geometry->key_bytes;
+    if (!fits)
+        return error_set(&session->error, BANYAN_EKEYSIZE, "index %s: a key of %zu bytes; %s %u", index->name,
+                         length, geometry->key_kind == TREE_KEY_FIXED ? "keys have" : "keys have 1 to",
+                         geometry->key_bytes);
+    return BANYAN_OK;
+}
+
+static bool value_fits(const struct tree_geometry *geometry, size_t length)
+{
+    return geometry->value_variable ? length <= geometry->value_bytes : length == geometry->value_bytes;
+}
+
+static int check_value(struct banyan_session *session, const struct banyan_index *index, const void *value,
+                       size_t length)
+{
+    const struct tree_geometry *geometry = tree_geometry(index->tree);
+    if (!value && length > 0)
+        return error_set(&session->error, BANYAN_EINVAL, "index %s: the value is NULL", index->name);
+    if (!value_fits(geometry, length))
+        return error_set(
+            &session->error, BANYAN_EVALUESIZE, "index %s: a value of %zu bytes; %s %u", index->name, length,
+            geometry->value_variable ? "values have at most" : "values have", geometry->value_bytes);
+    return BANYAN_OK;
+}
+
+static int check_entry(struct banyan_session *session, const struct banyan_index *index, const void *key,
+                       size_t key_length, const void *value, size_t length)
+{
+    int status = check_key(session, index, key, key_length);
+    return status ? status : check_value(session, index, value, length);
+}
+
+/* The layers below may take the address of an empty value for granted. */
+static const void *value_or_empty(const void *value)
+{
+    return value ? value : "";
+}
+
+/* ---- the pool ------------------------------------------------------------------------------------ */
+
+static int options_complete(struct banyan_options *options, const struct banyan_options *given,
+                            struct error *error)
+{
+    memset(options, 0, sizeof *options);
+    if (given) {
+        int status = api_struct_in(options, sizeof *options, given, "options", error);
+        if (status)
+            return status;
+    }
+    if (options->memory_nodes == 0)
+        options->memory_nodes = 1;
+    if (options->pool_bytes == 0)
+        options->pool_bytes = DEFAULT_POOL_BYTES;
+    if (options->cache_bytes == 0)
+        options->cache_bytes = DEFAULT_CACHE_BYTES;
+    if (options->memory_nodes > MEMORY_NODES_MAX)
+        return error_set(error, BANYAN_EINVAL, "options: memory_nodes is %u, at most %u",
+                         options->memory_nodes, MEMORY_NODES_MAX);
+    if (options->pool_bytes < LEAST_POOL_BYTES || options->pool_bytes > MOST_POOL_BYTES)
+        return error_set(error, BANYAN_EINVAL, "options: pool_bytes is %llu, wanted 16 MiB to 64 TiB",
+                         (unsigned long long)options->pool_bytes);
+    if (options->huge_pages > 1)
+        return error_set(error, BANYAN_EINVAL, "options: huge_pages is %u, wanted 0 or 1",
+                         options->huge_pages);
+    options->pool_bytes &= ~UINT64_C(4095);
+    return BANYAN_OK;
+}
+
+static void pool_destroy(struct banyan *banyan)
+{
+    if (banyan->compute)
+        tree_compute_destroy(banyan->compute);
+    if (banyan->fabric)
+        fabric_close(banyan->fabric);
+    for (uint16_t i = 0; i < banyan->node_count; i++)
+        memory_node_destroy(banyan->nodes[i]);
+    free(banyan->nodes);
+    free(banyan->targets);
+    free(banyan);
+}
+
+static int pool_create_nodes(struct banyan *banyan, const struct banyan_options *options, struct error *error)
+{
+    banyan->nodes = calloc(options->memory_nodes, sizeof *banyan->nodes);
+    banyan->targets = calloc(options->memory_nodes, sizeof *banyan->targets);
+    if (!banyan->nodes || !banyan->targets)
+        return error_set(error, BANYAN_ENOMEM, "no memory for %u memory nodes", options->memory_nodes);
+    for (uint32_t i = 0; i < options->memory_nodes; i++) {
+        struct memory_options memory = {
+            .node = (uint16_t)i, .pool_bytes = options->pool_bytes, .huge_pages = options->huge_pages != 0};
+        int status = memory_node_create(&banyan->nodes[i], &memory, error);
+        if (status)
+            return status;
+        banyan->node_count++;
+        banyan->targets[i] = memory_node_target(banyan->nodes[i]);
+    }
+    return BANYAN_OK;
+}
+
+static int pool_format(struct banyan *banyan, struct error *error)
+{
+    struct tree_worker *worker = NULL;
+    struct tree_session *session = NULL;
+    int status = tree_worker_create(&worker, banyan->compute, error);
+    if (status)
+        return status;
+    status = tree_session_create(&session, worker, error);
+    if (!status) {
+        status = tree_format(session);
+        if (status)
+            *error = *tree_session_error(session);
+        tree_session_destroy(session);
+    }
+    tree_worker_destroy(worker);
+    return status;
+}
+
+static int pool_create(struct banyan *banyan, const struct banyan_options *options, struct error *error)
+{
+    struct tree_switches switches;
+    memset(&switches, 0, sizeof switches);
+    int status = pool_create_nodes(banyan, options, error);
+    if (status)
+        return status;
+    banyan->fabric = fabric_local_create(banyan->targets, banyan->node_count, COMPUTE_ID, error);
+    if (!banyan->fabric)
+        return error->code ? error->code : BANYAN_ENOMEM;
+    status = tree_switches_preset(&switches, "banyan", error);
+    switches.cache_bytes = options->cache_bytes;
+    if (!status)
+        status = tree_compute_create(&banyan->compute, banyan->fabric, &switches, error);
+    return status ? status : pool_format(banyan, error);
+}
+
+int banyan_open(struct banyan **banyan, const struct banyan_options *options)
+{
+    struct error error = {0};
+    struct banyan_options complete;
+    if (!banyan)
+        return BANYAN_EINVAL;
+    *banyan = NULL;
+    int status = options_complete(&complete, options, &error);
+    struct banyan *pool = NULL;
+    if (!status) {
+        pool = calloc(1, sizeof *pool);
+        status = pool ? pool_create(pool, &complete, &error)
+                      : error_set(&error, BANYAN_ENOMEM, "no memory for the pool's handle");
+    }
+    if (!status) {
+        *banyan = pool;
+        return BANYAN_OK;
+    }
+    if (pool)
+        pool_destroy(pool);
+    if (complete.message && complete.message_bytes > 0)
+        snprintf(complete.message, complete.message_bytes, "%s",
+                 error.text[0] ? error.text : error_name(status));
+    return status;
+}
+
+int banyan_close(struct banyan *banyan)
+{
+    if (!banyan)
+        return BANYAN_OK;
+    if (atomic_load_relaxed(&banyan->sessions) || atomic_load_relaxed(&banyan->indexes))
+        return BANYAN_EBUSY;
+    pool_destroy(banyan);
+    return BANYAN_OK;
+}
+
+int banyan_pool_status(struct banyan *banyan, struct banyan_pool_status *status)
+{
+    struct banyan_pool_status sum = {0};
+    if (!banyan || !status)
+        return BANYAN_EINVAL;
+    sum.memory_nodes = banyan->node_count;
+    for (uint16_t i = 0; i < banyan->node_count; i++) {
+        struct memory_status_reply reply = {0};
+        memory_node_status(banyan->nodes[i], &reply);
+        sum.pool_bytes += reply.pool_bytes;
+        sum.chunk_bytes = reply.chunk_bytes;
+        sum.chunks_total += reply.chunks_total;
+        sum.chunks_used += reply.chunks_used;
+        sum.nodes_returned += reply.nodes_returned;
+    }
+    return struct_out(status, &sum, sizeof sum);
+}
+
+/* ---- sessions ------------------------------------------------------------------------------------- */
+
+int banyan_session_open(struct banyan *banyan, struct banyan_session **session)
+{
+    struct error error = {0};
+    if (session)
+        *session = NULL;
+    if (!banyan || !session)
+        return BANYAN_EINVAL;
+    struct banyan_session *opened = calloc(1, sizeof *opened);
+    if (!opened)
+        return BANYAN_ENOMEM;
+    opened->banyan = banyan;
+    int status = tree_worker_create(&opened->worker, banyan->compute, &error);
+    if (!status) {
+        status = tree_session_create(&opened->tree_session, opened->worker, &error);
+        if (status)
+            tree_worker_destroy(opened->worker);
+    }
+    if (status) {
+        free(opened);
+        return status;
+    }
+    api_count(&banyan->sessions, 1);
+    *session = opened;
+    return BANYAN_OK;
+}
+
+int banyan_session_close(struct banyan_session *session)
+{
+    if (!session)
+        return BANYAN_OK;
+    if (session->iterators)
+        return error_set(&session->error, BANYAN_EBUSY, "the session has %u open iterators",
+                         session->iterators);
+    tree_session_destroy(session->tree_session);
+    tree_worker_destroy(session->worker);
+    api_count(&session->banyan->sessions, -1);
+    free(session);
+    return BANYAN_OK;
+}
+
+const char *banyan_session_error(const struct banyan_session *session)
+{
+    return session ? session->error.text : "the session is NULL";
+}
+
+int banyan_session_stats(const struct banyan_session *session, struct banyan_session_stats *stats)
+{
+    if (!session || !stats)
+        return BANYAN_EINVAL;
+    const struct tree_stats *from = tree_session_stats(session->tree_session);
+    struct banyan_session_stats to = {
+        .operations = from->operations,
+        .round_trips = from->cost.round_trips,
+        .reads = from->cost.reads,
+        .writes = from->cost.writes,
+        .atomics = from->cost.atomics,
+        .rpcs = from->cost.rpcs,
+        .bytes_read = from->cost.bytes_read,
+        .bytes_written = from->cost.bytes_written,
+        .retries = from->retries,
+        .cache_hits = from->cache_hits,
+        .cache_misses = from->cache_misses,
+        .splits = from->splits,
+        .unlinks = from->unlinks,
+    };
+    return struct_out(stats, &to, sizeof to);
+}
+
+int banyan_session_stats_reset(struct banyan_session *session)
+{
+    if (!session)
+        return BANYAN_EINVAL;
+    tree_session_stats_reset(session->tree_session);
+    return BANYAN_OK;
+}
+
+/* ---- indexes ---------------------------------------------------------------------------------------- */
+
+static int check_name(struct banyan_session *session, const char *name, struct banyan_index **index)
+{
+    if (index)
+        *index = NULL;
+    if (!session)
+        return BANYAN_EINVAL;
+    if (!index || !name)
+        return error_set(&session->error, BANYAN_EINVAL, "the index's %s is NULL", name ? "handle" : "name");
+    size_t length = strnlen(name, BANYAN_NAME_MAX + 1u);
+    if (length == 0 || length > BANYAN_NAME_MAX)
+        return error_set(&session->error, BANYAN_EINVAL, "an index's name has 1 to %u bytes",
+                         BANYAN_NAME_MAX);
+    return BANYAN_OK;
+}
+
+static int geometry_convert(struct banyan_session *session, const struct banyan_geometry *given,
+                            struct tree_geometry *geometry)
+{
+    struct banyan_geometry g = {
+        .key_bytes = TREE_KEY_MAX, .key_variable = 1, .value_bytes = TREE_VALUE_MAX, .value_variable = 1};
+    if (given) {
+        int status = api_struct_in(&g, sizeof g, given, "geometry", &session->error);
+        if (status)
+            return status;
+    }
+    if (g.key_bytes > TREE_KEY_MAX || g.value_bytes > TREE_VALUE_MAX || g.inline_key_bytes > TREE_KEY_MAX)
+        return error_set(&session->error, BANYAN_EINVAL,
+                         "geometry: key_bytes %u, value_bytes %u, inline_key_bytes %u: one is above %u",
+                         g.key_bytes, g.value_bytes, g.inline_key_bytes, TREE_KEY_MAX);
+    if (g.key_variable > 1 || g.value_variable > 1)
+        return error_set(&session->error, BANYAN_EINVAL,
+                         "geometry: key_variable and value_variable are 0 or 1");
+    *geometry = (struct tree_geometry){
+        .leaf_bytes = g.leaf_bytes,
+        .internal_bytes = g.internal_bytes,
+        .key_kind = g.key_variable ? TREE_KEY_VARIABLE : TREE_KEY_FIXED,
+        .key_bytes = (uint8_t)g.key_bytes,
+        .inline_key_bytes = (uint8_t)g.inline_key_bytes,
+        .value_bytes = (uint8_t)g.value_bytes,
+        .value_variable = g.value_variable != 0,
+    };
+    return tree_geometry_complete(geometry, fabric_capabilities(session->banyan->fabric)->atomic_write,
+                                  &session->error);
+}
+
+/* Creates (geometry given) or opens the tree and wraps it. */
+static int index_wrap(struct banyan_session *session, const char *name, const struct tree_geometry *geometry,
+                      struct banyan_index **index)
+{
+    struct banyan_index *opened = calloc(1, sizeof *opened);
+    if (!opened)
+        return error_set(&session->error, BANYAN_ENOMEM, "index %s: no memory for its handle", name);
+    opened->banyan = session->banyan;
+    snprintf(opened->name, sizeof opened->name, "%s", name);
+    int status = geometry ? tree_create(session->tree_session, name, geometry, &opened->tree)
+                          : tree_open(session->tree_session, name, &opened->tree);
+    if (status) {
+        free(opened);
+        return api_result(session, status);
+    }
+    api_count(&session->banyan->indexes, 1);
+    *index = opened;
+    return BANYAN_OK;
+}
+
+int banyan_index_create(struct banyan_session *session, const char *name,
+                        const struct banyan_geometry *geometry, struct banyan_index **index)
+{
+    struct tree_geometry converted;
+    int status = check_name(session, name, index);
+    if (!status)
+        status = geometry_convert(session, geometry, &converted);
+    return status ? status : index_wrap(session, name, &converted, index);
+}
+
+int banyan_index_open(struct banyan_session *session, const char *name, struct banyan_index **index)
+{
+    int status = check_name(session, name, index);
+    return status ? status : index_wrap(session, name, NULL, index);
+}
+
+int banyan_index_close(struct banyan_index *index)
+{
+    if (!index)
+        return BANYAN_OK;
+    if (atomic_load_relaxed(&index->users))
+        return BANYAN_EBUSY;
+    tree_close(index->tree);
+    api_count(&index->banyan->indexes, -1);
+    free(index);
+    return BANYAN_OK;
+}
+
+int banyan_index_geometry(const struct banyan_index *index, struct banyan_geometry *geometry)
+{
+    if (!index || !geometry)
+        return BANYAN_EINVAL;
+    const struct tree_geometry *from = tree_geometry(index->tree);
+    struct banyan_geometry to = {
+        .key_bytes = from->key_bytes,
+        .key_variable = from->key_kind == TREE_KEY_VARIABLE,
+        .value_bytes = from->value_bytes,
+        .value_variable = from->value_variable,
+        .leaf_bytes = from->leaf_bytes,
+        .internal_bytes = from->internal_bytes,
+        .inline_key_bytes = from->inline_key_bytes,
+    };
+    return struct_out(geometry, &to, sizeof to);
+}
+
+struct list_call {
+    void (*visit)(void *context, const char *name);
+    void *context;
+};
+
+static void list_visit(void *context, const char *name, const struct tree_geometry *geometry)
+{
+    struct list_call *call = context;
+    (void)geometry;
+    call->visit(call->context, name);
+}
+
+int banyan_index_list(struct banyan_session *session, void (*visit)(void *context, const char *name),
+                      void *context)
+{
+    if (!session)
+        return BANYAN_EINVAL;
+    if (!visit)
+        return error_set(&session->error, BANYAN_EINVAL, "the visit function is NULL");
+    struct list_call call = {visit, context};
+    return api_result(session, tree_list(session->tree_session, list_visit, &call));
+}
+
+/* ---- one key ------------------------------------------------------------------------------------------ */
+
+int banyan_get(struct banyan_session *session, struct banyan_index *index, const void *key, size_t key_length,
+               void *value, size_t *length)
+{
+    unsigned char whole[TREE_VALUE_MAX];
+    size_t whole_length = sizeof whole;
+    int status = check_key(session, index, key, key_length);
+    if (status)
+        return status;
+    if (!length || (!value && *length > 0))
+        return error_set(&session->error, BANYAN_EINVAL, "index %s: no room for the value", index->name);
+    /* By way of a buffer that always suffices, so that a value that does not fit still tells its length. */
+    status = tree_lookup(session->tree_session, index->tree, key, key_length, whole, &whole_length);
+    if (status)
+        return api_result(session, status);
+    size_t room = *length;
+    *length = whole_length;
+    if (whole_length > room)
+        return error_set(&session->error, BANYAN_EVALUESIZE,
+                         "index %s: the value has %zu bytes, room for %zu", index->name, whole_length, room);
+    if (whole_length > 0)
+        memcpy(value, whole, whole_length);
+    return BANYAN_OK;
+}
+
+int banyan_put(struct banyan_session *session, struct banyan_index *index, const void *key, size_t key_length,
+               const void *value, size_t length)
+{
+    int status = check_entry(session, index, key, key_length, value, length);
+    if (status)
+        return status;
+    return api_result(session, tree_upsert(session->tree_session, index->tree, key, key_length,
+                                           value_or_empty(value), length));
+}
+
+int banyan_insert(struct banyan_session *session, struct banyan_index *index, const void *key,
+                  size_t key_length, const void *value, size_t length)
+{
+    int status = check_entry(session, index, key, key_length, value, length);
+    if (status)
+        return status;
+    return api_result(session, tree_insert(session->tree_session, index->tree, key, key_length,
+                                           value_or_empty(value), length));
+}
+
+int banyan_update(struct banyan_session *session, struct banyan_index *index, const void *key,
+                  size_t key_length, const void *value, size_t length)
+{
+    int status = check_entry(session, index, key, key_length, value, length);
+    if (status)
+        return status;
+    return api_result(session, tree_update(session->tree_session, index->tree, key, key_length,
+                                           value_or_empty(value), length));
+}
+
+int banyan_delete(struct banyan_session *session, struct banyan_index *index, const void *key,
+                  size_t key_length)
+{
+    int status = check_key(session, index, key, key_length);
+    return status ? status
+                  : api_result(session, tree_delete(session->tree_session, index->tree, key, key_length));
+}
+
+int banyan_compare_and_set(struct banyan_session *session, struct banyan_index *index, const void *key,
+                           size_t key_length, const void *expected, size_t expected_length, const void *value,
+                           size_t length)
+{
+    int status = check_entry(session, index, key, key_length, value, length);
+    if (!status)
+        status = check_value(session, index, expected, expected_length);
+    if (status)
+        return status;
+    return api_result(session, tree_compare_and_set(session->tree_session, index->tree, key, key_length,
+                                                    value_or_empty(expected), expected_length,
+                                                    value_or_empty(value), length));
+}
+
+struct modify_call {
+    banyan_modify_function *function;
+    void *context;
+    struct banyan_session *session;
+    const struct banyan_index *index;
+    int status; /* of the last run: what the call returns if the tree has no complaint of its own */
+};
+
+static enum tree_verdict modify_run(void *context, const void *old, size_t old_length, void *value,
+                                    size_t *length)
+{
+    struct modify_call *call = context;
+    const struct tree_geometry *geometry = tree_geometry(call->index->tree);
+    size_t new_length = geometry->value_bytes;
+    enum banyan_verdict verdict = call->function(call->context, old, old_length, value, &new_length);
+    call->status = BANYAN_OK;
+    switch (verdict) {
+    case BANYAN_KEEP:
+        return TREE_KEEP;
+    case BANYAN_REMOVE:
+        return TREE_DELETE;
+    case BANYAN_STORE:
+        if (value_fits(geometry, new_length)) {
+            *length = new_length;
+            return TREE_PUT;
+        }
+        call->status =
+            error_set(&call->session->error, BANYAN_EVALUESIZE,
+                      "index %s: the function made a value of %zu bytes", call->index->name, new_length);
+        return TREE_KEEP;
+    case BANYAN_REFUSE:
+        call->status = error_set(&call->session->error, BANYAN_EABORT,
+                                 "index %s: the function refused the change", call->index->name);
+        return TREE_KEEP;
+    }
+    call->status = error_set(&call->session->error, BANYAN_EINVAL, "index %s: the function's verdict is %d",
+                             call->index->name, (int)verdict);
+    return TREE_KEEP;
+}
+
+int banyan_modify(struct banyan_session *session, struct banyan_index *index, const void *key,
+                  size_t key_length, banyan_modify_function *function, void *context)
+{
+    int status = check_key(session, index, key, key_length);
+    if (status)
+        return status;
+    if (!function)
+        return error_set(&session->error, BANYAN_EINVAL, "index %s: the function is NULL", index->name);
+    struct modify_call call = {function, context, session, index, BANYAN_OK};
+    status = tree_modify(session->tree_session, index->tree, key, key_length, modify_run, &call);
+    return status ? api_result(session, status) : call.status;
+}
+
+/* ---- many keys ----------------------------------------------------------------------------------------- */
+
+#define GROUP_MAX                                                                                            \
+    64 /* keys given to the tree at once: bounds the stack, and suffices to overlap round trips */
+#define STATUS_UNTOUCHED 1 /* no status: those are 0 or negative */
+
+typedef int multi_function(struct tree_session *, struct tree *, struct tree_item *, size_t);
+
+static int item_check(struct banyan_session *session, const struct banyan_index *index,
+                      const struct banyan_item *item, bool put)
+{
+    if (put)
+        return check_entry(session, index, item->key, item->key_length, item->value, item->length);
+    if (!item->value && item->length > 0)
+        return error_set(&session->error, BANYAN_EINVAL, "index %s: no room for a value", index->name);
+    return check_key(session, index, item->key, item->key_length);
+}
+
+static void multi_group(struct banyan_session *session, struct banyan_index *index, struct banyan_item *items,
+                        size_t count, bool put)
+{
+    struct tree_item group[GROUP_MAX];
+    struct banyan_item *origin[GROUP_MAX];
+    static char empty[1];
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        items[i].status = item_check(session, index, &items[i], put);
+        if (items[i].status)
+            continue;
+        group[used] = (struct tree_item){.key = items[i].key,
+                                         .key_length = items[i].key_length,
+                                         .value = items[i].value ? items[i].value : empty,
+                                         .length = items[i].length,
+                                         .status = STATUS_UNTOUCHED};
+        origin[used++] = &items[i];
+    }
+    if (used == 0)
+        return;
+    multi_function *function = put ? tree_multi_put : tree_multi_get;
+    int status = function(session->tree_session, index->tree, group, used);
+    for (size_t i = 0; i < used; i++) {
+        if (group[i].status == STATUS_UNTOUCHED) /* the group failed before its turn */
+            group[i].status = status ? status : BANYAN_EUNKNOWN;
+        origin[i]->status = group[i].status;
+        if (!put)
+            origin[i]->length = group[i].length;
+    }
+    if (status && status != BANYAN_ENOTFOUND)
+        api_result(session, status);
+}
+
+static int multi(struct banyan_session *session, struct banyan_index *index, struct banyan_item *items,
+                 size_t count, bool put)
+{
+    int status = api_check(session, index);
+    if (status)
+        return status;
+    if (!items && count > 0)
+        return error_set(&session->error, BANYAN_EINVAL, "index %s: the items are NULL", index->name);
+    for (size_t start = 0; start < count; start += GROUP_MAX)
+        multi_group(session, index, items + start, count - start < GROUP_MAX ? count - start : GROUP_MAX,
+                    put);
+    for (size_t i = 0; i < count; i++)
+        if (items[i].status && items[i].status != BANYAN_ENOTFOUND)
+            return items[i].status;
+    return BANYAN_OK;
+}
+
+int banyan_multi_get(struct banyan_session *session, struct banyan_index *index, struct banyan_item *items,
+                     size_t count)
+{
+    return multi(session, index, items, count, false);
+}
+
+int banyan_multi_put(struct banyan_session *session, struct banyan_index *index, struct banyan_item *items,
+                     size_t count)
+{
+    return multi(session, index, items, count, true);
+}
