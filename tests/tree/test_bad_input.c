@@ -309,7 +309,7 @@ static void full_pool(unsigned memory_nodes, uint64_t chunks)
     world_options_default(&options);
     options.memory_nodes = memory_nodes;
     options.lock_bytes = 4096;
-    options.pool_bytes = MEMORY_FIRST_CHUNK + chunks * (UINT64_C(64) << 10) + 4096;
+    options.pool_bytes = MEMORY_FIRST_CHUNK(4096) + chunks * (UINT64_C(64) << 10);
     run(&options, fill_up);
 }
 
