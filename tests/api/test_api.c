@@ -1,0 +1,416 @@
+/* test_api.c - every function of banyan.h once as meant, and with everything wrong that a program can get
+ * wrong. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+#include "banyan.h"
+
+struct fixture {
+    struct banyan *banyan;
+    struct banyan_session *session;
+    struct banyan_index *index; /* variable keys and values */
+};
+static struct fixture fixture;
+
+static int setup(void **state)
+{
+    struct banyan_options options = {.struct_bytes = sizeof options, .pool_bytes = 64u << 20};
+    *state = &fixture;
+    return banyan_open(&fixture.banyan, &options) || banyan_session_open(fixture.banyan, &fixture.session) ||
+           banyan_index_create(fixture.session, "words", NULL, &fixture.index);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return banyan_index_close(fixture.index) || banyan_session_close(fixture.session) ||
+           banyan_close(fixture.banyan);
+}
+
+static int put(struct fixture *f, const char *key, const char *value)
+{
+    return banyan_put(f->session, f->index, key, strlen(key), value, strlen(value));
+}
+
+static void expect(struct fixture *f, const char *key, const char *value)
+{
+    char found[BANYAN_VALUE_MAX];
+    size_t length = sizeof found;
+    assert_int_equal(banyan_get(f->session, f->index, key, strlen(key), found, &length), BANYAN_OK);
+    assert_int_equal(length, strlen(value));
+    assert_memory_equal(found, value, length);
+}
+
+static void test_version(void **state)
+{
+    int major = -1, minor = -1, patch = -1;
+    char text[32];
+    (void)state;
+    const char *version = banyan_version(&major, &minor, &patch);
+    snprintf(text, sizeof text, "%d.%d.%d", major, minor, patch);
+    assert_string_equal(version, text);
+    assert_string_equal(banyan_version(NULL, NULL, NULL), text);
+    for (int code = BANYAN_EVERSION; code <= BANYAN_OK; code++)
+        assert_true(strlen(banyan_strerror(code)) > 0);
+    assert_non_null(banyan_strerror(12345));
+}
+
+static void test_open_bad(void **state)
+{
+    char message[200] = "";
+    struct banyan *banyan = (struct banyan *)&message;
+    struct {
+        struct banyan_options known;
+        uint64_t unknown;
+    } newer;
+    (void)state;
+    struct banyan_options options = {0};
+    assert_int_equal(banyan_open(NULL, NULL), BANYAN_EINVAL);
+    assert_int_equal(banyan_open(&banyan, &options), BANYAN_EINVAL); /* struct_bytes 0 */
+    assert_null(banyan);
+    options = (struct banyan_options){.struct_bytes = sizeof options,
+                                      .memory_nodes = 100000,
+                                      .message = message,
+                                      .message_bytes = sizeof message};
+    assert_int_equal(banyan_open(&banyan, &options), BANYAN_EINVAL);
+    assert_non_null(strstr(message, "memory_nodes"));
+    options.memory_nodes = 1;
+    options.pool_bytes = 5;
+    assert_int_equal(banyan_open(&banyan, &options), BANYAN_EINVAL);
+    assert_non_null(strstr(message, "pool_bytes"));
+    memset(&newer, 0, sizeof newer);
+    newer.known.struct_bytes = sizeof newer;
+    newer.unknown = 1;
+    assert_int_equal(banyan_open(&banyan, &newer.known), BANYAN_ENOTSUP);
+    newer.unknown = 0;
+    newer.known.pool_bytes = 32u << 20;
+    assert_int_equal(banyan_open(&banyan, &newer.known), BANYAN_OK);
+    assert_int_equal(banyan_close(banyan), BANYAN_OK);
+    assert_int_equal(banyan_close(NULL), BANYAN_OK);
+}
+
+static void test_points(void **state)
+{
+    struct fixture *f = *state;
+    char value[4];
+    size_t length = sizeof value;
+    assert_int_equal(put(f, "alpha", "one"), BANYAN_OK);
+    expect(f, "alpha", "one");
+    assert_int_equal(put(f, "alpha", "two"), BANYAN_OK);
+    expect(f, "alpha", "two");
+    assert_int_equal(banyan_insert(f->session, f->index, "alpha", 5, "x", 1), BANYAN_EEXIST);
+    assert_true(strlen(banyan_session_error(f->session)) > 0);
+    assert_int_equal(banyan_insert(f->session, f->index, "beta", 4, "longer", 6), BANYAN_OK);
+    assert_int_equal(banyan_get(f->session, f->index, "beta", 4, value, &length), BANYAN_EVALUESIZE);
+    assert_int_equal(length, 6);
+    assert_int_equal(banyan_update(f->session, f->index, "gamma", 5, "x", 1), BANYAN_ENOTFOUND);
+    assert_int_equal(banyan_update(f->session, f->index, "beta", 4, NULL, 0), BANYAN_OK);
+    expect(f, "beta", "");
+    assert_int_equal(banyan_compare_and_set(f->session, f->index, "alpha", 5, "one", 3, "x", 1),
+                     BANYAN_ECONFLICT);
+    assert_int_equal(banyan_compare_and_set(f->session, f->index, "alpha", 5, "two", 3, "x", 1), BANYAN_OK);
+    assert_int_equal(banyan_compare_and_set(f->session, f->index, "none", 4, "a", 1, "x", 1),
+                     BANYAN_ENOTFOUND);
+    expect(f, "alpha", "x");
+    assert_int_equal(banyan_delete(f->session, f->index, "alpha", 5), BANYAN_OK);
+    assert_int_equal(banyan_delete(f->session, f->index, "alpha", 5), BANYAN_ENOTFOUND);
+    length = sizeof value;
+    assert_int_equal(banyan_get(f->session, f->index, "alpha", 5, value, &length), BANYAN_ENOTFOUND);
+}
+
+static void test_points_bad(void **state)
+{
+    struct fixture *f = *state;
+    static const char big[300];
+    char value[8];
+    size_t length = sizeof value;
+    assert_int_equal(banyan_put(NULL, f->index, "k", 1, "v", 1), BANYAN_EINVAL);
+    assert_int_equal(banyan_put(f->session, NULL, "k", 1, "v", 1), BANYAN_EINVAL);
+    assert_int_equal(banyan_put(f->session, f->index, NULL, 1, "v", 1), BANYAN_EINVAL);
+    assert_int_equal(banyan_put(f->session, f->index, "k", 1, NULL, 1), BANYAN_EINVAL);
+    assert_int_equal(banyan_put(f->session, f->index, "", 0, "v", 1), BANYAN_EKEYSIZE);
+    assert_int_equal(banyan_put(f->session, f->index, big, 256, "v", 1), BANYAN_EKEYSIZE);
+    assert_int_equal(banyan_put(f->session, f->index, "k", 1, big, 256), BANYAN_EVALUESIZE);
+    assert_non_null(strstr(banyan_session_error(f->session), "words"));
+    assert_int_equal(banyan_insert(f->session, f->index, "k", 1, big, 256), BANYAN_EVALUESIZE);
+    assert_int_equal(banyan_update(f->session, f->index, big, 300, "v", 1), BANYAN_EKEYSIZE);
+    assert_int_equal(banyan_delete(f->session, f->index, NULL, 4), BANYAN_EINVAL);
+    assert_int_equal(banyan_get(f->session, f->index, "k", 1, value, NULL), BANYAN_EINVAL);
+    assert_int_equal(banyan_get(f->session, f->index, "k", 1, NULL, &length), BANYAN_EINVAL);
+    assert_int_equal(banyan_compare_and_set(f->session, f->index, "k", 1, NULL, 2, "v", 1), BANYAN_EINVAL);
+    assert_int_equal(banyan_modify(f->session, f->index, "k", 1, NULL, NULL), BANYAN_EINVAL);
+    assert_int_equal(banyan_multi_get(f->session, f->index, NULL, 1), BANYAN_EINVAL);
+    assert_int_equal(banyan_iterator_next(NULL, NULL, NULL, NULL, NULL), BANYAN_EINVAL);
+    struct banyan_session *none;
+    assert_int_equal(banyan_session_open(NULL, &none), BANYAN_EINVAL);
+    assert_null(none);
+}
+
+static void test_session_open_bad(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(banyan_session_open(f->banyan, NULL), BANYAN_EINVAL);
+    assert_int_equal(banyan_session_close(NULL), BANYAN_OK);
+    assert_string_equal(banyan_session_error(NULL), "the session is NULL");
+    assert_int_equal(banyan_close(f->banyan), BANYAN_EBUSY);
+}
+
+static enum banyan_verdict modify_as_told(void *context, const void *old, size_t old_length, void *value,
+                                          size_t *length)
+{
+    int verdict = *(int *)context;
+    (void)old_length;
+    memcpy(value, old ? "old" : "new", 3);
+    *length = verdict == 77 ? 256 : 3;
+    return verdict == 77 ? BANYAN_STORE : (enum banyan_verdict)verdict;
+}
+
+static int modify(struct fixture *f, int verdict)
+{
+    return banyan_modify(f->session, f->index, "modified", 8, modify_as_told, &verdict);
+}
+
+static void test_modify(void **state)
+{
+    struct fixture *f = *state;
+    char value[8];
+    size_t length = sizeof value;
+    assert_int_equal(modify(f, BANYAN_KEEP), BANYAN_OK);
+    assert_int_equal(banyan_get(f->session, f->index, "modified", 8, value, &length), BANYAN_ENOTFOUND);
+    assert_int_equal(modify(f, BANYAN_STORE), BANYAN_OK);
+    expect(f, "modified", "new");
+    assert_int_equal(modify(f, BANYAN_REFUSE), BANYAN_EABORT);
+    assert_int_equal(modify(f, 99), BANYAN_EINVAL);
+    assert_int_equal(modify(f, 77), BANYAN_EVALUESIZE);
+    expect(f, "modified", "new");
+    assert_int_equal(modify(f, BANYAN_STORE), BANYAN_OK);
+    expect(f, "modified", "old");
+    assert_int_equal(modify(f, BANYAN_REMOVE), BANYAN_OK);
+    assert_int_equal(banyan_delete(f->session, f->index, "modified", 8), BANYAN_ENOTFOUND);
+}
+
+static void test_multi(void **state)
+{
+    struct fixture *f = *state;
+    static char keys[200][8], values[200][8];
+    struct banyan_item items[200];
+    for (int i = 0; i < 200; i++) {
+        snprintf(keys[i], sizeof keys[i], "m%03d", i);
+        items[i] = (struct banyan_item){keys[i], 4, keys[i], 4, 1};
+    }
+    assert_int_equal(banyan_multi_put(f->session, f->index, items, 200), BANYAN_OK);
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(items[i].status, BANYAN_OK);
+        items[i] = (struct banyan_item){keys[i], 4, values[i], sizeof values[i], 1};
+    }
+    items[7].key = "absent";
+    items[7].key_length = 6;
+    assert_int_equal(banyan_multi_get(f->session, f->index, items, 200), BANYAN_OK);
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(items[i].status, i == 7 ? BANYAN_ENOTFOUND : BANYAN_OK);
+        if (i != 7)
+            assert_memory_equal(values[i], keys[i], 4);
+    }
+    items[3].key = NULL;
+    items[9].length = 8;
+    assert_int_equal(banyan_multi_get(f->session, f->index, items, 20), BANYAN_EINVAL);
+    assert_int_equal(items[3].status, BANYAN_EINVAL);
+    assert_int_equal(items[9].status, BANYAN_OK);
+    assert_int_equal(banyan_multi_get(f->session, f->index, NULL, 0), BANYAN_OK);
+}
+
+enum { RANGE_KEYS = 1000 };
+
+/* Walks the range and checks the numbers first, first + step, ... ; returns how many. */
+static int walk(struct fixture *f, const struct banyan_range *range, int first, int step)
+{
+    struct banyan_iterator *iterator;
+    const void *key;
+    size_t key_length;
+    char expected[8];
+    int count = 0, status;
+    assert_int_equal(banyan_iterator_open(f->session, f->index, range, &iterator), BANYAN_OK);
+    while ((status = banyan_iterator_next(iterator, &key, &key_length, NULL, NULL)) == BANYAN_OK) {
+        snprintf(expected, sizeof expected, "r%04d", (first + step * count) % 10000);
+        assert_int_equal(key_length, 5);
+        assert_memory_equal(key, expected, 5);
+        count++;
+    }
+    assert_int_equal(status, BANYAN_ENOTFOUND);
+    assert_int_equal(banyan_iterator_next(iterator, NULL, NULL, NULL, NULL), BANYAN_ENOTFOUND);
+    assert_int_equal(banyan_session_close(f->session), BANYAN_EBUSY);
+    assert_int_equal(banyan_index_close(f->index), BANYAN_EBUSY);
+    assert_int_equal(banyan_iterator_close(iterator), BANYAN_OK);
+    return count;
+}
+
+static void test_iterator(void **state)
+{
+    struct fixture *f = *state;
+    char key[8];
+    for (int i = 0; i < RANGE_KEYS; i++) {
+        snprintf(key, sizeof key, "r%04d", i);
+        assert_int_equal(put(f, key, key), BANYAN_OK);
+    }
+    struct banyan_range range = {
+        .struct_bytes = sizeof range, .from = "r", .from_length = 1, .to = "s", .to_length = 1};
+    assert_int_equal(walk(f, &range, 0, 1), RANGE_KEYS);
+    range.reverse = 1;
+    assert_int_equal(walk(f, &range, RANGE_KEYS - 1, -1), RANGE_KEYS);
+    range = (struct banyan_range){
+        .struct_bytes = sizeof range, .from = "r0100", .from_length = 5, .to = "r0115", .to_length = 5};
+    assert_int_equal(walk(f, &range, 100, 1), 16); /* exactly one batch */
+    range.from_exclusive = range.to_exclusive = 1;
+    assert_int_equal(walk(f, &range, 101, 1), 14);
+    range.reverse = 1;
+    assert_int_equal(walk(f, &range, 114, -1), 14);
+    range.to = "r0100";
+    assert_int_equal(walk(f, &range, 0, 1), 0);
+    range.to = "q0000";
+    assert_int_equal(walk(f, &range, 0, 1), 0);
+}
+
+static void test_iterator_bad(void **state)
+{
+    struct fixture *f = *state;
+    static const char big[300];
+    struct banyan_iterator *iterator;
+    struct banyan_range range = {.struct_bytes = 3};
+    assert_int_equal(banyan_iterator_open(f->session, f->index, &range, &iterator), BANYAN_EINVAL);
+    range = (struct banyan_range){.struct_bytes = sizeof range, .from = big, .from_length = 256};
+    assert_int_equal(banyan_iterator_open(f->session, f->index, &range, &iterator), BANYAN_EKEYSIZE);
+    range = (struct banyan_range){.struct_bytes = sizeof range, .to_length = 2};
+    assert_int_equal(banyan_iterator_open(f->session, f->index, &range, &iterator), BANYAN_EINVAL);
+    assert_null(iterator);
+    assert_int_equal(banyan_iterator_open(f->session, f->index, NULL, NULL), BANYAN_EINVAL);
+    assert_int_equal(banyan_iterator_close(NULL), BANYAN_OK);
+}
+
+static void count_name(void *context, const char *name)
+{
+    *(int *)context += strcmp(name, "fixed") == 0;
+}
+
+static void test_indexes(void **state)
+{
+    struct fixture *f = *state;
+    struct banyan_geometry geometry = {.struct_bytes = sizeof geometry, .key_bytes = 8, .value_bytes = 4};
+    struct banyan_geometry bad = geometry;
+    struct banyan_index *index, *again;
+    char long_name[80];
+    int met = 0;
+    memset(long_name, 'n', sizeof long_name);
+    long_name[sizeof long_name - 1] = 0;
+    assert_int_equal(banyan_index_create(f->session, NULL, NULL, &index), BANYAN_EINVAL);
+    assert_int_equal(banyan_index_create(f->session, "", NULL, &index), BANYAN_EINVAL);
+    assert_int_equal(banyan_index_create(f->session, long_name, NULL, &index), BANYAN_EINVAL);
+    bad.key_bytes = 4;
+    assert_int_equal(banyan_index_create(f->session, "bad", &bad, &index), BANYAN_EINVAL);
+    bad.key_bytes = 256;
+    assert_int_equal(banyan_index_create(f->session, "bad", &bad, &index), BANYAN_EINVAL);
+    assert_int_equal(banyan_index_open(f->session, "fixed", &index), BANYAN_ENOTFOUND);
+    assert_int_equal(banyan_index_create(f->session, "fixed", &geometry, &index), BANYAN_OK);
+    assert_int_equal(banyan_index_create(f->session, "fixed", &geometry, &again), BANYAN_EEXIST);
+    assert_null(again);
+    assert_int_equal(banyan_index_open(f->session, "fixed", &again), BANYAN_OK);
+    geometry = (struct banyan_geometry){.struct_bytes = sizeof geometry};
+    assert_int_equal(banyan_index_geometry(again, &geometry), BANYAN_OK);
+    assert_int_equal(geometry.key_bytes, 8);
+    assert_int_equal(geometry.value_bytes, 4);
+    assert_true(geometry.leaf_bytes >= 512);
+    assert_int_equal(banyan_put(f->session, index, "12345678", 8, "abcd", 4), BANYAN_OK);
+    assert_int_equal(banyan_put(f->session, index, "1234567", 7, "abcd", 4), BANYAN_EKEYSIZE);
+    assert_int_equal(banyan_put(f->session, index, "12345678", 8, "abc", 3), BANYAN_EVALUESIZE);
+    assert_int_equal(banyan_insert(f->session, again, "12345678", 8, "abcd", 4), BANYAN_EEXIST);
+    assert_int_equal(banyan_index_list(f->session, count_name, &met), BANYAN_OK);
+    assert_int_equal(met, 1);
+    assert_int_equal(banyan_index_close(again), BANYAN_OK);
+    assert_int_equal(banyan_index_close(index), BANYAN_OK);
+}
+
+static void test_other_pool(void **state)
+{
+    struct fixture *f = *state;
+    struct banyan_options options = {.struct_bytes = sizeof options, .pool_bytes = 32u << 20};
+    struct banyan *other;
+    struct banyan_session *session;
+    assert_int_equal(banyan_open(&other, &options), BANYAN_OK);
+    assert_int_equal(banyan_session_open(other, &session), BANYAN_OK);
+    assert_int_equal(banyan_put(session, f->index, "k", 1, "v", 1), BANYAN_EINVAL);
+    assert_int_equal(banyan_session_close(session), BANYAN_OK);
+    assert_int_equal(banyan_close(other), BANYAN_OK);
+}
+
+static void test_stats(void **state)
+{
+    struct fixture *f = *state;
+    struct banyan_session_stats stats = {.struct_bytes = sizeof stats};
+    struct banyan_pool_status status = {.struct_bytes = sizeof status};
+    assert_int_equal(banyan_session_stats_reset(f->session), BANYAN_OK);
+    assert_int_equal(put(f, "counted", "x"), BANYAN_OK);
+    assert_int_equal(banyan_session_stats(f->session, &stats), BANYAN_OK);
+    assert_int_equal(stats.operations, 1);
+    assert_true(stats.round_trips >= 1 && stats.bytes_written > 0);
+    assert_int_equal(banyan_pool_status(f->banyan, &status), BANYAN_OK);
+    assert_int_equal(status.memory_nodes, 1);
+    assert_true(status.chunks_used >= 1 && status.chunks_used <= status.chunks_total);
+    stats.struct_bytes = 2;
+    assert_int_equal(banyan_session_stats(f->session, &stats), BANYAN_EINVAL);
+    assert_int_equal(banyan_pool_status(f->banyan, NULL), BANYAN_EINVAL);
+}
+
+static int next_descending(void *context, const void **key, size_t *key_length, const void **value,
+                           size_t *length)
+{
+    static const char *const keys[] = {"b", "a"};
+    int *number = context;
+    if (*number == 2)
+        return 0;
+    *key = keys[(*number)++];
+    *key_length = 1;
+    *value = NULL;
+    *length = 0;
+    return 1;
+}
+
+static void test_bulk_bad(void **state)
+{
+    struct fixture *f = *state;
+    struct banyan_index *index;
+    struct banyan_bulk *bulk;
+    int number = 0;
+    assert_int_equal(banyan_index_create(f->session, "bulk", NULL, &index), BANYAN_OK);
+    assert_int_equal(banyan_bulk_begin(f->session, index, 0, 0, &bulk), BANYAN_EINVAL);
+    assert_int_equal(banyan_bulk_begin(f->session, index, 1, 1.5, &bulk), BANYAN_EINVAL);
+    assert_int_equal(banyan_bulk_begin(f->session, index, 1, 0, &bulk), BANYAN_OK);
+    assert_int_equal(banyan_bulk_part(f->session, bulk, 1, next_descending, &number), BANYAN_EINVAL);
+    assert_int_equal(banyan_bulk_part(f->session, bulk, 0, NULL, NULL), BANYAN_EINVAL);
+    assert_int_not_equal(banyan_bulk_part(f->session, bulk, 0, next_descending, &number), BANYAN_OK);
+    banyan_bulk_finish(f->session, bulk);
+    assert_int_equal(banyan_bulk_finish(f->session, NULL), BANYAN_EINVAL);
+    assert_int_equal(banyan_index_close(index), BANYAN_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_version),
+        cmocka_unit_test(test_open_bad),
+        cmocka_unit_test(test_points),
+        cmocka_unit_test(test_points_bad),
+        cmocka_unit_test(test_modify),
+        cmocka_unit_test(test_multi),
+        cmocka_unit_test(test_iterator),
+        cmocka_unit_test(test_iterator_bad),
+        cmocka_unit_test(test_indexes),
+        cmocka_unit_test(test_other_pool),
+        cmocka_unit_test(test_stats),
+        cmocka_unit_test(test_bulk_bad),
+        cmocka_unit_test(test_session_open_bad),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
