@@ -19,6 +19,8 @@
  * booked now, it would hold up what leaves before it. */
 #define RESPOND_SLACK (200 * SIM_NANOSECOND)
 
+#define PREFETCH_BYTES 1024
+
 static uint64_t load_pack(struct sim_load load)
 {
     return (uint64_t)load.messages << 32 | load.bytes;
@@ -67,6 +69,17 @@ static sim_time arrival_time(struct sim *sim, struct sim_compute *compute, struc
     return connection->last_arrival;
 }
 
+/* What the list will touch is asked for while other events run until it arrives: real time, not virtual. */
+static void prefetch(const struct fabric_target *target, const struct fabric_list *list)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        const uint8_t *where = fabric_target_locate(target, &list->commands[i]);
+        uint32_t length = list->commands[i].operation == FABRIC_READ ? list->commands[i].length : 1;
+        for (uint32_t at = 0; where && at < length && at < PREFETCH_BYTES; at += 64)
+            __builtin_prefetch(where + at);
+    }
+}
+
 static int post_list(struct sim *sim, struct sim_endpoint *endpoint, struct sim_waiter *waiter,
                      struct fabric_list *list)
 {
@@ -84,6 +97,7 @@ static int post_list(struct sim *sim, struct sim_endpoint *endpoint, struct sim_
     list->backend[1] = (void *)(uintptr_t)load.bytes;
     list->backend[2] = connection;
     sim_push(sim, arrival, SIM_EVENT_ARRIVE, list, 0, compute->index);
+    prefetch(sim->memories[list->node].target, list);
     return BANYAN_OK;
 }
 
