@@ -32,7 +32,7 @@ static uint64_t pool_bytes(const struct bench_config *config, const struct workl
     double data = leaves * config->geometry.leaf_bytes * 1.15 / config->memory_nodes;
     uint64_t threads = (uint64_t)config->compute_nodes * config->threads + 2;
     uint64_t bytes =
-        (uint64_t)data + (threads * 2 + 8) * chunk_bytes(config) + MEMORY_FIRST_CHUNK + MEMORY_LOCK_BYTES;
+        (uint64_t)data + (threads * 2 + 8) * chunk_bytes(config) + MEMORY_FIRST_CHUNK(MEMORY_LOCK_BYTES);
     return (bytes + 4095) & ~UINT64_C(4095);
 }
 

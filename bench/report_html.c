@@ -22,8 +22,8 @@ static const char style[] =
     ".card{background:var(--paper);border:1px solid var(--line);border-radius:10px;padding:16px 18px}"
     ".wide{grid-column:1/-1;overflow-x:auto}svg{width:100%;height:auto;display:block}"
     "svg text{fill:var(--ink);font:12px system-ui,sans-serif}svg .soft{fill:var(--soft)}"
-    "svg .axis{stroke:var(--line);stroke-width:1}table{border-collapse:collapse;width:100%;font-size:13px;"
-    "font-variant-numeric:tabular-nums}th,td{padding:5px 8px;text-align:right;border-bottom:1px solid "
+    "svg .axis{stroke:var(--line);stroke-width:1}table{border-collapse:collapse;width:100%;font-size:12.5px;"
+    "font-variant-numeric:tabular-nums}th,td{padding:5px 6px;text-align:right;border-bottom:1px solid "
     "var(--line);"
     "white-space:nowrap}th:first-child,td:first-child{text-align:left}th{color:var(--soft);font-weight:600}"
     "tr:last-child td{border-bottom:0}";
@@ -93,29 +93,31 @@ static double bytes_written(const struct bench_result *r)
 #define LABEL_WIDTH 170.0
 #define BAR_WIDTH   300.0
 #define BAR_STEP    24.0
+#define TALL_STEP   42.0
 
 static void put_bars(FILE *file, const struct bench_result *results, size_t count, report_measure *measure,
-                     const char *title, bool peers)
+                     const char *title, double bar_step, bool peers)
 {
     double most = 0, y = 0;
     for (size_t i = 0; i < count; i++)
         if (peers || !results[i].peer)
             most = fmax(most, measure(&results[i]));
     fprintf(file, "<h3>%s</h3><svg viewBox=\"0 0 560 %g\" role=\"img\" aria-label=\"%s\">", title,
-            BAR_STEP * (double)count, title);
+            bar_step * (double)count, title);
     for (size_t i = 0; i < count; i++) {
         if (!peers && results[i].peer)
             continue;
         double value = measure(&results[i]), width = most > 0 ? BAR_WIDTH * value / most : 0;
-        fprintf(file, "<text x=\"%g\" y=\"%g\" text-anchor=\"end\">", LABEL_WIDTH - 8, y + 15);
+        fprintf(file, "<text x=\"%g\" y=\"%g\" text-anchor=\"end\">", LABEL_WIDTH - 8, y + bar_step / 2 + 3);
         put_text(file, results[i].preset);
         fprintf(file, "</text><rect x=\"%g\" y=\"%g\" width=\"%.1f\" height=\"15\" rx=\"3\" fill=\"",
                 LABEL_WIDTH, y + 3, fmax(width, 1));
-        put_color(file, i);
-        fprintf(file, "\"/><text class=\"soft\" x=\"%.1f\" y=\"%g\">", LABEL_WIDTH + width + 8, y + 15);
+        put_color(file, results, i);
+        fprintf(file, "\"/><text class=\"soft\" x=\"%.1f\" y=\"%g\">", LABEL_WIDTH + width + 8,
+                y + bar_step / 2 + 3);
         put_number(file, value);
         fputs("</text>", file);
-        y += BAR_STEP;
+        y += bar_step;
     }
     fputs("</svg>", file);
 }
@@ -132,9 +134,9 @@ struct curve {
     bool begun;
 };
 
-#define PLOT_LEFT   46.0
+#define PLOT_LEFT   58.0
 #define PLOT_TOP    10.0
-#define PLOT_WIDTH  494.0
+#define PLOT_WIDTH  482.0
 #define PLOT_HEIGHT 220.0
 #define MOST_NINES  4.0
 
@@ -189,7 +191,7 @@ static void put_legend(FILE *file, const struct bench_result *results, size_t co
         double x = PLOT_LEFT + 165.0 * (double)(i % 3),
                y = PLOT_TOP + PLOT_HEIGHT + 40 + 18.0 * (double)(i / 3);
         fprintf(file, "<rect x=\"%g\" y=\"%g\" width=\"11\" height=\"11\" rx=\"2\" fill=\"", x, y - 10);
-        put_color(file, i);
+        put_color(file, results, i);
         fprintf(file, "\"/><text x=\"%g\" y=\"%g\">", x + 16, y);
         put_text(file, results[i].preset);
         fputs("</text>", file);
@@ -219,7 +221,7 @@ static void put_latency(FILE *file, const struct bench_result *results, size_t c
         if (!curve.total)
             continue;
         fputs("<path fill=\"none\" stroke-width=\"2\" stroke=\"", file);
-        put_color(file, i);
+        put_color(file, results, i);
         fputs("\" d=\"", file);
         histogram_each(results[i].latency, put_point, &curve);
         fputs("\"/>", file);
@@ -300,7 +302,7 @@ static void put_costs(FILE *file, const struct bench_result *results, size_t cou
     };
     for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++) {
         fputs("<div class=\"card\">", file);
-        put_bars(file, results, count, costs[i].measure, costs[i].title, false);
+        put_bars(file, results, count, costs[i].measure, costs[i].title, BAR_STEP, false);
         fputs("</div>", file);
     }
 }
@@ -316,7 +318,8 @@ static void put_group(FILE *file, const struct bench_result *results, size_t cou
     if (results->kinds[WORKLOAD_SCAN].count)
         fprintf(file, ", scans of %u", results->scan_length);
     fputs("</h2><div class=\"grid\"><div class=\"card\">", file);
-    put_bars(file, results, count, throughput, "Throughput, million operations per second", true);
+    put_bars(file, results, count, throughput, "Throughput, million operations per second",
+             count <= 8 ? TALL_STEP : BAR_STEP, true);
     fputs("</div><div class=\"card\">", file);
     put_latency(file, results, count);
     fputs("</div>", file);

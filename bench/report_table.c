@@ -109,9 +109,12 @@ static void print_kinds(FILE *file, const struct bench_result *result)
         const struct bench_kind *of_kind = &result->kinds[kind];
         if (!of_kind->count)
             continue;
-        fprintf(file, "  %-22s %9llu  p50 %.2f us, p99 %.2f us", workload_kind_names[kind],
-                (unsigned long long)of_kind->count, report_quantile_us(of_kind->latency, 0.5),
-                report_quantile_us(of_kind->latency, 0.99));
+        fprintf(file, "    %-10s %10llu x  p50", workload_kind_names[kind],
+                (unsigned long long)of_kind->count);
+        print_number(file, 1, report_quantile_us(of_kind->latency, 0.5));
+        fputs(" us, p99", file);
+        print_number(file, 1, report_quantile_us(of_kind->latency, 0.99));
+        fputs(" us", file);
         if (!result->peer)
             fprintf(file, ", %.2f round trips, %.0f bytes read, %.0f written",
                     (double)of_kind->cost.round_trips / (double)of_kind->count,

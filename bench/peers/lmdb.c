@@ -297,8 +297,10 @@ static int lmdb_run(const struct bench_config *config, struct workload_source *s
                     struct bench_result *result, struct error *error)
 {
     struct peer_run run = {.config = config, .batch = batch};
-    snprintf(result->preset, sizeof result->preset,
-             batch == 1 ? "lmdb, 1 write per txn" : "lmdb, %u writes per txn", batch);
+    if (!workload_writes(source->workload))
+        snprintf(result->preset, sizeof result->preset, "lmdb");
+    else
+        snprintf(result->preset, sizeof result->preset, "lmdb, %u write%s/txn", batch, batch == 1 ? "" : "s");
     snprintf(result->workload, sizeof result->workload, "%s", source->workload->name);
     snprintf(result->distribution, sizeof result->distribution, "%s",
              workload_distribution_names[source->distribution]);

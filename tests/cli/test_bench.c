@@ -239,7 +239,7 @@ static void ablation_prints_the_paper(void **state)
     (void)state;
     expect("bench --ablation --memory-nodes 2 --compute-nodes 2 --threads 2 --workload write-intensive "
            "--distribution zipfian " SMALL,
-           0, "(24");
+           0, "(23.60)");
 }
 
 static void page_stands_alone(void **state)
