@@ -162,7 +162,7 @@ struct banyan_geometry {
     uint32_t value_bytes;      /* exactly, or at most if value_variable; 0 to 255 */
     uint32_t value_variable;   /* 0 or 1 */
     uint32_t leaf_bytes;       /* power of two, 512 to 65536. 0: 1024; with variable keys 4096 */
-    uint32_t internal_bytes;   /* power of two, 512 to 4096. 0: 1024 */
+    uint32_t internal_bytes;   /* power of two, 512 to 4096. 0: 1024; keys above 64 bytes: 4096 */
     uint32_t inline_key_bytes; /* variable keys: the longest remainder kept in a slot. 0: 24 */
 };
 

@@ -17,6 +17,8 @@
 #define MOST_POOL_BYTES     (UINT64_C(1) << 46)
 #define DEFAULT_CACHE_BYTES (UINT64_C(64) << 20)
 #define MEMORY_NODES_MAX    1024u
+#define LONG_KEY_BYTES      64u
+#define LONG_KEY_INTERNAL   4096u
 #define COMPUTE_ID          1u /* the embedded pool has this process as its only compute node */
 
 #define TEXT_OF(x)     #x
@@ -414,6 +416,10 @@ static int geometry_convert(struct banyan_session *session, const struct banyan_
     if (g.key_variable > 1 || g.value_variable > 1)
         return error_set(&session->error, BANYAN_EINVAL,
                          "geometry: key_variable and value_variable are 0 or 1");
+    /* Inner nodes hold whole keys: the tree's own default has no room for enough long ones. */
+    bool long_keys = g.key_bytes > LONG_KEY_BYTES || (g.key_variable && g.key_bytes == 0);
+    if (g.internal_bytes == 0 && long_keys)
+        g.internal_bytes = LONG_KEY_INTERNAL;
     *geometry = (struct tree_geometry){
         .leaf_bytes = g.leaf_bytes,
         .internal_bytes = g.internal_bytes,
