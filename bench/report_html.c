@@ -51,9 +51,18 @@ static void put_number(FILE *file, double value)
     fprintf(file, "%.*f", digits, value);
 }
 
-static void put_color(FILE *file, size_t index)
+/* Runs of one preset have one colour: that of the first. */
+static size_t first_like(const struct bench_result *results, size_t index)
 {
-    fprintf(file, "var(--c%zu)", index % 8);
+    for (size_t i = 0; i < index; i++)
+        if (!strcmp(results[i].preset, results[index].preset))
+            return i;
+    return index;
+}
+
+static void put_color(FILE *file, const struct bench_result *results, size_t index)
+{
+    fprintf(file, "var(--c%zu)", first_like(results, index) % 8);
 }
 
 /* ---- bars
