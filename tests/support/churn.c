@@ -2,6 +2,7 @@
 #include "support/churn.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define SCAN_MAX 160
@@ -142,6 +143,19 @@ static enum history_kind kind_for(struct world_task *task, const struct churn *c
     return PICK(anything);
 }
 
+/* Behind the window every key goes, each by the task that it belongs to: leaves become empty there. */
+static void churn_sweep(struct world_task *task, const struct churn *churn, unsigned round)
+{
+    uint64_t quarter = churn->keys / 4, space = churn->keys - quarter - 4;
+    uint64_t from = round ? space * 2 * (round - 1) / churn->rounds : 0,
+             to = space * 2 * round / churn->rounds;
+    for (uint64_t place = from; place < to; place++) {
+        uint64_t key = quarter + 4 + (place + space - churn->window) % space;
+        if (key % task->world->task_count == task->number)
+            world_operate(task, HISTORY_DELETE, key, 0);
+    }
+}
+
 static void churn_one(struct world_task *task, const struct churn *churn, unsigned round)
 {
     uint64_t quarter = churn->keys / 4, dice = random_below(&task->random, 100);
@@ -166,8 +180,10 @@ static void work(struct world_task *task)
     struct world *world = task->world;
     const struct churn *churn = world->context;
     for (unsigned round = 0; round < churn->rounds && !__atomic_load_n(&world->error.code, __ATOMIC_RELAXED);
-         round++)
+         round++) {
+        churn_sweep(task, churn, round);
         churn_one(task, churn, round);
+    }
 }
 
 static void fill(struct world_task *task)
@@ -208,7 +224,38 @@ int churn_verify(struct world *world, struct churn *churn, struct tree_check_rep
     return status ? status : world_check(world, report);
 }
 
-int churn_run(struct world *world, struct churn *churn)
+void churn_total_add(struct churn_total *total, const struct world *world,
+                     const struct tree_check_report *report)
+{
+    struct tree_stats stats;
+    world_stats(world, &stats);
+    total->runs++;
+    for (unsigned i = 0; i < world->task_count; i++)
+        total->recorded += world->tasks[i].log.count;
+    total->operations += stats.operations;
+    total->retries += stats.retries;
+    total->splits += stats.splits;
+    total->unlinks += stats.unlinks;
+    total->handovers += stats.handovers;
+    total->snapshot_handovers += stats.snapshot_handovers;
+    total->cache_misses += stats.cache_misses;
+    total->dead += report->dead;
+    total->marked += report->marked;
+    total->missing_parents += report->missing_parents;
+}
+
+void churn_total_print(const struct churn_total *total, const char *name)
+{
+    printf("%s: %" PRIu64 " runs, %" PRIu64 " operations (%" PRIu64 " recorded), %" PRIu64
+           " retries, %" PRIu64 " splits, %" PRIu64 " unlinks, %" PRIu64 " handovers (%" PRIu64
+           " with snapshot), %" PRIu64 " cache misses; left behind: %" PRIu64 " dead, %" PRIu64
+           " marked, %" PRIu64 " without parent\n",
+           name, total->runs, total->operations, total->recorded, total->retries, total->splits,
+           total->unlinks, total->handovers, total->snapshot_handovers, total->cache_misses, total->dead,
+           total->marked, total->missing_parents);
+}
+
+int churn_run(struct world *world, struct churn *churn, struct churn_total *total)
 {
     int status = churn_fill(world, churn);
     if (!status)
@@ -221,5 +268,6 @@ int churn_run(struct world *world, struct churn *churn)
                             "unfinished though nobody died: %" PRIu64 " dead, %" PRIu64 " marked, %" PRIu64
                             " without parent",
                             report.dead, report.marked, report.missing_parents);
+    churn_total_add(total, world, &report);
     return status;
 }

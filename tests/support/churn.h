@@ -23,9 +23,19 @@ struct churn {
     bool disjoint;   /* each task changes keys of its own only (number modulo tasks) */
 };
 
+/* What a suite's runs did together: a suite whose runs split or unlink nothing proves nothing. */
+struct churn_total {
+    uint64_t runs, recorded, operations, retries, splits, unlinks, handovers, snapshot_handovers,
+        cache_misses;
+    uint64_t dead, marked, missing_parents; /* left behind by dead compute nodes */
+};
+void churn_total_add(struct churn_total *total, const struct world *world,
+                     const struct tree_check_report *report);
+void churn_total_print(const struct churn_total *total, const char *name);
+
 /* Fills, runs, reads every key once more, then checks history, tree and memory. world->context must be the
  * churn. */
-int churn_run(struct world *world, struct churn *churn);
+int churn_run(struct world *world, struct churn *churn, struct churn_total *total);
 /* The parts of it, for tests that do something in between. */
 int churn_fill(struct world *world, struct churn *churn);
 int churn_work(struct world *world, struct churn *churn);

@@ -9,11 +9,13 @@
 #include <inttypes.h>
 #include "support/churn.h"
 
+static struct churn_total total;
+
 static void run(const struct world_options *options, struct churn *churn)
 {
     struct world world;
     int status = world_create(&world, options);
-    status = status ? status : churn_run(&world, churn);
+    status = status ? status : churn_run(&world, churn, &total);
     struct error error = world.error;
     world_destroy(&world);
     if (status)
@@ -37,7 +39,7 @@ static void few_hot_keys(void **state)
 {
     struct world_options options;
     options_for(&options, 2, 2, 1);
-    struct churn churn = {.keys = 160, .window = 16, .rounds = world_rounds(1500), .hot = 50, .scans = 2};
+    struct churn churn = {.keys = 160, .window = 16, .rounds = world_rounds(5000), .hot = 50, .scans = 2};
     run(&options, &churn);
 }
 
@@ -45,7 +47,7 @@ static void churn_of_many_threads(void **state)
 {
     struct world_options options;
     options_for(&options, 2, 3, 1);
-    struct churn churn = {.keys = 1200, .window = 80, .rounds = world_rounds(1500), .hot = 5, .scans = 3};
+    struct churn churn = {.keys = 1200, .window = 80, .rounds = world_rounds(5000), .hot = 5, .scans = 3};
     run(&options, &churn);
     options.cache_bytes = 8192;
     options.seed++;
@@ -57,7 +59,7 @@ static void disjoint_changes(void **state)
     struct world_options options;
     options_for(&options, 1, 4, 1);
     struct churn churn = {
-        .keys = 2000, .window = 200, .rounds = world_rounds(3000), .scans = 3, .disjoint = true};
+        .keys = 2000, .window = 200, .rounds = world_rounds(8000), .scans = 3, .disjoint = true};
     run(&options, &churn);
 }
 
@@ -65,7 +67,7 @@ static void many_fibers(void **state)
 {
     struct world_options options;
     options_for(&options, 2, 2, 8);
-    struct churn churn = {.keys = 800, .window = 60, .rounds = world_rounds(300), .hot = 10, .scans = 4};
+    struct churn churn = {.keys = 800, .window = 60, .rounds = world_rounds(1000), .hot = 10, .scans = 4};
     run(&options, &churn);
 }
 
@@ -73,7 +75,7 @@ static void every_preset(void **state)
 {
     struct world_options options;
     options_for(&options, 2, 2, 1);
-    struct churn churn = {.keys = 400, .window = 40, .rounds = world_rounds(500), .hot = 15, .scans = 3};
+    struct churn churn = {.keys = 400, .window = 40, .rounds = world_rounds(1500), .hot = 15, .scans = 3};
     for (unsigned preset = 0; tree_switches_presets[preset]; preset++) {
         options.preset = tree_switches_presets[preset];
         run(&options, &churn);
@@ -85,12 +87,19 @@ static void variable_keys(void **state)
     struct world_options options;
     options_for(&options, 2, 2, 1);
     options.geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE,
+                                              .internal_bytes = 4096,
                                               .value_bytes = 60,
                                               .value_variable = true,
-                                              .leaf_bytes = 2048,
-                                              .internal_bytes = 1024};
-    struct churn churn = {.keys = 800, .window = 60, .rounds = world_rounds(1000), .hot = 5, .scans = 4};
+                                              .leaf_bytes = 2048};
+    struct churn churn = {.keys = 800, .window = 60, .rounds = world_rounds(4000), .hot = 5, .scans = 4};
     run(&options, &churn);
+}
+
+static void did_something(void **state)
+{
+    churn_total_print(&total, "threads");
+    assert_true(total.splits > total.runs);
+    assert_true(total.unlinks > total.runs);
 }
 
 int main(void)
@@ -99,6 +108,7 @@ int main(void)
         cmocka_unit_test(few_hot_keys),     cmocka_unit_test(churn_of_many_threads),
         cmocka_unit_test(disjoint_changes), cmocka_unit_test(many_fibers),
         cmocka_unit_test(every_preset),     cmocka_unit_test(variable_keys),
+        cmocka_unit_test(did_something),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,7 +80,8 @@ static void measure_preset(const char *preset, uint32_t key_kind, struct costs *
     world_options_default(&options);
     options.preset = preset;
     if (key_kind == TREE_KEY_VARIABLE)
-        options.geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE, .value_bytes = 8};
+        options.geometry =
+            (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE, .internal_bytes = 4096, .value_bytes = 8};
     *costs = (struct costs){.preset = preset};
     int status = world_create(&world, &options);
     world.context = costs;

@@ -42,10 +42,11 @@ static const struct shape shapes[] = {
      FIXED(255, 8, .leaf_bytes = 4096, .internal_bytes = 4096), 800},
     {"fixed 255, value up to 255, leaf 16384, internal 2048",
      FIXED(255, 255, .leaf_bytes = 16384, .internal_bytes = 2048, .value_variable = true), 600},
-    {"variable, value up to 100", VARIABLE(100, .value_variable = true), 1500},
-    {"variable, value 8, leaf 1024, internal 1024", VARIABLE(8, .leaf_bytes = 1024, .internal_bytes = 1024),
+    {"variable, value up to 100", VARIABLE(100, .internal_bytes = 4096, .value_variable = true), 1500},
+    {"variable up to 60, value 8, leaf 1024, internal 1024",
+     VARIABLE(8, .key_bytes = 60, .leaf_bytes = 1024, .internal_bytes = 1024), 1500},
+    {"variable, value 0, leaf 4096, inline 60", VARIABLE(0, .internal_bytes = 4096, .inline_key_bytes = 60),
      1500},
-    {"variable, value 0, leaf 4096, inline 60", VARIABLE(0, .inline_key_bytes = 60), 1500},
     {"variable up to 60, value 16, leaf 16384", VARIABLE(16, .key_bytes = 60, .leaf_bytes = 16384), 1500},
 };
 #define SHAPE_COUNT (sizeof shapes / sizeof shapes[0])

@@ -32,6 +32,8 @@ static const struct tree_geometry geometries[] = {
 };
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 
+static struct churn_total total; /* of the group of tests under way */
+
 static void options_for(struct world_options *options, uint64_t seed, const char *preset, unsigned geometry)
 {
     world_options_default(options);
@@ -71,7 +73,7 @@ static void churn_world(uint64_t seed, const char *preset, unsigned geometry)
     options_for(&options, seed, preset, geometry);
     churn_for(&churn, seed);
     int status = world_create(&world, &options);
-    status = status ? status : churn_run(&world, &churn);
+    status = status ? status : churn_run(&world, &churn, &total);
     struct error error = world.error;
     world_destroy(&world);
     if (status)
@@ -83,14 +85,14 @@ static void churns_under_every_preset(void **state)
 {
     uint64_t seed = 1;
     for (unsigned preset = 0; tree_switches_presets[preset]; preset++)
-        for (unsigned round = 0; round < world_rounds(3); round++, seed++)
+        for (unsigned round = 0; round < world_rounds(5); round++, seed++)
             churn_world(world_seed(seed), tree_switches_presets[preset], round % GEOMETRIES);
 }
 
 static void churns_in_every_geometry(void **state)
 {
     for (unsigned geometry = 0; geometry < GEOMETRIES; geometry++)
-        for (unsigned round = 0; round < world_rounds(4); round++)
+        for (unsigned round = 0; round < world_rounds(12); round++)
             churn_world(world_seed(100 + geometry * 17 + round), "banyan", geometry);
 }
 
@@ -112,7 +114,7 @@ static void churns_without_faults(void **state)
         sim_faults_none(&options.faults);
         churn_for(&churn, 50 + round);
         int status = world_create(&world, &options);
-        status = status ? status : churn_run(&world, &churn);
+        status = status ? status : churn_run(&world, &churn, &total);
         struct error error = world.error;
         world_destroy(&world);
         if (status)
@@ -140,8 +142,12 @@ static void death_world(uint64_t seed, const char *preset, unsigned geometry)
         status = world_kill_at(&world, i + 1, 1000 + random_below(&random, 1500000),
                                20000 + random_below(&random, 200000));
     status = status ? status : churn_work(&world, &churn);
-    struct tree_check_report report;
+    /* As the dead left it, and after all of it has been traversed. */
+    struct tree_check_report left, report;
+    status = status ? status : world_check(&world, &left);
     status = status ? status : churn_verify(&world, &churn, &report);
+    if (!status)
+        churn_total_add(&total, &world, &left);
     struct error error = world.error;
     world_destroy(&world);
     if (status)
@@ -151,7 +157,7 @@ static void death_world(uint64_t seed, const char *preset, unsigned geometry)
 
 static void survives_death(void **state)
 {
-    for (unsigned round = 0; round < world_rounds(24); round++)
+    for (unsigned round = 0; round < world_rounds(150); round++)
         death_world(world_seed(500 + round), "banyan", round % GEOMETRIES);
 }
 
@@ -170,6 +176,18 @@ static void survives_death_for_fresh_seeds(void **state)
         death_world(first + round, "banyan", (unsigned)((first + round) % GEOMETRIES));
 }
 
+/* The suite did what it is for. */
+static void did_something(void **state)
+{
+    churn_total_print(&total, "simulated clusters");
+    assert_true(total.runs > 0);
+    assert_true(total.splits > total.runs);
+    assert_true(total.unlinks > 4 * total.runs);
+    assert_true(total.retries > total.runs);
+    assert_true(total.marked + total.missing_parents + total.dead > 0);
+    assert_true(total.handovers > 0 && total.snapshot_handovers > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +198,7 @@ int main(void)
         cmocka_unit_test(survives_death),
         cmocka_unit_test(survives_death_under_every_preset),
         cmocka_unit_test(survives_death_for_fresh_seeds),
+        cmocka_unit_test(did_something),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
