@@ -11,6 +11,7 @@
  * table of Sherman (one local lock for each global one, 131,072 for each memory node) would be almost all idle.
  */
 #define SHARDS 4096u
+#define DONE 2u /* of tree_waiter.granted: 1 granted, 2 the releaser is through with the waiter */
 
 struct tree_local_lock {
     gaddr name; /* of the global lock */
@@ -183,6 +184,8 @@ static int local_acquire(struct tree_session *session, gaddr node, bool wanted, 
         return 0;
     while (!atomic_load_acquire(&waiter->granted)) /* pairs with the releaser's store: its image is visible */
         task_park();
+    while (atomic_load_acquire(&waiter->granted) != DONE) /* it still touches our task */
+        atomic_pause();
     hold->global = waiter->handed;
     return 0;
 }
@@ -243,9 +246,9 @@ static void local_release_end(struct tree_session *session, struct tree_hold *ho
         session->stats.snapshot_handovers++;
     }
     task_charge(TASK_WORK_HANDOVER, 1);
-    struct task *task = waiter->task; /* once granted, the waiter is its owner's again */
-    atomic_store_release(&waiter->granted, 1u);
-    task_unpark(task);
+    atomic_store_release(&waiter->granted, 1u); /* with all that was handed over */
+    task_unpark(waiter->task);
+    atomic_store_release(&waiter->granted, DONE); /* from here on waiter and task are their owner's again */
 }
 
 void tree_lock_abandon_local(struct tree_session *session, struct tree_hold *hold)

@@ -1,0 +1,92 @@
+#include "base/atomic.h"
+
+#include <sched.h>
+
+void spinlock_lock_slow(struct spinlock *lock)
+{
+    for (unsigned spins = 0;; spins++) {
+        /* Relaxed: only a hint of when the exchange (acquire) is worth trying. */
+        if (!atomic_load_relaxed(&lock->locked) && spinlock_try(lock))
+            return;
+        if (spins < 200)
+            atomic_pause();
+        else
+            sched_yield(); /* the holder may need this CPU */
+    }
+}
+
+/* The largest naturally aligned piece of 1, 2, 4 or 8 bytes at this address. */
+static size_t piece(uintptr_t address, size_t length)
+{
+    size_t size = 8;
+    while (size > length || address % size)
+        size /= 2;
+    return size;
+}
+
+void atomic_copy_from(void *to, const void *shared, size_t length)
+{
+    uint8_t *out = to;
+    const uint8_t *in = shared;
+    /* All loads are relaxed: no byte says anything about another, the caller judges what it got. */
+    while (length && (uintptr_t)in % 8) {
+        size_t size = piece((uintptr_t)in, length);
+        uint8_t bytes[8];
+        if (size == 4) {
+            uint32_t word = atomic_load_relaxed((const uint32_t *)(const void *)in);
+            memcpy(bytes, &word, 4);
+        } else if (size == 2) {
+            uint16_t word = atomic_load_relaxed((const uint16_t *)(const void *)in);
+            memcpy(bytes, &word, 2);
+        } else {
+            bytes[0] = atomic_load_relaxed(in);
+        }
+        memcpy(out, bytes, size);
+        in += size, out += size, length -= size;
+    }
+    for (; length >= 8; in += 8, out += 8, length -= 8) {
+        uint64_t word = atomic_load_relaxed((const uint64_t *)(const void *)in);
+        memcpy(out, &word, 8);
+    }
+    if (length) {
+        /* The rest shares one aligned word, which may end beyond the source: load what is ours in pieces. */
+        if (length & 4) {
+            uint32_t word = atomic_load_relaxed((const uint32_t *)(const void *)in);
+            memcpy(out, &word, 4);
+            in += 4, out += 4;
+        }
+        if (length & 2) {
+            uint16_t word = atomic_load_relaxed((const uint16_t *)(const void *)in);
+            memcpy(out, &word, 2);
+            in += 2, out += 2;
+        }
+        if (length & 1)
+            *out = atomic_load_relaxed(in);
+    }
+}
+
+void atomic_copy_to(void *shared, const void *from, size_t length)
+{
+    uint8_t *out = shared;
+    const uint8_t *in = from;
+    /* All stores are relaxed: who needs an order puts a fence before the copy. */
+    while (length) {
+        size_t size = piece((uintptr_t)out, length);
+        if (size == 8) {
+            uint64_t word;
+            memcpy(&word, in, 8);
+            atomic_store_relaxed((uint64_t *)(void *)out, word);
+        } else if (size == 4) {
+            uint32_t word;
+            memcpy(&word, in, 4);
+            atomic_store_relaxed((uint32_t *)(void *)out, word);
+        } else if (size == 2) {
+            uint16_t word;
+            memcpy(&word, in, 2);
+            atomic_store_relaxed((uint16_t *)(void *)out, word);
+        } else {
+            atomic_store_relaxed(out, *in);
+        }
+        in += size, out += size, length -= size;
+    }
+}

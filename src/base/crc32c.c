@@ -1,0 +1,130 @@
+#include "base/crc32c.h"
+
+#include <string.h>
+
+#include "base/atomic.h"
+
+#if defined(__aarch64__)
+#include <arm_acle.h>
+#include <sys/auxv.h>
+#ifndef HWCAP_CRC32
+#define HWCAP_CRC32 (1 << 7)
+#endif
+#endif
+
+#define POLYNOMIAL 0x82f63b78u /* reflected */
+
+/* ---- portable ----------------------------------------------------------------------------------------------------- */
+
+/* What four more bits do to a crc: small enough to be computed at compile time. */
+#define STEP(c) ((c) & 1u ? (c) >> 1 ^ POLYNOMIAL : (c) >> 1)
+#define NIBBLE(n) STEP(STEP(STEP(STEP((uint32_t)(n)))))
+static const uint32_t nibbles[16] = {NIBBLE(0), NIBBLE(1), NIBBLE(2),  NIBBLE(3),  NIBBLE(4),  NIBBLE(5),
+                                     NIBBLE(6), NIBBLE(7), NIBBLE(8),  NIBBLE(9),  NIBBLE(10), NIBBLE(11),
+                                     NIBBLE(12), NIBBLE(13), NIBBLE(14), NIBBLE(15)};
+
+uint32_t crc32c_portable(uint32_t crc, const void *data, size_t length)
+{
+    const uint8_t *bytes = data;
+    crc = ~crc;
+    for (size_t i = 0; i < length; i++) {
+        crc ^= bytes[i];
+        crc = nibbles[crc & 15] ^ crc >> 4;
+        crc = nibbles[crc & 15] ^ crc >> 4;
+    }
+    return ~crc;
+}
+
+/* ---- instructions -------------------------------------------------------------------------------------------------- */
+
+#if defined(__x86_64__)
+#include <nmmintrin.h>
+
+__attribute__((target("sse4.2"))) static uint32_t crc32c_fast(uint32_t crc, const void *data, size_t length)
+{
+    const uint8_t *bytes = data;
+    uint64_t wide = ~crc;
+    for (; length >= 8; length -= 8, bytes += 8) {
+        uint64_t word;
+        memcpy(&word, bytes, 8);
+        wide = _mm_crc32_u64(wide, word);
+    }
+    crc = (uint32_t)wide;
+    if (length & 4) {
+        uint32_t word;
+        memcpy(&word, bytes, 4);
+        crc = _mm_crc32_u32(crc, word);
+        bytes += 4;
+    }
+    for (length &= 3; length; length--)
+        crc = _mm_crc32_u8(crc, *bytes++);
+    return ~crc;
+}
+
+static bool crc32c_fast_exists(void)
+{
+    return __builtin_cpu_supports("sse4.2");
+}
+#define FAST_NAME "sse4.2"
+
+#elif defined(__aarch64__)
+
+__attribute__((target("+crc"))) static uint32_t crc32c_fast(uint32_t crc, const void *data, size_t length)
+{
+    const uint8_t *bytes = data;
+    crc = ~crc;
+    for (; length >= 8; length -= 8, bytes += 8) {
+        uint64_t word;
+        memcpy(&word, bytes, 8);
+        crc = __builtin_aarch64_crc32cx(crc, word);
+    }
+    for (; length; length--)
+        crc = __builtin_aarch64_crc32cb(crc, *bytes++);
+    return ~crc;
+}
+
+static bool crc32c_fast_exists(void)
+{
+    return getauxval(AT_HWCAP) & HWCAP_CRC32;
+}
+#define FAST_NAME "armv8"
+
+#else
+
+static uint32_t crc32c_fast(uint32_t crc, const void *data, size_t length)
+{
+    return crc32c_portable(crc, data, length);
+}
+
+static bool crc32c_fast_exists(void)
+{
+    return false;
+}
+#define FAST_NAME "portable"
+#endif
+
+/* ---- choice --------------------------------------------------------------------------------------------------------- */
+
+typedef uint32_t crc32c_function(uint32_t crc, const void *data, size_t length);
+
+static uint32_t crc32c_first(uint32_t crc, const void *data, size_t length);
+
+/* Constant after the first call. Several threads may make that call: all store the same pointer. */
+static crc32c_function *chosen = crc32c_first;
+
+static uint32_t crc32c_first(uint32_t crc, const void *data, size_t length)
+{
+    crc32c_function *choice = crc32c_fast_exists() ? crc32c_fast : crc32c_portable;
+    atomic_store_relaxed(&chosen, choice); /* the pointer alone is passed on: no order needed */
+    return choice(crc, data, length);
+}
+
+uint32_t crc32c(uint32_t crc, const void *data, size_t length)
+{
+    return atomic_load_relaxed(&chosen)(crc, data, length);
+}
+
+const char *crc32c_implementation(void)
+{
+    return crc32c_fast_exists() ? FAST_NAME : "portable";
+}

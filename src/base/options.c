@@ -1,0 +1,201 @@
+#include "base/options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- numbers ------------------------------------------------------------------------------------------------------- */
+
+static int parse_scaled(const char *text, uint64_t base, const char *what, uint64_t *value, struct error *error)
+{
+    char *end;
+    errno = 0;
+    double number = strtod(text, &end);
+    uint64_t scale = 1;
+    static const char suffixes[] = "kmgt";
+    if (end != text && *end) {
+        const char *suffix = strchr(suffixes, *end | 0x20);
+        if (suffix && *suffix) {
+            for (const char *at = suffixes; at <= suffix; at++)
+                scale *= base;
+            end++;
+            if (base == 1024 && (*end == 'i' || *end == 'I'))
+                end++;
+            if (base == 1024 && (*end == 'b' || *end == 'B'))
+                end++;
+        }
+    }
+    double scaled = number * (double)scale;
+    if (end == text || *end || errno || !(scaled >= 0) || scaled >= 18446744073709549568.0)
+        return error_set(error, BANYAN_EINVAL, "'%s' is not a %s: give a number such as 4096, 64K or 8M", text, what);
+    *value = (uint64_t)(scaled + 0.5);
+    if (scale == 1 && !strpbrk(text, ".eE")) /* exact beyond a double's 53 bits */
+        *value = strtoull(text, NULL, 10);
+    return 0;
+}
+
+int option_parse_size(const char *text, uint64_t *value, struct error *error)
+{
+    return parse_scaled(text, 1024, "size", value, error);
+}
+
+int option_parse_count(const char *text, uint64_t *value, struct error *error)
+{
+    return parse_scaled(text, 1000, "count", value, error);
+}
+
+/* ---- fields ----------------------------------------------------------------------------------------------------------- */
+
+const struct option_entry *option_find(const struct option_entry *table, const char *name)
+{
+    for (; table->kind != OPTION_END; table++)
+        if (!strcmp(table->name, name))
+            return table;
+    return NULL;
+}
+
+static int set_bool(const struct option_entry *entry, bool *field, const char *value, struct error *error)
+{
+    static const char *const words[] = {"off", "on", "false", "true", "no", "yes", "0", "1"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (!strcasecmp(value, words[i])) {
+            *field = i % 2;
+            return 0;
+        }
+    return error_set(error, BANYAN_EINVAL, "option %s: '%s' is neither on nor off", entry->name, value);
+}
+
+static int set_choice(const struct option_entry *entry, int *field, const char *value, struct error *error)
+{
+    char list[160] = "";
+    for (int i = 0; entry->choices[i]; i++) {
+        if (!strcmp(value, entry->choices[i])) {
+            *field = i;
+            return 0;
+        }
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", entry->choices[i]);
+    }
+    return error_set(error, BANYAN_EINVAL, "option %s: '%s' is none of %s", entry->name, value, list);
+}
+
+static int out_of_range(const struct option_entry *entry, const char *value, double minimum, double maximum,
+                        struct error *error)
+{
+    return error_set(error, BANYAN_EINVAL, "option %s: %s is not in the range %.15g to %.15g%s%s", entry->name, value,
+                     minimum, maximum, entry->unit ? " " : "", entry->unit ? entry->unit : "");
+}
+
+static int set_whole(const struct option_entry *entry, void *field, const char *value, struct error *error)
+{
+    bool narrow = entry->kind == OPTION_U32, bounded = entry->minimum != 0 || entry->maximum != 0;
+    double maximum = bounded ? entry->maximum : narrow ? UINT32_MAX : 18446744073709551615.0;
+    uint64_t number;
+    struct error detail = {0};
+    int status = option_parse_size(value, &number, &detail);
+    if (status)
+        return error_set(error, status, "option %s: %s", entry->name, detail.text);
+    if ((double)number < entry->minimum || (double)number > maximum || (narrow && number > UINT32_MAX))
+        return out_of_range(entry, value, entry->minimum, maximum, error);
+    if (narrow)
+        *(uint32_t *)field = (uint32_t)number;
+    else
+        *(uint64_t *)field = number;
+    return 0;
+}
+
+static int set_double(const struct option_entry *entry, double *field, const char *value, struct error *error)
+{
+    bool bounded = entry->minimum != 0 || entry->maximum != 0;
+    char *end;
+    double number = strtod(value, &end);
+    if (end == value || *end || !isfinite(number))
+        return error_set(error, BANYAN_EINVAL, "option %s: '%s' is not a number", entry->name, value);
+    if (bounded && (number < entry->minimum || number > entry->maximum))
+        return out_of_range(entry, value, entry->minimum, entry->maximum, error);
+    *field = number;
+    return 0;
+}
+
+static int unknown(const struct option_entry *table, const char *name, struct error *error)
+{
+    char list[160] = "";
+    for (; table->kind != OPTION_END; table++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", table->name);
+    }
+    return error_set(error, BANYAN_EINVAL, "there is no option '%.40s'; known are %s", name, list);
+}
+
+int option_set(const struct option_entry *table, void *object, const char *name, const char *value,
+               struct error *error)
+{
+    const struct option_entry *entry = option_find(table, name);
+    if (!entry)
+        return unknown(table, name, error);
+    void *field = (char *)object + entry->offset;
+    switch (entry->kind) {
+    case OPTION_BOOL:
+        return set_bool(entry, field, value, error);
+    case OPTION_CHOICE:
+        return set_choice(entry, field, value, error);
+    case OPTION_U32:
+    case OPTION_U64:
+        return set_whole(entry, field, value, error);
+    case OPTION_DOUBLE:
+        return set_double(entry, field, value, error);
+    case OPTION_END:
+        break;
+    }
+    return error_set(error, BANYAN_EINVAL, "option %s has no kind", name);
+}
+
+int option_set_list(const struct option_entry *table, void *object, const char *list, struct error *error)
+{
+    char *copy = strdup(list), *rest = copy, *item;
+    if (!copy)
+        return error_set(error, BANYAN_ENOMEM, "no memory to read options");
+    int status = 0;
+    while (!status && (item = strsep(&rest, ","))) {
+        if (!*item)
+            continue;
+        char *value = strchr(item, '=');
+        if (!value) {
+            status = error_set(error, BANYAN_EINVAL, "'%s' has no value: write name=value", item);
+            break;
+        }
+        *value++ = 0;
+        status = option_set(table, object, item, value, error);
+    }
+    free(copy);
+    return status;
+}
+
+void option_format(const struct option_entry *entry, const void *object, char *text, size_t size)
+{
+    const void *field = (const char *)object + entry->offset;
+    switch (entry->kind) {
+    case OPTION_BOOL:
+        snprintf(text, size, "%s", *(const bool *)field ? "on" : "off");
+        return;
+    case OPTION_CHOICE:
+        snprintf(text, size, "%s", entry->choices[*(const int *)field]);
+        return;
+    case OPTION_U32:
+        snprintf(text, size, "%u", *(const uint32_t *)field);
+        return;
+    case OPTION_U64:
+        snprintf(text, size, "%llu", (unsigned long long)*(const uint64_t *)field);
+        return;
+    case OPTION_DOUBLE:
+        snprintf(text, size, "%.15g", *(const double *)field);
+        return;
+    case OPTION_END:
+        break;
+    }
+    if (size)
+        *text = 0;
+}
