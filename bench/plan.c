@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- filling
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- filling ---- */
 
 typedef int plan_add(struct bench_plan *plan, const char *name, struct error *error);
 
@@ -83,8 +82,7 @@ int bench_plan_add_presets(struct bench_plan *plan, const char *names, struct er
     return status;
 }
 
-/* ---- checking
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- checking ---- */
 
 static int check_range(const char *option, uint64_t value, uint64_t least, uint64_t most, struct error *error)
 {
@@ -148,9 +146,7 @@ int bench_plan_check(struct bench_plan *plan, struct error *error)
     return tree_geometry_complete(&config->geometry, atomic_write, error);
 }
 
-/* ---- running
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- running ---- */
 
 struct running {
     const struct bench_plan *plan;

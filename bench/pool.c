@@ -5,7 +5,7 @@
 #include <string.h>
 #include "fabric/local.h"
 
-/* ---- size --------------------------------------------------------------------------------------------- */
+/* ---- size ---- */
 
 static uint64_t chunk_bytes(const struct bench_config *config)
 {
@@ -36,7 +36,7 @@ static uint64_t pool_bytes(const struct bench_config *config, const struct workl
     return (bytes + 4095) & ~UINT64_C(4095);
 }
 
-/* ---- nodes -------------------------------------------------------------------------------------------- */
+/* ---- nodes ---- */
 
 int bench_pool_create(struct bench_pool *pool, const struct bench_config *config,
                       const struct workload_source *source, struct error *error)
@@ -69,8 +69,7 @@ void bench_pool_destroy(struct bench_pool *pool)
     *pool = (struct bench_pool){0};
 }
 
-/* ---- a client of its own for loading and checking --------------------------------------------------------
- */
+/* ---- a client of its own for loading and checking ---- */
 
 struct helper {
     struct fabric *fabric;
@@ -177,8 +176,7 @@ int bench_pool_load(struct bench_pool *pool, const struct bench_config *config,
     return status;
 }
 
-/* ---- check
- * -------------------------------------------------------------------------------------------------- */
+/* ---- check ---- */
 
 static void add_free(void *context, gaddr node, uint32_t node_bytes)
 {

@@ -26,7 +26,7 @@ void report_pairs(const struct bench_report *report, FILE *file);
 int report_json(const struct bench_report *report, FILE *file);
 void report_html(const struct bench_report *report, FILE *file);
 
-/* ---- shared by the writers ---------------------------------------------------------------------------- */
+/* ---- shared by the writers ---- */
 
 static inline double report_per_operation(const struct bench_result *result, uint64_t total)
 {

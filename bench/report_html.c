@@ -65,8 +65,7 @@ static void put_color(FILE *file, const struct bench_result *results, size_t ind
     fprintf(file, "var(--c%zu)", first_like(results, index) % 8);
 }
 
-/* ---- bars
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- bars ---- */
 
 typedef double report_measure(const struct bench_result *result);
 
@@ -117,13 +116,14 @@ static void put_bars(FILE *file, const struct bench_result *results, size_t coun
         if (!peers && results[i].peer)
             continue;
         double value = measure(&results[i]), width = most > 0 ? BAR_WIDTH * value / most : 0;
-        fprintf(file, "<text x=\"%g\" y=\"%g\" text-anchor=\"end\">", LABEL_WIDTH - 8, y + bar_step / 2 + 3);
+        fprintf(file, "<text x=\"%g\" y=\"%g\" text-anchor=\"end\">", LABEL_WIDTH - 8,
+                y + bar_step / 2 + 2.5);
         put_text(file, results[i].preset);
-        fprintf(file, "</text><rect x=\"%g\" y=\"%g\" width=\"%.1f\" height=\"15\" rx=\"3\" fill=\"",
-                LABEL_WIDTH, y + 3, fmax(width, 1));
+        fprintf(file, "</text><rect x=\"%g\" y=\"%g\" width=\"%.1f\" height=\"%g\" rx=\"3\" fill=\"",
+                LABEL_WIDTH, y + 3, fmax(width, 1), bar_step - 9);
         put_color(file, results, i);
         fprintf(file, "\"/><text class=\"soft\" x=\"%.1f\" y=\"%g\">", LABEL_WIDTH + width + 8,
-                y + bar_step / 2 + 3);
+                y + bar_step / 2 + 2.5);
         put_number(file, value);
         fputs("</text>", file);
         y += bar_step;
@@ -131,8 +131,7 @@ static void put_bars(FILE *file, const struct bench_result *results, size_t coun
     fputs("</svg>", file);
 }
 
-/* ---- latency curves
- * ---------------------------------------------------------------------------------------------- */
+/* ---- latency curves ---- */
 
 /* Across: log of the latency. Up: how many operations are that fast, on a scale of nines, as the tail is what
  * matters. */
@@ -188,17 +187,20 @@ static void put_axes(FILE *file, const struct curve *curve)
         double scale = ns >= 1e9 ? 1e9 : ns >= 1e6 ? 1e6 : ns >= 1e3 ? 1e3 : 1;
         fprintf(file,
                 "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%g\" y2=\"%g\"/><text class=\"soft\" "
-                "x=\"%.1f\" "
-                "y=\"%g\" text-anchor=\"middle\">%g %s</text>",
+                "x=\"%.1f\" y=\"%g\" text-anchor=\"middle\">%g %s</text>",
                 x, x, PLOT_TOP, PLOT_TOP + PLOT_HEIGHT, x, PLOT_TOP + PLOT_HEIGHT + 17, ns / scale, unit);
     }
 }
 
 static void put_legend(FILE *file, const struct bench_result *results, size_t count)
 {
+    size_t shown = 0;
     for (size_t i = 0; i < count; i++) {
-        double x = PLOT_LEFT + 165.0 * (double)(i % 3),
-               y = PLOT_TOP + PLOT_HEIGHT + 40 + 18.0 * (double)(i / 3);
+        if (first_like(results, i) != i)
+            continue;
+        double x = PLOT_LEFT + 162.0 * (double)(shown % 3);
+        double y = PLOT_TOP + PLOT_HEIGHT + 40 + 18.0 * (double)(shown / 3);
+        shown++;
         fprintf(file, "<rect x=\"%g\" y=\"%g\" width=\"11\" height=\"11\" rx=\"2\" fill=\"", x, y - 10);
         put_color(file, results, i);
         fprintf(file, "\"/><text x=\"%g\" y=\"%g\">", x + 16, y);
@@ -239,9 +241,7 @@ static void put_latency(FILE *file, const struct bench_result *results, size_t c
     fputs("</svg>", file);
 }
 
-/* ---- table
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- table ---- */
 
 static void put_cell(FILE *file, double value)
 {
@@ -283,8 +283,8 @@ static void put_table(FILE *file, const struct bench_result *results, size_t cou
           "µs</th><th>p99 "
           "µs</th><th>p99.9 µs</th><th>round "
           "trips</th><th>reads</th><th>writes</th><th>atomics</th><th>RPCs</th>"
-          "<th>bytes read</th><th>bytes written</th><th>retries</th><th>cache "
-          "%</th><th>bytes/entry</th></tr></thead>"
+          "<th>B read</th><th>B written</th><th>retries</th><th>cache "
+          "%</th><th>B/entry</th></tr></thead>"
           "<tbody>",
           file);
     for (size_t i = 0; i < count; i++)
@@ -292,9 +292,7 @@ static void put_table(FILE *file, const struct bench_result *results, size_t cou
     fputs("</tbody></table></div>", file);
 }
 
-/* ---- the page
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- the page ---- */
 
 static void put_costs(FILE *file, const struct bench_result *results, size_t count)
 {

@@ -5,8 +5,7 @@
 #include "bench/paper.h"
 #include "bench/report.h"
 
-/* ---- shared
- * ------------------------------------------------------------------------------------------------- */
+/* ---- shared ---- */
 
 double report_cache_hit(const struct bench_result *result)
 {
@@ -48,8 +47,7 @@ void report_configuration(const struct bench_report *report, char *text, size_t 
         (unsigned long long)config->seed);
 }
 
-/* ---- the table
- * ----------------------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 static void print_number(FILE *file, int width, double value)
 {
@@ -171,8 +169,7 @@ void report_table(const struct bench_report *report, FILE *file)
                   "cache.\n");
 }
 
-/* ---- beside the paper
- * ------------------------------------------------------------------------------------------ */
+/* ---- beside the paper ---- */
 
 static void print_factor(FILE *file, double ours, double paper)
 {
@@ -264,8 +261,7 @@ void report_paper(const struct bench_report *report, FILE *file)
     }
 }
 
-/* ---- pairs
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- pairs ---- */
 
 static int compare_doubles(const void *a, const void *b)
 {

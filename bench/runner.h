@@ -81,7 +81,7 @@ int bench_run(const struct bench_config *config, const struct tree_switches *swi
               struct workload_source *source, struct bench_result *result, struct error *error);
 void bench_result_release(struct bench_result *result);
 
-/* ---- for runners: the window, shared by all threads of a run ------------------------------------------ */
+/* ---- for runners: the window, shared by all threads of a run ---- */
 
 enum bench_phase { BENCH_WARMING, BENCH_MEASURING, BENCH_DONE };
 

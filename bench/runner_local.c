@@ -78,8 +78,7 @@ static void thread_main(void *argument)
     tree_worker_destroy(thread->worker);
 }
 
-/* ---- setting up -------------------------------------------------------------------------------------------
- */
+/* ---- setting up ---- */
 
 static int open_compute(struct local_run *run, struct bench_pool *pool, const struct tree_switches *switches,
                         unsigned number, struct error *error)
@@ -167,8 +166,7 @@ static void close_run(struct local_run *run, bool ran)
     free(run->computes);
 }
 
-/* ---- running
- * ------------------------------------------------------------------------------------------------ */
+/* ---- running ---- */
 
 /* Starts the threads; returns how many there are. They wait at the gate until all of them have started. */
 static unsigned start_threads(struct local_run *run, struct error *error)

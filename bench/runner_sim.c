@@ -36,8 +36,7 @@ struct sim_run {
     unsigned thread_count, client_count;
 };
 
-/* ---- setting up
- * ----------------------------------------------------------------------------------------------- */
+/* ---- setting up ---- */
 
 static int build_world(struct sim_run *run, struct bench_pool *pool, const struct tree_switches *switches,
                        struct error *error)
@@ -89,8 +88,7 @@ static int build_clients(struct sim_run *run, struct error *error)
     return 0;
 }
 
-/* ---- tasks in virtual time
- * ---------------------------------------------------------------------------------------- */
+/* ---- tasks in virtual time ---- */
 
 static void open_task(void *argument)
 {

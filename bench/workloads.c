@@ -121,7 +121,7 @@ bool workload_writes(const struct workload *workload)
     return workload->share[WORKLOAD_LOOKUP] + workload->share[WORKLOAD_SCAN] < 1.0 - 1e-12;
 }
 
-/* ---- permutations ------------------------------------------------------------------------------- */
+/* ---- permutations ---- */
 
 void permutation_init(struct permutation *permutation, uint64_t items, uint64_t seed)
 {
@@ -153,7 +153,7 @@ uint64_t permutation_apply(const struct permutation *permutation, uint64_t index
     return index;
 }
 
-/* ---- keys and values ----------------------------------------------------------------------------- */
+/* ---- keys and values ---- */
 
 #define GENERATION_BITS 16
 
@@ -208,7 +208,7 @@ bool workload_value_matches(uint64_t number, const uint8_t *value, size_t length
     return true;
 }
 
-/* ---- the stream of operations ---------------------------------------------------------------------- */
+/* ---- the stream of operations ---- */
 
 static int check_source(const struct workload *workload, double theta, uint64_t loaded, struct error *error)
 {

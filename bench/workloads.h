@@ -60,7 +60,7 @@ enum workload_distribution { WORKLOAD_UNIFORM, WORKLOAD_ZIPFIAN, WORKLOAD_SCRAMB
 /* NULL-terminated: "uniform", "zipfian", "scrambled". */
 extern const char *const workload_distribution_names[WORKLOAD_DISTRIBUTIONS + 1];
 
-/* ---- permutations ------------------------------------------------------------------------------- */
+/* ---- permutations ---- */
 
 /* A bijection of 0 .. items-1 onto itself (four Feistel rounds, walking the cycle back into the range). */
 struct permutation {
@@ -70,7 +70,7 @@ struct permutation {
 void permutation_init(struct permutation *permutation, uint64_t items, uint64_t seed);
 uint64_t permutation_apply(const struct permutation *permutation, uint64_t index);
 
-/* ---- the stream of operations ---------------------------------------------------------------------- */
+/* ---- the stream of operations ---- */
 
 struct workload_source {
     const struct workload *workload;

@@ -51,8 +51,7 @@ static int lmdb_failed(struct error *error, const char *what, int code)
                      mdb_strerror(code));
 }
 
-/* ---- the store
- * ----------------------------------------------------------------------------------------------- */
+/* ---- the store ---- */
 
 static int store_open(struct peer_store *store, const struct bench_config *config, struct error *error)
 {
@@ -135,8 +134,7 @@ static void store_space(struct peer_store *store, struct bench_space *space)
     space->pool_bytes = (info.me_last_pgno + 1) * (uint64_t)stat.ms_psize;
 }
 
-/* ---- operations
- * -------------------------------------------------------------------------------------------------- */
+/* ---- operations ---- */
 
 static int reader(struct peer_thread *thread)
 {
@@ -268,8 +266,7 @@ static void thread_main(void *argument)
     end_write(thread, true);
 }
 
-/* ---- the run
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- the run ---- */
 
 static void measure(struct peer_run *run, struct workload_source *source, struct bench_result *result)
 {

@@ -138,8 +138,7 @@ struct request {
     unsigned setting_count;
 };
 
-/* ---- values
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- values ---- */
 
 static const char *option_text(int key)
 {
@@ -186,8 +185,7 @@ static double parse_real(struct argp_state *state, int key, const char *text)
     return value;
 }
 
-/* ---- lists
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- lists ---- */
 
 static void list_names(void)
 {
@@ -222,8 +220,7 @@ static void list_table(const struct option_entry *table, const void *defaults)
     }
 }
 
-/* ---- reading the command line
- * ------------------------------------------------------------------------------------------ */
+/* ---- reading the command line ---- */
 
 static void parse_table(struct argp_state *state, int key, const struct option_entry *table, void *object,
                         const char *text)
@@ -523,9 +520,7 @@ static void make_options(struct option_list *list)
     }
 }
 
-/* ---- running
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- running ---- */
 
 struct terminal {
     char what[256];
