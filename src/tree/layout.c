@@ -49,9 +49,45 @@ uint64_t tree_key_head(struct tree_key key)
 
 /* ---- geometry ---------------------------------------------------------------------------------------------- */
 
+#define HEAD_BYTES     4u
+#define BODY_CRC_BYTES TREE_BODY_CRC_BYTES
+
+static uint32_t round_up(uint32_t value, uint32_t multiple)
+{
+    return (value + multiple - 1) / multiple * multiple;
+}
+
 static bool power_of_two(uint32_t value)
 {
     return value && !(value & (value - 1));
+}
+
+static uint32_t header_size(const struct tree_geometry *geometry)
+{
+    return round_up(TREE_HEADER_FIXED + 2u * geometry->key_bytes, 64);
+}
+
+static uint32_t entry_size(const struct tree_geometry *geometry)
+{
+    return (geometry->key_kind == TREE_KEY_VARIABLE ? 3u : 0u) + geometry->key_bytes + 12u;
+}
+
+/* An internal node should hold eight of the longest keys, and must hold four. Where nothing is asked for, keys are as long as that allows. */
+static void complete_variable(struct tree_geometry *geometry, uint32_t atomic_write)
+{
+    bool any_length = !geometry->key_bytes, any_size = !geometry->internal_bytes;
+    if (any_length)
+        geometry->key_bytes = TREE_KEY_MAX;
+    if (!geometry->inline_key_bytes)
+        geometry->inline_key_bytes = 24;
+    if (any_size)
+        geometry->internal_bytes = 1024;
+    uint32_t least = header_size(geometry) + BODY_CRC_BYTES + 8 * entry_size(geometry);
+    while (any_size && geometry->internal_bytes < least && geometry->internal_bytes < 4096 &&
+           2 * geometry->internal_bytes <= atomic_write)
+        geometry->internal_bytes *= 2;
+    while (any_length && header_size(geometry) + BODY_CRC_BYTES + 4 * entry_size(geometry) > geometry->internal_bytes)
+        geometry->key_bytes--;
 }
 
 int tree_geometry_complete(struct tree_geometry *geometry, uint32_t atomic_write, struct error *error)
@@ -61,12 +97,10 @@ int tree_geometry_complete(struct tree_geometry *geometry, uint32_t atomic_write
         return error_set(error, BANYAN_EINVAL, "key kind %u is neither fixed nor variable", geometry->key_kind);
     if (!geometry->leaf_bytes)
         geometry->leaf_bytes = variable ? 4096 : 1024;
+    if (variable)
+        complete_variable(geometry, atomic_write);
     if (!geometry->internal_bytes)
         geometry->internal_bytes = 1024;
-    if (variable && !geometry->key_bytes)
-        geometry->key_bytes = TREE_KEY_MAX;
-    if (variable && !geometry->inline_key_bytes)
-        geometry->inline_key_bytes = 24;
     if (!variable && geometry->key_bytes < 8)
         return error_set(error, BANYAN_EINVAL, "fixed keys must be 8 to 255 bytes, not %u", geometry->key_bytes);
     if (!power_of_two(geometry->leaf_bytes) || geometry->leaf_bytes < 512 || geometry->leaf_bytes > 65536)
@@ -86,13 +120,6 @@ int tree_geometry_complete(struct tree_geometry *geometry, uint32_t atomic_write
     return status;
 }
 
-static uint32_t round_up(uint32_t value, uint32_t multiple)
-{
-    return (value + multiple - 1) / multiple * multiple;
-}
-
-#define HEAD_BYTES 4u
-#define BODY_CRC_BYTES TREE_BODY_CRC_BYTES
 
 /* About 100 bytes a segment: the papers' 16-byte entries get five slots in each, and a point read of 204 bytes. */
 static void choose_segments(struct tree_layout *layout)
@@ -121,11 +148,10 @@ int tree_layout_init(struct tree_layout *layout, const struct tree_geometry *geo
     memset(layout, 0, sizeof *layout);
     layout->geometry = *geometry;
     bool variable = geometry->key_kind == TREE_KEY_VARIABLE;
-    uint32_t fence = variable ? TREE_KEY_MAX : geometry->key_bytes;
-    layout->header_bytes = round_up(TREE_HEADER_FIXED + 2 * fence, 64);
+    layout->header_bytes = header_size(geometry);
     layout->value_offset = 4 + (variable ? 2u + geometry->inline_key_bytes : geometry->key_bytes);
     layout->slot_bytes = round_up(layout->value_offset + geometry->value_variable + geometry->value_bytes, 4);
-    layout->entry_bytes = (variable ? 3u + geometry->key_bytes : geometry->key_bytes) + 12u;
+    layout->entry_bytes = entry_size(geometry);
     if (layout->header_bytes + HEAD_BYTES + 4 * layout->slot_bytes > geometry->leaf_bytes)
         return error_set(error, BANYAN_EINVAL,
                          "leaf size %u cannot hold four slots of %u bytes and a header of %u: choose a larger leaf",
@@ -174,14 +200,9 @@ void tree_geometry_shape(const struct tree_geometry *geometry, struct tree_geome
 
 #define FLAG_UPPER 1u
 
-static uint32_t fence_room(const struct tree_layout *layout)
-{
-    return layout->geometry.key_kind == TREE_KEY_VARIABLE ? TREE_KEY_MAX : layout->geometry.key_bytes;
-}
-
 bool tree_header_decode(const struct tree_layout *layout, const uint8_t *image, struct tree_header *header)
 {
-    uint32_t room = fence_room(layout);
+    uint32_t room = layout->geometry.key_bytes;
     memcpy(&header->tag, image + 4, 4);
     memcpy(&header->version, image + 8, 2);
     header->level = image[10];
@@ -221,7 +242,7 @@ bool tree_internal_valid(const struct tree_layout *layout, const uint8_t *image)
 
 void tree_header_encode(const struct tree_layout *layout, const struct tree_header *header, uint8_t *image)
 {
-    uint32_t room = fence_room(layout);
+    uint32_t room = layout->geometry.key_bytes;
     assert(header->lower.length <= room && header->upper.length <= room);
     struct tree_key_copy lower, upper;
     tree_key_store(&lower, header->lower);

@@ -7,7 +7,7 @@
  * Header (both kinds; little-endian):
  *   0 crc32c | 4 tag | 8 version u16 | 10 level | 11 state | 12 index u16 | 14 zero | 15 flags
  *   16 sibling address u64 | 24 sibling tag | 28 lower length | 29 upper length | 30 entry count u16
- *   32 lower fence, then upper fence (fixed keys: key_bytes each; variable keys: 255 bytes each)
+ *   32 lower fence, then upper fence (key_bytes each)
  * The crc covers the header. An internal node's body begins with a second one over that crc and the rest of the node.
  *
  * Leaf: header, then `triples` of  bucket A | head | overflow | bucket B. The head is the leaf's version (u16)

@@ -31,9 +31,9 @@ enum tree_key_kind { TREE_KEY_FIXED, TREE_KEY_VARIABLE };
 
 struct tree_geometry {
     uint32_t leaf_bytes;      /* power of two, 512 to 64 KiB. 0: 1024, variable keys 4096 */
-    uint32_t internal_bytes;  /* power of two, 512 to 4096, at most the fabric's atomic_write; 0: 1024 */
+    uint32_t internal_bytes;  /* power of two, 512 to 4096, at most the fabric's atomic_write; 0: 1024, or what long variable keys need */
     uint8_t key_kind;         /* enum tree_key_kind */
-    uint8_t key_bytes;        /* fixed: exactly, 8 to 255; variable: at most, 1 to 255 (0: 255) */
+    uint8_t key_bytes;        /* fixed: exactly, 8 to 255; variable: at most, 1 to 255 (0: what nodes can hold) */
     uint8_t inline_key_bytes; /* variable: longest remainder kept in a slot. 0: 24 */
     uint8_t value_bytes;      /* exactly (fixed) or at most (variable) this many, 0 to 255 */
     bool value_variable;
