@@ -114,7 +114,7 @@ static void allocation_to_exhaustion(void **state)
     for (unsigned i = 0; i < CHUNKS; i++) {
         gaddr chunk = chunk_of(node, 512u << i);
         assert_int_equal(chunk, gaddr_make(NODE, MEMORY_FIRST_CHUNK(LOCKS) + i * CHUNK));
-        assert_true(gaddr_offset(chunk) + CHUNK <= target->pool_bytes - target->lock_bytes);
+        assert_true(gaddr_offset(chunk) + CHUNK <= target->pool_bytes);
     }
     assert_int_equal(allocate(node, 1024, 1, &reply), BANYAN_ENOSPC);
     assert_int_equal(status_of(node).chunks_used, CHUNKS);
@@ -302,7 +302,7 @@ static void locks_of_the_dead(void **state)
     for (uint32_t width = 2; width <= 8; width += 6) {
         struct memory_node *node = make_wide(width);
         const struct fabric_target *target = memory_node_target(node);
-        uint8_t *tables[] = {target->locks, target->pool + POOL - LOCKS};
+        uint8_t *tables[] = {target->locks, target->pool + MEMORY_LOCK_TABLE_OFFSET};
         const unsigned words = (unsigned)LOCKS / width;
         assert_int_equal(memory_node_release_locks(node, 3), 0);
         for (unsigned table = 0; table < 2; table++)
@@ -310,7 +310,7 @@ static void locks_of_the_dead(void **state)
                 uint64_t id = i == 0 || i == words - 1 ? 3 : i % 5;
                 memcpy(tables[table] + i * width, &id, width);
             }
-        memset(target->pool + POOL - LOCKS - 8, 3, 8);
+        memset(target->pool + MEMORY_LOCK_TABLE_OFFSET - 8, 3, 8);
         unsigned expected = 0;
         for (unsigned i = 0; i < words; i++)
             expected += i == 0 || i == words - 1 || i % 5 == 3;
@@ -322,7 +322,7 @@ static void locks_of_the_dead(void **state)
                 memcpy(&id, tables[table] + i * width, width);
                 assert_int_equal(id, right);
             }
-        assert_int_equal(target->pool[POOL - LOCKS - 1], 3);
+        assert_int_equal(target->pool[MEMORY_LOCK_TABLE_OFFSET - 1], 3);
         assert_int_equal(memory_node_release_locks(node, 3), 0);
         memory_node_destroy(node);
     }
