@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "base/log.h"
 #include "base/task.h"
 #include "base/thread.h"
 #include "base/worker.h"
@@ -218,6 +219,7 @@ int world_create(struct world *world, const struct world_options *options)
     if (o->memory_nodes > WORLD_MEMORY_MAX || o->compute_nodes > WORLD_COMPUTE_MAX)
         return world_fail(world, BANYAN_EINVAL, "a world has at most %u memory and %u compute nodes",
                           WORLD_MEMORY_MAX, WORLD_COMPUTE_MAX);
+    log_set_level(LOG_WARNING);
     history_init(&world->history);
     int status = memory_build(world);
     if (!status)
@@ -636,7 +638,7 @@ size_t world_key(const struct world *world, uint64_t number, uint8_t key[TREE_KE
             key[i] = (uint8_t)(random_mix(number) >> (i % 8 * 8));
         return geometry->key_bytes;
     }
-    int length = snprintf((char *)key, TREE_KEY_MAX, "k%010" PRIu64, number);
+    int length = snprintf((char *)key, TREE_KEY_MAX, "k%012" PRIu64, number);
     for (unsigned i = 0; i < random_mix(number) % 9; i++)
         key[length++] = (uint8_t)('a' + i);
     return (size_t)length;
@@ -650,7 +652,7 @@ uint64_t world_key_number(const struct world *world, const uint8_t *key, size_t 
         for (unsigned i = 0; i < 8 && i < length; i++)
             number = number << 8 | key[i];
     } else {
-        for (unsigned i = 1; i < 11 && i < length; i++)
+        for (unsigned i = 1; i < 13 && i < length; i++)
             number = number * 10 + (uint64_t)(key[i] - '0');
     }
     size_t expected = world_key(world, number, again);

@@ -182,7 +182,7 @@ static void bad_names(struct world_task *task)
          .value_bytes = 8,
          .leaf_bytes = 4096,
          .internal_bytes = 512},
-        {.key_kind = TREE_KEY_VARIABLE, .value_bytes = 8, .internal_bytes = 512},
+        {.key_kind = TREE_KEY_VARIABLE, .key_bytes = 255, .value_bytes = 8, .internal_bytes = 512},
     };
     for (unsigned i = 0; i < sizeof impossible / sizeof impossible[0]; i++) {
         int status = tree_create(s, "impossible", &impossible[i], &t);
