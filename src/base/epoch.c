@@ -51,6 +51,8 @@ static void run_until(struct epoch_slot *slot, uint64_t epoch)
         retired->callback(retired->object, retired->context);
     }
     slot->count -= done;
+    if (!done || !slot->count)
+        return;
     memmove(slot->retired, slot->retired + done, slot->count * sizeof *slot->retired);
 }
 

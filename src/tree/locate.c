@@ -117,6 +117,7 @@ struct descent {
     uint8_t level; /* wanted */
     /* where the way stands */
     struct tree_link link, parent;
+    struct tree_link left; /* the cached node whose sibling link led here instead; address 0: none */
     uint8_t at;   /* link's level */
     bool direct;
     uint32_t fresh; /* bit per level: fetched during this call (the root's parent: the root word was read) */
@@ -173,6 +174,7 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
                 tree_cache_forget(tree->cache, session->worker->epoch, descent->parent);
             else
                 tree_root_forget(tree);
+            descent->left = frame->link;
             descent->link = frame->sibling;
             descent->direct = false;
             above = NULL;
@@ -180,6 +182,7 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
         }
         entry = tree_frame_search(&tree->layout, frame, descent->key, descent->before);
         descent->parent = frame->link;
+        descent->left = (struct tree_link){0};
         descent->link = frame->links[entry];
         descent->at--;
         descent->direct = true;
@@ -195,11 +198,22 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
     return verdict;
 }
 
+/* The descent came to a node that is not there any more: forgets who said that it was. */
+static void forget_way(struct tree_session *session, struct tree *tree, const struct descent *descent)
+{
+    if (descent->left.address)
+        tree_cache_forget(tree->cache, session->worker->epoch, descent->left);
+    if (descent->parent.address)
+        tree_cache_forget(tree->cache, session->worker->epoch, descent->parent);
+    else
+        tree_root_forget(tree);
+}
+
 /* Fetches the node that the descent lacks into the cache. */
 static int fetch_missing(struct tree_session *session, struct tree *tree, struct descent *descent)
 {
     struct tree_header header;
-    struct tree_link link = descent->link, parent = descent->parent;
+    struct tree_link link = descent->link;
     session->stats.cache_misses++;
     int status = tree_internal_fetch(session, tree, link, descent->at, session->scratch, &header);
     if (status < 0)
@@ -211,10 +225,7 @@ static int fetch_missing(struct tree_session *session, struct tree *tree, struct
         status = TREE_RESTART;
     }
     if (status == TREE_RESTART) {
-        if (parent.address)
-            tree_cache_forget(tree->cache, session->worker->epoch, parent);
-        else
-            tree_root_forget(tree);
+        forget_way(session, tree, descent);
         return tree_restart(session, link.address);
     }
     if (!tree_cache_install(tree->cache, session->worker->epoch, &tree->layout, link.address, session->scratch))
@@ -231,7 +242,7 @@ static int start_at_root(struct tree_session *session, struct tree *tree, struct
         return status;
     if (!known)
         descent->fresh |= 1u << (descent->at + 1);
-    descent->parent = (struct tree_link){0};
+    descent->parent = descent->left = (struct tree_link){0};
     descent->direct = true;
     return descent->at < descent->level ? BANYAN_ENOTFOUND : 0;
 }
@@ -247,6 +258,7 @@ int tree_locate(struct tree_session *session, struct tree *tree, struct tree_key
         if (across.link.address) {
             descent.link = across.link;
             descent.parent = across.parent;
+            descent.left = (struct tree_link){0};
             descent.at = across_level;
             descent.direct = false;
         } else {
@@ -268,7 +280,7 @@ int tree_locate(struct tree_session *session, struct tree *tree, struct tree_key
                 across.link.address = GADDR_NULL; /* it may have led astray: from the root again */
             break;
         case DESCENT_ASTRAY:
-            tree_path_forget(session, tree, &(struct tree_path){.parent = descent.parent});
+            forget_way(session, tree, &descent);
             tree_cache_forget(tree->cache, session->worker->epoch, descent.link);
             across.link.address = GADDR_NULL;
             status = tree_restart(session, descent.link.address);

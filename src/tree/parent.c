@@ -288,6 +288,7 @@ int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t le
         memmove(entries + at, entries + at + 1, (count - at - 1) * sizeof *entries);
         count--;
     } else {
+        assert(tree_key_compare(header.lower, tree_key_least(layout))); /* the leftmost child never dies */
         entries[0].link = (struct tree_link){0}; /* the range belongs to the left neighbour's last child */
     }
     bool empty = count == 1 && entries[0].link.address == GADDR_NULL && path.direct && path.parent.address;
