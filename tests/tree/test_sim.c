@@ -29,8 +29,15 @@ static const struct tree_geometry geometries[] = {
      .leaf_bytes = 1024,
      .internal_bytes = 1024},
     {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8, .leaf_bytes = 4096},
+    /* a few slots a leaf: every third insert splits */
+    {.key_kind = TREE_KEY_FIXED,
+     .key_bytes = 8,
+     .value_bytes = 80,
+     .leaf_bytes = 512,
+     .internal_bytes = 512},
 };
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
+#define FEW_SLOTS  5u
 
 static struct churn_total total; /* of the group of tests under way */
 
@@ -139,7 +146,7 @@ static void death_world(uint64_t seed, const char *preset, unsigned geometry)
     status = status ? status : churn_fill(&world, &churn);
     unsigned deaths = 1 + (unsigned)random_below(&random, 2);
     for (unsigned i = 0; i < deaths && !status; i++)
-        status = world_kill_at(&world, i + 1, 1000 + random_below(&random, 1500000),
+        status = world_kill_at(&world, i + 1, 1000 + random_below(&random, 800000),
                                20000 + random_below(&random, 200000));
     status = status ? status : churn_work(&world, &churn);
     /* As the dead left it, and after all of it has been traversed. */
@@ -158,7 +165,7 @@ static void death_world(uint64_t seed, const char *preset, unsigned geometry)
 static void survives_death(void **state)
 {
     for (unsigned round = 0; round < world_rounds(150); round++)
-        death_world(world_seed(500 + round), "banyan", round % GEOMETRIES);
+        death_world(world_seed(500 + round), "banyan", round % 2 ? FEW_SLOTS : round % GEOMETRIES);
 }
 
 static void survives_death_under_every_preset(void **state)
