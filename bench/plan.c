@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include "memory/memory.h"
 
 /* ---- filling ---- */
 
@@ -124,6 +126,45 @@ static int check_numbers(const struct bench_config *config, struct error *error)
     return status;
 }
 
+/* Memory is only promised when a pool is made, and a run that takes more than there is would be killed, or
+ * worse, its neighbours: so what the keys will need is checked before. The geometry is complete. */
+static int check_memory(const struct bench_plan *plan, struct error *error)
+{
+    const struct bench_config *config = &plan->config;
+    struct tree_geometry_shape shape;
+    tree_geometry_shape(&config->geometry, &shape);
+    double inserts = 0;
+    for (unsigned i = 0; i < plan->workload_count; i++) {
+        const double *share = plan->workloads[i].share;
+        if (share[WORKLOAD_INSERT] > inserts)
+            inserts = share[WORKLOAD_INSERT];
+    }
+    double entries =
+        (double)config->keys / config->fill + inserts * (double)(config->operations + config->warm_up);
+    double needed = entries / shape.slots * config->geometry.leaf_bytes;
+    double there = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    if (needed < there * 0.9)
+        return 0;
+    return error_set(
+        error, BANYAN_EINVAL,
+        "--keys: this needs about %.0f GiB and the machine has %.0f; ask for fewer --keys or --operations",
+        needed / 0x1p30, there / 0x1p30);
+}
+
+static int check_pool(const struct bench_config *config, struct error *error)
+{
+    uint64_t chunk = config->chunk_bytes ? config->chunk_bytes : MEMORY_CHUNK_BYTES;
+    if (chunk < UINT64_C(64) << 10 || chunk > UINT64_C(1) << 30 || (chunk & (chunk - 1)))
+        return error_set(error, BANYAN_EINVAL, "--chunk-bytes: %llu is not a power of two from 64K to 1G",
+                         (unsigned long long)chunk);
+    uint64_t least = MEMORY_FIRST_CHUNK(MEMORY_LOCK_BYTES) + config->chunk_bytes;
+    if (config->pool_bytes && config->pool_bytes < least)
+        return error_set(error, BANYAN_EINVAL,
+                         "--pool-bytes: %llu is less than the %llu that one chunk needs",
+                         (unsigned long long)config->pool_bytes, (unsigned long long)least);
+    return 0;
+}
+
 int bench_plan_check(struct bench_plan *plan, struct error *error)
 {
     struct bench_config *config = &plan->config;
@@ -140,10 +181,12 @@ int bench_plan_check(struct bench_plan *plan, struct error *error)
                 error_set(error, BANYAN_EINVAL,
                           "--keys 0: workload '%s' needs loaded keys; only one that inserts can start empty",
                           plan->workloads[i].name);
-    if (status)
-        return status;
+    if (!status)
+        status = check_pool(config, error);
     uint32_t atomic_write = config->fabric == BENCH_SIM ? config->sim.atomic_write : 4096;
-    return tree_geometry_complete(&config->geometry, atomic_write, error);
+    if (!status)
+        status = tree_geometry_complete(&config->geometry, atomic_write, error);
+    return status ? status : check_memory(plan, error);
 }
 
 /* ---- running ---- */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/log.h"
 #include "bench/plan.h"
 #include "cli/command.h"
 
@@ -631,6 +632,7 @@ int command_bench(int argc, char **argv)
         sim_faults_none(&config->faults);
         make_options(list);
         argp_err_exit_status = COMMAND_USAGE;
+        log_set_level(LOG_WARNING); /* notes about pages would only stand in the progress */
         struct argp parser = {.options = list->options, .parser = parse_option, .doc = documentation};
         argp_parse(&parser, argc, argv, 0, NULL, request);
         exit_code = run_request(request);

@@ -79,6 +79,9 @@ static void usage_errors_say_what_to_do(void **state)
     expect("bench --peer fly", 2, "fly");
     expect("bench --fabric sim --peer lmdb", 2, "--fabric local");
     expect("bench --compute-nodes 60000 --threads 4000 --fibers 4000", 2, "million");
+    expect("bench --keys 900G", 2, "GiB");
+    expect("bench --chunk-bytes 5", 2, "--chunk-bytes");
+    expect("bench --pool-bytes 4K", 2, "--pool-bytes");
     expect("version --fly", 2, "--fly");
 }
 
