@@ -102,7 +102,7 @@ int tree_internal_fetch(struct tree_session *session, struct tree *tree, struct 
             header->tag != link.tag)
             return TREE_RESTART; /* reused, perhaps as a leaf */
         if (locked)
-            return tree_corrupt(session, link.address, "an internal node fails its check");
+            return tree_invalid(session, link.address, "an internal node fails its check");
         session->stats.retries++;
     }
 }

@@ -1,5 +1,22 @@
 #include "tree/state.h"
 
+/*
+ * A hit needs the bucket alone, a miss the header too. Read together they cost one round trip, and 64 bytes or more that a hit has
+ * no use for: worth it where at least one lookup in this many misses.
+ */
+#define MISS_ONE_IN 16u
+#define MISS_MEMORY 64u /* lookups over which the share is averaged */
+
+static bool miss_likely(const struct tree_session *session)
+{
+    return session->compute->switches.combine == TREE_COMBINE_ALL && session->miss_share > 65536u / MISS_ONE_IN;
+}
+
+static void miss_learn(struct tree_session *session, bool missed)
+{
+    session->miss_share += (missed ? 65536u / MISS_MEMORY : 0u) - session->miss_share / MISS_MEMORY;
+}
+
 /* What one attempt at a leaf came to. */
 enum verdict { HIT, MISS, AGAIN, ELSEWHERE };
 
@@ -97,7 +114,7 @@ static int miss_judge(struct point *point, enum verdict *verdict)
 static int point_attempt(struct point *point, unsigned attempt, enum verdict *verdict)
 {
     struct tree_session *session = point->session;
-    bool together = attempt > 0 && session->compute->switches.combine == TREE_COMBINE_ALL;
+    bool together = attempt ? session->compute->switches.combine == TREE_COMBINE_ALL : miss_likely(session);
     bool whole = session->compute->switches.read_unit == TREE_READ_LEAF;
     int status = point_read(point, together);
     if (status)
@@ -138,10 +155,10 @@ static int point_lookup(struct point *point)
         }
         if (status)
             return status;
-        if (verdict == HIT)
-            return 0;
-        if (verdict == MISS)
-            return BANYAN_ENOTFOUND;
+        if (verdict == HIT || verdict == MISS) {
+            miss_learn(session, verdict == MISS);
+            return verdict == HIT ? 0 : BANYAN_ENOTFOUND;
+        }
     }
 }
 

@@ -44,8 +44,10 @@ int tree_leaf_judge(struct tree_session *session, struct tree *tree, struct tree
                     struct tree_header *header)
 {
     const uint8_t *image = session->image.bytes;
-    if (!tree_header_valid(&tree->layout, image))
-        return tree_corrupt(session, link.address, "a leaf's header fails its check");
+    if (!tree_header_valid(&tree->layout, image)) {
+        *header = (struct tree_header){0};
+        return tree_invalid(session, link.address, "a leaf's header fails its check");
+    }
     if (!tree_header_decode(&tree->layout, image, header))
         return tree_corrupt(session, link.address, "a leaf's header is malformed");
     if (header->tag != link.tag || header->index != tree->index)

@@ -15,12 +15,14 @@ static int internal_judge(struct tree_session *session, struct tree *tree, struc
     /* The node may have been reused, as a leaf even: then its header alone proves itself. */
     bool decoded = (valid || tree_header_valid(layout, image)) && tree_header_decode(layout, image, header);
     int status = 0;
-    if (!decoded)
-        status = tree_corrupt(session, path->link.address, "an internal node fails its check");
+    if (!decoded) {
+        *header = (struct tree_header){0};
+        status = tree_invalid(session, path->link.address, "an internal node fails its check");
+    }
     else if (header->tag != path->link.tag || header->index != tree->index || header->state == TREE_NODE_DEAD)
         status = TREE_RESTART;
     else if (!valid || header->level != level || !tree_internal_decode(layout, image, header, session->internal))
-        status = tree_corrupt(session, path->link.address, "an internal node is malformed");
+        status = tree_invalid(session, path->link.address, "an internal node is malformed");
     if (!status) {
         int order = header->has_upper ? tree_key_compare(key, header->upper) : -1;
         int lowest = tree_key_compare(key, header->lower);

@@ -143,6 +143,11 @@ int tree_corrupt(struct tree_session *session, gaddr node, const char *what)
     return tree_fail(session, BANYAN_ECORRUPT, "node %s: %s", gaddr_format(node, text), what);
 }
 
+int tree_invalid(struct tree_session *session, gaddr node, const char *what)
+{
+    return ++session->invalid <= TREE_PATIENCE ? TREE_RESTART : tree_corrupt(session, node, what);
+}
+
 int tree_restart(struct tree_session *session, gaddr node)
 {
     session->stats.retries++;
@@ -176,7 +181,7 @@ int tree_begin(struct tree_session *session, struct tree *tree)
     const struct tree_geometry *geometry = &tree->layout.geometry;
     uint32_t larger = geometry->leaf_bytes > geometry->internal_bytes ? geometry->leaf_bytes
                                                                       : geometry->internal_bytes;
-    session->restarts = 0;
+    session->restarts = session->invalid = 0;
     session->image.address = GADDR_NULL;
     session->stats.operations++;
     task_charge(TASK_WORK_OPERATION, 1);

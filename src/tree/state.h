@@ -112,6 +112,8 @@ struct tree_session {
     struct tree_entry internal[TREE_ENTRIES_MAX + 1]; /* of the internal node in scratch */
     gaddr appended;    /* newest child at the right end of an internal node: keys may be coming in order */
     uint32_t restarts; /* of the operation under way */
+    uint32_t invalid;  /* nodes that failed their check under their lock, of the operation under way */
+    uint32_t miss_share;       /* of the lookups of late, in 1/65536: is the header worth reading at once? */
     uint32_t entries_estimate; /* per leaf, times 16: moving average of what scans met */
 };
 
@@ -133,6 +135,11 @@ int tree_fail(struct tree_session *session, int code, const char *format, ...) _
 int tree_fail_memory(struct tree_session *session);
 /* A node that does not prove itself; `what` says in which way. */
 int tree_corrupt(struct tree_session *session, gaddr node, const char *what);
+/*
+ * A node failed its check although its lock is held. A new node is written without its own lock (nobody knows it yet), so who follows a
+ * stale link into reused memory may see it half written: TREE_RESTART. A node that does so again and again is corrupt.
+ */
+int tree_invalid(struct tree_session *session, gaddr node, const char *what);
 /* Counts a restart of the operation; BANYAN_ECORRUPT when there were too many. */
 int tree_restart(struct tree_session *session, gaddr node);
 /* Executes commands for one memory node, in one list or in several as the `combine` switch says. Stops, with status 0,
