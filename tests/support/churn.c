@@ -242,6 +242,7 @@ void churn_total_add(struct churn_total *total, const struct world *world,
     total->dead += report->dead;
     total->marked += report->marked;
     total->missing_parents += report->missing_parents;
+    total->marked_at_death += world->marked_at_death;
 }
 
 void churn_total_print(const struct churn_total *total, const char *name)
@@ -249,10 +250,10 @@ void churn_total_print(const struct churn_total *total, const char *name)
     printf("%s: %" PRIu64 " runs, %" PRIu64 " operations (%" PRIu64 " recorded), %" PRIu64
            " retries, %" PRIu64 " splits, %" PRIu64 " unlinks, %" PRIu64 " handovers (%" PRIu64
            " with snapshot), %" PRIu64 " cache misses; left behind: %" PRIu64 " dead, %" PRIu64
-           " marked, %" PRIu64 " without parent\n",
+           " marked, %" PRIu64 " without parent, %" PRIu64 " half split at a death\n",
            name, total->runs, total->operations, total->recorded, total->retries, total->splits,
            total->unlinks, total->handovers, total->snapshot_handovers, total->cache_misses, total->dead,
-           total->marked, total->missing_parents);
+           total->marked, total->missing_parents, total->marked_at_death);
 }
 
 int churn_run(struct world *world, struct churn *churn, struct churn_total *total)

@@ -28,6 +28,7 @@ struct churn_total {
     uint64_t runs, recorded, operations, retries, splits, unlinks, handovers, snapshot_handovers,
         cache_misses;
     uint64_t dead, marked, missing_parents; /* left behind by dead compute nodes */
+    uint64_t marked_at_death;               /* half-split leaves when they died */
 };
 void churn_total_add(struct churn_total *total, const struct world *world,
                      const struct tree_check_report *report);

@@ -400,9 +400,22 @@ struct death {
     uint64_t lease_ns;
 };
 
+static void count_marked(void *context, gaddr chunk, uint32_t node_bytes)
+{
+    struct world *world = context;
+    const uint8_t *bytes = memory_node_target(world->memory[gaddr_node(chunk)])->pool + gaddr_offset(chunk);
+    const struct tree_geometry *geometry = &world->options.geometry;
+    for (uint64_t at = 0; at < world->options.chunk_bytes && node_bytes == geometry->leaf_bytes;
+         at += node_bytes)
+        if (bytes[at + 10] == 0 && bytes[at + 11] == 2) /* level and state, as layout.h has them */
+            world->marked_at_death++;
+}
+
 static void after_fencing(void *argument)
 {
     struct death *death = argument;
+    for (unsigned i = 0; i < death->world->options.memory_nodes; i++)
+        memory_node_each_chunk(death->world->memory[i], count_marked, death->world);
     for (unsigned i = 0; i < death->world->options.memory_nodes; i++)
         memory_node_release_locks(death->world->memory[i], (uint16_t)(death->compute + 1));
     free(death);

@@ -68,7 +68,9 @@ struct world {
     struct world_task *tasks; /* compute by compute, thread by thread */
     unsigned task_count;
     struct history history;
-    void *context; /* the test's own */
+    void *context;            /* the test's own */
+    uint64_t marked_at_death; /* leaves that a death left half split (world_kill_at): somebody has to finish
+                                 them */
 };
 
 /* 0, or a negative error with world->error set; the world must be destroyed in either case. */

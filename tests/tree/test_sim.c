@@ -191,7 +191,7 @@ static void did_something(void **state)
     assert_true(total.splits > total.runs);
     assert_true(total.unlinks > 4 * total.runs);
     assert_true(total.retries > total.runs);
-    assert_true(total.marked + total.missing_parents + total.dead > 0);
+    assert_true(total.marked_at_death > 0);
     assert_true(total.handovers > 0 && total.snapshot_handovers > 0);
 }
 

@@ -1,0 +1,144 @@
+/* test_zipf.c - the normalizing sum against the direct one, frequencies against probabilities, and the
+ * scramble. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <math.h>
+#include "base/random.h"
+#include "base/zipf.h"
+
+static void check_sum(uint64_t items, double theta)
+{
+    struct zipf zipf;
+    zipf_init(&zipf, items, theta);
+    long double sum = 0;
+    for (uint64_t i = items; i >= 1; i--)
+        sum += powl((long double)i, -(long double)theta);
+    assert_true(fabsl(zipf.zetan / sum - 1) < 1e-9L);
+}
+
+static void test_sum_is_accurate(void **state)
+{
+    (void)state;
+    check_sum(1, 0.99);
+    check_sum(2, 0.5);
+    check_sum(1000, 0.99);
+    check_sum(1000001, 0.99); /* one term beyond a round number */
+    check_sum(11000000, 0.99);
+    check_sum(3000000, 0.2);
+}
+
+/* Beyond what can be added up here: the sum grows by the integral's share, to first order 1/x^theta a term.
+ */
+static void test_sum_of_very_many(void **state)
+{
+    (void)state;
+    struct zipf small, large;
+    zipf_init(&small, UINT64_C(1000000000), 0.99);
+    zipf_init(&large, UINT64_C(1000001000), 0.99);
+    double step = (large.zetan - small.zetan) / 1000, expected = pow(1e9, -0.99);
+    assert_true(fabs(step / expected - 1) < 1e-3);
+}
+
+static void test_probabilities_add_up(void **state)
+{
+    (void)state;
+    struct zipf zipf;
+    zipf_init(&zipf, 5000, 0.9);
+    double sum = 0;
+    for (uint64_t rank = 0; rank < 5000; rank++)
+        sum += zipf_probability(&zipf, rank);
+    assert_true(fabs(sum - 1) < 1e-9);
+}
+
+static void test_small_and_uniform(void **state)
+{
+    (void)state;
+    struct random random;
+    random_seed(&random, 4);
+    for (uint64_t items = 1; items <= 4; items++) {
+        unsigned counts[4] = {0};
+        struct zipf zipf;
+        zipf_init(&zipf, items, 0.99);
+        for (int i = 0; i < 40000; i++) {
+            uint64_t rank = zipf_next(&zipf, &random);
+            assert_true(rank < items);
+            counts[rank]++;
+            assert_true(zipf_next_scrambled(&zipf, &random) < items);
+        }
+        assert_true(items == 1 || counts[1] > 0);
+    }
+    enum { CELLS = 51 };
+    unsigned counts[CELLS] = {0};
+    struct zipf uniform;
+    zipf_init(&uniform, CELLS, 0);
+    for (int i = 0; i < 510000; i++)
+        counts[zipf_next(&uniform, &random)]++;
+    double sum = 0;
+    for (int i = 0; i < CELLS; i++)
+        sum += (counts[i] - 10000.0) * (counts[i] - 10000.0) / 10000.0;
+    assert_true(sum < 86.7); /* 50 degrees of freedom, 0.1 % */
+}
+
+/* The first two ranks are exact by construction; further down the method is an approximation, good to some
+ * percent of the probability of a range. */
+static void test_frequencies(void **state)
+{
+    (void)state;
+    enum { ITEMS = 100000, DRAWS = 1000000 };
+    struct zipf zipf;
+    zipf_init(&zipf, ITEMS, 0.99);
+    struct random random;
+    random_seed(&random, 6);
+    static unsigned counts[ITEMS];
+    for (int i = 0; i < DRAWS; i++)
+        counts[zipf_next(&zipf, &random)]++;
+    for (uint64_t rank = 0; rank < 2; rank++) {
+        double expected = DRAWS * zipf_probability(&zipf, rank);
+        assert_true(fabs(counts[rank] - expected) < 4 * sqrt(expected));
+    }
+    for (uint64_t first = 2; first < ITEMS; first *= 4) {
+        double expected = 0, drawn = 0;
+        for (uint64_t rank = first; rank < 4 * first && rank < ITEMS; rank++) {
+            expected += DRAWS * zipf_probability(&zipf, rank);
+            drawn += counts[rank];
+        }
+        assert_true(fabs(drawn / expected - 1) < 0.15);
+    }
+}
+
+/* FNV-1a, 64 bits, of eight zero bytes is a known constant: there the hottest rank goes. */
+static void test_scramble(void **state)
+{
+    (void)state;
+    enum { ITEMS = 1000, DRAWS = 200000 };
+    struct zipf zipf;
+    zipf_init(&zipf, ITEMS, 0.99);
+    struct random random;
+    random_seed(&random, 8);
+    static unsigned counts[ITEMS];
+    for (int i = 0; i < DRAWS; i++)
+        counts[zipf_next_scrambled(&zipf, &random)]++;
+    size_t hottest = 0, touched = 0;
+    for (size_t i = 0; i < ITEMS; i++) {
+        touched += counts[i] > 0;
+        if (counts[i] > counts[hottest])
+            hottest = i;
+    }
+    assert_int_equal(hottest, UINT64_C(0xa8c7f832281a39c5) % ITEMS);
+    assert_true(touched > ITEMS / 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sum_is_accurate),      cmocka_unit_test(test_sum_of_very_many),
+        cmocka_unit_test(test_probabilities_add_up), cmocka_unit_test(test_small_and_uniform),
+        cmocka_unit_test(test_frequencies),          cmocka_unit_test(test_scramble),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
