@@ -14,9 +14,10 @@
 
 struct sim;
 
-/* The card and CPU model: every parameter is named, documented with its source and settable (sim_params_table). */
-struct sim_params;  /* defined in sim/params.h */
-struct sim_faults;  /* defined in sim/params.h */
+/* The card and CPU model: every parameter is named, documented with its source and settable
+ * (sim_params_table). */
+struct sim_params; /* defined in sim/params.h */
+struct sim_faults; /* defined in sim/params.h */
 
 struct sim *sim_create(const struct sim_params *params, const struct sim_faults *faults, uint64_t seed,
                        struct error *error);
@@ -30,12 +31,13 @@ int sim_add_compute(struct sim *sim, struct error *error);
 /* The compute node's fabric; owned by the world. Its compute_id is index + 1. */
 struct fabric *sim_fabric(struct sim *sim, int compute);
 
-/* Starts a task on a compute node's CPU thread (thread numbers are per compute node, made on first use; fibers of
- * one thread share its CPU: charged work of one delays the others). Runs when sim_run is called. */
+/* Starts a task on a compute node's CPU thread (thread numbers are per compute node, made on first use;
+ * fibers of one thread share its CPU: charged work of one delays the others). Runs when sim_run is called. */
 int sim_spawn(struct sim *sim, int compute, unsigned thread, void (*function)(void *), void *argument,
               struct error *error);
-/* Runs until no task can run any more (all returned, or all wait for ever), or virtual time reaches `until` (ns;
- * UINT64_MAX: no limit). Returns the number of tasks that have not returned (dead nodes' tasks not counted). */
+/* Runs until no task can run any more (all returned, or all wait for ever), or virtual time reaches `until`
+ * (ns; UINT64_MAX: no limit). Returns the number of tasks that have not returned (dead nodes' tasks not
+ * counted). */
 unsigned sim_run(struct sim *sim, uint64_t until);
 uint64_t sim_now(const struct sim *sim);
 uint64_t sim_events(const struct sim *sim);
@@ -46,9 +48,10 @@ struct random *sim_random(struct sim *sim);
 /* Runs function(argument) at the given virtual time, outside of any task. */
 int sim_at(struct sim *sim, uint64_t time, void (*function)(void *), void *argument);
 /* The compute node dies now: its tasks never run again, its lists under way are cut between two commands or,
- * in a WRITE longer than atomic_write, anywhere; after `lease_ns` the `fenced` callback runs (there the test calls
- * memory_node_release_locks). */
-void sim_kill_compute(struct sim *sim, int compute, uint64_t lease_ns, void (*fenced)(void *), void *argument);
+ * in a WRITE longer than atomic_write, anywhere; after `lease_ns` the `fenced` callback runs (there the test
+ * calls memory_node_release_locks). */
+void sim_kill_compute(struct sim *sim, int compute, uint64_t lease_ns, void (*fenced)(void *),
+                      void *argument);
 bool sim_compute_alive(const struct sim *sim, int compute);
 
 #endif

@@ -41,7 +41,7 @@
 
 typedef uint64_t gaddr;
 
-#define GADDR_NULL ((gaddr)0)
+#define GADDR_NULL        ((gaddr)0)
 #define GADDR_OFFSET_BITS 48
 #define GADDR_LOCK_REGION (UINT64_C(1) << 47)
 
@@ -49,7 +49,10 @@ static inline gaddr gaddr_make(uint16_t node, uint64_t offset)
 {
     return (gaddr)node << GADDR_OFFSET_BITS | offset;
 }
-static inline uint16_t gaddr_node(gaddr address) { return (uint16_t)(address >> GADDR_OFFSET_BITS); }
+static inline uint16_t gaddr_node(gaddr address)
+{
+    return (uint16_t)(address >> GADDR_OFFSET_BITS);
+}
 static inline uint64_t gaddr_offset(gaddr address)
 {
     return address & ((UINT64_C(1) << GADDR_OFFSET_BITS) - 1);
@@ -58,7 +61,7 @@ static inline uint64_t gaddr_offset(gaddr address)
 enum fabric_operation { FABRIC_READ, FABRIC_WRITE, FABRIC_CAS, FABRIC_FAA };
 
 /* The longest READ or WRITE of one command, and the most commands of one list. */
-#define FABRIC_LENGTH_MAX (1u << 20)
+#define FABRIC_LENGTH_MAX   (1u << 20)
 #define FABRIC_COMMANDS_MAX 64
 
 struct fabric_command {
@@ -89,8 +92,8 @@ struct fabric_list {
     uint16_t node; /* every command's address must be of this node */
     uint16_t count;
     struct fabric_command *commands;
-    int status;         /* set when complete: 0 or a negative banyan_error */
-    void *backend[3];   /* for the backend's use while the list is under way */
+    int status;       /* set when complete: 0 or a negative banyan_error */
+    void *backend[3]; /* for the backend's use while the list is under way */
 };
 
 /* What one operation cost. Counted by fabric_execute and fabric_call, the same for every backend. */
@@ -110,8 +113,8 @@ struct fabric_capabilities {
     uint32_t atomic_write;      /* G5, bytes, at least 1,024 */
     bool release_by_write;      /* G3 */
     bool masked_cas;
-    bool direct;                /* READ may return mapped bytes in place */
-    uint32_t round_trip_ns;     /* an estimate */
+    bool direct;            /* READ may return mapped bytes in place */
+    uint32_t round_trip_ns; /* an estimate */
 };
 
 struct fabric;
@@ -140,8 +143,13 @@ struct fabric_ops {
 };
 
 /* Backends embed these as their first member. */
-struct fabric { const struct fabric_ops *ops; struct fabric_capabilities capabilities; };
-struct fabric_endpoint { struct fabric *fabric; };
+struct fabric {
+    const struct fabric_ops *ops;
+    struct fabric_capabilities capabilities;
+};
+struct fabric_endpoint {
+    struct fabric *fabric;
+};
 
 static inline const struct fabric_capabilities *fabric_capabilities(const struct fabric *fabric)
 {
@@ -153,8 +161,8 @@ void fabric_endpoint_close(struct fabric_endpoint *endpoint);
 void fabric_close(struct fabric *fabric);
 
 /* Executes the lists together and waits for all. 0 when every list succeeded, else the first list's
- * error; each list's own status is set. `cost` (may be NULL) is added to. A list with count 0, a wrong node or
- * more than FABRIC_COMMANDS_MAX commands fails with BANYAN_EINVAL. */
+ * error; each list's own status is set. `cost` (may be NULL) is added to. A list with count 0, a wrong node
+ * or more than FABRIC_COMMANDS_MAX commands fails with BANYAN_EINVAL. */
 int fabric_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count,
                    struct fabric_cost *cost);
 /* A two-sided call to the memory node's CPU. */

@@ -152,7 +152,8 @@ static int allocate(struct memory_node *node, const struct memory_allocate_reque
 /* The chunk of a node that may be returned, its bit in *bit; NO_CHUNK if it is not one of that size. */
 static uint32_t find_node(const struct memory_node *node, gaddr address, uint32_t node_bytes, uint64_t *bit)
 {
-    uint64_t offset = gaddr_offset(address) - MEMORY_FIRST_CHUNK(node->target.lock_bytes); /* one below it is far beyond any chunk */
+    uint64_t offset = gaddr_offset(address) -
+                      MEMORY_FIRST_CHUNK(node->target.lock_bytes); /* one below it is far beyond any chunk */
     uint64_t index = offset / node->chunk_bytes;
     uint64_t within = offset % node->chunk_bytes;
     if (gaddr_node(address) != node->number || index >= node->chunks_used ||

@@ -183,17 +183,17 @@ static void bad_returns_change_nothing(void **state)
     gaddr once = chunk + 2048, again = chunk + 4096;
     const gaddr many[MEMORY_BATCH_MAX] = {again};
     assert_int_equal(give_back(node, 2048, &once, 1), BANYAN_OK);
-    const gaddr bad[] = {once,                                          /* returned already */
-                         again,                                         /* twice in the batch: see below */
-                         chunk + 1024,                                  /* misaligned */
-                         chunk + 1,                                     /* misaligned */
-                         other,                                         /* in a chunk of another size */
-                         chunk + 2 * CHUNK,                             /* in a chunk not handed out */
-                         gaddr_make(NODE + 1, gaddr_offset(chunk)),     /* of another memory node */
-                         gaddr_make(NODE, 0),                           /* the header */
-                         gaddr_make(NODE, MEMORY_FIRST_CHUNK(LOCKS) - 2048),   /* before the chunks */
-                         gaddr_make(NODE, POOL - 2048),                 /* behind the chunks */
-                         gaddr_make(NODE, GADDR_LOCK_REGION | 0x10000), /* in the lock region */
+    const gaddr bad[] = {once,                                      /* returned already */
+                         again,                                     /* twice in the batch: see below */
+                         chunk + 1024,                              /* misaligned */
+                         chunk + 1,                                 /* misaligned */
+                         other,                                     /* in a chunk of another size */
+                         chunk + 2 * CHUNK,                         /* in a chunk not handed out */
+                         gaddr_make(NODE + 1, gaddr_offset(chunk)), /* of another memory node */
+                         gaddr_make(NODE, 0),                       /* the header */
+                         gaddr_make(NODE, MEMORY_FIRST_CHUNK(LOCKS) - 2048), /* before the chunks */
+                         gaddr_make(NODE, POOL - 2048),                      /* behind the chunks */
+                         gaddr_make(NODE, GADDR_LOCK_REGION | 0x10000),      /* in the lock region */
                          GADDR_NULL,
                          UINT64_MAX};
     for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++) {
