@@ -5,7 +5,7 @@
 
 struct action {
     struct bench_client *client;
-    const struct workload_operation *operation;
+    struct workload_operation operation; /* the one under way */
     size_t key_length, value_length;
     uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX + 1];
     uint64_t visited;
@@ -32,8 +32,8 @@ static enum tree_verdict modify_entry(void *context, const void *old, size_t old
     if (!old)
         return TREE_KEEP;
     action->visited = 1;
-    action->wrong |= !workload_value_matches(action->operation->number, old, old_length);
-    workload_value(action->operation->number, action->operation->salt, value, action->value_length);
+    action->wrong |= !workload_value_matches(action->operation.number, old, old_length);
+    workload_value(action->operation.number, action->operation.salt, value, action->value_length);
     *length = action->value_length;
     return TREE_PUT;
 }
@@ -44,7 +44,7 @@ static int perform_lookup(struct action *action)
     size_t length = sizeof action->value;
     int status =
         tree_lookup(client->session, client->tree, action->key, action->key_length, action->value, &length);
-    action->wrong = !status && !workload_value_matches(action->operation->number, action->value, length);
+    action->wrong = !status && !workload_value_matches(action->operation.number, action->value, length);
     return status;
 }
 
@@ -53,7 +53,7 @@ static int perform(struct action *action)
     struct bench_client *client = action->client;
     struct tree_session *session = client->session;
     struct tree *tree = client->tree;
-    const struct workload_operation *operation = action->operation;
+    const struct workload_operation *operation = &action->operation;
     workload_key(operation->number, action->key, action->key_length);
     action->visited = 0;
     action->wrong = false;
@@ -94,11 +94,11 @@ static bool judge(struct action *action, int status)
     struct error error = {0};
     if (action->wrong) {
         error_set(&error, BANYAN_ECORRUPT, "key %llu came back with a value that was never written to it",
-                  (unsigned long long)action->operation->number);
+                  (unsigned long long)action->operation.number);
     } else if (status && status != BANYAN_ENOTFOUND) {
         const struct error *cause = tree_session_error(client->session);
-        error_set(&error, status, "%s of key %llu: %s", workload_kind_names[action->operation->kind],
-                  (unsigned long long)action->operation->number,
+        error_set(&error, status, "%s of key %llu: %s", workload_kind_names[action->operation.kind],
+                  (unsigned long long)action->operation.number,
                   cause->text[0] ? cause->text : error_name(status));
     } else {
         return true;
@@ -115,9 +115,8 @@ static void warm_cache(struct bench_client *client, struct action *action)
     /* A quarter of the keys below a full node above the leaves: no such node is missed. */
     uint64_t stride = (uint64_t)((double)shape.slots * shape.internal_entries * config->fill / 4) + 1;
     for (uint64_t rank = client->number * stride; rank < config->keys; rank += client->of * stride) {
-        struct workload_operation operation = {.kind = WORKLOAD_LOOKUP,
-                                               .number = workload_loaded_number(rank)};
-        action->operation = &operation;
+        action->operation =
+            (struct workload_operation){.kind = WORKLOAD_LOOKUP, .number = workload_loaded_number(rank)};
         if (bench_window_phase(client->window) == BENCH_DONE || !judge(action, perform(action)))
             return;
     }
@@ -152,9 +151,7 @@ static struct fabric_cost cost_difference(const struct fabric_cost *before, cons
 /* Performs and counts one operation; false when the run has failed. */
 static bool step(struct bench_client *client, struct action *action, enum bench_phase phase)
 {
-    struct workload_operation operation;
-    workload_next(&client->generator, &operation);
-    action->operation = &operation;
+    workload_next(&client->generator, &action->operation);
     const struct tree_stats *stats = tree_session_stats(client->session);
     struct tree_stats before = *stats;
     uint64_t begin = task_now();
@@ -166,11 +163,11 @@ static bool step(struct bench_client *client, struct action *action, enum bench_
     if (phase == BENCH_MEASURING && bench_window_phase(client->window) != BENCH_DONE) {
         add_difference(result, &before, stats);
         result->absent += status == BANYAN_ENOTFOUND;
-        if (operation.kind == WORKLOAD_SCAN)
+        if (action->operation.kind == WORKLOAD_SCAN)
             result->entries_scanned += action->visited;
     }
     struct fabric_cost cost = cost_difference(&before.cost, &stats->cost);
-    bench_meter_count(client->meter, phase, operation.kind, begin, end, &cost);
+    bench_meter_count(client->meter, phase, action->operation.kind, begin, end, &cost);
     return true;
 }
 

@@ -322,7 +322,7 @@ static uint64_t slowest_call(uint32_t cores, unsigned count)
 {
     struct sim_params params;
     struct cluster cluster;
-    struct caller callers[8];
+    struct caller callers[8] = {0};
     uint64_t slowest = 0;
     cluster_plain_params(&params);
     params.rpc_cores = cores;

@@ -147,7 +147,7 @@ static void read_both(void *argument)
 {
     struct ordering *ordering = argument;
     while (!ordering->stop) {
-        uint64_t first, second;
+        uint64_t first = 0, second = 0;
         struct fabric_endpoint *endpoint = ordering->cluster->endpoints[1];
         struct fabric_command commands[] = {
             {.operation = FABRIC_READ, .address = gaddr_make(0, 4096), .length = 8, .read.buffer = &first},
