@@ -126,6 +126,19 @@ static int fabrics_build_simulated(struct world *world)
     return 0;
 }
 
+static void switches_draw(const struct world *world, struct tree_switches *switches)
+{
+    struct random random;
+    random_seed(&random, world->options.seed ^ UINT64_C(0x5717c4e5));
+    switches->combine = (int)random_below(&random, 3);
+    switches->lock_region = (int)random_below(&random, 2);
+    switches->local_locks = random_chance(&random, 0.7);
+    switches->handover = (uint32_t)random_below(&random, 6);
+    switches->snapshot = random_chance(&random, 0.6);
+    switches->write_unit = (int)random_below(&random, 2);
+    switches->read_unit = (int)random_below(&random, 2);
+}
+
 static int computes_build(struct world *world)
 {
     struct tree_switches switches;
@@ -134,8 +147,12 @@ static int computes_build(struct world *world)
     if (status)
         return status;
     switches.cache_bytes = world->options.cache_bytes;
+    if (world->options.random_switches)
+        switches_draw(world, &switches);
     for (unsigned i = 0; i < world->options.compute_nodes; i++) {
         struct world_compute *compute = &world->computes[i];
+        if (world->options.unlock_by_atomic)
+            compute->fabric->capabilities.release_by_write = false;
         compute->workers = allocate(world->options.threads, sizeof(struct tree_worker *));
         status = tree_compute_create(&compute->compute, compute->fabric, &switches, &world->error);
         for (unsigned thread = 0; thread < world->options.threads && !status; thread++)

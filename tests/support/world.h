@@ -25,8 +25,10 @@
 struct world_options {
     bool simulated;
     uint64_t seed;
-    const char *preset;   /* NULL: "banyan" */
-    uint64_t cache_bytes; /* 0: 8 MiB */
+    const char *preset;    /* NULL: "banyan" */
+    bool random_switches;  /* the seed draws every switch, instead of the preset */
+    bool unlock_by_atomic; /* the fabric claims not to have release_by_write */
+    uint64_t cache_bytes;  /* 0: 8 MiB */
     struct tree_geometry geometry;
     unsigned memory_nodes, compute_nodes, threads, fibers; /* 0: 1 */
     uint64_t pool_bytes, chunk_bytes, lock_bytes;          /* 0: 64 MiB, 64 KiB, the memory node's default */

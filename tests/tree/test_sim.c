@@ -30,11 +30,7 @@ static const struct tree_geometry geometries[] = {
      .internal_bytes = 1024},
     {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8, .leaf_bytes = 4096},
     /* a few slots a leaf: every third insert splits */
-    {.key_kind = TREE_KEY_FIXED,
-     .key_bytes = 8,
-     .value_bytes = 80,
-     .leaf_bytes = 512,
-     .internal_bytes = 512},
+    {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 80, .leaf_bytes = 512, .internal_bytes = 512},
 };
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 #define FEW_SLOTS  5u
@@ -47,6 +43,7 @@ static void options_for(struct world_options *options, uint64_t seed, const char
     options->simulated = true;
     options->seed = seed;
     options->preset = preset;
+    options->random_switches = !preset;
     options->geometry = geometries[geometry];
     options->memory_nodes = 1 + (unsigned)(seed % 2);
     options->compute_nodes = 3;
@@ -60,6 +57,9 @@ static void options_for(struct world_options *options, uint64_t seed, const char
         options->lock_bytes = 64;
     if (seed % 7 == 0)
         options->lock_width = 8;
+    options->unlock_by_atomic = seed % 11 == 3;
+    if (seed % 6 == 1)
+        options->params.atomic_write = 1024;
     sim_faults_hostile(&options->faults);
 }
 
@@ -84,8 +84,8 @@ static void churn_world(uint64_t seed, const char *preset, unsigned geometry)
     struct error error = world.error;
     world_destroy(&world);
     if (status)
-        fail_msg("%s, geometry %u: %d: %s; replay: BANYAN_SEED=%" PRIu64 " test_sim", preset, geometry,
-                 status, error.text, seed);
+        fail_msg("%s, geometry %u: %d: %s; replay: BANYAN_SEED=%" PRIu64 " test_sim",
+                 preset ? preset : "any switches", geometry, status, error.text, seed);
 }
 
 static void churns_under_every_preset(void **state)
@@ -101,6 +101,12 @@ static void churns_in_every_geometry(void **state)
     for (unsigned geometry = 0; geometry < GEOMETRIES; geometry++)
         for (unsigned round = 0; round < world_rounds(12); round++)
             churn_world(world_seed(100 + geometry * 17 + round), "banyan", geometry);
+}
+
+static void churns_with_any_switches(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(30); round++)
+        churn_world(world_seed(300 + round), NULL, round % GEOMETRIES);
 }
 
 static void churns_for_fresh_seeds(void **state)
@@ -158,14 +164,20 @@ static void death_world(uint64_t seed, const char *preset, unsigned geometry)
     struct error error = world.error;
     world_destroy(&world);
     if (status)
-        fail_msg("death, %s, geometry %u: %d: %s; replay: BANYAN_SEED=%" PRIu64 " test_sim", preset, geometry,
-                 status, error.text, seed);
+        fail_msg("death, %s, geometry %u: %d: %s; replay: BANYAN_SEED=%" PRIu64 " test_sim",
+                 preset ? preset : "any switches", geometry, status, error.text, seed);
 }
 
 static void survives_death(void **state)
 {
     for (unsigned round = 0; round < world_rounds(150); round++)
         death_world(world_seed(500 + round), "banyan", round % 2 ? FEW_SLOTS : round % GEOMETRIES);
+}
+
+static void survives_death_with_any_switches(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(40); round++)
+        death_world(world_seed(900 + round), NULL, round % GEOMETRIES);
 }
 
 static void survives_death_under_every_preset(void **state)
@@ -201,8 +213,10 @@ int main(void)
         cmocka_unit_test(churns_without_faults),
         cmocka_unit_test(churns_under_every_preset),
         cmocka_unit_test(churns_in_every_geometry),
+        cmocka_unit_test(churns_with_any_switches),
         cmocka_unit_test(churns_for_fresh_seeds),
         cmocka_unit_test(survives_death),
+        cmocka_unit_test(survives_death_with_any_switches),
         cmocka_unit_test(survives_death_under_every_preset),
         cmocka_unit_test(survives_death_for_fresh_seeds),
         cmocka_unit_test(did_something),
