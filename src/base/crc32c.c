@@ -5,7 +5,6 @@
 #include "base/atomic.h"
 
 #if defined(__aarch64__)
-#include <arm_acle.h>
 #include <sys/auxv.h>
 #ifndef HWCAP_CRC32
 #define HWCAP_CRC32 (1 << 7)
@@ -69,17 +68,20 @@ static bool crc32c_fast_exists(void)
 
 #elif defined(__aarch64__)
 
-__attribute__((target("+crc"))) static uint32_t crc32c_fast(uint32_t crc, const void *data, size_t length)
+/* By assembler: GCC and Clang name these instructions, and the target attribute for them, differently. */
+static uint32_t crc32c_fast(uint32_t crc, const void *data, size_t length)
 {
     const uint8_t *bytes = data;
     crc = ~crc;
     for (; length >= 8; length -= 8, bytes += 8) {
         uint64_t word;
         memcpy(&word, bytes, 8);
-        crc = __builtin_aarch64_crc32cx(crc, word);
+        __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
     }
-    for (; length; length--)
-        crc = __builtin_aarch64_crc32cb(crc, *bytes++);
+    for (; length; length--) {
+        uint32_t byte = *bytes++;
+        __asm__(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"(byte));
+    }
     return ~crc;
 }
 

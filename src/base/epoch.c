@@ -25,6 +25,7 @@ struct epoch_slot {
     uint64_t announced; /* epoch * 2 + 1 inside of a section, else 0 */
     uint32_t nesting;
     bool taken;
+    bool running; /* callbacks: one that retires must not start them over */
     struct retired *retired; /* owned, in order of epoch */
     uint32_t count, capacity;
 } __attribute__((aligned(64)));
@@ -46,10 +47,14 @@ struct epoch_domain *epoch_domain_create(void)
 static void run_until(struct epoch_slot *slot, uint64_t epoch)
 {
     uint32_t done = 0;
+    if (slot->running)
+        return;
+    slot->running = true;
     while (done < slot->count && slot->retired[done].epoch <= epoch) {
-        struct retired *retired = &slot->retired[done++];
-        retired->callback(retired->object, retired->context);
+        struct retired retired = slot->retired[done++]; /* a copy: a callback that retires may move the array */
+        retired.callback(retired.object, retired.context);
     }
+    slot->running = false;
     slot->count -= done;
     if (!done || !slot->count)
         return;
@@ -60,11 +65,18 @@ void epoch_domain_destroy(struct epoch_domain *domain)
 {
     if (!domain)
         return;
+    /* Callbacks may retire, through any slot: all slots stay until none has anything pending. */
+    for (bool pending = true; pending;) {
+        pending = false;
+        for (struct epoch_slot *slot = domain->slots; slot; slot = slot->next) {
+            assert(!slot->nesting);
+            pending |= slot->count > 0;
+            run_until(slot, UINT64_MAX);
+        }
+    }
     while (domain->slots) {
         struct epoch_slot *slot = domain->slots;
         domain->slots = slot->next;
-        assert(!slot->nesting);
-        run_until(slot, UINT64_MAX);
         free(slot->retired);
         free(slot);
     }

@@ -26,7 +26,5 @@ void epoch_enter(struct epoch_slot *slot);
 void epoch_leave(struct epoch_slot *slot);
 void epoch_retire(struct epoch_slot *slot, void (*callback)(void *object, void *context), void *object,
                   void *context);
-/* Runs now what can run now. Otherwise every 64th retirement of the slot does. By the slot's owner. */
-void epoch_reclaim(struct epoch_slot *slot);
 
 #endif

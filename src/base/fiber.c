@@ -40,6 +40,7 @@ struct fiber {
     void *argument;
     bool returned;
 #ifdef WITH_ASAN
+    bool abandoned; /* resumed for the last time, to give back its fake stack */
     void *fake_stack;
     const void *resumer_bottom;
     size_t resumer_bytes;
@@ -151,7 +152,11 @@ static void *first_frame(uint8_t *top, void (*entry)(void))
 
 /* ---- sanitizers ------------------------------------------------------------------------------------------------------ */
 
-static void leave_resumer(struct fiber *fiber, void **fake_stack)
+/* ThreadSanitizer keeps a call stack per fiber: a function that it sees entered before a switch and left after it would
+ * be taken off the wrong one. So these become part of the function that switches. */
+#define IN_SWITCHER static inline __attribute__((always_inline)) void
+
+IN_SWITCHER leave_resumer(struct fiber *fiber, void **fake_stack)
 {
     (void)fiber, (void)fake_stack;
 #ifdef WITH_ASAN
@@ -164,7 +169,7 @@ static void leave_resumer(struct fiber *fiber, void **fake_stack)
 #endif
 }
 
-static void back_in_resumer(void *fake_stack)
+IN_SWITCHER back_in_resumer(void *fake_stack)
 {
     (void)fake_stack;
 #ifdef WITH_ASAN
@@ -172,7 +177,7 @@ static void back_in_resumer(void *fake_stack)
 #endif
 }
 
-static void leave_fiber(struct fiber *fiber, bool for_ever)
+IN_SWITCHER leave_fiber(struct fiber *fiber, bool for_ever)
 {
     (void)fiber, (void)for_ever;
 #ifdef WITH_ASAN
@@ -183,11 +188,15 @@ static void leave_fiber(struct fiber *fiber, bool for_ever)
 #endif
 }
 
-static void in_fiber(struct fiber *fiber, bool first)
+IN_SWITCHER in_fiber(struct fiber *fiber, bool first)
 {
     (void)fiber, (void)first;
 #ifdef WITH_ASAN
     __sanitizer_finish_switch_fiber(first ? NULL : fiber->fake_stack, &fiber->resumer_bottom, &fiber->resumer_bytes);
+    if (fiber->abandoned) {
+        leave_fiber(fiber, true);
+        fiber_switch(&fiber->stack_pointer, fiber->resumer_pointer);
+    }
 #endif
 }
 
@@ -272,6 +281,11 @@ void fiber_destroy(struct fiber *fiber)
         return;
     assert(fiber != running);
 #ifdef WITH_ASAN
+    /* Only the fiber itself can give its fake stack back, so it runs once more, straight to its end. */
+    if (!fiber->returned) {
+        fiber->abandoned = true;
+        fiber_resume(fiber);
+    }
     /* What the fiber left poisoned must not haunt who maps this memory next. */
     __asan_unpoison_memory_region(fiber->mapping + fiber->guard_bytes, fiber->mapping_bytes - fiber->guard_bytes);
 #endif

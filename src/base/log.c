@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
@@ -19,6 +20,7 @@ void log_write(enum log_level level, const char *format, ...)
     static const char *const names[] = {"debug", "info", "warning", "error"};
     if ((int)level < atomic_load_relaxed(&least_level))
         return;
+    int saved_errno = errno; /* a message must not change what its caller is about to look at */
     char line[1024];
     struct timespec now;
     struct tm parts;
@@ -33,8 +35,13 @@ void log_write(enum log_level level, const char *format, ...)
     used += more > 0 ? (size_t)more : 0;
     if (used > sizeof line - 2)
         used = sizeof line - 2;
+    /* One line each, whatever a key or a name in the message contains. */
+    for (size_t i = 0; i < used; i++)
+        if ((unsigned char)line[i] < ' ' || line[i] == 127)
+            line[i] = '?';
     line[used++] = '\n';
     /* One write: lines of several threads do not mix. Nobody is left to tell if it fails. */
     ssize_t written = write(STDERR_FILENO, line, used);
     (void)written;
+    errno = saved_errno;
 }

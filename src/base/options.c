@@ -11,11 +11,19 @@
 
 static int parse_scaled(const char *text, uint64_t base, const char *what, uint64_t *value, struct error *error)
 {
-    char *end;
-    errno = 0;
-    double number = strtod(text, &end);
-    uint64_t scale = 1;
     static const char suffixes[] = "kmgt";
+    /* strtod would take blanks, signs, hexadecimal numbers and words as well. */
+    char *end = (char *)text + (*text >= '0' && *text <= '9' ? strspn(text, "0123456789.eE+-") : 0);
+    bool whole = strspn(text, "0123456789") == (size_t)(end - text);
+    uint64_t scale = 1;
+    double number = 0;
+    char *read_to = end;
+    errno = 0;
+    if (whole)
+        *value = strtoull(text, NULL, 10); /* exact beyond a double's 53 bits */
+    else
+        number = strtod(text, &read_to);
+    bool wrong = end == text || read_to != end || errno;
     if (end != text && *end) {
         const char *suffix = strchr(suffixes, *end | 0x20);
         if (suffix && *suffix) {
@@ -28,12 +36,15 @@ static int parse_scaled(const char *text, uint64_t base, const char *what, uint6
                 end++;
         }
     }
-    double scaled = number * (double)scale;
-    if (end == text || *end || errno || !(scaled >= 0) || scaled >= 18446744073709549568.0)
+    wrong |= *end != 0;
+    if (whole)
+        wrong |= __builtin_mul_overflow(*value, scale, value);
+    else
+        wrong |= !(number * (double)scale < 0x1p64);
+    if (wrong)
         return error_set(error, BANYAN_EINVAL, "'%s' is not a %s: give a number such as 4096, 64K or 8M", text, what);
-    *value = (uint64_t)(scaled + 0.5);
-    if (scale == 1 && !strpbrk(text, ".eE")) /* exact beyond a double's 53 bits */
-        *value = strtoull(text, NULL, 10);
+    if (!whole)
+        *value = (uint64_t)(number * (double)scale + 0.5);
     return 0;
 }
 
@@ -93,7 +104,7 @@ static int set_whole(const struct option_entry *entry, void *field, const char *
 {
     bool narrow = entry->kind == OPTION_U32, bounded = entry->minimum != 0 || entry->maximum != 0;
     double maximum = bounded ? entry->maximum : narrow ? UINT32_MAX : 18446744073709551615.0;
-    uint64_t number;
+    uint64_t number = 0;
     struct error detail = {0};
     int status = option_parse_size(value, &number, &detail);
     if (status)
@@ -174,6 +185,19 @@ int option_set_list(const struct option_entry *table, void *object, const char *
     return status;
 }
 
+/* The fewest digits that read back as the same number. */
+static void format_double(double value, char *text, size_t size)
+{
+    char digits[40];
+    for (int precision = 1; precision <= 17; precision++) {
+        snprintf(digits, sizeof digits, "%.*g", precision, value);
+        double back = strtod(digits, NULL);
+        if (!memcmp(&back, &value, sizeof back))
+            break;
+    }
+    snprintf(text, size, "%s", digits);
+}
+
 void option_format(const struct option_entry *entry, const void *object, char *text, size_t size)
 {
     const void *field = (const char *)object + entry->offset;
@@ -191,7 +215,7 @@ void option_format(const struct option_entry *entry, const void *object, char *t
         snprintf(text, size, "%llu", (unsigned long long)*(const uint64_t *)field);
         return;
     case OPTION_DOUBLE:
-        snprintf(text, size, "%.15g", *(const double *)field);
+        format_double(*(const double *)field, text, size);
         return;
     case OPTION_END:
         break;

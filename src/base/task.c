@@ -13,6 +13,7 @@ struct thread_task {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     bool permit;
+    struct thread_task *next; /* in the pool */
 };
 
 static void thread_park(struct task *self)
@@ -59,40 +60,57 @@ static uint64_t thread_now(struct task *self)
 static const struct task_ops thread_ops = {.park = thread_park, .unpark = thread_unpark, .yield = thread_yield,
                                            .sleep = thread_sleep, .now = thread_now, .charge = NULL};
 
-/* The first is what the thread runs now, the second what it is by itself; a key frees the second at the thread's end. */
+/* The first is what the thread runs now, the second what it is by itself; a key returns the second to the pool at the
+ * thread's end. From there the next thread takes it, and nobody frees it: a waker may come to task_unpark() after the thread
+ * it wakes has seen its condition and ended. It then leaves at most a spare permit, which park's contract allows. */
+static pthread_mutex_t pool_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct thread_task *pool;
 static _Thread_local struct task *current;
 static _Thread_local struct thread_task *own_task;
 static pthread_key_t own_key;
 static pthread_once_t own_once = PTHREAD_ONCE_INIT;
 
-static void own_free(void *object)
+static void own_return(void *object)
 {
     struct thread_task *own = object;
-    pthread_mutex_destroy(&own->mutex);
-    pthread_cond_destroy(&own->changed);
-    free(own);
     own_task = NULL;
     current = NULL;
+    pthread_mutex_lock(&pool_mutex);
+    own->next = pool;
+    pool = own;
+    pthread_mutex_unlock(&pool_mutex);
 }
 
 static void key_create(void)
 {
-    if (pthread_key_create(&own_key, own_free))
+    if (pthread_key_create(&own_key, own_return))
         abort();
+}
+
+static struct thread_task *pool_take(void)
+{
+    pthread_mutex_lock(&pool_mutex);
+    struct thread_task *own = pool;
+    if (own)
+        pool = own->next;
+    pthread_mutex_unlock(&pool_mutex);
+    if (own)
+        return own;
+    own = calloc(1, sizeof *own);
+    if (!own)
+        abort(); /* a thread that cannot even wait cannot report it either */
+    own->task.ops = &thread_ops;
+    pthread_mutex_init(&own->mutex, NULL);
+    pthread_cond_init(&own->changed, NULL);
+    return own;
 }
 
 static struct task *own_make(void)
 {
     pthread_once(&own_once, key_create);
     if (!own_task) {
-        struct thread_task *own = calloc(1, sizeof *own);
-        if (!own)
-            abort(); /* a thread that cannot even wait cannot report it either */
-        own->task.ops = &thread_ops;
-        pthread_mutex_init(&own->mutex, NULL);
-        pthread_cond_init(&own->changed, NULL);
-        own_task = own;
-        pthread_setspecific(own_key, own);
+        own_task = pool_take();
+        pthread_setspecific(own_key, own_task);
     }
     current = &own_task->task;
     return current;

@@ -40,7 +40,7 @@ struct task {
     const struct task_ops *ops;
 };
 
-/* The calling task. A plain thread gets one on first use (freed at thread exit). Never NULL. */
+/* The calling task. A plain thread gets one on first use (recycled after the thread's end). Never NULL. */
 struct task *task_self(void);
 /* For runtimes: sets the calling thread's current task (NULL: back to the thread's own). */
 void task_set_self(struct task *task);

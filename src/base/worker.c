@@ -17,7 +17,7 @@ struct worker_task {
     void *argument;
     bool permit, parked; /* under the worker's mutex */
     uint64_t due;        /* while asleep */
-    struct worker_task *next;     /* in the run queue or among the sleepers */
+    struct worker_task *next;     /* in the run queue, among the sleepers or among the spare */
     struct worker_task *next_all; /* of the worker */
 };
 
@@ -27,6 +27,7 @@ struct worker {
     struct worker_task *head, *tail; /* runnable */
     struct worker_task *sleepers;    /* by due; this thread's own */
     struct worker_task *all;
+    struct worker_task *spare; /* whose fibers have returned */
     unsigned live;
 };
 
@@ -88,7 +89,8 @@ static void task_sleep_fiber(struct task *self, uint64_t nanoseconds)
 {
     struct worker_task *task = (struct worker_task *)self;
     struct worker_task **at = &task->worker->sleepers;
-    task->due = clock_now() + nanoseconds;
+    uint64_t now = clock_now(), longest = INT64_MAX - now; /* for ever, and still within a timespec */
+    task->due = now + (nanoseconds < longest ? nanoseconds : longest);
     while (*at && (*at)->due <= task->due)
         at = &(*at)->next;
     task->next = *at;
@@ -126,19 +128,42 @@ static void task_run(void *argument)
     task->function(task->argument);
 }
 
-int worker_spawn(struct worker *worker, void (*function)(void *), void *argument)
+/* A record of a fiber that has returned, or a new one. */
+static struct worker_task *record_take(struct worker *worker)
 {
-    struct worker_task *task = calloc(1, sizeof *task);
-    if (!task)
-        return BANYAN_ENOMEM;
-    *task = (struct worker_task){.task = {&worker_ops}, .worker = worker, .function = function, .argument = argument};
-    task->fiber = fiber_create(task_run, task, 0);
-    if (!task->fiber) {
-        free(task);
-        return BANYAN_ENOMEM;
+    struct worker_task *task = worker->spare;
+    if (task) {
+        worker->spare = task->next;
+        return task;
     }
+    task = calloc(1, sizeof *task);
+    if (!task)
+        return NULL;
+    task->task.ops = &worker_ops;
+    task->worker = worker;
     task->next_all = worker->all;
     worker->all = task;
+    return task;
+}
+
+static void record_give(struct worker_task *task)
+{
+    task->next = task->worker->spare;
+    task->worker->spare = task;
+}
+
+int worker_spawn(struct worker *worker, void (*function)(void *), void *argument)
+{
+    struct worker_task *task = record_take(worker);
+    if (!task)
+        return BANYAN_ENOMEM;
+    task->function = function;
+    task->argument = argument;
+    task->fiber = fiber_create(task_run, task, 0);
+    if (!task->fiber) {
+        record_give(task);
+        return BANYAN_ENOMEM;
+    }
     worker->live++;
     pthread_mutex_lock(&worker->mutex);
     enqueue(worker, task);
@@ -184,9 +209,11 @@ void worker_run(struct worker *worker)
         task_set_self(NULL);
         if (goes_on)
             continue;
-        /* The task itself stays until the worker goes: a late unpark may still touch it. */
+        /* The record itself stays until the worker goes, for the next fiber: a late unpark may still touch it. It leaves
+         * at most a spare permit there, which park's contract allows. */
         fiber_destroy(task->fiber);
         task->fiber = NULL;
+        record_give(task);
         worker->live--;
     }
 }

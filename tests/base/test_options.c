@@ -167,7 +167,19 @@ static void test_sizes_and_counts(void **state)
     assert_int_equal(value, 5000);
     assert_int_equal(option_parse_count("2g", &value, NULL), 0);
     assert_true(value == UINT64_C(2000000000));
-    static const char *const bad[] = {"", "K", "-1", "1X", "1KX", "99999999999999999999", "99999999999G"};
+    static const char *const bad[] = {"",
+                                      "K",
+                                      "0x10",
+                                      " 5",
+                                      "+5",
+                                      "1e",
+                                      "5-3",
+                                      "1e30",
+                                      "-1",
+                                      "1X",
+                                      "1KX",
+                                      "99999999999999999999",
+                                      "99999999999G"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct error error = {0};
         assert_int_equal(option_parse_size(bad[i], &value, &error), BANYAN_EINVAL);

@@ -91,6 +91,26 @@ static void test_no_wake_up_is_lost(void **state)
     assert_int_equal(table.plain, 2 * TURNS);
 }
 
+static void tell_task(void *argument)
+{
+    *(struct task **)argument = task_self();
+}
+
+/* A waker may be that late: the thread saw its condition without having to park, and ended. */
+static void test_unpark_after_the_thread_ended(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        struct task *task = NULL;
+        struct thread *thread;
+        struct error error;
+        assert_int_equal(thread_start(&thread, tell_task, &task, &error), 0);
+        thread_join(thread);
+        assert_non_null(task);
+        task_unpark(task);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -98,6 +118,7 @@ int main(void)
         cmocka_unit_test(test_permit_is_stored_once),
         cmocka_unit_test(test_time_and_sleep),
         cmocka_unit_test(test_no_wake_up_is_lost),
+        cmocka_unit_test(test_unpark_after_the_thread_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,8 +28,7 @@ static void test_sum_is_accurate(void **state)
     check_sum(2, 0.5);
     check_sum(1000, 0.99);
     check_sum(1000001, 0.99); /* one term beyond a round number */
-    check_sum(11000000, 0.99);
-    check_sum(3000000, 0.2);
+    check_sum(2000000, 0.2);
 }
 
 /* Beyond what can be added up here: the sum grows by the integral's share, to first order 1/x^theta a term.
