@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include <sys/mman.h>
+
 #include "base/random.h"
 
 /*
@@ -11,26 +13,55 @@
  * unused of a small random sample, and only if none of its children is cached (path-aware, DEX §5.2): the upper levels stay
  * until what lies below them is gone.
  */
-#define SAMPLE 8u
-#define FRAMES_MIN 16u /* whatever the limit: a few paths must fit */
+#define SAMPLE      8u
+#define SLAB_BYTES  (UINT64_C(2) << 20) /* a huge page, where the system has them: descents touch many frames */
+#define EVICTIONS_MAX 4u /* for one installation */
+#define FRAMES_MIN  16u /* whatever the limit: a few paths must fit */
+
+struct slab {
+    struct slab *next;
+};
 
 struct tree_cache {
     struct spinlock lock;
+    const struct tree_layout *layout;
+    uint32_t frame_bytes;    /* of the largest frame */
+    struct slab *slabs;      /* owned; frames are cut from them and never given back before the end */
+    uint64_t slab_used;      /* of the newest */
+    struct tree_frame *idle; /* by `next`: to be used again */
     struct epoch_domain *epochs;
     uint64_t limit, bytes, evictions;
     struct tree_frame **buckets; /* [bucket_count], atomic heads */
     uint32_t bucket_count;       /* power of two; fixed: from the limit */
     struct tree_frame **places;  /* [count]: all frames, for sampling */
     uint32_t count, capacity;
+    uint32_t retired;            /* frames that an epoch still keeps from coming back */
+    bool closed;                 /* the last of them frees the cache */
     uint32_t clock; /* ticks with every installation: the age of frames */
     struct random random;
 };
 
-struct tree_cache *tree_cache_create(uint64_t bytes, struct epoch_domain *epochs)
+static uint32_t frame_size(const struct tree_layout *layout, uint32_t count)
+{
+    uint32_t entry = sizeof(uint64_t) + sizeof(struct tree_link) + sizeof(struct tree_frame *);
+    return (uint32_t)(sizeof(struct tree_frame) + count * entry + layout->geometry.internal_bytes + 63u) & ~63u;
+}
+
+static uint32_t most_entries(const struct tree_layout *layout)
+{
+    uint32_t room = layout->geometry.internal_bytes - layout->header_bytes;
+    bool fixed = layout->geometry.key_kind == TREE_KEY_FIXED;
+    uint32_t most = fixed ? layout->internal_entries : room / 15;
+    return most < TREE_ENTRIES_MAX ? most : TREE_ENTRIES_MAX;
+}
+
+struct tree_cache *tree_cache_create(uint64_t bytes, const struct tree_layout *layout, struct epoch_domain *epochs)
 {
     struct tree_cache *cache = calloc(1, sizeof *cache);
     if (!cache)
         return NULL;
+    cache->layout = layout;
+    cache->frame_bytes = frame_size(layout, most_entries(layout));
     cache->epochs = epochs;
     cache->limit = bytes;
     cache->bucket_count = 1024;
@@ -45,15 +76,28 @@ struct tree_cache *tree_cache_create(uint64_t bytes, struct epoch_domain *epochs
     return cache;
 }
 
+static void cache_free(struct tree_cache *cache)
+{
+    while (cache->slabs) {
+        struct slab *slab = cache->slabs;
+        cache->slabs = slab->next;
+        free(slab);
+    }
+    free(cache->places);
+    free(cache->buckets);
+    free(cache);
+}
+
 void tree_cache_destroy(struct tree_cache *cache)
 {
     if (!cache)
         return;
-    for (uint32_t i = 0; i < cache->count; i++)
-        free(cache->places[i]);
-    free(cache->places);
-    free(cache->buckets);
-    free(cache);
+    spinlock_lock(&cache->lock);
+    cache->closed = true;
+    bool last = !cache->retired;
+    spinlock_unlock(&cache->lock);
+    if (last)
+        cache_free(cache);
 }
 
 void tree_cache_count(const struct tree_cache *cache, struct tree_cache_stats *stats)
@@ -87,26 +131,50 @@ void tree_cache_touch(struct tree_cache *cache, struct tree_frame *frame)
 
 /* ---- building ------------------------------------------------------------------------------------------------- */
 
-static struct tree_frame *frame_create(const struct tree_layout *layout, gaddr address, const uint8_t *image)
+/* Under the lock. NULL when memory is short. */
+static struct tree_frame *frame_take(struct tree_cache *cache)
+{
+    struct tree_frame *frame = cache->idle;
+    if (frame) {
+        cache->idle = frame->next;
+        return frame;
+    }
+    if (!cache->slabs || cache->slab_used + cache->frame_bytes > SLAB_BYTES) {
+        struct slab *slab = aligned_alloc(SLAB_BYTES, SLAB_BYTES);
+        if (!slab)
+            return NULL;
+        madvise(slab, SLAB_BYTES, MADV_HUGEPAGE); /* a wish: nothing depends on it */
+        slab->next = cache->slabs;
+        cache->slabs = slab;
+        cache->slab_used = 64;
+    }
+    frame = (struct tree_frame *)(void *)((uint8_t *)cache->slabs + cache->slab_used);
+    cache->slab_used += cache->frame_bytes;
+    return frame;
+}
+
+/* Under the lock. */
+static void frame_return(struct tree_cache *cache, struct tree_frame *frame)
+{
+    frame->next = cache->idle;
+    cache->idle = frame;
+}
+
+static bool frame_build(const struct tree_layout *layout, struct tree_frame *frame, gaddr address,
+                        const uint8_t *image)
 {
     struct tree_header header;
     struct tree_entry entries[TREE_ENTRIES_MAX];
     if (!tree_header_decode(layout, image, &header) || !header.level ||
         !tree_internal_decode(layout, image, &header, entries))
-        return NULL;
-    uint32_t size = layout->geometry.internal_bytes;
-    size_t children = header.level > 1 ? header.count * sizeof(struct tree_frame *) : 0;
-    size_t bytes = sizeof(struct tree_frame) + size +
-                   header.count * (sizeof(uint64_t) + sizeof(struct tree_link)) + children;
-    struct tree_frame *frame = calloc(1, bytes);
-    if (!frame)
-        return NULL;
-    uint64_t *heads = (uint64_t *)(frame + 1);
-    struct tree_link *links = (struct tree_link *)(heads + header.count);
-    frame->children = children ? (struct tree_frame **)(links + header.count) : NULL;
-    uint8_t *copy = (uint8_t *)(links + header.count) + children;
-    memcpy(copy, image, size);
-    bool decoded = tree_header_decode(layout, copy, &header);
+        return false;
+    memset(frame, 0, sizeof *frame);
+    struct tree_link *links = (struct tree_link *)(frame->heads + header.count);
+    struct tree_frame **children = (struct tree_frame **)(links + header.count);
+    uint8_t *copy = (uint8_t *)(children + header.count);
+    memset(children, 0, header.count * sizeof *children);
+    memcpy(copy, image, layout->geometry.internal_bytes);
+    bool decoded = tree_header_decode(layout, copy, &header); /* again: the fences shall point into the copy */
     assert(decoded);
     (void)decoded;
     frame->link = (struct tree_link){address, header.tag};
@@ -116,18 +184,21 @@ static struct tree_frame *frame_create(const struct tree_layout *layout, gaddr a
     frame->sibling = header.sibling;
     frame->lower = header.lower;
     frame->upper = header.upper;
-    frame->common = header.has_upper ? tree_key_common(header.lower, header.upper) : 0;
+    frame->whole = layout->geometry.key_kind == TREE_KEY_FIXED && layout->geometry.key_bytes == 8;
+    frame->common = header.has_upper && !frame->whole ? tree_key_common(header.lower, header.upper) : 0;
+    frame->lower_head = tree_key_head(header.lower);
+    frame->upper_head = tree_key_head(header.upper);
     for (uint32_t i = 0; i < header.count; i++) {
         struct tree_key key = entries[i].key;
         uint32_t skip = frame->common < key.length ? frame->common : key.length;
-        heads[i] = tree_key_head((struct tree_key){key.bytes + skip, key.length - skip});
+        frame->heads[i] = tree_key_head((struct tree_key){key.bytes + skip, key.length - skip});
         links[i] = entries[i].link;
     }
-    frame->heads = heads;
     frame->links = links;
+    frame->children = header.level > 1 ? children : NULL;
     frame->image = copy;
-    frame->bytes = (uint32_t)bytes;
-    return frame;
+    frame->bytes = frame_size(layout, header.count);
+    return true;
 }
 
 struct tree_key tree_frame_key(const struct tree_layout *layout, const struct tree_frame *frame, uint32_t entry)
@@ -153,8 +224,7 @@ uint32_t tree_frame_search(const struct tree_layout *layout, const struct tree_f
         span -= half;
     }
     /* Equal heads do not settle it, unless the head is the whole key. */
-    bool whole = layout->geometry.key_kind == TREE_KEY_FIXED && layout->geometry.key_bytes == 8 && !frame->common;
-    if (whole && !before)
+    if (frame->whole && !before && key.length >= 8)
         return low;
     while (low > 0 && frame->heads[low] == head) {
         int order = tree_key_compare(tree_frame_key(layout, frame, low), key);
@@ -182,13 +252,20 @@ static void unswizzle(struct tree_frame *frame)
     frame->cached_children = 0;
 }
 
+/* When no reader is left. */
 static void frame_free(void *object, void *context)
 {
-    (void)context;
-    free(object);
+    struct tree_cache *cache = context;
+    spinlock_lock(&cache->lock);
+    frame_return(cache, object);
+    bool last = !--cache->retired && cache->closed;
+    spinlock_unlock(&cache->lock);
+    if (last)
+        cache_free(cache);
 }
 
-static void frame_remove(struct tree_cache *cache, struct epoch_slot *slot, struct tree_frame *frame)
+/* Takes the frame out of the cache; the caller retires it once the lock is released. */
+static void frame_remove(struct tree_cache *cache, struct tree_frame *frame)
 {
     struct tree_frame **at = bucket_of(cache, frame->link.address);
     while (*at != frame)
@@ -199,10 +276,10 @@ static void frame_remove(struct tree_cache *cache, struct epoch_slot *slot, stru
     cache->places[frame->place]->place = frame->place;
     cache->bytes -= frame->bytes;
     frame->place = UINT32_MAX; /* gone: must not be swizzled to again */
-    epoch_retire(slot, frame_free, frame, NULL);
+    cache->retired++;
 }
 
-static bool evict_one(struct tree_cache *cache, struct epoch_slot *slot, const struct tree_frame *keep)
+static struct tree_frame *evict_one(struct tree_cache *cache, const struct tree_frame *keep)
 {
     struct tree_frame *oldest = NULL;
     for (unsigned i = 0; i < SAMPLE; i++) {
@@ -213,11 +290,11 @@ static bool evict_one(struct tree_cache *cache, struct epoch_slot *slot, const s
         if (!oldest || age > cache->clock - atomic_load_relaxed(&oldest->used))
             oldest = frame;
     }
-    if (!oldest)
-        return false;
-    frame_remove(cache, slot, oldest);
-    cache->evictions++;
-    return true;
+    if (oldest) {
+        frame_remove(cache, oldest);
+        cache->evictions++;
+    }
+    return oldest;
 }
 
 static bool frame_publish(struct tree_cache *cache, struct tree_frame *frame)
@@ -249,33 +326,47 @@ static struct tree_frame *find_locked(struct tree_cache *cache, gaddr address)
     return frame;
 }
 
-bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, const struct tree_layout *layout,
-                        gaddr address, const uint8_t *image)
+bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr address, const uint8_t *image)
 {
-    struct tree_frame *frame = frame_create(layout, address, image);
-    if (!frame)
-        return false;
+    struct tree_frame *gone[EVICTIONS_MAX + 1];
+    uint32_t count = 0;
     spinlock_lock(&cache->lock);
-    struct tree_frame *older = find_locked(cache, address);
-    if (older)
-        frame_remove(cache, slot, older);
-    bool published = frame_publish(cache, frame);
-    while (published && cache->bytes > cache->limit && cache->count > FRAMES_MIN)
-        if (!evict_one(cache, slot, frame))
-            break;
+    struct tree_frame *frame = frame_take(cache);
     spinlock_unlock(&cache->lock);
-    if (!published)
-        free(frame);
-    return published;
+    bool built = frame && frame_build(cache->layout, frame, address, image);
+    spinlock_lock(&cache->lock);
+    if (built) {
+        struct tree_frame *older = find_locked(cache, address);
+        if (older)
+            frame_remove(cache, gone[count++] = older);
+        built = frame_publish(cache, frame);
+    }
+    if (frame && !built)
+        frame_return(cache, frame);
+    while (built && cache->bytes > cache->limit && cache->count > FRAMES_MIN && count <= EVICTIONS_MAX - 1) {
+        struct tree_frame *evicted = evict_one(cache, frame);
+        if (!evicted)
+            break;
+        gone[count++] = evicted;
+    }
+    spinlock_unlock(&cache->lock);
+    /* Not under the lock: what is freed goes back to the cache, which takes it. */
+    for (uint32_t i = 0; i < count; i++)
+        epoch_retire(slot, frame_free, gone[i], cache);
+    return built;
 }
 
 void tree_cache_forget(struct tree_cache *cache, struct epoch_slot *slot, struct tree_link link)
 {
     spinlock_lock(&cache->lock);
     struct tree_frame *frame = find_locked(cache, link.address);
-    if (frame && frame->link.tag == link.tag)
-        frame_remove(cache, slot, frame);
+    if (frame && frame->link.tag != link.tag)
+        frame = NULL;
+    if (frame)
+        frame_remove(cache, frame);
     spinlock_unlock(&cache->lock);
+    if (frame)
+        epoch_retire(slot, frame_free, frame, cache);
 }
 
 void tree_cache_swizzle(struct tree_cache *cache, struct tree_frame *parent, uint32_t entry, struct tree_frame *child)

@@ -158,14 +158,18 @@ static int tree_make(struct tree_session *session, const char *name, const struc
     if (!tree)
         return tree_fail_memory(session);
     int status = tree_layout_init(&tree->layout, geometry, &session->error);
+    if (status) {
+        free(tree);
+        return status;
+    }
     tree->compute = session->compute;
     tree->index = (uint16_t)(number + 1);
     tree->root_word = entry_address(number) + offsetof(struct catalogue_entry, root);
     strcpy(tree->name, name);
-    tree->cache = tree_cache_create(session->compute->switches.cache_bytes, session->compute->epochs);
-    if (!status && !tree->cache)
+    tree->cache = tree_cache_create(session->compute->switches.cache_bytes, &tree->layout, session->compute->epochs);
+    if (!tree->cache)
         status = tree_fail_memory(session);
-    if (!status)
+    else
         status = tree_begin(session, tree); /* for buffers large enough */
     if (status)
         tree_close(tree);

@@ -113,6 +113,8 @@ enum descent_verdict { DESCENT_FOUND, DESCENT_MISS, DESCENT_ASTRAY, DESCENT_GAP,
 
 struct descent {
     struct tree_key key;
+    uint64_t head; /* of the key's first eight bytes */
+    bool eight;    /* that is all of the key */
     bool before;
     uint8_t level; /* wanted */
     /* where the way stands */
@@ -126,12 +128,29 @@ struct descent {
     struct tree_link sibling;
 };
 
-static bool beyond(const struct tree_frame *frame, const struct descent *descent)
+/* -1: the key lies left of the frame's range, 1: right of it. */
+static int frame_side(const struct tree_frame *frame, const struct descent *descent)
 {
-    if (!frame->has_upper)
-        return false;
-    int order = tree_key_compare(descent->key, frame->upper);
-    return descent->before ? order > 0 : order >= 0;
+    int lower, upper = -1;
+    if (frame->whole && descent->eight) {
+        lower = descent->head < frame->lower_head ? -1 : descent->head > frame->lower_head;
+        if (frame->has_upper)
+            upper = descent->head < frame->upper_head ? -1 : descent->head > frame->upper_head;
+    } else {
+        lower = tree_key_compare(descent->key, frame->lower);
+        if (frame->has_upper)
+            upper = tree_key_compare(descent->key, frame->upper);
+    }
+    if (descent->before ? lower <= 0 : lower < 0)
+        return -1;
+    return descent->before ? upper > 0 : upper >= 0;
+}
+
+/* The lines that the search in a frame is about to touch, asked for all at once. */
+static void frame_prefetch(const struct tree_frame *frame)
+{
+    for (unsigned line = 0; line < 6; line++)
+        __builtin_prefetch((const char *)frame->heads + 64 * line);
 }
 
 /* Follows cached frames from descent->link down to the wanted level. */
@@ -154,15 +173,15 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
             verdict = DESCENT_MISS;
             break;
         }
+        frame_prefetch(frame);
         tree_cache_touch(tree->cache, frame);
         visited++;
-        if (frame->level != descent->at ||
-            (descent->before ? tree_key_compare(descent->key, frame->lower) <= 0
-                             : tree_key_compare(descent->key, frame->lower) < 0)) {
+        int side = frame_side(frame, descent);
+        if (frame->level != descent->at || side < 0) {
             verdict = DESCENT_ASTRAY;
             break;
         }
-        if (beyond(frame, descent)) {
+        if (side > 0) {
             if (descent->fresh & 1u << (frame->level + 1)) {
                 descent->fresh &= ~(1u << (frame->level + 1));
                 tree_key_store(&descent->bound, frame->upper);
@@ -228,7 +247,7 @@ static int fetch_missing(struct tree_session *session, struct tree *tree, struct
         forget_way(session, tree, descent);
         return tree_restart(session, link.address);
     }
-    if (!tree_cache_install(tree->cache, session->worker->epoch, &tree->layout, link.address, session->scratch))
+    if (!tree_cache_install(tree->cache, session->worker->epoch, link.address, session->scratch))
         return tree_corrupt(session, link.address, "an internal node's entries are malformed");
     descent->fresh |= 1u << descent->at;
     return 0;
@@ -250,7 +269,8 @@ static int start_at_root(struct tree_session *session, struct tree *tree, struct
 int tree_locate(struct tree_session *session, struct tree *tree, struct tree_key key, bool before, uint8_t level,
                 struct tree_path *path)
 {
-    struct descent descent = {.key = key, .before = before, .level = level};
+    struct descent descent = {.key = key, .before = before, .level = level, .head = tree_key_head(key),
+                              .eight = key.length == 8};
     struct tree_path across = {0}; /* beyond a gap: where to go on instead of at the root */
     uint8_t across_level = 0;
     for (;;) {

@@ -83,7 +83,7 @@ static int internal_replace(struct tree_session *session, struct tree *tree, gad
     writes[count++] = tree_write_command(node, session->spare, layout->geometry.internal_bytes);
     int status = tree_unlock(session, hold, writes, count);
     if (!status)
-        tree_cache_install(tree->cache, session->worker->epoch, layout, node, session->spare);
+        tree_cache_install(tree->cache, session->worker->epoch, node, session->spare);
     return status;
 }
 
@@ -116,7 +116,7 @@ static int grow(struct tree_session *session, struct tree *tree, uint8_t level, 
         status = tree_root_swap(session, tree, root.address, fresh.address, grown);
     if (*grown) {
         tree_root_set(tree, fresh, level);
-        tree_cache_install(tree->cache, session->worker->epoch, layout, fresh.address, session->spare);
+        tree_cache_install(tree->cache, session->worker->epoch, fresh.address, session->spare);
     } else if (status != BANYAN_EUNKNOWN) {
         tree_release(session, fresh.address, layout->geometry.internal_bytes);
         tree_root_forget(tree);
@@ -175,7 +175,7 @@ static int internal_split(struct tree_session *session, struct tree *tree, struc
     status = internal_replace(session, tree, path->link.address, hold, writes, used);
     if (status)
         return status;
-    tree_cache_install(tree->cache, session->worker->epoch, layout, sibling.address, session->image.bytes);
+    tree_cache_install(tree->cache, session->worker->epoch, sibling.address, session->image.bytes);
     session->stats.splits++;
     return tree_parent_insert(session, tree, (uint8_t)(header->level + 1), tree_key_of(&separator), sibling);
 }

@@ -75,7 +75,7 @@ static void narrow(const struct tree_layout *layout, uint8_t *image, const struc
     assert(layout->slots <= 8 * sizeof taken);
     for (uint32_t i = 0; i < count; i++)
         if (tree_key_compare(entries[i].key, separator) < 0)
-            taken[entries[i].number / 8] |= (uint8_t)(1u << (entries[i].number % 8));
+            taken[entries[i].number / 8] = (uint8_t)(taken[entries[i].number / 8] | 1u << (entries[i].number % 8));
     for (uint32_t number = 0; number < layout->slots; number++)
         if (!(taken[number / 8] >> (number % 8) & 1u))
             tree_slot_clear(layout, image, number, seed);
@@ -164,8 +164,9 @@ int tree_split(struct tree_session *session, struct tree *tree, struct tree_link
     struct split split = {.session = session, .tree = tree, .link = link};
     struct fabric_command unlock[1];
     *added = false;
-    if (!tree_header_decode(layout, session->image.bytes, &split.header))
-        assert(!"judged before");
+    bool decoded = tree_header_decode(layout, session->image.bytes, &split.header);
+    assert(decoded); /* judged before */
+    (void)decoded;
     int status = tree_leaf_entries(session, layout, session->image.bytes, &split.header, &split.count);
     if (status == TREE_RESTART)
         status = tree_corrupt(session, link.address, "a leaf's slot fails its check under the leaf's lock");

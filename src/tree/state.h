@@ -204,32 +204,39 @@ void tree_arenas_destroy(struct tree_worker *worker);
 
 /* ---- cache.c ------------------------------------------------------------------------------------------------ */
 
-/* A decoded copy of an internal node. Immutable but for `children`; read between epoch_enter and epoch_leave. */
+/*
+ * A decoded copy of an internal node. Immutable but for `children` and `used`; read between epoch_enter and epoch_leave. What a descent
+ * needs comes first, and the heads follow the struct: a search touches few cache lines.
+ */
 struct tree_frame {
     struct tree_link link;
     uint8_t level;
     bool has_upper;
+    bool whole; /* keys are eight bytes: heads are all there is to compare */
     uint16_t count;
-    struct tree_link sibling;
-    struct tree_key lower, upper;
-    uint32_t common;        /* bytes that all keys of the node share */
-    const uint64_t *heads;  /* the eight bytes behind them */
+    uint32_t common; /* bytes that all keys of the node share */
+    uint32_t used;   /* the cache's clock when it was last used */
+    uint64_t lower_head, upper_head; /* of the fences' first eight bytes */
     const struct tree_link *links;
     struct tree_frame **children; /* [count], swizzled, NULL where unknown; NULL array on level 1 */
+    /* seldom needed */
+    struct tree_link sibling;
+    struct tree_key lower, upper;
     const uint8_t *image;
-    /* the cache's own: under its lock, but for `used` */
+    /* the cache's own, under its lock */
     struct tree_frame *parent;
     struct tree_frame *next;
-    uint32_t parent_entry, place, used, bytes, cached_children;
+    uint32_t parent_entry, place, bytes, cached_children;
+    /* [count]: of each key, the eight bytes behind the common ones */
+    uint64_t heads[] __attribute__((aligned(64)));
 };
 
-struct tree_cache *tree_cache_create(uint64_t bytes, struct epoch_domain *epochs);
+struct tree_cache *tree_cache_create(uint64_t bytes, const struct tree_layout *layout, struct epoch_domain *epochs);
 void tree_cache_destroy(struct tree_cache *cache);
 /* In an epoch. NULL when it is not cached under this tag. */
 struct tree_frame *tree_cache_find(struct tree_cache *cache, struct tree_link link);
 /* Decodes a valid image into a frame and publishes it in place of an older one. false: malformed node or no memory. */
-bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, const struct tree_layout *layout,
-                        gaddr address, const uint8_t *image);
+bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr address, const uint8_t *image);
 void tree_cache_forget(struct tree_cache *cache, struct epoch_slot *slot, struct tree_link link);
 /* In an epoch: remembers that entry `entry` of parent leads to child. */
 /* In an epoch: the frame was used. */

@@ -105,7 +105,7 @@ static int extend_internal(struct tree_session *session, struct tree *tree, cons
     writes[0] = tree_write_command(path.link.address, session->spare, layout->geometry.internal_bytes);
     status = tree_unlock(session, &hold, writes, 1);
     if (!status)
-        tree_cache_install(tree->cache, session->worker->epoch, layout, path.link.address, session->spare);
+        tree_cache_install(tree->cache, session->worker->epoch, path.link.address, session->spare);
     return status;
 }
 
