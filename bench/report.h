@@ -40,5 +40,7 @@ void report_configuration(const struct bench_report *report, char *text, size_t 
 double report_bytes_per_entry(uint64_t bytes, uint64_t entries);
 /* Whether two results are of one group: same workload, distribution and scan length. */
 bool report_same_group(const struct bench_result *a, const struct bench_result *b);
+/* The index after the last of those results from `begin` on that follow each other in one group. */
+size_t report_group_end(const struct bench_report *report, size_t begin);
 
 #endif

@@ -353,12 +353,9 @@ void report_html(const struct bench_report *report, FILE *file)
         put_text(file, report->peer_settings);
         fputs("</p>", file);
     }
-    for (size_t i = 0; i < report->count;) {
-        size_t end = i;
-        while (end < report->count && report_same_group(&report->results[i], &report->results[end]))
-            end++;
-        put_group(file, &report->results[i], end - i);
-        i = end;
+    for (size_t begin = 0, end; begin < report->count; begin = end) {
+        end = report_group_end(report, begin);
+        put_group(file, &report->results[begin], end - begin);
     }
     fputs("</main></body></html>\n", file);
 }

@@ -29,6 +29,14 @@ bool report_same_group(const struct bench_result *a, const struct bench_result *
            a->scan_length == b->scan_length;
 }
 
+size_t report_group_end(const struct bench_report *report, size_t begin)
+{
+    size_t end = begin;
+    while (end < report->count && report_same_group(&report->results[begin], &report->results[end]))
+        end++;
+    return end;
+}
+
 void report_configuration(const struct bench_report *report, char *text, size_t size)
 {
     const struct bench_config *config = report->config;
@@ -156,17 +164,16 @@ void report_table(const struct bench_report *report, FILE *file)
     fprintf(file, "%s\n", text);
     if (report->peer_settings)
         fprintf(file, "peer: %s\n", report->peer_settings);
-    for (size_t i = 0; i < report->count;) {
-        size_t end = i;
-        print_group_head(file, &report->results[i]);
-        for (; end < report->count && report_same_group(&report->results[i], &report->results[end]); end++)
-            print_result(file, &report->results[end]);
-        for (; i < end; i++)
+    for (size_t begin = 0, end; begin < report->count; begin = end) {
+        end = report_group_end(report, begin);
+        print_group_head(file, &report->results[begin]);
+        for (size_t i = begin; i < end; i++)
+            print_result(file, &report->results[i]);
+        for (size_t i = begin; i < end; i++)
             print_details(file, &report->results[i], report->config->fabric == BENCH_SIM);
     }
     fprintf(file, "\nPer operation: round trips, commands, payload bytes, retries; cache: inner nodes found "
-                  "in the node "
-                  "cache.\n");
+                  "in the node cache.\n");
 }
 
 /* ---- beside the paper ---- */
@@ -252,12 +259,9 @@ void report_paper(const struct bench_report *report, FILE *file)
         file,
         "\nOurs, and in brackets what the paper states in its text or tables (blank: it states no number).\n"
         "Factors are over the step before: throughput gained, latency divided by.\n");
-    for (size_t i = 0; i < report->count;) {
-        size_t end = i;
-        while (end < report->count && report_same_group(&report->results[i], &report->results[end]))
-            end++;
-        print_paper_group(file, &report->results[i], end - i);
-        i = end;
+    for (size_t begin = 0, end; begin < report->count; begin = end) {
+        end = report_group_end(report, begin);
+        print_paper_group(file, &report->results[begin], end - begin);
     }
 }
 

@@ -155,26 +155,27 @@ static void refuse(struct argp_state *state, const struct error *error)
     argp_error(state, "%s", error->text);
 }
 
-static uint64_t parse_count(struct argp_state *state, int key, const char *text, uint64_t most)
+/* `kind` says what is wanted, with examples. */
+static uint64_t parse_number(struct argp_state *state, int key, const char *text, uint64_t most,
+                             int (*parse)(const char *, uint64_t *, struct error *), const char *kind)
 {
     uint64_t value = 0;
     struct error error = {0};
-    if (option_parse_count(text, &value, &error))
-        argp_error(state, "--%s: '%s' is not a count, like 1000, 200k or 10M", option_text(key), text);
+    if (parse(text, &value, &error))
+        argp_error(state, "--%s: '%s' is not a %s", option_text(key), text, kind);
     if (value > most)
         argp_error(state, "--%s: %s is more than %llu", option_text(key), text, (unsigned long long)most);
     return value;
 }
 
+static uint64_t parse_count(struct argp_state *state, int key, const char *text, uint64_t most)
+{
+    return parse_number(state, key, text, most, option_parse_count, "count, like 1000, 200k or 10M");
+}
+
 static uint64_t parse_size(struct argp_state *state, int key, const char *text, uint64_t most)
 {
-    uint64_t value = 0;
-    struct error error = {0};
-    if (option_parse_size(text, &value, &error))
-        argp_error(state, "--%s: '%s' is not a size, like 512, 64K or 8M", option_text(key), text);
-    if (value > most)
-        argp_error(state, "--%s: %s is more than %llu", option_text(key), text, (unsigned long long)most);
-    return value;
+    return parse_number(state, key, text, most, option_parse_size, "size, like 512, 64K or 8M");
 }
 
 static double parse_real(struct argp_state *state, int key, const char *text)
