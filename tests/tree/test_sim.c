@@ -32,6 +32,12 @@ static const struct tree_geometry geometries[] = {
     /* a few slots a leaf: every third insert splits */
     {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 80, .leaf_bytes = 512, .internal_bytes = 512},
 };
+/* Larger than what a death leaves whole: a write of such a leaf may be cut anywhere. */
+static const struct tree_geometry torn_leaves = {.key_kind = TREE_KEY_FIXED,
+                                                 .key_bytes = 8,
+                                                 .value_bytes = 255,
+                                                 .leaf_bytes = 2048,
+                                                 .internal_bytes = 1024};
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 #define FEW_SLOTS  5u
 
@@ -139,20 +145,17 @@ static void churns_without_faults(void **state)
 /* ---- death
  * ---------------------------------------------------------------------------------------------------- */
 
-static void death_world(uint64_t seed, const char *preset, unsigned geometry)
+static void death_run(const struct world_options *options, unsigned deaths)
 {
     struct world world;
-    struct world_options options;
     struct churn churn;
     struct random random;
-    options_for(&options, seed, preset, geometry);
-    churn_for(&churn, seed);
-    random_seed(&random, seed ^ UINT64_C(0xdead));
-    int status = world_create(&world, &options);
+    churn_for(&churn, options->seed);
+    random_seed(&random, options->seed ^ UINT64_C(0xdead));
+    int status = world_create(&world, options);
     status = status ? status : churn_fill(&world, &churn);
-    unsigned deaths = 1 + (unsigned)random_below(&random, 2);
     for (unsigned i = 0; i < deaths && !status; i++)
-        status = world_kill_at(&world, i + 1, 1000 + random_below(&random, 800000),
+        status = world_kill_at(&world, i + 1, 1000 + random_below(&random, 600000),
                                20000 + random_below(&random, 200000));
     status = status ? status : churn_work(&world, &churn);
     /* As the dead left it, and after all of it has been traversed. */
@@ -164,8 +167,16 @@ static void death_world(uint64_t seed, const char *preset, unsigned geometry)
     struct error error = world.error;
     world_destroy(&world);
     if (status)
-        fail_msg("death, %s, geometry %u: %d: %s; replay: BANYAN_SEED=%" PRIu64 " test_sim",
-                 preset ? preset : "any switches", geometry, status, error.text, seed);
+        fail_msg("death, %s, leaf %u: %d: %s; replay: BANYAN_SEED=%" PRIu64 " test_sim",
+                 options->preset ? options->preset : "any switches", options->geometry.leaf_bytes, status,
+                 error.text, options->seed);
+}
+
+static void death_world(uint64_t seed, const char *preset, unsigned geometry)
+{
+    struct world_options options;
+    options_for(&options, seed, preset, geometry);
+    death_run(&options, 1 + (unsigned)(random_mix(seed) % 2));
 }
 
 static void survives_death(void **state)
@@ -186,6 +197,19 @@ static void survives_death_under_every_preset(void **state)
         for (unsigned round = 0; round < world_rounds(2); round++)
             death_world(world_seed(700 + preset * 10 + round), tree_switches_presets[preset],
                         round % GEOMETRIES);
+}
+
+static void survives_death_in_the_middle_of_leaves(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(200); round++) {
+        struct world_options options;
+        options_for(&options, world_seed(1 + round), round % 8 ? "fg+" : "banyan", 0);
+        options.geometry = torn_leaves;
+        options.params.atomic_write = 1024;
+        options.compute_nodes = 8;
+        options.fibers = 1;
+        death_run(&options, 7);
+    }
 }
 
 static void survives_death_for_fresh_seeds(void **state)
@@ -218,6 +242,7 @@ int main(void)
         cmocka_unit_test(survives_death),
         cmocka_unit_test(survives_death_with_any_switches),
         cmocka_unit_test(survives_death_under_every_preset),
+        cmocka_unit_test(survives_death_in_the_middle_of_leaves),
         cmocka_unit_test(survives_death_for_fresh_seeds),
         cmocka_unit_test(did_something),
     };
