@@ -145,8 +145,8 @@ static uint64_t permutation_rounds(const struct permutation *permutation, uint64
 
 uint64_t permutation_apply(const struct permutation *permutation, uint64_t index)
 {
-    /* The rounds permute a power of four that is less than four times the range: few steps lead back into it.
-     */
+    /* The rounds permute a power of four that is less than four times the range: few steps lead back into
+     * it. */
     do
         index = permutation_rounds(permutation, index);
     while (index >= permutation->items);
@@ -258,8 +258,8 @@ void workload_generator_init(struct workload_generator *generator, struct worklo
 
 static uint64_t fresh_number(struct workload_source *source, uint64_t index)
 {
-    /* When every free slot has been given out, the next generation starts: keys just after those of the last.
-     */
+    /* When every free slot has been given out, the next generation starts: keys just after those of the
+     * last. */
     uint64_t generation = index / source->free_slots;
     uint64_t slot = permutation_apply(&source->fresh, index % source->free_slots) * 3 + 2;
     return slot << GENERATION_BITS | (generation & ((1u << GENERATION_BITS) - 1));

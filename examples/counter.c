@@ -1,5 +1,5 @@
-/* counter.c - many threads count in the same few keys; banyan_modify makes each step atomic, so none is lost.
- */
+/* counter.c - many threads count in the same few keys; banyan_modify makes each step atomic, so none is
+ * lost. */
 #include <banyan.h>
 #include <pthread.h>
 #include <stdint.h>

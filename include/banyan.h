@@ -133,8 +133,8 @@ BANYAN_API int banyan_pool_status(struct banyan *banyan, struct banyan_pool_stat
 BANYAN_API int banyan_session_open(struct banyan *banyan, struct banyan_session **session);
 /* BANYAN_EBUSY while an iterator of the session is open. */
 BANYAN_API int banyan_session_close(struct banyan_session *session);
-/* The message of the last call that failed; "" if none did. Valid until the session's next call. Never NULL.
- */
+/* The message of the last call that failed; "" if none did. Valid until the session's next call. Never
+ * NULL. */
 BANYAN_API const char *banyan_session_error(const struct banyan_session *session);
 
 struct banyan_session_stats {
@@ -222,8 +222,7 @@ typedef enum banyan_verdict banyan_modify_function(void *context, const void *ol
 BANYAN_API int banyan_modify(struct banyan_session *session, struct banyan_index *index, const void *key,
                              size_t key_length, banyan_modify_function *function, void *context);
 
-/* ---- many keys: their round trips overlap ---------------------------------------------------------------
- */
+/* ---- many keys: their round trips overlap -------------------------------------------------------- */
 
 struct banyan_item {
     const void *key;
@@ -239,8 +238,7 @@ BANYAN_API int banyan_multi_get(struct banyan_session *session, struct banyan_in
 BANYAN_API int banyan_multi_put(struct banyan_session *session, struct banyan_index *index,
                                 struct banyan_item *items, size_t count);
 
-/* ---- iterators
- * --------------------------------------------------------------------------------------------- */
+/* ---- iterators ----------------------------------------------------------------------------------- */
 
 struct banyan_range {
     size_t struct_bytes; /* sizeof(struct banyan_range) */
@@ -264,8 +262,7 @@ BANYAN_API int banyan_iterator_next(struct banyan_iterator *iterator, const void
                                     const void **value, size_t *length);
 BANYAN_API int banyan_iterator_close(struct banyan_iterator *iterator);
 
-/* ---- bulk load
- * --------------------------------------------------------------------------------------------------- */
+/* ---- bulk load ----------------------------------------------------------------------------------- */
 
 /* Fills an empty index from a strictly ascending stream, much faster than by puts. The stream is cut into
  * `parts`; each is loaded by one banyan_bulk_part call, in any order or in parallel by threads with sessions
@@ -273,8 +270,8 @@ BANYAN_API int banyan_iterator_close(struct banyan_iterator *iterator);
  * meanwhile. fill is the share of a node that is filled, above 0 to 1; 0: 0.8. */
 BANYAN_API int banyan_bulk_begin(struct banyan_session *session, struct banyan_index *index, unsigned parts,
                                  double fill, struct banyan_bulk **bulk);
-/* Sets the part's next entry, which must stay valid until the next call; returns 1, or 0 at the part's end.
- */
+/* Sets the part's next entry, which must stay valid until the next call; returns 1, or 0 at the part's
+ * end. */
 typedef int banyan_bulk_function(void *context, const void **key, size_t *key_length, const void **value,
                                  size_t *length);
 BANYAN_API int banyan_bulk_part(struct banyan_session *session, struct banyan_bulk *bulk, unsigned part,

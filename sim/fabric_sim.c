@@ -128,8 +128,8 @@ static int backend_execute(struct fabric_endpoint *base, struct fabric_list *con
 
 /* ------------------------------------------------------------------ a list on its way */
 
-/* The events of a list after its posting have the time of their last byte; the lane was in use before that.
- */
+/* The events of a list after its posting have the time of their last byte; the lane was in use before
+ * that. */
 static sim_time receive(struct sim *sim, struct sim_card *card, struct sim_load load)
 {
     sim_time own = sim_receive_time(&sim->model, load);

@@ -141,8 +141,8 @@ void sim_call_request(struct sim *sim, struct sim_compute *compute, struct sim_c
 void sim_call_served(struct sim *sim, struct sim_compute *compute, struct sim_call *call);
 void sim_call_reply(struct sim *sim, struct sim_compute *compute, struct sim_call *call);
 
-/* faults.c: a list arrives where faults are on; its next step; a list of a dead node arrives; the lease ends.
- */
+/* faults.c: a list arrives where faults are on; its next step; a list of a dead node arrives; the lease
+ * ends. */
 void sim_transfer_start(struct sim *sim, struct sim_compute *compute, struct fabric_list *list,
                         sim_time ready);
 void sim_transfer_step(struct sim *sim, struct sim_compute *compute, void *transfer);

@@ -10,11 +10,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#define atomic_load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
-#define atomic_load_acquire(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define atomic_load_relaxed(p)     __atomic_load_n((p), __ATOMIC_RELAXED)
+#define atomic_load_acquire(p)     __atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define atomic_store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define atomic_store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
-#define atomic_add_relaxed(p, v) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
+#define atomic_add_relaxed(p, v)   __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
 
 static inline void atomic_pause(void)
 {
@@ -27,7 +27,9 @@ static inline void atomic_pause(void)
 
 /* A test-and-test-and-set lock for sections of a few dozen instructions in which nobody suspends.
  * Zero-initialized is unlocked. Yields the CPU when it spins for long. */
-struct spinlock { uint32_t locked; };
+struct spinlock {
+    uint32_t locked;
+};
 void spinlock_lock_slow(struct spinlock *lock);
 static inline bool spinlock_try(struct spinlock *lock)
 {

@@ -13,13 +13,13 @@
 
 #define POLYNOMIAL 0x82f63b78u /* reflected */
 
-/* ---- portable ----------------------------------------------------------------------------------------------------- */
+/* ---- portable ------------------------------------------------------------------------------------ */
 
 /* What four more bits do to a crc: small enough to be computed at compile time. */
-#define STEP(c) ((c) & 1u ? (c) >> 1 ^ POLYNOMIAL : (c) >> 1)
+#define STEP(c)   ((c)&1u ? (c) >> 1 ^ POLYNOMIAL : (c) >> 1)
 #define NIBBLE(n) STEP(STEP(STEP(STEP((uint32_t)(n)))))
-static const uint32_t nibbles[16] = {NIBBLE(0), NIBBLE(1), NIBBLE(2),  NIBBLE(3),  NIBBLE(4),  NIBBLE(5),
-                                     NIBBLE(6), NIBBLE(7), NIBBLE(8),  NIBBLE(9),  NIBBLE(10), NIBBLE(11),
+static const uint32_t nibbles[16] = {NIBBLE(0),  NIBBLE(1),  NIBBLE(2),  NIBBLE(3), NIBBLE(4),  NIBBLE(5),
+                                     NIBBLE(6),  NIBBLE(7),  NIBBLE(8),  NIBBLE(9), NIBBLE(10), NIBBLE(11),
                                      NIBBLE(12), NIBBLE(13), NIBBLE(14), NIBBLE(15)};
 
 uint32_t crc32c_portable(uint32_t crc, const void *data, size_t length)
@@ -34,7 +34,7 @@ uint32_t crc32c_portable(uint32_t crc, const void *data, size_t length)
     return ~crc;
 }
 
-/* ---- instructions -------------------------------------------------------------------------------------------------- */
+/* ---- instructions -------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
@@ -105,7 +105,7 @@ static bool crc32c_fast_exists(void)
 #define FAST_NAME "portable"
 #endif
 
-/* ---- choice --------------------------------------------------------------------------------------------------------- */
+/* ---- choice -------------------------------------------------------------------------------------- */
 
 typedef uint32_t crc32c_function(uint32_t crc, const void *data, size_t length);
 

@@ -1,5 +1,6 @@
 /* crc32c.h - CRC32C (Castagnoli): SSE4.2 or ARMv8 CRC instructions where the CPU has them, else tables.
- * crc32c(0, ...) starts; pass a result on to continue. Standard form: crc32c(0, "123456789", 9) == 0xe3069283. */
+ * crc32c(0, ...) starts; pass a result on to continue. Standard form: crc32c(0, "123456789", 9) ==
+ * 0xe3069283. */
 #ifndef BASE_CRC32C_H
 #define BASE_CRC32C_H
 

@@ -7,9 +7,9 @@
 #include "base/atomic.h"
 
 /*
- * A global counter and, per slot, the counter's value that its reader saw on entering. The counter advances when every reader inside
- * saw its newest value; what was retired under value e is freed at e + 2: a reader that could hold it entered at e + 1 at the
- * latest, and must have left for the counter to get that far.
+ * A global counter and, per slot, the counter's value that its reader saw on entering. The counter advances
+ * when every reader inside saw its newest value; what was retired under value e is freed at e + 2: a reader
+ * that could hold it entered at e + 1 at the latest, and must have left for the counter to get that far.
  */
 #define BATCH 64u
 
@@ -25,7 +25,7 @@ struct epoch_slot {
     uint64_t announced; /* epoch * 2 + 1 inside of a section, else 0 */
     uint32_t nesting;
     bool taken;
-    bool running; /* callbacks: one that retires must not start them over */
+    bool running;            /* callbacks: one that retires must not start them over */
     struct retired *retired; /* owned, in order of epoch */
     uint32_t count, capacity;
 } __attribute__((aligned(64)));
@@ -51,7 +51,8 @@ static void run_until(struct epoch_slot *slot, uint64_t epoch)
         return;
     slot->running = true;
     while (done < slot->count && slot->retired[done].epoch <= epoch) {
-        struct retired retired = slot->retired[done++]; /* a copy: a callback that retires may move the array */
+        /* A copy: a callback that retires may move the array. */
+        struct retired retired = slot->retired[done++];
         retired.callback(retired.object, retired.context);
     }
     slot->running = false;
@@ -120,8 +121,8 @@ void epoch_enter(struct epoch_slot *slot)
         return;
     uint64_t epoch = atomic_load_relaxed(&slot->domain->epoch);
     atomic_store_relaxed(&slot->announced, epoch * 2 + 1);
-    /* Full fence, pairs with the one in try_advance: either the advancing thread sees our announcement, or we see every unlinking that it
-     * had seen done. */
+    /* Full fence, pairs with the one in try_advance: either the advancing thread sees our announcement, or we
+     * see every unlinking that it had seen done. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
@@ -148,7 +149,8 @@ static void try_advance(struct epoch_domain *domain)
     __atomic_thread_fence(__ATOMIC_SEQ_CST); /* see epoch_enter */
     if (all_caught_up(domain, epoch))
         /* Acquire-release: a failure means that another thread advanced, which serves as well. */
-        __atomic_compare_exchange_n(&domain->epoch, &epoch, epoch + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+        __atomic_compare_exchange_n(&domain->epoch, &epoch, epoch + 1, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_RELAXED);
 }
 
 void epoch_retire(struct epoch_slot *slot, void (*callback)(void *, void *), void *object, void *context)

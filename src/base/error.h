@@ -16,8 +16,7 @@ struct error {
     char text[248]; /* always terminated; empty while code is BANYAN_OK */
 };
 
-int error_set(struct error *error, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+int error_set(struct error *error, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void error_clear(struct error *error);
 /* A constant sentence for a code; never NULL. */
 const char *error_name(int code);

@@ -31,10 +31,10 @@
 #endif
 
 struct fiber {
-    void *stack_pointer;        /* while suspended */
-    void *resumer_pointer;      /* of who runs it, while running */
-    struct fiber *previous;     /* running when it was resumed */
-    uint8_t *mapping;           /* guard page, then the stack */
+    void *stack_pointer;    /* while suspended */
+    void *resumer_pointer;  /* of who runs it, while running */
+    struct fiber *previous; /* running when it was resumed */
+    uint8_t *mapping;       /* guard page, then the stack */
     size_t mapping_bytes, guard_bytes;
     fiber_function *function;
     void *argument;
@@ -54,10 +54,11 @@ struct fiber {
 static _Thread_local struct fiber *running;
 
 /*
- * fiber_switch(save, load): pushes what a callee must preserve, stores the stack pointer to *save, takes `load` for the new one, pops the
- * same from there and returns there.
+ * fiber_switch(save, load): pushes what a callee must preserve, stores the stack pointer to *save, takes
+ * `load` for the new one, pops the same from there and returns there.
  */
-void fiber_switch(void **save, void *load) __asm__("banyan_fiber_switch") __attribute__((visibility("hidden")));
+void fiber_switch(void **save, void *load) __asm__("banyan_fiber_switch")
+    __attribute__((visibility("hidden")));
 
 #if defined(__x86_64__)
 __asm__(".text\n"
@@ -92,7 +93,7 @@ __asm__(".text\n"
 static void *first_frame(uint8_t *top, void (*entry)(void))
 {
     uint64_t *words = (uint64_t *)(void *)top;
-    *--words = 0;                           /* entry's return address: it never returns */
+    *--words = 0; /* entry's return address: it never returns */
     *--words = (uint64_t)(uintptr_t)entry;
     for (int i = 0; i < 6; i++)
         *--words = 0;
@@ -150,10 +151,10 @@ static void *first_frame(uint8_t *top, void (*entry)(void))
 #error "fibers know x86-64 and AArch64"
 #endif
 
-/* ---- sanitizers ------------------------------------------------------------------------------------------------------ */
+/* ---- sanitizers ---------------------------------------------------------------------------------- */
 
-/* ThreadSanitizer keeps a call stack per fiber: a function that it sees entered before a switch and left after it would
- * be taken off the wrong one. So these become part of the function that switches. */
+/* ThreadSanitizer keeps a call stack per fiber: a function that it sees entered before a switch and left
+ * after it would be taken off the wrong one. So these become part of the function that switches. */
 #define IN_SWITCHER static inline __attribute__((always_inline)) void
 
 IN_SWITCHER leave_resumer(struct fiber *fiber, void **fake_stack)
@@ -181,7 +182,8 @@ IN_SWITCHER leave_fiber(struct fiber *fiber, bool for_ever)
 {
     (void)fiber, (void)for_ever;
 #ifdef WITH_ASAN
-    __sanitizer_start_switch_fiber(for_ever ? NULL : &fiber->fake_stack, fiber->resumer_bottom, fiber->resumer_bytes);
+    __sanitizer_start_switch_fiber(for_ever ? NULL : &fiber->fake_stack, fiber->resumer_bottom,
+                                   fiber->resumer_bytes);
 #endif
 #ifdef WITH_TSAN
     __tsan_switch_to_fiber(fiber->tsan_resumer, 0);
@@ -192,7 +194,8 @@ IN_SWITCHER in_fiber(struct fiber *fiber, bool first)
 {
     (void)fiber, (void)first;
 #ifdef WITH_ASAN
-    __sanitizer_finish_switch_fiber(first ? NULL : fiber->fake_stack, &fiber->resumer_bottom, &fiber->resumer_bytes);
+    __sanitizer_finish_switch_fiber(first ? NULL : fiber->fake_stack, &fiber->resumer_bottom,
+                                    &fiber->resumer_bytes);
     if (fiber->abandoned) {
         leave_fiber(fiber, true);
         fiber_switch(&fiber->stack_pointer, fiber->resumer_pointer);
@@ -200,7 +203,7 @@ IN_SWITCHER in_fiber(struct fiber *fiber, bool first)
 #endif
 }
 
-/* ---- fibers ------------------------------------------------------------------------------------------------------------- */
+/* ---- fibers -------------------------------------------------------------------------------------- */
 
 static void fiber_entry(void)
 {
@@ -287,7 +290,8 @@ void fiber_destroy(struct fiber *fiber)
         fiber_resume(fiber);
     }
     /* What the fiber left poisoned must not haunt who maps this memory next. */
-    __asan_unpoison_memory_region(fiber->mapping + fiber->guard_bytes, fiber->mapping_bytes - fiber->guard_bytes);
+    __asan_unpoison_memory_region(fiber->mapping + fiber->guard_bytes,
+                                  fiber->mapping_bytes - fiber->guard_bytes);
 #endif
 #ifdef WITH_TSAN
     __tsan_destroy_fiber(fiber->tsan_self);

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #define STEP_BITS 6
-#define STEPS (1u << STEP_BITS)
-#define BUCKETS ((64 - STEP_BITS + 1) * STEPS)
+#define STEPS     (1u << STEP_BITS)
+#define BUCKETS   ((64 - STEP_BITS + 1) * STEPS)
 
 struct histogram {
     uint64_t count, maximum;
@@ -99,7 +99,8 @@ uint64_t histogram_quantile(const struct histogram *histogram, double quantile)
     return histogram->maximum;
 }
 
-void histogram_each(const struct histogram *histogram, void (*visit)(void *, uint64_t, uint64_t), void *context)
+void histogram_each(const struct histogram *histogram, void (*visit)(void *, uint64_t, uint64_t),
+                    void *context)
 {
     for (unsigned i = 0; i < BUCKETS; i++)
         if (histogram->buckets[i])

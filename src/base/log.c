@@ -27,7 +27,8 @@ void log_write(enum log_level level, const char *format, ...)
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &parts);
     size_t used = strftime(line, sizeof line, "%Y-%m-%dT%H:%M:%S", &parts);
-    used += (size_t)snprintf(line + used, sizeof line - used, ".%03ldZ %s: ", now.tv_nsec / 1000000, names[level]);
+    used += (size_t)snprintf(line + used, sizeof line - used, ".%03ldZ %s: ", now.tv_nsec / 1000000,
+                             names[level]);
     va_list arguments;
     va_start(arguments, format);
     int more = vsnprintf(line + used, sizeof line - used, format, arguments);

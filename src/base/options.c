@@ -7,9 +7,10 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------- */
+/* ---- numbers ------------------------------------------------------------------------------------- */
 
-static int parse_scaled(const char *text, uint64_t base, const char *what, uint64_t *value, struct error *error)
+static int parse_scaled(const char *text, uint64_t base, const char *what, uint64_t *value,
+                        struct error *error)
 {
     static const char suffixes[] = "kmgt";
     /* strtod would take blanks, signs, hexadecimal numbers and words as well. */
@@ -42,7 +43,8 @@ static int parse_scaled(const char *text, uint64_t base, const char *what, uint6
     else
         wrong |= !(number * (double)scale < 0x1p64);
     if (wrong)
-        return error_set(error, BANYAN_EINVAL, "'%s' is not a %s: give a number such as 4096, 64K or 8M", text, what);
+        return error_set(error, BANYAN_EINVAL, "'%s' is not a %s: give a number such as 4096, 64K or 8M",
+                         text, what);
     if (!whole)
         *value = (uint64_t)(number * (double)scale + 0.5);
     return 0;
@@ -58,7 +60,7 @@ int option_parse_count(const char *text, uint64_t *value, struct error *error)
     return parse_scaled(text, 1000, "count", value, error);
 }
 
-/* ---- fields ----------------------------------------------------------------------------------------------------------- */
+/* ---- fields -------------------------------------------------------------------------------------- */
 
 const struct option_entry *option_find(const struct option_entry *table, const char *name)
 {
@@ -96,8 +98,9 @@ static int set_choice(const struct option_entry *entry, int *field, const char *
 static int out_of_range(const struct option_entry *entry, const char *value, double minimum, double maximum,
                         struct error *error)
 {
-    return error_set(error, BANYAN_EINVAL, "option %s: %s is not in the range %.15g to %.15g%s%s", entry->name, value,
-                     minimum, maximum, entry->unit ? " " : "", entry->unit ? entry->unit : "");
+    return error_set(error, BANYAN_EINVAL, "option %s: %s is not in the range %.15g to %.15g%s%s",
+                     entry->name, value, minimum, maximum, entry->unit ? " " : "",
+                     entry->unit ? entry->unit : "");
 }
 
 static int set_whole(const struct option_entry *entry, void *field, const char *value, struct error *error)

@@ -23,23 +23,23 @@ enum option_kind {
 struct option_entry {
     const char *name; /* as written by the user: lower case, words joined by - */
     enum option_kind kind;
-    size_t offset;    /* offsetof the field */
-    double minimum, maximum; /* of numbers; both 0: the kind's own range */
+    size_t offset;              /* offsetof the field */
+    double minimum, maximum;    /* of numbers; both 0: the kind's own range */
     const char *const *choices; /* NULL-terminated, of OPTION_CHOICE */
-    const char *unit; /* "ns", "bytes", ... or NULL */
-    const char *help; /* one sentence, with its source where it is a model parameter */
+    const char *unit;           /* "ns", "bytes", ... or NULL */
+    const char *help;           /* one sentence, with its source where it is a model parameter */
 };
 
 /* Sets one field from text; BANYAN_EINVAL with a message that names option, value and range. */
 int option_set(const struct option_entry *table, void *object, const char *name, const char *value,
                struct error *error);
 /* The same for "name=value,name=value". */
-int option_set_list(const struct option_entry *table, void *object, const char *list,
-                    struct error *error);
+int option_set_list(const struct option_entry *table, void *object, const char *list, struct error *error);
 /* Prints the field's value as option_set would take it. */
 void option_format(const struct option_entry *entry, const void *object, char *text, size_t size);
 const struct option_entry *option_find(const struct option_entry *table, const char *name);
-/* "10M" style sizes; suffixes K M G T are powers of 1024 (bytes). Counts in benchmarks use option_parse_count. */
+/* "10M" style sizes; suffixes K M G T are powers of 1024 (bytes). Counts in benchmarks use
+ * option_parse_count. */
 int option_parse_size(const char *text, uint64_t *value, struct error *error);
 /* "10M" style counts; suffixes k/K m/M g/G are powers of 1000. */
 int option_parse_count(const char *text, uint64_t *value, struct error *error);

@@ -38,7 +38,8 @@ uint64_t random_next(struct random *random)
 uint64_t random_below(struct random *random, uint64_t bound)
 {
     assert(bound);
-    /* The high half of a 128-bit product; the few low halves that would favour some results are drawn again. */
+    /* The high half of a 128-bit product; the few low halves that would favour some results are drawn
+     * anew. */
     unsigned __int128 product = (unsigned __int128)random_next(random) * bound;
     if ((uint64_t)product < bound) {
         uint64_t threshold = -bound % bound;

@@ -5,7 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct random { uint64_t state[4]; };
+struct random {
+    uint64_t state[4];
+};
 
 void random_seed(struct random *random, uint64_t seed);
 uint64_t random_next(struct random *random);

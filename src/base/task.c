@@ -44,7 +44,8 @@ static void thread_yield(struct task *self)
 static void thread_sleep(struct task *self, uint64_t nanoseconds)
 {
     (void)self;
-    struct timespec left = {.tv_sec = (time_t)(nanoseconds / 1000000000), .tv_nsec = (long)(nanoseconds % 1000000000)};
+    struct timespec left = {.tv_sec = (time_t)(nanoseconds / 1000000000),
+                            .tv_nsec = (long)(nanoseconds % 1000000000)};
     while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR)
         ;
 }
@@ -57,12 +58,17 @@ static uint64_t thread_now(struct task *self)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static const struct task_ops thread_ops = {.park = thread_park, .unpark = thread_unpark, .yield = thread_yield,
-                                           .sleep = thread_sleep, .now = thread_now, .charge = NULL};
+static const struct task_ops thread_ops = {.park = thread_park,
+                                           .unpark = thread_unpark,
+                                           .yield = thread_yield,
+                                           .sleep = thread_sleep,
+                                           .now = thread_now,
+                                           .charge = NULL};
 
-/* The first is what the thread runs now, the second what it is by itself; a key returns the second to the pool at the
- * thread's end. From there the next thread takes it, and nobody frees it: a waker may come to task_unpark() after the thread
- * it wakes has seen its condition and ended. It then leaves at most a spare permit, which park's contract allows. */
+/* The first is what the thread runs now, the second what it is by itself; a key returns the second to the
+ * pool at the thread's end. From there the next thread takes it, and nobody frees it: a waker may come to
+ * task_unpark() after the thread it wakes has seen its condition and ended. It then leaves at most a spare
+ * permit, which park's contract allows. */
 static pthread_mutex_t pool_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct thread_task *pool;
 static _Thread_local struct task *current;

@@ -32,7 +32,7 @@ struct task_ops {
     void (*unpark)(struct task *task); /* from any thread */
     void (*yield)(struct task *self);
     void (*sleep)(struct task *self, uint64_t nanoseconds);
-    uint64_t (*now)(struct task *self);                                    /* monotonic, ns */
+    uint64_t (*now)(struct task *self);                                     /* monotonic, ns */
     void (*charge)(struct task *self, enum task_work work, uint32_t units); /* NULL: costs nothing */
 };
 
@@ -45,11 +45,30 @@ struct task *task_self(void);
 /* For runtimes: sets the calling thread's current task (NULL: back to the thread's own). */
 void task_set_self(struct task *task);
 
-static inline void task_park(void) { struct task *t = task_self(); t->ops->park(t); }
-static inline void task_unpark(struct task *t) { t->ops->unpark(t); }
-static inline void task_yield(void) { struct task *t = task_self(); t->ops->yield(t); }
-static inline void task_sleep(uint64_t ns) { struct task *t = task_self(); t->ops->sleep(t, ns); }
-static inline uint64_t task_now(void) { struct task *t = task_self(); return t->ops->now(t); }
+static inline void task_park(void)
+{
+    struct task *t = task_self();
+    t->ops->park(t);
+}
+static inline void task_unpark(struct task *t)
+{
+    t->ops->unpark(t);
+}
+static inline void task_yield(void)
+{
+    struct task *t = task_self();
+    t->ops->yield(t);
+}
+static inline void task_sleep(uint64_t ns)
+{
+    struct task *t = task_self();
+    t->ops->sleep(t, ns);
+}
+static inline uint64_t task_now(void)
+{
+    struct task *t = task_self();
+    return t->ops->now(t);
+}
 static inline void task_charge(enum task_work work, uint32_t units)
 {
     struct task *t = task_self();

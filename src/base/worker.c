@@ -15,8 +15,8 @@ struct worker_task {
     struct fiber *fiber;
     void (*function)(void *);
     void *argument;
-    bool permit, parked; /* under the worker's mutex */
-    uint64_t due;        /* while asleep */
+    bool permit, parked;          /* under the worker's mutex */
+    uint64_t due;                 /* while asleep */
     struct worker_task *next;     /* in the run queue, among the sleepers or among the spare */
     struct worker_task *next_all; /* of the worker */
 };
@@ -104,9 +104,12 @@ static uint64_t task_now_fiber(struct task *self)
     return clock_now();
 }
 
-static const struct task_ops worker_ops = {.park = task_park_fiber, .unpark = task_unpark_fiber,
-                                           .yield = task_yield_fiber, .sleep = task_sleep_fiber,
-                                           .now = task_now_fiber, .charge = NULL};
+static const struct task_ops worker_ops = {.park = task_park_fiber,
+                                           .unpark = task_unpark_fiber,
+                                           .yield = task_yield_fiber,
+                                           .sleep = task_sleep_fiber,
+                                           .now = task_now_fiber,
+                                           .charge = NULL};
 
 struct worker *worker_create(void)
 {
@@ -209,8 +212,8 @@ void worker_run(struct worker *worker)
         task_set_self(NULL);
         if (goes_on)
             continue;
-        /* The record itself stays until the worker goes, for the next fiber: a late unpark may still touch it. It leaves
-         * at most a spare permit there, which park's contract allows. */
+        /* The record itself stays until the worker goes, for the next fiber: a late unpark may still touch
+         * it. It leaves at most a spare permit there, which park's contract allows. */
         fiber_destroy(task->fiber);
         task->fiber = NULL;
         record_give(task);

@@ -5,8 +5,8 @@
 
 #define DIRECT 1000000u
 
-/* Sum of 1/i^theta for i in 1..items: term by term at first, then by the Euler-Maclaurin formula, whose error out there is far below a
- * double's precision of the sum. */
+/* Sum of 1/i^theta for i in 1..items: term by term at first, then by the Euler-Maclaurin formula, whose error
+ * out there is far below a double's precision of the sum. */
 static double zeta(uint64_t items, double theta)
 {
     uint64_t direct = items < DIRECT ? items : DIRECT;
@@ -30,7 +30,8 @@ void zipf_init(struct zipf *zipf, uint64_t items, double theta)
     zipf->alpha = 1 / (1 - theta);
     zipf->zetan = zeta(items, theta);
     zipf->half_pow_theta = 1 + pow(0.5, theta);
-    zipf->eta = items < 2 ? 0 : (1 - pow(2.0 / (double)items, 1 - theta)) / (1 - zipf->half_pow_theta / zipf->zetan);
+    zipf->eta =
+        items < 2 ? 0 : (1 - pow(2.0 / (double)items, 1 - theta)) / (1 - zipf->half_pow_theta / zipf->zetan);
 }
 
 uint64_t zipf_next(const struct zipf *zipf, struct random *random)

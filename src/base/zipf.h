@@ -6,7 +6,10 @@
 #include <stdint.h>
 #include "base/random.h"
 
-struct zipf { uint64_t items; double theta, alpha, zetan, eta, half_pow_theta; };
+struct zipf {
+    uint64_t items;
+    double theta, alpha, zetan, eta, half_pow_theta;
+};
 
 /* items >= 1; theta 0 is uniform. Costs one pass over the items (zeta), so share it between threads. */
 void zipf_init(struct zipf *zipf, uint64_t items, double theta);

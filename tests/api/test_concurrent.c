@@ -82,8 +82,8 @@ static void parts_join(struct part *parts, pthread_t *threads)
     }
 }
 
-/* Ascending without repetition; every even number is there, each value is its key. Returns the entries met.
- */
+/* Ascending without repetition; every even number is there, each value is its key. Returns the entries
+ * met. */
 static uint64_t walk(struct banyan_session *session, struct banyan_index *index)
 {
     struct banyan_iterator *iterator;

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 #include "base/random.h"
 
-/* splitmix64 from seed 1234567, as its authors publish it; the state after seeding is its first four outputs.
- */
+/* splitmix64 from seed 1234567, as its authors publish it; the state after seeding is its first four
+ * outputs. */
 static void test_seed_is_splitmix64(void **state)
 {
     (void)state;

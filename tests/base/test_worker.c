@@ -135,8 +135,8 @@ static void test_destroy_without_running(void **state)
     assert_int_equal(ran, 0);
 }
 
-/* Every player waits for its turn, adds to a plain counter and wakes the next, who may be on another thread.
- */
+/* Every player waits for its turn, adds to a plain counter and wakes the next, who may be on another
+ * thread. */
 enum { WORKERS = 3, PLAYERS_EACH = 100, PLAYERS = WORKERS * PLAYERS_EACH, LAPS = 60 };
 
 struct ring {

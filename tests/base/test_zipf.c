@@ -31,8 +31,8 @@ static void test_sum_is_accurate(void **state)
     check_sum(2000000, 0.2);
 }
 
-/* Beyond what can be added up here: the sum grows by the integral's share, to first order 1/x^theta a term.
- */
+/* Beyond what can be added up here: the sum grows by the integral's share, to first order 1/x^theta a
+ * term. */
 static void test_sum_of_very_many(void **state)
 {
     (void)state;

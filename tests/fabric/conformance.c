@@ -241,8 +241,8 @@ static void case_order(struct trial *trial)
     run_actors(trial, 1, order_alone);
 }
 
-/* Task 0 writes A, then B, in one list; nobody may see B without A. Half of the time B is an atomic's word.
- */
+/* Task 0 writes A, then B, in one list; nobody may see B without A. Half of the time B is an atomic's
+ * word. */
 static void order_seen(struct actor *actor)
 {
     struct trial *trial = actor->trial;

@@ -16,8 +16,7 @@ static bool never_there(const struct churn *churn, uint64_t key)
     return key < churn->keys / 4 && key % 4 == 1;
 }
 
-/* ---- scans
- * -------------------------------------------------------------------------------------------------- */
+/* ---- scans --------------------------------------------------------------------------------------- */
 
 struct scan {
     struct world_task *task;
@@ -102,8 +101,7 @@ static void churn_scan(struct world_task *task, const struct churn *churn)
     }
 }
 
-/* ---- single keys
- * ----------------------------------------------------------------------------------------------- */
+/* ---- single keys --------------------------------------------------------------------------------- */
 
 static enum history_kind pick(struct random *random, const enum history_kind *mix, size_t count)
 {

@@ -106,8 +106,7 @@ static bool search_seen(struct search *search)
     return !memory_add(&search->seen, low, high | 1);
 }
 
-/* ---- the register ----------------------------------------------------------------------------------------
- */
+/* ---- the register -------------------------------------------------------------------------------- */
 
 /* Whether the operation, with the outcome that it reported, fits the state; and what it leaves. */
 static bool step_known(const struct search *search, uint32_t op, uint32_t state, uint32_t *after)
@@ -183,8 +182,7 @@ static bool step(const struct search *search, uint32_t op, uint32_t *after)
     return state == 0 || others == 0;
 }
 
-/* ---- the search
- * -------------------------------------------------------------------------------------------- */
+/* ---- the search ---------------------------------------------------------------------------------- */
 
 static void event_lift(struct search *search, uint32_t at)
 {
@@ -366,8 +364,7 @@ static enum linearize_verdict search_run(struct search *search, uint64_t steps_m
     return LINEARIZE_ACCEPTED;
 }
 
-/* ---- preparing -------------------------------------------------------------------------------------------
- */
+/* ---- preparing ----------------------------------------------------------------------------------- */
 
 static int number_order(const void *left, const void *right)
 {

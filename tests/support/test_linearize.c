@@ -116,8 +116,7 @@ static void tells_malformed(void **state)
     assert_int_equal(judge(PUT(1, 2, 0)), LINEARIZE_MALFORMED);
 }
 
-/* ---- against a real atomic register
- * ------------------------------------------------------------------------ */
+/* ---- against a real atomic register -------------------------------------------------------------- */
 
 struct running {
     struct history_op op;

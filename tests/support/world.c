@@ -73,8 +73,7 @@ int world_fail(struct world *world, int code, const char *format, ...)
     return code;
 }
 
-/* ---- building
- * ------------------------------------------------------------------------------------------------- */
+/* ---- building ------------------------------------------------------------------------------------ */
 
 static int memory_build(struct world *world)
 {
@@ -248,8 +247,7 @@ int world_create(struct world *world, const struct world_options *options)
     return status ? status : index_build(world);
 }
 
-/* ---- tearing down
- * ------------------------------------------------------------------------------------------- */
+/* ---- tearing down -------------------------------------------------------------------------------- */
 
 static void return_nodes(struct world_task *task)
 {
@@ -308,8 +306,7 @@ void world_destroy(struct world *world)
     *world = (struct world){0};
 }
 
-/* ---- running
- * -------------------------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------------------- */
 
 static void task_main(void *argument)
 {
@@ -454,8 +451,7 @@ int world_kill_at(struct world *world, unsigned compute, uint64_t delay_ns, uint
     return status;
 }
 
-/* ---- accounting
- * -------------------------------------------------------------------------------------------- */
+/* ---- accounting ---------------------------------------------------------------------------------- */
 
 enum owner { OWNER_TREE, OWNER_MEMORY_NODE, OWNER_WORKER };
 
@@ -653,8 +649,7 @@ void world_stats(const struct world *world, struct tree_stats *stats)
     }
 }
 
-/* ---- recorded operations
- * ------------------------------------------------------------------------------------- */
+/* ---- recorded operations ------------------------------------------------------------------------- */
 
 /* Fixed keys: the number, big-endian, in the first eight bytes, then bytes made from it. Variable keys: a
  * prefix that many share, the number as text, and a tail whose length depends on it. */

@@ -107,8 +107,7 @@ unsigned world_rounds(unsigned given);
 /* A seed nobody has tried: from the clock; BANYAN_SEED overrides it too. */
 uint64_t world_fresh_seed(void);
 
-/* ---- recorded operations: the index's call together with its entry in the history
- * -------------------------- */
+/* ---- recorded operations: the index's call together with its entry in the history ---------------- */
 
 /* Keys are numbers, turned into key bytes as the geometry has it; values begin with the history's value. */
 size_t world_key(const struct world *world, uint64_t number, uint8_t key[TREE_KEY_MAX]);

@@ -1,5 +1,5 @@
-/* test_bad_input.c - nothing that comes from outside crashes the index: arguments, full pools, corrupt bytes.
- */
+/* test_bad_input.c - nothing that comes from outside crashes the index: arguments, full pools, corrupt
+ * bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,8 +36,7 @@ static void run(const struct world_options *options, void (*function)(struct wor
         fail_msg("%d: %s", status, error.text);
 }
 
-/* ---- arguments
- * ---------------------------------------------------------------------------------------------- */
+/* ---- arguments ----------------------------------------------------------------------------------- */
 
 static bool nobody(void *context, const void *key, size_t key_length, const void *value, size_t length)
 {
@@ -146,8 +145,7 @@ static void refuses_bad_variable_keys(void **state)
     run(&options, bad_keys_variable);
 }
 
-/* ---- catalogue
- * ------------------------------------------------------------------------------------------------ */
+/* ---- catalogue ----------------------------------------------------------------------------------- */
 
 static void bad_names(struct world_task *task)
 {
@@ -258,8 +256,7 @@ static void notices_a_corrupt_catalogue(void **state)
     run(&options, bad_superblock);
 }
 
-/* ---- full pool
- * ------------------------------------------------------------------------------------------------- */
+/* ---- full pool ----------------------------------------------------------------------------------- */
 
 #define FULL_KEYS 100000u
 
@@ -320,8 +317,7 @@ static void stays_usable_when_full(void **state)
     full_pool(2, 5);
 }
 
-/* ---- corrupt nodes
- * --------------------------------------------------------------------------------------------- */
+/* ---- corrupt nodes ------------------------------------------------------------------------------- */
 
 #define KEYS 3000u
 

@@ -1,5 +1,5 @@
-/* test_concurrent.c - many threads and many fibers at once on real memory. Made for the thread sanitizer too.
- */
+/* test_concurrent.c - many threads and many fibers at once on real memory. Made for the thread sanitizer
+ * too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

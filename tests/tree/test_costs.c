@@ -1,5 +1,5 @@
-/* test_costs.c - what operations cost in round trips when the inner nodes are cached: exact numbers, counted.
- */
+/* test_costs.c - what operations cost in round trips when the inner nodes are cached: exact numbers,
+ * counted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -130,8 +130,7 @@ static void costs_of_variable_keys(void **state)
     assert_true(costs.scan <= 2.0);
 }
 
-/* ---- a hot leaf: the lock travels with what is under it
- * --------------------------------------------------------- */
+/* ---- a hot leaf: the lock travels with what is under it ------------------------------------------ */
 
 static void hammer(struct world_task *task)
 {

@@ -63,8 +63,7 @@ struct trial {
     bool growing;
 };
 
-/* ---- keys and values
- * --------------------------------------------------------------------------------------- */
+/* ---- keys and values ----------------------------------------------------------------------------- */
 
 static size_t random_key(struct trial *trial, uint8_t *key)
 {
@@ -113,8 +112,7 @@ static bool wrong(struct trial *trial, const char *what, int status)
     return true;
 }
 
-/* ---- single keys
- * ---------------------------------------------------------------------------------------------- */
+/* ---- single keys --------------------------------------------------------------------------------- */
 
 struct change {
     struct trial *trial;
@@ -249,8 +247,7 @@ static void try_delete(struct trial *trial, const uint8_t *key, size_t length)
         wrong(trial, "delete", status);
 }
 
-/* ---- many keys
- * --------------------------------------------------------------------------------------------------- */
+/* ---- many keys ----------------------------------------------------------------------------------- */
 
 #define MANY 24
 
@@ -373,8 +370,7 @@ static void try_scan(struct trial *trial)
         return;
 }
 
-/* ---- one trial
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- one trial ----------------------------------------------------------------------------------- */
 
 static void operate(struct world_task *task)
 {

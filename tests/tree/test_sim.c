@@ -142,8 +142,7 @@ static void churns_without_faults(void **state)
     }
 }
 
-/* ---- death
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- death --------------------------------------------------------------------------------------- */
 
 static void death_run(const struct world_options *options, unsigned deaths)
 {
