@@ -7,7 +7,7 @@
 
 /* A worker keeps this many returned nodes of one kind for itself before it gives half of them back. */
 #define KEEP_MAX (2 * MEMORY_BATCH_MAX)
-#define TAG_RUN 1024u
+#define TAG_RUN  1024u
 /* How many more nodes one memory node may have given than the least used one before it is passed over. */
 #define IMBALANCE_MAX 64u
 
@@ -29,7 +29,7 @@ void tree_arenas_destroy(struct tree_worker *worker)
 {
     if (worker->arenas)
         for (uint16_t node = 0; node < worker->memory_nodes; node++)
-            for (unsigned class = 0; class < TREE_SIZE_CLASSES; class++)
+            for (unsigned class = 0; class < TREE_SIZE_CLASSES; class ++)
                 free(worker->arenas[node][class].free);
     free(worker->arenas);
     free(worker->tags);
@@ -58,7 +58,8 @@ static int arena_return(struct tree_worker *worker, uint16_t node, uint32_t byte
     memcpy(request.nodes, arena->free + arena->count, count * sizeof(gaddr));
     uint32_t reply;
     size_t length;
-    int status = fabric_call(worker->endpoint, node, &request, sizeof request, &reply, sizeof reply, &length, cost);
+    int status =
+        fabric_call(worker->endpoint, node, &request, sizeof request, &reply, sizeof reply, &length, cost);
     if (status && arena_reserve(arena, arena->count + count)) {
         memcpy(arena->free + arena->count, request.nodes, count * sizeof(gaddr));
         arena->count += count;
@@ -69,7 +70,7 @@ static int arena_return(struct tree_worker *worker, uint16_t node, uint32_t byte
 void tree_arenas_return(struct tree_worker *worker)
 {
     for (uint16_t node = 0; node < worker->memory_nodes; node++)
-        for (unsigned class = 0; class < TREE_SIZE_CLASSES; class++) {
+        for (unsigned class = 0; class < TREE_SIZE_CLASSES; class ++) {
             struct tree_arena *arena = &worker->arenas[node][class];
             uint32_t bytes = 512u << class;
             for (; arena->next < arena->end; arena->next += bytes) {
@@ -79,7 +80,8 @@ void tree_arenas_return(struct tree_worker *worker)
                 if (arena->count >= 1024)
                     while (arena->count)
                         if (arena_return(worker, node, bytes, arena,
-                                         arena->count < MEMORY_BATCH_MAX ? arena->count : MEMORY_BATCH_MAX, NULL))
+                                         arena->count < MEMORY_BATCH_MAX ? arena->count : MEMORY_BATCH_MAX,
+                                         NULL))
                             return;
             }
             while (arena->count)
@@ -92,7 +94,7 @@ void tree_arenas_return(struct tree_worker *worker)
 void tree_worker_each_free(struct tree_worker *worker, void (*visit)(void *, gaddr, uint32_t), void *context)
 {
     for (uint16_t node = 0; node < worker->memory_nodes; node++)
-        for (unsigned class = 0; class < TREE_SIZE_CLASSES; class++) {
+        for (unsigned class = 0; class < TREE_SIZE_CLASSES; class ++) {
             const struct tree_arena *arena = &worker->arenas[node][class];
             for (uint32_t i = 0; i < arena->count; i++)
                 visit(context, arena->free[i], 512u << class);
@@ -104,16 +106,23 @@ void tree_worker_each_free(struct tree_worker *worker, void (*visit)(void *, gad
 /* One RPC: recycled nodes, or a fresh chunk. */
 static int arena_refill(struct tree_session *session, uint16_t node, uint32_t bytes, struct tree_arena *arena)
 {
-    struct memory_allocate_request request = {.kind = MEMORY_ALLOCATE, .node_bytes = bytes, .want = MEMORY_BATCH_MAX};
+    struct memory_allocate_request request = {
+        .kind = MEMORY_ALLOCATE, .node_bytes = bytes, .want = MEMORY_BATCH_MAX};
     struct memory_allocate_reply reply;
     size_t length;
     int status = fabric_call(session->worker->endpoint, node, &request, sizeof request, &reply, sizeof reply,
                              &length, &session->stats.cost);
     if (status)
         return status;
-    if (length < offsetof(struct memory_allocate_reply, nodes) || reply.count > MEMORY_BATCH_MAX)
+    if (length < offsetof(struct memory_allocate_reply, nodes) || reply.count > MEMORY_BATCH_MAX ||
+        length < offsetof(struct memory_allocate_reply, nodes) + reply.count * sizeof(gaddr) ||
+        (!reply.count && (gaddr_node(reply.chunk) != node || reply.chunk_bytes % bytes)))
         return BANYAN_ENET;
-    /* Another task of this worker may have refilled meanwhile: what is left of its chunk joins the free list. */
+    for (uint32_t i = 0; i < reply.count; i++)
+        if (gaddr_node(reply.nodes[i]) != node)
+            return BANYAN_ENET;
+    /* Another task of this worker may have refilled meanwhile: what is left of its chunk joins the free list.
+     */
     uint32_t uncut = (uint32_t)((arena->end - arena->next) / bytes);
     if (!arena_reserve(arena, arena->count + reply.count + (reply.count ? 0 : uncut) + KEEP_MAX))
         return BANYAN_ENOMEM;
@@ -162,8 +171,7 @@ int tree_allocate(struct tree_session *session, uint16_t preferred, uint32_t byt
 {
     struct tree_worker *worker = session->worker;
     uint16_t least = least_used(worker);
-    if (preferred == TREE_ANY_NODE ||
-        worker->allocated[preferred] > worker->allocated[least] + IMBALANCE_MAX)
+    if (preferred == TREE_ANY_NODE || worker->allocated[preferred] > worker->allocated[least] + IMBALANCE_MAX)
         preferred = least;
     int status = BANYAN_ENOSPC;
     for (uint16_t i = 0; i < worker->memory_nodes; i++) {
@@ -182,8 +190,9 @@ int tree_take_tag(struct tree_session *session, uint16_t node, uint32_t *tag)
 {
     struct tree_tags *tags = &session->worker->tags[node];
     while (!tags->left) {
-        struct fabric_command command = {
-            .operation = FABRIC_FAA, .address = gaddr_make(node, MEMORY_NEXT_TAG_OFFSET), .faa = {.add = TAG_RUN}};
+        struct fabric_command command = {.operation = FABRIC_FAA,
+                                         .address = gaddr_make(node, MEMORY_NEXT_TAG_OFFSET),
+                                         .faa = {.add = TAG_RUN}};
         int status = tree_execute(session, node, &command, 1);
         if (status)
             return status;
@@ -199,6 +208,8 @@ void tree_release(struct tree_session *session, gaddr address, uint32_t bytes)
 {
     struct tree_worker *worker = session->worker;
     uint16_t node = gaddr_node(address);
+    if (node >= worker->memory_nodes)
+        return; /* a corrupt link's: nothing of ours */
     struct tree_arena *arena = &worker->arenas[node][size_class(bytes)];
     if (!arena_reserve(arena, arena->count + 1))
         return; /* no memory to remember it in: an offline check reclaims it */

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 
 /*
- * Each part writes its leaves one behind: a leaf can be written when its right neighbour's address, tag and first key are
- * known. A part's last leaf waits for the next part's first. The levels above are few, and built in one go at the end.
+ * Each part writes its leaves one behind: a leaf can be written when its right neighbour's address, tag and
+ * first key are known. A part's last leaf waits for the next part's first. The levels above are few, and
+ * built in one go at the end.
  */
 #define TAG_TRIES 16u
 
@@ -21,10 +22,10 @@ struct children {
 
 struct part {
     struct children leaves;
-    uint8_t *last;             /* owned: image of the newest leaf, not yet written */
-    struct tree_header header; /* of it; fences point to `lower` */
-    struct tree_key_copy lower;
-    bool begun, done;
+    uint8_t *last;                      /* owned: image of the newest leaf, not yet written */
+    struct tree_header header;          /* of it; fences point to `lower` */
+    struct tree_key_copy lower, newest; /* its fence; the part's last key */
+    bool taken, begun, done;
 };
 
 struct tree_bulk {
@@ -35,7 +36,9 @@ struct tree_bulk {
     struct part *part; /* [parts] */
 };
 
-/* ---- memory ---------------------------------------------------------------------------------------------------------- */
+/* ---- memory
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static int child_append(struct tree_session *session, struct children *children, struct tree_link link,
                         struct tree_key key)
@@ -81,7 +84,8 @@ static void bulk_free(struct tree_bulk *bulk)
     free(bulk);
 }
 
-int tree_bulk_begin(struct tree_bulk **out, struct tree *tree, unsigned parts, double fill, struct error *error)
+int tree_bulk_begin(struct tree_bulk **out, struct tree *tree, unsigned parts, double fill,
+                    struct error *error)
 {
     *out = NULL;
     if (!parts || parts > 65536)
@@ -105,7 +109,9 @@ int tree_bulk_begin(struct tree_bulk **out, struct tree *tree, unsigned parts, d
     return 0;
 }
 
-/* ---- leaves ------------------------------------------------------------------------------------------------------------ */
+/* ---- leaves
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 struct loader {
     struct tree_session *session;
@@ -114,8 +120,8 @@ struct loader {
     struct tree_leaf_entry *entries; /* owned: of the leaf being collected; keys and values in `bytes` */
     uint8_t *bytes;                  /* owned */
     uint32_t count;
-    struct tree_key_copy lower;      /* of the leaf being collected */
-    struct tree_key_copy previous;   /* newest key */
+    struct tree_key_copy lower;    /* of the leaf being collected */
+    struct tree_key_copy previous; /* newest key */
 };
 
 static size_t entry_room(const struct tree_layout *layout)
@@ -148,8 +154,8 @@ static void entry_store(struct loader *loader, struct tree_key key, struct tree_
 }
 
 /* Writes the part's newest leaf, now that its right neighbour is known (address 0: there is none). */
-static int last_write(struct tree_session *session, struct tree *tree, struct part *part, struct tree_link sibling,
-                      struct tree_key upper)
+static int last_write(struct tree_session *session, struct tree *tree, struct part *part,
+                      struct tree_link sibling, struct tree_key upper)
 {
     gaddr leaf = part->leaves.items[part->leaves.count - 1].link.address;
     part->header.sibling = sibling;
@@ -168,16 +174,18 @@ static int leaf_close(struct loader *loader)
     struct tree *tree = loader->bulk->tree;
     const struct tree_layout *layout = &tree->layout;
     struct part *part = loader->part;
-    struct tree_header header = {.state = TREE_NODE_LIVE, .index = tree->index, .lower = tree_key_of(&loader->lower)};
+    struct tree_header header = {
+        .state = TREE_NODE_LIVE, .index = tree->index, .lower = tree_key_of(&loader->lower)};
     struct tree_link link;
     uint32_t count = loader->count;
     int status = tree_allocate(session, TREE_ANY_NODE, layout->geometry.leaf_bytes, &link.address);
     if (status)
         return status;
-    bool fits = false;
-    for (; count && !fits && !status; count -= !fits)
-        status = tree_leaf_build(session, layout, gaddr_node(link.address), TAG_TRIES, &header, loader->entries, count,
-                                 session->image.bytes, &fits);
+    for (bool fits = false; !fits && !status;) { /* one entry, or none, always fits */
+        status = tree_leaf_build(session, layout, gaddr_node(link.address), TAG_TRIES, &header,
+                                 loader->entries, count, session->image.bytes, &fits);
+        count -= !status && !fits;
+    }
     link.tag = header.tag;
     if (!status && part->begun)
         status = last_write(session, tree, part, link, header.lower);
@@ -216,7 +224,8 @@ static int entry_add(struct loader *loader, bool first, struct tree_key key, str
     if (!status)
         status = tree_value_check(session, tree, value.bytes, value.length);
     if (!status && !first && tree_key_compare(tree_key_of(&loader->previous), key) >= 0)
-        status = tree_fail(session, BANYAN_EINVAL, "index %s: the keys of a bulk load must ascend strictly", tree->name);
+        status = tree_fail(session, BANYAN_EINVAL, "index %s: the keys of a bulk load must ascend strictly",
+                           tree->name);
     while (!status && loader->count && (loader->count == loader->bulk->per_leaf || !storable(loader, key)))
         status = leaf_close(loader);
     if (status)
@@ -225,7 +234,8 @@ static int entry_add(struct loader *loader, bool first, struct tree_key key, str
         tree_key_store(&loader->lower, tree_separator(&tree->layout, tree_key_of(&loader->previous), key));
     if (!storable(loader, key))
         return tree_fail(session, BANYAN_EKEYSIZE,
-                         "index %s: a key differs from its leaf's prefix in more than the %u bytes that a slot holds: longer keys "
+                         "index %s: a key differs from its leaf's prefix in more than the %u bytes that a "
+                         "slot holds: longer keys "
                          "need records, which this version does not have",
                          tree->name, tree->layout.geometry.inline_key_bytes);
     entry_store(loader, key, value);
@@ -233,12 +243,14 @@ static int entry_add(struct loader *loader, bool first, struct tree_key key, str
     return 0;
 }
 
-int tree_bulk_part(struct tree_session *session, struct tree_bulk *bulk, unsigned number, tree_bulk_next_function *next,
-                   void *context)
+int tree_bulk_part(struct tree_session *session, struct tree_bulk *bulk, unsigned number,
+                   tree_bulk_next_function *next, void *context)
 {
-    if (number >= bulk->parts || bulk->part[number].done)
-        return tree_fail(session, BANYAN_EINVAL, "a bulk load of %u parts has no part %u to load", bulk->parts, number);
+    if (number >= bulk->parts || bulk->part[number].taken)
+        return tree_fail(session, BANYAN_EINVAL, "a bulk load of %u parts has no part %u to load",
+                         bulk->parts, number);
     struct loader loader = {.session = session, .bulk = bulk, .part = &bulk->part[number]};
+    loader.part->taken = true;
     int status = tree_begin(session, bulk->tree);
     if (!status)
         status = loader_init(&loader);
@@ -261,11 +273,14 @@ int tree_bulk_part(struct tree_session *session, struct tree_bulk *bulk, unsigne
         status = leaf_close(&loader);
     free(loader.entries);
     free(loader.bytes);
+    bulk->part[number].newest = loader.previous;
     bulk->part[number].done = !status;
     return status;
 }
 
-/* ---- joining -------------------------------------------------------------------------------------------------------------- */
+/* ---- joining
+ * --------------------------------------------------------------------------------------------------------------
+ */
 
 /* An empty leftmost leaf, where the first part brought nothing. */
 static int leaf_leftmost(struct tree_session *session, struct tree_bulk *bulk)
@@ -299,9 +314,11 @@ static int leaves_join(struct tree_session *session, struct tree_bulk *bulk, str
             continue;
         if (right) {
             struct tree_key upper = tree_key_of(right->leaves.items[0].key);
-            if (tree_key_compare(tree_key_of(&part->lower), upper) >= 0)
-                return tree_fail(session, BANYAN_EINVAL, "index %s: part %u of the bulk load reaches into the next",
-                                 bulk->tree->name, i);
+            if (tree_key_compare(tree_key_of(&part->lower), upper) >= 0 ||
+                tree_key_compare(tree_key_of(&part->newest), upper) >= 0)
+                return tree_fail(session, BANYAN_EINVAL,
+                                 "index %s: part %u of the bulk load reaches into the next", bulk->tree->name,
+                                 i);
             status = last_write(session, bulk->tree, part, right->leaves.items[0].link, upper);
         } else {
             status = last_write(session, bulk->tree, part, (struct tree_link){0}, (struct tree_key){0});
@@ -356,8 +373,11 @@ static int level_build(struct tree_session *session, struct tree_bulk *bulk, uin
     size_t start = 0;
     for (size_t i = 0; i < nodes->count && !status; i++) {
         const struct child *node = &nodes->items[i];
-        struct tree_header header = {.tag = node->link.tag, .level = level, .state = TREE_NODE_LIVE,
-                                     .index = tree->index, .lower = tree_key_of(node->key)};
+        struct tree_header header = {.tag = node->link.tag,
+                                     .level = level,
+                                     .state = TREE_NODE_LIVE,
+                                     .index = tree->index,
+                                     .lower = tree_key_of(node->key)};
         if (i + 1 < nodes->count) {
             header.has_upper = true;
             header.upper = tree_key_of(nodes->items[i + 1].key);
@@ -366,14 +386,18 @@ static int level_build(struct tree_session *session, struct tree_bulk *bulk, uin
         uint32_t count = group_size(bulk, below, start, entries);
         start += count;
         tree_internal_encode(layout, &header, entries, count, session->spare);
-        struct fabric_command write = tree_write_command(node->link.address, session->spare,
-                                                         layout->geometry.internal_bytes);
+        struct fabric_command write =
+            tree_write_command(node->link.address, session->spare, layout->geometry.internal_bytes);
         status = tree_execute(session, gaddr_node(node->link.address), &write, 1);
     }
     return status;
 }
 
-/* Under the old root leaf's lock: it is empty, the new root takes its place, it dies. */
+/*
+ * Under the old root leaf's lock: it is empty, it dies and names the new root, the root word changes. Between
+ * the last two steps whoever meets the dead leaf takes the second (tree_unlink_finish), so a loader that dies
+ * there has loaded the index.
+ */
 static int root_replace(struct tree_session *session, struct tree *tree, struct tree_link root, uint8_t level)
 {
     const struct tree_layout *layout = &tree->layout;
@@ -388,7 +412,8 @@ static int root_replace(struct tree_session *session, struct tree *tree, struct 
     if (status)
         return status;
     if (old_level)
-        return tree_fail(session, BANYAN_EBUSY, "index %s is not empty: a bulk load needs an empty one", tree->name);
+        return tree_fail(session, BANYAN_EBUSY, "index %s is not empty: a bulk load needs an empty one",
+                         tree->name);
     status = tree_lock(session, old.address, false, NULL, 0, &hold);
     if (status)
         return status;
@@ -399,22 +424,26 @@ static int root_replace(struct tree_session *session, struct tree *tree, struct 
         status = tree_leaf_entries(session, layout, session->image.bytes, &header, &count);
     if (!status && (count || header.has_upper))
         status = TREE_RESTART;
-    bool swapped = false;
-    if (!status)
-        status = tree_root_swap(session, tree, old.address, root.address, &swapped);
-    if (!swapped) {
-        int released = tree_unlock(session, &hold, writes, 0);
-        if (status < 0 || released)
-            return status < 0 ? status : released;
-        return tree_fail(session, BANYAN_EBUSY, "index %s is not empty: a bulk load needs an empty one", tree->name);
+    if (!status) {
+        header.state = TREE_NODE_DEAD;
+        header.sibling = root;
+        tree_header_encode(layout, &header, session->image.bytes);
+        writes[0] = tree_write_command(old.address, session->image.bytes, layout->header_bytes);
+        status = tree_unknown(session, tree_execute(session, gaddr_node(old.address), writes, 1));
+        bool swapped = false;
+        if (!status)
+            status = tree_root_swap(session, tree, old.address, root.address, &swapped);
     }
-    header.state = TREE_NODE_DEAD;
-    tree_header_encode(layout, &header, session->image.bytes);
-    writes[0] = tree_write_command(old.address, session->image.bytes, layout->header_bytes);
-    status = tree_unlock(session, &hold, writes, 1);
+    int released = tree_unlock(session, &hold, writes, 0);
+    if (status == TREE_RESTART)
+        return tree_fail(session, BANYAN_EBUSY, "index %s is not empty: a bulk load needs an empty one",
+                         tree->name);
+    if (status)
+        return status;
     tree_root_set(tree, root, level);
-    tree_release(session, old.address, layout->geometry.leaf_bytes);
-    return status;
+    if (!released) /* else somebody may still hold on to it */
+        tree_release(session, old.address, layout->geometry.leaf_bytes);
+    return 0;
 }
 
 int tree_bulk_finish(struct tree_session *session, struct tree_bulk *bulk)
@@ -426,7 +455,8 @@ int tree_bulk_finish(struct tree_session *session, struct tree_bulk *bulk)
     int status = tree_begin(session, tree);
     for (unsigned i = 0; i < bulk->parts && !status; i++)
         if (!bulk->part[i].done)
-            status = tree_fail(session, BANYAN_EINVAL, "index %s: part %u of the bulk load was not loaded", tree->name, i);
+            status = tree_fail(session, BANYAN_EINVAL, "index %s: part %u of the bulk load was not loaded",
+                               tree->name, i);
     bool anything = part_after(bulk, 0);
     if (!status && anything && !bulk->part[0].begun)
         status = leaf_leftmost(session, bulk);

@@ -8,15 +8,16 @@
 #include "base/random.h"
 
 /*
- * Readers walk buckets and swizzled child pointers inside an epoch, without a lock; every change is made under the cache's
- * spin lock, and what leaves the cache is freed when no reader can still be in it. A frame is evicted when it is the longest
- * unused of a small random sample, and only if none of its children is cached (path-aware, DEX §5.2): the upper levels stay
- * until what lies below them is gone.
+ * Readers walk buckets and swizzled child pointers inside an epoch, without a lock; every change is made
+ * under the cache's spin lock, and what leaves the cache is freed when no reader can still be in it. A frame
+ * is evicted when it is the longest unused of a small random sample, and only if none of its children is
+ * cached (path-aware, DEX §5.2): the upper levels stay until what lies below them is gone.
  */
-#define SAMPLE      8u
-#define SLAB_BYTES  (UINT64_C(2) << 20) /* a huge page, where the system has them: descents touch many frames */
-#define EVICTIONS_MAX 4u /* for one installation */
-#define FRAMES_MIN  16u /* whatever the limit: a few paths must fit */
+#define SAMPLE 8u
+#define SLAB_BYTES                                                                                           \
+    (UINT64_C(2) << 20)   /* a huge page, where the system has them: descents touch many frames */
+#define EVICTIONS_MAX 4u  /* for one installation */
+#define FRAMES_MIN    16u /* whatever the limit: a few paths must fit */
 
 struct slab {
     struct slab *next;
@@ -35,16 +36,17 @@ struct tree_cache {
     uint32_t bucket_count;       /* power of two; fixed: from the limit */
     struct tree_frame **places;  /* [count]: all frames, for sampling */
     uint32_t count, capacity;
-    uint32_t retired;            /* frames that an epoch still keeps from coming back */
-    bool closed;                 /* the last of them frees the cache */
-    uint32_t clock; /* ticks with every installation: the age of frames */
+    uint32_t retired; /* frames that an epoch still keeps from coming back */
+    bool closed;      /* the last of them frees the cache */
+    uint32_t clock;   /* ticks with every installation: the age of frames */
     struct random random;
 };
 
 static uint32_t frame_size(const struct tree_layout *layout, uint32_t count)
 {
     uint32_t entry = sizeof(uint64_t) + sizeof(struct tree_link) + sizeof(struct tree_frame *);
-    return (uint32_t)(sizeof(struct tree_frame) + count * entry + layout->geometry.internal_bytes + 63u) & ~63u;
+    return (uint32_t)(sizeof(struct tree_frame) + count * entry + layout->geometry.internal_bytes + 63u) &
+           ~63u;
 }
 
 static uint32_t most_entries(const struct tree_layout *layout)
@@ -55,7 +57,8 @@ static uint32_t most_entries(const struct tree_layout *layout)
     return most < TREE_ENTRIES_MAX ? most : TREE_ENTRIES_MAX;
 }
 
-struct tree_cache *tree_cache_create(uint64_t bytes, const struct tree_layout *layout, struct epoch_domain *epochs)
+struct tree_cache *tree_cache_create(uint64_t bytes, const struct tree_layout *layout,
+                                     struct epoch_domain *epochs)
 {
     struct tree_cache *cache = calloc(1, sizeof *cache);
     if (!cache)
@@ -129,7 +132,8 @@ void tree_cache_touch(struct tree_cache *cache, struct tree_frame *frame)
         atomic_store_relaxed(&frame->used, now);
 }
 
-/* ---- building ------------------------------------------------------------------------------------------------- */
+/* ---- building
+ * ------------------------------------------------------------------------------------------------- */
 
 /* Under the lock. NULL when memory is short. */
 static struct tree_frame *frame_take(struct tree_cache *cache)
@@ -174,7 +178,8 @@ static bool frame_build(const struct tree_layout *layout, struct tree_frame *fra
     uint8_t *copy = (uint8_t *)(children + header.count);
     memset(children, 0, header.count * sizeof *children);
     memcpy(copy, image, layout->geometry.internal_bytes);
-    bool decoded = tree_header_decode(layout, copy, &header); /* again: the fences shall point into the copy */
+    bool decoded =
+        tree_header_decode(layout, copy, &header); /* again: the fences shall point into the copy */
     assert(decoded);
     (void)decoded;
     frame->link = (struct tree_link){address, header.tag};
@@ -201,7 +206,8 @@ static bool frame_build(const struct tree_layout *layout, struct tree_frame *fra
     return true;
 }
 
-struct tree_key tree_frame_key(const struct tree_layout *layout, const struct tree_frame *frame, uint32_t entry)
+struct tree_key tree_frame_key(const struct tree_layout *layout, const struct tree_frame *frame,
+                               uint32_t entry)
 {
     const uint8_t *at = frame->image + layout->header_bytes + TREE_BODY_CRC_BYTES;
     if (layout->geometry.key_kind == TREE_KEY_FIXED)
@@ -211,8 +217,8 @@ struct tree_key tree_frame_key(const struct tree_layout *layout, const struct tr
     return (struct tree_key){frame->image + offset + 1, frame->image[offset]};
 }
 
-uint32_t tree_frame_search(const struct tree_layout *layout, const struct tree_frame *frame, struct tree_key key,
-                           bool before)
+uint32_t tree_frame_search(const struct tree_layout *layout, const struct tree_frame *frame,
+                           struct tree_key key, bool before)
 {
     uint32_t skip = frame->common < key.length ? frame->common : key.length;
     uint64_t head = tree_key_head((struct tree_key){key.bytes + skip, key.length - skip});
@@ -235,13 +241,15 @@ uint32_t tree_frame_search(const struct tree_layout *layout, const struct tree_f
     return low;
 }
 
-/* ---- changing: under the cache's lock ----------------------------------------------------------------------------- */
+/* ---- changing: under the cache's lock
+ * ----------------------------------------------------------------------------- */
 
 static void unswizzle(struct tree_frame *frame)
 {
     if (frame->parent) {
         assert(frame->parent->children[frame->parent_entry] == frame);
-        atomic_store_relaxed(&frame->parent->children[frame->parent_entry], NULL); /* readers keep their epoch */
+        atomic_store_relaxed(&frame->parent->children[frame->parent_entry],
+                             NULL); /* readers keep their epoch */
         frame->parent->cached_children--;
         frame->parent = NULL;
     }
@@ -326,7 +334,8 @@ static struct tree_frame *find_locked(struct tree_cache *cache, gaddr address)
     return frame;
 }
 
-bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr address, const uint8_t *image)
+bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr address,
+                        const uint8_t *image)
 {
     struct tree_frame *gone[EVICTIONS_MAX + 1];
     uint32_t count = 0;
@@ -369,12 +378,13 @@ void tree_cache_forget(struct tree_cache *cache, struct epoch_slot *slot, struct
         epoch_retire(slot, frame_free, frame, cache);
 }
 
-void tree_cache_swizzle(struct tree_cache *cache, struct tree_frame *parent, uint32_t entry, struct tree_frame *child)
+void tree_cache_swizzle(struct tree_cache *cache, struct tree_frame *parent, uint32_t entry,
+                        struct tree_frame *child)
 {
     spinlock_lock(&cache->lock);
     /* Either may have left the cache since the caller found it; and a child hangs on one parent only. */
-    if (parent->place != UINT32_MAX && child->place != UINT32_MAX && !child->parent && !parent->children[entry] &&
-        parent->level == child->level + 1) {
+    if (parent->place != UINT32_MAX && child->place != UINT32_MAX && !child->parent &&
+        !parent->children[entry] && parent->level == child->level + 1) {
         child->parent = parent;
         child->parent_entry = entry;
         parent->cached_children++;

@@ -7,14 +7,14 @@
 #include "memory/memory.h"
 
 /*
- * On memory node 0: a superblock, then one entry for each index. An entry is written once, under the catalogue's lock (that of the
- * superblock's address); afterwards only its root word changes, by CAS.
+ * On memory node 0: a superblock, then one entry for each index. An entry is written once, under the
+ * catalogue's lock (that of the superblock's address); afterwards only its root word changes, by CAS.
  */
 #define SUPERBLOCK_MAGIC UINT64_C(0x6e61796e61427831)
-#define FORMAT_VERSION 1u
-#define ENTRY_BYTES 256u
-#define ENTRIES 128u
-#define ENTRIES_OFFSET (MEMORY_CATALOGUE_OFFSET + 4096u)
+#define FORMAT_VERSION   1u
+#define ENTRY_BYTES      256u
+#define ENTRIES          128u
+#define ENTRIES_OFFSET   (MEMORY_CATALOGUE_OFFSET + 4096u)
 
 struct superblock {
     uint64_t magic;
@@ -23,9 +23,9 @@ struct superblock {
 };
 
 struct catalogue_entry {
-    uint64_t root;  /* gaddr; not in the crc */
-    uint32_t crc;   /* of what follows */
-    uint32_t used;  /* 1 */
+    uint64_t root; /* gaddr; not in the crc */
+    uint32_t crc;  /* of what follows */
+    uint32_t used; /* 1 */
     uint32_t leaf_bytes, internal_bytes;
     uint8_t key_kind, key_bytes, inline_key_bytes, value_bytes, value_variable, zero[3];
     char name[TREE_NAME_MAX + 1];
@@ -66,42 +66,52 @@ int tree_format(struct tree_session *session)
 static int superblock_judge(struct tree_session *session, const struct superblock *block)
 {
     if (block->magic != SUPERBLOCK_MAGIC)
-        return tree_fail(session, BANYAN_ECORRUPT,
-                         "memory node 0 holds no Banyan catalogue (its superblock is not one): format it first");
+        return tree_fail(
+            session, BANYAN_ECORRUPT,
+            "memory node 0 holds no Banyan catalogue (its superblock is not one): format it first");
     if (block->crc != crc32c(0, block, offsetof(struct superblock, crc)))
-        return tree_fail(session, BANYAN_ECORRUPT, "memory node 0: the superblock at offset %u fails its check",
+        return tree_fail(session, BANYAN_ECORRUPT,
+                         "memory node 0: the superblock at offset %u fails its check",
                          MEMORY_CATALOGUE_OFFSET);
     if (block->version != FORMAT_VERSION)
-        return tree_fail(session, BANYAN_EVERSION, "the pool has format version %u, this program reads version %u",
-                         block->version, FORMAT_VERSION);
+        return tree_fail(session, BANYAN_EVERSION,
+                         "the pool has format version %u, this program reads version %u", block->version,
+                         FORMAT_VERSION);
     return 0;
 }
 
 static int entry_read(struct tree_session *session, uint32_t number, struct catalogue_entry *entry)
 {
-    struct fabric_command read = tree_read_command(entry_address(number), entry, sizeof *entry);
-    int status = tree_execute(session, 0, &read, 1);
-    if (status)
-        return status;
-    tree_read_settle(&read);
-    if (entry->used && (entry->used != 1 || entry->crc != entry_crc(entry)))
-        return tree_corrupt(session, entry_address(number), "a catalogue entry fails its check");
-    entry->name[TREE_NAME_MAX] = 0;
-    return 0;
+    /* Read without the lock: an entry that is just being written may be torn. */
+    for (unsigned attempt = 0; attempt <= TREE_PATIENCE; attempt++) {
+        struct fabric_command read = tree_read_command(entry_address(number), entry, sizeof *entry);
+        int status = tree_execute(session, 0, &read, 1);
+        if (status)
+            return status;
+        tree_read_settle(&read);
+        entry->name[TREE_NAME_MAX] = 0;
+        if (!entry->used || (entry->used == 1 && entry->crc == entry_crc(entry)))
+            return 0;
+    }
+    return tree_corrupt(session, entry_address(number), "a catalogue entry fails its check");
 }
 
 static void entry_geometry(const struct catalogue_entry *entry, struct tree_geometry *geometry)
 {
-    *geometry = (struct tree_geometry){.leaf_bytes = entry->leaf_bytes, .internal_bytes = entry->internal_bytes,
-                                       .key_kind = entry->key_kind, .key_bytes = entry->key_bytes,
+    *geometry = (struct tree_geometry){.leaf_bytes = entry->leaf_bytes,
+                                       .internal_bytes = entry->internal_bytes,
+                                       .key_kind = entry->key_kind,
+                                       .key_bytes = entry->key_bytes,
                                        .inline_key_bytes = entry->inline_key_bytes,
                                        .value_bytes = entry->value_bytes,
                                        .value_variable = entry->value_variable};
 }
 
-/* Calls visit for each used entry until it returns true; *number is that entry's, or the first free one's (ENTRIES: none). */
-static int catalogue_walk(struct tree_session *session, bool (*visit)(void *, uint32_t, const struct catalogue_entry *),
-                          void *context, bool *stopped, uint32_t *free_entry)
+/* Calls visit for each used entry until it returns true; *number is that entry's, or the first free one's
+ * (ENTRIES: none). */
+static int catalogue_walk(struct tree_session *session,
+                          bool (*visit)(void *, uint32_t, const struct catalogue_entry *), void *context,
+                          bool *stopped, uint32_t *free_entry)
 {
     struct superblock block;
     struct fabric_command read = tree_read_command(superblock_address(), &block, sizeof block);
@@ -139,7 +149,8 @@ static bool search_visit(void *context, uint32_t number, const struct catalogue_
     return true;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------------- */
+/* ---- opening
+ * ------------------------------------------------------------------------------------------------------- */
 
 static int name_check(struct tree_session *session, const char *name)
 {
@@ -166,7 +177,8 @@ static int tree_make(struct tree_session *session, const char *name, const struc
     tree->index = (uint16_t)(number + 1);
     tree->root_word = entry_address(number) + offsetof(struct catalogue_entry, root);
     strcpy(tree->name, name);
-    tree->cache = tree_cache_create(session->compute->switches.cache_bytes, &tree->layout, session->compute->epochs);
+    tree->cache =
+        tree_cache_create(session->compute->switches.cache_bytes, &tree->layout, session->compute->epochs);
     if (!tree->cache)
         status = tree_fail_memory(session);
     else
@@ -196,6 +208,9 @@ int tree_open(struct tree_session *session, const char *name, struct tree **tree
     struct tree_geometry completed = geometry;
     status = tree_geometry_complete(&completed, fabric_capabilities(session->compute->fabric)->atomic_write,
                                     &session->error);
+    if (!status && memcmp(&completed, &geometry, sizeof geometry))
+        status =
+            tree_corrupt(session, entry_address(search.number), "a catalogue entry's geometry is incomplete");
     if (status)
         return status;
     return tree_make(session, name, &geometry, search.number, tree);
@@ -220,7 +235,8 @@ void tree_cache_stats(const struct tree *tree, struct tree_cache_stats *stats)
     tree_cache_count(tree->cache, stats);
 }
 
-/* ---- creating -------------------------------------------------------------------------------------------------------- */
+/* ---- creating
+ * -------------------------------------------------------------------------------------------------------- */
 
 static int root_leaf_write(struct tree_session *session, struct tree *tree, gaddr *root)
 {
@@ -228,11 +244,14 @@ static int root_leaf_write(struct tree_session *session, struct tree *tree, gadd
     int status = tree_allocate(session, TREE_ANY_NODE, layout->geometry.leaf_bytes, root);
     if (status)
         return status;
-    struct tree_header header = {.state = TREE_NODE_LIVE, .index = tree->index, .lower = tree_key_least(layout)};
+    struct tree_header header = {
+        .state = TREE_NODE_LIVE, .index = tree->index, .lower = tree_key_least(layout)};
     bool fits = true;
-    status = tree_leaf_build(session, layout, gaddr_node(*root), 1, &header, NULL, 0, session->image.bytes, &fits);
+    status =
+        tree_leaf_build(session, layout, gaddr_node(*root), 1, &header, NULL, 0, session->image.bytes, &fits);
     if (!status) {
-        struct fabric_command write = tree_write_command(*root, session->image.bytes, layout->geometry.leaf_bytes);
+        struct fabric_command write =
+            tree_write_command(*root, session->image.bytes, layout->geometry.leaf_bytes);
         status = tree_execute(session, gaddr_node(*root), &write, 1);
     }
     if (status)
@@ -260,7 +279,8 @@ static int entry_write(struct tree_session *session, const struct tree *tree, ga
     return tree_execute(session, 0, &write, 1);
 }
 
-int tree_create(struct tree_session *session, const char *name, const struct tree_geometry *wanted, struct tree **tree)
+int tree_create(struct tree_session *session, const char *name, const struct tree_geometry *wanted,
+                struct tree **tree)
 {
     *tree = NULL;
     struct tree_geometry geometry = *wanted;
@@ -272,8 +292,8 @@ int tree_create(struct tree_session *session, const char *name, const struct tre
     gaddr root;
     int status = name_check(session, name);
     if (!status)
-        status = tree_geometry_complete(&geometry, fabric_capabilities(session->compute->fabric)->atomic_write,
-                                        &session->error);
+        status = tree_geometry_complete(
+            &geometry, fabric_capabilities(session->compute->fabric)->atomic_write, &session->error);
     if (!status)
         status = tree_lock(session, superblock_address(), false, NULL, 0, &hold);
     if (status)
@@ -323,7 +343,8 @@ int tree_list(struct tree_session *session, void (*visit)(void *, const char *, 
     return catalogue_walk(session, listing_visit, &listing, &stopped, &free_entry);
 }
 
-/* ---- the root word ------------------------------------------------------------------------------------------------------ */
+/* ---- the root word
+ * ------------------------------------------------------------------------------------------------------ */
 
 int tree_root_read(struct tree_session *session, struct tree *tree, gaddr *root)
 {
@@ -344,5 +365,5 @@ int tree_root_swap(struct tree_session *session, struct tree *tree, gaddr from, 
                                   .cas = {.compare = from, .swap = to, .mask = UINT64_MAX}};
     int status = tree_execute(session, 0, &swap, 1);
     *swapped = !status && swap.cas.old == from;
-    return status;
+    return tree_unknown(session, status);
 }

@@ -9,7 +9,7 @@ struct walk {
     struct tree_check_report *report;
     void (*visit)(void *context, gaddr node, uint32_t bytes);
     void *context;
-    uint8_t *image; /* owned: the node at hand */
+    uint8_t *image;          /* owned: the node at hand */
     struct tree_link *named; /* owned: links that the level above holds, in key order */
     size_t named_count, named_at;
     struct tree_link *below; /* owned: links that this level holds */
@@ -111,8 +111,8 @@ static int leaf_check(struct walk *walk, gaddr node, const struct tree_header *h
     return 0;
 }
 
-/* The level above must name the nodes of this one in their order. Dead ones may have left the chain already, live ones may not be
- * named yet: both are what a crash leaves, and traversers mend. */
+/* The level above must name the nodes of this one in their order. Dead ones may have left the chain already,
+ * live ones may not be named yet: both are what a crash leaves, and traversers mend. */
 static int named_match(struct walk *walk, struct tree_link link, uint8_t level)
 {
     while (walk->named_at < walk->named_count) {
@@ -163,7 +163,8 @@ static int level_walk(struct walk *walk, struct tree_link first, uint8_t level)
             return tree_corrupt(session, link.address, "a node's fences are out of order");
         walk->report->dead += header.state == TREE_NODE_DEAD;
         node_count(walk, link.address, level);
-        status = level ? internal_check(walk, link.address, &header) : leaf_check(walk, link.address, &header);
+        status =
+            level ? internal_check(walk, link.address, &header) : leaf_check(walk, link.address, &header);
         tree_key_store(&expected, header.upper);
         link = header.sibling;
     }
@@ -183,8 +184,10 @@ int tree_check(struct tree_session *session, struct tree *tree, struct tree_chec
     status = tree_root_get(session, tree, &root, &level);
     if (status)
         return status;
-    struct walk walk = {.session = session, .tree = tree, .report = report, .visit = visit_node, .context = context};
-    uint32_t bytes = node_bytes(&walk, 0) > node_bytes(&walk, 1) ? node_bytes(&walk, 0) : node_bytes(&walk, 1);
+    struct walk walk = {
+        .session = session, .tree = tree, .report = report, .visit = visit_node, .context = context};
+    uint32_t bytes =
+        node_bytes(&walk, 0) > node_bytes(&walk, 1) ? node_bytes(&walk, 0) : node_bytes(&walk, 1);
     walk.image = aligned_alloc(64, bytes);
     if (!walk.image)
         return tree_fail_memory(session);

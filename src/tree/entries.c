@@ -10,7 +10,8 @@ struct tree_key tree_separator(const struct tree_layout *layout, struct tree_key
     return (struct tree_key){right.bytes, common < right.length ? common + 1 : right.length};
 }
 
-/* ---- a leaf's entries in order --------------------------------------------------------------------------------- */
+/* ---- a leaf's entries in order
+ * --------------------------------------------------------------------------------- */
 
 static int entry_compare(const void *left, const void *right)
 {
@@ -49,7 +50,8 @@ static int entries_reserve(struct tree_session *session, const struct tree_layou
     }
     if (layout->geometry.key_kind == TREE_KEY_FIXED)
         return 0;
-    return tree_reserve(session, &session->keys, &session->keys_capacity, layout->slots * layout->geometry.key_bytes);
+    return tree_reserve(session, &session->keys, &session->keys_capacity,
+                        layout->slots * layout->geometry.key_bytes);
 }
 
 int tree_leaf_entries(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
@@ -88,7 +90,8 @@ int tree_leaf_entries(struct tree_session *session, const struct tree_layout *la
     return 0;
 }
 
-/* ---- building -------------------------------------------------------------------------------------------------------- */
+/* ---- building
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* Where each entry goes under this tag: its number is set. False if a bucket and its overflow are full. */
 static bool place_all(const struct tree_layout *layout, uint32_t tag, const struct tree_leaf_entry *entries,
@@ -101,7 +104,8 @@ static bool place_all(const struct tree_layout *layout, uint32_t tag, const stru
         uint32_t triple = bucket.number / 2, side = bucket.number % 2;
         uint32_t base = triple * layout->triple_slots;
         if (own[bucket.number] < layout->segment_slots)
-            numbers[i] = base + (side ? layout->segment_slots + layout->overflow_slots : 0) + own[bucket.number]++;
+            numbers[i] =
+                base + (side ? layout->segment_slots + layout->overflow_slots : 0) + own[bucket.number]++;
         else if (overflow[triple] < layout->overflow_slots)
             numbers[i] = base + layout->segment_slots + overflow[triple]++;
         else

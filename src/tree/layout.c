@@ -9,7 +9,8 @@
 
 #include "base/crc32c.h"
 
-/* ---- keys ----------------------------------------------------------------------------------------------- */
+/* ---- keys -----------------------------------------------------------------------------------------------
+ */
 
 int tree_key_compare(struct tree_key a, struct tree_key b)
 {
@@ -47,7 +48,8 @@ uint64_t tree_key_head(struct tree_key key)
     return __builtin_bswap64(word);
 }
 
-/* ---- geometry ---------------------------------------------------------------------------------------------- */
+/* ---- geometry
+ * ---------------------------------------------------------------------------------------------- */
 
 #define HEAD_BYTES     4u
 #define BODY_CRC_BYTES TREE_BODY_CRC_BYTES
@@ -72,7 +74,8 @@ static uint32_t entry_size(const struct tree_geometry *geometry)
     return (geometry->key_kind == TREE_KEY_VARIABLE ? 3u : 0u) + geometry->key_bytes + 12u;
 }
 
-/* An internal node should hold eight of the longest keys, and must hold four. Where nothing is asked for, keys are as long as that allows. */
+/* An internal node should hold eight of the longest keys, and must hold four. Where nothing is asked for,
+ * keys are as long as that allows. */
 static void complete_variable(struct tree_geometry *geometry, uint32_t atomic_write)
 {
     bool any_length = !geometry->key_bytes, any_size = !geometry->internal_bytes;
@@ -86,7 +89,8 @@ static void complete_variable(struct tree_geometry *geometry, uint32_t atomic_wr
     while (any_size && geometry->internal_bytes < least && geometry->internal_bytes < 4096 &&
            2 * geometry->internal_bytes <= atomic_write)
         geometry->internal_bytes *= 2;
-    while (any_length && header_size(geometry) + BODY_CRC_BYTES + 4 * entry_size(geometry) > geometry->internal_bytes)
+    while (any_length &&
+           header_size(geometry) + BODY_CRC_BYTES + 4 * entry_size(geometry) > geometry->internal_bytes)
         geometry->key_bytes--;
 }
 
@@ -94,7 +98,8 @@ int tree_geometry_complete(struct tree_geometry *geometry, uint32_t atomic_write
 {
     bool variable = geometry->key_kind == TREE_KEY_VARIABLE;
     if (geometry->key_kind > TREE_KEY_VARIABLE)
-        return error_set(error, BANYAN_EINVAL, "key kind %u is neither fixed nor variable", geometry->key_kind);
+        return error_set(error, BANYAN_EINVAL, "key kind %u is neither fixed nor variable",
+                         geometry->key_kind);
     if (!geometry->leaf_bytes)
         geometry->leaf_bytes = variable ? 4096 : 1024;
     if (variable)
@@ -102,7 +107,8 @@ int tree_geometry_complete(struct tree_geometry *geometry, uint32_t atomic_write
     if (!geometry->internal_bytes)
         geometry->internal_bytes = 1024;
     if (!variable && geometry->key_bytes < 8)
-        return error_set(error, BANYAN_EINVAL, "fixed keys must be 8 to 255 bytes, not %u", geometry->key_bytes);
+        return error_set(error, BANYAN_EINVAL, "fixed keys must be 8 to 255 bytes, not %u",
+                         geometry->key_bytes);
     if (!power_of_two(geometry->leaf_bytes) || geometry->leaf_bytes < 512 || geometry->leaf_bytes > 65536)
         return error_set(error, BANYAN_EINVAL, "leaf size %u is not a power of two from 512 to 65536",
                          geometry->leaf_bytes);
@@ -111,7 +117,8 @@ int tree_geometry_complete(struct tree_geometry *geometry, uint32_t atomic_write
         return error_set(error, BANYAN_EINVAL, "internal node size %u is not a power of two from 512 to 4096",
                          geometry->internal_bytes);
     if (geometry->internal_bytes > atomic_write)
-        return error_set(error, BANYAN_EINVAL, "internal node size %u exceeds the fabric's atomic write of %u bytes",
+        return error_set(error, BANYAN_EINVAL,
+                         "internal node size %u exceeds the fabric's atomic write of %u bytes",
                          geometry->internal_bytes, atomic_write);
     struct tree_layout layout;
     int status = tree_layout_init(&layout, geometry, error);
@@ -120,8 +127,8 @@ int tree_geometry_complete(struct tree_geometry *geometry, uint32_t atomic_write
     return status;
 }
 
-
-/* About 100 bytes a segment: the papers' 16-byte entries get five slots in each, and a point read of 204 bytes. */
+/* About 100 bytes a segment: the papers' 16-byte entries get five slots in each, and a point read of 204
+ * bytes. */
 static void choose_segments(struct tree_layout *layout)
 {
     uint32_t room = layout->geometry.leaf_bytes - layout->header_bytes;
@@ -153,20 +160,25 @@ int tree_layout_init(struct tree_layout *layout, const struct tree_geometry *geo
     layout->slot_bytes = round_up(layout->value_offset + geometry->value_variable + geometry->value_bytes, 4);
     layout->entry_bytes = entry_size(geometry);
     if (layout->header_bytes + HEAD_BYTES + 4 * layout->slot_bytes > geometry->leaf_bytes)
-        return error_set(error, BANYAN_EINVAL,
-                         "leaf size %u cannot hold four slots of %u bytes and a header of %u: choose a larger leaf",
-                         geometry->leaf_bytes, layout->slot_bytes, layout->header_bytes);
+        return error_set(
+            error, BANYAN_EINVAL,
+            "leaf size %u cannot hold four slots of %u bytes and a header of %u: choose a larger leaf",
+            geometry->leaf_bytes, layout->slot_bytes, layout->header_bytes);
     if (layout->header_bytes + BODY_CRC_BYTES + 4 * layout->entry_bytes > geometry->internal_bytes)
-        return error_set(error, BANYAN_EINVAL,
-                         "internal node size %u cannot hold four entries of %u bytes and a header of %u: choose a "
-                         "larger internal node or shorter keys",
-                         geometry->internal_bytes, layout->entry_bytes, layout->header_bytes);
+        return error_set(
+            error, BANYAN_EINVAL,
+            "internal node size %u cannot hold four entries of %u bytes and a header of %u: choose a "
+            "larger internal node or shorter keys",
+            geometry->internal_bytes, layout->entry_bytes, layout->header_bytes);
     choose_segments(layout);
+    if (layout->triples > TREE_BUCKETS_MAX / 2)
+        layout->triples = TREE_BUCKETS_MAX / 2;
     layout->slots = layout->triples * layout->triple_slots;
     layout->buckets = 2 * layout->triples;
     layout->bucket_slots = layout->segment_slots + layout->overflow_slots;
     layout->bucket_bytes = HEAD_BYTES + layout->bucket_slots * layout->slot_bytes;
-    layout->internal_entries = (geometry->internal_bytes - layout->header_bytes - BODY_CRC_BYTES) / layout->entry_bytes;
+    layout->internal_entries =
+        (geometry->internal_bytes - layout->header_bytes - BODY_CRC_BYTES) / layout->entry_bytes;
     layout->slot_offset = calloc(layout->slots, sizeof *layout->slot_offset);
     if (!layout->slot_offset)
         return error_set(error, BANYAN_ENOMEM, "no memory for a layout of %u slots", layout->slots);
@@ -196,7 +208,8 @@ void tree_geometry_shape(const struct tree_geometry *geometry, struct tree_geome
     tree_layout_free(&layout);
 }
 
-/* ---- header ------------------------------------------------------------------------------------------------- */
+/* ---- header
+ * ------------------------------------------------------------------------------------------------- */
 
 #define FLAG_UPPER 1u
 
@@ -214,9 +227,14 @@ bool tree_header_decode(const struct tree_layout *layout, const uint8_t *image, 
     header->lower = (struct tree_key){image + TREE_HEADER_FIXED, image[28]};
     header->upper = (struct tree_key){image + TREE_HEADER_FIXED + room, image[29]};
     memcpy(&header->count, image + 30, 2);
-    return header->state >= TREE_NODE_LIVE && header->state <= TREE_NODE_DEAD && header->lower.length <= room &&
-           header->upper.length <= room &&
-           header->has_upper == (header->sibling.address != GADDR_NULL);
+    if (header->state < TREE_NODE_LIVE || header->state > TREE_NODE_DEAD || header->level > TREE_LEVEL_MAX ||
+        header->lower.length > room || header->upper.length > room)
+        return false;
+    /* Only the dead root of an index that was bulk-loaded names a successor without an upper fence (bulk.c).
+     */
+    if (header->has_upper != (header->sibling.address != GADDR_NULL) && header->state != TREE_NODE_DEAD)
+        return false;
+    return !header->has_upper || tree_key_compare(header->lower, header->upper) < 0;
 }
 
 bool tree_header_valid(const struct tree_layout *layout, const uint8_t *image)
@@ -278,7 +296,8 @@ int tree_header_side(const struct tree_header *header, struct tree_key key)
     return header->has_upper && tree_key_compare(key, header->upper) >= 0;
 }
 
-/* ---- leaf --------------------------------------------------------------------------------------------------- */
+/* ---- leaf
+ * --------------------------------------------------------------------------------------------------- */
 
 void tree_bucket_number(const struct tree_layout *layout, uint32_t number, struct tree_bucket *bucket)
 {
@@ -293,9 +312,11 @@ void tree_bucket_number(const struct tree_layout *layout, uint32_t number, struc
     bucket->bytes = layout->bucket_bytes;
 }
 
-void tree_bucket_of(const struct tree_layout *layout, uint32_t tag, struct tree_key key, struct tree_bucket *bucket)
+void tree_bucket_of(const struct tree_layout *layout, uint32_t tag, struct tree_key key,
+                    struct tree_bucket *bucket)
 {
-    /* Salted with the tag, so that a tag can be chosen under which a leaf's keys spread well (bulk.c, split.c). */
+    /* Salted with the tag, so that a tag can be chosen under which a leaf's keys spread well (bulk.c,
+     * split.c). */
     uint64_t hash = XXH3_64bits_withSeed(key.bytes, key.length, tag);
     tree_bucket_number(layout, (uint32_t)(((hash >> 32) * layout->buckets) >> 32), bucket);
 }
@@ -374,8 +395,9 @@ enum tree_slot_state tree_slot_read(const struct tree_layout *layout, const uint
                                                                                   : TREE_SLOT_INVALID;
 }
 
-bool tree_bucket_find(const struct tree_layout *layout, const uint8_t *image, const struct tree_bucket *bucket,
-                      uint32_t seed, struct tree_key key, struct tree_slot *slot)
+bool tree_bucket_find(const struct tree_layout *layout, const uint8_t *image,
+                      const struct tree_bucket *bucket, uint32_t seed, struct tree_key key,
+                      struct tree_slot *slot)
 {
     bool fixed = layout->geometry.key_kind == TREE_KEY_FIXED;
     uint64_t wanted = 0;
@@ -480,7 +502,8 @@ void tree_leaf_format(const struct tree_layout *layout, const struct tree_header
     }
 }
 
-/* ---- internal nodes ------------------------------------------------------------------------------------------ */
+/* ---- internal nodes
+ * ------------------------------------------------------------------------------------------ */
 
 static const uint8_t *link_decode(const uint8_t *from, struct tree_link *link)
 {
@@ -509,15 +532,16 @@ static bool entry_decode(const struct tree_layout *layout, const uint8_t *image,
     uint16_t offset;
     memcpy(&offset, from + 2 * number, sizeof offset);
     if (offset < layout->header_bytes || offset + 13u > layout->geometry.internal_bytes ||
-        offset + 13u + image[offset] > layout->geometry.internal_bytes)
+        offset + 13u + image[offset] > layout->geometry.internal_bytes ||
+        image[offset] > layout->geometry.key_bytes)
         return false;
     entry->key = (struct tree_key){image + offset + 1, image[offset]};
     link_decode(image + offset + 1 + entry->key.length, &entry->link);
     return true;
 }
 
-bool tree_internal_decode(const struct tree_layout *layout, const uint8_t *image, const struct tree_header *header,
-                          struct tree_entry entries[TREE_ENTRIES_MAX])
+bool tree_internal_decode(const struct tree_layout *layout, const uint8_t *image,
+                          const struct tree_header *header, struct tree_entry entries[TREE_ENTRIES_MAX])
 {
     uint32_t room = layout->geometry.internal_bytes - layout->header_bytes - BODY_CRC_BYTES;
     uint32_t least = layout->geometry.key_kind == TREE_KEY_FIXED ? layout->entry_bytes : 15u;
@@ -534,7 +558,8 @@ bool tree_internal_decode(const struct tree_layout *layout, const uint8_t *image
     return !tree_key_compare(entries[0].key, header->lower);
 }
 
-uint32_t tree_internal_size(const struct tree_layout *layout, const struct tree_entry *entries, uint32_t count)
+uint32_t tree_internal_size(const struct tree_layout *layout, const struct tree_entry *entries,
+                            uint32_t count)
 {
     if (count > TREE_ENTRIES_MAX)
         return UINT32_MAX;

@@ -1,5 +1,6 @@
 /*
- * layout.h - how nodes lie in the pool: geometry turned into offsets, the header, leaf slots, internal entries.
+ * layout.h - how nodes lie in the pool: geometry turned into offsets, the header, leaf slots, internal
+ * entries.
  *
  * Everything here works on private copies of node bytes (an image), costs no round trip and allocates
  * nothing but a layout's tables. Nothing that comes out of an image is trusted before its check held.
@@ -8,17 +9,18 @@
  *   0 crc32c | 4 tag | 8 version u16 | 10 level | 11 state | 12 index u16 | 14 zero | 15 flags
  *   16 sibling address u64 | 24 sibling tag | 28 lower length | 29 upper length | 30 entry count u16
  *   32 lower fence, then upper fence (key_bytes each)
- * The crc covers the header. An internal node's body begins with a second one over that crc and the rest of the node.
+ * The crc covers the header. An internal node's body begins with a second one over that crc and the rest of
+ * the node.
  *
- * Leaf: header, then `triples` of  bucket A | head | overflow | bucket B. The head is the leaf's version (u16)
- * and two zero bytes. A point read takes A+head+overflow or head+overflow+B: contiguous (Deft, EuroSys'25).
- * Slot: 4 check | key part | [value length] | value, padded to 4.
- *   The check's lowest bit is 1 for a taken slot. Taken: CRC32C of tag, version, whole key, value. Empty: of tag and
- *   version alone; key and value bytes of an empty slot mean nothing.
- *   Fixed key part: the key. Variable key part: key length, remainder length, remainder (inline_key_bytes). The
- *   bytes before the remainder are those that the key shares with the leaf's lower fence. The lower fence of a leaf
- *   never changes (splits and unlinks move the upper one), so neither does what a slot means; and a separator
- *   shares at least as much with a key to its right as the fence before it did, so what fits a leaf fits its siblings.
+ * Leaf: header, then `triples` of  bucket A | head | overflow | bucket B. The head is the leaf's version
+ * (u16) and two zero bytes. A point read takes A+head+overflow or head+overflow+B: contiguous (Deft,
+ * EuroSys'25). Slot: 4 check | key part | [value length] | value, padded to 4. The check's lowest bit is 1
+ * for a taken slot. Taken: CRC32C of tag, version, whole key, value. Empty: of tag and version alone; key and
+ * value bytes of an empty slot mean nothing. Fixed key part: the key. Variable key part: key length,
+ * remainder length, remainder (inline_key_bytes). The bytes before the remainder are those that the key
+ * shares with the leaf's lower fence. The lower fence of a leaf never changes (splits and unlinks move the
+ * upper one), so neither does what a slot means; and a separator shares at least as much with a key to its
+ * right as the fence before it did, so what fits a leaf fits its siblings.
  *
  * Internal node: header, body crc, then fixed keys: sorted {key, link address u64, link tag u32};
  * variable keys: u16 offsets from the node's start, sorted by key, each to {length, key, address, tag}.
@@ -61,24 +63,28 @@ static inline struct tree_key tree_key_of(const struct tree_key_copy *copy)
 /* The first eight bytes as a number that orders like memcmp; shorter keys are padded with zeros. */
 uint64_t tree_key_head(struct tree_key key);
 
-#define TREE_HEADER_FIXED 32u
+/* A leaf of more than this many buckets leaves room unused: tiny entries in the largest leaves. */
+#define TREE_BUCKETS_MAX 512u
+/* Far beyond what the smallest nodes could need. */
+#define TREE_LEVEL_MAX      28u
+#define TREE_HEADER_FIXED   32u
 #define TREE_BODY_CRC_BYTES 4u /* of an internal node */
 
 struct tree_layout {
     struct tree_geometry geometry;
     uint32_t header_bytes;
     uint32_t slot_bytes;
-    uint32_t value_offset;   /* in a slot, of the length byte if there is one, else of the value */
-    uint32_t segment_slots;  /* of A and of B */
+    uint32_t value_offset;  /* in a slot, of the length byte if there is one, else of the value */
+    uint32_t segment_slots; /* of A and of B */
     uint32_t overflow_slots;
     uint32_t triples, triple_slots, triple_bytes;
     uint32_t slots;
-    uint32_t buckets;        /* 2 * triples */
-    uint32_t bucket_bytes;   /* of a point read */
-    uint32_t bucket_slots;   /* segment + overflow */
+    uint32_t buckets;          /* 2 * triples */
+    uint32_t bucket_bytes;     /* of a point read */
+    uint32_t bucket_slots;     /* segment + overflow */
     uint32_t internal_entries; /* fixed keys: capacity; variable keys: of the longest keys */
-    uint32_t entry_bytes;    /* fixed keys */
-    uint32_t *slot_offset;   /* [slots], owned */
+    uint32_t entry_bytes;      /* fixed keys */
+    uint32_t *slot_offset;     /* [slots], owned */
 };
 
 /* The geometry must be complete. BANYAN_ENOMEM, BANYAN_EINVAL with a message. */
@@ -94,9 +100,9 @@ struct tree_header {
     uint16_t version;
     uint8_t level, state;
     uint16_t index;
-    bool has_upper;         /* else the node reaches to the end of the key space */
-    uint16_t count;         /* internal nodes */
-    struct tree_link sibling; /* address 0 on the rightmost node */
+    bool has_upper;               /* else the node reaches to the end of the key space */
+    uint16_t count;               /* internal nodes */
+    struct tree_link sibling;     /* address 0 on the rightmost node */
     struct tree_key lower, upper; /* decoded: into the image */
 };
 
@@ -120,7 +126,8 @@ struct tree_bucket {
     uint32_t head;          /* offset of the version word */
 };
 
-void tree_bucket_of(const struct tree_layout *layout, uint32_t tag, struct tree_key key, struct tree_bucket *bucket);
+void tree_bucket_of(const struct tree_layout *layout, uint32_t tag, struct tree_key key,
+                    struct tree_bucket *bucket);
 void tree_bucket_number(const struct tree_layout *layout, uint32_t number, struct tree_bucket *bucket);
 static inline uint16_t tree_bucket_version(const uint8_t *image, const struct tree_bucket *bucket)
 {
@@ -130,27 +137,32 @@ static inline uint16_t tree_bucket_version(const uint8_t *image, const struct tr
 }
 /* Starts a slot check: of tag and version. */
 uint32_t tree_slot_seed(uint32_t tag, uint16_t version);
-static inline uint32_t tree_slot_empty_check(uint32_t seed) { return seed & ~1u; }
+static inline uint32_t tree_slot_empty_check(uint32_t seed)
+{
+    return seed & ~1u;
+}
 
 enum tree_slot_state { TREE_SLOT_EMPTY, TREE_SLOT_TAKEN, TREE_SLOT_INVALID };
 
 struct tree_slot {
     uint32_t number;
     struct tree_key value;
-    uint32_t head_length;        /* bytes of the key that the leaf's lower fence supplies */
-    struct tree_key remainder;   /* the rest, in the image (fixed keys: the whole key) */
+    uint32_t head_length;      /* bytes of the key that the leaf's lower fence supplies */
+    struct tree_key remainder; /* the rest, in the image (fixed keys: the whole key) */
 };
 
 /* Judges a slot by its own check; `lower` supplies variable keys' prefixes (the leaf's lower fence). */
 enum tree_slot_state tree_slot_read(const struct tree_layout *layout, const uint8_t *image, uint32_t number,
                                     uint32_t seed, struct tree_key lower, struct tree_slot *slot);
 /* Looks for a key among a bucket's slots without knowing the header (R1). True: hit, *slot is proven. */
-bool tree_bucket_find(const struct tree_layout *layout, const uint8_t *image, const struct tree_bucket *bucket,
-                      uint32_t seed, struct tree_key key, struct tree_slot *slot);
+bool tree_bucket_find(const struct tree_layout *layout, const uint8_t *image,
+                      const struct tree_bucket *bucket, uint32_t seed, struct tree_key key,
+                      struct tree_slot *slot);
 /* R2's second half: every slot of the range is valid under the seed. */
 bool tree_slots_valid(const struct tree_layout *layout, const uint8_t *image, uint32_t first, uint32_t count,
                       uint32_t seed, struct tree_key lower);
-/* How many bytes of the key a slot of this leaf must hold; may exceed inline_key_bytes: then it cannot be stored. */
+/* How many bytes of the key a slot of this leaf must hold; may exceed inline_key_bytes: then it cannot be
+ * stored. */
 uint32_t tree_slot_remainder(const struct tree_layout *layout, struct tree_key lower, struct tree_key key);
 /* Writes key, value and check into the image. The remainder must fit. */
 void tree_slot_write(const struct tree_layout *layout, uint8_t *image, uint32_t number, uint32_t seed,
@@ -174,10 +186,11 @@ struct tree_entry {
 #define TREE_ENTRIES_MAX 320u
 
 /* Decodes the entries of a valid internal node (keys point into the image); false if it is malformed. */
-bool tree_internal_decode(const struct tree_layout *layout, const uint8_t *image, const struct tree_header *header,
-                          struct tree_entry entries[TREE_ENTRIES_MAX]);
+bool tree_internal_decode(const struct tree_layout *layout, const uint8_t *image,
+                          const struct tree_header *header, struct tree_entry entries[TREE_ENTRIES_MAX]);
 /* Bytes that these entries need together with the header; compare with internal_bytes. */
-uint32_t tree_internal_size(const struct tree_layout *layout, const struct tree_entry *entries, uint32_t count);
+uint32_t tree_internal_size(const struct tree_layout *layout, const struct tree_entry *entries,
+                            uint32_t count);
 /* Builds header and entries in `image` (which no key may point into) and seals it. header->count is set. */
 void tree_internal_encode(const struct tree_layout *layout, struct tree_header *header,
                           const struct tree_entry *entries, uint32_t count, uint8_t *image);

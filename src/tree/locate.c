@@ -9,7 +9,8 @@ struct tree_key tree_key_least(const struct tree_layout *layout)
     return (struct tree_key){zeros, fixed ? layout->geometry.key_bytes : 0};
 }
 
-/* ---- the root ----------------------------------------------------------------------------------------------- */
+/* ---- the root
+ * ----------------------------------------------------------------------------------------------- */
 
 void tree_root_set(struct tree *tree, struct tree_link root, uint8_t level)
 {
@@ -47,24 +48,29 @@ int tree_root_get(struct tree_session *session, struct tree *tree, struct tree_l
             return status;
         tree_read_settle(&read);
         struct tree_header header;
-        if (tree_header_valid(layout, session->scratch) && tree_header_decode(layout, session->scratch, &header) &&
-            header.index == tree->index && header.state != TREE_NODE_DEAD) {
+        bool proven = tree_header_valid(layout, session->scratch) &&
+                      tree_header_decode(layout, session->scratch, &header) && header.index == tree->index;
+        if (proven && header.state != TREE_NODE_DEAD) {
             tree_root_set(tree, (struct tree_link){address, header.tag}, header.level);
-        } else {
-            if (attempt > TREE_PATIENCE && !tree_header_valid(layout, session->scratch))
-                return tree_corrupt(session, address, "the root's header fails its check");
-            status = tree_restart(session, address);
-            if (status)
-                return status;
+            continue;
         }
+        if (proven)
+            status = tree_unlink_finish(session, tree, (struct tree_link){address, header.tag}, &header);
+        else if (attempt > TREE_PATIENCE)
+            status = tree_corrupt(session, address, "the root's header fails its check");
+        if (!status)
+            status = tree_restart(session, address);
+        if (status)
+            return status;
     }
     return 0;
 }
 
-/* ---- fetching ----------------------------------------------------------------------------------------------------- */
+/* ---- fetching
+ * ----------------------------------------------------------------------------------------------------- */
 
-static int internal_judge(struct tree_session *session, struct tree *tree, struct tree_link link, uint8_t level,
-                          const uint8_t *image, struct tree_header *header)
+static int internal_judge(struct tree_session *session, struct tree *tree, struct tree_link link,
+                          uint8_t level, const uint8_t *image, struct tree_header *header)
 {
     const struct tree_layout *layout = &tree->layout;
     if (!tree_header_decode(layout, image, header))
@@ -107,7 +113,8 @@ int tree_internal_fetch(struct tree_session *session, struct tree *tree, struct 
     }
 }
 
-/* ---- descending: inside an epoch, in the cache alone ------------------------------------------------------------------ */
+/* ---- descending: inside an epoch, in the cache alone
+ * ------------------------------------------------------------------ */
 
 enum descent_verdict { DESCENT_FOUND, DESCENT_MISS, DESCENT_ASTRAY, DESCENT_GAP, DESCENT_HELP };
 
@@ -120,7 +127,7 @@ struct descent {
     /* where the way stands */
     struct tree_link link, parent;
     struct tree_link left; /* the cached node whose sibling link led here instead; address 0: none */
-    uint8_t at;   /* link's level */
+    uint8_t at;            /* link's level */
     bool direct;
     uint32_t fresh; /* bit per level: fetched during this call (the root's parent: the root word was read) */
     /* DESCENT_GAP: just below this key; DESCENT_HELP: this is the missing separator, of sibling */
@@ -175,7 +182,10 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
         }
         frame_prefetch(frame);
         tree_cache_touch(tree->cache, frame);
-        visited++;
+        if (++visited > TREE_RESTARTS_MAX) { /* siblings in a circle */
+            verdict = DESCENT_ASTRAY;
+            break;
+        }
         int side = frame_side(frame, descent);
         if (frame->level != descent->at || side < 0) {
             verdict = DESCENT_ASTRAY;
@@ -266,11 +276,11 @@ static int start_at_root(struct tree_session *session, struct tree *tree, struct
     return descent->at < descent->level ? BANYAN_ENOTFOUND : 0;
 }
 
-int tree_locate(struct tree_session *session, struct tree *tree, struct tree_key key, bool before, uint8_t level,
-                struct tree_path *path)
+int tree_locate(struct tree_session *session, struct tree *tree, struct tree_key key, bool before,
+                uint8_t level, struct tree_path *path)
 {
-    struct descent descent = {.key = key, .before = before, .level = level, .head = tree_key_head(key),
-                              .eight = key.length == 8};
+    struct descent descent = {
+        .key = key, .before = before, .level = level, .head = tree_key_head(key), .eight = key.length == 8};
     struct tree_path across = {0}; /* beyond a gap: where to go on instead of at the root */
     uint8_t across_level = 0;
     for (;;) {
@@ -334,8 +344,8 @@ void tree_path_forget(struct tree_session *session, struct tree *tree, const str
         tree_root_forget(tree);
 }
 
-int tree_path_right(struct tree_session *session, struct tree *tree, struct tree_path *path, struct tree_key upper,
-                    struct tree_link sibling, uint8_t level)
+int tree_path_right(struct tree_session *session, struct tree *tree, struct tree_path *path,
+                    struct tree_key upper, struct tree_link sibling, uint8_t level)
 {
     struct tree_key_copy separator;
     tree_key_store(&separator, upper);

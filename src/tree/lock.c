@@ -7,14 +7,15 @@
 #include "memory/memory.h"
 
 /*
- * The local lock table holds only the locks that somebody of this compute node has or wants, in hashed shards: the full
- * table of Sherman (one local lock for each global one, 131,072 for each memory node) would be almost all idle.
+ * The local lock table holds only the locks that somebody of this compute node has or wants, in hashed
+ * shards: the full table of Sherman (one local lock for each global one, 131,072 for each memory node) would
+ * be almost all idle.
  */
 #define SHARDS 4096u
-#define DONE 2u /* of tree_waiter.granted: 1 granted, 2 the releaser is through with the waiter */
+#define DONE   2u /* of tree_waiter.granted: 1 granted, 2 the releaser is through with the waiter */
 
 struct tree_local_lock {
-    gaddr name; /* of the global lock */
+    gaddr name;     /* of the global lock */
     uint32_t depth; /* handovers in a row */
     struct tree_waiter *head, *tail;
     struct tree_local_lock *next;
@@ -53,7 +54,8 @@ void tree_lock_table_destroy(struct tree_lock_table *table)
     free(table);
 }
 
-/* ---- global locks ---------------------------------------------------------------------------------------------- */
+/* ---- global locks
+ * ---------------------------------------------------------------------------------------------- */
 
 static uint64_t lock_region(const struct tree_session *session, uint16_t node, gaddr *base)
 {
@@ -96,7 +98,7 @@ struct fabric_command tree_lock_command(const struct tree_session *session, cons
     return (struct fabric_command){
         .operation = FABRIC_CAS,
         .address = hold->word,
-        .cas = {.compare = 0, .swap = owner << hold->shift, .mask = hold->mask}};
+        .cas = {.compare = 0, .swap = owner << hold->shift, .mask = hold->mask, .old = UINT64_MAX}};
 }
 
 struct fabric_command tree_unlock_command(const struct tree_session *session, const struct tree_hold *hold)
@@ -106,11 +108,13 @@ struct fabric_command tree_unlock_command(const struct tree_session *session, co
     if (capabilities->release_by_write)
         return tree_write_command(hold_name(hold), &zero, capabilities->lock_width);
     uint64_t owner = (uint64_t)capabilities->compute_id << hold->shift;
-    return (struct fabric_command){
-        .operation = FABRIC_CAS, .address = hold->word, .cas = {.compare = owner, .swap = 0, .mask = hold->mask}};
+    return (struct fabric_command){.operation = FABRIC_CAS,
+                                   .address = hold->word,
+                                   .cas = {.compare = owner, .swap = 0, .mask = hold->mask}};
 }
 
-/* ---- local locks ------------------------------------------------------------------------------------------------- */
+/* ---- local locks
+ * ------------------------------------------------------------------------------------------------- */
 
 static struct tree_lock_shard *shard_of(const struct tree_session *session, const struct tree_hold *hold)
 {
@@ -240,7 +244,8 @@ static void local_release_end(struct tree_session *session, struct tree_hold *ho
     waiter->handed = hold->handing;
     session->stats.handovers += hold->handing;
     if (hold->handing && session->compute->switches.snapshot && waiter->node &&
-        waiter->node == session->image.address && waiter->session->image.capacity == session->image.capacity) {
+        waiter->node == session->image.address &&
+        waiter->session->image.capacity == session->image.capacity) {
         image_hand(session, waiter->session);
         waiter->snapshot = true;
         session->stats.snapshot_handovers++;
@@ -257,7 +262,9 @@ void tree_lock_abandon_local(struct tree_session *session, struct tree_hold *hol
     local_release_end(session, hold);
 }
 
-/* ---- both ---------------------------------------------------------------------------------------------------------- */
+/* ---- both
+ * ----------------------------------------------------------------------------------------------------------
+ */
 
 static void spin_pause(unsigned attempt)
 {
@@ -268,8 +275,22 @@ static void spin_pause(unsigned attempt)
         task_yield();
 }
 
-int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabric_command *reads, uint32_t count,
-              struct tree_hold *hold)
+void tree_lock_give_back(struct tree_session *session, const struct tree_hold *hold,
+                         const struct fabric_command *lock, int status)
+{
+    if (status != BANYAN_ECORRUPT && status != BANYAN_EADDRESS)
+        return; /* the connection is gone: so is the lock, once we are fenced */
+    if (lock->cas.old & hold->mask)
+        return;
+    struct fabric_command unlock = tree_unlock_command(session, hold);
+    struct fabric_list list = {.node = gaddr_node(hold->word), .count = 1, .commands = &unlock},
+                       *lists[1] = {&list};
+    fabric_execute(session->worker->endpoint, lists, 1,
+                   &session->stats.cost); /* the error at hand is the one to report */
+}
+
+int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabric_command *reads,
+              uint32_t count, struct tree_hold *hold)
 {
     struct fabric_command commands[FABRIC_COMMANDS_MAX];
     assert(count < FABRIC_COMMANDS_MAX);
@@ -280,9 +301,8 @@ int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabr
     if (!session->waiter.snapshot)
         session->image.address = GADDR_NULL;
     if (hold->global) {
-        status = session->waiter.snapshot || !count
-                     ? 0
-                     : tree_execute(session, gaddr_node(node), reads, count);
+        status =
+            session->waiter.snapshot || !count ? 0 : tree_execute(session, gaddr_node(node), reads, count);
         if (status)
             tree_unlock(session, hold, commands, 0);
         return status;
@@ -293,6 +313,7 @@ int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabr
             memcpy(commands + 1, reads, count * sizeof *reads);
         status = tree_execute(session, gaddr_node(node), commands, 1 + count);
         if (status) {
+            tree_lock_give_back(session, hold, &commands[0], status);
             tree_lock_abandon_local(session, hold);
             return status;
         }
@@ -307,8 +328,10 @@ int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabr
     return 0;
 }
 
-int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fabric_command *writes, uint32_t count)
+int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fabric_command *writes,
+                uint32_t count)
 {
+    bool wrote = count;
     if (local_release_begin(session, hold))
         writes[count++] = tree_unlock_command(session, hold);
     int status = 0;
@@ -316,10 +339,8 @@ int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fab
         status = tree_execute(session, gaddr_node(hold->word), writes, count);
         if (status) {
             session->image.address = GADDR_NULL;
-            /* An error of the network does not say how much of the list was done. */
-            if (status == BANYAN_ENET || status == BANYAN_ETIMEOUT)
-                status = tree_fail(session, BANYAN_EUNKNOWN, "the write may have taken effect: %s",
-                                   error_name(status));
+            if (wrote)
+                status = tree_unknown(session, status);
         }
     }
     hold->global = false;

@@ -1,15 +1,16 @@
 #include "tree/state.h"
 
 /*
- * A hit needs the bucket alone, a miss the header too. Read together they cost one round trip, and 64 bytes or more that a hit has
- * no use for: worth it where at least one lookup in this many misses.
+ * A hit needs the bucket alone, a miss the header too. Read together they cost one round trip, and 64 bytes
+ * or more that a hit has no use for: worth it where at least one lookup in this many misses.
  */
 #define MISS_ONE_IN 16u
 #define MISS_MEMORY 64u /* lookups over which the share is averaged */
 
 static bool miss_likely(const struct tree_session *session)
 {
-    return session->compute->switches.combine == TREE_COMBINE_ALL && session->miss_share > 65536u / MISS_ONE_IN;
+    return session->compute->switches.combine == TREE_COMBINE_ALL &&
+           session->miss_share > 65536u / MISS_ONE_IN;
 }
 
 static void miss_learn(struct tree_session *session, bool missed)
@@ -44,8 +45,8 @@ static int point_read(struct point *point, bool header_too)
         reads[count++] = tree_read_command(leaf, image, layout->geometry.leaf_bytes);
         slots = layout->slots;
     } else {
-        reads[count++] = tree_read_command(leaf + point->bucket.offset, image + point->bucket.offset,
-                                           point->bucket.bytes);
+        reads[count++] =
+            tree_read_command(leaf + point->bucket.offset, image + point->bucket.offset, point->bucket.bytes);
         if (header_too)
             reads[count++] = tree_read_command(leaf, image, layout->header_bytes);
     }
@@ -63,8 +64,8 @@ static int point_read(struct point *point, bool header_too)
 static int header_read(struct point *point)
 {
     struct tree_session *session = point->session;
-    struct fabric_command read = tree_read_command(point->path.link.address, session->image.bytes,
-                                                   point->tree->layout.header_bytes);
+    struct fabric_command read =
+        tree_read_command(point->path.link.address, session->image.bytes, point->tree->layout.header_bytes);
     int status = tree_execute(session, gaddr_node(read.address), &read, 1);
     if (!status)
         tree_read_settle(&read);
@@ -162,8 +163,8 @@ static int point_lookup(struct point *point)
     }
 }
 
-int tree_lookup(struct tree_session *session, struct tree *tree, const void *key, size_t key_length, void *value,
-                size_t *length)
+int tree_lookup(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                void *value, size_t *length)
 {
     int status = tree_key_check(session, tree, key, key_length);
     if (!status)
@@ -179,8 +180,8 @@ int tree_lookup(struct tree_session *session, struct tree *tree, const void *key
     size_t capacity = *length;
     *length = point.slot.value.length;
     if (capacity < point.slot.value.length)
-        return tree_fail(session, BANYAN_EVALUESIZE, "index %s: the value has %u bytes, the buffer %zu", tree->name,
-                         point.slot.value.length, capacity);
+        return tree_fail(session, BANYAN_EVALUESIZE, "index %s: the value has %u bytes, the buffer %zu",
+                         tree->name, point.slot.value.length, capacity);
     if (point.slot.value.length)
         memcpy(value, point.slot.value.bytes, point.slot.value.length);
     return 0;

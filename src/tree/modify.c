@@ -2,7 +2,8 @@
 
 #include <assert.h>
 
-/* ---- what is known of the leaf under its lock ------------------------------------------------------------------ */
+/* ---- what is known of the leaf under its lock
+ * ------------------------------------------------------------------ */
 
 static bool bucket_known(const struct tree_image *image, uint32_t number)
 {
@@ -31,7 +32,8 @@ int tree_leaf_complete(struct tree_session *session, struct tree *tree, gaddr le
 {
     if (session->image.address == leaf && image_complete(session, &tree->layout))
         return 0;
-    struct fabric_command read = tree_read_command(leaf, session->image.bytes, tree->layout.geometry.leaf_bytes);
+    struct fabric_command read =
+        tree_read_command(leaf, session->image.bytes, tree->layout.geometry.leaf_bytes);
     int status = tree_execute(session, gaddr_node(leaf), &read, 1);
     if (status)
         return status;
@@ -57,7 +59,8 @@ int tree_leaf_judge(struct tree_session *session, struct tree *tree, struct tree
     return header->state == TREE_NODE_DEAD ? TREE_RESTART : 0;
 }
 
-/* ---- one attempt --------------------------------------------------------------------------------------------------- */
+/* ---- one attempt
+ * --------------------------------------------------------------------------------------------------- */
 
 struct change {
     struct tree_session *session;
@@ -92,8 +95,8 @@ static uint32_t change_reads(struct change *change, bool header, struct fabric_c
     uint32_t count = 0;
     if (header)
         reads[count++] = tree_read_command(leaf, image, layout->header_bytes);
-    reads[count++] = tree_read_command(leaf + change->bucket.offset, image + change->bucket.offset,
-                                       change->bucket.bytes);
+    reads[count++] =
+        tree_read_command(leaf + change->bucket.offset, image + change->bucket.offset, change->bucket.bytes);
     return count;
 }
 
@@ -195,7 +198,8 @@ static int change_judge(struct change *change)
     return 0;
 }
 
-/* ---- deciding and writing --------------------------------------------------------------------------------------------- */
+/* ---- deciding and writing
+ * --------------------------------------------------------------------------------------------- */
 
 static struct fabric_command slot_command(struct change *change, uint32_t number, uint32_t bytes)
 {
@@ -204,8 +208,8 @@ static struct fabric_command slot_command(struct change *change, uint32_t number
     gaddr leaf = change->path.link.address;
     if (session->compute->switches.write_unit == TREE_WRITE_NODE)
         return tree_write_command(leaf, session->image.bytes, layout->geometry.leaf_bytes);
-    return tree_write_command(leaf + layout->slot_offset[number], session->image.bytes + layout->slot_offset[number],
-                              bytes);
+    return tree_write_command(leaf + layout->slot_offset[number],
+                              session->image.bytes + layout->slot_offset[number], bytes);
 }
 
 /* Puts the value where the key is, or into a free slot; splits the leaf if there is none. */
@@ -216,13 +220,15 @@ static int change_put(struct change *change, struct tree_key value)
     const struct tree_layout *layout = &tree->layout;
     uint32_t remainder = tree_slot_remainder(layout, change->header.lower, change->key);
     if (layout->geometry.key_kind == TREE_KEY_VARIABLE && remainder > layout->geometry.inline_key_bytes)
-        return change_quit(change, tree_fail(session, BANYAN_EKEYSIZE,
-                                             "index %s: %u bytes of the key differ from its leaf's prefix, and a slot holds %u: "
-                                             "longer keys need records, which this version does not have",
-                                             tree->name, remainder, layout->geometry.inline_key_bytes));
-    uint32_t number = change->found ? change->slot.number
-                                    : tree_bucket_free_slot(layout, session->image.bytes, &change->bucket,
-                                                            change->seed);
+        return change_quit(
+            change,
+            tree_fail(session, BANYAN_EKEYSIZE,
+                      "index %s: %u bytes of the key differ from its leaf's prefix, and a slot holds %u: "
+                      "longer keys need records, which this version does not have",
+                      tree->name, remainder, layout->geometry.inline_key_bytes));
+    uint32_t number =
+        change->found ? change->slot.number
+                      : tree_bucket_free_slot(layout, session->image.bytes, &change->bucket, change->seed);
     if (number == UINT32_MAX) {
         int status = tree_leaf_complete(session, tree, change->path.link.address);
         if (status)
@@ -253,8 +259,9 @@ static bool only_entry(const struct tree_layout *layout, const uint8_t *image, u
     return true;
 }
 
-/* Whether deleting the slot leaves the leaf empty, and it may go: it is not the leftmost, and its parent names it (so that whoever drops
- * that entry, and nobody else, frees the leaf). Costs a read of the leaf when the key's bucket is about to be empty. */
+/* Whether deleting the slot leaves the leaf empty, and it may go: it is not the leftmost, and its parent
+ * names it (so that whoever drops that entry, and nobody else, frees the leaf). Costs a read of the leaf when
+ * the key's bucket is about to be empty. */
 static int change_empties(struct change *change, bool *empties)
 {
     struct tree_session *session = change->session;
@@ -290,7 +297,8 @@ static int change_delete(struct change *change)
     }
     writes[count++] = slot_command(change, change->slot.number, 4);
     if (empties && session->compute->switches.write_unit == TREE_WRITE_SLOT)
-        writes[count++] = tree_write_command(change->path.link.address, session->image.bytes, layout->header_bytes);
+        writes[count++] =
+            tree_write_command(change->path.link.address, session->image.bytes, layout->header_bytes);
     status = tree_unlock(session, &change->hold, writes, count);
     if (status || !empties)
         return status;
@@ -306,19 +314,21 @@ static int change_decide(struct change *change)
     struct tree *tree = change->tree;
     const struct tree_layout *layout = &tree->layout;
     task_charge(TASK_WORK_LEAF, whole_leaf(session) ? layout->slots : layout->bucket_slots);
-    if (!tree_slots_valid(layout, session->image.bytes, change->bucket.first, change->bucket.count, change->seed,
-                          change->header.lower))
+    if (!tree_slots_valid(layout, session->image.bytes, change->bucket.first, change->bucket.count,
+                          change->seed, change->header.lower))
         return change_quit(change, tree_corrupt(session, change->path.link.address,
                                                 "a leaf's slot fails its check under the leaf's lock"));
     change->found = tree_bucket_find(layout, session->image.bytes, &change->bucket, change->seed, change->key,
                                      &change->slot);
     uint8_t value[TREE_VALUE_MAX + 1];
     size_t length = 0;
-    enum tree_verdict verdict = change->function(change->context, change->found ? change->slot.value.bytes : NULL,
-                                                 change->found ? change->slot.value.length : 0, value, &length);
+    enum tree_verdict verdict =
+        change->function(change->context, change->found ? change->slot.value.bytes : NULL,
+                         change->found ? change->slot.value.length : 0, value, &length);
     if (verdict == TREE_PUT) {
         int status = tree_value_check(session, tree, value, length);
-        return status ? change_quit(change, status) : change_put(change, (struct tree_key){value, (uint32_t)length});
+        return status ? change_quit(change, status)
+                      : change_put(change, (struct tree_key){value, (uint32_t)length});
     }
     if (verdict == TREE_DELETE && change->found)
         return change_delete(change);
@@ -333,8 +343,11 @@ int tree_modify(struct tree_session *session, struct tree *tree, const void *key
         status = tree_begin(session, tree);
     if (status)
         return status;
-    struct change change = {.session = session, .tree = tree, .key = {key, (uint32_t)key_length},
-                            .function = function, .context = context};
+    struct change change = {.session = session,
+                            .tree = tree,
+                            .key = {key, (uint32_t)key_length},
+                            .function = function,
+                            .context = context};
     for (bool located = false;;) {
         if (!located)
             status = tree_locate(session, tree, change.key, false, 0, &change.path);
@@ -357,8 +370,8 @@ int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct tre
 {
     struct tree_hold hold;
     struct tree_header header;
-    struct fabric_command read = tree_read_command(link.address, session->image.bytes,
-                                                   tree->layout.geometry.leaf_bytes);
+    struct fabric_command read =
+        tree_read_command(link.address, session->image.bytes, tree->layout.geometry.leaf_bytes);
     struct fabric_command unlock[1];
     uint32_t count;
     int status = tree_lock(session, link.address, false, &read, 1, &hold);
@@ -374,13 +387,15 @@ int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct tre
     }
     if (status == TREE_RESTART && header.tag == link.tag && header.state == TREE_NODE_DEAD)
         status = 0; /* the reader judges that by itself */
-    else if (!status && tree_leaf_entries(session, &tree->layout, session->image.bytes, &header, &count) == TREE_RESTART)
+    else if (!status &&
+             tree_leaf_entries(session, &tree->layout, session->image.bytes, &header, &count) == TREE_RESTART)
         status = tree_corrupt(session, link.address, "a leaf's slot fails its check under the leaf's lock");
     int released = tree_unlock(session, &hold, unlock, 0);
     return status ? status : released;
 }
 
-/* ---- the usual changes ------------------------------------------------------------------------------------------------- */
+/* ---- the usual changes
+ * ------------------------------------------------------------------------------------------------- */
 
 enum put_when { PUT_ALWAYS, PUT_IF_ABSENT, PUT_IF_PRESENT, PUT_IF_EQUAL, DELETE_IF_PRESENT };
 
@@ -391,7 +406,8 @@ struct usual {
     int status;
 };
 
-static enum tree_verdict usual_change(void *context, const void *old, size_t old_length, void *value, size_t *length)
+static enum tree_verdict usual_change(void *context, const void *old, size_t old_length, void *value,
+                                      size_t *length)
 {
     struct usual *usual = context;
     usual->status = 0;
@@ -415,7 +431,8 @@ static enum tree_verdict usual_change(void *context, const void *old, size_t old
 static int usual_run(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
                      struct usual *usual)
 {
-    int status = usual->when == DELETE_IF_PRESENT ? 0 : tree_value_check(session, tree, usual->value, usual->length);
+    int status =
+        usual->when == DELETE_IF_PRESENT ? 0 : tree_value_check(session, tree, usual->value, usual->length);
     if (!status)
         status = tree_modify(session, tree, key, key_length, usual_change, usual);
     if (status || !usual->status)
@@ -423,22 +440,22 @@ static int usual_run(struct tree_session *session, struct tree *tree, const void
     return tree_fail(session, usual->status, "index %s: %s", tree->name, error_name(usual->status));
 }
 
-int tree_insert(struct tree_session *session, struct tree *tree, const void *key, size_t key_length, const void *value,
-                size_t length)
+int tree_insert(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                const void *value, size_t length)
 {
     struct usual usual = {.when = PUT_IF_ABSENT, .value = value, .length = length};
     return usual_run(session, tree, key, key_length, &usual);
 }
 
-int tree_update(struct tree_session *session, struct tree *tree, const void *key, size_t key_length, const void *value,
-                size_t length)
+int tree_update(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                const void *value, size_t length)
 {
     struct usual usual = {.when = PUT_IF_PRESENT, .value = value, .length = length};
     return usual_run(session, tree, key, key_length, &usual);
 }
 
-int tree_upsert(struct tree_session *session, struct tree *tree, const void *key, size_t key_length, const void *value,
-                size_t length)
+int tree_upsert(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                const void *value, size_t length)
 {
     struct usual usual = {.when = PUT_ALWAYS, .value = value, .length = length};
     return usual_run(session, tree, key, key_length, &usual);
@@ -453,7 +470,10 @@ int tree_delete(struct tree_session *session, struct tree *tree, const void *key
 int tree_compare_and_set(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
                          const void *expected, size_t expected_length, const void *value, size_t length)
 {
-    struct usual usual = {.when = PUT_IF_EQUAL, .value = value, .length = length, .expected = expected,
+    struct usual usual = {.when = PUT_IF_EQUAL,
+                          .value = value,
+                          .length = length,
+                          .expected = expected,
                           .expected_length = expected_length};
     return usual_run(session, tree, key, key_length, &usual);
 }

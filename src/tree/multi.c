@@ -13,7 +13,7 @@ struct batch_item {
     struct tree_hold hold;
     struct fabric_command commands[3];
     struct fabric_list list;
-    bool posted, deferred;
+    bool posted, deferred, answered;
 };
 
 struct batch {
@@ -59,7 +59,8 @@ static int batch_execute(struct batch *batch)
         entry->list.node = gaddr_node(entry->commands[0].address);
         lists[count++] = &entry->list;
     }
-    return count ? fabric_execute(batch->session->worker->endpoint, lists, count, &batch->session->stats.cost) : 0;
+    return count ? fabric_execute(batch->session->worker->endpoint, lists, count, &batch->session->stats.cost)
+                 : 0;
 }
 
 static void settle(struct fabric_command *commands, uint32_t count)
@@ -69,7 +70,9 @@ static void settle(struct fabric_command *commands, uint32_t count)
             tree_read_settle(&commands[i]);
 }
 
-/* ---- get ------------------------------------------------------------------------------------------------------------ */
+/* ---- get
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 static int get_finish(struct batch *batch, struct tree_item *item, const struct tree_slot *slot)
 {
@@ -84,7 +87,7 @@ static int get_finish(struct batch *batch, struct tree_item *item, const struct 
 }
 
 /* First the buckets of all, then the headers of those that missed (R2); what neither settles is deferred. */
-static int get_batch(struct batch *batch)
+static void get_batch(struct batch *batch)
 {
     struct tree_session *session = batch->session;
     const struct tree_layout *layout = &batch->tree->layout;
@@ -103,9 +106,10 @@ static int get_batch(struct batch *batch)
         task_charge(TASK_WORK_LEAF, layout->bucket_slots);
         uint16_t version = tree_bucket_version(entry->image, &entry->bucket);
         entry->list.count = 0;
-        if (tree_bucket_find(layout, entry->image, &entry->bucket, tree_slot_seed(entry->path.link.tag, version),
-                             item_key(entry->item), &slot)) {
+        if (tree_bucket_find(layout, entry->image, &entry->bucket,
+                             tree_slot_seed(entry->path.link.tag, version), item_key(entry->item), &slot)) {
             entry->item->status = get_finish(batch, entry->item, &slot);
+            entry->answered = true;
             continue;
         }
         entry->commands[0] = tree_read_command(entry->path.link.address, entry->image, layout->header_bytes);
@@ -127,20 +131,24 @@ static int get_batch(struct batch *batch)
                           tree_header_side(&header, item_key(entry->item)) ||
                           !tree_slots_valid(layout, entry->image, entry->bucket.first, entry->bucket.count,
                                             tree_slot_seed(header.tag, version), header.lower);
-        if (!entry->deferred)
+        entry->answered = !entry->deferred;
+        if (entry->answered)
             entry->item->status = BANYAN_ENOTFOUND;
     }
-    if (status)
-        return tree_fail(session, status, "reading leaves of index %s: %s", batch->tree->name, error_name(status));
     for (uint32_t i = 0; i < batch->count; i++) {
-        struct tree_item *item = batch->items[i].item;
-        if (batch->items[i].deferred)
-            item->status = tree_lookup(session, batch->tree, item->key, item->key_length, item->value, &item->length);
+        struct batch_item *entry = &batch->items[i];
+        struct tree_item *item = entry->item;
+        if (status && !entry->answered) /* one list's error is not every item's: each finds out by itself */
+            entry->deferred = true;
+        if (entry->deferred)
+            item->status =
+                tree_lookup(session, batch->tree, item->key, item->key_length, item->value, &item->length);
     }
-    return 0;
 }
 
-/* ---- put ------------------------------------------------------------------------------------------------------------------ */
+/* ---- put
+ * ------------------------------------------------------------------------------------------------------------------
+ */
 
 static bool same_key_before(const struct batch *batch, uint32_t number)
 {
@@ -157,7 +165,8 @@ static void put_prepare(struct batch *batch, uint32_t number)
     struct batch_item *entry = &batch->items[number];
     const struct tree_layout *layout = &batch->tree->layout;
     gaddr leaf = entry->path.link.address;
-    entry->deferred = same_key_before(batch, number) || !tree_lock_try_local(batch->session, leaf, &entry->hold);
+    entry->deferred =
+        same_key_before(batch, number) || !tree_lock_try_local(batch->session, leaf, &entry->hold);
     if (entry->deferred)
         return;
     tree_bucket_of(layout, entry->path.link.tag, item_key(entry->item), &entry->bucket);
@@ -184,7 +193,8 @@ static void put_apply(struct batch *batch, struct batch_item *entry)
         header.state == TREE_NODE_LIVE && !tree_header_side(&header, key)) {
         uint32_t seed = tree_slot_seed(header.tag, header.version);
         remainder = tree_slot_remainder(layout, header.lower, key);
-        bool fits = layout->geometry.key_kind == TREE_KEY_FIXED || remainder <= layout->geometry.inline_key_bytes;
+        bool fits =
+            layout->geometry.key_kind == TREE_KEY_FIXED || remainder <= layout->geometry.inline_key_bytes;
         if (fits && tree_slots_valid(layout, entry->image, entry->bucket.first, entry->bucket.count, seed,
                                      header.lower)) {
             number = tree_bucket_find(layout, entry->image, &entry->bucket, seed, key, &slot)
@@ -196,16 +206,16 @@ static void put_apply(struct batch *batch, struct batch_item *entry)
     }
     uint16_t count = 0;
     if (number != UINT32_MAX)
-        entry->commands[count++] = tree_write_command(entry->path.link.address + layout->slot_offset[number],
-                                                      entry->image + layout->slot_offset[number],
-                                                      layout->slot_bytes);
+        entry->commands[count++] =
+            tree_write_command(entry->path.link.address + layout->slot_offset[number],
+                               entry->image + layout->slot_offset[number], layout->slot_bytes);
     else
         entry->deferred = true;
     entry->commands[count++] = tree_unlock_command(batch->session, &entry->hold);
     entry->list.count = count;
 }
 
-static int put_batch(struct batch *batch)
+static void put_batch(struct batch *batch)
 {
     struct tree_session *session = batch->session;
     bool held[BATCH] = {false};
@@ -224,6 +234,8 @@ static int put_batch(struct batch *batch)
             put_apply(batch, entry);
         } else {
             entry->deferred = true;
+            if (entry->list.status)
+                tree_lock_give_back(session, &entry->hold, &entry->commands[0], entry->list.status);
             tree_lock_abandon_local(session, &entry->hold);
         }
     }
@@ -239,23 +251,22 @@ static int put_batch(struct batch *batch)
         if (!held[i])
             continue;
         tree_lock_abandon_local(session, &entry->hold);
-        entry->item->status = entry->list.status;
-        if (entry->list.status)
-            entry->item->status = tree_fail(session, BANYAN_EUNKNOWN, "the write may have taken effect: %s",
-                                            error_name(entry->list.status));
+        entry->item->status = deferred[i] ? entry->list.status : tree_unknown(session, entry->list.status);
     }
     for (uint32_t i = 0; i < batch->count; i++) {
         struct tree_item *item = batch->items[i].item;
         if (deferred[i] && !(held[i] && item->status))
-            item->status = tree_upsert(session, batch->tree, item->key, item->key_length, item->value, item->length);
+            item->status =
+                tree_upsert(session, batch->tree, item->key, item->key_length, item->value, item->length);
     }
-    return 0;
 }
 
-/* ---- both ------------------------------------------------------------------------------------------------------------------- */
+/* ---- both
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 /* Takes the next items whose arguments are good and whose leaves can be located. */
-static int batch_fill(struct batch *batch, struct tree_item **items, size_t *left, bool put)
+static void batch_fill(struct batch *batch, struct tree_item **items, size_t *left, bool put)
 {
     batch->count = 0;
     while (*left && batch->count < BATCH) {
@@ -270,16 +281,18 @@ static int batch_fill(struct batch *batch, struct tree_item **items, size_t *lef
         int status = tree_begin(batch->session, batch->tree);
         if (!status)
             status = tree_locate(batch->session, batch->tree, item_key(item), false, 0, &entry->path);
-        if (status)
-            return status;
+        if (status) {
+            item->status = status;
+            continue;
+        }
         entry->item = item;
-        entry->deferred = false;
+        entry->deferred = entry->answered = false;
         batch->count++;
     }
-    return 0;
 }
 
-static int batch_run(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count, bool put)
+static int batch_run(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count,
+                     bool put)
 {
     struct batch *batch = calloc(1, sizeof *batch);
     if (!batch)
@@ -292,10 +305,14 @@ static int batch_run(struct tree_session *session, struct tree *tree, struct tre
     session->stats.operations--; /* each item counts by itself */
     if (!status)
         status = batch_images(batch);
+    for (size_t i = 0; i < count && status; i++)
+        items[i].status = status;
     while (left && !status) {
-        status = batch_fill(batch, &next, &left, put);
-        if (!status)
-            status = put ? put_batch(batch) : get_batch(batch);
+        batch_fill(batch, &next, &left, put);
+        if (put)
+            put_batch(batch);
+        else
+            get_batch(batch);
     }
     free(batch);
     for (size_t i = 0; i < count && !status; i++)
@@ -316,8 +333,8 @@ int tree_multi_put(struct tree_session *session, struct tree *tree, struct tree_
     /* Without command combination there is nothing to overlap that would not be combining. */
     int status = 0;
     for (size_t i = 0; i < count; i++) {
-        items[i].status = tree_upsert(session, tree, items[i].key, items[i].key_length, items[i].value,
-                                      items[i].length);
+        items[i].status =
+            tree_upsert(session, tree, items[i].key, items[i].key_length, items[i].value, items[i].length);
         if (!status)
             status = items[i].status;
     }

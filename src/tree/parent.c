@@ -2,11 +2,13 @@
 
 #include <assert.h>
 
-/* ---- locking an internal node ------------------------------------------------------------------------------------ */
+/* ---- locking an internal node
+ * ------------------------------------------------------------------------------------ */
 
 /* Under the lock: 0, or a verdict with the lock given up. */
 static int internal_judge(struct tree_session *session, struct tree *tree, struct tree_key key, bool before,
-                          uint8_t level, struct tree_path *path, struct tree_hold *hold, struct tree_header *header)
+                          uint8_t level, struct tree_path *path, struct tree_hold *hold,
+                          struct tree_header *header)
 {
     const struct tree_layout *layout = &tree->layout;
     struct fabric_command unlock[1];
@@ -18,10 +20,11 @@ static int internal_judge(struct tree_session *session, struct tree *tree, struc
     if (!decoded) {
         *header = (struct tree_header){0};
         status = tree_invalid(session, path->link.address, "an internal node fails its check");
-    }
-    else if (header->tag != path->link.tag || header->index != tree->index || header->state == TREE_NODE_DEAD)
+    } else if (header->tag != path->link.tag || header->index != tree->index ||
+               header->state == TREE_NODE_DEAD)
         status = TREE_RESTART;
-    else if (!valid || header->level != level || !tree_internal_decode(layout, image, header, session->internal))
+    else if (!valid || header->level != level ||
+             !tree_internal_decode(layout, image, header, session->internal))
         status = tree_invalid(session, path->link.address, "an internal node is malformed");
     if (!status) {
         int order = header->has_upper ? tree_key_compare(key, header->upper) : -1;
@@ -52,15 +55,17 @@ static int internal_judge(struct tree_session *session, struct tree *tree, struc
     return status;
 }
 
-int tree_internal_lock(struct tree_session *session, struct tree *tree, struct tree_key key, bool before, uint8_t level,
-                       struct tree_path *path, struct tree_hold *hold, struct tree_header *header)
+int tree_internal_lock(struct tree_session *session, struct tree *tree, struct tree_key key, bool before,
+                       uint8_t level, struct tree_path *path, struct tree_hold *hold,
+                       struct tree_header *header)
 {
     for (bool located = false;;) {
         int status = located ? 0 : tree_locate(session, tree, key, before, level, path);
         if (status)
             return status;
         gaddr node = path->link.address;
-        struct fabric_command read = tree_read_command(node, session->scratch, tree->layout.geometry.internal_bytes);
+        struct fabric_command read =
+            tree_read_command(node, session->scratch, tree->layout.geometry.internal_bytes);
         status = tree_lock(session, node, false, &read, 1, hold);
         if (status)
             return status;
@@ -76,8 +81,8 @@ int tree_internal_lock(struct tree_session *session, struct tree *tree, struct t
 }
 
 /* Writes session->spare over the locked node, lets go, and brings our own cache up to date. */
-static int internal_replace(struct tree_session *session, struct tree *tree, gaddr node, struct tree_hold *hold,
-                            struct fabric_command *writes, uint32_t count)
+static int internal_replace(struct tree_session *session, struct tree *tree, gaddr node,
+                            struct tree_hold *hold, struct fabric_command *writes, uint32_t count)
 {
     const struct tree_layout *layout = &tree->layout;
     writes[count++] = tree_write_command(node, session->spare, layout->geometry.internal_bytes);
@@ -87,7 +92,8 @@ static int internal_replace(struct tree_session *session, struct tree *tree, gad
     return status;
 }
 
-/* ---- a new root -------------------------------------------------------------------------------------------------------- */
+/* ---- a new root
+ * -------------------------------------------------------------------------------------------------------- */
 
 static int grow(struct tree_session *session, struct tree *tree, uint8_t level, struct tree_key separator,
                 struct tree_link link, bool *grown)
@@ -104,12 +110,15 @@ static int grow(struct tree_session *session, struct tree *tree, uint8_t level, 
         return status;
     status = tree_take_tag(session, gaddr_node(fresh.address), &fresh.tag);
     if (!status) {
-        struct tree_header header = {.tag = fresh.tag, .level = level, .state = TREE_NODE_LIVE, .index = tree->index,
+        struct tree_header header = {.tag = fresh.tag,
+                                     .level = level,
+                                     .state = TREE_NODE_LIVE,
+                                     .index = tree->index,
                                      .lower = tree_key_least(layout)};
         struct tree_entry entries[2] = {{tree_key_least(layout), root}, {separator, link}};
         tree_internal_encode(layout, &header, entries, 2, session->spare);
-        struct fabric_command write = tree_write_command(fresh.address, session->spare,
-                                                         layout->geometry.internal_bytes);
+        struct fabric_command write =
+            tree_write_command(fresh.address, session->spare, layout->geometry.internal_bytes);
         status = tree_execute(session, gaddr_node(fresh.address), &write, 1);
     }
     if (!status)
@@ -124,9 +133,12 @@ static int grow(struct tree_session *session, struct tree *tree, uint8_t level, 
     return status;
 }
 
-/* ---- inserting ----------------------------------------------------------------------------------------------------------- */
+/* ---- inserting
+ * -----------------------------------------------------------------------------------------------------------
+ */
 
-/* The node in scratch is full with session->internal[0..count): its upper part moves to a new sibling in session->image. */
+/* The node in scratch is full with session->internal[0..count): its upper part moves to a new sibling in
+ * session->image. */
 static int internal_split(struct tree_session *session, struct tree *tree, struct tree_path *path,
                           struct tree_hold *hold, struct tree_header *header, uint32_t count)
 {
@@ -136,10 +148,13 @@ static int internal_split(struct tree_session *session, struct tree *tree, struc
     struct tree_link sibling;
     uint32_t bytes = layout->geometry.internal_bytes, kept = count / 2, used = 0;
     int status = tree_allocate(session, gaddr_node(path->link.address), bytes, &sibling.address);
+    bool allocated = !status;
     if (!status)
         status = tree_take_tag(session, gaddr_node(sibling.address), &sibling.tag);
     if (status) {
         tree_unlock(session, hold, writes, 0);
+        if (allocated)
+            tree_release(session, sibling.address, bytes);
         return status;
     }
     task_charge(TASK_WORK_SPLIT, 1);
@@ -169,6 +184,7 @@ static int internal_split(struct tree_session *session, struct tree *tree, struc
         used = 0;
         if (status) {
             tree_unlock(session, hold, writes, 0);
+            tree_release(session, sibling.address, bytes); /* nobody knows it */
             return status;
         }
     }
@@ -181,12 +197,13 @@ static int internal_split(struct tree_session *session, struct tree *tree, struc
 }
 
 /*
- * Under the parent's lock: is the child still there to be posted? It may have been posted by somebody else, emptied, dropped and reused
- * since the caller saw it. Read now, a live child has an entry or never had one: an entry goes only after the child's death, and only a
- * child that an entry names may die. So no dead node is ever linked, and an entry that stands in the way is a dead node's.
+ * Under the parent's lock: is the child still there to be posted? It may have been posted by somebody else,
+ * emptied, dropped and reused since the caller saw it. Read now, a live child has an entry or never had one:
+ * an entry goes only after the child's death, and only a child that an entry names may die. So no dead node
+ * is ever linked, and an entry that stands in the way is a dead node's.
  */
-static int child_lives(struct tree_session *session, struct tree *tree, uint8_t level, struct tree_key separator,
-                       struct tree_link link, bool *lives)
+static int child_lives(struct tree_session *session, struct tree *tree, uint8_t level,
+                       struct tree_key separator, struct tree_link link, bool *lives)
 {
     const struct tree_layout *layout = &tree->layout;
     uint8_t *image = session->spare;
@@ -209,8 +226,8 @@ static int child_lives(struct tree_session *session, struct tree *tree, uint8_t 
     return 0; /* busy or worse: a later traverser judges it */
 }
 
-int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t level, struct tree_key separator,
-                       struct tree_link link)
+int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t level,
+                       struct tree_key separator, struct tree_link link)
 {
     const struct tree_layout *layout = &tree->layout;
     struct tree_key_copy copy;
@@ -267,7 +284,9 @@ int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t 
     return status;
 }
 
-/* ---- dropping ------------------------------------------------------------------------------------------------------------ */
+/* ---- dropping
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t level, struct tree_key lower,
                      struct tree_link link)
@@ -289,8 +308,11 @@ int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t le
     if (at) {
         memmove(entries + at, entries + at + 1, (count - at - 1) * sizeof *entries);
         count--;
+    } else if (!tree_key_compare(header.lower, tree_key_least(layout))) {
+        status = tree_unlock(session, &hold, writes, 0);
+        return status ? status
+                      : tree_corrupt(session, link.address, "the leftmost node of its level is dead");
     } else {
-        assert(tree_key_compare(header.lower, tree_key_least(layout))); /* the leftmost child never dies */
         entries[0].link = (struct tree_link){0}; /* the range belongs to the left neighbour's last child */
     }
     bool empty = count == 1 && entries[0].link.address == GADDR_NULL && path.direct && path.parent.address;
@@ -301,7 +323,8 @@ int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t le
     status = internal_replace(session, tree, path.link.address, &hold, writes, 0);
     if (status)
         return status;
-    tree_release(session, link.address, level == 1 ? layout->geometry.leaf_bytes : layout->geometry.internal_bytes);
+    tree_release(session, link.address,
+                 level == 1 ? layout->geometry.leaf_bytes : layout->geometry.internal_bytes);
     if (!empty)
         return 0;
     tree_cache_forget(tree->cache, session->worker->epoch, path.link);

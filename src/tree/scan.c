@@ -4,10 +4,11 @@
 #include <stdlib.h>
 
 /*
- * A scan keeps a position: the key up to which everything has been delivered. It asks the cache for the leaves from there on that
- * one parent names, READs them together, and delivers each whose fences continue exactly at the position (R5). Whatever does not fit - a
- * leaf that has split, died or was caught in a write - is simply located and read again from the position: nothing is delivered twice and
- * nothing is passed over.
+ * A scan keeps a position: the key up to which everything has been delivered. It asks the cache for the
+ * leaves from there on that one parent names, READs them together, and delivers each whose fences continue
+ * exactly at the position (R5). Whatever does not fit - a leaf that has split, died or was caught in a write
+ * - is simply located and read again from the position: nothing is delivered twice and nothing is passed
+ * over.
  */
 #define AHEAD_MAX 32u
 
@@ -29,7 +30,8 @@ struct ahead {
     struct tree_path path; /* to the first */
 };
 
-/* ---- which leaves ---------------------------------------------------------------------------------------------------- */
+/* ---- which leaves
+ * ---------------------------------------------------------------------------------------------------- */
 
 static uint32_t leaves_wanted(const struct scan *scan)
 {
@@ -71,7 +73,8 @@ static int look_ahead(struct scan *scan, struct ahead *ahead)
         if (before ? !entry : entry + 1 >= frame->count)
             break;
         entry = before ? entry - 1 : entry + 1;
-        if (frame->links[entry].address == GADDR_NULL || past_end(scan, tree_frame_key(&tree->layout, frame, entry)))
+        if (frame->links[entry].address == GADDR_NULL ||
+            past_end(scan, tree_frame_key(&tree->layout, frame, entry)))
             break;
         ahead->links[ahead->count++] = frame->links[entry];
     }
@@ -92,7 +95,8 @@ static int reserve_wide(struct tree_session *session, size_t bytes)
     return 0;
 }
 
-/* Reads all of them in one round trip; data[i] is leaf i's bytes (mapped ones are copied when their turn comes). */
+/* Reads all of them in one round trip; data[i] is leaf i's bytes (mapped ones are copied when their turn
+ * comes). */
 static int read_leaves(struct scan *scan, const struct ahead *ahead, const uint8_t **data)
 {
     struct tree_session *session = scan->session;
@@ -104,18 +108,21 @@ static int read_leaves(struct scan *scan, const struct ahead *ahead, const uint8
         return status;
     for (uint32_t i = 0; i < ahead->count; i++) {
         reads[i] = tree_read_command(ahead->links[i].address, session->wide + (size_t)i * bytes, bytes);
-        lists[i] = (struct fabric_list){.node = gaddr_node(ahead->links[i].address), .count = 1, .commands = &reads[i]};
+        lists[i] = (struct fabric_list){
+            .node = gaddr_node(ahead->links[i].address), .count = 1, .commands = &reads[i]};
         pointers[i] = &lists[i];
     }
     status = fabric_execute(session->worker->endpoint, pointers, ahead->count, &session->stats.cost);
     if (status)
-        return tree_fail(session, status, "reading leaves of index %s: %s", scan->tree->name, error_name(status));
+        return tree_fail(session, status, "reading leaves of index %s: %s", scan->tree->name,
+                         error_name(status));
     for (uint32_t i = 0; i < ahead->count; i++)
         data[i] = reads[i].read.data;
     return 0;
 }
 
-/* ---- delivering one leaf ------------------------------------------------------------------------------------------------ */
+/* ---- delivering one leaf
+ * ------------------------------------------------------------------------------------------------ */
 
 static bool in_range(const struct scan *scan, struct tree_key key)
 {
@@ -156,7 +163,8 @@ static void deliver(struct scan *scan, uint32_t count)
         if (!ahead || !in_range(scan, entry->key))
             continue;
         scan->left--;
-        if (!scan->visit(scan->context, entry->key.bytes, entry->key.length, entry->value.bytes, entry->value.length) ||
+        if (!scan->visit(scan->context, entry->key.bytes, entry->key.length, entry->value.bytes,
+                         entry->value.length) ||
             !scan->left)
             scan->stopped = true;
     }
@@ -183,8 +191,8 @@ static void advance(struct scan *scan, const struct tree_header *header)
 
 enum leaf_verdict { LEAF_DELIVERED, LEAF_TORN, LEAF_RIGHT, LEAF_ASTRAY };
 
-static int leaf_deliver(struct scan *scan, struct tree_link link, const uint8_t *data, enum leaf_verdict *verdict,
-                        struct tree_header *header)
+static int leaf_deliver(struct scan *scan, struct tree_link link, const uint8_t *data,
+                        enum leaf_verdict *verdict, struct tree_header *header)
 {
     struct tree_session *session = scan->session;
     const struct tree_layout *layout = &scan->tree->layout;
@@ -204,9 +212,10 @@ static int leaf_deliver(struct scan *scan, struct tree_link link, const uint8_t 
         return 0;
     if (!continues(scan, header)) {
         struct tree_key position = tree_key_of(&scan->position);
-        bool right = header->has_upper && (scan->unbounded || (scan->range->reverse
-                                                                   ? tree_key_compare(position, header->upper) > 0
-                                                                   : tree_key_compare(position, header->upper) >= 0));
+        bool right =
+            header->has_upper &&
+            (scan->unbounded || (scan->range->reverse ? tree_key_compare(position, header->upper) > 0
+                                                      : tree_key_compare(position, header->upper) >= 0));
         *verdict = right ? LEAF_RIGHT : LEAF_ASTRAY;
         return 0;
     }
@@ -221,9 +230,12 @@ static int leaf_deliver(struct scan *scan, struct tree_link link, const uint8_t 
     return 0;
 }
 
-/* ---- the scan --------------------------------------------------------------------------------------------------------------- */
+/* ---- the scan
+ * ---------------------------------------------------------------------------------------------------------------
+ */
 
-/* One leaf that needs care: reads it alone, walks right, retries, until something at the position was delivered, or the path is no good. */
+/* One leaf that needs care: reads it alone, walks right, retries, until something at the position was
+ * delivered, or the path is no good. */
 static int follow(struct scan *scan, struct tree_path *path)
 {
     struct tree_session *session = scan->session;
@@ -233,7 +245,8 @@ static int follow(struct scan *scan, struct tree_path *path)
         const uint8_t *data[1];
         enum leaf_verdict verdict;
         struct tree_header header;
-        int status = attempt && attempt % TREE_PATIENCE == 0 ? tree_leaf_settle(session, tree, path->link) : 0;
+        int status =
+            attempt && attempt % TREE_PATIENCE == 0 ? tree_leaf_settle(session, tree, path->link) : 0;
         if (!status)
             status = read_leaves(scan, &one, data);
         if (!status)
@@ -249,7 +262,8 @@ static int follow(struct scan *scan, struct tree_path *path)
             attempt = 0;
         } else if (verdict == LEAF_ASTRAY) {
             struct tree_link link = path->link;
-            bool dead = header.tag == link.tag && header.index == tree->index && header.state == TREE_NODE_DEAD;
+            bool dead =
+                header.tag == link.tag && header.index == tree->index && header.state == TREE_NODE_DEAD;
             status = dead ? tree_unlink_finish(session, tree, link, &header) : 0;
             tree_path_forget(session, tree, path);
             return status ? status : tree_restart(session, link.address);
@@ -331,7 +345,11 @@ static void position_start(struct scan *scan)
 int tree_scan(struct tree_session *session, struct tree *tree, const struct tree_range *range,
               tree_visit_function *visit, void *context)
 {
-    struct scan scan = {.session = session, .tree = tree, .range = range, .visit = visit, .context = context,
+    struct scan scan = {.session = session,
+                        .tree = tree,
+                        .range = range,
+                        .visit = visit,
+                        .context = context,
                         .left = range->limit ? range->limit : UINT64_MAX};
     int status = range_check(&scan);
     if (!status)

@@ -4,10 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- life ------------------------------------------------------------------------------------------------- */
+/* ---- life -------------------------------------------------------------------------------------------------
+ */
 
-int tree_compute_create(struct tree_compute **out, struct fabric *fabric, const struct tree_switches *switches,
-                        struct error *error)
+int tree_compute_create(struct tree_compute **out, struct fabric *fabric,
+                        const struct tree_switches *switches, struct error *error)
 {
     *out = NULL;
     struct tree_compute *compute = calloc(1, sizeof *compute);
@@ -120,7 +121,8 @@ void tree_session_stats_reset(struct tree_session *session)
     memset(&session->stats, 0, sizeof session->stats);
 }
 
-/* ---- errors ------------------------------------------------------------------------------------------------ */
+/* ---- errors
+ * ------------------------------------------------------------------------------------------------ */
 
 int tree_fail(struct tree_session *session, int code, const char *format, ...)
 {
@@ -135,6 +137,13 @@ int tree_fail(struct tree_session *session, int code, const char *format, ...)
 int tree_fail_memory(struct tree_session *session)
 {
     return tree_fail(session, BANYAN_ENOMEM, "no memory for a session's buffers");
+}
+
+int tree_unknown(struct tree_session *session, int status)
+{
+    if (status == BANYAN_ENET || status == BANYAN_ETIMEOUT || status == BANYAN_EFENCED)
+        return tree_fail(session, BANYAN_EUNKNOWN, "the write may have taken effect: %s", error_name(status));
+    return status;
 }
 
 int tree_corrupt(struct tree_session *session, gaddr node, const char *what)
@@ -160,7 +169,8 @@ int tree_restart(struct tree_session *session, gaddr node)
     return 0;
 }
 
-/* ---- buffers and arguments ------------------------------------------------------------------------------------ */
+/* ---- buffers and arguments
+ * ------------------------------------------------------------------------------------ */
 
 int tree_reserve(struct tree_session *session, uint8_t **buffer, uint32_t *capacity, uint32_t bytes)
 {
@@ -179,8 +189,8 @@ int tree_reserve(struct tree_session *session, uint8_t **buffer, uint32_t *capac
 int tree_begin(struct tree_session *session, struct tree *tree)
 {
     const struct tree_geometry *geometry = &tree->layout.geometry;
-    uint32_t larger = geometry->leaf_bytes > geometry->internal_bytes ? geometry->leaf_bytes
-                                                                      : geometry->internal_bytes;
+    uint32_t larger =
+        geometry->leaf_bytes > geometry->internal_bytes ? geometry->leaf_bytes : geometry->internal_bytes;
     session->restarts = session->invalid = 0;
     session->image.address = GADDR_NULL;
     session->stats.operations++;
@@ -204,8 +214,8 @@ int tree_key_check(struct tree_session *session, struct tree *tree, const void *
         return tree_fail(session, BANYAN_EKEYSIZE, "index %s: a key has %u bytes, this one %zu", tree->name,
                          geometry->key_bytes, length);
     if (!length || length > geometry->key_bytes)
-        return tree_fail(session, BANYAN_EKEYSIZE, "index %s: a key has 1 to %u bytes, this one %zu", tree->name,
-                         geometry->key_bytes, length);
+        return tree_fail(session, BANYAN_EKEYSIZE, "index %s: a key has 1 to %u bytes, this one %zu",
+                         tree->name, geometry->key_bytes, length);
     return 0;
 }
 
@@ -215,12 +225,14 @@ int tree_value_check(struct tree_session *session, struct tree *tree, const void
     if (!value && length)
         return tree_fail(session, BANYAN_EINVAL, "index %s: the value is a null pointer", tree->name);
     if (geometry->value_variable ? length > geometry->value_bytes : length != geometry->value_bytes)
-        return tree_fail(session, BANYAN_EVALUESIZE, "index %s: a value has %s%u bytes, this one %zu", tree->name,
-                         geometry->value_variable ? "at most " : "", geometry->value_bytes, length);
+        return tree_fail(session, BANYAN_EVALUESIZE, "index %s: a value has %s%u bytes, this one %zu",
+                         tree->name, geometry->value_variable ? "at most " : "", geometry->value_bytes,
+                         length);
     return 0;
 }
 
-/* ---- executing ----------------------------------------------------------------------------------------------------- */
+/* ---- executing
+ * ----------------------------------------------------------------------------------------------------- */
 
 /* How many of the commands may share a list under the `combine` switch. */
 static uint32_t combine_length(const struct tree_session *session, const struct fabric_command *commands,
@@ -230,7 +242,8 @@ static uint32_t combine_length(const struct tree_session *session, const struct 
         return count < FABRIC_COMMANDS_MAX ? count : FABRIC_COMMANDS_MAX;
     uint32_t together = 1;
     if (session->compute->switches.combine == TREE_COMBINE_WRITES && commands[0].operation == FABRIC_WRITE)
-        while (together < count && together < FABRIC_COMMANDS_MAX && commands[together].operation != FABRIC_READ)
+        while (together < count && together < FABRIC_COMMANDS_MAX &&
+               commands[together].operation != FABRIC_READ)
             together++;
     return together;
 }
@@ -248,6 +261,9 @@ int tree_execute(struct tree_session *session, uint16_t node, struct fabric_comm
         struct fabric_list list = {.node = node, .count = (uint16_t)together, .commands = commands};
         struct fabric_list *lists[1] = {&list};
         int status = fabric_execute(session->worker->endpoint, lists, 1, &session->stats.cost);
+        /* All addresses come from links: one that no memory node has is a corrupt link's. */
+        if (status == BANYAN_EADDRESS || status == BANYAN_EINVAL)
+            return tree_corrupt(session, commands[0].address, "a link leads outside of the pool");
         if (status) {
             char text[GADDR_TEXT_BYTES];
             return tree_fail(session, status, "commands at %s failed: %s",

@@ -8,9 +8,9 @@
 struct split {
     struct tree_session *session;
     struct tree *tree;
-    struct tree_link link;       /* of the leaf */
-    struct tree_header header;   /* of the leaf, before */
-    struct tree_header right;    /* of the sibling */
+    struct tree_link link;     /* of the leaf */
+    struct tree_header header; /* of the leaf, before */
+    struct tree_header right;  /* of the sibling */
     struct tree_link sibling;
     struct tree_key_copy separator;
     uint32_t count, kept; /* entries of the leaf; the first `kept` stay */
@@ -37,9 +37,10 @@ static int build_sibling(struct split *split, const struct tree_addition *additi
     uint32_t count = split->count - split->kept;
     split->right = split->header;
     split->right.lower = tree_key_of(&split->separator);
-    *added = addition && tree_key_compare(addition->key, split->right.lower) >= 0 &&
-             (layout->geometry.key_kind == TREE_KEY_FIXED ||
-              tree_slot_remainder(layout, split->right.lower, addition->key) <= layout->geometry.inline_key_bytes);
+    *added =
+        addition && tree_key_compare(addition->key, split->right.lower) >= 0 &&
+        (layout->geometry.key_kind == TREE_KEY_FIXED ||
+         tree_slot_remainder(layout, split->right.lower, addition->key) <= layout->geometry.inline_key_bytes);
     if (*added) { /* a leaf that splits has a slot to spare in session->entries only if it was not full */
         if (split->count == layout->slots)
             memmove(session->entries, moved, count * sizeof *moved), moved = session->entries;
@@ -47,22 +48,27 @@ static int build_sibling(struct split *split, const struct tree_addition *additi
     }
     uint16_t node = gaddr_node(split->sibling.address);
     bool fits;
-    int status = tree_leaf_build(session, layout, node, TREE_TAG_TRIES, &split->right, moved, count, session->spare, &fits);
+    int status = tree_leaf_build(session, layout, node, TREE_TAG_TRIES, &split->right, moved, count,
+                                 session->spare, &fits);
     if (!status && !fits && *added) {
         *added = false;
-        status = tree_leaf_build(session, layout, node, TREE_TAG_TRIES, &split->right, moved, count - 1, session->spare, &fits);
+        status = tree_leaf_build(session, layout, node, TREE_TAG_TRIES, &split->right, moved, count - 1,
+                                 session->spare, &fits);
     }
     if (!status && !fits)
         status = tree_fail(session, BANYAN_ENOSPC, "no tag lets %u entries fit a leaf of %u slots", count,
                            layout->slots);
+    if (status)
+        *added = false;
     split->sibling.tag = split->right.tag;
     return status;
 }
 
-/* The leaf's slots under its next version: what lies at or beyond the separator emptied, the rest re-checked, nothing moved.
- * A slot's bytes change in its check alone (R3). */
+/* The leaf's slots under its next version: what lies at or beyond the separator emptied, the rest re-checked,
+ * nothing moved. A slot's bytes change in its check alone (R3). */
 static void narrow(const struct tree_layout *layout, uint8_t *image, const struct tree_leaf_entry *entries,
-                   uint32_t count, struct tree_key separator, uint32_t tag, uint16_t version, struct tree_key lower)
+                   uint32_t count, struct tree_key separator, uint32_t tag, uint16_t version,
+                   struct tree_key lower)
 {
     uint32_t seed = tree_slot_seed(tag, version);
     for (uint32_t number = 0; number < layout->buckets; number += 2) {
@@ -70,12 +76,14 @@ static void narrow(const struct tree_layout *layout, uint8_t *image, const struc
         tree_bucket_number(layout, number, &bucket);
         memcpy(image + bucket.head, &version, sizeof version);
     }
-    /* Entries point into the image: read one, write that one. Empty slots first, as the loop below overwrites what it keeps. */
+    /* Entries point into the image: read one, write that one. Empty slots first, as the loop below overwrites
+     * what it keeps. */
     uint8_t taken[1024] = {0};
     assert(layout->slots <= 8 * sizeof taken);
     for (uint32_t i = 0; i < count; i++)
         if (tree_key_compare(entries[i].key, separator) < 0)
-            taken[entries[i].number / 8] = (uint8_t)(taken[entries[i].number / 8] | 1u << (entries[i].number % 8));
+            taken[entries[i].number / 8] =
+                (uint8_t)(taken[entries[i].number / 8] | 1u << (entries[i].number % 8));
     for (uint32_t number = 0; number < layout->slots; number++)
         if (!(taken[number / 8] >> (number % 8) & 1u))
             tree_slot_clear(layout, image, number, seed);
@@ -93,7 +101,8 @@ static void narrow(const struct tree_layout *layout, uint8_t *image, const struc
     }
 }
 
-/* The marked header is the final one but for its state: who finishes the split finds all that it needs there. */
+/* The marked header is the final one but for its state: who finishes the split finds all that it needs there.
+ */
 static void narrow_header(struct tree_header *header, struct tree_key separator, struct tree_link sibling)
 {
     header->version++;
@@ -102,8 +111,10 @@ static void narrow_header(struct tree_header *header, struct tree_key separator,
     header->sibling = sibling;
 }
 
-/* Sibling, mark, slots, header, and the addition if it stays on the left: R3. The unlock follows in the same list. */
-static int write_split(struct split *split, struct tree_hold *hold, const struct tree_addition *addition, bool *added)
+/* Sibling, mark, slots, header, and the addition if it stays on the left: R3. The unlock follows in the same
+ * list. */
+static int write_split(struct split *split, struct tree_hold *hold, const struct tree_addition *addition,
+                       bool *added)
 {
     struct tree_session *session = split->session;
     const struct tree_layout *layout = &split->tree->layout;
@@ -114,16 +125,22 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
     uint32_t count = 0;
 
     /* Header last: should this list be cut, a torn sibling still shows its old header to old links. */
-    writes[count++] = tree_write_command(split->sibling.address + header_bytes, session->spare + header_bytes, body);
+    writes[count++] =
+        tree_write_command(split->sibling.address + header_bytes, session->spare + header_bytes, body);
     writes[count++] = tree_write_command(split->sibling.address, session->spare, header_bytes);
     if (layout->geometry.leaf_bytes <= fabric_capabilities(session->compute->fabric)->atomic_write) {
         count = 0;
-        writes[count++] = tree_write_command(split->sibling.address, session->spare, layout->geometry.leaf_bytes);
+        writes[count++] =
+            tree_write_command(split->sibling.address, session->spare, layout->geometry.leaf_bytes);
     }
     if (gaddr_node(split->sibling.address) != gaddr_node(leaf)) {
         int status = tree_execute(session, gaddr_node(split->sibling.address), writes, count);
-        if (status)
+        if (status) {
+            session->image.address = GADDR_NULL; /* narrowed already, and not written */
+            tree_unlock(session, hold, writes, 0);
+            tree_release(session, split->sibling.address, layout->geometry.leaf_bytes); /* nobody knows it */
             return status;
+        }
         count = 0;
     }
     struct tree_header header = split->header;
@@ -148,9 +165,9 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
             tree_slot_write(layout, session->image.bytes, number, seed,
                             tree_slot_remainder(layout, split->header.lower, addition->key), addition->key,
                             addition->value);
-            writes[count++] = tree_write_command(leaf + layout->slot_offset[number],
-                                                 session->image.bytes + layout->slot_offset[number],
-                                                 layout->slot_bytes);
+            writes[count++] =
+                tree_write_command(leaf + layout->slot_offset[number],
+                                   session->image.bytes + layout->slot_offset[number], layout->slot_bytes);
             *added = true;
         }
     }
@@ -196,8 +213,8 @@ int tree_split(struct tree_session *session, struct tree *tree, struct tree_link
     uint32_t count;
     status = tree_leaf_entries(session, layout, session->image.bytes, &split.header, &count);
     assert(!status && count == split.count);
-    narrow(layout, session->image.bytes, session->entries, count, tree_key_of(&split.separator), split.header.tag,
-           (uint16_t)(split.header.version + 1), split.header.lower);
+    narrow(layout, session->image.bytes, session->entries, count, tree_key_of(&split.separator),
+           split.header.tag, (uint16_t)(split.header.version + 1), split.header.lower);
     status = write_split(&split, hold, addition, added);
     if (status) {
         *added = false;
@@ -213,7 +230,8 @@ int tree_split_finish(struct tree_session *session, struct tree *tree, struct tr
     const struct tree_layout *layout = &tree->layout;
     uint8_t *image = session->image.bytes;
     struct tree_header header;
-    if (!tree_header_decode(layout, image, &header) || header.state != TREE_NODE_SPLITTING || !header.has_upper)
+    if (!tree_header_decode(layout, image, &header) || header.state != TREE_NODE_SPLITTING ||
+        !header.has_upper)
         return tree_corrupt(session, link.address, "a half-split leaf's header is malformed");
     uint32_t seeds[2] = {tree_slot_seed(header.tag, (uint16_t)(header.version - 1)),
                          tree_slot_seed(header.tag, header.version)};
@@ -234,8 +252,9 @@ int tree_split_finish(struct tree_session *session, struct tree *tree, struct tr
         uint8_t value[TREE_VALUE_MAX + 1];
         if (slot.value.length)
             memcpy(value, slot.value.bytes, slot.value.length);
-        tree_slot_write(layout, image, number, seeds[1], tree_slot_remainder(layout, header.lower, tree_key_of(&key)),
-                        tree_key_of(&key), (struct tree_key){value, slot.value.length});
+        tree_slot_write(layout, image, number, seeds[1],
+                        tree_slot_remainder(layout, header.lower, tree_key_of(&key)), tree_key_of(&key),
+                        (struct tree_key){value, slot.value.length});
     }
     for (uint32_t number = 0; number < layout->buckets; number += 2) {
         struct tree_bucket bucket;

@@ -20,14 +20,13 @@
 #include "tree/layout.h"
 
 /* Internal verdicts, never seen by callers of tree.h. */
-#define TREE_RESTART 1  /* look for the node again, from what the cache now says */
+#define TREE_RESTART  1 /* look for the node again, from what the cache now says */
 #define TREE_SIDEWAYS 2 /* the path leads to the right sibling now: go on there */
 
 /* Reads of one node done again before its lock is taken to tell a busy node from a corrupt one. */
 #define TREE_PATIENCE 32u
 /* Restarts of one operation before it gives up: only a tree that leads in circles needs so many. */
 #define TREE_RESTARTS_MAX 10000u
-#define TREE_BUCKETS_MAX 512u
 
 struct tree_local_lock;
 struct tree_cache;
@@ -55,7 +54,7 @@ struct tree_worker {
     struct tree_arena (*arenas)[TREE_SIZE_CLASSES]; /* [memory_nodes] */
     struct tree_tags {
         uint32_t next, left;
-    } *tags;             /* [memory_nodes] */
+    } * tags;            /* [memory_nodes] */
     uint64_t *allocated; /* [memory_nodes], nodes taken so far: for balance */
 };
 
@@ -98,8 +97,8 @@ struct tree_session {
     struct tree_compute *compute;
     struct error error;
     struct tree_stats stats;
-    struct tree_image image;  /* the leaf under way */
-    uint8_t *scratch;         /* a second node, or an internal one */
+    struct tree_image image; /* the leaf under way */
+    uint8_t *scratch;        /* a second node, or an internal one */
     uint32_t scratch_capacity;
     uint8_t *spare; /* a third: new siblings */
     uint32_t spare_capacity;
@@ -110,10 +109,10 @@ struct tree_session {
     uint8_t *keys;                   /* theirs, where they must be put together */
     uint32_t entries_capacity, keys_capacity;
     struct tree_entry internal[TREE_ENTRIES_MAX + 1]; /* of the internal node in scratch */
-    gaddr appended;    /* newest child at the right end of an internal node: keys may be coming in order */
-    uint32_t restarts; /* of the operation under way */
-    uint32_t invalid;  /* nodes that failed their check under their lock, of the operation under way */
-    uint32_t miss_share;       /* of the lookups of late, in 1/65536: is the header worth reading at once? */
+    gaddr appended;      /* newest child at the right end of an internal node: keys may be coming in order */
+    uint32_t restarts;   /* of the operation under way */
+    uint32_t invalid;    /* nodes that failed their check under their lock, of the operation under way */
+    uint32_t miss_share; /* of the lookups of late, in 1/65536: is the header worth reading at once? */
     uint32_t entries_estimate; /* per leaf, times 16: moving average of what scans met */
 };
 
@@ -131,20 +130,26 @@ struct tree {
 
 /* ---- session.c ----------------------------------------------------------------------------------------- */
 
-int tree_fail(struct tree_session *session, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+int tree_fail(struct tree_session *session, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 int tree_fail_memory(struct tree_session *session);
+/* An error of the network does not say how much of a list was done: ENET, ETIMEOUT and EFENCED become
+ * BANYAN_EUNKNOWN. */
+int tree_unknown(struct tree_session *session, int status);
 /* A node that does not prove itself; `what` says in which way. */
 int tree_corrupt(struct tree_session *session, gaddr node, const char *what);
 /*
- * A node failed its check although its lock is held. A new node is written without its own lock (nobody knows it yet), so who follows a
- * stale link into reused memory may see it half written: TREE_RESTART. A node that does so again and again is corrupt.
+ * A node failed its check although its lock is held. A new node is written without its own lock (nobody knows
+ * it yet), so who follows a stale link into reused memory may see it half written: TREE_RESTART. A node that
+ * does so again and again is corrupt.
  */
 int tree_invalid(struct tree_session *session, gaddr node, const char *what);
 /* Counts a restart of the operation; BANYAN_ECORRUPT when there were too many. */
 int tree_restart(struct tree_session *session, gaddr node);
-/* Executes commands for one memory node, in one list or in several as the `combine` switch says. Stops, with status 0,
- * after a CAS that failed and is followed by more commands in a list of their own. */
-int tree_execute(struct tree_session *session, uint16_t node, struct fabric_command *commands, uint32_t count);
+/* Executes commands for one memory node, in one list or in several as the `combine` switch says. Stops, with
+ * status 0, after a CAS that failed and is followed by more commands in a list of their own. */
+int tree_execute(struct tree_session *session, uint16_t node, struct fabric_command *commands,
+                 uint32_t count);
 /* Makes room in one of the session's buffers. */
 int tree_reserve(struct tree_session *session, uint8_t **buffer, uint32_t *capacity, uint32_t bytes);
 int tree_begin(struct tree_session *session, struct tree *tree);
@@ -153,13 +158,13 @@ int tree_value_check(struct tree_session *session, struct tree *tree, const void
 
 static inline struct fabric_command tree_read_command(gaddr address, void *buffer, uint32_t length)
 {
-    return (struct fabric_command){.operation = FABRIC_READ, .address = address, .length = length,
-                                   .read = {.buffer = buffer}};
+    return (struct fabric_command){
+        .operation = FABRIC_READ, .address = address, .length = length, .read = {.buffer = buffer}};
 }
 static inline struct fabric_command tree_write_command(gaddr address, const void *data, uint32_t length)
 {
-    return (struct fabric_command){.operation = FABRIC_WRITE, .address = address, .length = length,
-                                   .write = {.data = data}};
+    return (struct fabric_command){
+        .operation = FABRIC_WRITE, .address = address, .length = length, .write = {.data = data}};
 }
 /* Where a backend returned mapped bytes in place: takes a private copy into the command's buffer. */
 static inline void tree_read_settle(const struct fabric_command *command)
@@ -168,31 +173,40 @@ static inline void tree_read_settle(const struct fabric_command *command)
         atomic_copy_from(command->read.buffer, command->read.data, command->length);
 }
 
-/* ---- lock.c ------------------------------------------------------------------------------------------------ */
+/* ---- lock.c
+ * ------------------------------------------------------------------------------------------------ */
 
 struct tree_lock_table;
 struct tree_lock_table *tree_lock_table_create(void);
 void tree_lock_table_destroy(struct tree_lock_table *table);
-/* Takes the lock of a node and runs `reads` (of the same memory node) once it is held: together with the CAS where
- * everything is combined. With `wanted` the releaser may hand over its image of this leaf: then hold->global is set, image->address is
- * `node`, and the reads are left to the caller. 0 with the lock held, or an error without. */
-int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabric_command *reads, uint32_t count,
-              struct tree_hold *hold);
+/* Takes the lock of a node and runs `reads` (of the same memory node) once it is held: together with the CAS
+ * where everything is combined. With `wanted` the releaser may hand over its image of this leaf: then
+ * hold->global is set, image->address is `node`, and the reads are left to the caller. 0 with the lock held,
+ * or an error without. */
+int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabric_command *reads,
+              uint32_t count, struct tree_hold *hold);
 /* Takes it if nobody has it; *taken tells. For callers that hold other locks already. */
 bool tree_lock_try_local(struct tree_session *session, gaddr node, struct tree_hold *hold);
 void tree_lock_abandon_local(struct tree_session *session, struct tree_hold *hold);
+/* A list whose first command was `lock` failed: frees the lock if that command had taken it before. */
+void tree_lock_give_back(struct tree_session *session, const struct tree_hold *hold,
+                         const struct fabric_command *lock, int status);
 struct fabric_command tree_lock_command(const struct tree_session *session, const struct tree_hold *hold);
-/* Runs `writes` (room for one more command is needed behind them) and releases the lock, in the same list, or hands it over
- * with the session's image. The error of the writes is returned; the lock is given up in any case. */
-int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fabric_command *writes, uint32_t count);
+/* Runs `writes` (room for one more command is needed behind them) and releases the lock, in the same list, or
+ * hands it over with the session's image. The error of the writes is returned; the lock is given up in any
+ * case. */
+int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fabric_command *writes,
+                uint32_t count);
 struct fabric_command tree_unlock_command(const struct tree_session *session, const struct tree_hold *hold);
 /* The word of a node's lock: to tell whether two nodes share one. */
 gaddr tree_lock_name(const struct tree_session *session, gaddr node);
 
-/* ---- allocate.c ------------------------------------------------------------------------------------------- */
+/* ---- allocate.c -------------------------------------------------------------------------------------------
+ */
 
 #define TREE_ANY_NODE UINT16_MAX
-/* A node of `bytes`, on `preferred` unless that one has given much more than the others, or is full. BANYAN_ENOSPC. */
+/* A node of `bytes`, on `preferred` unless that one has given much more than the others, or is full.
+ * BANYAN_ENOSPC. */
 int tree_allocate(struct tree_session *session, uint16_t preferred, uint32_t bytes, gaddr *node);
 /* A tag never used before on that memory node (until 2^32 have been). */
 int tree_take_tag(struct tree_session *session, uint16_t node, uint32_t *tag);
@@ -202,11 +216,13 @@ int tree_arenas_create(struct tree_worker *worker);
 void tree_arenas_return(struct tree_worker *worker);
 void tree_arenas_destroy(struct tree_worker *worker);
 
-/* ---- cache.c ------------------------------------------------------------------------------------------------ */
+/* ---- cache.c
+ * ------------------------------------------------------------------------------------------------ */
 
 /*
- * A decoded copy of an internal node. Immutable but for `children` and `used`; read between epoch_enter and epoch_leave. What a descent
- * needs comes first, and the heads follow the struct: a search touches few cache lines.
+ * A decoded copy of an internal node. Immutable but for `children` and `used`; read between epoch_enter and
+ * epoch_leave. What a descent needs comes first, and the heads follow the struct: a search touches few cache
+ * lines.
  */
 struct tree_frame {
     struct tree_link link;
@@ -214,8 +230,8 @@ struct tree_frame {
     bool has_upper;
     bool whole; /* keys are eight bytes: heads are all there is to compare */
     uint16_t count;
-    uint32_t common; /* bytes that all keys of the node share */
-    uint32_t used;   /* the cache's clock when it was last used */
+    uint32_t common;                 /* bytes that all keys of the node share */
+    uint32_t used;                   /* the cache's clock when it was last used */
     uint64_t lower_head, upper_head; /* of the fences' first eight bytes */
     const struct tree_link *links;
     struct tree_frame **children; /* [count], swizzled, NULL where unknown; NULL array on level 1 */
@@ -231,23 +247,31 @@ struct tree_frame {
     uint64_t heads[] __attribute__((aligned(64)));
 };
 
-struct tree_cache *tree_cache_create(uint64_t bytes, const struct tree_layout *layout, struct epoch_domain *epochs);
+struct tree_cache *tree_cache_create(uint64_t bytes, const struct tree_layout *layout,
+                                     struct epoch_domain *epochs);
 void tree_cache_destroy(struct tree_cache *cache);
 /* In an epoch. NULL when it is not cached under this tag. */
 struct tree_frame *tree_cache_find(struct tree_cache *cache, struct tree_link link);
-/* Decodes a valid image into a frame and publishes it in place of an older one. false: malformed node or no memory. */
-bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr address, const uint8_t *image);
+/* Decodes a valid image into a frame and publishes it in place of an older one. false: malformed node or no
+ * memory. */
+bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr address,
+                        const uint8_t *image);
 void tree_cache_forget(struct tree_cache *cache, struct epoch_slot *slot, struct tree_link link);
 /* In an epoch: remembers that entry `entry` of parent leads to child. */
 /* In an epoch: the frame was used. */
 void tree_cache_touch(struct tree_cache *cache, struct tree_frame *frame);
-void tree_cache_swizzle(struct tree_cache *cache, struct tree_frame *parent, uint32_t entry, struct tree_frame *child);
+void tree_cache_swizzle(struct tree_cache *cache, struct tree_frame *parent, uint32_t entry,
+                        struct tree_frame *child);
 void tree_cache_count(const struct tree_cache *cache, struct tree_cache_stats *stats);
-/* The entry whose range holds the key (before: what lies just below the key). The key must be within the frame. */
-uint32_t tree_frame_search(const struct tree_layout *layout, const struct tree_frame *frame, struct tree_key key, bool before);
-struct tree_key tree_frame_key(const struct tree_layout *layout, const struct tree_frame *frame, uint32_t entry);
+/* The entry whose range holds the key (before: what lies just below the key). The key must be within the
+ * frame. */
+uint32_t tree_frame_search(const struct tree_layout *layout, const struct tree_frame *frame,
+                           struct tree_key key, bool before);
+struct tree_key tree_frame_key(const struct tree_layout *layout, const struct tree_frame *frame,
+                               uint32_t entry);
 
-/* ---- locate.c ------------------------------------------------------------------------------------------------- */
+/* ---- locate.c
+ * ------------------------------------------------------------------------------------------------- */
 
 struct tree_path {
     struct tree_link link;   /* the node looked for, as far as the cache knows: it may have split since */
@@ -255,74 +279,88 @@ struct tree_path {
     bool direct;             /* parent's entry leads to it, no sibling link was followed */
     bool fresh;              /* parent was fetched by this very call */
 };
-/* The node of `level` that covers the key, or with `before` what lies just below it. BANYAN_ENOTFOUND: the tree is not that high. */
-int tree_locate(struct tree_session *session, struct tree *tree, struct tree_key key, bool before, uint8_t level,
-                struct tree_path *path);
+/* The node of `level` that covers the key, or with `before` what lies just below it. BANYAN_ENOTFOUND: the
+ * tree is not that high. */
+int tree_locate(struct tree_session *session, struct tree *tree, struct tree_key key, bool before,
+                uint8_t level, struct tree_path *path);
 /* The path led astray (dead or reused node): forgets what named it. */
 void tree_path_forget(struct tree_session *session, struct tree *tree, const struct tree_path *path);
-/* The path's node has split: continues at its sibling, forgets the stale parent, and where a fresh parent did not know of the sibling,
- * posts the missing entry. `upper` is the node's upper fence. */
-int tree_path_right(struct tree_session *session, struct tree *tree, struct tree_path *path, struct tree_key upper,
-                    struct tree_link sibling, uint8_t level);
+/* The path's node has split: continues at its sibling, forgets the stale parent, and where a fresh parent did
+ * not know of the sibling, posts the missing entry. `upper` is the node's upper fence. */
+int tree_path_right(struct tree_session *session, struct tree *tree, struct tree_path *path,
+                    struct tree_key upper, struct tree_link sibling, uint8_t level);
 /* The smallest key there is: lower fence of leftmost nodes. */
 struct tree_key tree_key_least(const struct tree_layout *layout);
 int tree_root_get(struct tree_session *session, struct tree *tree, struct tree_link *root, uint8_t *level);
 void tree_root_set(struct tree *tree, struct tree_link root, uint8_t level);
 void tree_root_forget(struct tree *tree);
-/* Reads an internal node and checks it under its link; retries torn reads. 0, TREE_RESTART (another node lies there now), or an error.
- * Dead nodes are returned too: judge header->state. */
-int tree_internal_fetch(struct tree_session *session, struct tree *tree, struct tree_link link, uint8_t level, uint8_t *image,
-                        struct tree_header *header);
+/* Reads an internal node and checks it under its link; retries torn reads. 0, TREE_RESTART (another node lies
+ * there now), or an error. Dead nodes are returned too: judge header->state. */
+int tree_internal_fetch(struct tree_session *session, struct tree *tree, struct tree_link link, uint8_t level,
+                        uint8_t *image, struct tree_header *header);
 
 /* Tags tried for one leaf. With two thirds of its slots taken, about two tags in three will do. */
 #define TREE_TAG_TRIES 512u
 
-/* ---- entries.c ---------------------------------------------------------------------------------------------------- */
+/* ---- entries.c
+ * ---------------------------------------------------------------------------------------------------- */
 
-/* Decodes a leaf's taken slots into session->entries in key order; keys point into the image or into session->keys. 0 with
- * *count, TREE_RESTART if a slot is not valid under the header's version (R5), or BANYAN_ENOMEM. */
+/* Decodes a leaf's taken slots into session->entries in key order; keys point into the image or into
+ * session->keys. 0 with *count, TREE_RESTART if a slot is not valid under the header's version (R5), or
+ * BANYAN_ENOMEM. */
 int tree_leaf_entries(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
                       const struct tree_header *header, uint32_t *count);
-/* Builds a leaf in `image` under a fresh tag of that memory node with which all entries find room in their buckets; sets header->tag
- * and version. *fits false: none of so many tags would do. */
-int tree_leaf_build(struct tree_session *session, const struct tree_layout *layout, uint16_t node, unsigned tries,
-                    struct tree_header *header, const struct tree_leaf_entry *entries, uint32_t count, uint8_t *image, bool *fits);
-/* The shortest key that is greater than `left` and at most `right`: a prefix of right (fixed keys: right itself). */
+/* Builds a leaf in `image` under a fresh tag of that memory node with which all entries find room in their
+ * buckets; sets header->tag and version. *fits false: none of so many tags would do. */
+int tree_leaf_build(struct tree_session *session, const struct tree_layout *layout, uint16_t node,
+                    unsigned tries, struct tree_header *header, const struct tree_leaf_entry *entries,
+                    uint32_t count, uint8_t *image, bool *fits);
+/* The shortest key that is greater than `left` and at most `right`: a prefix of right (fixed keys: right
+ * itself). */
 struct tree_key tree_separator(const struct tree_layout *layout, struct tree_key left, struct tree_key right);
 
-/* ---- modify.c, split.c, parent.c, unlink.c ------------------------------------------------------------------------ */
+/* ---- modify.c, split.c, parent.c, unlink.c
+ * ------------------------------------------------------------------------ */
 
 /* Under the leaf's lock: completes the image (all buckets, header). */
 int tree_leaf_complete(struct tree_session *session, struct tree *tree, gaddr leaf);
 /* Judges a header read under the lock: 0, TREE_RESTART (other tag, dead), or corrupt. */
-int tree_leaf_judge(struct tree_session *session, struct tree *tree, struct tree_link link, struct tree_header *header);
-/* Under the lock of a leaf marked as splitting, whose image is complete: finishes it in memory and in the pool (R3). The lock stays held. */
+int tree_leaf_judge(struct tree_session *session, struct tree *tree, struct tree_link link,
+                    struct tree_header *header);
+/* Under the lock of a leaf marked as splitting, whose image is complete: finishes it in memory and in the
+ * pool (R3). The lock stays held. */
 int tree_split_finish(struct tree_session *session, struct tree *tree, struct tree_link link);
-/* Takes the leaf's lock, finishes a split if there is one and lets go: for readers that met a mark for long. */
+/* Takes the leaf's lock, finishes a split if there is one and lets go: for readers that met a mark for long.
+ */
 int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct tree_link link);
 struct tree_addition {
     struct tree_key key, value;
 };
-/* Under the lock, image complete and valid: splits, puts the addition (may be NULL key: none) where it belongs if there is room, *added
- * tells, and releases the lock. Posts the separator to the parent. */
+/* Under the lock, image complete and valid: splits, puts the addition (may be NULL key: none) where it
+ * belongs if there is room, *added tells, and releases the lock. Posts the separator to the parent. */
 int tree_split(struct tree_session *session, struct tree *tree, struct tree_link link, struct tree_hold *hold,
                const struct tree_addition *addition, bool *added);
-/* Locks the internal node of `level` that covers the key (before: what lies just below it), its image in session->scratch, and
- * decodes it into *header and session->internal. BANYAN_ENOTFOUND: the tree is not that high. */
-int tree_internal_lock(struct tree_session *session, struct tree *tree, struct tree_key key, bool before, uint8_t level,
-                       struct tree_path *path, struct tree_hold *hold, struct tree_header *header);
-/* The separator and its link appear on `level`; a no-op if they are there. Grows the tree where it is not that high. */
-int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t level, struct tree_key separator,
-                       struct tree_link link);
-/* The link to a dead node disappears from `level`, and who made it disappear frees the node; a no-op if it is gone. */
+/* Locks the internal node of `level` that covers the key (before: what lies just below it), its image in
+ * session->scratch, and decodes it into *header and session->internal. BANYAN_ENOTFOUND: the tree is not that
+ * high. */
+int tree_internal_lock(struct tree_session *session, struct tree *tree, struct tree_key key, bool before,
+                       uint8_t level, struct tree_path *path, struct tree_hold *hold,
+                       struct tree_header *header);
+/* The separator and its link appear on `level`; a no-op if they are there. Grows the tree where it is not
+ * that high. */
+int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t level,
+                       struct tree_key separator, struct tree_link link);
+/* The link to a dead node disappears from `level`, and who made it disappear frees the node; a no-op if it is
+ * gone. */
 int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t level, struct tree_key lower,
                      struct tree_link link);
-/* The node is dead: extends its left neighbour over it, drops it from its parent, frees it. Idempotent, anybody may call it.
- * `image` is the dead node's (valid) header. */
+/* The node is dead: extends its left neighbour over it, drops it from its parent, frees it. Idempotent,
+ * anybody may call it. `image` is the dead node's (valid) header. */
 int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct tree_link link,
                        const struct tree_header *header);
 
-/* ---- catalogue.c ------------------------------------------------------------------------------------------------------ */
+/* ---- catalogue.c
+ * ------------------------------------------------------------------------------------------------------ */
 
 int tree_root_read(struct tree_session *session, struct tree *tree, gaddr *root);
 /* CAS of the root word; *swapped tells. */

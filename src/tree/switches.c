@@ -9,7 +9,8 @@ static const char *const read_choices[] = {"bucket", "leaf", NULL};
 
 const struct option_entry tree_switches_table[] = {
     {"combine", OPTION_CHOICE, FIELD(combine), 0, 0, combine_choices, NULL,
-     "command combination: off, writes (write-back and unlock in one list: Sherman §4.5), all (lock and read too)"},
+     "command combination: off, writes (write-back and unlock in one list: Sherman §4.5), all (lock and read "
+     "too)"},
     {"lock-region", OPTION_CHOICE, FIELD(lock_region), 0, 0, region_choices, NULL,
      "where the global locks lie: onchip (the card's memory: Sherman §4.3) or dram (the memory node's)"},
     {"local-locks", OPTION_BOOL, FIELD(local_locks), 0, 0, NULL, NULL,
@@ -41,13 +42,15 @@ static const struct preset presets[] = {
     {"fg+", TREE_COMBINE_OFF, TREE_LOCKS_DRAM, false, 0, false, TREE_WRITE_NODE, TREE_READ_LEAF},
     {"+combine", TREE_COMBINE_WRITES, TREE_LOCKS_DRAM, false, 0, false, TREE_WRITE_NODE, TREE_READ_LEAF},
     {"+onchip", TREE_COMBINE_WRITES, TREE_LOCKS_ONCHIP, false, 0, false, TREE_WRITE_NODE, TREE_READ_LEAF},
-    {"+hierarchical", TREE_COMBINE_WRITES, TREE_LOCKS_ONCHIP, true, 4, false, TREE_WRITE_NODE, TREE_READ_LEAF},
+    {"+hierarchical", TREE_COMBINE_WRITES, TREE_LOCKS_ONCHIP, true, 4, false, TREE_WRITE_NODE,
+     TREE_READ_LEAF},
     {"sherman", TREE_COMBINE_WRITES, TREE_LOCKS_ONCHIP, true, 4, false, TREE_WRITE_SLOT, TREE_READ_LEAF},
     {"banyan", TREE_COMBINE_ALL, TREE_LOCKS_ONCHIP, true, 4, true, TREE_WRITE_SLOT, TREE_READ_BUCKET},
 };
 #define PRESETS (sizeof presets / sizeof *presets)
 
-const char *const tree_switches_presets[] = {"fg+", "+combine", "+onchip", "+hierarchical", "sherman", "banyan", NULL};
+const char *const tree_switches_presets[] = {"fg+",     "+combine", "+onchip", "+hierarchical",
+                                             "sherman", "banyan",   NULL};
 
 int tree_switches_preset(struct tree_switches *switches, const char *name, struct error *error)
 {
@@ -63,6 +66,7 @@ int tree_switches_preset(struct tree_switches *switches, const char *name, struc
         switches->read_unit = presets[i].read;
         return 0;
     }
-    return error_set(error, BANYAN_EINVAL,
-                     "no preset is named '%s': choose fg+, +combine, +onchip, +hierarchical, sherman or banyan", name);
+    return error_set(
+        error, BANYAN_EINVAL,
+        "no preset is named '%s': choose fg+, +combine, +onchip, +hierarchical, sherman or banyan", name);
 }

@@ -1,16 +1,17 @@
 /*
- * tree.h - the index: named, ordered maps in the pool of the memory nodes, read and written by any number of compute
- * nodes at once with one-sided operations. Design: Sherman (SIGMOD'22), made correct for reads in any order; the
- * reasoning (R1 to R6) stands in docs/internals/tree.md.
+ * tree.h - the index: named, ordered maps in the pool of the memory nodes, read and written by any number of
+ * compute nodes at once with one-sided operations. Design: Sherman (SIGMOD'22), made correct for reads in any
+ * order; the reasoning (R1 to R6) stands in docs/internals/tree.md.
  *
  * OBJECTS
  *   tree_compute  one per compute node: switches, local lock table, shared by its workers. Thread-safe.
  *   tree_worker   one per OS thread (or simulated CPU thread): fabric endpoint, allocator. One thread.
  *   tree_session  one per task (fiber): buffers, costs, last error. One task at a time.
- *   tree          an open index of a compute node, with its node cache. Shared by all its sessions. Thread-safe.
+ *   tree          an open index of a compute node, with its node cache. Shared by all its sessions.
+ * Thread-safe.
  *
- * KEYS are byte strings in memcmp order. Every call that can fail returns 0 or a negative banyan_error and leaves the
- * message in tree_session_error(session).
+ * KEYS are byte strings in memcmp order. Every call that can fail returns 0 or a negative banyan_error and
+ * leaves the message in tree_session_error(session).
  */
 #ifndef TREE_TREE_H
 #define TREE_TREE_H
@@ -21,19 +22,20 @@
 #include "base/options.h"
 #include "fabric/fabric.h"
 
-#define TREE_KEY_MAX 255u
+#define TREE_KEY_MAX   255u
 #define TREE_VALUE_MAX 255u
-#define TREE_NAME_MAX 63u
+#define TREE_NAME_MAX  63u
 
 /* ---- geometry: fixed when an index is created ------------------------------------------------- */
 
 enum tree_key_kind { TREE_KEY_FIXED, TREE_KEY_VARIABLE };
 
 struct tree_geometry {
-    uint32_t leaf_bytes;      /* power of two, 512 to 64 KiB. 0: 1024, variable keys 4096 */
-    uint32_t internal_bytes;  /* power of two, 512 to 4096, at most the fabric's atomic_write; 0: 1024, or what long variable keys need */
-    uint8_t key_kind;         /* enum tree_key_kind */
-    uint8_t key_bytes;        /* fixed: exactly, 8 to 255; variable: at most, 1 to 255 (0: what nodes can hold) */
+    uint32_t leaf_bytes;     /* power of two, 512 to 64 KiB. 0: 1024, variable keys 4096 */
+    uint32_t internal_bytes; /* power of two, 512 to 4096, at most the fabric's atomic_write; 0: 1024, or what
+                                long variable keys need */
+    uint8_t key_kind;        /* enum tree_key_kind */
+    uint8_t key_bytes; /* fixed: exactly, 8 to 255; variable: at most, 1 to 255 (0: what nodes can hold) */
     uint8_t inline_key_bytes; /* variable: longest remainder kept in a slot. 0: 24 */
     uint8_t value_bytes;      /* exactly (fixed) or at most (variable) this many, 0 to 255 */
     bool value_variable;
@@ -42,7 +44,9 @@ struct tree_geometry {
 /* Fills defaults and checks. */
 int tree_geometry_complete(struct tree_geometry *geometry, uint32_t atomic_write, struct error *error);
 /* Slots of a leaf, bytes of a slot, bytes of a point read: for reports. */
-struct tree_geometry_shape { uint32_t slot_bytes, slots, bucket_read_bytes, header_bytes, internal_entries; };
+struct tree_geometry_shape {
+    uint32_t slot_bytes, slots, bucket_read_bytes, header_bytes, internal_entries;
+};
 void tree_geometry_shape(const struct tree_geometry *geometry, struct tree_geometry_shape *shape);
 
 /* ---- switches: each technique can be turned off at run time ------------------------------------ */
@@ -53,7 +57,7 @@ enum tree_write_unit { TREE_WRITE_SLOT, TREE_WRITE_NODE };
 enum tree_read_unit { TREE_READ_BUCKET, TREE_READ_LEAF };
 
 struct tree_switches {
-    int combine;          /* enum tree_combine: off; writes: write-back + unlock (the paper); all: lock + read too */
+    int combine; /* enum tree_combine: off; writes: write-back + unlock (the paper); all: lock + read too */
     int lock_region;      /* enum tree_lock_region */
     bool local_locks;     /* local lock table with first-come-first-served queues */
     uint32_t handover;    /* handovers of a lock in a row; 0: off */
@@ -63,7 +67,8 @@ struct tree_switches {
     uint64_t cache_bytes; /* node cache of one compute node */
 };
 extern const struct option_entry tree_switches_table[];
-/* "fg+", "+combine", "+onchip", "+hierarchical", "sherman", "banyan"; leaves cache_bytes alone. BANYAN_EINVAL with the list. */
+/* "fg+", "+combine", "+onchip", "+hierarchical", "sherman", "banyan"; leaves cache_bytes alone. BANYAN_EINVAL
+ * with the list. */
 int tree_switches_preset(struct tree_switches *switches, const char *name, struct error *error);
 /* NULL-terminated, in the order of the paper's ablation. */
 extern const char *const tree_switches_presets[];
@@ -75,8 +80,8 @@ struct tree_worker;
 struct tree_session;
 struct tree;
 
-int tree_compute_create(struct tree_compute **compute, struct fabric *fabric, const struct tree_switches *switches,
-                        struct error *error);
+int tree_compute_create(struct tree_compute **compute, struct fabric *fabric,
+                        const struct tree_switches *switches, struct error *error);
 void tree_compute_destroy(struct tree_compute *compute); /* after its trees, workers and sessions */
 int tree_worker_create(struct tree_worker **worker, struct tree_compute *compute, struct error *error);
 /* Returns its free nodes to their memory nodes (RPCs: from a task), then frees the worker. */
@@ -84,101 +89,127 @@ void tree_worker_destroy(struct tree_worker *worker);
 int tree_session_create(struct tree_session **session, struct tree_worker *worker, struct error *error);
 void tree_session_destroy(struct tree_session *session);
 const struct error *tree_session_error(const struct tree_session *session);
-/* For where the tasks are gone without having returned (end of a simulation): frees memory only, no fabric use. */
+/* For where the tasks are gone without having returned (end of a simulation): frees memory only, no fabric
+ * use. */
 void tree_worker_abandon(struct tree_worker *worker);
 
 /* Writes an empty catalogue to memory node 0; all that was there is gone. */
 int tree_format(struct tree_session *session);
-int tree_create(struct tree_session *session, const char *name, const struct tree_geometry *geometry, struct tree **tree);
+int tree_create(struct tree_session *session, const char *name, const struct tree_geometry *geometry,
+                struct tree **tree);
 int tree_open(struct tree_session *session, const char *name, struct tree **tree);
 void tree_close(struct tree *tree);
 const struct tree_geometry *tree_geometry(const struct tree *tree);
 /* Visits the catalogue's index names. */
-int tree_list(struct tree_session *session, void (*visit)(void *context, const char *name, const struct tree_geometry *), void *context);
+int tree_list(struct tree_session *session,
+              void (*visit)(void *context, const char *name, const struct tree_geometry *), void *context);
 
 /* ---- point operations ------------------------------------------------------------------------------- */
 
-/* *length in: capacity of value, out: the value's length. BANYAN_ENOTFOUND; BANYAN_EVALUESIZE if it does not fit. */
-int tree_lookup(struct tree_session *session, struct tree *tree, const void *key, size_t key_length, void *value,
-                size_t *length);
-int tree_insert(struct tree_session *session, struct tree *tree, const void *key, size_t key_length, const void *value,
-                size_t length); /* BANYAN_EEXIST */
-int tree_update(struct tree_session *session, struct tree *tree, const void *key, size_t key_length, const void *value,
-                size_t length); /* BANYAN_ENOTFOUND */
-int tree_upsert(struct tree_session *session, struct tree *tree, const void *key, size_t key_length, const void *value,
-                size_t length);
-int tree_delete(struct tree_session *session, struct tree *tree, const void *key, size_t key_length); /* ENOTFOUND */
+/* *length in: capacity of value, out: the value's length. BANYAN_ENOTFOUND; BANYAN_EVALUESIZE if it does not
+ * fit. */
+int tree_lookup(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                void *value, size_t *length);
+int tree_insert(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                const void *value, size_t length); /* BANYAN_EEXIST */
+int tree_update(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                const void *value, size_t length); /* BANYAN_ENOTFOUND */
+int tree_upsert(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                const void *value, size_t length);
+int tree_delete(struct tree_session *session, struct tree *tree, const void *key,
+                size_t key_length); /* ENOTFOUND */
 /* BANYAN_ENOTFOUND, BANYAN_ECONFLICT (the value is not `expected`). */
 int tree_compare_and_set(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
                          const void *expected, size_t expected_length, const void *value, size_t length);
 
-/* modify: called under the node's lock, once or more (after a restart), must not suspend. old is NULL when there is no such key.
- * Returns what shall be done; for TREE_PUT it has written the new value (at most the geometry's value_bytes) and *length. */
+/* modify: called under the node's lock, once or more (after a restart), must not suspend. old is NULL when
+ * there is no such key. Returns what shall be done; for TREE_PUT it has written the new value (at most the
+ * geometry's value_bytes) and *length. */
 enum tree_verdict { TREE_KEEP, TREE_PUT, TREE_DELETE };
-typedef enum tree_verdict tree_modify_function(void *context, const void *old, size_t old_length, void *value, size_t *length);
+typedef enum tree_verdict tree_modify_function(void *context, const void *old, size_t old_length, void *value,
+                                               size_t *length);
 int tree_modify(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
                 tree_modify_function *function, void *context);
 
 /* ---- many keys at once: their round trips overlap ------------------------------------------------- */
 
 struct tree_item {
-    const void *key; size_t key_length;
-    void *value; size_t length; /* get: capacity in, length out; put: the value */
-    int status;                 /* out */
+    const void *key;
+    size_t key_length;
+    void *value;
+    size_t length; /* get: capacity in, length out; put: the value */
+    int status;    /* out */
 };
 int tree_multi_get(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count);
-int tree_multi_put(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count); /* upserts */
+int tree_multi_put(struct tree_session *session, struct tree *tree, struct tree_item *items,
+                   size_t count); /* upserts */
 
 /* ---- scans -------------------------------------------------------------------------------------------- */
 
 struct tree_range {
-    const void *from; size_t from_length; bool from_open; /* NULL from: unbounded; open: the bound itself is left out */
-    const void *to; size_t to_length; bool to_open;
-    bool reverse;    /* from the upper bound downwards */
-    uint64_t limit;  /* 0: none */
+    const void *from;
+    size_t from_length;
+    bool from_open; /* NULL from: unbounded; open: the bound itself is left out */
+    const void *to;
+    size_t to_length;
+    bool to_open;
+    bool reverse;   /* from the upper bound downwards */
+    uint64_t limit; /* 0: none */
 };
-/* Entries in key order (descending if reverse). Return false from visit to stop. Key and value are valid during the call only;
- * visit must not use the session. Each leaf is a consistent state; the scan as a whole is not one snapshot. */
-typedef bool tree_visit_function(void *context, const void *key, size_t key_length, const void *value, size_t length);
-int tree_scan(struct tree_session *session, struct tree *tree, const struct tree_range *range, tree_visit_function *visit, void *context);
+/* Entries in key order (descending if reverse). Return false from visit to stop. Key and value are valid
+ * during the call only; visit must not use the session. Each leaf is a consistent state; the scan as a whole
+ * is not one snapshot. */
+typedef bool tree_visit_function(void *context, const void *key, size_t key_length, const void *value,
+                                 size_t length);
+int tree_scan(struct tree_session *session, struct tree *tree, const struct tree_range *range,
+              tree_visit_function *visit, void *context);
 
 /* ---- bulk load -------------------------------------------------------------------------------------- */
 
-/* Builds the index from a strictly ascending stream; the index must be empty. The stream is cut into `parts` that are loaded by one
- * call of tree_bulk_part each, in parallel from different sessions (threads, compute nodes), and joined by tree_bulk_finish. */
+/* Builds the index from a strictly ascending stream; the index must be empty. The stream is cut into `parts`
+ * that are loaded by one call of tree_bulk_part each, in parallel from different sessions (threads, compute
+ * nodes), and joined by tree_bulk_finish. */
 struct tree_bulk;
 /* Called again and again for the part's next entry; false at its end. */
-typedef bool tree_bulk_next_function(void *context, const void **key, size_t *key_length, const void **value, size_t *length);
-int tree_bulk_begin(struct tree_bulk **bulk, struct tree *tree, unsigned parts, double fill, struct error *error);
-int tree_bulk_part(struct tree_session *session, struct tree_bulk *bulk, unsigned part, tree_bulk_next_function *next, void *context);
+typedef bool tree_bulk_next_function(void *context, const void **key, size_t *key_length, const void **value,
+                                     size_t *length);
+int tree_bulk_begin(struct tree_bulk **bulk, struct tree *tree, unsigned parts, double fill,
+                    struct error *error);
+int tree_bulk_part(struct tree_session *session, struct tree_bulk *bulk, unsigned part,
+                   tree_bulk_next_function *next, void *context);
 int tree_bulk_finish(struct tree_session *session, struct tree_bulk *bulk); /* frees bulk, also on error */
 
-/* ---- counters ------------------------------------------------------------------------------------------- */
+/* ---- counters -------------------------------------------------------------------------------------------
+ */
 
 struct tree_stats {
-    struct fabric_cost cost;    /* everything this session did */
+    struct fabric_cost cost; /* everything this session did */
     uint64_t operations;
-    uint64_t retries;           /* reads or lock attempts done again */
+    uint64_t retries;                  /* reads or lock attempts done again */
     uint64_t cache_hits, cache_misses; /* internal nodes wanted: found in the node cache or fetched */
     uint64_t splits, unlinks, handovers, snapshot_handovers;
 };
 const struct tree_stats *tree_session_stats(const struct tree_session *session);
 void tree_session_stats_reset(struct tree_session *session);
-struct tree_cache_stats { uint64_t frames, bytes, evictions; };
+struct tree_cache_stats {
+    uint64_t frames, bytes, evictions;
+};
 void tree_cache_stats(const struct tree *tree, struct tree_cache_stats *stats);
 
-/* ---- checking ---------------------------------------------------------------------------------------------- */
+/* ---- checking
+ * ---------------------------------------------------------------------------------------------- */
 
 struct tree_check_report {
     uint64_t entries, leaves, internals, height, bytes;
     uint64_t dead, marked;    /* unlinked-but-not-dropped and half-split nodes met (legal after a crash) */
     uint64_t missing_parents; /* nodes reachable by sibling links only (legal after a crash) */
 };
-/* Walks the whole index (nobody else writing): fences, order, links, levels, tags, checks. BANYAN_ECORRUPT names the first node at fault.
- * visit_node (may be NULL) gets every node in use, for pool accounting. */
+/* Walks the whole index (nobody else writing): fences, order, links, levels, tags, checks. BANYAN_ECORRUPT
+ * names the first node at fault. visit_node (may be NULL) gets every node in use, for pool accounting. */
 int tree_check(struct tree_session *session, struct tree *tree, struct tree_check_report *report,
                void (*visit_node)(void *context, gaddr node, uint32_t bytes), void *context);
 /* Calls visit for the free nodes that this worker holds back, and for each uncut rest of its chunks. */
-void tree_worker_each_free(struct tree_worker *worker, void (*visit)(void *context, gaddr node, uint32_t node_bytes), void *context);
+void tree_worker_each_free(struct tree_worker *worker,
+                           void (*visit)(void *context, gaddr node, uint32_t node_bytes), void *context);
 
 #endif

@@ -34,7 +34,8 @@ static void widen(struct tree_header *left, const struct departed *departed)
 
 #define WALK_ON 3 /* the path leads one leaf further to the right now */
 
-/* One try at the leaf to the left. 0: extended (now or before); TREE_SIDEWAYS: it is dead itself, *next describes it. */
+/* One try at the leaf to the left. 0: extended (now or before); TREE_SIDEWAYS: it is dead itself, *next
+ * describes it. */
 static int extend_leaf(struct tree_session *session, struct tree *tree, const struct departed *departed,
                        struct tree_path *path, struct departed *next)
 {
@@ -93,8 +94,8 @@ static int extend_internal(struct tree_session *session, struct tree *tree, cons
     struct tree_hold hold;
     struct tree_header header;
     struct fabric_command writes[2];
-    int status = tree_internal_lock(session, tree, tree_key_of(&departed->lower), true, departed->level, &path, &hold,
-                                    &header);
+    int status = tree_internal_lock(session, tree, tree_key_of(&departed->lower), true, departed->level,
+                                    &path, &hold, &header);
     if (status)
         return status == BANYAN_ENOTFOUND ? TREE_RESTART : status;
     if (!names(&header, departed))
@@ -139,13 +140,17 @@ int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct t
                        const struct tree_header *header)
 {
     struct departed first, now, next;
-    /* Nothing lies to the left: this was the root of an empty index, replaced by a bulk load. */
+    /* Nothing lies to the left: this was the root of an empty index, and names the one that a bulk load made.
+     */
     if (!tree_key_compare(header->lower, tree_key_least(&tree->layout))) {
+        bool swapped;
+        gaddr successor = header->sibling.address;
         tree_root_forget(tree);
-        return 0;
+        return successor ? tree_root_swap(session, tree, link.address, successor, &swapped) : 0;
     }
     departed_store(&first, link, header);
-    /* Dead neighbours to the left go first, one after the other rather than by recursion: there may be many. */
+    /* Dead neighbours to the left go first, one after the other rather than by recursion: there may be many.
+     */
     for (now = first;; now = first) {
         int status = extend_left(session, tree, &now, &next);
         while (status == TREE_SIDEWAYS) {
@@ -155,7 +160,8 @@ int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct t
                 status = extend_left(session, tree, &now, &next);
         }
         if (!status)
-            status = tree_parent_drop(session, tree, (uint8_t)(now.level + 1), tree_key_of(&now.lower), now.link);
+            status =
+                tree_parent_drop(session, tree, (uint8_t)(now.level + 1), tree_key_of(&now.lower), now.link);
         if (status || tree_link_equal(now.link, first.link))
             return status;
     }
