@@ -101,6 +101,66 @@ static void churn_scan(struct world_task *task, const struct churn *churn)
     }
 }
 
+/* ---- many keys at once ------------------------------------------------------------------------------------
+ */
+
+#define MULTI_MAX 12
+
+struct multi {
+    uint64_t keys[MULTI_MAX];
+    uint8_t key_bytes[MULTI_MAX][TREE_KEY_MAX], value_bytes[MULTI_MAX][TREE_VALUE_MAX];
+    struct tree_item items[MULTI_MAX];
+    size_t count;
+};
+
+/* Different keys, some of them neighbours; with `writes` none that must not be written. */
+static void multi_draw(struct world_task *task, const struct churn *churn, bool writes, struct multi *multi)
+{
+    uint64_t key = random_below(&task->random, churn->keys), step = 1 + random_below(&task->random, 20);
+    size_t wanted = 1 + random_below(&task->random, MULTI_MAX);
+    multi->count = 0;
+    for (size_t i = 0; i < wanted && key < churn->keys; i++, key += step) {
+        bool mine = !churn->disjoint || key % task->world->task_count == task->number;
+        if (writes && (!mine || never_there(churn, key)))
+            continue;
+        multi->keys[multi->count++] = key;
+    }
+}
+
+static void churn_multi(struct world_task *task, const struct churn *churn)
+{
+    struct world *world = task->world;
+    bool writes = random_chance(&task->random, 0.5);
+    struct multi multi;
+    multi_draw(task, churn, writes, &multi);
+    size_t first = task->log.count;
+    for (size_t i = 0; i < multi.count; i++) {
+        uint64_t value = writes ? history_value(&world->history) : 0;
+        multi.items[i] = (struct tree_item){.key = multi.key_bytes[i],
+                                            .key_length = world_key(world, multi.keys[i], multi.key_bytes[i]),
+                                            .value = multi.value_bytes[i],
+                                            .length = TREE_VALUE_MAX};
+        if (writes)
+            multi.items[i].length = world_value(world, value, multi.value_bytes[i]);
+        history_begin(&task->log, writes ? HISTORY_PUT : HISTORY_GET, multi.keys[i], value, 0);
+    }
+    if (writes)
+        tree_multi_put(task->session, task->tree, multi.items, multi.count);
+    else
+        tree_multi_get(task->session, task->tree, multi.items, multi.count);
+    for (size_t i = 0; i < multi.count; i++) {
+        const struct tree_item *item = &multi.items[i];
+        bool found = !writes && item->status == 0;
+        uint64_t value = found ? world_value_number(world, item->value, item->length) : 0;
+        if (item->status && (writes || item->status != BANYAN_ENOTFOUND))
+            world_fail(world, item->status, "many keys at once: key %" PRIu64 ": %s", multi.keys[i],
+                       tree_session_error(task->session)->text);
+        if (found && !value)
+            world_fail(world, BANYAN_ECORRUPT, "multi_get returned a value that nobody wrote");
+        history_end(&task->log, first + i, item->status, value);
+    }
+}
+
 /* ---- single keys --------------------------------------------------------------------------------- */
 
 static enum history_kind pick(struct random *random, const enum history_kind *mix, size_t count)
@@ -159,7 +219,9 @@ static void churn_one(struct world_task *task, const struct churn *churn, unsign
     uint64_t quarter = churn->keys / 4, dice = random_below(&task->random, 100);
     if (dice < churn->scans) {
         churn_scan(task, churn);
-    } else if (dice < churn->scans + churn->hot) {
+    } else if (dice < churn->scans + churn->multis) {
+        churn_multi(task, churn);
+    } else if (dice < churn->scans + churn->multis + churn->hot) {
         operate(task, churn, PICK(anything), quarter + random_below(&task->random, 4));
     } else if (random_chance(&task->random, 0.2)) {
         uint64_t key = random_below(&task->random, quarter);

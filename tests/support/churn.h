@@ -20,6 +20,7 @@ struct churn {
     unsigned rounds; /* operations of each task */
     unsigned hot;    /* percent of operations that go to the four keys behind the first quarter */
     unsigned scans;  /* percent */
+    unsigned multis; /* percent that read or write many keys at once */
     bool disjoint;   /* each task changes keys of its own only (number modulo tasks) */
 };
 

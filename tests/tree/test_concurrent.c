@@ -39,7 +39,8 @@ static void few_hot_keys(void **state)
 {
     struct world_options options;
     options_for(&options, 2, 2, 1);
-    struct churn churn = {.keys = 160, .window = 16, .rounds = world_rounds(5000), .hot = 50, .scans = 2};
+    struct churn churn = {
+        .keys = 160, .window = 16, .rounds = world_rounds(5000), .hot = 50, .scans = 2, .multis = 5};
     run(&options, &churn);
 }
 
@@ -47,7 +48,8 @@ static void churn_of_many_threads(void **state)
 {
     struct world_options options;
     options_for(&options, 2, 3, 1);
-    struct churn churn = {.keys = 1200, .window = 80, .rounds = world_rounds(5000), .hot = 5, .scans = 3};
+    struct churn churn = {
+        .keys = 1200, .window = 80, .rounds = world_rounds(5000), .hot = 5, .scans = 3, .multis = 5};
     run(&options, &churn);
     options.cache_bytes = 8192;
     options.seed++;
@@ -59,7 +61,7 @@ static void disjoint_changes(void **state)
     struct world_options options;
     options_for(&options, 1, 4, 1);
     struct churn churn = {
-        .keys = 2000, .window = 200, .rounds = world_rounds(8000), .scans = 3, .disjoint = true};
+        .keys = 2000, .window = 200, .rounds = world_rounds(8000), .scans = 3, .multis = 5, .disjoint = true};
     run(&options, &churn);
 }
 
@@ -67,7 +69,8 @@ static void many_fibers(void **state)
 {
     struct world_options options;
     options_for(&options, 2, 2, 8);
-    struct churn churn = {.keys = 800, .window = 60, .rounds = world_rounds(1000), .hot = 10, .scans = 4};
+    struct churn churn = {
+        .keys = 800, .window = 60, .rounds = world_rounds(1000), .hot = 10, .scans = 4, .multis = 5};
     run(&options, &churn);
 }
 
@@ -75,7 +78,8 @@ static void every_preset(void **state)
 {
     struct world_options options;
     options_for(&options, 2, 2, 1);
-    struct churn churn = {.keys = 400, .window = 40, .rounds = world_rounds(1500), .hot = 15, .scans = 3};
+    struct churn churn = {
+        .keys = 400, .window = 40, .rounds = world_rounds(1500), .hot = 15, .scans = 3, .multis = 5};
     for (unsigned preset = 0; tree_switches_presets[preset]; preset++) {
         options.preset = tree_switches_presets[preset];
         run(&options, &churn);
@@ -91,7 +95,8 @@ static void variable_keys(void **state)
                                               .value_bytes = 60,
                                               .value_variable = true,
                                               .leaf_bytes = 2048};
-    struct churn churn = {.keys = 800, .window = 60, .rounds = world_rounds(4000), .hot = 5, .scans = 4};
+    struct churn churn = {
+        .keys = 800, .window = 60, .rounds = world_rounds(4000), .hot = 5, .scans = 4, .multis = 5};
     run(&options, &churn);
 }
 

@@ -18,7 +18,7 @@ static void once(uint64_t seed, bool death, size_t shift, struct outcome *outcom
 {
     struct world world;
     struct world_options options;
-    struct churn churn = {.keys = 480, .window = 40, .rounds = 100, .hot = 8, .scans = 6};
+    struct churn churn = {.keys = 480, .window = 40, .rounds = 100, .hot = 8, .scans = 6, .multis = 5};
     world_options_default(&options);
     options.simulated = true;
     options.seed = seed;

@@ -334,6 +334,23 @@ static bool visit(void *context, const void *key, size_t key_length, const void 
     return scan->seen != scan->stop_after;
 }
 
+/* Bounds need not be keys: cut short, made longer, or any bytes at all. */
+static size_t random_bound(struct trial *trial, uint8_t *bound)
+{
+    size_t length = random_key(trial, bound);
+    uint64_t dice = random_below(&trial->random, 10);
+    if (dice == 0)
+        length = random_below(&trial->random, length + 1);
+    while (dice == 1 && length < TREE_KEY_MAX && random_chance(&trial->random, 0.7))
+        bound[length++] = (uint8_t)random_next(&trial->random);
+    if (dice == 2) {
+        length = random_below(&trial->random, 12);
+        for (size_t i = 0; i < length; i++)
+            bound[i] = (uint8_t)random_next(&trial->random);
+    }
+    return length;
+}
+
 static void try_scan(struct trial *trial)
 {
     struct world_task *task = &trial->world.tasks[0];
@@ -341,12 +358,12 @@ static void try_scan(struct trial *trial)
     struct tree_range range = {0};
     if (random_chance(&trial->random, 0.8)) {
         range.from = from;
-        range.from_length = random_key(trial, from);
+        range.from_length = random_bound(trial, from);
         range.from_open = random_chance(&trial->random, 0.5);
     }
     if (random_chance(&trial->random, 0.6)) {
         range.to = to;
-        range.to_length = random_key(trial, to);
+        range.to_length = random_bound(trial, to);
         range.to_open = random_chance(&trial->random, 0.5);
     }
     range.reverse = random_chance(&trial->random, 0.5);

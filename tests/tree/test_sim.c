@@ -71,11 +71,12 @@ static void options_for(struct world_options *options, uint64_t seed, const char
 
 static void churn_for(struct churn *churn, uint64_t seed)
 {
-    *churn = (struct churn){.keys = 480, .window = 40, .rounds = 160, .hot = 8, .scans = 6};
+    *churn = (struct churn){.keys = 480, .window = 40, .rounds = 160, .hot = 8, .scans = 6, .multis = 5};
     if (seed % 4 == 1)
-        *churn = (struct churn){.keys = 2000, .window = 150, .rounds = 240, .hot = 4, .scans = 8};
+        *churn =
+            (struct churn){.keys = 2000, .window = 150, .rounds = 240, .hot = 4, .scans = 8, .multis = 5};
     if (seed % 4 == 2)
-        *churn = (struct churn){.keys = 160, .window = 16, .rounds = 160, .hot = 25, .scans = 4};
+        *churn = (struct churn){.keys = 160, .window = 16, .rounds = 160, .hot = 25, .scans = 4, .multis = 5};
 }
 
 static void churn_world(uint64_t seed, const char *preset, unsigned geometry)
