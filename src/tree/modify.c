@@ -201,15 +201,29 @@ static int change_judge(struct change *change)
 /* ---- deciding and writing
  * --------------------------------------------------------------------------------------------- */
 
-static struct fabric_command slot_command(struct change *change, uint32_t number, uint32_t bytes)
+/*
+ * Adds what writes the changed slot (and header) back, at most three commands. A whole leaf longer than
+ * atomic_write may be cut anywhere: then the parts that change go first, each in a write of its own, and the
+ * whole repeats them.
+ */
+static uint32_t write_back(struct change *change, uint32_t number, uint32_t bytes, bool header,
+                           struct fabric_command *writes)
 {
     const struct tree_layout *layout = &change->tree->layout;
     struct tree_session *session = change->session;
+    const uint8_t *image = session->image.bytes;
     gaddr leaf = change->path.link.address;
-    if (session->compute->switches.write_unit == TREE_WRITE_NODE)
-        return tree_write_command(leaf, session->image.bytes, layout->geometry.leaf_bytes);
-    return tree_write_command(leaf + layout->slot_offset[number],
-                              session->image.bytes + layout->slot_offset[number], bytes);
+    bool node = session->compute->switches.write_unit == TREE_WRITE_NODE;
+    bool atomic = layout->geometry.leaf_bytes <= fabric_capabilities(session->compute->fabric)->atomic_write;
+    uint32_t count = 0;
+    if (!node || !atomic)
+        writes[count++] = tree_write_command(leaf + layout->slot_offset[number],
+                                             image + layout->slot_offset[number], bytes);
+    if (header && (!node || !atomic))
+        writes[count++] = tree_write_command(leaf, image, layout->header_bytes);
+    if (node)
+        writes[count++] = tree_write_command(leaf, image, layout->geometry.leaf_bytes);
+    return count;
 }
 
 /* Puts the value where the key is, or into a free slot; splits the leaf if there is none. */
@@ -240,10 +254,10 @@ static int change_put(struct change *change, struct tree_key value)
             return 0; /* done, whatever became of the parent's entry: a traverser posts it (§6) */
         return status ? status : TREE_RESTART;
     }
-    struct fabric_command writes[2];
+    struct fabric_command writes[4];
     tree_slot_write(layout, session->image.bytes, number, change->seed, remainder, change->key, value);
-    writes[0] = slot_command(change, number, layout->slot_bytes);
-    return tree_unlock(session, &change->hold, writes, 1);
+    uint32_t count = write_back(change, number, layout->slot_bytes, false, writes);
+    return tree_unlock(session, &change->hold, writes, count);
 }
 
 static bool only_entry(const struct tree_layout *layout, const uint8_t *image, uint32_t seed, uint32_t first,
@@ -284,8 +298,7 @@ static int change_delete(struct change *change)
     struct tree_session *session = change->session;
     struct tree *tree = change->tree;
     const struct tree_layout *layout = &tree->layout;
-    struct fabric_command writes[3];
-    uint32_t count = 0;
+    struct fabric_command writes[4];
     bool empties;
     int status = change_empties(change, &empties);
     if (status)
@@ -295,10 +308,7 @@ static int change_delete(struct change *change)
         change->header.state = TREE_NODE_DEAD;
         tree_header_encode(layout, &change->header, session->image.bytes);
     }
-    writes[count++] = slot_command(change, change->slot.number, 4);
-    if (empties && session->compute->switches.write_unit == TREE_WRITE_SLOT)
-        writes[count++] =
-            tree_write_command(change->path.link.address, session->image.bytes, layout->header_bytes);
+    uint32_t count = write_back(change, change->slot.number, 4, empties, writes);
     status = tree_unlock(session, &change->hold, writes, count);
     if (status || !empties)
         return status;
