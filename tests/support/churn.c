@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/atomic.h"
 
 #define SCAN_MAX 160
 
@@ -151,6 +152,11 @@ static void churn_multi(struct world_task *task, const struct churn *churn)
     for (size_t i = 0; i < multi.count; i++) {
         const struct tree_item *item = &multi.items[i];
         bool found = !writes && item->status == 0;
+        if (item->status == BANYAN_ENOSPC && world->options.accept_full) {
+            atomic_add_relaxed(&world->refused, 1); /* a count */
+            history_drop(&task->log, first + i);
+            continue;
+        }
         uint64_t value = found ? world_value_number(world, item->value, item->length) : 0;
         if (item->status && (writes || item->status != BANYAN_ENOTFOUND))
             world_fail(world, item->status, "many keys at once: key %" PRIu64 ": %s", multi.keys[i],

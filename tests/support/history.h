@@ -61,6 +61,9 @@ size_t history_begin(struct history_log *log, enum history_kind kind, uint64_t k
                      uint64_t expected);
 void history_end(struct history_log *log, size_t place, int status, uint64_t result);
 
+/* The operation was refused and promised to have changed nothing: it leaves the history. */
+void history_drop(struct history_log *log, size_t place);
+
 /* One array of the operations of all logs, sorted by key and then by invocation; malloc'ed for the caller. */
 struct history_op *history_merge(const struct history_log *logs, size_t count, size_t *total);
 const char *history_kind_name(enum history_kind kind);

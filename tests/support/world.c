@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "base/atomic.h"
 #include "base/log.h"
 #include "base/task.h"
 #include "base/thread.h"
@@ -790,6 +791,11 @@ int world_operate(struct world_task *task, enum history_kind kind, uint64_t numb
         status = tree_modify(session, task->tree, key, key_length, exchange, &change);
         result = change.seen;
         break;
+    }
+    if (status == BANYAN_ENOSPC && world->options.accept_full) {
+        atomic_add_relaxed(&world->refused, 1); /* a count */
+        history_drop(&task->log, place);
+        return status;
     }
     if (!status_expected(kind, status)) {
         world_fail(world, status, "%s of key %" PRIu64 ": %d: %s", history_kind_name(kind), number, status,

@@ -35,7 +35,8 @@ struct world_options {
     uint32_t lock_width;                                   /* 0: the memory node's default */
     struct sim_params params;                              /* simulated only; fill with sim_params_default */
     struct sim_faults faults;                              /* simulated only */
-    bool empty;                                            /* only format the pool, create no index */
+    bool accept_full; /* BANYAN_ENOSPC is no failure: the operation had no effect */
+    bool empty;       /* only format the pool, create no index */
 };
 /* Everything small and the default preset; then change what the test is about. */
 void world_options_default(struct world_options *options);
@@ -71,6 +72,7 @@ struct world {
     unsigned task_count;
     struct history history;
     void *context;            /* the test's own */
+    uint64_t refused;         /* atomic: operations that BANYAN_ENOSPC met (accept_full) */
     uint64_t marked_at_death; /* leaves that a death left half split (world_kill_at): somebody has to finish
                                  them */
 };

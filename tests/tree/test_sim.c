@@ -143,6 +143,37 @@ static void churns_without_faults(void **state)
     }
 }
 
+/* ---- a pool that is full most of the time
+ * ------------------------------------------------------------------ */
+
+static void stays_right_when_full(void **state)
+{
+    uint64_t refused = 0;
+    for (unsigned round = 0; round < world_rounds(12); round++) {
+        struct world world;
+        struct world_options options;
+        struct churn churn;
+        options_for(&options, world_seed(1200 + round), round % 2 ? "banyan" : NULL, FEW_SLOTS);
+        churn_for(&churn, 1201);
+        options.accept_full = true;
+        options.memory_nodes = 1 + round % 2;
+        options.lock_bytes = 4096;
+        options.pool_bytes = MEMORY_FIRST_CHUNK(4096) + (2 + round % 3) * options.chunk_bytes;
+        int status = world_create(&world, &options);
+        status = status ? status : churn_fill(&world, &churn);
+        status = status ? status : churn_work(&world, &churn);
+        struct tree_check_report report;
+        status = status ? status : churn_verify(&world, &churn, &report);
+        struct error error = world.error;
+        refused += world.refused;
+        world_destroy(&world);
+        if (status)
+            fail_msg("full pool: %d: %s; replay: BANYAN_SEED=%" PRIu64 " test_sim", status, error.text,
+                     options.seed);
+    }
+    assert_true(refused > 100);
+}
+
 /* ---- death --------------------------------------------------------------------------------------- */
 
 static void death_run(const struct world_options *options, unsigned deaths)
@@ -239,6 +270,7 @@ int main(void)
         cmocka_unit_test(churns_in_every_geometry),
         cmocka_unit_test(churns_with_any_switches),
         cmocka_unit_test(churns_for_fresh_seeds),
+        cmocka_unit_test(stays_right_when_full),
         cmocka_unit_test(survives_death),
         cmocka_unit_test(survives_death_with_any_switches),
         cmocka_unit_test(survives_death_under_every_preset),
