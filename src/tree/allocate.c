@@ -29,8 +29,8 @@ void tree_arenas_destroy(struct tree_worker *worker)
 {
     if (worker->arenas)
         for (uint16_t node = 0; node < worker->memory_nodes; node++)
-            for (unsigned class = 0; class < TREE_SIZE_CLASSES; class ++)
-                free(worker->arenas[node][class].free);
+            for (unsigned kind = 0; kind < TREE_SIZE_CLASSES; kind++)
+                free(worker->arenas[node][kind].free);
     free(worker->arenas);
     free(worker->tags);
     free(worker->allocated);
@@ -70,9 +70,9 @@ static int arena_return(struct tree_worker *worker, uint16_t node, uint32_t byte
 void tree_arenas_return(struct tree_worker *worker)
 {
     for (uint16_t node = 0; node < worker->memory_nodes; node++)
-        for (unsigned class = 0; class < TREE_SIZE_CLASSES; class ++) {
-            struct tree_arena *arena = &worker->arenas[node][class];
-            uint32_t bytes = 512u << class;
+        for (unsigned kind = 0; kind < TREE_SIZE_CLASSES; kind++) {
+            struct tree_arena *arena = &worker->arenas[node][kind];
+            uint32_t bytes = 512u << kind;
             for (; arena->next < arena->end; arena->next += bytes) {
                 if (!arena_reserve(arena, arena->count + 1024))
                     return;
@@ -94,17 +94,17 @@ void tree_arenas_return(struct tree_worker *worker)
 void tree_worker_each_free(struct tree_worker *worker, void (*visit)(void *, gaddr, uint32_t), void *context)
 {
     for (uint16_t node = 0; node < worker->memory_nodes; node++)
-        for (unsigned class = 0; class < TREE_SIZE_CLASSES; class ++) {
-            const struct tree_arena *arena = &worker->arenas[node][class];
+        for (unsigned kind = 0; kind < TREE_SIZE_CLASSES; kind++) {
+            const struct tree_arena *arena = &worker->arenas[node][kind];
             for (uint32_t i = 0; i < arena->count; i++)
-                visit(context, arena->free[i], 512u << class);
-            for (gaddr at = arena->next; at < arena->end; at += 512u << class)
-                visit(context, at, 512u << class);
+                visit(context, arena->free[i], 512u << kind);
+            for (gaddr at = arena->next; at < arena->end; at += 512u << kind)
+                visit(context, at, 512u << kind);
         }
 }
 
 /* One RPC: recycled nodes, or a fresh chunk. */
-static int arena_refill(struct tree_session *session, uint16_t node, uint32_t bytes, struct tree_arena *arena)
+static int arena_fetch(struct tree_session *session, uint16_t node, uint32_t bytes, struct tree_arena *arena)
 {
     struct memory_allocate_request request = {
         .kind = MEMORY_ALLOCATE, .node_bytes = bytes, .want = MEMORY_BATCH_MAX};
@@ -116,26 +116,35 @@ static int arena_refill(struct tree_session *session, uint16_t node, uint32_t by
         return status;
     if (length < offsetof(struct memory_allocate_reply, nodes) || reply.count > MEMORY_BATCH_MAX ||
         length < offsetof(struct memory_allocate_reply, nodes) + reply.count * sizeof(gaddr) ||
-        (!reply.count && (gaddr_node(reply.chunk) != node || reply.chunk_bytes % bytes)))
+        (!reply.count && (gaddr_node(reply.chunk) != node || !gaddr_offset(reply.chunk) ||
+                          !reply.chunk_bytes || reply.chunk_bytes % bytes)))
         return BANYAN_ENET;
     for (uint32_t i = 0; i < reply.count; i++)
         if (gaddr_node(reply.nodes[i]) != node)
             return BANYAN_ENET;
-    /* Another task of this worker may have refilled meanwhile: what is left of its chunk joins the free list.
-     */
-    uint32_t uncut = (uint32_t)((arena->end - arena->next) / bytes);
-    if (!arena_reserve(arena, arena->count + reply.count + (reply.count ? 0 : uncut) + KEEP_MAX))
+    if (!arena_reserve(arena, arena->count + reply.count + KEEP_MAX))
         return BANYAN_ENOMEM;
     if (reply.count) {
         memcpy(arena->free + arena->count, reply.nodes, reply.count * sizeof(gaddr));
         arena->count += reply.count;
         return 0;
     }
-    for (; arena->next < arena->end; arena->next += bytes)
-        arena->free[arena->count++] = arena->next;
     arena->next = reply.chunk;
     arena->end = reply.chunk + reply.chunk_bytes;
     return 0;
+}
+
+/* Only one task of the worker at a time: a second chunk would only wait for the first to be used up. */
+static int arena_refill(struct tree_session *session, uint16_t node, uint32_t bytes, struct tree_arena *arena)
+{
+    if (arena->refilling) {
+        task_sleep(1000);
+        return 0;
+    }
+    arena->refilling = true;
+    int status = arena_fetch(session, node, bytes, arena);
+    arena->refilling = false;
+    return status;
 }
 
 static int allocate_on(struct tree_session *session, uint16_t node, uint32_t bytes, gaddr *address)

@@ -36,9 +36,7 @@ struct tree_bulk {
     struct part *part; /* [parts] */
 };
 
-/* ---- memory
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ---- */
 
 static int child_append(struct tree_session *session, struct children *children, struct tree_link link,
                         struct tree_key key)
@@ -109,9 +107,7 @@ int tree_bulk_begin(struct tree_bulk **out, struct tree *tree, unsigned parts, d
     return 0;
 }
 
-/* ---- leaves
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- leaves ---- */
 
 struct loader {
     struct tree_session *session;
@@ -278,9 +274,7 @@ int tree_bulk_part(struct tree_session *session, struct tree_bulk *bulk, unsigne
     return status;
 }
 
-/* ---- joining
- * --------------------------------------------------------------------------------------------------------------
- */
+/* ---- joining ---- */
 
 /* An empty leftmost leaf, where the first part brought nothing. */
 static int leaf_leftmost(struct tree_session *session, struct tree_bulk *bulk)

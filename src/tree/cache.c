@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-
 #include <sys/mman.h>
 
 #include "base/random.h"
@@ -13,11 +12,11 @@
  * is evicted when it is the longest unused of a small random sample, and only if none of its children is
  * cached (path-aware, DEX §5.2): the upper levels stay until what lies below them is gone.
  */
-#define SAMPLE 8u
-#define SLAB_BYTES                                                                                           \
-    (UINT64_C(2) << 20)   /* a huge page, where the system has them: descents touch many frames */
-#define EVICTIONS_MAX 4u  /* for one installation */
-#define FRAMES_MIN    16u /* whatever the limit: a few paths must fit */
+#define SAMPLE        8u
+#define SLAB_SMALL    (UINT64_C(128) << 10)
+#define SLAB_LARGE    (UINT64_C(2) << 20) /* a huge page, where the system has them: for caches worth one */
+#define EVICTIONS_MAX 4u                  /* for one installation */
+#define FRAMES_MIN    16u                 /* whatever the limit: a few paths must fit */
 
 struct slab {
     struct slab *next;
@@ -26,6 +25,7 @@ struct slab {
 struct tree_cache {
     struct spinlock lock;
     const struct tree_layout *layout;
+    uint64_t slab_bytes;
     uint32_t frame_bytes;    /* of the largest frame */
     struct slab *slabs;      /* owned; frames are cut from them and never given back before the end */
     uint64_t slab_used;      /* of the newest */
@@ -67,6 +67,7 @@ struct tree_cache *tree_cache_create(uint64_t bytes, const struct tree_layout *l
     cache->frame_bytes = frame_size(layout, most_entries(layout));
     cache->epochs = epochs;
     cache->limit = bytes;
+    cache->slab_bytes = bytes >= 8 * SLAB_LARGE ? SLAB_LARGE : SLAB_SMALL;
     cache->bucket_count = 1024;
     while (cache->bucket_count < bytes / 2048 && cache->bucket_count < (1u << 22))
         cache->bucket_count *= 2;
@@ -132,8 +133,7 @@ void tree_cache_touch(struct tree_cache *cache, struct tree_frame *frame)
         atomic_store_relaxed(&frame->used, now);
 }
 
-/* ---- building
- * ------------------------------------------------------------------------------------------------- */
+/* ---- building ---- */
 
 /* Under the lock. NULL when memory is short. */
 static struct tree_frame *frame_take(struct tree_cache *cache)
@@ -143,11 +143,12 @@ static struct tree_frame *frame_take(struct tree_cache *cache)
         cache->idle = frame->next;
         return frame;
     }
-    if (!cache->slabs || cache->slab_used + cache->frame_bytes > SLAB_BYTES) {
-        struct slab *slab = aligned_alloc(SLAB_BYTES, SLAB_BYTES);
+    if (!cache->slabs || cache->slab_used + cache->frame_bytes > cache->slab_bytes) {
+        struct slab *slab = aligned_alloc(cache->slab_bytes, cache->slab_bytes);
         if (!slab)
             return NULL;
-        madvise(slab, SLAB_BYTES, MADV_HUGEPAGE); /* a wish: nothing depends on it */
+        if (cache->slab_bytes == SLAB_LARGE)
+            madvise(slab, SLAB_LARGE, MADV_HUGEPAGE); /* a wish: nothing depends on it */
         slab->next = cache->slabs;
         cache->slabs = slab;
         cache->slab_used = 64;
@@ -165,10 +166,9 @@ static void frame_return(struct tree_cache *cache, struct tree_frame *frame)
 }
 
 static bool frame_build(const struct tree_layout *layout, struct tree_frame *frame, gaddr address,
-                        const uint8_t *image)
+                        const uint8_t *image, struct tree_entry *entries)
 {
     struct tree_header header;
-    struct tree_entry entries[TREE_ENTRIES_MAX];
     if (!tree_header_decode(layout, image, &header) || !header.level ||
         !tree_internal_decode(layout, image, &header, entries))
         return false;
@@ -241,8 +241,7 @@ uint32_t tree_frame_search(const struct tree_layout *layout, const struct tree_f
     return low;
 }
 
-/* ---- changing: under the cache's lock
- * ----------------------------------------------------------------------------- */
+/* ---- changing: under the cache's lock ---- */
 
 static void unswizzle(struct tree_frame *frame)
 {
@@ -335,14 +334,14 @@ static struct tree_frame *find_locked(struct tree_cache *cache, gaddr address)
 }
 
 bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr address,
-                        const uint8_t *image)
+                        const uint8_t *image, struct tree_entry *entries)
 {
     struct tree_frame *gone[EVICTIONS_MAX + 1];
     uint32_t count = 0;
     spinlock_lock(&cache->lock);
     struct tree_frame *frame = frame_take(cache);
     spinlock_unlock(&cache->lock);
-    bool built = frame && frame_build(cache->layout, frame, address, image);
+    bool built = frame && frame_build(cache->layout, frame, address, image, entries);
     spinlock_lock(&cache->lock);
     if (built) {
         struct tree_frame *older = find_locked(cache, address);

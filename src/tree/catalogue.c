@@ -149,8 +149,7 @@ static bool search_visit(void *context, uint32_t number, const struct catalogue_
     return true;
 }
 
-/* ---- opening
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- opening ---- */
 
 static int name_check(struct tree_session *session, const char *name)
 {
@@ -235,8 +234,7 @@ void tree_cache_stats(const struct tree *tree, struct tree_cache_stats *stats)
     tree_cache_count(tree->cache, stats);
 }
 
-/* ---- creating
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- creating ---- */
 
 static int root_leaf_write(struct tree_session *session, struct tree *tree, gaddr *root)
 {
@@ -343,8 +341,7 @@ int tree_list(struct tree_session *session, void (*visit)(void *, const char *, 
     return catalogue_walk(session, listing_visit, &listing, &stopped, &free_entry);
 }
 
-/* ---- the root word
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the root word ---- */
 
 int tree_root_read(struct tree_session *session, struct tree *tree, gaddr *root)
 {

@@ -10,8 +10,7 @@ struct tree_key tree_separator(const struct tree_layout *layout, struct tree_key
     return (struct tree_key){right.bytes, common < right.length ? common + 1 : right.length};
 }
 
-/* ---- a leaf's entries in order
- * --------------------------------------------------------------------------------- */
+/* ---- a leaf's entries in order ---- */
 
 static int entry_compare(const void *left, const void *right)
 {
@@ -90,8 +89,7 @@ int tree_leaf_entries(struct tree_session *session, const struct tree_layout *la
     return 0;
 }
 
-/* ---- building
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- building ---- */
 
 /* Where each entry goes under this tag: its number is set. False if a bucket and its overflow are full. */
 static bool place_all(const struct tree_layout *layout, uint32_t tag, const struct tree_leaf_entry *entries,

@@ -48,11 +48,9 @@ uint64_t tree_key_head(struct tree_key key)
     return __builtin_bswap64(word);
 }
 
-/* ---- geometry
- * ---------------------------------------------------------------------------------------------- */
+/* ---- geometry ---- */
 
-#define HEAD_BYTES     4u
-#define BODY_CRC_BYTES TREE_BODY_CRC_BYTES
+#define HEAD_BYTES 4u
 
 static uint32_t round_up(uint32_t value, uint32_t multiple)
 {
@@ -85,12 +83,12 @@ static void complete_variable(struct tree_geometry *geometry, uint32_t atomic_wr
         geometry->inline_key_bytes = 24;
     if (any_size)
         geometry->internal_bytes = 1024;
-    uint32_t least = header_size(geometry) + BODY_CRC_BYTES + 8 * entry_size(geometry);
+    uint32_t least = header_size(geometry) + TREE_BODY_CRC_BYTES + 8 * entry_size(geometry);
     while (any_size && geometry->internal_bytes < least && geometry->internal_bytes < 4096 &&
            2 * geometry->internal_bytes <= atomic_write)
         geometry->internal_bytes *= 2;
     while (any_length &&
-           header_size(geometry) + BODY_CRC_BYTES + 4 * entry_size(geometry) > geometry->internal_bytes)
+           header_size(geometry) + TREE_BODY_CRC_BYTES + 4 * entry_size(geometry) > geometry->internal_bytes)
         geometry->key_bytes--;
 }
 
@@ -164,7 +162,7 @@ int tree_layout_init(struct tree_layout *layout, const struct tree_geometry *geo
             error, BANYAN_EINVAL,
             "leaf size %u cannot hold four slots of %u bytes and a header of %u: choose a larger leaf",
             geometry->leaf_bytes, layout->slot_bytes, layout->header_bytes);
-    if (layout->header_bytes + BODY_CRC_BYTES + 4 * layout->entry_bytes > geometry->internal_bytes)
+    if (layout->header_bytes + TREE_BODY_CRC_BYTES + 4 * layout->entry_bytes > geometry->internal_bytes)
         return error_set(
             error, BANYAN_EINVAL,
             "internal node size %u cannot hold four entries of %u bytes and a header of %u: choose a "
@@ -178,7 +176,7 @@ int tree_layout_init(struct tree_layout *layout, const struct tree_geometry *geo
     layout->bucket_slots = layout->segment_slots + layout->overflow_slots;
     layout->bucket_bytes = HEAD_BYTES + layout->bucket_slots * layout->slot_bytes;
     layout->internal_entries =
-        (geometry->internal_bytes - layout->header_bytes - BODY_CRC_BYTES) / layout->entry_bytes;
+        (geometry->internal_bytes - layout->header_bytes - TREE_BODY_CRC_BYTES) / layout->entry_bytes;
     layout->slot_offset = calloc(layout->slots, sizeof *layout->slot_offset);
     if (!layout->slot_offset)
         return error_set(error, BANYAN_ENOMEM, "no memory for a layout of %u slots", layout->slots);
@@ -208,8 +206,7 @@ void tree_geometry_shape(const struct tree_geometry *geometry, struct tree_geome
     tree_layout_free(&layout);
 }
 
-/* ---- header
- * ------------------------------------------------------------------------------------------------- */
+/* ---- header ---- */
 
 #define FLAG_UPPER 1u
 
@@ -247,7 +244,7 @@ bool tree_header_valid(const struct tree_layout *layout, const uint8_t *image)
 /* Over the header's crc too: a header and a body of different writes never pass together. */
 static uint32_t body_crc(const struct tree_layout *layout, const uint8_t *image)
 {
-    uint32_t start = layout->header_bytes + BODY_CRC_BYTES;
+    uint32_t start = layout->header_bytes + TREE_BODY_CRC_BYTES;
     return crc32c(crc32c(0, image, 4), image + start, layout->geometry.internal_bytes - start);
 }
 
@@ -296,8 +293,7 @@ int tree_header_side(const struct tree_header *header, struct tree_key key)
     return header->has_upper && tree_key_compare(key, header->upper) >= 0;
 }
 
-/* ---- leaf
- * --------------------------------------------------------------------------------------------------- */
+/* ---- leaf ---- */
 
 void tree_bucket_number(const struct tree_layout *layout, uint32_t number, struct tree_bucket *bucket)
 {
@@ -327,9 +323,8 @@ uint32_t tree_slot_seed(uint32_t tag, uint16_t version)
     return crc32c(0, &word, sizeof word);
 }
 
-static uint32_t slot_check(const uint8_t *image, uint32_t number)
+static uint32_t slot_check(const uint8_t *image)
 {
-    (void)number;
     uint32_t check;
     memcpy(&check, image, 4);
     return check;
@@ -384,7 +379,7 @@ enum tree_slot_state tree_slot_read(const struct tree_layout *layout, const uint
                                     uint32_t seed, struct tree_key lower, struct tree_slot *slot)
 {
     const uint8_t *bytes = image + layout->slot_offset[number];
-    uint32_t check = slot_check(bytes, number);
+    uint32_t check = slot_check(bytes);
     if (check == tree_slot_empty_check(seed))
         return TREE_SLOT_EMPTY;
     slot->number = number;
@@ -416,7 +411,7 @@ bool tree_bucket_find(const struct tree_layout *layout, const uint8_t *image,
             continue;
         slot->number = i;
         struct tree_key front = {key.bytes, slot->head_length};
-        if (slot_check(bytes, i) == taken_check(layout, seed, front, slot->remainder, slot->value))
+        if (slot_check(bytes) == taken_check(layout, seed, front, slot->remainder, slot->value))
             return true;
     }
     return false;
@@ -482,7 +477,7 @@ uint32_t tree_bucket_free_slot(const struct tree_layout *layout, const uint8_t *
     for (uint32_t i = 0; i < bucket->count; i++) {
         /* A's own segment comes first, B's last; the shared overflow is for what is left over. */
         uint32_t number = bucket->number % 2 ? last - i : bucket->first + i;
-        if (slot_check(image + layout->slot_offset[number], number) == empty)
+        if (slot_check(image + layout->slot_offset[number]) == empty)
             return number;
     }
     return UINT32_MAX;
@@ -502,8 +497,7 @@ void tree_leaf_format(const struct tree_layout *layout, const struct tree_header
     }
 }
 
-/* ---- internal nodes
- * ------------------------------------------------------------------------------------------ */
+/* ---- internal nodes ---- */
 
 static const uint8_t *link_decode(const uint8_t *from, struct tree_link *link)
 {
@@ -522,7 +516,7 @@ static uint8_t *link_encode(uint8_t *to, struct tree_link link)
 static bool entry_decode(const struct tree_layout *layout, const uint8_t *image, uint32_t number,
                          struct tree_entry *entry)
 {
-    const uint8_t *from = image + layout->header_bytes + BODY_CRC_BYTES;
+    const uint8_t *from = image + layout->header_bytes + TREE_BODY_CRC_BYTES;
     if (layout->geometry.key_kind == TREE_KEY_FIXED) {
         from += number * layout->entry_bytes;
         entry->key = (struct tree_key){from, layout->geometry.key_bytes};
@@ -543,7 +537,7 @@ static bool entry_decode(const struct tree_layout *layout, const uint8_t *image,
 bool tree_internal_decode(const struct tree_layout *layout, const uint8_t *image,
                           const struct tree_header *header, struct tree_entry entries[TREE_ENTRIES_MAX])
 {
-    uint32_t room = layout->geometry.internal_bytes - layout->header_bytes - BODY_CRC_BYTES;
+    uint32_t room = layout->geometry.internal_bytes - layout->header_bytes - TREE_BODY_CRC_BYTES;
     uint32_t least = layout->geometry.key_kind == TREE_KEY_FIXED ? layout->entry_bytes : 15u;
     if (!header->count || header->count > TREE_ENTRIES_MAX || header->count * least > room)
         return false;
@@ -563,7 +557,7 @@ uint32_t tree_internal_size(const struct tree_layout *layout, const struct tree_
 {
     if (count > TREE_ENTRIES_MAX)
         return UINT32_MAX;
-    uint32_t size = layout->header_bytes + BODY_CRC_BYTES;
+    uint32_t size = layout->header_bytes + TREE_BODY_CRC_BYTES;
     if (layout->geometry.key_kind == TREE_KEY_FIXED)
         return size + count * layout->entry_bytes;
     for (uint32_t i = 0; i < count; i++)
@@ -578,7 +572,7 @@ void tree_internal_encode(const struct tree_layout *layout, struct tree_header *
     header->count = (uint16_t)count;
     memset(image + layout->header_bytes, 0, layout->geometry.internal_bytes - layout->header_bytes);
     tree_header_encode(layout, header, image);
-    uint8_t *to = image + layout->header_bytes + BODY_CRC_BYTES;
+    uint8_t *to = image + layout->header_bytes + TREE_BODY_CRC_BYTES;
     bool fixed = layout->geometry.key_kind == TREE_KEY_FIXED;
     uint8_t *offsets = to;
     if (!fixed)

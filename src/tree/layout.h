@@ -91,7 +91,7 @@ struct tree_layout {
 int tree_layout_init(struct tree_layout *layout, const struct tree_geometry *geometry, struct error *error);
 void tree_layout_free(struct tree_layout *layout);
 
-/* ---- header ---------------------------------------------------------------------------------------- */
+/* ---- header ---- */
 
 enum tree_node_state { TREE_NODE_LIVE = 1, TREE_NODE_SPLITTING = 2, TREE_NODE_DEAD = 3 };
 
@@ -117,7 +117,7 @@ void tree_internal_seal(const struct tree_layout *layout, uint8_t *image);
 /* -1: key below the node's fences, 0: within, 1: above. */
 int tree_header_side(const struct tree_header *header, struct tree_key key);
 
-/* ---- leaf ------------------------------------------------------------------------------------------- */
+/* ---- leaf ---- */
 
 struct tree_bucket {
     uint32_t number;
@@ -176,7 +176,7 @@ uint32_t tree_bucket_free_slot(const struct tree_layout *layout, const uint8_t *
 /* An empty leaf with this header: heads and empty slots. */
 void tree_leaf_format(const struct tree_layout *layout, const struct tree_header *header, uint8_t *image);
 
-/* ---- internal nodes ---------------------------------------------------------------------------------- */
+/* ---- internal nodes ---- */
 
 struct tree_entry {
     struct tree_key key;

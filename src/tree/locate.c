@@ -9,8 +9,7 @@ struct tree_key tree_key_least(const struct tree_layout *layout)
     return (struct tree_key){zeros, fixed ? layout->geometry.key_bytes : 0};
 }
 
-/* ---- the root
- * ----------------------------------------------------------------------------------------------- */
+/* ---- the root ---- */
 
 void tree_root_set(struct tree *tree, struct tree_link root, uint8_t level)
 {
@@ -54,9 +53,11 @@ int tree_root_get(struct tree_session *session, struct tree *tree, struct tree_l
             tree_root_set(tree, (struct tree_link){address, header.tag}, header.level);
             continue;
         }
-        if (proven)
+        /* The old root of a bulk load names its successor. Any other dead node: the word that we read was
+         * old. */
+        if (proven && !tree_key_compare(header.lower, tree_key_least(layout)))
             status = tree_unlink_finish(session, tree, (struct tree_link){address, header.tag}, &header);
-        else if (attempt > TREE_PATIENCE)
+        else if (!proven && attempt > TREE_PATIENCE)
             status = tree_corrupt(session, address, "the root's header fails its check");
         if (!status)
             status = tree_restart(session, address);
@@ -66,8 +67,7 @@ int tree_root_get(struct tree_session *session, struct tree *tree, struct tree_l
     return 0;
 }
 
-/* ---- fetching
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- fetching ---- */
 
 static int internal_judge(struct tree_session *session, struct tree *tree, struct tree_link link,
                           uint8_t level, const uint8_t *image, struct tree_header *header)
@@ -113,8 +113,7 @@ int tree_internal_fetch(struct tree_session *session, struct tree *tree, struct 
     }
 }
 
-/* ---- descending: inside an epoch, in the cache alone
- * ------------------------------------------------------------------ */
+/* ---- descending: inside an epoch, in the cache alone ---- */
 
 enum descent_verdict { DESCENT_FOUND, DESCENT_MISS, DESCENT_ASTRAY, DESCENT_GAP, DESCENT_HELP };
 
@@ -257,8 +256,11 @@ static int fetch_missing(struct tree_session *session, struct tree *tree, struct
         forget_way(session, tree, descent);
         return tree_restart(session, link.address);
     }
-    if (!tree_cache_install(tree->cache, session->worker->epoch, link.address, session->scratch))
+    if (!tree_internal_decode(&tree->layout, session->scratch, &header, session->internal))
         return tree_corrupt(session, link.address, "an internal node's entries are malformed");
+    if (!tree_cache_install(tree->cache, session->worker->epoch, link.address, session->scratch,
+                            session->internal))
+        return tree_fail_memory(session);
     descent->fresh |= 1u << descent->at;
     return 0;
 }
@@ -358,5 +360,7 @@ int tree_path_right(struct tree_session *session, struct tree *tree, struct tree
         return status;
     path->link = sibling;
     path->direct = path->fresh = false;
-    return tree_restart(session, sibling.address);
+    /* Walking right is progress; only a very long walk is counted as trouble. */
+    session->stats.retries++;
+    return ++session->walked % 64 ? 0 : tree_restart(session, sibling.address);
 }

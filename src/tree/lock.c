@@ -31,6 +31,15 @@ struct tree_lock_table {
     struct tree_lock_shard shards[SHARDS];
 };
 
+static void spin_pause(unsigned attempt)
+{
+    /* Over a network the retry itself takes a round trip. In shared memory the holder may need this CPU. */
+    if (attempt < 64)
+        atomic_pause();
+    else
+        task_yield();
+}
+
 struct tree_lock_table *tree_lock_table_create(void)
 {
     return calloc(1, sizeof(struct tree_lock_table));
@@ -54,8 +63,7 @@ void tree_lock_table_destroy(struct tree_lock_table *table)
     free(table);
 }
 
-/* ---- global locks
- * ---------------------------------------------------------------------------------------------- */
+/* ---- global locks ---- */
 
 static uint64_t lock_region(const struct tree_session *session, uint16_t node, gaddr *base)
 {
@@ -67,7 +75,7 @@ static uint64_t lock_region(const struct tree_session *session, uint16_t node, g
     return capabilities->lock_region_bytes;
 }
 
-gaddr tree_lock_name(const struct tree_session *session, gaddr node)
+static gaddr lock_name(const struct tree_session *session, gaddr node)
 {
     gaddr base;
     uint64_t bytes = lock_region(session, gaddr_node(node), &base);
@@ -77,7 +85,7 @@ gaddr tree_lock_name(const struct tree_session *session, gaddr node)
 
 static void hold_init(const struct tree_session *session, gaddr node, struct tree_hold *hold)
 {
-    gaddr name = tree_lock_name(session, node);
+    gaddr name = lock_name(session, node);
     uint32_t width = fabric_capabilities(session->compute->fabric)->lock_width;
     hold->word = name & ~(gaddr)7;
     hold->shift = (uint32_t)(name & 7) * 8;
@@ -113,8 +121,7 @@ struct fabric_command tree_unlock_command(const struct tree_session *session, co
                                    .cas = {.compare = owner, .swap = 0, .mask = hold->mask}};
 }
 
-/* ---- local locks
- * ------------------------------------------------------------------------------------------------- */
+/* ---- local locks ---- */
 
 static struct tree_lock_shard *shard_of(const struct tree_session *session, const struct tree_hold *hold)
 {
@@ -188,8 +195,8 @@ static int local_acquire(struct tree_session *session, gaddr node, bool wanted, 
         return 0;
     while (!atomic_load_acquire(&waiter->granted)) /* pairs with the releaser's store: its image is visible */
         task_park();
-    while (atomic_load_acquire(&waiter->granted) != DONE) /* it still touches our task */
-        atomic_pause();
+    for (unsigned i = 0; atomic_load_acquire(&waiter->granted) != DONE; i++) /* it still touches our task */
+        spin_pause(i);
     hold->global = waiter->handed;
     return 0;
 }
@@ -238,9 +245,9 @@ static void local_release_end(struct tree_session *session, struct tree_hold *ho
     }
     spinlock_unlock(&shard->spin);
     hold->local = NULL;
+    assert(!hold->handing || waiter);
     if (!waiter)
         return;
-    assert(!hold->handing || waiter);
     waiter->handed = hold->handing;
     session->stats.handovers += hold->handing;
     if (hold->handing && session->compute->switches.snapshot && waiter->node &&
@@ -262,18 +269,7 @@ void tree_lock_abandon_local(struct tree_session *session, struct tree_hold *hol
     local_release_end(session, hold);
 }
 
-/* ---- both
- * ----------------------------------------------------------------------------------------------------------
- */
-
-static void spin_pause(unsigned attempt)
-{
-    /* Over a network the retry itself takes a round trip. In shared memory the holder may need this CPU. */
-    if (attempt < 64)
-        atomic_pause();
-    else
-        task_yield();
-}
+/* ---- both ---- */
 
 void tree_lock_give_back(struct tree_session *session, const struct tree_hold *hold,
                          const struct fabric_command *lock, int status)
@@ -292,8 +288,8 @@ void tree_lock_give_back(struct tree_session *session, const struct tree_hold *h
 int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabric_command *reads,
               uint32_t count, struct tree_hold *hold)
 {
-    struct fabric_command commands[FABRIC_COMMANDS_MAX];
-    assert(count < FABRIC_COMMANDS_MAX);
+    struct fabric_command commands[1 + TREE_LOCK_READS_MAX];
+    assert(count <= TREE_LOCK_READS_MAX);
     session->waiter.snapshot = false;
     int status = local_acquire(session, node, wanted, hold);
     if (status)

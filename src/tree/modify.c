@@ -2,8 +2,7 @@
 
 #include <assert.h>
 
-/* ---- what is known of the leaf under its lock
- * ------------------------------------------------------------------ */
+/* ---- what is known of the leaf under its lock ---- */
 
 static bool bucket_known(const struct tree_image *image, uint32_t number)
 {
@@ -35,8 +34,10 @@ int tree_leaf_complete(struct tree_session *session, struct tree *tree, gaddr le
     struct fabric_command read =
         tree_read_command(leaf, session->image.bytes, tree->layout.geometry.leaf_bytes);
     int status = tree_execute(session, gaddr_node(leaf), &read, 1);
-    if (status)
+    if (status) {
+        session->image.address = GADDR_NULL;
         return status;
+    }
     tree_read_settle(&read);
     image_learn_all(session, &tree->layout, leaf);
     return 0;
@@ -59,8 +60,7 @@ int tree_leaf_judge(struct tree_session *session, struct tree *tree, struct tree
     return header->state == TREE_NODE_DEAD ? TREE_RESTART : 0;
 }
 
-/* ---- one attempt
- * --------------------------------------------------------------------------------------------------- */
+/* ---- one attempt ---- */
 
 struct change {
     struct tree_session *session;
@@ -198,8 +198,7 @@ static int change_judge(struct change *change)
     return 0;
 }
 
-/* ---- deciding and writing
- * --------------------------------------------------------------------------------------------- */
+/* ---- deciding and writing ---- */
 
 /*
  * Adds what writes the changed slot (and header) back, at most three commands. A whole leaf longer than
@@ -404,8 +403,7 @@ int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct tre
     return status ? status : released;
 }
 
-/* ---- the usual changes
- * ------------------------------------------------------------------------------------------------- */
+/* ---- the usual changes ---- */
 
 enum put_when { PUT_ALWAYS, PUT_IF_ABSENT, PUT_IF_PRESENT, PUT_IF_EQUAL, DELETE_IF_PRESENT };
 

@@ -70,9 +70,7 @@ static void settle(struct fabric_command *commands, uint32_t count)
             tree_read_settle(&commands[i]);
 }
 
-/* ---- get
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- get ---- */
 
 static int get_finish(struct batch *batch, struct tree_item *item, const struct tree_slot *slot)
 {
@@ -140,15 +138,15 @@ static void get_batch(struct batch *batch)
         struct tree_item *item = entry->item;
         if (status && !entry->answered) /* one list's error is not every item's: each finds out by itself */
             entry->deferred = true;
-        if (entry->deferred)
-            item->status =
-                tree_lookup(session, batch->tree, item->key, item->key_length, item->value, &item->length);
+        if (!entry->deferred)
+            continue;
+        session->stats.operations--; /* it is counted once more */
+        item->status =
+            tree_lookup(session, batch->tree, item->key, item->key_length, item->value, &item->length);
     }
 }
 
-/* ---- put
- * ------------------------------------------------------------------------------------------------------------------
- */
+/* ---- put ---- */
 
 static bool same_key_before(const struct batch *batch, uint32_t number)
 {
@@ -255,15 +253,15 @@ static void put_batch(struct batch *batch)
     }
     for (uint32_t i = 0; i < batch->count; i++) {
         struct tree_item *item = batch->items[i].item;
-        if (deferred[i] && !(held[i] && item->status))
-            item->status =
-                tree_upsert(session, batch->tree, item->key, item->key_length, item->value, item->length);
+        if (!deferred[i] || (held[i] && item->status))
+            continue;
+        session->stats.operations--; /* it is counted once more */
+        item->status =
+            tree_upsert(session, batch->tree, item->key, item->key_length, item->value, item->length);
     }
 }
 
-/* ---- both
- * -------------------------------------------------------------------------------------------------------------------
- */
+/* ---- both ---- */
 
 /* Takes the next items whose arguments are good and whose leaves can be located. */
 static void batch_fill(struct batch *batch, struct tree_item **items, size_t *left, bool put)

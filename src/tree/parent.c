@@ -2,8 +2,7 @@
 
 #include <assert.h>
 
-/* ---- locking an internal node
- * ------------------------------------------------------------------------------------ */
+/* ---- locking an internal node ---- */
 
 /* Under the lock: 0, or a verdict with the lock given up. */
 static int internal_judge(struct tree_session *session, struct tree *tree, struct tree_key key, bool before,
@@ -45,6 +44,8 @@ static int internal_judge(struct tree_session *session, struct tree *tree, struc
         int moved = tree_path_right(session, tree, path, header->upper, header->sibling, level);
         return moved ? moved : TREE_SIDEWAYS;
     }
+    if (dead && before) /* the caller is unlinking a neighbour: one after the other, not by recursion */
+        return TREE_DEAD;
     if (dead) {
         int finished = tree_unlink_finish(session, tree, path->link, header);
         if (finished)
@@ -71,7 +72,7 @@ int tree_internal_lock(struct tree_session *session, struct tree *tree, struct t
             return status;
         tree_read_settle(&read);
         status = internal_judge(session, tree, key, before, level, path, hold, header);
-        if (status <= 0)
+        if (status <= 0 || status == TREE_DEAD)
             return status;
         located = status == TREE_SIDEWAYS;
         status = located ? 0 : tree_restart(session, node);
@@ -88,12 +89,11 @@ static int internal_replace(struct tree_session *session, struct tree *tree, gad
     writes[count++] = tree_write_command(node, session->spare, layout->geometry.internal_bytes);
     int status = tree_unlock(session, hold, writes, count);
     if (!status)
-        tree_cache_install(tree->cache, session->worker->epoch, node, session->spare);
+        tree_cache_install(tree->cache, session->worker->epoch, node, session->spare, session->internal);
     return status;
 }
 
-/* ---- a new root
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- a new root ---- */
 
 static int grow(struct tree_session *session, struct tree *tree, uint8_t level, struct tree_key separator,
                 struct tree_link link, bool *grown)
@@ -125,7 +125,8 @@ static int grow(struct tree_session *session, struct tree *tree, uint8_t level, 
         status = tree_root_swap(session, tree, root.address, fresh.address, grown);
     if (*grown) {
         tree_root_set(tree, fresh, level);
-        tree_cache_install(tree->cache, session->worker->epoch, fresh.address, session->spare);
+        tree_cache_install(tree->cache, session->worker->epoch, fresh.address, session->spare,
+                           session->internal);
     } else if (status != BANYAN_EUNKNOWN) {
         tree_release(session, fresh.address, layout->geometry.internal_bytes);
         tree_root_forget(tree);
@@ -133,9 +134,7 @@ static int grow(struct tree_session *session, struct tree *tree, uint8_t level, 
     return status;
 }
 
-/* ---- inserting
- * -----------------------------------------------------------------------------------------------------------
- */
+/* ---- inserting ---- */
 
 /* The node in scratch is full with session->internal[0..count): its upper part moves to a new sibling in
  * session->image. */
@@ -191,7 +190,8 @@ static int internal_split(struct tree_session *session, struct tree *tree, struc
     status = internal_replace(session, tree, path->link.address, hold, writes, used);
     if (status)
         return status;
-    tree_cache_install(tree->cache, session->worker->epoch, sibling.address, session->image.bytes);
+    tree_cache_install(tree->cache, session->worker->epoch, sibling.address, session->image.bytes,
+                       session->internal);
     session->stats.splits++;
     return tree_parent_insert(session, tree, (uint8_t)(header->level + 1), tree_key_of(&separator), sibling);
 }
@@ -284,9 +284,7 @@ int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t 
     return status;
 }
 
-/* ---- dropping
- * ------------------------------------------------------------------------------------------------------------
- */
+/* ---- dropping ---- */
 
 int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t level, struct tree_key lower,
                      struct tree_link link)

@@ -30,8 +30,7 @@ struct ahead {
     struct tree_path path; /* to the first */
 };
 
-/* ---- which leaves
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- which leaves ---- */
 
 static uint32_t leaves_wanted(const struct scan *scan)
 {
@@ -113,16 +112,17 @@ static int read_leaves(struct scan *scan, const struct ahead *ahead, const uint8
         pointers[i] = &lists[i];
     }
     status = fabric_execute(session->worker->endpoint, pointers, ahead->count, &session->stats.cost);
+    for (uint32_t i = 0; i < ahead->count && status; i++)
+        if (lists[i].status)
+            return tree_fabric_failed(session, lists[i].status, &reads[i], 1);
     if (status)
-        return tree_fail(session, status, "reading leaves of index %s: %s", scan->tree->name,
-                         error_name(status));
+        return tree_fail(session, status, "reading leaves: %s", error_name(status));
     for (uint32_t i = 0; i < ahead->count; i++)
         data[i] = reads[i].read.data;
     return 0;
 }
 
-/* ---- delivering one leaf
- * ------------------------------------------------------------------------------------------------ */
+/* ---- delivering one leaf ---- */
 
 static bool in_range(const struct scan *scan, struct tree_key key)
 {
@@ -223,16 +223,14 @@ static int leaf_deliver(struct scan *scan, struct tree_link link, const uint8_t 
     if (status)
         return status == TREE_RESTART ? 0 : status;
     session->entries_estimate += count - session->entries_estimate / 16;
-    session->restarts = 0; /* there is progress */
+    session->restarts = session->invalid = 0; /* there is progress */
     deliver(scan, count);
     advance(scan, header);
     *verdict = LEAF_DELIVERED;
     return 0;
 }
 
-/* ---- the scan
- * ---------------------------------------------------------------------------------------------------------------
- */
+/* ---- the scan ---- */
 
 /* One leaf that needs care: reads it alone, walks right, retries, until something at the position was
  * delivered, or the path is no good. */

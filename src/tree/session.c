@@ -121,8 +121,7 @@ void tree_session_stats_reset(struct tree_session *session)
     memset(&session->stats, 0, sizeof session->stats);
 }
 
-/* ---- errors
- * ------------------------------------------------------------------------------------------------ */
+/* ---- errors ---- */
 
 int tree_fail(struct tree_session *session, int code, const char *format, ...)
 {
@@ -169,8 +168,7 @@ int tree_restart(struct tree_session *session, gaddr node)
     return 0;
 }
 
-/* ---- buffers and arguments
- * ------------------------------------------------------------------------------------ */
+/* ---- buffers and arguments ---- */
 
 int tree_reserve(struct tree_session *session, uint8_t **buffer, uint32_t *capacity, uint32_t bytes)
 {
@@ -191,7 +189,7 @@ int tree_begin(struct tree_session *session, struct tree *tree)
     const struct tree_geometry *geometry = &tree->layout.geometry;
     uint32_t larger =
         geometry->leaf_bytes > geometry->internal_bytes ? geometry->leaf_bytes : geometry->internal_bytes;
-    session->restarts = session->invalid = 0;
+    session->restarts = session->invalid = session->walked = 0;
     session->image.address = GADDR_NULL;
     session->stats.operations++;
     task_charge(TASK_WORK_OPERATION, 1);
@@ -231,8 +229,7 @@ int tree_value_check(struct tree_session *session, struct tree *tree, const void
     return 0;
 }
 
-/* ---- executing
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- executing ---- */
 
 /* How many of the commands may share a list under the `combine` switch. */
 static uint32_t combine_length(const struct tree_session *session, const struct fabric_command *commands,
@@ -254,6 +251,20 @@ static bool cas_failed(const struct fabric_command *command)
            (command->cas.old & command->cas.mask) != (command->cas.compare & command->cas.mask);
 }
 
+int tree_fabric_failed(struct tree_session *session, int status, const struct fabric_command *commands,
+                       uint32_t count)
+{
+    char text[GADDR_TEXT_BYTES];
+    gaddr at = commands[0].address;
+    if (commands[0].operation == FABRIC_CAS && count > 1)
+        at = commands[1].address; /* the node, rather than its lock */
+    /* All addresses come from links: one that no memory node has is a corrupt link's. */
+    if (status == BANYAN_EADDRESS || status == BANYAN_EINVAL)
+        return tree_corrupt(session, at, "a link leads outside of the pool");
+    return tree_fail(session, status, "commands at %s failed: %s", gaddr_format(at, text),
+                     error_name(status));
+}
+
 int tree_execute(struct tree_session *session, uint16_t node, struct fabric_command *commands, uint32_t count)
 {
     while (count) {
@@ -261,14 +272,8 @@ int tree_execute(struct tree_session *session, uint16_t node, struct fabric_comm
         struct fabric_list list = {.node = node, .count = (uint16_t)together, .commands = commands};
         struct fabric_list *lists[1] = {&list};
         int status = fabric_execute(session->worker->endpoint, lists, 1, &session->stats.cost);
-        /* All addresses come from links: one that no memory node has is a corrupt link's. */
-        if (status == BANYAN_EADDRESS || status == BANYAN_EINVAL)
-            return tree_corrupt(session, commands[0].address, "a link leads outside of the pool");
-        if (status) {
-            char text[GADDR_TEXT_BYTES];
-            return tree_fail(session, status, "commands at %s failed: %s",
-                             gaddr_format(commands[0].address, text), error_name(status));
-        }
+        if (status)
+            return tree_fabric_failed(session, status, commands, together);
         if (together == 1 && cas_failed(commands))
             return 0;
         commands += together;

@@ -225,7 +225,8 @@ int tree_split(struct tree_session *session, struct tree *tree, struct tree_link
     return status == BANYAN_ENOSPC ? 0 : status;
 }
 
-int tree_split_finish(struct tree_session *session, struct tree *tree, struct tree_link link)
+/* Rewrites the image as the finished leaf, and the pool's leaf with it. */
+static int finish(struct tree_session *session, struct tree *tree, struct tree_link link)
 {
     const struct tree_layout *layout = &tree->layout;
     uint8_t *image = session->image.bytes;
@@ -268,4 +269,12 @@ int tree_split_finish(struct tree_session *session, struct tree *tree, struct tr
         tree_write_command(link.address + layout->header_bytes, image + layout->header_bytes, body),
         tree_write_command(link.address, image, layout->header_bytes)};
     return tree_execute(session, gaddr_node(link.address), writes, 2);
+}
+
+int tree_split_finish(struct tree_session *session, struct tree *tree, struct tree_link link)
+{
+    int status = finish(session, tree, link);
+    if (status)
+        session->image.address = GADDR_NULL; /* the pool may not have what the image says */
+    return status;
 }

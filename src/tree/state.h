@@ -21,6 +21,7 @@
 
 /* Internal verdicts, never seen by callers of tree.h. */
 #define TREE_RESTART  1 /* look for the node again, from what the cache now says */
+#define TREE_DEAD     3 /* the node is dead: its header tells who is to be unlinked */
 #define TREE_SIDEWAYS 2 /* the path leads to the right sibling now: go on there */
 
 /* Reads of one node done again before its lock is taken to tell a busy node from a corrupt one. */
@@ -43,6 +44,7 @@ struct tree_arena {
     gaddr *free; /* owned */
     uint32_t count, capacity;
     gaddr next, end; /* uncut rest of the newest chunk */
+    bool refilling;  /* a task of the worker is asking the memory node */
 };
 #define TREE_SIZE_CLASSES 8u /* 512 to 65,536 bytes */
 
@@ -111,6 +113,7 @@ struct tree_session {
     struct tree_entry internal[TREE_ENTRIES_MAX + 1]; /* of the internal node in scratch */
     gaddr appended;      /* newest child at the right end of an internal node: keys may be coming in order */
     uint32_t restarts;   /* of the operation under way */
+    uint32_t walked;     /* sibling links followed, of the operation under way */
     uint32_t invalid;    /* nodes that failed their check under their lock, of the operation under way */
     uint32_t miss_share; /* of the lookups of late, in 1/65536: is the header worth reading at once? */
     uint32_t entries_estimate; /* per leaf, times 16: moving average of what scans met */
@@ -128,7 +131,7 @@ struct tree {
     struct tree_cache *cache;
 };
 
-/* ---- session.c ----------------------------------------------------------------------------------------- */
+/* ---- session.c ---- */
 
 int tree_fail(struct tree_session *session, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -150,6 +153,9 @@ int tree_restart(struct tree_session *session, gaddr node);
  * status 0, after a CAS that failed and is followed by more commands in a list of their own. */
 int tree_execute(struct tree_session *session, uint16_t node, struct fabric_command *commands,
                  uint32_t count);
+/* What a failed list comes to, with a message that names the node. */
+int tree_fabric_failed(struct tree_session *session, int status, const struct fabric_command *commands,
+                       uint32_t count);
 /* Makes room in one of the session's buffers. */
 int tree_reserve(struct tree_session *session, uint8_t **buffer, uint32_t *capacity, uint32_t bytes);
 int tree_begin(struct tree_session *session, struct tree *tree);
@@ -173,9 +179,9 @@ static inline void tree_read_settle(const struct fabric_command *command)
         atomic_copy_from(command->read.buffer, command->read.data, command->length);
 }
 
-/* ---- lock.c
- * ------------------------------------------------------------------------------------------------ */
+/* ---- lock.c ---- */
 
+#define TREE_LOCK_READS_MAX 3u /* that tree_lock runs with the CAS */
 struct tree_lock_table;
 struct tree_lock_table *tree_lock_table_create(void);
 void tree_lock_table_destroy(struct tree_lock_table *table);
@@ -185,7 +191,7 @@ void tree_lock_table_destroy(struct tree_lock_table *table);
  * or an error without. */
 int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabric_command *reads,
               uint32_t count, struct tree_hold *hold);
-/* Takes it if nobody has it; *taken tells. For callers that hold other locks already. */
+/* Takes the local lock if nobody has it. For callers that hold other locks already. */
 bool tree_lock_try_local(struct tree_session *session, gaddr node, struct tree_hold *hold);
 void tree_lock_abandon_local(struct tree_session *session, struct tree_hold *hold);
 /* A list whose first command was `lock` failed: frees the lock if that command had taken it before. */
@@ -198,8 +204,6 @@ struct fabric_command tree_lock_command(const struct tree_session *session, cons
 int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fabric_command *writes,
                 uint32_t count);
 struct fabric_command tree_unlock_command(const struct tree_session *session, const struct tree_hold *hold);
-/* The word of a node's lock: to tell whether two nodes share one. */
-gaddr tree_lock_name(const struct tree_session *session, gaddr node);
 
 /* ---- allocate.c -------------------------------------------------------------------------------------------
  */
@@ -216,8 +220,7 @@ int tree_arenas_create(struct tree_worker *worker);
 void tree_arenas_return(struct tree_worker *worker);
 void tree_arenas_destroy(struct tree_worker *worker);
 
-/* ---- cache.c
- * ------------------------------------------------------------------------------------------------ */
+/* ---- cache.c ---- */
 
 /*
  * A decoded copy of an internal node. Immutable but for `children` and `used`; read between epoch_enter and
@@ -252,14 +255,17 @@ struct tree_cache *tree_cache_create(uint64_t bytes, const struct tree_layout *l
 void tree_cache_destroy(struct tree_cache *cache);
 /* In an epoch. NULL when it is not cached under this tag. */
 struct tree_frame *tree_cache_find(struct tree_cache *cache, struct tree_link link);
-/* Decodes a valid image into a frame and publishes it in place of an older one. false: malformed node or no
- * memory. */
+/*
+ * Decodes a valid image into a frame and publishes it in place of an older one; false if the node is
+ * malformed or memory short. `entries` is room to work in, TREE_ENTRIES_MAX of them: too much for a fiber's
+ * stack.
+ */
 bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr address,
-                        const uint8_t *image);
+                        const uint8_t *image, struct tree_entry *entries);
 void tree_cache_forget(struct tree_cache *cache, struct epoch_slot *slot, struct tree_link link);
-/* In an epoch: remembers that entry `entry` of parent leads to child. */
 /* In an epoch: the frame was used. */
 void tree_cache_touch(struct tree_cache *cache, struct tree_frame *frame);
+/* In an epoch: remembers that entry `entry` of parent leads to child. */
 void tree_cache_swizzle(struct tree_cache *cache, struct tree_frame *parent, uint32_t entry,
                         struct tree_frame *child);
 void tree_cache_count(const struct tree_cache *cache, struct tree_cache_stats *stats);
@@ -270,8 +276,7 @@ uint32_t tree_frame_search(const struct tree_layout *layout, const struct tree_f
 struct tree_key tree_frame_key(const struct tree_layout *layout, const struct tree_frame *frame,
                                uint32_t entry);
 
-/* ---- locate.c
- * ------------------------------------------------------------------------------------------------- */
+/* ---- locate.c ---- */
 
 struct tree_path {
     struct tree_link link;   /* the node looked for, as far as the cache knows: it may have split since */
@@ -299,17 +304,15 @@ void tree_root_forget(struct tree *tree);
 int tree_internal_fetch(struct tree_session *session, struct tree *tree, struct tree_link link, uint8_t level,
                         uint8_t *image, struct tree_header *header);
 
-/* Tags tried for one leaf. With two thirds of its slots taken, about two tags in three will do. */
-#define TREE_TAG_TRIES 512u
-
-/* ---- entries.c
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- entries.c ---- */
 
 /* Decodes a leaf's taken slots into session->entries in key order; keys point into the image or into
  * session->keys. 0 with *count, TREE_RESTART if a slot is not valid under the header's version (R5), or
  * BANYAN_ENOMEM. */
 int tree_leaf_entries(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
                       const struct tree_header *header, uint32_t *count);
+/* Tags tried for one leaf. With two thirds of its slots taken, about two tags in three will do. */
+#define TREE_TAG_TRIES 512u
 /* Builds a leaf in `image` under a fresh tag of that memory node with which all entries find room in their
  * buckets; sets header->tag and version. *fits false: none of so many tags would do. */
 int tree_leaf_build(struct tree_session *session, const struct tree_layout *layout, uint16_t node,
@@ -319,8 +322,7 @@ int tree_leaf_build(struct tree_session *session, const struct tree_layout *layo
  * itself). */
 struct tree_key tree_separator(const struct tree_layout *layout, struct tree_key left, struct tree_key right);
 
-/* ---- modify.c, split.c, parent.c, unlink.c
- * ------------------------------------------------------------------------ */
+/* ---- modify.c, split.c, parent.c, unlink.c ---- */
 
 /* Under the leaf's lock: completes the image (all buckets, header). */
 int tree_leaf_complete(struct tree_session *session, struct tree *tree, gaddr leaf);
@@ -359,8 +361,7 @@ int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t le
 int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct tree_link link,
                        const struct tree_header *header);
 
-/* ---- catalogue.c
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- catalogue.c ---- */
 
 int tree_root_read(struct tree_session *session, struct tree *tree, gaddr *root);
 /* CAS of the root word; *swapped tells. */

@@ -26,7 +26,7 @@
 #define TREE_VALUE_MAX 255u
 #define TREE_NAME_MAX  63u
 
-/* ---- geometry: fixed when an index is created ------------------------------------------------- */
+/* ---- geometry: fixed when an index is created ---- */
 
 enum tree_key_kind { TREE_KEY_FIXED, TREE_KEY_VARIABLE };
 
@@ -49,7 +49,7 @@ struct tree_geometry_shape {
 };
 void tree_geometry_shape(const struct tree_geometry *geometry, struct tree_geometry_shape *shape);
 
-/* ---- switches: each technique can be turned off at run time ------------------------------------ */
+/* ---- switches: each technique can be turned off at run time ---- */
 
 enum tree_combine { TREE_COMBINE_OFF, TREE_COMBINE_WRITES, TREE_COMBINE_ALL };
 enum tree_lock_region { TREE_LOCKS_ONCHIP, TREE_LOCKS_DRAM };
@@ -73,7 +73,7 @@ int tree_switches_preset(struct tree_switches *switches, const char *name, struc
 /* NULL-terminated, in the order of the paper's ablation. */
 extern const char *const tree_switches_presets[];
 
-/* ---- life ---------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 struct tree_compute;
 struct tree_worker;
@@ -104,7 +104,7 @@ const struct tree_geometry *tree_geometry(const struct tree *tree);
 int tree_list(struct tree_session *session,
               void (*visit)(void *context, const char *name, const struct tree_geometry *), void *context);
 
-/* ---- point operations ------------------------------------------------------------------------------- */
+/* ---- point operations ---- */
 
 /* *length in: capacity of value, out: the value's length. BANYAN_ENOTFOUND; BANYAN_EVALUESIZE if it does not
  * fit. */
@@ -131,7 +131,7 @@ typedef enum tree_verdict tree_modify_function(void *context, const void *old, s
 int tree_modify(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
                 tree_modify_function *function, void *context);
 
-/* ---- many keys at once: their round trips overlap ------------------------------------------------- */
+/* ---- many keys at once: their round trips overlap ---- */
 
 struct tree_item {
     const void *key;
@@ -144,7 +144,7 @@ int tree_multi_get(struct tree_session *session, struct tree *tree, struct tree_
 int tree_multi_put(struct tree_session *session, struct tree *tree, struct tree_item *items,
                    size_t count); /* upserts */
 
-/* ---- scans -------------------------------------------------------------------------------------------- */
+/* ---- scans ---- */
 
 struct tree_range {
     const void *from;
@@ -164,11 +164,11 @@ typedef bool tree_visit_function(void *context, const void *key, size_t key_leng
 int tree_scan(struct tree_session *session, struct tree *tree, const struct tree_range *range,
               tree_visit_function *visit, void *context);
 
-/* ---- bulk load -------------------------------------------------------------------------------------- */
+/* ---- bulk load ---- */
 
-/* Builds the index from a strictly ascending stream; the index must be empty. The stream is cut into `parts`
- * that are loaded by one call of tree_bulk_part each, in parallel from different sessions (threads, compute
- * nodes), and joined by tree_bulk_finish. */
+/* Builds the index from a strictly ascending stream; the index must be empty (else tree_bulk_finish says
+ * BANYAN_EBUSY). The stream is cut into `parts` that are loaded by one call of tree_bulk_part each, in
+ * parallel from different sessions (threads, compute nodes), and joined by tree_bulk_finish. */
 struct tree_bulk;
 /* Called again and again for the part's next entry; false at its end. */
 typedef bool tree_bulk_next_function(void *context, const void **key, size_t *key_length, const void **value,
@@ -196,8 +196,7 @@ struct tree_cache_stats {
 };
 void tree_cache_stats(const struct tree *tree, struct tree_cache_stats *stats);
 
-/* ---- checking
- * ---------------------------------------------------------------------------------------------- */
+/* ---- checking ---- */
 
 struct tree_check_report {
     uint64_t entries, leaves, internals, height, bytes;

@@ -87,7 +87,8 @@ static int extend_leaf(struct tree_session *session, struct tree *tree, const st
     return tree_unlock(session, &hold, writes, 1);
 }
 
-static int extend_internal(struct tree_session *session, struct tree *tree, const struct departed *departed)
+static int extend_internal(struct tree_session *session, struct tree *tree, const struct departed *departed,
+                           struct departed *next)
 {
     const struct tree_layout *layout = &tree->layout;
     struct tree_path path;
@@ -96,6 +97,11 @@ static int extend_internal(struct tree_session *session, struct tree *tree, cons
     struct fabric_command writes[2];
     int status = tree_internal_lock(session, tree, tree_key_of(&departed->lower), true, departed->level,
                                     &path, &hold, &header);
+    if (status == TREE_DEAD) {
+        departed_store(next, path.link, &header);
+        tree_path_forget(session, tree, &path);
+        return TREE_SIDEWAYS;
+    }
     if (status)
         return status == BANYAN_ENOTFOUND ? TREE_RESTART : status;
     if (!names(&header, departed))
@@ -106,7 +112,8 @@ static int extend_internal(struct tree_session *session, struct tree *tree, cons
     writes[0] = tree_write_command(path.link.address, session->spare, layout->geometry.internal_bytes);
     status = tree_unlock(session, &hold, writes, 1);
     if (!status)
-        tree_cache_install(tree->cache, session->worker->epoch, path.link.address, session->spare);
+        tree_cache_install(tree->cache, session->worker->epoch, path.link.address, session->spare,
+                           session->internal);
     return status;
 }
 
@@ -117,7 +124,7 @@ static int extend_left(struct tree_session *session, struct tree *tree, const st
     for (;;) {
         int status;
         if (departed->level) {
-            status = extend_internal(session, tree, departed);
+            status = extend_internal(session, tree, departed, next);
         } else {
             struct tree_path path;
             status = tree_locate(session, tree, tree_key_of(&departed->lower), true, 0, &path);
