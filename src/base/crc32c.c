@@ -60,6 +60,22 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_fast(uint32_t crc, cons
     return ~crc;
 }
 
+__attribute__((target("sse4.2"))) static void each_fast(uint32_t crc, const uint8_t *first, size_t stride,
+                                                        uint32_t count, size_t length, uint32_t *results)
+{
+    if (length == 16) { /* an 8-byte key and value, the usual case: no loop within */
+        for (uint32_t i = 0; i < count; i++, first += stride) {
+            uint64_t words[2];
+            memcpy(words, first, sizeof words);
+            results[i] = ~(uint32_t)_mm_crc32_u64(_mm_crc32_u64(~crc, words[0]), words[1]);
+        }
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++, first += stride)
+        results[i] = crc32c_fast(crc, first, length);
+}
+#define HAVE_EACH_FAST 1
+
 static bool crc32c_fast_exists(void)
 {
     return __builtin_cpu_supports("sse4.2");
@@ -124,6 +140,20 @@ static uint32_t crc32c_first(uint32_t crc, const void *data, size_t length)
 uint32_t crc32c(uint32_t crc, const void *data, size_t length)
 {
     return atomic_load_relaxed(&chosen)(crc, data, length);
+}
+
+void crc32c_each(uint32_t crc, const void *first, size_t stride, uint32_t count, size_t length,
+                 uint32_t *results)
+{
+    const uint8_t *piece = first;
+#ifdef HAVE_EACH_FAST
+    if (atomic_load_relaxed(&chosen) == crc32c_fast) {
+        each_fast(crc, piece, stride, count, length, results);
+        return;
+    }
+#endif
+    for (uint32_t i = 0; i < count; i++, piece += stride)
+        results[i] = crc32c(crc, piece, length);
 }
 
 const char *crc32c_implementation(void)

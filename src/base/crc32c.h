@@ -8,6 +8,10 @@
 #include <stdint.h>
 
 uint32_t crc32c(uint32_t crc, const void *data, size_t length);
+/* The same for `count` pieces of `length` bytes that lie `stride` bytes apart: results[i] continues `crc`
+ * with piece i. Much faster than one call for each: the pieces' instructions overlap. */
+void crc32c_each(uint32_t crc, const void *first, size_t stride, uint32_t count, size_t length,
+                 uint32_t *results);
 /* The portable form, for tests to compare with. */
 uint32_t crc32c_portable(uint32_t crc, const void *data, size_t length);
 /* Which one crc32c() uses: "sse4.2", "armv8" or "portable". */

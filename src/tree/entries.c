@@ -2,6 +2,10 @@
 
 #include <stdlib.h>
 
+#include "base/crc32c.h"
+
+#define RUN_MAX 64u /* slots whose checks are computed together */
+
 struct tree_key tree_separator(const struct tree_layout *layout, struct tree_key left, struct tree_key right)
 {
     if (layout->geometry.key_kind == TREE_KEY_FIXED)
@@ -12,6 +16,51 @@ struct tree_key tree_separator(const struct tree_layout *layout, struct tree_key
 
 /* ---- a leaf's entries in order ---- */
 
+/* Sorting moves these instead of the entries. */
+struct order {
+    uint64_t head;
+    uint32_t at;
+};
+#define BINS      128u /* of the first pass */
+#define SORT_FAST 128u /* entries that it is made for */
+
+static bool precedes(const struct tree_leaf_entry *entries, struct order a, struct order b)
+{
+    if (a.head != b.head)
+        return a.head < b.head;
+    return tree_key_compare(entries[a.at].key, entries[b.at].key) < 0;
+}
+
+/* Into bins by the heads' leading bits, then by insertion: keys of one leaf are seldom far from evenly
+ * spread, and it is right if they are. */
+static void order_fast(const struct tree_leaf_entry *entries, struct order *order, uint32_t count)
+{
+    struct order unsorted[SORT_FAST];
+    uint8_t starts[BINS + 1] = {0};
+    uint64_t least = UINT64_MAX, most = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t head = entries[i].head;
+        unsorted[i] = (struct order){head, i};
+        least = head < least ? head : least;
+        most = head > most ? head : most;
+    }
+    unsigned bits = most > least ? 64u - (unsigned)__builtin_clzll(most - least) : 0;
+    unsigned shift = bits > 7 ? bits - 7 : 0;
+    for (uint32_t i = 0; i < count; i++)
+        starts[((unsorted[i].head - least) >> shift) + 1]++;
+    for (uint32_t bin = 0; bin < BINS; bin++)
+        starts[bin + 1] = (uint8_t)(starts[bin + 1] + starts[bin]);
+    for (uint32_t i = 0; i < count; i++)
+        order[starts[(unsorted[i].head - least) >> shift]++] = unsorted[i];
+    for (uint32_t i = 1; i < count; i++) {
+        struct order moving = order[i];
+        uint32_t at = i;
+        for (; at && precedes(entries, moving, order[at - 1]); at--)
+            order[at] = order[at - 1];
+        order[at] = moving;
+    }
+}
+
 static int entry_compare(const void *left, const void *right)
 {
     const struct tree_leaf_entry *a = left, *b = right;
@@ -20,27 +69,24 @@ static int entry_compare(const void *left, const void *right)
     return tree_key_compare(a->key, b->key);
 }
 
-static void entries_sort(struct tree_leaf_entry *entries, uint32_t count)
+/* From `unsorted` into `entries`. */
+static void entries_sort(struct tree_leaf_entry *unsorted, struct tree_leaf_entry *entries, uint32_t count)
 {
-    if (count > 96) {
+    if (count > SORT_FAST) {
+        memcpy(entries, unsorted, count * sizeof *entries);
         qsort(entries, count, sizeof *entries, entry_compare);
         return;
     }
-    for (uint32_t i = 1; i < count; i++) {
-        struct tree_leaf_entry entry = entries[i];
-        uint32_t at = i;
-        while (at && entry_compare(&entry, &entries[at - 1]) < 0) {
-            entries[at] = entries[at - 1];
-            at--;
-        }
-        entries[at] = entry;
-    }
+    struct order order[SORT_FAST];
+    order_fast(unsorted, order, count);
+    for (uint32_t i = 0; i < count; i++)
+        entries[i] = unsorted[order[i].at];
 }
 
 static int entries_reserve(struct tree_session *session, const struct tree_layout *layout)
 {
     if (session->entries_capacity < layout->slots) {
-        struct tree_leaf_entry *larger = malloc(layout->slots * sizeof *larger);
+        struct tree_leaf_entry *larger = malloc(2 * layout->slots * sizeof *larger); /* sorted, unsorted */
         if (!larger)
             return tree_fail_memory(session);
         free(session->entries);
@@ -53,14 +99,43 @@ static int entries_reserve(struct tree_session *session, const struct tree_layou
                         layout->slots * layout->geometry.key_bytes);
 }
 
-int tree_leaf_entries(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
-                      const struct tree_header *header, uint32_t *count)
+/* Fixed keys and values: the checks of many slots are computed in one go. TREE_RESTART if one is invalid. */
+static int collect_fixed(const struct tree_layout *layout, const uint8_t *image, uint32_t seed,
+                         struct tree_leaf_entry *entries, uint32_t *count)
 {
-    int status = entries_reserve(session, layout);
-    if (status)
-        return status;
-    bool fixed = layout->geometry.key_kind == TREE_KEY_FIXED;
-    uint32_t seed = tree_slot_seed(header->tag, header->version), found = 0;
+    const uint32_t key_bytes = layout->geometry.key_bytes, value_bytes = layout->geometry.value_bytes;
+    const uint32_t empty = tree_slot_empty_check(seed);
+    uint32_t found = 0, checks[RUN_MAX];
+    for (uint32_t first = 0, run; first < layout->slots; first += run) {
+        /* Slots of a triple up to its head lie one behind the other, and so do those after it. */
+        uint32_t within = first % layout->triple_slots;
+        run = within < layout->segment_slots ? layout->segment_slots - within : layout->triple_slots - within;
+        run = run < RUN_MAX ? run : RUN_MAX;
+        const uint8_t *slot = image + layout->slot_offset[first];
+        crc32c_each(seed, slot + 4, layout->slot_bytes, run, key_bytes + value_bytes, checks);
+        for (uint32_t i = 0; i < run; i++, slot += layout->slot_bytes) {
+            uint32_t check;
+            memcpy(&check, slot, sizeof check);
+            if (check == empty)
+                continue;
+            if (check != (checks[i] | 1u))
+                return TREE_RESTART;
+            struct tree_leaf_entry *entry = &entries[found++];
+            entry->key = (struct tree_key){slot + 4, key_bytes};
+            entry->value = (struct tree_key){slot + 4 + key_bytes, value_bytes};
+            entry->head = tree_key_head(entry->key);
+            entry->number = first + i;
+        }
+    }
+    *count = found;
+    return 0;
+}
+
+static int collect(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
+                   const struct tree_header *header, uint32_t seed, struct tree_leaf_entry *entries,
+                   uint32_t *count)
+{
+    uint32_t found = 0;
     uint8_t *keys = session->keys;
     for (uint32_t i = 0; i < layout->slots; i++) {
         struct tree_slot slot;
@@ -69,9 +144,9 @@ int tree_leaf_entries(struct tree_session *session, const struct tree_layout *la
             return TREE_RESTART;
         if (state == TREE_SLOT_EMPTY)
             continue;
-        struct tree_leaf_entry *entry = &session->entries[found++];
+        struct tree_leaf_entry *entry = &entries[found++];
         entry->key = slot.remainder;
-        if (!fixed) {
+        if (layout->geometry.key_kind == TREE_KEY_VARIABLE) {
             uint32_t length = slot.head_length + slot.remainder.length;
             if (length > layout->geometry.key_bytes)
                 return TREE_RESTART;
@@ -84,9 +159,24 @@ int tree_leaf_entries(struct tree_session *session, const struct tree_layout *la
         entry->value = slot.value;
         entry->number = i;
     }
-    entries_sort(session->entries, found);
     *count = found;
     return 0;
+}
+
+int tree_leaf_entries(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
+                      const struct tree_header *header, uint32_t *count)
+{
+    int status = entries_reserve(session, layout);
+    if (status)
+        return status;
+    struct tree_leaf_entry *unsorted = session->entries + layout->slots;
+    uint32_t seed = tree_slot_seed(header->tag, header->version);
+    bool plain = layout->geometry.key_kind == TREE_KEY_FIXED && !layout->geometry.value_variable;
+    status = plain ? collect_fixed(layout, image, seed, unsorted, count)
+                   : collect(session, layout, image, header, seed, unsorted, count);
+    if (!status)
+        entries_sort(unsorted, session->entries, *count);
+    return status;
 }
 
 /* ---- building ---- */

@@ -16,7 +16,7 @@ struct batch_item {
     bool posted, deferred, answered;
 };
 
-struct batch {
+struct tree_batch {
     struct tree_session *session;
     struct tree *tree;
     struct batch_item items[BATCH];
@@ -28,7 +28,7 @@ static struct tree_key item_key(const struct tree_item *item)
     return (struct tree_key){item->key, (uint32_t)item->key_length};
 }
 
-static int batch_images(struct batch *batch)
+static int batch_images(struct tree_batch *batch)
 {
     struct tree_session *session = batch->session;
     size_t bytes = batch->tree->layout.geometry.leaf_bytes;
@@ -46,7 +46,7 @@ static int batch_images(struct batch *batch)
 }
 
 /* Posts every item's commands together: one round trip. */
-static int batch_execute(struct batch *batch)
+static int batch_execute(struct tree_batch *batch)
 {
     struct fabric_list *lists[BATCH];
     uint32_t count = 0;
@@ -72,7 +72,7 @@ static void settle(struct fabric_command *commands, uint32_t count)
 
 /* ---- get ---- */
 
-static int get_finish(struct batch *batch, struct tree_item *item, const struct tree_slot *slot)
+static int get_finish(struct tree_batch *batch, struct tree_item *item, const struct tree_slot *slot)
 {
     size_t capacity = item->length;
     item->length = slot->value.length;
@@ -85,7 +85,7 @@ static int get_finish(struct batch *batch, struct tree_item *item, const struct 
 }
 
 /* First the buckets of all, then the headers of those that missed (R2); what neither settles is deferred. */
-static void get_batch(struct batch *batch)
+static void get_batch(struct tree_batch *batch)
 {
     struct tree_session *session = batch->session;
     const struct tree_layout *layout = &batch->tree->layout;
@@ -148,7 +148,7 @@ static void get_batch(struct batch *batch)
 
 /* ---- put ---- */
 
-static bool same_key_before(const struct batch *batch, uint32_t number)
+static bool same_key_before(const struct tree_batch *batch, uint32_t number)
 {
     struct tree_key key = item_key(batch->items[number].item);
     for (uint32_t i = 0; i < number; i++)
@@ -158,7 +158,7 @@ static bool same_key_before(const struct batch *batch, uint32_t number)
 }
 
 /* Never waits for a lock while it holds one: what is not free at once is deferred. */
-static void put_prepare(struct batch *batch, uint32_t number)
+static void put_prepare(struct tree_batch *batch, uint32_t number)
 {
     struct batch_item *entry = &batch->items[number];
     const struct tree_layout *layout = &batch->tree->layout;
@@ -176,7 +176,7 @@ static void put_prepare(struct batch *batch, uint32_t number)
 }
 
 /* Under the lock: the slot's write if it is the plain case. The unlock in any case. */
-static void put_apply(struct batch *batch, struct batch_item *entry)
+static void put_apply(struct tree_batch *batch, struct batch_item *entry)
 {
     const struct tree_layout *layout = &batch->tree->layout;
     struct tree_key key = item_key(entry->item);
@@ -213,7 +213,7 @@ static void put_apply(struct batch *batch, struct batch_item *entry)
     entry->list.count = count;
 }
 
-static void put_batch(struct batch *batch)
+static void put_batch(struct tree_batch *batch)
 {
     struct tree_session *session = batch->session;
     bool held[BATCH] = {false};
@@ -264,7 +264,7 @@ static void put_batch(struct batch *batch)
 /* ---- both ---- */
 
 /* Takes the next items whose arguments are good and whose leaves can be located. */
-static void batch_fill(struct batch *batch, struct tree_item **items, size_t *left, bool put)
+static void batch_fill(struct tree_batch *batch, struct tree_item **items, size_t *left, bool put)
 {
     batch->count = 0;
     while (*left && batch->count < BATCH) {
@@ -292,9 +292,12 @@ static void batch_fill(struct batch *batch, struct tree_item **items, size_t *le
 static int batch_run(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count,
                      bool put)
 {
-    struct batch *batch = calloc(1, sizeof *batch);
+    if (!session->batch) /* kept: a task may end in the middle of a call */
+        session->batch = malloc(sizeof *session->batch);
+    struct tree_batch *batch = session->batch;
     if (!batch)
         return tree_fail_memory(session);
+    memset(batch, 0, sizeof *batch);
     batch->session = session;
     batch->tree = tree;
     struct tree_item *next = items;
@@ -312,7 +315,6 @@ static int batch_run(struct tree_session *session, struct tree *tree, struct tre
         else
             get_batch(batch);
     }
-    free(batch);
     for (size_t i = 0; i < count && !status; i++)
         if (items[i].status && items[i].status != BANYAN_ENOTFOUND)
             status = items[i].status;

@@ -101,6 +101,7 @@ void tree_session_destroy(struct tree_session *session)
     free(session->scratch);
     free(session->spare);
     free(session->wide);
+    free(session->batch);
     free(session->entries);
     free(session->keys);
     free(session);

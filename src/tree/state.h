@@ -106,6 +106,7 @@ struct tree_session {
     uint32_t spare_capacity;
     uint8_t *wide; /* many leaves: scans and multi-gets */
     size_t wide_capacity;
+    struct tree_batch *batch; /* of multi.c; owned */
     struct tree_waiter waiter;
     struct tree_leaf_entry *entries; /* of one leaf, sorted */
     uint8_t *keys;                   /* theirs, where they must be put together */

@@ -182,7 +182,6 @@ static void death_run(const struct world_options *options, unsigned deaths)
     struct churn churn;
     struct random random;
     churn_for(&churn, options->seed);
-    churn.multis = 0; /* their working memory is on the stack that dies: a leak of the simulation alone */
     random_seed(&random, options->seed ^ UINT64_C(0xdead));
     int status = world_create(&world, options);
     status = status ? status : churn_fill(&world, &churn);
