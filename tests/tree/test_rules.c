@@ -1,0 +1,385 @@
+/*
+ * test_rules.c - rules that random worlds with one index meet too rarely: two indexes whose leaves change
+ * places in memory under the links that a reader has cached, the order in which a lock's waiters are served,
+ * and leaves that stay half split for long because their lock's owner died.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/task.h"
+#include "support/churn.h"
+
+/* ---- two indexes, one memory --------------------------------------------------------------------- */
+
+#define SHARED_KEYS 400u
+
+/* All keys are in one of the indexes. Then they move to the other, into the leaves that the first one gave
+ * up; the reader's cache still leads there. */
+struct exchange {
+    struct tree *trees[2][2]; /* [index][compute node] */
+    unsigned full;            /* the index with the keys */
+    unsigned round;
+    gaddr leaves[2][SHARED_KEYS]; /* of the full one, before and after the move */
+    unsigned counts[2];
+    unsigned reused, found;
+};
+
+static void exchange_open(struct world_task *task)
+{
+    struct exchange *exchange = task->world->context;
+    struct tree **other = &exchange->trees[1][task->compute];
+    exchange->trees[0][task->compute] = task->tree;
+    int status = task->compute ? tree_open(task->session, "other", other)
+                               : tree_create(task->session, "other", &task->world->options.geometry, other);
+    if (status)
+        world_fail(task->world, status, "the second index: %s", tree_session_error(task->session)->text);
+}
+
+static void leaf_visit(void *context, gaddr node, uint32_t bytes)
+{
+    struct exchange *exchange = context;
+    unsigned *count = &exchange->counts[1];
+    if (*count < SHARED_KEYS)
+        exchange->leaves[1][(*count)++] = node;
+}
+
+/* The nodes of the full index; those before become [0]. */
+static void leaves_note(struct world_task *task)
+{
+    struct exchange *exchange = task->world->context;
+    struct tree_check_report report;
+    for (unsigned i = 0; i < exchange->counts[1]; i++)
+        exchange->leaves[0][i] = exchange->leaves[1][i];
+    exchange->counts[0] = exchange->counts[1];
+    exchange->counts[1] = 0;
+    int status = tree_check(task->session, exchange->trees[exchange->full][0], &report, leaf_visit, exchange);
+    if (status)
+        world_fail(task->world, status, "check: %s", tree_session_error(task->session)->text);
+    for (unsigned i = 0; i < exchange->counts[1]; i++)
+        for (unsigned j = 0; j < exchange->counts[0]; j++)
+            exchange->reused += exchange->leaves[1][i] == exchange->leaves[0][j];
+}
+
+static void put(struct world_task *task, struct tree *tree, uint64_t number, uint64_t value)
+{
+    uint8_t key[TREE_KEY_MAX], bytes[TREE_VALUE_MAX];
+    size_t length = world_key(task->world, number, key), size = world_value(task->world, value, bytes);
+    int status = tree_upsert(task->session, tree, key, length, bytes, size);
+    if (status)
+        world_fail(task->world, status, "put: %s", tree_session_error(task->session)->text);
+}
+
+static uint64_t exchange_value(unsigned index, uint64_t key)
+{
+    return 1 + key * 2 + index;
+}
+
+static void exchange_fill(struct world_task *task)
+{
+    struct exchange *exchange = task->world->context;
+    for (uint64_t i = 0; i < SHARED_KEYS; i++)
+        put(task, exchange->trees[exchange->full][0], i, exchange_value(exchange->full, i));
+    leaves_note(task);
+}
+
+/* Ascending out of the one, descending into the other: what is given up last is taken first, and the keys of
+ * a leaf come to lie about where they lay before. */
+static void exchange_move(struct world_task *task)
+{
+    struct exchange *exchange = task->world->context;
+    uint8_t key[TREE_KEY_MAX];
+    struct tree *from = exchange->trees[exchange->full][0];
+    for (uint64_t i = 0; i < SHARED_KEYS; i++) {
+        int status = tree_delete(task->session, from, key, world_key(task->world, i, key));
+        if (status)
+            world_fail(task->world, status, "delete: %s", tree_session_error(task->session)->text);
+    }
+    exchange->full ^= 1;
+    for (uint64_t i = SHARED_KEYS; i-- > 0;)
+        put(task, exchange->trees[exchange->full][0], i, exchange_value(exchange->full, i));
+    leaves_note(task);
+}
+
+struct seen {
+    struct world *world;
+    uint64_t key, value;
+};
+
+static bool see(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    struct seen *seen = context;
+    seen->key = world_key_number(seen->world, key, key_length);
+    seen->value = world_value_number(seen->world, value, length);
+    return false;
+}
+
+/* The key's value in that index, 0 if it has none, by one of the ways to ask for it. */
+static uint64_t ask(struct world_task *task, struct tree *tree, uint64_t number, unsigned way)
+{
+    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+    size_t key_length = world_key(task->world, number, key);
+    struct tree_item item = {.key = key, .key_length = key_length, .value = value, .length = sizeof value};
+    struct seen seen = {.world = task->world};
+    struct tree_range range = {
+        .from = key, .from_length = key_length, .to = key, .to_length = key_length, .reverse = way == 3};
+    if (way == 0)
+        item.status = tree_lookup(task->session, tree, key, key_length, value, &item.length);
+    else if (way == 1)
+        tree_multi_get(task->session, tree, &item, 1);
+    else
+        item.status = tree_scan(task->session, tree, &range, see, &seen);
+    if (item.status && item.status != BANYAN_ENOTFOUND)
+        world_fail(task->world, item.status, "reading: %s", tree_session_error(task->session)->text);
+    if (way > 1)
+        return seen.value;
+    return item.status ? 0 : world_value_number(task->world, value, item.length);
+}
+
+static void exchange_read_full(struct world_task *task)
+{
+    struct exchange *exchange = task->world->context;
+    for (uint64_t i = 0; i < SHARED_KEYS; i++)
+        if (ask(task, exchange->trees[exchange->full][1], i, exchange->round % 4) !=
+            exchange_value(exchange->full, i))
+            world_fail(task->world, BANYAN_ECORRUPT, "key %" PRIu64 " is not there", i);
+}
+
+static void exchange_read_empty(struct world_task *task)
+{
+    struct exchange *exchange = task->world->context;
+    for (uint64_t i = 0; i < SHARED_KEYS; i++)
+        exchange->found += ask(task, exchange->trees[!exchange->full][1], i, exchange->round % 4) != 0;
+}
+
+static void indexes_exchange_leaves(void **state)
+{
+    struct world world;
+    struct world_options options;
+    struct exchange exchange = {0};
+    world_options_default(&options);
+    options.geometry.leaf_bytes = options.geometry.internal_bytes = 512;
+    options.compute_nodes = 2;
+    int status = world_create(&world, &options);
+    world.context = &exchange;
+    status = status ? status : world_run_one(&world, 0, exchange_open);
+    status = status ? status : world_run_one(&world, 1, exchange_open);
+    status = status ? status : world_run_one(&world, 0, exchange_fill);
+    unsigned rounds = world_rounds(24);
+    for (exchange.round = 0; exchange.round < rounds && !status; exchange.round++) {
+        status = world_run_one(&world, 1, exchange_read_full);
+        status = status ? status : world_run_one(&world, 0, exchange_move);
+        status = status ? status : world_run_one(&world, 1, exchange_read_empty);
+    }
+    struct error error = world.error;
+    for (unsigned i = 0; i < 2; i++)
+        if (exchange.trees[1][i])
+            tree_close(exchange.trees[1][i]);
+    world_destroy(&world);
+    if (status)
+        fail_msg("two indexes: %d: %s", status, error.text);
+    assert_true(exchange.reused > 10 * rounds); /* else nothing was put to the test */
+    assert_int_equal(exchange.found, 0);
+}
+
+/* ---- a lock's waiters ---------------------------------------------------------------------------- */
+
+#define HOT_ROUNDS 150u
+
+static void change_hot(struct world_task *task)
+{
+    for (unsigned i = 0; i < HOT_ROUNDS && !task->world->error.code; i++)
+        world_operate(task, HISTORY_PUT, 7, 0);
+}
+
+static void hot_world(struct world *world, unsigned computes, unsigned fibers)
+{
+    struct world_options options;
+    world_options_default(&options);
+    options.simulated = true;
+    options.compute_nodes = computes;
+    options.fibers = fibers;
+    int status = world_create(world, &options);
+    status = status ? status : world_run(world, change_hot);
+    struct error error = world->error;
+    if (status) {
+        world_destroy(world);
+        fail_msg("one hot key: %d: %s", status, error.text);
+    }
+}
+
+/* The most operations of other tasks that began after one of this task's and were done before it. */
+static unsigned overtaken(const struct world *world)
+{
+    unsigned most = 0;
+    for (unsigned i = 0; i < world->task_count; i++) {
+        const struct history_log *own = &world->tasks[i].log;
+        for (size_t at = 0; at < own->count; at++) {
+            unsigned times = 0;
+            for (unsigned j = 0; j < world->task_count; j++) {
+                const struct history_log *log = &world->tasks[j].log;
+                for (size_t k = 0; k < log->count && j != i; k++)
+                    times += log->ops[k].invoked > own->ops[at].invoked &&
+                             log->ops[k].returned < own->ops[at].returned;
+            }
+            most = times > most ? times : most;
+        }
+    }
+    return most;
+}
+
+static void waiters_are_served_in_turn(void **state)
+{
+    struct world world;
+    hot_world(&world, 1, 8);
+    unsigned most = overtaken(&world);
+    world_destroy(&world);
+    printf("one lock, 8 waiters of one compute node: overtaken at most %u times\n", most);
+    assert_true(most <= 8);
+}
+
+struct event {
+    uint64_t time;
+    unsigned compute;
+};
+
+static int event_order(const void *left, const void *right)
+{
+    const struct event *a = left, *b = right;
+    return a->time < b->time ? -1 : a->time > b->time;
+}
+
+/* The most operations in a row that one compute node did while another one was not done yet. */
+static unsigned longest_run(const struct world *world)
+{
+    static struct event events[2 * 4 * HOT_ROUNDS];
+    size_t count = 0, left[2] = {0};
+    for (unsigned i = 0; i < world->task_count; i++)
+        for (size_t k = 0; k < world->tasks[i].log.count && count < sizeof events / sizeof events[0]; k++) {
+            events[count++] = (struct event){world->tasks[i].log.ops[k].returned, world->tasks[i].compute};
+            left[world->tasks[i].compute]++;
+        }
+    qsort(events, count, sizeof *events, event_order);
+    unsigned most = 0, run = 0;
+    for (size_t i = 0; i < count && left[0] && left[1]; i++) {
+        run = i && events[i].compute == events[i - 1].compute ? run + 1 : 1;
+        most = run > most ? run : most;
+        left[events[i].compute]--;
+    }
+    return most;
+}
+
+static void handovers_end(void **state)
+{
+    struct world world;
+    hot_world(&world, 2, 4);
+    unsigned most = longest_run(&world);
+    world_destroy(&world);
+    printf("one lock, 2 compute nodes: %u operations of one in a row at most\n", most);
+    assert_true(most < 100);
+}
+
+/* ---- half split for long ------------------------------------------------------------------------- */
+
+/*
+ * Until a split is finished nobody may go where the marked header points: else the sibling's entries change
+ * while the leaf's old slots still answer. Some compute nodes split leaves and die at it, their locks kept
+ * for long; one has cached the old parents and keeps reading; one comes new, asks for what is not there,
+ * which leads it to the headers, and changes what lies beside it.
+ */
+#define HALF_KEYS      48u /* times 4: there from the beginning; + 1: the splitter's; + 2: never */
+#define HALF_ROUNDS    60u
+#define HALF_EXPLORERS 4u
+#define HALF_SPLITTERS 3u
+
+static void half_fill(struct world_task *task)
+{
+    for (uint64_t i = 0; i < HALF_KEYS && !task->world->error.code; i++)
+        world_operate(task, HISTORY_INSERT, 4 * i, 0);
+}
+
+static void half_explore(struct world_task *task)
+{
+    uint64_t key = 4 * random_below(&task->random, HALF_KEYS);
+    /* The first one forgets the old parent, the next ones fetch it anew, and could post what they find. */
+    for (unsigned i = 0; i < 3; i++)
+        if (ask(task, task->tree, key + 2, task->compute == 1 ? 0 : 2))
+            world_fail(task->world, BANYAN_ECORRUPT, "key %" PRIu64 " was never written", key + 2);
+    world_operate(task, HISTORY_UPDATE, key, 0);
+}
+
+static void half_work(struct world_task *task)
+{
+    struct world *world = task->world;
+    if (task->compute && task->fiber)
+        return;
+    if (task->compute && task->compute <= HALF_EXPLORERS)
+        task_sleep(random_below(&task->random, 100000));
+    for (unsigned round = 0; round < HALF_ROUNDS && !world->error.code; round++) {
+        if (task->compute == 0)
+            for (unsigned i = 0; i < 4; i++)
+                world_operate(task, HISTORY_GET, 4 * random_below(&task->random, HALF_KEYS), 0);
+        else if (task->compute <= HALF_EXPLORERS)
+            half_explore(task);
+        else if (round < HALF_KEYS) /* splitters: each begins somewhere else */
+            world_operate(task, HISTORY_INSERT, 4 * ((round + 16 * task->compute) % HALF_KEYS) + 1, 0);
+    }
+}
+
+static void half_world(uint64_t seed, uint64_t *marked)
+{
+    struct world world;
+    struct world_options options;
+    struct random random;
+    world_options_default(&options);
+    options.simulated = true;
+    options.seed = seed;
+    options.geometry.value_bytes = 80; /* a few slots a leaf */
+    options.geometry.leaf_bytes = options.geometry.internal_bytes = 512;
+    options.compute_nodes = 1 + HALF_EXPLORERS + HALF_SPLITTERS;
+    options.fibers = 8;
+    sim_faults_hostile(&options.faults);
+    options.faults.spread = 1;
+    options.faults.list_spread_ns = 6000;
+    random_seed(&random, seed);
+    int status = world_create(&world, &options);
+    status = status ? status : world_run_one(&world, 0, half_fill);
+    for (unsigned i = 0; i < HALF_SPLITTERS && !status; i++)
+        status = world_kill_at(&world, 1 + HALF_EXPLORERS + i, 1000 + random_below(&random, 100000),
+                               400000 + random_below(&random, 1000000));
+    status = status ? status : world_run(&world, half_work);
+    status = status ? status : world_run_one(&world, 0, half_work);
+    status = status ? status : world_linearize(&world);
+    struct tree_check_report report;
+    status = status ? status : world_check(&world, &report);
+    struct error error = world.error;
+    *marked += world.marked_at_death;
+    world_destroy(&world);
+    if (status)
+        fail_msg("half split: %d: %s; replay: BANYAN_SEED=%" PRIu64 " test_rules", status, error.text, seed);
+}
+
+static void half_split_leaves_hide_their_siblings(void **state)
+{
+    uint64_t marked = 0;
+    for (unsigned round = 0; round < world_rounds(300); round++)
+        half_world(world_seed(4000 + round), &marked);
+    printf("leaves half split at a death: %" PRIu64 "\n", marked);
+    assert_true(marked > 0 || world_rounds(300) < 50);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(indexes_exchange_leaves),
+        cmocka_unit_test(waiters_are_served_in_turn),
+        cmocka_unit_test(handovers_end),
+        cmocka_unit_test(half_split_leaves_hide_their_siblings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
