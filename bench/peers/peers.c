@@ -3,12 +3,13 @@
 #include "bench/runner.h"
 
 #ifdef BENCH_WITH_LMDB
-extern const struct bench_peer bench_peer_lmdb;
+extern const struct bench_peer bench_peer_lmdb, bench_peer_lmdb_writemap;
 #endif
 
 static const struct bench_peer *const peers[] = {
 #ifdef BENCH_WITH_LMDB
     &bench_peer_lmdb,
+    &bench_peer_lmdb_writemap,
 #endif
     NULL,
 };
@@ -20,7 +21,7 @@ const struct bench_peer *bench_peer_find(const char *name, struct error *error)
             return peers[i];
     error_set(error, BANYAN_EINVAL,
               peers[0]
-                  ? "--peer: unknown peer '%.40s'; this build knows: lmdb"
+                  ? "--peer: unknown peer '%.40s'; this build knows: lmdb, lmdb-writemap"
                   : "--peer: this build knows no peer '%.40s': it was made without LMDB's development files",
               name);
     return NULL;
