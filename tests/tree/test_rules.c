@@ -331,6 +331,13 @@ static void half_work(struct world_task *task)
     }
 }
 
+/* Whoever walks right from a parent that it has just fetched posts what is missing there. */
+static void half_settle(struct world_task *task)
+{
+    for (uint64_t i = 0; i < 3 * 2 * HALF_KEYS && !task->world->error.code; i++)
+        world_operate(task, HISTORY_UPDATE, i / 6 * 4 + i / 3 % 2, 0);
+}
+
 static void half_world(uint64_t seed, uint64_t *marked)
 {
     struct world world;
@@ -353,10 +360,14 @@ static void half_world(uint64_t seed, uint64_t *marked)
         status = world_kill_at(&world, 1 + HALF_EXPLORERS + i, 1000 + random_below(&random, 100000),
                                400000 + random_below(&random, 1000000));
     status = status ? status : world_run(&world, half_work);
-    status = status ? status : world_run_one(&world, 0, half_work);
+    status = status ? status : world_run_one(&world, 0, half_settle);
     status = status ? status : world_linearize(&world);
     struct tree_check_report report;
     status = status ? status : world_check(&world, &report);
+    if (!status && (report.missing_parents || report.marked))
+        status = world_fail(&world, BANYAN_ECORRUPT,
+                            "traversed, and still %" PRIu64 " marked, %" PRIu64 " without parent",
+                            report.marked, report.missing_parents);
     struct error error = world.error;
     *marked += world.marked_at_death;
     world_destroy(&world);
