@@ -26,6 +26,20 @@ struct local_fabric {
 #define ATOMICS_ARE_FENCES false /* later loads may be satisfied before the atomic's own store is seen */
 #endif
 
+/* A list that begins with an atomic is about to read behind it: the reads' memory comes while the atomic
+ * waits for its own. */
+static inline void local_prefetch(const struct fabric_target *target, const struct fabric_list *list)
+{
+    for (uint16_t i = 1; i < list->count && i < 4; i++) {
+        const struct fabric_command *command = &list->commands[i];
+        uint64_t offset = gaddr_offset(command->address);
+        if (command->operation != FABRIC_READ || offset >= target->pool_bytes)
+            continue;
+        for (uint32_t at = 0; at < command->length && at < 512; at += 64)
+            __builtin_prefetch(target->pool + offset + at);
+    }
+}
+
 static inline int local_run(const struct fabric_target *target, struct fabric_list *list)
 {
     /* Whether a store of this list may not yet be seen by all. A READ or atomic that follows must not be
@@ -33,6 +47,8 @@ static inline int local_run(const struct fabric_target *target, struct fabric_li
     bool pending = false;
     int status = BANYAN_OK;
 
+    if (list->count > 1 && list->commands[0].operation == FABRIC_CAS)
+        local_prefetch(target, list);
     for (uint32_t i = 0; i < list->count; i++) {
         struct fabric_command *command = &list->commands[i];
         uint8_t *where = fabric_target_locate(target, command);

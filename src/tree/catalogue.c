@@ -189,6 +189,14 @@ static int tree_make(struct tree_session *session, const char *name, const struc
     return status;
 }
 
+static bool geometry_equal(const struct tree_geometry *a, const struct tree_geometry *b)
+{
+    return a->leaf_bytes == b->leaf_bytes && a->internal_bytes == b->internal_bytes &&
+           a->key_kind == b->key_kind && a->key_bytes == b->key_bytes &&
+           a->inline_key_bytes == b->inline_key_bytes && a->value_bytes == b->value_bytes &&
+           a->value_variable == b->value_variable;
+}
+
 int tree_open(struct tree_session *session, const char *name, struct tree **tree)
 {
     *tree = NULL;
@@ -207,7 +215,7 @@ int tree_open(struct tree_session *session, const char *name, struct tree **tree
     struct tree_geometry completed = geometry;
     status = tree_geometry_complete(&completed, fabric_capabilities(session->compute->fabric)->atomic_write,
                                     &session->error);
-    if (!status && memcmp(&completed, &geometry, sizeof geometry))
+    if (!status && !geometry_equal(&completed, &geometry))
         status =
             tree_corrupt(session, entry_address(search.number), "a catalogue entry's geometry is incomplete");
     if (status)

@@ -174,9 +174,16 @@ int tree_leaf_entries(struct tree_session *session, const struct tree_layout *la
     bool plain = layout->geometry.key_kind == TREE_KEY_FIXED && !layout->geometry.value_variable;
     status = plain ? collect_fixed(layout, image, seed, unsorted, count)
                    : collect(session, layout, image, header, seed, unsorted, count);
-    if (!status)
-        entries_sort(unsorted, session->entries, *count);
-    return status;
+    if (status)
+        return status;
+    entries_sort(unsorted, session->entries, *count);
+    /* A key deleted and put again elsewhere while the leaf was read may stand in two slots, each valid by
+     * itself. */
+    for (uint32_t i = 1; i < *count; i++)
+        if (session->entries[i].head == session->entries[i - 1].head &&
+            !tree_key_compare(session->entries[i].key, session->entries[i - 1].key))
+            return TREE_RESTART;
+    return 0;
 }
 
 /* ---- building ---- */

@@ -80,7 +80,7 @@ static gaddr lock_name(const struct tree_session *session, gaddr node)
     gaddr base;
     uint64_t bytes = lock_region(session, gaddr_node(node), &base);
     uint32_t width = fabric_capabilities(session->compute->fabric)->lock_width;
-    return base + random_mix(node) % (bytes / width) * width;
+    return base + (((random_mix(node) >> 32) * (bytes / width)) >> 32) * width;
 }
 
 static void hold_init(const struct tree_session *session, gaddr node, struct tree_hold *hold)
@@ -125,7 +125,9 @@ struct fabric_command tree_unlock_command(const struct tree_session *session, co
 
 static struct tree_lock_shard *shard_of(const struct tree_session *session, const struct tree_hold *hold)
 {
-    return &session->compute->locks->shards[random_mix(hold_name(hold)) % SHARDS];
+    /* Names are hashes already: their low bits tell locks of one memory node apart, the node is mixed in. */
+    gaddr name = hold_name(hold);
+    return &session->compute->locks->shards[(name >> 1 ^ gaddr_node(name) * 0x9e5u) % SHARDS];
 }
 
 /* Under the shard's spin lock. */
@@ -182,7 +184,7 @@ static int local_acquire(struct tree_session *session, gaddr node, bool wanted, 
         if (lock->tail)
             lock->tail->next = waiter;
         else
-            lock->head = waiter;
+            atomic_store_relaxed(&lock->head, waiter); /* read without the spin lock by the releaser */
         lock->tail = waiter;
     } else {
         lock = local_make(shard, hold_name(hold));
@@ -204,11 +206,17 @@ static int local_acquire(struct tree_session *session, gaddr node, bool wanted, 
 /* Decides what becomes of the lock; true if the global word must be freed. */
 static bool local_release_begin(struct tree_session *session, struct tree_hold *hold)
 {
-    if (!hold->local)
+    struct tree_local_lock *lock = hold->local;
+    if (!lock)
         return true;
+    /* Relaxed, a hint: who queues up from now on is woken at the end, without the global lock. Only the
+     * holder writes depth. */
+    if (!atomic_load_relaxed(&lock->head)) {
+        lock->depth = 0;
+        return true;
+    }
     struct tree_lock_shard *shard = shard_of(session, hold);
     spinlock_lock(&shard->spin);
-    struct tree_local_lock *lock = hold->local;
     hold->handing = lock->head && lock->depth < session->compute->switches.handover;
     lock->depth = hold->handing ? lock->depth + 1 : 0;
     spinlock_unlock(&shard->spin);
@@ -232,7 +240,7 @@ static void local_release_end(struct tree_session *session, struct tree_hold *ho
     struct tree_local_lock *lock = hold->local;
     struct tree_waiter *waiter = lock->head;
     if (waiter) {
-        lock->head = waiter->next;
+        atomic_store_relaxed(&lock->head, waiter->next);
         if (!lock->head)
             lock->tail = NULL;
     } else {
