@@ -32,14 +32,9 @@ static int batch_images(struct tree_batch *batch)
 {
     struct tree_session *session = batch->session;
     size_t bytes = batch->tree->layout.geometry.leaf_bytes;
-    if (session->wide_capacity < BATCH * bytes) {
-        uint8_t *larger = aligned_alloc(64, BATCH * bytes);
-        if (!larger)
-            return tree_fail_memory(session);
-        free(session->wide);
-        session->wide = larger;
-        session->wide_capacity = BATCH * bytes;
-    }
+    int status = tree_reserve_wide(session, BATCH * bytes);
+    if (status)
+        return status;
     for (uint32_t i = 0; i < BATCH; i++)
         batch->items[i].image = session->wide + i * bytes;
     return 0;

@@ -81,19 +81,6 @@ static int look_ahead(struct scan *scan, struct ahead *ahead)
     return 0;
 }
 
-static int reserve_wide(struct tree_session *session, size_t bytes)
-{
-    if (session->wide_capacity >= bytes)
-        return 0;
-    uint8_t *larger = aligned_alloc(64, bytes);
-    if (!larger)
-        return tree_fail_memory(session);
-    free(session->wide);
-    session->wide = larger;
-    session->wide_capacity = bytes;
-    return 0;
-}
-
 /* Reads all of them in one round trip; data[i] is leaf i's bytes (mapped ones are copied when their turn
  * comes). */
 static int read_leaves(struct scan *scan, const struct ahead *ahead, const uint8_t **data)
@@ -102,7 +89,7 @@ static int read_leaves(struct scan *scan, const struct ahead *ahead, const uint8
     uint32_t bytes = scan->tree->layout.geometry.leaf_bytes;
     struct fabric_command reads[AHEAD_MAX];
     struct fabric_list lists[AHEAD_MAX], *pointers[AHEAD_MAX];
-    int status = reserve_wide(session, (size_t)AHEAD_MAX * bytes);
+    int status = tree_reserve_wide(session, (size_t)AHEAD_MAX * bytes);
     if (status)
         return status;
     for (uint32_t i = 0; i < ahead->count; i++) {

@@ -185,6 +185,19 @@ int tree_reserve(struct tree_session *session, uint8_t **buffer, uint32_t *capac
     return 0;
 }
 
+int tree_reserve_wide(struct tree_session *session, size_t bytes)
+{
+    if (session->wide_capacity >= bytes)
+        return 0;
+    uint8_t *larger = aligned_alloc(64, bytes);
+    if (!larger)
+        return tree_fail_memory(session);
+    free(session->wide);
+    session->wide = larger;
+    session->wide_capacity = bytes;
+    return 0;
+}
+
 int tree_begin(struct tree_session *session, struct tree *tree)
 {
     const struct tree_geometry *geometry = &tree->layout.geometry;

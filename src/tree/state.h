@@ -159,6 +159,8 @@ int tree_fabric_failed(struct tree_session *session, int status, const struct fa
                        uint32_t count);
 /* Makes room in one of the session's buffers. */
 int tree_reserve(struct tree_session *session, uint8_t **buffer, uint32_t *capacity, uint32_t bytes);
+/* The same for session->wide. A multiple of 64. */
+int tree_reserve_wide(struct tree_session *session, size_t bytes);
 int tree_begin(struct tree_session *session, struct tree *tree);
 int tree_key_check(struct tree_session *session, struct tree *tree, const void *key, size_t length);
 int tree_value_check(struct tree_session *session, struct tree *tree, const void *value, size_t length);
