@@ -1,7 +1,6 @@
 #include "tree/state.h"
 
 #include <assert.h>
-#include <stdlib.h>
 
 /*
  * A scan keeps a position: the key up to which everything has been delivered. It asks the cache for the
