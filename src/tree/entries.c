@@ -16,31 +16,56 @@ struct tree_key tree_separator(const struct tree_layout *layout, struct tree_key
 
 /* ---- a leaf's entries in order ---- */
 
-/* Sorting moves these instead of the entries. */
-struct order {
-    uint64_t head;
-    uint32_t at;
-};
 #define BINS      128u /* of the first pass */
 #define SORT_FAST 128u /* entries that it is made for */
 
-static bool precedes(const struct tree_leaf_entry *entries, struct order a, struct order b)
+/* What is being sorted: entries of `entries`, or where that is NULL slots of `image` (fixed keys and values).
+ */
+struct sorting {
+    const struct tree_layout *layout;
+    const uint8_t *image;
+    const struct tree_leaf_entry *entries;
+    bool repeated; /* a key stood there twice */
+};
+
+static struct tree_key key_at(const struct sorting *sorting, uint32_t at)
+{
+    if (sorting->entries)
+        return sorting->entries[at].key;
+    return (struct tree_key){sorting->image + sorting->layout->slot_offset[at] + 4,
+                             sorting->layout->geometry.key_bytes};
+}
+
+static bool precedes(struct sorting *sorting, struct tree_leaf_order a, struct tree_leaf_order b)
 {
     if (a.head != b.head)
         return a.head < b.head;
-    return tree_key_compare(entries[a.at].key, entries[b.at].key) < 0;
+    int order = tree_key_compare(key_at(sorting, a.at), key_at(sorting, b.at));
+    sorting->repeated |= !order;
+    return order < 0;
+}
+
+static void sort_insertion(struct sorting *sorting, struct tree_leaf_order *order, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++) {
+        struct tree_leaf_order moving = order[i];
+        uint32_t at = i;
+        for (; at && precedes(sorting, moving, order[at - 1]); at--)
+            order[at] = order[at - 1];
+        order[at] = moving;
+    }
 }
 
 /* Into bins by the heads' leading bits, then by insertion: keys of one leaf are seldom far from evenly
  * spread, and it is right if they are. */
-static void order_fast(const struct tree_leaf_entry *entries, struct order *order, uint32_t count)
+static void sort_fast(struct sorting *sorting, struct tree_leaf_order *order, uint32_t count)
 {
-    struct order unsorted[SORT_FAST];
+    struct tree_leaf_order unsorted[SORT_FAST];
     uint8_t starts[BINS + 1] = {0};
     uint64_t least = UINT64_MAX, most = 0;
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t head = entries[i].head;
-        unsorted[i] = (struct order){head, i};
+        uint64_t head = order[i].head;
+        unsorted[i] = order[i];
         least = head < least ? head : least;
         most = head > most ? head : most;
     }
@@ -52,35 +77,26 @@ static void order_fast(const struct tree_leaf_entry *entries, struct order *orde
         starts[bin + 1] = (uint8_t)(starts[bin + 1] + starts[bin]);
     for (uint32_t i = 0; i < count; i++)
         order[starts[(unsorted[i].head - least) >> shift]++] = unsorted[i];
-    for (uint32_t i = 1; i < count; i++) {
-        struct order moving = order[i];
-        uint32_t at = i;
-        for (; at && precedes(entries, moving, order[at - 1]); at--)
-            order[at] = order[at - 1];
-        order[at] = moving;
-    }
+    sort_insertion(sorting, order, count);
 }
 
-static int entry_compare(const void *left, const void *right)
+/* Large leaves: merges ever longer runs, back and forth between the array and the room behind it. */
+static void sort_merge(struct sorting *sorting, struct tree_leaf_order *order, uint32_t count,
+                       struct tree_leaf_order *room)
 {
-    const struct tree_leaf_entry *a = left, *b = right;
-    if (a->head != b->head)
-        return a->head < b->head ? -1 : 1;
-    return tree_key_compare(a->key, b->key);
-}
-
-/* From `unsorted` into `entries`. */
-static void entries_sort(struct tree_leaf_entry *unsorted, struct tree_leaf_entry *entries, uint32_t count)
-{
-    if (count > SORT_FAST) {
-        memcpy(entries, unsorted, count * sizeof *entries);
-        qsort(entries, count, sizeof *entries, entry_compare);
-        return;
+    for (uint32_t start = 0; start < count; start += 16)
+        sort_insertion(sorting, order + start, count - start < 16 ? count - start : 16);
+    for (uint32_t width = 16; width < count; width *= 2) {
+        for (uint32_t start = 0; start < count; start += 2 * width) {
+            uint32_t middle = start + width < count ? start + width : count;
+            uint32_t end = middle + width < count ? middle + width : count;
+            for (uint32_t left = start, right = middle, to = start; to < end; to++) {
+                bool take = right < end && (left == middle || precedes(sorting, order[right], order[left]));
+                room[to] = take ? order[right++] : order[left++];
+            }
+        }
+        memcpy(order, room, count * sizeof *order);
     }
-    struct order order[SORT_FAST];
-    order_fast(unsorted, order, count);
-    for (uint32_t i = 0; i < count; i++)
-        entries[i] = unsorted[order[i].at];
 }
 
 static int entries_reserve(struct tree_session *session, const struct tree_layout *layout)
@@ -89,8 +105,15 @@ static int entries_reserve(struct tree_session *session, const struct tree_layou
         struct tree_leaf_entry *larger = malloc(2 * layout->slots * sizeof *larger); /* sorted, unsorted */
         if (!larger)
             return tree_fail_memory(session);
+        struct tree_leaf_order *order = malloc(2 * layout->slots * sizeof *order); /* and room to merge in */
+        if (!order) {
+            free(larger);
+            return tree_fail_memory(session);
+        }
         free(session->entries);
+        free(session->order);
         session->entries = larger;
+        session->order = order;
         session->entries_capacity = layout->slots;
     }
     if (layout->geometry.key_kind == TREE_KEY_FIXED)
@@ -99,12 +122,13 @@ static int entries_reserve(struct tree_session *session, const struct tree_layou
                         layout->slots * layout->geometry.key_bytes);
 }
 
-/* Fixed keys and values: the checks of many slots are computed in one go. TREE_RESTART if one is invalid. */
+/* Fixed keys and values: the checks of many slots are computed in one go, and the slots themselves are the
+ * entries. TREE_RESTART if one is invalid. */
 static int collect_fixed(const struct tree_layout *layout, const uint8_t *image, uint32_t seed,
-                         struct tree_leaf_entry *entries, uint32_t *count)
+                         struct tree_leaf_order *order, uint32_t *count)
 {
-    const uint32_t key_bytes = layout->geometry.key_bytes, value_bytes = layout->geometry.value_bytes;
-    const uint32_t empty = tree_slot_empty_check(seed);
+    const uint32_t bytes = layout->geometry.key_bytes + layout->geometry.value_bytes;
+    const uint32_t empty = tree_slot_empty_check(seed), slot_bytes = layout->slot_bytes;
     uint32_t found = 0, checks[RUN_MAX];
     for (uint32_t first = 0, run; first < layout->slots; first += run) {
         /* Slots of a triple up to its head lie one behind the other, and so do those after it. */
@@ -112,19 +136,17 @@ static int collect_fixed(const struct tree_layout *layout, const uint8_t *image,
         run = within < layout->segment_slots ? layout->segment_slots - within : layout->triple_slots - within;
         run = run < RUN_MAX ? run : RUN_MAX;
         const uint8_t *slot = image + layout->slot_offset[first];
-        crc32c_each(seed, slot + 4, layout->slot_bytes, run, key_bytes + value_bytes, checks);
-        for (uint32_t i = 0; i < run; i++, slot += layout->slot_bytes) {
+        crc32c_each(seed, slot + 4, slot_bytes, run, bytes, checks);
+        for (uint32_t i = 0; i < run; i++, slot += slot_bytes) {
             uint32_t check;
+            uint64_t head;
             memcpy(&check, slot, sizeof check);
             if (check == empty)
                 continue;
             if (check != (checks[i] | 1u))
                 return TREE_RESTART;
-            struct tree_leaf_entry *entry = &entries[found++];
-            entry->key = (struct tree_key){slot + 4, key_bytes};
-            entry->value = (struct tree_key){slot + 4 + key_bytes, value_bytes};
-            entry->head = tree_key_head(entry->key);
-            entry->number = first + i;
+            memcpy(&head, slot + 4, sizeof head); /* fixed keys have eight bytes or more */
+            order[found++] = (struct tree_leaf_order){__builtin_bswap64(head), first + i};
         }
     }
     *count = found;
@@ -158,32 +180,61 @@ static int collect(struct tree_session *session, const struct tree_layout *layou
         entry->head = tree_key_head(entry->key);
         entry->value = slot.value;
         entry->number = i;
+        session->order[found - 1] = (struct tree_leaf_order){entry->head, found - 1};
     }
     *count = found;
     return 0;
 }
 
-int tree_leaf_entries(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
-                      const struct tree_header *header, uint32_t *count)
+static bool plain(const struct tree_layout *layout)
+{
+    return layout->geometry.key_kind == TREE_KEY_FIXED && !layout->geometry.value_variable;
+}
+
+int tree_leaf_order(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
+                    const struct tree_header *header, uint32_t *count)
 {
     int status = entries_reserve(session, layout);
     if (status)
         return status;
     struct tree_leaf_entry *unsorted = session->entries + layout->slots;
     uint32_t seed = tree_slot_seed(header->tag, header->version);
-    bool plain = layout->geometry.key_kind == TREE_KEY_FIXED && !layout->geometry.value_variable;
-    status = plain ? collect_fixed(layout, image, seed, unsorted, count)
-                   : collect(session, layout, image, header, seed, unsorted, count);
+    status = plain(layout) ? collect_fixed(layout, image, seed, session->order, count)
+                           : collect(session, layout, image, header, seed, unsorted, count);
     if (status)
         return status;
-    entries_sort(unsorted, session->entries, *count);
+    struct sorting sorting = {layout, image, plain(layout) ? NULL : unsorted, false};
+    if (*count <= SORT_FAST)
+        sort_fast(&sorting, session->order, *count);
+    else
+        sort_merge(&sorting, session->order, *count, session->order + layout->slots);
     /* A key deleted and put again elsewhere while the leaf was read may stand in two slots, each valid by
      * itself. */
-    for (uint32_t i = 1; i < *count; i++)
-        if (session->entries[i].head == session->entries[i - 1].head &&
-            !tree_key_compare(session->entries[i].key, session->entries[i - 1].key))
-            return TREE_RESTART;
-    return 0;
+    return sorting.repeated ? TREE_RESTART : 0;
+}
+
+void tree_leaf_entry_at(const struct tree_session *session, const struct tree_layout *layout,
+                        const uint8_t *image, uint32_t number, struct tree_leaf_entry *entry)
+{
+    struct tree_leaf_order order = session->order[number];
+    if (!plain(layout)) {
+        *entry = session->entries[layout->slots + order.at];
+        return;
+    }
+    const uint8_t *key = image + layout->slot_offset[order.at] + 4;
+    entry->head = order.head;
+    entry->number = order.at;
+    entry->key = (struct tree_key){key, layout->geometry.key_bytes};
+    entry->value = (struct tree_key){key + layout->geometry.key_bytes, layout->geometry.value_bytes};
+}
+
+int tree_leaf_entries(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
+                      const struct tree_header *header, uint32_t *count)
+{
+    int status = tree_leaf_order(session, layout, image, header, count);
+    for (uint32_t i = 0; !status && i < *count; i++)
+        tree_leaf_entry_at(session, layout, image, i, &session->entries[i]);
+    return status;
 }
 
 /* ---- building ---- */

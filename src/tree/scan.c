@@ -146,20 +146,28 @@ static bool due(const struct scan *scan, const struct tree_leaf_entry *entry)
     return ahead && in_range(scan, entry->key);
 }
 
-static void deliver(struct scan *scan, uint32_t count)
+static void deliver(struct scan *scan, const uint8_t *image, uint32_t count)
 {
-    const struct tree_leaf_entry *entries = scan->session->entries;
+    const struct tree_session *session = scan->session;
+    const struct tree_layout *layout = &scan->tree->layout;
+    struct tree_leaf_entry entry;
     /* What is due is a run of the sorted entries: most leaves lie in it whole. */
     uint32_t first = 0, end = count;
-    while (first < end && !due(scan, &entries[first]))
-        first++;
-    while (first < end && !due(scan, &entries[end - 1]))
-        end--;
+    for (; first < end; first++) {
+        tree_leaf_entry_at(session, layout, image, first, &entry);
+        if (due(scan, &entry))
+            break;
+    }
+    for (; first < end; end--) {
+        tree_leaf_entry_at(session, layout, image, end - 1, &entry);
+        if (due(scan, &entry))
+            break;
+    }
     for (uint32_t i = first; i < end && !scan->stopped; i++) {
-        const struct tree_leaf_entry *entry = &entries[scan->range->reverse ? first + end - 1 - i : i];
+        tree_leaf_entry_at(session, layout, image, scan->range->reverse ? first + end - 1 - i : i, &entry);
         scan->left--;
-        if (!scan->visit(scan->context, entry->key.bytes, entry->key.length, entry->value.bytes,
-                         entry->value.length) ||
+        if (!scan->visit(scan->context, entry.key.bytes, entry.key.length, entry.value.bytes,
+                         entry.value.length) ||
             !scan->left)
             scan->stopped = true;
     }
@@ -214,12 +222,12 @@ static int leaf_deliver(struct scan *scan, struct tree_link link, const uint8_t 
         *verdict = right ? LEAF_RIGHT : LEAF_ASTRAY;
         return 0;
     }
-    int status = tree_leaf_entries(session, layout, image, header, &count);
+    int status = tree_leaf_order(session, layout, image, header, &count);
     if (status)
         return status == TREE_RESTART ? 0 : status;
     session->entries_estimate += count - session->entries_estimate / 16;
     session->restarts = session->invalid = 0; /* there is progress */
-    deliver(scan, count);
+    deliver(scan, image, count);
     advance(scan, header);
     *verdict = LEAF_DELIVERED;
     return 0;

@@ -102,6 +102,7 @@ void tree_session_destroy(struct tree_session *session)
     free(session->spare);
     free(session->wide);
     free(session->batch);
+    free(session->order);
     free(session->entries);
     free(session->keys);
     free(session);

@@ -94,6 +94,12 @@ struct tree_leaf_entry {
     uint32_t number; /* of its slot */
 };
 
+/* Where in its leaf an entry is, by key order. */
+struct tree_leaf_order {
+    uint64_t head;
+    uint32_t at;
+};
+
 struct tree_session {
     struct tree_worker *worker;
     struct tree_compute *compute;
@@ -108,6 +114,7 @@ struct tree_session {
     size_t wide_capacity;
     struct tree_batch *batch; /* of multi.c; owned */
     struct tree_waiter waiter;
+    struct tree_leaf_order *order;   /* of one leaf's entries; owned */
     struct tree_leaf_entry *entries; /* of one leaf, sorted */
     uint8_t *keys;                   /* theirs, where they must be put together */
     uint32_t entries_capacity, keys_capacity;
@@ -314,6 +321,11 @@ int tree_internal_fetch(struct tree_session *session, struct tree *tree, struct 
  * BANYAN_ENOMEM. */
 int tree_leaf_entries(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
                       const struct tree_header *header, uint32_t *count);
+/* The same, without laying the entries out: tree_leaf_entry_at gives them one by one, in key order. */
+int tree_leaf_order(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
+                    const struct tree_header *header, uint32_t *count);
+void tree_leaf_entry_at(const struct tree_session *session, const struct tree_layout *layout,
+                        const uint8_t *image, uint32_t number, struct tree_leaf_entry *entry);
 /* Tags tried for one leaf. With two thirds of its slots taken, about two tags in three will do. */
 #define TREE_TAG_TRIES 512u
 /* Builds a leaf in `image` under a fresh tag of that memory node with which all entries find room in their
