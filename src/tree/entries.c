@@ -16,7 +16,7 @@ struct tree_key tree_separator(const struct tree_layout *layout, struct tree_key
 
 /* ---- a leaf's entries in order ---- */
 
-#define BINS      128u /* of the first pass */
+#define BINS      64u /* of the first pass */
 #define SORT_FAST 128u /* entries that it is made for */
 
 /* What is being sorted: entries of `entries`, or where that is NULL slots of `image` (fixed keys and values).
@@ -70,7 +70,7 @@ static void sort_fast(struct sorting *sorting, struct tree_leaf_order *order, ui
         most = head > most ? head : most;
     }
     unsigned bits = most > least ? 64u - (unsigned)__builtin_clzll(most - least) : 0;
-    unsigned shift = bits > 7 ? bits - 7 : 0;
+    unsigned shift = bits > 6 ? bits - 6 : 0;
     for (uint32_t i = 0; i < count; i++)
         starts[((unsorted[i].head - least) >> shift) + 1]++;
     for (uint32_t bin = 0; bin < BINS; bin++)
@@ -186,11 +186,6 @@ static int collect(struct tree_session *session, const struct tree_layout *layou
     return 0;
 }
 
-static bool plain(const struct tree_layout *layout)
-{
-    return layout->geometry.key_kind == TREE_KEY_FIXED && !layout->geometry.value_variable;
-}
-
 int tree_leaf_order(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
                     const struct tree_header *header, uint32_t *count)
 {
@@ -199,11 +194,11 @@ int tree_leaf_order(struct tree_session *session, const struct tree_layout *layo
         return status;
     struct tree_leaf_entry *unsorted = session->entries + layout->slots;
     uint32_t seed = tree_slot_seed(header->tag, header->version);
-    status = plain(layout) ? collect_fixed(layout, image, seed, session->order, count)
-                           : collect(session, layout, image, header, seed, unsorted, count);
+    status = tree_leaf_plain(layout) ? collect_fixed(layout, image, seed, session->order, count)
+                                     : collect(session, layout, image, header, seed, unsorted, count);
     if (status)
         return status;
-    struct sorting sorting = {layout, image, plain(layout) ? NULL : unsorted, false};
+    struct sorting sorting = {layout, image, tree_leaf_plain(layout) ? NULL : unsorted, false};
     if (*count <= SORT_FAST)
         sort_fast(&sorting, session->order, *count);
     else
@@ -211,21 +206,6 @@ int tree_leaf_order(struct tree_session *session, const struct tree_layout *layo
     /* A key deleted and put again elsewhere while the leaf was read may stand in two slots, each valid by
      * itself. */
     return sorting.repeated ? TREE_RESTART : 0;
-}
-
-void tree_leaf_entry_at(const struct tree_session *session, const struct tree_layout *layout,
-                        const uint8_t *image, uint32_t number, struct tree_leaf_entry *entry)
-{
-    struct tree_leaf_order order = session->order[number];
-    if (!plain(layout)) {
-        *entry = session->entries[layout->slots + order.at];
-        return;
-    }
-    const uint8_t *key = image + layout->slot_offset[order.at] + 4;
-    entry->head = order.head;
-    entry->number = order.at;
-    entry->key = (struct tree_key){key, layout->geometry.key_bytes};
-    entry->value = (struct tree_key){key + layout->geometry.key_bytes, layout->geometry.value_bytes};
 }
 
 int tree_leaf_entries(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,

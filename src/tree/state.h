@@ -321,11 +321,28 @@ int tree_internal_fetch(struct tree_session *session, struct tree *tree, struct 
  * BANYAN_ENOMEM. */
 int tree_leaf_entries(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
                       const struct tree_header *header, uint32_t *count);
+/* Fixed keys and values: slots are entries as they lie. */
+static inline bool tree_leaf_plain(const struct tree_layout *layout)
+{
+    return layout->geometry.key_kind == TREE_KEY_FIXED && !layout->geometry.value_variable;
+}
 /* The same, without laying the entries out: tree_leaf_entry_at gives them one by one, in key order. */
 int tree_leaf_order(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
                     const struct tree_header *header, uint32_t *count);
-void tree_leaf_entry_at(const struct tree_session *session, const struct tree_layout *layout,
-                        const uint8_t *image, uint32_t number, struct tree_leaf_entry *entry);
+static inline void tree_leaf_entry_at(const struct tree_session *session, const struct tree_layout *layout,
+                                      const uint8_t *image, uint32_t number, struct tree_leaf_entry *entry)
+{
+    struct tree_leaf_order order = session->order[number];
+    if (!tree_leaf_plain(layout)) {
+        *entry = session->entries[layout->slots + order.at];
+        return;
+    }
+    const uint8_t *key = image + layout->slot_offset[order.at] + 4;
+    entry->head = order.head;
+    entry->number = order.at;
+    entry->key = (struct tree_key){key, layout->geometry.key_bytes};
+    entry->value = (struct tree_key){key + layout->geometry.key_bytes, layout->geometry.value_bytes};
+}
 /* Tags tried for one leaf. With two thirds of its slots taken, about two tags in three will do. */
 #define TREE_TAG_TRIES 512u
 /* Builds a leaf in `image` under a fresh tag of that memory node with which all entries find room in their
