@@ -16,7 +16,7 @@ struct tree_key tree_separator(const struct tree_layout *layout, struct tree_key
 
 /* ---- a leaf's entries in order ---- */
 
-#define BINS      64u /* of the first pass */
+#define BINS      64u  /* of the first pass */
 #define SORT_FAST 128u /* entries that it is made for */
 
 /* What is being sorted: entries of `entries`, or where that is NULL slots of `image` (fixed keys and values).

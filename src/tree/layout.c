@@ -457,6 +457,20 @@ void tree_slot_write(const struct tree_layout *layout, uint8_t *image, uint32_t 
     memcpy(bytes, &check, 4);
 }
 
+void tree_slot_renew(const struct tree_layout *layout, uint8_t *image, uint32_t number, uint32_t seed,
+                     struct tree_key lower)
+{
+    uint8_t *bytes = image + layout->slot_offset[number];
+    struct tree_slot slot;
+    if (!slot_parse(layout, bytes, &slot)) {
+        assert(false); /* it was proven under another version */
+        return;
+    }
+    struct tree_key head = {lower.bytes, slot.head_length};
+    uint32_t check = taken_check(layout, seed, head, slot.remainder, slot.value);
+    memcpy(bytes, &check, 4);
+}
+
 void tree_slot_clear(const struct tree_layout *layout, uint8_t *image, uint32_t number, uint32_t seed)
 {
     uint32_t check = tree_slot_empty_check(seed);

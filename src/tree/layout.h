@@ -167,6 +167,9 @@ uint32_t tree_slot_remainder(const struct tree_layout *layout, struct tree_key l
 /* Writes key, value and check into the image. The remainder must fit. */
 void tree_slot_write(const struct tree_layout *layout, uint8_t *image, uint32_t number, uint32_t seed,
                      uint32_t remainder, struct tree_key key, struct tree_key value);
+/* Gives a proven slot the check of another version; nothing else of it changes. */
+void tree_slot_renew(const struct tree_layout *layout, uint8_t *image, uint32_t number, uint32_t seed,
+                     struct tree_key lower);
 void tree_slot_clear(const struct tree_layout *layout, uint8_t *image, uint32_t number, uint32_t seed);
 /* Copies the whole key of a proven slot. */
 void tree_slot_key(const struct tree_slot *slot, struct tree_key lower, struct tree_key_copy *key);

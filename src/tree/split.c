@@ -41,11 +41,8 @@ static int build_sibling(struct split *split, const struct tree_addition *additi
         addition && tree_key_compare(addition->key, split->right.lower) >= 0 &&
         (layout->geometry.key_kind == TREE_KEY_FIXED ||
          tree_slot_remainder(layout, split->right.lower, addition->key) <= layout->geometry.inline_key_bytes);
-    if (*added) { /* a leaf that splits has a slot to spare in session->entries only if it was not full */
-        if (split->count == layout->slots)
-            memmove(session->entries, moved, count * sizeof *moved), moved = session->entries;
+    if (*added) /* behind the last: there is room even in a full leaf's array */
         moved[count++] = (struct tree_leaf_entry){.key = addition->key, .value = addition->value};
-    }
     uint16_t node = gaddr_node(split->sibling.address);
     bool fits;
     int status = tree_leaf_build(session, layout, node, TREE_TAG_TRIES, &split->right, moved, count,
@@ -64,41 +61,26 @@ static int build_sibling(struct split *split, const struct tree_addition *additi
     return status;
 }
 
-/* The leaf's slots under its next version: what lies at or beyond the separator emptied, the rest re-checked,
- * nothing moved. A slot's bytes change in its check alone (R3). */
+/* The leaf's slots under its next version: the `kept` entries checked anew, all other slots emptied, nothing
+ * moved. A slot's bytes change in its check alone (R3). */
 static void narrow(const struct tree_layout *layout, uint8_t *image, const struct tree_leaf_entry *entries,
-                   uint32_t count, struct tree_key separator, uint32_t tag, uint16_t version,
-                   struct tree_key lower)
+                   uint32_t kept, uint32_t seed, uint16_t version, struct tree_key lower)
 {
-    uint32_t seed = tree_slot_seed(tag, version);
+    uint8_t stays[1024] = {0};
+    assert(layout->slots <= 8 * sizeof stays);
     for (uint32_t number = 0; number < layout->buckets; number += 2) {
         struct tree_bucket bucket;
         tree_bucket_number(layout, number, &bucket);
         memcpy(image + bucket.head, &version, sizeof version);
     }
-    /* Entries point into the image: read one, write that one. Empty slots first, as the loop below overwrites
-     * what it keeps. */
-    uint8_t taken[1024] = {0};
-    assert(layout->slots <= 8 * sizeof taken);
-    for (uint32_t i = 0; i < count; i++)
-        if (tree_key_compare(entries[i].key, separator) < 0)
-            taken[entries[i].number / 8] =
-                (uint8_t)(taken[entries[i].number / 8] | 1u << (entries[i].number % 8));
-    for (uint32_t number = 0; number < layout->slots; number++)
-        if (!(taken[number / 8] >> (number % 8) & 1u))
-            tree_slot_clear(layout, image, number, seed);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct tree_leaf_entry *entry = &entries[i];
-        if (!(taken[entry->number / 8] >> (entry->number % 8) & 1u))
-            continue;
-        uint8_t value[TREE_VALUE_MAX + 1];
-        struct tree_key_copy key;
-        tree_key_store(&key, entry->key);
-        if (entry->value.length)
-            memcpy(value, entry->value.bytes, entry->value.length);
-        tree_slot_write(layout, image, entry->number, seed, tree_slot_remainder(layout, lower, entry->key),
-                        tree_key_of(&key), (struct tree_key){value, entry->value.length});
+    for (uint32_t i = 0; i < kept; i++) {
+        uint32_t number = entries[i].number;
+        stays[number / 8] = (uint8_t)(stays[number / 8] | 1u << (number % 8));
+        tree_slot_renew(layout, image, number, seed, lower);
     }
+    for (uint32_t number = 0; number < layout->slots; number++)
+        if (!(stays[number / 8] >> (number % 8) & 1u))
+            tree_slot_clear(layout, image, number, seed);
 }
 
 /* The marked header is the final one but for its state: who finishes the split finds all that it needs there.
@@ -197,6 +179,7 @@ int tree_split(struct tree_session *session, struct tree *tree, struct tree_link
         return status;
     }
     task_charge(TASK_WORK_SPLIT, 1);
+    uint16_t version = (uint16_t)(split.header.version + 1);
     choose_separator(&split, addition);
     /* The image is rewritten for good from here on; the header's fences must not point into what changes. */
     struct tree_key_copy lower, upper;
@@ -210,11 +193,8 @@ int tree_split(struct tree_session *session, struct tree *tree, struct tree_link
         tree_unlock(session, hold, unlock, 0);
         return status;
     }
-    uint32_t count;
-    status = tree_leaf_entries(session, layout, session->image.bytes, &split.header, &count);
-    assert(!status && count == split.count);
-    narrow(layout, session->image.bytes, session->entries, count, tree_key_of(&split.separator),
-           split.header.tag, (uint16_t)(split.header.version + 1), split.header.lower);
+    narrow(layout, session->image.bytes, session->entries, split.kept,
+           tree_slot_seed(split.header.tag, version), version, split.header.lower);
     status = write_split(&split, hold, addition, added);
     if (status) {
         *added = false;
@@ -250,12 +230,7 @@ static int finish(struct tree_session *session, struct tree *tree, struct tree_l
             tree_slot_clear(layout, image, number, seeds[1]);
             continue;
         }
-        uint8_t value[TREE_VALUE_MAX + 1];
-        if (slot.value.length)
-            memcpy(value, slot.value.bytes, slot.value.length);
-        tree_slot_write(layout, image, number, seeds[1],
-                        tree_slot_remainder(layout, header.lower, tree_key_of(&key)), tree_key_of(&key),
-                        (struct tree_key){value, slot.value.length});
+        tree_slot_renew(layout, image, number, seeds[1], header.lower);
     }
     for (uint32_t number = 0; number < layout->buckets; number += 2) {
         struct tree_bucket bucket;
