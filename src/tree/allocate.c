@@ -1,3 +1,8 @@
+/*
+ * allocate.c - Nodes and tags (Sherman §4.2, two-stage allocation). A node costs nothing until its worker's
+ * free list and chunk are used up, then one RPC; a tag costs one FAA in 1,024. Fails with BANYAN_ENOSPC when
+ * no memory node has room.
+ */
 #include "tree/state.h"
 
 #include <assert.h>

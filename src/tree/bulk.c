@@ -1,3 +1,7 @@
+/*
+ * bulk.c - Building an index from a sorted stream in parts, each by its own session. One round trip a leaf;
+ * the levels above are built by tree_bulk_finish. On failure all nodes go back.
+ */
 #include "tree/state.h"
 
 #include <assert.h>

@@ -1,3 +1,6 @@
+/*
+ * cache.c - The node cache: decoded internal nodes of one index on one compute node. No round trips.
+ */
 #include "tree/state.h"
 
 #include <assert.h>

@@ -1,3 +1,7 @@
+/*
+ * catalogue.c - Named indexes on memory node 0: superblock, entries, root words. Two round trips an entry
+ * looked at; opening and creating are rare.
+ */
 #include "tree/state.h"
 
 #include <assert.h>

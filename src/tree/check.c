@@ -1,3 +1,7 @@
+/*
+ * check.c - Walks a whole index and judges every node, link and slot. One round trip a node; nobody else may
+ * write.
+ */
 #include "tree/state.h"
 
 #include <stdlib.h>

@@ -1,3 +1,7 @@
+/*
+ * entries.c - A leaf's entries in key order, and leaves built from entries. Local work only; buffers are the
+ * session's.
+ */
 #include "tree/state.h"
 
 #include <stdlib.h>

@@ -1,3 +1,7 @@
+/*
+ * layout.c - See layout.h. Pure computation on private copies: no round trip; only tree_layout_init
+ * allocates.
+ */
 #include "tree/layout.h"
 
 #include <assert.h>

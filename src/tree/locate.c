@@ -1,3 +1,8 @@
+/*
+ * locate.c - From a key to the link of the node that covers it, through cached frames; one round trip for
+ * each frame that is missing. Stale frames are allowed (R6): they cost a restart. Called by every operation,
+ * on its own task.
+ */
 #include "tree/state.h"
 
 #include <assert.h>

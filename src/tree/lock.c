@@ -1,3 +1,8 @@
+/*
+ * lock.c - HOCL (Sherman §4.3): local queues before global lock words. One round trip to take a free lock,
+ * none where it is handed over; releasing costs nothing beyond the write-back's list. Reasoning:
+ * docs/internals/locks.md.
+ */
 #include "tree/state.h"
 
 #include <assert.h>

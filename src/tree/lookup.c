@@ -1,3 +1,7 @@
+/*
+ * lookup.c - Point reads: R1 and R2. One round trip for a hit; one or two for a miss. Takes no lock, unless a
+ * leaf stays unreadable for long.
+ */
 #include "tree/state.h"
 
 /*

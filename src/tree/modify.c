@@ -1,3 +1,8 @@
+/*
+ * modify.c - Point writes. Two round trips where nobody else is there, one where the lock comes with the
+ * leaf's image; more for splits (split.c) and for the last entry of a leaf (unlink.c). The callback runs
+ * under the leaf's lock.
+ */
 #include "tree/state.h"
 
 #include <assert.h>

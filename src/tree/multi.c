@@ -1,3 +1,7 @@
+/*
+ * multi.c - Many keys at once: the round trips of up to 32 items overlap. Puts take several locks but never
+ * wait for one, so they cannot deadlock; what is not free at once is done by itself afterwards.
+ */
 #include "tree/state.h"
 
 #include <stdlib.h>

@@ -1,3 +1,7 @@
+/*
+ * parent.c - Entries of internal nodes: posted, dropped, and the nodes split or given up for it. Two round
+ * trips under the node's lock, and one more to see that a child still lives before it is posted.
+ */
 #include "tree/state.h"
 
 #include <assert.h>

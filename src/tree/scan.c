@@ -1,3 +1,7 @@
+/*
+ * scan.c - Ranges in both directions: R5. One round trip for all leaves that one cached parent names, up
+ * to 32.
+ */
 #include "tree/state.h"
 
 #include <assert.h>

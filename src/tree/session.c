@@ -1,3 +1,8 @@
+/*
+ * session.c - The objects of tree.h, errors with messages, buffers, and the one place where command lists are
+ * executed: the `combine` switch decides here what shares a round trip. Fails with the fabric's errors,
+ * named.
+ */
 #include "tree/state.h"
 
 #include <stdarg.h>

@@ -1,3 +1,7 @@
+/*
+ * split.c - Leaf splits in an order that a cut list cannot harm: R3. One round trip to read the leaf, one to
+ * write both halves where they share a memory node, else two; then the parent's (parent.c).
+ */
 #include "tree/state.h"
 
 #include <assert.h>

@@ -1,3 +1,6 @@
+/*
+ * switches.c - The switches of tree.h as an option table, and the paper's steps as presets of them.
+ */
 #include "tree/state.h"
 
 static const char *const combine_choices[] = {"off", "writes", "all", NULL};

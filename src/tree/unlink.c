@@ -1,3 +1,7 @@
+/*
+ * unlink.c - Empty nodes leave the tree in two steps that any traverser can finish: R4. Two round trips for
+ * the left neighbour, two for the parent.
+ */
 #include "tree/state.h"
 
 /* What must outlive the buffers: a dead node's own description, which nobody changes any more. */
