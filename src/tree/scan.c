@@ -114,20 +114,28 @@ static int read_leaves(struct scan *scan, const struct ahead *ahead, const uint8
 
 /* ---- delivering one leaf ---- */
 
-static bool in_range(const struct scan *scan, struct tree_key key)
+/* The key lies before all that is due, in key order. */
+static bool below(const struct scan *scan, struct tree_key key)
 {
     const struct tree_range *range = scan->range;
-    if (range->from) {
-        int order = tree_key_compare(key, (struct tree_key){range->from, (uint32_t)range->from_length});
-        if (order < 0 || (!order && range->from_open))
-            return false;
-    }
-    if (range->to) {
-        int order = tree_key_compare(key, (struct tree_key){range->to, (uint32_t)range->to_length});
-        if (order > 0 || (!order && range->to_open))
-            return false;
-    }
-    return true;
+    if (!range->reverse && tree_key_compare(key, tree_key_of(&scan->position)) < 0)
+        return true;
+    if (!range->from)
+        return false;
+    int order = tree_key_compare(key, (struct tree_key){range->from, (uint32_t)range->from_length});
+    return order < 0 || (!order && range->from_open);
+}
+
+/* The key lies behind all that is due. */
+static bool above(const struct scan *scan, struct tree_key key)
+{
+    const struct tree_range *range = scan->range;
+    if (range->reverse && !scan->unbounded && tree_key_compare(key, tree_key_of(&scan->position)) >= 0)
+        return true;
+    if (!range->to)
+        return false;
+    int order = tree_key_compare(key, (struct tree_key){range->to, (uint32_t)range->to_length});
+    return order > 0 || (!order && range->to_open);
 }
 
 /* Whether the position lies where this leaf's range begins or continues. */
@@ -142,12 +150,21 @@ static bool continues(const struct scan *scan, const struct tree_header *header)
            (!header->has_upper || tree_key_compare(position, header->upper) <= 0);
 }
 
-/* Whether the entry is due: on the scan's side of the position, and within its bounds. */
-static bool due(const struct scan *scan, const struct tree_leaf_entry *entry)
+/* How many of the sorted entries satisfy a condition that holds for the first so many: most often none or
+ * all. */
+static uint32_t leading(const struct scan *scan, const uint8_t *image, uint32_t count,
+                        bool (*condition)(const struct scan *, struct tree_key), bool wanted)
 {
-    int order = tree_key_compare(entry->key, tree_key_of(&scan->position));
-    bool ahead = scan->range->reverse ? scan->unbounded || order < 0 : order >= 0;
-    return ahead && in_range(scan, entry->key);
+    struct tree_leaf_entry entry;
+    uint32_t low = 0, high = count; /* entries below low satisfy it, those from high on do not */
+    for (uint32_t probe = wanted ? 0 : count ? count - 1 : 0; low < high; probe = low + (high - low) / 2) {
+        tree_leaf_entry_at(scan->session, &scan->tree->layout, image, probe, &entry);
+        if (condition(scan, entry.key) == wanted)
+            low = probe + 1;
+        else
+            high = probe;
+    }
+    return low;
 }
 
 static void deliver(struct scan *scan, const uint8_t *image, uint32_t count)
@@ -155,18 +172,9 @@ static void deliver(struct scan *scan, const uint8_t *image, uint32_t count)
     const struct tree_session *session = scan->session;
     const struct tree_layout *layout = &scan->tree->layout;
     struct tree_leaf_entry entry;
-    /* What is due is a run of the sorted entries: most leaves lie in it whole. */
-    uint32_t first = 0, end = count;
-    for (; first < end; first++) {
-        tree_leaf_entry_at(session, layout, image, first, &entry);
-        if (due(scan, &entry))
-            break;
-    }
-    for (; first < end; end--) {
-        tree_leaf_entry_at(session, layout, image, end - 1, &entry);
-        if (due(scan, &entry))
-            break;
-    }
+    /* What is due is a run of the sorted entries. */
+    uint32_t first = leading(scan, image, count, below, true);
+    uint32_t end = leading(scan, image, count, above, false);
     for (uint32_t i = first; i < end && !scan->stopped; i++) {
         tree_leaf_entry_at(session, layout, image, scan->range->reverse ? first + end - 1 - i : i, &entry);
         scan->left--;
