@@ -6,10 +6,6 @@
 
 #include <stdlib.h>
 
-#include "base/crc32c.h"
-
-#define RUN_MAX 64u /* slots whose checks are computed together */
-
 struct tree_key tree_separator(const struct tree_layout *layout, struct tree_key left, struct tree_key right)
 {
     if (layout->geometry.key_kind == TREE_KEY_FIXED)
@@ -131,23 +127,18 @@ static int entries_reserve(struct tree_session *session, const struct tree_layou
 static int collect_fixed(const struct tree_layout *layout, const uint8_t *image, uint32_t seed,
                          struct tree_leaf_order *order, uint32_t *count)
 {
-    const uint32_t bytes = layout->geometry.key_bytes + layout->geometry.value_bytes;
-    const uint32_t empty = tree_slot_empty_check(seed), slot_bytes = layout->slot_bytes;
-    uint32_t found = 0, checks[RUN_MAX];
+    const uint32_t empty = tree_slot_empty_check(seed);
+    uint32_t found = 0, checks[TREE_SLOT_RUN_MAX];
     for (uint32_t first = 0, run; first < layout->slots; first += run) {
-        /* Slots of a triple up to its head lie one behind the other, and so do those after it. */
-        uint32_t within = first % layout->triple_slots;
-        run = within < layout->segment_slots ? layout->segment_slots - within : layout->triple_slots - within;
-        run = run < RUN_MAX ? run : RUN_MAX;
         const uint8_t *slot = image + layout->slot_offset[first];
-        crc32c_each(seed, slot + 4, slot_bytes, run, bytes, checks);
-        for (uint32_t i = 0; i < run; i++, slot += slot_bytes) {
+        run = tree_slot_checks(layout, image, first, layout->slots - first, seed, checks);
+        for (uint32_t i = 0; i < run; i++, slot += layout->slot_bytes) {
             uint32_t check;
             uint64_t head;
             memcpy(&check, slot, sizeof check);
             if (check == empty)
                 continue;
-            if (check != (checks[i] | 1u))
+            if (check != checks[i])
                 return TREE_RESTART;
             memcpy(&head, slot + 4, sizeof head); /* fixed keys have eight bytes or more */
             order[found++] = (struct tree_leaf_order){__builtin_bswap64(head), first + i};
@@ -198,11 +189,11 @@ int tree_leaf_order(struct tree_session *session, const struct tree_layout *layo
         return status;
     struct tree_leaf_entry *unsorted = session->entries + layout->slots;
     uint32_t seed = tree_slot_seed(header->tag, header->version);
-    status = tree_leaf_plain(layout) ? collect_fixed(layout, image, seed, session->order, count)
-                                     : collect(session, layout, image, header, seed, unsorted, count);
+    status = tree_layout_plain(layout) ? collect_fixed(layout, image, seed, session->order, count)
+                                       : collect(session, layout, image, header, seed, unsorted, count);
     if (status)
         return status;
-    struct sorting sorting = {layout, image, tree_leaf_plain(layout) ? NULL : unsorted, false};
+    struct sorting sorting = {layout, image, tree_layout_plain(layout) ? NULL : unsorted, false};
     if (*count <= SORT_FAST)
         sort_fast(&sorting, session->order, *count);
     else

@@ -421,10 +421,42 @@ bool tree_bucket_find(const struct tree_layout *layout, const uint8_t *image,
     return false;
 }
 
+uint32_t tree_slot_checks(const struct tree_layout *layout, const uint8_t *image, uint32_t first,
+                          uint32_t count, uint32_t seed, uint32_t checks[TREE_SLOT_RUN_MAX])
+{
+    /* Slots of a triple up to its head lie one behind the other, and so do those after it. */
+    uint32_t within = first % layout->triple_slots;
+    uint32_t run = (within < layout->segment_slots ? layout->segment_slots : layout->triple_slots) - within;
+    run = run < count ? run : count;
+    run = run < TREE_SLOT_RUN_MAX ? run : TREE_SLOT_RUN_MAX;
+    crc32c_each(seed, image + layout->slot_offset[first] + 4, layout->slot_bytes, run,
+                layout->geometry.key_bytes + layout->geometry.value_bytes, checks);
+    for (uint32_t i = 0; i < run; i++)
+        checks[i] |= 1u;
+    return run;
+}
+
+static bool plain_valid(const struct tree_layout *layout, const uint8_t *image, uint32_t first,
+                        uint32_t count, uint32_t seed)
+{
+    uint32_t empty = tree_slot_empty_check(seed), checks[TREE_SLOT_RUN_MAX];
+    for (uint32_t run; count; first += run, count -= run) {
+        run = tree_slot_checks(layout, image, first, count, seed, checks);
+        for (uint32_t i = 0; i < run; i++) {
+            uint32_t check = slot_check(image + layout->slot_offset[first + i]);
+            if (check != empty && check != checks[i])
+                return false;
+        }
+    }
+    return true;
+}
+
 bool tree_slots_valid(const struct tree_layout *layout, const uint8_t *image, uint32_t first, uint32_t count,
                       uint32_t seed, struct tree_key lower)
 {
     struct tree_slot slot;
+    if (tree_layout_plain(layout))
+        return plain_valid(layout, image, first, count, seed);
     for (uint32_t i = first; i < first + count; i++)
         if (tree_slot_read(layout, image, i, seed, lower, &slot) == TREE_SLOT_INVALID)
             return false;

@@ -90,6 +90,11 @@ struct tree_layout {
 /* The geometry must be complete. BANYAN_ENOMEM, BANYAN_EINVAL with a message. */
 int tree_layout_init(struct tree_layout *layout, const struct tree_geometry *geometry, struct error *error);
 void tree_layout_free(struct tree_layout *layout);
+/* Fixed keys and values: slots are entries as they lie. */
+static inline bool tree_layout_plain(const struct tree_layout *layout)
+{
+    return layout->geometry.key_kind == TREE_KEY_FIXED && !layout->geometry.value_variable;
+}
 
 /* ---- header ---- */
 
@@ -158,6 +163,11 @@ enum tree_slot_state tree_slot_read(const struct tree_layout *layout, const uint
 bool tree_bucket_find(const struct tree_layout *layout, const uint8_t *image,
                       const struct tree_bucket *bucket, uint32_t seed, struct tree_key key,
                       struct tree_slot *slot);
+/* Fixed keys and values: the checks that taken slots should have, computed for several at once; returns for
+ * how many from `first` on. */
+#define TREE_SLOT_RUN_MAX 64u
+uint32_t tree_slot_checks(const struct tree_layout *layout, const uint8_t *image, uint32_t first,
+                          uint32_t count, uint32_t seed, uint32_t checks[TREE_SLOT_RUN_MAX]);
 /* R2's second half: every slot of the range is valid under the seed. */
 bool tree_slots_valid(const struct tree_layout *layout, const uint8_t *image, uint32_t first, uint32_t count,
                       uint32_t seed, struct tree_key lower);

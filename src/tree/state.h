@@ -321,11 +321,6 @@ int tree_internal_fetch(struct tree_session *session, struct tree *tree, struct 
  * BANYAN_ENOMEM. */
 int tree_leaf_entries(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
                       const struct tree_header *header, uint32_t *count);
-/* Fixed keys and values: slots are entries as they lie. */
-static inline bool tree_leaf_plain(const struct tree_layout *layout)
-{
-    return layout->geometry.key_kind == TREE_KEY_FIXED && !layout->geometry.value_variable;
-}
 /* The same, without laying the entries out: tree_leaf_entry_at gives them one by one, in key order. */
 int tree_leaf_order(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
                     const struct tree_header *header, uint32_t *count);
@@ -333,7 +328,7 @@ static inline void tree_leaf_entry_at(const struct tree_session *session, const 
                                       const uint8_t *image, uint32_t number, struct tree_leaf_entry *entry)
 {
     struct tree_leaf_order order = session->order[number];
-    if (!tree_leaf_plain(layout)) {
+    if (!tree_layout_plain(layout)) {
         *entry = session->entries[layout->slots + order.at];
         return;
     }
