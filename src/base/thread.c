@@ -12,10 +12,6 @@ struct thread {
     void *argument;
 };
 
-struct thread_barrier {
-    pthread_barrier_t barrier;
-};
-
 static void *thread_main(void *argument)
 {
     struct thread *thread = argument;
@@ -71,27 +67,4 @@ unsigned thread_cpus(void)
         return 1;
     int count = CPU_COUNT(&allowed);
     return count > 0 ? (unsigned)count : 1;
-}
-
-struct thread_barrier *thread_barrier_create(unsigned threads)
-{
-    struct thread_barrier *barrier = malloc(sizeof *barrier);
-    if (barrier && pthread_barrier_init(&barrier->barrier, NULL, threads)) {
-        free(barrier);
-        barrier = NULL;
-    }
-    return barrier;
-}
-
-bool thread_barrier_wait(struct thread_barrier *barrier)
-{
-    return pthread_barrier_wait(&barrier->barrier) == PTHREAD_BARRIER_SERIAL_THREAD;
-}
-
-void thread_barrier_destroy(struct thread_barrier *barrier)
-{
-    if (!barrier)
-        return;
-    pthread_barrier_destroy(&barrier->barrier);
-    free(barrier);
 }

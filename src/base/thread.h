@@ -1,9 +1,8 @@
 /*
- * thread.h - OS threads for programs: start, join, pin to a CPU, and a barrier.
+ * thread.h - OS threads for programs: start, join, pin to a CPU.
  *
  * For the outermost code (benchmarks, servers, tests) that decides how many threads there are; index code
- * never starts one. thread_start and thread_join are called by the owner of the struct; a barrier may be
- * waited at by exactly the number of threads it was made for, again and again.
+ * never starts one. thread_start and thread_join are called by the owner of the struct.
  */
 #ifndef BASE_THREAD_H
 #define BASE_THREAD_H
@@ -12,7 +11,6 @@
 #include "base/error.h"
 
 struct thread;
-struct thread_barrier;
 
 /* Runs function(argument) on a new OS thread. BANYAN_ENOMEM when the system gives no more threads. */
 int thread_start(struct thread **thread, void (*function)(void *), void *argument, struct error *error);
@@ -23,11 +21,5 @@ void thread_join(struct thread *thread);
 int thread_pin(unsigned number);
 /* CPUs that the process may use, at least 1. */
 unsigned thread_cpus(void);
-
-/* NULL when memory is short. */
-struct thread_barrier *thread_barrier_create(unsigned threads);
-/* Returns when all have come; true in exactly one of them. */
-bool thread_barrier_wait(struct thread_barrier *barrier);
-void thread_barrier_destroy(struct thread_barrier *barrier);
 
 #endif

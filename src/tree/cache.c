@@ -33,7 +33,6 @@ struct tree_cache {
     struct slab *slabs;      /* owned; frames are cut from them and never given back before the end */
     uint64_t slab_used;      /* of the newest */
     struct tree_frame *idle; /* by `next`: to be used again */
-    struct epoch_domain *epochs;
     uint64_t limit, bytes, evictions;
     struct tree_frame **buckets; /* [bucket_count], atomic heads */
     uint32_t bucket_count;       /* power of two; fixed: from the limit */
@@ -60,15 +59,13 @@ static uint32_t most_entries(const struct tree_layout *layout)
     return most < TREE_ENTRIES_MAX ? most : TREE_ENTRIES_MAX;
 }
 
-struct tree_cache *tree_cache_create(uint64_t bytes, const struct tree_layout *layout,
-                                     struct epoch_domain *epochs)
+struct tree_cache *tree_cache_create(uint64_t bytes, const struct tree_layout *layout)
 {
     struct tree_cache *cache = calloc(1, sizeof *cache);
     if (!cache)
         return NULL;
     cache->layout = layout;
     cache->frame_bytes = frame_size(layout, most_entries(layout));
-    cache->epochs = epochs;
     cache->limit = bytes;
     cache->slab_bytes = bytes >= 8 * SLAB_LARGE ? SLAB_LARGE : SLAB_SMALL;
     cache->bucket_count = 1024;

@@ -180,8 +180,7 @@ static int tree_make(struct tree_session *session, const char *name, const struc
     tree->index = (uint16_t)(number + 1);
     tree->root_word = entry_address(number) + offsetof(struct catalogue_entry, root);
     strcpy(tree->name, name);
-    tree->cache =
-        tree_cache_create(session->compute->switches.cache_bytes, &tree->layout, session->compute->epochs);
+    tree->cache = tree_cache_create(session->compute->switches.cache_bytes, &tree->layout);
     if (!tree->cache)
         status = tree_fail_memory(session);
     else

@@ -284,7 +284,7 @@ void tree_header_encode(const struct tree_layout *layout, const struct tree_head
     memcpy(image, &crc, 4);
 }
 
-void tree_internal_seal(const struct tree_layout *layout, uint8_t *image)
+static void internal_seal(const struct tree_layout *layout, uint8_t *image)
 {
     uint32_t crc = body_crc(layout, image);
     memcpy(image + layout->header_bytes, &crc, 4);
@@ -637,5 +637,5 @@ void tree_internal_encode(const struct tree_layout *layout, struct tree_header *
             memcpy(to, entries[i].key.bytes, entries[i].key.length);
         to = link_encode(to + entries[i].key.length, entries[i].link);
     }
-    tree_internal_seal(layout, image);
+    internal_seal(layout, image);
 }

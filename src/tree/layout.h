@@ -116,9 +116,9 @@ bool tree_header_decode(const struct tree_layout *layout, const uint8_t *image, 
 /* True if the header proves itself: that is all of a leaf's proof, its slots have their own. */
 bool tree_header_valid(const struct tree_layout *layout, const uint8_t *image);
 bool tree_internal_valid(const struct tree_layout *layout, const uint8_t *image);
-/* lower/upper may point into the same image. Sets the header's crc; an internal node must then be sealed. */
+/* lower/upper may point into the same image. Sets the header's crc; an internal node is sealed by
+ * tree_internal_encode. */
 void tree_header_encode(const struct tree_layout *layout, const struct tree_header *header, uint8_t *image);
-void tree_internal_seal(const struct tree_layout *layout, uint8_t *image);
 /* -1: key below the node's fences, 0: within, 1: above. */
 int tree_header_side(const struct tree_header *header, struct tree_key key);
 

@@ -87,8 +87,10 @@ static int internal_judge(struct tree_session *session, struct tree *tree, struc
     return 0;
 }
 
-int tree_internal_fetch(struct tree_session *session, struct tree *tree, struct tree_link link, uint8_t level,
-                        uint8_t *image, struct tree_header *header)
+/* Reads an internal node and checks it under its link; retries torn reads. 0, TREE_RESTART (another node lies
+ * there now), or an error. Dead nodes are returned too: judge header->state. */
+static int internal_fetch(struct tree_session *session, struct tree *tree, struct tree_link link,
+                          uint8_t level, uint8_t *image, struct tree_header *header)
 {
     const struct tree_layout *layout = &tree->layout;
     assert(level > 0);
@@ -248,7 +250,7 @@ static int fetch_missing(struct tree_session *session, struct tree *tree, struct
     struct tree_header header;
     struct tree_link link = descent->link;
     session->stats.cache_misses++;
-    int status = tree_internal_fetch(session, tree, link, descent->at, session->scratch, &header);
+    int status = internal_fetch(session, tree, link, descent->at, session->scratch, &header);
     if (status < 0)
         return status;
     if (!status && header.state == TREE_NODE_DEAD) {

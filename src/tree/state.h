@@ -260,8 +260,7 @@ struct tree_frame {
     uint64_t heads[] __attribute__((aligned(64)));
 };
 
-struct tree_cache *tree_cache_create(uint64_t bytes, const struct tree_layout *layout,
-                                     struct epoch_domain *epochs);
+struct tree_cache *tree_cache_create(uint64_t bytes, const struct tree_layout *layout);
 void tree_cache_destroy(struct tree_cache *cache);
 /* In an epoch. NULL when it is not cached under this tag. */
 struct tree_frame *tree_cache_find(struct tree_cache *cache, struct tree_link link);
@@ -309,10 +308,6 @@ struct tree_key tree_key_least(const struct tree_layout *layout);
 int tree_root_get(struct tree_session *session, struct tree *tree, struct tree_link *root, uint8_t *level);
 void tree_root_set(struct tree *tree, struct tree_link root, uint8_t level);
 void tree_root_forget(struct tree *tree);
-/* Reads an internal node and checks it under its link; retries torn reads. 0, TREE_RESTART (another node lies
- * there now), or an error. Dead nodes are returned too: judge header->state. */
-int tree_internal_fetch(struct tree_session *session, struct tree *tree, struct tree_link link, uint8_t level,
-                        uint8_t *image, struct tree_header *header);
 
 /* ---- entries.c ---- */
 
