@@ -1,12 +1,19 @@
 /*
- * worker.h - a real-time scheduler: one OS thread that runs many fibers, each a task.
- * worker_spawn() may be called before worker_run() and from the worker's own fibers.
- * Parked fibers may be unparked from any thread. An idle worker sleeps.
+ * worker.h - a real-time scheduler: one OS thread that runs many fibers, each a task, and waits for file
+ * descriptors while none of them can run.
+ *
+ * worker_spawn() may be called before worker_run() and from the worker's own thread. Parked fibers may be
+ * unparked from any thread. An idle worker sleeps in epoll_wait; a busy one looks for ready descriptors (and
+ * runs its turn hooks) once per round through its runnable fibers, so that neither starves the other.
+ *
+ * CALLBACKS (ready functions, turn hooks, posted functions) run on the worker's own stack, between fibers:
+ * they may spawn and unpark, but must neither park nor take long.
  */
 #ifndef BASE_WORKER_H
 #define BASE_WORKER_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct worker;
 
@@ -16,5 +23,46 @@ int worker_spawn(struct worker *worker, void (*function)(void *), void *argument
 /* Runs on the calling thread until every fiber has returned. */
 void worker_run(struct worker *worker);
 void worker_destroy(struct worker *worker);
+
+/* The worker whose fiber or callback is running on the calling thread; NULL outside of one. */
+struct worker *worker_current(void);
+
+/* ---- file descriptors ---- */
+
+struct worker_watch;
+/* `events` are epoll's (EPOLLIN, EPOLLOUT, EPOLLHUP, EPOLLERR), level-triggered. The watch may be removed,
+ * and freed, by its own callback, and by any other callback of the same round: it is then not called again.
+ */
+typedef void worker_ready_function(struct worker_watch *watch, uint32_t events);
+/* The caller's, embedded in what it watches for; must stay until it is removed. */
+struct worker_watch {
+    worker_ready_function *ready;
+    int fd;
+    uint32_t events; /* asked for; set by the calls below */
+    struct worker *worker;
+    uint32_t slot; /* the worker's own */
+};
+/* From the worker's thread, or before it runs. 0, BANYAN_ENOMEM or BANYAN_EINVAL. */
+int worker_watch_add(struct worker *worker, struct worker_watch *watch, int fd, uint32_t events,
+                     worker_ready_function *ready);
+/* Costs a system call only if the events differ from those asked for before. */
+int worker_watch_change(struct worker_watch *watch, uint32_t events);
+/* Does not close the descriptor. Of a watch that is not added: does nothing. */
+void worker_watch_remove(struct worker_watch *watch);
+
+/* ---- turns ---- */
+
+/* Run once per round: when every fiber that was runnable has run, before the worker looks for ready
+ * descriptors or sleeps. For output that is gathered while fibers run and sent at once. */
+struct worker_hook {
+    void (*turn)(struct worker_hook *hook);
+    struct worker_hook *next;
+};
+void worker_hook_add(struct worker *worker, struct worker_hook *hook);
+void worker_hook_remove(struct worker *worker, struct worker_hook *hook);
+
+/* Runs function(argument) on the worker's thread, soon; from any thread. 0 or BANYAN_ENOMEM. What was posted
+ * when the last fiber has returned is still run before worker_run returns. */
+int worker_post(struct worker *worker, void (*function)(void *), void *argument);
 
 #endif

@@ -128,6 +128,19 @@ void fabric_close(struct fabric *fabric)
         fabric->ops->close(fabric);
 }
 
+uint64_t fabric_incarnation(const struct fabric *fabric)
+{
+    return fabric->ops->incarnation ? fabric->ops->incarnation(fabric) : 1;
+}
+
+void fabric_trouble(const struct fabric *fabric, uint16_t node, char *text, size_t size)
+{
+    if (size > 0)
+        text[0] = 0;
+    if (fabric->ops->trouble && node < fabric->capabilities.memory_nodes)
+        fabric->ops->trouble(fabric, node, text, size);
+}
+
 void fabric_cost_add(struct fabric_cost *into, const struct fabric_cost *from)
 {
     into->round_trips += from->round_trips;

@@ -60,9 +60,11 @@ static inline uint64_t gaddr_offset(gaddr address)
 
 enum fabric_operation { FABRIC_READ, FABRIC_WRITE, FABRIC_CAS, FABRIC_FAA };
 
-/* The longest READ or WRITE of one command, and the most commands of one list. */
-#define FABRIC_LENGTH_MAX   (1u << 20)
-#define FABRIC_COMMANDS_MAX 64
+/* The longest READ or WRITE of one command, the most commands of one list, and the most bytes that the READs
+ * and WRITEs of one list may have together. */
+#define FABRIC_LENGTH_MAX     (1u << 20)
+#define FABRIC_COMMANDS_MAX   64
+#define FABRIC_LIST_BYTES_MAX (4u << 20)
 
 struct fabric_command {
     enum fabric_operation operation;
@@ -92,7 +94,11 @@ struct fabric_list {
     uint16_t node; /* every command's address must be of this node */
     uint16_t count;
     struct fabric_command *commands;
-    int status;       /* set when complete: 0 or a negative banyan_error */
+    int status; /* set when complete: 0 or a negative banyan_error */
+    /* fabric_incarnation() when the operation that posts this list began; 0: posted whatever was lost before.
+     * Where a connection has been lost since, its locks are gone: the list is refused with BANYAN_EFENCED and
+     * nothing of it is done. */
+    uint64_t incarnation;
     void *backend[3]; /* for the backend's use while the list is under way */
 };
 
@@ -140,6 +146,10 @@ struct fabric_ops {
     struct fabric_endpoint *(*endpoint_open)(struct fabric *, struct error *);
     void (*endpoint_close)(struct fabric_endpoint *);
     void (*close)(struct fabric *);
+    /* NULL: connections are never lost. Any thread, some nanoseconds. */
+    uint64_t (*incarnation)(const struct fabric *);
+    /* NULL: nothing to tell. Writes a sentence about the memory node's connection, "" when all is well. */
+    void (*trouble)(const struct fabric *, uint16_t node, char *text, size_t size);
 };
 
 /* Backends embed these as their first member. */
@@ -160,9 +170,17 @@ struct fabric_endpoint *fabric_endpoint_open(struct fabric *fabric, struct error
 void fabric_endpoint_close(struct fabric_endpoint *endpoint);
 void fabric_close(struct fabric *fabric);
 
+/* Counts lost connections, from 1 on: what was begun under one number must not be finished under another on
+ * the memory node that was lost in between (G6). Taken once at the start of an operation that takes locks; an
+ * operation that inherits a lock from one with another number must take it anew. */
+uint64_t fabric_incarnation(const struct fabric *fabric);
+/* For messages: why a memory node cannot be reached; "" where nothing is known. */
+void fabric_trouble(const struct fabric *fabric, uint16_t node, char *text, size_t size);
+
 /* Executes the lists together and waits for all. 0 when every list succeeded, else the first list's
- * error; each list's own status is set. `cost` (may be NULL) is added to. A list with count 0, a wrong node
- * or more than FABRIC_COMMANDS_MAX commands fails with BANYAN_EINVAL. */
+ * error; each list's own status is set. `cost` (may be NULL) is added to. A list with count 0, a wrong node,
+ * more than FABRIC_COMMANDS_MAX commands or more than FABRIC_LIST_BYTES_MAX bytes fails with BANYAN_EINVAL.
+ */
 int fabric_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count,
                    struct fabric_cost *cost);
 /* A two-sided call to the memory node's CPU. */

@@ -3,9 +3,11 @@
  *
  * Pool layout: bytes 0..4095 the node's own header (struct memory_header), 4096..65535 the catalogue area (on
  * node 0: superblock and named indexes, owned by src/tree/catalogue.c), from MEMORY_LOCK_TABLE_OFFSET
- * lock_bytes of locks in the node's DRAM (switch --lock-region dram), then chunks. A chunk is handed out by
- * RPC for nodes of one size; compute nodes cut it up themselves (Sherman §4.2, two-stage allocation) and
- * return nodes they no longer need, which are handed out again before any fresh chunk is.
+ * lock_bytes of locks in the node's DRAM (switch --lock-region dram), then chunks. A chunk is cut into
+ * blocks of one size: tree nodes (powers of two) or record blocks (memory_block_bytes). Blocks are handed out
+ * in batches by RPC (Sherman §4.2's two stages, with a batch where Sherman gives a whole chunk, so that a
+ * compute node that dies takes at most a batch of each size with it), and returned the same way; lower
+ * addresses are handed out first. A chunk all of whose blocks are free may be cut anew for another size.
  */
 #ifndef MEMORY_MEMORY_H
 #define MEMORY_MEMORY_H
@@ -24,8 +26,10 @@ struct memory_header {
     uint64_t magic;
     uint64_t pool_bytes;
     uint64_t chunk_bytes;
-    uint64_t node;     /* this memory node's number */
-    uint64_t next_tag; /* FAA by compute nodes: takes a run of tags; the low 32 bits count */
+    uint64_t node;       /* this memory node's number */
+    uint64_t next_tag;   /* FAA by compute nodes: takes a run of tags; the low 32 bits count */
+    uint64_t cluster_id; /* 0: never formatted */
+    uint64_t node_count; /* of the cluster */
 };
 #define MEMORY_NEXT_TAG_OFFSET 32u
 
@@ -36,31 +40,52 @@ struct memory_options {
     uint64_t lock_bytes;  /* multiple of 8; 0: MEMORY_LOCK_BYTES */
     uint32_t lock_width;  /* 2 or 8; 0: 2 */
     bool huge_pages;      /* try explicit then transparent huge pages; falls back and logs it */
+    bool shared;          /* the pool and the lock region are memfds that other processes can map */
+    bool unformatted; /* a daemon's: belongs to no cluster until memory_node_format. Else: formatted as `node`
+                         of one cluster of unknown size (cluster_id 1, node_count 0) */
 };
 
+/* ---- block sizes ---- */
+
+#define MEMORY_BLOCK_MIN 32u
+#define MEMORY_BLOCK_MAX (1u << 20)
+/* The size of the block that holds so many bytes (1 to MEMORY_BLOCK_MAX): a multiple of 32, at most a quarter
+ * more than asked for beyond 128 bytes (four sizes for each doubling); powers of two are sizes. 0 if too
+ * large. */
+uint32_t memory_block_bytes(uint64_t bytes);
+#define MEMORY_BLOCK_SIZES 56u
+/* Sizes are numbered from 0 in ascending order; MEMORY_BLOCK_SIZES if it is no size. */
+unsigned memory_block_index(uint32_t block_bytes);
+uint32_t memory_block_size(unsigned index);
+
 /* Requests and replies, in host byte order (the backends that cross machines are little-endian alike). */
-enum memory_request_kind { MEMORY_ALLOCATE = 1, MEMORY_FREE = 2, MEMORY_STATUS = 3 };
+enum memory_request_kind {
+    MEMORY_ALLOCATE = 1,
+    MEMORY_FREE = 2,
+    MEMORY_STATUS = 3,
+    MEMORY_USAGE = 4, /* which blocks of a chunk are handed out: for `banyan check` */
+    MEMORY_PEERS = 5, /* who is connected; answered by memory/server.c, BANYAN_ENOTSUP elsewhere */
+};
 #define MEMORY_BATCH_MAX 64
 
 struct memory_allocate_request {
     uint32_t kind;
-    uint32_t node_bytes;
-    uint32_t want;
+    uint32_t block_bytes;
+    uint32_t want; /* 1 to MEMORY_BATCH_MAX */
     uint32_t reserved;
 };
+/* BANYAN_ENOSPC when there is not one block. */
 struct memory_allocate_reply {
-    uint32_t count; /* recycled nodes in nodes[]; when 0, chunk is set */
+    uint32_t count; /* 1 to want */
     uint32_t reserved;
-    gaddr chunk; /* a fresh chunk of chunk_bytes, cut it into nodes of node_bytes */
-    uint64_t chunk_bytes;
-    gaddr nodes[MEMORY_BATCH_MAX];
+    gaddr blocks[MEMORY_BATCH_MAX];
 };
 struct memory_free_request {
     uint32_t kind;
-    uint32_t node_bytes;
+    uint32_t block_bytes;
     uint32_t count;
     uint32_t reserved;
-    gaddr nodes[MEMORY_BATCH_MAX];
+    gaddr blocks[MEMORY_BATCH_MAX];
 };
 struct memory_status_request {
     uint32_t kind;
@@ -68,8 +93,45 @@ struct memory_status_request {
 };
 struct memory_status_reply {
     uint64_t pool_bytes, chunk_bytes, chunks_total, chunks_used;
-    uint64_t nodes_returned; /* nodes on the free lists now */
-    uint64_t frees_total, recycled_total;
+    uint64_t blocks_used, bytes_used; /* handed out and not returned */
+    uint64_t bytes_free_in_chunks;    /* of chunks in use, not handed out */
+    uint64_t frees_total, allocations_total;
+    uint64_t refusals_total; /* allocations that found no room */
+    uint64_t cluster_id, node, node_count;
+    /* a daemon's, else 0 */
+    uint64_t uptime_ms, compute_nodes, connections, fenced_total, locks_freed_total;
+    uint64_t lists_total, commands_total, bytes_read_total, bytes_written_total;
+};
+struct memory_usage_request {
+    uint32_t kind;
+    uint32_t chunk; /* 0 to chunks_total - 1 */
+    uint32_t first; /* block of the chunk, a multiple of 64 */
+    uint32_t reserved;
+};
+#define MEMORY_USAGE_WORDS 4096u
+struct memory_usage_reply {
+    gaddr chunk;
+    uint32_t block_bytes; /* 0: the chunk is not in use */
+    uint32_t blocks;      /* of the chunk */
+    uint32_t words;       /* of bits that follow: one bit a block from `first` on, set if handed out */
+    uint32_t reserved;
+    uint64_t bits[MEMORY_USAGE_WORDS]; /* only `words` of them are sent */
+};
+struct memory_peers_request {
+    uint32_t kind;
+    uint32_t skip; /* that many peers: for the next page */
+};
+#define MEMORY_PEERS_MAX 64u
+struct memory_peers_reply {
+    uint32_t count, total;
+    struct memory_peer {
+        uint16_t compute_id;
+        uint8_t mapped, reserved;
+        uint32_t connections;
+        uint64_t connected_ms; /* ago */
+        uint64_t heartbeat_ms; /* the last, ago */
+        char name[64], address[128];
+    } peers[MEMORY_PEERS_MAX]; /* only `count` of them are sent */
 };
 
 struct memory_node;
@@ -81,13 +143,17 @@ const struct fabric_target *memory_node_target(const struct memory_node *node);
  * and in the DRAM lock table. Returns how many. */
 uint64_t memory_node_release_locks(struct memory_node *node, uint16_t compute_id);
 void memory_node_status(struct memory_node *node, struct memory_status_reply *status);
+/* Makes it number `number` of a new cluster: everything in it is gone, as if it had just been created. Nobody
+ * may be using it. */
+int memory_node_format(struct memory_node *node, uint64_t cluster_id, uint16_t number, uint16_t node_count,
+                       struct error *error);
+/* Descriptors of pool and lock region, -1 if not `shared`. Owned by the node; sealed against resizing. */
+int memory_node_pool_descriptor(const struct memory_node *node);
+int memory_node_locks_descriptor(const struct memory_node *node);
 /* Makes the next allocations fail with BANYAN_ENOSPC (faults), count of them; UINT64_MAX for ever. */
 void memory_node_refuse(struct memory_node *node, uint64_t count);
-/* For accounting checks: calls visit for each chunk handed out (address, node_bytes) and then each returned
- * node. */
-void memory_node_each_chunk(struct memory_node *node, void (*visit)(void *, gaddr chunk, uint32_t node_bytes),
-                            void *context);
-void memory_node_each_free(struct memory_node *node, void (*visit)(void *, gaddr node, uint32_t node_bytes),
+/* For accounting checks: calls visit for each block that is handed out. */
+void memory_node_each_used(struct memory_node *node, void (*visit)(void *, gaddr block, uint32_t block_bytes),
                            void *context);
 
 #endif

@@ -36,10 +36,13 @@ struct tree_geometry {
                                 long variable keys need */
     uint8_t key_kind;        /* enum tree_key_kind */
     uint8_t key_bytes; /* fixed: exactly, 8 to 255; variable: at most, 1 to 255 (0: what nodes can hold) */
-    uint8_t inline_key_bytes; /* variable: longest remainder kept in a slot. 0: 24 */
+    uint8_t inline_key_bytes; /* variable: longest remainder kept in a slot; what is longer stands in a block
+                                 of its own (layout.h, long keys), 16 to 240. 0: 24 */
     uint8_t value_bytes;      /* exactly (fixed) or at most (variable) this many, 0 to 255 */
     bool value_variable;
+    uint8_t content; /* what the values mean, for whoever opens the index: TREE_CONTENT_PLAIN or store.h's */
 };
+enum tree_content { TREE_CONTENT_PLAIN = 0, TREE_CONTENT_STORE = 1 };
 
 /* Fills defaults and checks. */
 int tree_geometry_complete(struct tree_geometry *geometry, uint32_t atomic_write, struct error *error);
@@ -164,6 +167,25 @@ typedef bool tree_visit_function(void *context, const void *key, size_t key_leng
 int tree_scan(struct tree_session *session, struct tree *tree, const struct tree_range *range,
               tree_visit_function *visit, void *context);
 
+/* A key of the index, each about equally likely; *length in: room, out: its length. BANYAN_ENOTFOUND: the
+ * index is empty (or so sparse that none was met in many tries). */
+int tree_sample(struct tree_session *session, struct tree *tree, void *key, size_t *length);
+
+/* ---- blocks: memory for what the layers above keep beside the index (records) ---- */
+
+/* A block of memory_block_bytes(bytes) bytes, on some memory node, balanced over them; or on `near`'s where
+ * that has room (GADDR_NULL: anywhere). One RPC in MEMORY_BATCH_MAX calls, or fewer for large blocks.
+ * BANYAN_ENOSPC. */
+int tree_block_allocate(struct tree_session *session, gaddr near, uint32_t bytes, gaddr *block);
+/* Never fails: what cannot be returned now is kept. `bytes` as when it was allocated. */
+void tree_block_release(struct tree_session *session, gaddr block, uint32_t bytes);
+/* Executes the lists together (fabric_execute), under this session's costs and incarnation. Failures get a
+ * message that names the memory node. */
+int tree_lists_execute(struct tree_session *session, struct fabric_list *const *lists, uint32_t count);
+/* Counts a new incarnation from here on, as every operation of tree.h does by itself: call it before a run of
+ * tree_block_allocate and tree_lists_execute that begins an operation of the caller's. */
+void tree_session_begin(struct tree_session *session);
+
 /* ---- bulk load ---- */
 
 /* Builds the index from a strictly ascending stream; the index must be empty (else tree_bulk_finish says
@@ -207,7 +229,7 @@ struct tree_check_report {
  * names the first node at fault. visit_node (may be NULL) gets every node in use, for pool accounting. */
 int tree_check(struct tree_session *session, struct tree *tree, struct tree_check_report *report,
                void (*visit_node)(void *context, gaddr node, uint32_t bytes), void *context);
-/* Calls visit for the free nodes that this worker holds back, and for each uncut rest of its chunks. */
+/* Calls visit for the free blocks that this worker holds back. */
 void tree_worker_each_free(struct tree_worker *worker,
                            void (*visit)(void *context, gaddr node, uint32_t node_bytes), void *context);
 

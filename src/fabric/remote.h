@@ -1,0 +1,55 @@
+/*
+ * remote.h - the backend for memory nodes in other processes: over TCP (with TLS where wanted), or, on the
+ * same machine, over a Unix socket through which the pool is mapped (design.md calls these `tcp` and
+ * `local`).
+ *
+ * One fabric may have both kinds of memory node. A list to a mapped one is run by the calling thread at once,
+ * as in local.c; a list to another is one message each way: messages of all fibers of a worker are sent
+ * together when none of them can run any more. An endpoint may be used by fibers of one worker
+ * (base/worker.h), or by one plain thread, which then waits in poll().
+ *
+ * A LOST CONNECTION fails every list that is under way there (BANYAN_ENET), and all lists, for good, of
+ * operations that began before it (fabric.h, incarnations). It is opened anew in the background, with delays
+ * from 10 ms to 1 s, as long as the memory node is the one it was; one that came back empty stays BANYAN_ENET
+ * with a message (fabric_trouble) that says to format.
+ */
+#ifndef FABRIC_REMOTE_H
+#define FABRIC_REMOTE_H
+
+#include "fabric/fabric.h"
+#include "net/net.h"
+
+struct fabric_remote_options {
+    const struct net_address *nodes; /* in any order after the format */
+    uint16_t count;
+    const char *name;    /* of this compute node, for people; NULL: host and process id */
+    struct net_tls *tls; /* for TCP addresses; NULL: plain */
+    const char *secret;  /* NULL: none */
+    size_t secret_length;
+    uint32_t lease_ms;   /* wanted; 0: 2,000 */
+    uint32_t timeout_ms; /* of a list or call until the connection counts as lost; 0: 5,000 */
+    bool copy;           /* Unix sockets: do not map the pool, send messages */
+};
+
+/* Connects to every memory node; they must all be of one cluster, and all of it. BANYAN_ENET,
+ * BANYAN_ETIMEOUT, BANYAN_EVERSION, BANYAN_EINVAL; the message names the memory node and says what to do. */
+int fabric_remote_open(struct fabric **fabric, const struct fabric_remote_options *options,
+                       struct error *error);
+/* Makes one new, empty cluster of the memory nodes: nodes[i] becomes number i. All that they held is gone.
+ * BANYAN_EBUSY if a compute node is connected to one of them. */
+int fabric_remote_format(const struct fabric_remote_options *options, struct error *error);
+/* One RPC to one memory node by a connection that holds no lease (WIRE_MONITOR): for status. */
+int fabric_remote_ask(const struct fabric_remote_options *options, uint16_t number, const void *request,
+                      size_t length, void *reply, size_t capacity, size_t *reply_length, struct error *error);
+
+struct fabric_remote_node_state {
+    struct net_address address;
+    bool connected, mapped;
+    uint64_t losses;   /* connections lost so far */
+    char trouble[256]; /* why it is not connected; "" */
+};
+/* node: its number. Any thread. */
+void fabric_remote_node_state(const struct fabric *fabric, uint16_t node,
+                              struct fabric_remote_node_state *state);
+
+#endif

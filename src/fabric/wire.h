@@ -1,0 +1,142 @@
+/*
+ * wire.h - what compute nodes and memory nodes say to each other over a stream (TCP, TLS or a Unix socket).
+ *
+ * Written and read by fabric/remote.c (compute node) and memory/server.c (memory node). Little-endian
+ * throughout; both ends are little-endian machines, so structs travel as they lie in memory. The codec here
+ * trusts nothing: lengths are judged before they are believed. docs/internals/wire.md tells the protocol as a
+ * story.
+ *
+ * CONNECTIONS. A compute node has one *control* connection to each memory node: it is the lease (G6),
+ * heartbeats run over it. Each endpoint has a *data* connection of its own to each memory node; it joins the
+ * control connection's group by the group's key. When the control connection or any data connection of a
+ * group is lost (closed without WIRE_GOODBYE, or no heartbeat for a lease), the memory node closes all of the
+ * group, and when nothing of the group is being executed any more it frees the locks of its compute id.
+ *
+ * OPENING. The server speaks first: WIRE_GREETING with a nonce. The client answers WIRE_HELLO with its own
+ * nonce, proof of the shared secret (zeros where there is none) and what it wants; the server WIRE_WELCOME
+ * with its own proof, or WIRE_REFUSE with a code and a sentence, and closes. Over a Unix socket, a client
+ * that asked to map the pool gets WELCOME.mapped = 1 and then the descriptors: control: pool, lock region;
+ * data: its staging area.
+ *
+ * LISTS. WIRE_LIST holds `count` commands one behind the other, each a wire_command and its payload (WRITE:
+ * the bytes; CAS: compare, swap, mask; FAA: the addend; READ: nothing). The server runs each as soon as it is
+ * wholly there (G5). WIRE_REPLY holds, for each of the `count` commands that were run, in order: READ: the
+ * bytes; CAS and FAA: the old word; WRITE: nothing. status != 0: the command after those was refused. Replies
+ * come in the order of the requests.
+ *
+ * STAGING (mapped pools; G5). A WRITE of more than 8 bytes and at most WIRE_STAGING_DATA is first put down in
+ * the endpoint's staging area, then marked WIRE_STAGED (release), copied to its place, and the mark cleared.
+ * When the process has died the memory node finishes what is marked. Longer WRITEs may be cut anywhere.
+ */
+#ifndef FABRIC_WIRE_H
+#define FABRIC_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/error.h"
+#include "fabric/fabric.h"
+#include "net/net.h"
+
+#define WIRE_MAGIC   UINT32_C(0x4e414e42) /* "BNAN" */
+#define WIRE_VERSION 1u
+
+enum wire_kind {
+    WIRE_GREETING = 1, /* server: struct wire_greeting */
+    WIRE_HELLO,        /* client: struct wire_hello */
+    WIRE_WELCOME,      /* server: struct wire_welcome */
+    WIRE_REFUSE,       /* server: i32 code, then text */
+    WIRE_LIST,         /* client, data: commands */
+    WIRE_REPLY,        /* server: their results */
+    WIRE_CALL,         /* client, data or monitor: an RPC's request */
+    WIRE_RESULT,       /* server: its reply */
+    WIRE_HEARTBEAT,    /* client, control: nothing; the server sends it back */
+    WIRE_GOODBYE,      /* client: an orderly end of this connection; the server closes */
+    WIRE_KINDS
+};
+
+/* Every message begins with this. */
+struct wire_head {
+    uint32_t length; /* of all that follows this head */
+    uint8_t kind;    /* enum wire_kind */
+    uint8_t reserved;
+    uint16_t count; /* LIST: commands; REPLY: commands that were run */
+    int32_t status; /* REPLY, RESULT: 0 or a negative banyan_error */
+    uint32_t reserved_too;
+    uint64_t id; /* the client's, sent back with the answer */
+};
+struct wire_command {
+    uint64_t address;
+    uint32_t length;    /* READ, WRITE */
+    uint32_t operation; /* enum fabric_operation */
+};
+
+/* Nothing but LIST and its REPLY may be longer than this behind the head. */
+#define WIRE_SMALL_MAX 65536u
+/* LIST: FABRIC_LIST_BYTES_MAX of payload, and the commands. */
+#define WIRE_LENGTH_MAX (FABRIC_LIST_BYTES_MAX + FABRIC_COMMANDS_MAX * (sizeof(struct wire_command) + 24))
+
+enum wire_role {
+    WIRE_CONTROL = 1,   /* the lease of a compute node */
+    WIRE_DATA = 2,      /* an endpoint of it */
+    WIRE_MONITOR = 3,   /* may call MEMORY_STATUS, MEMORY_PEERS; holds no lease */
+    WIRE_FORMATTER = 4, /* may send WIRE_FORMAT, as long as no compute node is connected */
+};
+struct wire_format {
+    uint64_t cluster_id; /* not 0 */
+    uint16_t number, node_count;
+    uint32_t reserved;
+};
+struct wire_greeting {
+    uint32_t magic, version;
+    uint8_t nonce[NET_NONCE_BYTES];
+    uint32_t secret_wanted; /* 1: HELLO must prove the secret */
+    uint32_t reserved;
+};
+#define WIRE_NAME_MAX 63u
+struct wire_hello {
+    uint32_t magic, version;
+    uint8_t nonce[NET_NONCE_BYTES];
+    uint8_t proof[NET_PROOF_BYTES]; /* net_proof(secret, "banyan client", server's nonce, client's nonce) */
+    uint32_t role;                  /* enum wire_role */
+    uint32_t map;                   /* 1: map the pool (Unix sockets only) */
+    uint32_t lease_ms;              /* CONTROL: wanted; the server has the last word */
+    uint16_t compute_id; /* CONTROL: wanted; 0: the server chooses one that is free. DATA: of the group */
+    uint16_t reserved;
+    uint64_t instance;  /* random, of this compute node's life: who has it is the same compute node */
+    uint64_t group_key; /* DATA: from the control connection's WELCOME */
+    char name[WIRE_NAME_MAX + 1]; /* for people: host and process */
+};
+struct wire_welcome {
+    uint8_t proof[NET_PROOF_BYTES]; /* net_proof(secret, "banyan server", client's nonce, server's nonce) */
+    uint32_t lease_ms;
+    uint16_t compute_id;
+    uint16_t node;       /* this memory node's number in its cluster */
+    uint16_t node_count; /* of the cluster; 0: the memory node is empty, it must be formatted first */
+    uint8_t mapped;      /* 1: descriptors follow (net_send_descriptors) */
+    uint8_t lock_width;
+    uint32_t reserved;
+    uint64_t group_key;
+    uint64_t cluster_id; /* made by the format; 0: never formatted */
+    uint64_t instance;   /* of the memory node's life: another one after a restart */
+    uint64_t pool_bytes, lock_bytes;
+};
+
+/* In a shared page of its own for each data connection of a mapped pool. */
+#define WIRE_STAGING_DATA 4096u
+struct wire_staging {
+    uint64_t marked; /* WIRE_STAGED: the bytes must get to their place */
+    uint64_t offset; /* of the place, like a gaddr's: with the lock region's bit */
+    uint64_t length; /* 1 to WIRE_STAGING_DATA */
+    uint64_t reserved[5];
+    uint8_t data[WIRE_STAGING_DATA];
+};
+#define WIRE_STAGED UINT64_C(0x5354414745440001)
+
+/* Judges a head that has arrived: true if kind, length and count are possible. */
+bool wire_head_valid(const struct wire_head *head);
+/* Bytes of a command's payload in a LIST and in a REPLY; UINT32_MAX: no such command. */
+uint32_t wire_command_payload(const struct wire_command *command);
+uint32_t wire_command_result(const struct wire_command *command);
+
+#endif

@@ -1,0 +1,74 @@
+/*
+ * command.h - what a RESP command is: its entry in the table, the call that it gets, and how it replies.
+ *
+ * The agreement between the front end (client.c, server.c, admin.c) and the commands (strings.c, keys.c,
+ * ranges.c). A command function runs on a fiber of the connection's worker; it may suspend. It writes exactly
+ * one reply (resp.h), or, if it fails, one error reply. Its arguments stay valid and unchanged while it runs.
+ */
+#ifndef SERVER_COMMAND_H
+#define SERVER_COMMAND_H
+
+#include "server/resp.h"
+#include "store/store.h"
+
+struct server_client;
+
+struct server_call {
+    struct server_client *client;
+    struct store_session *store;
+    struct resp_writer *reply;
+    const struct resp_argument *arguments; /* [0] is the command's name as the client wrote it */
+    uint32_t count;                        /* of arguments, name included; the arity has been checked */
+    uint64_t now_ms;                       /* wall clock when the command began */
+    const struct server_command *command;
+    uint64_t hits, misses; /* out: for INFO's keyspace_hits and keyspace_misses */
+};
+typedef void server_command_function(struct server_call *call);
+/* The reply of a command that is a function of one key's entry alone: GET, STRLEN, TTL, ... A run of those in
+ * a pipeline is answered from one store_multi_get. `value` NULL: no such key. It must not touch call->store.
+ */
+typedef void server_point_function(struct server_call *call, const struct store_value *value);
+
+enum server_command_flags {
+    SERVER_READONLY = 1,
+    SERVER_WRITE = 2,
+    SERVER_FAST = 4, /* O(1) or O(log n) */
+    SERVER_ADMIN = 8,
+    SERVER_NO_AUTH = 16,      /* allowed before AUTH */
+    SERVER_POINT_VALUE = 32,  /* point function that wants the value's bytes */
+    SERVER_POINT_LENGTH = 64, /* point function that wants length and expiry only */
+};
+struct server_command {
+    const char *name; /* lower case, as COMMAND shows it */
+    server_command_function *run;
+    server_point_function *point; /* with SERVER_POINT_*: its key is arguments[1]; `run` may be NULL then */
+    int arity;                    /* as Redis: negative means at least; includes the name */
+    uint32_t flags;
+    int first_key, last_key, key_step; /* as COMMAND shows them; 0: none */
+    const char *group;                 /* "string", "generic", "server", "connection", "range" */
+    const char *summary;               /* one line */
+};
+/* Tables end with a NULL name. */
+extern const struct server_command server_string_commands[]; /* strings.c */
+extern const struct server_command server_key_commands[];    /* keys.c */
+extern const struct server_command server_range_commands[];  /* ranges.c */
+extern const struct server_command server_admin_commands[];  /* admin.c, connection commands too */
+
+/* ---- common replies, in the words of Redis 7 (command.c) ---- */
+
+void server_reply_syntax(struct server_call *call);      /* ERR syntax error */
+void server_reply_not_integer(struct server_call *call); /* ERR value is not an integer or out of range */
+void server_reply_arity(struct server_call *call);       /* ERR wrong number of arguments for 'get' command */
+/* The error reply of a failed store call: ERR ... key too long names the limit; BANYAN_ENOSPC is "OOM ...";
+ * BANYAN_ENET, BANYAN_ETIMEOUT, BANYAN_EFENCED: "CLUSTERDOWN ..." with the memory node's name;
+ * BANYAN_EUNKNOWN: "UNKNOWN ..." that says that the write may have taken effect. */
+void server_reply_failure(struct server_call *call, int status);
+/* Case-insensitive comparison of an argument with an option's name (upper case). */
+bool server_argument_is(const struct resp_argument *argument, const char *name);
+/* A whole decimal integer as Redis reads it (no leading zeros, blanks or plus sign); replies and returns
+ * false. */
+bool server_argument_integer(struct server_call *call, const struct resp_argument *argument, int64_t *value);
+/* Keys beyond STORE_KEY_MAX bytes, and empty ones, which Banyan does not have: replies and returns false. */
+bool server_argument_key(struct server_call *call, const struct resp_argument *argument);
+
+#endif

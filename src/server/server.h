@@ -1,0 +1,96 @@
+/*
+ * server.h - the RESP server of a compute node: any Redis client, over TCP, TLS and Unix sockets.
+ *
+ * Called by the command line (`banyan serve`, `banyan compute`) and tests. The server starts its own threads;
+ * each is a worker (base/worker.h) with its own listeners' share of the connections, its tree worker, and
+ * fibers that run commands. In reading order: resp (parsing requests, writing replies), client (a connection:
+ * buffers, limits, its pipeline), command (the table of commands), strings, keys, ranges, admin (the
+ * commands), server (threads).
+ */
+#ifndef SERVER_SERVER_H
+#define SERVER_SERVER_H
+
+#include "net/net.h"
+#include "store/store.h"
+
+struct server;
+
+struct server_options {
+    const struct net_address *listen; /* copied */
+    unsigned listen_count;
+    const struct net_address *listen_tls;
+    unsigned listen_tls_count;
+    unsigned unix_mode;   /* of Unix sockets' files; 0: 0700 */
+    struct net_tls *tls;  /* for listen_tls */
+    const char *password; /* NULL: none. Copied, and never shown */
+    bool protected_mode;  /* without password, refuse peers that are not on this machine, as Redis does */
+    unsigned threads;     /* 0: one per CPU */
+    unsigned fibers;      /* commands under way per thread; 0: 64 */
+    uint32_t clients_max; /* 0: 10,000 */
+    uint64_t value_max;   /* longest bulk accepted; 0: STORE_VALUE_MAX */
+    uint64_t query_buffer_max; /* unparsed bytes of a client; 0: value_max + 64 KiB... at least one command */
+    uint64_t output_buffer_max; /* one command's reply may not be longer; 0: 256 MiB */
+    uint64_t
+        client_memory_max;   /* buffers of all clients together; 0: 1 GiB. Beyond it the largest is closed */
+    uint32_t idle_timeout_s; /* close clients that are silent for so long; 0: never */
+    uint32_t
+        sweep_entries; /* looked at by the expiry sweep per 100 ms, on one thread; 0: 256; UINT32_MAX: off */
+    bool busy_poll;    /* never sleep: for benchmarks */
+};
+
+/* Settings that CONFIG GET shows and CONFIG SET may change at run time, as text; kept by the caller. NULL
+ * names end the table. `set` NULL: read only. */
+struct server_setting {
+    const char *name;
+    void (*get)(void *context, char *text, size_t size);
+    int (*set)(void *context, const char *text, struct error *error);
+    void *context;
+};
+
+/* Opens (creating it where it is missing) the store "redis" and listens; serves from server_start on.
+ * `compute` and the fabric stay the caller's. BANYAN_EBUSY, BANYAN_EINVAL, BANYAN_ENET with the address at
+ * fault. */
+int server_create(struct server **server, struct tree_compute *compute, const struct server_options *options,
+                  struct error *error);
+/* Optional, before server_start; `settings` must stay. */
+void server_set_settings(struct server *server, const struct server_setting *settings);
+int server_start(struct server *server, struct error *error);
+/* From any thread and from signal handlers' threads: SHUTDOWN does the same. */
+void server_stop(struct server *server);
+/* Waits for all threads. */
+void server_join(struct server *server);
+void server_destroy(struct server *server);
+/* The port of listener number i, for port 0. */
+uint16_t server_port(const struct server *server, unsigned i);
+
+/* All threads together; any thread. */
+struct server_stats {
+    uint64_t uptime_s, clients, clients_total, clients_rejected, clients_evicted;
+    uint64_t commands_total, keyspace_hits, keyspace_misses, expired_total, errors_total;
+    uint64_t bytes_in, bytes_out;
+    uint64_t client_memory;
+    uint64_t keys;       /* counted by the last complete sweep */
+    uint64_t keys_age_s; /* how long ago; UINT64_MAX: not yet */
+    struct tree_stats tree;
+    struct store_stats store;
+    struct tree_cache_stats cache;
+    uint64_t latency_us_p50, latency_us_p99, latency_us_p999; /* of commands, over the last minute or so */
+};
+void server_stats(struct server *server, struct server_stats *stats);
+/* Per command: calls `visit` for each that was called at least once. */
+void server_each_command(struct server *server,
+                         void (*visit)(void *context, const char *name, uint64_t calls, uint64_t nanoseconds,
+                                       uint64_t failed),
+                         void *context);
+/* Memory nodes as this compute node sees them, refreshed about each second by one of its fibers. */
+struct server_memory_state {
+    uint16_t node;
+    bool connected;
+    struct memory_status_reply *status; /* NULL: never asked with success */
+    char trouble[256];
+};
+unsigned server_memory_nodes(struct server *server);
+void server_memory_state(struct server *server, unsigned node, struct server_memory_state *state,
+                         struct memory_status_reply *status);
+
+#endif

@@ -1,0 +1,153 @@
+/*
+ * store.h - keys with values of any size (to 64 MiB) and expiry, over an index whose slots hold short values
+ * themselves and references to records for the rest (design.md §8; records are Cell's extents).
+ *
+ * Called by the RESP server (src/server/), the C API (src/api/) and `banyan check`. A struct store is shared
+ * by all threads of a compute node; a session belongs to one task (fiber or thread). Everything is
+ * linearizable per key. An entry whose expiry has passed counts as absent everywhere, and is removed when it
+ * is met or swept up.
+ *
+ * COST, in round trips with a warm cache: a short value (STORE_INLINE_MAX bytes) is read with 1 and written
+ * with 2; a longer one read with 2 and written with 3 (its record goes out first), 1 more for every 64 MiB /
+ * 64 extents... see record.h. Allocation: one RPC in 64 for records up to 64 KiB.
+ *
+ * Every call returns 0 or a negative banyan_error; the message is tree_session_error(session's tree session).
+ * BANYAN_EUNKNOWN: the write may have taken effect.
+ */
+#ifndef STORE_STORE_H
+#define STORE_STORE_H
+
+#include "tree/tree.h"
+
+#define STORE_VALUE_MAX  (UINT64_C(64) << 20) /* bytes */
+#define STORE_KEY_MAX    TREE_KEY_MAX
+#define STORE_INLINE_MAX 16u /* longest value kept in the slot of the default geometry */
+
+struct store;
+struct store_session;
+
+/* ---- life ---- */
+
+/* The geometry of a new store's index: variable keys to 255 bytes, 16 bytes of a key's remainder and 17 of
+ * value in the slot (one of them says what the rest is). */
+void store_geometry(struct tree_geometry *geometry);
+/* Opens the named index as a store; with `create`, makes it where it does not exist. BANYAN_ENOTFOUND,
+ * BANYAN_EINVAL (it holds plain values). */
+int store_open(struct store **store, struct tree_session *session, const char *name, bool create);
+/* Takes an open tree over (store_close closes it). */
+int store_wrap(struct store **store, struct tree *tree, struct error *error);
+/* No session of it may be open. */
+void store_close(struct store *store);
+struct tree *store_tree(const struct store *store);
+
+/* The tree session stays the caller's, and may be used between calls. */
+int store_session_create(struct store_session **session, struct store *store,
+                         struct tree_session *tree_session, struct error *error);
+void store_session_destroy(struct store_session *session);
+struct tree_session *store_session_tree(const struct store_session *session);
+/* Wall-clock time in milliseconds since 1970, as expiries are given: `now` is asked once per call. Default:
+ * CLOCK_REALTIME; tests and simulations give their own. */
+void store_set_clock(struct store *store, uint64_t (*now)(void *context), void *context);
+
+/* ---- one key ---- */
+
+struct store_value {
+    const uint8_t *bytes; /* NULL where only the length was asked for */
+    size_t length;
+    uint64_t expires; /* ms since 1970; 0: never */
+};
+/* The value is the session's, valid until its next call. BANYAN_ENOTFOUND. */
+int store_get(struct store_session *session, const void *key, size_t key_length, struct store_value *value);
+/* Without reading the value itself (bytes NULL): one round trip for short values, at most two for others. */
+int store_stat(struct store_session *session, const void *key, size_t key_length, struct store_value *value);
+
+/* Stores whether the key exists or not. expires 0: never. */
+int store_put(struct store_session *session, const void *key, size_t key_length, const void *bytes,
+              size_t length, uint64_t expires);
+/* BANYAN_ENOTFOUND. */
+int store_delete(struct store_session *session, const void *key, size_t key_length);
+
+enum store_verdict { STORE_KEEP, STORE_PUT, STORE_REMOVE };
+/*
+ * Read, decide and write as one atomic step. The function may be called several times, each time with what
+ * the key holds then (NULL: nothing), and must depend on that and its context alone; it may allocate, but not
+ * suspend nor use the session, since it may run under a lock. For STORE_PUT it fills *new; new->bytes must
+ * stay valid until store_modify returns (memory of the context's, or `old->bytes`).
+ */
+typedef enum store_verdict store_modify_function(void *context, const struct store_value *old,
+                                                 struct store_value *new);
+enum store_need {
+    STORE_NEED_VALUE,  /* the function looks at old->bytes */
+    STORE_NEED_LENGTH, /* at its length and expiry only: bytes is NULL then, and a long value need not be
+                        * read; STORE_PUT with new->bytes NULL keeps the value and changes its expiry only */
+};
+/* *old_value (may be NULL) gets what the key held before the step that took effect, valid until the session's
+ * next call (its bytes with STORE_NEED_VALUE only); *existed whether there was something. */
+int store_modify(struct store_session *session, const void *key, size_t key_length, enum store_need need,
+                 store_modify_function *function, void *context, struct store_value *old_value,
+                 bool *existed);
+
+/* ---- many keys ---- */
+
+struct store_item {
+    const void *key;
+    size_t key_length;
+    struct store_value value; /* out; bytes are the session's */
+    int status;               /* out: 0, BANYAN_ENOTFOUND, or an error */
+};
+/* Round trips overlap. Without `values` only lengths and expiries are read. Each item has its own status; the
+ * return value is 0 unless some status is neither 0 nor BANYAN_ENOTFOUND. */
+int store_multi_get(struct store_session *session, struct store_item *items, size_t count, bool values);
+/* Upserts (value in, expires too). No transaction. */
+int store_multi_put(struct store_session *session, struct store_item *items, size_t count);
+
+/* ---- ranges ---- */
+
+enum store_scan_flags { STORE_SCAN_KEYS = 0, STORE_SCAN_VALUES = 1 };
+/* Entries in key order, as tree_scan gives them, but visit runs outside of any lock and may take its time (it
+ * must not use this session). Entries that have expired are left out. Without STORE_SCAN_VALUES value->bytes
+ * is NULL and value->length is that of the value. */
+typedef bool store_visit_function(void *context, const void *key, size_t key_length,
+                                  const struct store_value *value);
+int store_scan(struct store_session *session, const struct tree_range *range, unsigned flags,
+               store_visit_function *visit, void *context);
+/* Exact as of some instants of the scan; reads whole leaves: about one round trip for some thousand entries.
+ */
+int store_count(struct store_session *session, const struct tree_range *range, uint64_t *count);
+/* Not one transaction: each key goes by itself. *count: how many went. */
+int store_delete_range(struct store_session *session, const struct tree_range *range, uint64_t *count);
+/* A key that exists, about equally likely each; *length in: room. BANYAN_ENOTFOUND: none. */
+int store_sample(struct store_session *session, void *key, size_t *length);
+
+/* ---- expiry ---- */
+
+struct store_sweep {
+    uint8_t cursor[TREE_KEY_MAX]; /* begin with cursor_length 0 */
+    size_t cursor_length;
+    uint64_t seen, removed; /* so far in this pass */
+    uint64_t last_pass_keys, last_pass_removed, passes;
+};
+/* Looks at up to `entries` entries from the cursor on and removes those that have expired. */
+int store_sweep_step(struct store_session *session, struct store_sweep *sweep, uint32_t entries);
+
+/* ---- counters of the store, all its sessions together; any thread ---- */
+
+struct store_stats {
+    uint64_t records_written, records_freed, bytes_written, bytes_freed;
+    uint64_t record_retries; /* a record was overwritten while it was read */
+    uint64_t expired;        /* removed because their time had come */
+};
+void store_stats(const struct store *store, struct store_stats *stats);
+
+/* ---- checking ---- */
+
+struct store_check_report {
+    struct tree_check_report tree;
+    uint64_t values_inline, values_record, record_blocks, record_bytes, expired;
+};
+/* tree_check, and every record: its checksum, key and length. Nobody else writing. visit gets every block in
+ * use, nodes and records. BANYAN_ECORRUPT names the first at fault. */
+int store_check(struct store_session *session, struct store_check_report *report,
+                void (*visit_block)(void *context, gaddr block, uint32_t bytes), void *context);
+
+#endif
