@@ -134,9 +134,29 @@ static int set_double(const struct option_entry *entry, double *field, const cha
     return 0;
 }
 
+static int set_text(const struct option_entry *entry, char **field, const char *value, struct error *error)
+{
+    char *copy = strdup(value);
+    if (!copy)
+        return error_set(error, BANYAN_ENOMEM, "option %s: no memory", entry->name);
+    free(*field);
+    *field = copy;
+    return 0;
+}
+
+void option_free(const struct option_entry *table, void *object)
+{
+    for (; table->kind != OPTION_END; table++)
+        if (table->kind == OPTION_TEXT) {
+            char **field = (char **)(void *)((char *)object + table->offset);
+            free(*field);
+            *field = NULL;
+        }
+}
+
 static int unknown(const struct option_entry *table, const char *name, struct error *error)
 {
-    char list[160] = "";
+    char list[200] = "";
     for (; table->kind != OPTION_END; table++) {
         size_t used = strlen(list);
         snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", table->name);
@@ -161,6 +181,8 @@ int option_set(const struct option_entry *table, void *object, const char *name,
         return set_whole(entry, field, value, error);
     case OPTION_DOUBLE:
         return set_double(entry, field, value, error);
+    case OPTION_TEXT:
+        return set_text(entry, field, value, error);
     case OPTION_END:
         break;
     }
@@ -219,6 +241,9 @@ void option_format(const struct option_entry *entry, const void *object, char *t
         return;
     case OPTION_DOUBLE:
         format_double(*(const double *)field, text, size);
+        return;
+    case OPTION_TEXT:
+        snprintf(text, size, "%s", *(char *const *)field ? *(char *const *)field : "");
         return;
     case OPTION_END:
         break;

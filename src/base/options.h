@@ -17,6 +17,7 @@ enum option_kind {
     OPTION_U64,    /* uint64_t; takes 64K, 8M, 2G (powers of 1024) */
     OPTION_DOUBLE, /* double */
     OPTION_CHOICE, /* int (an enum): index into choices */
+    OPTION_TEXT,   /* char *, owned by the struct (option_free); NULL: not set */
     OPTION_END
 };
 
@@ -37,6 +38,8 @@ int option_set(const struct option_entry *table, void *object, const char *name,
 int option_set_list(const struct option_entry *table, void *object, const char *list, struct error *error);
 /* Prints the field's value as option_set would take it. */
 void option_format(const struct option_entry *entry, const void *object, char *text, size_t size);
+/* Frees the struct's texts and sets them to NULL. */
+void option_free(const struct option_entry *table, void *object);
 const struct option_entry *option_find(const struct option_entry *table, const char *name);
 /* "10M" style sizes; suffixes K M G T are powers of 1024 (bytes). Counts in benchmarks use
  * option_parse_count. */
