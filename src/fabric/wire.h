@@ -16,7 +16,9 @@
  * nonce, proof of the shared secret (zeros where there is none) and what it wants; the server WIRE_WELCOME
  * with its own proof, or WIRE_REFUSE with a code and a sentence, and closes. Over a Unix socket, a client
  * that asked to map the pool gets WELCOME.mapped = 1 and then the descriptors: control: pool, lock region;
- * data: its staging area.
+ * data: its staging area. A memory node that belongs to no cluster answers a CONTROL hello with a WELCOME
+ * that says so (cluster_id 0) and closes: there is no lease to hold yet. BANYAN_EBUSY in a REFUSE means: try
+ * again soon (the same compute node's last life here is still being fenced, or somebody formats).
  *
  * LISTS. WIRE_LIST holds `count` commands one behind the other, each a wire_command and its payload (WRITE:
  * the bytes; CAS: compare, swap, mask; FAA: the addend; READ: nothing). The server runs each as soon as it is
@@ -52,6 +54,8 @@ enum wire_kind {
     WIRE_RESULT,       /* server: its reply */
     WIRE_HEARTBEAT,    /* client, control: nothing; the server sends it back */
     WIRE_GOODBYE,      /* client: an orderly end of this connection; the server closes */
+    WIRE_FORMAT, /* client, formatter: struct wire_format; WIRE_RESULT answers, with a sentence if it failed
+                  */
     WIRE_KINDS
 };
 
@@ -112,7 +116,7 @@ struct wire_welcome {
     uint32_t lease_ms;
     uint16_t compute_id;
     uint16_t node;       /* this memory node's number in its cluster */
-    uint16_t node_count; /* of the cluster; 0: the memory node is empty, it must be formatted first */
+    uint16_t node_count; /* of the cluster; 0: not known (an embedded node's) */
     uint8_t mapped;      /* 1: descriptors follow (net_send_descriptors) */
     uint8_t lock_width;
     uint32_t reserved;
@@ -122,7 +126,7 @@ struct wire_welcome {
     uint64_t pool_bytes, lock_bytes;
 };
 
-/* In a shared page of its own for each data connection of a mapped pool. */
+/* In shared pages of its own for each data connection of a mapped pool. */
 #define WIRE_STAGING_DATA 4096u
 struct wire_staging {
     uint64_t marked; /* WIRE_STAGED: the bytes must get to their place */

@@ -1,0 +1,67 @@
+/*
+ * wire.c - the first judgement of what arrives: is this message, is this command possible at all? Called for
+ * every message and command by both ends, on any thread; a few comparisons, nothing can fail.
+ */
+#include "fabric/wire.h"
+
+/* Both ends must see the same bytes, whatever the compiler. */
+_Static_assert(sizeof(struct wire_head) == 24, "wire_head has no holes");
+_Static_assert(sizeof(struct wire_command) == 16, "wire_command has no holes");
+_Static_assert(sizeof(struct wire_format) == 16, "wire_format has no holes");
+_Static_assert(sizeof(struct wire_greeting) == 16 + NET_NONCE_BYTES, "wire_greeting has no holes");
+_Static_assert(sizeof(struct wire_hello) == 8 + NET_NONCE_BYTES + NET_PROOF_BYTES + 32 + WIRE_NAME_MAX + 1,
+               "wire_hello has no holes");
+_Static_assert(sizeof(struct wire_welcome) == NET_PROOF_BYTES + 16 + 40, "wire_welcome has no holes");
+_Static_assert(offsetof(struct wire_staging, data) == 64, "staged bytes begin at a cache line");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs travel as they lie in memory");
+
+#define CAS_PAYLOAD 24u
+#define WORD        8u
+
+bool wire_head_valid(const struct wire_head *head)
+{
+    if (head->kind < WIRE_GREETING || head->kind >= WIRE_KINDS)
+        return false;
+    if (head->kind == WIRE_LIST)
+        return head->count - 1u < FABRIC_COMMANDS_MAX && head->length <= WIRE_LENGTH_MAX &&
+               head->length >= head->count * sizeof(struct wire_command);
+    if (head->kind == WIRE_REPLY)
+        return head->count <= FABRIC_COMMANDS_MAX && head->length <= WIRE_LENGTH_MAX;
+    return head->length <= WIRE_SMALL_MAX && head->count == 0;
+}
+
+static bool length_possible(uint32_t length)
+{
+    return length - 1 < FABRIC_LENGTH_MAX; /* 0 wraps */
+}
+
+uint32_t wire_command_payload(const struct wire_command *command)
+{
+    switch (command->operation) {
+    case FABRIC_READ:
+        return length_possible(command->length) ? 0 : UINT32_MAX;
+    case FABRIC_WRITE:
+        return length_possible(command->length) ? command->length : UINT32_MAX;
+    case FABRIC_CAS:
+        return CAS_PAYLOAD;
+    case FABRIC_FAA:
+        return WORD;
+    default:
+        return UINT32_MAX;
+    }
+}
+
+uint32_t wire_command_result(const struct wire_command *command)
+{
+    switch (command->operation) {
+    case FABRIC_READ:
+        return length_possible(command->length) ? command->length : UINT32_MAX;
+    case FABRIC_WRITE:
+        return length_possible(command->length) ? 0 : UINT32_MAX;
+    case FABRIC_CAS:
+    case FABRIC_FAA:
+        return WORD;
+    default:
+        return UINT32_MAX;
+    }
+}
