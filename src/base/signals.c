@@ -31,6 +31,22 @@ static void wait_for_signals(void *argument)
     }
 }
 
+static void signal_set(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, END_SIGNAL);
+}
+
+void signals_block(void)
+{
+    sigset_t set;
+    signal_set(&set);
+    signal(SIGPIPE, SIG_IGN);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
 int signals_start(struct signals **out, void (*function)(void *context, int number), void *context,
                   struct error *error)
 {
@@ -40,12 +56,7 @@ int signals_start(struct signals **out, void (*function)(void *context, int numb
         return error_set(error, BANYAN_ENOMEM, "no memory for the signals' thread");
     signals->function = function;
     signals->context = context;
-    sigemptyset(&signals->set);
-    sigaddset(&signals->set, SIGINT);
-    sigaddset(&signals->set, SIGTERM);
-    sigaddset(&signals->set, END_SIGNAL);
-    signal(SIGPIPE, SIG_IGN);
-    pthread_sigmask(SIG_BLOCK, &signals->set, NULL);
+    signal_set(&signals->set);
     int status = thread_start(&signals->thread, wait_for_signals, signals, error);
     if (status) {
         free(signals);

@@ -11,6 +11,8 @@
 
 struct signals;
 
+/* SIGINT and SIGTERM wait from here on; SIGPIPE is ignored. */
+void signals_block(void);
 /* SIGINT, SIGTERM: calls function(context, number) on the thread, once; a second such signal ends the process
  * at once. BANYAN_ENOMEM. */
 int signals_start(struct signals **signals, void (*function)(void *context, int number), void *context,

@@ -301,3 +301,21 @@ int tree_execute(struct tree_session *session, uint16_t node, struct fabric_comm
     }
     return 0;
 }
+
+int tree_memory_call(struct tree_session *session, uint16_t node, const void *request, size_t length,
+                     void *reply, size_t capacity, size_t *reply_length)
+{
+    char trouble[160];
+    int status = fabric_call(session->worker->endpoint, node, request, length, reply, capacity, reply_length,
+                             &session->stats.cost);
+    if (!status)
+        return 0;
+    fabric_trouble(session->compute->fabric, node, trouble, sizeof trouble);
+    return tree_fail(session, status, "a call of memory node %u failed: %s%s%s", (unsigned)node,
+                     error_name(status), trouble[0] ? ": " : "", trouble);
+}
+
+uint16_t tree_session_memory_nodes(const struct tree_session *session)
+{
+    return session->worker->memory_nodes;
+}

@@ -182,6 +182,11 @@ void tree_block_release(struct tree_session *session, gaddr block, uint32_t byte
 /* Executes the lists together (fabric_execute), under this session's costs and incarnation. Failures get a
  * message that names the memory node. */
 int tree_lists_execute(struct tree_session *session, struct fabric_list *const *lists, uint32_t count);
+/* An RPC to a memory node (fabric_call), under this session's costs; failures get a message that names the
+ * node. */
+int tree_memory_call(struct tree_session *session, uint16_t node, const void *request, size_t length,
+                     void *reply, size_t capacity, size_t *reply_length);
+uint16_t tree_session_memory_nodes(const struct tree_session *session);
 /* Counts a new incarnation from here on, as every operation of tree.h does by itself: call it before a run of
  * tree_block_allocate and tree_lists_execute that begins an operation of the caller's. */
 void tree_session_begin(struct tree_session *session);

@@ -1,0 +1,105 @@
+#include "cli/cluster.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+
+const char *const cluster_log_levels[] = {"debug", "info", "warning", "error", NULL};
+
+int cluster_addresses_parse(struct cluster_addresses *addresses, const char *setting, const char *text,
+                            uint16_t default_port, struct error *error)
+{
+    char *copy = strdup(text ? text : ""), *rest = copy, *item;
+    int status = copy ? 0 : error_set(error, BANYAN_ENOMEM, "no memory for addresses");
+    addresses->count = 0;
+    while (!status && (item = strsep(&rest, ","))) {
+        struct error detail = {0};
+        if (!*item)
+            continue;
+        if (addresses->count == CLUSTER_ADDRESSES_MAX)
+            status =
+                error_set(error, BANYAN_EINVAL, "%s: more than %u addresses", setting, CLUSTER_ADDRESSES_MAX);
+        else if (net_address_parse(&addresses->list[addresses->count], item, default_port, &detail))
+            status = error_set(error, BANYAN_EINVAL, "%s: %s", setting, detail.text);
+        else
+            addresses->count++;
+    }
+    free(copy);
+    return status;
+}
+
+int cluster_fabric_prepare(struct cluster_fabric *fabric, const struct cluster_fabric_settings *settings,
+                           struct error *error)
+{
+    memset(fabric, 0, sizeof *fabric);
+    int status = cluster_addresses_parse(&fabric->addresses, "memory", settings->memory, 7100, error);
+    if (!status && !fabric->addresses.count)
+        status = error_set(error, BANYAN_EINVAL,
+                           "no memory nodes are named: give --memory tcp://host:port or --memory unix:/path");
+    if (!status && settings->secret_file)
+        status = net_secret_read(settings->secret_file, fabric->secret, &fabric->secret_length, error);
+    if (!status && (settings->certificate || settings->authority)) {
+        struct net_tls_options options = {.certificate_file = settings->certificate,
+                                          .key_file = settings->key,
+                                          .authority_file = settings->authority};
+        if (!settings->authority)
+            status = error_set(error, BANYAN_EINVAL,
+                               "fabric-certificate is of no use without fabric-authority, "
+                               "by which the memory nodes are known");
+        else
+            status = net_tls_create(&fabric->tls, false, &options, error);
+    }
+    fabric->options = (struct fabric_remote_options){
+        .nodes = fabric->addresses.list,
+        .count = (uint16_t)fabric->addresses.count,
+        .tls = fabric->tls,
+        .secret = fabric->secret_length ? fabric->secret : NULL,
+        .secret_length = fabric->secret_length,
+        .lease_ms = settings->lease_ms,
+        .timeout_ms = settings->timeout_ms,
+        .copy = settings->copy,
+    };
+    return status;
+}
+
+void cluster_fabric_close(struct cluster_fabric *fabric)
+{
+    if (fabric->tls)
+        net_tls_destroy(fabric->tls);
+    fabric->tls = NULL;
+    explicit_bzero(fabric->secret, sizeof fabric->secret);
+}
+
+int cluster_guard(const struct cluster_addresses *addresses, bool guarded, const char *what,
+                  const char *remedy, struct error *error)
+{
+    char text[NET_TEXT_MAX];
+    for (unsigned i = 0; !guarded && i < addresses->count; i++)
+        if (!net_address_loopback(&addresses->list[i]))
+            return error_set(error, BANYAN_EINVAL, "%s at %s would be open to the network: %s", what,
+                             net_address_format(&addresses->list[i], text), remedy);
+    return 0;
+}
+
+int cluster_server_tls(struct net_tls **tls, const char *certificate, const char *key, const char *authority,
+                       bool require_peer, struct error *error)
+{
+    *tls = NULL;
+    if (!certificate)
+        return key || authority
+                   ? error_set(error, BANYAN_EINVAL, "TLS needs a certificate: give tls-certificate")
+                   : 0;
+    struct net_tls_options options = {.certificate_file = certificate,
+                                      .key_file = key,
+                                      .authority_file = authority,
+                                      .require_peer = require_peer};
+    return net_tls_create(tls, true, &options, error);
+}
+
+int cluster_failed(const char *name, const struct error *error)
+{
+    fprintf(stderr, "banyan %s: %s\n", name, error->text[0] ? error->text : error_name(error->code));
+    return error->code == BANYAN_EINVAL ? COMMAND_USAGE : COMMAND_FAILED;
+}

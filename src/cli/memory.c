@@ -1,0 +1,230 @@
+/* memory.c - `banyan memory`: one memory node as a daemon. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/log.h"
+#include "base/signals.h"
+#include "cli/cluster.h"
+#include "cli/command.h"
+#include "memory/server.h"
+#include "server/http.h"
+#include "server/metrics.h"
+
+struct memory_settings {
+    char *listen, *secret_file, *certificate, *key, *authority, *http;
+    uint64_t size, chunk, locks;
+    uint32_t threads, lease_ms_max, connections_max;
+    int engine, log_level;
+    bool huge_pages, busy_poll;
+};
+
+static const char *const engines[] = {"auto", "io_uring", "epoll", NULL};
+
+#define ROW(name, kind, field, low, high, choices, unit, help)                                               \
+    {                                                                                                        \
+        name, kind, offsetof(struct memory_settings, field), low, high, choices, unit, help                  \
+    }
+static const struct option_entry table[] = {
+    ROW("listen", OPTION_TEXT, listen, 0, 0, NULL, "ADDRESS,...",
+        "Where compute nodes connect: host:port or unix:/path, comma separated"),
+    ROW("size", OPTION_U64, size, 16 << 20, 0x1p46, NULL, "BYTES",
+        "Size of the pool, as 4G; taken from the system as it is used"),
+    ROW("threads", OPTION_U32, threads, 1, 64, NULL, "N", "I/O threads"),
+    ROW("engine", OPTION_CHOICE, engine, 0, 0, engines, "auto|io_uring|epoll",
+        "How the threads do their I/O"),
+    ROW("secret-file", OPTION_TEXT, secret_file, 0, 0, NULL, "FILE",
+        "First line: the secret that compute nodes must prove"),
+    ROW("tls-certificate", OPTION_TEXT, certificate, 0, 0, NULL, "FILE",
+        "TLS on TCP addresses: this node's certificate (PEM)"),
+    ROW("tls-key", OPTION_TEXT, key, 0, 0, NULL, "FILE", "TLS: its private key (PEM)"),
+    ROW("tls-authority", OPTION_TEXT, authority, 0, 0, NULL, "FILE",
+        "TLS: only clients whose certificates this authority (PEM) signed are let in"),
+    ROW("lease-max", OPTION_U32, lease_ms_max, 100, 600000, NULL, "ms",
+        "The longest lease a compute node gets"),
+    ROW("connections-max", OPTION_U32, connections_max, 8, 1e6, NULL, "N", "Connections at once"),
+    ROW("http", OPTION_TEXT, http, 0, 0, NULL, "ADDRESS",
+        "Serve /metrics and a status page here; off if empty"),
+    ROW("chunk-size", OPTION_U64, chunk, 65536, 1 << 30, NULL, "BYTES",
+        "The pool is cut into blocks of one size by chunks of this many bytes, a power of two"),
+    ROW("lock-bytes", OPTION_U64, locks, 4096, 1 << 30, NULL, "BYTES", "Size of the lock region"),
+    ROW("huge-pages", OPTION_BOOL, huge_pages, 0, 0, NULL, NULL,
+        "Huge pages for the pool where there are some"),
+    ROW("busy-poll", OPTION_BOOL, busy_poll, 0, 0, NULL, NULL, "Never sleep, for lowest latency"),
+    ROW("log-level", OPTION_CHOICE, log_level, 0, 0, cluster_log_levels, "LEVEL",
+        "debug, info, warning or error; messages go to standard error"),
+    {.kind = OPTION_END},
+};
+
+static const struct settings_command command = {
+    .name = "memory",
+    .table = table,
+    .documentation =
+        "Serve a pool of memory to compute nodes.\v"
+        "The pool is memory: what it holds is gone when the process ends. A new memory node belongs to no "
+        "cluster until 'banyan compute --format' makes one.\n\n"
+        "Every setting is also read from the environment (BANYAN_SIZE) and from a file (--config); the "
+        "command "
+        "line comes first, then the environment.\n\n"
+        "Examples:\n"
+        "  banyan memory --listen 127.0.0.1:7100 --size 4G\n"
+        "  banyan memory --listen unix:/run/banyan/memory.sock,127.0.0.1:7100\n"
+        "  banyan memory --listen 0.0.0.0:7100 --tls-certificate node.pem --tls-authority ca.pem\n\n"
+        "Exit status: 0 after SIGINT or SIGTERM, 1 when it could not start, 2 when a setting makes no sense.",
+};
+
+struct daemon {
+    struct memory_settings settings;
+    struct cluster_addresses listen, http_address;
+    char secret[NET_SECRET_MAX + 1];
+    size_t secret_length;
+    struct net_tls *tls;
+    struct memory_node *node;
+    struct memory_server *server;
+    struct metrics_memory_source source;
+    struct http_page pages[3];
+    struct http *http;
+    char address[NET_TEXT_MAX];
+};
+
+static void on_signal(void *context, int number)
+{
+    (void)number;
+    memory_server_stop(context);
+}
+
+static void node_status(void *owner, struct memory_status_reply *status)
+{
+    memory_server_status(owner, status);
+}
+
+static int prepare(struct daemon *daemon, struct error *error)
+{
+    const struct memory_settings *settings = &daemon->settings;
+    int status = cluster_addresses_parse(&daemon->listen, "listen", settings->listen, 7100, error);
+    if (!status)
+        status = cluster_addresses_parse(&daemon->http_address, "http", settings->http, 0, error);
+    if (!status && !daemon->listen.count)
+        status = error_set(error, BANYAN_EINVAL, "nowhere to listen: give --listen");
+    if (!status && daemon->http_address.count > 1)
+        status = error_set(error, BANYAN_EINVAL, "http: one address is enough");
+    if (!status && settings->secret_file)
+        status = net_secret_read(settings->secret_file, daemon->secret, &daemon->secret_length, error);
+    if (!status)
+        status = cluster_server_tls(&daemon->tls, settings->certificate, settings->key, settings->authority,
+                                    settings->authority != NULL, error);
+    if (!status)
+        status =
+            cluster_guard(&daemon->listen, daemon->secret_length || (daemon->tls && settings->authority),
+                          "the memory", "give secret-file, or tls-certificate with tls-authority", error);
+    if (!status)
+        status = cluster_guard(&daemon->http_address, daemon->secret_length, "HTTP",
+                               "give secret-file; its secret is then the page's password", error);
+    return status;
+}
+
+static int start(struct daemon *daemon, struct error *error)
+{
+    const struct memory_settings *settings = &daemon->settings;
+    struct memory_options memory = {.pool_bytes = settings->size & ~UINT64_C(4095),
+                                    .chunk_bytes = settings->chunk,
+                                    .lock_bytes = settings->locks & ~UINT64_C(7),
+                                    .huge_pages = settings->huge_pages,
+                                    .shared = true,
+                                    .unformatted = true};
+    struct memory_server_options options = {.listen = daemon->listen.list,
+                                            .listen_count = daemon->listen.count,
+                                            .tls = daemon->tls,
+                                            .secret = daemon->secret_length ? daemon->secret : NULL,
+                                            .secret_length = daemon->secret_length,
+                                            .threads = settings->threads,
+                                            .lease_ms_max = settings->lease_ms_max,
+                                            .connections_max = settings->connections_max,
+                                            .engine = settings->engine,
+                                            .busy_poll = settings->busy_poll};
+    int status = memory_node_create(&daemon->node, &memory, error);
+    if (!status)
+        status = memory_server_create(&daemon->server, daemon->node, &options, error);
+    return status ? status : memory_server_start(daemon->server, error);
+}
+
+static int start_http(struct daemon *daemon, struct error *error)
+{
+    daemon->source = (struct metrics_memory_source){node_status, daemon->server, daemon->address};
+    daemon->pages[0] =
+        (struct http_page){"/metrics", "text/plain; version=0.0.4", metrics_memory, &daemon->source};
+    daemon->pages[1] =
+        (struct http_page){"/", "text/html; charset=utf-8", metrics_memory_page, &daemon->source};
+    bool open = daemon->http_address.count && !net_address_loopback(&daemon->http_address.list[0]);
+    return daemon->http_address.count ? http_start(&daemon->http, &daemon->http_address.list[0],
+                                                   daemon->pages, open ? daemon->secret : NULL, error)
+                                      : 0;
+}
+
+/* One line that people and scripts can wait for: the process serves from now on. */
+static void announce(struct daemon *daemon)
+{
+    printf("banyan memory: %.1f GiB at", (double)daemon->settings.size / (double)(1 << 30));
+    for (unsigned i = 0; i < daemon->listen.count; i++) {
+        if (daemon->listen.list[i].kind == NET_TCP)
+            daemon->listen.list[i].port = memory_server_port(daemon->server, i);
+        net_address_format(&daemon->listen.list[i], daemon->address);
+        printf("%s %s", i ? "," : "", daemon->address);
+    }
+    printf(" (%s%s)\n", memory_server_engine(daemon->server), daemon->tls ? ", TLS" : "");
+    if (daemon->http) {
+        char text[NET_TEXT_MAX];
+        net_address_format(&daemon->http_address.list[0], text);
+        printf("banyan memory: status page at http://%s/\n", strncmp(text, "tcp://", 6) ? text : text + 6);
+    }
+    fflush(stdout);
+}
+
+static int run(struct daemon *daemon, struct error *error)
+{
+    struct signals *signals = NULL;
+    signals_block();
+    int status = prepare(daemon, error);
+    if (!status && daemon->http_address.count)
+        net_address_format(&daemon->listen.list[0], daemon->address);
+    if (!status)
+        status = start(daemon, error);
+    if (!status)
+        status = start_http(daemon, error);
+    if (!status) {
+        announce(daemon);
+        status = signals_start(&signals, on_signal, daemon->server, error);
+        if (status)
+            memory_server_stop(daemon->server);
+        memory_server_join(daemon->server);
+        signals_stop(signals);
+    }
+    http_stop(daemon->http);
+    memory_server_destroy(daemon->server);
+    memory_node_destroy(daemon->node);
+    net_tls_destroy(daemon->tls);
+    explicit_bzero(daemon->secret, sizeof daemon->secret);
+    return status;
+}
+
+int command_memory(int argc, char **argv)
+{
+    struct error error = {0};
+    struct daemon *daemon = calloc(1, sizeof *daemon);
+    if (!daemon)
+        return COMMAND_FAILED;
+    daemon->settings = (struct memory_settings){.size = UINT64_C(1) << 30,
+                                                .listen = strdup("127.0.0.1:7100"),
+                                                .threads = 1,
+                                                .lease_ms_max = 60000,
+                                                .connections_max = 4096,
+                                                .chunk = MEMORY_CHUNK_BYTES,
+                                                .locks = MEMORY_LOCK_BYTES,
+                                                .log_level = LOG_INFO};
+    int status = settings_read(&command, &daemon->settings, argc, argv, NULL, &error);
+    log_set_level((enum log_level)daemon->settings.log_level);
+    if (!status)
+        status = run(daemon, &error);
+    option_free(table, &daemon->settings);
+    free(daemon);
+    return status ? cluster_failed("memory", &error) : COMMAND_OK;
+}

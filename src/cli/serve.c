@@ -1,0 +1,428 @@
+/*
+ * serve.c - `banyan serve` and `banyan compute`: a RESP server, over memory nodes in this very process, or
+ * over those of a cluster. The two share all settings of the server.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/log.h"
+#include "base/signals.h"
+#include "cli/cluster.h"
+#include "cli/command.h"
+#include "fabric/local.h"
+#include "memory/memory.h"
+#include "server/http.h"
+#include "server/metrics.h"
+#include "server/server.h"
+
+#define EMBEDDED_NODES_MAX 64u
+#define EMBEDDED_ID        1u /* the process is its own pool's only compute node */
+
+struct serve_settings {
+    char *listen, *tls_listen, *password_file, *certificate, *key, *authority, *http;
+    uint32_t threads, fibers, clients_max, idle_timeout_s, sweep_entries;
+    uint64_t value_max, output_max, client_memory_max, cache_bytes;
+    bool tls_clients, protected_mode, busy_poll;
+    int log_level;
+    /* serve */
+    uint32_t memory_nodes;
+    uint64_t size;
+    bool huge_pages;
+    /* compute */
+    struct cluster_fabric_settings fabric;
+    bool format;
+};
+
+#define ROW(name, kind, field, low, high, choices, unit, help)                                               \
+    {                                                                                                        \
+        name, kind, offsetof(struct serve_settings, field), low, high, choices, unit, help                   \
+    }
+#define SERVER_ROWS                                                                                          \
+    ROW("listen", OPTION_TEXT, listen, 0, 0, NULL, "ADDRESS,...",                                            \
+        "Where Redis clients connect: host:port or unix:/path, comma separated"),                            \
+        ROW("tls-listen", OPTION_TEXT, tls_listen, 0, 0, NULL, "ADDRESS,...", "The same, with TLS"),         \
+        ROW("tls-certificate", OPTION_TEXT, certificate, 0, 0, NULL, "FILE",                                 \
+            "TLS: the server's certificate (PEM)"),                                                          \
+        ROW("tls-key", OPTION_TEXT, key, 0, 0, NULL, "FILE", "TLS: its private key (PEM)"),                  \
+        ROW("tls-authority", OPTION_TEXT, authority, 0, 0, NULL, "FILE",                                     \
+            "TLS: who signs clients' certificates (PEM)"),                                                   \
+        ROW("tls-clients", OPTION_BOOL, tls_clients, 0, 0, NULL, NULL,                                       \
+            "TLS: let in only clients with a certificate that tls-authority signed"),                        \
+        ROW("password-file", OPTION_TEXT, password_file, 0, 0, NULL, "FILE",                                 \
+            "First line: the password that clients give with AUTH"),                                         \
+        ROW("protected-mode", OPTION_BOOL, protected_mode, 0, 0, NULL, NULL,                                 \
+            "Without a password, serve clients of this machine only"),                                       \
+        ROW("http", OPTION_TEXT, http, 0, 0, NULL, "ADDRESS",                                                \
+            "Serve /metrics and a status page here; off if empty"),                                          \
+        ROW("threads", OPTION_U32, threads, 0, 256, NULL, "N",                                               \
+            "Threads that serve clients; 0: one for each CPU"),                                              \
+        ROW("fibers", OPTION_U32, fibers, 0, 4096, NULL, "N", "Commands under way on each thread; 0: 64"),   \
+        ROW("clients-max", OPTION_U32, clients_max, 1, 1e6, NULL, "N", "Clients at once"),                   \
+        ROW("value-max", OPTION_U64, value_max, 1024, STORE_VALUE_MAX, NULL, "BYTES",                        \
+            "Longest value accepted"),                                                                       \
+        ROW("reply-max", OPTION_U64, output_max, 65536, 0x1p36, NULL, "BYTES",                               \
+            "Longest reply to one command"),                                                                 \
+        ROW("client-memory-max", OPTION_U64, client_memory_max, 1 << 20, 0x1p40, NULL, "BYTES",              \
+            "Buffers of all clients together; beyond it the one with most is closed"),                       \
+        ROW("idle-timeout", OPTION_U32, idle_timeout_s, 0, 1e9, NULL, "s",                                   \
+            "Close clients that are silent for so long; 0: never"),                                          \
+        ROW("sweep-entries", OPTION_U32, sweep_entries, 0, UINT32_MAX, NULL, "N",                            \
+            "Entries looked at for expiry every 100 ms; 0: 256"),                                            \
+        ROW("cache-size", OPTION_U64, cache_bytes, 1 << 20, 0x1p40, NULL, "BYTES",                           \
+            "Cache of the index's inner nodes"),                                                             \
+        ROW("busy-poll", OPTION_BOOL, busy_poll, 0, 0, NULL, NULL, "Never sleep, for lowest latency"),       \
+        ROW("log-level", OPTION_CHOICE, log_level, 0, 0, cluster_log_levels, "LEVEL",                        \
+            "debug, info, warning or error; messages go to standard error")
+
+static const struct option_entry serve_table[] = {
+    SERVER_ROWS,
+    ROW("memory-nodes", OPTION_U32, memory_nodes, 1, EMBEDDED_NODES_MAX, NULL, "N",
+        "Memory nodes in this process"),
+    ROW("size", OPTION_U64, size, 16 << 20, 0x1p46, NULL, "BYTES",
+        "Pool of each memory node, as 4G; taken from the system as it is used"),
+    ROW("huge-pages", OPTION_BOOL, huge_pages, 0, 0, NULL, NULL,
+        "Huge pages for the pool where there are some"),
+    {.kind = OPTION_END},
+};
+
+static const struct option_entry compute_table[] = {
+    SERVER_ROWS,
+    CLUSTER_FABRIC_ROWS(struct serve_settings, fabric),
+    ROW("format", OPTION_BOOL, format, 0, 0, NULL, NULL,
+        "Make a new, empty cluster of the memory nodes first: ALL THAT THEY HOLD IS LOST"),
+    {.kind = OPTION_END},
+};
+
+#define SETTINGS_TEXT                                                                                        \
+    "Every setting is also read from the environment (BANYAN_CLIENTS_MAX) and from a file (--config); the "  \
+    "command "                                                                                               \
+    "line comes first, then the environment.\n\n"
+#define STATUS_TEXT                                                                                          \
+    "Exit status: 0 after SIGINT, SIGTERM or SHUTDOWN, 1 when it could not start, 2 when a setting makes "   \
+    "no sense."
+
+static const struct settings_command serve_command = {
+    .name = "serve",
+    .table = serve_table,
+    .documentation =
+        "Serve an ordered key-value store to Redis clients, all in this one process.\v"
+        "The store is memory: what it holds is gone when the process ends.\n\n" SETTINGS_TEXT "Examples:\n"
+        "  banyan serve\n"
+        "  banyan serve --listen 127.0.0.1:7000,unix:/tmp/banyan.sock --size 8G --threads 4\n"
+        "  banyan serve --listen 0.0.0.0:6379 --password-file /etc/banyan/password\n\n" STATUS_TEXT,
+};
+
+static const struct settings_command compute_command = {
+    .name = "compute",
+    .table = compute_table,
+    .documentation =
+        "Serve Redis clients from a cluster of memory nodes. Any number of compute nodes serve the same "
+        "data.\v"
+        "The compute node keeps nothing: it may be killed at any moment, and what it had acknowledged is "
+        "there.\n\n" SETTINGS_TEXT "Examples:\n"
+        "  banyan memory --listen 127.0.0.1:7100 &\n"
+        "  banyan compute --memory 127.0.0.1:7100 --format            # the first one\n"
+        "  banyan compute --memory 127.0.0.1:7100 --listen 127.0.0.1:6380\n"
+        "  banyan compute --memory unix:/run/banyan/memory.sock       # maps the pool\n\n" STATUS_TEXT,
+};
+
+struct process {
+    struct serve_settings settings;
+    const struct settings_command *command;
+    struct cluster_addresses listen, tls_listen, http_address;
+    char password[NET_SECRET_MAX + 1];
+    size_t password_length;
+    struct net_tls *tls;
+    struct memory_node *nodes[EMBEDDED_NODES_MAX];
+    struct cluster_fabric cluster;
+    struct fabric *fabric;
+    struct tree_compute *compute;
+    struct server *server;
+    struct server_setting *shown; /* of the table, for CONFIG GET */
+    struct process_setting {
+        const struct option_entry *entry;
+        const void *object;
+    } * shown_contexts;
+    struct http_page pages[3];
+    struct http *http;
+};
+
+/* ---- getting ready ---- */
+
+static int prepare(struct process *process, struct error *error)
+{
+    const struct serve_settings *settings = &process->settings;
+    int status = cluster_addresses_parse(&process->listen, "listen", settings->listen, 6379, error);
+    if (!status)
+        status =
+            cluster_addresses_parse(&process->tls_listen, "tls-listen", settings->tls_listen, 6379, error);
+    if (!status)
+        status = cluster_addresses_parse(&process->http_address, "http", settings->http, 0, error);
+    if (!status && !process->listen.count && !process->tls_listen.count)
+        status = error_set(error, BANYAN_EINVAL, "nowhere to listen: give --listen or --tls-listen");
+    if (!status && process->http_address.count > 1)
+        status = error_set(error, BANYAN_EINVAL, "http: one address is enough");
+    if (!status && settings->password_file)
+        status =
+            net_secret_read(settings->password_file, process->password, &process->password_length, error);
+    if (!status && process->tls_listen.count && !settings->certificate)
+        status = error_set(error, BANYAN_EINVAL, "tls-listen needs tls-certificate");
+    if (!status)
+        status = cluster_server_tls(&process->tls, settings->certificate, settings->key, settings->authority,
+                                    settings->tls_clients, error);
+    return status;
+}
+
+static int guard(const struct process *process, struct error *error)
+{
+    bool password = process->password_length,
+         clients = process->settings.tls_clients && process->settings.authority;
+    const char *remedy =
+        "give password-file, or serve clients with certificates by tls-listen and tls-clients";
+    int status = cluster_guard(&process->listen, password, "the server", remedy, error);
+    if (!status)
+        status = cluster_guard(&process->tls_listen, password || clients, "the server", remedy, error);
+    if (!status)
+        status = cluster_guard(&process->http_address, password, "HTTP",
+                               "give password-file; its password is then the page's", error);
+    return status;
+}
+
+/* ---- the fabric ---- */
+
+static int open_embedded(struct process *process, struct error *error)
+{
+    const struct fabric_target *targets[EMBEDDED_NODES_MAX];
+    uint32_t count = process->settings.memory_nodes;
+    for (uint32_t i = 0; i < count; i++) {
+        struct memory_options options = {.node = (uint16_t)i,
+                                         .pool_bytes = process->settings.size & ~UINT64_C(4095),
+                                         .huge_pages = process->settings.huge_pages};
+        int status = memory_node_create(&process->nodes[i], &options, error);
+        if (status)
+            return status;
+        targets[i] = memory_node_target(process->nodes[i]);
+    }
+    process->fabric = fabric_local_create(targets, (uint16_t)count, EMBEDDED_ID, error);
+    return process->fabric ? 0 : error->code;
+}
+
+static int open_cluster(struct process *process, struct error *error)
+{
+    int status = cluster_fabric_prepare(&process->cluster, &process->settings.fabric, error);
+    if (!status && process->settings.format)
+        status = fabric_remote_format(&process->cluster.options, error);
+    return status ? status : fabric_remote_open(&process->fabric, &process->cluster.options, error);
+}
+
+/* Writes an empty catalogue: to a fresh pool. */
+static int write_catalogue(struct process *process, struct error *error)
+{
+    struct tree_worker *worker = NULL;
+    struct tree_session *session = NULL;
+    int status = tree_worker_create(&worker, process->compute, error);
+    if (!status)
+        status = tree_session_create(&session, worker, error);
+    if (!status) {
+        status = tree_format(session);
+        if (status)
+            *error = *tree_session_error(session);
+    }
+    tree_session_destroy(session);
+    tree_worker_destroy(worker);
+    return status;
+}
+
+static int open_pool(struct process *process, struct error *error)
+{
+    bool embedded = process->command == &serve_command;
+    struct tree_switches switches = {0};
+    int status = embedded ? open_embedded(process, error) : open_cluster(process, error);
+    if (!status)
+        status = tree_switches_preset(&switches, "banyan", error);
+    switches.cache_bytes = process->settings.cache_bytes;
+    if (!status)
+        status = tree_compute_create(&process->compute, process->fabric, &switches, error);
+    if (!status && (embedded || process->settings.format))
+        status = write_catalogue(process, error);
+    return status;
+}
+
+/* ---- the server ---- */
+
+static void setting_get(void *context, char *text, size_t size)
+{
+    const struct process_setting *setting = context;
+    option_format(setting->entry, setting->object, text, size);
+}
+
+/* CONFIG GET shows every setting; none of them holds a secret, only files that do. */
+static int show_settings(struct process *process, struct error *error)
+{
+    unsigned count = 0;
+    while (process->command->table[count].kind != OPTION_END)
+        count++;
+    process->shown = calloc(count + 1, sizeof *process->shown);
+    process->shown_contexts = calloc(count + 1, sizeof *process->shown_contexts);
+    if (!process->shown || !process->shown_contexts)
+        return error_set(error, BANYAN_ENOMEM, "no memory for the settings");
+    for (unsigned i = 0; i < count; i++) {
+        process->shown_contexts[i] =
+            (struct process_setting){&process->command->table[i], &process->settings};
+        process->shown[i] = (struct server_setting){.name = process->command->table[i].name,
+                                                    .get = setting_get,
+                                                    .context = &process->shown_contexts[i]};
+    }
+    server_set_settings(process->server, process->shown);
+    return 0;
+}
+
+static int start_server(struct process *process, struct error *error)
+{
+    const struct serve_settings *settings = &process->settings;
+    struct server_options options = {
+        .listen = process->listen.list,
+        .listen_count = process->listen.count,
+        .listen_tls = process->tls_listen.list,
+        .listen_tls_count = process->tls_listen.count,
+        .tls = process->tls,
+        .password = process->password_length ? process->password : NULL,
+        .protected_mode = settings->protected_mode,
+        .threads = settings->threads,
+        .fibers = settings->fibers,
+        .clients_max = settings->clients_max,
+        .value_max = settings->value_max,
+        .output_buffer_max = settings->output_max,
+        .client_memory_max = settings->client_memory_max,
+        .idle_timeout_s = settings->idle_timeout_s,
+        .sweep_entries = settings->sweep_entries,
+        .busy_poll = settings->busy_poll,
+    };
+    int status = server_create(&process->server, process->compute, &options, error);
+    if (!status)
+        status = show_settings(process, error);
+    return status ? status : server_start(process->server, error);
+}
+
+static int start_http(struct process *process, struct error *error)
+{
+    if (!process->http_address.count)
+        return 0;
+    process->pages[0] =
+        (struct http_page){"/metrics", "text/plain; version=0.0.4", metrics_compute, process->server};
+    process->pages[1] =
+        (struct http_page){"/", "text/html; charset=utf-8", metrics_compute_page, process->server};
+    struct net_address *address = &process->http_address.list[0];
+    return http_start(&process->http, address, process->pages,
+                      net_address_loopback(address) ? NULL : process->password, error);
+}
+
+/* One line that people and scripts can wait for: the process serves from now on. */
+static void announce(struct process *process)
+{
+    const char *name = process->command->name;
+    char text[NET_TEXT_MAX];
+    printf("banyan %s: serving Redis clients at", name);
+    for (unsigned i = 0; i < process->listen.count + process->tls_listen.count; i++) {
+        bool tls = i >= process->listen.count;
+        struct net_address *address =
+            tls ? &process->tls_listen.list[i - process->listen.count] : &process->listen.list[i];
+        if (address->kind == NET_TCP)
+            address->port = server_port(process->server, i);
+        printf("%s %s%s", i ? "," : "", net_address_format(address, text), tls ? " (TLS)" : "");
+    }
+    const struct fabric_capabilities *capabilities = fabric_capabilities(process->fabric);
+    printf("; fabric %s, %u memory node%s\n", capabilities->backend, capabilities->memory_nodes,
+           capabilities->memory_nodes == 1 ? "" : "s");
+    if (process->http) {
+        net_address_format(&process->http_address.list[0], text);
+        printf("banyan %s: status page at http://%s/\n", name, strncmp(text, "tcp://", 6) ? text : text + 6);
+    }
+    fflush(stdout);
+}
+
+static void on_signal(void *context, int number)
+{
+    (void)number;
+    server_stop(context);
+}
+
+static void close_all(struct process *process)
+{
+    http_stop(process->http);
+    server_destroy(process->server);
+    if (process->compute)
+        tree_compute_destroy(process->compute);
+    fabric_close(process->fabric);
+    cluster_fabric_close(&process->cluster);
+    for (unsigned i = 0; i < EMBEDDED_NODES_MAX; i++)
+        memory_node_destroy(process->nodes[i]);
+    net_tls_destroy(process->tls);
+    free(process->shown);
+    free(process->shown_contexts);
+    explicit_bzero(process->password, sizeof process->password);
+}
+
+static int run(struct process *process, struct error *error)
+{
+    struct signals *signals = NULL;
+    signals_block();
+    int status = prepare(process, error);
+    if (!status)
+        status = guard(process, error);
+    if (!status)
+        status = open_pool(process, error);
+    if (!status)
+        status = start_server(process, error);
+    if (!status)
+        status = start_http(process, error);
+    if (!status) {
+        announce(process);
+        status = signals_start(&signals, on_signal, process->server, error);
+    }
+    if (process->server) {
+        if (status)
+            server_stop(process->server);
+        server_join(process->server);
+    }
+    signals_stop(signals);
+    close_all(process);
+    return status;
+}
+
+static int command_run(const struct settings_command *command, int argc, char **argv)
+{
+    struct error error = {0};
+    struct process *process = calloc(1, sizeof *process);
+    if (!process)
+        return COMMAND_FAILED;
+    process->command = command;
+    process->settings = (struct serve_settings){.listen = strdup("127.0.0.1:6379"),
+                                                .clients_max = 10000,
+                                                .value_max = STORE_VALUE_MAX,
+                                                .output_max = UINT64_C(256) << 20,
+                                                .client_memory_max = UINT64_C(1) << 30,
+                                                .cache_bytes = UINT64_C(64) << 20,
+                                                .protected_mode = true,
+                                                .log_level = LOG_INFO,
+                                                .memory_nodes = 1,
+                                                .size = UINT64_C(1) << 30,
+                                                .fabric = CLUSTER_FABRIC_DEFAULTS};
+    int status = settings_read(command, &process->settings, argc, argv, NULL, &error);
+    log_set_level((enum log_level)process->settings.log_level);
+    if (!status)
+        status = run(process, &error);
+    option_free(command->table, &process->settings);
+    free(process);
+    return status ? cluster_failed(command->name, &error) : COMMAND_OK;
+}
+
+int command_serve(int argc, char **argv)
+{
+    return command_run(&serve_command, argc, argv);
+}
+
+int command_compute(int argc, char **argv)
+{
+    return command_run(&compute_command, argc, argv);
+}

@@ -1,0 +1,30 @@
+/*
+ * http.h - a few read-only pages over HTTP (libmicrohttpd): metrics for Prometheus, a status page for people.
+ *
+ * Called by the command line. The library's own thread runs the pages' functions, so these must be safe on
+ * any thread; a page is made anew for each request. Bodies of requests are not read, at most
+ * HTTP_CONNECTIONS_MAX connections are held, each for at most some seconds of silence.
+ */
+#ifndef SERVER_HTTP_H
+#define SERVER_HTTP_H
+
+#include <stdio.h>
+#include "net/net.h"
+
+#define HTTP_CONNECTIONS_MAX 64u
+
+struct http;
+struct http_page {
+    const char *path; /* "/metrics"; NULL ends the table */
+    const char *type; /* "text/html; charset=utf-8" */
+    void (*write)(void *context, FILE *out);
+    void *context;
+};
+
+/* `pages` must stay. With a password every page but /health asks for it (basic authentication, any user
+ * name). address->port is set where it was 0. BANYAN_EINVAL, BANYAN_EBUSY, BANYAN_ENET name the address. */
+int http_start(struct http **http, struct net_address *address, const struct http_page *pages,
+               const char *password, struct error *error);
+void http_stop(struct http *http);
+
+#endif

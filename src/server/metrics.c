@@ -1,0 +1,296 @@
+#include "server/metrics.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- Prometheus's text format ---- */
+
+static void head(FILE *out, const char *name, const char *type, const char *help)
+{
+    fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void metric(FILE *out, const char *name, const char *type, const char *help, uint64_t value)
+{
+    head(out, name, type, help);
+    fprintf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+static void counter(FILE *out, const char *name, const char *help, uint64_t value)
+{
+    metric(out, name, "counter", help, value);
+}
+
+static void gauge(FILE *out, const char *name, const char *help, uint64_t value)
+{
+    metric(out, name, "gauge", help, value);
+}
+
+static void server_counters(const struct server_stats *stats, FILE *out)
+{
+    gauge(out, "banyan_uptime_seconds", "Seconds since the server started.", stats->uptime_s);
+    gauge(out, "banyan_clients", "Connected clients.", stats->clients);
+    counter(out, "banyan_clients_total", "Clients accepted.", stats->clients_total);
+    counter(out, "banyan_clients_rejected_total", "Clients refused, for a limit or protected mode.",
+            stats->clients_rejected);
+    counter(out, "banyan_clients_evicted_total", "Clients closed to free their buffers' memory.",
+            stats->clients_evicted);
+    gauge(out, "banyan_client_memory_bytes", "Buffers of all clients.", stats->client_memory);
+    counter(out, "banyan_commands_processed_total", "Commands run.", stats->commands_total);
+    counter(out, "banyan_errors_total", "Error replies.", stats->errors_total);
+    counter(out, "banyan_keyspace_hits_total", "Reads that found their key.", stats->keyspace_hits);
+    counter(out, "banyan_keyspace_misses_total", "Reads that did not.", stats->keyspace_misses);
+    counter(out, "banyan_expired_keys_total", "Keys removed because their time had come.",
+            stats->expired_total);
+    counter(out, "banyan_net_input_bytes_total", "Bytes read from clients.", stats->bytes_in);
+    counter(out, "banyan_net_output_bytes_total", "Bytes written to clients.", stats->bytes_out);
+    if (stats->keys_age_s != UINT64_MAX)
+        gauge(out, "banyan_keys", "Keys, as the last complete sweep counted them.", stats->keys);
+    head(out, "banyan_command_latency_seconds", "gauge", "Latency of commands over the last minute.");
+    const struct {
+        const char *quantile;
+        uint64_t microseconds;
+    } quantiles[] = {
+        {"0.5", stats->latency_us_p50}, {"0.99", stats->latency_us_p99}, {"0.999", stats->latency_us_p999}};
+    for (unsigned i = 0; i < sizeof quantiles / sizeof *quantiles; i++)
+        fprintf(out, "banyan_command_latency_seconds{quantile=\"%s\"} %.6f\n", quantiles[i].quantile,
+                (double)quantiles[i].microseconds / 1e6);
+}
+
+static void index_counters(const struct server_stats *stats, FILE *out)
+{
+    const struct tree_stats *tree = &stats->tree;
+    counter(out, "banyan_tree_operations_total", "Operations on the index.", tree->operations);
+    counter(out, "banyan_round_trips_total", "Waits for memory nodes.", tree->cost.round_trips);
+    counter(out, "banyan_fabric_reads_total", "READ commands.", tree->cost.reads);
+    counter(out, "banyan_fabric_writes_total", "WRITE commands.", tree->cost.writes);
+    counter(out, "banyan_fabric_atomics_total", "CAS and FAA commands.", tree->cost.atomics);
+    counter(out, "banyan_fabric_calls_total", "Calls of memory nodes' processors.", tree->cost.rpcs);
+    counter(out, "banyan_fabric_read_bytes_total", "Bytes read from memory nodes.", tree->cost.bytes_read);
+    counter(out, "banyan_fabric_written_bytes_total", "Bytes written to memory nodes.",
+            tree->cost.bytes_written);
+    counter(out, "banyan_tree_retries_total", "Reads and lock attempts done again.", tree->retries);
+    counter(out, "banyan_tree_splits_total", "Nodes split.", tree->splits);
+    counter(out, "banyan_tree_unlinks_total", "Nodes removed.", tree->unlinks);
+    counter(out, "banyan_lock_handovers_total", "Locks passed on within this compute node.", tree->handovers);
+    counter(out, "banyan_cache_hits_total", "Inner nodes found in the node cache.", tree->cache_hits);
+    counter(out, "banyan_cache_misses_total", "Inner nodes fetched.", tree->cache_misses);
+    gauge(out, "banyan_cache_bytes", "Bytes of the node cache in use.", stats->cache.bytes);
+    counter(out, "banyan_records_written_total", "Records written.", stats->store.records_written);
+    counter(out, "banyan_records_freed_total", "Records freed.", stats->store.records_freed);
+    counter(out, "banyan_record_retries_total", "Records overwritten while they were read.",
+            stats->store.record_retries);
+}
+
+static void command_line(void *context, const char *name, uint64_t calls, uint64_t nanoseconds,
+                         uint64_t failed)
+{
+    fprintf(context, "banyan_command_calls_total{command=\"%s\"} %" PRIu64 "\n", name, calls);
+    fprintf(context, "banyan_command_seconds_total{command=\"%s\"} %.6f\n", name, (double)nanoseconds / 1e9);
+    fprintf(context, "banyan_command_failures_total{command=\"%s\"} %" PRIu64 "\n", name, failed);
+}
+
+static void memory_labels(struct server *server, FILE *out)
+{
+    head(out, "banyan_memory_node_up", "gauge", "Whether this compute node reaches the memory node.");
+    for (unsigned i = 0; i < server_memory_nodes(server); i++) {
+        struct server_memory_state state;
+        struct memory_status_reply status;
+        server_memory_state(server, i, &state, &status);
+        fprintf(out, "banyan_memory_node_up{node=\"%u\"} %d\n", i, state.connected);
+        if (!state.status)
+            continue;
+        fprintf(out, "banyan_memory_node_pool_bytes{node=\"%u\"} %" PRIu64 "\n", i, status.pool_bytes);
+        fprintf(out, "banyan_memory_node_used_bytes{node=\"%u\"} %" PRIu64 "\n", i, status.bytes_used);
+    }
+}
+
+void metrics_compute(void *context, FILE *out)
+{
+    struct server *server = context;
+    struct server_stats stats;
+    server_stats(server, &stats);
+    server_counters(&stats, out);
+    index_counters(&stats, out);
+    memory_labels(server, out);
+    server_each_command(server, command_line, out);
+}
+
+void metrics_memory(void *context, FILE *out)
+{
+    const struct metrics_memory_source *source = context;
+    struct memory_status_reply status;
+    source->status(source->owner, &status);
+    gauge(out, "banyan_memory_uptime_seconds", "Seconds since the memory node started.",
+          status.uptime_ms / 1000);
+    gauge(out, "banyan_memory_pool_bytes", "Size of the pool.", status.pool_bytes);
+    gauge(out, "banyan_memory_used_bytes", "Bytes of blocks handed out.", status.bytes_used);
+    gauge(out, "banyan_memory_used_blocks", "Blocks handed out.", status.blocks_used);
+    gauge(out, "banyan_memory_chunks", "Chunks of the pool.", status.chunks_total);
+    gauge(out, "banyan_memory_chunks_used", "Chunks cut into blocks.", status.chunks_used);
+    counter(out, "banyan_memory_allocations_total", "Blocks handed out so far.", status.allocations_total);
+    counter(out, "banyan_memory_frees_total", "Blocks returned so far.", status.frees_total);
+    counter(out, "banyan_memory_refusals_total", "Allocations that found no room.", status.refusals_total);
+    gauge(out, "banyan_memory_compute_nodes", "Compute nodes that hold a lease.", status.compute_nodes);
+    gauge(out, "banyan_memory_connections", "Connections.", status.connections);
+    counter(out, "banyan_memory_fenced_total", "Compute nodes fenced.", status.fenced_total);
+    counter(out, "banyan_memory_locks_freed_total", "Locks of fenced compute nodes freed.",
+            status.locks_freed_total);
+    counter(out, "banyan_memory_lists_total", "Command lists run.", status.lists_total);
+    counter(out, "banyan_memory_commands_total", "Commands run.", status.commands_total);
+    counter(out, "banyan_memory_read_bytes_total", "Bytes read by commands.", status.bytes_read_total);
+    counter(out, "banyan_memory_written_bytes_total", "Bytes written by commands.",
+            status.bytes_written_total);
+}
+
+/* ---- the page ---- */
+
+static void escaped(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        switch (*text) {
+        case '<':
+            fputs("&lt;", out);
+            break;
+        case '>':
+            fputs("&gt;", out);
+            break;
+        case '&':
+            fputs("&amp;", out);
+            break;
+        case '"':
+            fputs("&quot;", out);
+            break;
+        default:
+            fputc(*text, out);
+        }
+}
+
+static void page_begin(FILE *out, const char *title)
+{
+    fputs("<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" "
+          "content=\"2\">"
+          "<meta name=\"viewport\" content=\"width=device-width\"><title>",
+          out);
+    escaped(out, title);
+    fputs(
+        "</title><style>body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:56em;padding:0 1em;"
+        "color:#222;background:#fff}h1{font-size:1.4em}h2{font-size:1.1em;margin-top:1.6em}"
+        "table{border-collapse:collapse;width:100%}td,th{padding:.25em .8em .25em 0;border-bottom:1px solid "
+        "#ddd;"
+        "text-align:left;font-weight:normal}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}"
+        "th{color:#666}.bad{color:#b00}a{color:#06c}"
+        "@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}td,th{border-color:#333}"
+        "th{color:#999}a{color:#6af}.bad{color:#f77}}</style></head><body><h1>",
+        out);
+    escaped(out, title);
+    fputs("</h1>", out);
+}
+
+static void page_end(FILE *out)
+{
+    fputs("<p><a href=\"/metrics\">/metrics</a> has all counters, for Prometheus.</p></body></html>\n", out);
+}
+
+static void row(FILE *out, const char *name, uint64_t value)
+{
+    fprintf(out, "<tr><td>%s</td><td class=\"n\">%" PRIu64 "</td></tr>", name, value);
+}
+
+static void row_mib(FILE *out, const char *name, uint64_t bytes)
+{
+    fprintf(out, "<tr><td>%s</td><td class=\"n\">%.1f MiB</td></tr>", name, (double)bytes / 1048576.0);
+}
+
+static void page_memory_nodes(struct server *server, FILE *out)
+{
+    fputs("<h2>Memory nodes</h2><table><tr><th>node</th><th>state</th><th class=\"n\">used</th>"
+          "<th class=\"n\">pool</th><th class=\"n\">compute nodes</th><th class=\"n\">fenced</th></tr>",
+          out);
+    for (unsigned i = 0; i < server_memory_nodes(server); i++) {
+        struct server_memory_state state;
+        struct memory_status_reply status;
+        server_memory_state(server, i, &state, &status);
+        fprintf(out, "<tr><td>%u</td><td%s>", i, state.connected ? "" : " class=\"bad\"");
+        escaped(out, state.connected ? "connected" : state.trouble[0] ? state.trouble : "not connected");
+        fputs("</td>", out);
+        if (state.status)
+            fprintf(out,
+                    "<td class=\"n\">%.1f MiB</td><td class=\"n\">%.1f MiB</td><td class=\"n\">%" PRIu64
+                    "</td><td class=\"n\">%" PRIu64 "</td>",
+                    (double)status.bytes_used / 1048576.0, (double)status.pool_bytes / 1048576.0,
+                    status.compute_nodes, status.fenced_total);
+        fputs("</tr>", out);
+    }
+    fputs("</table>", out);
+}
+
+static void page_command(void *context, const char *name, uint64_t calls, uint64_t nanoseconds,
+                         uint64_t failed)
+{
+    fprintf(context,
+            "<tr><td>%s</td><td class=\"n\">%" PRIu64 "</td><td class=\"n\">%.1f</td><td class=\"n\">%" PRIu64
+            "</td></tr>",
+            name, calls, calls ? (double)nanoseconds / 1000.0 / (double)calls : 0.0, failed);
+}
+
+void metrics_compute_page(void *context, FILE *out)
+{
+    struct server *server = context;
+    struct server_stats stats;
+    server_stats(server, &stats);
+    page_begin(out, "Banyan compute node");
+    fputs("<table>", out);
+    row(out, "seconds up", stats.uptime_s);
+    row(out, "clients", stats.clients);
+    row(out, "commands", stats.commands_total);
+    row(out, "error replies", stats.errors_total);
+    if (stats.keys_age_s != UINT64_MAX)
+        row(out, "keys (at the last sweep)", stats.keys);
+    row(out, "latency p50, microseconds", stats.latency_us_p50);
+    row(out, "latency p99, microseconds", stats.latency_us_p99);
+    row_mib(out, "clients' buffers", stats.client_memory);
+    row_mib(out, "node cache", stats.cache.bytes);
+    double operations = stats.tree.operations ? (double)stats.tree.operations : 1.0;
+    fprintf(out, "<tr><td>round trips per operation</td><td class=\"n\">%.2f</td></tr>",
+            (double)stats.tree.cost.round_trips / operations);
+    fputs("</table>", out);
+    page_memory_nodes(server, out);
+    fputs("<h2>Commands</h2><table><tr><th>name</th><th class=\"n\">calls</th><th class=\"n\">mean us</th>"
+          "<th class=\"n\">failed</th></tr>",
+          out);
+    server_each_command(server, page_command, out);
+    fputs("</table>", out);
+    page_end(out);
+}
+
+void metrics_memory_page(void *context, FILE *out)
+{
+    const struct metrics_memory_source *source = context;
+    struct memory_status_reply status;
+    char title[160];
+    source->status(source->owner, &status);
+    snprintf(title, sizeof title, "Banyan memory node at %.120s", source->address);
+    page_begin(out, title);
+    fputs("<table>", out);
+    if (status.cluster_id)
+        fprintf(out,
+                "<tr><td>cluster</td><td class=\"n\">%016" PRIx64 ", node %" PRIu64 " of %" PRIu64
+                "</td></tr>",
+                status.cluster_id, status.node, status.node_count);
+    else
+        fputs("<tr><td>cluster</td><td class=\"n bad\">none: never formatted</td></tr>", out);
+    row(out, "seconds up", status.uptime_ms / 1000);
+    row_mib(out, "pool", status.pool_bytes);
+    row_mib(out, "handed out", status.bytes_used);
+    row_mib(out, "free in cut chunks", status.bytes_free_in_chunks);
+    row(out, "allocations refused", status.refusals_total);
+    row(out, "compute nodes", status.compute_nodes);
+    row(out, "connections", status.connections);
+    row(out, "compute nodes fenced so far", status.fenced_total);
+    row(out, "their locks freed", status.locks_freed_total);
+    row(out, "command lists", status.lists_total);
+    row(out, "commands", status.commands_total);
+    fputs("</table>", out);
+    page_end(out);
+}

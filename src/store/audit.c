@@ -1,0 +1,339 @@
+#include "store/audit.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/memory.h"
+
+#define PROBLEMS_TOLD_MAX 100u
+#define NAMES_MAX         4096u
+
+/* One chunk of a memory node that is cut into blocks. */
+struct chunk {
+    gaddr start;
+    uint32_t block_bytes, blocks;
+    uint64_t *used, *reached; /* a bit each block; one allocation, `used` owns it */
+};
+
+struct node_chunks {
+    struct chunk *chunks; /* in ascending order of their addresses */
+    uint32_t count;
+    uint64_t chunk_bytes;
+};
+
+struct audit {
+    struct tree_session *session;
+    const struct audit_options *options;
+    struct audit_report *report;
+    struct node_chunks *nodes;
+    uint16_t node_count;
+    const char *index; /* under way */
+    char (*names)[TREE_NAME_MAX + 1];
+    uint8_t *contents;
+    uint32_t name_count;
+};
+
+static void problem(struct audit *audit, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void problem(struct audit *audit, const char *format, ...)
+{
+    char text[400];
+    va_list arguments;
+    if (audit->report->problems++ >= PROBLEMS_TOLD_MAX)
+        return;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    audit->options->problem(audit->options->context, text);
+}
+
+static void progress(const struct audit *audit, const char *what)
+{
+    if (audit->options->progress)
+        audit->options->progress(audit->options->context, what);
+}
+
+/* ---- what is handed out ---- */
+
+static int usage_words(struct audit *audit, uint16_t node, uint32_t number, struct memory_usage_reply *reply,
+                       uint32_t first)
+{
+    struct memory_usage_request request = {.kind = MEMORY_USAGE, .chunk = number, .first = first};
+    size_t length = 0;
+    int status =
+        tree_memory_call(audit->session, node, &request, sizeof request, reply, sizeof *reply, &length);
+    if (status)
+        return status;
+    size_t fixed = offsetof(struct memory_usage_reply, bits);
+    bool good = length >= fixed && reply->words <= MEMORY_USAGE_WORDS &&
+                length >= fixed + 8u * reply->words &&
+                (!reply->block_bytes ||
+                 (reply->blocks && memory_block_index(reply->block_bytes) < MEMORY_BLOCK_SIZES &&
+                  gaddr_node(reply->chunk) == node && reply->blocks <= (1u << 30) / MEMORY_BLOCK_MIN));
+    return good ? 0 : BANYAN_ENET;
+}
+
+static int load_chunk(struct audit *audit, uint16_t node, uint32_t number, struct memory_usage_reply *reply)
+{
+    struct node_chunks *list = &audit->nodes[node];
+    int status = usage_words(audit, node, number, reply, 0);
+    if (status || !reply->block_bytes)
+        return status;
+    uint32_t words = (reply->blocks + 63) / 64;
+    struct chunk *chunk = &list->chunks[list->count];
+    *chunk =
+        (struct chunk){.start = reply->chunk, .block_bytes = reply->block_bytes, .blocks = reply->blocks};
+    chunk->used = calloc(2u * words, sizeof *chunk->used);
+    if (!chunk->used)
+        return BANYAN_ENOMEM;
+    chunk->reached = chunk->used + words;
+    list->count++;
+    for (uint32_t at = 0;;) {
+        uint32_t got = reply->words < words - at ? reply->words : words - at;
+        memcpy(chunk->used + at, reply->bits, 8u * got);
+        at += got;
+        if (at >= words || !got)
+            return at >= words ? 0 : BANYAN_ENET;
+        status = usage_words(audit, node, number, reply, at * 64);
+        if (status)
+            return status;
+        if (reply->block_bytes != chunk->block_bytes || reply->chunk != chunk->start)
+            return BANYAN_EBUSY; /* cut anew meanwhile */
+    }
+}
+
+static int load_node(struct audit *audit, uint16_t node, struct memory_usage_reply *reply)
+{
+    struct memory_status_request request = {.kind = MEMORY_STATUS};
+    struct memory_status_reply status_reply;
+    size_t length = 0;
+    int status = tree_memory_call(audit->session, node, &request, sizeof request, &status_reply,
+                                  sizeof status_reply, &length);
+    if (status)
+        return status;
+    if (length < sizeof status_reply || status_reply.chunks_total > UINT32_MAX || !status_reply.chunk_bytes)
+        return BANYAN_ENET;
+    if (status_reply.compute_nodes > audit->report->compute_nodes + 1)
+        audit->report->compute_nodes = status_reply.compute_nodes - 1;
+    struct node_chunks *list = &audit->nodes[node];
+    list->chunk_bytes = status_reply.chunk_bytes;
+    list->chunks = calloc(status_reply.chunks_total + 1, sizeof *list->chunks);
+    if (!list->chunks)
+        return BANYAN_ENOMEM;
+    for (uint32_t i = 0; !status && i < status_reply.chunks_total; i++)
+        status = load_chunk(audit, node, i, reply);
+    return status;
+}
+
+/* ---- what is reached ---- */
+
+static struct chunk *find_chunk(const struct audit *audit, gaddr block)
+{
+    uint16_t node = gaddr_node(block);
+    if (node >= audit->node_count)
+        return NULL;
+    const struct node_chunks *list = &audit->nodes[node];
+    uint32_t low = 0, high = list->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (list->chunks[middle].start <= block)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (!low || block - list->chunks[low - 1].start >= list->chunk_bytes)
+        return NULL;
+    return &list->chunks[low - 1];
+}
+
+static void reach(void *context, gaddr block, uint32_t bytes)
+{
+    struct audit *audit = context;
+    char text[GADDR_TEXT_BYTES];
+    struct chunk *chunk = find_chunk(audit, block);
+    uint32_t block_bytes = memory_block_bytes(bytes);
+    audit->report->blocks_used++;
+    audit->report->bytes_used += block_bytes;
+    gaddr_format(block, text);
+    if (!chunk || chunk->block_bytes != block_bytes || (block - chunk->start) % block_bytes) {
+        problem(audit, "index %s: block %s of %u bytes lies where the memory node has no such block",
+                audit->index, text, block_bytes);
+        return;
+    }
+    uint64_t number = (block - chunk->start) / block_bytes, bit = UINT64_C(1) << number % 64;
+    if (number >= chunk->blocks || !(chunk->used[number / 64] & bit))
+        problem(audit, "index %s: block %s is in use, but its memory node counts it as free", audit->index,
+                text);
+    else if (chunk->reached[number / 64] & bit)
+        problem(audit, "index %s: block %s is used twice", audit->index, text);
+    else
+        chunk->reached[number / 64] |= bit;
+}
+
+/* ---- indexes ---- */
+
+static void remember(void *context, const char *name, const struct tree_geometry *geometry)
+{
+    struct audit *audit = context;
+    if (audit->name_count == NAMES_MAX)
+        return;
+    snprintf(audit->names[audit->name_count], sizeof audit->names[0], "%s", name);
+    audit->contents[audit->name_count++] = geometry->content;
+}
+
+static void add_tree(struct audit_report *report, const struct tree_check_report *tree)
+{
+    report->indexes++;
+    report->entries += tree->entries;
+    report->leaves += tree->leaves;
+    report->internals += tree->internals;
+    report->dead += tree->dead;
+    report->marked += tree->marked;
+    report->missing_parents += tree->missing_parents;
+}
+
+static int check_store(struct audit *audit, struct tree *tree)
+{
+    struct error error = {0};
+    struct store *store = NULL;
+    struct store_session *session = NULL;
+    struct store_check_report report;
+    int status = store_wrap(&store, tree, &error);
+    if (status) {
+        tree_close(tree);
+        return status;
+    }
+    status = store_session_create(&session, store, audit->session, &error);
+    if (!status) {
+        memset(&report, 0, sizeof report);
+        status = store_check(session, &report, reach, audit);
+        add_tree(audit->report, &report.tree);
+        audit->report->values_record += report.values_record;
+        audit->report->expired += report.expired;
+        store_session_destroy(session);
+    }
+    store_close(store);
+    return status;
+}
+
+static int check_plain(struct audit *audit, struct tree *tree)
+{
+    struct tree_check_report report;
+    memset(&report, 0, sizeof report);
+    int status = tree_check(audit->session, tree, &report, reach, audit);
+    add_tree(audit->report, &report);
+    tree_close(tree);
+    return status;
+}
+
+static int check_index(struct audit *audit, uint32_t number)
+{
+    struct tree *tree = NULL;
+    audit->index = audit->names[number];
+    progress(audit, audit->index);
+    int status = tree_open(audit->session, audit->index, &tree);
+    if (!status)
+        status = audit->contents[number] == TREE_CONTENT_STORE ? check_store(audit, tree)
+                                                               : check_plain(audit, tree);
+    if (status == BANYAN_ECORRUPT) {
+        problem(audit, "index %s: %s", audit->index, tree_session_error(audit->session)->text);
+        return 0; /* the others are still worth a look */
+    }
+    return status;
+}
+
+/* ---- what is lost ---- */
+
+static int give_back(struct audit *audit, struct memory_free_request *request)
+{
+    uint32_t reply;
+    size_t length = 0;
+    if (!request->count)
+        return 0;
+    int status = tree_memory_call(audit->session, gaddr_node(request->blocks[0]), request, sizeof *request,
+                                  &reply, sizeof reply, &length);
+    if (!status)
+        audit->report->blocks_reclaimed += request->count;
+    request->count = 0;
+    return status;
+}
+
+static int count_lost(struct audit *audit, const struct chunk *chunk, bool reclaim)
+{
+    struct memory_free_request request = {.kind = MEMORY_FREE, .block_bytes = chunk->block_bytes};
+    int status = 0;
+    for (uint32_t word = 0; !status && word < (chunk->blocks + 63) / 64; word++)
+        for (uint64_t lost = chunk->used[word] & ~chunk->reached[word]; !status && lost; lost &= lost - 1) {
+            audit->report->blocks_lost++;
+            audit->report->bytes_lost += chunk->block_bytes;
+            if (!reclaim)
+                continue;
+            uint64_t number = word * UINT64_C(64) + (uint64_t)__builtin_ctzll(lost);
+            request.blocks[request.count++] = chunk->start + number * chunk->block_bytes;
+            if (request.count == MEMORY_BATCH_MAX)
+                status = give_back(audit, &request);
+        }
+    return status ? status : give_back(audit, &request);
+}
+
+static int account(struct audit *audit)
+{
+    /* After a broken invariant nobody knows what else is reachable. */
+    bool reclaim = audit->options->reclaim && !audit->report->problems;
+    int status = 0;
+    for (uint16_t node = 0; !status && node < audit->node_count; node++)
+        for (uint32_t i = 0; !status && i < audit->nodes[node].count; i++)
+            status = count_lost(audit, &audit->nodes[node].chunks[i], reclaim);
+    return status;
+}
+
+/* ---- all of it ---- */
+
+static int load_all(struct audit *audit)
+{
+    struct memory_usage_reply *reply = malloc(sizeof *reply);
+    int status = reply ? 0 : BANYAN_ENOMEM;
+    progress(audit, "asking the memory nodes");
+    for (uint16_t node = 0; !status && node < audit->node_count; node++)
+        status = load_node(audit, node, reply);
+    free(reply);
+    return status;
+}
+
+static void free_all(struct audit *audit)
+{
+    for (uint16_t node = 0; audit->nodes && node < audit->node_count; node++) {
+        for (uint32_t i = 0; i < audit->nodes[node].count; i++)
+            free(audit->nodes[node].chunks[i].used);
+        free(audit->nodes[node].chunks);
+    }
+    free(audit->nodes);
+    free(audit->names);
+    free(audit->contents);
+}
+
+int audit_run(struct tree_session *session, const struct audit_options *options, struct audit_report *report)
+{
+    struct audit audit = {.session = session,
+                          .options = options,
+                          .report = report,
+                          .node_count = tree_session_memory_nodes(session)};
+    memset(report, 0, sizeof *report);
+    audit.nodes = calloc(audit.node_count, sizeof *audit.nodes);
+    audit.names = calloc(NAMES_MAX, sizeof *audit.names);
+    audit.contents = calloc(NAMES_MAX, 1);
+    int status = audit.nodes && audit.names && audit.contents ? 0 : BANYAN_ENOMEM;
+    if (!status)
+        status = load_all(&audit);
+    if (!status && options->reclaim && report->compute_nodes)
+        status = BANYAN_EBUSY;
+    if (!status)
+        status = tree_list(session, remember, &audit);
+    for (uint32_t i = 0; !status && i < audit.name_count; i++)
+        status = check_index(&audit, i);
+    if (!status)
+        status = account(&audit);
+    free_all(&audit);
+    return status;
+}
