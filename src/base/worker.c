@@ -1,13 +1,36 @@
+/*
+ * worker.c - the fibers of a worker and the rounds in which it runs them; see worker.h.
+ *
+ * A round: take the mail, run every fiber that is runnable now, run the turn hooks, then look around: wake
+ * sleepers, poll descriptors, or sleep if no fiber can run. A worker's own fibers park, unpark and yield
+ * without any lock or atomic: the run queue and the permits are touched by the worker's thread alone.
+ *
+ * Other threads leave mail: they push onto the lock-free `inbox` (only ever taken whole, so there is no ABA)
+ * and write the eventfd if the worker sleeps. No wake-up gets lost, because both sides store before they
+ * load, sequentially consistent: the sender pushes, then loads `sleeping`; the worker stores `sleeping`, then
+ * loads `inbox`. At least one of them sees the other's store.
+ */
 #include "base/worker.h"
 
-#include <pthread.h>
-#include <stdbool.h>
+#include <assert.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/error.h"
 #include "base/fiber.h"
 #include "base/task.h"
+#include "worker_private.h"
+
+/* Sleeps shorter than this (ns) are spun through: a timer of the kernel comes tens of microseconds late. */
+#define SPIN_BELOW 50000u
+/* A busy worker polls its descriptors after so many rounds, or so many ns, whatever is first. */
+#define POLL_ROUNDS 8u
+#define POLL_PERIOD 5000u
+/* Fibers kept, with their stacks, for functions to come. */
+#define SPARE_FIBERS 256u
 
 struct worker_task {
     struct task task;
@@ -15,21 +38,22 @@ struct worker_task {
     struct fiber *fiber;
     void (*function)(void *);
     void *argument;
-    bool permit, parked;          /* under the worker's mutex */
+    bool permit, parked, returned;
+    uint32_t mailed;              /* `mail` is in the inbox; atomic */
     uint64_t due;                 /* while asleep */
-    struct worker_task *next;     /* in the run queue, among the sleepers or among the spare */
+    struct worker_task *next;     /* in the run queue or among the spare */
     struct worker_task *next_all; /* of the worker */
+    struct worker_mail mail;
 };
 
-struct worker {
-    pthread_mutex_t mutex; /* guards the run queue and the permits: others unpark our tasks */
-    pthread_cond_t changed;
-    struct worker_task *head, *tail; /* runnable */
-    struct worker_task *sleepers;    /* by due; this thread's own */
-    struct worker_task *all;
-    struct worker_task *spare; /* whose fibers have returned */
-    unsigned live;
-};
+/* Tells an unpark by one of the worker's own fibers from one by another thread. A fiber stays on its thread,
+ * so the address of this may be cached across a switch. */
+static _Thread_local struct worker *current;
+
+struct worker *worker_current(void)
+{
+    return current;
+}
 
 static uint64_t clock_now(void)
 {
@@ -38,63 +62,175 @@ static uint64_t clock_now(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Under the mutex. */
-static void enqueue(struct worker *worker, struct worker_task *task)
+static inline void enqueue(struct worker *worker, struct worker_task *task)
 {
     task->next = NULL;
-    if (worker->tail)
+    if (worker->head)
         worker->tail->next = task;
     else
         worker->head = task;
     worker->tail = task;
 }
 
+/* ---- sleepers: a binary heap, the earliest first ---- */
+
+static void sleepers_push(struct worker *worker, struct worker_task *task)
+{
+    assert(worker->sleeping_tasks < worker->sleepers_capacity);
+    struct worker_task **heap = worker->sleepers;
+    size_t at = worker->sleeping_tasks++;
+    while (at > 0 && heap[(at - 1) / 2]->due > task->due) {
+        heap[at] = heap[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    heap[at] = task;
+}
+
+static struct worker_task *sleepers_pop(struct worker *worker)
+{
+    struct worker_task **heap = worker->sleepers;
+    struct worker_task *first = heap[0];
+    size_t count = --worker->sleeping_tasks;
+    struct worker_task *moved = heap[count];
+    size_t at = 0;
+    for (size_t child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && heap[child + 1]->due < heap[child]->due)
+            child++;
+        if (moved->due <= heap[child]->due)
+            break;
+        heap[at] = heap[child];
+    }
+    heap[at] = moved;
+    return first;
+}
+
+static void sleepers_wake(struct worker *worker, uint64_t now)
+{
+    while (worker->sleeping_tasks && worker->sleepers[0]->due <= now)
+        enqueue(worker, sleepers_pop(worker));
+}
+
+/* Room for as many as there are records, so that going to sleep cannot fail. */
+static int sleepers_reserve(struct worker *worker, size_t count)
+{
+    if (count <= worker->sleepers_capacity)
+        return 0;
+    size_t capacity = worker->sleepers_capacity ? worker->sleepers_capacity * 2 : 16;
+    struct worker_task **heap = realloc(worker->sleepers, capacity * sizeof(struct worker_task *));
+    if (!heap)
+        return BANYAN_ENOMEM;
+    worker->sleepers = heap;
+    worker->sleepers_capacity = capacity;
+    return 0;
+}
+
+/* ---- mail ---- */
+
+/* From any thread. The worker may take the mail at once: it is not touched after the push. */
+static void inbox_put(struct worker *worker, struct worker_mail *mail)
+{
+    struct worker_mail *first = atomic_load_relaxed(&worker->inbox);
+    do
+        mail->next = first;
+    while (
+        !__atomic_compare_exchange_n(&worker->inbox, &first, mail, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+    /* See the handshake at the top. The exchange lets only one of many senders pay for the system call. */
+    if (__atomic_load_n(&worker->sleeping, __ATOMIC_SEQ_CST) &&
+        __atomic_exchange_n(&worker->sleeping, 0u, __ATOMIC_RELAXED)) {
+        uint64_t one = 1;
+        ssize_t length = write(worker->wake_fd, &one, sizeof one);
+        (void)length; /* fails only when the counter is at its end: then it is readable anyway */
+    }
+}
+
+static inline void unpark_own(struct worker_task *task)
+{
+    if (task->parked) {
+        task->parked = false;
+        enqueue(task->worker, task);
+    } else {
+        task->permit = true;
+    }
+}
+
+static void mail_open(struct worker_mail *mail)
+{
+    if (mail->task) {
+        /* Release and acquire: who finds `mailed` set sends nothing, and relies on this to make what it wrote
+         * before visible to the fiber. */
+        __atomic_exchange_n(&mail->task->mailed, 0u, __ATOMIC_ACQ_REL);
+        unpark_own(mail->task);
+        return;
+    }
+    struct worker_mail opened = *mail;
+    free(mail);
+    opened.function(opened.argument);
+}
+
+static void inbox_take(struct worker *worker)
+{
+    if (!atomic_load_relaxed(&worker->inbox)) /* an exchange for nothing would cost more */
+        return;
+    struct worker_mail *taken = __atomic_exchange_n(&worker->inbox, NULL, __ATOMIC_ACQUIRE);
+    struct worker_mail *oldest = NULL;
+    while (taken) { /* the latest came first */
+        struct worker_mail *next = taken->next;
+        taken->next = oldest;
+        oldest = taken;
+        taken = next;
+    }
+    while (oldest) {
+        struct worker_mail *next = oldest->next;
+        mail_open(oldest);
+        oldest = next;
+    }
+}
+
+int worker_post(struct worker *worker, void (*function)(void *), void *argument)
+{
+    struct worker_mail *mail = malloc(sizeof *mail);
+    if (!mail)
+        return BANYAN_ENOMEM;
+    *mail = (struct worker_mail){.function = function, .argument = argument};
+    inbox_put(worker, mail);
+    return 0;
+}
+
+/* ---- what a fiber does to wait: task.h ---- */
+
 static void task_park_fiber(struct task *self)
 {
     struct worker_task *task = (struct worker_task *)self;
-    pthread_mutex_lock(&task->worker->mutex);
-    bool permitted = task->permit;
-    task->permit = false;
-    task->parked = !permitted;
-    pthread_mutex_unlock(&task->worker->mutex);
-    if (!permitted)
-        fiber_suspend();
+    if (task->permit) {
+        task->permit = false;
+        return;
+    }
+    task->parked = true;
+    fiber_suspend();
 }
 
 static void task_unpark_fiber(struct task *other)
 {
     struct worker_task *task = (struct worker_task *)other;
-    struct worker *worker = task->worker;
-    pthread_mutex_lock(&worker->mutex);
-    if (task->parked) {
-        task->parked = false;
-        enqueue(worker, task);
-        pthread_cond_signal(&worker->changed);
-    } else {
-        task->permit = true;
-    }
-    pthread_mutex_unlock(&worker->mutex);
+    if (task->worker == current)
+        unpark_own(task);
+    else if (!__atomic_exchange_n(&task->mailed, 1u, __ATOMIC_ACQ_REL)) /* see mail_open */
+        inbox_put(task->worker, &task->mail);
 }
 
 static void task_yield_fiber(struct task *self)
 {
     struct worker_task *task = (struct worker_task *)self;
-    pthread_mutex_lock(&task->worker->mutex);
     enqueue(task->worker, task);
-    pthread_mutex_unlock(&task->worker->mutex);
     fiber_suspend();
 }
 
 static void task_sleep_fiber(struct task *self, uint64_t nanoseconds)
 {
     struct worker_task *task = (struct worker_task *)self;
-    struct worker_task **at = &task->worker->sleepers;
     uint64_t now = clock_now(), longest = INT64_MAX - now; /* for ever, and still within a timespec */
     task->due = now + (nanoseconds < longest ? nanoseconds : longest);
-    while (*at && (*at)->due <= task->due)
-        at = &(*at)->next;
-    task->next = *at;
-    *at = task;
+    sleepers_push(task->worker, task);
     fiber_suspend();
 }
 
@@ -111,48 +247,54 @@ static const struct task_ops worker_ops = {.park = task_park_fiber,
                                            .now = task_now_fiber,
                                            .charge = NULL};
 
-struct worker *worker_create(void)
-{
-    struct worker *worker = calloc(1, sizeof *worker);
-    if (!worker)
-        return NULL;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_mutex_init(&worker->mutex, NULL);
-    pthread_cond_init(&worker->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    return worker;
-}
+/* ---- fibers ---- */
 
-static void task_run(void *argument)
+/* One function after the other: a fiber and its stack outlive the functions that run on them. */
+static void fiber_main(void *argument)
 {
     struct worker_task *task = argument;
-    task->function(task->argument);
+    for (;;) {
+        task->function(task->argument);
+        task->returned = true;
+        fiber_suspend();
+    }
 }
 
-/* A record of a fiber that has returned, or a new one. */
+/* A record whose function has returned, or a new one. */
 static struct worker_task *record_take(struct worker *worker)
 {
     struct worker_task *task = worker->spare;
     if (task) {
         worker->spare = task->next;
+        worker->spare_fibers -= task->fiber != NULL;
         return task;
     }
+    if (sleepers_reserve(worker, worker->records + 1u))
+        return NULL;
     task = calloc(1, sizeof *task);
     if (!task)
         return NULL;
     task->task.ops = &worker_ops;
     task->worker = worker;
+    task->mail.task = task;
     task->next_all = worker->all;
     worker->all = task;
+    worker->records++;
     return task;
 }
 
+/* The record itself stays until the worker goes: a late unpark may still touch it. That leaves at most a
+ * spare permit, which park's contract allows. */
 static void record_give(struct worker_task *task)
 {
-    task->next = task->worker->spare;
-    task->worker->spare = task;
+    struct worker *worker = task->worker;
+    if (worker->spare_fibers >= SPARE_FIBERS) {
+        fiber_destroy(task->fiber);
+        task->fiber = NULL;
+    }
+    worker->spare_fibers += task->fiber != NULL;
+    task->next = worker->spare;
+    worker->spare = task;
 }
 
 int worker_spawn(struct worker *worker, void (*function)(void *), void *argument)
@@ -160,78 +302,150 @@ int worker_spawn(struct worker *worker, void (*function)(void *), void *argument
     struct worker_task *task = record_take(worker);
     if (!task)
         return BANYAN_ENOMEM;
-    task->function = function;
-    task->argument = argument;
-    task->fiber = fiber_create(task_run, task, 0);
+    if (!task->fiber)
+        task->fiber = fiber_create(fiber_main, task, 0);
     if (!task->fiber) {
         record_give(task);
         return BANYAN_ENOMEM;
     }
+    task->function = function;
+    task->argument = argument;
+    task->returned = false;
     worker->live++;
-    pthread_mutex_lock(&worker->mutex);
     enqueue(worker, task);
-    pthread_mutex_unlock(&worker->mutex);
     return 0;
 }
 
-/* The next task to run; waits for one. */
-static struct worker_task *next_task(struct worker *worker)
+/* ---- rounds ---- */
+
+/* Every fiber that is runnable now, once; what becomes runnable meanwhile waits for the next round. */
+static void run_fibers(struct worker *worker)
 {
-    pthread_mutex_lock(&worker->mutex);
-    for (;;) {
-        uint64_t now = worker->sleepers ? clock_now() : 0;
-        while (worker->sleepers && worker->sleepers->due <= now) {
-            struct worker_task *awake = worker->sleepers;
-            worker->sleepers = awake->next;
-            enqueue(worker, awake);
-        }
-        if (worker->head)
-            break;
-        if (worker->sleepers) {
-            struct timespec until = {.tv_sec = (time_t)(worker->sleepers->due / 1000000000),
-                                     .tv_nsec = (long)(worker->sleepers->due % 1000000000)};
-            pthread_cond_timedwait(&worker->changed, &worker->mutex, &until);
-        } else {
-            pthread_cond_wait(&worker->changed, &worker->mutex);
-        }
-    }
-    struct worker_task *task = worker->head;
-    worker->head = task->next;
+    struct worker_task *last = worker->tail, *task = NULL;
     if (!worker->head)
-        worker->tail = NULL;
-    pthread_mutex_unlock(&worker->mutex);
-    return task;
+        return;
+    do {
+        task = worker->head;
+        worker->head = task->next;
+        task_set_self(&task->task);
+        fiber_resume(task->fiber);
+        if (task->returned) {
+            record_give(task);
+            worker->live--;
+        }
+    } while (task != last);
+    task_set_self(NULL);
+}
+
+void worker_hook_add(struct worker *worker, struct worker_hook *hook)
+{
+    hook->next = worker->hooks;
+    worker->hooks = hook;
+}
+
+void worker_hook_remove(struct worker *worker, struct worker_hook *hook)
+{
+    struct worker_hook **at = &worker->hooks;
+    while (*at && *at != hook)
+        at = &(*at)->next;
+    if (!*at)
+        return;
+    *at = hook->next;
+    if (worker->next_hook == hook) /* removed by another hook's turn */
+        worker->next_hook = hook->next;
+}
+
+static void run_hooks(struct worker *worker)
+{
+    for (struct worker_hook *hook = worker->hooks; hook; hook = worker->next_hook) {
+        worker->next_hook = hook->next;
+        hook->turn(hook);
+    }
+}
+
+static void poll_watches(struct worker *worker, uint64_t now)
+{
+    worker->unpolled_rounds = 0;
+    worker->polled = now;
+    worker_watch_dispatch(worker, worker_watch_wait(worker, 0));
+}
+
+/* Nothing is runnable: waits for descriptors, for mail, and at most so long. */
+static void sleep_idle(struct worker *worker, uint64_t nanoseconds)
+{
+    int count = 0;
+    __atomic_store_n(&worker->sleeping, 1u, __ATOMIC_SEQ_CST); /* the handshake at the top */
+    if (!__atomic_load_n(&worker->inbox, __ATOMIC_SEQ_CST))
+        count = worker_watch_wait(worker, nanoseconds);
+    atomic_store_relaxed(&worker->sleeping, 0u); /* orders nothing: at worst one wake-up for nothing */
+    worker_watch_dispatch(worker, count);
+}
+
+static void look_around(struct worker *worker)
+{
+    uint64_t now = worker->watches || worker->sleeping_tasks ? clock_now() : 0;
+    sleepers_wake(worker, now);
+    if (worker->head) {
+        worker->unpolled_rounds++;
+        if (worker->watches &&
+            (worker->unpolled_rounds >= POLL_ROUNDS || now - worker->polled >= POLL_PERIOD))
+            poll_watches(worker, now);
+        return;
+    }
+    uint64_t left = worker->sleeping_tasks ? worker->sleepers[0]->due - now : UINT64_MAX;
+    if (left >= SPIN_BELOW) {
+        sleep_idle(worker, left);
+    } else {
+        poll_watches(worker, now);
+        sched_yield();
+    }
 }
 
 void worker_run(struct worker *worker)
 {
-    while (worker->live) {
-        struct worker_task *task = next_task(worker);
-        task_set_self(&task->task);
-        bool goes_on = fiber_resume(task->fiber);
-        task_set_self(NULL);
-        if (goes_on)
-            continue;
-        /* The record itself stays until the worker goes, for the next fiber: a late unpark may still touch
-         * it. It leaves at most a spare permit there, which park's contract allows. */
-        fiber_destroy(task->fiber);
-        task->fiber = NULL;
-        record_give(task);
-        worker->live--;
+    struct worker *before = current;
+    current = worker;
+    while (worker->live || atomic_load_relaxed(&worker->inbox)) {
+        inbox_take(worker);
+        run_fibers(worker);
+        run_hooks(worker);
+        if (worker->live)
+            look_around(worker);
     }
+    current = before;
+}
+
+struct worker *worker_create(void)
+{
+    struct worker *worker = aligned_alloc(_Alignof(struct worker), sizeof *worker);
+    if (!worker)
+        return NULL;
+    *worker = (struct worker){0};
+    if (worker_watch_open(worker)) {
+        free(worker);
+        return NULL;
+    }
+    return worker;
 }
 
 void worker_destroy(struct worker *worker)
 {
     if (!worker)
         return;
+    struct worker_mail *mail = __atomic_exchange_n(&worker->inbox, NULL, __ATOMIC_ACQUIRE);
+    while (mail) {
+        struct worker_mail *next = mail->next;
+        if (!mail->task)
+            free(mail);
+        mail = next;
+    }
     while (worker->all) {
         struct worker_task *task = worker->all;
         worker->all = task->next_all;
         fiber_destroy(task->fiber);
         free(task);
     }
-    pthread_mutex_destroy(&worker->mutex);
-    pthread_cond_destroy(&worker->changed);
+    worker_watch_close(worker);
+    free(worker->sleepers);
     free(worker);
 }
