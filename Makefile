@@ -5,7 +5,7 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 export BUILD
 
-.PHONY: build serve test quick bench check-style lint sanitize tsan install deps clean help
+.PHONY: build serve test quick bench deb check-style lint sanitize tsan install deps clean help
 .DEFAULT_GOAL := build
 
 build: ## build the library, the programs and the tests (build/gcc)
@@ -36,6 +36,9 @@ bench: ## optimised build (build/bench), then the benchmarks
 
 serve: ## not there yet
 	@echo "make serve: not there yet, it arrives with the server" >&2; exit 2
+
+deb: ## Debian packages, in build/deb
+	@scripts/deb
 
 install: ## library, header, pkg-config file, programs
 	@scripts/install "$(PREFIX)"

@@ -1,0 +1,192 @@
+/* check.c - `banyan check`: proves every index of a cluster and accounts for every block of its memory. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/log.h"
+#include "cli/cluster.h"
+#include "cli/command.h"
+#include "store/audit.h"
+
+struct check_settings {
+    struct cluster_fabric_settings fabric;
+    bool reclaim, json, quiet;
+    int log_level;
+};
+
+#define ROW(name, kind, field, low, high, choices, unit, help)                                               \
+    {                                                                                                        \
+        name, kind, offsetof(struct check_settings, field), low, high, choices, unit, help                   \
+    }
+static const struct option_entry table[] = {
+    CLUSTER_FABRIC_ROWS(struct check_settings, fabric),
+    ROW("reclaim", OPTION_BOOL, reclaim, 0, 0, NULL, NULL,
+        "Give memory back that compute nodes lost when they died; no other compute node may be connected"),
+    ROW("json", OPTION_BOOL, json, 0, 0, NULL, NULL, "Print the result for programs"),
+    ROW("quiet", OPTION_BOOL, quiet, 0, 0, NULL, NULL, "No progress on the terminal"),
+    ROW("log-level", OPTION_CHOICE, log_level, 0, 0, cluster_log_levels, "LEVEL",
+        "debug, info, warning or error; messages go to standard error"),
+    {.kind = OPTION_END},
+};
+
+static const struct settings_command command = {
+    .name = "check",
+    .table = table,
+    .documentation =
+        "Walk every index of a cluster, prove every node and record, and account for all memory.\v"
+        "Nobody may write meanwhile. Memory that is handed out but reachable from nowhere counts as lost: "
+        "what "
+        "compute nodes had taken when they died, and, while others are connected, what these hold ready.\n\n"
+        "Examples:\n"
+        "  banyan check --memory 127.0.0.1:7100,127.0.0.1:7101\n"
+        "  banyan check --memory unix:/run/banyan/memory.sock --reclaim\n"
+        "  banyan check --memory 127.0.0.1:7100 --json\n\n"
+        "Exit status: 0 when all is well; 1 when an invariant is broken, memory is lost (and was not given "
+        "back) "
+        "or the check could not be made; 2 when a setting makes no sense.",
+};
+
+struct check {
+    struct check_settings settings;
+    struct cluster_fabric cluster;
+    struct fabric *fabric;
+    struct tree_compute *compute;
+    struct tree_worker *worker;
+    struct tree_session *session;
+    json_t *problems; /* of --json */
+    bool terminal;
+};
+
+static void tell_problem(void *context, const char *text)
+{
+    struct check *check = context;
+    if (check->problems)
+        json_array_append_new(check->problems, json_string(text));
+    else
+        printf("BROKEN: %s\n", text);
+}
+
+static void tell_progress(void *context, const char *what)
+{
+    const struct check *check = context;
+    if (check->terminal)
+        fprintf(stderr, "\r\033[Kchecking: %s", what);
+}
+
+static int open_all(struct check *check, struct error *error)
+{
+    struct tree_switches switches = {0};
+    int status = cluster_fabric_prepare(&check->cluster, &check->settings.fabric, error);
+    check->cluster.options.name = "banyan check";
+    if (!status)
+        status = fabric_remote_open(&check->fabric, &check->cluster.options, error);
+    if (!status)
+        status = tree_switches_preset(&switches, "banyan", error);
+    switches.cache_bytes = UINT64_C(16) << 20;
+    if (!status)
+        status = tree_compute_create(&check->compute, check->fabric, &switches, error);
+    if (!status)
+        status = tree_worker_create(&check->worker, check->compute, error);
+    return status ? status : tree_session_create(&check->session, check->worker, error);
+}
+
+static void close_all(struct check *check)
+{
+    tree_session_destroy(check->session);
+    tree_worker_destroy(check->worker);
+    if (check->compute)
+        tree_compute_destroy(check->compute);
+    fabric_close(check->fabric);
+    cluster_fabric_close(&check->cluster);
+    json_decref(check->problems);
+}
+
+static void print_text(const struct audit_report *report)
+{
+    printf("%" PRIu64 " index%s: %" PRIu64 " entries in %" PRIu64 " leaves and %" PRIu64
+           " inner nodes, %" PRIu64 " values in records%s\n",
+           report->indexes, report->indexes == 1 ? "" : "es", report->entries, report->leaves,
+           report->internals, report->values_record, report->expired ? ", some of them expired" : "");
+    printf("memory: %" PRIu64 " blocks (%" PRIu64 " bytes) in use\n", report->blocks_used,
+           report->bytes_used);
+    if (report->marked || report->dead || report->missing_parents)
+        printf("half done by compute nodes that died, finished by whoever passes: %" PRIu64
+               " splits, %" PRIu64 " removals, %" PRIu64 " missing entries\n",
+               report->marked, report->dead, report->missing_parents);
+    if (report->blocks_lost)
+        printf("%s: %" PRIu64 " blocks (%" PRIu64 " bytes)%s\n",
+               report->blocks_reclaimed ? "given back"
+               : report->compute_nodes  ? "lost, or held ready by connected compute nodes"
+                                        : "lost",
+               report->blocks_lost, report->bytes_lost,
+               report->blocks_reclaimed || report->compute_nodes ? "" : "; --reclaim gives them back");
+    printf("%s\n", report->problems ? "broken" : "sound");
+}
+
+static int print_json(const struct check *check, const struct audit_report *report)
+{
+    json_t *json = json_pack(
+        "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:O}", "sound",
+        !report->problems, "indexes", (json_int_t)report->indexes, "entries", (json_int_t)report->entries,
+        "leaves", (json_int_t)report->leaves, "inner_nodes", (json_int_t)report->internals, "record_values",
+        (json_int_t)report->values_record, "expired", (json_int_t)report->expired, "half_splits",
+        (json_int_t)report->marked, "half_removals", (json_int_t)report->dead, "missing_entries",
+        (json_int_t)report->missing_parents, "bytes_used", (json_int_t)report->bytes_used, "blocks_lost",
+        (json_int_t)report->blocks_lost, "bytes_lost", (json_int_t)report->bytes_lost, "blocks_reclaimed",
+        (json_int_t)report->blocks_reclaimed, "compute_nodes", (json_int_t)report->compute_nodes, "problems",
+        check->problems);
+    int failed = !json || json_dumpf(json, stdout, JSON_INDENT(2)) || putchar('\n') == EOF;
+    json_decref(json);
+    return failed ? COMMAND_FAILED : COMMAND_OK;
+}
+
+static int run(struct check *check, struct audit_report *report, struct error *error)
+{
+    const struct audit_options options = {.reclaim = check->settings.reclaim,
+                                          .problem = tell_problem,
+                                          .progress = tell_progress,
+                                          .context = check};
+    check->terminal = isatty(STDERR_FILENO) && !check->settings.quiet;
+    check->problems = check->settings.json ? json_array() : NULL;
+    int status = open_all(check, error);
+    if (!status) {
+        status = audit_run(check->session, &options, report);
+        if (status == BANYAN_EBUSY && check->settings.reclaim)
+            error_set(error, status,
+                      "%" PRIu64
+                      " other compute nodes are connected: --reclaim could take from them what they "
+                      "hold ready; stop them first",
+                      report->compute_nodes);
+        else if (status && tree_session_error(check->session)->code == status)
+            *error = *tree_session_error(check->session);
+        else if (status)
+            error_set(error, status, "the check could not be made: %s", error_name(status));
+        if (check->terminal)
+            fputs("\r\033[K", stderr);
+    }
+    return status;
+}
+
+int command_check(int argc, char **argv)
+{
+    struct error error = {0};
+    struct audit_report report = {0};
+    struct check check = {.settings = {.fabric = CLUSTER_FABRIC_DEFAULTS, .log_level = LOG_WARNING}};
+    int status = settings_read(&command, &check.settings, argc, argv, NULL, &error);
+    log_set_level((enum log_level)check.settings.log_level);
+    if (!status)
+        status = run(&check, &report, &error);
+    int result = COMMAND_OK;
+    if (status)
+        result = cluster_failed("check", &error);
+    else if (!check.settings.json)
+        print_text(&report);
+    else
+        result = print_json(&check, &report);
+    bool lost = report.blocks_lost > report.blocks_reclaimed && !report.compute_nodes;
+    close_all(&check);
+    option_free(table, &check.settings);
+    return result ? result : report.problems || lost ? COMMAND_FAILED : COMMAND_OK;
+}
