@@ -54,6 +54,28 @@ extern const struct server_command server_key_commands[];    /* keys.c */
 extern const struct server_command server_range_commands[];  /* ranges.c */
 extern const struct server_command server_admin_commands[];  /* admin.c, connection commands too */
 
+/* ---- the table of all commands, by name (command.c); read-only once made, any thread ---- */
+
+struct command_table;
+/* `tables`: NULL ends the list; each table ends with a NULL name. BANYAN_EINVAL names a command that is there
+ * twice, or that can be run in no way. */
+int command_table_create(struct command_table **table, const struct server_command *const *tables,
+                         struct error *error);
+void command_table_destroy(struct command_table *table);
+unsigned command_table_count(const struct command_table *table);
+const struct server_command *command_table_at(const struct command_table *table, unsigned index);
+/* In any case of letters; NULL: unknown. *index (may be NULL): its place in the table. */
+const struct server_command *command_table_find(const struct command_table *table, const char *name,
+                                                size_t length, unsigned *index);
+/* Whether an arity as Redis writes it allows so many arguments. */
+static inline bool command_arity_allows(int arity, uint32_t count)
+{
+    return arity >= 0 ? count == (uint32_t)arity : count >= (uint32_t)-arity;
+}
+/* Runs one command on the calling fiber: a point function gets what its key holds. The arity has been
+ * checked. */
+void command_run(struct server_call *call);
+
 /* ---- common replies, in the words of Redis 7 (command.c) ---- */
 
 void server_reply_syntax(struct server_call *call);      /* ERR syntax error */
@@ -63,6 +85,10 @@ void server_reply_arity(struct server_call *call);       /* ERR wrong number of 
  * BANYAN_ENET, BANYAN_ETIMEOUT, BANYAN_EFENCED: "CLUSTERDOWN ..." with the memory node's name;
  * BANYAN_EUNKNOWN: "UNKNOWN ..." that says that the write may have taken effect. */
 void server_reply_failure(struct server_call *call, int status);
+/* ERR unknown command ... */
+void server_reply_unknown(struct server_call *call);
+/* ERR unknown subcommand 'x'. Try CLIENT HELP. */
+void server_reply_subcommand(struct server_call *call);
 /* Case-insensitive comparison of an argument with an option's name (upper case). */
 bool server_argument_is(const struct resp_argument *argument, const char *name);
 /* A whole decimal integer as Redis reads it (no leading zeros, blanks or plus sign); replies and returns

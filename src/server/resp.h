@@ -23,6 +23,7 @@ struct resp_limits {
     uint64_t bulk_max;      /* bytes of one argument */
     uint32_t arguments_max; /* of one request; Redis: 1,048,576 */
     uint32_t inline_max;    /* bytes of an inline request: 65,536 */
+    bool unauthenticated;   /* the limits are those of a peer without password: the errors say so */
 };
 enum resp_status {
     RESP_COMPLETE, /* one request is there */
@@ -45,8 +46,12 @@ struct resp_parser {
 void resp_parser_init(struct resp_parser *parser);
 void resp_parser_free(struct resp_parser *parser);
 /* Takes the request that begins at buffer[0]; with RESP_COMPLETE and RESP_EMPTY *consumed says how long it
- * was, and the parser is ready for the next. The arguments point into the buffer. */
-enum resp_status resp_parse(struct resp_parser *parser, const struct resp_limits *limits, const char *buffer,
+ * was, and the parser is ready for the next. The arguments point into the buffer, and stay in the parser
+ * until its next call. The buffer may move between calls for one request. Inline requests with quotes are
+ * rewritten in place, once they are complete. As in Redis, the two bytes behind a bulk are skipped, whatever
+ * they are.
+ */
+enum resp_status resp_parse(struct resp_parser *parser, const struct resp_limits *limits, char *buffer,
                             size_t length, size_t *consumed);
 
 /* ---- replies ---- */
@@ -57,7 +62,8 @@ struct resp_writer {
     size_t start;     /* of the reply under way */
     size_t reply_max; /* it may not be longer; 0: no limit */
     int protocol;     /* 2 or 3 */
-    bool overflow;    /* reply_max or memory ran out: the reply will be replaced by an error */
+    bool overflow;    /* reply_max or memory ran out: the reply will be replaced by an error. After resp_end:
+                       * there was no memory even for that; the connection must be closed */
     uint64_t errors;  /* error replies written so far */
 };
 void resp_writer_init(struct resp_writer *writer, int protocol, size_t reply_max);
@@ -67,6 +73,8 @@ void resp_begin(struct resp_writer *writer);
 void resp_end(struct resp_writer *writer);
 
 void resp_simple(struct resp_writer *writer, const char *text); /* +OK */
+/* Bytes as they are: for replies that were put together elsewhere. */
+void resp_raw(struct resp_writer *writer, const void *bytes, size_t length);
 void resp_error(struct resp_writer *writer, const char *format,
                 ...)                       /* -ERR ...: with its code word; line breaks */
     __attribute__((format(printf, 2, 3))); /* are made blanks */
