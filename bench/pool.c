@@ -178,22 +178,15 @@ int bench_pool_load(struct bench_pool *pool, const struct bench_config *config,
 
 /* ---- check ---- */
 
-static void add_free(void *context, gaddr node, uint32_t node_bytes)
-{
-    (void)node;
-    *(uint64_t *)context += node_bytes;
-}
-
 static uint64_t pool_bytes_used(struct bench_pool *pool)
 {
-    uint64_t used = 0, freed = 0;
+    uint64_t used = 0;
     for (unsigned i = 0; i < pool->count; i++) {
         struct memory_status_reply status;
         memory_node_status(pool->nodes[i], &status);
-        used += status.chunks_used * status.chunk_bytes;
-        memory_node_each_free(pool->nodes[i], add_free, &freed);
+        used += status.bytes_used;
     }
-    return used - freed;
+    return used;
 }
 
 int bench_pool_check(struct bench_pool *pool, const struct bench_config *config,

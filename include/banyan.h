@@ -123,7 +123,8 @@ struct banyan_pool_status {
     uint64_t pool_bytes;  /* all memory nodes together */
     uint64_t chunk_bytes; /* the pool is handed out in chunks of this size */
     uint64_t chunks_total, chunks_used;
-    uint64_t nodes_returned; /* index nodes given back and waiting to be used again */
+    uint64_t blocks_used, bytes_used; /* handed out: part of an index, or held ready by a session */
+    uint64_t bytes_free_in_chunks; /* of chunks in use */
 };
 /* Any thread. */
 BANYAN_API int banyan_pool_status(struct banyan *banyan, struct banyan_pool_status *status);

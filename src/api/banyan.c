@@ -299,7 +299,9 @@ int banyan_pool_status(struct banyan *banyan, struct banyan_pool_status *status)
         sum.chunk_bytes = reply.chunk_bytes;
         sum.chunks_total += reply.chunks_total;
         sum.chunks_used += reply.chunks_used;
-        sum.nodes_returned += reply.nodes_returned;
+        sum.blocks_used += reply.blocks_used;
+        sum.bytes_used += reply.bytes_used;
+        sum.bytes_free_in_chunks += reply.bytes_free_in_chunks;
     }
     return struct_out(status, &sum, sizeof sum);
 }

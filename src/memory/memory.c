@@ -1,14 +1,8 @@
 /*
- * memory.c - the memory node: its mapping, the chunks it hands out, the nodes it takes back, and the locks
- * that it clears when a compute node has died.
+ * memory.c - the memory node: its pool and lock region, the requests that its CPU answers, and the locks that
+ * it clears when a compute node has died. Which blocks are handed out is blocks.c's.
  *
- * What it knows of chunks and returned nodes lies in its own memory, never in the pool, which any compute
- * node may write: a request is judged by this alone. One bit per smallest node says "returned"; a chunk with
- * returned nodes is on the list of its size. All of it is reserved at creation (a 4,096th of the pool,
- * touched as it is used), so that no request can fail for want of this process's memory.
- *
- * Any thread may call; requests take one spin lock for at most MEMORY_BATCH_MAX short steps. An allocation
- * that recycles may have to look for the next returned node in its chunk's bitmap (64 nodes a step).
+ * Any thread may call; requests take one spin lock for at most MEMORY_BATCH_MAX short steps.
  */
 #include "memory/memory.h"
 
@@ -16,33 +10,20 @@
 
 #include "base/atomic.h"
 #include "base/log.h"
+#include "memory/blocks.h"
 #include "memory/pages.h"
-
-#define NODE_BYTES_MIN 512u
-#define NODE_BYTES_MAX 65536u
-#define SIZES          8 /* 512 to 64 KiB in powers of two */
-#define NO_CHUNK       UINT32_MAX
-
-struct chunk {
-    uint32_t node_bytes; /* fixed when the chunk is handed out */
-    uint32_t returned;   /* bits set in its bitmap */
-    uint32_t next;       /* on the list of its size while returned > 0; NO_CHUNK ends it */
-    uint32_t first_word; /* no bit is set in a word of the bitmap before this one */
-};
 
 struct memory_node {
     struct fabric_target target;
-    uint16_t number;
     uint64_t chunk_bytes;
     uint32_t chunks_total;
-    struct pages pool, locks, chunk_pages, bitmap_pages;
+    struct pages pool, locks;
 
     struct spinlock lock; /* guards all below, and what it points to */
-    struct chunk *chunks; /* in chunk_pages; the first chunks_used are handed out */
-    uint64_t *bitmaps;    /* in bitmap_pages; chunk_bytes / NODE_BYTES_MIN bits a chunk */
-    uint32_t chunks_used;
-    uint32_t lists[SIZES]; /* chunks with returned nodes */
-    uint64_t nodes_returned, frees_total, recycled_total;
+    uint16_t number;
+    uint64_t cluster_id, node_count; /* cluster 0: never formatted, nothing is handed out */
+    struct blocks *blocks;
+    uint64_t allocations_total, frees_total, refusals_total;
     uint64_t refusals;
 };
 
@@ -51,72 +32,25 @@ static bool power_of_two(uint64_t value)
     return value != 0 && (value & (value - 1)) == 0;
 }
 
-/* ---- chunks and their bitmaps ---- */
+/* ---- addresses ---- */
 
-static unsigned size_index(uint32_t node_bytes)
+static uint64_t first_chunk(const struct memory_node *node)
 {
-    return (unsigned)__builtin_ctz(node_bytes) - (unsigned)__builtin_ctz(NODE_BYTES_MIN);
+    return MEMORY_FIRST_CHUNK(node->target.lock_bytes);
 }
 
-static uint64_t bitmap_words(const struct memory_node *node)
+static gaddr block_address(const struct memory_node *node, uint64_t offset)
 {
-    return node->chunk_bytes / NODE_BYTES_MIN / 64;
+    return gaddr_make(node->number, first_chunk(node) + offset);
 }
 
-static uint64_t *chunk_bitmap(const struct memory_node *node, uint32_t chunk)
+/* Of an address of another node: far beyond any chunk, like one below the first. */
+static uint64_t block_offset(const struct memory_node *node, gaddr address)
 {
-    return node->bitmaps + chunk * bitmap_words(node);
+    return gaddr_node(address) == node->number ? gaddr_offset(address) - first_chunk(node) : UINT64_MAX;
 }
 
-static gaddr chunk_address(const struct memory_node *node, uint32_t chunk)
-{
-    return gaddr_make(node->number, MEMORY_FIRST_CHUNK(node->target.lock_bytes) + chunk * node->chunk_bytes);
-}
-
-static bool size_valid(const struct memory_node *node, uint32_t node_bytes)
-{
-    return power_of_two(node_bytes) && node_bytes >= NODE_BYTES_MIN && node_bytes <= NODE_BYTES_MAX &&
-           node_bytes <= node->chunk_bytes;
-}
-
-/* ---- allocation ---- */
-
-/* Takes one returned node out of a chunk that has some. */
-static gaddr chunk_take(struct memory_node *node, uint32_t index)
-{
-    struct chunk *chunk = &node->chunks[index];
-    uint64_t *bitmap = chunk_bitmap(node, index);
-    while (bitmap[chunk->first_word] == 0)
-        chunk->first_word++;
-    uint64_t bit = (uint64_t)__builtin_ctzll(bitmap[chunk->first_word]);
-    bitmap[chunk->first_word] &= bitmap[chunk->first_word] - 1;
-    chunk->returned--;
-    return chunk_address(node, index) + (chunk->first_word * UINT64_C(64) + bit) * chunk->node_bytes;
-}
-
-static uint32_t recycle(struct memory_node *node, uint32_t node_bytes, uint32_t want, gaddr *nodes)
-{
-    uint32_t *list = &node->lists[size_index(node_bytes)];
-    uint32_t count = 0;
-    while (count < want && *list != NO_CHUNK) {
-        nodes[count++] = chunk_take(node, *list);
-        if (node->chunks[*list].returned == 0)
-            *list = node->chunks[*list].next;
-    }
-    node->nodes_returned -= count;
-    node->recycled_total += count;
-    return count;
-}
-
-static int take_chunk(struct memory_node *node, uint32_t node_bytes, gaddr *address)
-{
-    if (node->chunks_used == node->chunks_total)
-        return BANYAN_ENOSPC;
-    uint32_t index = node->chunks_used++;
-    node->chunks[index] = (struct chunk){.node_bytes = node_bytes, .next = NO_CHUNK};
-    *address = chunk_address(node, index);
-    return BANYAN_OK;
-}
+/* ---- handing out and taking back ---- */
 
 static bool refused(struct memory_node *node)
 {
@@ -130,104 +64,43 @@ static bool refused(struct memory_node *node)
 static int allocate(struct memory_node *node, const struct memory_allocate_request *request,
                     struct memory_allocate_reply *reply)
 {
-    int status = BANYAN_OK;
-    if (!size_valid(node, request->node_bytes) || request->want - 1 >= MEMORY_BATCH_MAX)
+    uint64_t offsets[MEMORY_BATCH_MAX];
+    if (!blocks_size_valid(node->blocks, request->block_bytes) || request->want - 1 >= MEMORY_BATCH_MAX)
         return BANYAN_EINVAL;
 
     spinlock_lock(&node->lock);
-    if (refused(node))
-        status = BANYAN_ENOSPC;
-    else
-        reply->count = recycle(node, request->node_bytes, request->want, reply->nodes);
-    if (status == BANYAN_OK && reply->count == 0) {
-        reply->chunk_bytes = node->chunk_bytes;
-        status = take_chunk(node, request->node_bytes, &reply->chunk);
-    }
+    bool formatted = node->cluster_id != 0;
+    if (formatted && !refused(node))
+        reply->count = blocks_take(node->blocks, request->block_bytes, request->want, offsets);
+    for (uint32_t i = 0; i < reply->count; i++)
+        reply->blocks[i] = block_address(node, offsets[i]);
+    node->allocations_total += reply->count;
+    node->refusals_total += formatted && reply->count == 0;
     spinlock_unlock(&node->lock);
-    return status;
-}
-
-/* ---- return of nodes ---- */
-
-/* The chunk of a node that may be returned, its bit in *bit; NO_CHUNK if it is not one of that size. */
-static uint32_t find_node(const struct memory_node *node, gaddr address, uint32_t node_bytes, uint64_t *bit)
-{
-    uint64_t offset = gaddr_offset(address) -
-                      MEMORY_FIRST_CHUNK(node->target.lock_bytes); /* one below it is far beyond any chunk */
-    uint64_t index = offset / node->chunk_bytes;
-    uint64_t within = offset % node->chunk_bytes;
-    if (gaddr_node(address) != node->number || index >= node->chunks_used ||
-        node->chunks[index].node_bytes != node_bytes || within % node_bytes != 0)
-        return NO_CHUNK;
-    *bit = within / node_bytes;
-    return (uint32_t)index;
-}
-
-/* Sets the node's bit; false if the address is not good or the bit is set already. */
-static bool mark_returned(struct memory_node *node, gaddr address, uint32_t node_bytes)
-{
-    uint64_t bit = 0;
-    uint32_t index = find_node(node, address, node_bytes, &bit);
-    if (index == NO_CHUNK)
-        return false;
-    uint64_t *word = chunk_bitmap(node, index) + bit / 64;
-    uint64_t mask = UINT64_C(1) << bit % 64;
-    if (*word & mask)
-        return false;
-    *word |= mask;
-    return true;
-}
-
-static void unmark_returned(struct memory_node *node, gaddr address, uint32_t node_bytes)
-{
-    uint64_t bit = 0;
-    uint32_t index = find_node(node, address, node_bytes, &bit);
-    chunk_bitmap(node, index)[bit / 64] &= ~(UINT64_C(1) << bit % 64);
-}
-
-/* The node's bit is set: the chunk and its list learn of it. */
-static void count_returned(struct memory_node *node, gaddr address, uint32_t node_bytes)
-{
-    uint64_t bit = 0;
-    uint32_t index = find_node(node, address, node_bytes, &bit);
-    struct chunk *chunk = &node->chunks[index];
-    if (chunk->returned++ == 0) {
-        uint32_t *list = &node->lists[size_index(node_bytes)];
-        chunk->next = *list;
-        *list = index;
-    }
-    if (bit / 64 < chunk->first_word)
-        chunk->first_word = (uint32_t)(bit / 64);
+    if (!formatted)
+        return BANYAN_EINVAL;
+    return reply->count ? BANYAN_OK : BANYAN_ENOSPC;
 }
 
 static int give_back(struct memory_node *node, const struct memory_free_request *request)
 {
-    uint32_t marked = 0;
-    if (!size_valid(node, request->node_bytes) || request->count - 1 >= MEMORY_BATCH_MAX)
+    uint64_t offsets[MEMORY_BATCH_MAX];
+    if (!blocks_size_valid(node->blocks, request->block_bytes) || request->count - 1 >= MEMORY_BATCH_MAX)
         return BANYAN_EINVAL;
 
     spinlock_lock(&node->lock);
-    /* All bits first: an address that stands twice in the batch meets its own bit. */
-    while (marked < request->count && mark_returned(node, request->nodes[marked], request->node_bytes))
-        marked++;
-    bool good = marked == request->count;
-    for (uint32_t i = 0; i < marked; i++) {
-        if (good)
-            count_returned(node, request->nodes[i], request->node_bytes);
-        else
-            unmark_returned(node, request->nodes[i], request->node_bytes);
-    }
-    if (good) {
-        node->nodes_returned += marked;
-        node->frees_total += marked;
-    }
+    for (uint32_t i = 0; i < request->count; i++)
+        offsets[i] = block_offset(node, request->blocks[i]);
+    bool good = blocks_give(node->blocks, request->block_bytes, offsets, request->count);
+    if (good)
+        node->frees_total += request->count;
     spinlock_unlock(&node->lock);
     return good ? BANYAN_OK : BANYAN_EINVAL;
 }
 
 /* ---- requests ---- */
 
-static int send_reply(void *reply, size_t capacity, size_t *reply_length, const void *data, size_t length)
+static int send_reply(void *reply, size_t *reply_length, const void *data, size_t length)
 {
     memcpy(reply, data, length);
     *reply_length = length;
@@ -239,20 +112,24 @@ static int call_allocate(struct memory_node *node, const void *bytes, size_t len
 {
     struct memory_allocate_request request;
     struct memory_allocate_reply answer = {0};
-    if (length < sizeof request || capacity < sizeof answer)
-        return BANYAN_EINVAL; /* judged first: what is handed out must reach its owner */
+    const size_t head = offsetof(struct memory_allocate_reply, blocks);
+    if (length < sizeof request)
+        return BANYAN_EINVAL;
     memcpy(&request, bytes, sizeof request);
+    /* Judged first: what is handed out must reach its owner. */
+    if (request.want > MEMORY_BATCH_MAX || capacity < head + request.want * sizeof(gaddr))
+        return BANYAN_EINVAL;
     int status = allocate(node, &request, &answer);
     if (status != BANYAN_OK)
         return status;
-    return send_reply(reply, capacity, reply_length, &answer, sizeof answer);
+    return send_reply(reply, reply_length, &answer, head + answer.count * sizeof(gaddr));
 }
 
-/* The array may be cut after `count` nodes. */
+/* The array may be cut after `count` blocks. */
 static int call_free(struct memory_node *node, const void *bytes, size_t length)
 {
     struct memory_free_request request;
-    const size_t head = offsetof(struct memory_free_request, nodes);
+    const size_t head = offsetof(struct memory_free_request, blocks);
     if (length < head)
         return BANYAN_EINVAL;
     memcpy(&request, bytes, length < sizeof request ? length : sizeof request);
@@ -261,12 +138,51 @@ static int call_free(struct memory_node *node, const void *bytes, size_t length)
     return give_back(node, &request);
 }
 
+static int call_status(struct memory_node *node, size_t length, void *reply, size_t capacity,
+                       size_t *reply_length)
+{
+    struct memory_status_reply status;
+    if (length < sizeof(struct memory_status_request) || capacity < sizeof status)
+        return BANYAN_EINVAL;
+    memory_node_status(node, &status);
+    return send_reply(reply, reply_length, &status, sizeof status);
+}
+
+/* As many words as the caller has room for. The reply is written word by word: it may be long, and need not
+ * be aligned. */
+static int call_usage(struct memory_node *node, const void *bytes, size_t length, uint8_t *reply,
+                      size_t capacity, size_t *reply_length)
+{
+    struct memory_usage_request request;
+    struct memory_usage_reply head = {0};
+    const size_t head_bytes = offsetof(struct memory_usage_reply, bits);
+    if (length < sizeof request || capacity < head_bytes)
+        return BANYAN_EINVAL;
+    memcpy(&request, bytes, sizeof request);
+    if (request.chunk >= node->chunks_total || request.first % 64)
+        return BANYAN_EINVAL;
+    size_t room = (capacity - head_bytes) / sizeof(uint64_t);
+    room = room < MEMORY_USAGE_WORDS ? room : MEMORY_USAGE_WORDS;
+
+    spinlock_lock(&node->lock);
+    head.chunk = block_address(node, request.chunk * node->chunk_bytes);
+    head.blocks = blocks_of_chunk(node->blocks, request.chunk, &head.block_bytes);
+    for (uint64_t at = request.first; at < head.blocks && head.words < room; at += 64, head.words++) {
+        uint64_t word = blocks_word(node->blocks, request.chunk, (uint32_t)(at / 64));
+        memcpy(reply + head_bytes + head.words * sizeof word, &word, sizeof word);
+    }
+    spinlock_unlock(&node->lock);
+    memcpy(reply, &head, head_bytes);
+    *reply_length = head_bytes + head.words * sizeof(uint64_t);
+    return BANYAN_OK;
+}
+
 static int node_call(void *owner, uint16_t compute_id, const void *request, size_t length, void *reply,
                      size_t capacity, size_t *reply_length)
 {
     struct memory_node *node = owner;
-    struct memory_status_reply status;
     uint32_t kind;
+    (void)compute_id;
     *reply_length = 0;
     if (length < sizeof kind)
         return BANYAN_EINVAL;
@@ -277,10 +193,11 @@ static int node_call(void *owner, uint16_t compute_id, const void *request, size
     case MEMORY_FREE:
         return call_free(node, request, length);
     case MEMORY_STATUS:
-        if (length < sizeof(struct memory_status_request) || capacity < sizeof status)
-            return BANYAN_EINVAL;
-        memory_node_status(node, &status);
-        return send_reply(reply, capacity, reply_length, &status, sizeof status);
+        return call_status(node, length, reply, capacity, reply_length);
+    case MEMORY_USAGE:
+        return call_usage(node, request, length, reply, capacity, reply_length);
+    case MEMORY_PEERS:
+        return BANYAN_ENOTSUP;
     default:
         return BANYAN_EINVAL;
     }
@@ -319,7 +236,7 @@ static int check_options(struct memory_options *options, struct error *error)
             error, BANYAN_EINVAL,
             "memory node %u: pool of %llu bytes is too small; one chunk and the lock table need %llu", number,
             pool, MEMORY_FIRST_CHUNK(locks) + chunk);
-    if ((pool - MEMORY_FIRST_CHUNK(locks)) / chunk >= NO_CHUNK)
+    if ((pool - MEMORY_FIRST_CHUNK(locks)) / chunk >= UINT32_MAX)
         return error_set(error, BANYAN_EINVAL,
                          "memory node %u: pool of %llu bytes has too many chunks of %llu", number, pool,
                          chunk);
@@ -328,23 +245,37 @@ static int check_options(struct memory_options *options, struct error *error)
 
 static int map_node(struct memory_node *node, const struct memory_options *options, struct error *error)
 {
-    uint64_t bitmap_bytes = node->chunks_total * bitmap_words(node) * sizeof(uint64_t);
-    int status = pages_map(&node->pool, options->pool_bytes, options->huge_pages, error);
+    int status;
+    if (options->shared) {
+        status =
+            pages_map_shared(&node->pool, "banyan-pool", options->pool_bytes, options->huge_pages, error);
+        if (status == BANYAN_OK)
+            status = pages_map_shared(&node->locks, "banyan-locks", options->lock_bytes, false, error);
+    } else {
+        status = pages_map(&node->pool, options->pool_bytes, options->huge_pages, error);
+        if (status == BANYAN_OK)
+            status = pages_map(&node->locks, options->lock_bytes, false, error);
+    }
     if (status == BANYAN_OK)
-        status = pages_map(&node->locks, options->lock_bytes, false, error);
-    if (status == BANYAN_OK)
-        status = pages_map(&node->chunk_pages, node->chunks_total * sizeof(struct chunk), false, error);
-    if (status == BANYAN_OK)
-        status = pages_map(&node->bitmap_pages, bitmap_bytes, false, error);
+        status = blocks_create(&node->blocks, node->chunks_total, node->chunk_bytes, error);
     return status;
+}
+
+/* The one part of the pool that is touched here: it must stay sparse. */
+static void write_header(struct memory_node *node)
+{
+    *(struct memory_header *)node->pool.start = (struct memory_header){
+        .magic = MEMORY_MAGIC,
+        .pool_bytes = node->target.pool_bytes,
+        .chunk_bytes = node->chunk_bytes,
+        .node = node->number,
+        .cluster_id = node->cluster_id,
+        .node_count = node->node_count,
+    };
 }
 
 static void fill_node(struct memory_node *node, const struct memory_options *options)
 {
-    node->chunks = node->chunk_pages.start;
-    node->bitmaps = node->bitmap_pages.start;
-    for (unsigned i = 0; i < SIZES; i++)
-        node->lists[i] = NO_CHUNK;
     node->target = (struct fabric_target){
         .pool = node->pool.start,
         .pool_bytes = options->pool_bytes,
@@ -354,13 +285,8 @@ static void fill_node(struct memory_node *node, const struct memory_options *opt
         .call = node_call,
         .owner = node,
     };
-    /* The one part of the pool that is touched here: it must stay sparse. */
-    *(struct memory_header *)node->pool.start = (struct memory_header){
-        .magic = MEMORY_MAGIC,
-        .pool_bytes = options->pool_bytes,
-        .chunk_bytes = options->chunk_bytes,
-        .node = options->node,
-    };
+    node->cluster_id = options->unformatted ? 0 : 1;
+    write_header(node);
 }
 
 int memory_node_create(struct memory_node **created, const struct memory_options *given, struct error *error)
@@ -393,11 +319,41 @@ void memory_node_destroy(struct memory_node *node)
 {
     if (node == NULL)
         return;
-    pages_unmap(&node->bitmap_pages);
-    pages_unmap(&node->chunk_pages);
+    blocks_destroy(node->blocks);
     pages_unmap(&node->locks);
     pages_unmap(&node->pool);
     free(node);
+}
+
+int memory_node_format(struct memory_node *node, uint64_t cluster_id, uint16_t number, uint16_t node_count,
+                       struct error *error)
+{
+    if (cluster_id == 0)
+        return error_set(error, BANYAN_EINVAL, "memory node %u: 0 is no cluster's number", (unsigned)number);
+    if (number >= node_count && node_count != 0)
+        return error_set(error, BANYAN_EINVAL, "memory node %u is not one of a cluster of %u",
+                         (unsigned)number, (unsigned)node_count);
+    spinlock_lock(&node->lock);
+    pages_clear(&node->pool);
+    pages_clear(&node->locks);
+    blocks_clear(node->blocks);
+    node->allocations_total = node->frees_total = node->refusals_total = 0;
+    node->number = number;
+    node->cluster_id = cluster_id;
+    node->node_count = node_count;
+    write_header(node);
+    spinlock_unlock(&node->lock);
+    return BANYAN_OK;
+}
+
+int memory_node_pool_descriptor(const struct memory_node *node)
+{
+    return node->pool.descriptor;
+}
+
+int memory_node_locks_descriptor(const struct memory_node *node)
+{
+    return node->locks.descriptor;
 }
 
 const struct fabric_target *memory_node_target(const struct memory_node *node)
@@ -457,15 +413,23 @@ uint64_t memory_node_release_locks(struct memory_node *node, uint16_t compute_id
 
 void memory_node_status(struct memory_node *node, struct memory_status_reply *status)
 {
+    struct blocks_count count;
     spinlock_lock(&node->lock);
+    blocks_count(node->blocks, &count);
     *status = (struct memory_status_reply){
         .pool_bytes = node->target.pool_bytes,
         .chunk_bytes = node->chunk_bytes,
         .chunks_total = node->chunks_total,
-        .chunks_used = node->chunks_used,
-        .nodes_returned = node->nodes_returned,
+        .chunks_used = count.chunks_used,
+        .blocks_used = count.blocks_used,
+        .bytes_used = count.bytes_used,
+        .bytes_free_in_chunks = count.bytes_free,
         .frees_total = node->frees_total,
-        .recycled_total = node->recycled_total,
+        .allocations_total = node->allocations_total,
+        .refusals_total = node->refusals_total,
+        .cluster_id = node->cluster_id,
+        .node = node->number,
+        .node_count = node->node_count,
     };
     spinlock_unlock(&node->lock);
 }
@@ -477,39 +441,28 @@ void memory_node_refuse(struct memory_node *node, uint64_t count)
     spinlock_unlock(&node->lock);
 }
 
-static uint32_t chunks_used(struct memory_node *node)
+/* 64 blocks of a chunk at one instant, their size in *block_bytes; false behind its last. */
+static bool used_word(struct memory_node *node, uint32_t chunk, uint32_t word, uint32_t *block_bytes,
+                      uint64_t *bits)
 {
     spinlock_lock(&node->lock);
-    uint32_t used = node->chunks_used;
+    bool there = (uint64_t)word * 64 < blocks_of_chunk(node->blocks, chunk, block_bytes);
+    *bits = there ? blocks_word(node->blocks, chunk, word) : 0;
     spinlock_unlock(&node->lock);
-    return used;
+    return there;
 }
 
-void memory_node_each_chunk(struct memory_node *node, void (*visit)(void *, gaddr chunk, uint32_t node_bytes),
-                            void *context)
-{
-    uint32_t used = chunks_used(node);
-    for (uint32_t i = 0; i < used; i++) /* a chunk that was handed out never changes its size */
-        visit(context, chunk_address(node, i), node->chunks[i].node_bytes);
-}
-
-/* The lock is not held while visit runs, so visit may call the memory node; each word of a bitmap is seen at
- * one instant. */
-void memory_node_each_free(struct memory_node *node, void (*visit)(void *, gaddr node, uint32_t node_bytes),
+/* The lock is not held while visit runs, so visit may call the memory node. */
+void memory_node_each_used(struct memory_node *node, void (*visit)(void *, gaddr block, uint32_t block_bytes),
                            void *context)
 {
-    uint32_t used = chunks_used(node);
-    for (uint32_t i = 0; i < used; i++) {
-        uint32_t node_bytes = node->chunks[i].node_bytes;
-        uint64_t words = (node->chunk_bytes / node_bytes + 63) / 64;
-        for (uint64_t word = 0; word < words; word++) {
-            spinlock_lock(&node->lock);
-            uint64_t bits = chunk_bitmap(node, i)[word];
-            spinlock_unlock(&node->lock);
+    uint32_t block_bytes;
+    uint64_t bits;
+    for (uint32_t chunk = 0; chunk < node->chunks_total; chunk++)
+        for (uint32_t word = 0; used_word(node, chunk, word, &block_bytes, &bits); word++)
             for (; bits != 0; bits &= bits - 1) {
-                uint64_t bit = word * 64 + (uint64_t)__builtin_ctzll(bits);
-                visit(context, chunk_address(node, i) + bit * node_bytes, node_bytes);
+                uint64_t block = word * UINT64_C(64) + (uint64_t)__builtin_ctzll(bits);
+                visit(context, block_address(node, chunk * node->chunk_bytes + block * block_bytes),
+                      block_bytes);
             }
-        }
-    }
 }

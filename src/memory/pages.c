@@ -2,16 +2,22 @@
 #include "memory/pages.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/log.h"
 
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 #ifndef MAP_HUGE_2MB
 #define MAP_HUGE_2MB (21 << 26)
+#endif
+
+#ifndef MFD_HUGE_2MB
+#define MFD_HUGE_2MB (21u << 26)
 #endif
 
 static size_t round_up(size_t bytes, size_t unit)
@@ -32,7 +38,7 @@ static bool map_explicit(struct pages *pages, size_t bytes)
     void *start = map_anonymous(whole, MAP_HUGETLB | MAP_HUGE_2MB);
     if (start == NULL)
         return false;
-    *pages = (struct pages){start, whole, "explicit huge pages"};
+    *pages = (struct pages){start, whole, "explicit huge pages", -1};
     return true;
 }
 
@@ -66,7 +72,7 @@ static bool map_transparent(struct pages *pages, size_t bytes)
         munmap(start + before, whole);
         return false;
     }
-    *pages = (struct pages){start + before, whole, "transparent huge pages"};
+    *pages = (struct pages){start + before, whole, "transparent huge pages", -1};
     return true;
 }
 
@@ -76,7 +82,7 @@ static bool map_plain(struct pages *pages, size_t bytes)
     void *start = map_anonymous(whole, MAP_NORESERVE);
     if (start == NULL)
         return false;
-    *pages = (struct pages){start, whole, "plain pages"};
+    *pages = (struct pages){start, whole, "plain pages", -1};
     return true;
 }
 
@@ -97,9 +103,82 @@ int pages_map(struct pages *pages, size_t bytes, bool huge, struct error *error)
     return error_set(error, BANYAN_ENOMEM, "cannot map %zu bytes: %s", bytes, strerror(errno));
 }
 
+/* ---- shared ---- */
+
+/* A file in memory of a fixed size: who maps it need not fear that it is cut under him. Its pages are not
+ * reserved, so that a pool costs nothing before it is used. */
+static int file_make(const char *name, size_t bytes, unsigned flags)
+{
+    int descriptor = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+    if (descriptor < 0)
+        return -1;
+    if (ftruncate(descriptor, (off_t)bytes) == 0 &&
+        fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+        return descriptor;
+    int cause = errno;
+    close(descriptor);
+    errno = cause;
+    return -1;
+}
+
+static bool map_file(struct pages *pages, const char *name, size_t bytes, unsigned flags, const char *kind)
+{
+    size_t whole = round_up(bytes, flags & MFD_HUGETLB ? HUGE_PAGE_BYTES : 4096);
+    int descriptor = file_make(name, whole, flags);
+    if (descriptor < 0)
+        return false;
+    /* Explicit huge pages are reserved by this very call, or it fails. */
+    void *start = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (start == MAP_FAILED) {
+        int cause = errno;
+        close(descriptor);
+        errno = cause;
+        return false;
+    }
+    *pages = (struct pages){start, whole, kind, descriptor};
+    return true;
+}
+
+int pages_map_shared(struct pages *pages, const char *name, size_t bytes, bool huge, struct error *error)
+{
+    *pages = (struct pages){0};
+    if (huge) {
+        if (map_file(pages, name, bytes, MFD_HUGETLB | MFD_HUGE_2MB, "explicit huge pages, shared"))
+            return BANYAN_OK;
+        log_info("no explicit huge pages for %zu MiB of shared memory (%s), trying transparent ones",
+                 bytes >> 20, strerror(errno));
+    }
+    if (!map_file(pages, name, bytes, 0, "plain pages, shared"))
+        return error_set(error, BANYAN_ENOMEM, "cannot map %zu bytes of shared memory: %s", bytes,
+                         strerror(errno));
+    /* A wish: the kernel's shmem_enabled decides, and does not say. */
+    if (huge)
+        madvise(pages->start, pages->bytes, MADV_HUGEPAGE);
+    return BANYAN_OK;
+}
+
+/* ---- both ---- */
+
+void pages_clear(struct pages *pages)
+{
+    int status;
+    if (pages->start == NULL)
+        return;
+    if (pages->descriptor >= 0)
+        status =
+            fallocate(pages->descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)pages->bytes);
+    else
+        status = madvise(pages->start, pages->bytes, MADV_DONTNEED);
+    if (status != 0) /* old kernels refuse it for explicit huge pages */
+        memset(pages->start, 0, pages->bytes);
+}
+
 void pages_unmap(struct pages *pages)
 {
-    if (pages->start != NULL)
-        munmap(pages->start, pages->bytes);
+    if (pages->start == NULL)
+        return;
+    munmap(pages->start, pages->bytes);
+    if (pages->descriptor >= 0)
+        close(pages->descriptor);
     *pages = (struct pages){0};
 }

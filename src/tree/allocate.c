@@ -1,7 +1,7 @@
 /*
- * allocate.c - Nodes and tags (Sherman §4.2, two-stage allocation). A node costs nothing until its worker's
- * free list and chunk are used up, then one RPC; a tag costs one FAA in 1,024. Fails with BANYAN_ENOSPC when
- * no memory node has room.
+ * allocate.c - Blocks and tags (Sherman §4.2, two-stage allocation): tree nodes, and what the layers above
+ * keep beside them. A block costs nothing until its worker has used up those of its size, then one RPC for a
+ * batch; a tag costs one FAA in 1,024. Fails with BANYAN_ENOSPC when no memory node has room.
  */
 #include "tree/state.h"
 
@@ -10,21 +10,24 @@
 
 #include "memory/memory.h"
 
-/* A worker keeps this many returned nodes of one kind for itself before it gives half of them back. */
-#define KEEP_MAX (2 * MEMORY_BATCH_MAX)
-#define TAG_RUN  1024u
-/* How many more nodes one memory node may have given than the least used one before it is passed over. */
-#define IMBALANCE_MAX 64u
+#define TAG_RUN 1024u
+/* A batch has at most so many bytes and, at first, blocks: a worker that needs few holds few back. */
+#define BATCH_BYTES (256u << 10)
+#define BATCH_FIRST 8u
+/* How many more bytes one memory node may have given than the least used one before it is passed over. */
+#define IMBALANCE_MAX (256u << 10)
 
-static unsigned size_class(uint32_t bytes)
+static uint32_t batch_max(uint32_t block_bytes)
 {
-    assert(bytes >= 512 && bytes <= 65536 && !(bytes & (bytes - 1)));
-    return (unsigned)__builtin_ctz(bytes) - 9;
+    uint32_t count = BATCH_BYTES / block_bytes;
+    return count < 1 ? 1 : count < MEMORY_BATCH_MAX ? count : MEMORY_BATCH_MAX;
 }
+
+/* ---- arenas ---- */
 
 int tree_arenas_create(struct tree_worker *worker)
 {
-    worker->arenas = calloc(worker->memory_nodes, sizeof *worker->arenas);
+    worker->arenas = calloc((size_t)worker->memory_nodes * MEMORY_BLOCK_SIZES, sizeof *worker->arenas);
     worker->tags = calloc(worker->memory_nodes, sizeof *worker->tags);
     worker->allocated = calloc(worker->memory_nodes, sizeof *worker->allocated);
     return worker->arenas && worker->tags && worker->allocated ? 0 : BANYAN_ENOMEM;
@@ -33,12 +36,24 @@ int tree_arenas_create(struct tree_worker *worker)
 void tree_arenas_destroy(struct tree_worker *worker)
 {
     if (worker->arenas)
-        for (uint16_t node = 0; node < worker->memory_nodes; node++)
-            for (unsigned kind = 0; kind < TREE_SIZE_CLASSES; kind++)
-                free(worker->arenas[node][kind].free);
+        for (size_t i = 0; i < (size_t)worker->memory_nodes * MEMORY_BLOCK_SIZES; i++)
+            if (worker->arenas[i]) {
+                free(worker->arenas[i]->free);
+                free(worker->arenas[i]);
+            }
     free(worker->arenas);
     free(worker->tags);
     free(worker->allocated);
+}
+
+/* NULL when memory is short. */
+static struct tree_arena *arena_get(struct tree_worker *worker, uint16_t node, uint32_t block_bytes)
+{
+    struct tree_arena **place =
+        &worker->arenas[(size_t)node * MEMORY_BLOCK_SIZES + memory_block_index(block_bytes)];
+    if (!*place && (*place = calloc(1, sizeof **place)))
+        (*place)->batch = batch_max(block_bytes) < BATCH_FIRST ? batch_max(block_bytes) : BATCH_FIRST;
+    return *place;
 }
 
 static bool arena_reserve(struct tree_arena *arena, uint32_t capacity)
@@ -53,93 +68,90 @@ static bool arena_reserve(struct tree_arena *arena, uint32_t capacity)
     return true;
 }
 
-/* Gives `count` of the arena's free nodes back to their memory node. */
+/*
+ * Gives `count` of the arena's free blocks back to their memory node, those that have lain there longest.
+ * When the network fails nobody knows whether the memory node has them: then they are nobody's until an
+ * offline check reclaims them, for a block that two owners use would be far worse.
+ */
 static int arena_return(struct tree_worker *worker, uint16_t node, uint32_t bytes, struct tree_arena *arena,
                         uint32_t count, struct fabric_cost *cost)
 {
-    struct memory_free_request request = {.kind = MEMORY_FREE, .node_bytes = bytes, .count = count};
-    assert(count <= arena->count && count <= MEMORY_BATCH_MAX);
-    arena->count -= count; /* first: other tasks of this worker run while the call is under way */
-    memcpy(request.nodes, arena->free + arena->count, count * sizeof(gaddr));
+    struct memory_free_request request = {.kind = MEMORY_FREE, .block_bytes = bytes, .count = count};
+    assert(count && count <= arena->count && count <= MEMORY_BATCH_MAX);
+    /* First: other tasks of this worker run while the call is under way. */
+    memcpy(request.blocks, arena->free, count * sizeof(gaddr));
+    arena->count -= count;
+    memmove(arena->free, arena->free + count, arena->count * sizeof(gaddr));
     uint32_t reply;
-    size_t length;
-    int status =
-        fabric_call(worker->endpoint, node, &request, sizeof request, &reply, sizeof reply, &length, cost);
-    if (status && arena_reserve(arena, arena->count + count)) {
-        memcpy(arena->free + arena->count, request.nodes, count * sizeof(gaddr));
+    size_t length, send = offsetof(struct memory_free_request, blocks) + count * sizeof(gaddr);
+    int status = fabric_call(worker->endpoint, node, &request, send, &reply, sizeof reply, &length, cost);
+    bool unknown = status == BANYAN_ENET || status == BANYAN_ETIMEOUT || status == BANYAN_EFENCED;
+    if (status && !unknown && arena_reserve(arena, arena->count + count)) {
+        memcpy(arena->free + arena->count, request.blocks, count * sizeof(gaddr));
         arena->count += count;
     }
     return status;
 }
 
+static uint32_t lesser(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
 void tree_arenas_return(struct tree_worker *worker)
 {
     for (uint16_t node = 0; node < worker->memory_nodes; node++)
-        for (unsigned kind = 0; kind < TREE_SIZE_CLASSES; kind++) {
-            struct tree_arena *arena = &worker->arenas[node][kind];
-            uint32_t bytes = 512u << kind;
-            for (; arena->next < arena->end; arena->next += bytes) {
-                if (!arena_reserve(arena, arena->count + 1024))
-                    return;
-                arena->free[arena->count++] = arena->next;
-                if (arena->count >= 1024)
-                    while (arena->count)
-                        if (arena_return(worker, node, bytes, arena,
-                                         arena->count < MEMORY_BATCH_MAX ? arena->count : MEMORY_BATCH_MAX,
-                                         NULL))
-                            return;
-            }
-            while (arena->count)
-                if (arena_return(worker, node, bytes, arena,
-                                 arena->count < MEMORY_BATCH_MAX ? arena->count : MEMORY_BATCH_MAX, NULL))
+        for (unsigned size = 0; size < MEMORY_BLOCK_SIZES; size++) {
+            struct tree_arena *arena = worker->arenas[(size_t)node * MEMORY_BLOCK_SIZES + size];
+            while (arena && arena->count)
+                if (arena_return(worker, node, memory_block_size(size), arena,
+                                 lesser(arena->count, MEMORY_BATCH_MAX), NULL))
                     break;
         }
 }
 
 void tree_worker_each_free(struct tree_worker *worker, void (*visit)(void *, gaddr, uint32_t), void *context)
 {
-    for (uint16_t node = 0; node < worker->memory_nodes; node++)
-        for (unsigned kind = 0; kind < TREE_SIZE_CLASSES; kind++) {
-            const struct tree_arena *arena = &worker->arenas[node][kind];
-            for (uint32_t i = 0; i < arena->count; i++)
-                visit(context, arena->free[i], 512u << kind);
-            for (gaddr at = arena->next; at < arena->end; at += 512u << kind)
-                visit(context, at, 512u << kind);
-        }
+    for (size_t i = 0; i < (size_t)worker->memory_nodes * MEMORY_BLOCK_SIZES; i++) {
+        const struct tree_arena *arena = worker->arenas[i];
+        for (uint32_t at = 0; arena && at < arena->count; at++)
+            visit(context, arena->free[at], memory_block_size((unsigned)(i % MEMORY_BLOCK_SIZES)));
+    }
 }
 
-/* One RPC: recycled nodes, or a fresh chunk. */
+static bool reply_good(const struct memory_allocate_reply *reply, size_t length, uint16_t node, uint32_t want)
+{
+    const size_t head = offsetof(struct memory_allocate_reply, blocks);
+    if (length < head || !reply->count || reply->count > want || length < head + reply->count * sizeof(gaddr))
+        return false;
+    for (uint32_t i = 0; i < reply->count; i++)
+        if (gaddr_node(reply->blocks[i]) != node || !gaddr_offset(reply->blocks[i]))
+            return false;
+    return true;
+}
+
+/* One RPC. */
 static int arena_fetch(struct tree_session *session, uint16_t node, uint32_t bytes, struct tree_arena *arena)
 {
     struct memory_allocate_request request = {
-        .kind = MEMORY_ALLOCATE, .node_bytes = bytes, .want = MEMORY_BATCH_MAX};
+        .kind = MEMORY_ALLOCATE, .block_bytes = bytes, .want = arena->batch};
     struct memory_allocate_reply reply;
     size_t length;
     int status = fabric_call(session->worker->endpoint, node, &request, sizeof request, &reply, sizeof reply,
                              &length, &session->stats.cost);
     if (status)
         return status;
-    if (length < offsetof(struct memory_allocate_reply, nodes) || reply.count > MEMORY_BATCH_MAX ||
-        length < offsetof(struct memory_allocate_reply, nodes) + reply.count * sizeof(gaddr) ||
-        (!reply.count && (gaddr_node(reply.chunk) != node || !gaddr_offset(reply.chunk) ||
-                          !reply.chunk_bytes || reply.chunk_bytes % bytes)))
+    if (!reply_good(&reply, length, node, request.want))
         return BANYAN_ENET;
-    for (uint32_t i = 0; i < reply.count; i++)
-        if (gaddr_node(reply.nodes[i]) != node)
-            return BANYAN_ENET;
-    if (!arena_reserve(arena, arena->count + reply.count + KEEP_MAX))
+    if (!arena_reserve(arena, arena->count + reply.count + 2 * batch_max(bytes)))
         return BANYAN_ENOMEM;
-    if (reply.count) {
-        memcpy(arena->free + arena->count, reply.nodes, reply.count * sizeof(gaddr));
-        arena->count += reply.count;
-        return 0;
-    }
-    arena->next = reply.chunk;
-    arena->end = reply.chunk + reply.chunk_bytes;
+    for (uint32_t i = reply.count; i-- > 0;) /* the lowest address is used first */
+        arena->free[arena->count++] = reply.blocks[i];
+    arena->batch = lesser(2 * arena->batch, batch_max(bytes));
     return 0;
 }
 
-/* Only one task of the worker at a time: a second chunk would only wait for the first to be used up. */
+/* Only one task of the worker at a time: a second batch would only wait for the first to be used up. */
 static int arena_refill(struct tree_session *session, uint16_t node, uint32_t bytes, struct tree_arena *arena)
 {
     if (arena->refilling) {
@@ -152,24 +164,19 @@ static int arena_refill(struct tree_session *session, uint16_t node, uint32_t by
     return status;
 }
 
+/* ---- blocks ---- */
+
 static int allocate_on(struct tree_session *session, uint16_t node, uint32_t bytes, gaddr *address)
 {
-    struct tree_arena *arena = &session->worker->arenas[node][size_class(bytes)];
-    for (;;) {
-        if (arena->count) {
-            *address = arena->free[--arena->count];
-        } else if (arena->next < arena->end) {
-            *address = arena->next;
-            arena->next += bytes;
-        } else {
-            int status = arena_refill(session, node, bytes, arena);
-            if (status)
-                return status;
-            continue;
-        }
-        session->worker->allocated[node]++;
-        return 0;
-    }
+    struct tree_arena *arena = arena_get(session->worker, node, bytes);
+    int status = arena ? 0 : BANYAN_ENOMEM;
+    while (!status && !arena->count)
+        status = arena_refill(session, node, bytes, arena);
+    if (status)
+        return status;
+    *address = arena->free[--arena->count];
+    session->worker->allocated[node] += bytes;
+    return 0;
 }
 
 static uint16_t least_used(const struct tree_worker *worker)
@@ -185,20 +192,54 @@ int tree_allocate(struct tree_session *session, uint16_t preferred, uint32_t byt
 {
     struct tree_worker *worker = session->worker;
     uint16_t least = least_used(worker);
-    if (preferred == TREE_ANY_NODE || worker->allocated[preferred] > worker->allocated[least] + IMBALANCE_MAX)
+    assert(memory_block_index(bytes) < MEMORY_BLOCK_SIZES);
+    if (preferred >= worker->memory_nodes ||
+        worker->allocated[preferred] > worker->allocated[least] + IMBALANCE_MAX)
         preferred = least;
     int status = BANYAN_ENOSPC;
-    for (uint16_t i = 0; i < worker->memory_nodes; i++) {
-        uint16_t node = (uint16_t)((preferred + i) % worker->memory_nodes);
+    uint16_t node = preferred;
+    for (uint16_t i = 0; i < worker->memory_nodes && status == BANYAN_ENOSPC; i++) {
+        node = (uint16_t)((preferred + i) % worker->memory_nodes);
         status = allocate_on(session, node, bytes, address);
-        if (status != BANYAN_ENOSPC)
-            break;
     }
     if (status == BANYAN_ENOSPC)
-        return tree_fail(session, status, "all %u memory nodes are full: no node of %u bytes left",
+        return tree_fail(session, status, "all %u memory nodes are full: no block of %u bytes left",
                          worker->memory_nodes, bytes);
-    return status ? tree_fail(session, status, "allocating a node: %s", error_name(status)) : 0;
+    return status ? tree_node_failed(session, status, node, "allocating a block") : 0;
 }
+
+void tree_release(struct tree_session *session, gaddr address, uint32_t bytes)
+{
+    struct tree_worker *worker = session->worker;
+    uint16_t node = gaddr_node(address);
+    if (node >= worker->memory_nodes)
+        return; /* a corrupt link's: nothing of ours */
+    struct tree_arena *arena = arena_get(worker, node, bytes);
+    if (!arena || !arena_reserve(arena, arena->count + 1))
+        return; /* no memory to remember it in: an offline check reclaims it */
+    arena->free[arena->count++] = address;
+    worker->allocated[node] -= worker->allocated[node] < bytes ? worker->allocated[node] : bytes;
+    if (arena->count >= 2 * batch_max(bytes))
+        arena_return(worker, node, bytes, arena, batch_max(bytes), &session->stats.cost);
+}
+
+int tree_block_allocate(struct tree_session *session, gaddr near, uint32_t bytes, gaddr *block)
+{
+    uint32_t block_bytes = memory_block_bytes(bytes);
+    if (!bytes || !block_bytes)
+        return tree_fail(session, BANYAN_EINVAL, "a block has 1 to %u bytes, not %u", MEMORY_BLOCK_MAX,
+                         bytes);
+    return tree_allocate(session, near ? gaddr_node(near) : TREE_ANY_NODE, block_bytes, block);
+}
+
+void tree_block_release(struct tree_session *session, gaddr block, uint32_t bytes)
+{
+    uint32_t block_bytes = memory_block_bytes(bytes);
+    if (block && block_bytes)
+        tree_release(session, block, block_bytes);
+}
+
+/* ---- tags ---- */
 
 int tree_take_tag(struct tree_session *session, uint16_t node, uint32_t *tag)
 {
@@ -216,20 +257,4 @@ int tree_take_tag(struct tree_session *session, uint16_t node, uint32_t *tag)
     tags->left--;
     *tag = tags->next++;
     return *tag ? 0 : tree_take_tag(session, node, tag); /* 0 is no tag */
-}
-
-void tree_release(struct tree_session *session, gaddr address, uint32_t bytes)
-{
-    struct tree_worker *worker = session->worker;
-    uint16_t node = gaddr_node(address);
-    if (node >= worker->memory_nodes)
-        return; /* a corrupt link's: nothing of ours */
-    struct tree_arena *arena = &worker->arenas[node][size_class(bytes)];
-    if (!arena_reserve(arena, arena->count + 1))
-        return; /* no memory to remember it in: an offline check reclaims it */
-    arena->free[arena->count++] = address;
-    if (worker->allocated[node])
-        worker->allocated[node]--;
-    if (arena->count >= KEEP_MAX)
-        arena_return(worker, node, bytes, arena, MEMORY_BATCH_MAX, &session->stats.cost);
 }

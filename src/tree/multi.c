@@ -56,6 +56,7 @@ static int batch_execute(struct tree_batch *batch)
             continue;
         entry->list.commands = entry->commands;
         entry->list.node = gaddr_node(entry->commands[0].address);
+        entry->list.incarnation = batch->session->incarnation;
         lists[count++] = &entry->list;
     }
     return count ? fabric_execute(batch->session->worker->endpoint, lists, count, &batch->session->stats.cost)

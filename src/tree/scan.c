@@ -97,8 +97,10 @@ static int read_leaves(struct scan *scan, const struct ahead *ahead, const uint8
         return status;
     for (uint32_t i = 0; i < ahead->count; i++) {
         reads[i] = tree_read_command(ahead->links[i].address, session->wide + (size_t)i * bytes, bytes);
-        lists[i] = (struct fabric_list){
-            .node = gaddr_node(ahead->links[i].address), .count = 1, .commands = &reads[i]};
+        lists[i] = (struct fabric_list){.node = gaddr_node(ahead->links[i].address),
+                                        .count = 1,
+                                        .commands = &reads[i],
+                                        .incarnation = session->incarnation};
         pointers[i] = &lists[i];
     }
     status = fabric_execute(session->worker->endpoint, pointers, ahead->count, &session->stats.cost);

@@ -281,15 +281,43 @@ int tree_fabric_failed(struct tree_session *session, int status, const struct fa
     /* All addresses come from links: one that no memory node has is a corrupt link's. */
     if (status == BANYAN_EADDRESS || status == BANYAN_EINVAL)
         return tree_corrupt(session, at, "a link leads outside of the pool");
-    return tree_fail(session, status, "commands at %s failed: %s", gaddr_format(at, text),
-                     error_name(status));
+    char what[GADDR_TEXT_BYTES + 16];
+    snprintf(what, sizeof what, "commands at %s", gaddr_format(at, text));
+    return tree_node_failed(session, status, gaddr_node(at), what);
+}
+
+int tree_node_failed(struct tree_session *session, int status, uint16_t node, const char *what)
+{
+    char trouble[160] = "";
+    fabric_trouble(session->compute->fabric, node, trouble, sizeof trouble);
+    return tree_fail(session, status, "%s failed: %s%s%s", what, error_name(status), trouble[0] ? ": " : "",
+                     trouble);
+}
+
+void tree_session_begin(struct tree_session *session)
+{
+    session->incarnation = fabric_incarnation(session->compute->fabric);
+}
+
+int tree_lists_execute(struct tree_session *session, struct fabric_list *const *lists, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        lists[i]->incarnation = session->incarnation;
+    int status = fabric_execute(session->worker->endpoint, lists, count, &session->stats.cost);
+    for (uint32_t i = 0; status && i < count; i++)
+        if (lists[i]->status)
+            return tree_fabric_failed(session, status, lists[i]->commands, lists[i]->count);
+    return status;
 }
 
 int tree_execute(struct tree_session *session, uint16_t node, struct fabric_command *commands, uint32_t count)
 {
     while (count) {
         uint32_t together = combine_length(session, commands, count);
-        struct fabric_list list = {.node = node, .count = (uint16_t)together, .commands = commands};
+        struct fabric_list list = {.node = node,
+                                   .count = (uint16_t)together,
+                                   .commands = commands,
+                                   .incarnation = session->incarnation};
         struct fabric_list *lists[1] = {&list};
         int status = fabric_execute(session->worker->endpoint, lists, 1, &session->stats.cost);
         if (status)

@@ -39,25 +39,24 @@ struct tree_compute {
     struct tree_lock_table *locks;
 };
 
-/* Nodes of one size on one memory node. */
+/* Free blocks of one size on one memory node, that the worker holds back. */
 struct tree_arena {
-    gaddr *free; /* owned */
+    gaddr *free; /* owned; the next one to be used stands last */
     uint32_t count, capacity;
-    gaddr next, end; /* uncut rest of the newest chunk */
-    bool refilling;  /* a task of the worker is asking the memory node */
+    uint32_t batch; /* that the next request asks for: grows with use */
+    bool refilling; /* a task of the worker is asking the memory node */
 };
-#define TREE_SIZE_CLASSES 8u /* 512 to 65,536 bytes */
 
 struct tree_worker {
     struct tree_compute *compute;
     struct fabric_endpoint *endpoint;
     struct epoch_slot *epoch;
     uint16_t memory_nodes;
-    struct tree_arena (*arenas)[TREE_SIZE_CLASSES]; /* [memory_nodes] */
+    struct tree_arena **arenas; /* [memory_nodes * MEMORY_BLOCK_SIZES], NULL until used */
     struct tree_tags {
         uint32_t next, left;
     } * tags;            /* [memory_nodes] */
-    uint64_t *allocated; /* [memory_nodes], nodes taken so far: for balance */
+    uint64_t *allocated; /* [memory_nodes], bytes taken so far and not released: for balance */
 };
 
 /* A lock held, or about to be. */
@@ -119,11 +118,12 @@ struct tree_session {
     uint8_t *keys;                   /* theirs, where they must be put together */
     uint32_t entries_capacity, keys_capacity;
     struct tree_entry internal[TREE_ENTRIES_MAX + 1]; /* of the internal node in scratch */
-    gaddr appended;      /* newest child at the right end of an internal node: keys may be coming in order */
-    uint32_t restarts;   /* of the operation under way */
-    uint32_t walked;     /* sibling links followed, of the operation under way */
-    uint32_t invalid;    /* nodes that failed their check under their lock, of the operation under way */
-    uint32_t miss_share; /* of the lookups of late, in 1/65536: is the header worth reading at once? */
+    gaddr appended;       /* newest child at the right end of an internal node: keys may be coming in order */
+    uint64_t incarnation; /* of the fabric when the operation under way began */
+    uint32_t restarts;    /* of the operation under way */
+    uint32_t walked;      /* sibling links followed, of the operation under way */
+    uint32_t invalid;     /* nodes that failed their check under their lock, of the operation under way */
+    uint32_t miss_share;  /* of the lookups of late, in 1/65536: is the header worth reading at once? */
     uint32_t entries_estimate; /* per leaf, times 16: moving average of what scans met */
 };
 
@@ -164,6 +164,8 @@ int tree_execute(struct tree_session *session, uint16_t node, struct fabric_comm
 /* What a failed list comes to, with a message that names the node. */
 int tree_fabric_failed(struct tree_session *session, int status, const struct fabric_command *commands,
                        uint32_t count);
+/* The same for something else that was asked of a memory node: "`what` failed: ..." */
+int tree_node_failed(struct tree_session *session, int status, uint16_t node, const char *what);
 /* Makes room in one of the session's buffers. */
 int tree_reserve(struct tree_session *session, uint8_t **buffer, uint32_t *capacity, uint32_t bytes);
 /* The same for session->wide. A multiple of 64. */
@@ -219,12 +221,12 @@ struct fabric_command tree_unlock_command(const struct tree_session *session, co
  */
 
 #define TREE_ANY_NODE UINT16_MAX
-/* A node of `bytes`, on `preferred` unless that one has given much more than the others, or is full.
- * BANYAN_ENOSPC. */
-int tree_allocate(struct tree_session *session, uint16_t preferred, uint32_t bytes, gaddr *node);
+/* A block of `bytes` (memory_block_bytes: all powers of two are), on `preferred` unless that one has given
+ * much more than the others, or is full. BANYAN_ENOSPC. */
+int tree_allocate(struct tree_session *session, uint16_t preferred, uint32_t bytes, gaddr *block);
 /* A tag never used before on that memory node (until 2^32 have been). */
 int tree_take_tag(struct tree_session *session, uint16_t node, uint32_t *tag);
-/* The node is reachable by stale links only. Never fails: what cannot be returned now is kept. */
+/* The block is reachable by stale links only. Never fails: what cannot be returned now is kept. */
 void tree_release(struct tree_session *session, gaddr node, uint32_t bytes);
 int tree_arenas_create(struct tree_worker *worker);
 void tree_arenas_return(struct tree_worker *worker);

@@ -358,6 +358,8 @@ static void test_stats(void **state)
     assert_int_equal(banyan_pool_status(f->banyan, &status), BANYAN_OK);
     assert_int_equal(status.memory_nodes, 1);
     assert_true(status.chunks_used >= 1 && status.chunks_used <= status.chunks_total);
+    assert_true(status.blocks_used >= 1 && status.bytes_used >= status.blocks_used * 32);
+    assert_true(status.bytes_used + status.bytes_free_in_chunks <= status.chunks_used * status.chunk_bytes);
     stats.struct_bytes = 2;
     assert_int_equal(banyan_session_stats(f->session, &stats), BANYAN_EINVAL);
     assert_int_equal(banyan_pool_status(f->banyan, NULL), BANYAN_EINVAL);

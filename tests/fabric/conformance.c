@@ -889,7 +889,7 @@ static void calls(struct actor *actor)
     struct trial *trial = actor->trial;
     struct fabric_endpoint *endpoint = actor->endpoint;
     struct memory_status_request ask = {.kind = MEMORY_STATUS};
-    struct memory_allocate_request allocate = {.kind = MEMORY_ALLOCATE, .node_bytes = 1024, .want = 4};
+    struct memory_allocate_request allocate = {.kind = MEMORY_ALLOCATE, .block_bytes = 1024, .want = 4};
     struct memory_status_reply status;
     struct memory_allocate_reply chunk;
     uint32_t unknown[4] = {4711};
@@ -898,9 +898,8 @@ static void calls(struct actor *actor)
     for (uint16_t node = 0; node < trial->nodes; node++) {
         int result =
             fabric_call(endpoint, node, &allocate, sizeof allocate, &chunk, sizeof chunk, &length, NULL);
-        CHECK(trial, result == BANYAN_OK && length == sizeof chunk, "allocation: %d", result);
-        CHECK(trial, gaddr_node(chunk.chunk) == node && chunk.chunk_bytes == CHUNK_BYTES,
-              "a call met the wrong node");
+        CHECK(trial, result == BANYAN_OK && chunk.count == 4, "allocation: %d", result);
+        CHECK(trial, gaddr_node(chunk.blocks[0]) == node, "a call met the wrong node");
         result = fabric_call(endpoint, node, &ask, sizeof ask, &status, sizeof status, &length, NULL);
         CHECK(trial, result == BANYAN_OK && length == sizeof status && status.chunks_used == 1, "status: %d",
               result);

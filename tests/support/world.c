@@ -415,22 +415,20 @@ struct death {
     uint64_t lease_ns;
 };
 
-static void count_marked(void *context, gaddr chunk, uint32_t node_bytes)
+static void count_marked(void *context, gaddr block, uint32_t block_bytes)
 {
     struct world *world = context;
-    const uint8_t *bytes = memory_node_target(world->memory[gaddr_node(chunk)])->pool + gaddr_offset(chunk);
-    const struct tree_geometry *geometry = &world->options.geometry;
-    for (uint64_t at = 0; at < world->options.chunk_bytes && node_bytes == geometry->leaf_bytes;
-         at += node_bytes)
-        if (bytes[at + 10] == 0 && bytes[at + 11] == 2) /* level and state, as layout.h has them */
-            world->marked_at_death++;
+    const uint8_t *bytes = memory_node_target(world->memory[gaddr_node(block)])->pool + gaddr_offset(block);
+    if (block_bytes == world->options.geometry.leaf_bytes && bytes[10] == 0 &&
+        bytes[11] == 2) /* level and state, as layout.h has them */
+        world->marked_at_death++;
 }
 
 static void after_fencing(void *argument)
 {
     struct death *death = argument;
     for (unsigned i = 0; i < death->world->options.memory_nodes; i++)
-        memory_node_each_chunk(death->world->memory[i], count_marked, death->world);
+        memory_node_each_used(death->world->memory[i], count_marked, death->world);
     for (unsigned i = 0; i < death->world->options.memory_nodes; i++)
         memory_node_release_locks(death->world->memory[i], (uint16_t)(death->compute + 1));
     free(death);
@@ -454,7 +452,7 @@ int world_kill_at(struct world *world, unsigned compute, uint64_t delay_ns, uint
 
 /* ---- accounting ---------------------------------------------------------------------------------- */
 
-enum owner { OWNER_TREE, OWNER_MEMORY_NODE, OWNER_WORKER };
+enum owner { OWNER_TREE, OWNER_WORKER };
 
 struct piece {
     gaddr address;
@@ -462,51 +460,44 @@ struct piece {
     enum owner owner;
 };
 
+struct pieces {
+    struct piece *items;
+    size_t count, capacity;
+};
+
 struct account {
     struct world *world;
     struct tree_check_report report;
-    struct piece *pieces, *chunks;
-    size_t piece_count, piece_capacity, chunk_count, chunk_capacity;
+    struct pieces owned, used; /* by the tree and the workers; what the memory nodes have handed out */
 };
 
-static void piece_add(struct piece **pieces, size_t *count, size_t *capacity, struct piece piece)
+static void piece_add(struct pieces *pieces, struct piece piece)
 {
-    if (*count == *capacity) {
-        *capacity = *capacity ? *capacity * 2 : 256;
-        *pieces = realloc(*pieces, *capacity * sizeof **pieces);
-        if (!*pieces)
+    if (pieces->count == pieces->capacity) {
+        pieces->capacity = pieces->capacity ? pieces->capacity * 2 : 256;
+        pieces->items = realloc(pieces->items, pieces->capacity * sizeof *pieces->items);
+        if (!pieces->items)
             abort();
     }
-    (*pieces)[(*count)++] = piece;
-}
-
-static void account_add(struct account *account, gaddr node, uint64_t bytes, enum owner owner)
-{
-    piece_add(&account->pieces, &account->piece_count, &account->piece_capacity,
-              (struct piece){node, bytes, owner});
+    pieces->items[pieces->count++] = piece;
 }
 
 static void visit_in_use(void *context, gaddr node, uint32_t bytes)
 {
-    account_add(context, node, bytes, OWNER_TREE);
+    struct account *account = context;
+    piece_add(&account->owned, (struct piece){node, bytes, OWNER_TREE});
 }
 
-static void visit_returned(void *context, gaddr node, uint32_t bytes)
-{
-    account_add(context, node, bytes, OWNER_MEMORY_NODE);
-}
-
-static void visit_held(void *context, gaddr node, uint32_t bytes)
-{
-    if (bytes)
-        account_add(context, node, bytes, OWNER_WORKER);
-}
-
-static void visit_chunk(void *context, gaddr chunk, uint32_t node_bytes)
+static void visit_held(void *context, gaddr block, uint32_t bytes)
 {
     struct account *account = context;
-    piece_add(&account->chunks, &account->chunk_count, &account->chunk_capacity,
-              (struct piece){chunk, account->world->options.chunk_bytes, OWNER_TREE});
+    piece_add(&account->owned, (struct piece){block, bytes, OWNER_WORKER});
+}
+
+static void visit_used(void *context, gaddr block, uint32_t bytes)
+{
+    struct account *account = context;
+    piece_add(&account->used, (struct piece){.address = block, .bytes = bytes});
 }
 
 static int piece_order(const void *left, const void *right)
@@ -517,54 +508,48 @@ static int piece_order(const void *left, const void *right)
 
 static const char *owner_name(enum owner owner)
 {
-    static const char *const names[] = {"in use by the tree", "free at the memory node",
-                                        "held back by a worker"};
+    static const char *const names[] = {"in use by the tree", "held back by a worker"};
     return names[owner];
 }
 
-static int missing(struct account *account, gaddr from, gaddr to)
+static int missing(struct account *account, const struct piece *piece)
 {
     for (unsigned i = 0; i < account->world->options.compute_nodes; i++)
         if (account->world->computes[i].dead)
             return 0; /* what the dead had taken and not linked */
     char text[GADDR_TEXT_BYTES];
-    return world_fail(account->world, BANYAN_ECORRUPT, "%" PRIu64 " bytes at %s are neither in use nor free",
-                      to - from, gaddr_format(from, text));
+    return world_fail(account->world, BANYAN_ECORRUPT,
+                      "the block of %" PRIu64 " bytes at %s is handed out, but nobody's", piece->bytes,
+                      gaddr_format(piece->address, text));
 }
 
-/* Both arrays sorted: the pieces must tile the chunks. */
+/* Both sorted: what somebody owns must be what is handed out. */
 static int account_compare(struct account *account)
 {
     char text[GADDR_TEXT_BYTES];
+    const struct pieces *owned = &account->owned, *used = &account->used;
     size_t at = 0;
-    for (size_t i = 0; i < account->chunk_count; i++) {
-        gaddr expected = account->chunks[i].address, end = expected + account->chunks[i].bytes;
-        for (; at < account->piece_count && account->pieces[at].address < end; at++) {
-            const struct piece *piece = &account->pieces[at];
-            if (piece->address < account->chunks[i].address)
-                return world_fail(account->world, BANYAN_ECORRUPT, "node %s (%s) lies in no chunk",
-                                  gaddr_format(piece->address, text), owner_name(piece->owner));
-            if (piece->address < expected)
-                return world_fail(account->world, BANYAN_ECORRUPT, "node %s is %s and also %s",
-                                  gaddr_format(piece->address, text), owner_name(piece->owner),
-                                  owner_name(account->pieces[at - 1].owner));
-            int status = piece->address > expected ? missing(account, expected, piece->address) : 0;
+    for (size_t i = 0; i < owned->count; i++) {
+        const struct piece *piece = &owned->items[i];
+        if (i && piece->address == owned->items[i - 1].address)
+            return world_fail(account->world, BANYAN_ECORRUPT, "node %s is %s and also %s",
+                              gaddr_format(piece->address, text), owner_name(piece->owner),
+                              owner_name(owned->items[i - 1].owner));
+        for (; at < used->count && used->items[at].address < piece->address; at++) {
+            int status = missing(account, &used->items[at]);
             if (status)
                 return status;
-            expected = piece->address + piece->bytes;
         }
-        int status = expected < end ? missing(account, expected, end) : 0;
-        if (status)
-            return status;
-        if (expected > end)
-            return world_fail(account->world, BANYAN_ECORRUPT, "a node reaches over the end of chunk %s",
-                              gaddr_format(account->chunks[i].address, text));
+        if (at == used->count || used->items[at].address != piece->address ||
+            used->items[at].bytes != piece->bytes)
+            return world_fail(account->world, BANYAN_ECORRUPT, "node %s (%s) is not handed out",
+                              gaddr_format(piece->address, text), owner_name(piece->owner));
+        at++;
     }
-    if (at < account->piece_count)
-        return world_fail(account->world, BANYAN_ECORRUPT, "node %s (%s) lies in no chunk",
-                          gaddr_format(account->pieces[at].address, text),
-                          owner_name(account->pieces[at].owner));
-    return 0;
+    int status = 0;
+    for (; at < used->count && !status; at++)
+        status = missing(account, &used->items[at]);
+    return status;
 }
 
 static void check_tree(struct world_task *task)
@@ -584,23 +569,21 @@ int world_check(struct world *world, struct tree_check_report *report)
     world->context = &account;
     int status = world_run_one(world, survivor * per_compute, check_tree);
     world->context = context;
-    for (unsigned i = 0; i < world->options.memory_nodes && !status; i++) {
-        memory_node_each_chunk(world->memory[i], visit_chunk, &account);
-        memory_node_each_free(world->memory[i], visit_returned, &account);
-    }
+    for (unsigned i = 0; i < world->options.memory_nodes && !status; i++)
+        memory_node_each_used(world->memory[i], visit_used, &account);
     for (unsigned i = 0; i < world->options.compute_nodes && !status; i++)
         for (unsigned thread = 0; thread < world->options.threads; thread++)
             tree_worker_each_free(world->computes[i].workers[thread], visit_held, &account);
-    if (account.piece_count)
-        qsort(account.pieces, account.piece_count, sizeof *account.pieces, piece_order);
-    if (account.chunk_count)
-        qsort(account.chunks, account.chunk_count, sizeof *account.chunks, piece_order);
+    if (account.owned.count)
+        qsort(account.owned.items, account.owned.count, sizeof *account.owned.items, piece_order);
+    if (account.used.count)
+        qsort(account.used.items, account.used.count, sizeof *account.used.items, piece_order);
     if (!status)
         status = account_compare(&account);
     if (report)
         *report = account.report;
-    free(account.pieces);
-    free(account.chunks);
+    free(account.owned.items);
+    free(account.used.items);
     return status;
 }
 

@@ -92,8 +92,8 @@ int world_run_one(struct world *world, unsigned task, void (*function)(struct wo
  * the lease. */
 int world_kill_at(struct world *world, unsigned compute, uint64_t delay_ns, uint64_t lease_ns);
 
-/* Checks the tree from a living compute node, and that every byte that the memory nodes handed out is exactly
- * one of: in use, free at the memory node, held back by a worker. With dead compute nodes bytes may be
+/* Checks the tree from a living compute node, and that every block that the memory nodes handed out is either
+ * in use or held back by one worker. With dead compute nodes blocks may be
  * missing (what they had taken but not linked yet), but none may be there twice. */
 int world_check(struct world *world, struct tree_check_report *report);
 /* Judges the history of all tasks. */
