@@ -1,11 +1,11 @@
 # Banyan's front door. The logic stands in scripts/; meson does the building, in build/.
-# Variables: BUILD (folder, build), PREFIX (install, /usr/local), DESTDIR, ARGS (for bench).
+# Variables: BUILD (folder, build), PREFIX (install, /usr/local), DESTDIR, ARGS (for serve, bench, bench-redis, soak).
 
 BUILD  ?= build
 PREFIX ?= /usr/local
 export BUILD
 
-.PHONY: build serve test quick bench deb check-style lint sanitize tsan install deps clean help
+.PHONY: build serve demo soak test quick bench bench-redis deb check-style lint sanitize tsan install deps clean help
 .DEFAULT_GOAL := build
 
 build: ## build the library, the programs and the tests (build/gcc)
@@ -34,8 +34,24 @@ bench: ## optimised build (build/bench), then the benchmarks
 	@scripts/setup --check --quiet || scripts/setup
 	@scripts/bench $(ARGS)
 
-serve: ## not there yet
-	@echo "make serve: not there yet, it arrives with the server" >&2; exit 2
+bench-redis: ## optimised build, then banyan serve against redis-server in pairs
+	@scripts/setup --check --quiet || scripts/setup
+	@scripts/bench --build
+	@scripts/bench-redis $(ARGS)
+
+serve: ## build, then a store for Redis clients at 127.0.0.1:6379 (ARGS="--listen ...")
+	@scripts/setup --check --quiet || scripts/setup
+	@scripts/bench --build
+	@exec "$(BUILD)/bench/src/cli/banyan" serve $(ARGS)
+
+demo: ## a cluster of four processes with this system's package index in it
+	@scripts/setup --check --quiet || scripts/setup
+	@scripts/bench --build
+	@scripts/demo
+
+soak: ## kill tests without end (ARGS="--minutes 60")
+	@scripts/setup --check --quiet || scripts/setup
+	@scripts/soak $(ARGS)
 
 deb: ## Debian packages, in build/deb
 	@scripts/deb

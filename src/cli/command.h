@@ -12,6 +12,11 @@ enum command_exit {
 };
 
 int command_bench(int argc, char **argv);
+int command_serve(int argc, char **argv);
+int command_memory(int argc, char **argv);
+int command_compute(int argc, char **argv);
+int command_check(int argc, char **argv);
+int command_top(int argc, char **argv);
 int command_version(int argc, char **argv);
 
 #endif

@@ -12,6 +12,11 @@ struct command {
 };
 
 static const struct command commands[] = {
+    {"serve", "serve Redis clients, all in one process", command_serve},
+    {"memory", "serve memory to compute nodes: a memory node", command_memory},
+    {"compute", "serve Redis clients from memory nodes: a compute node", command_compute},
+    {"check", "prove a cluster's indexes and account for its memory", command_check},
+    {"top", "watch running servers", command_top},
     {"bench", "measure the index on this machine or in the simulator", command_bench},
     {"version", "print the version (--json for programs)", command_version},
     {"help", "print this help, or that of a command", command_help},
