@@ -196,7 +196,7 @@ static void poll_server(const struct top *top, struct watched *server)
     if (!reach(top, server))
         return;
     redisReply *reply = redisCommand(server->connection, "INFO all");
-    if (reply && (reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_VERB)) {
+    if (reply && reply->type == REDIS_REPLY_STRING) {
         server->alive = true;
         read_info(server, reply->str);
     } else {
