@@ -10,6 +10,7 @@
 #define KEY_CONFIG     0x10000
 #define KEY_FIRST      0x20000 /* + index in the table */
 #define KEY_NO         0x30000 /* + the same: --no-NAME of switches */
+#define KEY_END        0x40000
 #define NAME_MAX_BYTES 64u
 #define LINE_MAX_BYTES 4096u
 
@@ -111,8 +112,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     struct parse *parse = state->input;
     struct error error = {0};
     if (key == KEY_CONFIG)
-        return 0; /* read before */
-    if (key >= KEY_FIRST) {
+        return 0;                            /* read before */
+    if (key >= KEY_FIRST && key < KEY_END) { /* argp's own keys lie beyond */
         bool negated = key >= KEY_NO;
         const struct option_entry *entry = parse->command->table + (key - (negated ? KEY_NO : KEY_FIRST));
         if (option_set(parse->command->table, parse->object, entry->name,
