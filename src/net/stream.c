@@ -233,7 +233,11 @@ static enum net_status tls_write(struct net_stream *stream, const void *data, si
     stream->write_wants = EPOLLOUT;
     int result = SSL_write_ex(stream->ssl, data, length, written);
     note_established(stream);
-    return result == 1 ? NET_OK : tls_status(stream, result, &stream->write_wants);
+    enum net_status status = result == 1 ? NET_OK : tls_status(stream, result, &stream->write_wants);
+    /* The peer's goodbye says nothing about our bytes: it is what became of the socket that counts. */
+    if (status == NET_END)
+        return fail_system(stream, stream->system_error ? stream->system_error : EPIPE);
+    return status;
 }
 
 /* Says goodbye. After a failed handshake the alert that tells the peer why is still under way: bytes left
