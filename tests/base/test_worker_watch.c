@@ -446,7 +446,7 @@ enum { POSTERS = 3, POSTS_EACH = 3000 };
 static void count_post(void *argument)
 {
     struct posting *posting = argument; /* a plain counter: only the worker's thread touches it */
-    if (++posting->ran == POSTERS * POSTS_EACH)
+    if (++posting->ran == POSTERS * POSTS_EACH && posting->fiber) /* it may not have begun yet */
         task_unpark(posting->fiber);
 }
 
