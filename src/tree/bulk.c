@@ -120,6 +120,7 @@ struct loader {
     struct tree_leaf_entry *entries; /* owned: of the leaf being collected; keys and values in `bytes` */
     uint8_t *bytes;                  /* owned */
     uint32_t count;
+    uint32_t carried;              /* the first so many have been given their blocks already */
     struct tree_key_copy lower;    /* of the leaf being collected */
     struct tree_key_copy previous; /* newest key */
 };
@@ -141,7 +142,7 @@ static int loader_init(struct loader *loader)
     return 0;
 }
 
-static void entry_store(struct loader *loader, struct tree_key key, struct tree_key value)
+static void entry_store(struct loader *loader, struct tree_key key, struct tree_key value, gaddr block)
 {
     struct tree_leaf_entry *entry = &loader->entries[loader->count];
     uint8_t *to = loader->bytes + loader->count * entry_room(&loader->bulk->tree->layout);
@@ -151,6 +152,7 @@ static void entry_store(struct loader *loader, struct tree_key key, struct tree_
     if (value.length)
         memcpy(to + key.length, value.bytes, value.length);
     entry->value = (struct tree_key){to + key.length, value.length};
+    entry->block = block;
 }
 
 /* Writes the part's newest leaf, now that its right neighbour is known (address 0: there is none). */
@@ -167,6 +169,68 @@ static int last_write(struct tree_session *session, struct tree *tree, struct pa
     return tree_execute(session, gaddr_node(leaf), &write, 1);
 }
 
+/* Gives back the blocks that a leaf's slots name. Whatever fails leaves them to an offline check. */
+static void leaf_blocks_release(struct tree_session *session, const struct tree_layout *layout,
+                                struct tree_link link, const uint8_t *image)
+{
+    struct tree_header header;
+    struct tree_slot slot;
+    if (!tree_header_valid(layout, image) || !tree_header_decode(layout, image, &header) ||
+        header.tag != link.tag)
+        return;
+    uint32_t seed = tree_slot_seed(header.tag, header.version);
+    for (uint32_t i = 0; i < layout->slots; i++)
+        if (tree_slot_read(layout, image, i, seed, header.lower, &slot) == TREE_SLOT_TAKEN &&
+            slot.block != GADDR_NULL)
+            tree_block_release(session, slot.block, slot.key_length);
+}
+
+/* The load has failed: what its leaves name is in the leaves alone. The newest one is not written yet. */
+static void part_blocks_release(struct tree_session *session, const struct tree_layout *layout,
+                                const struct part *part)
+{
+    for (size_t i = 0; i + 1 < part->leaves.count; i++) {
+        gaddr leaf = part->leaves.items[i].link.address;
+        struct fabric_command read =
+            tree_read_command(leaf, session->image.bytes, layout->geometry.leaf_bytes);
+        if (tree_execute(session, gaddr_node(leaf), &read, 1))
+            return;
+        tree_read_settle(&read);
+        leaf_blocks_release(session, layout, part->leaves.items[i].link, session->image.bytes);
+    }
+    if (part->leaves.count)
+        leaf_blocks_release(session, layout, part->leaves.items[part->leaves.count - 1].link, part->last);
+}
+
+/* Blocks for the collected entries that are long keys of their leaf, and their keys in them: one round trip
+ * for all. An entry that was carried on from the leaf before keeps the block that it has. */
+static int blocks_make(struct loader *loader, gaddr leaf)
+{
+    const struct tree_layout *layout = &loader->bulk->tree->layout;
+    int status = 0;
+    if (!layout->long_keys)
+        return 0;
+    uint32_t made = loader->carried;
+    for (; made < loader->count && !status; made++) {
+        struct tree_leaf_entry *entry = &loader->entries[made];
+        if (tree_slot_needs_block(layout, tree_key_of(&loader->lower), entry->key))
+            status = tree_block_allocate(loader->session, leaf, entry->key.length, &entry->block);
+    }
+    if (!status)
+        status = tree_key_blocks_write(loader->session, loader->entries + loader->carried,
+                                       loader->count - loader->carried);
+    loader->carried = made;
+    return status;
+}
+
+/* What a failed part holds in its hands. */
+static void pending_blocks_release(struct loader *loader)
+{
+    for (uint32_t i = 0; i < loader->count; i++)
+        if (loader->entries[i].block != GADDR_NULL)
+            tree_block_release(loader->session, loader->entries[i].block, loader->entries[i].key.length);
+}
+
 /* Makes a leaf of as many of the collected entries as find room; the rest stays collected. */
 static int leaf_close(struct loader *loader)
 {
@@ -181,6 +245,7 @@ static int leaf_close(struct loader *loader)
     int status = tree_allocate(session, TREE_ANY_NODE, layout->geometry.leaf_bytes, &link.address);
     if (status)
         return status;
+    status = blocks_make(loader, link.address);
     for (bool fits = false; !fits && !status;) { /* one entry, or none, always fits */
         status = tree_leaf_build(session, layout, gaddr_node(link.address), TAG_TRIES, &header,
                                  loader->entries, count, session->image.bytes, &fits);
@@ -204,16 +269,12 @@ static int leaf_close(struct loader *loader)
         tree_key_store(&loader->lower,
                        tree_separator(layout, loader->entries[count - 1].key, loader->entries[count].key));
     loader->count = 0;
-    for (uint32_t i = 0; i < rest; i++) /* to the front: never behind where it is read from */
-        entry_store(loader, loader->entries[count + i].key, loader->entries[count + i].value);
+    loader->carried = rest;
+    for (uint32_t i = 0; i < rest; i++) { /* to the front: never behind where it is read from */
+        struct tree_leaf_entry entry = loader->entries[count + i];
+        entry_store(loader, entry.key, entry.value, entry.block);
+    }
     return 0;
-}
-
-static bool storable(const struct loader *loader, struct tree_key key)
-{
-    const struct tree_layout *layout = &loader->bulk->tree->layout;
-    return layout->geometry.key_kind == TREE_KEY_FIXED ||
-           tree_slot_remainder(layout, tree_key_of(&loader->lower), key) <= layout->geometry.inline_key_bytes;
 }
 
 static int entry_add(struct loader *loader, bool first, struct tree_key key, struct tree_key value)
@@ -226,19 +287,13 @@ static int entry_add(struct loader *loader, bool first, struct tree_key key, str
     if (!status && !first && tree_key_compare(tree_key_of(&loader->previous), key) >= 0)
         status = tree_fail(session, BANYAN_EINVAL, "index %s: the keys of a bulk load must ascend strictly",
                            tree->name);
-    while (!status && loader->count && (loader->count == loader->bulk->per_leaf || !storable(loader, key)))
+    while (!status && loader->count == loader->bulk->per_leaf)
         status = leaf_close(loader);
     if (status)
         return status;
     if (!loader->count && loader->part->begun)
         tree_key_store(&loader->lower, tree_separator(&tree->layout, tree_key_of(&loader->previous), key));
-    if (!storable(loader, key))
-        return tree_fail(session, BANYAN_EKEYSIZE,
-                         "index %s: a key differs from its leaf's prefix in more than the %u bytes that a "
-                         "slot holds: longer keys "
-                         "need records, which this version does not have",
-                         tree->name, tree->layout.geometry.inline_key_bytes);
-    entry_store(loader, key, value);
+    entry_store(loader, key, value, GADDR_NULL);
     tree_key_store(&loader->previous, key);
     return 0;
 }
@@ -271,6 +326,8 @@ int tree_bulk_part(struct tree_session *session, struct tree_bulk *bulk, unsigne
     }
     while (!status && loader.count)
         status = leaf_close(&loader);
+    if (status && loader.entries)
+        pending_blocks_release(&loader);
     free(loader.entries);
     free(loader.bytes);
     bulk->part[number].newest = loader.previous;
@@ -467,6 +524,8 @@ int tree_bulk_finish(struct tree_session *session, struct tree_bulk *bulk)
     if (!status && anything)
         status = root_replace(session, tree, levels[top].items[0].link, top);
     if (status && status != BANYAN_EUNKNOWN) {
+        for (unsigned i = 0; i < bulk->parts && layout->long_keys; i++)
+            part_blocks_release(session, layout, &bulk->part[i]);
         for (unsigned i = 0; i < bulk->parts; i++)
             children_release(session, &bulk->part[i].leaves, layout->geometry.leaf_bytes);
         for (unsigned i = 1; i <= top; i++)

@@ -15,7 +15,7 @@
  * catalogue's lock (that of the superblock's address); afterwards only its root word changes, by CAS.
  */
 #define SUPERBLOCK_MAGIC UINT64_C(0x6e61796e61427831)
-#define FORMAT_VERSION   1u
+#define FORMAT_VERSION   2u
 #define ENTRY_BYTES      256u
 #define ENTRIES          128u
 #define ENTRIES_OFFSET   (MEMORY_CATALOGUE_OFFSET + 4096u)
@@ -31,7 +31,7 @@ struct catalogue_entry {
     uint32_t crc;  /* of what follows */
     uint32_t used; /* 1 */
     uint32_t leaf_bytes, internal_bytes;
-    uint8_t key_kind, key_bytes, inline_key_bytes, value_bytes, value_variable, zero[3];
+    uint8_t key_kind, key_bytes, inline_key_bytes, value_bytes, value_variable, content, zero[2];
     char name[TREE_NAME_MAX + 1];
 };
 static_assert(sizeof(struct catalogue_entry) <= ENTRY_BYTES, "an entry fits its place");
@@ -56,6 +56,7 @@ int tree_format(struct tree_session *session)
 {
     static const uint8_t zeros[ENTRY_BYTES];
     struct superblock block = {.magic = SUPERBLOCK_MAGIC, .version = FORMAT_VERSION};
+    tree_session_begin(session);
     block.crc = crc32c(0, &block, offsetof(struct superblock, crc));
     for (uint32_t i = 0; i < ENTRIES; i++) {
         struct fabric_command clear = tree_write_command(entry_address(i), zeros, ENTRY_BYTES);
@@ -108,7 +109,8 @@ static void entry_geometry(const struct catalogue_entry *entry, struct tree_geom
                                        .key_bytes = entry->key_bytes,
                                        .inline_key_bytes = entry->inline_key_bytes,
                                        .value_bytes = entry->value_bytes,
-                                       .value_variable = entry->value_variable};
+                                       .value_variable = entry->value_variable,
+                                       .content = entry->content};
 }
 
 /* Calls visit for each used entry until it returns true; *number is that entry's, or the first free one's
@@ -184,7 +186,7 @@ static int tree_make(struct tree_session *session, const char *name, const struc
     if (!tree->cache)
         status = tree_fail_memory(session);
     else
-        status = tree_begin(session, tree); /* for buffers large enough */
+        status = tree_buffers(session, tree);
     if (status)
         tree_close(tree);
     else
@@ -197,7 +199,7 @@ static bool geometry_equal(const struct tree_geometry *a, const struct tree_geom
     return a->leaf_bytes == b->leaf_bytes && a->internal_bytes == b->internal_bytes &&
            a->key_kind == b->key_kind && a->key_bytes == b->key_bytes &&
            a->inline_key_bytes == b->inline_key_bytes && a->value_bytes == b->value_bytes &&
-           a->value_variable == b->value_variable;
+           a->value_variable == b->value_variable && a->content == b->content;
 }
 
 int tree_open(struct tree_session *session, const char *name, struct tree **tree)
@@ -207,6 +209,7 @@ int tree_open(struct tree_session *session, const char *name, struct tree **tree
     bool found;
     uint32_t free_entry;
     int status = name_check(session, name);
+    tree_session_begin(session);
     if (!status)
         status = catalogue_walk(session, search_visit, &search, &found, &free_entry);
     if (!status && !found)
@@ -282,6 +285,7 @@ static int entry_write(struct tree_session *session, const struct tree *tree, ga
     entry.inline_key_bytes = geometry->inline_key_bytes;
     entry.value_bytes = geometry->value_bytes;
     entry.value_variable = geometry->value_variable;
+    entry.content = geometry->content;
     strcpy(entry.name, tree->name);
     entry.crc = entry_crc(&entry);
     struct fabric_command write = tree_write_command(entry_address(number), &entry, sizeof entry);
@@ -300,6 +304,7 @@ int tree_create(struct tree_session *session, const char *name, const struct tre
     uint32_t number;
     gaddr root;
     int status = name_check(session, name);
+    tree_session_begin(session);
     if (!status)
         status = tree_geometry_complete(
             &geometry, fabric_capabilities(session->compute->fabric)->atomic_write, &session->error);
@@ -349,6 +354,7 @@ int tree_list(struct tree_session *session, void (*visit)(void *, const char *, 
     struct listing listing = {visit, context};
     bool stopped;
     uint32_t free_entry;
+    tree_session_begin(session);
     return catalogue_walk(session, listing_visit, &listing, &stopped, &free_entry);
 }
 

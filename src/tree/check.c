@@ -1,10 +1,12 @@
 /*
- * check.c - Walks a whole index and judges every node, link and slot. One round trip a node; nobody else may
- * write.
+ * check.c - Walks a whole index and judges every node, link, slot and key block. One round trip a node, and
+ * one more for a leaf with long keys; nobody else may write.
  */
 #include "tree/state.h"
 
 #include <stdlib.h>
+
+#include "memory/memory.h"
 
 /* Walks level by level from the top, along the sibling links, beside the links that the level above holds. */
 struct walk {
@@ -85,19 +87,43 @@ static int internal_check(struct walk *walk, gaddr node, const struct tree_heade
     return status;
 }
 
+static void block_count(struct walk *walk, const struct tree_leaf_entry *entry)
+{
+    if (entry->block == GADDR_NULL)
+        return;
+    uint32_t bytes = memory_block_bytes(entry->key.length);
+    walk->report->key_blocks++;
+    walk->report->bytes += bytes;
+    if (walk->visit)
+        walk->visit(walk->context, entry->block, bytes);
+}
+
+/* Whoever locks it next finishes it. What has moved belongs to the sibling by now. */
+static int marked_check(struct walk *walk, gaddr node, const struct tree_header *header)
+{
+    struct tree_session *session = walk->session;
+    uint32_t count;
+    walk->report->marked++;
+    int status = tree_leaf_halves(session, &walk->tree->layout, walk->image, header, &count);
+    if (status)
+        return status < 0 ? status : tree_leaf_corrupt(session, node);
+    for (uint32_t i = 0; i < count; i++)
+        if (tree_header_side(header, session->entries[i].key) <= 0)
+            block_count(walk, &session->entries[i]);
+    return 0;
+}
+
 static int leaf_check(struct walk *walk, gaddr node, const struct tree_header *header)
 {
     struct tree_session *session = walk->session;
     const struct tree_layout *layout = &walk->tree->layout;
     walk->report->leaves++;
-    if (header->state == TREE_NODE_SPLITTING) {
-        walk->report->marked++;
-        return 0; /* whoever locks it next finishes it */
-    }
+    if (header->state == TREE_NODE_SPLITTING)
+        return marked_check(walk, node, header);
     uint32_t count;
     int status = tree_leaf_entries(session, layout, walk->image, header, &count);
     if (status)
-        return status < 0 ? status : tree_corrupt(session, node, "a leaf's slot fails its check");
+        return status < 0 ? status : tree_leaf_corrupt(session, node);
     for (uint32_t i = 0; i < count; i++) {
         const struct tree_leaf_entry *entry = &session->entries[i];
         struct tree_bucket bucket;
@@ -108,6 +134,7 @@ static int leaf_check(struct walk *walk, gaddr node, const struct tree_header *h
             return tree_corrupt(session, node, "a leaf holds a key outside of its bucket");
         if (i && !tree_key_compare(session->entries[i - 1].key, entry->key))
             return tree_corrupt(session, node, "a leaf holds a key twice");
+        block_count(walk, entry);
     }
     if (header->state == TREE_NODE_DEAD && count)
         return tree_corrupt(session, node, "a dead leaf holds entries");

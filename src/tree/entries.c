@@ -1,6 +1,6 @@
 /*
- * entries.c - A leaf's entries in key order, and leaves built from entries. Local work only; buffers are the
- * session's.
+ * entries.c - A leaf's entries in key order, and leaves built from entries. Local work, but for long keys
+ * (keyblocks.c): one round trip where a leaf has any. Buffers are the session's.
  */
 #include "tree/state.h"
 
@@ -119,7 +119,7 @@ static int entries_reserve(struct tree_session *session, const struct tree_layou
     if (layout->geometry.key_kind == TREE_KEY_FIXED)
         return 0;
     return tree_reserve(session, &session->keys, &session->keys_capacity,
-                        layout->slots * layout->geometry.key_bytes);
+                        layout->slots * ((layout->geometry.key_bytes + 7u) & ~7u));
 }
 
 /* Fixed keys and values: the checks of many slots are computed in one go, and the slots themselves are the
@@ -148,15 +148,34 @@ static int collect_fixed(const struct tree_layout *layout, const uint8_t *image,
     return 0;
 }
 
-static int collect(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
-                   const struct tree_header *header, uint32_t seed, struct tree_leaf_entry *entries,
-                   uint32_t *count)
+/* A variable key put together; a long one's bytes are left to tree_key_blocks_read. Returns where the next
+ * key may begin. */
+static uint8_t *entry_key(struct tree_leaf_entry *entry, const struct tree_slot *slot, struct tree_key lower,
+                          uint8_t *keys)
 {
-    uint32_t found = 0;
+    bool whole = slot->block == GADDR_NULL;
+    uint32_t length = whole ? slot->head_length + slot->remainder.length : slot->key_length;
+    if (whole) {
+        memcpy(keys, lower.bytes, slot->head_length);
+        memcpy(keys + slot->head_length, slot->remainder.bytes, slot->remainder.length);
+    }
+    entry->key = (struct tree_key){keys, length};
+    return keys + ((length + 7u) & ~7u); /* what is read from the pool is read to aligned places */
+}
+
+/* A leaf's taken slots in the order of the slots; each may be valid under any of the seeds. */
+static int collect(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
+                   const struct tree_header *header, const uint32_t *seeds, uint32_t seed_count,
+                   struct tree_leaf_entry *entries, uint32_t *count)
+{
+    uint32_t found = 0, blocks = 0;
     uint8_t *keys = session->keys;
+    session->stranger = GADDR_NULL;
     for (uint32_t i = 0; i < layout->slots; i++) {
         struct tree_slot slot;
-        enum tree_slot_state state = tree_slot_read(layout, image, i, seed, header->lower, &slot);
+        enum tree_slot_state state = TREE_SLOT_INVALID;
+        for (uint32_t seed = 0; seed < seed_count && state == TREE_SLOT_INVALID; seed++)
+            state = tree_slot_read(layout, image, i, seeds[seed], header->lower, &slot);
         if (state == TREE_SLOT_INVALID)
             return TREE_RESTART;
         if (state == TREE_SLOT_EMPTY)
@@ -164,21 +183,26 @@ static int collect(struct tree_session *session, const struct tree_layout *layou
         struct tree_leaf_entry *entry = &entries[found++];
         entry->key = slot.remainder;
         if (layout->geometry.key_kind == TREE_KEY_VARIABLE) {
-            uint32_t length = slot.head_length + slot.remainder.length;
-            if (length > layout->geometry.key_bytes)
+            if (slot.head_length + slot.remainder.length > layout->geometry.key_bytes)
                 return TREE_RESTART;
-            memcpy(keys, header->lower.bytes, slot.head_length);
-            memcpy(keys + slot.head_length, slot.remainder.bytes, slot.remainder.length);
-            entry->key = (struct tree_key){keys, length};
-            keys += length;
+            keys = entry_key(entry, &slot, header->lower, keys);
         }
-        entry->head = tree_key_head(entry->key);
         entry->value = slot.value;
+        entry->block = slot.block;
         entry->number = i;
-        session->order[found - 1] = (struct tree_leaf_order){entry->head, found - 1};
+        blocks += slot.block != GADDR_NULL;
     }
     *count = found;
-    return 0;
+    return blocks ? tree_key_blocks_read(session, layout, image, entries, found) : 0;
+}
+
+int tree_leaf_halves(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
+                     const struct tree_header *header, uint32_t *count)
+{
+    const uint32_t seeds[2] = {tree_slot_seed(header->tag, (uint16_t)(header->version - 1)),
+                               tree_slot_seed(header->tag, header->version)};
+    int status = entries_reserve(session, layout);
+    return status ? status : collect(session, layout, image, header, seeds, 2, session->entries, count);
 }
 
 int tree_leaf_order(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
@@ -190,9 +214,13 @@ int tree_leaf_order(struct tree_session *session, const struct tree_layout *layo
     struct tree_leaf_entry *unsorted = session->entries + layout->slots;
     uint32_t seed = tree_slot_seed(header->tag, header->version);
     status = tree_layout_plain(layout) ? collect_fixed(layout, image, seed, session->order, count)
-                                       : collect(session, layout, image, header, seed, unsorted, count);
+                                       : collect(session, layout, image, header, &seed, 1, unsorted, count);
     if (status)
         return status;
+    for (uint32_t i = 0; i < *count && !tree_layout_plain(layout); i++) {
+        unsorted[i].head = tree_key_head(unsorted[i].key);
+        session->order[i] = (struct tree_leaf_order){unsorted[i].head, i};
+    }
     struct sorting sorting = {layout, image, tree_layout_plain(layout) ? NULL : unsorted, false};
     if (*count <= SORT_FAST)
         sort_fast(&sorting, session->order, *count);
@@ -255,8 +283,7 @@ int tree_leaf_build(struct tree_session *session, const struct tree_layout *layo
         tree_leaf_format(layout, header, image);
         uint32_t seed = tree_slot_seed(header->tag, header->version);
         for (uint32_t i = 0; i < count; i++)
-            tree_slot_write(layout, image, numbers[i], seed,
-                            tree_slot_remainder(layout, header->lower, entries[i].key), entries[i].key,
+            tree_slot_write(layout, image, numbers[i], seed, header->lower, entries[i].block, entries[i].key,
                             entries[i].value);
     }
     if (numbers != small)

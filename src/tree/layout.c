@@ -52,6 +52,11 @@ uint64_t tree_key_head(struct tree_key key)
     return __builtin_bswap64(word);
 }
 
+uint64_t tree_key_hash(struct tree_key key)
+{
+    return XXH3_64bits(key.bytes, key.length);
+}
+
 /* ---- geometry ---- */
 
 #define HEAD_BYTES 4u
@@ -108,6 +113,13 @@ int tree_geometry_complete(struct tree_geometry *geometry, uint32_t atomic_write
         complete_variable(geometry, atomic_write);
     if (!geometry->internal_bytes)
         geometry->internal_bytes = 1024;
+    if (geometry->content > TREE_CONTENT_STORE)
+        return error_set(error, BANYAN_EINVAL, "values of an unknown kind (content %u)", geometry->content);
+    if (variable && geometry->key_bytes > geometry->inline_key_bytes &&
+        geometry->inline_key_bytes < TREE_LONG_PART_BYTES)
+        return error_set(error, BANYAN_EINVAL,
+                         "slots must hold at least %u bytes of a key where keys may be longer, not %u",
+                         TREE_LONG_PART_BYTES, geometry->inline_key_bytes);
     if (!variable && geometry->key_bytes < 8)
         return error_set(error, BANYAN_EINVAL, "fixed keys must be 8 to 255 bytes, not %u",
                          geometry->key_bytes);
@@ -157,6 +169,7 @@ int tree_layout_init(struct tree_layout *layout, const struct tree_geometry *geo
     memset(layout, 0, sizeof *layout);
     layout->geometry = *geometry;
     bool variable = geometry->key_kind == TREE_KEY_VARIABLE;
+    layout->long_keys = variable && geometry->key_bytes > geometry->inline_key_bytes;
     layout->header_bytes = header_size(geometry);
     layout->value_offset = 4 + (variable ? 2u + geometry->inline_key_bytes : geometry->key_bytes);
     layout->slot_bytes = round_up(layout->value_offset + geometry->value_variable + geometry->value_bytes, 4);
@@ -339,6 +352,15 @@ static uint32_t value_length(const struct tree_layout *layout, const uint8_t *sl
     return layout->geometry.value_variable ? slot[layout->value_offset] : layout->geometry.value_bytes;
 }
 
+/* The check of a long slot: of its key part as it lies, and the value. */
+static uint32_t long_check(uint32_t seed, const uint8_t *bytes, struct tree_key value)
+{
+    uint8_t length = (uint8_t)value.length;
+    uint32_t crc = crc32c(seed, bytes + 4, 2 + TREE_LONG_PART_BYTES);
+    crc = crc32c(crc, &length, sizeof length);
+    return crc32c(crc, value.bytes, value.length) | 1u;
+}
+
 /* The check of a taken slot whose whole key is head + remainder. */
 static uint32_t taken_check(const struct tree_layout *layout, uint32_t seed, struct tree_key head,
                             struct tree_key remainder, struct tree_key value)
@@ -366,17 +388,36 @@ static bool slot_parse(const struct tree_layout *layout, const uint8_t *bytes, s
     if (length > layout->geometry.value_bytes)
         return false;
     slot->value = (struct tree_key){bytes + layout->value_offset + layout->geometry.value_variable, length};
+    slot->block = GADDR_NULL;
     if (layout->geometry.key_kind == TREE_KEY_FIXED) {
         slot->head_length = 0;
         slot->remainder = (struct tree_key){bytes + 4, layout->geometry.key_bytes};
         return true;
     }
     uint32_t key_length = bytes[4], remainder = bytes[5];
+    if (remainder == TREE_SLOT_LONG && layout->long_keys) {
+        memcpy(&slot->block, bytes + 6, sizeof slot->block);
+        memcpy(&slot->hash, bytes + 14, sizeof slot->hash);
+        slot->key_length = key_length;
+        slot->head_length = 0;
+        slot->remainder = (struct tree_key){bytes + 6, 0};
+        return key_length && key_length <= layout->geometry.key_bytes && slot->block != GADDR_NULL;
+    }
     if (remainder > key_length || remainder > layout->geometry.inline_key_bytes || !key_length)
         return false;
     slot->head_length = key_length - remainder;
     slot->remainder = (struct tree_key){bytes + 6, remainder};
     return true;
+}
+
+/* The check that a parsed slot should have; `front` begins with what the slot leaves out of its key. */
+static uint32_t proven_check(const struct tree_layout *layout, uint32_t seed, const uint8_t *bytes,
+                             struct tree_key front, const struct tree_slot *slot)
+{
+    if (slot->block != GADDR_NULL)
+        return long_check(seed, bytes, slot->value);
+    struct tree_key head = {front.bytes, slot->head_length};
+    return taken_check(layout, seed, head, slot->remainder, slot->value);
 }
 
 enum tree_slot_state tree_slot_read(const struct tree_layout *layout, const uint8_t *image, uint32_t number,
@@ -389,17 +430,15 @@ enum tree_slot_state tree_slot_read(const struct tree_layout *layout, const uint
     slot->number = number;
     if (!(check & 1u) || !slot_parse(layout, bytes, slot) || slot->head_length > lower.length)
         return TREE_SLOT_INVALID;
-    struct tree_key head = {lower.bytes, slot->head_length};
-    return taken_check(layout, seed, head, slot->remainder, slot->value) == check ? TREE_SLOT_TAKEN
-                                                                                  : TREE_SLOT_INVALID;
+    return proven_check(layout, seed, bytes, lower, slot) == check ? TREE_SLOT_TAKEN : TREE_SLOT_INVALID;
 }
 
 bool tree_bucket_find(const struct tree_layout *layout, const uint8_t *image,
                       const struct tree_bucket *bucket, uint32_t seed, struct tree_key key,
                       struct tree_slot *slot)
 {
-    bool fixed = layout->geometry.key_kind == TREE_KEY_FIXED;
-    uint64_t wanted = 0;
+    bool fixed = layout->geometry.key_kind == TREE_KEY_FIXED, hashed = false;
+    uint64_t wanted = 0, hash = 0;
     if (fixed)
         memcpy(&wanted, key.bytes, 8);
     for (uint32_t i = bucket->first; i < bucket->first + bucket->count; i++) {
@@ -410,12 +449,17 @@ bool tree_bucket_find(const struct tree_layout *layout, const uint8_t *image,
             continue;
         if (!slot_parse(layout, bytes, slot))
             continue;
-        struct tree_key rest = {key.bytes + slot->head_length, key.length - slot->head_length};
-        if (memcmp(rest.bytes, slot->remainder.bytes, rest.length))
+        if (slot->block != GADDR_NULL) {
+            hash = hashed ? hash : tree_key_hash(key);
+            hashed = true;
+            if (slot->hash != hash)
+                continue;
+        } else if (memcmp(key.bytes + slot->head_length, slot->remainder.bytes,
+                          key.length - slot->head_length)) {
             continue;
+        }
         slot->number = i;
-        struct tree_key front = {key.bytes, slot->head_length};
-        if (slot_check(bytes) == taken_check(layout, seed, front, slot->remainder, slot->value))
+        if (slot_check(bytes) == proven_check(layout, seed, bytes, key, slot))
             return true;
     }
     return false;
@@ -470,26 +514,44 @@ uint32_t tree_slot_remainder(const struct tree_layout *layout, struct tree_key l
     return key.length - tree_key_common(lower, key);
 }
 
-void tree_slot_write(const struct tree_layout *layout, uint8_t *image, uint32_t number, uint32_t seed,
-                     uint32_t remainder, struct tree_key key, struct tree_key value)
+/* Returns the check. */
+static uint32_t slot_write_long(uint8_t *bytes, uint32_t seed, gaddr block, struct tree_key key,
+                                struct tree_key value)
 {
-    uint8_t *bytes = image + layout->slot_offset[number];
-    uint8_t *to = bytes + 4;
-    struct tree_key rest = {key.bytes + key.length - remainder, remainder};
-    memset(to, 0, layout->slot_bytes - 4);
-    if (layout->geometry.key_kind == TREE_KEY_VARIABLE) {
-        assert(remainder <= layout->geometry.inline_key_bytes);
-        *to++ = (uint8_t)key.length;
-        *to++ = (uint8_t)remainder;
-    }
-    memcpy(to, rest.bytes, rest.length);
-    to = bytes + layout->value_offset;
+    uint64_t hash = tree_key_hash(key);
+    bytes[4] = (uint8_t)key.length;
+    bytes[5] = TREE_SLOT_LONG;
+    memcpy(bytes + 6, &block, sizeof block);
+    memcpy(bytes + 14, &hash, sizeof hash);
+    return long_check(seed, bytes, value);
+}
+
+void tree_slot_write(const struct tree_layout *layout, uint8_t *image, uint32_t number, uint32_t seed,
+                     struct tree_key lower, gaddr block, struct tree_key key, struct tree_key value)
+{
+    uint8_t *bytes = image + layout->slot_offset[number], *to = bytes + layout->value_offset;
+    uint32_t check;
+    memset(bytes + 4, 0, layout->slot_bytes - 4);
     if (layout->geometry.value_variable)
         *to++ = (uint8_t)value.length;
     if (value.length)
         memcpy(to, value.bytes, value.length);
-    struct tree_key head = {key.bytes, key.length - remainder};
-    uint32_t check = taken_check(layout, seed, head, rest, value);
+    if (block != GADDR_NULL) {
+        assert(layout->long_keys);
+        check = slot_write_long(bytes, seed, block, key, value);
+    } else {
+        uint32_t remainder = tree_slot_remainder(layout, lower, key);
+        struct tree_key head = {key.bytes, key.length - remainder};
+        struct tree_key rest = {key.bytes + head.length, remainder};
+        to = bytes + 4;
+        if (layout->geometry.key_kind == TREE_KEY_VARIABLE) {
+            assert(remainder <= layout->geometry.inline_key_bytes);
+            *to++ = (uint8_t)key.length;
+            *to++ = (uint8_t)remainder;
+        }
+        memcpy(to, rest.bytes, rest.length);
+        check = taken_check(layout, seed, head, rest, value);
+    }
     memcpy(bytes, &check, 4);
 }
 
@@ -502,8 +564,7 @@ void tree_slot_renew(const struct tree_layout *layout, uint8_t *image, uint32_t 
         assert(false); /* it was proven under another version */
         return;
     }
-    struct tree_key head = {lower.bytes, slot.head_length};
-    uint32_t check = taken_check(layout, seed, head, slot.remainder, slot.value);
+    uint32_t check = proven_check(layout, seed, bytes, lower, &slot);
     memcpy(bytes, &check, 4);
 }
 
@@ -511,13 +572,6 @@ void tree_slot_clear(const struct tree_layout *layout, uint8_t *image, uint32_t 
 {
     uint32_t check = tree_slot_empty_check(seed);
     memcpy(image + layout->slot_offset[number], &check, 4);
-}
-
-void tree_slot_key(const struct tree_slot *slot, struct tree_key lower, struct tree_key_copy *key)
-{
-    key->length = (uint16_t)(slot->head_length + slot->remainder.length);
-    memcpy(key->bytes, lower.bytes, slot->head_length);
-    memcpy(key->bytes + slot->head_length, slot->remainder.bytes, slot->remainder.length);
 }
 
 uint32_t tree_bucket_free_slot(const struct tree_layout *layout, const uint8_t *image,

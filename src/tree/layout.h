@@ -20,7 +20,13 @@
  * remainder length, remainder (inline_key_bytes). The bytes before the remainder are those that the key
  * shares with the leaf's lower fence. The lower fence of a leaf never changes (splits and unlinks move the
  * upper one), so neither does what a slot means; and a separator shares at least as much with a key to its
- * right as the fence before it did, so what fits a leaf fits its siblings.
+ * right as the fence before it did, so what fits a slot of a leaf fits its siblings' slots.
+ *
+ * Long slot: where the remainder is longer than inline_key_bytes (then at least 16), the key part is: key
+ * length, TREE_SLOT_LONG, 8 address of the key block, 8 XXH3-64 of the whole key. The check covers these
+ * bytes as they lie and the value, so it needs no read of the block; the hash says whether a block that was
+ * read is the slot's. The key block is the whole key and nothing else, in a block of memory_block_bytes(key
+ * length). A key stays in its block while it stays in the index, also where its remainder would fit by now.
  *
  * Internal node: header, body crc, then fixed keys: sorted {key, link address u64, link tag u32};
  * variable keys: u16 offsets from the node's start, sorted by key, each to {length, key, address, tag}.
@@ -85,6 +91,7 @@ struct tree_layout {
     uint32_t internal_entries; /* fixed keys: capacity; variable keys: of the longest keys */
     uint32_t entry_bytes;      /* fixed keys */
     uint32_t *slot_offset;     /* [slots], owned */
+    bool long_keys;            /* there are keys that an inline slot may be too short for */
 };
 
 /* The geometry must be complete. BANYAN_ENOMEM, BANYAN_EINVAL with a message. */
@@ -154,7 +161,17 @@ struct tree_slot {
     struct tree_key value;
     uint32_t head_length;      /* bytes of the key that the leaf's lower fence supplies */
     struct tree_key remainder; /* the rest, in the image (fixed keys: the whole key) */
+    gaddr block;               /* long slots: of the key; else GADDR_NULL */
+    /* long slots only */
+    uint32_t key_length;
+    uint64_t hash;
 };
+
+/* In the place of a remainder's length. */
+#define TREE_SLOT_LONG       0xffu
+#define TREE_LONG_PART_BYTES 16u /* address and hash */
+/* What a long slot knows its key by. */
+uint64_t tree_key_hash(struct tree_key key);
 
 /* Judges a slot by its own check; `lower` supplies variable keys' prefixes (the leaf's lower fence). */
 enum tree_slot_state tree_slot_read(const struct tree_layout *layout, const uint8_t *image, uint32_t number,
@@ -171,18 +188,29 @@ uint32_t tree_slot_checks(const struct tree_layout *layout, const uint8_t *image
 /* R2's second half: every slot of the range is valid under the seed. */
 bool tree_slots_valid(const struct tree_layout *layout, const uint8_t *image, uint32_t first, uint32_t count,
                       uint32_t seed, struct tree_key lower);
-/* How many bytes of the key a slot of this leaf must hold; may exceed inline_key_bytes: then it cannot be
- * stored. */
+/* How many bytes of the key an inline slot of this leaf would have to hold. */
 uint32_t tree_slot_remainder(const struct tree_layout *layout, struct tree_key lower, struct tree_key key);
-/* Writes key, value and check into the image. The remainder must fit. */
+/* Whether that is too much: the key needs a block of its own. */
+static inline bool tree_slot_needs_block(const struct tree_layout *layout, struct tree_key lower,
+                                         struct tree_key key)
+{
+    return layout->long_keys && tree_slot_remainder(layout, lower, key) > layout->geometry.inline_key_bytes;
+}
+/* Writes key, value and check into the image: a long slot if there is a `block`, which then holds the key;
+ * else the remainder must fit. */
 void tree_slot_write(const struct tree_layout *layout, uint8_t *image, uint32_t number, uint32_t seed,
-                     uint32_t remainder, struct tree_key key, struct tree_key value);
+                     struct tree_key lower, gaddr block, struct tree_key key, struct tree_key value);
 /* Gives a proven slot the check of another version; nothing else of it changes. */
 void tree_slot_renew(const struct tree_layout *layout, uint8_t *image, uint32_t number, uint32_t seed,
                      struct tree_key lower);
+/* Of a proven long slot. */
+static inline uint64_t tree_slot_hash(const struct tree_layout *layout, const uint8_t *image, uint32_t number)
+{
+    uint64_t hash;
+    memcpy(&hash, image + layout->slot_offset[number] + 14, sizeof hash);
+    return hash;
+}
 void tree_slot_clear(const struct tree_layout *layout, uint8_t *image, uint32_t number, uint32_t seed);
-/* Copies the whole key of a proven slot. */
-void tree_slot_key(const struct tree_slot *slot, struct tree_key lower, struct tree_key_copy *key);
 /* A free slot for a key of this bucket, own segment first; UINT32_MAX when full. */
 uint32_t tree_bucket_free_slot(const struct tree_layout *layout, const uint8_t *image,
                                const struct tree_bucket *bucket, uint32_t seed);

@@ -96,6 +96,7 @@ static void hold_init(const struct tree_session *session, gaddr node, struct tre
     hold->shift = (uint32_t)(name & 7) * 8;
     hold->mask = width == 8 ? UINT64_MAX : ((UINT64_C(1) << (8 * width)) - 1) << hold->shift;
     hold->local = NULL;
+    hold->incarnation = session->incarnation;
     hold->global = false;
     hold->handing = false;
 }
@@ -184,6 +185,7 @@ static int local_acquire(struct tree_session *session, gaddr node, bool wanted, 
         waiter->task = task_self();
         waiter->next = NULL;
         waiter->node = wanted ? node : GADDR_NULL;
+        waiter->incarnation = session->incarnation;
         waiter->handed = waiter->snapshot = false;
         atomic_store_relaxed(&waiter->granted, 0u); /* published by the spin lock */
         if (lock->tail)
@@ -208,7 +210,8 @@ static int local_acquire(struct tree_session *session, gaddr node, bool wanted, 
     return 0;
 }
 
-/* Decides what becomes of the lock; true if the global word must be freed. */
+/* Decides what becomes of the lock; true if the global word must be freed, under the incarnation in which it
+ * was taken. */
 static bool local_release_begin(struct tree_session *session, struct tree_hold *hold)
 {
     struct tree_local_lock *lock = hold->local;
@@ -221,8 +224,11 @@ static bool local_release_begin(struct tree_session *session, struct tree_hold *
         return true;
     }
     struct tree_lock_shard *shard = shard_of(session, hold);
+    assert(hold->incarnation == session->incarnation);
     spinlock_lock(&shard->spin);
-    hold->handing = lock->head && lock->depth < session->compute->switches.handover;
+    /* Not from one incarnation to another: our memory node may have freed the word in between (locks.md). */
+    hold->handing = lock->head && lock->head->incarnation == hold->incarnation &&
+                    lock->depth < session->compute->switches.handover;
     lock->depth = hold->handing ? lock->depth + 1 : 0;
     spinlock_unlock(&shard->spin);
     return !hold->handing;
@@ -284,6 +290,18 @@ void tree_lock_abandon_local(struct tree_session *session, struct tree_hold *hol
 
 /* ---- both ---- */
 
+/* Whoever calls has an error to report already. */
+static void free_word(struct tree_session *session, const struct tree_hold *hold)
+{
+    struct fabric_command unlock = tree_unlock_command(session, hold);
+    struct fabric_list list = {.node = gaddr_node(hold->word),
+                               .count = 1,
+                               .commands = &unlock,
+                               .incarnation = hold->incarnation},
+                       *lists[1] = {&list};
+    fabric_execute(session->worker->endpoint, lists, 1, &session->stats.cost);
+}
+
 void tree_lock_give_back(struct tree_session *session, const struct tree_hold *hold,
                          const struct fabric_command *lock, int status)
 {
@@ -291,11 +309,7 @@ void tree_lock_give_back(struct tree_session *session, const struct tree_hold *h
         return; /* the connection is gone: so is the lock, once we are fenced */
     if (lock->cas.old & hold->mask)
         return;
-    struct fabric_command unlock = tree_unlock_command(session, hold);
-    struct fabric_list list = {.node = gaddr_node(hold->word), .count = 1, .commands = &unlock},
-                       *lists[1] = {&list};
-    fabric_execute(session->worker->endpoint, lists, 1,
-                   &session->stats.cost); /* the error at hand is the one to report */
+    free_word(session, hold);
 }
 
 int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabric_command *reads,
@@ -340,17 +354,19 @@ int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabr
 int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fabric_command *writes,
                 uint32_t count)
 {
-    bool wrote = count;
-    if (local_release_begin(session, hold))
+    bool wrote = count, release = local_release_begin(session, hold);
+    if (release)
         writes[count++] = tree_unlock_command(session, hold);
-    int status = 0;
-    if (count) {
-        status = tree_execute(session, gaddr_node(hold->word), writes, count);
-        if (status) {
-            session->image.address = GADDR_NULL;
-            if (wrote)
-                status = tree_unknown(session, status);
-        }
+    int status = count ? tree_execute(session, gaddr_node(hold->word), writes, count) : 0;
+    if (status) {
+        session->image.address = GADDR_NULL;
+        if (status == BANYAN_ENET || status == BANYAN_ETIMEOUT || status == BANYAN_EFENCED)
+            hold->handing =
+                false; /* the word was freed when the memory node fenced us: nothing to hand over */
+        else if (release)
+            free_word(session, hold); /* a bad command stood before the unlock */
+        if (wrote)
+            status = tree_unknown(session, status);
     }
     hold->global = false;
     local_release_end(session, hold);

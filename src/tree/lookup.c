@@ -158,6 +158,8 @@ static int point_lookup(struct point *point)
                 session->stats.retries++;
             }
         }
+        if (tree_again(session, &status))
+            continue;
         if (status)
             return status;
         if (verdict == HIT || verdict == MISS) {

@@ -230,38 +230,69 @@ static uint32_t write_back(struct change *change, uint32_t number, uint32_t byte
     return count;
 }
 
-/* Puts the value where the key is, or into a free slot; splits the leaf if there is none. */
-static int change_put(struct change *change, struct tree_key value)
+/* The key's bucket is full. TREE_RESTART where there is room now, or the addition is not in yet. */
+static int change_split(struct change *change, struct tree_key value)
 {
     struct tree_session *session = change->session;
     struct tree *tree = change->tree;
-    const struct tree_layout *layout = &tree->layout;
-    uint32_t remainder = tree_slot_remainder(layout, change->header.lower, change->key);
-    if (layout->geometry.key_kind == TREE_KEY_VARIABLE && remainder > layout->geometry.inline_key_bytes)
-        return change_quit(
-            change,
-            tree_fail(session, BANYAN_EKEYSIZE,
-                      "index %s: %u bytes of the key differ from its leaf's prefix, and a slot holds %u: "
-                      "longer keys need records, which this version does not have",
-                      tree->name, remainder, layout->geometry.inline_key_bytes));
+    int status = tree_leaf_complete(session, tree, change->path.link.address);
+    if (status)
+        return change_quit(change, status);
+    struct tree_addition addition = {change->key, value};
+    bool added = false;
+    status = tree_split(session, tree, change->path.link, &change->hold, &addition, &added);
+    if (added)
+        return 0; /* done, whatever became of the parent's entry: a traverser posts it (§6) */
+    return status ? status : TREE_RESTART;
+}
+
+/* The block of a long key that goes into the leaf: written in the leaf's own list if it lies on the same
+ * memory node (*count grows), else here. */
+static int change_block(struct change *change, gaddr *block, struct fabric_command *writes, uint32_t *count)
+{
+    struct tree_session *session = change->session;
+    gaddr leaf = change->path.link.address;
+    int status = tree_key_block_prepare(session, leaf, change->key, &writes[*count], block);
+    if (status)
+        return status;
+    if (gaddr_node(*block) == gaddr_node(leaf)) {
+        ++*count;
+        return 0;
+    }
+    status = tree_execute(session, gaddr_node(*block), &writes[*count], 1);
+    if (status)
+        tree_block_release(session, *block, change->key.length); /* nobody knows it */
+    return status;
+}
+
+/* Puts the value where the key is, or into a free slot; splits the leaf if there is none. A key that has a
+ * block keeps it, whatever its remainder is by now. */
+static int change_put(struct change *change, struct tree_key value)
+{
+    struct tree_session *session = change->session;
+    const struct tree_layout *layout = &change->tree->layout;
+    struct tree_key lower = change->header.lower;
+    gaddr block = change->found ? change->slot.block : GADDR_NULL;
     uint32_t number =
         change->found ? change->slot.number
                       : tree_bucket_free_slot(layout, session->image.bytes, &change->bucket, change->seed);
-    if (number == UINT32_MAX) {
-        int status = tree_leaf_complete(session, tree, change->path.link.address);
+    if (number == UINT32_MAX)
+        return change_split(change, value);
+    struct fabric_command writes[5];
+    uint32_t count = 0;
+    bool fresh = !change->found && tree_slot_needs_block(layout, lower, change->key);
+    int status = 0;
+    if (fresh) {
+        status = change_block(change, &block, writes, &count);
         if (status)
             return change_quit(change, status);
-        struct tree_addition addition = {change->key, value};
-        bool added = false;
-        status = tree_split(session, tree, change->path.link, &change->hold, &addition, &added);
-        if (added)
-            return 0; /* done, whatever became of the parent's entry: a traverser posts it (§6) */
-        return status ? status : TREE_RESTART;
     }
-    struct fabric_command writes[4];
-    tree_slot_write(layout, session->image.bytes, number, change->seed, remainder, change->key, value);
-    uint32_t count = write_back(change, number, layout->slot_bytes, false, writes);
-    return tree_unlock(session, &change->hold, writes, count);
+    tree_slot_write(layout, session->image.bytes, number, change->seed, lower, block, change->key, value);
+    count += write_back(change, number, layout->slot_bytes, false, writes + count);
+    status = tree_unlock(session, &change->hold, writes, count);
+    if (status == BANYAN_EFENCED && fresh)
+        tree_block_release(session, block, change->key.length); /* nothing was done: nobody knows it */
+    return status;
 }
 
 static bool only_entry(const struct tree_layout *layout, const uint8_t *image, uint32_t seed, uint32_t first,
@@ -303,6 +334,7 @@ static int change_delete(struct change *change)
     struct tree *tree = change->tree;
     const struct tree_layout *layout = &tree->layout;
     struct fabric_command writes[4];
+    gaddr block = change->slot.block;
     bool empties;
     int status = change_empties(change, &empties);
     if (status)
@@ -314,6 +346,8 @@ static int change_delete(struct change *change)
     }
     uint32_t count = write_back(change, change->slot.number, 4, empties, writes);
     status = tree_unlock(session, &change->hold, writes, count);
+    if (!status && block != GADDR_NULL) /* else the slot may still be there, and name it */
+        tree_block_release(session, block, change->key.length);
     if (status || !empties)
         return status;
     /* R4. The deletion is done; what is left of the unlinking anybody can finish. */
@@ -371,6 +405,10 @@ int tree_modify(struct tree_session *session, struct tree *tree, const void *key
             status = change_judge(&change);
         if (!status)
             status = change_decide(&change);
+        if (tree_again(session, &status)) {
+            located = false;
+            continue;
+        }
         if (status <= 0)
             return status;
         located = status == TREE_SIDEWAYS;
@@ -403,7 +441,7 @@ int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct tre
         status = 0; /* the reader judges that by itself */
     else if (!status &&
              tree_leaf_entries(session, &tree->layout, session->image.bytes, &header, &count) == TREE_RESTART)
-        status = tree_corrupt(session, link.address, "a leaf's slot fails its check under the leaf's lock");
+        status = tree_leaf_corrupt(session, link.address);
     int released = tree_unlock(session, &hold, unlock, 0);
     return status ? status : released;
 }

@@ -17,6 +17,7 @@ struct batch_item {
     struct tree_hold hold;
     struct fabric_command commands[3];
     struct fabric_list list;
+    gaddr block; /* made for a long key that is new; else GADDR_NULL */
     bool posted, deferred, answered;
 };
 
@@ -175,34 +176,57 @@ static void put_prepare(struct tree_batch *batch, uint32_t number)
     entry->list.count = 3;
 }
 
-/* Under the lock: the slot's write if it is the plain case. The unlock in any case. */
-static void put_apply(struct tree_batch *batch, struct batch_item *entry)
+/* A block for a long key that is new, its write as the list's first command. False if there is none on the
+ * leaf's memory node: the plain case has one list. */
+static bool put_block(struct tree_batch *batch, struct batch_item *entry, struct tree_key key, gaddr *block)
+{
+    gaddr leaf = entry->path.link.address;
+    if (tree_key_block_prepare(batch->session, leaf, key, &entry->commands[0], block))
+        return false;
+    if (gaddr_node(*block) == gaddr_node(leaf))
+        return true;
+    tree_block_release(batch->session, *block, key.length);
+    return false;
+}
+
+/* Under the lock: changes the image. The slot's number, or UINT32_MAX if it is not the plain case; *blocks:
+ * commands that go before the slot's write, 0 or 1. */
+static uint32_t put_slot(struct tree_batch *batch, struct batch_item *entry, uint16_t *blocks)
 {
     const struct tree_layout *layout = &batch->tree->layout;
     struct tree_key key = item_key(entry->item);
     struct tree_key value = {entry->item->value, (uint32_t)entry->item->length};
     struct tree_header header;
     struct tree_slot slot;
-    uint32_t number = UINT32_MAX, remainder = 0;
+    if (!tree_header_valid(layout, entry->image) || !tree_header_decode(layout, entry->image, &header) ||
+        header.tag != entry->path.link.tag || header.index != batch->tree->index || header.level ||
+        header.state != TREE_NODE_LIVE || tree_header_side(&header, key))
+        return UINT32_MAX;
+    uint32_t seed = tree_slot_seed(header.tag, header.version);
+    if (!tree_slots_valid(layout, entry->image, entry->bucket.first, entry->bucket.count, seed, header.lower))
+        return UINT32_MAX;
+    bool found = tree_bucket_find(layout, entry->image, &entry->bucket, seed, key, &slot);
+    gaddr block = found ? slot.block : GADDR_NULL;
+    uint32_t number = found ? slot.number : tree_bucket_free_slot(layout, entry->image, &entry->bucket, seed);
+    if (number != UINT32_MAX && !found && tree_slot_needs_block(layout, header.lower, key)) {
+        if (!put_block(batch, entry, key, &block))
+            return UINT32_MAX;
+        entry->block = block;
+        *blocks = 1;
+    }
+    if (number != UINT32_MAX)
+        tree_slot_write(layout, entry->image, number, seed, header.lower, block, key, value);
+    return number;
+}
+
+/* Under the lock: the slot's write if it is the plain case. The unlock in any case. */
+static void put_apply(struct tree_batch *batch, struct batch_item *entry)
+{
+    const struct tree_layout *layout = &batch->tree->layout;
+    uint16_t count = 0;
     settle(entry->commands, 3);
     task_charge(TASK_WORK_LEAF, layout->bucket_slots);
-    if (tree_header_valid(layout, entry->image) && tree_header_decode(layout, entry->image, &header) &&
-        header.tag == entry->path.link.tag && header.index == batch->tree->index && !header.level &&
-        header.state == TREE_NODE_LIVE && !tree_header_side(&header, key)) {
-        uint32_t seed = tree_slot_seed(header.tag, header.version);
-        remainder = tree_slot_remainder(layout, header.lower, key);
-        bool fits =
-            layout->geometry.key_kind == TREE_KEY_FIXED || remainder <= layout->geometry.inline_key_bytes;
-        if (fits && tree_slots_valid(layout, entry->image, entry->bucket.first, entry->bucket.count, seed,
-                                     header.lower)) {
-            number = tree_bucket_find(layout, entry->image, &entry->bucket, seed, key, &slot)
-                         ? slot.number
-                         : tree_bucket_free_slot(layout, entry->image, &entry->bucket, seed);
-            if (number != UINT32_MAX)
-                tree_slot_write(layout, entry->image, number, seed, remainder, key, value);
-        }
-    }
-    uint16_t count = 0;
+    uint32_t number = put_slot(batch, entry, &count);
     if (number != UINT32_MAX)
         entry->commands[count++] =
             tree_write_command(entry->path.link.address + layout->slot_offset[number],
@@ -250,6 +274,12 @@ static void put_batch(struct tree_batch *batch)
             continue;
         tree_lock_abandon_local(session, &entry->hold);
         entry->item->status = deferred[i] ? entry->list.status : tree_unknown(session, entry->list.status);
+        if (entry->item->status == BANYAN_EFENCED) { /* nothing of it was done */
+            if (entry->block != GADDR_NULL)
+                tree_block_release(session, entry->block, (uint32_t)entry->item->key_length);
+            deferred[i] = true;
+            entry->item->status = 0;
+        }
     }
     for (uint32_t i = 0; i < batch->count; i++) {
         struct tree_item *item = batch->items[i].item;
@@ -278,13 +308,16 @@ static void batch_fill(struct tree_batch *batch, struct tree_item **items, size_
         struct batch_item *entry = &batch->items[batch->count];
         int status = tree_begin(batch->session, batch->tree);
         if (!status)
-            status = tree_locate(batch->session, batch->tree, item_key(item), false, 0, &entry->path);
+            do
+                status = tree_locate(batch->session, batch->tree, item_key(item), false, 0, &entry->path);
+            while (status && tree_again(batch->session, &status));
         if (status) {
             item->status = status;
             continue;
         }
         entry->item = item;
         entry->deferred = entry->answered = false;
+        entry->block = GADDR_NULL;
         batch->count++;
     }
 }

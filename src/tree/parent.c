@@ -192,6 +192,8 @@ static int internal_split(struct tree_session *session, struct tree *tree, struc
         }
     }
     status = internal_replace(session, tree, path->link.address, hold, writes, used);
+    if (status == BANYAN_EFENCED)
+        tree_release(session, sibling.address, bytes); /* still nobody knows it */
     if (status)
         return status;
     tree_cache_install(tree->cache, session->worker->epoch, sibling.address, session->image.bytes,

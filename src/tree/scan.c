@@ -381,7 +381,9 @@ int tree_scan(struct tree_session *session, struct tree *tree, const struct tree
     if (status)
         return status;
     position_start(&scan);
-    while (!status && !scan.stopped)
-        status = step(&scan);
+    while (!status && !scan.stopped) {
+        status = step(&scan); /* from the position on: what was delivered stays delivered */
+        tree_again(session, &status);
+    }
     return status;
 }

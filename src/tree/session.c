@@ -110,6 +110,7 @@ void tree_session_destroy(struct tree_session *session)
     free(session->order);
     free(session->entries);
     free(session->keys);
+    free(session->gather);
     free(session);
 }
 
@@ -140,6 +141,16 @@ int tree_fail(struct tree_session *session, int code, const char *format, ...)
     return error_set(&session->error, code, "%s", text);
 }
 
+int tree_session_fail(struct tree_session *session, int code, const char *format, ...)
+{
+    char text[sizeof session->error.text];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return error_set(&session->error, code, "%s", text);
+}
+
 int tree_fail_memory(struct tree_session *session)
 {
     return tree_fail(session, BANYAN_ENOMEM, "no memory for a session's buffers");
@@ -147,7 +158,7 @@ int tree_fail_memory(struct tree_session *session)
 
 int tree_unknown(struct tree_session *session, int status)
 {
-    if (status == BANYAN_ENET || status == BANYAN_ETIMEOUT || status == BANYAN_EFENCED)
+    if (status == BANYAN_ENET || status == BANYAN_ETIMEOUT)
         return tree_fail(session, BANYAN_EUNKNOWN, "the write may have taken effect: %s", error_name(status));
     return status;
 }
@@ -204,15 +215,11 @@ int tree_reserve_wide(struct tree_session *session, size_t bytes)
     return 0;
 }
 
-int tree_begin(struct tree_session *session, struct tree *tree)
+int tree_buffers(struct tree_session *session, const struct tree *tree)
 {
     const struct tree_geometry *geometry = &tree->layout.geometry;
     uint32_t larger =
         geometry->leaf_bytes > geometry->internal_bytes ? geometry->leaf_bytes : geometry->internal_bytes;
-    session->restarts = session->invalid = session->walked = 0;
-    session->image.address = GADDR_NULL;
-    session->stats.operations++;
-    task_charge(TASK_WORK_OPERATION, 1);
     if (session->image.capacity >= larger && session->spare_capacity >= larger)
         return 0;
     int status = tree_reserve(session, &session->image.bytes, &session->image.capacity, larger);
@@ -221,6 +228,16 @@ int tree_begin(struct tree_session *session, struct tree *tree)
     if (!status)
         status = tree_reserve(session, &session->spare, &session->spare_capacity, larger);
     return status;
+}
+
+int tree_begin(struct tree_session *session, struct tree *tree)
+{
+    tree_session_begin(session);
+    session->restarts = session->invalid = session->walked = 0;
+    session->image.address = GADDR_NULL;
+    session->stats.operations++;
+    task_charge(TASK_WORK_OPERATION, 1);
+    return tree_buffers(session, tree);
 }
 
 int tree_key_check(struct tree_session *session, struct tree *tree, const void *key, size_t length)
@@ -294,6 +311,18 @@ int tree_node_failed(struct tree_session *session, int status, uint16_t node, co
                      trouble);
 }
 
+bool tree_again(struct tree_session *session, int *status)
+{
+    /* No loss since it began: whoever refuses it then would do so for ever. */
+    if (*status != BANYAN_EFENCED || fabric_incarnation(session->compute->fabric) == session->incarnation)
+        return false;
+    session->stats.retries++;
+    session->image.address = GADDR_NULL;
+    tree_session_begin(session);
+    *status = 0;
+    return true;
+}
+
 void tree_session_begin(struct tree_session *session)
 {
     session->incarnation = fabric_incarnation(session->compute->fabric);
@@ -312,7 +341,7 @@ int tree_lists_execute(struct tree_session *session, struct fabric_list *const *
 
 int tree_execute(struct tree_session *session, uint16_t node, struct fabric_command *commands, uint32_t count)
 {
-    while (count) {
+    for (bool begun = false; count; begun = true) {
         uint32_t together = combine_length(session, commands, count);
         struct fabric_list list = {.node = node,
                                    .count = (uint16_t)together,
@@ -320,6 +349,8 @@ int tree_execute(struct tree_session *session, uint16_t node, struct fabric_comm
                                    .incarnation = session->incarnation};
         struct fabric_list *lists[1] = {&list};
         int status = fabric_execute(session->worker->endpoint, lists, 1, &session->stats.cost);
+        if (status == BANYAN_EFENCED && begun)
+            status = BANYAN_ENET; /* what stood before it is done: no longer "nothing" */
         if (status)
             return tree_fabric_failed(session, status, commands, together);
         if (together == 1 && cas_failed(commands))

@@ -18,6 +18,9 @@ struct split {
     struct tree_link sibling;
     struct tree_key_copy separator;
     uint32_t count, kept; /* entries of the leaf; the first `kept` stay */
+    gaddr block;          /* of the addition, where it is a long key; else GADDR_NULL */
+    struct fabric_command block_write;
+    uint32_t number; /* the addition's slot if it stays in the leaf; else UINT32_MAX */
 };
 
 /* Where to cut. Keys appended at the right end leave a full leaf behind instead of halves. */
@@ -32,6 +35,33 @@ static void choose_separator(struct split *split, const struct tree_addition *ad
     tree_key_store(&split->separator, tree_separator(layout, entries[split->kept - 1].key, right));
 }
 
+/* A block for the addition if it is a long key of the leaf (or sibling) with that lower fence. False if there
+ * is none: the addition does without the split's help, and finds out itself. */
+static bool block_take(struct split *split, gaddr leaf, struct tree_key lower,
+                       const struct tree_addition *addition)
+{
+    return !tree_slot_needs_block(&split->tree->layout, lower, addition->key) ||
+           !tree_key_block_prepare(split->session, leaf, addition->key, &split->block_write, &split->block);
+}
+
+static void block_give_back(struct split *split, const struct tree_addition *addition)
+{
+    if (split->block != GADDR_NULL)
+        tree_block_release(split->session, split->block, addition->key.length);
+    split->block = GADDR_NULL;
+}
+
+/* The block's write is its own list's business unless that of its slot goes to the same memory node. */
+static int block_write(struct split *split, gaddr leaf, struct fabric_command *writes, uint32_t *count)
+{
+    if (split->block == GADDR_NULL)
+        return 0;
+    if (gaddr_node(split->block) != gaddr_node(leaf))
+        return tree_execute(split->session, gaddr_node(split->block), &split->block_write, 1);
+    writes[(*count)++] = split->block_write;
+    return 0;
+}
+
 /* Writes the sibling's image into session->spare. */
 static int build_sibling(struct split *split, const struct tree_addition *addition, bool *added)
 {
@@ -41,12 +71,11 @@ static int build_sibling(struct split *split, const struct tree_addition *additi
     uint32_t count = split->count - split->kept;
     split->right = split->header;
     split->right.lower = tree_key_of(&split->separator);
-    *added =
-        addition && tree_key_compare(addition->key, split->right.lower) >= 0 &&
-        (layout->geometry.key_kind == TREE_KEY_FIXED ||
-         tree_slot_remainder(layout, split->right.lower, addition->key) <= layout->geometry.inline_key_bytes);
+    *added = addition && tree_key_compare(addition->key, split->right.lower) >= 0 &&
+             block_take(split, split->sibling.address, split->right.lower, addition);
     if (*added) /* behind the last: there is room even in a full leaf's array */
-        moved[count++] = (struct tree_leaf_entry){.key = addition->key, .value = addition->value};
+        moved[count++] =
+            (struct tree_leaf_entry){.key = addition->key, .value = addition->value, .block = split->block};
     uint16_t node = gaddr_node(split->sibling.address);
     bool fits;
     int status = tree_leaf_build(session, layout, node, TREE_TAG_TRIES, &split->right, moved, count,
@@ -61,6 +90,8 @@ static int build_sibling(struct split *split, const struct tree_addition *additi
                            layout->slots);
     if (status)
         *added = false;
+    if (!*added)
+        block_give_back(split, addition);
     split->sibling.tag = split->right.tag;
     return status;
 }
@@ -97,6 +128,47 @@ static void narrow_header(struct tree_header *header, struct tree_key separator,
     header->sibling = sibling;
 }
 
+/* A slot in the narrowed leaf for an addition that stays there, and its block: split->number. */
+static void place_left(struct split *split, const struct tree_addition *addition)
+{
+    const struct tree_layout *layout = &split->tree->layout;
+    struct tree_bucket bucket;
+    split->number = UINT32_MAX;
+    if (!addition || tree_key_compare(addition->key, tree_key_of(&split->separator)) >= 0)
+        return;
+    tree_bucket_of(layout, split->header.tag, addition->key, &bucket);
+    uint32_t seed = tree_slot_seed(split->header.tag, (uint16_t)(split->header.version + 1));
+    uint32_t number = tree_bucket_free_slot(layout, split->session->image.bytes, &bucket, seed);
+    if (number != UINT32_MAX && block_take(split, split->link.address, split->header.lower, addition))
+        split->number = number;
+}
+
+/* The sibling, with the block that it names: on another memory node than the leaf in a list of its own. What
+ * is left for the leaf's list is in `writes`. */
+static int write_sibling(struct split *split, bool added, struct fabric_command *writes, uint32_t *count)
+{
+    struct tree_session *session = split->session;
+    const struct tree_layout *layout = &split->tree->layout;
+    const uint32_t header_bytes = layout->header_bytes, leaf_bytes = layout->geometry.leaf_bytes;
+    gaddr sibling = split->sibling.address;
+    int status = added ? block_write(split, sibling, writes, count) : 0;
+    if (status)
+        return status;
+    if (leaf_bytes <= fabric_capabilities(session->compute->fabric)->atomic_write) {
+        writes[(*count)++] = tree_write_command(sibling, session->spare, leaf_bytes);
+    } else {
+        /* Header last: should this list be cut, a torn sibling still shows its old header to old links. */
+        writes[(*count)++] = tree_write_command(sibling + header_bytes, session->spare + header_bytes,
+                                                leaf_bytes - header_bytes);
+        writes[(*count)++] = tree_write_command(sibling, session->spare, header_bytes);
+    }
+    if (gaddr_node(sibling) != gaddr_node(split->link.address)) {
+        status = tree_execute(session, gaddr_node(sibling), writes, *count);
+        *count = 0;
+    }
+    return status;
+}
+
 /* Sibling, mark, slots, header, and the addition if it stays on the left: R3. The unlock follows in the same
  * list. */
 static int write_split(struct split *split, struct tree_hold *hold, const struct tree_addition *addition,
@@ -107,31 +179,21 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
     const uint32_t header_bytes = layout->header_bytes, body = layout->geometry.leaf_bytes - header_bytes;
     gaddr leaf = split->link.address;
     uint8_t marked[HEADER_MAX], final[HEADER_MAX];
-    struct fabric_command writes[8];
+    struct fabric_command writes[9];
     uint32_t count = 0;
 
-    /* Header last: should this list be cut, a torn sibling still shows its old header to old links. */
-    writes[count++] =
-        tree_write_command(split->sibling.address + header_bytes, session->spare + header_bytes, body);
-    writes[count++] = tree_write_command(split->sibling.address, session->spare, header_bytes);
-    if (layout->geometry.leaf_bytes <= fabric_capabilities(session->compute->fabric)->atomic_write) {
-        count = 0;
-        writes[count++] =
-            tree_write_command(split->sibling.address, session->spare, layout->geometry.leaf_bytes);
-    }
-    if (gaddr_node(split->sibling.address) != gaddr_node(leaf)) {
-        int status = tree_execute(session, gaddr_node(split->sibling.address), writes, count);
-        if (status) {
-            session->image.address = GADDR_NULL; /* narrowed already, and not written */
-            tree_unlock(session, hold, writes, 0);
-            tree_release(session, split->sibling.address, layout->geometry.leaf_bytes); /* nobody knows it */
-            return status;
-        }
-        count = 0;
+    int status = write_sibling(split, *added, writes, &count);
+    if (!status && split->number != UINT32_MAX)
+        status = block_write(split, leaf, writes, &count);
+    if (status) {
+        session->image.address = GADDR_NULL; /* narrowed already, and not written */
+        tree_unlock(session, hold, writes, 0);
+        tree_release(session, split->sibling.address, layout->geometry.leaf_bytes); /* nobody knows it */
+        block_give_back(split, addition);
+        return status;
     }
     struct tree_header header = split->header;
     struct tree_key separator = tree_key_of(&split->separator);
-    uint16_t version = (uint16_t)(header.version + 1);
     narrow_header(&header, separator, split->sibling);
     header.state = TREE_NODE_SPLITTING;
     tree_header_encode(layout, &header, marked);
@@ -142,29 +204,28 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
     writes[count++] = tree_write_command(leaf, marked, header_bytes);
     writes[count++] = tree_write_command(leaf + header_bytes, session->scratch + header_bytes, body);
     writes[count++] = tree_write_command(leaf, final, header_bytes);
-    if (addition && !*added && tree_key_compare(addition->key, separator) < 0) {
-        struct tree_bucket bucket;
-        uint32_t seed = tree_slot_seed(header.tag, version);
-        tree_bucket_of(layout, header.tag, addition->key, &bucket);
-        uint32_t number = tree_bucket_free_slot(layout, session->image.bytes, &bucket, seed);
-        if (number != UINT32_MAX) {
-            tree_slot_write(layout, session->image.bytes, number, seed,
-                            tree_slot_remainder(layout, split->header.lower, addition->key), addition->key,
-                            addition->value);
-            writes[count++] =
-                tree_write_command(leaf + layout->slot_offset[number],
-                                   session->image.bytes + layout->slot_offset[number], layout->slot_bytes);
-            *added = true;
-        }
+    if (split->number != UINT32_MAX) {
+        uint32_t number = split->number, seed = tree_slot_seed(header.tag, header.version);
+        tree_slot_write(layout, session->image.bytes, number, seed, split->header.lower, split->block,
+                        addition->key, addition->value);
+        writes[count++] =
+            tree_write_command(leaf + layout->slot_offset[number],
+                               session->image.bytes + layout->slot_offset[number], layout->slot_bytes);
+        *added = true;
     }
-    return tree_unlock(session, hold, writes, count);
+    status = tree_unlock(session, hold, writes, count);
+    if (status == BANYAN_EFENCED) { /* not done: still nobody knows them */
+        tree_release(session, split->sibling.address, layout->geometry.leaf_bytes);
+        block_give_back(split, addition);
+    }
+    return status;
 }
 
 int tree_split(struct tree_session *session, struct tree *tree, struct tree_link link, struct tree_hold *hold,
                const struct tree_addition *addition, bool *added)
 {
     const struct tree_layout *layout = &tree->layout;
-    struct split split = {.session = session, .tree = tree, .link = link};
+    struct split split = {.session = session, .tree = tree, .link = link, .number = UINT32_MAX};
     struct fabric_command unlock[1];
     *added = false;
     bool decoded = tree_header_decode(layout, session->image.bytes, &split.header);
@@ -172,7 +233,7 @@ int tree_split(struct tree_session *session, struct tree *tree, struct tree_link
     (void)decoded;
     int status = tree_leaf_entries(session, layout, session->image.bytes, &split.header, &split.count);
     if (status == TREE_RESTART)
-        status = tree_corrupt(session, link.address, "a leaf's slot fails its check under the leaf's lock");
+        status = tree_leaf_corrupt(session, link.address);
     else if (!status && split.count < 2)
         status = tree_corrupt(session, link.address, "a leaf's bucket is full and the leaf empty");
     if (!status)
@@ -199,6 +260,8 @@ int tree_split(struct tree_session *session, struct tree *tree, struct tree_link
     }
     narrow(layout, session->image.bytes, session->entries, split.kept,
            tree_slot_seed(split.header.tag, version), version, split.header.lower);
+    if (!*added)
+        place_left(&split, addition);
     status = write_split(&split, hold, addition, added);
     if (status) {
         *added = false;
@@ -209,40 +272,31 @@ int tree_split(struct tree_session *session, struct tree *tree, struct tree_link
     return status == BANYAN_ENOSPC ? 0 : status;
 }
 
-/* Rewrites the image as the finished leaf, and the pool's leaf with it. */
+/* Rewrites the image as the finished leaf, and the pool's leaf with it. Blocks of long keys that have moved
+ * are still what they were: nobody has met the sibling yet. */
 static int finish(struct tree_session *session, struct tree *tree, struct tree_link link)
 {
     const struct tree_layout *layout = &tree->layout;
     uint8_t *image = session->image.bytes;
+    struct tree_leaf_entry *entries;
     struct tree_header header;
+    uint32_t count, kept = 0;
     if (!tree_header_decode(layout, image, &header) || header.state != TREE_NODE_SPLITTING ||
         !header.has_upper)
         return tree_corrupt(session, link.address, "a half-split leaf's header is malformed");
-    uint32_t seeds[2] = {tree_slot_seed(header.tag, (uint16_t)(header.version - 1)),
-                         tree_slot_seed(header.tag, header.version)};
-    for (uint32_t number = 0; number < layout->slots; number++) {
-        struct tree_slot slot;
-        enum tree_slot_state state = tree_slot_read(layout, image, number, seeds[0], header.lower, &slot);
-        if (state == TREE_SLOT_INVALID)
-            state = tree_slot_read(layout, image, number, seeds[1], header.lower, &slot);
-        if (state == TREE_SLOT_INVALID)
-            return tree_corrupt(session, link.address, "a half-split leaf has a slot of neither version");
-        struct tree_key_copy key = {0};
-        if (state == TREE_SLOT_TAKEN)
-            tree_slot_key(&slot, header.lower, &key);
-        if (state == TREE_SLOT_EMPTY || tree_key_compare(tree_key_of(&key), header.upper) >= 0) {
-            tree_slot_clear(layout, image, number, seeds[1]);
-            continue;
-        }
-        tree_slot_renew(layout, image, number, seeds[1], header.lower);
-    }
-    for (uint32_t number = 0; number < layout->buckets; number += 2) {
-        struct tree_bucket bucket;
-        tree_bucket_number(layout, number, &bucket);
-        memcpy(image + bucket.head, &header.version, sizeof header.version);
-    }
+    int status = tree_leaf_halves(session, layout, image, &header, &count);
+    if (status == TREE_RESTART && session->stranger == GADDR_NULL)
+        return tree_corrupt(session, link.address, "a half-split leaf has a slot of neither version");
+    if (status)
+        return status == TREE_RESTART ? tree_leaf_corrupt(session, link.address) : status;
+    entries = session->entries;
+    for (uint32_t i = 0; i < count; i++)
+        if (tree_key_compare(entries[i].key, header.upper) < 0)
+            entries[kept++] = entries[i];
     header.state = TREE_NODE_LIVE;
     tree_header_encode(layout, &header, image);
+    narrow(layout, image, entries, kept, tree_slot_seed(header.tag, header.version), header.version,
+           header.lower);
     uint32_t body = layout->geometry.leaf_bytes - layout->header_bytes;
     struct fabric_command writes[2] = {
         tree_write_command(link.address + layout->header_bytes, image + layout->header_bytes, body),

@@ -6,6 +6,7 @@
  *   lock       HOCL: local queues over global words      allocate   nodes and tags
  *   cache      frames of internal nodes                  locate     from a key to the node that covers it
  *   lookup     point reads (R1, R2)                      modify     point writes
+ *   entries    a leaf's entries in key order             keyblocks  long keys
  *   split      leaf splits (R3)                          parent     entries of internal nodes
  *   unlink     empty nodes leave the tree (R4)           scan       ranges (R5)
  *   multi      many keys at once                         bulk       building from a sorted stream
@@ -31,6 +32,7 @@
 
 struct tree_local_lock;
 struct tree_cache;
+struct tree_gather;
 
 struct tree_compute {
     struct fabric *fabric;
@@ -65,8 +67,9 @@ struct tree_hold {
     uint32_t shift; /* of the lock within them */
     uint64_t mask;
     struct tree_local_lock *local;
-    bool global;  /* the lock word is ours already: handed over */
-    bool handing; /* release passes it on */
+    uint64_t incarnation; /* under which the word is taken: of the operation that holds the lock */
+    bool global;          /* the lock word is ours already: handed over */
+    bool handing;         /* release passes it on */
 };
 
 /* What is known of a leaf: bytes read under its lock, or handed over with it. */
@@ -82,14 +85,16 @@ struct tree_waiter {
     struct tree_session *session;
     struct task *task;
     struct tree_waiter *next;
-    gaddr node;       /* that the waiter wants to change */
-    uint32_t granted; /* set with release ordering by the releaser, read with acquire by the waiter */
+    gaddr node;           /* that the waiter wants to change */
+    uint64_t incarnation; /* of its operation */
+    uint32_t granted;     /* set with release ordering by the releaser, read with acquire by the waiter */
     bool handed, snapshot;
 };
 
 struct tree_leaf_entry {
     uint64_t head; /* of the key: sorts all but a few */
     struct tree_key key, value;
+    gaddr block;     /* of a long key; else GADDR_NULL */
     uint32_t number; /* of its slot */
 };
 
@@ -117,6 +122,8 @@ struct tree_session {
     struct tree_leaf_entry *entries; /* of one leaf, sorted */
     uint8_t *keys;                   /* theirs, where they must be put together */
     uint32_t entries_capacity, keys_capacity;
+    struct tree_gather *gather; /* of keyblocks.c; owned */
+    gaddr stranger;             /* key block that did not hold its slot's key when a leaf was last laid out */
     struct tree_entry internal[TREE_ENTRIES_MAX + 1]; /* of the internal node in scratch */
     gaddr appended;       /* newest child at the right end of an internal node: keys may be coming in order */
     uint64_t incarnation; /* of the fabric when the operation under way began */
@@ -144,9 +151,16 @@ struct tree {
 int tree_fail(struct tree_session *session, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int tree_fail_memory(struct tree_session *session);
-/* An error of the network does not say how much of a list was done: ENET, ETIMEOUT and EFENCED become
- * BANYAN_EUNKNOWN. */
+/* An error of the network does not say how much of a list of writes was done: ENET and ETIMEOUT become
+ * BANYAN_EUNKNOWN. EFENCED stays: nothing of it was done. */
 int tree_unknown(struct tree_session *session, int status);
+/*
+ * The operation under way came to *status: true if it is to be done again from its start. It is where it was
+ * refused because it began before a loss: EFENCED says that what it was about has not been done, for every
+ * list with its effect is the last that it posts. Begins it anew, with *status 0. Ends by itself: each time
+ * takes another loss. All locks must have been given up.
+ */
+bool tree_again(struct tree_session *session, int *status);
 /* A node that does not prove itself; `what` says in which way. */
 int tree_corrupt(struct tree_session *session, gaddr node, const char *what);
 /*
@@ -171,6 +185,8 @@ int tree_reserve(struct tree_session *session, uint8_t **buffer, uint32_t *capac
 /* The same for session->wide. A multiple of 64. */
 int tree_reserve_wide(struct tree_session *session, size_t bytes);
 int tree_begin(struct tree_session *session, struct tree *tree);
+/* The session's buffers are as large as the tree's nodes. */
+int tree_buffers(struct tree_session *session, const struct tree *tree);
 int tree_key_check(struct tree_session *session, struct tree *tree, const void *key, size_t length);
 int tree_value_check(struct tree_session *session, struct tree *tree, const void *value, size_t length);
 
@@ -318,6 +334,10 @@ void tree_root_forget(struct tree *tree);
  * BANYAN_ENOMEM. */
 int tree_leaf_entries(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
                       const struct tree_header *header, uint32_t *count);
+/* Of a leaf marked as splitting: its entries under either version, in no order, into session->entries; fixed
+ * keys too point into the image. */
+int tree_leaf_halves(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
+                     const struct tree_header *header, uint32_t *count);
 /* The same, without laying the entries out: tree_leaf_entry_at gives them one by one, in key order. */
 int tree_leaf_order(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
                     const struct tree_header *header, uint32_t *count);
@@ -333,6 +353,7 @@ static inline void tree_leaf_entry_at(const struct tree_session *session, const 
     entry->head = order.head;
     entry->number = order.at;
     entry->key = (struct tree_key){key, layout->geometry.key_bytes};
+    entry->block = GADDR_NULL;
     entry->value = (struct tree_key){key + layout->geometry.key_bytes, layout->geometry.value_bytes};
 }
 /* Tags tried for one leaf. With two thirds of its slots taken, about two tags in three will do. */
@@ -345,6 +366,23 @@ int tree_leaf_build(struct tree_session *session, const struct tree_layout *layo
 /* The shortest key that is greater than `left` and at most `right`: a prefix of right (fixed keys: right
  * itself). */
 struct tree_key tree_separator(const struct tree_layout *layout, struct tree_key left, struct tree_key right);
+
+/* ---- keyblocks.c ---- */
+
+/* Reads the keys of all entries that have a block to where their key.bytes say (8-byte aligned): one round
+ * trip. TREE_RESTART if a block does not hold the key of the entry's slot in `image`: then session->stranger
+ * names it. Without the leaf's lock that means that the leaf has changed. */
+int tree_key_blocks_read(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
+                         const struct tree_leaf_entry *entries, uint32_t count);
+/* Writes the keys of all entries that have a block. */
+int tree_key_blocks_write(struct tree_session *session, const struct tree_leaf_entry *entries,
+                          uint32_t count);
+/* A block for a long key of this leaf, on the leaf's memory node where that has room, and the command that
+ * writes it, to be run before any that writes the slot. */
+int tree_key_block_prepare(struct tree_session *session, gaddr leaf, struct tree_key key,
+                           struct fabric_command *write, gaddr *block);
+/* A leaf was not valid under its lock (TREE_RESTART): the error that names what is at fault. */
+int tree_leaf_corrupt(struct tree_session *session, gaddr leaf);
 
 /* ---- modify.c, split.c, parent.c, unlink.c ---- */
 

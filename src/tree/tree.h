@@ -36,9 +36,10 @@ struct tree_geometry {
                                 long variable keys need */
     uint8_t key_kind;        /* enum tree_key_kind */
     uint8_t key_bytes; /* fixed: exactly, 8 to 255; variable: at most, 1 to 255 (0: what nodes can hold) */
-    uint8_t inline_key_bytes; /* variable: longest remainder kept in a slot; what is longer stands in a block
-                                 of its own (layout.h, long keys), 16 to 240. 0: 24 */
-    uint8_t value_bytes;      /* exactly (fixed) or at most (variable) this many, 0 to 255 */
+    uint8_t
+        inline_key_bytes; /* variable: longest remainder kept in a slot; what is longer stands in a block
+                             of its own (layout.h, long slots). At least 16 where key_bytes is more. 0: 24 */
+    uint8_t value_bytes;  /* exactly (fixed) or at most (variable) this many, 0 to 255 */
     bool value_variable;
     uint8_t content; /* what the values mean, for whoever opens the index: TREE_CONTENT_PLAIN or store.h's */
 };
@@ -92,6 +93,9 @@ void tree_worker_destroy(struct tree_worker *worker);
 int tree_session_create(struct tree_session **session, struct tree_worker *worker, struct error *error);
 void tree_session_destroy(struct tree_session *session);
 const struct error *tree_session_error(const struct tree_session *session);
+/* For the layers above: makes this the session's last error; returns the code. */
+int tree_session_fail(struct tree_session *session, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* For where the tasks are gone without having returned (end of a simulation): frees memory only, no fabric
  * use. */
 void tree_worker_abandon(struct tree_worker *worker);
@@ -226,12 +230,14 @@ void tree_cache_stats(const struct tree *tree, struct tree_cache_stats *stats);
 /* ---- checking ---- */
 
 struct tree_check_report {
-    uint64_t entries, leaves, internals, height, bytes;
+    uint64_t entries, leaves, internals, height, bytes; /* bytes: of nodes and key blocks */
+    uint64_t key_blocks;
     uint64_t dead, marked;    /* unlinked-but-not-dropped and half-split nodes met (legal after a crash) */
     uint64_t missing_parents; /* nodes reachable by sibling links only (legal after a crash) */
 };
 /* Walks the whole index (nobody else writing): fences, order, links, levels, tags, checks. BANYAN_ECORRUPT
- * names the first node at fault. visit_node (may be NULL) gets every node in use, for pool accounting. */
+ * names the first node at fault. visit_node (may be NULL) gets every node and key block in use, for pool
+ * accounting. */
 int tree_check(struct tree_session *session, struct tree *tree, struct tree_check_report *report,
                void (*visit_node)(void *context, gaddr node, uint32_t bytes), void *context);
 /* Calls visit for the free blocks that this worker holds back. */
