@@ -10,6 +10,7 @@
  * events, and a third where the card was behind by more than RESPOND_SLACK.
  */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "fabric/target.h"
@@ -85,6 +86,10 @@ static int post_list(struct sim *sim, struct sim_endpoint *endpoint, struct sim_
 {
     struct sim_compute *compute = endpoint->compute;
     struct sim_connection *connection = connection_get(endpoint, list->node);
+    uint32_t known;
+    int status = sim_link_admit(compute, list->node, list->incarnation, &known);
+    if (status != BANYAN_OK)
+        return status;
     if (!connection || !sim_queue_claim(&sim->queue, 1))
         return BANYAN_ENOMEM;
     sim_time fetch;
@@ -94,7 +99,7 @@ static int post_list(struct sim *sim, struct sim_endpoint *endpoint, struct sim_
     waiter->pending++;
     waiter->posted = waiter->task->cpu->busy;
     list->backend[0] = waiter;
-    list->backend[1] = (void *)(uintptr_t)load.bytes;
+    list->backend[1] = (void *)(uintptr_t)((uint64_t)known << 32 | load.bytes);
     list->backend[2] = connection;
     sim_push(sim, arrival, SIM_EVENT_ARRIVE, list, 0, compute->index);
     prefetch(sim->memories[list->node].target, list);
@@ -167,6 +172,12 @@ void sim_list_arrive(struct sim *sim, struct sim_compute *compute, struct fabric
     }
     struct sim_memory *memory = &sim->memories[list->node];
     struct sim_load load = {.messages = list->count, .bytes = (uint32_t)(uintptr_t)list->backend[1]};
+    if (!sim_list_stale(compute, list))
+        sim_link_dice(sim, compute, list->node);
+    if (sim_list_stale(compute, list)) {
+        sim_list_respond(sim, compute, list, sim->now);
+        return;
+    }
     if (sim->faulty && random_chance(&sim->fault_random, sim->faults.stall))
         memory->card->serve_free =
             sim_later(memory->card->serve_free, sim->now) +
@@ -212,6 +223,10 @@ void sim_list_return(struct sim *sim, struct sim_compute *compute, struct fabric
 {
     if (compute->dead)
         return;
+    if (sim_list_stale(compute, list)) {
+        sim_link_learn(compute, list->node);
+        list->status = BANYAN_ENET;
+    }
     sim_time seen = receive(sim, compute->card, load_unpack(load));
     if (sim->model.block_responses)
         seen = sim_later(seen, compute->card->serve_free);
@@ -234,8 +249,12 @@ static int backend_call(struct fabric_endpoint *base, uint16_t node, const void 
     struct sim *sim = compute->sim;
     struct sim_task *task = calling_task(endpoint);
     struct sim_connection *connection = connection_get(endpoint, node);
+    uint32_t known;
     if (!task)
         return BANYAN_EINVAL;
+    int admitted = sim_link_admit(compute, node, 0, &known);
+    if (admitted != BANYAN_OK)
+        return admitted;
     if (!connection || !sim_queue_claim(&sim->queue, 1))
         return BANYAN_ENOMEM;
     task->cpu->busy += sim->model.post + sim->model.command;
@@ -243,6 +262,7 @@ static int backend_call(struct fabric_endpoint *base, uint16_t node, const void 
         .waiter = {.task = task, .pending = 1, .posted = task->cpu->busy},
         .connection = connection,
         .node = node,
+        .known = known,
         .request = request,
         .length = length,
         .reply = reply,
@@ -263,6 +283,11 @@ void sim_call_request(struct sim *sim, struct sim_compute *compute, struct sim_c
     if (compute->dead && (call->connection->cut || call->waiter.posted > compute->death ||
                           random_chance(&sim->fault_random, 0.5))) {
         call->connection->cut = true; /* never arrived */
+        return;
+    }
+    if (sim_link_stale(compute, call->node, call->known)) {
+        *call->reply_length = 0;
+        sim_push(sim, sim->now + sim->model.wire, SIM_EVENT_REPLY, call, 0, compute->index);
         return;
     }
     sim_time received = receive(sim, memory->card, call_load(sim, call->length)) + sim->model.pass;
@@ -307,9 +332,14 @@ void sim_call_served(struct sim *sim, struct sim_compute *compute, struct sim_ca
 
 void sim_call_reply(struct sim *sim, struct sim_compute *compute, struct sim_call *call)
 {
-    if (!compute->dead)
-        complete(sim, compute, &call->waiter,
-                 receive(sim, compute->card, call_load(sim, *call->reply_length)));
+    if (compute->dead)
+        return;
+    if (sim_link_stale(compute, call->node, call->known)) { /* served or not */
+        sim_link_learn(compute, call->node);
+        call->status = BANYAN_ENET;
+        *call->reply_length = 0;
+    }
+    complete(sim, compute, &call->waiter, receive(sim, compute->card, call_load(sim, *call->reply_length)));
 }
 
 /* ------------------------------------------------------------------ endpoints */
@@ -360,18 +390,34 @@ static void backend_close(struct fabric *fabric)
     (void)fabric;
 }
 
+static uint64_t backend_incarnation(const struct fabric *fabric)
+{
+    return ((const struct sim_compute *)fabric)->incarnation;
+}
+
+static void backend_trouble(const struct fabric *fabric, uint16_t node, char *text, size_t size)
+{
+    const struct sim_compute *compute = (const struct sim_compute *)fabric;
+    const struct sim_link *link = node < compute->link_count ? compute->links[node] : NULL;
+    if (link && link->up > sim_effective(compute->sim))
+        snprintf(text, size, "memory node %u has cut the connection", node);
+}
+
 static const struct fabric_ops backend_operations = {
     .execute = backend_execute,
     .call = backend_call,
     .endpoint_open = backend_open,
     .endpoint_close = backend_close_endpoint,
     .close = backend_close,
+    .incarnation = backend_incarnation,
+    .trouble = backend_trouble,
 };
 
 void sim_fabric_init(struct sim_compute *compute)
 {
     const struct sim_params *params = &compute->sim->params;
     compute->fabric.ops = &backend_operations;
+    compute->incarnation = 1;
     compute->fabric.capabilities = (struct fabric_capabilities){
         .backend = "sim",
         .compute_id = (uint16_t)(compute->index + 1),
@@ -403,6 +449,7 @@ void sim_fabric_refresh(struct sim *sim)
 
 void sim_fabric_free(struct sim_compute *compute)
 {
+    sim_link_free(compute);
     for (struct sim_endpoint *endpoint = compute->endpoints, *next; endpoint; endpoint = next) {
         next = endpoint->next;
         endpoint_free(endpoint);

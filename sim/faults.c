@@ -13,7 +13,8 @@
 #include "fabric/target.h"
 #include "sim/world.h"
 
-#define PARTS_MAX 8
+#define PARTS_MAX  8
+#define EVERY_NODE UINT32_MAX
 
 struct step {
     sim_time time;
@@ -143,14 +144,15 @@ static void run_step(struct sim *sim, const struct transfer *transfer, const str
     move_part(step, command, fabric_target_locate(target, command));
 }
 
-/* Whether the step goes on with a WRITE that must not be left half done. */
-static bool is_bound(const struct transfer *transfer, uint32_t atomic_write)
+/* Whether the step goes on with a WRITE that must not be left half done: of which one of the first `begun`
+ * steps is a part. */
+static bool is_bound(const struct transfer *transfer, uint32_t number, uint32_t begun, uint32_t atomic_write)
 {
-    const struct step *step = &transfer->steps[transfer->next];
+    const struct step *step = &transfer->steps[number];
     const struct fabric_command *command = &transfer->list->commands[step->command];
     if (command->operation != FABRIC_WRITE || command->length > atomic_write)
         return false;
-    for (uint32_t at = 0; at < transfer->next; at++)
+    for (uint32_t at = 0; at < begun; at++)
         if (transfer->steps[at].command == step->command)
             return true;
     return false;
@@ -162,7 +164,7 @@ static bool run_dead_step(struct sim *sim, struct transfer *transfer)
     const struct step *step = &transfer->steps[transfer->next];
     if (transfer->list->commands[step->command].operation == FABRIC_READ)
         return true; /* nobody is there to read */
-    if (!is_bound(transfer, sim->params.atomic_write) &&
+    if (!is_bound(transfer, transfer->next, transfer->next, sim->params.atomic_write) &&
         (transfer->connection->cut || random_chance(&sim->fault_random, 0.25))) {
         transfer->connection->cut = true;
         return false;
@@ -174,6 +176,13 @@ static bool run_dead_step(struct sim *sim, struct transfer *transfer)
 void sim_transfer_step(struct sim *sim, struct sim_compute *compute, void *object)
 {
     struct transfer *transfer = object;
+    if (sim_list_stale(compute, transfer->list)) { /* cut when the connection was lost */
+        struct fabric_list *cut = transfer->list;
+        free(transfer);
+        if (!compute->dead)
+            sim_list_respond(sim, compute, cut, sim->now);
+        return;
+    }
     while (transfer->next < transfer->count && transfer->steps[transfer->next].time <= sim->now) {
         if (!compute->dead) {
             run_step(sim, transfer, &transfer->steps[transfer->next]);
@@ -217,7 +226,7 @@ void sim_list_arrive_dead(struct sim *sim, struct sim_compute *compute, struct f
     const struct sim_waiter *waiter = list->backend[0];
     struct sim_connection *connection = list->backend[2];
     const struct fabric_target *target = sim->memories[list->node].target;
-    if (connection->cut || waiter->posted > compute->death)
+    if (connection->cut || waiter->posted > compute->death || sim_list_stale(compute, list))
         return;
     if (connection->last_effect > sim->now) { /* an earlier list of the connection is still taking effect */
         sim_push(sim, connection->last_effect, SIM_EVENT_ARRIVE, list, 0, compute->index);
@@ -236,18 +245,32 @@ void sim_list_arrive_dead(struct sim *sim, struct sim_compute *compute, struct f
     }
 }
 
-/* From here on nothing of the node arrives; a short WRITE that had begun is finished first. */
-void sim_compute_fence(struct sim *sim, struct sim_compute *compute)
+/* Finishes the short WRITEs that have begun, of one memory node or of all. */
+static void finish_bound(struct sim *sim, const struct sim_compute *compute, uint32_t node)
 {
     for (uint32_t at = 0; at < sim->queue.count; at++) {
         const struct sim_event *event = &sim->queue.events[sim->queue.keys[at].tag & SIM_PENDING_MAX];
         if (event->kind != SIM_EVENT_STEP || event->compute != compute->index)
             continue;
         struct transfer *transfer = event->object;
+        if ((node != EVERY_NODE && transfer->list->node != node) || sim_list_stale(compute, transfer->list))
+            continue;
+        uint32_t begun = transfer->next;
         for (; transfer->next < transfer->count; transfer->next++)
-            if (is_bound(transfer, sim->params.atomic_write))
+            if (is_bound(transfer, transfer->next, begun, sim->params.atomic_write))
                 run_step(sim, transfer, &transfer->steps[transfer->next]);
     }
+}
+
+void sim_transfers_cut(struct sim *sim, const struct sim_compute *compute, uint16_t node)
+{
+    finish_bound(sim, compute, node);
+}
+
+/* From here on nothing of the node arrives. */
+void sim_compute_fence(struct sim *sim, struct sim_compute *compute)
+{
+    finish_bound(sim, compute, EVERY_NODE);
     compute->fenced = true;
     if (compute->on_fenced)
         compute->on_fenced(compute->on_fenced_argument);

@@ -108,6 +108,9 @@ const struct option_entry sim_faults_table[] = {
     NUMBER("stall", stall, 0, 1, NULL,
            "Probability, per arriving list, that the memory node stops serving for a while."),
     NANOSECONDS("stall-ns", stall_ns, "The longest such stall."),
+    NUMBER("lose", lose, 0, 1, NULL,
+           "Probability, per arriving list, that the connection to the memory node is lost."),
+    NANOSECONDS("lose-ns", lose_ns, "The longest time until the loss is known, and until it is over."),
     {.name = NULL, .kind = OPTION_END},
 };
 #undef OBJECT
@@ -152,8 +155,11 @@ void sim_params_default(struct sim_params *params)
 
 void sim_faults_none(struct sim_faults *faults)
 {
-    *faults = (struct sim_faults){
-        .tear_window_ns = 1000, .list_spread_ns = 1000, .late_ns = 20000, .stall_ns = 50000};
+    *faults = (struct sim_faults){.tear_window_ns = 1000,
+                                  .list_spread_ns = 1000,
+                                  .late_ns = 20000,
+                                  .stall_ns = 50000,
+                                  .lose_ns = 30000};
 }
 
 void sim_faults_hostile(struct sim_faults *faults)
@@ -168,6 +174,7 @@ void sim_faults_hostile(struct sim_faults *faults)
         .late_ns = 30000,
         .stall = 0.0005,
         .stall_ns = 100000,
+        .lose_ns = 50000,
     };
 }
 
@@ -202,5 +209,5 @@ int sim_faults_check(const struct sim_faults *faults, struct error *error)
 bool sim_faults_any(const struct sim_faults *faults)
 {
     return faults->torn_reads > 0 || faults->torn_writes > 0 || faults->spread > 0 || faults->late > 0 ||
-           faults->stall > 0;
+           faults->stall > 0 || faults->lose > 0;
 }

@@ -61,6 +61,9 @@ struct sim_faults {
     uint32_t late_ns;
     double stall; /* probability, per arriving list, that the memory node's card stops serving */
     uint32_t stall_ns;
+    double lose; /* probability, per arriving list, that the connection of its compute node is lost; where
+                    sim_on_loss was called */
+    uint32_t lose_ns; /* longest time until the compute node knows, and until it is connected again */
 };
 
 extern const struct option_entry sim_params_table[];

@@ -52,6 +52,12 @@ int sim_at(struct sim *sim, uint64_t time, void (*function)(void *), void *argum
  * calls memory_node_release_locks). */
 void sim_kill_compute(struct sim *sim, int compute, uint64_t lease_ns, void (*fenced)(void *),
                       void *argument);
+/* Connections may be lost from now on (sim_faults.lose): `lost` runs when the memory node has fenced the
+ * compute node, which goes on living (there the test calls memory_node_release_locks). NULL: no more losses.
+ */
+void sim_on_loss(struct sim *sim, void (*lost)(void *, int compute, int memory), void *argument);
+/* Connections lost so far. */
+uint64_t sim_losses(const struct sim *sim);
 bool sim_compute_alive(const struct sim *sim, int compute);
 
 #endif

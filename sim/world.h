@@ -51,8 +51,24 @@ struct sim_endpoint {
     struct sim_endpoint *next, *previous;
 };
 
+/*
+ * Between a compute node and a memory node: all connections of its endpoints are lost together. The memory
+ * node fences at the loss (`lost` goes up: nothing posted before arrives any more), the compute node knows
+ * later (`known` follows), and is connected again at `up`.
+ */
+struct sim_link {
+    uint32_t lost, known;
+    sim_time up;
+    uint64_t incarnation; /* of the compute node, since the last loss that it knows */
+    struct sim_compute *compute;
+    uint16_t node;
+};
+
 struct sim_compute {
     struct fabric fabric;
+    struct sim_link **links; /* by memory node, made on first use */
+    uint32_t link_count;
+    uint64_t incarnation;
     struct sim *sim;
     struct sim_card *card;
     uint16_t index;
@@ -72,7 +88,7 @@ struct sim_memory {
 };
 
 /* One fabric_execute: on its caller's stack. list->backend[0] points to it, [1] holds the list's load on the
- * wire, [2] its connection. */
+ * wire and, above 32 bits, its link's losses when it was posted, [2] its connection. */
 struct sim_waiter {
     struct sim_task *task;
     uint32_t pending;
@@ -85,6 +101,7 @@ struct sim_call {
     struct sim_waiter waiter;
     struct sim_connection *connection;
     uint16_t node;
+    uint32_t known; /* its link's losses when it was posted */
     int status;
     const void *request;
     size_t length;
@@ -102,6 +119,9 @@ struct sim {
     bool faulty;
     struct sim_faults faults;
     struct random fault_random, user_random;
+    void (*on_loss)(void *, int compute, int memory);
+    void *on_loss_argument;
+    uint64_t losses;
     struct sim_params params;
     struct sim_memory *memories;
     struct sim_compute **computes;
@@ -149,5 +169,20 @@ void sim_transfer_step(struct sim *sim, struct sim_compute *compute, void *trans
 void sim_transfer_drop(void *transfer);
 void sim_list_arrive_dead(struct sim *sim, struct sim_compute *compute, struct fabric_list *list);
 void sim_compute_fence(struct sim *sim, struct sim_compute *compute);
+/* faults.c: short WRITEs that have begun are finished, what else is under way on the link is not. */
+void sim_transfers_cut(struct sim *sim, const struct sim_compute *compute, uint16_t node);
+
+/* loss.c: NULL when memory is short; the fault's dice; whether something posted then was lost since; for who
+ * gets to know of it; what a post comes to: 0, BANYAN_ENET or BANYAN_EFENCED. */
+struct sim_link *sim_link_get(struct sim_compute *compute, uint16_t node);
+void sim_link_free(struct sim_compute *compute);
+void sim_link_dice(struct sim *sim, struct sim_compute *compute, uint16_t node);
+bool sim_link_stale(const struct sim_compute *compute, uint16_t node, uint32_t known);
+void sim_link_learn(struct sim_compute *compute, uint16_t node);
+static inline bool sim_list_stale(const struct sim_compute *compute, const struct fabric_list *list)
+{
+    return sim_link_stale(compute, list->node, (uint32_t)((uintptr_t)list->backend[1] >> 32));
+}
+int sim_link_admit(struct sim_compute *compute, uint16_t node, uint64_t incarnation, uint32_t *known);
 
 #endif

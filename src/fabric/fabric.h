@@ -26,7 +26,9 @@
  *
  * ERRORS. A command with a bad address, length or alignment fails its list with BANYAN_EADDRESS: the
  * commands before it have taken effect, it and those after it have not, no other list is harmed, and
- * the endpoint stays usable. BANYAN_ENET / BANYAN_EFENCED: the list may have taken effect in part.
+ * the endpoint stays usable. BANYAN_ENET: the connection is down or was lost, the list may have taken effect
+ * in part. BANYAN_EFENCED: the list was refused for its incarnation, certainly nothing of it has been done;
+ * a list that was under way when the connection was lost ends with BANYAN_ENET.
  *
  * THREADS. A struct fabric is shared by all tasks of a compute node; an endpoint belongs to one worker
  * thread and may be used by all its fibers. fabric_execute suspends the calling task.

@@ -181,10 +181,8 @@ int tree_lookup(struct tree_session *session, struct tree *tree, const void *key
     status = point_lookup(&point);
     if (status == BANYAN_ENOTFOUND)
         return tree_fail(session, status, "index %s: no such key", tree->name);
-    if (status == BANYAN_EUNKNOWN) /* of something that it helped with: a lookup has no effect itself */
-        return tree_fail(session, BANYAN_ENET, "index %s: a memory node cannot be reached", tree->name);
     if (status)
-        return status;
+        return tree_not_done(session, status);
     size_t capacity = *length;
     *length = point.slot.value.length;
     if (capacity < point.slot.value.length)

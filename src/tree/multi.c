@@ -310,9 +310,9 @@ static void batch_fill(struct tree_batch *batch, struct tree_item **items, size_
         if (!status)
             do
                 status = tree_locate(batch->session, batch->tree, item_key(item), false, 0, &entry->path);
-            while (status && tree_again(batch->session, &status));
+            while (tree_again(batch->session, &status));
         if (status) {
-            item->status = status;
+            item->status = tree_not_done(batch->session, status);
             continue;
         }
         entry->item = item;

@@ -385,5 +385,5 @@ int tree_scan(struct tree_session *session, struct tree *tree, const struct tree
         status = step(&scan); /* from the position on: what was delivered stays delivered */
         tree_again(session, &status);
     }
-    return status;
+    return tree_not_done(session, status);
 }

@@ -42,6 +42,11 @@ void tree_compute_destroy(struct tree_compute *compute)
     free(compute);
 }
 
+struct fabric *tree_compute_fabric(const struct tree_compute *compute)
+{
+    return compute->fabric;
+}
+
 int tree_worker_create(struct tree_worker **out, struct tree_compute *compute, struct error *error)
 {
     *out = NULL;
@@ -309,6 +314,15 @@ int tree_node_failed(struct tree_session *session, int status, uint16_t node, co
     fabric_trouble(session->compute->fabric, node, trouble, sizeof trouble);
     return tree_fail(session, status, "%s failed: %s%s%s", what, error_name(status), trouble[0] ? ": " : "",
                      trouble);
+}
+
+int tree_not_done(struct tree_session *session, int status)
+{
+    if (status != BANYAN_EUNKNOWN)
+        return status;
+    char cause[sizeof session->error.text];
+    snprintf(cause, sizeof cause, "%s", session->error.text);
+    return tree_fail(session, BANYAN_ENET, "not done: while helping: %s", cause);
 }
 
 bool tree_again(struct tree_session *session, int *status)

@@ -154,6 +154,9 @@ int tree_fail_memory(struct tree_session *session);
 /* An error of the network does not say how much of a list of writes was done: ENET and ETIMEOUT become
  * BANYAN_EUNKNOWN. EFENCED stays: nothing of it was done. */
 int tree_unknown(struct tree_session *session, int status);
+/* What is unknown is the effect of something that the operation helped with, not its own: EUNKNOWN becomes
+ * ENET. */
+int tree_not_done(struct tree_session *session, int status);
 /*
  * The operation under way came to *status: true if it is to be done again from its start. It is where it was
  * refused because it began before a loss: EFENCED says that what it was about has not been done, for every

@@ -84,6 +84,11 @@ static void churn_scan(struct world_task *task, const struct churn *churn)
     for (uint64_t key = scan.low; key < scan.high; key++)
         history_begin(&task->log, HISTORY_GET, key, 0, 0);
     int status = tree_scan(task->session, task->tree, &range, scan_visit, &scan);
+    if (status == BANYAN_ENET && world_lossy(world)) { /* nothing was learnt */
+        world->unreachable++;
+        task_sleep(2000);
+        return;
+    }
     if (status) {
         world_fail(world, status, "scan: %s", tree_session_error(task->session)->text);
         return;
@@ -157,7 +162,16 @@ static void churn_multi(struct world_task *task, const struct churn *churn)
             history_drop(&task->log, first + i);
             continue;
         }
+        if (item->status == BANYAN_ENET && world_lossy(world)) { /* promises that it has not been done */
+            world->unreachable++;
+            history_drop(&task->log, first + i);
+            continue;
+        }
         uint64_t value = found ? world_value_number(world, item->value, item->length) : 0;
+        if (writes && item->status == BANYAN_EUNKNOWN && world_lossy(world)) {
+            world->unknown++;
+            continue;
+        }
         if (item->status && (writes || item->status != BANYAN_ENOTFOUND))
             world_fail(world, item->status, "many keys at once: key %" PRIu64 ": %s", multi.keys[i],
                        tree_session_error(task->session)->text);
@@ -309,17 +323,22 @@ void churn_total_add(struct churn_total *total, const struct world *world,
     total->marked += report->marked;
     total->missing_parents += report->missing_parents;
     total->marked_at_death += world->marked_at_death;
+    total->losses += world->sim ? sim_losses(world->sim) : 0;
+    total->unreachable += world->unreachable;
+    total->unknown += world->unknown;
 }
 
 void churn_total_print(const struct churn_total *total, const char *name)
 {
-    printf("%s: %" PRIu64 " runs, %" PRIu64 " operations (%" PRIu64 " recorded), %" PRIu64
-           " retries, %" PRIu64 " splits, %" PRIu64 " unlinks, %" PRIu64 " handovers (%" PRIu64
-           " with snapshot), %" PRIu64 " cache misses; left behind: %" PRIu64 " dead, %" PRIu64
-           " marked, %" PRIu64 " without parent, %" PRIu64 " half split at a death\n",
-           name, total->runs, total->operations, total->recorded, total->retries, total->splits,
-           total->unlinks, total->handovers, total->snapshot_handovers, total->cache_misses, total->dead,
-           total->marked, total->missing_parents, total->marked_at_death);
+    printf(
+        "%s: %" PRIu64 " runs, %" PRIu64 " operations (%" PRIu64 " recorded), %" PRIu64 " retries, %" PRIu64
+        " splits, %" PRIu64 " unlinks, %" PRIu64 " handovers (%" PRIu64 " with snapshot), %" PRIu64
+        " cache misses; left behind: %" PRIu64 " dead, %" PRIu64 " marked, %" PRIu64
+        " without parent, %" PRIu64 " half split at a death; connections lost: %" PRIu64 ", with %" PRIu64
+        " operations not done and %" PRIu64 " unknown\n",
+        name, total->runs, total->operations, total->recorded, total->retries, total->splits, total->unlinks,
+        total->handovers, total->snapshot_handovers, total->cache_misses, total->dead, total->marked,
+        total->missing_parents, total->marked_at_death, total->losses, total->unreachable, total->unknown);
 }
 
 int churn_run(struct world *world, struct churn *churn, struct churn_total *total)

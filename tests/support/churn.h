@@ -30,6 +30,7 @@ struct churn_total {
         cache_misses;
     uint64_t dead, marked, missing_parents; /* left behind by dead compute nodes */
     uint64_t marked_at_death;               /* half-split leaves when they died */
+    uint64_t losses, unreachable, unknown;  /* connections lost; what came of operations then */
 };
 void churn_total_add(struct churn_total *total, const struct world *world,
                      const struct tree_check_report *report);

@@ -106,6 +106,12 @@ static int fabrics_build_local(struct world *world)
     return 0;
 }
 
+static void after_loss(void *argument, int compute, int memory)
+{
+    struct world *world = argument;
+    memory_node_release_locks(world->memory[memory], (uint16_t)(compute + 1));
+}
+
 static int fabrics_build_simulated(struct world *world)
 {
     const struct world_options *options = &world->options;
@@ -450,6 +456,22 @@ int world_kill_at(struct world *world, unsigned compute, uint64_t delay_ns, uint
     return status;
 }
 
+void world_begin_losses(struct world *world)
+{
+    sim_on_loss(world->sim, after_loss, world);
+}
+
+static void wait_long(struct world_task *task)
+{
+    task_sleep(2 * (uint64_t)task->world->options.faults.lose_ns + 1000);
+}
+
+int world_end_losses(struct world *world)
+{
+    sim_on_loss(world->sim, NULL, NULL);
+    return world_run(world, wait_long);
+}
+
 /* ---- accounting ---------------------------------------------------------------------------------- */
 
 enum owner { OWNER_TREE, OWNER_WORKER };
@@ -517,6 +539,8 @@ static int missing(struct account *account, const struct piece *piece)
     for (unsigned i = 0; i < account->world->options.compute_nodes; i++)
         if (account->world->computes[i].dead)
             return 0; /* what the dead had taken and not linked */
+    if (account->world->sim && sim_losses(account->world->sim))
+        return 0; /* what was given or taken by a call whose reply was lost, or named by an unknown write */
     char text[GADDR_TEXT_BYTES];
     return world_fail(account->world, BANYAN_ECORRUPT,
                       "the block of %" PRIu64 " bytes at %s is handed out, but nobody's", piece->bytes,
@@ -648,8 +672,11 @@ size_t world_key(const struct world *world, uint64_t number, uint8_t key[TREE_KE
         return geometry->key_bytes;
     }
     int length = snprintf((char *)key, TREE_KEY_MAX, "k%012" PRIu64, number);
-    for (unsigned i = 0; i < random_mix(number) % 9; i++)
-        key[length++] = (uint8_t)('a' + i);
+    uint64_t tail = random_mix(number) % 9;
+    if (world->options.long_keys && random_mix(number + 7) % 3 == 0)
+        tail = random_mix(number) % (geometry->key_bytes - 12u);
+    for (unsigned i = 0; i < tail; i++)
+        key[length++] = (uint8_t)('a' + i % 26);
     return (size_t)length;
 }
 
@@ -780,6 +807,14 @@ int world_operate(struct world_task *task, enum history_kind kind, uint64_t numb
         history_drop(&task->log, place);
         return status;
     }
+    if (status == BANYAN_ENET && world_lossy(world)) { /* promises that it has not been done */
+        world->unreachable++;
+        history_drop(&task->log, place);
+        task_sleep(2000);
+        return status;
+    }
+    if (status == BANYAN_EUNKNOWN && world_lossy(world))
+        world->unknown++;
     if (!status_expected(kind, status)) {
         world_fail(world, status, "%s of key %" PRIu64 ": %d: %s", history_kind_name(kind), number, status,
                    tree_session_error(session)->text);

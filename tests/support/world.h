@@ -30,6 +30,7 @@ struct world_options {
     bool unlock_by_atomic; /* the fabric claims not to have release_by_write */
     uint64_t cache_bytes;  /* 0: 8 MiB */
     struct tree_geometry geometry;
+    bool long_keys; /* of variable keys, a third have up to key_bytes bytes: too long for a slot */
     unsigned memory_nodes, compute_nodes, threads, fibers; /* 0: 1 */
     uint64_t pool_bytes, chunk_bytes, lock_bytes;          /* 0: 64 MiB, 64 KiB, the memory node's default */
     uint32_t lock_width;                                   /* 0: the memory node's default */
@@ -72,6 +73,8 @@ struct world {
     unsigned task_count;
     struct history history;
     void *context;            /* the test's own */
+    uint64_t unreachable;     /* operations that a lost connection kept from being done (simulated) */
+    uint64_t unknown;         /* operations of unknown outcome for the same reason */
     uint64_t refused;         /* atomic: operations that BANYAN_ENOSPC met (accept_full) */
     uint64_t marked_at_death; /* leaves that a death left half split (world_kill_at): somebody has to finish
                                  them */
@@ -92,8 +95,16 @@ int world_run_one(struct world *world, unsigned task, void (*function)(struct wo
  * the lease. */
 int world_kill_at(struct world *world, unsigned compute, uint64_t delay_ns, uint64_t lease_ns);
 
+/* Simulated: connections are lost from now on, as the faults say. */
+void world_begin_losses(struct world *world);
+static inline bool world_lossy(const struct world *world)
+{
+    return world->sim && sim_losses(world->sim);
+}
+/* Simulated: no connection is lost from now on, and those that were are there again. */
+int world_end_losses(struct world *world);
 /* Checks the tree from a living compute node, and that every block that the memory nodes handed out is either
- * in use or held back by one worker. With dead compute nodes blocks may be
+ * in use or held back by one worker. With dead compute nodes or lost connections blocks may be
  * missing (what they had taken but not linked yet), but none may be there twice. */
 int world_check(struct world *world, struct tree_check_report *report);
 /* Judges the history of all tasks. */

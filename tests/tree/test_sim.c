@@ -31,6 +31,13 @@ static const struct tree_geometry geometries[] = {
     {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8, .leaf_bytes = 4096},
     /* a few slots a leaf: every third insert splits */
     {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 80, .leaf_bytes = 512, .internal_bytes = 512},
+    /* keys in blocks of their own */
+    {.key_kind = TREE_KEY_VARIABLE,
+     .key_bytes = 60,
+     .inline_key_bytes = 16,
+     .value_bytes = 16,
+     .leaf_bytes = 1024,
+     .internal_bytes = 1024},
 };
 /* Larger than what a death leaves whole: a write of such a leaf may be cut anywhere. */
 static const struct tree_geometry torn_leaves = {.key_kind = TREE_KEY_FIXED,
@@ -40,6 +47,7 @@ static const struct tree_geometry torn_leaves = {.key_kind = TREE_KEY_FIXED,
                                                  .internal_bytes = 1024};
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 #define FEW_SLOTS  5u
+#define LONG_KEYS  6u
 
 static struct churn_total total; /* of the group of tests under way */
 
@@ -51,6 +59,7 @@ static void options_for(struct world_options *options, uint64_t seed, const char
     options->preset = preset;
     options->random_switches = !preset;
     options->geometry = geometries[geometry];
+    options->long_keys = geometry == LONG_KEYS;
     options->memory_nodes = 1 + (unsigned)(seed % 2);
     options->compute_nodes = 3;
     options->threads = 2;
@@ -158,7 +167,7 @@ static void stays_right_when_full(void **state)
         options.accept_full = true;
         options.memory_nodes = 1 + round % 2;
         options.lock_bytes = 4096;
-        options.pool_bytes = MEMORY_FIRST_CHUNK(4096) + (2 + round % 3) * options.chunk_bytes;
+        options.pool_bytes = MEMORY_FIRST_CHUNK(4096) + (1 + round % 2) * options.chunk_bytes;
         int status = world_create(&world, &options);
         status = status ? status : churn_fill(&world, &churn);
         status = status ? status : churn_work(&world, &churn);
@@ -213,7 +222,10 @@ static void death_world(uint64_t seed, const char *preset, unsigned geometry)
 static void survives_death(void **state)
 {
     for (unsigned round = 0; round < world_rounds(150); round++)
-        death_world(world_seed(500 + round), "banyan", round % 2 ? FEW_SLOTS : round % GEOMETRIES);
+        death_world(world_seed(500 + round), "banyan",
+                    round % 2   ? FEW_SLOTS
+                    : round % 4 ? LONG_KEYS
+                                : round / 4 % GEOMETRIES);
 }
 
 static void survives_death_with_any_switches(void **state)
@@ -250,6 +262,69 @@ static void survives_death_for_fresh_seeds(void **state)
         death_world(first + round, "banyan", (unsigned)((first + round) % GEOMETRIES));
 }
 
+/* ---- lost connections ---------------------------------------------------------------------------- */
+
+static struct churn_total lossy;
+
+static void lossy_world(uint64_t seed, const char *preset, unsigned geometry)
+{
+    struct world world;
+    struct world_options options;
+    struct churn churn;
+    options_for(&options, seed, preset, geometry);
+    churn_for(&churn, seed);
+    /* From one loss in some operations to one in some hundreds; known at once, or late. */
+    options.faults.lose = 0.03 / (double)(1 + seed % 50);
+    options.faults.lose_ns = 1000u << seed % 8;
+    int status = world_create(&world, &options);
+    status = status ? status : churn_fill(&world, &churn);
+    world_begin_losses(&world);
+    status = status ? status : churn_work(&world, &churn);
+    status = status ? status : world_end_losses(&world);
+    struct tree_check_report left, report;
+    status = status ? status : world_check(&world, &left);
+    status = status ? status : churn_verify(&world, &churn, &report);
+    if (!status)
+        churn_total_add(&lossy, &world, &left);
+    struct error error = world.error;
+    world_destroy(&world);
+    if (status)
+        fail_msg("lost connections, %s, geometry %u: %d: %s; replay: BANYAN_SEED=%" PRIu64 " test_sim",
+                 preset ? preset : "any switches", geometry, status, error.text, seed);
+}
+
+static void survives_losses(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(150); round++)
+        lossy_world(world_seed(2000 + round), "banyan", round % GEOMETRIES);
+}
+
+static void survives_losses_with_any_switches(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(60); round++)
+        lossy_world(world_seed(3000 + round), NULL, round % GEOMETRIES);
+}
+
+static void survives_losses_under_every_preset(void **state)
+{
+    for (unsigned preset = 0; tree_switches_presets[preset]; preset++)
+        for (unsigned round = 0; round < world_rounds(3); round++)
+            lossy_world(world_seed(4000 + preset * 10 + round), tree_switches_presets[preset],
+                        round % GEOMETRIES);
+}
+
+static void survives_losses_for_fresh_seeds(void **state)
+{
+    uint64_t first = world_fresh_seed() + 2000000;
+    for (unsigned round = 0; round < world_rounds(6); round++)
+        lossy_world(first + round, "banyan", (unsigned)((first + round) % GEOMETRIES));
+    churn_total_print(&lossy, "clusters with lost connections");
+    if (getenv("BANYAN_SEED") || world_rounds(100) < 100)
+        return;
+    assert_true(lossy.losses > 20 * lossy.runs && lossy.unreachable > lossy.runs);
+    assert_true(lossy.unknown > lossy.runs && lossy.snapshot_handovers > 0 && lossy.splits > lossy.runs);
+}
+
 /* The suite did what it is for. One seed alone need not do everything, nor need a few rounds. */
 static void did_something(void **state)
 {
@@ -278,6 +353,10 @@ int main(void)
         cmocka_unit_test(survives_death_under_every_preset),
         cmocka_unit_test(survives_death_in_the_middle_of_leaves),
         cmocka_unit_test(survives_death_for_fresh_seeds),
+        cmocka_unit_test(survives_losses),
+        cmocka_unit_test(survives_losses_with_any_switches),
+        cmocka_unit_test(survives_losses_under_every_preset),
+        cmocka_unit_test(survives_losses_for_fresh_seeds),
         cmocka_unit_test(did_something),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

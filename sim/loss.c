@@ -1,0 +1,99 @@
+/*
+ * loss.c - connections that are lost while both ends live on: what the lease of the fabric's contract (G6) is
+ * about. Off unless sim_on_loss was called and the fault's rate is above 0.
+ *
+ * At the loss the memory node fences first: of what is under way nothing has an effect later, but for a short
+ * WRITE that had begun; then the callback frees the locks. What was under way comes back with BANYAN_ENET in
+ * its own time, done, done in part or not at all. The compute node knows of the loss when the first of these
+ * comes back, or some time later: what it posts until then is lost too. From then on it counts a new
+ * incarnation, refuses lists of older ones, and cannot reach the memory node until it is connected again.
+ */
+#include <stdlib.h>
+
+#include "sim/world.h"
+
+void sim_on_loss(struct sim *sim, void (*lost)(void *, int, int), void *argument)
+{
+    sim->on_loss = lost;
+    sim->on_loss_argument = argument;
+}
+
+uint64_t sim_losses(const struct sim *sim)
+{
+    return sim->losses;
+}
+
+struct sim_link *sim_link_get(struct sim_compute *compute, uint16_t node)
+{
+    if (node >= compute->link_count) {
+        struct sim_link **links = realloc(compute->links, (node + 1u) * sizeof *links);
+        if (!links)
+            return NULL;
+        compute->links = links;
+        while (compute->link_count <= node)
+            links[compute->link_count++] = NULL;
+    }
+    if (!compute->links[node] && (compute->links[node] = calloc(1, sizeof(struct sim_link)))) {
+        compute->links[node]->compute = compute;
+        compute->links[node]->node = node;
+    }
+    return compute->links[node];
+}
+
+void sim_link_free(struct sim_compute *compute)
+{
+    for (uint32_t i = 0; i < compute->link_count; i++)
+        free(compute->links[i]);
+    free(compute->links);
+    compute->links = NULL;
+    compute->link_count = 0;
+}
+
+bool sim_link_stale(const struct sim_compute *compute, uint16_t node, uint32_t known)
+{
+    return node < compute->link_count && compute->links[node] && compute->links[node]->lost != known;
+}
+
+static void learn(void *argument)
+{
+    struct sim_link *link = argument;
+    struct sim *sim = link->compute->sim;
+    if (link->known == link->lost || link->compute->dead)
+        return;
+    link->known = link->lost;
+    link->incarnation = ++link->compute->incarnation;
+    link->up = sim->now + random_below(&sim->fault_random, sim->faults.lose_ns + 1ull) * SIM_NANOSECOND;
+}
+
+void sim_link_learn(struct sim_compute *compute, uint16_t node)
+{
+    learn(compute->links[node]);
+}
+
+void sim_link_dice(struct sim *sim, struct sim_compute *compute, uint16_t node)
+{
+    if (!sim->on_loss || sim->faults.lose <= 0 || !random_chance(&sim->fault_random, sim->faults.lose))
+        return;
+    struct sim_link *link = sim_link_get(compute, node);
+    if (!link || link->lost != link->known)
+        return;
+    uint64_t delay = random_below(&sim->fault_random, sim->faults.lose_ns + 1ull);
+    if (sim_at(sim, sim_now(sim) + delay, learn, link))
+        return;
+    sim->losses++;
+    sim_note(sim, sim->losses);
+    sim_transfers_cut(sim, compute, node);
+    link->lost++;
+    sim->on_loss(sim->on_loss_argument, compute->index, node);
+}
+
+int sim_link_admit(struct sim_compute *compute, uint16_t node, uint64_t incarnation, uint32_t *known)
+{
+    const struct sim_link *link = sim_link_get(compute, node);
+    if (!link)
+        return BANYAN_ENOMEM;
+    *known = link->known;
+    if (incarnation && incarnation < link->incarnation)
+        return BANYAN_EFENCED;
+    return link->up > sim_effective(compute->sim) ? BANYAN_ENET : BANYAN_OK;
+}
