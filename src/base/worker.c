@@ -432,6 +432,12 @@ void worker_destroy(struct worker *worker)
 {
     if (!worker)
         return;
+    while (worker->hooks) {
+        struct worker_hook *hook = worker->hooks;
+        worker->hooks = hook->next;
+        if (hook->gone)
+            hook->gone(hook);
+    }
     struct worker_mail *mail = __atomic_exchange_n(&worker->inbox, NULL, __ATOMIC_ACQUIRE);
     while (mail) {
         struct worker_mail *next = mail->next;

@@ -56,6 +56,8 @@ void worker_watch_remove(struct worker_watch *watch);
  * descriptors or sleeps. For output that is gathered while fibers run and sent at once. */
 struct worker_hook {
     void (*turn)(struct worker_hook *hook);
+    /* NULL, or called by worker_destroy: the hook is removed already, watches must be removed now. */
+    void (*gone)(struct worker_hook *hook);
     struct worker_hook *next;
 };
 void worker_hook_add(struct worker *worker, struct worker_hook *hook);

@@ -12,9 +12,31 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool list_valid(const struct fabric_list *list, uint16_t memory_nodes)
+/* What only some lists need to be asked: long ones whether their bytes fit, and on hardware without masked
+ * CAS whether they have one. A length that is too long by itself is left for the backend to refuse: it ends
+ * the list. */
+static bool list_fits(const struct fabric_list *list, bool masked_cas)
 {
-    return list->node < memory_nodes && list->count - 1u < FABRIC_COMMANDS_MAX;
+    uint64_t bytes = 0;
+    for (uint16_t i = 0; i < list->count; i++) {
+        const struct fabric_command *command = &list->commands[i];
+        if (command->operation == FABRIC_READ || command->operation == FABRIC_WRITE)
+            bytes += command->length <= FABRIC_LENGTH_MAX ? command->length : 0;
+        else if (command->operation == FABRIC_CAS && command->cas.mask != UINT64_MAX && !masked_cas)
+            return false;
+    }
+    return bytes <= FABRIC_LIST_BYTES_MAX;
+}
+
+/* So few commands cannot have too many bytes. */
+#define SHORT_LIST (FABRIC_LIST_BYTES_MAX / FABRIC_LENGTH_MAX)
+
+static inline bool list_valid(const struct fabric_list *list, const struct fabric_capabilities *capabilities)
+{
+    if (list->node >= capabilities->memory_nodes || list->count - 1u >= FABRIC_COMMANDS_MAX)
+        return false;
+    return __builtin_expect(list->count <= SHORT_LIST && capabilities->masked_cas, 1) ||
+           list_fits(list, capabilities->masked_cas);
 }
 
 /* Counted in registers: on an in-process backend this is a good part of what a list costs. */
@@ -55,13 +77,13 @@ static inline int post(struct fabric_endpoint *endpoint, struct fabric_list *con
 static int execute_valid(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count,
                          struct fabric_cost *cost)
 {
-    uint16_t memory_nodes = endpoint->fabric->capabilities.memory_nodes;
+    const struct fabric_capabilities *capabilities = &endpoint->fabric->capabilities;
     struct fabric_list **valid = malloc(count * sizeof *valid);
     uint32_t valid_count = 0;
     int status = BANYAN_OK;
 
     for (uint32_t i = 0; i < count; i++) {
-        if (!list_valid(lists[i], memory_nodes))
+        if (!list_valid(lists[i], capabilities))
             lists[i]->status = BANYAN_EINVAL;
         else if (valid == NULL)
             lists[i]->status = BANYAN_ENOMEM;
@@ -79,9 +101,9 @@ static int execute_valid(struct fabric_endpoint *endpoint, struct fabric_list *c
 int fabric_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count,
                    struct fabric_cost *cost)
 {
-    uint16_t memory_nodes = endpoint->fabric->capabilities.memory_nodes;
+    const struct fabric_capabilities *capabilities = &endpoint->fabric->capabilities;
     /* One good list is the common case, and on an in-process backend it takes a few nanoseconds. */
-    if (__builtin_expect(count == 1 && list_valid(lists[0], memory_nodes), 1)) {
+    if (__builtin_expect(count == 1 && list_valid(lists[0], capabilities), 1)) {
         if (cost != NULL) {
             cost->round_trips++;
             count_list(cost, lists[0]);
@@ -91,7 +113,7 @@ int fabric_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *
     if (count == 0)
         return BANYAN_OK;
     for (uint32_t i = 0; i < count; i++)
-        if (__builtin_expect(!list_valid(lists[i], memory_nodes), 0))
+        if (__builtin_expect(!list_valid(lists[i], capabilities), 0))
             return execute_valid(endpoint, lists, count, cost);
     return post(endpoint, lists, count, cost);
 }

@@ -9,83 +9,19 @@
 
 #include <stdlib.h>
 
-#include "fabric/target.h"
+#include "fabric/local_run.h"
 
 struct local_fabric {
     struct fabric fabric;
     const struct fabric_target *targets[];
 };
 
-/* What a list of one or two commands costs here, beyond the bytes of its WRITEs: 11 to 19 ns were measured on
- * an x86-64 server CPU. An estimate for those who choose between a round trip and local work. */
-#define LOCAL_ROUND_TRIP_NS 15u
-
-#if defined(__x86_64__)
-#define ATOMICS_ARE_FENCES true /* a locked instruction drains the store buffer */
-#else
-#define ATOMICS_ARE_FENCES false /* later loads may be satisfied before the atomic's own store is seen */
-#endif
-
-/* A list that begins with an atomic is about to read behind it: the reads' memory comes while the atomic
- * waits for its own. */
-static inline void local_prefetch(const struct fabric_target *target, const struct fabric_list *list)
-{
-    for (uint16_t i = 1; i < list->count && i < 4; i++) {
-        const struct fabric_command *command = &list->commands[i];
-        uint64_t offset = gaddr_offset(command->address);
-        if (command->operation != FABRIC_READ || offset >= target->pool_bytes)
-            continue;
-        for (uint32_t at = 0; at < command->length && at < 512; at += 64)
-            __builtin_prefetch(target->pool + offset + at);
-    }
-}
-
-static inline int local_run(const struct fabric_target *target, struct fabric_list *list)
-{
-    /* Whether a store of this list may not yet be seen by all. A READ or atomic that follows must not be
-     * answered before it is (G1), nor may the list complete (G4). */
-    bool pending = false;
-    int status = BANYAN_OK;
-
-    if (list->count > 1 && list->commands[0].operation == FABRIC_CAS)
-        local_prefetch(target, list);
-    for (uint32_t i = 0; i < list->count; i++) {
-        struct fabric_command *command = &list->commands[i];
-        uint8_t *where = fabric_target_locate(target, command);
-        if (__builtin_expect(where == NULL || !fabric_command_of_node(command, list->node), 0)) {
-            status = BANYAN_EADDRESS;
-            break;
-        }
-        if (command->operation == FABRIC_WRITE) {
-            fabric_target_write(where, command);
-            pending = true;
-            continue;
-        }
-        if (pending)
-            fabric_target_fence();
-        pending = false;
-        if (command->operation == FABRIC_READ) {
-            command->read.data = where;
-            continue;
-        }
-        if (command->operation == FABRIC_CAS)
-            fabric_target_cas(where, command);
-        else
-            fabric_target_faa(where, command);
-        pending = !ATOMICS_ARE_FENCES;
-    }
-    if (pending)
-        fabric_target_fence();
-    list->status = status;
-    return status;
-}
-
 static int local_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count)
 {
     const struct local_fabric *local = (const struct local_fabric *)endpoint->fabric;
-    int status = local_run(local->targets[lists[0]->node], lists[0]);
+    int status = local_run(local->targets[lists[0]->node], lists[0], NULL);
     for (uint32_t i = 1; i < count; i++) {
-        int one = local_run(local->targets[lists[i]->node], lists[i]);
+        int one = local_run(local->targets[lists[i]->node], lists[i], NULL);
         if (status == BANYAN_OK)
             status = one;
     }

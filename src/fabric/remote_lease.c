@@ -1,0 +1,490 @@
+/*
+ * remote_lease.c - groups of connections that live and die together: how they begin, how their loss is
+ * noticed, and how they are opened anew (remote_private.h says why nothing gets from one into the next).
+ *
+ * The pulse's thread sends heartbeats on all control connections four times a lease, reads them back, and
+ * ends a group when a connection breaks or is silent for the time-out while an answer is due. It cuts the
+ * dead group's sockets, by which their owners notice. The mender's thread opens control connections again,
+ * with delays from 10 ms to 1 s, then a data connection for each endpoint, which its owner takes when it next
+ * needs one. remote_node_lose may be called on any thread.
+ */
+#include "fabric/remote_private.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define DELAY_FIRST (10 * REMOTE_MS)
+#define DELAY_LAST  (1000 * REMOTE_MS)
+#define DIAL_NS     (1000 * REMOTE_MS) /* one attempt to open a connection anew, at most */
+
+/* ---- the end of a group, and the beginning of one ---- */
+
+void remote_node_lose(struct remote_node *node, uint64_t group, const char *why)
+{
+    char text[sizeof node->trouble];
+    snprintf(text, sizeof text, "lost the connection to memory node %.100s: %s", node->text, why);
+    spinlock_lock(&node->lock);
+    bool ours = node->group == group && group % 2 == 1;
+    if (ours) {
+        /* release, and the incarnation after it: the order that remote_private.h argues with */
+        atomic_store_release(&node->group, group + 1);
+        uint64_t since = __atomic_add_fetch(&node->fabric->incarnation, 1, __ATOMIC_ACQ_REL);
+        atomic_store_relaxed(&node->since, since); /* published by the next group's number */
+        node->losses++;
+        memcpy(node->trouble, text, sizeof text);
+        if (node->control != NULL) /* the memory node must let go of all of the group */
+            shutdown(net_stream_fd(node->control), SHUT_RDWR);
+    }
+    spinlock_unlock(&node->lock);
+    if (ours)
+        remote_event_set(node->fabric->pulse_event);
+}
+
+void remote_node_join(struct remote_node *node, struct remote_dialed *dialed)
+{
+    node->beat_due = node->unanswered_since = 0;
+    node->beats_unsent = node->echo_have = 0;
+    spinlock_lock(&node->lock);
+    node->control = dialed->stream;
+    node->group_key = dialed->welcome.group_key;
+    node->trouble[0] = 0;
+    /* release: who sees the number sees the group's `since` */
+    atomic_store_release(&node->group, node->group + 1);
+    spinlock_unlock(&node->lock);
+    dialed->stream = NULL;
+}
+
+int remote_node_same(const struct remote_node *node, const struct wire_welcome *welcome, struct error *error)
+{
+    if (welcome->cluster_id == 0)
+        return remote_empty_error(&node->address, error);
+    if (welcome->cluster_id != node->cluster_id || welcome->node != node->number)
+        return error_set(error, BANYAN_EINVAL,
+                         "memory node %.100s now is number %u of another cluster; restart this compute node",
+                         node->text, (unsigned)welcome->node);
+    if (welcome->instance != node->instance)
+        return error_set(
+            error, BANYAN_EINVAL,
+            "memory node %.80s was restarted and lost its contents; run `banyan compute --format` "
+            "once to make a new, empty cluster",
+            node->text);
+    return BANYAN_OK;
+}
+
+/* ---- data connections ---- */
+
+static int map_staging(int descriptor, struct wire_staging **staging, struct error *error)
+{
+    struct stat file;
+    if (fstat(descriptor, &file) != 0 || file.st_size < (off_t)sizeof **staging)
+        return error_set(error, BANYAN_ENET, "its staging area is too small");
+    void *mapped = mmap(NULL, sizeof **staging, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (mapped == MAP_FAILED)
+        return error_set(error, BANYAN_ENOMEM, "its staging area cannot be mapped: %s", strerror(errno));
+    *staging = mapped;
+    return BANYAN_OK;
+}
+
+int remote_ground_open(struct remote_node *node, uint64_t timeout_ns, struct remote_ground *ground,
+                       struct error *error)
+{
+    struct remote_fabric *remote = node->fabric;
+    struct remote_wish wish = {.role = WIRE_DATA, .compute_id = remote->fabric.capabilities.compute_id};
+    struct remote_dialed dialed;
+    struct error inner = {0};
+    spinlock_lock(&node->lock);
+    struct remote_ground opened = {.group = node->group, .since = node->since};
+    wish.group_key = node->group_key;
+    spinlock_unlock(&node->lock);
+    if (opened.group % 2 == 0)
+        return error_set(error, BANYAN_ENET, "memory node %.100s is not connected", node->text);
+    int status = remote_dial(&remote->identity, &node->address, &wish, timeout_ns, &dialed, error);
+    if (status != BANYAN_OK)
+        return status;
+    if ((dialed.welcome.mapped != 0) != node->mapped)
+        status = error_set(&inner, BANYAN_ENET, "it maps its pool now and then only");
+    else if (node->mapped)
+        status = map_staging(dialed.descriptors[0], &opened.staging, &inner);
+    if (status != BANYAN_OK) {
+        remote_dialed_drop(&dialed);
+        return error_set(error, status, "memory node %.100s: %s", node->text, inner.text);
+    }
+    opened.stream = dialed.stream;
+    dialed.stream = NULL;
+    remote_dialed_drop(&dialed);
+    *ground = opened;
+    return BANYAN_OK;
+}
+
+void remote_ground_close(struct remote_ground *ground, bool goodbye)
+{
+    if (ground->stream != NULL && goodbye)
+        remote_hang_up(ground->stream);
+    else if (ground->stream != NULL)
+        net_stream_destroy(ground->stream);
+    if (ground->staging != NULL)
+        munmap(ground->staging, sizeof *ground->staging);
+    *ground = (struct remote_ground){0};
+}
+
+/* ---- events ---- */
+
+void remote_event_set(int event)
+{
+    uint64_t one = 1;
+    ssize_t length = write(event, &one, sizeof one);
+    (void)length; /* fails only when the counter is at its end: then it is readable anyway */
+}
+
+static void event_wait(struct pollfd *polls, nfds_t count, uint64_t due)
+{
+    uint64_t now = task_now(), times;
+    uint64_t left = now < due ? due - now : 0;
+    struct timespec timeout = {.tv_sec = (time_t)(left / 1000000000), .tv_nsec = (long)(left % 1000000000)};
+    if (ppoll(polls, count, &timeout, NULL) > 0 && polls[0].revents != 0) {
+        ssize_t length = read(polls[0].fd, &times, sizeof times);
+        (void)length; /* only makes it unreadable again */
+    }
+}
+
+/* ---- the pulse ---- */
+
+/* Shuts the sockets of the node's dead groups, so that their owners notice. */
+static void cut_links(struct remote_node *node)
+{
+    struct remote_fabric *remote = node->fabric;
+    uint64_t group = atomic_load_acquire(&node->group); /* acquire: as everywhere */
+    spinlock_lock(&remote->lock);
+    for (struct remote_endpoint *endpoint = remote->endpoints; endpoint != NULL; endpoint = endpoint->next) {
+        struct remote_link *link = &endpoint->links[node->number];
+        spinlock_lock(&link->lock);
+        if (link->ground.stream != NULL && link->ground.group < group)
+            shutdown(net_stream_fd(link->ground.stream), SHUT_RDWR);
+        spinlock_unlock(&link->lock);
+    }
+    spinlock_unlock(&remote->lock);
+}
+
+/* NULL: well. */
+static const char *send_beat(struct remote_node *node, struct net_stream *control, uint64_t now)
+{
+    static const struct wire_head beat = {.kind = WIRE_HEARTBEAT};
+    if (now >= node->beat_due && node->beats_unsent == 0) {
+        node->beats_unsent = sizeof beat;
+        node->beat_due = now + node->lease_ms * REMOTE_MS / 4;
+        if (node->unanswered_since == 0)
+            node->unanswered_since = now;
+    }
+    while (node->beats_unsent > 0) {
+        size_t written = 0;
+        enum net_status status = net_stream_write(control, (const uint8_t *)(&beat + 1) - node->beats_unsent,
+                                                  node->beats_unsent, &written);
+        if (status == NET_AGAIN)
+            break;
+        if (status != NET_OK)
+            return net_stream_error(control);
+        node->beats_unsent -= (uint32_t)written;
+    }
+    return NULL;
+}
+
+static const char *receive_echo(struct remote_node *node, struct net_stream *control)
+{
+    for (;;) {
+        size_t length = 0;
+        enum net_status status = net_stream_read(control, (uint8_t *)&node->echo + node->echo_have,
+                                                 sizeof node->echo - node->echo_have, &length);
+        if (status == NET_AGAIN)
+            return NULL;
+        if (status != NET_OK)
+            return status == NET_END ? "it closed the connection" : net_stream_error(control);
+        node->echo_have += (uint32_t)length;
+        if (node->echo_have < sizeof node->echo)
+            continue;
+        node->echo_have = 0;
+        node->unanswered_since = 0;
+        if (node->echo.kind != WIRE_HEARTBEAT || node->echo.length != 0)
+            return "it answered a heartbeat with something else";
+    }
+}
+
+/* Returns what to wait for. */
+static struct pollfd pulse_node(struct remote_node *node, uint64_t now, uint64_t *due)
+{
+    struct pollfd nothing = {.fd = -1};
+    spinlock_lock(&node->lock);
+    struct net_stream *control = node->control;
+    uint64_t group = node->group;
+    if (group % 2 == 0)
+        node->control = NULL;
+    spinlock_unlock(&node->lock);
+    if (control == NULL)
+        return nothing;
+    if (group % 2 == 0) {
+        cut_links(node);
+        net_stream_destroy(control);
+        remote_event_set(node->fabric->mender_event);
+        return nothing;
+    }
+    const char *trouble = receive_echo(node, control);
+    if (trouble == NULL)
+        trouble = send_beat(node, control, now);
+    if (trouble == NULL && node->unanswered_since != 0 &&
+        now - node->unanswered_since > node->fabric->identity.timeout_ms * REMOTE_MS)
+        trouble = "it does not answer";
+    if (trouble != NULL) {
+        remote_node_lose(node, group, trouble); /* which makes us come back at once */
+        return nothing;
+    }
+    if (node->beat_due < *due)
+        *due = node->beat_due;
+    uint32_t wants = net_stream_wants(control, node->beats_unsent > 0);
+    return (struct pollfd){.fd = net_stream_fd(control),
+                           .events =
+                               (short)((wants & EPOLLIN ? POLLIN : 0) | (wants & EPOLLOUT ? POLLOUT : 0))};
+}
+
+/* Ends the group of a link that has waited too long for an answer. */
+static void pulse_link(struct remote_link *link, uint64_t now, bool late)
+{
+    /* relaxed: a look from outside; what is missed now is seen the next time */
+    uint32_t progress = atomic_load_relaxed(&link->progress);
+    if (atomic_load_relaxed(&link->outstanding) == 0 || progress != link->seen_progress || late) {
+        link->seen_progress = progress;
+        link->seen_at = now;
+        return;
+    }
+    if (now - link->seen_at < link->node->fabric->identity.timeout_ms * REMOTE_MS)
+        return;
+    spinlock_lock(&link->lock);
+    uint64_t group = link->ground.group;
+    spinlock_unlock(&link->lock);
+    remote_node_lose(link->node, group, "it does not answer in time");
+}
+
+static void pulse_main(void *argument)
+{
+    struct remote_fabric *remote = argument;
+    uint64_t tick = remote->identity.timeout_ms * REMOTE_MS / 8, last = task_now();
+    struct pollfd *polls = calloc(remote->count + 1u, sizeof *polls);
+    if (polls == NULL)
+        abort(); /* a few bytes when the fabric was just opened; without heartbeats there is no fabric */
+    tick = tick < 2 * REMOTE_MS ? 2 * REMOTE_MS : tick > 250 * REMOTE_MS ? 250 * REMOTE_MS : tick;
+    polls[0] = (struct pollfd){.fd = remote->pulse_event, .events = POLLIN};
+    /* acquire: the other side of remote_threads_stop */
+    while (!atomic_load_acquire(&remote->quit)) {
+        uint64_t now = task_now(), due = now + tick;
+        bool late = now - last > 4 * tick; /* this process was stopped: nobody else's fault */
+        last = now;
+        for (uint16_t i = 0; i < remote->count; i++)
+            polls[i + 1] = pulse_node(&remote->nodes[i], now, &due);
+        spinlock_lock(&remote->lock);
+        for (struct remote_endpoint *endpoint = remote->endpoints; endpoint != NULL;
+             endpoint = endpoint->next)
+            for (uint16_t i = 0; i < endpoint->count; i++)
+                pulse_link(&endpoint->links[i], now, late);
+        spinlock_unlock(&remote->lock);
+        event_wait(polls, remote->count + 1u, due);
+    }
+    free(polls);
+}
+
+/* ---- the mender ---- */
+
+bool remote_membarrier_register(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+/* Waits until no list runs on mapped memory that began before the node's group ended. The barrier makes every
+ * thread's store to `runs` visible to us, or our store to `group` visible to its check, as a fence in each
+ * list would. */
+static void quiesce(struct remote_fabric *remote)
+{
+    bool running = true, first = true;
+    if (remote->membarrier)
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    /* seq_cst: the other side's fence where there is no membarrier */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    while (running && !atomic_load_acquire(&remote->quit)) { /* acquire: as in the loops */
+        running = false;
+        spinlock_lock(&remote->lock);
+        for (struct remote_endpoint *endpoint = remote->endpoints; endpoint != NULL;
+             endpoint = endpoint->next) {
+            uint64_t runs = atomic_load_acquire(&endpoint->runs); /* acquire: the list is over */
+            if (first)
+                endpoint->seen_runs = runs;
+            /* An endpoint that was opened meanwhile has 0 here, or an earlier wait's number: not ours. */
+            running |= runs % 2 == 1 && runs == endpoint->seen_runs;
+        }
+        spinlock_unlock(&remote->lock);
+        first = false;
+        if (running)
+            task_sleep(REMOTE_MS / 10);
+    }
+}
+
+static uint64_t delay_next(uint64_t delay)
+{
+    return delay == 0 ? DELAY_FIRST : delay * 2 > DELAY_LAST ? DELAY_LAST : delay * 2;
+}
+
+static uint64_t dial_timeout(const struct remote_fabric *remote)
+{
+    uint64_t timeout = remote->identity.timeout_ms * REMOTE_MS;
+    return timeout < DIAL_NS ? timeout : DIAL_NS;
+}
+
+static int mend_node(struct remote_node *node, struct error *error)
+{
+    struct remote_fabric *remote = node->fabric;
+    struct remote_wish wish = {.role = WIRE_CONTROL, .compute_id = remote->fabric.capabilities.compute_id};
+    struct remote_dialed dialed;
+    if (node->mapped)
+        quiesce(remote);
+    int status = remote_dial(&remote->identity, &node->address, &wish, dial_timeout(remote), &dialed, error);
+    if (status != BANYAN_OK)
+        return status;
+    status = remote_node_same(node, &dialed.welcome, error);
+    if (status == BANYAN_OK && (dialed.welcome.mapped != 0) != node->mapped)
+        status =
+            error_set(error, BANYAN_ENET, "memory node %.100s does not share its pool as before", node->text);
+    if (status != BANYAN_OK) {
+        remote_hang_up(dialed.stream);
+        dialed.stream = NULL;
+    } else {
+        remote_node_join(node, &dialed);
+        remote_event_set(remote->pulse_event);
+    }
+    remote_dialed_drop(&dialed); /* the descriptors: the same memory is mapped already */
+    return status;
+}
+
+static void mend_nodes(struct remote_fabric *remote, uint64_t *due)
+{
+    for (uint16_t i = 0; i < remote->count; i++) {
+        struct remote_node *node = &remote->nodes[i];
+        struct error error = {0};
+        spinlock_lock(&node->lock);
+        bool down = node->group % 2 == 0 && node->control == NULL;
+        spinlock_unlock(&node->lock);
+        if (!down)
+            continue;
+        if (task_now() >= node->retry_at) {
+            int status = mend_node(node, &error);
+            node->retry_delay = status == BANYAN_OK ? 0 : delay_next(node->retry_delay);
+            node->retry_at = task_now() + node->retry_delay;
+            if (status == BANYAN_OK)
+                continue;
+            spinlock_lock(&node->lock);
+            memcpy(node->trouble, error.text, sizeof error.text);
+            node->trouble[sizeof error.text - 1] = 0;
+            spinlock_unlock(&node->lock);
+        }
+        if (node->retry_at < *due)
+            *due = node->retry_at;
+    }
+}
+
+/* A link whose node has a group that neither it nor what waits for its owner belongs to; marked as being
+ * mended, which keeps its endpoint. */
+static struct remote_link *find_broken(struct remote_fabric *remote, uint64_t *due)
+{
+    struct remote_link *found = NULL;
+    uint64_t now = task_now();
+    spinlock_lock(&remote->lock);
+    for (struct remote_endpoint *endpoint = remote->endpoints; endpoint != NULL && found == NULL;
+         endpoint = endpoint->next)
+        for (uint16_t i = 0; i < endpoint->count && found == NULL; i++) {
+            struct remote_link *link = &endpoint->links[i];
+            uint64_t group = atomic_load_acquire(&link->node->group); /* acquire: as everywhere */
+            spinlock_lock(&link->lock);
+            if (group % 2 == 1 && link->ground.group != group && link->fresh.group != group) {
+                if (now >= link->retry_at)
+                    found = link;
+                else if (link->retry_at < *due)
+                    *due = link->retry_at;
+            }
+            spinlock_unlock(&link->lock);
+        }
+    if (found != NULL)
+        found->mending = true;
+    spinlock_unlock(&remote->lock);
+    return found;
+}
+
+static void mend_links(struct remote_fabric *remote, uint64_t *due)
+{
+    struct remote_link *link;
+    /* acquire: as in the loops */
+    while (!atomic_load_acquire(&remote->quit) && (link = find_broken(remote, due)) != NULL) {
+        struct remote_ground fresh = {0}, old = {0};
+        int status = remote_ground_open(link->node, dial_timeout(remote), &fresh, NULL);
+        link->retry_delay = status == BANYAN_OK ? 0 : delay_next(link->retry_delay);
+        link->retry_at = task_now() + link->retry_delay;
+        if (status == BANYAN_OK) {
+            spinlock_lock(&link->lock);
+            old = link->fresh;
+            link->fresh = fresh;
+            spinlock_unlock(&link->lock);
+            remote_ground_close(&old, false);
+        }
+        spinlock_lock(&remote->lock);
+        link->mending = false;
+        spinlock_unlock(&remote->lock);
+    }
+}
+
+static void mender_main(void *argument)
+{
+    struct remote_fabric *remote = argument;
+    struct pollfd event = {.fd = remote->mender_event, .events = POLLIN};
+    /* acquire: the other side of remote_threads_stop */
+    while (!atomic_load_acquire(&remote->quit)) {
+        uint64_t due = task_now() + DELAY_LAST;
+        mend_nodes(remote, &due);
+        mend_links(remote, &due);
+        event_wait(&event, 1, due);
+    }
+}
+
+/* ---- both ---- */
+
+int remote_threads_start(struct remote_fabric *remote, struct error *error)
+{
+    remote->pulse_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    remote->mender_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (remote->pulse_event < 0 || remote->mender_event < 0)
+        return error_set(error, BANYAN_ENOMEM, "no descriptors for the fabric's threads: %s",
+                         strerror(errno));
+    int status = thread_start(&remote->pulse, pulse_main, remote, error);
+    if (status == BANYAN_OK)
+        status = thread_start(&remote->mender, mender_main, remote, error);
+    return status;
+}
+
+void remote_threads_stop(struct remote_fabric *remote)
+{
+    atomic_store_release(&remote->quit, 1u); /* release: all that the threads should find is there */
+    if (remote->pulse_event >= 0)
+        remote_event_set(remote->pulse_event);
+    if (remote->mender_event >= 0)
+        remote_event_set(remote->mender_event);
+    thread_join(remote->pulse);
+    thread_join(remote->mender);
+    if (remote->pulse_event >= 0)
+        close(remote->pulse_event);
+    if (remote->mender_event >= 0)
+        close(remote->mender_event);
+}

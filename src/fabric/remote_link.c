@@ -1,0 +1,593 @@
+/*
+ * remote_link.c - an endpoint's data connection to one memory node: command lists and calls go out as
+ * messages, their answers come back in the same order.
+ *
+ * Everything here runs on the endpoint's owner. On a worker, messages gather in the output buffer while
+ * fibers run; the turn hook sends them with one write for each link, and the watch reads answers, fills in
+ * results and unparks whoever has nothing more to wait for. A plain thread does the same by itself, in
+ * poll(). Lists wait in a chain through their own `backend` fields: once the buffers have grown to the load,
+ * nothing is allocated.
+ *
+ * A connection that breaks, or whose other side says what makes no sense, ends its whole group
+ * (remote_node_lose) and fails all that is under way on it with BANYAN_ENET.
+ */
+#include "fabric/remote_private.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#define OUTPUT_FIRST (UINT32_C(16) << 10)
+#define OUTPUT_FLUSH (UINT32_C(256) << 10) /* sent before the turn ends */
+#define OUTPUT_HIGH  (UINT32_C(2) << 20)   /* who comes now has to wait */
+#define OUTPUT_KEEP  (UINT32_C(1) << 20)   /* a larger buffer is given back when it is empty */
+
+/* A call stands in the chain as a list of no commands. */
+struct remote_call {
+    struct fabric_list list;
+    void *reply;
+    size_t capacity, length;
+};
+
+static inline size_t unsent(const struct remote_link *link)
+{
+    return link->out_end - link->out_begin;
+}
+
+static struct fabric_list *list_next(const struct fabric_list *list)
+{
+    return list->backend[0];
+}
+
+/* ---- completing ---- */
+
+static void complete(struct fabric_list *list, int status)
+{
+    struct remote_wait *wait = list->backend[1];
+    list->status = status;
+    if (--wait->left == 0 && wait->task != NULL)
+        task_unpark(wait->task);
+}
+
+static void wake_waiters(struct remote_link *link)
+{
+    while (link->waiters != NULL) {
+        struct remote_waiter *waiter = link->waiters;
+        link->waiters = waiter->next;
+        waiter->waiting = false;
+        task_unpark(waiter->task);
+    }
+}
+
+static void link_reset(struct remote_link *link)
+{
+    link->out_begin = link->out_end = 0;
+    link->sent_id = link->answered_id = 0;
+    link->head_have = link->body_left = 0;
+    link->command = link->offset = 0;
+}
+
+/* The connection is of no use any more: drops it and fails what is under way. */
+static void link_fail(struct remote_link *link, const char *why)
+{
+    struct remote_ground old = link->ground;
+    if (old.group == 0)
+        return;
+    remote_node_lose(link->node, old.group, why);
+    worker_watch_remove(&link->watch);
+    spinlock_lock(&link->lock);
+    link->ground = (struct remote_ground){0};
+    spinlock_unlock(&link->lock);
+    remote_ground_close(&old, false);
+    link_reset(link);
+    struct fabric_list *list = link->first;
+    link->first = link->last = NULL;
+    atomic_store_relaxed(&link->outstanding, 0u);
+    while (list != NULL) {
+        struct fabric_list *next = list_next(list);
+        complete(list, BANYAN_ENET);
+        list = next;
+    }
+    wake_waiters(link);
+}
+
+/* ---- output ---- */
+
+/* Room for `length` more bytes. NULL: no memory. */
+static uint8_t *out_reserve(struct remote_link *link, size_t length)
+{
+    size_t have = unsent(link);
+    if (link->out_capacity - link->out_end >= length)
+        return link->out + link->out_end;
+    if (link->out_capacity - have < length || have > link->out_capacity / 2) {
+        size_t capacity = link->out_capacity != 0 ? link->out_capacity * 2 : OUTPUT_FIRST;
+        while (capacity - have < length)
+            capacity *= 2;
+        uint8_t *grown = malloc(capacity);
+        if (grown == NULL)
+            return NULL;
+        if (have > 0)
+            memcpy(grown, link->out + link->out_begin, have);
+        free(link->out);
+        link->out = grown;
+        link->out_capacity = capacity;
+    } else {
+        memmove(link->out, link->out + link->out_begin, have);
+    }
+    link->out_begin = 0;
+    link->out_end = have;
+    return link->out + have;
+}
+
+static bool link_flush(struct remote_link *link)
+{
+    while (unsent(link) > 0) {
+        size_t written = 0;
+        enum net_status status =
+            net_stream_write(link->ground.stream, link->out + link->out_begin, unsent(link), &written);
+        if (status == NET_AGAIN)
+            break;
+        if (status != NET_OK)
+            return false;
+        link->out_begin += written;
+    }
+    if (unsent(link) == 0) {
+        link->out_begin = link->out_end = 0;
+        if (link->out_capacity > OUTPUT_KEEP) {
+            free(link->out);
+            link->out = NULL;
+            link->out_capacity = 0;
+        }
+    }
+    if (link->waiters != NULL && unsent(link) <= OUTPUT_HIGH / 2)
+        wake_waiters(link);
+    return true;
+}
+
+/* Asks for the events that the connection needs; sends what it can before. */
+static void link_push(struct remote_link *link)
+{
+    if (link->ground.stream == NULL)
+        return;
+    if (unsent(link) > 0 && !link_flush(link))
+        link_fail(link, net_stream_error(link->ground.stream));
+    else if (link->watch.worker != NULL)
+        worker_watch_change(&link->watch, net_stream_wants(link->ground.stream, unsent(link) > 0));
+}
+
+static void mark_dirty(struct remote_link *link)
+{
+    struct remote_endpoint *endpoint = link->endpoint;
+    if (endpoint->worker == NULL)
+        return;
+    if (unsent(link) >= OUTPUT_FLUSH) {
+        link_push(link);
+        return;
+    }
+    if (link->dirty)
+        return;
+    link->dirty = true;
+    link->next_dirty = endpoint->dirty;
+    endpoint->dirty = link;
+}
+
+static void endpoint_turn(struct worker_hook *hook)
+{
+    struct remote_endpoint *endpoint =
+        (struct remote_endpoint *)((char *)hook - offsetof(struct remote_endpoint, hook));
+    while (endpoint->dirty != NULL) {
+        struct remote_link *link = endpoint->dirty;
+        endpoint->dirty = link->next_dirty;
+        link->dirty = false;
+        link_push(link);
+    }
+}
+
+/* ---- input ---- */
+
+static uint32_t result_bytes(const struct fabric_command *command)
+{
+    switch (command->operation) {
+    case FABRIC_READ:
+        return command->length;
+    case FABRIC_WRITE:
+        return 0;
+    default:
+        return 8;
+    }
+}
+
+/* A head is complete: is it the answer to the first request under way? */
+static bool answer_begin(struct remote_link *link)
+{
+    const struct wire_head *head = &link->head;
+    struct fabric_list *list = link->first;
+    if (!wire_head_valid(head) || list == NULL || head->id != link->answered_id + 1 || head->status > 0)
+        return false;
+    link->body_left = head->length;
+    link->command = link->offset = 0;
+    if (list->count == 0)
+        return head->kind == WIRE_RESULT;
+    uint64_t sent = (uintptr_t)list->backend[2], length = 0;
+    if (head->kind != WIRE_REPLY || head->count > sent || (head->status == 0 && head->count != sent))
+        return false;
+    for (uint32_t i = 0; i < head->count; i++)
+        length += result_bytes(&list->commands[i]);
+    return length == head->length;
+}
+
+static void answer_end(struct remote_link *link)
+{
+    struct fabric_list *list = link->first;
+    int status = link->head.status;
+    link->head_have = 0;
+    link->answered_id++;
+    link->first = list_next(list);
+    if (link->first == NULL)
+        link->last = NULL;
+    /* relaxed: a hint for the pulse */
+    atomic_store_relaxed(&link->outstanding, link->outstanding - 1);
+    if (list->count == 0) {
+        struct remote_call *call = list->backend[2];
+        call->length = status == BANYAN_OK ? link->head.length : 0;
+        if (call->length > call->capacity)
+            status = BANYAN_EINVAL;
+    } else {
+        /* A list that was cut before a command that cannot even be said ends with that one's error. */
+        if (status == BANYAN_OK && (uintptr_t)list->backend[2] < list->count)
+            status = BANYAN_EADDRESS;
+        for (uint32_t i = 0; i < list->count; i++)
+            if (list->commands[i].operation == FABRIC_READ)
+                list->commands[i].read.data = list->commands[i].read.buffer;
+    }
+    complete(list, status);
+}
+
+/* Takes some bytes of an answer's body to where they belong. Returns how many. */
+static size_t take_body(struct remote_link *link, const uint8_t *data, size_t length)
+{
+    struct fabric_list *list = link->first;
+    if (length > link->body_left)
+        length = link->body_left;
+    if (list->count == 0) {
+        struct remote_call *call = list->backend[2];
+        size_t at = link->head.length - link->body_left;
+        if (at < call->capacity)
+            memcpy((uint8_t *)call->reply + at, data,
+                   length < call->capacity - at ? length : call->capacity - at);
+        return length;
+    }
+    struct fabric_command *command = &list->commands[link->command];
+    uint32_t whole = result_bytes(command), left = whole - link->offset;
+    if (length > left)
+        length = left;
+    uint8_t *to = command->operation == FABRIC_READ  ? command->read.buffer
+                  : command->operation == FABRIC_CAS ? (uint8_t *)&command->cas.old
+                                                     : (uint8_t *)&command->faa.old;
+    if (length > 0)
+        memcpy(to + link->offset, data, length);
+    link->offset += (uint32_t)length;
+    if (link->offset == whole) {
+        link->command++;
+        link->offset = 0;
+    }
+    return length;
+}
+
+/* False: what arrives makes no sense. */
+static bool link_take(struct remote_link *link, const uint8_t *data, size_t length)
+{
+    for (;;) {
+        if (link->head_have < sizeof link->head) {
+            size_t part = sizeof link->head - link->head_have;
+            part = part < length ? part : length;
+            memcpy((uint8_t *)&link->head + link->head_have, data, part);
+            link->head_have += (uint32_t)part;
+            data += part;
+            length -= part;
+            if (link->head_have < sizeof link->head)
+                return true;
+            if (!answer_begin(link))
+                return false;
+        }
+        while (link->body_left > 0) {
+            if (length == 0)
+                return true;
+            size_t part = take_body(link, data, length);
+            link->body_left -= (uint32_t)part;
+            data += part;
+            length -= part;
+        }
+        answer_end(link);
+    }
+}
+
+static void link_receive(struct remote_link *link)
+{
+    struct remote_endpoint *endpoint = link->endpoint;
+    for (;;) {
+        struct net_stream *stream = link->ground.stream;
+        size_t length = 0;
+        enum net_status status = net_stream_read(stream, endpoint->input, REMOTE_INPUT_BYTES, &length);
+        if (status == NET_AGAIN)
+            return;
+        if (status != NET_OK) {
+            link_fail(link, status == NET_END ? "it closed the connection" : net_stream_error(stream));
+            return;
+        }
+        atomic_store_relaxed(&link->progress, link->progress + 1);
+        if (!link_take(link, endpoint->input, length)) {
+            link_fail(link, "it answered what was not asked");
+            return;
+        }
+        if (length < REMOTE_INPUT_BYTES && !net_stream_pending(stream))
+            return;
+    }
+}
+
+static void link_ready(struct worker_watch *watch, uint32_t events)
+{
+    struct remote_link *link = (struct remote_link *)watch;
+    (void)events;
+    link_receive(link);
+    link_push(link);
+}
+
+/* ---- owners ---- */
+
+static void endpoint_gone(struct worker_hook *hook)
+{
+    remote_endpoint_unbind((struct remote_endpoint *)((char *)hook - offsetof(struct remote_endpoint, hook)));
+}
+
+void remote_endpoint_unbind(struct remote_endpoint *endpoint)
+{
+    if (endpoint->worker == NULL)
+        return;
+    for (uint16_t i = 0; i < endpoint->count; i++) {
+        worker_watch_remove(&endpoint->links[i].watch);
+        endpoint->links[i].dirty = false;
+    }
+    endpoint->dirty = NULL;
+    worker_hook_remove(endpoint->worker, &endpoint->hook);
+    endpoint->worker = NULL;
+}
+
+static void link_watch(struct remote_link *link)
+{
+    struct remote_endpoint *endpoint = link->endpoint;
+    if (endpoint->worker != NULL && link->ground.stream != NULL &&
+        worker_watch_add(endpoint->worker, &link->watch, net_stream_fd(link->ground.stream), EPOLLIN,
+                         link_ready) != BANYAN_OK)
+        link_fail(link, "no memory to watch it");
+}
+
+int remote_endpoint_bind(struct remote_endpoint *endpoint)
+{
+    struct worker *here = worker_current();
+    if (endpoint->worker == here)
+        return BANYAN_OK;
+    remote_endpoint_unbind(endpoint);
+    if (here == NULL)
+        return BANYAN_OK;
+    endpoint->worker = here;
+    endpoint->hook = (struct worker_hook){.turn = endpoint_turn, .gone = endpoint_gone};
+    worker_hook_add(here, &endpoint->hook);
+    for (uint16_t i = 0; i < endpoint->count; i++) {
+        assert(endpoint->links[i].first == NULL); /* one owner at a time */
+        link_watch(&endpoint->links[i]);
+    }
+    return BANYAN_OK;
+}
+
+/* A plain thread's: sends and receives what can be, and waits for more, once. */
+static void endpoint_pump(struct remote_endpoint *endpoint)
+{
+    nfds_t count = 0;
+    for (uint16_t i = 0; i < endpoint->count; i++) {
+        struct remote_link *link = &endpoint->links[i];
+        link_push(link);
+        if (link->ground.stream == NULL || link->first == NULL)
+            continue;
+        uint32_t wants = net_stream_wants(link->ground.stream, unsent(link) > 0);
+        endpoint->polls[count++] = (struct pollfd){
+            .fd = net_stream_fd(link->ground.stream),
+            .events = (short)((wants & EPOLLIN ? POLLIN : 0) | (wants & EPOLLOUT ? POLLOUT : 0))};
+    }
+    /* The pulse cuts a connection that is silent for too long, which ends the wait. */
+    if (count == 0 || poll(endpoint->polls, count, 1000) <= 0)
+        return;
+    for (uint16_t i = 0, at = 0; i < endpoint->count && at < count; i++) {
+        struct remote_link *link = &endpoint->links[i];
+        if (link->ground.stream == NULL || net_stream_fd(link->ground.stream) != endpoint->polls[at].fd)
+            continue;
+        if (endpoint->polls[at++].revents != 0)
+            link_receive(link);
+    }
+}
+
+void remote_endpoint_wait(struct remote_endpoint *endpoint, struct remote_wait *wait)
+{
+    while (wait->left > 0)
+        if (wait->task != NULL)
+            task_park();
+        else
+            endpoint_pump(endpoint);
+}
+
+/* Waits until there is room for another message, or the connection is gone. */
+static void link_wait_room(struct remote_link *link)
+{
+    while (__builtin_expect(unsent(link) > OUTPUT_HIGH, 0)) {
+        if (link->endpoint->worker == NULL) {
+            endpoint_pump(link->endpoint);
+            continue;
+        }
+        struct remote_waiter waiter = {.task = task_self(), .next = link->waiters, .waiting = true};
+        link->waiters = &waiter;
+        while (waiter.waiting)
+            task_park();
+    }
+}
+
+int remote_link_admit_slow(struct remote_link *link, uint64_t incarnation)
+{
+    struct remote_node *node = link->node;
+    struct remote_ground fresh = {0};
+    remote_endpoint_bind(link->endpoint);
+    /* acquire: condition (2) of remote_private.h; and with an odd number, the group's `since` */
+    uint64_t group = atomic_load_acquire(&node->group);
+    if (link->ground.group != group) {
+        link_fail(link, "its group ended"); /* says it to nobody: that group is over */
+        spinlock_lock(&link->lock);
+        if (link->fresh.group == group) {
+            fresh = link->fresh;
+            link->fresh = (struct remote_ground){0};
+            link->ground = fresh;
+        }
+        spinlock_unlock(&link->lock);
+        if (fresh.group != 0)
+            link_watch(link);
+    }
+    if (link->ground.group != group)
+        return incarnation != 0 && incarnation < atomic_load_relaxed(&node->since) ? BANYAN_EFENCED
+                                                                                   : BANYAN_ENET;
+    return incarnation != 0 && incarnation < link->ground.since ? BANYAN_EFENCED : BANYAN_OK;
+}
+
+/* ---- requests ---- */
+
+static uint8_t *put(uint8_t *to, const void *data, size_t length)
+{
+    memcpy(to, data, length);
+    return to + length;
+}
+
+/* What the commands take in a message; *sent: how many can be said at all. */
+static size_t measure(const struct fabric_list *list, uint32_t *sent)
+{
+    size_t length = 0;
+    uint32_t i = 0;
+    for (; i < list->count; i++) {
+        const struct fabric_command *command = &list->commands[i];
+        bool bytes = command->operation == FABRIC_READ || command->operation == FABRIC_WRITE;
+        if (gaddr_node(command->address) != list->node ||
+            (bytes && command->length - 1u >= FABRIC_LENGTH_MAX))
+            break;
+        if (command->operation == FABRIC_WRITE)
+            length += command->length;
+        else if (command->operation == FABRIC_CAS)
+            length += 24;
+        else if (command->operation == FABRIC_FAA)
+            length += 8;
+        else if (command->operation != FABRIC_READ)
+            break;
+    }
+    *sent = i;
+    return length + i * sizeof(struct wire_command);
+}
+
+static uint8_t *put_command(uint8_t *to, const struct fabric_command *command)
+{
+    bool bytes = command->operation == FABRIC_READ || command->operation == FABRIC_WRITE;
+    struct wire_command said = {.address = command->address,
+                                .length = bytes ? command->length : 8,
+                                .operation = (uint32_t)command->operation};
+    to = put(to, &said, sizeof said);
+    if (command->operation == FABRIC_WRITE) {
+        to = put(to, command->write.data, command->length);
+    } else if (command->operation == FABRIC_CAS) {
+        const uint64_t words[3] = {command->cas.compare, command->cas.swap, command->cas.mask};
+        to = put(to, words, sizeof words);
+    } else if (command->operation == FABRIC_FAA) {
+        to = put(to, &command->faa.add, sizeof command->faa.add);
+    }
+    return to;
+}
+
+static void enqueue(struct remote_link *link, struct fabric_list *list, struct remote_wait *wait, void *third)
+{
+    list->backend[0] = NULL;
+    list->backend[1] = wait;
+    list->backend[2] = third;
+    wait->left++;
+    if (link->last != NULL)
+        link->last->backend[0] = list;
+    else
+        link->first = list;
+    link->last = list;
+    /* relaxed: a hint for the pulse */
+    atomic_store_relaxed(&link->outstanding, link->outstanding + 1);
+    mark_dirty(link);
+}
+
+void remote_link_post(struct remote_link *link, struct fabric_list *list, struct remote_wait *wait)
+{
+    uint32_t sent;
+    size_t length = measure(list, &sent);
+    if (sent == 0) {
+        list->status = BANYAN_EADDRESS;
+        return;
+    }
+    link_wait_room(link);
+    /* From here on nothing suspends: what was admitted is posted on the same connection. */
+    list->status = remote_link_admit(link, list->incarnation);
+    if (list->status != BANYAN_OK)
+        return;
+    uint8_t *to = out_reserve(link, sizeof(struct wire_head) + length);
+    if (to == NULL) {
+        list->status = BANYAN_ENOMEM;
+        return;
+    }
+    struct wire_head head = {
+        .length = (uint32_t)length, .kind = WIRE_LIST, .count = (uint16_t)sent, .id = ++link->sent_id};
+    to = put(to, &head, sizeof head);
+    for (uint32_t i = 0; i < sent; i++)
+        to = put_command(to, &list->commands[i]);
+    link->out_end += sizeof head + length;
+    assert(to == link->out + link->out_end);
+    enqueue(link, list, wait, (void *)(uintptr_t)sent);
+}
+
+int remote_link_call(struct remote_link *link, const void *request, size_t length, void *reply,
+                     size_t capacity, size_t *reply_length)
+{
+    struct remote_call call = {.reply = reply, .capacity = capacity};
+    if (length > WIRE_SMALL_MAX)
+        return BANYAN_EINVAL;
+    remote_endpoint_bind(link->endpoint);
+    struct remote_wait wait = {.task = link->endpoint->worker != NULL ? task_self() : NULL};
+    link_wait_room(link);
+    int status = remote_link_admit(link, 0);
+    if (status != BANYAN_OK)
+        return status;
+    uint8_t *to = out_reserve(link, sizeof(struct wire_head) + length);
+    if (to == NULL)
+        return BANYAN_ENOMEM;
+    struct wire_head head = {.length = (uint32_t)length, .kind = WIRE_CALL, .id = ++link->sent_id};
+    to = put(to, &head, sizeof head);
+    if (length > 0)
+        put(to, request, length);
+    link->out_end += sizeof head + length;
+    enqueue(link, &call.list, &wait, &call);
+    remote_endpoint_wait(link->endpoint, &wait);
+    if (call.list.status == BANYAN_OK)
+        *reply_length = call.length;
+    return call.list.status;
+}
+
+/* ---- the end ---- */
+
+void remote_link_close(struct remote_link *link)
+{
+    assert(link->first == NULL);
+    /* acquire: of a group that still lives we take leave; a dead one's socket is dead too */
+    bool alive = link->ground.group == atomic_load_acquire(&link->node->group);
+    remote_ground_close(&link->ground, alive);
+    bool fresh_alive = link->fresh.group == atomic_load_acquire(&link->node->group); /* as above */
+    remote_ground_close(&link->fresh, fresh_alive);
+    free(link->out);
+}

@@ -1,0 +1,253 @@
+/*
+ * remote_private.h - what the files of the remote backend share.
+ *
+ *  remote.c         opening and closing a fabric and its endpoints; format, ask; the operations' entry
+ *  remote_dial.c    opening one connection: greeting, hello, welcome, descriptors
+ *  remote_link.c    an endpoint's data connection: messages out, answers in, who waits for them
+ *  remote_lease.c   groups of connections that live and die together: heartbeats, losses, mending
+ *
+ * GROUPS. The connections to one memory node form a group (wire.h), numbered by node->group: odd while the
+ * group lives, even while there is none. Whoever notices a loss ends the group (remote_node_lose): it makes
+ * the number even, THEN raises the fabric's incarnation (release), and remembers the new incarnation as the
+ * node's `since`. The next group is opened only after that, and gets the next odd number.
+ *
+ * WHY NOTHING OF AN OPERATION REACHES TWO GROUPS. Say group g was opened when node->since was s, and its end
+ * raised the incarnation to e, which is what group g + 2 has as its `since`. An operation's number I never
+ * changes. A list of it is posted on a connection of g only if both hold at that moment:
+ *   (1) s <= I                     the link compares its own copy of s, taken over together with the socket;
+ *   (2) node->group == g           read with acquire order just before posting.
+ * If I >= e, the operation read the incarnation after g's end had raised it, so by the release it sees
+ * node->group != g: (2) refuses. If I < e, (1) refuses on g + 2 and on all that follow. So all lists of one
+ * operation that are posted to one memory node are posted to one group, the one with s <= I < e, and what
+ * the memory node does on behalf of that group is over when it frees the group's locks (G6): a command of an
+ * operation that lost a lock cannot be run after another has taken it. A list whose group ends after the
+ * check is posted to the dead group, and goes nowhere or is run before the locks are freed. Lists without a
+ * number (0) are promised nothing.
+ *
+ * MAPPED pools are written by the CPU, which no closed socket stops: a list that passed the check may still
+ * be running when its group has ended. Therefore no new group is opened for such a node until every list that
+ * was running when the group ended has run to its end (remote_quiesce); the memory node does not free the
+ * locks of a live process before it says hello again, or is dead.
+ *
+ * THREADS. A link belongs to its endpoint's owner (a worker or a plain thread), but for what `lock` guards.
+ * Two threads of the fabric's own serve all of it: the pulse sends heartbeats, notices silence and cuts dead
+ * groups' sockets, and never waits for a connection to open; the mender opens connections, and may.
+ */
+#ifndef FABRIC_REMOTE_PRIVATE_H
+#define FABRIC_REMOTE_PRIVATE_H
+
+#include <poll.h>
+
+#include "base/atomic.h"
+#include "base/task.h"
+#include "base/thread.h"
+#include "base/worker.h"
+#include "fabric/fabric.h"
+#include "fabric/remote.h"
+#include "fabric/wire.h"
+#include "net/net.h"
+
+#define REMOTE_MS          UINT64_C(1000000) /* ns */
+#define REMOTE_INPUT_BYTES (UINT32_C(128) << 10)
+
+/* ---- remote_dial.c ---- */
+
+/* Who we are, to every memory node. */
+struct remote_identity {
+    struct net_tls *tls;
+    const char *secret; /* NULL: none */
+    size_t secret_length;
+    char name[WIRE_NAME_MAX + 1];
+    uint32_t lease_ms, timeout_ms;
+    bool map; /* pools over Unix sockets */
+    uint64_t instance;
+};
+struct remote_wish {
+    enum wire_role role;
+    uint16_t compute_id;
+    uint64_t group_key;
+};
+struct remote_dialed {
+    struct net_stream *stream;
+    struct wire_welcome welcome;
+    int descriptors[2]; /* mapped: CONTROL: pool, lock region; DATA: staging, -1 */
+};
+/* From options; copies nothing but the name. */
+void remote_identity_set(struct remote_identity *identity, const struct fabric_remote_options *options);
+/* Waits at most timeout_ns. The message names the memory node. */
+int remote_dial(const struct remote_identity *identity, const struct net_address *address,
+                const struct remote_wish *wish, uint64_t timeout_ns, struct remote_dialed *dialed,
+                struct error *error);
+void remote_dialed_drop(struct remote_dialed *dialed); /* without a goodbye */
+/* Says goodbye and closes; waits 100 ms at most. NULL: does nothing. */
+void remote_hang_up(struct net_stream *stream);
+/* All of it, by `deadline` (task_now). Messages do not name the memory node. */
+int remote_send(struct net_stream *stream, const void *data, size_t length, uint64_t deadline,
+                struct error *error);
+int remote_receive(struct net_stream *stream, void *data, size_t length, uint64_t deadline,
+                   struct error *error);
+/* What to say of a memory node that belongs to no cluster. */
+int remote_empty_error(const struct net_address *address, struct error *error);
+
+/* ---- the fabric ---- */
+
+struct remote_fabric;
+struct remote_endpoint;
+
+struct remote_node {
+    struct remote_fabric *fabric;
+    struct net_address address;
+    char text[NET_TEXT_MAX];
+    uint16_t number;
+    /* Fixed by the first connection. */
+    uint64_t cluster_id, instance, pool_bytes, lock_bytes;
+    uint32_t lease_ms, round_trip_ns;
+    uint8_t lock_width;
+    bool mapped;
+    struct fabric_target target; /* where mapped */
+
+    uint64_t group; /* atomic, see above; changes under `lock` */
+    uint64_t since; /* atomic; changes under `lock` while group is even */
+
+    struct spinlock lock;       /* guards what follows */
+    struct net_stream *control; /* used and freed by the pulse; set by the mender; its socket is shut down by
+                                   remote_node_lose */
+    uint64_t group_key;
+    uint64_t losses;
+    char trouble[256];
+
+    /* the pulse's */
+    uint64_t beat_due, unanswered_since; /* 0: every heartbeat was answered */
+    uint32_t beats_unsent;               /* bytes of the heartbeat that the socket has not taken */
+    struct wire_head echo;
+    uint32_t echo_have;
+    /* the mender's */
+    uint64_t retry_at, retry_delay;
+};
+
+/* A fiber that waits until a link's output has shrunk. */
+struct remote_waiter {
+    struct task *task;
+    struct remote_waiter *next;
+    bool waiting;
+};
+
+/* One execute or call on its way. */
+struct remote_wait {
+    struct task *task; /* NULL: a plain thread, which pumps by itself */
+    uint32_t left;
+};
+
+/* What a link stands on. They change together. */
+struct remote_ground {
+    struct net_stream *stream;
+    struct wire_staging *staging; /* mapped pools */
+    uint64_t group, since;        /* 0: never connected */
+};
+
+struct remote_link {
+    struct worker_watch watch; /* first: the callback's argument */
+    struct remote_endpoint *endpoint;
+    struct remote_node *node;
+    struct remote_ground ground; /* the owner's; changed under `lock` */
+
+    /* output: bytes begin to end are to be sent */
+    uint8_t *out;
+    size_t out_begin, out_end, out_capacity;
+    bool dirty; /* in the endpoint's list of links to flush */
+    struct remote_link *next_dirty;
+    struct remote_waiter *waiters;
+
+    /* requests under way, in order: lists (backend[0]: next, [1]: remote_wait, [2]: commands sent), and
+     * calls, which are lists of no commands within a remote_call */
+    struct fabric_list *first, *last;
+    uint64_t sent_id, answered_id;
+
+    /* the answer that is arriving */
+    struct wire_head head;
+    uint32_t head_have, body_left;
+    uint32_t command, offset; /* where in the list, and in that command's result */
+
+    /* For the pulse, which judges silence: relaxed. */
+    uint32_t outstanding, progress;
+    uint32_t seen_progress; /* the pulse's */
+    uint64_t seen_at;
+
+    struct spinlock lock;       /* guards `fresh`, `mending`, and every change of `ground` */
+    struct remote_ground fresh; /* opened by the mender, for the owner to take; stream NULL: none */
+    bool mending;
+    uint64_t retry_at, retry_delay; /* the mender's */
+};
+
+struct remote_endpoint {
+    struct fabric_endpoint endpoint;
+    struct worker_hook hook;
+    struct worker *worker; /* that has the hook and the watches; NULL: none */
+    struct remote_link *dirty;
+    uint64_t runs;                /* atomic: odd while a list runs on a mapped pool */
+    uint64_t seen_runs;           /* the mender's */
+    uint8_t *input;               /* what was read last; answers are copied out at once */
+    struct pollfd *polls;         /* one a link */
+    struct remote_endpoint *next; /* of the fabric; under its lock */
+    uint16_t count;
+    struct remote_link links[];
+};
+
+struct remote_fabric {
+    struct fabric fabric;
+    struct remote_identity identity;
+    char *secret;         /* owned copy */
+    uint64_t incarnation; /* atomic, from 1 */
+    bool membarrier;      /* the kernel has it: lists on mapped pools need no fence of their own */
+    struct spinlock lock; /* guards `endpoints` */
+    struct remote_endpoint *endpoints;
+    uint32_t quit; /* atomic */
+    int pulse_event, mender_event;
+    struct thread *pulse, *mender;
+    uint16_t count;
+    struct remote_node nodes[]; /* by number */
+};
+
+/* ---- remote_lease.c ---- */
+
+/* Ends the group, if it is still the node's. Any thread. */
+void remote_node_lose(struct remote_node *node, uint64_t group, const char *why);
+/* Makes a dialed control connection the node's new group. Takes the stream over. */
+void remote_node_join(struct remote_node *node, struct remote_dialed *dialed);
+/* BANYAN_OK if the welcome is from the memory node that we know. */
+int remote_node_same(const struct remote_node *node, const struct wire_welcome *welcome, struct error *error);
+/* Opens a data connection of the node's present group. */
+int remote_ground_open(struct remote_node *node, uint64_t timeout_ns, struct remote_ground *ground,
+                       struct error *error);
+void remote_ground_close(struct remote_ground *ground, bool goodbye);
+int remote_threads_start(struct remote_fabric *remote, struct error *error);
+void remote_threads_stop(struct remote_fabric *remote);
+void remote_event_set(int event);
+/* Whether membarrier() works here; asks for it once. */
+bool remote_membarrier_register(void);
+
+/* ---- remote_link.c ---- */
+
+/* Posts a list; what is refused at once gets its status and is not waited for. */
+void remote_link_post(struct remote_link *link, struct fabric_list *list, struct remote_wait *wait);
+int remote_link_call(struct remote_link *link, const void *request, size_t length, void *reply,
+                     size_t capacity, size_t *reply_length);
+/* Whether something numbered so may be posted now: BANYAN_OK, BANYAN_ENET or BANYAN_EFENCED. Takes over what
+ * the mender opened. */
+int remote_link_admit_slow(struct remote_link *link, uint64_t incarnation);
+static inline int remote_link_admit(struct remote_link *link, uint64_t incarnation)
+{
+    /* acquire: condition (2) at the top */
+    if (__builtin_expect(link->ground.group != atomic_load_acquire(&link->node->group), 0))
+        return remote_link_admit_slow(link, incarnation);
+    return __builtin_expect(incarnation != 0 && incarnation < link->ground.since, 0) ? BANYAN_EFENCED
+                                                                                     : BANYAN_OK;
+}
+/* Makes the endpoint the calling thread's: its worker's, or nobody's. */
+int remote_endpoint_bind(struct remote_endpoint *endpoint);
+void remote_endpoint_unbind(struct remote_endpoint *endpoint);
+void remote_endpoint_wait(struct remote_endpoint *endpoint, struct remote_wait *wait);
+/* Of an endpoint that nobody uses any more. */
+void remote_link_close(struct remote_link *link);
+
+#endif
