@@ -1,5 +1,9 @@
 #include "base/random.h"
 
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
 #include <assert.h>
 
 uint64_t random_mix(uint64_t value)
@@ -57,4 +61,16 @@ double random_unit(struct random *random)
 bool random_chance(struct random *random, double probability)
 {
     return random_unit(random) < probability;
+}
+
+uint64_t random_entropy(void)
+{
+    uint64_t number;
+    if (getrandom(&number, sizeof number, GRND_NONBLOCK) == (ssize_t)sizeof number)
+        return number;
+    /* Early in a boot: the time and this process, then. */
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    number = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    return random_mix(number ^ random_mix((uint64_t)getpid() ^ (uint64_t)(uintptr_t)&number));
 }

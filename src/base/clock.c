@@ -1,0 +1,11 @@
+/* clock.c - see clock.h. */
+#include "base/clock.h"
+
+#include <time.h>
+
+uint64_t clock_wall_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}

@@ -1,0 +1,428 @@
+/*
+ * modify.c - writes. A short value goes in with one tree_modify, whose callback decides under the leaf's
+ * lock. A longer one goes to a record first, which nobody knows yet; then tree_modify puts the reference into
+ * the slot: always (put), or only if the slot still holds what the decision was based on. Whoever takes a
+ * reference out of a slot, and nobody else, frees its record.
+ *
+ * When the outcome is unknown nothing is freed: neither the old record nor the new one may be freed then.
+ */
+#include "store/state.h"
+
+/* ---- one exchange of a slot ---- */
+
+struct exchange {
+    const struct store_raw *expected; /* NULL: whatever it is */
+    const struct store_raw *put;      /* NULL: delete */
+    struct store_raw *seen;           /* what the slot held */
+    bool matched, wrote;
+};
+
+static enum tree_verdict exchange_change(void *context, const void *old, size_t old_length, void *value,
+                                         size_t *length)
+{
+    struct exchange *exchange = context;
+    exchange->matched = !exchange->expected || store_raw_equal(exchange->expected, old, old_length);
+    exchange->wrote = false;
+    if (exchange->seen)
+        store_raw_set(exchange->seen, old, old_length);
+    if (!exchange->matched || (!exchange->put && !old))
+        return TREE_KEEP;
+    exchange->wrote = true;
+    if (!exchange->put)
+        return TREE_DELETE;
+    memcpy(value, exchange->put->bytes, exchange->put->length);
+    *length = exchange->put->length;
+    return TREE_PUT;
+}
+
+static int exchange_run(struct store_session *session, const void *key, size_t key_length,
+                        struct exchange *exchange)
+{
+    return tree_modify(session->tree, session->store->tree, key, key_length, exchange_change, exchange);
+}
+
+/* The slot holds something else now: what it held is ours to free. */
+static void retire(struct store_session *session, const void *key, size_t key_length,
+                   const struct store_raw *raw)
+{
+    struct store_slot slot;
+    if (raw->present && store_slot_decode(raw->bytes, raw->length, &slot) && slot.record)
+        store_record_free(session, key, key_length, &slot.reference, true);
+}
+
+/* After a failure: the new record is nobody's, unless the exchange may have taken effect. */
+static void withdraw(struct store_session *session, const void *key, size_t key_length, int status,
+                     const struct exchange *exchange, const struct store_reference *reference, bool extents)
+{
+    if (status != BANYAN_EUNKNOWN || !exchange->wrote)
+        store_record_free(session, key, key_length, reference, extents);
+}
+
+int store_remove_exactly(struct store_session *session, const void *key, size_t key_length,
+                         const struct store_raw *raw, bool *removed)
+{
+    struct exchange exchange = {.expected = raw};
+    int status = exchange_run(session, key, key_length, &exchange);
+    *removed = !status && exchange.wrote;
+    if (*removed)
+        retire(session, key, key_length, raw);
+    return status;
+}
+
+bool store_expire(struct store_session *session, const void *key, size_t key_length,
+                  const struct store_raw *raw)
+{
+    bool removed;
+    store_remove_exactly(session, key, key_length, raw, &removed);
+    if (removed)
+        store_count_up(session, expired, 1);
+    return removed;
+}
+
+/* ---- put and delete ---- */
+
+static int put_now(struct store_session *session, const void *key, size_t key_length,
+                   const struct store_value *value)
+{
+    struct store_raw put;
+    struct store_reference reference;
+    struct exchange exchange = {.put = &put, .seen = &session->seen};
+    bool record = !store_slot_fits(session->store, value->length, value->expires);
+    int status = value->bytes || !value->length
+                     ? store_length_check(session, value->length)
+                     : tree_session_fail(session->tree, BANYAN_EINVAL, "the value is a null pointer");
+    if (!status && record) {
+        status = store_key_check(session, key, key_length);
+        if (!status)
+            status = store_record_write(session, key, key_length, value, &reference);
+    }
+    if (status)
+        return status;
+    if (record)
+        store_slot_record(&put, &reference);
+    else
+        store_slot_inline(&put, value);
+    status = exchange_run(session, key, key_length, &exchange);
+    if (!status)
+        retire(session, key, key_length, &session->seen);
+    else if (record)
+        withdraw(session, key, key_length, status, &exchange, &reference, true);
+    return status;
+}
+
+int store_put(struct store_session *session, const void *key, size_t key_length, const void *bytes,
+              size_t length, uint64_t expires)
+{
+    store_begin(session);
+    return put_now(session, key, key_length,
+                   &(struct store_value){.bytes = bytes, .length = length, .expires = expires});
+}
+
+int store_multi_put(struct store_session *session, struct store_item *items, size_t count)
+{
+    int status = 0;
+    store_begin(session);
+    for (size_t i = 0; i < count; i++) {
+        items[i].status = put_now(session, items[i].key, items[i].key_length, &items[i].value);
+        if (!status)
+            status = items[i].status;
+    }
+    return status;
+}
+
+/* Whether what the slot held had expired stands, for some records, in their heads: they are ours by now. */
+static bool seen_expired(struct store_session *session, const void *key, size_t key_length, uint64_t now)
+{
+    struct store_slot slot;
+    struct store_value value;
+    const struct store_raw *raw = &session->seen;
+    if (!store_slot_decode(raw->bytes, raw->length, &slot))
+        return false;
+    if (slot.record && slot.reference.expires &&
+        !store_record_read(session, key, key_length, &slot.reference, STORE_PART_HEAD, STORE_SINK_BUFFER,
+                           &value))
+        slot.expires = value.expires;
+    return store_expired(slot.expires, now);
+}
+
+int store_delete_now(struct store_session *session, const void *key, size_t key_length, uint64_t now)
+{
+    struct exchange exchange = {.seen = &session->seen};
+    int status = exchange_run(session, key, key_length, &exchange);
+    if (status)
+        return status;
+    if (!exchange.wrote)
+        return BANYAN_ENOTFOUND;
+    bool expired = seen_expired(session, key, key_length, now);
+    retire(session, key, key_length, &session->seen);
+    if (!expired)
+        return 0;
+    store_count_up(session, expired, 1);
+    return BANYAN_ENOTFOUND;
+}
+
+int store_delete(struct store_session *session, const void *key, size_t key_length)
+{
+    uint64_t now = store_begin(session);
+    return store_delete_now(session, key, key_length, now);
+}
+
+/* ---- modify ---- */
+
+/* Somebody else has changed the slot since the decision: decide again. */
+#define CHANGE_LOST 2
+
+enum change_next {
+    CHANGE_DONE,  /* it has been decided and, as far as this was to be done under the lock, done */
+    CHANGE_READ,  /* the function wants to see what stands in a record */
+    CHANGE_STORE, /* it has decided, but a record has to be written first */
+};
+
+struct change {
+    struct store_session *session;
+    const void *key;
+    size_t key_length;
+    uint64_t now;
+    enum store_need need;
+    store_modify_function *function;
+    void *context;
+    /* What the slot holds is session->seen. */
+    struct store_slot slot;
+    bool existed, expired;
+    struct store_value old, new;
+    enum store_verdict verdict;
+    bool keep_bytes; /* STORE_PUT changes the expiry alone, of a record */
+    enum change_next next;
+    bool wrote;
+    int status; /* of the decision: the function asked for what cannot be */
+};
+
+/* Judges session->seen as far as can be without reading a record. */
+static bool change_look(struct change *change)
+{
+    const struct store_raw *seen = &change->session->seen;
+    const struct store_slot *slot = &change->slot;
+    change->existed = change->expired = false;
+    change->old = (struct store_value){0};
+    change->slot = (struct store_slot){0};
+    change->next = CHANGE_READ;
+    if (!seen->present)
+        return true;
+    if (!store_slot_decode(seen->bytes, seen->length, &change->slot) ||
+        (slot->record && (change->need == STORE_NEED_VALUE || slot->reference.expires)))
+        return false;
+    change->expired = store_expired(slot->expires, change->now);
+    change->existed = !change->expired;
+    change->old = (struct store_value){.bytes = change->need == STORE_NEED_VALUE ? slot->bytes : NULL,
+                                       .length = slot->length,
+                                       .expires = slot->expires};
+    return true;
+}
+
+/* Lets the function decide about change->old, and makes plain what it wants. */
+static void change_ask(struct change *change)
+{
+    struct store_value *new = &change->new;
+    *new = (struct store_value){0};
+    change->status = 0;
+    change->keep_bytes = false;
+    change->verdict = change->function(change->context, change->existed ? &change->old : NULL, new);
+    if (change->verdict != STORE_PUT)
+        return;
+    if (!new->bytes && change->existed && change->need == STORE_NEED_LENGTH) {
+        new->length = change->old.length;
+        new->bytes = change->slot.bytes;
+        change->keep_bytes = change->slot.record;
+        if (new->expires == change->old.expires)
+            change->verdict = STORE_KEEP;
+    } else if (!new->bytes &&new->length) {
+        change->status = BANYAN_EINVAL;
+    } else if (new->length > STORE_VALUE_MAX) {
+        change->status = BANYAN_EVALUESIZE;
+    }
+    if (change->status)
+        change->verdict = STORE_KEEP;
+}
+
+/* Under the leaf's lock. */
+static enum tree_verdict change_decide(void *context, const void *old, size_t old_length, void *value,
+                                       size_t *length)
+{
+    struct change *change = context;
+    struct store_session *session = change->session;
+    change->wrote = false;
+    store_raw_set(&session->seen, old, old_length);
+    if (!change_look(change))
+        return TREE_KEEP;
+    change_ask(change);
+    change->next = CHANGE_DONE;
+    if (change->verdict == STORE_PUT) {
+        if (change->keep_bytes || !store_slot_fits(session->store, change->new.length, change->new.expires)) {
+            change->next = CHANGE_STORE;
+            return TREE_KEEP;
+        }
+        struct store_raw put;
+        store_slot_inline(&put, &change->new);
+        memcpy(value, put.bytes, put.length);
+        *length = put.length;
+        change->wrote = true;
+        return TREE_PUT;
+    }
+    change->wrote = change->expired || (change->verdict == STORE_REMOVE && old);
+    return change->wrote ? TREE_DELETE : TREE_KEEP;
+}
+
+/* 0, CHANGE_LOST (the slot has changed meanwhile) or an error. */
+static int change_exchange(struct change *change, const struct store_raw *put,
+                           const struct store_reference *reference, bool head_only)
+{
+    struct store_session *session = change->session;
+    struct exchange exchange = {.expected = &session->seen, .put = put};
+    int status = exchange_run(session, change->key, change->key_length, &exchange);
+    if (!status && exchange.matched) {
+        if (head_only)
+            store_record_free(session, change->key, change->key_length, &change->slot.reference, false);
+        else
+            retire(session, change->key, change->key_length, &session->seen);
+        return 0;
+    }
+    if (reference)
+        withdraw(session, change->key, change->key_length, status, &exchange, reference, !head_only);
+    return status ? status : CHANGE_LOST;
+}
+
+/* The expiry of a record changes, and nothing else. */
+static int change_expiry(struct change *change)
+{
+    struct store_session *session = change->session;
+    const struct store_reference *old = &change->slot.reference;
+    bool large = store_record_extents(change->key_length, old->length);
+    struct store_value value;
+    struct store_raw put;
+    struct store_reference reference;
+    int status = store_record_read(session, change->key, change->key_length, old,
+                                   large ? STORE_PART_HEAD : STORE_PART_VALUE, STORE_SINK_BUFFER, &value);
+    if (status)
+        return status;
+    if (large) {
+        status = store_record_write_head(session, change->key, change->key_length, old->length,
+                                         change->new.expires, &reference);
+    } else {
+        value.expires = change->new.expires;
+        if (store_slot_fits(session->store, value.length, value.expires)) {
+            store_slot_inline(&put, &value);
+            return change_exchange(change, &put, NULL, false);
+        }
+        status = store_record_write(session, change->key, change->key_length, &value, &reference);
+    }
+    if (status)
+        return status;
+    store_slot_record(&put, &reference);
+    return change_exchange(change, &put, &reference, large);
+}
+
+static int change_store(struct change *change)
+{
+    struct store_session *session = change->session;
+    struct store_raw put;
+    struct store_reference reference;
+    if (change->keep_bytes)
+        return change_expiry(change);
+    if (store_slot_fits(session->store, change->new.length, change->new.expires)) {
+        store_slot_inline(&put, &change->new);
+        return change_exchange(change, &put, NULL, false);
+    }
+    int status = store_key_check(session, change->key, change->key_length);
+    if (!status)
+        status = store_record_write(session, change->key, change->key_length, &change->new, &reference);
+    if (status)
+        return status;
+    store_slot_record(&put, &reference);
+    return change_exchange(change, &put, &reference, false);
+}
+
+/* Without the lock: reads what the function wants to see, lets it decide if it has not, and stores. */
+static int change_outside(struct change *change)
+{
+    struct store_session *session = change->session;
+    if (change->next == CHANGE_READ) {
+        int status = store_resolve(session, change->key, change->key_length, &session->seen, change->now,
+                                   change->need == STORE_NEED_VALUE ? STORE_PART_VALUE : STORE_PART_HEAD,
+                                   STORE_SINK_BUFFER, &change->old);
+        if (status && status != BANYAN_ENOTFOUND)
+            return status;
+        change->expired = status == BANYAN_ENOTFOUND;
+        change->existed = !change->expired;
+        change_ask(change);
+    }
+    if (change->verdict == STORE_PUT)
+        return change_store(change);
+    if (change->expired) {
+        store_expire(session, change->key, change->key_length, &session->seen);
+        return 0;
+    }
+    return change->verdict == STORE_REMOVE && change->existed ? change_exchange(change, NULL, NULL, false)
+                                                              : 0;
+}
+
+/* Others are at work on this key: the more often we lost, the longer they get. */
+static int back_off(struct store_session *session, unsigned attempt)
+{
+    if (attempt < 3)
+        task_yield();
+    else
+        task_sleep(1000 + random_below(&session->random, UINT64_C(1000) << (attempt < 10 ? attempt : 10)));
+    return 0;
+}
+
+static int change_run(struct change *change)
+{
+    struct store_session *session = change->session;
+    struct store_patience patience = {.tries = 0};
+    for (unsigned attempt = 0;; attempt++) {
+        int status = tree_modify(session->tree, session->store->tree, change->key, change->key_length,
+                                 change_decide, change);
+        if (status)
+            return status;
+        if (change->next == CHANGE_DONE) {
+            if (change->wrote)
+                retire(session, change->key, change->key_length, &session->seen);
+            if (change->wrote && change->expired && change->verdict != STORE_PUT)
+                store_count_up(session, expired, 1);
+            return 0;
+        }
+        status = change_outside(change);
+        if (status == STORE_STALE)
+            status = store_patience(session, &patience, &session->seen);
+        else if (status == CHANGE_LOST)
+            status = back_off(session, attempt);
+        else
+            return status;
+        if (status)
+            return status;
+    }
+}
+
+int store_modify(struct store_session *session, const void *key, size_t key_length, enum store_need need,
+                 store_modify_function *function, void *context, struct store_value *old_value, bool *existed)
+{
+    struct change change = {.session = session,
+                            .key = key,
+                            .key_length = key_length,
+                            .now = store_begin(session),
+                            .need = need,
+                            .function = function,
+                            .context = context};
+    int status = change_run(&change);
+    if (!status && change.status == BANYAN_EVALUESIZE)
+        status = store_length_check(session, change.new.length);
+    else if (!status && change.status)
+        status = tree_session_fail(session->tree, change.status, "the new value is a null pointer");
+    if (status)
+        return status;
+    if (old_value)
+        *old_value = change.existed ? change.old : (struct store_value){0};
+    if (existed)
+        *existed = change.existed;
+    return 0;
+}

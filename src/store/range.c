@@ -1,0 +1,197 @@
+/*
+ * range.c - scans, counts and deletes of ranges, in batches: the index's scan gives keys and slots, which are
+ * copied; their records are then read together. What no longer proves itself is looked up by itself, which is
+ * as good, for each key's entry is one that it had some time during the scan.
+ */
+#include "store/state.h"
+
+/* ---- batches of a range ---- */
+
+static bool cursor_collect(struct store_cursor *cursor, const void *key, size_t key_length, const void *raw,
+                           size_t raw_length)
+{
+    struct store_batch *batch = cursor->session->batch;
+    struct store_entry *entry = &batch->entries[batch->count];
+    uint8_t *copy = store_arena_take(cursor->session, key_length + raw_length);
+    if (!copy) {
+        cursor->status = store_fail_memory(cursor->session);
+        return false;
+    }
+    memcpy(copy, key, key_length);
+    memcpy(copy + key_length, raw, raw_length);
+    *entry = (struct store_entry){
+        .key = copy, .key_length = key_length, .raw = copy + key_length, .raw_length = raw_length};
+    batch->count++;
+    return batch->count < STORE_BATCH_ENTRIES;
+}
+
+/* Counts what can be counted without a look into its record. */
+static bool cursor_counts(struct store_cursor *cursor, const struct store_slot *slot)
+{
+    if (slot->record && slot->reference.expires)
+        return false;
+    cursor->counted += !store_expired(slot->expires, cursor->now);
+    return true;
+}
+
+static bool cursor_visit(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    struct store_cursor *cursor = context;
+    struct store_slot slot;
+    bool good = store_slot_decode(value, length, &slot);
+    memcpy(cursor->last, key, key_length);
+    cursor->last_length = key_length;
+    cursor->met++;
+    if (cursor->count_only && good && cursor_counts(cursor, &slot))
+        return true;
+    if (cursor->part == STORE_PART_VALUE && good && slot.record &&
+        !store_record_extents(key_length, slot.length))
+        cursor->bytes += slot.length;
+    cursor->stopped =
+        !cursor_collect(cursor, key, key_length, value, length) || cursor->bytes >= STORE_BATCH_BYTES;
+    return !cursor->stopped;
+}
+
+int store_cursor_next(struct store_cursor *cursor, uint32_t room)
+{
+    struct store_session *session = cursor->session;
+    struct tree_range range = cursor->range;
+    range.limit = cursor->count_only ? 0 : room;
+    store_arena_reset(session);
+    if (!store_batch_get(session))
+        return store_fail_memory(session);
+    cursor->met = 0;
+    cursor->bytes = 0;
+    cursor->stopped = false;
+    cursor->status = 0;
+    int status = tree_scan(session->tree, session->store->tree, &range, cursor_visit, cursor);
+    if (status || cursor->status)
+        return status ? status : cursor->status;
+    cursor->done = !cursor->stopped && (cursor->count_only || cursor->met < room);
+    if (cursor->done)
+        return 0;
+    if (cursor->range.reverse) {
+        cursor->range.to = cursor->last;
+        cursor->range.to_length = cursor->last_length;
+        cursor->range.to_open = true;
+    } else {
+        cursor->range.from = cursor->last;
+        cursor->range.from_length = cursor->last_length;
+        cursor->range.from_open = true;
+    }
+    return 0;
+}
+
+/* ---- scan ---- */
+
+struct scan {
+    struct store_cursor cursor;
+    store_visit_function *visit;
+    void *context;
+    uint64_t left; /* of the limit */
+    bool stopped;
+};
+
+/* Delivers the batch. */
+static int scan_deliver(struct scan *scan)
+{
+    struct store_session *session = scan->cursor.session;
+    struct store_batch *batch = session->batch;
+    enum store_part part = scan->cursor.part;
+    store_batch_resolve(session, scan->cursor.now, part);
+    for (uint32_t i = 0; i < batch->count && !scan->stopped; i++) {
+        struct store_entry *entry = &batch->entries[i];
+        int status = entry->status;
+        if (status == STORE_STALE)
+            status = store_fetch(session, entry->key, entry->key_length, scan->cursor.now, part,
+                                 STORE_SINK_BUFFER, &entry->value);
+        if (status == BANYAN_ENOTFOUND)
+            continue;
+        if (status)
+            return status;
+        scan->left--;
+        scan->stopped =
+            !scan->visit(scan->context, entry->key, entry->key_length, &entry->value) || !scan->left;
+    }
+    return 0;
+}
+
+/* Few at first: many scans end early. Not too few where a limit is small, for some may have expired. */
+static uint32_t scan_room(const struct scan *scan, unsigned round)
+{
+    uint32_t room = round ? STORE_BATCH_ENTRIES : 64;
+    if (scan->left >= room)
+        return room;
+    return round && scan->left < 16 ? 16 : (uint32_t)scan->left;
+}
+
+int store_scan(struct store_session *session, const struct tree_range *range, unsigned flags,
+               store_visit_function *visit, void *context)
+{
+    struct scan scan = {.cursor = {.session = session,
+                                   .range = *range,
+                                   .part = flags & STORE_SCAN_VALUES ? STORE_PART_VALUE : STORE_PART_HEAD,
+                                   .now = store_begin(session)},
+                        .visit = visit,
+                        .context = context,
+                        .left = range->limit ? range->limit : UINT64_MAX};
+    int status = 0;
+    for (unsigned round = 0; !status && !scan.cursor.done && !scan.stopped; round++) {
+        status = store_cursor_next(&scan.cursor, scan_room(&scan, round));
+        if (!status)
+            status = scan_deliver(&scan);
+    }
+    return status;
+}
+
+/* ---- count ---- */
+
+int store_count(struct store_session *session, const struct tree_range *range, uint64_t *count)
+{
+    struct store_cursor cursor = {.session = session,
+                                  .range = *range,
+                                  .part = STORE_PART_HEAD,
+                                  .count_only = true,
+                                  .now = store_begin(session)};
+    int status = 0;
+    while (!status && !cursor.done && (!range->limit || cursor.counted < range->limit)) {
+        status = store_cursor_next(&cursor, STORE_BATCH_ENTRIES);
+        if (status)
+            break;
+        store_batch_resolve(session, cursor.now, cursor.part);
+        for (uint32_t i = 0; i < session->batch->count && !status; i++) {
+            struct store_entry *entry = &session->batch->entries[i];
+            if (entry->status == STORE_STALE)
+                entry->status = store_fetch(session, entry->key, entry->key_length, cursor.now, cursor.part,
+                                            STORE_SINK_BUFFER, &entry->value);
+            cursor.counted += !entry->status;
+            status = entry->status == BANYAN_ENOTFOUND ? 0 : entry->status;
+        }
+    }
+    *count = range->limit && cursor.counted > range->limit ? range->limit : cursor.counted;
+    return status;
+}
+
+/* ---- delete ---- */
+
+int store_delete_range(struct store_session *session, const struct tree_range *range, uint64_t *count)
+{
+    struct store_cursor cursor = {
+        .session = session, .range = *range, .part = STORE_PART_HEAD, .now = store_begin(session)};
+    uint64_t left = range->limit ? range->limit : UINT64_MAX;
+    int status = 0;
+    *count = 0;
+    while (!status && !cursor.done && left) {
+        status =
+            store_cursor_next(&cursor, left < STORE_BATCH_ENTRIES ? (uint32_t)left : STORE_BATCH_ENTRIES);
+        for (uint32_t i = 0; !status && i < session->batch->count; i++) {
+            const struct store_entry *entry = &session->batch->entries[i];
+            status = store_delete_now(session, entry->key, entry->key_length, cursor.now);
+            *count += !status;
+            left -= !status;
+            if (status == BANYAN_ENOTFOUND)
+                status = 0;
+        }
+    }
+    return status;
+}

@@ -1,0 +1,272 @@
+/*
+ * store.c - stores and sessions: opening, buffers that grow and shrink, arguments. Opening costs the index's
+ * opening; the rest runs at the start of every call and costs nanoseconds.
+ */
+#include "store/state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+/* ---- stores ---- */
+
+void store_geometry(struct tree_geometry *geometry)
+{
+    *geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE,
+                                       .key_bytes = STORE_KEY_MAX,
+                                       .inline_key_bytes = 16,
+                                       .value_bytes = STORE_INLINE_MAX + 1,
+                                       .value_variable = true,
+                                       .content = TREE_CONTENT_STORE};
+}
+
+static uint64_t wall_clock(void *context)
+{
+    return clock_wall_ms();
+}
+
+int store_wrap(struct store **out, struct tree *tree, struct error *error)
+{
+    const struct tree_geometry *geometry = tree_geometry(tree);
+    *out = NULL;
+    if (geometry->content != TREE_CONTENT_STORE)
+        return error_set(error, BANYAN_EINVAL, "the index holds plain values, it is not a store");
+    if (!geometry->value_variable || geometry->value_bytes < STORE_SLOT_RECORD_BYTES)
+        return error_set(error, BANYAN_EINVAL, "a store's index has variable values of at least %u bytes",
+                         STORE_SLOT_RECORD_BYTES);
+    struct store *store = calloc(1, sizeof *store);
+    if (!store)
+        return error_set(error, BANYAN_ENOMEM, "no memory for a store");
+    store->tree = tree;
+    store->slot_bytes = geometry->value_bytes;
+    store->now = wall_clock;
+    *out = store;
+    return 0;
+}
+
+static int tree_open_or_create(struct tree_session *session, const char *name, bool create,
+                               struct tree **tree)
+{
+    struct tree_geometry geometry;
+    int status = tree_open(session, name, tree);
+    if (status != BANYAN_ENOTFOUND || !create)
+        return status;
+    store_geometry(&geometry);
+    status = tree_create(session, name, &geometry, tree);
+    return status == BANYAN_EEXIST ? tree_open(session, name, tree) : status;
+}
+
+int store_open(struct store **store, struct tree_session *session, const char *name, bool create)
+{
+    struct tree *tree;
+    struct error error = {0};
+    *store = NULL;
+    int status = tree_open_or_create(session, name, create, &tree);
+    if (status)
+        return status;
+    status = store_wrap(store, tree, &error);
+    if (!status)
+        return 0;
+    tree_close(tree);
+    return tree_session_fail(session, status, "index %s: %s", name, error.text);
+}
+
+void store_close(struct store *store)
+{
+    if (!store)
+        return;
+    tree_close(store->tree);
+    free(store);
+}
+
+struct tree *store_tree(const struct store *store)
+{
+    return store->tree;
+}
+
+void store_set_clock(struct store *store, uint64_t (*now)(void *context), void *context)
+{
+    store->now = now;
+    store->clock_context = context;
+}
+
+void store_stats(const struct store *store, struct store_stats *stats)
+{
+    *stats = (struct store_stats){
+        .records_written = atomic_load_relaxed(&store->stats.records_written),
+        .records_freed = atomic_load_relaxed(&store->stats.records_freed),
+        .bytes_written = atomic_load_relaxed(&store->stats.bytes_written),
+        .bytes_freed = atomic_load_relaxed(&store->stats.bytes_freed),
+        .record_retries = atomic_load_relaxed(&store->stats.record_retries),
+        .expired = atomic_load_relaxed(&store->stats.expired),
+    };
+}
+
+/* ---- sessions ---- */
+
+int store_session_create(struct store_session **out, struct store *store, struct tree_session *tree,
+                         struct error *error)
+{
+    *out = NULL;
+    struct store_session *session = calloc(1, sizeof *session);
+    if (!session)
+        return error_set(error, BANYAN_ENOMEM, "no memory for a session");
+    session->store = store;
+    session->tree = tree;
+    session->stamp = random_entropy();
+    random_seed(&session->random, task_now() ^ (uint64_t)(uintptr_t)tree);
+    *out = session;
+    return 0;
+}
+
+static void chunks_free(struct store_chunk *chunk)
+{
+    while (chunk) {
+        struct store_chunk *next = chunk->next;
+        free(chunk);
+        chunk = next;
+    }
+}
+
+void store_session_destroy(struct store_session *session)
+{
+    if (!session)
+        return;
+    free(session->value.bytes);
+    free(session->output.bytes);
+    free(session->transfer);
+    free(session->batch);
+    chunks_free(session->arena.chunks);
+    free(session);
+}
+
+struct tree_session *store_session_tree(const struct store_session *session)
+{
+    return session->tree;
+}
+
+/* ---- buffers ---- */
+
+#define LARGE         ((size_t)1 << 20)
+#define CALLS_A_WHILE 64u
+#define CHUNK_BYTES   ((size_t)16 << 10)
+
+static void buffer_shrink(struct store_buffer *buffer)
+{
+    if (buffer->capacity > LARGE && buffer->wanted < buffer->capacity / 2) {
+        free(buffer->bytes);
+        buffer->bytes = NULL;
+        buffer->capacity = 0;
+    }
+    buffer->wanted = 0;
+}
+
+/* What was not needed in a while of calls is given back. */
+static void session_shrink(struct store_session *session)
+{
+    session->calls = 0;
+    buffer_shrink(&session->value);
+    buffer_shrink(&session->output);
+    if (!session->transfer_used) {
+        free(session->transfer);
+        session->transfer = NULL;
+    }
+    if (!session->batch_used) {
+        free(session->batch);
+        session->batch = NULL;
+    }
+    session->transfer_used = session->batch_used = false;
+}
+
+uint64_t store_begin(struct store_session *session)
+{
+    if (session->arena.chunks)
+        store_arena_reset(session);
+    if (++session->calls >= CALLS_A_WHILE)
+        session_shrink(session);
+    return session->store->now(session->store->clock_context);
+}
+
+int store_reserve(struct store_session *session, struct store_buffer *buffer, size_t bytes)
+{
+    if (buffer->wanted < bytes)
+        buffer->wanted = bytes;
+    if (buffer->capacity >= bytes)
+        return 0;
+    size_t capacity = (bytes + 4095) & ~(size_t)4095;
+    uint8_t *larger = aligned_alloc(64, capacity);
+    if (!larger)
+        return store_fail_memory(session);
+    free(buffer->bytes);
+    buffer->bytes = larger;
+    buffer->capacity = capacity;
+    return 0;
+}
+
+void *store_arena_take(struct store_session *session, size_t bytes)
+{
+    struct store_chunk *chunk = session->arena.chunks;
+    bytes = (bytes + 15) & ~(size_t)15;
+    if (!chunk || chunk->capacity - chunk->used < bytes) {
+        size_t capacity = bytes > CHUNK_BYTES / 2 ? bytes : CHUNK_BYTES;
+        struct store_chunk *more = aligned_alloc(16, sizeof *more + ((capacity + 15) & ~(size_t)15));
+        if (!more)
+            return NULL;
+        *more = (struct store_chunk){.next = chunk, .capacity = capacity};
+        session->arena.chunks = chunk = more;
+    }
+    void *place = chunk->bytes + chunk->used;
+    chunk->used += bytes;
+    session->arena.bytes += bytes;
+    return place;
+}
+
+/* Keeps one chunk of the common size. */
+void store_arena_reset(struct store_session *session)
+{
+    struct store_chunk *kept = NULL, *chunk = session->arena.chunks;
+    while (chunk) {
+        struct store_chunk *next = chunk->next;
+        if (!kept && chunk->capacity == CHUNK_BYTES) {
+            kept = chunk;
+            kept->next = NULL;
+            kept->used = 0;
+        } else {
+            free(chunk);
+        }
+        chunk = next;
+    }
+    session->arena = (struct store_arena){.chunks = kept};
+}
+
+/* ---- errors and arguments ---- */
+
+int store_fail_memory(struct store_session *session)
+{
+    return tree_session_fail(session->tree, BANYAN_ENOMEM, "no memory for a session's buffers");
+}
+
+/* Before records are written: the index would refuse the key only afterwards. */
+int store_key_check(struct store_session *session, const void *key, size_t length)
+{
+    const struct tree_geometry *geometry = tree_geometry(session->store->tree);
+    if (!key)
+        return tree_session_fail(session->tree, BANYAN_EINVAL, "the key is a null pointer");
+    if (geometry->key_kind == TREE_KEY_FIXED && length != geometry->key_bytes)
+        return tree_session_fail(session->tree, BANYAN_EKEYSIZE, "a key has %u bytes, this one %zu",
+                                 geometry->key_bytes, length);
+    if (!length || length > geometry->key_bytes)
+        return tree_session_fail(session->tree, BANYAN_EKEYSIZE, "a key has 1 to %u bytes, this one %zu",
+                                 geometry->key_bytes, length);
+    return 0;
+}
+
+int store_length_check(struct store_session *session, uint64_t length)
+{
+    if (length <= STORE_VALUE_MAX)
+        return 0;
+    return tree_session_fail(session->tree, BANYAN_EVALUESIZE,
+                             "a value has at most %llu bytes, this one %llu",
+                             (unsigned long long)STORE_VALUE_MAX, (unsigned long long)length);
+}

@@ -1,0 +1,98 @@
+/*
+ * transfer.c - independent READs or WRITEs in one round trip: grouped by memory node into lists that the
+ * fabric accepts, all executed together. Called by the store's other files; fails with the fabric's errors.
+ */
+#include "store/state.h"
+
+#include <stdlib.h>
+
+struct store_transfer {
+    struct fabric_command commands[STORE_TRANSFER_MAX];
+    uint32_t origins[STORE_TRANSFER_MAX]; /* of commands: their number in the caller's array */
+    struct fabric_list lists[STORE_TRANSFER_MAX];
+    struct fabric_list *pointers[STORE_TRANSFER_MAX];
+    bool taken[STORE_TRANSFER_MAX]; /* by number in the caller's array */
+};
+
+/* A READ of a list that stopped before it has no data. */
+static int command_settle(struct fabric_command *command, int status)
+{
+    if (status || command->operation != FABRIC_READ)
+        return status;
+    if (!command->read.data)
+        return BANYAN_EADDRESS;
+    if (command->read.data != command->read.buffer)
+        atomic_copy_from(command->read.buffer, command->read.data, command->length);
+    return 0;
+}
+
+static int transfer_one(struct store_session *session, struct fabric_command *command)
+{
+    struct fabric_list list = {.node = gaddr_node(command->address), .count = 1, .commands = command};
+    struct fabric_list *lists[1] = {&list};
+    if (command->operation == FABRIC_READ)
+        command->read.data = NULL;
+    int status = tree_lists_execute(session->tree, lists, 1);
+    return command_settle(command, status);
+}
+
+/* The next list: the first command not yet taken and those of its memory node that fit with it. */
+static uint32_t list_fill(struct store_transfer *transfer, const struct fabric_command *commands,
+                          uint32_t first, uint32_t count, struct fabric_list *list, uint32_t used)
+{
+    uint64_t bytes = 0;
+    *list = (struct fabric_list){.node = gaddr_node(commands[first].address),
+                                 .commands = &transfer->commands[used]};
+    for (uint32_t i = first; i < count && list->count < FABRIC_COMMANDS_MAX; i++) {
+        if (transfer->taken[i] || gaddr_node(commands[i].address) != list->node ||
+            (list->count && bytes + commands[i].length > FABRIC_LIST_BYTES_MAX))
+            continue;
+        transfer->taken[i] = true;
+        transfer->origins[used] = i;
+        transfer->commands[used] = commands[i];
+        if (commands[i].operation == FABRIC_READ)
+            transfer->commands[used].read.data = NULL;
+        bytes += commands[i].length;
+        used++;
+        list->count++;
+    }
+    return used;
+}
+
+int store_transfer(struct store_session *session, struct fabric_command *commands, uint32_t count,
+                   int *statuses)
+{
+    if (count == 1) {
+        int status = transfer_one(session, commands);
+        if (statuses)
+            statuses[0] = status;
+        return status;
+    }
+    if (!session->transfer) /* kept: a task may end in the middle of a call */
+        session->transfer = malloc(sizeof *session->transfer);
+    struct store_transfer *transfer = session->transfer;
+    session->transfer_used = true;
+    if (!transfer) {
+        for (uint32_t i = 0; i < count && statuses; i++)
+            statuses[i] = BANYAN_ENOMEM;
+        return store_fail_memory(session);
+    }
+    uint32_t used = 0, lists = 0;
+    memset(transfer->taken, 0, sizeof transfer->taken);
+    for (uint32_t i = 0; i < count; i++)
+        if (!transfer->taken[i]) {
+            used = list_fill(transfer, commands, i, count, &transfer->lists[lists], used);
+            transfer->pointers[lists] = &transfer->lists[lists];
+            lists++;
+        }
+    int status = tree_lists_execute(session->tree, transfer->pointers, lists);
+    for (uint32_t list = 0, at = 0; list < lists; list++)
+        for (uint32_t i = 0; i < transfer->lists[list].count; i++, at++) {
+            int one = command_settle(&transfer->commands[at], status ? transfer->lists[list].status : 0);
+            if (statuses)
+                statuses[transfer->origins[at]] = one;
+            if (!status)
+                status = one;
+        }
+    return status;
+}
