@@ -17,6 +17,7 @@
 
 struct worker;
 
+/* NULL: no memory, or no descriptors (it takes two). */
 struct worker *worker_create(void);
 /* 0 or BANYAN_ENOMEM. */
 int worker_spawn(struct worker *worker, void (*function)(void *), void *argument);
@@ -47,7 +48,9 @@ int worker_watch_add(struct worker *worker, struct worker_watch *watch, int fd, 
                      worker_ready_function *ready);
 /* Costs a system call only if the events differ from those asked for before. */
 int worker_watch_change(struct worker_watch *watch, uint32_t events);
-/* Does not close the descriptor. Of a watch that is not added: does nothing. */
+/* Does not close the descriptor; to be called before it is closed. Of a watch that is not added: does
+ * nothing.
+ */
 void worker_watch_remove(struct worker_watch *watch);
 
 /* ---- turns ---- */

@@ -39,7 +39,9 @@ bool net_address_loopback(const struct net_address *address);
 /* ---- sockets: all non-blocking and close-on-exec, TCP_NODELAY and keep-alive set ---- */
 
 /* TCP: SO_REUSEADDR. UNIX: a socket that nobody listens on any more is replaced, one in use is BANYAN_EBUSY;
- * the file gets `mode` (0: 0700). With port 0 address->port is set to the one that was chosen. */
+ * the file gets `mode` (0: 0700). With port 0 address->port is set to the one that was chosen. A name stands
+ * for its IPv4 address if it has one; every interface is IPv6's and IPv4's. BANYAN_EBUSY, BANYAN_EINVAL (no
+ * permission, no such folder), BANYAN_ENET, BANYAN_ENOMEM. */
 int net_listen(struct net_address *address, unsigned mode, int *fd, struct error *error);
 /* One waiting connection; *fd -1 if there is none. `peer` (may be NULL) gets its address as text. */
 int net_accept(int listener, int *fd, char peer[NET_TEXT_MAX], struct error *error);
@@ -67,6 +69,7 @@ struct net_tls_options {
  */
 int net_tls_create(struct net_tls **tls, bool server, const struct net_tls_options *options,
                    struct error *error);
+/* When none of its streams is left. */
 void net_tls_destroy(struct net_tls *tls);
 
 /* ---- streams ---- */

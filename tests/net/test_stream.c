@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "base/thread.h"
 #include "net/net.h"
 #include "tests/net/certificates.h"
 
@@ -492,6 +493,60 @@ static void test_tls_garbage(void **state)
     }
 }
 
+/* ---- threads ---- */
+
+enum { SHARERS = 4, HANDSHAKES_EACH = 10 };
+struct sharer {
+    struct net_tls *client, *server;
+    unsigned worked;
+};
+
+/* Counts what worked for the main thread to judge: an assertion that fails here would end the program. */
+static void share(void *argument)
+{
+    struct sharer *sharer = argument;
+    for (int i = 0; i < HANDSHAKES_EACH; i++) {
+        int sockets[2];
+        uint8_t client_in[2], server_in[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
+            return;
+        struct end client = {.stream = net_stream_create(sockets[0], sharer->client, false, "localhost"),
+                             .out = (const uint8_t *)"ab",
+                             .in = client_in,
+                             .out_length = 2,
+                             .in_length = 2};
+        struct end server = {.stream = net_stream_create(sockets[1], sharer->server, true, NULL),
+                             .out = (const uint8_t *)"cd",
+                             .in = server_in,
+                             .out_length = 2,
+                             .in_length = 2};
+        talk(&client, &server);
+        sharer->worked += client.got == 2 && server.got == 2 && memcmp(client_in, "cd", 2) == 0;
+        net_stream_destroy(client.stream);
+        net_stream_destroy(server.stream);
+    }
+}
+
+static void test_tls_shared_by_threads(void **state)
+{
+    (void)state;
+    struct net_tls *client = tls_make(false, CLIENT, AUTHORITY, false);
+    struct net_tls *server = tls_make(true, SERVER, AUTHORITY, true);
+    struct sharer sharers[SHARERS];
+    struct thread *threads[SHARERS];
+    struct error error;
+    for (int i = 0; i < SHARERS; i++) {
+        sharers[i] = (struct sharer){client, server, 0};
+        assert_int_equal(thread_start(&threads[i], share, &sharers[i], &error), 0);
+    }
+    for (int i = 0; i < SHARERS; i++)
+        thread_join(threads[i]);
+    for (int i = 0; i < SHARERS; i++)
+        assert_int_equal(sharers[i].worked, HANDSHAKES_EACH);
+    net_tls_destroy(client);
+    net_tls_destroy(server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -507,6 +562,7 @@ int main(void)
         cmocka_unit_test(test_tls_cut),
         cmocka_unit_test(test_tls_pending),
         cmocka_unit_test(test_tls_garbage),
+        cmocka_unit_test(test_tls_shared_by_threads),
     };
     return cmocka_run_group_tests(tests, make_all, remove_all);
 }
