@@ -81,10 +81,648 @@ static void test_lists(void **state)
     site_close(&site);
 }
 
+/* ---- lists that are not good ---- */
+
+/* A good client with a data connection. */
+struct pair {
+    struct client control, data;
+};
+
+static void pair_open(struct pair *pair, struct site *site)
+{
+    client_control(&pair->control, &site->tcp, 21, 0);
+    client_data(&pair->data, &site->tcp, &pair->control);
+}
+
+static void pair_close(struct pair *pair)
+{
+    client_goodbye(&pair->data);
+    client_goodbye(&pair->control);
+}
+
+/* `bad` is one command; before it a WRITE, behind it a WRITE of its own that must not happen. */
+static void refuse_one(struct pair *pair, struct site *site, struct script *bad)
+{
+    static uint64_t round;
+    uint8_t body[64];
+    uint64_t before = ++round, after = 666, now;
+    struct script script = {0};
+    script_write(&script, site_address(OFFSET), &before, 8);
+    script.bytes = realloc(script.bytes, script.length + bad->length);
+    memcpy(script.bytes + script.length, bad->bytes, bad->length);
+    script.length += bad->length;
+    script.count++;
+    script_write(&script, site_address(OFFSET + 8), &after, 8);
+    script_send(&script, &pair->data, round);
+    free(bad->bytes);
+    *bad = (struct script){0};
+
+    struct wire_head head = client_take(&pair->data, body, sizeof body);
+    assert_int_equal(head.kind, WIRE_REPLY);
+    assert_int_equal(head.id, round);
+    assert_int_equal(head.status, BANYAN_EADDRESS);
+    assert_int_equal(head.count, 1);
+    assert_int_equal(head.length, 0);
+    memcpy(&now, site_pool(site, OFFSET), 8);
+    assert_int_equal(now, before);
+    memcpy(&now, site_pool(site, OFFSET + 8), 8);
+    assert_int_equal(now, 0);
+}
+
+static void test_bad_addresses(void **state)
+{
+    struct site site;
+    struct pair pair;
+    struct script bad = {0};
+    uint8_t *large = calloc(1, FABRIC_LENGTH_MAX);
+    uint8_t body[8];
+    if (!open_site(&site, (struct site_options){0})) {
+        free(large);
+        return;
+    }
+    pair_open(&pair, &site);
+    script_read(&bad, site_address(SITE_POOL), 8);
+    refuse_one(&pair, &site, &bad);
+    script_read(&bad, site_address(SITE_POOL - 4), 5);
+    refuse_one(&pair, &site, &bad);
+    script_read(&bad, site_address((UINT64_C(1) << 47) + SITE_LOCKS), 1);
+    refuse_one(&pair, &site, &bad);
+    script_read(&bad, gaddr_make(SITE_NODE + 1, OFFSET), 8);
+    refuse_one(&pair, &site, &bad);
+    script_write(&bad, gaddr_make(0, OFFSET), large, FABRIC_LENGTH_MAX);
+    refuse_one(&pair, &site, &bad);
+    script_write(&bad, site_address(SITE_POOL - 8), large, FABRIC_LENGTH_MAX);
+    refuse_one(&pair, &site, &bad);
+    script_read(&bad, site_address(OFFSET), 0);
+    refuse_one(&pair, &site, &bad);
+    script_read(&bad, site_address(OFFSET), FABRIC_LENGTH_MAX + 1);
+    refuse_one(&pair, &site, &bad);
+    script_read(&bad, site_address(OFFSET), UINT32_MAX);
+    refuse_one(&pair, &site, &bad);
+    script_cas(&bad, site_address(OFFSET + 4), 0, 1, UINT64_MAX);
+    refuse_one(&pair, &site, &bad);
+    script_faa(&bad, site_address(SITE_POOL), 1);
+    refuse_one(&pair, &site, &bad);
+    script_read(&bad, site_address(OFFSET), 8);
+    ((struct wire_command *)(void *)bad.bytes)->operation = 9;
+    refuse_one(&pair, &site, &bad);
+
+    /* more than a list may hold: four times 1 MiB, and one byte */
+    for (unsigned i = 0; i < 4; i++)
+        script_read(&bad, site_address(0), FABRIC_LENGTH_MAX);
+    script_read(&bad, site_address(0), 1);
+    script_send(&bad, &pair.data, 1);
+    struct wire_head head = client_take(&pair.data, body, sizeof body);
+    assert_int_equal(head.status, BANYAN_EADDRESS);
+    assert_int_equal(head.count, 4);
+    assert_int_equal(head.length, 4 * FABRIC_LENGTH_MAX);
+    pair_close(&pair);
+    site_wait_nodes(&site, 0);
+    assert_int_equal(site_status(&site).fenced_total, 0);
+    site_close(&site);
+    free(large);
+}
+
+/* What contradicts itself ends the connection, and the compute node with it. */
+static void break_one(struct site *site, const void *bytes, size_t length, uint64_t breaks)
+{
+    struct pair pair;
+    pair_open(&pair, site);
+    client_send(&pair.data, bytes, length);
+    assert_true(client_closed(&pair.data));
+    assert_true(client_closed(&pair.control));
+    site_wait_nodes(site, 0);
+    assert_int_equal(site_status(site).fenced_total, breaks);
+    client_close(&pair.data);
+    client_close(&pair.control);
+}
+
+static void test_malformed(void **state)
+{
+    struct site site;
+    if (!open_site(&site, (struct site_options){0}))
+        return;
+    const struct wire_head heads[] = {
+        {.kind = 0, .length = 8},
+        {.kind = 200, .length = 8},
+        {.kind = WIRE_KINDS, .length = 0},
+        {.kind = WIRE_LIST, .length = 64, .count = 0},
+        {.kind = WIRE_LIST, .length = 15, .count = 1},
+        {.kind = WIRE_LIST, .length = 4096, .count = FABRIC_COMMANDS_MAX + 1},
+        {.kind = WIRE_LIST, .length = UINT32_MAX, .count = 4},
+        {.kind = WIRE_LIST, .length = WIRE_LENGTH_MAX + 1, .count = 4},
+        {.kind = WIRE_CALL, .length = WIRE_SMALL_MAX + 1},
+        {.kind = WIRE_CALL, .length = 8, .count = 1},
+        {.kind = WIRE_HEARTBEAT},
+        {.kind = WIRE_HELLO, .length = sizeof(struct wire_hello)},
+        {.kind = WIRE_FORMAT, .length = sizeof(struct wire_format)},
+        {.kind = WIRE_REPLY, .length = 8},
+        {.kind = WIRE_WELCOME, .length = sizeof(struct wire_welcome)},
+    };
+    uint64_t breaks = 0;
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
+        break_one(&site, &heads[i], sizeof heads[i], ++breaks);
+
+    struct {
+        struct wire_head head;
+        struct wire_command command;
+        uint8_t payload[64];
+    } list = {.head = {.kind = WIRE_LIST, .length = 16 + 8, .count = 1},
+              .command = {.address = site_address(OFFSET), .length = 64, .operation = FABRIC_WRITE}};
+    break_one(&site, &list, sizeof list, ++breaks); /* the payload ends behind the list */
+    list.head.length = 16 + 8;
+    list.command =
+        (struct wire_command){.address = site_address(OFFSET), .length = 8, .operation = FABRIC_READ};
+    break_one(&site, &list, sizeof list, ++breaks); /* the list is longer than its commands */
+    list.head.count = 2;
+    list.head.length = 32 + 4;
+    list.command.operation = FABRIC_FAA;
+    break_one(&site, &list, sizeof list, ++breaks); /* its second command ends behind it */
+    site_close(&site);
+}
+
+/* ---- how bytes arrive ---- */
+
+/* Each command is run as soon as it is there (G5), and never before. */
+static void test_command_by_command(void **state)
+{
+    struct site site;
+    struct pair pair;
+    struct script script = {0};
+    uint64_t ones = UINT64_MAX, now;
+    uint8_t body[64];
+    if (!open_site(&site, (struct site_options){0}))
+        return;
+    pair_open(&pair, &site);
+    script_write(&script, site_address(OFFSET), &ones, 8);
+    script_write(&script, site_address(OFFSET + 8), &ones, 8);
+    struct wire_head head = {.kind = WIRE_LIST, .length = 48, .count = 2, .id = 8};
+    client_send(&pair.data, &head, sizeof head);
+    for (size_t i = 0; i < 47; i++) {
+        client_send(&pair.data, script.bytes + i, 1);
+        if (i == 23) /* the first is whole */
+            while (__atomic_load_n((uint64_t *)(void *)site_pool(&site, OFFSET), __ATOMIC_ACQUIRE) != ones)
+                ;
+        if (i == 22)
+            assert_int_equal(__atomic_load_n((uint64_t *)(void *)site_pool(&site, OFFSET), __ATOMIC_ACQUIRE),
+                             0);
+    }
+    memcpy(&now, site_pool(&site, OFFSET + 8), 8);
+    assert_int_equal(now, 0);
+    client_send(&pair.data, script.bytes + 47, 1);
+    head = client_take(&pair.data, body, sizeof body);
+    assert_int_equal(head.count, 2);
+    memcpy(&now, site_pool(&site, OFFSET + 8), 8);
+    assert_int_equal(now, ones);
+    free(script.bytes);
+    pair_close(&pair);
+    site_close(&site);
+}
+
+/* Many lists at once, also of a megabyte, are answered in order, while nobody takes the answers at first. */
+static void test_volume(void **state)
+{
+    enum { LISTS = 40 };
+    struct site site;
+    struct pair pair;
+    if (!open_site(&site, (struct site_options){0}))
+        return;
+    uint8_t *block = malloc(FABRIC_LENGTH_MAX), *body = malloc(4 * FABRIC_LENGTH_MAX);
+    for (uint32_t i = 0; i < FABRIC_LENGTH_MAX; i++)
+        block[i] = (uint8_t)(i * 7 + i / 256);
+    pair_open(&pair, &site);
+    struct script script = {0};
+    script_write(&script, site_address(OFFSET), block, FABRIC_LENGTH_MAX);
+    script_write(&script, site_address(OFFSET + FABRIC_LENGTH_MAX), block, FABRIC_LENGTH_MAX);
+    script_send(&script, &pair.data, 1);
+    assert_int_equal(client_take(&pair.data, body, 8).count, 2);
+    for (uint64_t id = 0; id < LISTS; id++) {
+        for (unsigned i = 0; i < 4; i++)
+            script_read(&script, site_address(OFFSET + (i & 1) * FABRIC_LENGTH_MAX), FABRIC_LENGTH_MAX);
+        script_send(&script, &pair.data, id);
+    }
+    /* The socket and the limit of output hold a few of them; the server must stop there. */
+    for (uint64_t id = 0; id < LISTS; id++) {
+        struct wire_head head = client_take(&pair.data, body, 4 * FABRIC_LENGTH_MAX);
+        assert_int_equal(head.id, id);
+        assert_int_equal(head.count, 4);
+        for (unsigned i = 0; i < 4; i++)
+            assert_memory_equal(body + i * FABRIC_LENGTH_MAX, block, FABRIC_LENGTH_MAX);
+    }
+    for (uint64_t id = 0; id < 2000; id++) {
+        script_faa(&script, site_address(OFFSET), 1);
+        script_read(&script, site_address(OFFSET), 8);
+        script_send(&script, &pair.data, id);
+    }
+    for (uint64_t id = 0; id < 2000; id++) {
+        uint64_t words[2];
+        struct wire_head head = client_take(&pair.data, words, sizeof words);
+        assert_int_equal(head.id, id);
+        assert_int_equal(words[1], words[0] + 1);
+    }
+    pair_close(&pair);
+    site_close(&site);
+    free(block);
+    free(body);
+}
+
+/* A client that never takes its answers stops only itself. */
+static void test_deaf_client(void **state)
+{
+    struct site site;
+    struct pair deaf, other;
+    struct script script = {0};
+    uint64_t word;
+    if (!open_site(&site, (struct site_options){.threads = 1}))
+        return;
+    pair_open(&deaf, &site);
+    for (unsigned i = 0; i < 64; i++) {
+        for (unsigned k = 0; k < 4; k++)
+            script_read(&script, site_address(OFFSET), FABRIC_LENGTH_MAX);
+        script_send(&script, &deaf.data, i);
+    }
+    client_control(&other.control, &site.tcp, 22, 0);
+    client_data(&other.data, &site.tcp, &other.control);
+    script_read(&script, site_address(OFFSET), 8);
+    script_send(&script, &other.data, 5);
+    assert_int_equal(client_take(&other.data, &word, 8).id, 5);
+    assert_true(site_status(&site).lists_total < 65);
+    client_close(&deaf.data);
+    assert_true(client_closed(&deaf.control));
+    client_close(&deaf.control);
+    site_wait_nodes(&site, 1);
+    pair_close(&other);
+    site_close(&site);
+}
+
+/* ---- openings ---- */
+
+static int hello_of(struct site *site, struct wire_hello change, const char *secret, char sentence[256])
+{
+    struct client client;
+    client_connect(&client, &site->tcp);
+    struct wire_hello hello = client_hello(&client, WIRE_MONITOR, secret);
+    if (change.magic != 0)
+        hello.magic = change.magic;
+    if (change.version != 0)
+        hello.version = change.version;
+    if (change.role != 0)
+        hello.role = change.role;
+    int status = client_say_hello(&client, &hello, sentence);
+    if (status != BANYAN_OK)
+        assert_true(client_closed(&client));
+    client_close(&client);
+    return status;
+}
+
+static void test_openings(void **state)
+{
+    struct site site;
+    char sentence[256];
+    if (!open_site(&site, (struct site_options){0}))
+        return;
+    assert_int_equal(hello_of(&site, (struct wire_hello){0}, NULL, sentence), BANYAN_OK);
+    assert_int_equal(hello_of(&site, (struct wire_hello){.magic = 1}, NULL, sentence), BANYAN_EINVAL);
+    assert_int_equal(hello_of(&site, (struct wire_hello){.version = 7}, NULL, sentence), BANYAN_EVERSION);
+    assert_non_null(strstr(sentence, "version 1"));
+    assert_non_null(strstr(sentence, "7"));
+    assert_int_equal(hello_of(&site, (struct wire_hello){.role = 9}, NULL, sentence), BANYAN_EINVAL);
+    assert_non_null(strstr(sentence, "role 9"));
+    assert_int_equal(hello_of(&site, (struct wire_hello){.role = WIRE_DATA}, NULL, sentence), BANYAN_EFENCED);
+    site_wait_connections(&site, 0);
+    site_close(&site);
+}
+
+static void test_secret(void **state)
+{
+    static const char secret[] = "correct horse";
+    struct site site;
+    struct client client;
+    char sentence[256];
+    uint8_t proof[NET_PROOF_BYTES];
+    if (!open_site(&site, (struct site_options){.secret = secret}))
+        return;
+    assert_int_equal(hello_of(&site, (struct wire_hello){0}, NULL, sentence), BANYAN_EINVAL);
+    assert_int_equal(hello_of(&site, (struct wire_hello){0}, "correct horsf", sentence), BANYAN_EINVAL);
+    assert_non_null(strstr(sentence, "secret"));
+    assert_null(strstr(sentence, secret));
+    client_connect(&client, &site.local);
+    assert_int_equal(client.greeting.secret_wanted, 1);
+    struct wire_hello hello = client_hello(&client, WIRE_MONITOR, secret);
+    assert_int_equal(client_say_hello(&client, &hello, sentence), BANYAN_OK);
+    net_proof(secret, strlen(secret), "banyan server", hello.nonce, client.greeting.nonce, proof);
+    assert_memory_equal(proof, client.welcome.proof, sizeof proof);
+    /* A proof is good for one connection. */
+    struct client thief;
+    client_connect(&thief, &site.tcp);
+    assert_int_equal(client_say_hello(&thief, &hello, sentence), BANYAN_EINVAL);
+    client_close(&thief);
+    client_close(&client);
+    site_close(&site);
+}
+
+/* Before the hello nothing but a hello gets an answer, and not much memory. */
+static void stranger(struct site *site, const void *bytes, size_t length, bool leave)
+{
+    struct client client;
+    client_connect(&client, &site->tcp);
+    client_send(&client, bytes, length);
+    if (!leave)
+        assert_true(client_closed(&client));
+    client_close(&client);
+    site_wait_connections(site, 0);
+}
+
+static void test_strangers(void **state)
+{
+    struct site site;
+    uint8_t noise[8192];
+    if (!open_site(&site, (struct site_options){0}))
+        return;
+    for (unsigned round = 0; round < 32; round++) {
+        for (size_t i = 0; i < sizeof noise; i++)
+            noise[i] = (uint8_t)(i * 31 + round * 17 + 3);
+        stranger(&site, noise, sizeof noise, false);
+    }
+    stranger(&site, "GET / HTTP/1.1\r\nHost: banyan\r\n\r\n", 33, false);
+    stranger(&site, "*1\r\n$4\r\nPING\r\n", 14, true);
+    struct wire_head head = {.kind = WIRE_HELLO, .length = UINT32_MAX};
+    stranger(&site, &head, sizeof head, false);
+    head.length = WIRE_SMALL_MAX;
+    stranger(&site, &head, sizeof head, false);
+    head.length = sizeof(struct wire_hello);
+    stranger(&site, &head, sizeof head, true); /* cut within the hello */
+    stranger(&site, &head, 10, true);          /* and within its head */
+    stranger(&site, &head, 0, true);
+    head = (struct wire_head){.kind = WIRE_LIST, .length = 16, .count = 1};
+    stranger(&site, &head, sizeof head, false);
+    head = (struct wire_head){.kind = WIRE_CALL, .length = 8};
+    stranger(&site, &head, sizeof head, false);
+    head = (struct wire_head){.kind = WIRE_GOODBYE};
+    stranger(&site, &head, sizeof head, false);
+    site_close(&site);
+}
+
+/* Those who say nothing make room for those who come later. */
+static void test_silent_strangers(void **state)
+{
+    enum { MANY = 200 };
+    struct site site;
+    struct client silent[MANY], good;
+    if (!open_site(&site, (struct site_options){.threads = 1}))
+        return;
+    for (unsigned i = 0; i < MANY; i++)
+        client_connect(&silent[i], &site.tcp);
+    assert_true(client_closed(&silent[0]));
+    client_monitor(&good, &site.tcp);
+    assert_true(site_status(&site).connections < MANY);
+    client_goodbye(&good);
+    for (unsigned i = 0; i < MANY; i++)
+        client_close(&silent[i]);
+    site_wait_connections(&site, 0);
+    site_close(&site);
+}
+
+static void test_connections_max(void **state)
+{
+    struct site site;
+    struct client clients[4], more;
+    struct error error;
+    if (!open_site(&site, (struct site_options){.connections_max = 4}))
+        return;
+    for (unsigned i = 0; i < 4; i++)
+        client_monitor(&clients[i], &site.tcp);
+    assert_int_equal(net_connect(&site.tcp, CLIENT_LIMIT, &more.fd, &error), BANYAN_OK);
+    assert_true(client_closed(&more));
+    client_close(&more);
+    client_goodbye(&clients[0]);
+    site_wait_connections(&site, 3);
+    client_monitor(&clients[0], &site.tcp);
+    for (unsigned i = 0; i < 4; i++)
+        client_goodbye(&clients[i]);
+    site_close(&site);
+}
+
+/* ---- calls ---- */
+
+static void test_calls(void **state)
+{
+    struct site site;
+    struct pair pair;
+    struct memory_allocate_request allocate = {.kind = MEMORY_ALLOCATE, .block_bytes = 1024, .want = 3};
+    struct memory_allocate_reply blocks;
+    struct memory_usage_request usage = {.kind = MEMORY_USAGE};
+    struct memory_usage_reply used;
+    struct memory_status_request ask = {.kind = MEMORY_STATUS};
+    struct memory_status_reply status;
+    size_t length;
+    if (!open_site(&site, (struct site_options){0}))
+        return;
+    pair_open(&pair, &site);
+    assert_int_equal(client_call(&pair.data, &allocate, sizeof allocate, &blocks, sizeof blocks, &length),
+                     BANYAN_OK);
+    assert_int_equal(length, offsetof(struct memory_allocate_reply, blocks) + 3 * sizeof(gaddr));
+    assert_int_equal(blocks.count, 3);
+    assert_int_equal(gaddr_node(blocks.blocks[0]), SITE_NODE);
+    assert_int_equal(client_call(&pair.data, &usage, sizeof usage, &used, sizeof used, &length), BANYAN_OK);
+    assert_int_equal(used.block_bytes, 1024);
+    assert_int_equal(used.bits[0], 7);
+    assert_int_equal(client_call(&pair.data, &ask, sizeof ask, &status, sizeof status, &length), BANYAN_OK);
+    assert_int_equal(status.compute_nodes, 1);
+    assert_int_equal(status.connections, 2);
+    assert_int_equal(status.blocks_used, 3);
+    struct memory_free_request give = {.kind = MEMORY_FREE, .block_bytes = 1024, .count = 3};
+    memcpy(give.blocks, blocks.blocks, sizeof give.blocks);
+    assert_int_equal(client_call(&pair.data, &give, sizeof give, &blocks, sizeof blocks, &length), BANYAN_OK);
+    assert_int_equal(length, 0);
+    assert_int_equal(client_call(&pair.data, &give, sizeof give, &blocks, sizeof blocks, &length),
+                     BANYAN_EINVAL); /* twice */
+    assert_int_equal(client_call(&pair.data, &give, 3, &blocks, sizeof blocks, &length), BANYAN_EINVAL);
+    assert_int_equal(client_call(&pair.data, &give, 0, &blocks, sizeof blocks, &length), BANYAN_EINVAL);
+    uint8_t noise[WIRE_SMALL_MAX];
+    memset(noise, 0xa5, sizeof noise);
+    assert_int_equal(client_call(&pair.data, noise, sizeof noise, &blocks, sizeof blocks, &length),
+                     BANYAN_EINVAL);
+    /* the control connection may only ask */
+    assert_int_equal(client_call(&pair.control, &allocate, sizeof allocate, &blocks, sizeof blocks, &length),
+                     BANYAN_ENOTSUP);
+    assert_int_equal(client_call(&pair.control, &ask, sizeof ask, &status, sizeof status, &length),
+                     BANYAN_OK);
+    pair_close(&pair);
+    site_close(&site);
+}
+
+static void test_monitor(void **state)
+{
+    struct site site;
+    struct pair pair;
+    struct client monitor;
+    struct memory_allocate_request allocate = {.kind = MEMORY_ALLOCATE, .block_bytes = 1024, .want = 1};
+    struct memory_usage_request usage = {.kind = MEMORY_USAGE};
+    struct memory_peers_request ask = {.kind = MEMORY_PEERS};
+    struct memory_peers_reply peers;
+    struct memory_usage_reply reply;
+    size_t length;
+    if (!open_site(&site, (struct site_options){0}))
+        return;
+    client_connect(&pair.control, &site.tcp);
+    struct wire_hello hello = client_hello(&pair.control, WIRE_CONTROL, NULL);
+    memcpy(hello.name, "host\n\x1b[31m 7\xff", 13);
+    hello.instance = 5;
+    assert_int_equal(client_say_hello(&pair.control, &hello, NULL), BANYAN_OK);
+    client_data(&pair.data, &site.tcp, &pair.control);
+    client_monitor(&monitor, &site.local);
+    assert_int_equal(client_call(&monitor, &allocate, sizeof allocate, &reply, sizeof reply, &length),
+                     BANYAN_ENOTSUP);
+    assert_int_equal(client_call(&monitor, &usage, sizeof usage, &reply, sizeof reply, &length), BANYAN_OK);
+    assert_int_equal(client_call(&monitor, &ask, sizeof ask, &peers, sizeof peers, &length), BANYAN_OK);
+    assert_int_equal(length, offsetof(struct memory_peers_reply, peers) + sizeof peers.peers[0]);
+    assert_int_equal(peers.total, 1);
+    assert_int_equal(peers.count, 1);
+    assert_int_equal(peers.peers[0].compute_id, pair.control.welcome.compute_id);
+    assert_int_equal(peers.peers[0].connections, 2);
+    assert_int_equal(peers.peers[0].mapped, 0);
+    assert_string_equal(peers.peers[0].name, "host??[31m?7?");
+    assert_non_null(strstr(peers.peers[0].address, "127.0.0.1"));
+    ask.skip = 1;
+    assert_int_equal(client_call(&monitor, &ask, sizeof ask, &peers, sizeof peers, &length), BANYAN_OK);
+    assert_int_equal(peers.count, 0);
+    assert_int_equal(peers.total, 1);
+
+    struct script script = {0};
+    script_read(&script, site_address(OFFSET), 8);
+    script_send(&script, &monitor, 1);
+    assert_true(client_closed(&monitor));
+    client_close(&monitor);
+    client_monitor(&monitor, &site.tcp);
+    client_message(&monitor, WIRE_HEARTBEAT, 1, NULL, 0);
+    assert_true(client_closed(&monitor));
+    client_close(&monitor);
+    pair_close(&pair);
+    site_wait_nodes(&site, 0);
+    assert_int_equal(site_status(&site).fenced_total, 0);
+    site_close(&site);
+}
+
+/* ---- format ---- */
+
+static int format(struct site *site, struct wire_format how, char sentence[256])
+{
+    struct client client;
+    char text[256] = "";
+    client_connect(&client, &site->tcp);
+    struct wire_hello hello = client_hello(&client, WIRE_FORMATTER, NULL);
+    assert_int_equal(client_say_hello(&client, &hello, NULL), BANYAN_OK);
+    client_message(&client, WIRE_FORMAT, 3, &how, sizeof how);
+    struct wire_head head = client_take(&client, text, sizeof text - 1);
+    assert_int_equal(head.kind, WIRE_RESULT);
+    assert_int_equal(head.id, 3);
+    memcpy(sentence, text, sizeof text);
+    client_goodbye(&client);
+    return head.status;
+}
+
+static void test_format(void **state)
+{
+    struct site site;
+    struct client client;
+    char sentence[256];
+    if (!open_site(&site, (struct site_options){.unformatted = true}))
+        return;
+    client_connect(&client, &site.tcp);
+    struct wire_hello hello = client_hello(&client, WIRE_CONTROL, NULL);
+    hello.instance = 1;
+    assert_int_equal(client_say_hello(&client, &hello, NULL), BANYAN_OK);
+    assert_int_equal(client.welcome.cluster_id, 0);
+    assert_int_equal(client.welcome.compute_id, 0);
+    assert_true(client_closed(&client));
+    client_close(&client);
+
+    struct wire_format how = {.cluster_id = 0, .number = SITE_NODE, .node_count = 5};
+    assert_int_equal(format(&site, how, sentence), BANYAN_EINVAL);
+    how.cluster_id = 99;
+    how.node_count = SITE_NODE;
+    assert_int_equal(format(&site, how, sentence), BANYAN_EINVAL);
+    how.node_count = 5;
+    assert_int_equal(format(&site, how, sentence), BANYAN_OK);
+    assert_string_equal(sentence, "");
+    client_control(&client, &site.tcp, 1, 0);
+    assert_int_equal(client.welcome.cluster_id, 99);
+    assert_int_equal(client.welcome.node_count, 5);
+    how.cluster_id = 100;
+    assert_int_equal(format(&site, how, sentence), BANYAN_EBUSY);
+    assert_non_null(strstr(sentence, "test")); /* names the compute node */
+    client_goodbye(&client);
+    site_wait_nodes(&site, 0);
+    assert_int_equal(format(&site, how, sentence), BANYAN_OK);
+    assert_int_equal(site_status(&site).cluster_id, 100);
+    site_close(&site);
+}
+
+/* ---- the end ---- */
+
+static void test_stop_with_clients(void **state)
+{
+    struct site site;
+    struct pair pair;
+    struct client monitor;
+    if (!open_site(&site, (struct site_options){0}))
+        return;
+    pair_open(&pair, &site);
+    client_monitor(&monitor, &site.local);
+    memory_server_stop(site.server);
+    assert_true(client_closed(&pair.data));
+    assert_true(client_closed(&pair.control));
+    assert_true(client_closed(&monitor));
+    client_close(&pair.data);
+    client_close(&pair.control);
+    client_close(&monitor);
+    site_close(&site);
+}
+
+static void test_options(void **state)
+{
+    struct site site;
+    struct memory_server *server;
+    struct error error;
+    if (!open_site(&site, (struct site_options){0}))
+        return;
+    struct memory_server_options options = {.listen = &site.tcp, .listen_count = 1, .engine = engine};
+    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EBUSY);
+    assert_null(server);
+    options.listen = &site.local;
+    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EBUSY);
+    options.threads = 1000;
+    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    options = (struct memory_server_options){.engine = 17};
+    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    options = (struct memory_server_options){.engine = engine, .lease_ms_min = 9, .lease_ms_max = 8};
+    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    options = (struct memory_server_options){.engine = engine};
+    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_OK);
+    memory_server_destroy(server); /* never started */
+    site_close(&site);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_bad_addresses),
+        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_command_by_command),
+        cmocka_unit_test(test_volume),
+        cmocka_unit_test(test_deaf_client),
+        cmocka_unit_test(test_openings),
+        cmocka_unit_test(test_secret),
+        cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_silent_strangers),
+        cmocka_unit_test(test_connections_max),
+        cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_monitor),
+        cmocka_unit_test(test_format),
+        cmocka_unit_test(test_stop_with_clients),
+        cmocka_unit_test(test_options),
     };
     int failed = 0;
     log_set_level(LOG_ERROR);
