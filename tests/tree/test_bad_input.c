@@ -10,6 +10,7 @@
 #include <string.h>
 #include "base/crc32c.h"
 #include "support/world.h"
+#include "tree/layout.h"
 
 /* Within a task: the first expectation that does not hold becomes the world's error. */
 static void expect(struct world_task *task, int line, int status, int expected)
@@ -122,9 +123,12 @@ static void bad_keys_variable(struct world_task *task)
     EXPECT(tree_insert(s, t, NULL, 0, value, 4), BANYAN_EKEYSIZE);
     EXPECT(tree_insert(s, t, key, 256, value, 4), BANYAN_EKEYSIZE);
     EXPECT(tree_insert(s, t, key, 61, value, 4), BANYAN_EKEYSIZE);
-    EXPECT(tree_insert(s, t, key, 60, value, 4),
-           BANYAN_EKEYSIZE); /* 60 bytes are a key, but no slot can hold them */
     EXPECT(tree_lookup(s, t, key, 60, value, &room), BANYAN_ENOTFOUND);
+    EXPECT(tree_insert(s, t, key, 60, value, 17), BANYAN_EVALUESIZE);
+    EXPECT(tree_insert(s, t, key, 60, value, 4), 0); /* more than a slot can hold */
+    EXPECT(tree_insert(s, t, key, 60, value, 4), BANYAN_EEXIST);
+    EXPECT(tree_lookup(s, t, key, 60, value, &room), 0);
+    EXPECT(tree_delete(s, t, key, 60), 0);
     EXPECT(tree_insert(s, t, key, 24, value, 17), BANYAN_EVALUESIZE);
     EXPECT(tree_insert(s, t, key, 24, NULL, 0), 0);
     EXPECT(tree_insert(s, t, key, 1, value, 16), 0);
@@ -181,6 +185,8 @@ static void bad_names(struct world_task *task)
          .leaf_bytes = 4096,
          .internal_bytes = 512},
         {.key_kind = TREE_KEY_VARIABLE, .key_bytes = 255, .value_bytes = 8, .internal_bytes = 512},
+        {.key_kind = TREE_KEY_VARIABLE, .key_bytes = 60, .inline_key_bytes = 15, .value_bytes = 8},
+        {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8, .content = TREE_CONTENT_STORE + 1},
     };
     for (unsigned i = 0; i < sizeof impossible / sizeof impossible[0]; i++) {
         int status = tree_create(s, "impossible", &impossible[i], &t);
@@ -256,6 +262,13 @@ static void notices_a_corrupt_catalogue(void **state)
     run(&options, bad_superblock);
 }
 
+static const struct tree_geometry long_geometry = {.key_kind = TREE_KEY_VARIABLE,
+                                                   .key_bytes = 200,
+                                                   .inline_key_bytes = 16,
+                                                   .value_bytes = 8,
+                                                   .leaf_bytes = 2048,
+                                                   .internal_bytes = 2048};
+
 /* ---- full pool ----------------------------------------------------------------------------------- */
 
 #define FULL_KEYS 100000u
@@ -315,6 +328,14 @@ static void stays_usable_when_full(void **state)
     full_pool(1, 4);
     full_pool(1, 11);
     full_pool(2, 5);
+    struct world_options options;
+    world_options_default(&options);
+    options.memory_nodes = 2;
+    options.lock_bytes = 4096;
+    options.pool_bytes = MEMORY_FIRST_CHUNK(4096) + 20 * (UINT64_C(64) << 10);
+    options.geometry = long_geometry;
+    options.long_keys = true;
+    run(&options, fill_up);
 }
 
 /* ---- corrupt nodes ------------------------------------------------------------------------------- */
@@ -492,12 +513,178 @@ static void notices_corrupt_nodes(void **state)
     run(&options, corrupt_internals);
 }
 
+/* ---- corrupt key blocks -------------------------------------------------------------------------- */
+
+/* Whoever needs whole keys is told which block is at fault; who does not, finds all there is. */
+static void expect_blamed(struct world_task *task, gaddr block, const char *how)
+{
+    char name[GADDR_TEXT_BYTES];
+    gaddr_format(block, name);
+    struct tree_check_report report;
+    const struct tree_range all = {0};
+    uint64_t seen = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        int status = i ? tree_check(task->session, task->tree, &report, NULL, NULL)
+                       : tree_scan(task->session, task->tree, &all, visit_any, &seen);
+        if (status != BANYAN_ECORRUPT || !strstr(tree_session_error(task->session)->text, name))
+            world_fail(task->world, BANYAN_EABORT, "%s at %s: status %d: %s", how, name, status,
+                       tree_session_error(task->session)->text);
+    }
+    if (read_all(task, task->tree, GADDR_NULL, 3))
+        world_fail(task->world, BANYAN_EABORT, "a lookup needs a key block");
+}
+
+struct key_blocks {
+    gaddr blocks[KEYS], leaves[1000];
+    unsigned count, leaf_count;
+};
+
+static void collect_blocks(void *context, gaddr node, uint32_t bytes)
+{
+    struct key_blocks *blocks = context;
+    if (bytes < 512)
+        blocks->blocks[blocks->count++] = node;
+    else if (blocks->leaf_count < 1000)
+        blocks->leaves[blocks->leaf_count++] = node; /* internal ones too */
+}
+
+/* A long slot of the leaf, if it is one and has one. */
+static bool long_slot(const struct tree_layout *layout, const uint8_t *image, struct tree_header *header,
+                      struct tree_slot *slot)
+{
+    if (!tree_header_valid(layout, image) || !tree_header_decode(layout, image, header) || header->level)
+        return false;
+    uint32_t seed = tree_slot_seed(header->tag, header->version);
+    for (uint32_t i = 0; i < layout->slots; i++)
+        if (tree_slot_read(layout, image, i, seed, header->lower, slot) == TREE_SLOT_TAKEN &&
+            slot->block != GADDR_NULL)
+            return true;
+    return false;
+}
+
+/* A slot that proves itself and tells of another block, or another key's hash. */
+static void corrupt_slots(struct world_task *task, const struct key_blocks *blocks)
+{
+    struct tree_layout layout;
+    EXPECT(tree_layout_init(&layout, tree_geometry(task->tree), NULL), 0);
+    unsigned met = 0;
+    for (unsigned i = 0; i < blocks->leaf_count && met < 10; i++) {
+        uint8_t *image = bytes_at(task->world, blocks->leaves[i]), saved[4096];
+        struct tree_header header;
+        struct tree_slot slot;
+        if (!long_slot(&layout, image, &header, &slot))
+            continue;
+        gaddr wild[] = {gaddr_make(7, 4096),
+                        slot.block + (UINT64_C(1) << 40),
+                        GADDR_LOCK_REGION | slot.block,
+                        blocks->blocks[met],
+                        blocks->leaves[i],
+                        slot.block};
+        uint8_t bytes[2][TREE_KEY_MAX], value[TREE_VALUE_MAX];
+        memcpy(bytes[0], bytes_at(task->world, slot.block), slot.key_length);
+        memcpy(bytes[1], bytes[0], slot.key_length);
+        bytes[1][slot.key_length - 1] ^= 1;
+        memcpy(value, slot.value.bytes, slot.value.length);
+        memcpy(saved, image, layout.geometry.leaf_bytes);
+        for (unsigned way = 0; way < 6; way++) {
+            struct tree_key key = {bytes[way == 5], slot.key_length};
+            tree_slot_write(&layout, image, slot.number, tree_slot_seed(header.tag, header.version),
+                            header.lower, wild[way], key, (struct tree_key){value, slot.value.length});
+            if (way == 5 || wild[way] == slot.block) { /* its key cannot be found any more */
+                struct tree_check_report report;
+                EXPECT(tree_check(task->session, task->tree, &report, NULL, NULL),
+                       way == 5 ? BANYAN_ECORRUPT : 0);
+            } else {
+                expect_blamed(task, wild[way], "a wild address");
+            }
+            memcpy(image, saved, layout.geometry.leaf_bytes);
+        }
+        met++;
+    }
+    if (met < 10)
+        world_fail(task->world, BANYAN_EABORT, "only %u leaves with long slots", met);
+    tree_layout_free(&layout);
+}
+
+static void corrupt_key_blocks(struct world_task *task)
+{
+    static struct key_blocks blocks;
+    struct tree_check_report report;
+    blocks = (struct key_blocks){.count = 0};
+    store_keys(task);
+    EXPECT(tree_check(task->session, task->tree, &report, collect_blocks, &blocks), 0);
+    if (blocks.count < KEYS / 4 || blocks.count != report.key_blocks)
+        world_fail(task->world, BANYAN_EABORT, "%u key blocks", blocks.count);
+    for (unsigned i = 0; i < 40 && !task->world->error.code; i++) {
+        gaddr block = blocks.blocks[random_below(&task->random, blocks.count)];
+        uint8_t *byte = bytes_at(task->world, block) + i % 13; /* all keys have so many */
+        *byte ^= 4;
+        expect_blamed(task, block, "a flipped bit");
+        *byte ^= 4;
+    }
+    corrupt_slots(task, &blocks);
+}
+
+static void notices_corrupt_key_blocks(void **state)
+{
+    struct world_options options;
+    world_options_default(&options);
+    options.memory_nodes = 2;
+    options.geometry = long_geometry;
+    options.long_keys = true;
+    run(&options, corrupt_key_blocks);
+}
+
+/* ---- a bulk load that fails gives all back -------------------------------------------------------- */
+
+struct bulk_stream {
+    struct world_task *task;
+    uint64_t next, wrong; /* the key `wrong` comes out of order */
+    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+};
+
+static bool bulk_next(void *context, const void **key, size_t *key_length, const void **value, size_t *length)
+{
+    struct bulk_stream *stream = context;
+    const struct world *world = stream->task->world;
+    uint64_t number = stream->next++;
+    *key = stream->key;
+    *value = stream->value;
+    *key_length = world_key(world, number == stream->wrong ? 0 : number, stream->key);
+    *length = world_value(world, number + 1, stream->value);
+    return number < KEYS;
+}
+
+static void failing_bulk_load(struct world_task *task)
+{
+    for (unsigned i = 0; i < 4; i++) {
+        struct bulk_stream stream = {.task = task, .next = 1, .wrong = i == 3 ? KEYS : 3 + i * 1200};
+        struct tree_bulk *bulk;
+        struct error error = {0};
+        EXPECT(tree_bulk_begin(&bulk, task->tree, 1, 0.8, &error), 0);
+        EXPECT(tree_bulk_part(task->session, bulk, 0, bulk_next, &stream), i == 3 ? 0 : BANYAN_EINVAL);
+        EXPECT(tree_bulk_finish(task->session, bulk), i == 3 ? 0 : BANYAN_EINVAL);
+    }
+}
+
+static void failed_bulk_loads_leak_nothing(void **state)
+{
+    struct world_options options;
+    world_options_default(&options);
+    options.memory_nodes = 2;
+    run(&options, failing_bulk_load);
+    options.geometry = long_geometry;
+    options.long_keys = true;
+    run(&options, failing_bulk_load);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refuses_bad_keys_and_values),      cmocka_unit_test(refuses_bad_variable_keys),
         cmocka_unit_test(refuses_bad_names_and_geometries), cmocka_unit_test(notices_a_corrupt_catalogue),
         cmocka_unit_test(stays_usable_when_full),           cmocka_unit_test(notices_corrupt_nodes),
+        cmocka_unit_test(notices_corrupt_key_blocks),       cmocka_unit_test(failed_bulk_loads_leak_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,6 +130,101 @@ static void costs_of_variable_keys(void **state)
     assert_true(costs.scan <= 2.0);
 }
 
+/* ---- long keys ----------------------------------------------------------------------------------- */
+
+struct long_costs {
+    double hit, miss, update;
+    unsigned operations, inserted_in_two, deleted_in_two; /* round trips without allocation's calls */
+    uint64_t scan, leaves, seen;
+};
+
+static void fill_long(struct world_task *task)
+{
+    for (uint64_t i = 0; i < KEYS && !task->world->error.code; i++)
+        world_operate(task, HISTORY_INSERT, i * 2, 0);
+}
+
+/* Of so many operations on long keys: how many took two round trips? */
+static unsigned in_two(struct world_task *task, enum history_kind kind, unsigned *operations)
+{
+    unsigned counted = 0;
+    *operations = 0;
+    for (uint64_t i = 0; i < KEYS && !task->world->error.code; i++) {
+        uint8_t key[TREE_KEY_MAX];
+        if (world_key(task->world, i * 2 + 1, key) < 60)
+            continue;
+        tree_session_stats_reset(task->session);
+        if (world_operate(task, kind, i * 2 + 1, 0))
+            world_fail(task->world, BANYAN_ECORRUPT, "a long key could not be changed");
+        const struct fabric_cost *cost = &tree_session_stats(task->session)->cost;
+        counted += cost->round_trips - cost->rpcs == 2;
+        ++*operations;
+    }
+    return counted;
+}
+
+static double per_key(struct world_task *task, enum history_kind kind, uint64_t offset)
+{
+    tree_session_stats_reset(task->session);
+    for (uint64_t i = 0; i < KEYS && !task->world->error.code; i++)
+        world_operate(task, kind, i * 2 + offset, 0);
+    return (double)tree_session_stats(task->session)->cost.round_trips / KEYS;
+}
+
+static void measure_long(struct world_task *task)
+{
+    struct long_costs *costs = task->world->context;
+    struct tree_check_report report = {0};
+    const struct tree_range all = {0};
+    per_key(task, HISTORY_GET, 0); /* every inner node is cached now */
+    costs->hit = per_key(task, HISTORY_GET, 0);
+    costs->miss = per_key(task, HISTORY_GET, 1);
+    costs->update = per_key(task, HISTORY_UPDATE, 0);
+    if (tree_check(task->session, task->tree, &report, NULL, NULL) || report.key_blocks < KEYS / 4)
+        world_fail(task->world, BANYAN_ECORRUPT, "%" PRIu64 " key blocks", report.key_blocks);
+    costs->leaves = report.leaves;
+    tree_session_stats_reset(task->session);
+    tree_scan(task->session, task->tree, &all, count_entries, &costs->seen);
+    costs->scan = tree_session_stats(task->session)->cost.round_trips;
+    costs->inserted_in_two = in_two(task, HISTORY_INSERT, &costs->operations);
+    costs->deleted_in_two = in_two(task, HISTORY_DELETE, &costs->operations);
+}
+
+static void costs_of_long_keys(void **state)
+{
+    struct world world;
+    struct world_options options;
+    struct long_costs costs = {0};
+    world_options_default(&options);
+    options.long_keys = true;
+    options.geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE,
+                                              .key_bytes = 200,
+                                              .inline_key_bytes = 16,
+                                              .internal_bytes = 4096,
+                                              .value_bytes = 8};
+    int status = world_create(&world, &options);
+    world.context = &costs;
+    status = status ? status : world_run_one(&world, 0, fill_long);
+    status = status ? status : world_run_one(&world, 0, measure_long);
+    struct error error = world.error;
+    world_destroy(&world);
+    if (status)
+        fail_msg("%d: %s", status, error.text);
+    print_message(
+        "long keys: hit %.3f miss %.3f update %.3f; of %u inserts %u in two round trips, deletes %u; "
+        "scan of %" PRIu64 " leaves %" PRIu64 "\n",
+        costs.hit, costs.miss, costs.update, costs.operations, costs.inserted_in_two, costs.deleted_in_two,
+        costs.leaves, costs.scan);
+    assert_true(costs.hit == 1.0 && costs.miss <= 2.0 && costs.update == 2.0);
+    assert_true(costs.operations > 500);
+    assert_true(costs.inserted_in_two > costs.operations * 9 / 10); /* the others split */
+    /* Where a bucket becomes empty the leaf is looked at: may it go? */
+    assert_true(costs.deleted_in_two > costs.operations * 7 / 10);
+    assert_true(costs.seen == KEYS);
+    /* One for each leaf's long keys, and those for the leaves, many at once. */
+    assert_true(costs.scan > costs.leaves && costs.scan < costs.leaves * 5 / 4);
+}
+
 /* ---- a hot leaf: the lock travels with what is under it ------------------------------------------ */
 
 static void hammer(struct world_task *task)
@@ -172,9 +267,8 @@ static void handed_over_with_a_snapshot(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(costs_as_designed),
-        cmocka_unit_test(costs_of_every_preset),
-        cmocka_unit_test(costs_of_variable_keys),
+        cmocka_unit_test(costs_as_designed),           cmocka_unit_test(costs_of_every_preset),
+        cmocka_unit_test(costs_of_variable_keys),      cmocka_unit_test(costs_of_long_keys),
         cmocka_unit_test(handed_over_with_a_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
