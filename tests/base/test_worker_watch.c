@@ -324,6 +324,29 @@ static void test_hooks_remove_hooks(void **state)
     worker_destroy(worker);
 }
 
+static void write_gone(struct worker_hook *hook)
+{
+    struct writer *writer = (struct writer *)hook;
+    trace_add(writer->trace, writer->letter);
+    worker_hook_remove(writer->worker, hook); /* is removed already: nothing */
+}
+
+static void test_hooks_hear_when_the_worker_goes(void **state)
+{
+    (void)state;
+    struct trace trace = {0};
+    struct worker *worker = worker_create();
+    struct writer hooks[3] = {{.letter = '1'}, {.letter = '2'}, {.letter = '3'}};
+    for (int i = 0; i < 3; i++) {
+        hooks[i].hook = (struct worker_hook){.turn = write_in_turn, .gone = i == 1 ? NULL : write_gone};
+        hooks[i].trace = &trace;
+        hooks[i].worker = worker;
+        worker_hook_add(worker, &hooks[i].hook);
+    }
+    worker_destroy(worker);
+    assert_string_equal(trace.text, "31");
+}
+
 /* A callback that wakes nobody is followed by the hooks before the worker sleeps again. */
 struct gatherer {
     struct reader reader;    /* first */
@@ -579,6 +602,7 @@ int main(void)
         cmocka_unit_test(test_removed_watches_are_not_called),
         cmocka_unit_test(test_hooks_run_once_a_round),
         cmocka_unit_test(test_hooks_remove_hooks),
+        cmocka_unit_test(test_hooks_hear_when_the_worker_goes),
         cmocka_unit_test(test_hooks_run_after_callbacks),
         cmocka_unit_test(test_posts_run_after_the_last_fiber),
         cmocka_unit_test(test_posts_keep_their_order),
