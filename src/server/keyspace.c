@@ -1,0 +1,282 @@
+/*
+ * keyspace.c - commands about all keys: SCAN, KEYS, RANDOMKEY, FLUSHDB, FLUSHALL.
+ *
+ * Keys are kept in order, so SCAN walks them in order: its cursor stands for the last key looked at
+ * (cursors.h), and goes on behind it whatever was written meanwhile; every key that exists all the time is
+ * given exactly once. A pattern that begins with plain characters is looked for in the range of keys that
+ * begin so, by KEYS and SCAN both. FLUSHDB deletes key by key: others may see some of the keys gone and the
+ * rest not yet, and what is written meanwhile may stay.
+ */
+#include "server/data.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "server/cursors.h"
+#include "server/glob.h"
+
+#define SCAN_COUNT 10
+/* COUNT is a hint: one call looks at no more entries than this. */
+#define SCAN_COUNT_MAX 100000
+
+/* A walk over the keys that may match. Too large for a fiber's stack. */
+struct walk {
+    struct server_call *call;
+    struct glob *glob; /* owned; NULL: all */
+    struct tree_range range;
+    bool empty; /* no key can match */
+    uint8_t from[STORE_KEY_MAX], to[STORE_KEY_MAX];
+    struct resp_writer *out;
+    size_t given;
+    /* SCAN */
+    struct resp_writer keys; /* the reply's second part */
+    uint64_t seen, limit;
+    size_t out_max;
+    bool more;
+    uint8_t last[STORE_KEY_MAX];
+    size_t last_length;
+};
+
+/* The keys that begin with `prefix`, or that key alone. */
+static void range_of_prefix(struct walk *walk, size_t length, bool whole)
+{
+    walk->empty = whole && !length;
+    walk->range = (struct tree_range){.from = length ? walk->from : NULL, .from_length = length};
+    memcpy(walk->to, walk->from, length);
+    if (!whole) { /* up to the next prefix of this length; behind 0xff there is none */
+        while (length && walk->to[length - 1] == 0xff)
+            length--;
+        if (length)
+            walk->to[length - 1]++;
+        walk->range.to_open = true;
+    }
+    walk->range.to = length ? walk->to : NULL;
+    walk->range.to_length = length;
+}
+
+static struct walk *walk_create(struct server_call *call, const struct resp_argument *pattern)
+{
+    struct walk *walk = calloc(1, sizeof *walk);
+    if (!walk)
+        return NULL;
+    walk->call = call;
+    resp_writer_init(&walk->keys, 2, 0);
+    if (!pattern)
+        return walk;
+    walk->glob = glob_create(pattern->bytes, pattern->length, false);
+    if (!walk->glob) {
+        free(walk);
+        return NULL;
+    }
+    bool whole;
+    size_t length = glob_prefix(walk->glob, walk->from, &whole);
+    range_of_prefix(walk, length, whole);
+    return walk;
+}
+
+static void walk_destroy(struct walk *walk)
+{
+    if (!walk)
+        return;
+    glob_destroy(walk->glob);
+    resp_writer_free(&walk->keys);
+    free(walk);
+}
+
+static void walk_give(struct walk *walk, const void *key, size_t length)
+{
+    if (walk->glob && !glob_matches(walk->glob, key, length))
+        return;
+    resp_bulk(walk->out, key, length);
+    walk->given++;
+}
+
+static bool keys_visit(void *context, const void *key, size_t length, const struct store_value *value)
+{
+    struct walk *walk = context;
+    walk_give(walk, key, length);
+    return !walk->out->overflow;
+}
+
+void keys_run(struct server_call *call)
+{
+    struct walk *walk = walk_create(call, &call->arguments[1]);
+    if (!walk) {
+        data_reply_memory(call);
+        return;
+    }
+    walk->out = call->reply;
+    size_t mark = resp_array_open(call->reply);
+    int status = walk->empty ? 0 : store_scan(call->store, &walk->range, STORE_SCAN_KEYS, keys_visit, walk);
+    if (status) {
+        data_rewind(call);
+        server_reply_failure(call, status);
+    } else {
+        resp_array_close(call->reply, mark, walk->given);
+    }
+    walk_destroy(walk);
+}
+
+/* ---- SCAN ---- */
+
+static bool scan_visit(void *context, const void *key, size_t length, const struct store_value *value)
+{
+    struct walk *walk = context;
+    if (walk->seen == walk->limit || walk->keys.length > walk->out_max) {
+        walk->more = true;
+        return false;
+    }
+    walk->seen++;
+    walk_give(walk, key, length);
+    memcpy(walk->last, key, length);
+    walk->last_length = length;
+    return !walk->keys.overflow;
+}
+
+struct scan_options {
+    int64_t count;
+    const struct resp_argument *match, *type;
+};
+
+static bool scan_parse(struct server_call *call, struct scan_options *options)
+{
+    *options = (struct scan_options){.count = SCAN_COUNT};
+    for (uint32_t i = 2; i < call->count; i += 2) {
+        const struct resp_argument *name = &call->arguments[i], *value = name + 1;
+        bool last = i + 1 == call->count;
+        if (!last && server_argument_is(name, "COUNT")) {
+            if (!server_argument_integer(call, value, &options->count))
+                return false;
+        } else if (!last && server_argument_is(name, "MATCH")) {
+            options->match = value;
+        } else if (!last && server_argument_is(name, "TYPE")) {
+            options->type = value;
+        } else {
+            options->count = 0;
+        }
+        if (options->count < 1) {
+            server_reply_syntax(call);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void reply_invalid_cursor(struct server_call *call)
+{
+    resp_error(call->reply, "ERR invalid cursor");
+}
+
+/* Goes on behind the cursor's key, unless the range begins later anyway. */
+static bool scan_resume(struct walk *walk, uint64_t cursor)
+{
+    size_t length;
+    struct tree_range *range = &walk->range;
+    if (!cursor)
+        return true;
+    if (!walk->call->cursors || !server_cursors_get(walk->call->cursors, cursor, walk->last, &length))
+        return false;
+    size_t common = length < range->from_length ? length : range->from_length;
+    int order = common ? memcmp(walk->last, walk->from, common) : 0;
+    if (order < 0 || (order == 0 && length < range->from_length))
+        return true;
+    memcpy(walk->from, walk->last, length);
+    *range = (struct tree_range){.from = walk->from,
+                                 .from_length = length,
+                                 .from_open = true,
+                                 .to = range->to,
+                                 .to_length = range->to_length,
+                                 .to_open = range->to_open};
+    if (!range->to)
+        return true;
+    common = length < range->to_length ? length : range->to_length;
+    order = memcmp(walk->from, walk->to, common);
+    walk->empty |= order > 0 || (order == 0 && length >= range->to_length);
+    return true;
+}
+
+static void scan_reply(struct walk *walk)
+{
+    char text[24];
+    uint64_t cursor = walk->more ? server_cursors_put(walk->call->cursors, walk->last, walk->last_length) : 0;
+    snprintf(text, sizeof text, "%llu", (unsigned long long)cursor);
+    resp_array(walk->call->reply, 2);
+    resp_text(walk->call->reply, text);
+    resp_array(walk->call->reply, walk->given);
+    resp_raw(walk->call->reply, walk->keys.bytes, walk->keys.length);
+}
+
+/* Without cursors (a server that keeps none) everything comes at once. */
+static int scan_walk(struct walk *walk, const struct scan_options *options)
+{
+    struct server_call *call = walk->call;
+    bool other = options->type && !server_argument_is(options->type, "STRING");
+    int64_t count = options->count < SCAN_COUNT_MAX ? options->count : SCAN_COUNT_MAX;
+    walk->out = &walk->keys;
+    walk->limit = call->cursors ? (uint64_t)count : UINT64_MAX;
+    walk->out_max = call->cursors && call->reply->reply_max ? call->reply->reply_max / 2 : SIZE_MAX;
+    walk->range.limit = call->cursors ? walk->limit + 1 : 0;
+    if (walk->empty || other)
+        return 0;
+    return store_scan(call->store, &walk->range, STORE_SCAN_KEYS, scan_visit, walk);
+}
+
+void scan_run(struct server_call *call)
+{
+    struct scan_options options;
+    int64_t cursor;
+    if (!data_integer(call->arguments[1].bytes, call->arguments[1].length, &cursor) || cursor < 0) {
+        reply_invalid_cursor(call);
+        return;
+    }
+    if (!scan_parse(call, &options))
+        return;
+    struct walk *walk = walk_create(call, options.match);
+    if (!walk) {
+        data_reply_memory(call);
+        return;
+    }
+    if (!scan_resume(walk, (uint64_t)cursor)) {
+        reply_invalid_cursor(call);
+    } else {
+        int status = scan_walk(walk, &options);
+        if (status)
+            server_reply_failure(call, status);
+        else if (walk->keys.overflow)
+            data_reply_memory(call);
+        else
+            scan_reply(walk);
+    }
+    walk_destroy(walk);
+}
+
+/* ---- others ---- */
+
+void randomkey_run(struct server_call *call)
+{
+    uint8_t key[STORE_KEY_MAX];
+    size_t length = sizeof key;
+    int status = store_sample(call->store, key, &length);
+    if (status == BANYAN_ENOTFOUND)
+        resp_null(call->reply);
+    else if (status)
+        server_reply_failure(call, status);
+    else
+        resp_bulk(call->reply, key, length);
+}
+
+void flush_run(struct server_call *call)
+{
+    const struct tree_range everything = {.from = NULL};
+    uint64_t count;
+    if (call->count > 2 || (call->count == 2 && !server_argument_is(&call->arguments[1], "SYNC") &&
+                            !server_argument_is(&call->arguments[1], "ASYNC"))) {
+        server_reply_syntax(call);
+        return;
+    }
+    int status = store_delete_range(call->store, &everything, &count);
+    if (status)
+        server_reply_failure(call, status);
+    else
+        resp_simple(call->reply, "OK");
+}

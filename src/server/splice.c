@@ -1,0 +1,96 @@
+/*
+ * splice.c - APPEND and SETRANGE: a part of a value is replaced, as one atomic step. The new value is put
+ * together in memory of the call's; a value that is longer than STORE_VALUE_MAX is refused before anything is
+ * allocated for it.
+ */
+#include "server/data.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum splice_problem { SPLICE_GOOD, SPLICE_TOO_LONG, SPLICE_NO_MEMORY };
+
+struct splice_step {
+    const struct resp_argument *part;
+    uint64_t offset;
+    bool append; /* at the end, wherever that is */
+    enum splice_problem problem;
+    size_t total; /* length of the value afterwards */
+    uint8_t *buffer;
+    size_t capacity;
+};
+
+static bool buffer_grow(struct splice_step *step, size_t bytes)
+{
+    if (bytes <= step->capacity)
+        return true;
+    free(step->buffer);
+    step->buffer = malloc(bytes);
+    step->capacity = step->buffer ? bytes : 0;
+    return step->buffer;
+}
+
+static enum store_verdict splice_step(void *context, const struct store_value *old, struct store_value *new)
+{
+    struct splice_step *step = context;
+    const size_t had = old ? old->length : 0, length = step->part->length;
+    const uint64_t offset = step->append ? had : step->offset;
+    step->problem = SPLICE_GOOD;
+    step->total = had;
+    if (!length && (old || !step->append)) /* only APPEND makes an empty value */
+        return STORE_KEEP;
+    if (length > STORE_VALUE_MAX || offset > STORE_VALUE_MAX - length)
+        step->problem = SPLICE_TOO_LONG;
+    else if (!buffer_grow(step, (offset + length > had ? offset + length : had) + 1))
+        step->problem = SPLICE_NO_MEMORY;
+    if (step->problem != SPLICE_GOOD)
+        return STORE_KEEP;
+    if (had)
+        memcpy(step->buffer, old->bytes, had);
+    if (offset > had)
+        memset(step->buffer + had, 0, offset - had);
+    if (length)
+        memcpy(step->buffer + offset, step->part->bytes, length);
+    step->total = offset + length > had ? offset + length : had;
+    *new =
+        (struct store_value){.bytes = step->buffer, .length = step->total, .expires = old ? old->expires : 0};
+    return STORE_PUT;
+}
+
+static void splice(struct server_call *call, struct splice_step *step)
+{
+    const struct resp_argument *key = &call->arguments[1];
+    bool existed;
+    if (!server_argument_key(call, key))
+        return;
+    int status = store_modify(call->store, key->bytes, key->length, STORE_NEED_VALUE, splice_step, step, NULL,
+                              &existed);
+    free(step->buffer);
+    if (status)
+        server_reply_failure(call, status);
+    else if (step->problem == SPLICE_TOO_LONG)
+        data_reply_too_long(call);
+    else if (step->problem == SPLICE_NO_MEMORY)
+        data_reply_memory(call);
+    else
+        resp_integer(call->reply, (int64_t)step->total);
+}
+
+void append_run(struct server_call *call)
+{
+    struct splice_step step = {.part = &call->arguments[2], .append = true};
+    splice(call, &step);
+}
+
+void setrange_run(struct server_call *call)
+{
+    int64_t offset;
+    if (!server_argument_integer(call, &call->arguments[2], &offset))
+        return;
+    if (offset < 0) {
+        resp_error(call->reply, "ERR offset is out of range");
+        return;
+    }
+    struct splice_step step = {.part = &call->arguments[3], .offset = (uint64_t)offset};
+    splice(call, &step);
+}
