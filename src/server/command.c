@@ -221,6 +221,16 @@ void server_reply_subcommand(struct server_call *call)
                (int)(name->length < 128 ? name->length : 128), name->bytes, upper);
 }
 
+void server_reply_subcommand_arity(struct server_call *call, const char *subcommand)
+{
+    char text[NAME_MAX_BYTES + 1];
+    size_t i = 0;
+    for (; subcommand[i] && i < NAME_MAX_BYTES; i++)
+        text[i] = lower(subcommand[i]);
+    text[i] = 0;
+    resp_error(call->reply, "ERR wrong number of arguments for '%s|%s' command", call->command->name, text);
+}
+
 /* ---- arguments ---- */
 
 bool server_argument_is(const struct resp_argument *argument, const char *name)

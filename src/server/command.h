@@ -12,6 +12,7 @@
 #include "store/store.h"
 
 struct server_client;
+struct server_cursors;
 
 struct server_call {
     struct server_client *client;
@@ -21,7 +22,8 @@ struct server_call {
     uint32_t count;                        /* of arguments, name included; the arity has been checked */
     uint64_t now_ms;                       /* wall clock when the command began */
     const struct server_command *command;
-    uint64_t hits, misses; /* out: for INFO's keyspace_hits and keyspace_misses */
+    struct server_cursors *cursors; /* the server's; for SCAN */
+    uint64_t hits, misses;          /* out: for INFO's keyspace_hits and keyspace_misses */
 };
 typedef void server_command_function(struct server_call *call);
 /* The reply of a command that is a function of one key's entry alone: GET, STRLEN, TTL, ... A run of those in
@@ -41,8 +43,10 @@ enum server_command_flags {
 struct server_command {
     const char *name; /* lower case, as COMMAND shows it */
     server_command_function *run;
-    server_point_function *point; /* with SERVER_POINT_*: its key is arguments[1]; `run` may be NULL then */
-    int arity;                    /* as Redis: negative means at least; includes the name */
+    /* With SERVER_POINT_*: its key is arguments[1]; `run` may be NULL then. With both, `point` answers calls
+     * of exactly two arguments (EXISTS of one key), `run` any. */
+    server_point_function *point;
+    int arity; /* as Redis: negative means at least; includes the name */
     uint32_t flags;
     int first_key, last_key, key_step; /* as COMMAND shows them; 0: none */
     const char *group;                 /* "string", "generic", "server", "connection", "range" */
@@ -89,6 +93,8 @@ void server_reply_failure(struct server_call *call, int status);
 void server_reply_unknown(struct server_call *call);
 /* ERR unknown subcommand 'x'. Try CLIENT HELP. */
 void server_reply_subcommand(struct server_call *call);
+/* ERR wrong number of arguments for 'client|id' command */
+void server_reply_subcommand_arity(struct server_call *call, const char *subcommand);
 /* Case-insensitive comparison of an argument with an option's name (upper case). */
 bool server_argument_is(const struct resp_argument *argument, const char *name);
 /* A whole decimal integer as Redis reads it (no leading zeros, blanks or plus sign); replies and returns

@@ -347,9 +347,14 @@ static bool writer_grow(struct resp_writer *writer, size_t bytes)
             return false;
         capacity *= 2;
     }
-    char *larger = realloc(writer->bytes, capacity);
-    if (!larger)
+    if (writer->grow && !writer->grow(writer, writer->capacity, capacity))
         return false;
+    char *larger = realloc(writer->bytes, capacity);
+    if (!larger) {
+        if (writer->grow)
+            writer->grow(writer, capacity, writer->capacity);
+        return false;
+    }
     writer->bytes = larger;
     writer->capacity = capacity;
     return true;

@@ -65,6 +65,9 @@ struct resp_writer {
     bool overflow;    /* reply_max or memory ran out: the reply will be replaced by an error. After resp_end:
                        * there was no memory even for that; the connection must be closed */
     uint64_t errors;  /* error replies written so far */
+    /* NULL, or asked before the buffer grows from one size to another: whoever owns it keeps accounts. False:
+     * no more. */
+    bool (*grow)(struct resp_writer *writer, size_t from, size_t to);
 };
 void resp_writer_init(struct resp_writer *writer, int protocol, size_t reply_max);
 void resp_writer_free(struct resp_writer *writer);

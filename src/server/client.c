@@ -1,0 +1,802 @@
+/*
+ * client.c - one connection of the RESP server: its buffers, its pipeline, its limits. Contract and the rules
+ * of who touches what: client.h.
+ *
+ * A readable socket is read once and its client queued; a fiber takes it and runs its complete requests in
+ * order, up to a slice; its replies are sent by the thread's turn hook, when no fiber can run any more, with
+ * one system call. Idle clients own no buffer. Where the fabric has round trips, runs of point reads are
+ * looked up together. Errors of the connection close it; the others do not notice.
+ */
+#include "server/client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define READ_MAX       (256u << 10) /* bytes of one read */
+#define SPARE_MAX      256u         /* blocks that a thread keeps */
+#define INLINE_MAX     65536u
+#define ARGUMENTS_MAX  1048576u
+#define ARGUMENTS_KEEP 64u /* an idle client keeps an array for so many */
+/* Before AUTH, as Redis has it. */
+#define STRANGER_BULK_MAX      16384u
+#define STRANGER_ARGUMENTS_MAX 10u
+
+/* ---- buffers and their account ---- */
+
+static void large_add(struct server_thread *thread, size_t from, size_t to)
+{
+    counter_add(&thread->counters.large, (uint64_t)to - (uint64_t)from);
+}
+
+static char *block_take(struct server_thread *thread)
+{
+    char *block = thread->spare_count ? thread->spare[--thread->spare_count] : malloc(CLIENT_BLOCK_BYTES);
+    if (block)
+        counter_add(&thread->counters.blocks, 1);
+    return block;
+}
+
+/* Of whatever size it has grown to. */
+static void buffer_give(struct server_thread *thread, char *buffer, size_t capacity)
+{
+    if (!buffer)
+        return;
+    if (capacity != CLIENT_BLOCK_BYTES) {
+        large_add(thread, capacity, 0);
+        free(buffer);
+        return;
+    }
+    counter_add(&thread->counters.blocks, (uint64_t)-1);
+    if (thread->spare_count < SPARE_MAX)
+        thread->spare[thread->spare_count++] = buffer;
+    else
+        free(buffer);
+}
+
+/* A buffer changes its size: from a block to more, or further. */
+static void buffer_account(struct server_thread *thread, size_t from, size_t to)
+{
+    if (from == CLIENT_BLOCK_BYTES)
+        counter_add(&thread->counters.blocks, (uint64_t)-1);
+    else
+        large_add(thread, from, 0);
+    if (to == CLIENT_BLOCK_BYTES)
+        counter_add(&thread->counters.blocks, 1);
+    else
+        large_add(thread, 0, to);
+}
+
+void client_spare_free(struct server_thread *thread)
+{
+    while (thread->spare_count)
+        free(thread->spare[--thread->spare_count]);
+    free(thread->spare);
+    thread->spare = NULL;
+}
+
+uint64_t client_memory(const struct server_client *client)
+{
+    return client->input_capacity + client->output.capacity +
+           client->parser.capacity * sizeof *client->parser.arguments;
+}
+
+static struct server_client *client_of_output(struct resp_writer *output)
+{
+    return (struct server_client *)((char *)output - offsetof(struct server_client, output));
+}
+
+/* The output may grow while all clients together stay within their limit; a reply for which there is no room
+ * becomes an error. */
+static bool output_grow(struct resp_writer *output, size_t from, size_t to)
+{
+    struct server_client *client = client_of_output(output);
+    struct server *server = client->thread->server;
+    if (to > from && server_client_memory(server) + (to - from) > server->options.client_memory_max)
+        return false;
+    buffer_account(client->thread, from, to);
+    return true;
+}
+
+static size_t unsent(const struct server_client *client)
+{
+    return client->output.length - client->sent;
+}
+
+/* Forgets what has been sent; a buffer with nothing in it goes back. Not while a fiber writes into it. */
+static void output_trim(struct server_client *client)
+{
+    struct resp_writer *output = &client->output;
+    if (client->running || !client->sent)
+        return;
+    if (client->sent == output->length) {
+        buffer_give(client->thread, output->bytes, output->capacity);
+        output->bytes = NULL;
+        output->length = output->capacity = output->start = client->sent = 0;
+    } else if (client->sent > CLIENT_BLOCK_BYTES && client->sent >= output->length / 2) {
+        memmove(output->bytes, output->bytes + client->sent, unsent(client));
+        output->length -= client->sent;
+        output->start = client->sent = 0;
+    }
+}
+
+static bool output_ready(struct server_client *client)
+{
+    struct resp_writer *output = &client->output;
+    if (!output->bytes) {
+        output->bytes = block_take(client->thread);
+        output->capacity = output->bytes ? CLIENT_BLOCK_BYTES : 0;
+    }
+    return output->bytes != NULL;
+}
+
+static void input_trim(struct server_client *client)
+{
+    if (client->input_start == client->input_end) {
+        buffer_give(client->thread, client->input, client->input_capacity);
+        client->input = NULL;
+        client->input_start = client->input_end = client->input_capacity = 0;
+    } else if (client->input_start > client->input_capacity / 2) {
+        memmove(client->input, client->input + client->input_start, client->input_end - client->input_start);
+        client->input_end -= client->input_start;
+        client->input_start = 0;
+    }
+    struct resp_parser *parser = &client->parser;
+    if (parser->capacity > ARGUMENTS_KEEP && !parser->expected && !parser->at)
+        resp_parser_free(parser);
+    size_t bytes = parser->capacity > ARGUMENTS_KEEP ? parser->capacity * sizeof *parser->arguments : 0;
+    if (bytes != client->arguments_counted)
+        large_add(client->thread, client->arguments_counted, bytes);
+    client->arguments_counted = bytes;
+}
+
+/* ---- life ---- */
+
+static void client_ready(struct worker_watch *watch, uint32_t events);
+static void unwatch(struct server_client *client);
+
+bool client_open(struct server_thread *thread, struct net_stream *stream, char *peer, bool unix_socket)
+{
+    struct server_client *client = calloc(1, sizeof *client);
+    if (!client ||
+        worker_watch_add(thread->worker, &client->watch, net_stream_fd(stream), EPOLLIN, client_ready)) {
+        free(client);
+        free(peer);
+        net_stream_destroy(stream);
+        return false;
+    }
+    client->thread = thread;
+    client->stream = stream;
+    client->peer = peer;
+    client->unix_socket = unix_socket;
+    client->id = atomic_add_relaxed(&thread->server->next_client, 1) + 1;
+    client->created_ns = client->active_ns = task_now();
+    client->last_command = "NULL";
+    client->authenticated = !atomic_load_relaxed(&thread->server->guarded);
+    resp_parser_init(&client->parser);
+    resp_writer_init(&client->output, 2, thread->server->options.output_buffer_max);
+    client->output.grow = output_grow;
+    client->next = thread->clients;
+    if (client->next)
+        client->next->previous = client;
+    thread->clients = client;
+    counter_add(&thread->counters.clients, 1);
+    counter_add(&thread->counters.clients_total, 1);
+    return true;
+}
+
+/* Frees it, unless somebody still has it in hand. */
+static void client_reap(struct server_client *client)
+{
+    struct server_thread *thread = client->thread;
+    if (!client->dead || client->running || client->ready || client->flushing || client->held)
+        return;
+    if (client->previous)
+        client->previous->next = client->next;
+    else
+        thread->clients = client->next;
+    if (client->next)
+        client->next->previous = client->previous;
+    buffer_give(thread, client->input, client->input_capacity);
+    buffer_give(thread, client->output.bytes, client->output.capacity);
+    if (client->arguments_counted)
+        large_add(thread, client->arguments_counted, 0);
+    resp_parser_free(&client->parser);
+    counter_add(&thread->counters.clients, (uint64_t)-1);
+    atomic_add_relaxed(&thread->server->clients, (uint64_t)-1);
+    net_stream_destroy(client->stream);
+    free(client->name);
+    free(client->library);
+    free(client->library_version);
+    free(client->peer);
+    free(client);
+}
+
+void client_close(struct server_client *client)
+{
+    client->dead = true;
+    unwatch(client);
+    client_reap(client);
+}
+
+static void flush_later(struct server_client *client)
+{
+    if (client->flushing)
+        return;
+    client->flushing = true;
+    client->next_flush = client->thread->flush;
+    client->thread->flush = client;
+}
+
+void client_finish(struct server_client *client)
+{
+    client->finishing = true;
+    flush_later(client);
+}
+
+/* Without a watch: with one that asks for nothing, the end of a connection would be reported again and again.
+ */
+static void unwatch(struct server_client *client)
+{
+    if (client->watch.worker)
+        worker_watch_remove(&client->watch);
+    client->watch.worker = NULL;
+}
+
+/* Asks for the events that this client can use now. */
+static void watch_update(struct server_client *client)
+{
+    if (client->dead)
+        return;
+    bool busy = client->running || client->ready;
+    bool reads = !client->ended && !client->finishing && !client->blocked &&
+                 (!busy || !client->input || client->input_end < client->input_capacity);
+    bool writes = client->sent < (client->running ? client->output.start : client->output.length);
+    uint32_t events = reads || writes ? net_stream_wants(client->stream, writes) : 0;
+    int status = 0;
+    if (!reads && (events & EPOLLOUT))
+        events &= ~(uint32_t)EPOLLIN;
+    if (!events)
+        unwatch(client);
+    else if (!client->watch.worker)
+        status = worker_watch_add(client->thread->worker, &client->watch, net_stream_fd(client->stream),
+                                  events, client_ready);
+    else if (client->watch.events != events)
+        status = worker_watch_change(&client->watch, events);
+    if (status)
+        client_close(client);
+}
+
+/* ---- the queue of clients with requests ---- */
+
+static void fiber_wake(struct server_thread *thread)
+{
+    struct server_fiber *fiber = thread->idle;
+    if (!fiber || thread->woken)
+        return;
+    thread->idle = fiber->next_idle;
+    fiber->idle = false;
+    thread->woken++;
+    task_unpark(fiber->task);
+}
+
+static void queue_put(struct server_client *client)
+{
+    struct server_thread *thread = client->thread;
+    client->ready = true;
+    client->next_ready = NULL;
+    if (thread->ready_tail)
+        thread->ready_tail->next_ready = client;
+    else
+        thread->ready_head = client;
+    thread->ready_tail = client;
+    fiber_wake(thread);
+}
+
+static struct server_client *queue_take(struct server_thread *thread)
+{
+    struct server_client *client = thread->ready_head;
+    if (!client)
+        return NULL;
+    thread->ready_head = client->next_ready;
+    if (!thread->ready_head)
+        thread->ready_tail = NULL;
+    client->ready = false;
+    return client;
+}
+
+/* Whether there is something for a fiber to do. */
+static void queue_maybe(struct server_client *client)
+{
+    size_t there = client->input_end - client->input_start;
+    if (client->dead || client->running || client->ready || client->finishing || client->blocked)
+        return;
+    if (client->ended || (there && there >= client->parser.wanted))
+        queue_put(client);
+}
+
+/* ---- reading ---- */
+
+/* A protocol error, or a limit: says so and hangs up. */
+static void client_refuse(struct server_client *client, const char *text)
+{
+    counter_add(&client->thread->counters.input_errors, 1);
+    if (!output_ready(client)) {
+        client_close(client);
+        return;
+    }
+    resp_begin(&client->output);
+    resp_error(&client->output, "ERR %s", text);
+    resp_end(&client->output);
+    counter_add(&client->thread->counters.errors, 1);
+    client_finish(client);
+}
+
+static bool input_grow(struct server_client *client)
+{
+    struct server_thread *thread = client->thread;
+    size_t most = thread->server->options.query_buffer_max, capacity = client->input_capacity * 2;
+    if (client->input_capacity >= most) {
+        client_refuse(client, "the request is longer than this server's query-buffer-max allows");
+        return false;
+    }
+    if (capacity > most)
+        capacity = most;
+    char *larger = realloc(client->input, capacity);
+    if (!larger) {
+        client_close(client);
+        return false;
+    }
+    buffer_account(thread, client->input_capacity, capacity);
+    client->input = larger;
+    client->input_capacity = capacity;
+    if (server_client_memory(thread->server) > thread->server->options.client_memory_max)
+        client_evict(thread);
+    return !client->dead;
+}
+
+/* Room for at least one byte. False: none for now, or the client is gone. */
+static bool input_room(struct server_client *client)
+{
+    if (!client->input) {
+        client->input = block_take(client->thread);
+        if (!client->input) {
+            client_close(client);
+            return false;
+        }
+        client->input_capacity = CLIENT_BLOCK_BYTES;
+    }
+    if (client->input_end < client->input_capacity)
+        return true;
+    if (client->running || client->ready) /* arguments point into it, or there is enough to do */
+        return false;
+    if (!client->input_start)
+        return input_grow(client);
+    memmove(client->input, client->input + client->input_start, client->input_end - client->input_start);
+    client->input_end -= client->input_start;
+    client->input_start = 0;
+    return true;
+}
+
+static void client_hold(struct server_client *client)
+{
+    client->held++;
+}
+
+/* The client may be gone afterwards. */
+static void client_release(struct server_client *client)
+{
+    client->held--;
+    client_reap(client);
+}
+
+/* Takes what is there now. The caller holds the client. */
+static void client_read(struct server_client *client)
+{
+    enum net_status status = NET_OK;
+    while (status == NET_OK && input_room(client)) {
+        size_t length = 0, room = client->input_capacity - client->input_end;
+        status = net_stream_read(client->stream, client->input + client->input_end,
+                                 room < READ_MAX ? room : READ_MAX, &length);
+        if (status == NET_OK) {
+            client->input_end += length;
+            client->bytes_in += length;
+            counter_add(&client->thread->counters.bytes_in, length);
+        }
+        if (!net_stream_pending(client->stream))
+            break;
+    }
+    if (status == NET_END)
+        client->ended = true;
+    if (status == NET_FAILED)
+        client_close(client);
+    if (!client->running && !client->ready && client->input_end == client->input_start)
+        input_trim(client);
+    queue_maybe(client);
+}
+
+static void client_flush(struct server_client *client);
+
+static void client_ready(struct worker_watch *watch, uint32_t events)
+{
+    struct server_client *client = (struct server_client *)watch;
+    (void)events; /* what can be done is found out by doing it */
+    client_hold(client);
+    if (unsent(client))
+        client_flush(client);
+    if (!client->dead && !client->ended && !client->finishing && !client->blocked)
+        client_read(client);
+    watch_update(client);
+    client_release(client);
+}
+
+/* ---- sending ---- */
+
+static void client_flush(struct server_client *client)
+{
+    size_t limit = client->running ? client->output.start : client->output.length;
+    while (client->sent < limit && !client->dead) {
+        size_t written = 0;
+        enum net_status status = net_stream_write(client->stream, client->output.bytes + client->sent,
+                                                  limit - client->sent, &written);
+        if (status == NET_AGAIN)
+            break;
+        if (status != NET_OK) {
+            client_close(client);
+            return;
+        }
+        client->sent += written;
+        client->bytes_out += written;
+        counter_add(&client->thread->counters.bytes_out, written);
+    }
+    output_trim(client);
+    if (client->blocked && unsent(client) <= CLIENT_OUTPUT_STOP) {
+        client->blocked = false;
+        if (client->input_end > client->input_start)
+            queue_maybe(client);
+    }
+    if (client->finishing && !unsent(client) && !client->running)
+        client_close(client);
+}
+
+void client_turn(struct worker_hook *hook)
+{
+    struct server_thread *thread =
+        (struct server_thread *)((char *)hook - offsetof(struct server_thread, hook));
+    while (thread->flush) {
+        struct server_client *client = thread->flush;
+        thread->flush = client->next_flush;
+        client_hold(client);
+        client->flushing = false;
+        if (!client->dead)
+            client_flush(client);
+        watch_update(client);
+        client_release(client);
+    }
+}
+
+/* ---- limits of all clients together ---- */
+
+/* The largest first; those that have asked not to be evicted last. */
+static bool evicted_before(const struct server_client *a, const struct server_client *b)
+{
+    return a->no_evict != b->no_evict ? b->no_evict : client_memory(a) > client_memory(b);
+}
+
+void client_evict(struct server_thread *thread)
+{
+    struct server *server = thread->server;
+    uint64_t condemned = 0;
+    for (struct server_client *c = thread->clients; c; c = c->next)
+        condemned += c->dead ? client_memory(c) : 0;
+    while (server_client_memory(server) > server->options.client_memory_max + condemned) {
+        struct server_client *largest = NULL;
+        for (struct server_client *c = thread->clients; c; c = c->next)
+            if (!c->dead && (!largest || evicted_before(c, largest)))
+                largest = c;
+        if (!largest || client_memory(largest) <= 2 * CLIENT_BLOCK_BYTES)
+            return;
+        log_warning("closing client %s: its buffers have %llu bytes, all clients' more than %llu",
+                    largest->peer, (unsigned long long)client_memory(largest),
+                    (unsigned long long)server->options.client_memory_max);
+        counter_add(&thread->counters.clients_evicted, 1);
+        if (largest->running || largest->ready || largest->flushing || largest->held)
+            condemned += client_memory(largest);
+        client_close(largest);
+    }
+}
+
+/* ---- running requests ---- */
+
+static bool authorized(const struct server_client *client)
+{
+    return client->authenticated || !atomic_load_relaxed(&client->thread->server->guarded);
+}
+
+static uint64_t wall_clock(struct server_fiber *fiber, uint64_t now_ns)
+{
+    if (now_ns - fiber->clock_ns >= 1000000) {
+        fiber->clock_ms = clock_wall_ms();
+        fiber->clock_ns = now_ns;
+    }
+    return fiber->clock_ms;
+}
+
+/* Before and after each command. */
+static uint64_t reply_begin(struct server_client *client)
+{
+    resp_begin(&client->output);
+    return client->output.errors;
+}
+
+static void reply_end(struct server_fiber *fiber, struct server_client *client,
+                      const struct server_call *call, unsigned index, uint64_t errors, uint64_t nanoseconds)
+{
+    struct server_thread *thread = fiber->thread;
+    resp_end(&client->output);
+    if (client->output.overflow)
+        client->dead = true; /* a reply is missing, and there is no memory to say so */
+    bool failed = client->output.errors != errors;
+    if (client->reply == CLIENT_REPLY_OFF || client->skip == 1)
+        client->output.length = client->output.start;
+    client->output.start = client->output.length;
+    if (client->skip)
+        client->skip--;
+    client->commands++;
+    counter_add(&thread->counters.commands, 1);
+    if (failed)
+        counter_add(&thread->counters.errors, 1);
+    if (call->hits)
+        counter_add(&thread->counters.hits, call->hits);
+    if (call->misses)
+        counter_add(&thread->counters.misses, call->misses);
+    if (fiber->latencies < CLIENT_SLICE)
+        fiber->latency[fiber->latencies++] = nanoseconds;
+    if (!call->command)
+        return;
+    struct server_command_counter *counter = &thread->commands[index];
+    counter_add(&counter->calls, 1);
+    counter_add(&counter->nanoseconds, nanoseconds);
+    if (failed)
+        counter_add(&counter->failed, 1);
+}
+
+static uint64_t execute(struct server_fiber *fiber, struct server_client *client,
+                        const struct client_request *request, const struct resp_argument *arguments,
+                        uint64_t begin)
+{
+    struct server_call call = {.client = client,
+                               .store = fiber->store,
+                               .reply = &client->output,
+                               .arguments = arguments,
+                               .count = request->count,
+                               .now_ms = wall_clock(fiber, begin),
+                               .command = request->command};
+    uint64_t errors = reply_begin(client);
+    if (!request->command) {
+        server_reply_unknown(&call);
+    } else if (!command_arity_allows(request->command->arity, request->count)) {
+        server_reply_arity(&call);
+    } else if (!(request->command->flags & SERVER_NO_AUTH) && !authorized(client)) {
+        resp_error(&client->output, "NOAUTH Authentication required.");
+    } else {
+        client->last_command = request->command->name;
+        command_run(&call);
+    }
+    uint64_t end = task_now();
+    reply_end(fiber, client, &call, request->index, errors, end - begin);
+    return end;
+}
+
+/* Looks the gathered point reads up together and answers them in order. */
+static uint64_t batch_execute(struct server_fiber *fiber, struct server_client *client, uint64_t begin)
+{
+    uint32_t count = fiber->batch_count, looked_up = 0;
+    fiber->batch_count = 0;
+    if (!count)
+        return begin;
+    if (count == 1)
+        return execute(fiber, client, &fiber->batch[0], fiber->batch[0].arguments, begin);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct resp_argument *key = &fiber->batch[i].arguments[1];
+        if (key->length && key->length <= STORE_KEY_MAX)
+            fiber->items[looked_up++] = (struct store_item){.key = key->bytes, .key_length = key->length};
+    }
+    if (looked_up)
+        store_multi_get(fiber->store, fiber->items, looked_up,
+                        fiber->batch[0].command->flags & SERVER_POINT_VALUE);
+    uint64_t end = task_now(), each = (end - begin) / count, now_ms = wall_clock(fiber, end);
+    const struct store_item *item = fiber->items;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct client_request *request = &fiber->batch[i];
+        struct server_call call = {.client = client,
+                                   .store = fiber->store,
+                                   .reply = &client->output,
+                                   .arguments = request->arguments,
+                                   .count = request->count,
+                                   .now_ms = now_ms,
+                                   .command = request->command};
+        uint64_t errors = reply_begin(client);
+        if (server_argument_key(&call, &request->arguments[1])) {
+            if (item->status && item->status != BANYAN_ENOTFOUND)
+                server_reply_failure(&call, item->status);
+            else
+                request->command->point(&call, item->status ? NULL : &item->value);
+            item++;
+        }
+        reply_end(fiber, client, &call, request->index, errors, each);
+    }
+    client->last_command = fiber->batch[count - 1].command->name;
+    return end;
+}
+
+static bool batchable(const struct server_client *client, const struct client_request *request)
+{
+    const struct server_command *command = request->command;
+    return client->thread->server->batches && command && command->point &&
+           request->count <= CLIENT_BATCH_ARGS && command_arity_allows(command->arity, request->count) &&
+           client->reply == CLIENT_REPLY_ON && !client->skip && authorized(client);
+}
+
+/* Runs the request that has just been parsed, or puts it to those that are looked up together. Returns the
+ * time. */
+static uint64_t client_request(struct server_fiber *fiber, struct server_client *client, uint64_t now)
+{
+    const struct resp_parser *parser = &client->parser;
+    struct client_request request = {.count = parser->count};
+    request.command = command_table_find(fiber->thread->server->table, parser->arguments[0].bytes,
+                                         parser->arguments[0].length, &request.index);
+    if (!batchable(client, &request)) {
+        now = batch_execute(fiber, client, now);
+        return execute(fiber, client, &request, parser->arguments, now);
+    }
+    const uint32_t kinds = SERVER_POINT_VALUE | SERVER_POINT_LENGTH;
+    if (fiber->batch_count == CLIENT_BATCH_MAX ||
+        (fiber->batch_count && (fiber->batch[0].command->flags & kinds) != (request.command->flags & kinds)))
+        now = batch_execute(fiber, client, now);
+    struct client_request *place = &fiber->batch[fiber->batch_count++];
+    place->command = request.command;
+    place->index = request.index;
+    place->count = request.count;
+    memcpy(place->arguments, parser->arguments, request.count * sizeof *parser->arguments);
+    return now;
+}
+
+static void client_limits(const struct server_client *client, struct resp_limits *limits)
+{
+    const struct server *server = client->thread->server;
+    limits->unauthenticated = !authorized(client);
+    limits->bulk_max = limits->unauthenticated ? STRANGER_BULK_MAX : atomic_load_relaxed(&server->value_max);
+    limits->arguments_max = limits->unauthenticated ? STRANGER_ARGUMENTS_MAX : ARGUMENTS_MAX;
+    limits->inline_max = INLINE_MAX;
+}
+
+/* Complete requests, in order, up to a slice; what stopped it: RESP_COMPLETE: the slice is used up, or the
+ * client may not go on. */
+static enum resp_status slice_run(struct server_fiber *fiber, struct server_client *client, uint64_t *now)
+{
+    enum resp_status status = RESP_COMPLETE;
+    for (uint32_t done = 0; done < CLIENT_SLICE; done++) {
+        struct resp_limits limits;
+        size_t consumed = 0;
+        if (client->dead || client->finishing || fiber->thread->stopping)
+            return RESP_COMPLETE;
+        if (unsent(client) > CLIENT_OUTPUT_STOP) {
+            client->blocked = true;
+            return RESP_COMPLETE;
+        }
+        client_limits(client, &limits);
+        status = resp_parse(&client->parser, &limits, client->input + client->input_start,
+                            client->input_end - client->input_start, &consumed);
+        if (status != RESP_COMPLETE && status != RESP_EMPTY)
+            return status;
+        client->input_start += consumed;
+        if (status == RESP_COMPLETE)
+            *now = client_request(fiber, client, *now);
+    }
+    return RESP_COMPLETE;
+}
+
+/* Adds the slice's latencies to the thread's; the halves of the last minute take turns. */
+static void latencies_record(struct server_fiber *fiber, uint64_t now)
+{
+    struct server_thread *thread = fiber->thread;
+    if (!fiber->latencies)
+        return;
+    spinlock_lock(&thread->lock);
+    if (now - thread->latency_turned_ns > UINT64_C(30000000000)) {
+        struct histogram *old = thread->latency_before;
+        thread->latency_before = thread->latency;
+        thread->latency = old;
+        histogram_reset(old);
+        thread->latency_turned_ns = now;
+    }
+    for (uint32_t i = 0; i < fiber->latencies; i++)
+        histogram_record(thread->latency, fiber->latency[i]);
+    spinlock_unlock(&thread->lock);
+    fiber->latencies = 0;
+}
+
+/* The fiber has let go of the client: what happens with it next. The caller holds it. */
+static void client_settle(struct server_client *client, enum resp_status status)
+{
+    if (client->dead || status == RESP_NO_MEMORY) {
+        client_close(client);
+        return;
+    }
+    if (status == RESP_BROKEN)
+        client_refuse(client, client->parser.error);
+    /* More may have come while the last command was run. */
+    size_t there = client->input_end - client->input_start;
+    if (client->thread->stopping ||
+        (status == RESP_MORE && client->ended && (!there || there < client->parser.wanted)))
+        client->finishing = true;
+    input_trim(client);
+    if (there)
+        queue_maybe(client);
+    if (unsent(client) || client->finishing) {
+        flush_later(client); /* that asks for what the client needs next */
+        return;
+    }
+    output_trim(client);
+    if (!client->ended && net_stream_pending(client->stream))
+        client_read(client);
+    watch_update(client);
+}
+
+/* Returns how many commands were run. */
+static uint32_t client_run(struct server_fiber *fiber, struct server_client *client)
+{
+    uint64_t now = task_now();
+    enum resp_status status = RESP_NO_MEMORY;
+    client->running = true;
+    client->active_ns = now;
+    client->output.start = client->output.length;
+    fiber->batch_count = 0;
+    if (client->input_end == client->input_start)
+        status = RESP_MORE;
+    else if (output_ready(client))
+        status = slice_run(fiber, client, &now);
+    now = batch_execute(fiber, client, now);
+    uint32_t commands = fiber->latencies;
+    latencies_record(fiber, now);
+    client_hold(client);
+    client->running = false;
+    client_settle(client, status);
+    client_release(client);
+    return commands;
+}
+
+void client_fiber_main(void *argument)
+{
+    struct server_fiber *fiber = argument;
+    struct server_thread *thread = fiber->thread;
+    fiber->task = task_self();
+    for (uint32_t commands = 0;;) {
+        struct server_client *client = queue_take(thread);
+        if (client) {
+            if (thread->ready_head) /* this one may suspend */
+                fiber_wake(thread);
+            commands += client_run(fiber, client);
+            if (commands >= CLIENT_SLICE) { /* time to send replies, and to look who else is there */
+                commands = 0;
+                task_yield();
+            }
+            continue;
+        }
+        commands = 0;
+        if (thread->stopping)
+            break;
+        fiber->next_idle = thread->idle;
+        thread->idle = fiber;
+        fiber->idle = true;
+        while (fiber->idle)
+            task_park();
+        thread->woken--;
+    }
+    thread->fibers_live--;
+}

@@ -1,0 +1,278 @@
+/*
+ * info.c - INFO: the server's figures as text, in the sections and the form that Redis's tools take apart,
+ * and one section of Banyan's own. On a fiber; goes to every thread once, to bring the figures up to date.
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "server/admin.h"
+
+/* ---- texts ---- */
+
+void text_add(struct text *text, const char *format, ...)
+{
+    va_list arguments;
+    while (!text->failed) {
+        size_t room = text->capacity - text->length;
+        va_start(arguments, format);
+        int printed = vsnprintf(text->bytes ? text->bytes + text->length : NULL, room, format, arguments);
+        va_end(arguments);
+        if (printed >= 0 && (size_t)printed < room) {
+            text->length += (size_t)printed;
+            return;
+        }
+        size_t capacity = text->capacity * 2 + (printed > 0 ? (size_t)printed : 0) + 256;
+        char *larger = realloc(text->bytes, capacity);
+        if (larger) {
+            text->bytes = larger;
+            text->capacity = capacity;
+        }
+        text->failed = !larger || printed < 0;
+    }
+}
+
+void text_free(struct text *text)
+{
+    free(text->bytes);
+    memset(text, 0, sizeof *text);
+}
+
+/* ---- sections ---- */
+
+/* All that the sections tell from. */
+struct figures {
+    struct server_call *call;
+    struct server *server;
+    struct server_stats stats;
+    struct server_counters counters;
+    uint64_t pool_bytes, used_bytes; /* of the memory nodes, where they are known */
+    bool exact;                      /* count the keys */
+    struct text text;
+};
+
+static void section_server(struct figures *f)
+{
+    struct utsname system = {0};
+    unsigned port = 0;
+    uname(&system);
+    for (unsigned i = 0; !port && i < f->server->listener_count; i++)
+        port = f->server->listeners[i].address.kind == NET_TCP ? f->server->listeners[i].address.port : 0;
+    text_add(&f->text,
+             "redis_version:%s\r\nredis_git_sha1:00000000\r\nredis_git_dirty:0\r\nredis_build_id:0\r\n"
+             "redis_mode:standalone\r\nbanyan_version:%d.%d.%d\r\nos:%s %s %s\r\narch_bits:%zu\r\n"
+             "multiplexing_api:epoll\r\nprocess_id:%ld\r\nrun_id:%s\r\ntcp_port:%u\r\n"
+             "server_time_usec:%" PRIu64 "\r\nuptime_in_seconds:%" PRIu64 "\r\nuptime_in_days:%" PRIu64
+             "\r\nhz:10\r\nio_threads_active:%u\r\nconfig_file:\r\n",
+             SERVER_REDIS_VERSION, BANYAN_VERSION_MAJOR, BANYAN_VERSION_MINOR, BANYAN_VERSION_PATCH,
+             system.sysname, system.release, system.machine, sizeof(void *) * 8, (long)getpid(),
+             f->server->run_id, port, clock_wall_ms() * 1000, f->stats.uptime_s, f->stats.uptime_s / 86400,
+             f->server->thread_count);
+}
+
+static void section_clients(struct figures *f)
+{
+    text_add(&f->text,
+             "connected_clients:%" PRIu64 "\r\ncluster_connections:0\r\nmaxclients:%" PRIu64
+             "\r\nblocked_clients:0\r\ntracking_clients:0\r\n",
+             f->stats.clients, atomic_load_relaxed(&f->server->clients_max));
+}
+
+static uint64_t resident_bytes(void)
+{
+    unsigned long size = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (!file)
+        return 0;
+    if (fscanf(file, "%lu %lu", &size, &resident) != 2)
+        resident = 0;
+    fclose(file);
+    return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void section_memory(struct figures *f)
+{
+    text_add(&f->text,
+             "used_memory:%" PRIu64 "\r\nused_memory_human:%.2fM\r\nused_memory_rss:%" PRIu64
+             "\r\nused_memory_dataset:%" PRIu64 "\r\nmaxmemory:%" PRIu64
+             "\r\nmaxmemory_human:%.2fM\r\nmaxmemory_policy:noeviction\r\nmem_clients_normal:%" PRIu64
+             "\r\nmem_node_cache:%" PRIu64 "\r\n",
+             f->used_bytes, (double)f->used_bytes / 1048576.0, resident_bytes(), f->used_bytes, f->pool_bytes,
+             (double)f->pool_bytes / 1048576.0, f->stats.client_memory, f->stats.cache.bytes);
+}
+
+static void section_persistence(struct figures *f)
+{
+    text_add(&f->text, "loading:0\r\nasync_loading:0\r\nrdb_bgsave_in_progress:0\r\naof_enabled:0\r\n");
+}
+
+static void section_stats(struct figures *f)
+{
+    text_add(
+        &f->text,
+        "total_connections_received:%" PRIu64 "\r\ntotal_commands_processed:%" PRIu64
+        "\r\ninstantaneous_ops_per_sec:%" PRIu64 "\r\ntotal_net_input_bytes:%" PRIu64
+        "\r\ntotal_net_output_bytes:%" PRIu64 "\r\nrejected_connections:%" PRIu64 "\r\nexpired_keys:%" PRIu64
+        "\r\nevicted_keys:0\r\nevicted_clients:%" PRIu64 "\r\nkeyspace_hits:%" PRIu64
+        "\r\nkeyspace_misses:%" PRIu64 "\r\npubsub_channels:0\r\n"
+        "pubsub_patterns:0\r\nlatest_fork_usec:0\r\ntotal_error_replies:%" PRIu64
+        "\r\nprotocol_errors:%" PRIu64 "\r\nlatency_usec_p50:%" PRIu64 "\r\nlatency_usec_p99:%" PRIu64
+        "\r\nlatency_usec_p999:%" PRIu64 "\r\n",
+        f->stats.clients_total, f->stats.commands_total, atomic_load_relaxed(&f->server->commands_per_second),
+        f->stats.bytes_in, f->stats.bytes_out, f->stats.clients_rejected, f->stats.expired_total,
+        f->stats.clients_evicted, f->stats.keyspace_hits, f->stats.keyspace_misses, f->stats.errors_total,
+        f->counters.input_errors, f->stats.latency_us_p50, f->stats.latency_us_p99, f->stats.latency_us_p999);
+}
+
+static void section_replication(struct figures *f)
+{
+    text_add(&f->text,
+             "role:master\r\nconnected_slaves:0\r\nmaster_failover_state:no-failover\r\nmaster_replid:%s\r\n"
+             "master_repl_offset:0\r\n",
+             f->server->run_id);
+}
+
+static void section_cpu(struct figures *f)
+{
+    struct rusage usage = {0};
+    getrusage(RUSAGE_SELF, &usage);
+    text_add(&f->text, "used_cpu_sys:%ld.%06ld\r\nused_cpu_user:%ld.%06ld\r\n", (long)usage.ru_stime.tv_sec,
+             (long)usage.ru_stime.tv_usec, (long)usage.ru_utime.tv_sec, (long)usage.ru_utime.tv_usec);
+}
+
+static void command_line(void *context, const char *name, uint64_t calls, uint64_t nanoseconds,
+                         uint64_t failed)
+{
+    text_add(context,
+             "cmdstat_%s:calls=%" PRIu64 ",usec=%" PRIu64 ",usec_per_call=%.2f,rejected_calls=0,"
+             "failed_calls=%" PRIu64 "\r\n",
+             name, calls, nanoseconds / 1000, (double)nanoseconds / 1000.0 / (double)calls, failed);
+}
+
+static void section_commandstats(struct figures *f)
+{
+    server_each_command(f->server, command_line, &f->text);
+}
+
+static void section_cluster(struct figures *f)
+{
+    text_add(&f->text, "cluster_enabled:0\r\n");
+}
+
+static void section_keyspace(struct figures *f)
+{
+    static const struct tree_range all = {0};
+    uint64_t keys = f->stats.keys;
+    bool known = f->stats.keys_age_s != UINT64_MAX;
+    if (f->exact)
+        known = store_count(f->call->store, &all, &keys) == 0;
+    if (known && keys)
+        text_add(&f->text, "db0:keys=%" PRIu64 ",expires=0,avg_ttl=0\r\n", keys);
+}
+
+/* What Redis has not. */
+static void section_banyan(struct figures *f)
+{
+    const struct tree_stats *tree = &f->stats.tree;
+    double operations = tree->operations ? (double)tree->operations : 1.0;
+    double looks =
+        tree->cache_hits + tree->cache_misses ? (double)(tree->cache_hits + tree->cache_misses) : 1.0;
+    text_add(&f->text,
+             "fabric:%s\r\nindex_operations:%" PRIu64 "\r\nround_trips:%" PRIu64
+             "\r\nround_trips_per_operation:%.3f\r\nindex_retries:%" PRIu64 "\r\nfabric_bytes_read:%" PRIu64
+             "\r\nfabric_bytes_written:%" PRIu64 "\r\nnode_cache_bytes:%" PRIu64
+             "\r\nnode_cache_hit_rate:%.4f\r\nrecords_written:%" PRIu64 "\r\nrecords_freed:%" PRIu64
+             "\r\nmemory_nodes:%u\r\n",
+             fabric_capabilities(f->server->fabric)->backend, tree->operations, tree->cost.round_trips,
+             (double)tree->cost.round_trips / operations, tree->retries, tree->cost.bytes_read,
+             tree->cost.bytes_written, f->stats.cache.bytes, (double)tree->cache_hits / looks,
+             f->stats.store.records_written, f->stats.store.records_freed, f->server->node_count);
+    for (unsigned i = 0; i < f->server->node_count; i++) {
+        struct server_memory_state state;
+        struct memory_status_reply status = {0};
+        server_memory_state(f->server, i, &state, &status);
+        text_add(&f->text,
+                 "memory_node%u:connected=%d,pool_bytes=%" PRIu64 ",used_bytes=%" PRIu64
+                 ",compute_nodes=%" PRIu64 ",fenced=%" PRIu64 "\r\n",
+                 i, state.connected, status.pool_bytes, status.bytes_used, status.compute_nodes,
+                 status.fenced_total);
+    }
+}
+
+static const struct section {
+    const char *name;  /* as it is asked for */
+    const char *title; /* as it is shown */
+    void (*write)(struct figures *);
+    bool rare; /* with "all" and "everything" only */
+} sections[] = {
+    {"SERVER", "Server", section_server, false},
+    {"CLIENTS", "Clients", section_clients, false},
+    {"MEMORY", "Memory", section_memory, false},
+    {"PERSISTENCE", "Persistence", section_persistence, false},
+    {"STATS", "Stats", section_stats, false},
+    {"REPLICATION", "Replication", section_replication, false},
+    {"CPU", "CPU", section_cpu, false},
+    {"COMMANDSTATS", "Commandstats", section_commandstats, true},
+    {"CLUSTER", "Cluster", section_cluster, false},
+    {"KEYSPACE", "Keyspace", section_keyspace, false},
+    {"BANYAN", "Banyan", section_banyan, false},
+};
+
+/* Whether the caller asked for it. */
+static bool wanted(const struct server_call *call, const struct section *section)
+{
+    bool found = call->count == 1 && !section->rare;
+    for (uint32_t i = 1; !found && i < call->count; i++) {
+        const struct resp_argument *name = &call->arguments[i];
+        found = server_argument_is(name, section->name) || server_argument_is(name, "ALL") ||
+                server_argument_is(name, "EVERYTHING") ||
+                (server_argument_is(name, "DEFAULT") && !section->rare);
+    }
+    return found;
+}
+
+static void figures_gather(struct figures *f)
+{
+    server_refresh(f->server);
+    server_stats(f->server, &f->stats);
+    server_counters_sum(f->server, &f->counters);
+    for (unsigned i = 0; i < f->server->node_count; i++) {
+        struct server_memory_state state;
+        struct memory_status_reply status = {0};
+        server_memory_state(f->server, i, &state, &status);
+        f->pool_bytes += status.pool_bytes;
+        f->used_bytes += status.bytes_used;
+    }
+    for (uint32_t i = 1; i < f->call->count; i++)
+        f->exact |= server_argument_is(&f->call->arguments[i], "KEYSPACE");
+}
+
+void info_command(struct server_call *call)
+{
+    struct figures *f = calloc(1, sizeof *f);
+    if (!f) {
+        resp_error(call->reply, "OOM no memory for INFO");
+        return;
+    }
+    f->call = call;
+    f->server = call->client->thread->server;
+    figures_gather(f);
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
+        if (!wanted(call, &sections[i]))
+            continue;
+        text_add(&f->text, "%s# %s\r\n", f->text.length ? "\r\n" : "", sections[i].title);
+        sections[i].write(f);
+    }
+    if (f->text.failed)
+        resp_error(call->reply, "OOM no memory for INFO");
+    else
+        resp_verbatim(call->reply, f->text.bytes ? f->text.bytes : "", f->text.length);
+    text_free(&f->text);
+    free(f);
+}
