@@ -244,32 +244,36 @@ static void forget_way(struct tree_session *session, struct tree *tree, const st
         tree_root_forget(tree);
 }
 
-/* Fetches the node that the descent lacks into the cache. */
-static int fetch_missing(struct tree_session *session, struct tree *tree, struct descent *descent)
+int tree_frame_fetch(struct tree_session *session, struct tree *tree, struct tree_link link, uint8_t level)
 {
     struct tree_header header;
-    struct tree_link link = descent->link;
     session->stats.cache_misses++;
-    int status = internal_fetch(session, tree, link, descent->at, session->scratch, &header);
-    if (status < 0)
+    int status = internal_fetch(session, tree, link, level, session->scratch, &header);
+    if (status)
         return status;
-    if (!status && header.state == TREE_NODE_DEAD) {
+    if (header.state == TREE_NODE_DEAD) {
         status = tree_unlink_finish(session, tree, link, &header);
-        if (status < 0)
-            return status;
-        status = TREE_RESTART;
-    }
-    if (status == TREE_RESTART) {
-        forget_way(session, tree, descent);
-        return tree_restart(session, link.address);
+        return status ? status : TREE_RESTART;
     }
     if (!tree_internal_decode(&tree->layout, session->scratch, &header, session->internal))
         return tree_corrupt(session, link.address, "an internal node's entries are malformed");
     if (!tree_cache_install(tree->cache, session->worker->epoch, link.address, session->scratch,
                             session->internal))
         return tree_fail_memory(session);
-    descent->fresh |= 1u << descent->at;
     return 0;
+}
+
+/* Fetches the node that the descent lacks into the cache. */
+static int fetch_missing(struct tree_session *session, struct tree *tree, struct descent *descent)
+{
+    int status = tree_frame_fetch(session, tree, descent->link, descent->at);
+    if (status == TREE_RESTART) {
+        forget_way(session, tree, descent);
+        return tree_restart(session, descent->link.address);
+    }
+    if (!status)
+        descent->fresh |= 1u << descent->at;
+    return status;
 }
 
 static int start_at_root(struct tree_session *session, struct tree *tree, struct descent *descent)

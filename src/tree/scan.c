@@ -50,7 +50,8 @@ static bool past_end(const struct scan *scan, struct tree_key lower)
     const struct tree_range *range = scan->range;
     if (scan->range->reverse || !range->to)
         return false;
-    return tree_key_compare(lower, (struct tree_key){range->to, (uint32_t)range->to_length}) > 0;
+    int order = tree_key_compare(lower, (struct tree_key){range->to, (uint32_t)range->to_length});
+    return range->to_open ? order >= 0 : order > 0;
 }
 
 /* The leaf at the position, and those after it in the scan's direction that its parent names too. */

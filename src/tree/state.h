@@ -11,12 +11,14 @@
  *   unlink     empty nodes leave the tree (R4)           scan       ranges (R5)
  *   multi      many keys at once                         bulk       building from a sorted stream
  *   catalogue  named indexes and their roots             check      walking everything
+ *   sample     a random key
  */
 #ifndef TREE_STATE_H
 #define TREE_STATE_H
 
 #include "base/atomic.h"
 #include "base/epoch.h"
+#include "base/random.h"
 #include "base/task.h"
 #include "tree/layout.h"
 
@@ -125,12 +127,15 @@ struct tree_session {
     struct tree_gather *gather; /* of keyblocks.c; owned */
     gaddr stranger;             /* key block that did not hold its slot's key when a leaf was last laid out */
     struct tree_entry internal[TREE_ENTRIES_MAX + 1]; /* of the internal node in scratch */
-    gaddr appended;       /* newest child at the right end of an internal node: keys may be coming in order */
-    uint64_t incarnation; /* of the fabric when the operation under way began */
-    uint32_t restarts;    /* of the operation under way */
-    uint32_t walked;      /* sibling links followed, of the operation under way */
-    uint32_t invalid;     /* nodes that failed their check under their lock, of the operation under way */
-    uint32_t miss_share;  /* of the lookups of late, in 1/65536: is the header worth reading at once? */
+    gaddr appended; /* newest child at the right end of an internal node: keys may be coming in order */
+    struct random sample_random; /* of sample.c, with the greatest weight met of late in that tree */
+    double sample_weight;
+    const struct tree *sample_tree; /* compared only: it may be gone */
+    uint64_t incarnation;           /* of the fabric when the operation under way began */
+    uint32_t restarts;              /* of the operation under way */
+    uint32_t walked;                /* sibling links followed, of the operation under way */
+    uint32_t invalid;    /* nodes that failed their check under their lock, of the operation under way */
+    uint32_t miss_share; /* of the lookups of late, in 1/65536: is the header worth reading at once? */
     uint32_t entries_estimate; /* per leaf, times 16: moving average of what scans met */
 };
 
@@ -318,6 +323,9 @@ struct tree_path {
  * tree is not that high. */
 int tree_locate(struct tree_session *session, struct tree *tree, struct tree_key key, bool before,
                 uint8_t level, struct tree_path *path);
+/* Fetches an internal node into the cache. 0, TREE_RESTART (another node lies there now, or a dead one), or
+ * an error. */
+int tree_frame_fetch(struct tree_session *session, struct tree *tree, struct tree_link link, uint8_t level);
 /* The path led astray (dead or reused node): forgets what named it. */
 void tree_path_forget(struct tree_session *session, struct tree *tree, const struct tree_path *path);
 /* The path's node has split: continues at its sibling, forgets the stale parent, and where a fresh parent did

@@ -49,6 +49,21 @@ static bool scan_visit(void *context, const void *key, size_t key_length, const 
     return true;
 }
 
+/* A key that is (or was a moment ago) there. */
+static void churn_sample(struct world_task *task, const struct churn *churn)
+{
+    struct world *world = task->world;
+    uint8_t key[TREE_KEY_MAX];
+    size_t length = sizeof key;
+    int status = tree_sample(task->session, task->tree, key, &length);
+    if (status == BANYAN_ENOTFOUND || (status == BANYAN_ENET && world_lossy(world)))
+        return;
+    uint64_t number = status ? UINT64_MAX : world_key_number(world, key, length);
+    if (number >= churn->keys || never_there(churn, number))
+        world_fail(world, status ? status : BANYAN_ECORRUPT, "sample: key %" PRIu64 ": %s", number,
+                   tree_session_error(task->session)->text);
+}
+
 /* The keys that the scan spoke about: all of its range, or up to where its limit stopped it. */
 static void scan_bounds(const struct scan *scan, uint64_t *from, uint64_t *to)
 {
@@ -239,6 +254,7 @@ static void churn_one(struct world_task *task, const struct churn *churn, unsign
     uint64_t quarter = churn->keys / 4, dice = random_below(&task->random, 100);
     if (dice < churn->scans) {
         churn_scan(task, churn);
+        churn_sample(task, churn);
     } else if (dice < churn->scans + churn->multis) {
         churn_multi(task, churn);
     } else if (dice < churn->scans + churn->multis + churn->hot) {
