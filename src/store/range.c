@@ -70,12 +70,13 @@ int store_cursor_next(struct store_cursor *cursor, uint32_t room)
     cursor->done = !cursor->stopped && (cursor->count_only || cursor->met < room);
     if (cursor->done)
         return 0;
+    memcpy(cursor->bound, cursor->last, cursor->last_length); /* `last` changes while the index looks at it */
     if (cursor->range.reverse) {
-        cursor->range.to = cursor->last;
+        cursor->range.to = cursor->bound;
         cursor->range.to_length = cursor->last_length;
         cursor->range.to_open = true;
     } else {
-        cursor->range.from = cursor->last;
+        cursor->range.from = cursor->bound;
         cursor->range.from_length = cursor->last_length;
         cursor->range.from_open = true;
     }

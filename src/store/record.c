@@ -21,6 +21,7 @@
 #include "store/state.h"
 
 #include <stdlib.h>
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #define BLOCK_MAX    65536u

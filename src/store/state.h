@@ -232,6 +232,7 @@ struct store_cursor {
     bool count_only; /* collects those entries alone whose expiry stands in their record; counts the others */
     uint64_t now, counted;
     bool done;
+    uint8_t bound[TREE_KEY_MAX]; /* the range's, once it has moved on */
     uint8_t last[TREE_KEY_MAX];
     size_t last_length;
     /* of the batch under way */
