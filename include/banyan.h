@@ -1,13 +1,14 @@
 /*
- * banyan.h - the C API of Banyan, an ordered key-value store on disaggregated memory, embedded in a program.
+ * banyan.h - the C API of Banyan, an ordered key-value store on disaggregated memory.
  *
- * The program opens a pool of memory nodes in its own process and keeps indexes in it: maps from byte-string
- * keys, in memcmp order, to byte-string values. Any number of threads read and write at once.
+ * The program opens a pool of memory nodes, in its own process or a cluster's, and keeps indexes in it: maps
+ * from byte-string keys, in memcmp order, to byte-string values. Any number of threads, and of programs on
+ * the same cluster, read and write at once.
  *
  *     struct banyan *banyan;
  *     struct banyan_session *session;
  *     struct banyan_index *index;
- *     banyan_open(&banyan, NULL);
+ *     banyan_open(&banyan, NULL);                    (or options.uri = "tcp://host:7100,host:7101")
  *     banyan_session_open(banyan, &session);
  *     banyan_index_create(session, "phones", NULL, &index);
  *     banyan_put(session, index, "ada", 3, "1815", 4);
@@ -58,12 +59,13 @@ extern "C" {
 #define BANYAN_API
 #endif
 
-#define BANYAN_VERSION_MAJOR 0
-#define BANYAN_VERSION_MINOR 1
-#define BANYAN_VERSION_PATCH 0
-#define BANYAN_KEY_MAX       255u /* bytes */
-#define BANYAN_VALUE_MAX     255u /* bytes */
-#define BANYAN_NAME_MAX      63u  /* bytes of an index's name, without the terminating 0 */
+#define BANYAN_VERSION_MAJOR  0
+#define BANYAN_VERSION_MINOR  1
+#define BANYAN_VERSION_PATCH  0
+#define BANYAN_KEY_MAX        255u        /* bytes */
+#define BANYAN_VALUE_MAX      (64u << 20) /* bytes */
+#define BANYAN_SLOT_VALUE_MAX 255u        /* bytes: longer values are records, see struct banyan_geometry */
+#define BANYAN_NAME_MAX       63u         /* bytes of an index's name, without the terminating 0 */
 
 /* Every function that can fail returns 0 (BANYAN_OK) or one of these. */
 enum banyan_error {
@@ -110,11 +112,28 @@ struct banyan_options {
     uint64_t cache_bytes; /* of the node cache of each open index. 0: 64 MiB */
     char *message;        /* if banyan_open fails, its message goes here. NULL: nowhere */
     size_t message_bytes; /* room at message, with the terminating 0 */
+    /* Where the pool is. NULL or "local:": memory nodes of this process, empty, gone when it is closed.
+     * "tcp://host:port,tcp://host:port" (or "host:port"): a cluster's memory nodes (`banyan memory`), all of
+     * them. "unix:/path": the same on this machine, the pool being mapped into this process; a process that
+     * hangs for longer than the lease is then killed by the memory node, so do not stop it in a debugger. The
+     * fields below are for clusters, those from memory_nodes to pool_bytes are not. */
+    const char *uri;
+    uint32_t copy;     /* 1: do not map the pool of a unix: address, send messages */
+    uint32_t format;   /* 1: make a new, empty cluster of these memory nodes first: all they hold is lost */
+    uint32_t lease_ms; /* 100 to 60,000. 0: 2,000. Who is silent for longer is fenced, and loses its locks */
+    uint32_t
+        timeout_ms; /* 100 to 600,000. 0: 5,000. A memory node that is silent for longer counts as lost */
+    const char *secret_file; /* first line: the secret that the memory nodes want. NULL: none */
+    const char *certificate_file, *key_file; /* PEM, for mutual TLS. NULL: none */
+    const char *authority_file;              /* PEM: who signs the memory nodes' certificates. NULL: no TLS */
 };
 
-/* Opens an empty pool. options may be NULL: all defaults. BANYAN_EINVAL, BANYAN_ENOMEM. */
+/* Opens a pool. options may be NULL: all defaults, an empty pool in this process. BANYAN_EINVAL,
+ * BANYAN_ENOMEM; for clusters BANYAN_ENET, BANYAN_ETIMEOUT, BANYAN_EVERSION, and BANYAN_EBUSY (format while
+ * others are connected). */
 BANYAN_API int banyan_open(struct banyan **banyan, const struct banyan_options *options);
-/* Frees the pool and all that is in it. BANYAN_EBUSY while a session or an index is open. */
+/* Frees the pool and all that is in it; a cluster's is only left. BANYAN_EBUSY while a session or an index is
+ * open. */
 BANYAN_API int banyan_close(struct banyan *banyan);
 
 struct banyan_pool_status {
@@ -124,7 +143,7 @@ struct banyan_pool_status {
     uint64_t chunk_bytes; /* the pool is handed out in chunks of this size */
     uint64_t chunks_total, chunks_used;
     uint64_t blocks_used, bytes_used; /* handed out: part of an index, or held ready by a session */
-    uint64_t bytes_free_in_chunks; /* of chunks in use */
+    uint64_t bytes_free_in_chunks;    /* of chunks in use */
 };
 /* Any thread. */
 BANYAN_API int banyan_pool_status(struct banyan *banyan, struct banyan_pool_status *status);
@@ -160,15 +179,18 @@ struct banyan_geometry {
     size_t struct_bytes;       /* sizeof(struct banyan_geometry) */
     uint32_t key_bytes;        /* fixed keys: exactly, 8 to 255; variable keys: at most, 1 to 255 (0: 255) */
     uint32_t key_variable;     /* 0: all keys have key_bytes bytes; 1: variable */
-    uint32_t value_bytes;      /* exactly, or at most if value_variable; 0 to 255 */
+    uint32_t value_bytes;      /* exactly, or at most if value_variable. Up to 255: kept in the index's slots.
+                                * Above,      to 64 MiB (keys and values must be variable): values of up to 16 bytes are
+                                * in the      slots, longer ones are records of their own, one more round trip away */
     uint32_t value_variable;   /* 0 or 1 */
     uint32_t leaf_bytes;       /* power of two, 512 to 65536. 0: 1024; with variable keys 4096 */
     uint32_t internal_bytes;   /* power of two, 512 to 4096. 0: 1024; keys above 64 bytes: 4096 */
     uint32_t inline_key_bytes; /* variable keys: the longest remainder kept in a slot. 0: 24 */
 };
 
-/* Creates an index and opens it. geometry may be NULL: variable keys and values, up to 255 bytes each.
- * BANYAN_EEXIST, BANYAN_EINVAL (name or geometry), BANYAN_ENOSPC. */
+/* Creates an index and opens it. geometry may be NULL: variable keys up to 255 bytes, variable values up to
+ * 64 MiB in records: such as the RESP server's own, which is the index "redis". BANYAN_EEXIST, BANYAN_EINVAL
+ * (name or geometry), BANYAN_ENOSPC. */
 BANYAN_API int banyan_index_create(struct banyan_session *session, const char *name,
                                    const struct banyan_geometry *geometry, struct banyan_index **index);
 /* BANYAN_ENOTFOUND. */
@@ -192,6 +214,10 @@ BANYAN_API int banyan_get(struct banyan_session *session, struct banyan_index *i
 /* Stores the value whether the key exists or not. BANYAN_ENOSPC leaves the index as it was. */
 BANYAN_API int banyan_put(struct banyan_session *session, struct banyan_index *index, const void *key,
                           size_t key_length, const void *value, size_t length);
+/* The same, until a moment in milliseconds since 1970: from then on the key does not exist. Every other store
+ * of the key makes it last for ever. Indexes of records only, else BANYAN_ENOTSUP. */
+BANYAN_API int banyan_put_until(struct banyan_session *session, struct banyan_index *index, const void *key,
+                                size_t key_length, const void *value, size_t length, uint64_t expires_ms);
 /* Stores a key that must not exist: BANYAN_EEXIST. */
 BANYAN_API int banyan_insert(struct banyan_session *session, struct banyan_index *index, const void *key,
                              size_t key_length, const void *value, size_t length);
@@ -216,7 +242,8 @@ enum banyan_verdict {
 };
 /* Gets the key's value, or old == NULL if there is none; for BANYAN_STORE it writes the new one to value and
  * its length to *length, which holds the room at value on entry. It runs with the node locked, and may be run
- * again: it must be short, must not call this library, and must depend on nothing but its arguments. */
+ * again: it must be short, must not call this library, and must depend on nothing but its arguments. The room
+ * is the geometry's value_bytes. */
 typedef enum banyan_verdict banyan_modify_function(void *context, const void *old, size_t old_length,
                                                    void *value, size_t *length);
 /* Read, decide and write as one atomic step. */
@@ -268,7 +295,8 @@ BANYAN_API int banyan_iterator_close(struct banyan_iterator *iterator);
 /* Fills an empty index from a strictly ascending stream, much faster than by puts. The stream is cut into
  * `parts`; each is loaded by one banyan_bulk_part call, in any order or in parallel by threads with sessions
  * of their own, and every key of a part is below every key of the next. Nobody else may use the index
- * meanwhile. fill is the share of a node that is filled, above 0 to 1; 0: 0.8. */
+ * meanwhile. fill is the share of a node that is filled, above 0 to 1; 0: 0.8. Not for indexes of records:
+ * BANYAN_ENOTSUP. */
 BANYAN_API int banyan_bulk_begin(struct banyan_session *session, struct banyan_index *index, unsigned parts,
                                  double fill, struct banyan_bulk **bulk);
 /* Sets the part's next entry, which must stay valid until the next call; returns 1, or 0 at the part's

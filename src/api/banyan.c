@@ -1,5 +1,6 @@
 /*
- * banyan.c - the C API (include/banyan.h) over the tree, on memory nodes in this process.
+ * banyan.c - the C API (include/banyan.h) over the tree, and over the store for indexes of records
+ * (records.c).
  *
  * Called by programs, on any of their threads; the header states which object belongs to which thread. This
  * file judges every argument that comes from outside, so that the layers below may assert; it keeps the
@@ -12,14 +13,8 @@
 #include "api/handles.h"
 #include "base/atomic.h"
 
-#define DEFAULT_POOL_BYTES  (UINT64_C(1) << 30)
-#define LEAST_POOL_BYTES    (UINT64_C(16) << 20)
-#define MOST_POOL_BYTES     (UINT64_C(1) << 46)
-#define DEFAULT_CACHE_BYTES (UINT64_C(64) << 20)
-#define MEMORY_NODES_MAX    1024u
-#define LONG_KEY_BYTES      64u
-#define LONG_KEY_INTERNAL   4096u
-#define COMPUTE_ID          1u /* the embedded pool has this process as its only compute node */
+#define LONG_KEY_BYTES    64u
+#define LONG_KEY_INTERNAL 4096u
 
 #define TEXT_OF(x)     #x
 #define NUMBER_TEXT(x) TEXT_OF(x)
@@ -123,8 +118,11 @@ static int check_key(struct banyan_session *session, const struct banyan_index *
     return BANYAN_OK;
 }
 
-static bool value_fits(const struct tree_geometry *geometry, size_t length)
+static bool value_fits(const struct banyan_index *index, size_t length)
 {
+    const struct tree_geometry *geometry = tree_geometry(index->tree);
+    if (index->store)
+        return length <= STORE_VALUE_MAX;
     return geometry->value_variable ? length <= geometry->value_bytes : length == geometry->value_bytes;
 }
 
@@ -134,7 +132,11 @@ static int check_value(struct banyan_session *session, const struct banyan_index
     const struct tree_geometry *geometry = tree_geometry(index->tree);
     if (!value && length > 0)
         return error_set(&session->error, BANYAN_EINVAL, "index %s: the value is NULL", index->name);
-    if (!value_fits(geometry, length))
+    if (!value_fits(index, length) && index->store)
+        return error_set(&session->error, BANYAN_EVALUESIZE,
+                         "index %s: a value of %zu bytes; values have at most %u", index->name, length,
+                         BANYAN_VALUE_MAX);
+    if (!value_fits(index, length))
         return error_set(
             &session->error, BANYAN_EVALUESIZE, "index %s: a value of %zu bytes; %s %u", index->name, length,
             geometry->value_variable ? "values have at most" : "values have", geometry->value_bytes);
@@ -154,156 +156,23 @@ static const void *value_or_empty(const void *value)
     return value ? value : "";
 }
 
-/* ---- the pool ------------------------------------------------------------------------------------ */
-
-static int options_complete(struct banyan_options *options, const struct banyan_options *given,
-                            struct error *error)
-{
-    memset(options, 0, sizeof *options);
-    if (given) {
-        int status = api_struct_in(options, sizeof *options, given, "options", error);
-        if (status)
-            return status;
-    }
-    if (options->memory_nodes == 0)
-        options->memory_nodes = 1;
-    if (options->pool_bytes == 0)
-        options->pool_bytes = DEFAULT_POOL_BYTES;
-    if (options->cache_bytes == 0)
-        options->cache_bytes = DEFAULT_CACHE_BYTES;
-    if (options->memory_nodes > MEMORY_NODES_MAX)
-        return error_set(error, BANYAN_EINVAL, "options: memory_nodes is %u, at most %u",
-                         options->memory_nodes, MEMORY_NODES_MAX);
-    if (options->pool_bytes < LEAST_POOL_BYTES || options->pool_bytes > MOST_POOL_BYTES)
-        return error_set(error, BANYAN_EINVAL, "options: pool_bytes is %llu, wanted 16 MiB to 64 TiB",
-                         (unsigned long long)options->pool_bytes);
-    if (options->huge_pages > 1)
-        return error_set(error, BANYAN_EINVAL, "options: huge_pages is %u, wanted 0 or 1",
-                         options->huge_pages);
-    options->pool_bytes &= ~UINT64_C(4095);
-    return BANYAN_OK;
-}
-
-static void pool_destroy(struct banyan *banyan)
-{
-    if (banyan->compute)
-        tree_compute_destroy(banyan->compute);
-    if (banyan->fabric)
-        fabric_close(banyan->fabric);
-    for (uint16_t i = 0; i < banyan->node_count; i++)
-        memory_node_destroy(banyan->nodes[i]);
-    free(banyan->nodes);
-    free(banyan->targets);
-    free(banyan);
-}
-
-static int pool_create_nodes(struct banyan *banyan, const struct banyan_options *options, struct error *error)
-{
-    banyan->nodes = calloc(options->memory_nodes, sizeof *banyan->nodes);
-    banyan->targets = calloc(options->memory_nodes, sizeof *banyan->targets);
-    if (!banyan->nodes || !banyan->targets)
-        return error_set(error, BANYAN_ENOMEM, "no memory for %u memory nodes", options->memory_nodes);
-    for (uint32_t i = 0; i < options->memory_nodes; i++) {
-        struct memory_options memory = {
-            .node = (uint16_t)i, .pool_bytes = options->pool_bytes, .huge_pages = options->huge_pages != 0};
-        int status = memory_node_create(&banyan->nodes[i], &memory, error);
-        if (status)
-            return status;
-        banyan->node_count++;
-        banyan->targets[i] = memory_node_target(banyan->nodes[i]);
-    }
-    return BANYAN_OK;
-}
-
-static int pool_format(struct banyan *banyan, struct error *error)
-{
-    struct tree_worker *worker = NULL;
-    struct tree_session *session = NULL;
-    int status = tree_worker_create(&worker, banyan->compute, error);
-    if (status)
-        return status;
-    status = tree_session_create(&session, worker, error);
-    if (!status) {
-        status = tree_format(session);
-        if (status)
-            *error = *tree_session_error(session);
-        tree_session_destroy(session);
-    }
-    tree_worker_destroy(worker);
-    return status;
-}
-
-static int pool_create(struct banyan *banyan, const struct banyan_options *options, struct error *error)
-{
-    struct tree_switches switches;
-    memset(&switches, 0, sizeof switches);
-    int status = pool_create_nodes(banyan, options, error);
-    if (status)
-        return status;
-    banyan->fabric = fabric_local_create(banyan->targets, banyan->node_count, COMPUTE_ID, error);
-    if (!banyan->fabric)
-        return error->code ? error->code : BANYAN_ENOMEM;
-    status = tree_switches_preset(&switches, "banyan", error);
-    switches.cache_bytes = options->cache_bytes;
-    if (!status)
-        status = tree_compute_create(&banyan->compute, banyan->fabric, &switches, error);
-    return status ? status : pool_format(banyan, error);
-}
-
-int banyan_open(struct banyan **banyan, const struct banyan_options *options)
-{
-    struct error error = {0};
-    struct banyan_options complete;
-    if (!banyan)
-        return BANYAN_EINVAL;
-    *banyan = NULL;
-    int status = options_complete(&complete, options, &error);
-    struct banyan *pool = NULL;
-    if (!status) {
-        pool = calloc(1, sizeof *pool);
-        status = pool ? pool_create(pool, &complete, &error)
-                      : error_set(&error, BANYAN_ENOMEM, "no memory for the pool's handle");
-    }
-    if (!status) {
-        *banyan = pool;
-        return BANYAN_OK;
-    }
-    if (pool)
-        pool_destroy(pool);
-    if (complete.message && complete.message_bytes > 0)
-        snprintf(complete.message, complete.message_bytes, "%s",
-                 error.text[0] ? error.text : error_name(status));
-    return status;
-}
-
-int banyan_close(struct banyan *banyan)
-{
-    if (!banyan)
-        return BANYAN_OK;
-    if (atomic_load_relaxed(&banyan->sessions) || atomic_load_relaxed(&banyan->indexes))
-        return BANYAN_EBUSY;
-    pool_destroy(banyan);
-    return BANYAN_OK;
-}
-
 int banyan_pool_status(struct banyan *banyan, struct banyan_pool_status *status)
 {
-    struct banyan_pool_status sum = {0};
+    struct memory_status_reply sum;
     if (!banyan || !status)
         return BANYAN_EINVAL;
-    sum.memory_nodes = banyan->node_count;
-    for (uint16_t i = 0; i < banyan->node_count; i++) {
-        struct memory_status_reply reply = {0};
-        memory_node_status(banyan->nodes[i], &reply);
-        sum.pool_bytes += reply.pool_bytes;
-        sum.chunk_bytes = reply.chunk_bytes;
-        sum.chunks_total += reply.chunks_total;
-        sum.chunks_used += reply.chunks_used;
-        sum.blocks_used += reply.blocks_used;
-        sum.bytes_used += reply.bytes_used;
-        sum.bytes_free_in_chunks += reply.bytes_free_in_chunks;
-    }
-    return struct_out(status, &sum, sizeof sum);
+    int failed = api_pool_status(banyan, &sum);
+    const struct banyan_pool_status result = {
+        .memory_nodes = banyan->node_count,
+        .pool_bytes = sum.pool_bytes,
+        .chunk_bytes = sum.chunk_bytes,
+        .chunks_total = sum.chunks_total,
+        .chunks_used = sum.chunks_used,
+        .blocks_used = sum.blocks_used,
+        .bytes_used = sum.bytes_used,
+        .bytes_free_in_chunks = sum.bytes_free_in_chunks,
+    };
+    return failed ? failed : struct_out(status, &result, sizeof result);
 }
 
 /* ---- sessions ------------------------------------------------------------------------------------- */
@@ -341,8 +210,10 @@ int banyan_session_close(struct banyan_session *session)
     if (session->iterators)
         return error_set(&session->error, BANYAN_EBUSY, "the session has %u open iterators",
                          session->iterators);
+    api_detach_session(session);
     tree_session_destroy(session->tree_session);
     tree_worker_destroy(session->worker);
+    free(session->room);
     api_count(&session->banyan->sessions, -1);
     free(session);
     return BANYAN_OK;
@@ -401,23 +272,49 @@ static int check_name(struct banyan_session *session, const char *name, struct b
     return BANYAN_OK;
 }
 
+/* Records: the store's own geometry, with what else the program asks for. */
+static int geometry_of_records(struct banyan_session *session, const struct banyan_geometry *given,
+                               struct tree_geometry *geometry)
+{
+    if (!given->key_variable || !given->value_variable)
+        return error_set(&session->error, BANYAN_EINVAL,
+                         "geometry: value_bytes above %u needs variable keys and variable values",
+                         BANYAN_SLOT_VALUE_MAX);
+    store_geometry(geometry);
+    if (given->leaf_bytes)
+        geometry->leaf_bytes = given->leaf_bytes;
+    if (given->internal_bytes)
+        geometry->internal_bytes = given->internal_bytes;
+    if (given->inline_key_bytes)
+        geometry->inline_key_bytes = (uint8_t)given->inline_key_bytes;
+    if (given->key_bytes)
+        geometry->key_bytes = (uint8_t)given->key_bytes;
+    return tree_geometry_complete(geometry, fabric_capabilities(session->banyan->fabric)->atomic_write,
+                                  &session->error);
+}
+
 static int geometry_convert(struct banyan_session *session, const struct banyan_geometry *given,
                             struct tree_geometry *geometry)
 {
     struct banyan_geometry g = {
-        .key_bytes = TREE_KEY_MAX, .key_variable = 1, .value_bytes = TREE_VALUE_MAX, .value_variable = 1};
+        .key_bytes = TREE_KEY_MAX, .key_variable = 1, .value_bytes = BANYAN_VALUE_MAX, .value_variable = 1};
     if (given) {
         int status = api_struct_in(&g, sizeof g, given, "geometry", &session->error);
         if (status)
             return status;
     }
-    if (g.key_bytes > TREE_KEY_MAX || g.value_bytes > TREE_VALUE_MAX || g.inline_key_bytes > TREE_KEY_MAX)
+    if (g.key_bytes > TREE_KEY_MAX || g.inline_key_bytes > TREE_KEY_MAX)
         return error_set(&session->error, BANYAN_EINVAL,
-                         "geometry: key_bytes %u, value_bytes %u, inline_key_bytes %u: one is above %u",
-                         g.key_bytes, g.value_bytes, g.inline_key_bytes, TREE_KEY_MAX);
+                         "geometry: key_bytes %u, inline_key_bytes %u: one is above %u", g.key_bytes,
+                         g.inline_key_bytes, TREE_KEY_MAX);
+    if (g.value_bytes > BANYAN_VALUE_MAX)
+        return error_set(&session->error, BANYAN_EINVAL, "geometry: value_bytes is %u, at most %u",
+                         g.value_bytes, BANYAN_VALUE_MAX);
     if (g.key_variable > 1 || g.value_variable > 1)
         return error_set(&session->error, BANYAN_EINVAL,
                          "geometry: key_variable and value_variable are 0 or 1");
+    if (g.value_bytes > TREE_VALUE_MAX)
+        return geometry_of_records(session, &g, geometry);
     /* Inner nodes hold whole keys: the tree's own default has no room for enough long ones. */
     bool long_keys = g.key_bytes > LONG_KEY_BYTES || (g.key_variable && g.key_bytes == 0);
     if (g.internal_bytes == 0 && long_keys)
@@ -450,6 +347,14 @@ static int index_wrap(struct banyan_session *session, const char *name, const st
         free(opened);
         return api_result(session, status);
     }
+    if (tree_geometry(opened->tree)->content == TREE_CONTENT_STORE) {
+        status = store_wrap(&opened->store, opened->tree, &session->error);
+        if (status) {
+            tree_close(opened->tree);
+            free(opened);
+            return status;
+        }
+    }
     api_count(&session->banyan->indexes, 1);
     *index = opened;
     return BANYAN_OK;
@@ -477,7 +382,11 @@ int banyan_index_close(struct banyan_index *index)
         return BANYAN_OK;
     if (atomic_load_relaxed(&index->users))
         return BANYAN_EBUSY;
-    tree_close(index->tree);
+    api_detach_index(index);
+    if (index->store)
+        store_close(index->store);
+    else
+        tree_close(index->tree);
     api_count(&index->banyan->indexes, -1);
     free(index);
     return BANYAN_OK;
@@ -491,7 +400,7 @@ int banyan_index_geometry(const struct banyan_index *index, struct banyan_geomet
     struct banyan_geometry to = {
         .key_bytes = from->key_bytes,
         .key_variable = from->key_kind == TREE_KEY_VARIABLE,
-        .value_bytes = from->value_bytes,
+        .value_bytes = index->store ? BANYAN_VALUE_MAX : from->value_bytes,
         .value_variable = from->value_variable,
         .leaf_bytes = from->leaf_bytes,
         .internal_bytes = from->internal_bytes,
@@ -535,6 +444,8 @@ int banyan_get(struct banyan_session *session, struct banyan_index *index, const
         return status;
     if (!length || (!value && *length > 0))
         return error_set(&session->error, BANYAN_EINVAL, "index %s: no room for the value", index->name);
+    if (index->store)
+        return api_records_get(session, index, key, key_length, value, length);
     /* By way of a buffer that always suffices, so that a value that does not fit still tells its length. */
     status = tree_lookup(session->tree_session, index->tree, key, key_length, whole, &whole_length);
     if (status)
@@ -555,8 +466,24 @@ int banyan_put(struct banyan_session *session, struct banyan_index *index, const
     int status = check_entry(session, index, key, key_length, value, length);
     if (status)
         return status;
+    if (index->store)
+        return api_records_put(session, index, API_PUT, key, key_length, value_or_empty(value), length, 0,
+                               NULL, 0);
     return api_result(session, tree_upsert(session->tree_session, index->tree, key, key_length,
                                            value_or_empty(value), length));
+}
+
+int banyan_put_until(struct banyan_session *session, struct banyan_index *index, const void *key,
+                     size_t key_length, const void *value, size_t length, uint64_t expires_ms)
+{
+    int status = check_entry(session, index, key, key_length, value, length);
+    if (status)
+        return status;
+    if (!index->store)
+        return error_set(&session->error, BANYAN_ENOTSUP,
+                         "index %s: only indexes of records have entries that expire", index->name);
+    return api_records_put(session, index, API_PUT, key, key_length, value_or_empty(value), length,
+                           expires_ms, NULL, 0);
 }
 
 int banyan_insert(struct banyan_session *session, struct banyan_index *index, const void *key,
@@ -565,6 +492,9 @@ int banyan_insert(struct banyan_session *session, struct banyan_index *index, co
     int status = check_entry(session, index, key, key_length, value, length);
     if (status)
         return status;
+    if (index->store)
+        return api_records_put(session, index, API_INSERT, key, key_length, value_or_empty(value), length, 0,
+                               NULL, 0);
     return api_result(session, tree_insert(session->tree_session, index->tree, key, key_length,
                                            value_or_empty(value), length));
 }
@@ -575,6 +505,9 @@ int banyan_update(struct banyan_session *session, struct banyan_index *index, co
     int status = check_entry(session, index, key, key_length, value, length);
     if (status)
         return status;
+    if (index->store)
+        return api_records_put(session, index, API_UPDATE, key, key_length, value_or_empty(value), length, 0,
+                               NULL, 0);
     return api_result(session, tree_update(session->tree_session, index->tree, key, key_length,
                                            value_or_empty(value), length));
 }
@@ -583,8 +516,11 @@ int banyan_delete(struct banyan_session *session, struct banyan_index *index, co
                   size_t key_length)
 {
     int status = check_key(session, index, key, key_length);
-    return status ? status
-                  : api_result(session, tree_delete(session->tree_session, index->tree, key, key_length));
+    if (status)
+        return status;
+    return index->store
+               ? api_records_delete(session, index, key, key_length)
+               : api_result(session, tree_delete(session->tree_session, index->tree, key, key_length));
 }
 
 int banyan_compare_and_set(struct banyan_session *session, struct banyan_index *index, const void *key,
@@ -596,6 +532,9 @@ int banyan_compare_and_set(struct banyan_session *session, struct banyan_index *
         status = check_value(session, index, expected, expected_length);
     if (status)
         return status;
+    if (index->store)
+        return api_records_put(session, index, API_REPLACE, key, key_length, value_or_empty(value), length, 0,
+                               value_or_empty(expected), expected_length);
     return api_result(session, tree_compare_and_set(session->tree_session, index->tree, key, key_length,
                                                     value_or_empty(expected), expected_length,
                                                     value_or_empty(value), length));
@@ -623,7 +562,7 @@ static enum tree_verdict modify_run(void *context, const void *old, size_t old_l
     case BANYAN_REMOVE:
         return TREE_DELETE;
     case BANYAN_STORE:
-        if (value_fits(geometry, new_length)) {
+        if (value_fits(call->index, new_length)) {
             *length = new_length;
             return TREE_PUT;
         }
@@ -649,6 +588,8 @@ int banyan_modify(struct banyan_session *session, struct banyan_index *index, co
         return status;
     if (!function)
         return error_set(&session->error, BANYAN_EINVAL, "index %s: the function is NULL", index->name);
+    if (index->store)
+        return api_records_modify(session, index, key, key_length, function, context);
     struct modify_call call = {function, context, session, index, BANYAN_OK};
     status = tree_modify(session->tree_session, index->tree, key, key_length, modify_run, &call);
     return status ? api_result(session, status) : call.status;
@@ -692,6 +633,10 @@ static void multi_group(struct banyan_session *session, struct banyan_index *ind
     }
     if (used == 0)
         return;
+    if (index->store) {
+        api_records_multi(session, index, origin, used, put);
+        return;
+    }
     multi_function *function = put ? tree_multi_put : tree_multi_get;
     int status = function(session->tree_session, index->tree, group, used);
     for (size_t i = 0; i < used; i++) {

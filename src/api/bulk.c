@@ -34,6 +34,9 @@ int banyan_bulk_begin(struct banyan_session *session, struct banyan_index *index
     if (!bulk || parts == 0 || !(fill >= 0.0 && fill <= 1.0))
         return error_set(&session->error, BANYAN_EINVAL, "index %s: bulk load of %u parts, fill %g",
                          index->name, parts, fill);
+    if (index->store)
+        return error_set(&session->error, BANYAN_ENOTSUP,
+                         "index %s: an index of records is filled by puts, not by bulk load", index->name);
     struct banyan_bulk *begun = calloc(1, sizeof *begun);
     if (!begun)
         return error_set(&session->error, BANYAN_ENOMEM, "index %s: no memory for a bulk load", index->name);

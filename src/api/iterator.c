@@ -4,8 +4,8 @@
  * A scan hands its entries to a callback that must not use the session; an iterator gives the program one
  * entry at a time and lets it do anything in between. So each batch is copied out, and the next one starts
  * after the last key of the one before, exclusively: no entry comes twice, whatever was changed meanwhile.
- * Batches grow from 16 to 256 entries, so that a short look costs little. Thread: the session's. Can fail: as
- * scans do; memory.
+ * Batches grow from 16 to 256 entries, so that a short look costs little, and end at 1 MiB. Thread: the
+ * session's. Can fail: as scans do; memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +13,7 @@
 
 #define BATCH_FIRST 16u
 #define BATCH_MAX   256u
+#define BATCH_BYTES (1u << 20) /* a batch that has so many bytes is not continued */
 
 struct bound {
     unsigned char key[BANYAN_KEY_MAX];
@@ -20,8 +21,10 @@ struct bound {
     bool set, open;
 };
 
+/* In the buffer: the key, then the value. */
 struct entry {
-    uint8_t key_length, length;
+    size_t at, length;
+    uint8_t key_length;
 };
 
 struct banyan_iterator {
@@ -31,19 +34,20 @@ struct banyan_iterator {
     bool reverse, finished;
     uint32_t batch;          /* entries that the next fetch wants */
     uint32_t fetched, taken; /* entries in the buffer, and how many were given out */
-    uint32_t slot_bytes;     /* of the buffer, per entry: longest key, then longest value */
     struct entry entries[BATCH_MAX];
     unsigned char *buffer;
+    size_t used, capacity; /* of the buffer */
+    bool no_memory;        /* the batch ended for want of it */
 };
 
 static unsigned char *slot_key(const struct banyan_iterator *iterator, uint32_t number)
 {
-    return iterator->buffer + (size_t)number * iterator->slot_bytes;
+    return iterator->buffer + iterator->entries[number].at;
 }
 
 static unsigned char *slot_value(const struct banyan_iterator *iterator, uint32_t number)
 {
-    return slot_key(iterator, number) + BANYAN_KEY_MAX;
+    return slot_key(iterator, number) + iterator->entries[number].key_length;
 }
 
 static int bound_set(struct banyan_iterator *iterator, struct bound *bound, const void *key, size_t length,
@@ -99,14 +103,7 @@ int banyan_iterator_open(struct banyan_session *session, struct banyan_index *in
     opened->session = session;
     opened->index = index;
     opened->batch = BATCH_FIRST;
-    opened->slot_bytes = BANYAN_KEY_MAX + tree_geometry(index->tree)->value_bytes;
     status = range_set(opened, range);
-    if (!status) {
-        opened->buffer = malloc((size_t)BATCH_MAX * opened->slot_bytes);
-        if (!opened->buffer)
-            status =
-                error_set(&session->error, BANYAN_ENOMEM, "index %s: no memory for an iterator", index->name);
-    }
     if (status) {
         free(opened);
         return status;
@@ -117,16 +114,34 @@ int banyan_iterator_open(struct banyan_session *session, struct banyan_index *in
     return BANYAN_OK;
 }
 
+static bool buffer_reserve(struct banyan_iterator *iterator, size_t more)
+{
+    size_t wanted = iterator->used + more;
+    if (wanted <= iterator->capacity)
+        return true;
+    size_t capacity = wanted > 2 * iterator->capacity ? wanted : 2 * iterator->capacity;
+    unsigned char *larger = realloc(iterator->buffer, capacity);
+    if (!larger)
+        return false;
+    iterator->buffer = larger;
+    iterator->capacity = capacity;
+    return true;
+}
+
 static bool batch_visit(void *context, const void *key, size_t key_length, const void *value, size_t length)
 {
     struct banyan_iterator *iterator = context;
-    uint32_t number = iterator->fetched;
-    iterator->entries[number] = (struct entry){(uint8_t)key_length, (uint8_t)length};
-    memcpy(slot_key(iterator, number), key, key_length);
+    if (!buffer_reserve(iterator, key_length + length)) {
+        iterator->no_memory = true;
+        return false;
+    }
+    unsigned char *to = iterator->buffer + iterator->used;
+    memcpy(to, key, key_length);
     if (length > 0)
-        memcpy(slot_value(iterator, number), value, length);
-    iterator->fetched++;
-    return iterator->fetched < iterator->batch;
+        memcpy(to + key_length, value, length);
+    iterator->entries[iterator->fetched++] = (struct entry){iterator->used, length, (uint8_t)key_length};
+    iterator->used += key_length + length;
+    return iterator->fetched < iterator->batch && iterator->used < BATCH_BYTES;
 }
 
 /* The part of the range up to the last fetched key is done, even if the scan failed after it. */
@@ -158,6 +173,8 @@ static int batch_fetch(struct banyan_iterator *iterator)
 {
     iterator->fetched = 0;
     iterator->taken = 0;
+    iterator->used = 0;
+    iterator->no_memory = false;
     if (range_empty(iterator)) {
         iterator->finished = true;
         return BANYAN_OK;
@@ -172,13 +189,18 @@ static int batch_fetch(struct banyan_iterator *iterator)
         .reverse = iterator->reverse,
         .limit = iterator->batch,
     };
-    int status =
-        tree_scan(iterator->session->tree_session, iterator->index->tree, &range, batch_visit, iterator);
+    struct banyan_session *session = iterator->session;
+    int status = iterator->index->store
+                     ? api_records_scan(session, iterator->index, &range, batch_visit, iterator)
+                     : tree_scan(session->tree_session, iterator->index->tree, &range, batch_visit, iterator);
     range_advance(iterator);
+    if (iterator->no_memory && iterator->fetched == 0)
+        return error_set(&session->error, BANYAN_ENOMEM, "index %s: no memory for an entry",
+                         iterator->index->name);
     if (status && status != BANYAN_ENOTFOUND)
         /* What came before the failure is given out first; the next fetch meets the failure again, or not. */
         return iterator->fetched > 0 ? BANYAN_OK : api_result(iterator->session, status);
-    if (iterator->fetched < iterator->batch)
+    if (iterator->fetched < iterator->batch && iterator->used < BATCH_BYTES && !iterator->no_memory)
         iterator->finished = true;
     iterator->batch = iterator->batch * 4 < BATCH_MAX ? iterator->batch * 4 : BATCH_MAX;
     return BANYAN_OK;

@@ -1,27 +1,63 @@
 /* test_api.c - every function of banyan.h once as meant, and with everything wrong that a program can get
- * wrong. */
+ * wrong: on an index of plain values, on one of records, and on records in a pool of another process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "banyan.h"
 
 struct fixture {
     struct banyan *banyan;
     struct banyan_session *session;
     struct banyan_index *index; /* variable keys and values */
+    size_t value_max;
+    const struct banyan_geometry *geometry; /* NULL: of records */
 };
 static struct fixture fixture;
+static const struct banyan_geometry plain = {.struct_bytes = sizeof plain,
+                                             .key_bytes = BANYAN_KEY_MAX,
+                                             .key_variable = 1,
+                                             .value_bytes = BANYAN_SLOT_VALUE_MAX,
+                                             .value_variable = 1};
+static char uri[160]; /* of the daemon's socket; "": a pool of this process */
 
-static int setup(void **state)
+static int setup(const struct banyan_geometry *geometry)
 {
-    struct banyan_options options = {.struct_bytes = sizeof options, .pool_bytes = 64u << 20};
+    char message[300] = "";
+    struct banyan_options options = {.struct_bytes = sizeof options,
+                                     .pool_bytes = 256u
+                                                   << 20, /* each size of block takes a chunk of its own */
+                                     .uri = uri,
+                                     .format = uri[0] != 0,
+                                     .message = message,
+                                     .message_bytes = sizeof message};
+    fixture.geometry = geometry;
+    fixture.value_max = geometry ? geometry->value_bytes : BANYAN_VALUE_MAX;
+    int status = banyan_open(&fixture.banyan, &options);
+    if (status)
+        fprintf(stderr, "banyan_open: %s\n", message);
+    return status || banyan_session_open(fixture.banyan, &fixture.session) ||
+           banyan_index_create(fixture.session, "words", geometry, &fixture.index);
+}
+
+static int setup_plain(void **state)
+{
     *state = &fixture;
-    return banyan_open(&fixture.banyan, &options) || banyan_session_open(fixture.banyan, &fixture.session) ||
-           banyan_index_create(fixture.session, "words", NULL, &fixture.index);
+    return setup(&plain);
+}
+
+static int setup_records(void **state)
+{
+    *state = &fixture;
+    return setup(NULL);
 }
 
 static int teardown(void **state)
@@ -38,7 +74,7 @@ static int put(struct fixture *f, const char *key, const char *value)
 
 static void expect(struct fixture *f, const char *key, const char *value)
 {
-    char found[BANYAN_VALUE_MAX];
+    char found[BANYAN_SLOT_VALUE_MAX];
     size_t length = sizeof found;
     assert_int_equal(banyan_get(f->session, f->index, key, strlen(key), found, &length), BANYAN_OK);
     assert_int_equal(length, strlen(value));
@@ -134,9 +170,9 @@ static void test_points_bad(void **state)
     assert_int_equal(banyan_put(f->session, f->index, "k", 1, NULL, 1), BANYAN_EINVAL);
     assert_int_equal(banyan_put(f->session, f->index, "", 0, "v", 1), BANYAN_EKEYSIZE);
     assert_int_equal(banyan_put(f->session, f->index, big, 256, "v", 1), BANYAN_EKEYSIZE);
-    assert_int_equal(banyan_put(f->session, f->index, "k", 1, big, 256), BANYAN_EVALUESIZE);
+    assert_int_equal(banyan_put(f->session, f->index, "k", 1, big, f->value_max + 1), BANYAN_EVALUESIZE);
     assert_non_null(strstr(banyan_session_error(f->session), "words"));
-    assert_int_equal(banyan_insert(f->session, f->index, "k", 1, big, 256), BANYAN_EVALUESIZE);
+    assert_int_equal(banyan_insert(f->session, f->index, "k", 1, big, f->value_max + 1), BANYAN_EVALUESIZE);
     assert_int_equal(banyan_update(f->session, f->index, big, 300, "v", 1), BANYAN_EKEYSIZE);
     assert_int_equal(banyan_delete(f->session, f->index, NULL, 4), BANYAN_EINVAL);
     assert_int_equal(banyan_get(f->session, f->index, "k", 1, value, NULL), BANYAN_EINVAL);
@@ -165,7 +201,7 @@ static enum banyan_verdict modify_as_told(void *context, const void *old, size_t
     int verdict = *(int *)context;
     (void)old_length;
     memcpy(value, old ? "old" : "new", 3);
-    *length = verdict == 77 ? 256 : 3;
+    *length = verdict == 77 ? *length + 1 : 3;
     return verdict == 77 ? BANYAN_STORE : (enum banyan_verdict)verdict;
 }
 
@@ -385,7 +421,7 @@ static void test_bulk_bad(void **state)
     struct banyan_index *index;
     struct banyan_bulk *bulk;
     int number = 0;
-    assert_int_equal(banyan_index_create(f->session, "bulk", NULL, &index), BANYAN_OK);
+    assert_int_equal(banyan_index_create(f->session, "bulk", &plain, &index), BANYAN_OK);
     assert_int_equal(banyan_bulk_begin(f->session, index, 0, 0, &bulk), BANYAN_EINVAL);
     assert_int_equal(banyan_bulk_begin(f->session, index, 1, 1.5, &bulk), BANYAN_EINVAL);
     assert_int_equal(banyan_bulk_begin(f->session, index, 1, 0, &bulk), BANYAN_OK);
@@ -397,22 +433,182 @@ static void test_bulk_bad(void **state)
     assert_int_equal(banyan_index_close(index), BANYAN_OK);
 }
 
-int main(void)
+/* ---- records alone ---- */
+
+static char *pattern(size_t length, unsigned seed)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_version),
-        cmocka_unit_test(test_open_bad),
-        cmocka_unit_test(test_points),
-        cmocka_unit_test(test_points_bad),
-        cmocka_unit_test(test_modify),
-        cmocka_unit_test(test_multi),
-        cmocka_unit_test(test_iterator),
-        cmocka_unit_test(test_iterator_bad),
-        cmocka_unit_test(test_indexes),
-        cmocka_unit_test(test_other_pool),
-        cmocka_unit_test(test_stats),
-        cmocka_unit_test(test_bulk_bad),
-        cmocka_unit_test(test_session_open_bad),
-    };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    char *bytes = malloc(length + 1);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < length; i++)
+        bytes[i] = (char)(seed + i * 31 + (i >> 9));
+    return bytes;
+}
+
+static void test_long_values(void **state)
+{
+    static const size_t lengths[] = {0, 1, 16, 17, 255, 256, 70000, (1u << 20) + 1, 5u << 20};
+    struct fixture *f = *state;
+    for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        char key[32], *value = pattern(lengths[i], i), *found = malloc(lengths[i] + 1);
+        size_t length = lengths[i] ? lengths[i] - 1 : 0,
+               key_length = (size_t)snprintf(key, sizeof key, "long%u", i);
+        assert_int_equal(banyan_put(f->session, f->index, key, key_length, value, lengths[i]), BANYAN_OK);
+        if (lengths[i])
+            assert_int_equal(banyan_get(f->session, f->index, key, key_length, found, &length),
+                             BANYAN_EVALUESIZE);
+        assert_int_equal(length, lengths[i]);
+        assert_int_equal(banyan_get(f->session, f->index, key, key_length, found, &length), BANYAN_OK);
+        assert_int_equal(length, lengths[i]);
+        assert_memory_equal(found, value, length);
+        free(found);
+        free(value);
+    }
+    /* an iterator meets them all, longer batches than its buffer included */
+    struct banyan_iterator *iterator;
+    struct banyan_range range = {
+        .struct_bytes = sizeof range, .from = "long", .from_length = 4, .to = "long~", .to_length = 5};
+    const void *value;
+    size_t length, met = 0;
+    assert_int_equal(banyan_iterator_open(f->session, f->index, &range, &iterator), BANYAN_OK);
+    while (banyan_iterator_next(iterator, NULL, NULL, &value, &length) == BANYAN_OK) {
+        char *wanted = pattern(lengths[met], (unsigned)met);
+        assert_int_equal(length, lengths[met++]);
+        assert_memory_equal(value, wanted, length);
+        free(wanted);
+    }
+    assert_int_equal(met, sizeof lengths / sizeof *lengths);
+    assert_int_equal(banyan_iterator_close(iterator), BANYAN_OK);
+}
+
+static void test_records_expire(void **state)
+{
+    struct fixture *f = *state;
+    char value[8];
+    size_t length = sizeof value;
+    assert_int_equal(banyan_put_until(f->session, f->index, "past", 4, "gone", 4, 1), BANYAN_OK);
+    assert_int_equal(banyan_get(f->session, f->index, "past", 4, value, &length), BANYAN_ENOTFOUND);
+    assert_int_equal(banyan_put_until(f->session, f->index, "future", 6, "here", 4, UINT64_C(32503680000000)),
+                     BANYAN_OK);
+    expect(f, "future", "here");
+}
+
+static void test_records_elsewhere(void **state)
+{
+    struct fixture *f = *state;
+    struct banyan_index *other, *bulk_index;
+    struct banyan_bulk *bulk;
+    struct banyan_geometry geometry = {.struct_bytes = sizeof geometry};
+    /* a second handle of the same index sees the same entries, and may be closed while the session stays */
+    assert_int_equal(put(f, "shared", "by both"), BANYAN_OK);
+    assert_int_equal(banyan_index_open(f->session, "words", &other), BANYAN_OK);
+    char value[16];
+    size_t length = sizeof value;
+    assert_int_equal(banyan_get(f->session, other, "shared", 6, value, &length), BANYAN_OK);
+    assert_int_equal(length, 7);
+    assert_int_equal(banyan_index_geometry(other, &geometry), BANYAN_OK);
+    assert_int_equal(geometry.value_bytes, BANYAN_VALUE_MAX);
+    assert_int_equal(banyan_index_close(other), BANYAN_OK);
+    expect(f, "shared", "by both");
+    assert_int_equal(banyan_bulk_begin(f->session, f->index, 1, 0, &bulk), BANYAN_ENOTSUP);
+    geometry.key_variable = 0;
+    assert_int_equal(banyan_index_create(f->session, "fixed", &geometry, &bulk_index), BANYAN_EINVAL);
+}
+
+static void test_plain_does_not_expire(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(banyan_put_until(f->session, f->index, "k", 1, "v", 1, 5), BANYAN_ENOTSUP);
+}
+
+static void test_uri_bad(void **state)
+{
+    (void)state;
+    struct banyan *banyan = NULL;
+    char message[300];
+    struct banyan_options options = {.struct_bytes = sizeof options,
+                                     .message = message,
+                                     .message_bytes = sizeof message,
+                                     .timeout_ms = 500};
+    options.uri = "unix:/nonexistent/banyan.sock";
+    assert_int_equal(banyan_open(&banyan, &options), BANYAN_ENET);
+    assert_non_null(strstr(message, "/nonexistent/banyan.sock"));
+    options.uri = "tcp://host:port:7";
+    assert_int_equal(banyan_open(&banyan, &options), BANYAN_EINVAL);
+    options.uri = "unix:/nonexistent/banyan.sock";
+    options.secret_file = "/nonexistent/secret";
+    assert_int_equal(banyan_open(&banyan, &options), BANYAN_ENOTFOUND);
+    assert_non_null(strstr(message, "/nonexistent/secret"));
+    options.secret_file = NULL;
+    options.certificate_file = "/nonexistent/node.pem";
+    assert_int_equal(banyan_open(&banyan, &options), BANYAN_EINVAL);
+    assert_null(banyan);
+}
+
+/* ---- all of it, three times ---- */
+
+#define COMMON_TESTS                                                                                         \
+    cmocka_unit_test(test_version), cmocka_unit_test(test_open_bad), cmocka_unit_test(test_points),          \
+        cmocka_unit_test(test_points_bad), cmocka_unit_test(test_modify), cmocka_unit_test(test_multi),      \
+        cmocka_unit_test(test_iterator), cmocka_unit_test(test_iterator_bad),                                \
+        cmocka_unit_test(test_indexes), cmocka_unit_test(test_other_pool), cmocka_unit_test(test_stats),     \
+        cmocka_unit_test(test_bulk_bad), cmocka_unit_test(test_session_open_bad)
+
+static const struct CMUnitTest plain_tests[] = {COMMON_TESTS, cmocka_unit_test(test_plain_does_not_expire)};
+static const struct CMUnitTest record_tests[] = {
+    COMMON_TESTS, cmocka_unit_test(test_long_values), cmocka_unit_test(test_records_expire),
+    cmocka_unit_test(test_records_elsewhere), cmocka_unit_test(test_uri_bad)};
+
+/* A memory node in a process of its own, at a socket in `folder`; 0: it does not start. */
+static pid_t start_daemon(const char *program, const char *folder)
+{
+    char address[160], line[256];
+    int ends[2];
+    snprintf(address, sizeof address, "unix:%s/memory.sock", folder);
+    if (pipe(ends))
+        return 0;
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        close(ends[0]);
+        execl(program, program, "memory", "--listen", address, "--size", "256M", "--log-level", "warning",
+              (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    FILE *output = fdopen(ends[0], "r");
+    bool serves = child > 0 && output && fgets(line, sizeof line, output);
+    if (output)
+        fclose(output);
+    if (serves)
+        snprintf(uri, sizeof uri, "%s", address);
+    return serves ? child : 0;
+}
+
+static int run_cluster(const char *program)
+{
+    char folder[] = "/tmp/banyan-api-XXXXXX";
+    if (!mkdtemp(folder))
+        return 1;
+    pid_t child = start_daemon(program, folder);
+    int failed =
+        child ? cmocka_run_group_tests_name("records in a cluster", record_tests, setup_records, teardown)
+              : 1;
+    if (child) {
+        int status = 0;
+        kill(child, SIGTERM);
+        waitpid(child, &status, 0);
+        failed += !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+    }
+    rmdir(folder);
+    return failed;
+}
+
+/* Argument: the `banyan` program, for its memory node; without it the cluster is left out. */
+int main(int argc, char **argv)
+{
+    int failed = cmocka_run_group_tests_name("plain values", plain_tests, setup_plain, teardown);
+    failed += cmocka_run_group_tests_name("records", record_tests, setup_records, teardown);
+    if (argc > 1)
+        failed += run_cluster(argv[1]);
+    return failed;
 }

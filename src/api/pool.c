@@ -1,0 +1,265 @@
+/*
+ * pool.c - opening and closing a pool for the C API: memory nodes of this process, or a cluster's by its URI.
+ *
+ * Called by programs; a pool's handle may then be used by any thread. Opening a cluster connects to all its
+ * memory nodes; the message of a failure names the one at fault.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "api/handles.h"
+
+#define DEFAULT_POOL_BYTES  (UINT64_C(1) << 30)
+#define LEAST_POOL_BYTES    (UINT64_C(16) << 20)
+#define MOST_POOL_BYTES     (UINT64_C(1) << 46)
+#define DEFAULT_CACHE_BYTES (UINT64_C(64) << 20)
+#define MEMORY_NODES_MAX    1024u
+#define DEFAULT_PORT        7100u
+#define COMPUTE_ID          1u /* a pool of this process has it as its only compute node */
+
+static int options_complete(struct banyan_options *options, const struct banyan_options *given,
+                            struct error *error)
+{
+    memset(options, 0, sizeof *options);
+    if (given) {
+        int status = api_struct_in(options, sizeof *options, given, "options", error);
+        if (status)
+            return status;
+    }
+    if (options->memory_nodes == 0)
+        options->memory_nodes = 1;
+    if (options->pool_bytes == 0)
+        options->pool_bytes = DEFAULT_POOL_BYTES;
+    if (options->cache_bytes == 0)
+        options->cache_bytes = DEFAULT_CACHE_BYTES;
+    if (options->memory_nodes > MEMORY_NODES_MAX)
+        return error_set(error, BANYAN_EINVAL, "options: memory_nodes is %u, at most %u",
+                         options->memory_nodes, MEMORY_NODES_MAX);
+    if (options->pool_bytes < LEAST_POOL_BYTES || options->pool_bytes > MOST_POOL_BYTES)
+        return error_set(error, BANYAN_EINVAL, "options: pool_bytes is %llu, wanted 16 MiB to 64 TiB",
+                         (unsigned long long)options->pool_bytes);
+    if (options->copy > 1 || options->format > 1)
+        return error_set(error, BANYAN_EINVAL, "options: copy and format are 0 or 1");
+    if (options->huge_pages > 1)
+        return error_set(error, BANYAN_EINVAL, "options: huge_pages is %u, wanted 0 or 1",
+                         options->huge_pages);
+    options->pool_bytes &= ~UINT64_C(4095);
+    return BANYAN_OK;
+}
+
+static bool is_cluster(const struct banyan_options *options)
+{
+    return options->uri && options->uri[0] && strcmp(options->uri, "local:") != 0;
+}
+
+static void pool_destroy(struct banyan *banyan)
+{
+    if (banyan->compute)
+        tree_compute_destroy(banyan->compute);
+    if (banyan->fabric)
+        fabric_close(banyan->fabric);
+    for (uint16_t i = 0; banyan->nodes && i < banyan->node_count; i++)
+        memory_node_destroy(banyan->nodes[i]);
+    free(banyan->nodes);
+    free(banyan->targets);
+    free(banyan->addresses);
+    if (banyan->tls)
+        net_tls_destroy(banyan->tls);
+    if (banyan->secret)
+        explicit_bzero(banyan->secret, NET_SECRET_MAX + 1);
+    free(banyan->secret);
+    free(banyan);
+}
+
+static int pool_create_nodes(struct banyan *banyan, const struct banyan_options *options, struct error *error)
+{
+    banyan->nodes = calloc(options->memory_nodes, sizeof *banyan->nodes);
+    banyan->targets = calloc(options->memory_nodes, sizeof *banyan->targets);
+    if (!banyan->nodes || !banyan->targets)
+        return error_set(error, BANYAN_ENOMEM, "no memory for %u memory nodes", options->memory_nodes);
+    for (uint32_t i = 0; i < options->memory_nodes; i++) {
+        struct memory_options memory = {
+            .node = (uint16_t)i, .pool_bytes = options->pool_bytes, .huge_pages = options->huge_pages != 0};
+        int status = memory_node_create(&banyan->nodes[i], &memory, error);
+        if (status)
+            return status;
+        banyan->node_count++;
+        banyan->targets[i] = memory_node_target(banyan->nodes[i]);
+    }
+    return BANYAN_OK;
+}
+
+static int pool_format(struct banyan *banyan, struct error *error)
+{
+    struct tree_worker *worker = NULL;
+    struct tree_session *session = NULL;
+    int status = tree_worker_create(&worker, banyan->compute, error);
+    if (status)
+        return status;
+    status = tree_session_create(&session, worker, error);
+    if (!status) {
+        status = tree_format(session);
+        if (status)
+            *error = *tree_session_error(session);
+        tree_session_destroy(session);
+    }
+    tree_worker_destroy(worker);
+    return status;
+}
+
+static int pool_create_local(struct banyan *banyan, const struct banyan_options *options, struct error *error)
+{
+    int status = pool_create_nodes(banyan, options, error);
+    if (status)
+        return status;
+    banyan->fabric = fabric_local_create(banyan->targets, banyan->node_count, COMPUTE_ID, error);
+    return banyan->fabric ? BANYAN_OK : error->code ? error->code : BANYAN_ENOMEM;
+}
+
+/* ---- a cluster's ---- */
+
+static int parse_uri(struct banyan *banyan, const char *uri, struct error *error)
+{
+    char *copy = strdup(uri), *rest = copy, *item;
+    uint16_t count = 1;
+    int status = BANYAN_OK;
+    for (const char *at = uri; (at = strchr(at, ',')) && count < MEMORY_NODES_MAX; at++)
+        count++;
+    banyan->addresses = calloc(count, sizeof *banyan->addresses);
+    if (!copy || !banyan->addresses)
+        status = error_set(error, BANYAN_ENOMEM, "no memory for %u addresses", (unsigned)count);
+    while (!status && (item = strsep(&rest, ","))) {
+        if (banyan->node_count == count)
+            status = error_set(error, BANYAN_EINVAL, "options: uri names more than %u memory nodes",
+                               (unsigned)count);
+        else
+            status = net_address_parse(&banyan->addresses[banyan->node_count], item, DEFAULT_PORT, error);
+        banyan->node_count = (uint16_t)(banyan->node_count + !status);
+    }
+    free(copy);
+    return status;
+}
+
+static int read_secrets(struct banyan *banyan, const struct banyan_options *options, struct error *error)
+{
+    int status = BANYAN_OK;
+    if (options->secret_file) {
+        banyan->secret = calloc(1, NET_SECRET_MAX + 1);
+        status = banyan->secret ? net_secret_read(options->secret_file, banyan->secret,
+                                                  &banyan->remote.secret_length, error)
+                                : error_set(error, BANYAN_ENOMEM, "no memory for the secret");
+    }
+    if (!status && options->certificate_file && !options->authority_file)
+        status = error_set(error, BANYAN_EINVAL,
+                           "options: certificate_file without authority_file, by which the "
+                           "memory nodes are known");
+    if (!status && options->authority_file) {
+        const struct net_tls_options tls = {.certificate_file = options->certificate_file,
+                                            .key_file = options->key_file,
+                                            .authority_file = options->authority_file};
+        status = net_tls_create(&banyan->tls, false, &tls, error);
+    }
+    return status;
+}
+
+static int pool_connect(struct banyan *banyan, const struct banyan_options *options, struct error *error)
+{
+    int status = parse_uri(banyan, options->uri, error);
+    if (!status)
+        status = read_secrets(banyan, options, error);
+    banyan->remote.nodes = banyan->addresses;
+    banyan->remote.count = banyan->node_count;
+    banyan->remote.tls = banyan->tls;
+    banyan->remote.secret = banyan->secret;
+    banyan->remote.lease_ms = options->lease_ms;
+    banyan->remote.timeout_ms = options->timeout_ms;
+    banyan->remote.copy = options->copy != 0;
+    if (!status && options->format)
+        status = fabric_remote_format(&banyan->remote, error);
+    return status ? status : fabric_remote_open(&banyan->fabric, &banyan->remote, error);
+}
+
+/* ---- both ---- */
+
+static int pool_create(struct banyan *banyan, const struct banyan_options *options, struct error *error)
+{
+    struct tree_switches switches;
+    memset(&switches, 0, sizeof switches);
+    bool cluster = is_cluster(options);
+    int status = cluster ? pool_connect(banyan, options, error) : pool_create_local(banyan, options, error);
+    if (!status)
+        status = tree_switches_preset(&switches, "banyan", error);
+    switches.cache_bytes = options->cache_bytes;
+    if (!status)
+        status = tree_compute_create(&banyan->compute, banyan->fabric, &switches, error);
+    if (!status && (!cluster || options->format))
+        status = pool_format(banyan, error);
+    return status;
+}
+
+int banyan_open(struct banyan **banyan, const struct banyan_options *options)
+{
+    struct error error = {0};
+    struct banyan_options complete;
+    if (!banyan)
+        return BANYAN_EINVAL;
+    *banyan = NULL;
+    int status = options_complete(&complete, options, &error);
+    struct banyan *pool = NULL;
+    if (!status) {
+        pool = calloc(1, sizeof *pool);
+        status = pool ? pool_create(pool, &complete, &error)
+                      : error_set(&error, BANYAN_ENOMEM, "no memory for the pool's handle");
+    }
+    if (!status) {
+        *banyan = pool;
+        return BANYAN_OK;
+    }
+    if (pool)
+        pool_destroy(pool);
+    if (complete.message && complete.message_bytes > 0)
+        snprintf(complete.message, complete.message_bytes, "%s",
+                 error.text[0] ? error.text : error_name(status));
+    return status;
+}
+
+int banyan_close(struct banyan *banyan)
+{
+    if (!banyan)
+        return BANYAN_OK;
+    if (atomic_load_relaxed(&banyan->sessions) || atomic_load_relaxed(&banyan->indexes))
+        return BANYAN_EBUSY;
+    pool_destroy(banyan);
+    return BANYAN_OK;
+}
+
+static void status_add(struct memory_status_reply *sum, const struct memory_status_reply *one)
+{
+    sum->pool_bytes += one->pool_bytes;
+    sum->chunk_bytes = one->chunk_bytes;
+    sum->chunks_total += one->chunks_total;
+    sum->chunks_used += one->chunks_used;
+    sum->blocks_used += one->blocks_used;
+    sum->bytes_used += one->bytes_used;
+    sum->bytes_free_in_chunks += one->bytes_free_in_chunks;
+}
+
+int api_pool_status(const struct banyan *banyan, struct memory_status_reply *sum)
+{
+    memset(sum, 0, sizeof *sum);
+    for (uint16_t i = 0; i < banyan->node_count; i++) {
+        struct memory_status_reply reply = {0};
+        const struct memory_status_request request = {.kind = MEMORY_STATUS};
+        size_t length = 0;
+        int status = BANYAN_OK;
+        if (banyan->nodes)
+            memory_node_status(banyan->nodes[i], &reply);
+        else
+            status = fabric_remote_ask(&banyan->remote, i, &request, sizeof request, &reply, sizeof reply,
+                                       &length, NULL);
+        if (status)
+            return status;
+        status_add(sum, &reply);
+    }
+    return BANYAN_OK;
+}
