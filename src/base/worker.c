@@ -29,6 +29,9 @@
 /* A busy worker polls its descriptors after so many rounds, or so many ns, whatever is first. */
 #define POLL_ROUNDS 8u
 #define POLL_PERIOD 5000u
+/* After so many rounds in which every fiber did nothing but yield, they may all be waiting for a thread that
+ * wants this CPU: it is offered. */
+#define WAITING_ROUNDS 4u
 /* Fibers kept, with their stacks, for functions to come. */
 #define SPARE_FIBERS 256u
 
@@ -221,6 +224,7 @@ static void task_unpark_fiber(struct task *other)
 static void task_yield_fiber(struct task *self)
 {
     struct worker_task *task = (struct worker_task *)self;
+    task->worker->yields++;
     enqueue(task->worker, task);
     fiber_suspend();
 }
@@ -322,12 +326,14 @@ int worker_spawn(struct worker *worker, void (*function)(void *), void *argument
 static void run_fibers(struct worker *worker)
 {
     struct worker_task *last = worker->tail, *task = NULL;
+    uint64_t switches = 0, yields = worker->yields;
     if (!worker->head)
         return;
     do {
         task = worker->head;
         worker->head = task->next;
         task_set_self(&task->task);
+        switches++;
         fiber_resume(task->fiber);
         if (task->returned) {
             record_give(task);
@@ -335,6 +341,9 @@ static void run_fibers(struct worker *worker)
         }
     } while (task != last);
     task_set_self(NULL);
+    worker->waiting_rounds = worker->yields - yields == switches ? worker->waiting_rounds + 1 : 0;
+    if (worker->waiting_rounds >= WAITING_ROUNDS)
+        sched_yield();
 }
 
 void worker_hook_add(struct worker *worker, struct worker_hook *hook)

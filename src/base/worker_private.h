@@ -49,7 +49,9 @@ struct worker {
     uint32_t slot_count, free_slot;
     unsigned watches;
     unsigned unpolled_rounds;
-    uint64_t polled; /* when */
+    uint64_t yields;         /* by its fibers, ever */
+    unsigned waiting_rounds; /* in a row, of nothing but yields */
+    uint64_t polled;         /* when */
     struct epoll_event ready[WORKER_READY_MAX];
 
     struct worker_mail *inbox __attribute__((aligned(64)));
