@@ -575,7 +575,8 @@ static uint64_t execute(struct server_fiber *fiber, struct server_client *client
                                .arguments = arguments,
                                .count = request->count,
                                .now_ms = wall_clock(fiber, begin),
-                               .command = request->command};
+                               .command = request->command,
+                               .cursors = fiber->thread->server->cursors};
     uint64_t errors = reply_begin(client);
     if (!request->command) {
         server_reply_unknown(&call);
@@ -619,7 +620,8 @@ static uint64_t batch_execute(struct server_fiber *fiber, struct server_client *
                                    .arguments = request->arguments,
                                    .count = request->count,
                                    .now_ms = now_ms,
-                                   .command = request->command};
+                                   .command = request->command,
+                                   .cursors = fiber->thread->server->cursors};
         uint64_t errors = reply_begin(client);
         if (server_argument_key(&call, &request->arguments[1])) {
             if (item->status && item->status != BANYAN_ENOTFOUND)
@@ -638,6 +640,7 @@ static bool batchable(const struct server_client *client, const struct client_re
 {
     const struct server_command *command = request->command;
     return client->thread->server->batches && command && command->point &&
+           (!command->run || request->count == 2) && /* of many keys it is no point read */
            request->count <= CLIENT_BATCH_ARGS && command_arity_allows(command->arity, request->count) &&
            client->reply == CLIENT_REPLY_ON && !client->skip && authorized(client);
 }

@@ -8,6 +8,7 @@
  * since threads post to each other until their last command has ended.
  */
 #include "server/client.h"
+#include "server/cursors.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -625,7 +626,8 @@ static int server_fill(struct server *server, struct tree_compute *compute,
     if (options->password)
         server_password_set(server, options->password, strlen(options->password));
     server->nodes = calloc(server->node_count, sizeof *server->nodes);
-    if (!server->nodes)
+    server->cursors = server_cursors_create();
+    if (!server->nodes || !server->cursors)
         return error_set(error, BANYAN_ENOMEM, "no memory for a server");
     descriptors_raise(server->clients_max);
     int status = command_table_create(&server->table, tables, error);
@@ -673,6 +675,7 @@ void server_destroy(struct server *server)
     if (server->store)
         store_close(server->store);
     command_table_destroy(server->table);
+    server_cursors_destroy(server->cursors);
     free(server->nodes);
     free(server->listeners);
     explicit_bzero(server->password, sizeof server->password);
