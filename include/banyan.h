@@ -176,16 +176,18 @@ BANYAN_API int banyan_session_stats_reset(struct banyan_session *session);
 
 /* Fixed when an index is created. */
 struct banyan_geometry {
-    size_t struct_bytes;       /* sizeof(struct banyan_geometry) */
-    uint32_t key_bytes;        /* fixed keys: exactly, 8 to 255; variable keys: at most, 1 to 255 (0: 255) */
-    uint32_t key_variable;     /* 0: all keys have key_bytes bytes; 1: variable */
-    uint32_t value_bytes;      /* exactly, or at most if value_variable. Up to 255: kept in the index's slots.
+    size_t struct_bytes;   /* sizeof(struct banyan_geometry) */
+    uint32_t key_bytes;    /* fixed keys: exactly, 8 to 255; variable keys: at most, 1 to 255 (0: 255) */
+    uint32_t key_variable; /* 0: all keys have key_bytes bytes; 1: variable */
+    uint32_t
+        value_bytes;           /* exactly, or at most if value_variable. Up to 255: kept in the index's slots.
                                 * Above,      to 64 MiB (keys and values must be variable): values of up to 16 bytes are
                                 * in the      slots, longer ones are records of their own, one more round trip away */
     uint32_t value_variable;   /* 0 or 1 */
     uint32_t leaf_bytes;       /* power of two, 512 to 65536. 0: 1024; with variable keys 4096 */
     uint32_t internal_bytes;   /* power of two, 512 to 4096. 0: 1024; keys above 64 bytes: 4096 */
-    uint32_t inline_key_bytes; /* variable keys: the longest remainder kept in a slot. 0: 24 */
+    uint32_t inline_key_bytes; /* variable keys: the longest remainder kept in a slot; what is longer has a
+                                  block of its own. At least 16 where key_bytes is more. 0: 24 */
 };
 
 /* Creates an index and opens it. geometry may be NULL: variable keys up to 255 bytes, variable values up to

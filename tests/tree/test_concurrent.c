@@ -100,6 +100,22 @@ static void variable_keys(void **state)
     run(&options, &churn);
 }
 
+static void long_keys(void **state)
+{
+    struct world_options options;
+    options_for(&options, 2, 2, 2);
+    options.long_keys = true;
+    options.geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE,
+                                              .key_bytes = 100,
+                                              .inline_key_bytes = 16,
+                                              .internal_bytes = 1024,
+                                              .value_bytes = 8,
+                                              .leaf_bytes = 1024};
+    struct churn churn = {
+        .keys = 400, .window = 30, .rounds = world_rounds(2000), .hot = 10, .scans = 6, .multis = 5};
+    run(&options, &churn);
+}
+
 static void did_something(void **state)
 {
     churn_total_print(&total, "threads");
@@ -113,7 +129,7 @@ int main(void)
         cmocka_unit_test(few_hot_keys),     cmocka_unit_test(churn_of_many_threads),
         cmocka_unit_test(disjoint_changes), cmocka_unit_test(many_fibers),
         cmocka_unit_test(every_preset),     cmocka_unit_test(variable_keys),
-        cmocka_unit_test(did_something),
+        cmocka_unit_test(long_keys),        cmocka_unit_test(did_something),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
