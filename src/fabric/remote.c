@@ -124,6 +124,7 @@ static struct fabric_endpoint *remote_endpoint_open(struct fabric *fabric, struc
         struct remote_link *link = &endpoint->links[i];
         link->endpoint = endpoint;
         link->node = &remote->nodes[i];
+        link->seen_at = task_now();
         /* One that cannot be reached now is opened by the mender when it can. */
         remote_ground_open(link->node, remote->identity.timeout_ms * REMOTE_MS, &link->ground, NULL);
     }

@@ -24,6 +24,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 #define DELAY_FIRST (10 * REMOTE_MS)
 #define DELAY_LAST  (1000 * REMOTE_MS)
 #define DIAL_NS     (1000 * REMOTE_MS) /* one attempt to open a connection anew, at most */
@@ -47,8 +49,10 @@ void remote_node_lose(struct remote_node *node, uint64_t group, const char *why)
             shutdown(net_stream_fd(node->control), SHUT_RDWR);
     }
     spinlock_unlock(&node->lock);
-    if (ours)
-        remote_event_set(node->fabric->pulse_event);
+    if (!ours)
+        return;
+    log_warning("%s", text);
+    remote_event_set(node->fabric->pulse_event);
 }
 
 void remote_node_join(struct remote_node *node, struct remote_dialed *dialed)
@@ -365,6 +369,7 @@ static int mend_node(struct remote_node *node, struct error *error)
         dialed.stream = NULL;
     } else {
         remote_node_join(node, &dialed);
+        log_info("connected to memory node %s again", node->text);
         remote_event_set(remote->pulse_event);
     }
     remote_dialed_drop(&dialed); /* the descriptors: the same memory is mapped already */

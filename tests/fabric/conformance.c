@@ -11,9 +11,9 @@
 #include "base/task.h"
 #include "memory/memory.h"
 
-#define POOL_BYTES  (UINT64_C(4) << 20)
-#define CHUNK_BYTES (UINT64_C(64) << 10)
-#define LOCK_BYTES  UINT64_C(4096)
+#define POOL_BYTES  CONFORMANCE_POOL_BYTES
+#define CHUNK_BYTES CONFORMANCE_CHUNK_BYTES
+#define LOCK_BYTES  CONFORMANCE_LOCK_BYTES
 #define AREA        MEMORY_FIRST_CHUNK(MEMORY_LOCK_BYTES) /* where the cases write */
 
 struct trial {
@@ -882,6 +882,90 @@ static void case_bad_lists(struct trial *trial)
     run_actors(trial, 1, refuse_lists);
 }
 
+/* As many bytes as a list may have, in more commands than can have too many by themselves; and one more. */
+static void list_bytes(struct actor *actor)
+{
+    enum { PARTS = 8, PART = FABRIC_LIST_BYTES_MAX / PARTS };
+    struct trial *trial = actor->trial;
+    struct fabric_command commands[PARTS + 1];
+    uint8_t *buffers = malloc((size_t)FABRIC_LIST_BYTES_MAX + 8);
+    if (buffers == NULL)
+        abort();
+    memset(buffers, 0x5a, PART);
+    commands[0] = write_command(gaddr_make(0, POOL_BYTES - PART), buffers, PART);
+    for (unsigned i = 1; i <= PARTS; i++)
+        commands[i] = read_command(gaddr_make(0, POOL_BYTES - PART), buffers + i * (size_t)PART, PART);
+    commands[PARTS] = faa_command(gaddr_make(0, AREA), 1);
+    int status = execute(actor, commands, PARTS + 1);
+    bool same = status == BANYAN_OK;
+    for (unsigned i = 1; i < PARTS && same; i++)
+        same = memcmp(commands[i].read.data, buffers, PART) == 0;
+    commands[PARTS] = read_command(gaddr_make(0, AREA), buffers + FABRIC_LIST_BYTES_MAX, 1);
+    int refused = execute(actor, commands, PARTS + 1);
+    free(buffers);
+    CHECK(trial, same, "a list of as many bytes as may be: status %d", status);
+    CHECK(trial, refused == BANYAN_EINVAL, "one byte more: status %d", refused);
+    CHECK(trial, load(actor, gaddr_make(0, AREA)) == 1, "the long list was not run once");
+}
+
+static void case_list_bytes(struct trial *trial)
+{
+    run_actors(trial, 1, list_bytes);
+}
+
+/* ---- lost connections (G6) ---- */
+
+static int add_numbered(struct actor *actor, uint16_t node, uint64_t incarnation)
+{
+    struct fabric_command command = faa_command(gaddr_make(node, AREA), 1);
+    struct fabric_list list = make_list(&command, 1), *lists[] = {&list};
+    list.incarnation = incarnation;
+    return fabric_execute(actor->endpoint, lists, 1, NULL);
+}
+
+static void lose_and_return(struct actor *actor)
+{
+    struct trial *trial = actor->trial;
+    uint64_t before = fabric_incarnation(trial->fabric), buffer;
+    unsigned tries = 0;
+    trial->backend->lose(trial->backend->context, trial->fabric, 0);
+    /* Reads until the memory node is there again: they may be posted whatever was lost. */
+    for (;;) {
+        struct fabric_command command = read_command(gaddr_make(0, AREA), &buffer, 8);
+        struct fabric_list list = make_list(&command, 1), *lists[] = {&list};
+        int status = fabric_execute(actor->endpoint, lists, 1, NULL);
+        if (status == BANYAN_OK && fabric_incarnation(trial->fabric) > before)
+            break;
+        CHECK(trial, status == BANYAN_OK || status == BANYAN_ENET, "a lost connection: status %d", status);
+        CHECK(trial, ++tries < 20000, "the memory node did not come back");
+        task_sleep(1000000);
+    }
+    uint64_t after = fabric_incarnation(trial->fabric), count = load(actor, gaddr_make(0, AREA));
+    CHECK(trial, after == before + 1, "one loss, but the incarnation went from %llu to %llu",
+          (unsigned long long)before, (unsigned long long)after);
+    CHECK(trial, add_numbered(actor, 0, before) == BANYAN_EFENCED, "of before the loss: not refused");
+    CHECK(trial, load(actor, gaddr_make(0, AREA)) == count, "of before the loss: refused, and yet done");
+    CHECK(trial, add_numbered(actor, 1, before) == BANYAN_OK, "refused at a node that was not lost");
+    CHECK(trial, add_numbered(actor, 0, after) == BANYAN_OK, "of after the loss: refused");
+    CHECK(trial, load(actor, gaddr_make(0, AREA)) == count + 1, "of after the loss: not done once");
+}
+
+static void incarnations(struct actor *actor)
+{
+    struct trial *trial = actor->trial;
+    uint64_t first = fabric_incarnation(trial->fabric);
+    CHECK(trial, first >= 1, "0 is no incarnation");
+    CHECK(trial, add_numbered(actor, 0, first) == BANYAN_OK && add_numbered(actor, 1, first) == BANYAN_OK,
+          "lists of the present incarnation are refused");
+    for (unsigned i = 0; i < 3 && trial->backend->lose != NULL && !given_up(actor); i++)
+        lose_and_return(actor);
+}
+
+static void case_incarnations(struct trial *trial)
+{
+    run_actors(trial, 1, incarnations);
+}
+
 /* ---- calls ---- */
 
 static void calls(struct actor *actor)
@@ -1010,6 +1094,8 @@ static const struct {
     {"bad addresses", 2, case_bad_addresses},
     {"limits", 2, case_limits},
     {"bad lists", 2, case_bad_lists},
+    {"bytes of a list", 1, case_list_bytes},
+    {"incarnations", 2, case_incarnations},
     {"calls", 2, case_calls},
     {"cost", 2, case_cost},
 };

@@ -28,7 +28,16 @@ struct conformance_backend {
                 void *const *arguments, unsigned count);
     /* Closes what open made. */
     void (*close)(void *context, struct fabric *fabric);
+    /* May be NULL: makes the fabric lose its connections to the memory node, which stays what it is and can
+     * be reached again. */
+    void (*lose)(void *context, struct fabric *fabric, uint16_t node);
 };
+
+/* What the suite's memory nodes are like, for backends that ignore `targets` and start their own: number i is
+ * node i, fresh for each case. */
+#define CONFORMANCE_POOL_BYTES  (UINT64_C(4) << 20)
+#define CONFORMANCE_CHUNK_BYTES (UINT64_C(64) << 10)
+#define CONFORMANCE_LOCK_BYTES  UINT64_C(4096)
 
 #define CONFORMANCE_NODES_MAX 4
 #define CONFORMANCE_TASKS_MAX 64
