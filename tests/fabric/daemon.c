@@ -155,6 +155,9 @@ void daemon_kill(struct daemon *daemon)
 void daemon_signal(const struct daemon *daemon, int signal)
 {
     kill(daemon->pid, signal);
+    if (signal == SIGSTOP) /* it takes a moment */
+        while (waitpid(daemon->pid, NULL, WUNTRACED) < 0 && errno == EINTR)
+            ;
 }
 
 /* ---- the proxy ---- */

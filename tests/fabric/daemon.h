@@ -33,6 +33,7 @@ void daemon_main(int count, char **arguments);
 void daemon_start(struct daemon *daemon, const struct daemon_options *options);
 /* SIGKILL; waits for its end. Of one that has ended already: does nothing. */
 void daemon_kill(struct daemon *daemon);
+/* After SIGSTOP it has stopped. */
 void daemon_signal(const struct daemon *daemon, int signal);
 
 struct proxy;

@@ -1,0 +1,629 @@
+/* test_remote.c - what can go wrong between a compute node and memory nodes in other processes: lost
+ * connections, daemons that die, hang or come back empty, secrets, clusters that do not fit together. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/task.h"
+#include "base/worker.h"
+#include "daemon.h"
+#include "fabric/remote.h"
+#include "memory/memory.h"
+
+#define POOL  (UINT64_C(4) << 20)
+#define AREA  (UINT64_C(1) << 20)
+#define MS    UINT64_C(1000000)
+#define LIMIT (UINT64_C(20000) * MS) /* much more than anything takes */
+
+static struct daemon_options daemon_options(uint16_t number)
+{
+    return (struct daemon_options){
+        .number = number, .pool_bytes = POOL, .chunk_bytes = 65536, .lock_bytes = 4096, .lease_ms_min = 50};
+}
+
+static void start(struct daemon *daemon, uint16_t number)
+{
+    struct daemon_options options = daemon_options(number);
+    daemon_start(daemon, &options);
+}
+
+static void start_empty(struct daemon *daemon, uint16_t port)
+{
+    struct daemon_options options = daemon_options(0);
+    options.unformatted = true;
+    options.port = port;
+    daemon_start(daemon, &options);
+}
+
+static struct fabric_remote_options options_for(const struct net_address *nodes, uint16_t count)
+{
+    return (struct fabric_remote_options){
+        .nodes = nodes, .count = count, .lease_ms = 5000, .timeout_ms = 5000, .name = "test"};
+}
+
+static struct fabric *open_fabric(const struct fabric_remote_options *options)
+{
+    struct error error = {0};
+    struct fabric *fabric = NULL;
+    if (fabric_remote_open(&fabric, options, &error) != BANYAN_OK)
+        fail_msg("open: %s", error.text);
+    return fabric;
+}
+
+/* Opening must fail with this code and a message that says so. */
+static void open_fails(const struct fabric_remote_options *options, int code, const char *says)
+{
+    struct error error = {0};
+    struct fabric *fabric = NULL;
+    int status = fabric_remote_open(&fabric, options, &error);
+    assert_null(fabric);
+    if (status != code || strstr(error.text, says) == NULL)
+        fail_msg("status %d, not %d, or the message does not say \"%s\": %s", status, code, says, error.text);
+}
+
+static struct fabric_endpoint *open_endpoint(struct fabric *fabric)
+{
+    struct fabric_endpoint *endpoint = fabric_endpoint_open(fabric, NULL);
+    assert_non_null(endpoint);
+    return endpoint;
+}
+
+static int add(struct fabric_endpoint *endpoint, uint16_t node, uint64_t incarnation, uint64_t *old)
+{
+    struct fabric_command command = {
+        .operation = FABRIC_FAA, .address = gaddr_make(node, AREA), .faa.add = 1};
+    struct fabric_list list = {.node = node, .count = 1, .commands = &command, .incarnation = incarnation};
+    struct fabric_list *lists[] = {&list};
+    int status = fabric_execute(endpoint, lists, 1, NULL);
+    if (old != NULL)
+        *old = command.faa.old;
+    return status;
+}
+
+static int look(struct fabric_endpoint *endpoint, uint16_t node, uint64_t *value)
+{
+    struct fabric_command command = {
+        .operation = FABRIC_READ, .length = 8, .address = gaddr_make(node, AREA), .read.buffer = value};
+    struct fabric_list list = {.node = node, .count = 1, .commands = &command}, *lists[] = {&list};
+    int status = fabric_execute(endpoint, lists, 1, NULL);
+    if (status == BANYAN_OK && command.read.data != value)
+        memcpy(value, command.read.data, 8);
+    return status;
+}
+
+/* Until the memory node is there (again); any other status than OK and ENET fails the test. */
+static uint64_t wait_there(struct fabric_endpoint *endpoint, uint16_t node)
+{
+    uint64_t value = 0, deadline = task_now() + LIMIT;
+    int status;
+    while ((status = look(endpoint, node, &value)) != BANYAN_OK) {
+        assert_int_equal(status, BANYAN_ENET);
+        assert_true(task_now() < deadline);
+        task_sleep(MS);
+    }
+    return value;
+}
+
+static void wait_gone(struct fabric_endpoint *endpoint, uint16_t node)
+{
+    uint64_t value = 0, deadline = task_now() + LIMIT;
+    int status;
+    while ((status = look(endpoint, node, &value)) == BANYAN_OK) {
+        assert_true(task_now() < deadline);
+        task_sleep(MS);
+    }
+    assert_int_equal(status, BANYAN_ENET);
+}
+
+/* Until the trouble's text contains `says` ("": is empty). */
+static void wait_trouble(struct fabric *fabric, uint16_t node, const char *says)
+{
+    uint64_t deadline = task_now() + LIMIT;
+    char text[256];
+    for (;;) {
+        fabric_trouble(fabric, node, text, sizeof text);
+        if (says[0] == 0 ? text[0] == 0 : strstr(text, says) != NULL)
+            return;
+        if (task_now() > deadline)
+            fail_msg("trouble is \"%s\", never \"%s\"", text, says);
+        task_sleep(MS);
+    }
+}
+
+/* ---- losses ---- */
+
+static void lost_and_found(void **state)
+{
+    struct daemon daemon;
+    start(&daemon, 0);
+    struct proxy *proxy = proxy_start(&daemon.tcp);
+    struct net_address address = proxy_address(proxy);
+    struct fabric_remote_options options = options_for(&address, 1);
+    struct fabric *fabric = open_fabric(&options);
+    struct fabric_endpoint *one = open_endpoint(fabric), *two = open_endpoint(fabric);
+    uint16_t id = fabric_capabilities(fabric)->compute_id;
+    struct fabric_remote_node_state node;
+    assert_string_equal(fabric_capabilities(fabric)->backend, "tcp");
+    assert_true(fabric_capabilities(fabric)->round_trip_ns > 0);
+    assert_int_equal(fabric_incarnation(fabric), 1);
+    assert_int_equal(add(one, 0, 1, NULL), BANYAN_OK);
+    assert_int_equal(add(two, 0, 1, NULL), BANYAN_OK);
+
+    proxy_cut(proxy);
+    wait_gone(one, 0);
+    wait_trouble(fabric, 0, "memory node tcp://127.0.0.1:");
+    fabric_remote_node_state(fabric, 0, &node);
+    assert_false(node.connected);
+    assert_int_equal(node.losses, 1);
+    assert_int_equal(fabric_incarnation(fabric), 2);
+    /* The other endpoint never noticed anything; its old operations are refused, and it is not connected. */
+    assert_int_equal(add(two, 0, 1, NULL), BANYAN_EFENCED);
+    assert_int_equal(add(two, 0, 2, NULL), BANYAN_ENET);
+    /* An endpoint that is opened meanwhile works when the memory node is back. */
+    struct fabric_endpoint *three = open_endpoint(fabric);
+    assert_int_equal(add(three, 0, 2, NULL), BANYAN_ENET);
+
+    proxy_open(proxy);
+    assert_int_equal(wait_there(one, 0), 2);
+    assert_int_equal(wait_there(two, 0), 2);
+    assert_int_equal(wait_there(three, 0), 2);
+    wait_trouble(fabric, 0, "");
+    assert_int_equal(fabric_incarnation(fabric), 2);
+    assert_int_equal(add(one, 0, 1, NULL), BANYAN_EFENCED);
+    assert_int_equal(add(two, 0, 1, NULL), BANYAN_EFENCED);
+    assert_int_equal(add(three, 0, 2, NULL), BANYAN_OK);
+    assert_int_equal(wait_there(one, 0), 3);
+    assert_int_equal(fabric_capabilities(fabric)->compute_id, id);
+    fabric_remote_node_state(fabric, 0, &node);
+    assert_true(node.connected && !node.mapped);
+    fabric_endpoint_close(one);
+    fabric_endpoint_close(two);
+    fabric_endpoint_close(three);
+    fabric_close(fabric);
+    proxy_stop(proxy);
+    daemon_kill(&daemon);
+}
+
+/* One data connection that breaks takes the whole group with it. Connection 0 is the control one of the first
+ * probe, 1 the lease, 2 and 3 the endpoints'. */
+static void one_connection_of_many(void **state)
+{
+    struct daemon daemon;
+    start(&daemon, 0);
+    struct proxy *proxy = proxy_start(&daemon.tcp);
+    struct net_address address = proxy_address(proxy);
+    struct fabric_remote_options options = options_for(&address, 1);
+    struct fabric *fabric = open_fabric(&options);
+    struct fabric_endpoint *one = open_endpoint(fabric), *two = open_endpoint(fabric);
+    assert_int_equal(add(one, 0, 1, NULL), BANYAN_OK);
+    proxy_cut_one(proxy, 3);
+    uint64_t deadline = task_now() + LIMIT;
+    while (fabric_incarnation(fabric) == 1) {
+        assert_true(task_now() < deadline);
+        task_sleep(MS);
+    }
+    wait_there(one, 0);
+    wait_there(two, 0);
+    assert_int_equal(add(one, 0, 1, NULL), BANYAN_EFENCED);
+    assert_int_equal(add(two, 0, 1, NULL), BANYAN_EFENCED);
+    assert_int_equal(add(one, 0, 2, NULL), BANYAN_OK);
+    fabric_endpoint_close(one);
+    fabric_endpoint_close(two);
+    fabric_close(fabric);
+    proxy_stop(proxy);
+    daemon_kill(&daemon);
+}
+
+/* ---- fibers, while connections are cut again and again: what was acknowledged was done, once ---- */
+
+#define FIBERS 16
+
+struct storm {
+    struct fabric *fabric;
+    struct fabric_endpoint *endpoint;
+    struct proxy *proxy;
+    uint64_t begun[FIBERS], done[FIBERS], fenced;
+    unsigned running, index;
+};
+struct rain {
+    struct storm *storm;
+    unsigned index;
+};
+
+/* Adds to a word of its own: done <= word <= begun. */
+static void rain_main(void *argument)
+{
+    struct rain *rain = argument;
+    struct storm *storm = rain->storm;
+    uint64_t deadline = task_now() + LIMIT;
+    while (storm->done[rain->index] < 300 && task_now() < deadline) {
+        struct fabric_command command = {
+            .operation = FABRIC_FAA, .address = gaddr_make(0, AREA + 64 + rain->index * 8), .faa.add = 1};
+        struct fabric_list list = {
+            .count = 1, .commands = &command, .incarnation = fabric_incarnation(storm->fabric)};
+        struct fabric_list *lists[] = {&list};
+        storm->begun[rain->index]++;
+        int status = fabric_execute(storm->endpoint, lists, 1, NULL);
+        storm->done[rain->index] += status == BANYAN_OK;
+        storm->fenced += status == BANYAN_EFENCED;
+        if (status != BANYAN_OK)
+            task_sleep(MS);
+    }
+    storm->running--;
+}
+
+static void thunder_main(void *argument)
+{
+    struct storm *storm = argument;
+    while (storm->running > 0) {
+        task_sleep(10 * MS);
+        proxy_cut(storm->proxy);
+        proxy_open(storm->proxy);
+    }
+}
+
+static void fibers_in_a_storm(void **state)
+{
+    struct daemon daemon;
+    start(&daemon, 0);
+    struct storm storm = {.proxy = proxy_start(&daemon.tcp), .running = FIBERS};
+    struct rain rain[FIBERS];
+    struct net_address address = proxy_address(storm.proxy);
+    struct fabric_remote_options options = options_for(&address, 1);
+    storm.fabric = open_fabric(&options);
+    storm.endpoint = open_endpoint(storm.fabric);
+    struct worker *worker = worker_create();
+    assert_non_null(worker);
+    for (unsigned i = 0; i < FIBERS; i++) {
+        rain[i] = (struct rain){&storm, i};
+        assert_int_equal(worker_spawn(worker, rain_main, &rain[i]), 0);
+    }
+    assert_int_equal(worker_spawn(worker, thunder_main, &storm), 0);
+    worker_run(worker);
+    worker_destroy(worker);
+    assert_true(fabric_incarnation(storm.fabric) > 1);
+    wait_there(storm.endpoint, 0); /* on this thread now */
+    for (unsigned i = 0; i < FIBERS; i++) {
+        uint64_t word;
+        struct fabric_command command = {.operation = FABRIC_READ,
+                                         .length = 8,
+                                         .address = gaddr_make(0, AREA + 64 + i * 8),
+                                         .read.buffer = &word};
+        struct fabric_list list = {.count = 1, .commands = &command}, *lists[] = {&list};
+        assert_int_equal(fabric_execute(storm.endpoint, lists, 1, NULL), BANYAN_OK);
+        assert_int_equal(storm.done[i], 300);
+        assert_in_range(word, storm.done[i], storm.begun[i]);
+    }
+    fabric_endpoint_close(storm.endpoint);
+    fabric_close(storm.fabric);
+    proxy_stop(storm.proxy);
+    daemon_kill(&daemon);
+}
+
+/* ---- more than fits into any buffer ---- */
+
+static void large_main(void *argument)
+{
+    struct rain *rain = argument;
+    struct storm *storm = rain->storm;
+    enum { PARTS = 4, PART = 512 << 10 };
+    uint8_t *bytes = malloc(PART), *seen = malloc((size_t)PARTS * PART);
+    struct fabric_command write = {
+        .operation = FABRIC_WRITE, .length = PART, .address = gaddr_make(0, POOL / 2), .write.data = bytes};
+    struct fabric_command reads[PARTS];
+    struct fabric_list list = {.count = 1, .commands = &write};
+    struct fabric_list all = {.count = PARTS, .commands = reads}, *lists[] = {&list, &all};
+    if (bytes == NULL || seen == NULL)
+        abort();
+    memset(bytes, 0x33, PART);
+    for (unsigned i = 0; i < PARTS; i++)
+        reads[i] = (struct fabric_command){.operation = FABRIC_READ,
+                                           .length = PART,
+                                           .address = gaddr_make(0, POOL / 2),
+                                           .read.buffer = seen + i * (size_t)PART};
+    for (unsigned round = 0; round < 5; round++) {
+        bool good = fabric_execute(storm->endpoint, lists, 2, NULL) == BANYAN_OK;
+        for (size_t i = 0; i < (size_t)PARTS * PART && good; i += 4097) /* all fibers write the same */
+            good = seen[i] == 0x33 || round == 0;
+        storm->done[rain->index] += good;
+    }
+    free(bytes);
+    free(seen);
+}
+
+static void large_lists_wait_for_room(void **state)
+{
+    struct daemon daemon;
+    start(&daemon, 0);
+    struct fabric_remote_options options = options_for(&daemon.tcp, 1);
+    struct storm storm = {.fabric = open_fabric(&options)};
+    struct rain rain[FIBERS];
+    storm.endpoint = open_endpoint(storm.fabric);
+    struct worker *worker = worker_create();
+    assert_non_null(worker);
+    for (unsigned i = 0; i < FIBERS; i++) {
+        rain[i] = (struct rain){&storm, i};
+        assert_int_equal(worker_spawn(worker, large_main, &rain[i]), 0);
+    }
+    worker_run(worker);
+    for (unsigned i = 0; i < FIBERS; i++)
+        assert_int_equal(storm.done[i], 5);
+    large_main(&rain[0]); /* a plain thread; the worker is still there */
+    assert_int_equal(storm.done[0], 10);
+    worker_destroy(worker);
+    fabric_endpoint_close(storm.endpoint);
+    fabric_close(storm.fabric);
+    daemon_kill(&daemon);
+}
+
+/* ---- daemons that die, come back, hang ---- */
+
+static void dies_and_comes_back_empty(struct daemon_options second, const char *says)
+{
+    struct daemon daemon, again;
+    start(&daemon, 0);
+    struct fabric_remote_options options = options_for(&daemon.tcp, 1);
+    struct fabric *fabric = open_fabric(&options);
+    struct fabric_endpoint *endpoint = open_endpoint(fabric);
+    assert_int_equal(add(endpoint, 0, 1, NULL), BANYAN_OK);
+    daemon_kill(&daemon);
+    wait_gone(endpoint, 0);
+    wait_trouble(fabric, 0, "Connection refused");
+    second.port = daemon.tcp.port;
+    daemon_start(&again, &second);
+    wait_trouble(fabric, 0, says);
+    assert_int_equal(add(endpoint, 0, 0, NULL), BANYAN_ENET);
+    assert_int_equal(add(endpoint, 0, 1, NULL), BANYAN_EFENCED);
+    fabric_endpoint_close(endpoint);
+    fabric_close(fabric);
+    daemon_kill(&again);
+}
+
+static void restarted_daemons_are_refused(void **state)
+{
+    struct daemon_options second = daemon_options(0);
+    dies_and_comes_back_empty(second, "was restarted and lost its contents; run `banyan compute --format`");
+    second.unformatted = true;
+    dies_and_comes_back_empty(second, "is empty: it was never formatted, or was restarted");
+    second = daemon_options(1);
+    dies_and_comes_back_empty(second, "another cluster");
+}
+
+static void hangs(const struct net_address *address, const struct daemon *daemon, bool copy)
+{
+    struct fabric_remote_options options = options_for(address, 1);
+    options.timeout_ms = 300;
+    options.lease_ms = 60000;
+    options.copy = copy;
+    struct fabric *fabric = open_fabric(&options);
+    struct fabric_endpoint *endpoint = open_endpoint(fabric);
+    assert_int_equal(add(endpoint, 0, 1, NULL), BANYAN_OK);
+    daemon_signal(daemon, SIGSTOP);
+    uint64_t begin = task_now();
+    assert_int_equal(add(endpoint, 0, 1, NULL), BANYAN_ENET);
+    uint64_t took = task_now() - begin;
+    assert_in_range(took, 200 * MS, 5000 * MS); /* not at once, and not when something else gave up */
+    assert_int_equal(add(endpoint, 0, 0, NULL), BANYAN_ENET); /* at once */
+    daemon_signal(daemon, SIGCONT);
+    wait_there(endpoint, 0);
+    assert_int_equal(add(endpoint, 0, 1, NULL), BANYAN_EFENCED);
+    assert_int_equal(add(endpoint, 0, fabric_incarnation(fabric), NULL), BANYAN_OK);
+    fabric_endpoint_close(endpoint);
+    fabric_close(fabric);
+}
+
+static void stopped_daemon_times_out(void **state)
+{
+    struct daemon daemon;
+    start(&daemon, 0);
+    hangs(&daemon.tcp, &daemon, false);
+    hangs(&daemon.local, &daemon, true);
+    daemon_kill(&daemon);
+}
+
+/* Nobody waits for anything, and yet it is noticed: by the heartbeats. */
+static void silence_is_noticed(void **state)
+{
+    struct daemon daemon;
+    start(&daemon, 0);
+    struct fabric_remote_options options = options_for(&daemon.tcp, 1);
+    options.timeout_ms = 100;
+    options.lease_ms = 200;
+    struct fabric *fabric = open_fabric(&options);
+    daemon_signal(&daemon, SIGSTOP);
+    wait_trouble(fabric, 0, "does not answer");
+    daemon_signal(&daemon, SIGCONT);
+    wait_trouble(fabric, 0, "");
+    assert_true(fabric_incarnation(fabric) > 1);
+    fabric_close(fabric);
+    daemon_kill(&daemon);
+}
+
+/* A mapped pool whose daemon is gone: its memory is still mapped, and not touched any more. */
+static void mapped_daemon_dies(void **state)
+{
+    struct daemon daemon;
+    start(&daemon, 0);
+    struct fabric_remote_options options = options_for(&daemon.local, 1);
+    struct fabric *fabric = open_fabric(&options);
+    struct fabric_endpoint *endpoint = open_endpoint(fabric);
+    assert_string_equal(fabric_capabilities(fabric)->backend, "local");
+    assert_true(fabric_capabilities(fabric)->direct);
+    assert_int_equal(add(endpoint, 0, 1, NULL), BANYAN_OK);
+    daemon_kill(&daemon);
+    wait_gone(endpoint, 0);
+    assert_int_equal(add(endpoint, 0, 1, NULL), BANYAN_EFENCED);
+    struct memory_status_request ask = {.kind = MEMORY_STATUS};
+    struct memory_status_reply reply;
+    size_t length;
+    assert_int_equal(fabric_call(endpoint, 0, &ask, sizeof ask, &reply, sizeof reply, &length, NULL),
+                     BANYAN_ENET);
+    fabric_endpoint_close(endpoint);
+    fabric_close(fabric);
+}
+
+/* ---- clusters ---- */
+
+static void format_and_open(void **state)
+{
+    struct daemon daemons[2];
+    struct error error = {0};
+    struct memory_status_request ask = {.kind = MEMORY_STATUS};
+    struct memory_status_reply reply;
+    size_t length = 0;
+    start_empty(&daemons[0], 0);
+    start_empty(&daemons[1], 0);
+    struct net_address nodes[2] = {daemons[0].tcp, daemons[1].tcp};
+    struct net_address swapped[2] = {daemons[1].tcp, daemons[0].tcp};
+    struct net_address twice[2] = {daemons[0].tcp, daemons[0].local};
+    struct fabric_remote_options options = options_for(nodes, 2);
+    open_fails(&options, BANYAN_EINVAL, "is empty: it was never formatted");
+    assert_int_equal(fabric_remote_format(&options, &error), BANYAN_OK);
+
+    options.nodes = swapped; /* any order */
+    struct fabric *fabric = open_fabric(&options);
+    struct fabric_endpoint *endpoint = open_endpoint(fabric);
+    struct fabric_remote_node_state node;
+    fabric_remote_node_state(fabric, 1, &node);
+    assert_int_equal(node.address.port, daemons[1].tcp.port);
+    assert_int_equal(add(endpoint, 0, 1, NULL), BANYAN_OK);
+    assert_int_equal(add(endpoint, 1, 1, NULL), BANYAN_OK);
+    for (uint16_t i = 0; i < 2; i++) {
+        assert_int_equal(
+            fabric_remote_ask(&options, i, &ask, sizeof ask, &reply, sizeof reply, &length, &error),
+            BANYAN_OK);
+        assert_int_equal(length, sizeof reply);
+        assert_int_equal(reply.node, i);
+        assert_int_equal(reply.node_count, 2);
+    }
+    assert_int_equal(fabric_remote_ask(&options, 2, &ask, sizeof ask, &reply, sizeof reply, &length, &error),
+                     BANYAN_ENOTFOUND);
+
+    assert_int_equal(fabric_remote_format(&options, &error), BANYAN_EBUSY);
+    assert_non_null(strstr(error.text, "is connected"));
+    assert_int_equal(add(endpoint, 0, 1, NULL), BANYAN_OK); /* and nothing has happened to it */
+    struct fabric *other = open_fabric(&options);
+    assert_int_not_equal(fabric_capabilities(other)->compute_id, fabric_capabilities(fabric)->compute_id);
+    fabric_close(other);
+    fabric_endpoint_close(endpoint);
+    fabric_close(fabric);
+
+    options.count = 1;
+    open_fails(&options, BANYAN_EINVAL, "one of a cluster of 2, but 1 were named");
+    options = options_for(twice, 2);
+    open_fails(&options, BANYAN_EINVAL, "are both number 0");
+    daemon_kill(&daemons[1]);
+    options = options_for(nodes, 2);
+    open_fails(&options, BANYAN_ENET, "Connection refused");
+    assert_int_equal(fabric_remote_format(&options, &error), BANYAN_ENET);
+    daemon_kill(&daemons[0]);
+}
+
+static void different_clusters(void **state)
+{
+    struct daemon daemons[2];
+    struct error error = {0};
+    start_empty(&daemons[0], 0);
+    start_empty(&daemons[1], 0);
+    struct net_address nodes[2] = {daemons[0].tcp, daemons[1].tcp};
+    struct net_address swapped[2] = {daemons[1].tcp, daemons[0].tcp};
+    struct fabric_remote_options options = options_for(nodes, 2), one = options_for(nodes, 1);
+    struct fabric_remote_options other = options_for(swapped, 2);
+    assert_int_equal(fabric_remote_format(&options, &error), BANYAN_OK);
+    assert_int_equal(fabric_remote_format(&one, &error), BANYAN_OK);
+    open_fails(&options, BANYAN_EINVAL, "one of a cluster of 1, but 2 were named");
+    /* Two clusters of two, each with one of them as a member: the numbers fit, the clusters do not. */
+    struct daemon third;
+    start_empty(&third, 0);
+    struct net_address first_pair[2] = {daemons[0].tcp, third.tcp};
+    options = options_for(first_pair, 2);
+    assert_int_equal(fabric_remote_format(&options, &error), BANYAN_OK);
+    struct net_address second_pair[2] = {third.tcp, daemons[1].tcp};
+    options = options_for(second_pair, 2);
+    assert_int_equal(fabric_remote_format(&options, &error), BANYAN_OK);
+    open_fails(&other, BANYAN_EINVAL, "different clusters");
+    daemon_kill(&third);
+    daemon_kill(&daemons[0]);
+    daemon_kill(&daemons[1]);
+}
+
+static void secrets(void **state)
+{
+    struct daemon open_daemon, daemon;
+    struct daemon_options with_secret = daemon_options(0);
+    with_secret.secret = "correct horse";
+    daemon_start(&daemon, &with_secret);
+    start(&open_daemon, 0);
+    struct fabric_remote_options options = options_for(&daemon.tcp, 1);
+    open_fails(&options, BANYAN_EINVAL, "asks for a secret, and none was given");
+    options.secret = "wrong horse!!";
+    options.secret_length = 13;
+    open_fails(&options, BANYAN_EINVAL, "the shared secret is missing or not the same");
+    struct error error = {0};
+    assert_int_equal(fabric_remote_format(&options, &error), BANYAN_EINVAL);
+    options.secret = "correct horse";
+    struct fabric *fabric = open_fabric(&options);
+    fabric_close(fabric);
+    options.nodes = &open_daemon.tcp;
+    open_fails(&options, BANYAN_EINVAL, "does not prove that it knows the secret");
+    daemon_kill(&daemon);
+    daemon_kill(&open_daemon);
+}
+
+/* Something that is no memory node: one that talks, and one that says nothing. */
+static void strangers(void **state)
+{
+    struct net_address address = {.kind = NET_TCP, .host = "127.0.0.1"};
+    struct error error = {0};
+    int listener, fd = -1;
+    assert_int_equal(net_listen(&address, 0, &listener, &error), BANYAN_OK);
+    struct fabric_remote_options options = options_for(&address, 1);
+    options.timeout_ms = 100;
+    open_fails(&options, BANYAN_ETIMEOUT, "does not answer in time");
+    assert_int_equal(net_accept(listener, &fd, NULL, &error), BANYAN_OK); /* the connection that gave up */
+    close(fd);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        static const char greeting[] =
+            "220 mail.example.com ESMTP, pleased to meet you, whoever you may be\r\n";
+        do
+            net_accept(listener, &fd, NULL, NULL);
+        while (fd < 0);
+        ssize_t written = write(fd, greeting, sizeof greeting);
+        _exit(written < 0);
+    }
+    options.timeout_ms = 5000;
+    open_fails(&options, BANYAN_EVERSION, "not a Banyan memory node");
+    kill(child, SIGKILL);
+    options.count = 0;
+    open_fails(&options, BANYAN_EINVAL, "no memory node was named");
+    close(listener);
+}
+
+int main(int count, char **arguments)
+{
+    daemon_main(count, arguments);
+    log_set_level(LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lost_and_found),
+        cmocka_unit_test(one_connection_of_many),
+        cmocka_unit_test(fibers_in_a_storm),
+        cmocka_unit_test(large_lists_wait_for_room),
+        cmocka_unit_test(restarted_daemons_are_refused),
+        cmocka_unit_test(stopped_daemon_times_out),
+        cmocka_unit_test(silence_is_noticed),
+        cmocka_unit_test(mapped_daemon_dies),
+        cmocka_unit_test(format_and_open),
+        cmocka_unit_test(different_clusters),
+        cmocka_unit_test(secrets),
+        cmocka_unit_test(strangers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
