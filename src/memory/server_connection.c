@@ -77,6 +77,8 @@ void server_connection_close(struct server_connection *connection, enum server_l
     if (how == SERVER_BROKEN)
         log_warning("memory node: the connection of %s (%s) was closed: %s",
                     session->name[0] != 0 ? session->name : "somebody", session->peer, why);
+    else if (how == SERVER_LOST && session->group == NULL)
+        log_debug("memory node: the connection of %s was lost: %s", session->peer, why);
     server_session_leave(session, how, why);
     connection->gone = true;
     server_loop_remove(connection);

@@ -42,6 +42,7 @@ int site_open(struct site *site, const struct site_options *options)
     struct memory_server_options server = {.listen = listen,
                                            .listen_count = 2,
                                            .secret = options->secret,
+                                           .tls = options->tls,
                                            .secret_length =
                                                options->secret != NULL ? strlen(options->secret) : 0,
                                            .threads = options->threads != 0 ? options->threads : 2,
@@ -102,6 +103,12 @@ uint8_t *site_pool(struct site *site, uint64_t offset)
     return memory_node_target(site->node)->pool + offset;
 }
 
+uint64_t site_word(struct site *site, uint64_t offset)
+{
+    /* acquire: as a READ */
+    return atomic_load_acquire((uint64_t *)(void *)site_pool(site, offset));
+}
+
 static uint16_t *lock_word(struct site *site, unsigned word)
 {
     return (uint16_t *)(void *)memory_node_target(site->node)->locks + word;
@@ -131,13 +138,46 @@ gaddr site_address(uint64_t offset)
 
 /* ---- bytes ---- */
 
+static struct net_tls *use_tls;
+
+void client_use_tls(struct net_tls *tls)
+{
+    use_tls = tls;
+}
+
+/* As send() and recv() tell it. */
+static ssize_t told(enum net_status status, size_t length)
+{
+    errno = status == NET_AGAIN ? EAGAIN : EPIPE;
+    return status == NET_OK ? (ssize_t)length : status == NET_END ? 0 : -1;
+}
+
+static ssize_t send_some(struct client *client, const void *bytes, size_t length)
+{
+    size_t some = 0;
+    if (client->stream == NULL)
+        return send(client->fd, bytes, length, MSG_NOSIGNAL);
+    enum net_status status = net_stream_write(client->stream, bytes, length, &some);
+    return told(status, some);
+}
+
+static ssize_t take_some(struct client *client, void *bytes, size_t length)
+{
+    size_t some = 0;
+    if (client->stream == NULL)
+        return recv(client->fd, bytes, length, 0);
+    enum net_status status = net_stream_read(client->stream, bytes, length, &some);
+    return told(status, some);
+}
+
 void client_send(struct client *client, const void *bytes, size_t length)
 {
     const uint8_t *from = bytes;
     while (length > 0) {
-        ssize_t some = send(client->fd, from, length, MSG_NOSIGNAL);
+        ssize_t some = send_some(client, from, length);
         if (some < 0 && errno == EAGAIN) {
-            assert_int_equal(net_wait(client->fd, EPOLLOUT, CLIENT_LIMIT), BANYAN_OK);
+            uint32_t events = client->stream != NULL ? net_stream_wants(client->stream, true) : EPOLLOUT;
+            assert_int_equal(net_wait(client->fd, events, CLIENT_LIMIT), BANYAN_OK);
             continue;
         }
         if (some < 0)
@@ -152,9 +192,10 @@ static bool take_bytes(struct client *client, void *bytes, size_t length)
 {
     uint8_t *to = bytes;
     while (length > 0) {
-        ssize_t some = recv(client->fd, to, length, 0);
+        ssize_t some = take_some(client, to, length);
         if (some < 0 && errno == EAGAIN) {
-            if (net_wait(client->fd, EPOLLIN, CLIENT_LIMIT) != BANYAN_OK)
+            uint32_t events = client->stream != NULL ? net_stream_wants(client->stream, false) : EPOLLIN;
+            if (net_wait(client->fd, events, CLIENT_LIMIT) != BANYAN_OK)
                 fail_msg("the server says nothing");
             continue;
         }
@@ -193,7 +234,8 @@ struct wire_head client_take(struct client *client, void *body, size_t capacity)
 {
     struct wire_head head;
     if (!take_bytes(client, &head, sizeof head))
-        fail_msg("the server has closed");
+        fail_msg("the server has closed%s%s", client->stream != NULL ? ": " : "",
+                 client->stream != NULL ? net_stream_error(client->stream) : "");
     assert_true(wire_head_valid(&head));
     size_t some = head.length < capacity ? head.length : capacity;
     assert_true(take_bytes(client, body, some));
@@ -217,6 +259,10 @@ void client_connect(struct client *client, const struct net_address *address)
     *client = (struct client){.fd = -1};
     if (net_connect(address, CLIENT_LIMIT, &client->fd, &error) != BANYAN_OK)
         fail_msg("%s", error.text);
+    if (use_tls != NULL && address->kind == NET_TCP) {
+        client->stream = net_stream_create(client->fd, use_tls, false, NULL);
+        assert_non_null(client->stream);
+    }
     struct wire_head head = client_take(client, &client->greeting, sizeof client->greeting);
     assert_int_equal(head.kind, WIRE_GREETING);
     assert_int_equal(head.length, sizeof client->greeting);
@@ -226,8 +272,11 @@ void client_connect(struct client *client, const struct net_address *address)
 
 void client_close(struct client *client)
 {
-    if (client->fd >= 0)
+    if (client->stream != NULL)
+        net_stream_destroy(client->stream);
+    else if (client->fd >= 0)
         close(client->fd);
+    client->stream = NULL;
     client->fd = -1;
 }
 

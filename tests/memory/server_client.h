@@ -20,6 +20,7 @@ struct site_options {
     int engine;
     bool shared, unformatted;
     const char *secret;
+    struct net_tls *tls;
     uint32_t lease_ms_min, connections_max;
     unsigned threads;
 };
@@ -35,6 +36,7 @@ void site_wait_nodes(struct site *site, uint64_t nodes);
 void site_wait_connections(struct site *site, uint64_t connections);
 /* Direct access to the pool and the lock region. */
 uint8_t *site_pool(struct site *site, uint64_t offset);
+uint64_t site_word(struct site *site, uint64_t offset);
 uint64_t site_lock(struct site *site, unsigned word);
 void site_set_lock(struct site *site, unsigned word, uint16_t id);
 void site_wait_lock(struct site *site, unsigned word, uint16_t id);
@@ -42,10 +44,13 @@ gaddr site_address(uint64_t offset);
 
 struct client {
     int fd;
+    struct net_stream *stream; /* NULL: the bare descriptor */
     struct wire_greeting greeting;
     struct wire_welcome welcome;
     struct wire_hello hello; /* as it was sent */
 };
+/* Over TCP from now on; NULL: plain again. */
+void client_use_tls(struct net_tls *tls);
 /* Connects and takes the greeting. */
 void client_connect(struct client *client, const struct net_address *address);
 void client_close(struct client *client);

@@ -2,6 +2,7 @@
  * rights, format, and what happens to those who send nonsense. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include "base/atomic.h"
 #include "base/log.h"
 #include "server_client.h"
+#include "tests/net/certificates.h"
 
 static int engine;
 
@@ -18,6 +20,7 @@ static int engine;
 static bool open_site(struct site *site, struct site_options options)
 {
     options.engine = engine;
+    client_use_tls(NULL);
     if (site_open(site, &options) == BANYAN_OK) {
         assert_string_equal(memory_server_engine(site->server),
                             engine == MEMORY_ENGINE_EPOLL ? "epoll" : "io_uring");
@@ -35,11 +38,12 @@ static void run_lists(struct site *site, const struct net_address *address)
     struct script script = {0};
     uint8_t body[4096];
     uint64_t word = 40, olds[2];
-    client_control(&control, address, 11, 0);
+    struct memory_status_reply before = site_status(site);
+    client_control(&control, address, 11, 60000);
     client_data(&data, address, &control);
     assert_int_equal(data.welcome.compute_id, control.welcome.compute_id);
 
-    memcpy(site_pool(site, OFFSET), "abcdefgh", 8);
+    atomic_copy_to(site_pool(site, OFFSET), "abcdefgh", 8);
     script_read(&script, site_address(OFFSET), 5);
     script_write(&script, site_address(OFFSET + 64), &word, 8);
     script_cas(&script, site_address(OFFSET + 64), 40, 41, UINT64_MAX);
@@ -59,10 +63,10 @@ static void run_lists(struct site *site, const struct net_address *address)
     assert_int_equal(olds[1], 41);
     assert_int_equal(word, 42);
     struct memory_status_reply status = site_status(site);
-    assert_int_equal(status.lists_total, 1);
-    assert_int_equal(status.commands_total, 5);
-    assert_int_equal(status.bytes_read_total, 13);
-    assert_int_equal(status.bytes_written_total, 8);
+    assert_int_equal(status.lists_total - before.lists_total, 1);
+    assert_int_equal(status.commands_total - before.commands_total, 5);
+    assert_int_equal(status.bytes_read_total - before.bytes_read_total, 13);
+    assert_int_equal(status.bytes_written_total - before.bytes_written_total, 8);
     client_goodbye(&data);
     client_goodbye(&control);
     site_wait_nodes(site, 0);
@@ -90,7 +94,7 @@ struct pair {
 
 static void pair_open(struct pair *pair, struct site *site)
 {
-    client_control(&pair->control, &site->tcp, 21, 0);
+    client_control(&pair->control, &site->tcp, 21, 60000); /* more than any test takes */
     client_data(&pair->data, &site->tcp, &pair->control);
 }
 
@@ -123,9 +127,9 @@ static void refuse_one(struct pair *pair, struct site *site, struct script *bad)
     assert_int_equal(head.status, BANYAN_EADDRESS);
     assert_int_equal(head.count, 1);
     assert_int_equal(head.length, 0);
-    memcpy(&now, site_pool(site, OFFSET), 8);
+    now = site_word(site, OFFSET);
     assert_int_equal(now, before);
-    memcpy(&now, site_pool(site, OFFSET + 8), 8);
+    now = site_word(site, OFFSET + 8);
     assert_int_equal(now, 0);
 }
 
@@ -261,18 +265,17 @@ static void test_command_by_command(void **state)
     for (size_t i = 0; i < 47; i++) {
         client_send(&pair.data, script.bytes + i, 1);
         if (i == 23) /* the first is whole */
-            while (__atomic_load_n((uint64_t *)(void *)site_pool(&site, OFFSET), __ATOMIC_ACQUIRE) != ones)
+            while (site_word(&site, OFFSET) != ones)
                 ;
         if (i == 22)
-            assert_int_equal(__atomic_load_n((uint64_t *)(void *)site_pool(&site, OFFSET), __ATOMIC_ACQUIRE),
-                             0);
+            assert_int_equal(site_word(&site, OFFSET), 0);
     }
-    memcpy(&now, site_pool(&site, OFFSET + 8), 8);
+    now = site_word(&site, OFFSET + 8);
     assert_int_equal(now, 0);
     client_send(&pair.data, script.bytes + 47, 1);
     head = client_take(&pair.data, body, sizeof body);
     assert_int_equal(head.count, 2);
-    memcpy(&now, site_pool(&site, OFFSET + 8), 8);
+    now = site_word(&site, OFFSET + 8);
     assert_int_equal(now, ones);
     free(script.bytes);
     pair_close(&pair);
@@ -280,17 +283,14 @@ static void test_command_by_command(void **state)
 }
 
 /* Many lists at once, also of a megabyte, are answered in order, while nobody takes the answers at first. */
-static void test_volume(void **state)
+static void run_volume(struct site *site)
 {
     enum { LISTS = 40 };
-    struct site site;
     struct pair pair;
-    if (!open_site(&site, (struct site_options){0}))
-        return;
     uint8_t *block = malloc(FABRIC_LENGTH_MAX), *body = malloc(4 * FABRIC_LENGTH_MAX);
     for (uint32_t i = 0; i < FABRIC_LENGTH_MAX; i++)
         block[i] = (uint8_t)(i * 7 + i / 256);
-    pair_open(&pair, &site);
+    pair_open(&pair, site);
     struct script script = {0};
     script_write(&script, site_address(OFFSET), block, FABRIC_LENGTH_MAX);
     script_write(&script, site_address(OFFSET + FABRIC_LENGTH_MAX), block, FABRIC_LENGTH_MAX);
@@ -321,9 +321,64 @@ static void test_volume(void **state)
         assert_int_equal(words[1], words[0] + 1);
     }
     pair_close(&pair);
-    site_close(&site);
     free(block);
     free(body);
+}
+
+static void test_volume(void **state)
+{
+    struct site site;
+    if (!open_site(&site, (struct site_options){0}))
+        return;
+    run_volume(&site);
+    site_close(&site);
+}
+
+/* The same over TLS, and nobody gets in without a certificate. */
+static void test_tls(void **state)
+{
+    struct site site;
+    struct certificate authority, ours;
+    struct net_tls *server, *client, *stranger;
+    struct client none;
+    struct error error;
+    char pem[64], signer[64];
+    snprintf(pem, sizeof pem, "/tmp/banyan-test-%d.pem", (int)getpid());
+    snprintf(signer, sizeof signer, "/tmp/banyan-test-%d-authority.pem", (int)getpid());
+    assert_true(certificate_make(&authority, NULL, "authority", NULL, -60, 3600));
+    assert_true(certificate_make(&ours, &authority, "memory", "IP:127.0.0.1", -60, 3600));
+    assert_true(certificate_write(&authority, signer, NULL) && certificate_write(&ours, pem, pem));
+    struct net_tls_options options = {
+        .certificate_file = pem, .authority_file = signer, .require_peer = true};
+    assert_int_equal(net_tls_create(&server, true, &options, &error), BANYAN_OK);
+    assert_int_equal(net_tls_create(&client, false, &options, &error), BANYAN_OK);
+    options.certificate_file = NULL;
+    assert_int_equal(net_tls_create(&stranger, false, &options, &error), BANYAN_OK);
+    unlink(pem);
+    unlink(signer);
+    if (open_site(&site, (struct site_options){.tls = server})) {
+        client_use_tls(client);
+        run_lists(&site, &site.tcp);
+        run_volume(&site);
+        run_lists(&site, &site.local); /* Unix sockets stay plain */
+        assert_int_equal(net_connect(&site.tcp, CLIENT_LIMIT, &none.fd, &error), BANYAN_OK);
+        none.stream = net_stream_create(none.fd, stranger, false, NULL);
+        assert_true(client_closed(&none));
+        client_close(&none);
+        client_use_tls(NULL);
+        assert_int_equal(net_connect(&site.tcp, CLIENT_LIMIT, &none.fd, &error), BANYAN_OK);
+        none.stream = NULL;
+        client_send(&none, "no TLS at all, but long enough to be judged", 43);
+        assert_true(client_closed(&none));
+        client_close(&none);
+        site_wait_connections(&site, 0);
+        site_close(&site);
+    }
+    net_tls_destroy(server);
+    net_tls_destroy(client);
+    net_tls_destroy(stranger);
+    certificate_free(&authority);
+    certificate_free(&ours);
 }
 
 /* A client that never takes its answers stops only itself. */
@@ -341,7 +396,7 @@ static void test_deaf_client(void **state)
             script_read(&script, site_address(OFFSET), FABRIC_LENGTH_MAX);
         script_send(&script, &deaf.data, i);
     }
-    client_control(&other.control, &site.tcp, 22, 0);
+    client_control(&other.control, &site.tcp, 22, 60000);
     client_data(&other.data, &site.tcp, &other.control);
     script_read(&script, site_address(OFFSET), 8);
     script_send(&script, &other.data, 5);
@@ -493,6 +548,7 @@ static void test_connections_max(void **state)
     for (unsigned i = 0; i < 4; i++)
         client_monitor(&clients[i], &site.tcp);
     assert_int_equal(net_connect(&site.tcp, CLIENT_LIMIT, &more.fd, &error), BANYAN_OK);
+    more.stream = NULL;
     assert_true(client_closed(&more));
     client_close(&more);
     client_goodbye(&clients[0]);
@@ -569,6 +625,7 @@ static void test_monitor(void **state)
     struct wire_hello hello = client_hello(&pair.control, WIRE_CONTROL, NULL);
     memcpy(hello.name, "host\n\x1b[31m 7\xff", 13);
     hello.instance = 5;
+    hello.lease_ms = 60000;
     assert_int_equal(client_say_hello(&pair.control, &hello, NULL), BANYAN_OK);
     client_data(&pair.data, &site.tcp, &pair.control);
     client_monitor(&monitor, &site.local);
@@ -646,7 +703,7 @@ static void test_format(void **state)
     how.node_count = 5;
     assert_int_equal(format(&site, how, sentence), BANYAN_OK);
     assert_string_equal(sentence, "");
-    client_control(&client, &site.tcp, 1, 0);
+    client_control(&client, &site.tcp, 1, 60000);
     assert_int_equal(client.welcome.cluster_id, 99);
     assert_int_equal(client.welcome.node_count, 5);
     how.cluster_id = 100;
@@ -712,6 +769,7 @@ int main(void)
         cmocka_unit_test(test_malformed),
         cmocka_unit_test(test_command_by_command),
         cmocka_unit_test(test_volume),
+        cmocka_unit_test(test_tls),
         cmocka_unit_test(test_deaf_client),
         cmocka_unit_test(test_openings),
         cmocka_unit_test(test_secret),
@@ -725,7 +783,7 @@ int main(void)
         cmocka_unit_test(test_options),
     };
     int failed = 0;
-    log_set_level(LOG_ERROR);
+    log_set_level(getenv("TEST_LOG") != NULL ? LOG_DEBUG : LOG_ERROR);
     engine = MEMORY_ENGINE_EPOLL;
     failed += cmocka_run_group_tests_name("server, epoll", tests, NULL, NULL);
     engine = MEMORY_ENGINE_IO_URING;

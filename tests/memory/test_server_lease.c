@@ -130,9 +130,9 @@ static void test_cut_list(void **state)
     client_close(&data);
     site_wait_nodes(&site, 0);
     assert_int_equal(site_lock(&site, 8), 0);
-    memcpy(&now, site_pool(&site, OFFSET), 8);
+    now = site_word(&site, OFFSET);
     assert_int_equal(now, ones);
-    memcpy(&now, site_pool(&site, OFFSET + 8), 8);
+    now = site_word(&site, OFFSET + 8);
     assert_int_equal(now, 0);
     free(script.bytes);
     client_close(&control);
@@ -325,7 +325,7 @@ int main(void)
         cmocka_unit_test(test_churn),
     };
     int failed = 0;
-    log_set_level(LOG_ERROR);
+    log_set_level(getenv("TEST_LOG") != NULL ? LOG_DEBUG : LOG_ERROR);
     engine = MEMORY_ENGINE_EPOLL;
     failed += cmocka_run_group_tests_name("leases, epoll", tests, NULL, NULL);
     engine = MEMORY_ENGINE_IO_URING;

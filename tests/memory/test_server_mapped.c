@@ -411,7 +411,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(test_stop),    cmocka_unit_test(test_refusals),  cmocka_unit_test(test_not_killable),
     };
     int failed = 0;
-    log_set_level(LOG_ERROR);
+    log_set_level(getenv("TEST_LOG") != NULL ? LOG_DEBUG : LOG_ERROR);
     if (count == 3)
         client_main(arguments[1], arguments[2]);
     engine = MEMORY_ENGINE_EPOLL;
