@@ -4,8 +4,10 @@
  *
  * A readable socket is read once and its client queued; a fiber takes it and runs its complete requests in
  * order, up to a slice; its replies are sent by the thread's turn hook, when no fiber can run any more, with
- * one system call. Idle clients own no buffer. Where the fabric has round trips, runs of point reads are
- * looked up together. Errors of the connection close it; the others do not notice.
+ * one system call. Idle clients own no buffer. Runs of point reads are looked up together, so that their
+ * round trips overlap, or where the pool is mapped their cache misses (measured there with a million keys:
+ * 0.65 instead of 1.05 us of CPU for a GET in a pipeline of 16). Errors of the connection close it; the
+ * others do not notice.
  */
 #include "server/client.h"
 
@@ -639,7 +641,7 @@ static uint64_t batch_execute(struct server_fiber *fiber, struct server_client *
 static bool batchable(const struct server_client *client, const struct client_request *request)
 {
     const struct server_command *command = request->command;
-    return client->thread->server->batches && command && command->point &&
+    return command && command->point &&
            (!command->run || request->count == 2) && /* of many keys it is no point read */
            request->count <= CLIENT_BATCH_ARGS && command_arity_allows(command->arity, request->count) &&
            client->reply == CLIENT_REPLY_ON && !client->skip && authorized(client);

@@ -166,8 +166,7 @@ struct server {
     unsigned listener_count;
     struct server_thread *threads;
     unsigned thread_count;
-    bool batches;         /* runs of point reads are looked up together: the fabric has round trips */
-    unsigned next_thread; /* gets the next connection; thread 0's */
+    unsigned next_thread;                  /* gets the next connection; thread 0's */
     uint64_t sampled_ns, sampled_commands; /* thread 0's */
     uint64_t accept_retry_ns; /* listeners rest until then: no descriptors were left; thread 0's */
     uint64_t started_ns;

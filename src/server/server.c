@@ -613,7 +613,6 @@ static int server_fill(struct server *server, struct tree_compute *compute,
     server->options = *options;
     options_complete(&server->options);
     server->tls = options->tls;
-    server->batches = !fabric_capabilities(server->fabric)->direct;
     server->node_count = fabric_capabilities(server->fabric)->memory_nodes;
     server->clients_max = server->options.clients_max;
     server->value_max = server->options.value_max;
