@@ -140,7 +140,6 @@ static void batch_flush(struct store_session *session, uint64_t now, enum store_
     struct store_batch *batch = session->batch;
     if (!batch->posted)
         return;
-    tree_session_begin(session->tree);
     store_transfer(session, batch->commands, batch->posted, batch->statuses);
     for (uint32_t i = 0; i < batch->posted; i++)
         entry_judge(session, &batch->entries[batch->owners[i]], &batch->commands[i], batch->statuses[i], now,

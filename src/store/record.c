@@ -294,7 +294,6 @@ static int extents_read(struct store_session *session, size_t key_length, enum s
                                            .address = store_record_extent(session, key_length, i),
                                            .length = store_record_extent_bytes(value->length, i),
                                            .read = {.buffer = room + (size_t)i * EXTENT_BYTES}};
-    tree_session_begin(session->tree);
     int status = read_status(store_transfer(session, reads, extents, NULL));
     for (uint32_t i = 0; i < extents && !status; i++) {
         if (XXH3_64bits(reads[i].read.buffer, reads[i].length) !=
@@ -318,7 +317,6 @@ int store_record_read(struct store_session *session, const void *key, size_t key
         return BANYAN_ENOMEM;
     struct fabric_command read = {
         .operation = FABRIC_READ, .address = reference->address, .length = bytes, .read = {.buffer = room}};
-    tree_session_begin(session->tree);
     int status = read_status(store_transfer(session, &read, 1, NULL));
     if (!status && !store_record_judge(reference, key, key_length, part, room, value))
         status = STORE_STALE;

@@ -129,9 +129,10 @@ static inline bool store_expired(uint64_t expires, uint64_t now)
 /* ---- transfer.c ---- */
 
 #define STORE_TRANSFER_MAX 128u
-/* Executes READs or WRITEs of any memory nodes, in no order, in one round trip (at most STORE_TRANSFER_MAX of
- * them). statuses (may be NULL) gets each one's. What a direct fabric returns in place has been copied into
- * the buffer. 0 or the first error. */
+/* Executes READs or WRITEs of any memory nodes, in no order, in one round trip (1 to STORE_TRANSFER_MAX of
+ * them; WRITEs to blocks alone that nobody else knows of: they may be done twice). statuses (may be NULL)
+ * gets each one's. What a direct fabric returns in place has been copied into the buffer. 0 or the first
+ * error. */
 int store_transfer(struct store_session *session, struct fabric_command *commands, uint32_t count,
                    int *statuses);
 

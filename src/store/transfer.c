@@ -4,7 +4,10 @@
  */
 #include "store/state.h"
 
+#include <assert.h>
 #include <stdlib.h>
+
+#define REFUSALS_MAX 16u
 
 struct store_transfer {
     struct fabric_command commands[STORE_TRANSFER_MAX];
@@ -59,24 +62,10 @@ static uint32_t list_fill(struct store_transfer *transfer, const struct fabric_c
     return used;
 }
 
-int store_transfer(struct store_session *session, struct fabric_command *commands, uint32_t count,
-                   int *statuses)
+static int transfer_many(struct store_session *session, const struct fabric_command *commands, uint32_t count,
+                         int *statuses)
 {
-    if (count == 1) {
-        int status = transfer_one(session, commands);
-        if (statuses)
-            statuses[0] = status;
-        return status;
-    }
-    if (!session->transfer) /* kept: a task may end in the middle of a call */
-        session->transfer = malloc(sizeof *session->transfer);
     struct store_transfer *transfer = session->transfer;
-    session->transfer_used = true;
-    if (!transfer) {
-        for (uint32_t i = 0; i < count && statuses; i++)
-            statuses[i] = BANYAN_ENOMEM;
-        return store_fail_memory(session);
-    }
     uint32_t used = 0, lists = 0;
     memset(transfer->taken, 0, sizeof transfer->taken);
     for (uint32_t i = 0; i < count; i++)
@@ -94,5 +83,43 @@ int store_transfer(struct store_session *session, struct fabric_command *command
             if (!status)
                 status = one;
         }
+    return status;
+}
+
+static bool refused(int status, const int *statuses, uint32_t count)
+{
+    bool any = status == BANYAN_EFENCED;
+    for (uint32_t i = 0; status && statuses && i < count; i++)
+        any = any || statuses[i] == BANYAN_EFENCED;
+    return any;
+}
+
+int store_transfer(struct store_session *session, struct fabric_command *commands, uint32_t count,
+                   int *statuses)
+{
+    assert(count && count <= STORE_TRANSFER_MAX);
+    if (count > 1 && !session->transfer) /* kept: a task may end in the middle of a call */
+        session->transfer = malloc(sizeof *session->transfer);
+    session->transfer_used = count > 1 || session->transfer_used;
+    if (count > 1 && !session->transfer) {
+        for (uint32_t i = 0; i < count && statuses; i++)
+            statuses[i] = BANYAN_ENOMEM;
+        return store_fail_memory(session);
+    }
+    /* What is refused because a connection was lost meanwhile is begun again: these are reads, or writes of
+     * blocks that nobody else knows. */
+    int status = 0;
+    for (unsigned attempt = 0; attempt < REFUSALS_MAX; attempt++) {
+        tree_session_begin(session->tree);
+        if (count > 1)
+            status = transfer_many(session, commands, count, statuses);
+        else
+            status = transfer_one(session, commands);
+        if (count == 1 && statuses)
+            statuses[0] = status;
+        if (!refused(status, statuses, count))
+            break;
+        task_yield();
+    }
     return status;
 }

@@ -120,7 +120,7 @@ static void account_used(void *context, gaddr block, uint32_t bytes)
     struct piece *piece =
         account->count ? bsearch(&wanted, account->pieces, account->count, sizeof wanted, piece_order) : NULL;
     char text[GADDR_TEXT_BYTES];
-    bool deaths = false;
+    bool deaths = world_lossy(world);
     for (unsigned i = 0; i < world->options.compute_nodes; i++)
         deaths = deaths || world->computes[i].dead;
     if (!piece) {

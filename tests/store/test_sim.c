@@ -1,0 +1,451 @@
+/*
+ * test_sim.c - stores of a simulated cluster: tasks of several compute nodes put, read, change and delete a
+ * few keys at once, with values in slots, records and extents, on a hostile network; then compute nodes die
+ * at any moment, or connections are lost. Every answer must fit one order of all operations, every value be
+ * one that was written whole, and every block of the pool have one owner.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/task.h"
+#include "stores.h"
+
+/* ---- values: the number, then bytes that follow from it ---- */
+
+#define LENGTH_MAX 140000u
+
+static size_t value_length(uint64_t number)
+{
+    uint64_t mixed = random_mix(number ^ UINT64_C(0x1e46));
+    switch (mixed % 16) {
+    case 0:
+        return 66000 + (mixed >> 8) % 70000; /* extents */
+    case 1:
+    case 2:
+        return 1000 + (mixed >> 8) % 8000;
+    case 3:
+    case 4:
+    case 5:
+    case 6:
+    case 7:
+    case 8:
+    case 9:
+        return 17 + (mixed >> 8) % 300;
+    default:
+        return 8 + (mixed >> 8) % 9;
+    }
+}
+
+static size_t value_make(uint64_t number, uint8_t *bytes)
+{
+    size_t length = value_length(number);
+    memcpy(bytes, &number, 8);
+    stores_fill(number, bytes + 8, length - 8);
+    return length;
+}
+
+/* 0 if it is no value that anybody wrote. */
+static uint64_t value_number(const struct store_value *value)
+{
+    uint64_t number;
+    if (value->length < 8)
+        return 0;
+    memcpy(&number, value->bytes, 8);
+    return number && value->length == value_length(number) &&
+                   stores_filled(number, value->bytes + 8, value->length - 8)
+               ? number
+               : 0;
+}
+
+/* ---- operations, recorded ---- */
+
+#define KEYS 10u
+
+struct work {
+    unsigned rounds;
+    uint64_t wrong; /* values that nobody wrote */
+};
+
+static size_t key_make(uint64_t number, char *key)
+{
+    /* One is long. */
+    return (size_t)sprintf(
+        key, number == 3 ? "key%02" PRIu64 "-with-a-name-that-no-slot-holds-as-it-is" : "key%02" PRIu64,
+        number);
+}
+
+static void wrong(struct world_task *task, const char *what, uint64_t key)
+{
+    world_fail(task->world, BANYAN_ECORRUPT, "%s of key %" PRIu64 ": a value that nobody wrote", what, key);
+}
+
+/* Whether the operation is over; what is not done, or may be, leaves the history or stays open in it. */
+static void conclude(struct world_task *task, size_t place, int status, uint64_t result, const char *what)
+{
+    struct world *world = task->world;
+    if (status == BANYAN_ENET && world_lossy(world)) {
+        history_drop(&task->log, place);
+        task_sleep(2000);
+        return;
+    }
+    if (status == BANYAN_EUNKNOWN && world_lossy(world))
+        return;
+    if (status && status != BANYAN_ENOTFOUND) {
+        world_fail(world, status, "%s: %d: %s", what, status, tree_session_error(task->session)->text);
+        return;
+    }
+    history_end(&task->log, place, status, result);
+}
+
+static void do_get(struct world_task *task, uint64_t number)
+{
+    char key[80];
+    size_t length = key_make(number, key);
+    struct store_value value;
+    size_t place = history_begin(&task->log, HISTORY_GET, number, 0, 0);
+    int status = store_get(stores_session(task), key, length, &value);
+    uint64_t result = status ? 0 : value_number(&value);
+    if (!status && !result)
+        wrong(task, "get", number);
+    else
+        conclude(task, place, status, result, "get");
+}
+
+static void do_put(struct world_task *task, uint64_t number)
+{
+    char key[80];
+    uint8_t *bytes = malloc(LENGTH_MAX);
+    uint64_t value = history_value(&task->world->history);
+    size_t length = value_make(value, bytes), key_length = key_make(number, key);
+    size_t place = history_begin(&task->log, HISTORY_PUT, number, value, 0);
+    uint64_t expires = value % 3 ? 0 : UINT64_C(1) << 40; /* one that does not come */
+    int status = store_put(stores_session(task), key, key_length, bytes, length, expires);
+    conclude(task, place, status, 0, "put");
+    free(bytes);
+}
+
+static void do_delete(struct world_task *task, uint64_t number)
+{
+    char key[80];
+    size_t length = key_make(number, key);
+    size_t place = history_begin(&task->log, HISTORY_DELETE, number, 0, 0);
+    int status = store_delete(stores_session(task), key, length);
+    conclude(task, place, status, 0, "delete");
+}
+
+struct exchange {
+    uint64_t seen, value;
+    bool wrong;
+    uint8_t *bytes;
+};
+
+static enum store_verdict exchange_change(void *context, const struct store_value *old,
+                                          struct store_value *new)
+{
+    struct exchange *exchange = context;
+    exchange->seen = old ? value_number(old) : 0;
+    exchange->wrong = old && !exchange->seen;
+    if (!exchange->value)
+        return STORE_REMOVE;
+    *new = (struct store_value){.bytes = exchange->bytes,
+                                .length = value_make(exchange->value, exchange->bytes),
+                                .expires = exchange->value % 4 ? 0 : UINT64_C(1) << 41};
+    return STORE_PUT;
+}
+
+static void do_modify(struct world_task *task, uint64_t number)
+{
+    char key[80];
+    struct exchange exchange = {.bytes = malloc(LENGTH_MAX)};
+    if (random_chance(&task->random, 0.8))
+        exchange.value = history_value(&task->world->history);
+    size_t length = key_make(number, key);
+    size_t place = history_begin(&task->log, HISTORY_MODIFY, number, exchange.value, 0);
+    int status = store_modify(stores_session(task), key, length, STORE_NEED_VALUE, exchange_change, &exchange,
+                              NULL, NULL);
+    if (!status && exchange.wrong)
+        wrong(task, "modify", number);
+    else
+        conclude(task, place, status, exchange.seen, "modify");
+    free(exchange.bytes);
+}
+
+/* Changes the expiry alone: the value stays, and nothing happens as far as the history knows. */
+static enum store_verdict expiry_change(void *context, const struct store_value *old, struct store_value *new)
+{
+    if (!old)
+        return STORE_KEEP;
+    new->expires = old->expires ? 0 : UINT64_C(1) << 42;
+    return STORE_PUT;
+}
+
+static void tolerate(struct world_task *task, int status, const char *what)
+{
+    bool lossy = world_lossy(task->world);
+    if (status && status != BANYAN_ENOTFOUND &&
+        !(lossy && (status == BANYAN_ENET || status == BANYAN_EUNKNOWN)))
+        world_fail(task->world, status, "%s: %d: %s", what, status, tree_session_error(task->session)->text);
+}
+
+static void do_expiry(struct world_task *task, uint64_t number)
+{
+    char key[80];
+    size_t length = key_make(number, key);
+    tolerate(
+        task,
+        store_modify(stores_session(task), key, length, STORE_NEED_LENGTH, expiry_change, NULL, NULL, NULL),
+        "expiry");
+}
+
+static void do_many(struct world_task *task)
+{
+    char keys[KEYS][80];
+    struct store_item items[KEYS];
+    size_t places[KEYS];
+    for (uint64_t i = 0; i < KEYS; i++) {
+        items[i] = (struct store_item){.key = keys[i], .key_length = key_make(i, keys[i])};
+        places[i] = history_begin(&task->log, HISTORY_GET, i, 0, 0);
+    }
+    store_multi_get(stores_session(task), items, KEYS, true);
+    for (uint64_t i = 0; i < KEYS; i++) {
+        uint64_t result = items[i].status ? 0 : value_number(&items[i].value);
+        if (!items[i].status && !result)
+            wrong(task, "multi-get", i);
+        else
+            conclude(task, places[i], items[i].status, result, "multi-get");
+    }
+}
+
+struct met {
+    uint64_t values[KEYS];
+    bool wrong;
+};
+
+static bool met_visit(void *context, const void *key, size_t key_length, const struct store_value *value)
+{
+    struct met *met = context;
+    char text[3] = "";
+    memcpy(text, (const char *)key + 3, 2);
+    unsigned number = (unsigned)atoi(text);
+    if (number < KEYS)
+        met->values[number] = value_number(value);
+    met->wrong = met->wrong || number >= KEYS || !met->values[number];
+    return true;
+}
+
+static void do_scan(struct world_task *task)
+{
+    struct met met = {.wrong = false};
+    size_t places[KEYS];
+    struct tree_range range = {.reverse = random_chance(&task->random, 0.5)};
+    for (uint64_t i = 0; i < KEYS; i++)
+        places[i] = history_begin(&task->log, HISTORY_GET, i, 0, 0);
+    int status = store_scan(stores_session(task), &range, STORE_SCAN_VALUES, met_visit, &met);
+    if (!status && met.wrong)
+        wrong(task, "scan", KEYS);
+    for (uint64_t i = 0; i < KEYS; i++)
+        conclude(task, places[i],
+                 status          ? status
+                 : met.values[i] ? 0
+                                 : BANYAN_ENOTFOUND,
+                 met.values[i], "scan");
+}
+
+static void work(struct world_task *task)
+{
+    const struct work *plan = stores_of(task)->context;
+    for (unsigned i = 0; i < plan->rounds && !task->world->error.code; i++) {
+        uint64_t key = random_below(&task->random, random_chance(&task->random, 0.7) ? 3 : KEYS),
+                 kind = random_below(&task->random, 100);
+        if (kind < 30)
+            do_get(task, key);
+        else if (kind < 55)
+            do_put(task, key);
+        else if (kind < 65)
+            do_delete(task, key);
+        else if (kind < 85)
+            do_modify(task, key);
+        else if (kind < 92)
+            do_expiry(task, key);
+        else if (kind < 96)
+            do_many(task);
+        else
+            do_scan(task);
+    }
+}
+
+static void read_all(struct world_task *task)
+{
+    for (uint64_t i = 0; i < KEYS; i++)
+        do_get(task, i);
+}
+
+/* ---- worlds ---- */
+
+static struct {
+    uint64_t runs, written, freed, retries, entries, deaths, losses, lost_bytes;
+} total;
+
+static void options_for(struct world_options *options, uint64_t seed, const char *preset)
+{
+    struct random random;
+    stores_options_default(options);
+    random_seed(&random, seed ^ UINT64_C(0x5707e));
+    options->simulated = true;
+    options->seed = seed;
+    options->preset = preset;
+    options->random_switches = !preset;
+    options->memory_nodes = 1 + (unsigned)random_below(&random, 2);
+    options->compute_nodes = 2 + (unsigned)random_below(&random, 2);
+    options->threads = 1 + (unsigned)random_below(&random, 2);
+    options->fibers = 1 + (unsigned)random_below(&random, 3);
+    options->pool_bytes = UINT64_C(32) << 20;
+    options->chunk_bytes = UINT64_C(256) << 10;
+    options->geometry.leaf_bytes = random_chance(&random, 0.5) ? 1024 : 0;
+    if (random_chance(&random, 0.5))
+        options->params.atomic_write = 4096;
+    else
+        options->geometry.key_bytes = 64; /* what nodes of 1,024 bytes can hold */
+    sim_faults_hostile(&options->faults);
+}
+
+static unsigned survivor_of(const struct world *world)
+{
+    unsigned compute = 0;
+    while (compute < world->options.compute_nodes - 1 && world->computes[compute].dead)
+        compute++;
+    return compute * world->options.threads * world->options.fibers;
+}
+
+static int judge(struct stores *stores)
+{
+    struct world *world = &stores->world;
+    struct store_check_report report = {0};
+    struct store_stats stats;
+    int status = world_run_one(world, survivor_of(world), read_all);
+    status = status ? status : stores_check(stores, &report);
+    status = status ? status : world_linearize(world);
+    for (unsigned i = 0; i < world->options.compute_nodes; i++) {
+        store_stats(stores->stores[i], &stats);
+        total.written += stats.records_written;
+        total.freed += stats.records_freed;
+        total.retries += stats.record_retries;
+        total.deaths += world->computes[i].dead;
+    }
+    total.runs++;
+    total.entries += report.tree.entries;
+    total.lost_bytes += stores_lost(stores);
+    return status;
+}
+
+static void end(struct stores *stores, int status, const char *what, uint64_t seed)
+{
+    struct error error = stores->world.error;
+    stores_destroy(stores);
+    if (status)
+        fail_msg("%s: %d: %s; replay: BANYAN_SEED=%" PRIu64 " test_sim", what, status, error.text, seed);
+}
+
+static void calm_world(uint64_t seed, const char *preset)
+{
+    struct stores stores;
+    struct world_options options;
+    struct work plan = {.rounds = 60};
+    options_for(&options, seed, preset);
+    int status = stores_create(&stores, &options);
+    stores.context = &plan;
+    status = status ? status : world_run(&stores.world, work);
+    status = status ? status : judge(&stores);
+    end(&stores, status, "no deaths", seed);
+}
+
+static void linearizable(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(40); round++)
+        calm_world(world_seed(100 + round), round % 4 ? "banyan" : NULL);
+    for (unsigned round = 0; round < world_rounds(4); round++)
+        calm_world(world_fresh_seed() + round, "banyan");
+}
+
+static void death_world(uint64_t seed, const char *preset)
+{
+    struct stores stores;
+    struct world_options options;
+    struct random random;
+    struct work plan = {.rounds = 50};
+    options_for(&options, seed, preset);
+    random_seed(&random, seed ^ UINT64_C(0xdead));
+    int status = stores_create(&stores, &options);
+    stores.context = &plan;
+    for (unsigned i = 1; i < options.compute_nodes && !status; i++)
+        status = world_kill_at(&stores.world, i, 1000 + random_below(&random, 1500000),
+                               20000 + random_below(&random, 200000));
+    status = status ? status : world_run(&stores.world, work);
+    status = status ? status : judge(&stores);
+    end(&stores, status, "deaths", seed);
+}
+
+static void survives_deaths(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(120); round++)
+        death_world(world_seed(1000 + round), round % 4 ? "banyan" : NULL);
+    for (unsigned round = 0; round < world_rounds(8); round++)
+        death_world(world_fresh_seed() + 1000 + round, "banyan");
+}
+
+static void lossy_world(uint64_t seed)
+{
+    struct stores stores;
+    struct world_options options;
+    struct work plan = {.rounds = 60};
+    options_for(&options, seed, "banyan");
+    options.faults.lose = 0.03 / (double)(1 + seed % 30);
+    options.faults.lose_ns = 1000u << seed % 8;
+    int status = stores_create(&stores, &options);
+    stores.context = &plan;
+    if (!status)
+        world_begin_losses(&stores.world);
+    status = status ? status : world_run(&stores.world, work);
+    status = status ? status : world_end_losses(&stores.world);
+    total.losses += stores.world.sim ? sim_losses(stores.world.sim) : 0;
+    status = status ? status : judge(&stores);
+    end(&stores, status, "lost connections", seed);
+}
+
+static void survives_losses(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(60); round++)
+        lossy_world(world_seed(2000 + round));
+}
+
+static void did_something(void **state)
+{
+    printf("runs %" PRIu64 ", records written %" PRIu64 ", freed %" PRIu64 ", retries %" PRIu64
+           ", deaths %" PRIu64 ", losses %" PRIu64 ", bytes lost %" PRIu64 "\n",
+           total.runs, total.written, total.freed, total.retries, total.deaths, total.losses,
+           total.lost_bytes);
+    assert_true(total.runs > 0);
+    if (getenv("BANYAN_SEED") || world_rounds(100) < 100)
+        return;
+    assert_true(total.written > 100 * total.runs && total.retries > total.runs);
+    assert_true(total.deaths > 50 && total.losses > 100 && total.entries > total.runs);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(linearizable),
+        cmocka_unit_test(survives_deaths),
+        cmocka_unit_test(survives_losses),
+        cmocka_unit_test(did_something),
+    };
+    return cmocka_run_group_tests_name("store_sim", tests, NULL, NULL);
+}
