@@ -36,10 +36,9 @@ struct tree_geometry {
                                 long variable keys need */
     uint8_t key_kind;        /* enum tree_key_kind */
     uint8_t key_bytes; /* fixed: exactly, 8 to 255; variable: at most, 1 to 255 (0: what nodes can hold) */
-    uint8_t
-        inline_key_bytes; /* variable: longest remainder kept in a slot; what is longer stands in a block
-                             of its own (layout.h, long slots). At least 16 where key_bytes is more. 0: 24 */
-    uint8_t value_bytes;  /* exactly (fixed) or at most (variable) this many, 0 to 255 */
+    uint8_t inline_key_bytes; /* variable: longest remainder kept in a slot; what is longer stands in a block
+                                 of its own (layout.h). At least 16 if key_bytes is more. 0: 24 */
+    uint8_t value_bytes;      /* exactly (fixed) or at most (variable) this many, 0 to 255 */
     bool value_variable;
     uint8_t content; /* what the values mean, for whoever opens the index: TREE_CONTENT_PLAIN or store.h's */
 };
@@ -87,6 +86,7 @@ struct tree;
 int tree_compute_create(struct tree_compute **compute, struct fabric *fabric,
                         const struct tree_switches *switches, struct error *error);
 void tree_compute_destroy(struct tree_compute *compute); /* after its trees, workers and sessions */
+struct fabric *tree_compute_fabric(const struct tree_compute *compute);
 int tree_worker_create(struct tree_worker **worker, struct tree_compute *compute, struct error *error);
 /* Returns its free nodes to their memory nodes (RPCs: from a task), then frees the worker. */
 void tree_worker_destroy(struct tree_worker *worker);
