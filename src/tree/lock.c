@@ -360,9 +360,9 @@ int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fab
     int status = count ? tree_execute(session, gaddr_node(hold->word), writes, count) : 0;
     if (status) {
         session->image.address = GADDR_NULL;
+        /* The word was freed when the memory node fenced us: there is nothing to hand over. */
         if (status == BANYAN_ENET || status == BANYAN_ETIMEOUT || status == BANYAN_EFENCED)
-            hold->handing =
-                false; /* the word was freed when the memory node fenced us: nothing to hand over */
+            hold->handing = false;
         else if (release)
             free_word(session, hold); /* a bad command stood before the unlock */
         if (wrote)
