@@ -141,19 +141,25 @@ int tree_geometry_complete(struct tree_geometry *geometry, uint32_t atomic_write
     return status;
 }
 
-/* About 100 bytes a segment: the papers' 16-byte entries get five slots in each, and a point read of 204
- * bytes. */
+/*
+ * Fixed keys: about 100 bytes a segment, so that the papers' 16-byte entries get five slots in each and a
+ * point read of 204 bytes. Variable keys: twice that, and a larger overflow. Their leaves are larger too, and
+ * the more buckets a leaf has, the sooner one of them is full: with three slots of 40 bytes in each segment a
+ * leaf of 4 KiB would have to be split at 0.59, with five and seven it is at 0.77.
+ */
 static void choose_segments(struct tree_layout *layout)
 {
-    uint32_t room = layout->geometry.leaf_bytes - layout->header_bytes;
-    uint32_t slots = (100 + layout->slot_bytes / 2) / layout->slot_bytes;
+    bool variable = layout->geometry.key_kind == TREE_KEY_VARIABLE;
+    uint32_t room = layout->geometry.leaf_bytes - layout->header_bytes, target = variable ? 200 : 100;
+    uint32_t slots = (target + layout->slot_bytes / 2) / layout->slot_bytes, overflow;
     slots = slots < 3 ? 3 : slots > 8 ? 8 : slots;
-    while (slots > 1 && HEAD_BYTES + 3 * slots * layout->slot_bytes > room)
+    while (overflow = variable ? slots + slots / 2 : slots,
+           slots > 1 && HEAD_BYTES + (2 * slots + overflow) * layout->slot_bytes > room)
         slots--;
     layout->segment_slots = slots;
-    layout->overflow_slots = slots;
-    layout->triple_slots = 3 * slots;
-    layout->triple_bytes = HEAD_BYTES + 3 * slots * layout->slot_bytes;
+    layout->overflow_slots = overflow;
+    layout->triple_slots = 2 * slots + overflow;
+    layout->triple_bytes = HEAD_BYTES + layout->triple_slots * layout->slot_bytes;
     layout->triples = room / layout->triple_bytes;
     if (layout->triples == 1) { /* one triple: give it all the room there is */
         uint32_t fit = (room - HEAD_BYTES) / layout->slot_bytes;
