@@ -19,6 +19,6 @@ flags="$(pkg-config --define-variable=prefix="$root$prefix" --cflags --libs bany
 $compiler -Wall -Wextra -Werror "$example" $flags -o "$root/shared"
 LD_LIBRARY_PATH="$root$prefix/$libdir" "$root/shared"
 # shellcheck disable=SC2086
-$compiler -Wall -Wextra -Werror "$example" -I"$root$prefix/include" "$root$prefix/$libdir/libbanyan.a" -pthread -lm \
+$compiler -Wall -Wextra -Werror "$example" -I"$root$prefix/include" "$root$prefix/$libdir/libbanyan.a" -pthread -lm -lssl -lcrypto \
     -o "$root/static"
 "$root/static"
