@@ -4,7 +4,7 @@
  */
 #include "server/data.h"
 
-#include <stdio.h>
+#include <string.h>
 
 enum expire_flags { EXPIRE_NX = 1, EXPIRE_XX = 2, EXPIRE_GT = 4, EXPIRE_LT = 8 };
 
@@ -14,6 +14,15 @@ struct expire_step {
     bool past;
     bool changed;
 };
+
+/* As Redis quotes it: a C string, without line ends behind it. */
+static void reply_unsupported(struct server_call *call, const struct resp_argument *option)
+{
+    size_t length = strnlen(option->bytes, option->length < 512 ? option->length : 512);
+    while (length && strchr("\r\n", option->bytes[length - 1]))
+        length--;
+    resp_error(call->reply, "ERR Unsupported option %.*s", (int)length, option->bytes);
+}
 
 static bool options_parse(struct server_call *call, unsigned *flags)
 {
@@ -29,8 +38,7 @@ static bool options_parse(struct server_call *call, unsigned *flags)
             if (server_argument_is(argument, table[t].name))
                 flag = table[t].flag;
         if (!flag) {
-            resp_error(call->reply, "ERR Unsupported option %.*s",
-                       (int)(argument->length < 512 ? argument->length : 512), argument->bytes);
+            reply_unsupported(call, argument);
             return false;
         }
         *flags |= flag;
