@@ -119,7 +119,7 @@ static void read_memory(struct watched *server, const char *info)
 {
     for (server->memory_nodes = 0; server->memory_nodes < MEMORY_NODES_MAX; server->memory_nodes++) {
         char name[32];
-        snprintf(name, sizeof name, "memory_node_%u", server->memory_nodes);
+        snprintf(name, sizeof name, "memory_node%u", server->memory_nodes);
         const char *line = find_field(info, name);
         if (!line)
             return;
@@ -146,10 +146,10 @@ static void read_info(struct watched *server, const char *info)
         .errors = field(info, "total_error_replies"),
         .bytes_in = field(info, "total_net_input_bytes"),
         .bytes_out = field(info, "total_net_output_bytes"),
-        .operations = field(info, "tree_operations"),
+        .operations = field(info, "index_operations"),
         .round_trips = field(info, "round_trips"),
-        .p50 = field(info, "latency_us_p50"),
-        .p99 = field(info, "latency_us_p99"),
+        .p50 = field(info, "latency_usec_p50"),
+        .p99 = field(info, "latency_usec_p99"),
         .keys_known = keyspace != NULL,
         .keys = keyspace ? part(keyspace, "keys") : 0,
     };
