@@ -2,9 +2,9 @@
  * local_run.h - runs a whole list at once on memory that is mapped here. Shared by the local backend and by
  * the remote one's mapped pools; any thread, nanoseconds a command, nothing waits or is allocated.
  *
- * STAGING (G5 where the memory outlives the process; wire.h). A WRITE of 9 to WIRE_STAGING_DATA bytes is put
- * down in the endpoint's staging area first. When the process is killed, it has done all instructions before
- * some point and none after it, so the memory node finds one of these:
+ * STAGING (G5 where the memory outlives the process; wire.h). A WRITE of up to WIRE_STAGING_DATA bytes that
+ * is more than one store is put down in the endpoint's staging area first. When the process is killed, it has
+ * done all instructions before some point and none after it, so the memory node finds one of these:
  *  - before the mark is set: no byte is in its place, and the WRITE has not happened;
  *  - marked: offset, length and bytes were complete before (release), and the memory node copies them. What
  *    the process copied already is the same bytes again. Nobody else has written there in between: the place
@@ -59,6 +59,12 @@ static inline void local_write_staged(uint8_t *where, const struct fabric_comman
     atomic_store_release(&staging->marked, 0u);
 }
 
+/* Whether fabric_target_write does it by one store, which cannot be cut. */
+static inline bool local_one_store(const uint8_t *where, uint32_t length)
+{
+    return length <= 8 && (length & (length - 1)) == 0 && (uintptr_t)where % length == 0;
+}
+
 /* staging: NULL where a process that dies takes the memory with it. */
 static inline int local_run(const struct fabric_target *target, struct fabric_list *list,
                             struct wire_staging *staging)
@@ -78,7 +84,8 @@ static inline int local_run(const struct fabric_target *target, struct fabric_li
             break;
         }
         if (command->operation == FABRIC_WRITE) {
-            if (staging != NULL && command->length > 8 && command->length <= WIRE_STAGING_DATA)
+            if (staging != NULL && command->length <= WIRE_STAGING_DATA &&
+                !local_one_store(where, command->length))
                 local_write_staged(where, command, staging);
             else
                 fabric_target_write(where, command);

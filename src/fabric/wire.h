@@ -26,9 +26,10 @@
  * bytes; CAS and FAA: the old word; WRITE: nothing. status != 0: the command after those was refused. Replies
  * come in the order of the requests.
  *
- * STAGING (mapped pools; G5). A WRITE of more than 8 bytes and at most WIRE_STAGING_DATA is first put down in
- * the endpoint's staging area, then marked WIRE_STAGED (release), copied to its place, and the mark cleared.
- * When the process has died the memory node finishes what is marked. Longer WRITEs may be cut anywhere.
+ * STAGING (mapped pools; G5). A WRITE of at most WIRE_STAGING_DATA bytes that is not one store (1, 2, 4 or 8
+ * bytes, aligned) is first put down in the endpoint's staging area, then marked WIRE_STAGED (release), copied
+ * to its place, and the mark cleared. When the process has died the memory node finishes what is marked.
+ * Longer WRITEs may be cut anywhere.
  */
 #ifndef FABRIC_WIRE_H
 #define FABRIC_WIRE_H

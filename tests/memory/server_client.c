@@ -43,6 +43,7 @@ int site_open(struct site *site, const struct site_options *options)
                                            .listen_count = 2,
                                            .secret = options->secret,
                                            .tls = options->tls,
+                                           .busy_poll = options->busy_poll,
                                            .secret_length =
                                                options->secret != NULL ? strlen(options->secret) : 0,
                                            .threads = options->threads != 0 ? options->threads : 2,

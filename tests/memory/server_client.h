@@ -18,7 +18,7 @@ struct site {
 };
 struct site_options {
     int engine;
-    bool shared, unformatted;
+    bool shared, unformatted, busy_poll;
     const char *secret;
     struct net_tls *tls;
     uint32_t lease_ms_min, connections_max;

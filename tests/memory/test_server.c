@@ -1,10 +1,16 @@
 /* test_server.c - the memory daemon over real sockets, with each engine: openings good and bad, lists, calls,
  * rights, format, and what happens to those who send nonsense. */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -761,9 +767,61 @@ static void test_options(void **state)
     site_close(&site);
 }
 
+/* ---- engines ---- */
+
+/* A kernel, or a container's filter, without io_uring: in a process of its own, since a filter stays. */
+static int without_uring(void)
+{
+    struct sock_filter steps[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {.len = sizeof steps / sizeof steps[0], .filter = steps};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) != 0)
+        return 77;
+    struct site site;
+    if (site_open(&site, &(struct site_options){.engine = MEMORY_ENGINE_IO_URING}) != BANYAN_ENOTSUP)
+        return 1;
+    if (site_open(&site, &(struct site_options){.engine = MEMORY_ENGINE_AUTO}) != BANYAN_OK)
+        return 2;
+    if (strcmp(memory_server_engine(site.server), "epoll") != 0)
+        return 3;
+    run_lists(&site, &site.tcp);
+    site_close(&site);
+    return 0;
+}
+
+static void test_fallback(void **state)
+{
+    int status = 0, pid = fork();
+    if (pid == 0)
+        _exit(without_uring());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77)
+        print_message("SKIPPED: no system call filters here\n");
+    else
+        assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* An I/O thread that never sleeps serves all the same, and ends when it is told. */
+static void test_busy_poll(void **state)
+{
+    struct site site;
+    if (!open_site(&site, (struct site_options){.threads = 1, .busy_poll = true}))
+        return;
+    run_lists(&site, &site.tcp);
+    site_close(&site);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fallback),
+        cmocka_unit_test(test_busy_poll),
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_bad_addresses),
         cmocka_unit_test(test_malformed),
