@@ -178,8 +178,10 @@ void bench_client_run(struct bench_client *client)
                             .value_length = client->config->geometry.value_bytes};
     warm_cache(client, &action);
     bench_window_warm(client->window);
-    /* On `local` no operation waits, so the fibers of a thread must give way to each other by themselves. */
-    bool give_way = client->config->fabric == BENCH_LOCAL && client->config->fibers > 1;
+    /* On mapped memory no operation waits, so the fibers of a thread must give way to each other by
+     * themselves. */
+    enum bench_fabric fabric = client->config->fabric;
+    bool give_way = (fabric == BENCH_LOCAL || fabric == BENCH_UNIX) && client->config->fibers > 1;
     for (;;) {
         enum bench_phase phase = bench_window_phase(client->window);
         if (phase == BENCH_DONE || !step(client, &action, phase))

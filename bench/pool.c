@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "fabric/local.h"
+#include "fabric/remote.h"
 
 /* ---- size ---- */
 
@@ -38,10 +39,47 @@ static uint64_t pool_bytes(const struct bench_config *config, const struct workl
 
 /* ---- nodes ---- */
 
+static struct fabric_remote_options remote_options(const struct bench_pool *pool)
+{
+    return (struct fabric_remote_options){
+        .nodes = pool->addresses, .count = (uint16_t)pool->count, .name = "bench"};
+}
+
+/* In processes of their own. */
+static int create_remote(struct bench_pool *pool, const struct bench_config *config,
+                         const struct workload_source *source, struct error *error)
+{
+    struct memory_options memory = {.pool_bytes = pool_bytes(config, source),
+                                    .chunk_bytes = chunk_bytes(config),
+                                    .huge_pages = true,
+                                    .shared = true,
+                                    .unformatted = true};
+    int status = 0;
+    if (!config->memory)
+        status = bench_daemons_start(&pool->daemons, config->memory_nodes, &memory,
+                                     config->fabric == BENCH_TCP ? NET_TCP : NET_UNIX, error);
+    pool->addresses = config->memory ? config->memory : pool->daemons.addresses;
+    pool->count = config->memory_nodes;
+    struct fabric_remote_options options = remote_options(pool);
+    return status ? status : fabric_remote_format(&options, error);
+}
+
+struct fabric *bench_pool_fabric(const struct bench_pool *pool, uint16_t id, struct error *error)
+{
+    struct fabric_remote_options options = remote_options(pool);
+    struct fabric *fabric = NULL;
+    if (!pool->addresses)
+        return fabric_local_create(pool->targets, (uint16_t)pool->count, id, error);
+    fabric_remote_open(&fabric, &options, error);
+    return fabric;
+}
+
 int bench_pool_create(struct bench_pool *pool, const struct bench_config *config,
                       const struct workload_source *source, struct error *error)
 {
     *pool = (struct bench_pool){0};
+    if (config->fabric == BENCH_TCP || config->fabric == BENCH_UNIX)
+        return create_remote(pool, config, source, error);
     pool->nodes = calloc(config->memory_nodes, sizeof *pool->nodes);
     pool->targets = calloc(config->memory_nodes, sizeof *pool->targets);
     if (!pool->nodes || !pool->targets)
@@ -62,8 +100,9 @@ int bench_pool_create(struct bench_pool *pool, const struct bench_config *config
 
 void bench_pool_destroy(struct bench_pool *pool)
 {
-    for (unsigned i = 0; i < pool->count; i++)
+    for (unsigned i = 0; pool->nodes && i < pool->count; i++)
         memory_node_destroy(pool->nodes[i]);
+    bench_daemons_stop(&pool->daemons);
     free(pool->nodes);
     free(pool->targets);
     *pool = (struct bench_pool){0};
@@ -98,7 +137,7 @@ static int helper_open(struct helper *helper, struct bench_pool *pool, const str
 {
     *helper = (struct helper){0};
     uint16_t id = (uint16_t)(config->compute_nodes + 1); /* the run's compute nodes are 1 to their number */
-    helper->fabric = fabric_local_create(pool->targets, (uint16_t)pool->count, id, error);
+    helper->fabric = bench_pool_fabric(pool, id, error);
     if (!helper->fabric)
         return error && error->code ? error->code : BANYAN_ENOMEM;
     int status = tree_compute_create(&helper->compute, helper->fabric, switches, error);
@@ -180,10 +219,16 @@ int bench_pool_load(struct bench_pool *pool, const struct bench_config *config,
 
 static uint64_t pool_bytes_used(struct bench_pool *pool)
 {
+    const struct memory_status_request ask = {.kind = MEMORY_STATUS};
+    struct fabric_remote_options options = remote_options(pool);
     uint64_t used = 0;
     for (unsigned i = 0; i < pool->count; i++) {
-        struct memory_status_reply status;
-        memory_node_status(pool->nodes[i], &status);
+        struct memory_status_reply status = {0};
+        size_t length;
+        if (!pool->addresses)
+            memory_node_status(pool->nodes[i], &status);
+        else /* one that is gone is found out by the walk, or was by the run */
+            fabric_remote_ask(&options, (uint16_t)i, &ask, sizeof ask, &status, sizeof status, &length, NULL);
         used += status.bytes_used;
     }
     return used;

@@ -37,7 +37,7 @@ static json_t *config_json(const struct bench_report *report)
 {
     const struct bench_config *config = report->config;
     json_t *json = json_object();
-    json_object_set_new(json, "fabric", json_string(config->fabric == BENCH_SIM ? "sim" : "local"));
+    json_object_set_new(json, "fabric", json_string(bench_fabric_names[config->fabric]));
     json_object_set_new(json, "memory_nodes", integer(config->memory_nodes));
     json_object_set_new(json, "compute_nodes", integer(config->compute_nodes));
     json_object_set_new(json, "threads", integer(config->threads));

@@ -46,13 +46,13 @@ void report_configuration(const struct bench_report *report, char *text, size_t 
         "values of "
         "%u, leaves of %u bytes filled to %.2f; theta %.2f, scan length %u; %llu operations after %llu of "
         "warm-up; seed %llu",
-        config->fabric == BENCH_SIM ? "sim (virtual time)" : "local", config->memory_nodes,
-        config->memory_nodes == 1 ? "" : "s", config->compute_nodes, config->compute_nodes == 1 ? "" : "s",
-        config->threads, config->threads == 1 ? "" : "s", config->fibers, config->fibers == 1 ? "" : "s",
-        (unsigned long long)config->keys, config->geometry.key_bytes, config->geometry.value_bytes,
-        config->geometry.leaf_bytes, config->fill, config->theta, config->scan_length,
-        (unsigned long long)config->operations, (unsigned long long)config->warm_up,
-        (unsigned long long)config->seed);
+        config->fabric == BENCH_SIM ? "sim (virtual time)" : bench_fabric_names[config->fabric],
+        config->memory_nodes, config->memory_nodes == 1 ? "" : "s", config->compute_nodes,
+        config->compute_nodes == 1 ? "" : "s", config->threads, config->threads == 1 ? "" : "s",
+        config->fibers, config->fibers == 1 ? "" : "s", (unsigned long long)config->keys,
+        config->geometry.key_bytes, config->geometry.value_bytes, config->geometry.leaf_bytes, config->fill,
+        config->theta, config->scan_length, (unsigned long long)config->operations,
+        (unsigned long long)config->warm_up, (unsigned long long)config->seed);
 }
 
 /* ---- the table ---- */

@@ -7,6 +7,8 @@
 #include "bench/runner_local.h"
 #include "bench/runner_sim.h"
 
+const char *const bench_fabric_names[] = {"local", "sim", "tcp", "unix"};
+
 static double seconds_since(uint64_t begin)
 {
     return (double)(task_now() - begin) / 1e9;

@@ -20,10 +20,13 @@
 #include "base/histogram.h"
 #include "base/task.h"
 #include "bench/workloads.h"
+#include "net/net.h"
 #include "sim/params.h"
 #include "tree/tree.h"
 
-enum bench_fabric { BENCH_LOCAL, BENCH_SIM };
+/* TCP and UNIX: memory nodes in processes of their own, over loopback TCP or with their pools mapped. */
+enum bench_fabric { BENCH_LOCAL, BENCH_SIM, BENCH_TCP, BENCH_UNIX };
+extern const char *const bench_fabric_names[];
 
 struct bench_config {
     enum bench_fabric fabric;
@@ -37,6 +40,8 @@ struct bench_config {
     struct tree_geometry geometry;
     struct sim_params sim;
     struct sim_faults faults;
+    /* TCP, UNIX: memory nodes that run already; every run formats them anew. NULL: starts its own. */
+    const struct net_address *memory;
     /* May be NULL: called now and then with a phase and how much of it is done, 0 to 1. */
     void (*progress)(void *context, const char *phase, double done);
     void *progress_context;

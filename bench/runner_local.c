@@ -5,7 +5,6 @@
 #include "base/thread.h"
 #include "base/worker.h"
 #include "bench/client.h"
-#include "fabric/local.h"
 
 struct local_compute {
     struct fabric *fabric;
@@ -84,8 +83,7 @@ static int open_compute(struct local_run *run, struct bench_pool *pool, const st
                         unsigned number, struct error *error)
 {
     struct local_compute *compute = &run->computes[number];
-    compute->fabric =
-        fabric_local_create(pool->targets, (uint16_t)pool->count, (uint16_t)(number + 1), error);
+    compute->fabric = bench_pool_fabric(pool, (uint16_t)(number + 1), error);
     if (!compute->fabric)
         return error->code ? error->code : BANYAN_ENOMEM;
     return tree_compute_create(&compute->compute, compute->fabric, switches, error);

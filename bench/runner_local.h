@@ -1,5 +1,5 @@
-/* runner_local.h - measures on OS threads of this machine over the local fabric; called by bench_run
- * alone. */
+/* runner_local.h - measures on OS threads of this machine, over the local fabric or to memory nodes in other
+ * processes; called by bench_run alone. */
 #ifndef BENCH_RUNNER_LOCAL_H
 #define BENCH_RUNNER_LOCAL_H
 

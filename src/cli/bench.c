@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "base/log.h"
 #include "bench/plan.h"
+#include "cli/cluster.h"
 #include "cli/command.h"
 
 enum option_key {
@@ -38,6 +39,7 @@ enum option_key {
     KEY_CHUNK_BYTES,
     KEY_NO_CHECK,
     KEY_PIN,
+    KEY_MEMORY,
     KEY_JSON,
     KEY_REPORT,
     KEY_ABLATION,
@@ -71,7 +73,12 @@ static const struct argp_option fixed_options[] = {
     {"seed", KEY_SEED, "N", 0, "Seed of all random choices (default: 1)", 1},
     {0, 0, 0, 0, "Where to run it:", 2},
     {"fabric", KEY_FABRIC, "NAME", 0,
-     "local (this machine, real time) or sim (virtual time) (default: local)", 2},
+     "local (this process, real time), sim (virtual time), or to memory nodes in processes of their own: "
+     "tcp, or "
+     "unix, which maps their pools (default: local)",
+     2},
+    {"memory", KEY_MEMORY, "URI,...", 0,
+     "On tcp and unix, memory nodes that run already; each run FORMATS them (default: starts its own)", 2},
     {"memory-nodes", KEY_MEMORY_NODES, "N", 0, "Memory nodes (default: 1, on sim 8)", 2},
     {"compute-nodes", KEY_COMPUTE_NODES, "N", 0, "Compute nodes (default: 1, on sim 8)", 2},
     {"threads", KEY_THREADS, "N", 0, "Threads of each compute node (default: 1, on sim 22)", 2},
@@ -135,6 +142,7 @@ struct request {
     uint64_t memory_nodes, compute_nodes, threads, fibers, keys, operations, warm_up;
     const char *json, *report;
     bool ablation, quiet;
+    struct cluster_addresses addresses; /* --memory */
     struct switch_setting settings[64];
     unsigned setting_count;
 };
@@ -252,8 +260,12 @@ static void parse_fabric(struct argp_state *state, struct bench_config *config, 
         config->fabric = BENCH_LOCAL;
     else if (!strcmp(text, "sim"))
         config->fabric = BENCH_SIM;
+    else if (!strcmp(text, "tcp"))
+        config->fabric = BENCH_TCP;
+    else if (!strcmp(text, "unix"))
+        config->fabric = BENCH_UNIX;
     else
-        argp_error(state, "--fabric: '%s' is not one of local, sim", text);
+        argp_error(state, "--fabric: '%s' is not one of local, sim, tcp, unix", text);
 }
 
 static bool parse_switch(struct request *request, struct argp_state *state, int key, const char *value)
@@ -338,6 +350,7 @@ static bool parse_what(struct request *request, struct argp_state *state, int ke
 static bool parse_where(struct request *request, struct argp_state *state, int key, const char *text)
 {
     struct bench_config *config = &request->plan.config;
+    struct error error = {0};
     switch (key) {
     case KEY_FABRIC:
         parse_fabric(state, config, text);
@@ -377,6 +390,10 @@ static bool parse_where(struct request *request, struct argp_state *state, int k
         break;
     case KEY_FAULTS:
         parse_faults(state, key, config, text);
+        break;
+    case KEY_MEMORY:
+        if (cluster_addresses_parse(&request->addresses, "--memory", text, 7100, &error))
+            refuse(state, &error);
         break;
     case KEY_PIN:
         config->pin = true;
@@ -429,6 +446,12 @@ static void complete(struct request *request, struct argp_state *state)
     bool sim = config->fabric == BENCH_SIM;
     config->memory_nodes = (uint32_t)or_default(request->memory_nodes, sim ? 8 : 1);
     config->compute_nodes = (uint32_t)or_default(request->compute_nodes, sim ? 8 : 1);
+    if (request->addresses.count) {
+        if (config->fabric != BENCH_TCP && config->fabric != BENCH_UNIX)
+            argp_error(state, "--memory: memory nodes that run already are for --fabric tcp or unix");
+        config->memory = request->addresses.list;
+        config->memory_nodes = request->addresses.count;
+    }
     config->threads = (uint32_t)or_default(request->threads, sim ? 22 : 1);
     config->fibers = (uint32_t)or_default(request->fibers, 1);
     config->keys = or_default(request->keys, request->ablation ? 10000000 : 1000000);
