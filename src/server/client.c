@@ -595,6 +595,11 @@ static uint64_t execute(struct server_fiber *fiber, struct server_client *client
     return end;
 }
 
+static bool key_valid(const struct resp_argument *key)
+{
+    return key->length && key->length <= STORE_KEY_MAX;
+}
+
 /* Looks the gathered point reads up together and answers them in order. */
 static uint64_t batch_execute(struct server_fiber *fiber, struct server_client *client, uint64_t begin)
 {
@@ -606,7 +611,7 @@ static uint64_t batch_execute(struct server_fiber *fiber, struct server_client *
         return execute(fiber, client, &fiber->batch[0], fiber->batch[0].arguments, begin);
     for (uint32_t i = 0; i < count; i++) {
         const struct resp_argument *key = &fiber->batch[i].arguments[1];
-        if (key->length && key->length <= STORE_KEY_MAX)
+        if (key_valid(key))
             fiber->items[looked_up++] = (struct store_item){.key = key->bytes, .key_length = key->length};
     }
     if (looked_up)
@@ -616,6 +621,12 @@ static uint64_t batch_execute(struct server_fiber *fiber, struct server_client *
     const struct store_item *item = fiber->items;
     for (uint32_t i = 0; i < count; i++) {
         const struct client_request *request = &fiber->batch[i];
+        bool valid = key_valid(&request->arguments[1]);
+        if (valid && item->status == BANYAN_ENOMEM) { /* too much at once: the rest one by one */
+            for (; i < count; i++)
+                end = execute(fiber, client, &fiber->batch[i], fiber->batch[i].arguments, end);
+            break;
+        }
         struct server_call call = {.client = client,
                                    .store = fiber->store,
                                    .reply = &client->output,
