@@ -519,7 +519,7 @@ static void random_commands(int protocol, uint64_t seed, uint64_t rounds)
         commands_now(&commands, clock_wall_ms());
         redis_run(&redis, stream.arguments, stream.count);
         commands_run(&commands, stream.arguments, stream.count);
-        if (!replies_agree(&redis, &commands.reply, shapes[shape].compare)) {
+        if (!replies_agree(&redis, &commands.reply, (int)shapes[shape].compare)) {
             report(&stream, &redis, &commands.reply, protocol, seed);
             fail();
         }
