@@ -1,0 +1,393 @@
+#include "cluster/chaos.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/random.h"
+#include "cluster/load.h"
+#include "cluster/process.h"
+#include "cluster/proxy.h"
+
+#define MEMORY_NODES 2u
+#define COMPUTES     LOAD_SERVERS /* number 0 is the one that things are done to */
+#define LOAD_THREADS 3u
+#define LOAD_KEYS    120u
+
+const struct chaos_variant chaos_variants[] = {
+    {"kill-tcp", CHAOS_TCP, CHAOS_KILL},   {"kill-mapped", CHAOS_MAPPED, CHAOS_KILL},
+    {"kill-both", CHAOS_BOTH, CHAOS_KILL}, {"kill-copy", CHAOS_COPY, CHAOS_KILL},
+    {"stop-tcp", CHAOS_TCP, CHAOS_STOP},   {"stop-mapped", CHAOS_MAPPED, CHAOS_STOP},
+    {"stop-both", CHAOS_BOTH, CHAOS_STOP}, {"cut", CHAOS_TCP, CHAOS_CUT},
+    {"hold", CHAOS_TCP, CHAOS_HOLD},       {"slow", CHAOS_TCP, CHAOS_SLOW},
+    {NULL, CHAOS_TCP, CHAOS_KILL},
+};
+
+struct chaos {
+    const struct chaos_options *options;
+    struct chaos_result *result;
+    struct scene scene;
+    struct random random;
+    struct process *memories[MEMORY_NODES], *computes[COMPUTES];
+    struct proxy *proxies[COMPUTES][MEMORY_NODES];
+    char arguments[COMPUTES][8][512];
+    struct load *load;
+    unsigned round;
+};
+
+/* ---- the cluster ---- */
+
+static bool proxied(const struct chaos *chaos)
+{
+    return chaos->options->variant->deed >= CHAOS_CUT;
+}
+
+static void start_memories(struct chaos *chaos)
+{
+    static const char *const names[] = {"memory-0", "memory-1"};
+    for (unsigned i = 0; i < MEMORY_NODES; i++)
+        chaos->memories[i] =
+            process_start(&chaos->scene, names[i],
+                          ARGUMENTS("memory", "--listen",
+                                    text_of("127.0.0.1:0,unix:%s", scene_path(&chaos->scene, "m%u.sock", i)),
+                                    "--size", "512M", "--http", "127.0.0.1:0"));
+}
+
+/* How compute node `number` reaches memory node `node`. */
+static void format_reach(struct chaos *chaos, unsigned number, unsigned node, char text[NET_TEXT_MAX])
+{
+    enum chaos_reach reach = chaos->options->variant->reach;
+    bool tcp = reach == CHAOS_TCP || (reach == CHAOS_BOTH && (number + node) % 2);
+    struct net_address address = process_address(chaos->memories[node], tcp ? 0 : 1);
+    if (proxied(chaos))
+        address = proxy_address(chaos->proxies[number][node]);
+    net_address_format(&address, text);
+}
+
+static void list_memories(struct chaos *chaos, unsigned number, char *text, size_t size)
+{
+    text[0] = 0;
+    for (unsigned i = 0; i < MEMORY_NODES; i++) {
+        char one[NET_TEXT_MAX];
+        format_reach(chaos, number, i, one);
+        snprintf(text + strlen(text), size - strlen(text), "%s%s", i ? "," : "", one);
+    }
+}
+
+static void start_compute(struct chaos *chaos, unsigned number, bool format)
+{
+    static const char *const names[] = {"compute-a", "compute-b"};
+    char memories[512];
+    list_memories(chaos, number, memories, sizeof memories);
+    const char *arguments[] = {"compute",
+                               "--memory",
+                               memories,
+                               "--listen",
+                               text_of("unix:%s", scene_path(&chaos->scene, "c%u.sock", number)),
+                               "--threads",
+                               "2",
+                               "--lease",
+                               text_of("%u", chaos->options->lease_ms),
+                               chaos->options->variant->reach == CHAOS_COPY ? "--copy" : "--no-copy",
+                               format ? "--format" : NULL,
+                               NULL};
+    if (chaos->options->variant->reach != CHAOS_COPY) {
+        arguments[9] = arguments[10];
+        arguments[10] = NULL;
+    }
+    if (chaos->computes[number])
+        process_restart(&chaos->scene, chaos->computes[number], arguments);
+    else
+        chaos->computes[number] = process_start(&chaos->scene, names[number], arguments);
+}
+
+static void start_cluster(struct chaos *chaos)
+{
+    start_memories(chaos);
+    for (unsigned i = 0; i < COMPUTES && proxied(chaos); i++)
+        for (unsigned j = 0; j < MEMORY_NODES; j++) {
+            struct net_address address = process_address(chaos->memories[j], 0);
+            chaos->proxies[i][j] = proxy_start(&address);
+        }
+    for (unsigned i = 0; i < COMPUTES; i++)
+        start_compute(chaos, i, i == 0);
+}
+
+/* ---- what is watched ---- */
+
+/* A counter of a memory node's metrics. */
+static uint64_t memory_counter(struct chaos *chaos, unsigned node, const char *name)
+{
+    char *text = http_get(process_http(chaos->memories[node]), "/metrics", NULL);
+    const char *at = strstr(text, text_of("\n%s ", name));
+    if (!at)
+        fail_hard("metrics of memory node %u have no %s:\n%s", node, name, text);
+    uint64_t value = strtoull(at + strlen(name) + 2, NULL, 10);
+    free(text);
+    return value;
+}
+
+struct fencing {
+    struct chaos *chaos;
+    uint64_t before[MEMORY_NODES];
+    bool node[MEMORY_NODES]; /* awaited of this one */
+};
+
+static struct fencing fencing_from_now(struct chaos *chaos, int node)
+{
+    struct fencing fencing = {.chaos = chaos};
+    for (unsigned i = 0; i < MEMORY_NODES; i++) {
+        fencing.before[i] = memory_counter(chaos, i, "banyan_memory_fenced_total");
+        fencing.node[i] = node < 0 || (unsigned)node == i;
+    }
+    return fencing;
+}
+
+static bool fenced(void *context)
+{
+    struct fencing *fencing = context;
+    for (unsigned i = 0; i < MEMORY_NODES; i++)
+        if (fencing->node[i] &&
+            memory_counter(fencing->chaos, i, "banyan_memory_fenced_total") == fencing->before[i])
+            return false;
+    return true;
+}
+
+/* ---- deeds ---- */
+
+static void kill_one(struct chaos *chaos)
+{
+    process_kill(chaos->computes[0]);
+    start_compute(chaos, 0, false);
+}
+
+static bool must_be_killed(const struct chaos *chaos)
+{
+    enum chaos_reach reach = chaos->options->variant->reach;
+    return reach == CHAOS_MAPPED || reach == CHAOS_BOTH; /* a mapping cannot be revoked otherwise */
+}
+
+static void stop_one(struct chaos *chaos)
+{
+    struct fencing fencing = fencing_from_now(chaos, -1);
+    process_signal(chaos->computes[0], SIGSTOP);
+    wait_until(fenced, &fencing, "a stopped compute node to be fenced");
+    process_signal(chaos->computes[0], SIGCONT);
+    if (must_be_killed(chaos)) {
+        process_wait(chaos->computes[0]);
+        start_compute(chaos, 0, false);
+    }
+}
+
+static void cut_some(struct chaos *chaos)
+{
+    unsigned compute = (unsigned)random_below(&chaos->random, COMPUTES);
+    unsigned node = (unsigned)random_below(&chaos->random, MEMORY_NODES + 1);
+    for (unsigned i = 0; i < MEMORY_NODES; i++)
+        if (node == i || node == MEMORY_NODES)
+            proxy_cut(chaos->proxies[compute][i]);
+}
+
+static void hold_some(struct chaos *chaos)
+{
+    int node = (int)random_below(&chaos->random, MEMORY_NODES + 1);
+    if (node == MEMORY_NODES)
+        node = -1;
+    struct fencing fencing = fencing_from_now(chaos, node);
+    for (int i = 0; i < (int)MEMORY_NODES; i++)
+        if (node < 0 || node == i)
+            proxy_hold(chaos->proxies[0][i], true);
+    wait_until(fenced, &fencing, "a compute node that is cut off to be fenced");
+    for (unsigned i = 0; i < MEMORY_NODES; i++)
+        proxy_hold(chaos->proxies[0][i], false);
+}
+
+static void slow_some(struct chaos *chaos)
+{
+    for (unsigned i = 0; i < MEMORY_NODES; i++)
+        proxy_delay(chaos->proxies[0][i], (uint32_t)random_below(&chaos->random, 20));
+    load_advance(chaos->load, 20);
+    kill_one(chaos);
+    for (unsigned i = 0; i < MEMORY_NODES; i++)
+        proxy_delay(chaos->proxies[0][i], 0);
+}
+
+static void do_deed(struct chaos *chaos)
+{
+    static void (*const deeds[])(struct chaos *) = {
+        [CHAOS_KILL] = kill_one,  [CHAOS_STOP] = stop_one,  [CHAOS_CUT] = cut_some,
+        [CHAOS_HOLD] = hold_some, [CHAOS_SLOW] = slow_some,
+    };
+    deeds[chaos->options->variant->deed](chaos);
+}
+
+/* ---- judging ---- */
+
+static void note_stall(struct chaos *chaos)
+{
+    struct load_figures figures;
+    load_figures(chaos->load, 1, &figures);
+    if (figures.longest_ns > chaos->result->longest_ns)
+        chaos->result->longest_ns = figures.longest_ns;
+    if (chaos->options->variant->deed == CHAOS_CUT || figures.longest_ns <= chaos->options->stall_max_ns)
+        return; /* a cut may be of the survivor's connections */
+    fail_hard("deed %u: the survivor needed %.1f ms for %s; at most %.1f ms are allowed", chaos->round,
+              (double)figures.longest_ns / 1e6, figures.longest, (double)chaos->options->stall_max_ns / 1e6);
+}
+
+static void tell_round(struct chaos *chaos)
+{
+    struct load_figures a, b;
+    load_figures(chaos->load, 0, &a);
+    load_figures(chaos->load, 1, &b);
+    printf("%s %u: operations %" PRIu64 "+%" PRIu64 ", unknown %" PRIu64 "+%" PRIu64 ", refused %" PRIu64
+           "+%" PRIu64 ", disconnected %" PRIu64 ", survivor's longest %.1f ms (%s)\n",
+           chaos->options->variant->name, chaos->round, a.operations, b.operations, a.unknown, b.unknown,
+           a.refused, b.refused, a.disconnected + b.disconnected, (double)b.longest_ns / 1e6, b.longest);
+    fflush(stdout);
+}
+
+static json_t *check(struct chaos *chaos, bool reclaim, int code_wanted, int code_wanted_too)
+{
+    static struct process_result result;
+    char memories[512] = "";
+    for (unsigned i = 0; i < MEMORY_NODES; i++) {
+        char one[NET_TEXT_MAX];
+        struct net_address address = process_address(chaos->memories[i], 0);
+        snprintf(memories + strlen(memories), sizeof memories - strlen(memories), "%s%s", i ? "," : "",
+                 net_address_format(&address, one));
+    }
+    process_run(&chaos->scene, NULL,
+                ARGUMENTS("check", "--json", "--memory", memories, reclaim ? "--reclaim" : NULL), &result);
+    json_t *json = json_loads(result.output, 0, NULL);
+    if (!json || (result.code != code_wanted && result.code != code_wanted_too) ||
+        !json_is_true(json_object_get(json, "sound")))
+        fail_hard("%s, deed %u, seed %" PRIu64 ": banyan check%s ended with %d:\n%s%s",
+                  chaos->options->variant->name, chaos->round, chaos->options->seed,
+                  reclaim ? " --reclaim" : "", result.code, result.output, result.error);
+    return json;
+}
+
+static uint64_t number_of(const json_t *json, const char *name)
+{
+    return (uint64_t)json_integer_value(json_object_get(json, name));
+}
+
+static void verify(struct chaos *chaos)
+{
+    load_pause(chaos->load);
+    load_verify(chaos->load);
+    json_decref(check(chaos, false, 0, 0));
+}
+
+/* Nobody is connected any more: every block is in use, free, or was lost by who died. */
+static void audit(struct chaos *chaos)
+{
+    struct chaos_result *result = chaos->result;
+    json_t *json = check(chaos, false, 0, 1);
+    result->blocks_lost = number_of(json, "blocks_lost");
+    result->bytes_lost = number_of(json, "bytes_lost");
+    result->entries = number_of(json, "entries");
+    json_decref(json);
+    json = check(chaos, true, 0, 0);
+    result->blocks_reclaimed = number_of(json, "blocks_reclaimed");
+    if (result->blocks_reclaimed != result->blocks_lost)
+        fail_hard("%" PRIu64 " blocks were lost, %" PRIu64 " given back", result->blocks_lost,
+                  result->blocks_reclaimed);
+    json_decref(json);
+    json = check(chaos, false, 0, 0);
+    if (number_of(json, "blocks_lost"))
+        fail_hard("after --reclaim %" PRIu64 " blocks are lost", number_of(json, "blocks_lost"));
+    json_decref(json);
+}
+
+/* ---- a run ---- */
+
+static void note_figures(struct chaos *chaos)
+{
+    for (unsigned i = 0; i < LOAD_SERVERS; i++) {
+        struct load_figures figures;
+        load_figures(chaos->load, i, &figures);
+        chaos->result->operations += figures.operations;
+        chaos->result->unknown += figures.unknown;
+        chaos->result->refused += figures.refused;
+        chaos->result->disconnected += figures.disconnected;
+    }
+}
+
+static void start_load(struct chaos *chaos)
+{
+    struct load_options options = {.threads = LOAD_THREADS, .keys = LOAD_KEYS, .seed = chaos->options->seed};
+    for (unsigned i = 0; i < LOAD_SERVERS; i++)
+        options.servers[i] = process_address(chaos->computes[i], 0);
+    chaos->load = load_start(&options);
+}
+
+static void run_deeds(struct chaos *chaos)
+{
+    const struct chaos_options *options = chaos->options;
+    for (; chaos->round < options->deeds && (!options->until_ns || now_ns() < options->until_ns);
+         chaos->round++) {
+        load_advance(chaos->load, 20 + random_below(&chaos->random, 300));
+        load_forget_longest(chaos->load);
+        do_deed(chaos);
+        load_advance(chaos->load, 20);
+        note_stall(chaos);
+        load_next_epoch(chaos->load);
+        if (options->tell)
+            tell_round(chaos);
+        if (options->verify_every && chaos->round % options->verify_every == options->verify_every - 1) {
+            verify(chaos);
+            load_resume(chaos->load);
+        }
+    }
+    chaos->result->deeds = chaos->round;
+}
+
+static void end_cluster(struct chaos *chaos)
+{
+    for (unsigned i = 0; i < COMPUTES; i++)
+        if (process_stop(chaos->computes[i]))
+            fail_hard("compute node %u ended with %d after SIGTERM", i, chaos->computes[i]->code);
+    audit(chaos);
+    for (unsigned i = 0; i < MEMORY_NODES; i++)
+        if (process_stop(chaos->memories[i]))
+            fail_hard("memory node %u ended with %d after SIGTERM", i, chaos->memories[i]->code);
+    for (unsigned i = 0; i < COMPUTES; i++)
+        for (unsigned j = 0; j < MEMORY_NODES; j++)
+            proxy_stop(chaos->proxies[i][j]);
+}
+
+void chaos_run(const struct chaos_options *options, struct chaos_result *result)
+{
+    struct chaos *chaos = calloc(1, sizeof *chaos);
+    *result = (struct chaos_result){0};
+    chaos->options = options;
+    chaos->result = result;
+    random_seed(&chaos->random, options->seed);
+    scene_open(&chaos->scene);
+    start_cluster(chaos);
+    start_load(chaos);
+    run_deeds(chaos);
+    verify(chaos);
+    note_figures(chaos);
+    load_stop(chaos->load);
+    end_cluster(chaos);
+    chaos->scene.passed = true;
+    scene_close(&chaos->scene);
+    free(chaos);
+}
+
+void chaos_print(const struct chaos_options *options, const struct chaos_result *result)
+{
+    printf("%s, seed %" PRIu64 ": %" PRIu64 " deeds, %" PRIu64 " operations, %" PRIu64
+           " outcomes unknown, %" PRIu64 " refused, %" PRIu64
+           " connections lost, survivor's longest stall %.1f ms, "
+           "%" PRIu64 " entries, %" PRIu64 " blocks (%" PRIu64 " bytes) lost, %" PRIu64 " given back\n",
+           options->variant->name, options->seed, result->deeds, result->operations, result->unknown,
+           result->refused, result->disconnected, (double)result->longest_ns / 1e6, result->entries,
+           result->blocks_lost, result->bytes_lost, result->blocks_reclaimed);
+    fflush(stdout);
+}

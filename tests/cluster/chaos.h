@@ -1,0 +1,46 @@
+/*
+ * chaos.h - two memory nodes, two compute nodes and a load on both, while things are done to one of them; in
+ * the end the cluster's memory is audited to the last block.
+ *
+ * chaos_run ends the test program with a message when something is wrong, and else returns what it measured.
+ */
+#ifndef TESTS_CLUSTER_CHAOS_H
+#define TESTS_CLUSTER_CHAOS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum chaos_reach { CHAOS_TCP, CHAOS_MAPPED, CHAOS_BOTH, CHAOS_COPY };
+enum chaos_deed {
+    CHAOS_KILL, /* SIGKILL and start again */
+    CHAOS_STOP, /* SIGSTOP until it is fenced, then SIGCONT */
+    CHAOS_CUT,  /* its connections, or the other's, to one memory node are cut */
+    CHAOS_HOLD, /* its bytes are held back until it is fenced, then delivered */
+    CHAOS_SLOW, /* its bytes arrive late, and it is killed meanwhile */
+};
+struct chaos_variant {
+    const char *name;
+    enum chaos_reach reach;
+    enum chaos_deed deed;
+};
+extern const struct chaos_variant chaos_variants[]; /* ends with a NULL name */
+
+struct chaos_options {
+    const struct chaos_variant *variant;
+    uint64_t seed;
+    unsigned deeds;
+    uint64_t until_ns; /* no more deeds after this; 0: all of them */
+    uint32_t lease_ms;
+    uint64_t stall_max_ns; /* of an operation of the compute node that nothing was done to */
+    unsigned verify_every; /* deeds; 0: in the end */
+    bool tell;             /* a line for each deed */
+};
+struct chaos_result {
+    uint64_t deeds, operations, unknown, refused, disconnected, longest_ns;
+    uint64_t blocks_lost, bytes_lost, blocks_reclaimed, entries;
+};
+void chaos_run(const struct chaos_options *options, struct chaos_result *result);
+/* One line. */
+void chaos_print(const struct chaos_options *options, const struct chaos_result *result);
+
+#endif

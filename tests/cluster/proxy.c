@@ -1,0 +1,187 @@
+#include "cluster/proxy.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/atomic.h"
+#include "base/thread.h"
+#include "cluster/process.h"
+
+#define PAIRS_MAX 64u
+#define BUFFER    (256u << 10)
+
+struct direction {
+    size_t begin, end;
+    uint64_t due; /* when what is in the buffer may go on */
+    bool over;    /* the sender has closed */
+    char *bytes;
+};
+struct pair {
+    int fds[2]; /* the compute node's, the memory node's */
+    struct direction ways[2];
+};
+struct proxy {
+    struct net_address address, to;
+    int listener;
+    struct thread *thread;
+    struct pair pairs[PAIRS_MAX]; /* fds[0] < 0: unused; the thread's own */
+    uint32_t stop, hold, delay_ms, cuts_wanted, cuts_done;
+};
+
+static void pair_close(struct pair *pair)
+{
+    for (int i = 0; i < 2; i++) {
+        close(pair->fds[i]);
+        free(pair->ways[i].bytes);
+        pair->fds[i] = -1;
+    }
+}
+
+static void accept_one(struct proxy *proxy)
+{
+    struct error error;
+    int fd = -1, other = -1;
+    struct pair *pair = NULL;
+    if (net_accept(proxy->listener, &fd, NULL, &error) || fd < 0)
+        return;
+    for (unsigned i = 0; i < PAIRS_MAX && !pair; i++)
+        if (proxy->pairs[i].fds[0] < 0)
+            pair = &proxy->pairs[i];
+    if (!pair || net_connect(&proxy->to, UINT64_C(1000000000), &other, &error)) {
+        close(fd);
+        return;
+    }
+    *pair = (struct pair){.fds = {fd, other}};
+    for (int i = 0; i < 2; i++)
+        pair->ways[i].bytes = malloc(BUFFER);
+}
+
+/* ways[i] carries bytes from fds[i] to the other. False: the pair is done with. */
+static bool move(struct pair *pair, int from, uint64_t now, uint64_t delay)
+{
+    struct direction *way = &pair->ways[from];
+    if (way->begin == way->end && !way->over) {
+        ssize_t got = recv(pair->fds[from], way->bytes, BUFFER, MSG_DONTWAIT);
+        if (got < 0 && errno != EAGAIN)
+            return false;
+        way->over = got == 0;
+        way->begin = 0;
+        way->end = got > 0 ? (size_t)got : 0;
+        way->due = now + delay;
+    }
+    while (way->begin < way->end && now >= way->due) {
+        ssize_t put = send(pair->fds[!from], way->bytes + way->begin, way->end - way->begin,
+                           MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (put < 0 && errno == EAGAIN)
+            break;
+        if (put < 0)
+            return false;
+        way->begin += (size_t)put;
+    }
+    return !way->over || way->begin < way->end; /* one side's end is the whole connection's */
+}
+
+static void move_all(struct proxy *proxy)
+{
+    uint64_t now = now_ns(), delay = (uint64_t)atomic_load_relaxed(&proxy->delay_ms) * 1000000;
+    for (unsigned i = 0; i < PAIRS_MAX; i++) {
+        struct pair *pair = &proxy->pairs[i];
+        if (pair->fds[0] >= 0 && (!move(pair, 0, now, delay) || !move(pair, 1, now, delay)))
+            pair_close(pair);
+    }
+}
+
+static void cut_all(struct proxy *proxy)
+{
+    for (unsigned i = 0; i < PAIRS_MAX; i++)
+        if (proxy->pairs[i].fds[0] >= 0)
+            pair_close(&proxy->pairs[i]);
+}
+
+static void wait_for_bytes(struct proxy *proxy, bool held)
+{
+    struct pollfd polls[1 + 2 * PAIRS_MAX] = {{.fd = proxy->listener, .events = POLLIN}};
+    nfds_t count = 1;
+    bool waiting = held;
+    for (unsigned i = 0; i < PAIRS_MAX && !held; i++)
+        for (int side = 0; side < 2 && proxy->pairs[i].fds[0] >= 0; side++) {
+            const struct direction *way = &proxy->pairs[i].ways[side];
+            if (way->begin < way->end)
+                waiting = true; /* for its time or the receiver */
+            else
+                polls[count++] = (struct pollfd){.fd = proxy->pairs[i].fds[side], .events = POLLIN};
+        }
+    if (poll(polls, held ? 0 : count, waiting ? 1 : 5) > 0 && polls[0].revents)
+        accept_one(proxy);
+}
+
+static void run(void *argument)
+{
+    struct proxy *proxy = argument;
+    while (!atomic_load_relaxed(&proxy->stop)) {
+        uint32_t cuts = atomic_load_acquire(&proxy->cuts_wanted);
+        bool held = atomic_load_relaxed(&proxy->hold);
+        if (cuts != proxy->cuts_done) {
+            cut_all(proxy);
+            atomic_store_release(&proxy->cuts_done, cuts); /* the sockets are closed */
+        }
+        if (!held)
+            move_all(proxy);
+        wait_for_bytes(proxy, held);
+    }
+    cut_all(proxy);
+}
+
+struct proxy *proxy_start(const struct net_address *to)
+{
+    struct error error;
+    struct proxy *proxy = calloc(1, sizeof *proxy);
+    proxy->to = *to;
+    proxy->address = (struct net_address){.kind = NET_TCP, .host = "127.0.0.1"};
+    for (unsigned i = 0; i < PAIRS_MAX; i++)
+        proxy->pairs[i].fds[0] = -1;
+    if (net_listen(&proxy->address, 0, &proxy->listener, &error) ||
+        thread_start(&proxy->thread, run, proxy, &error))
+        fail_hard("proxy: %s", error.text);
+    return proxy;
+}
+
+struct net_address proxy_address(const struct proxy *proxy)
+{
+    return proxy->address;
+}
+
+static bool cut_done(void *context)
+{
+    const struct proxy *proxy = context;
+    return atomic_load_acquire(&proxy->cuts_done) == proxy->cuts_wanted;
+}
+
+void proxy_cut(struct proxy *proxy)
+{
+    atomic_store_release(&proxy->cuts_wanted, proxy->cuts_wanted + 1);
+    wait_until(cut_done, proxy, "the proxy's connections to be cut");
+}
+
+void proxy_hold(struct proxy *proxy, bool hold)
+{
+    atomic_store_relaxed(&proxy->hold, hold);
+}
+
+void proxy_delay(struct proxy *proxy, uint32_t ms)
+{
+    atomic_store_relaxed(&proxy->delay_ms, ms);
+}
+
+void proxy_stop(struct proxy *proxy)
+{
+    if (!proxy)
+        return;
+    atomic_store_relaxed(&proxy->stop, 1);
+    thread_join(proxy->thread);
+    close(proxy->listener);
+    free(proxy);
+}

@@ -1,0 +1,24 @@
+/*
+ * proxy.h - stands between a compute node and a memory node, on TCP, and does to their connections what
+ * networks do: cuts them, holds their bytes back and delivers them late, slows them.
+ *
+ * One thread of its own. Calls from the scene's thread; proxy_cut returns when it is done.
+ */
+#ifndef TESTS_CLUSTER_PROXY_H
+#define TESTS_CLUSTER_PROXY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "net/net.h"
+
+struct proxy;
+struct proxy *proxy_start(const struct net_address *to);
+struct net_address proxy_address(const struct proxy *proxy);
+void proxy_cut(struct proxy *proxy);
+/* While it is held no byte moves, and no end of a connection either; then all do, late. */
+void proxy_hold(struct proxy *proxy, bool hold);
+/* Bytes arrive so much later. */
+void proxy_delay(struct proxy *proxy, uint32_t ms);
+void proxy_stop(struct proxy *proxy);
+
+#endif
