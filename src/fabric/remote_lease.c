@@ -58,6 +58,7 @@ void remote_node_lose(struct remote_node *node, uint64_t group, const char *why)
 void remote_node_join(struct remote_node *node, struct remote_dialed *dialed)
 {
     node->beat_due = node->unanswered_since = 0;
+    node->silent = false;
     node->beats_unsent = node->echo_have = 0;
     spinlock_lock(&node->lock);
     node->control = dialed->stream;
@@ -223,6 +224,22 @@ static const char *receive_echo(struct remote_node *node, struct net_stream *con
     }
 }
 
+/* A mapped pool needs no daemon for lists, and must not be let go while this process lives (remote_link.c,
+ * call_mapped): its silence is told, and nothing else is done. */
+static void tell_silence(struct remote_node *node, bool silent)
+{
+    char text[sizeof node->trouble] = "";
+    if (silent == node->silent)
+        return;
+    node->silent = silent;
+    if (silent)
+        snprintf(text, sizeof text, "memory node %.100s does not answer; what needs no answer works on",
+                 node->text);
+    spinlock_lock(&node->lock);
+    memcpy(node->trouble, text, sizeof text);
+    spinlock_unlock(&node->lock);
+}
+
 /* Returns what to wait for. */
 static struct pollfd pulse_node(struct remote_node *node, uint64_t now, uint64_t *due)
 {
@@ -244,8 +261,11 @@ static struct pollfd pulse_node(struct remote_node *node, uint64_t now, uint64_t
     const char *trouble = receive_echo(node, control);
     if (trouble == NULL)
         trouble = send_beat(node, control, now);
-    if (trouble == NULL && node->unanswered_since != 0 &&
-        now - node->unanswered_since > node->fabric->identity.timeout_ms * REMOTE_MS)
+    bool silent = trouble == NULL && node->unanswered_since != 0 &&
+                  now - node->unanswered_since > node->fabric->identity.timeout_ms * REMOTE_MS;
+    if (node->mapped)
+        tell_silence(node, silent);
+    else if (silent)
         trouble = "it does not answer";
     if (trouble != NULL) {
         remote_node_lose(node, group, trouble); /* which makes us come back at once */
@@ -264,6 +284,8 @@ static void pulse_link(struct remote_link *link, uint64_t now, bool late)
 {
     /* relaxed: a look from outside; what is missed now is seen the next time */
     uint32_t progress = atomic_load_relaxed(&link->progress);
+    if (link->node->mapped) /* calls, which watch their time themselves */
+        return;
     if (atomic_load_relaxed(&link->outstanding) == 0 || progress != link->seen_progress || late) {
         link->seen_progress = progress;
         link->seen_at = now;

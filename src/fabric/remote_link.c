@@ -25,11 +25,19 @@
 #define OUTPUT_HIGH  (UINT32_C(2) << 20)   /* who comes now has to wait */
 #define OUTPUT_KEEP  (UINT32_C(1) << 20)   /* a larger buffer is given back when it is empty */
 
+/* How long a plain thread waits in poll() before it looks around. The pulse cuts a connection that is silent
+ * for too long, which ends the wait before. */
+#define POLL_MS 1000
+/* How often a call to a mapped memory node looks whether its answer is there. */
+#define CALL_LOOK_NS UINT64_C(20000)
+
 /* A call stands in the chain as a list of no commands. */
 struct remote_call {
     struct fabric_list list;
+    struct remote_wait wait;
     void *reply;
     size_t capacity, length;
+    bool left_behind; /* nobody waits for it any more; freed when its answer comes */
 };
 
 static inline size_t unsent(const struct remote_link *link)
@@ -44,9 +52,15 @@ static struct fabric_list *list_next(const struct fabric_list *list)
 
 /* ---- completing ---- */
 
-static void complete(struct fabric_list *list, int status)
+static void complete(struct remote_link *link, struct fabric_list *list, int status)
 {
     struct remote_wait *wait = list->backend[1];
+    struct remote_call *call = list->count == 0 ? list->backend[2] : NULL;
+    if (call != NULL && call->left_behind) {
+        link->left_behind--;
+        free(call);
+        return;
+    }
     list->status = status;
     if (--wait->left == 0 && wait->task != NULL)
         task_unpark(wait->task);
@@ -88,7 +102,7 @@ static void link_fail(struct remote_link *link, const char *why)
     atomic_store_relaxed(&link->outstanding, 0u);
     while (list != NULL) {
         struct fabric_list *next = list_next(list);
-        complete(list, BANYAN_ENET);
+        complete(link, list, BANYAN_ENET);
         list = next;
     }
     wake_waiters(link);
@@ -243,7 +257,7 @@ static void answer_end(struct remote_link *link)
             if (list->commands[i].operation == FABRIC_READ)
                 list->commands[i].read.data = list->commands[i].read.buffer;
     }
-    complete(list, status);
+    complete(link, list, status);
 }
 
 /* Takes some bytes of an answer's body to where they belong. Returns how many. */
@@ -377,14 +391,15 @@ int remote_endpoint_bind(struct remote_endpoint *endpoint)
     endpoint->hook = (struct worker_hook){.turn = endpoint_turn, .gone = endpoint_gone};
     worker_hook_add(here, &endpoint->hook);
     for (uint16_t i = 0; i < endpoint->count; i++) {
-        assert(endpoint->links[i].first == NULL); /* one owner at a time */
+        /* one owner at a time; it takes what was left behind along */
+        assert(endpoint->links[i].first == NULL || endpoint->links[i].left_behind > 0);
         link_watch(&endpoint->links[i]);
     }
     return BANYAN_OK;
 }
 
 /* A plain thread's: sends and receives what can be, and waits for more, once. */
-static void endpoint_pump(struct remote_endpoint *endpoint)
+static void endpoint_pump(struct remote_endpoint *endpoint, int timeout_ms)
 {
     nfds_t count = 0;
     for (uint16_t i = 0; i < endpoint->count; i++) {
@@ -397,8 +412,7 @@ static void endpoint_pump(struct remote_endpoint *endpoint)
             .fd = net_stream_fd(link->ground.stream),
             .events = (short)((wants & EPOLLIN ? POLLIN : 0) | (wants & EPOLLOUT ? POLLOUT : 0))};
     }
-    /* The pulse cuts a connection that is silent for too long, which ends the wait. */
-    if (count == 0 || poll(endpoint->polls, count, 1000) <= 0)
+    if (count == 0 || poll(endpoint->polls, count, timeout_ms) <= 0)
         return;
     for (uint16_t i = 0, at = 0; i < endpoint->count && at < count; i++) {
         struct remote_link *link = &endpoint->links[i];
@@ -415,7 +429,7 @@ void remote_endpoint_wait(struct remote_endpoint *endpoint, struct remote_wait *
         if (wait->task != NULL)
             task_park();
         else
-            endpoint_pump(endpoint);
+            endpoint_pump(endpoint, POLL_MS);
 }
 
 /* Waits until there is room for another message, or the connection is gone. */
@@ -423,7 +437,7 @@ static void link_wait_room(struct remote_link *link)
 {
     while (__builtin_expect(unsent(link) > OUTPUT_HIGH, 0)) {
         if (link->endpoint->worker == NULL) {
-            endpoint_pump(link->endpoint);
+            endpoint_pump(link->endpoint, POLL_MS);
             continue;
         }
         struct remote_waiter waiter = {.task = task_self(), .next = link->waiters, .waiting = true};
@@ -552,15 +566,8 @@ void remote_link_post(struct remote_link *link, struct fabric_list *list, struct
     enqueue(link, list, wait, (void *)(uintptr_t)sent);
 }
 
-int remote_link_call(struct remote_link *link, const void *request, size_t length, void *reply,
-                     size_t capacity, size_t *reply_length)
+static int call_post(struct remote_link *link, struct remote_call *call, const void *request, size_t length)
 {
-    struct remote_call call = {.reply = reply, .capacity = capacity};
-    if (length > WIRE_SMALL_MAX)
-        return BANYAN_EINVAL;
-    remote_endpoint_bind(link->endpoint);
-    struct remote_wait wait = {.task = link->endpoint->worker != NULL ? task_self() : NULL};
-    link_wait_room(link);
     int status = remote_link_admit(link, 0);
     if (status != BANYAN_OK)
         return status;
@@ -572,8 +579,62 @@ int remote_link_call(struct remote_link *link, const void *request, size_t lengt
     if (length > 0)
         put(to, request, length);
     link->out_end += sizeof head + length;
-    enqueue(link, &call.list, &wait, &call);
-    remote_endpoint_wait(link->endpoint, &wait);
+    enqueue(link, &call->list, &call->wait, call);
+    return BANYAN_OK;
+}
+
+/* A daemon that hangs must not cost the connection of a mapped pool: it would take our death for the only
+ * proof that we do not write any more. So here it is the call alone that gives up; its record stays behind
+ * for the answer, and until that came, there are no other calls. */
+static int call_mapped(struct remote_link *link, const void *request, size_t length, void *reply,
+                       size_t capacity, size_t *reply_length)
+{
+    struct remote_endpoint *endpoint = link->endpoint;
+    uint64_t deadline = task_now() + link->node->fabric->identity.timeout_ms * REMOTE_MS;
+    if (link->left_behind > 0 && endpoint->worker == NULL)
+        endpoint_pump(endpoint, 0); /* it may have come: nobody else looks */
+    if (link->left_behind > 0)
+        return BANYAN_ENET;
+    struct remote_call *call = malloc(sizeof *call);
+    if (call == NULL)
+        return BANYAN_ENOMEM;
+    *call = (struct remote_call){.reply = reply, .capacity = capacity};
+    int status = call_post(link, call, request, length);
+    while (status == BANYAN_OK && call->wait.left > 0) {
+        if (task_now() >= deadline) {
+            call->left_behind = true;
+            call->capacity = 0;
+            link->left_behind++;
+            return BANYAN_ENET;
+        }
+        if (endpoint->worker != NULL)
+            task_sleep(CALL_LOOK_NS);
+        else
+            endpoint_pump(endpoint, 1);
+    }
+    status = status == BANYAN_OK ? call->list.status : status;
+    if (status == BANYAN_OK)
+        *reply_length = call->length;
+    free(call);
+    return status;
+}
+
+int remote_link_call(struct remote_link *link, const void *request, size_t length, void *reply,
+                     size_t capacity, size_t *reply_length)
+{
+    struct remote_endpoint *endpoint = link->endpoint;
+    struct remote_call call = {.reply = reply, .capacity = capacity};
+    if (length > WIRE_SMALL_MAX)
+        return BANYAN_EINVAL;
+    remote_endpoint_bind(endpoint);
+    if (link->node->mapped)
+        return call_mapped(link, request, length, reply, capacity, reply_length);
+    call.wait.task = endpoint->worker != NULL ? task_self() : NULL;
+    link_wait_room(link);
+    int status = call_post(link, &call, request, length);
+    if (status != BANYAN_OK)
+        return status;
+    remote_endpoint_wait(endpoint, &call.wait);
     if (call.list.status == BANYAN_OK)
         *reply_length = call.length;
     return call.list.status;
@@ -583,7 +644,12 @@ int remote_link_call(struct remote_link *link, const void *request, size_t lengt
 
 void remote_link_close(struct remote_link *link)
 {
-    assert(link->first == NULL);
+    while (link->first != NULL) { /* calls that were left behind: their answers never came */
+        struct fabric_list *list = link->first;
+        link->first = list_next(list);
+        assert(list->count == 0 && ((struct remote_call *)list->backend[2])->left_behind);
+        complete(link, list, BANYAN_ENET);
+    }
     /* acquire: of a group that still lives we take leave; a dead one's socket is dead too */
     bool alive = link->ground.group == atomic_load_acquire(&link->node->group);
     remote_ground_close(&link->ground, alive);

@@ -118,6 +118,7 @@ struct remote_node {
 
     /* the pulse's */
     uint64_t beat_due, unanswered_since; /* 0: every heartbeat was answered */
+    bool silent;                         /* mapped: and it was said */
     uint32_t beats_unsent;               /* bytes of the heartbeat that the socket has not taken */
     struct wire_head echo;
     uint32_t echo_have;
@@ -162,6 +163,7 @@ struct remote_link {
      * calls, which are lists of no commands within a remote_call */
     struct fabric_list *first, *last;
     uint64_t sent_id, answered_id;
+    uint32_t left_behind; /* calls that nobody waits for any more (mapped pools) */
 
     /* the answer that is arriving */
     struct wire_head head;

@@ -432,6 +432,61 @@ static void stopped_daemon_times_out(void **state)
     daemon_kill(&daemon);
 }
 
+static int ask_status(struct fabric_endpoint *endpoint)
+{
+    struct memory_status_request ask = {.kind = MEMORY_STATUS};
+    struct memory_status_reply reply;
+    size_t length;
+    int status = fabric_call(endpoint, 0, &ask, sizeof ask, &reply, sizeof reply, &length, NULL);
+    if (status == BANYAN_OK)
+        assert_int_equal(length, sizeof reply);
+    return status;
+}
+
+static void ask_stopped(void *argument)
+{
+    struct storm *storm = argument;
+    storm->begun[0] = (uint64_t)-ask_status(storm->endpoint);
+}
+
+/* A mapped pool needs its daemon for calls alone; when that hangs they give up, and nothing is lost. */
+static void mapped_daemon_hangs(void **state)
+{
+    struct daemon daemon;
+    start(&daemon, 0);
+    struct fabric_remote_options options = options_for(&daemon.local, 1);
+    options.timeout_ms = 200;
+    options.lease_ms = 4000; /* longer than it will hang */
+    struct storm storm = {.fabric = open_fabric(&options)};
+    struct fabric_endpoint *endpoint = open_endpoint(storm.fabric);
+    storm.endpoint = open_endpoint(storm.fabric);
+    assert_int_equal(ask_status(endpoint), BANYAN_OK);
+    daemon_signal(&daemon, SIGSTOP);
+    assert_int_equal(ask_status(endpoint), BANYAN_ENET);
+    assert_int_equal(ask_status(endpoint), BANYAN_ENET);
+    struct worker *worker = worker_create();
+    assert_non_null(worker);
+    assert_int_equal(worker_spawn(worker, ask_stopped, &storm), 0);
+    worker_run(worker);
+    assert_int_equal(storm.begun[0], -BANYAN_ENET);
+    assert_int_equal(add(endpoint, 0, 1, NULL), BANYAN_OK);
+    wait_trouble(storm.fabric, 0, "does not answer");
+    daemon_signal(&daemon, SIGCONT);
+    wait_trouble(storm.fabric, 0, "");
+    uint64_t deadline = task_now() + LIMIT;
+    while (ask_status(endpoint) != BANYAN_OK || ask_status(storm.endpoint) != BANYAN_OK)
+        assert_true(task_now() < deadline);
+    assert_int_equal(add(endpoint, 0, 1, NULL), BANYAN_OK);
+    assert_int_equal(fabric_incarnation(storm.fabric), 1);
+    daemon_signal(&daemon, SIGSTOP); /* and an answer that never comes */
+    assert_int_equal(ask_status(endpoint), BANYAN_ENET);
+    worker_destroy(worker);
+    fabric_endpoint_close(endpoint);
+    fabric_endpoint_close(storm.endpoint);
+    daemon_kill(&daemon);
+    fabric_close(storm.fabric);
+}
+
 /* Nobody waits for anything, and yet it is noticed: by the heartbeats. */
 static void silence_is_noticed(void **state)
 {
@@ -625,6 +680,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(stopped_daemon_times_out),
         cmocka_unit_test(silence_is_noticed),
         cmocka_unit_test(mapped_daemon_dies),
+        cmocka_unit_test(mapped_daemon_hangs),
         cmocka_unit_test(format_and_open),
         cmocka_unit_test(different_clusters),
         cmocka_unit_test(secrets),
