@@ -1,0 +1,433 @@
+/* Clients that misbehave, and very many of them: limits hold, the others do not notice. Each test asks a
+ * well-behaved client in between. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "base/task.h"
+#include "serving.h"
+
+static void say_expect(int fd, const char *request, const char *reply)
+{
+    assert_true(serving_say(fd, request));
+    serving_expect(fd, reply);
+}
+
+/* ---- very many ---- */
+
+#define MANY 10000u
+
+static bool descriptors_raise(uint64_t count)
+{
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    return limit.rlim_cur >= count;
+}
+
+/* In a process of its own, so that each end's descriptors count in one process only. Plain checks: a failed
+ * assertion would run the other tests here. */
+static bool many_expect(int fd, const char *text)
+{
+    char got[64] = {0};
+    return serving_receive(fd, got, strlen(text)) && strcmp(got, text) == 0;
+}
+
+static bool many_clients(int commands, int reports)
+{
+    static int fds[MANY];
+    char request[64], byte;
+    uint16_t port;
+    if (read(commands, &port, sizeof port) != sizeof port)
+        return false;
+    for (unsigned i = 0; i < MANY; i++) {
+        fds[i] = serving_connect_port(port);
+        if (!serving_say(fds[i], "PING\r\n"))
+            return false;
+    }
+    for (unsigned i = 0; i < MANY; i++)
+        if (!many_expect(fds[i], "+PONG\r\n"))
+            return false;
+    if (write(reports, "", 1) != 1 || read(commands, &byte, 1) != 1)
+        return false;
+    for (unsigned i = 0; i < MANY; i++) {
+        snprintf(request, sizeof request, "SET k%u %u\r\nSTRLEN k%u\r\n", i, i + 10000, i);
+        if (!serving_say(fds[i], request))
+            return false;
+    }
+    for (unsigned i = 0; i < MANY; i++)
+        if (!many_expect(fds[i], "+OK\r\n:5\r\n"))
+            return false;
+    return true;
+}
+
+static void test_many(void **state)
+{
+    (void)state;
+    struct serving serving;
+    int commands[2], reports[2], status;
+    char rest[64];
+    if (!descriptors_raise(MANY + 200)) {
+        print_message("skipped: the system does not allow a process %u open files\n", MANY + 200);
+        skip();
+    }
+    assert_true(pipe(commands) == 0 && pipe(reports) == 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        close(commands[1]); /* its end is this process's end */
+        close(reports[0]);
+        _exit(many_clients(commands[0], reports[1]) ? 0 : 1);
+    }
+    close(commands[0]);
+    close(reports[1]);
+    serving_prepare(&serving, 2);
+    serving_start(&serving);
+    uint16_t port = serving_port(&serving, 0);
+    assert_int_equal(write(commands[1], &port, sizeof port), sizeof port);
+    assert_int_equal(read(reports[0], rest, 1), 1); /* all have been answered */
+    assert_int_equal(serving_stats(&serving).clients, MANY);
+    assert_int_equal(serving_stats(&serving).client_memory, 0); /* idle clients own no buffers */
+    int one = serving_connect(&serving);                        /* one too many */
+    serving_expect_end(one, rest, sizeof rest);
+    assert_string_equal(rest, "-ERR max number of clients reached\r\n");
+    close(one);
+    assert_int_equal(serving_stats(&serving).clients_rejected, 1);
+    assert_int_equal(write(commands[1], "", 1), 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    close(commands[1]);
+    close(reports[0]);
+    serving_end(&serving);
+}
+
+static bool no_clients(void *context)
+{
+    return serving_stats(context).clients == 0;
+}
+
+/* They come and go, in the middle of requests and of replies. */
+static void test_come_and_go(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "SET a 1\r\nGET a\r\n*2\r\n$3\r\nGET\r\n$1\r\na\r\nDEBUG SLEEP 0.001\r\nKEYS *\r\n";
+    struct serving serving;
+    struct random random;
+    random_seed(&random, 11);
+    serving_prepare(&serving, 2);
+    serving_start(&serving);
+    for (unsigned i = 0; i < 400; i++) {
+        int fd = serving_connect(&serving);
+        serving_send(fd, text, random_below(&random, sizeof text));
+        if (random_below(&random, 2)) { /* with a reset */
+            struct linger linger = {.l_onoff = 1};
+            setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+        }
+        close(fd);
+    }
+    assert_true(serving_until(no_clients, &serving));
+    assert_int_equal(serving_stats(&serving).client_memory, 0);
+    serving_end(&serving);
+}
+
+/* ---- those that break the rules ---- */
+
+static void expect_refused(const struct serving *serving, const char *request, size_t length,
+                           const char *error)
+{
+    char rest[512];
+    int fd = serving_connect(serving);
+    serving_send(fd, request, length);
+    serving_expect_end(fd, rest, sizeof rest);
+    assert_string_equal(rest, error);
+    close(fd);
+}
+
+static void test_garbage(void **state)
+{
+    (void)state;
+    struct serving serving;
+    serving_prepare(&serving, 1);
+    serving_start(&serving);
+    int good = serving_connect(&serving);
+    static const char *const broken[][2] = {
+        {"*1\r\n$1073741824\r\n", "-ERR Protocol error: invalid bulk length\r\n"},
+        {"*2\r\nxyz", "-ERR Protocol error: expected '$', got 'x'\r\n"},
+        {"*-9999999999999999999999\r\n", "-ERR Protocol error: invalid multibulk length\r\n"},
+        {"*2000000\r\n", "-ERR Protocol error: invalid multibulk length\r\n"},
+        {"SET a \"b\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"},
+        {"PING\r\n*x\r\n", "+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n"},
+    };
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        expect_refused(&serving, broken[i][0], strlen(broken[i][0]), broken[i][1]);
+        say_expect(good, "PING\r\n", "+PONG\r\n");
+    }
+    char *line = malloc(65600);
+    assert_non_null(line);
+    memset(line, 'x', 65600);
+    int fd = serving_connect(&serving);
+    serving_send(fd, line, 65600);
+    char rest[512];
+    serving_expect_end(fd, rest, sizeof rest); /* the reply may be lost with what was not read */
+    close(fd);
+    free(line);
+    /* Random bytes: whatever comes back, the server closes or waits for more, and serves on. */
+    struct random random;
+    random_seed(&random, 3);
+    for (unsigned i = 0; i < 200; i++) {
+        uint8_t bytes[300];
+        for (size_t j = 0; j < sizeof bytes; j++)
+            bytes[j] = (uint8_t)(random_below(&random, 4) ? random_below(&random, 256)
+                                                          : (uint64_t) "*$\r\n1"[random_below(&random, 5)]);
+        fd = serving_connect(&serving);
+        serving_send(fd, bytes, sizeof bytes);
+        shutdown(fd, SHUT_WR);
+        serving_expect_end(fd, rest, sizeof rest);
+        close(fd);
+    }
+    say_expect(good, "PING\r\n", "+PONG\r\n");
+    close(good);
+    serving_end(&serving);
+}
+
+/* Half requests: nobody waits for the rest of them but their own connection. */
+static void test_half_requests(void **state)
+{
+    (void)state;
+    enum { HALVES = 200 };
+    struct serving serving;
+    int fds[HALVES];
+    serving_prepare(&serving, 1);
+    serving.options.fibers = 2;
+    serving_start(&serving);
+    for (unsigned i = 0; i < HALVES; i++) {
+        fds[i] = serving_connect(&serving);
+        assert_true(serving_say(fds[i], "*2\r\n$3\r\nGET\r\n$10\r\nab"));
+    }
+    int good = serving_connect(&serving);
+    say_expect(good, "PING\r\n", "+PONG\r\n");
+    for (unsigned i = 0; i < HALVES; i++)
+        say_expect(fds[i], "cdefghij\r\n", "$-1\r\n");
+    for (unsigned i = 0; i < HALVES; i++)
+        close(fds[i]);
+    close(good);
+    serving_end(&serving);
+}
+
+struct watched {
+    struct serving *serving;
+    uint64_t limit;
+};
+
+static bool many_bytes_out(void *context)
+{
+    const struct watched *watched = context;
+    return serving_stats(watched->serving).bytes_out >= watched->limit;
+}
+
+/* It asks for a gigabyte and reads nothing: its commands are not run beyond what the limit on output lets
+ * through, and after it has begun to read it gets everything, in order. */
+static void test_never_reads(void **state)
+{
+    (void)state;
+    enum { VALUE = 100000, ASKED = 10000, READ = 300 };
+    struct serving serving;
+    char head[64], expected[64];
+    serving_prepare(&serving, 1);
+    serving_start(&serving);
+    int fd = serving_connect(&serving), good = serving_connect(&serving);
+    char *value = malloc(VALUE + 64), *requests = malloc(ASKED * 8 + 1);
+    assert_true(value && requests);
+    size_t length = (size_t)sprintf(value, "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$%d\r\n", VALUE);
+    memset(value + length, 'v', VALUE);
+    memcpy(value + length + VALUE, "\r\n", 2);
+    assert_true(serving_send(good, value, length + VALUE + 2));
+    serving_expect(good, "+OK\r\n");
+    for (unsigned i = 0; i < ASKED; i++)
+        memcpy(requests + 7 * i, "GET a\r\n", 8);
+    assert_true(serving_send(fd, requests, 7 * ASKED));
+    struct watched watched = {&serving, 1 << 20};
+    assert_true(serving_until(many_bytes_out, &watched));
+    for (unsigned i = 0; i < 200; i++)
+        say_expect(good, "PING\r\n", "+PONG\r\n");
+    /* What may wait: the limit, and the replies of one run of reads. */
+    assert_true(serving_stats(&serving).client_memory < UINT64_C(32) << 20);
+    assert_true(serving_stats(&serving).commands_total < ASKED / 2);
+    int expects = snprintf(expected, sizeof expected, "$%d\r\n", VALUE);
+    for (unsigned i = 0; i < READ; i++) {
+        assert_true(serving_receive(fd, head, (size_t)expects));
+        assert_memory_equal(head, expected, (size_t)expects);
+        assert_true(serving_receive(fd, value, VALUE + 2));
+        assert_int_equal(value[VALUE - 1], 'v');
+    }
+    close(fd);
+    say_expect(good, "PING\r\n", "+PONG\r\n");
+    close(good);
+    free(value);
+    free(requests);
+    serving_end(&serving);
+}
+
+static bool some_evicted(void *context)
+{
+    return serving_stats(context).clients_evicted >= 1;
+}
+
+/* All clients' buffers together are limited: the largest go. */
+static void test_memory_limit(void **state)
+{
+    (void)state;
+    enum { GREEDY = 8, ANNOUNCED = 4 << 20, SENT = 3 << 20 };
+    struct serving serving;
+    int fds[GREEDY];
+    char *bytes = calloc(1, SENT), head[64], rest[512];
+    assert_non_null(bytes);
+    serving_prepare(&serving, 1);
+    serving.options.client_memory_max = 12 << 20;
+    serving_start(&serving);
+    int good = serving_connect(&serving);
+    int length = snprintf(head, sizeof head, "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$%d\r\n", ANNOUNCED);
+    for (unsigned i = 0; i < GREEDY; i++) {
+        fds[i] = serving_connect(&serving);
+        serving_send(fds[i], head, (size_t)length);
+        serving_send(fds[i], bytes, SENT); /* may be cut off in the middle */
+        say_expect(good, "PING\r\n", "+PONG\r\n");
+    }
+    assert_true(serving_until(some_evicted, &serving));
+    assert_true(serving_stats(&serving).client_memory <= (12 << 20));
+    for (unsigned i = 0; i < GREEDY; i++)
+        close(fds[i]);
+    /* A request that is too long even by itself. */
+    serving_end(&serving);
+    serving_prepare(&serving, 1);
+    serving.options.value_max = 1 << 20;
+    serving.options.query_buffer_max = 64 << 10;
+    serving_start(&serving);
+    int fd = serving_connect(&serving);
+    assert_true(serving_say(fd, "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$100000\r\n"));
+    serving_send(fd, bytes, 100000);
+    serving_expect_end(fd, rest, sizeof rest);
+    close(fd);
+    close(good);
+    free(bytes);
+    serving_end(&serving);
+}
+
+static void test_reply_limit(void **state)
+{
+    (void)state;
+    struct serving serving;
+    char rest[128] = {0};
+    serving_prepare(&serving, 1);
+    serving.options.output_buffer_max = 1000;
+    serving_start(&serving);
+    int fd = serving_connect(&serving);
+    assert_true(serving_say(fd, "COMMAND\r\n"));
+    assert_true(serving_receive(fd, rest, 4));
+    assert_memory_equal(rest, "-ERR", 4);
+    while (serving_receive(fd, rest, 1) && rest[0] != '\n')
+        ;
+    say_expect(fd, "PING\r\n", "+PONG\r\n");
+    close(fd);
+    serving_end(&serving);
+}
+
+/* Silent clients are closed, the others stay. */
+static void test_idle_timeout(void **state)
+{
+    (void)state;
+    struct serving serving;
+    char rest[64];
+    serving_prepare(&serving, 1);
+    serving.options.idle_timeout_s = 1;
+    serving_start(&serving);
+    int silent = serving_connect(&serving), good = serving_connect(&serving);
+    struct pollfd wait = {.fd = silent, .events = POLLIN};
+    while (poll(&wait, 1, 100) == 0)
+        say_expect(good, "PING\r\n", "+PONG\r\n");
+    assert_int_equal(serving_expect_end(silent, rest, sizeof rest), 0);
+    say_expect(good, "PING\r\n", "+PONG\r\n");
+    close(silent);
+    close(good);
+    serving_end(&serving);
+}
+
+/* No descriptor left: connections wait, the server does not spin, and takes them when there is one again. */
+static void test_no_descriptors(void **state)
+{
+    (void)state;
+    enum { WAITING = 20 };
+    struct serving serving;
+    struct rlimit before, tight;
+    struct rusage usage_before, usage;
+    int fds[WAITING];
+    serving_prepare(&serving, 1);
+    serving_start(&serving);
+    int good = serving_connect(&serving);
+    say_expect(good, "PING\r\n", "+PONG\r\n");
+    for (unsigned i = 0; i < WAITING; i++)
+        fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+    getrlimit(RLIMIT_NOFILE, &before);
+    int next = dup(good);
+    tight = (struct rlimit){.rlim_cur = (rlim_t)next, .rlim_max = before.rlim_max};
+    close(next);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &tight), 0);
+    struct net_address address = {.kind = NET_TCP, .host = "127.0.0.1", .port = serving_port(&serving, 0)};
+    (void)address;
+    struct sockaddr_storage name;
+    socklen_t length = sizeof name;
+    assert_int_equal(getpeername(good, (struct sockaddr *)&name, &length), 0);
+    for (unsigned i = 0; i < WAITING; i++)
+        assert_int_equal(connect(fds[i], (struct sockaddr *)&name, length), 0);
+    getrusage(RUSAGE_SELF, &usage_before);
+    uint64_t until = task_now() + UINT64_C(500000000);
+    while (task_now() < until) {
+        say_expect(good, "PING\r\n", "+PONG\r\n");
+        task_sleep(20000000);
+    }
+    getrusage(RUSAGE_SELF, &usage);
+    long busy_ms = (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec - usage_before.ru_utime.tv_sec -
+                    usage_before.ru_stime.tv_sec) *
+                       1000 +
+                   (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec - usage_before.ru_utime.tv_usec -
+                    usage_before.ru_stime.tv_usec) /
+                       1000;
+    assert_true(busy_ms < 250); /* of 500 */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    for (unsigned i = 0; i < WAITING; i++) {
+        say_expect(fds[i], "PING\r\n", "+PONG\r\n");
+        close(fds[i]);
+    }
+    close(good);
+    serving_end(&serving);
+}
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_many),           cmocka_unit_test(test_come_and_go),
+        cmocka_unit_test(test_garbage),        cmocka_unit_test(test_half_requests),
+        cmocka_unit_test(test_never_reads),    cmocka_unit_test(test_memory_limit),
+        cmocka_unit_test(test_reply_limit),    cmocka_unit_test(test_idle_timeout),
+        cmocka_unit_test(test_no_descriptors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

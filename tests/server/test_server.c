@@ -1,0 +1,673 @@
+/* A server in the test's process, driven by sockets and hiredis: replies and errors as Redis gives them, the
+ * order of pipelines, passwords, protected mode, RESP3, CLIENT, INFO and CONFIG, Unix sockets, TLS, SHUTDOWN.
+ */
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <hiredis/hiredis.h>
+
+#include "base/random.h"
+#include "tests/net/certificates.h"
+#include "serving.h"
+
+static void say_expect(int fd, const char *request, const char *reply)
+{
+    assert_true(serving_say(fd, request));
+    serving_expect(fd, reply);
+}
+
+static void test_replies(void **state)
+{
+    (void)state;
+    static const char *const said[][2] = {
+        {"PING\r\n", "+PONG\r\n"},
+        {"PING hello\r\n", "$5\r\nhello\r\n"},
+        {"PING a b\r\n", "-ERR wrong number of arguments for 'ping' command\r\n"},
+        {"ECHO x\r\n", "$1\r\nx\r\n"},
+        {"SET a 1\r\n", "+OK\r\n"},
+        {"get a\r\n", "$1\r\n1\r\n"},
+        {"GET\r\n", "-ERR wrong number of arguments for 'get' command\r\n"},
+        {"foo\r\n", "-ERR unknown command 'foo', with args beginning with: \r\n"},
+        {"foo a b\r\n", "-ERR unknown command 'foo', with args beginning with: 'a' 'b' \r\n"},
+        {"SELECT 0\r\n", "+OK\r\n"},
+        {"SELECT 1\r\n", "-ERR DB index is out of range\r\n"},
+        {"SELECT x\r\n", "-ERR value is not an integer or out of range\r\n"},
+        {"DBSIZE\r\n", ":1\r\n"},
+        {"WAIT 0 0\r\n", ":0\r\n"},
+        {"AUTH x\r\n", "-ERR AUTH <password> called without any password configured for the default user. "
+                       "Are you sure your "
+                       "configuration is correct?\r\n"},
+        {"CLIENT NOSUCH\r\n", "-ERR unknown subcommand 'NOSUCH'. Try CLIENT HELP.\r\n"},
+        {"CLIENT ID x\r\n", "-ERR wrong number of arguments for 'client|id' command\r\n"},
+        {"CLIENT GETNAME\r\n", "$-1\r\n"},
+        {"CLIENT SETNAME me\r\n", "+OK\r\n"},
+        {"CLIENT GETNAME\r\n", "$2\r\nme\r\n"},
+        {"CLIENT SETNAME \"a b\"\r\n",
+         "-ERR Client names cannot contain spaces, newlines or special characters.\r\n"},
+        {"CLIENT SETINFO LIB-NAME x\r\n", "+OK\r\n"},
+        {"CLIENT NO-EVICT ON\r\n", "+OK\r\n"},
+        {"CLIENT KILL 1.2.3.4:5\r\n", "-ERR No such client\r\n"},
+        {"RESET\r\n", "+RESET\r\n"},
+        {"CLIENT GETNAME\r\n", "$-1\r\n"},
+        {"HELLO 4\r\n", "-NOPROTO unsupported protocol version\r\n"},
+        {"HELLO x\r\n", "-ERR Protocol version is not an integer or out of range\r\n"},
+        {"HELLO 2 NONSENSE\r\n", "-ERR Syntax error in HELLO option 'NONSENSE'\r\n"},
+        {"CONFIG GET save\r\n", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"},
+        {"CONFIG GET appendonly\r\n", "*2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n"},
+        {"CONFIG GET requirepass\r\n", "*0\r\n"},
+        {"CONFIG SET nosuch 1\r\n",
+         "-ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'\r\n"},
+        {"CONFIG SET save x\r\n",
+         "-ERR CONFIG SET failed (possibly related to argument 'save') - can't set immutable config\r\n"},
+        {"CONFIG SET timeout 100\r\n", "+OK\r\n"},
+        {"CONFIG GET TIMEOU?\r\n", "*2\r\n$7\r\ntimeout\r\n$3\r\n100\r\n"},
+        {"CONFIG SET timeout 0\r\n", "+OK\r\n"},
+        {"CONFIG SET timeout -1\r\n",
+         "-ERR CONFIG SET failed (possibly related to argument 'timeout') - argument must be between 0 and "
+         "4294967295 inclusive\r\n"},
+        {"CONFIG RESETSTAT\r\n", "+OK\r\n"},
+        {"COMMAND GETKEYS SET k v\r\n", "*1\r\n$1\r\nk\r\n"},
+        {"COMMAND LIST FILTERBY PATTERN ech?\r\n", "*1\r\n$4\r\necho\r\n"},
+        {"COMMAND INFO nosuch\r\n", "*1\r\n*-1\r\n"},
+        {"OBJECT ENCODING a\r\n", "$3\r\nint\r\n"},
+        {"OBJECT ENCODING none\r\n", "$-1\r\n"},
+        {"MEMORY USAGE none\r\n", "$-1\r\n"},
+        {"SLOWLOG GET\r\n", "*0\r\n"},
+        {"SLOWLOG LEN\r\n", ":0\r\n"},
+        {"LATENCY LATEST\r\n", "*0\r\n"},
+        {"DEBUG SLEEP 0\r\n", "+OK\r\n"},
+        {"DEBUG SEGFAULT\r\n", "-ERR unknown subcommand 'SEGFAULT'. Try DEBUG HELP.\r\n"},
+        {"SHUTDOWN ABORT\r\n", "-ERR No shutdown in progress.\r\n"},
+        {"EVAL x 0\r\n", "-ERR unknown command 'EVAL', with args beginning with: 'x' '0' \r\n"},
+        {"QUIT\r\n", "+OK\r\n"},
+    };
+    struct serving serving;
+    char rest[64];
+    serving_prepare(&serving, 2);
+    serving_start(&serving);
+    int fd = serving_connect(&serving);
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+        say_expect(fd, said[i][0], said[i][1]);
+    assert_int_equal(serving_expect_end(fd, rest, sizeof rest), 0);
+    close(fd);
+    serving_end(&serving);
+}
+
+/* ---- the order of pipelines ---- */
+
+#define MODEL_KEYS   24u
+#define MODEL_VALUE  200u
+#define MODEL_ROUNDS 60u
+
+struct model {
+    char values[MODEL_KEYS][MODEL_VALUE + 1];
+    bool there[MODEL_KEYS];
+    unsigned client;
+    char *request, *reply;
+    size_t request_length, reply_length;
+};
+
+static void add(char *text, size_t *length, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void add(char *text, size_t *length, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    *length += (size_t)vsprintf(text + *length, format, arguments);
+    va_end(arguments);
+}
+
+static void add_bulk(struct model *model, const char *text)
+{
+    add(model->request, &model->request_length, "$%zu\r\n%s\r\n", strlen(text), text);
+}
+
+/* One random command: into the request, and what must be answered into the reply. */
+static void model_step(struct model *model, struct random *random)
+{
+    unsigned key = (unsigned)random_below(random, MODEL_KEYS);
+    char name[32], value[MODEL_VALUE + 1];
+    char *now = model->values[key];
+    snprintf(name, sizeof name, "c%u:%u", model->client, key);
+    size_t length = random_below(random, 4) ? random_below(random, 12) : random_below(random, MODEL_VALUE);
+    for (size_t i = 0; i < length; i++)
+        value[i] = (char)('a' + random_below(random, 26));
+    value[length] = 0;
+    switch (random_below(random, 8)) {
+    case 0:
+    case 1:
+        add(model->request, &model->request_length, "*3\r\n$3\r\nSET\r\n");
+        add_bulk(model, name);
+        add_bulk(model, value);
+        strcpy(now, value);
+        model->there[key] = true;
+        add(model->reply, &model->reply_length, "+OK\r\n");
+        break;
+    case 2:
+        add(model->request, &model->request_length, "*2\r\n$3\r\nDEL\r\n");
+        add_bulk(model, name);
+        add(model->reply, &model->reply_length, ":%d\r\n", model->there[key]);
+        model->there[key] = false;
+        *now = 0;
+        break;
+    case 3:
+        add(model->request, &model->request_length, "*2\r\n$6\r\nSTRLEN\r\n");
+        add_bulk(model, name);
+        add(model->reply, &model->reply_length, ":%zu\r\n", strlen(now));
+        break;
+    case 4:
+        add(model->request, &model->request_length, "STRLEN \"%s\"\r\n", name);
+        add(model->reply, &model->reply_length, ":%zu\r\n", strlen(now));
+        break;
+    default:
+        add(model->request, &model->request_length, "*2\r\n$3\r\nGET\r\n");
+        add_bulk(model, name);
+        if (model->there[key])
+            add(model->reply, &model->reply_length, "$%zu\r\n%s\r\n", strlen(now), now);
+        else
+            add(model->reply, &model->reply_length, "$-1\r\n");
+    }
+}
+
+static void send_in_pieces(int fd, const char *bytes, size_t length, struct random *random)
+{
+    for (size_t sent = 0; sent < length;) {
+        size_t piece = 1 + random_below(random, random_below(random, 3) ? 40 : 4000);
+        if (piece > length - sent)
+            piece = length - sent;
+        assert_true(serving_send(fd, bytes + sent, piece));
+        sent += piece;
+    }
+}
+
+/* Several connections, each with its own keys, have long pipelines of reads and writes under way at once. */
+static void test_order(void **state)
+{
+    (void)state;
+    enum { CLIENTS = 4, STEPS = 700 };
+    static struct model models[CLIENTS];
+    int fds[CLIENTS];
+    struct random random;
+    struct serving serving;
+    random_seed(&random, 7);
+    serving_prepare(&serving, 2);
+    serving_start(&serving);
+    for (unsigned c = 0; c < CLIENTS; c++) {
+        memset(&models[c], 0, sizeof models[c]);
+        models[c].client = c;
+        models[c].request = malloc(STEPS * 300);
+        models[c].reply = malloc(STEPS * 300);
+        assert_true(models[c].request && models[c].reply);
+        fds[c] = serving_connect(&serving);
+    }
+    for (unsigned round = 0; round < MODEL_ROUNDS; round++) {
+        for (unsigned c = 0; c < CLIENTS; c++) {
+            models[c].request_length = models[c].reply_length = 0;
+            for (unsigned step = 1 + (unsigned)random_below(&random, STEPS); step; step--)
+                model_step(&models[c], &random);
+            send_in_pieces(fds[c], models[c].request, models[c].request_length, &random);
+        }
+        for (unsigned c = 0; c < CLIENTS; c++)
+            serving_expect(fds[c], models[c].reply);
+    }
+    for (unsigned c = 0; c < CLIENTS; c++) {
+        close(fds[c]);
+        free(models[c].request);
+        free(models[c].reply);
+    }
+    serving_end(&serving);
+}
+
+/* What was asked before the end of the connection is done and answered. */
+static void test_half_closed(void **state)
+{
+    (void)state;
+    struct serving serving;
+    char rest[256];
+    serving_prepare(&serving, 1);
+    serving_start(&serving);
+    int fd = serving_connect(&serving);
+    assert_true(serving_say(fd, "SET a 1\r\nDEBUG SLEEP 0.05\r\nGET a\r\nGET"));
+    shutdown(fd, SHUT_WR);
+    serving_expect_end(fd, rest, sizeof rest);
+    assert_string_equal(rest, "+OK\r\n+OK\r\n$1\r\n1\r\n");
+    close(fd);
+    serving_end(&serving);
+}
+
+/* ---- who may do what ---- */
+
+static void test_password(void **state)
+{
+    (void)state;
+    struct serving serving;
+    char rest[256];
+    serving_prepare(&serving, 1);
+    serving.options.password = "sesame street";
+    serving_start(&serving);
+    int fd = serving_connect(&serving);
+    say_expect(fd, "PING\r\n", "-NOAUTH Authentication required.\r\n");
+    say_expect(fd, "GET a\r\nGET b\r\n",
+               "-NOAUTH Authentication required.\r\n-NOAUTH Authentication required.\r\n");
+    say_expect(fd, "HELLO 3\r\n", "-NOAUTH HELLO must be called with the client already authenticated, ");
+    serving_expect(fd,
+                   "otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the "
+                   "client and select the RESP protocol version at the same time\r\n");
+    say_expect(fd, "AUTH sesame\r\n", "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+    say_expect(fd, "AUTH other \"sesame street\"\r\n",
+               "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+    say_expect(fd, "AUTH default \"sesame street\"\r\n", "+OK\r\n");
+    say_expect(fd, "PING\r\n", "+PONG\r\n");
+    say_expect(fd, "RESET\r\nPING\r\n", "+RESET\r\n-NOAUTH Authentication required.\r\n");
+    say_expect(fd, "AUTH \"sesame street\"\r\nPING\r\n", "+OK\r\n+PONG\r\n");
+    say_expect(fd, "CONFIG SET requirepass changed\r\n", "+OK\r\n");
+    int other = serving_connect(&serving);
+    say_expect(other, "AUTH \"sesame street\"\r\n",
+               "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+    say_expect(other, "HELLO 2 AUTH default changed SETNAME x\r\n", "*14\r\n");
+    close(other);
+    other = serving_connect(&serving);
+    assert_true(serving_say(other, "*11\r\n"));
+    serving_expect_end(other, rest, sizeof rest);
+    assert_string_equal(rest, "-ERR Protocol error: unauthenticated multibulk length\r\n");
+    close(other);
+    close(fd);
+    serving_end(&serving);
+}
+
+static bool own_address(struct sockaddr_in *address)
+{
+    struct ifaddrs *list = NULL;
+    bool found = false;
+    if (getifaddrs(&list))
+        return false;
+    for (struct ifaddrs *at = list; at && !found; at = at->ifa_next) {
+        if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET)
+            continue;
+        memcpy(address, at->ifa_addr, sizeof *address);
+        found = ntohl(address->sin_addr.s_addr) >> 24 != 127;
+    }
+    freeifaddrs(list);
+    return found;
+}
+
+/* Through an address of this machine that is not the loopback's: nothing leaves the machine. */
+static void test_protected_mode(void **state)
+{
+    (void)state;
+    struct serving serving;
+    struct sockaddr_in address;
+    char rest[1024];
+    if (!own_address(&address)) {
+        print_message("skipped: this machine has no address but the loopback's\n");
+        skip();
+    }
+    serving_prepare(&serving, 1);
+    strcpy(serving.addresses[0].host, "*");
+    serving_start(&serving);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    address.sin_port = htons(serving_port(&serving, 0));
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    serving_expect_end(fd, rest, sizeof rest);
+    assert_memory_equal(rest, "-DENIED ", 8);
+    close(fd);
+    fd = serving_connect(&serving);
+    say_expect(fd, "PING\r\nCONFIG SET requirepass x\r\n", "+PONG\r\n+OK\r\n");
+    close(fd);
+    fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    say_expect(fd, "AUTH x\r\nPING\r\n", "+OK\r\n+PONG\r\n");
+    close(fd);
+    serving_end(&serving);
+}
+
+/* ---- protocol 3, CLIENT, INFO ---- */
+
+static void test_hello(void **state)
+{
+    (void)state;
+    struct serving serving;
+    serving_prepare(&serving, 1);
+    serving_start(&serving);
+    int fd = serving_connect(&serving);
+    say_expect(fd, "HELLO 3 SETNAME you\r\n",
+               "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$5\r\nproto\r\n:3\r\n"
+               "$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"
+               "$7\r\nmodules\r\n*0\r\n");
+    say_expect(fd, "GET none\r\nCLIENT GETNAME\r\nCONFIG GET save\r\n",
+               "_\r\n$3\r\nyou\r\n%1\r\n$4\r\nsave\r\n$0\r\n\r\n");
+    say_expect(fd, "HELLO 2\r\nGET none\r\n",
+               "*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$5\r\nproto\r\n:2\r\n"
+               "$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"
+               "$7\r\nmodules\r\n*0\r\n$-1\r\n");
+    close(fd);
+    serving_end(&serving);
+}
+
+static void test_client_reply(void **state)
+{
+    (void)state;
+    struct serving serving;
+    serving_prepare(&serving, 1);
+    serving_start(&serving);
+    int fd = serving_connect(&serving);
+    say_expect(fd, "CLIENT REPLY SKIP\r\nSET a 1\r\nGET a\r\n", "$1\r\n1\r\n");
+    say_expect(fd, "CLIENT REPLY OFF\r\nSET a 2\r\nGET a\r\nGET a\r\nNOSUCH\r\nCLIENT REPLY ON\r\nGET a\r\n",
+               "+OK\r\n$1\r\n2\r\n");
+    say_expect(fd, "CLIENT REPLY MAYBE\r\n", "-ERR syntax error\r\n");
+    close(fd);
+    serving_end(&serving);
+}
+
+static redisContext *hiredis_connect(const struct serving *serving)
+{
+    redisContext *context =
+        redisConnectWithTimeout("127.0.0.1", serving_port(serving, 0), (struct timeval){.tv_sec = 20});
+    assert_true(context && !context->err);
+    return context;
+}
+
+static redisReply *ask(redisContext *context, const char *text)
+{
+    redisReply *reply = redisCommand(context, text);
+    assert_non_null(reply);
+    return reply;
+}
+
+static void test_client_list_and_kill(void **state)
+{
+    (void)state;
+    enum { OTHERS = 5 };
+    struct serving serving;
+    int others[OTHERS];
+    char text[256];
+    serving_prepare(&serving, 2);
+    serving_start(&serving);
+    redisContext *context = hiredis_connect(&serving);
+    for (unsigned i = 0; i < OTHERS; i++) {
+        others[i] = serving_connect(&serving);
+        snprintf(text, sizeof text, "CLIENT SETNAME other-%u\r\n", i);
+        say_expect(others[i], text, "+OK\r\n");
+    }
+    redisReply *reply = ask(context, "CLIENT LIST");
+    unsigned lines = 0;
+    for (const char *at = reply->str; (at = strchr(at, '\n')); at++)
+        lines++;
+    assert_int_equal(lines, OTHERS + 1);
+    for (unsigned i = 0; i < OTHERS; i++) {
+        snprintf(text, sizeof text, " name=other-%u ", i);
+        assert_non_null(strstr(reply->str, text));
+    }
+    freeReplyObject(reply);
+    reply = ask(context, "CLIENT INFO");
+    assert_non_null(strstr(reply->str, " cmd=client "));
+    freeReplyObject(reply);
+    reply = ask(context, "CLIENT KILL TYPE normal SKIPME yes");
+    assert_int_equal(reply->integer, OTHERS);
+    freeReplyObject(reply);
+    for (unsigned i = 0; i < OTHERS; i++) {
+        assert_int_equal(serving_expect_end(others[i], text, sizeof text), 0);
+        close(others[i]);
+    }
+    reply = ask(context, "CLIENT ID");
+    long long id = reply->integer;
+    freeReplyObject(reply);
+    snprintf(text, sizeof text, "CLIENT KILL ID %lld SKIPME no", id);
+    reply = ask(context, text);
+    assert_int_equal(reply->integer, 1);
+    freeReplyObject(reply);
+    assert_null(redisCommand(context, "PING"));
+    redisFree(context);
+    serving_end(&serving);
+}
+
+static void test_info(void **state)
+{
+    (void)state;
+    struct serving serving;
+    serving_prepare(&serving, 2);
+    serving_start(&serving);
+    redisContext *context = hiredis_connect(&serving);
+    for (unsigned i = 0; i < 50; i++)
+        freeReplyObject(redisCommand(context, "SET key:%u value", i));
+    freeReplyObject(ask(context, "GET key:1"));
+    freeReplyObject(ask(context, "GET none"));
+    freeReplyObject(ask(context, "NOSUCH"));
+    redisReply *reply = ask(context, "INFO everything");
+    static const char *const parts[] = {"# Server\r\n",
+                                        "redis_version:7.0.0\r\n",
+                                        "# Clients\r\n",
+                                        "connected_clients:1\r\n",
+                                        "# Memory\r\n",
+                                        "# Stats\r\n",
+                                        "keyspace_hits:1\r\n",
+                                        "keyspace_misses:1\r\n",
+                                        "# Replication\r\nrole:master\r\n",
+                                        "# CPU\r\n",
+                                        "# Commandstats\r\n",
+                                        "cmdstat_set:calls=50,",
+                                        "cmdstat_get:calls=2,",
+                                        "# Keyspace\r\n",
+                                        "# Banyan\r\n",
+                                        "memory_nodes:1\r\n",
+                                        "fabric:local\r\n",
+                                        "total_error_replies:1\r\n"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!strstr(reply->str, parts[i]))
+            fail_msg("INFO has no %s: %s", parts[i], reply->str);
+    freeReplyObject(reply);
+    reply = ask(context, "INFO keyspace");
+    assert_string_equal(reply->str, "# Keyspace\r\ndb0:keys=50,expires=0,avg_ttl=0\r\n");
+    freeReplyObject(reply);
+    struct server_stats stats = serving_stats(&serving);
+    assert_int_equal(stats.keyspace_hits, 1);
+    assert_int_equal(stats.keyspace_misses, 1);
+    assert_true(stats.commands_total >= 54);
+    assert_true(stats.tree.operations >= 52);
+    assert_int_equal(stats.clients, 1);
+    reply = ask(context, "COMMAND COUNT");
+    long long count = reply->integer;
+    freeReplyObject(reply);
+    reply = ask(context, "COMMAND");
+    assert_int_equal(reply->elements, count);
+    for (size_t i = 0; i < reply->elements; i++)
+        assert_int_equal(reply->element[i]->elements, 10);
+    freeReplyObject(reply);
+    reply = ask(context, "COMMAND DOCS");
+    assert_int_equal(reply->elements, 2 * count);
+    freeReplyObject(reply);
+    redisFree(context);
+    serving_end(&serving);
+}
+
+/* ---- other ways in ---- */
+
+static void test_unix_socket(void **state)
+{
+    (void)state;
+    struct serving serving;
+    char folder[] = "/tmp/banyan-test-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/socket", folder);
+    serving_prepare(&serving, 2);
+    serving.addresses[1].kind = NET_UNIX;
+    strcpy(serving.addresses[1].path, path);
+    serving.options.listen_count = 2;
+    serving_start(&serving);
+    redisContext *context = redisConnectUnix(path);
+    assert_true(context && !context->err);
+    redisReply *reply = ask(context, "PING");
+    assert_string_equal(reply->str, "PONG");
+    freeReplyObject(reply);
+    redisFree(context);
+    serving_end(&serving);
+    assert_int_not_equal(access(path, F_OK), 0); /* it is removed */
+    rmdir(folder);
+}
+
+/* Sends and receives over TLS as plain threads do. */
+static void tls_exchange(struct net_stream *stream, const char *request, size_t length, const char *reply,
+                         size_t expected)
+{
+    size_t sent = 0, got = 0, moved;
+    char *text = calloc(1, expected + 1);
+    assert_non_null(text);
+    while (got < expected) {
+        enum net_status status = NET_AGAIN;
+        if (sent < length &&
+            (status = net_stream_write(stream, request + sent, length - sent, &moved)) == NET_OK)
+            sent += moved;
+        assert_true(status == NET_OK || status == NET_AGAIN);
+        enum net_status reads = net_stream_read(stream, text + got, expected - got, &moved);
+        if (reads == NET_OK)
+            got += moved;
+        assert_true(reads == NET_OK || reads == NET_AGAIN);
+        if (status == NET_AGAIN && reads == NET_AGAIN)
+            assert_int_equal(net_wait(net_stream_fd(stream), net_stream_wants(stream, sent < length),
+                                      UINT64_C(20000000000)),
+                             0);
+    }
+    assert_memory_equal(text, reply, expected);
+    free(text);
+}
+
+static void test_tls(void **state)
+{
+    (void)state;
+    struct certificate authority, own;
+    struct serving serving;
+    struct error error = {0};
+    struct net_tls *client = NULL;
+    char folder[] = "/tmp/banyan-test-XXXXXX", ca[64], pem[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(ca, sizeof ca, "%s/ca.pem", folder);
+    snprintf(pem, sizeof pem, "%s/own.pem", folder);
+    assert_true(certificate_make(&authority, NULL, "authority", NULL, -3600, 3600));
+    assert_true(certificate_make(&own, &authority, "server", "DNS:localhost,IP:127.0.0.1", -3600, 3600));
+    assert_true(certificate_write(&authority, ca, NULL) && certificate_write(&own, pem, pem));
+    serving_prepare(&serving, 1);
+    assert_int_equal(net_tls_create(&serving.options.tls, true,
+                                    &(struct net_tls_options){.certificate_file = pem}, &error),
+                     0);
+    assert_int_equal(net_tls_create(&client, false, &(struct net_tls_options){.authority_file = ca}, &error),
+                     0);
+    strcpy(serving.addresses[1].host, "127.0.0.1");
+    serving.options.listen_tls = &serving.addresses[1];
+    serving.options.listen_tls_count = 1;
+    serving_start(&serving);
+    int fd = serving_connect_port(serving_port(&serving, 1)), flags = 1;
+    (void)flags;
+    struct net_address address = {.kind = NET_TCP, .host = "127.0.0.1", .port = serving_port(&serving, 1)};
+    close(fd); /* one that leaves without a word */
+    assert_int_equal(net_connect(&address, UINT64_C(20000000000), &fd, &error), 0);
+    struct net_stream *stream = net_stream_create(fd, client, false, "127.0.0.1");
+    assert_non_null(stream);
+    tls_exchange(stream, "PING\r\n", 6, "+PONG\r\n", 7);
+    /* Larger than a TLS record, and than the buffers: what OpenSSL holds back must be asked for. */
+    enum { LARGE = 300000 };
+    char *request = malloc(LARGE + 64), *reply = malloc(LARGE + 64);
+    assert_true(request && reply);
+    size_t length = (size_t)sprintf(request, "*2\r\n$4\r\nECHO\r\n$%d\r\n", LARGE);
+    size_t expected = (size_t)sprintf(reply, "$%d\r\n", LARGE);
+    for (size_t i = 0; i < LARGE; i++)
+        request[length + i] = reply[expected + i] = (char)('a' + i % 26);
+    memcpy(request + length + LARGE, "\r\n", 2);
+    memcpy(reply + expected + LARGE, "\r\n", 2);
+    for (unsigned i = 0; i < 3; i++)
+        tls_exchange(stream, request, length + LARGE + 2, reply, expected + LARGE + 2);
+    free(request);
+    free(reply);
+    net_stream_destroy(stream);
+    /* A client that does not speak TLS is closed, the others go on. */
+    char rest[256];
+    fd = serving_connect_port(serving_port(&serving, 1));
+    assert_true(serving_say(fd, "PING\r\n\r\n\r\n\r\n"));
+    serving_expect_end(fd, rest, sizeof rest);
+    close(fd);
+    fd = serving_connect(&serving);
+    say_expect(fd, "PING\r\n", "+PONG\r\n");
+    close(fd);
+    serving_end(&serving);
+    net_tls_destroy(serving.options.tls);
+    net_tls_destroy(client);
+    certificate_free(&authority);
+    certificate_free(&own);
+    unlink(ca);
+    unlink(pem);
+    rmdir(folder);
+}
+
+/* ---- the end ---- */
+
+static void test_shutdown(void **state)
+{
+    (void)state;
+    struct serving serving;
+    char rest[256];
+    serving_prepare(&serving, 2);
+    serving_start(&serving);
+    int sleeper = serving_connect(&serving), idle = serving_connect(&serving), fd = serving_connect(&serving);
+    say_expect(idle, "PING\r\n", "+PONG\r\n");
+    say_expect(sleeper, "PING\r\n", "+PONG\r\n");
+    assert_true(serving_say(sleeper, "DEBUG SLEEP 3000\r\n"));
+    say_expect(fd, "CLIENT NO-TOUCH ON\r\n", "+OK\r\n");
+    assert_true(serving_say(fd, "SHUTDOWN NOSAVE\r\n"));
+    assert_int_equal(serving_expect_end(fd, rest, sizeof rest), 0);
+    assert_int_equal(serving_expect_end(idle, rest, sizeof rest), 0);
+    serving_expect_end(sleeper, rest, sizeof rest); /* does not wait for its 3,000 seconds */
+    server_join(serving.server);
+    close(fd);
+    close(idle);
+    close(sleeper);
+    serving_end(&serving);
+}
+
+/* A server that was never started, and one whose address is taken. */
+static void test_no_start(void **state)
+{
+    (void)state;
+    struct serving serving;
+    struct server *second = NULL;
+    struct error error = {0};
+    serving_prepare(&serving, 1);
+    serving_start(&serving);
+    struct net_address taken = {.kind = NET_TCP, .host = "127.0.0.1", .port = serving_port(&serving, 0)};
+    struct server_options options = {.listen = &taken, .listen_count = 1, .threads = 1};
+    assert_true(server_create(&second, serving.compute, &options, &error) < 0);
+    assert_null(second);
+    assert_non_null(strstr(error.text, "127.0.0.1"));
+    taken.port = 0;
+    assert_int_equal(server_create(&second, serving.compute, &options, &error), 0);
+    server_destroy(second);
+    serving_end(&serving);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_replies),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_half_closed),
+        cmocka_unit_test(test_password),
+        cmocka_unit_test(test_protected_mode),
+        cmocka_unit_test(test_hello),
+        cmocka_unit_test(test_client_reply),
+        cmocka_unit_test(test_client_list_and_kill),
+        cmocka_unit_test(test_info),
+        cmocka_unit_test(test_unix_socket),
+        cmocka_unit_test(test_tls),
+        cmocka_unit_test(test_shutdown),
+        cmocka_unit_test(test_no_start),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
