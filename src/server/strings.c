@@ -336,25 +336,29 @@ static void getex_run(struct server_call *call)
 
 /* ---- many keys ---- */
 
-static bool batch_has(const struct store_item *items, uint32_t count, const struct resp_argument *key)
+static struct store_item *batch_find(struct store_item *items, uint32_t count,
+                                     const struct resp_argument *key)
 {
     for (uint32_t i = 0; i < count; i++)
         if (items[i].key_length == key->length && memcmp(items[i].key, key->bytes, key->length) == 0)
-            return true;
-    return false;
+            return &items[i];
+    return NULL;
 }
 
-/* The writes of a batch go together, in any order: a key that comes twice begins another batch. */
+/* The writes of a batch go together, in any order; of a key that comes twice its last value is written. */
 static int mset_write(struct server_call *call)
 {
     struct store_item items[DATA_BATCH];
     for (uint32_t at = 1; at + 1 < call->count;) {
         uint32_t count = 0;
-        for (; count < DATA_BATCH && at + 1 < call->count; at += 2) {
-            const struct resp_argument *key = &call->arguments[at], *value = &call->arguments[at + 1];
-            if (batch_has(items, count, key))
+        for (; at + 1 < call->count; at += 2) {
+            const struct resp_argument *key = &call->arguments[at], *value = key + 1;
+            struct store_item *item = batch_find(items, count, key);
+            if (!item && count == DATA_BATCH)
                 break;
-            items[count++] = (struct store_item){
+            if (!item)
+                item = &items[count++];
+            *item = (struct store_item){
                 .key = key->bytes,
                 .key_length = key->length,
                 .value = {.bytes = (const uint8_t *)value->bytes, .length = value->length}};
