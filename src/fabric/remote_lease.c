@@ -70,6 +70,13 @@ void remote_node_join(struct remote_node *node, struct remote_dialed *dialed)
     dialed->stream = NULL;
 }
 
+static void set_trouble(struct remote_node *node, const char *text)
+{
+    spinlock_lock(&node->lock);
+    snprintf(node->trouble, sizeof node->trouble, "%s", text);
+    spinlock_unlock(&node->lock);
+}
+
 int remote_node_same(const struct remote_node *node, const struct wire_welcome *welcome, struct error *error)
 {
     if (welcome->cluster_id == 0)
@@ -235,9 +242,7 @@ static void tell_silence(struct remote_node *node, bool silent)
     if (silent)
         snprintf(text, sizeof text, "memory node %.100s does not answer; what needs no answer works on",
                  node->text);
-    spinlock_lock(&node->lock);
-    memcpy(node->trouble, text, sizeof text);
-    spinlock_unlock(&node->lock);
+    set_trouble(node, text);
 }
 
 /* Returns what to wait for. */
@@ -414,10 +419,7 @@ static void mend_nodes(struct remote_fabric *remote, uint64_t *due)
             node->retry_at = task_now() + node->retry_delay;
             if (status == BANYAN_OK)
                 continue;
-            spinlock_lock(&node->lock);
-            memcpy(node->trouble, error.text, sizeof error.text);
-            node->trouble[sizeof error.text - 1] = 0;
-            spinlock_unlock(&node->lock);
+            set_trouble(node, error.text);
         }
         if (node->retry_at < *due)
             *due = node->retry_at;
@@ -457,7 +459,9 @@ static void mend_links(struct remote_fabric *remote, uint64_t *due)
     /* acquire: as in the loops */
     while (!atomic_load_acquire(&remote->quit) && (link = find_broken(remote, due)) != NULL) {
         struct remote_ground fresh = {0}, old = {0};
-        int status = remote_ground_open(link->node, dial_timeout(remote), &fresh, NULL);
+        struct error error = {0};
+        int status = remote_ground_open(link->node, dial_timeout(remote), &fresh, &error);
+        set_trouble(link->node, error.text); /* "" when it went well */
         link->retry_delay = status == BANYAN_OK ? 0 : delay_next(link->retry_delay);
         link->retry_at = task_now() + link->retry_delay;
         if (status == BANYAN_OK) {

@@ -1,0 +1,250 @@
+/* test_remote_nonsense.c - a memory node that says what it should not: every kind of wrong answer costs the
+ * connection and fails the list with BANYAN_ENET; nothing is written beyond what was asked for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <pthread.h>
+#include <cmocka.h>
+
+#include "base/atomic.h"
+#include "base/log.h"
+#include "base/task.h"
+#include "fabric/remote.h"
+#include "fabric/wire.h"
+
+#define LIMIT    UINT64_C(20000000000) /* ns */
+#define EPOLL_IN 1u
+
+/* ---- the liar: correct but for one answer ---- */
+
+enum lie {
+    TRUTH,
+    WRONG_ID,
+    OLD_ID,
+    WRONG_KIND,
+    NO_KIND,
+    MORE_COMMANDS,
+    FEWER_COMMANDS,
+    LONGER,
+    SHORTER,
+    HUGE,
+    POSITIVE_STATUS,
+    TWICE,
+    GARBAGE,
+    HALF_AND_CLOSE,
+    LIES
+};
+
+struct liar {
+    pthread_t thread;
+    int listener;
+    struct net_address address;
+    uint32_t lie; /* atomic: of the next list */
+    uint32_t quit;
+};
+struct talk {
+    struct liar *liar;
+    int fd;
+};
+
+static bool take(int fd, void *bytes, size_t length)
+{
+    for (size_t at = 0; at < length;) {
+        ssize_t got = read(fd, (char *)bytes + at, length - at);
+        if (got == 0)
+            return false;
+        if (got > 0)
+            at += (size_t)got;
+        else if (net_wait(fd, EPOLL_IN, LIMIT) != BANYAN_OK)
+            return false;
+    }
+    return true;
+}
+
+static bool say(int fd, const void *bytes, size_t length)
+{
+    return write(fd, bytes, length) == (ssize_t)length; /* little: the socket takes it */
+}
+
+static bool welcome(int fd)
+{
+    struct {
+        struct wire_head head;
+        struct wire_greeting greeting;
+    } first = {.head = {.length = sizeof first.greeting, .kind = WIRE_GREETING},
+               .greeting = {.magic = WIRE_MAGIC, .version = WIRE_VERSION}};
+    struct {
+        struct wire_head head;
+        struct wire_hello hello;
+    } hello;
+    struct {
+        struct wire_head head;
+        struct wire_welcome welcome;
+    } answer = {.head = {.length = sizeof answer.welcome, .kind = WIRE_WELCOME},
+                .welcome = {.lease_ms = 60000,
+                            .compute_id = 1,
+                            .node_count = 1,
+                            .lock_width = 2,
+                            .group_key = 5,
+                            .cluster_id = 6,
+                            .instance = 7,
+                            .pool_bytes = 1 << 20,
+                            .lock_bytes = 4096}};
+    return say(fd, &first, sizeof first) && take(fd, &hello, sizeof hello) && say(fd, &answer, sizeof answer);
+}
+
+/* The list is always one READ of 64 bytes and one FAA. */
+#define ASKED  (2 * sizeof(struct wire_command) + 8)
+#define ANSWER 72u
+
+static bool answer_list(struct liar *liar, int fd, const struct wire_head *asked)
+{
+    struct {
+        struct wire_head head;
+        uint8_t body[ANSWER + 64];
+    } reply = {.head = {.length = ANSWER, .kind = WIRE_REPLY, .count = 2, .id = asked->id}};
+    uint8_t commands[ASKED];
+    size_t length = sizeof reply.head + ANSWER;
+    /* acq_rel: the test sets it before it asks */
+    enum lie lie = (enum lie)__atomic_exchange_n(&liar->lie, (uint32_t)TRUTH, __ATOMIC_ACQ_REL);
+    memset(reply.body, 0x77, sizeof reply.body);
+    if (asked->length != ASKED || !take(fd, commands, sizeof commands))
+        return false;
+    reply.head.id += lie == WRONG_ID;
+    reply.head.id -= lie == OLD_ID;
+    reply.head.kind = lie == WRONG_KIND ? WIRE_RESULT : lie == NO_KIND ? 200 : WIRE_REPLY;
+    if (lie == WRONG_KIND)
+        reply.head.count = 0;
+    reply.head.count = (uint16_t)(reply.head.count + (lie == MORE_COMMANDS) - (lie == FEWER_COMMANDS));
+    reply.head.status = lie == POSITIVE_STATUS ? 1 : 0;
+    if (lie == LONGER || lie == SHORTER) {
+        reply.head.length = lie == LONGER ? ANSWER + 8 : ANSWER - 8;
+        length = sizeof reply.head + reply.head.length;
+    }
+    if (lie == HUGE)
+        reply.head.length = UINT32_MAX;
+    if (lie == GARBAGE)
+        net_random(&reply, sizeof reply);
+    if (lie == HALF_AND_CLOSE)
+        return say(fd, &reply, length / 2) && false;
+    return say(fd, &reply, length) && (lie != TWICE || say(fd, &reply, length));
+}
+
+static void *talk_main(void *argument)
+{
+    struct talk talk = *(struct talk *)argument;
+    struct wire_head head;
+    free(argument);
+    bool on = welcome(talk.fd);
+    while (on && take(talk.fd, &head, sizeof head) && head.kind != WIRE_GOODBYE)
+        on = head.kind == WIRE_HEARTBEAT ? say(talk.fd, &head, sizeof head)
+                                         : answer_list(talk.liar, talk.fd, &head);
+    close(talk.fd);
+    return NULL;
+}
+
+static void *liar_main(void *argument)
+{
+    struct liar *liar = argument;
+    while (!atomic_load_acquire(&liar->quit)) { /* acquire: as set by the test */
+        pthread_t thread;
+        struct talk *talk = malloc(sizeof *talk);
+        if (talk == NULL)
+            abort();
+        *talk = (struct talk){.liar = liar, .fd = -1};
+        if (net_wait(liar->listener, EPOLL_IN, 10000000) == BANYAN_OK)
+            net_accept(liar->listener, &talk->fd, NULL, NULL);
+        if (talk->fd < 0)
+            free(talk);
+        else if (pthread_create(&thread, NULL, talk_main, talk) != 0 || pthread_detach(thread) != 0)
+            abort();
+    }
+    return NULL;
+}
+
+static void liar_start(struct liar *liar)
+{
+    struct error error = {0};
+    *liar = (struct liar){.address = {.kind = NET_TCP, .host = "127.0.0.1"}};
+    assert_int_equal(net_listen(&liar->address, 0, &liar->listener, &error), BANYAN_OK);
+    assert_int_equal(pthread_create(&liar->thread, NULL, liar_main, liar), 0);
+}
+
+static void liar_stop(struct liar *liar)
+{
+    atomic_store_release(&liar->quit, 1u); /* release: see liar_main */
+    pthread_join(liar->thread, NULL);
+    close(liar->listener);
+}
+
+/* ---- the client ---- */
+
+/* 64 bytes with a fence of their own on both sides. */
+static int ask(struct fabric_endpoint *endpoint)
+{
+    uint64_t room[24];
+    memset(room, 0x11, sizeof room);
+    struct fabric_command commands[] = {
+        {.operation = FABRIC_READ, .length = 64, .address = gaddr_make(0, 4096), .read.buffer = &room[8]},
+        {.operation = FABRIC_FAA, .address = gaddr_make(0, 8192), .faa.add = 1}};
+    struct fabric_list list = {.count = 2, .commands = commands}, *lists[] = {&list};
+    int status = fabric_execute(endpoint, lists, 1, NULL);
+    for (unsigned i = 0; i < 8; i++) {
+        assert_int_equal(room[i], UINT64_C(0x1111111111111111));
+        assert_int_equal(room[16 + i], UINT64_C(0x1111111111111111));
+    }
+    assert_int_equal(list.status, status);
+    if (status == BANYAN_OK) {
+        assert_int_equal(commands[1].faa.old, UINT64_C(0x7777777777777777));
+        assert_int_equal(room[8], UINT64_C(0x7777777777777777));
+    }
+    return status;
+}
+
+static void ask_until_truth(struct fabric_endpoint *endpoint)
+{
+    uint64_t deadline = task_now() + LIMIT;
+    int status;
+    while ((status = ask(endpoint)) != BANYAN_OK) {
+        assert_int_equal(status, BANYAN_ENET);
+        assert_true(task_now() < deadline);
+        task_sleep(1000000);
+    }
+}
+
+static void lies_cost_the_connection(void **state)
+{
+    struct liar liar;
+    struct error error = {0};
+    struct fabric *fabric = NULL;
+    liar_start(&liar);
+    const struct fabric_remote_options options = {.nodes = &liar.address, .count = 1, .timeout_ms = 20000};
+    if (fabric_remote_open(&fabric, &options, &error) != BANYAN_OK)
+        fail_msg("%s", error.text);
+    struct fabric_endpoint *endpoint = fabric_endpoint_open(fabric, &error);
+    assert_non_null(endpoint);
+    assert_int_equal(ask(endpoint), BANYAN_OK);
+    for (uint32_t lie = TRUTH + 1; lie < LIES; lie++) {
+        uint64_t before = fabric_incarnation(fabric);
+        atomic_store_release(&liar.lie, lie); /* release: before the question */
+        int status = ask(endpoint);
+        if (lie == TWICE) /* the first was right; the second answers nothing */
+            status = status == BANYAN_OK ? ask(endpoint) : status;
+        if (status != BANYAN_ENET)
+            fail_msg("lie %u: status %d", lie, status);
+        assert_int_equal(fabric_incarnation(fabric), before + 1);
+        ask_until_truth(endpoint);
+    }
+    fabric_endpoint_close(endpoint);
+    fabric_close(fabric);
+    liar_stop(&liar);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lies_cost_the_connection)};
+    log_set_level(LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
