@@ -11,13 +11,10 @@
 #include <string.h>
 #include "commands.h"
 
-/* Only the commands under test: the front end has its own. */
-const struct server_command server_no_commands[] = {{.name = NULL}};
-
 void commands_create(struct commands *commands)
 {
     static const struct server_command *const tables[] = {server_string_commands, server_key_commands,
-                                                          server_range_commands, server_no_commands, NULL};
+                                                          server_range_commands, NULL};
     struct world_options options;
     struct error error = {0};
     memset(commands, 0, sizeof *commands);

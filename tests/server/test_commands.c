@@ -699,6 +699,26 @@ static void hits_are_counted(void **state)
         }
 }
 
+/* docs/resp.md names every command, the front end's too. */
+static void all_are_documented(void **state)
+{
+    static const struct server_command *const tables[] = {server_string_commands, server_key_commands,
+                                                          server_range_commands, server_admin_commands};
+    static char text[65536];
+    FILE *file = fopen(DOCUMENT, "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    for (unsigned t = 0; t < sizeof tables / sizeof *tables; t++)
+        for (const struct server_command *command = tables[t]; command->name; command++) {
+            char name[40];
+            snprintf(name, sizeof name, "`%s`", command->name);
+            if (!strcasestr(text, name))
+                fail_msg("%s is not in %s", name, DOCUMENT);
+            assert_true(command->summary && *command->summary);
+        }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -722,6 +742,7 @@ int main(void)
         TEST(replies_too_long),
         TEST(keys_too_long),
         TEST(hits_are_counted),
+        cmocka_unit_test(all_are_documented),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
