@@ -19,8 +19,9 @@ struct commands {
     uint64_t now_ms;
     uint64_t hits, misses; /* of the last command */
 };
-/* Aborts the test on failure. */
-void commands_create(struct commands *commands);
+/* Aborts the test on failure. pool_bytes of each of two memory nodes; 0: room for some of the longest values.
+ */
+void commands_create(struct commands *commands, uint64_t pool_bytes);
 /* Checks the store first: false if it is not sound, or blocks are lost. */
 bool commands_destroy(struct commands *commands);
 /* The clock of the store and of the commands. */

@@ -18,7 +18,7 @@ static struct commands commands;
 
 static int set_up(void **state)
 {
-    commands_create(&commands);
+    commands_create(&commands, 0);
     return 0;
 }
 
@@ -699,6 +699,43 @@ static void hits_are_counted(void **state)
         }
 }
 
+/* A full pool: an error that says so, nothing lost, and it goes on when there is room again. */
+static void full_pool(void **state)
+{
+    struct resp_argument arguments[] = {{"set", 3}, {NULL, 0}, {NULL, 300000}, {"NX", 2}};
+    char *value = malloc(300000), key[16];
+    unsigned stored = 0;
+    commands_destroy(&commands);
+    commands_create(&commands, UINT64_C(24) << 20);
+    assert_non_null(value);
+    memset(value, 'x', 300000);
+    arguments[1].bytes = key;
+    arguments[2].bytes = value;
+    for (; stored < 1000; stored++) {
+        arguments[1].length = (size_t)snprintf(key, sizeof key, "k%u", stored);
+        commands_run(&commands, arguments, stored % 2 ? 3 : 4);
+        if (*commands.reply.bytes == '-')
+            break;
+    }
+    assert_in_range(stored, 50, 170);
+    assert_memory_equal(commands.reply.bytes, "-OOM ", 5);
+    char line[64];
+    snprintf(line, sizeof line, "EXISTS k%u", stored);
+    EXPECT(line, ":0\r\n");
+    arguments[0] = (struct resp_argument){"mset", 4};
+    commands_run(&commands, arguments, 3);
+    assert_memory_equal(commands.reply.bytes, "-OOM ", 5);
+    arguments[0] = (struct resp_argument){"append", 6};
+    commands_run(&commands, arguments, 3);
+    assert_memory_equal(commands.reply.bytes, "-OOM ", 5);
+    EXPECT("GETRANGE k7 299998 -1", "$2\r\nxx\r\n");
+    EXPECT("SET short v", OK);
+    EXPECT("DEL k0 k1 k2 k3 k4 k5 k6 k7 k8 k9", ":10\r\n");
+    commands_run(&commands, arguments, 3);
+    EXPECT(line, ":1\r\n");
+    free(value);
+}
+
 /* docs/resp.md names every command, the front end's too. */
 static void all_are_documented(void **state)
 {
@@ -742,6 +779,7 @@ int main(void)
         TEST(replies_too_long),
         TEST(keys_too_long),
         TEST(hits_are_counted),
+        TEST(full_pool),
         cmocka_unit_test(all_are_documented),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
