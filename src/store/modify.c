@@ -378,7 +378,8 @@ static int back_off(struct store_session *session, unsigned attempt)
 static int change_run(struct change *change)
 {
     struct store_session *session = change->session;
-    struct store_patience patience = {.tries = 0};
+    struct store_patience patience;
+    patience.tries = 0;
     for (unsigned attempt = 0;; attempt++) {
         int status = tree_modify(session->tree, session->store->tree, change->key, change->key_length,
                                  change_decide, change);

@@ -77,8 +77,9 @@ static int inline_keep(struct store_session *session, enum store_sink sink, stru
 int store_fetch(struct store_session *session, const void *key, size_t key_length, uint64_t now,
                 enum store_part part, enum store_sink sink, struct store_value *value)
 {
-    struct store_patience patience = {.tries = 0};
+    struct store_patience patience;
     struct store_raw *raw = &session->seen;
+    patience.tries = 0;
     for (;;) {
         size_t length = sizeof raw->bytes;
         int status = tree_lookup(session->tree, session->store->tree, key, key_length, raw->bytes, &length);

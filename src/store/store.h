@@ -7,9 +7,11 @@
  * linearizable per key. An entry whose expiry has passed counts as absent everywhere, and is removed when it
  * is met or swept up.
  *
- * COST, in round trips with a warm cache: a short value (STORE_INLINE_MAX bytes) is read with 1 and written
- * with 2; a longer one read with 2 and written with 3 (its record goes out first), 1 more for every 64 MiB /
- * 64 extents... see record.h. Allocation: one RPC in 64 for records up to 64 KiB.
+ * COST, in round trips with a warm cache: a short value (STORE_INLINE_MAX bytes; 8 where it expires) is read
+ * with 1 and written with 2. A longer one stands in a record: read with 2, written with 3 (its record goes
+ * out first); one of more than about 64 KiB in a record's extents: read with 3, written with 3, and 1 more to
+ * free what it replaces if that had extents. Allocation: one RPC for a batch of blocks (tree_block_allocate).
+ * record.c says how records lie in the pool, docs/internals/records.md why their readers are safe.
  *
  * Every call returns 0 or a negative banyan_error; the message is tree_session_error(session's tree session).
  * BANYAN_EUNKNOWN: the write may have taken effect.
@@ -32,7 +34,8 @@ struct store_session;
 /* ---- life ---- */
 
 /* The geometry of a new store's index: variable keys to 255 bytes, 16 bytes of a key's remainder and 17 of
- * value in the slot (one of them says what the rest is). */
+ * value in the slot (one of them says what the rest is). Its internal nodes need a fabric whose atomic_write
+ * is at least 4,096; where it is less, set key_bytes to 64. */
 void store_geometry(struct tree_geometry *geometry);
 /* Opens the named index as a store; with `create`, makes it where it does not exist. BANYAN_ENOTFOUND,
  * BANYAN_EINVAL (it holds plain values). */
@@ -82,7 +85,8 @@ typedef enum store_verdict store_modify_function(void *context, const struct sto
 enum store_need {
     STORE_NEED_VALUE,  /* the function looks at old->bytes */
     STORE_NEED_LENGTH, /* at its length and expiry only: bytes is NULL then, and a long value need not be
-                        * read; STORE_PUT with new->bytes NULL keeps the value and changes its expiry only */
+                        * read; STORE_PUT with new->bytes NULL keeps the value and changes its expiry only (an
+                        * empty value needs bytes that are not NULL) */
 };
 /* *old_value (may be NULL) gets what the key held before the step that took effect, valid until the session's
  * next call (its bytes with STORE_NEED_VALUE only); *existed whether there was something. */
