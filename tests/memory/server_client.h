@@ -72,6 +72,8 @@ void client_data(struct client *client, const struct net_address *address, const
 void client_monitor(struct client *client, const struct net_address *address);
 void client_goodbye(struct client *client); /* and waits for the close */
 void client_heartbeat(struct client *client);
+/* False: the server has closed. */
+bool client_try_heartbeat(struct client *client);
 
 /* A list as bytes. */
 struct script {
