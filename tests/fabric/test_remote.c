@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -528,6 +529,97 @@ static void mapped_daemon_dies(void **state)
     fabric_close(fabric);
 }
 
+/* ---- a process that is killed while it writes to a mapped pool (G5) ---- */
+
+#define BLOCK_WORDS 512
+#define KILLS       40
+
+/* Fills the block with one number after the other, a list each, until it is killed. */
+static void write_for_ever(const struct net_address *address, int tell)
+{
+    struct fabric_remote_options options = options_for(address, 1);
+    uint64_t block[BLOCK_WORDS], number;
+    struct fabric *fabric = NULL;
+    struct fabric_endpoint *endpoint = NULL;
+    if (fabric_remote_open(&fabric, &options, NULL) == BANYAN_OK)
+        endpoint = fabric_endpoint_open(fabric, NULL);
+    if (endpoint == NULL)
+        _exit(1);
+    net_random(&number, sizeof number);
+    for (bool told = false;; number++) {
+        for (unsigned i = 0; i < BLOCK_WORDS; i++)
+            block[i] = number;
+        struct fabric_command command = {.operation = FABRIC_WRITE,
+                                         .length = sizeof block,
+                                         .address = gaddr_make(0, AREA + 8),
+                                         .write.data = block};
+        struct fabric_list list = {.count = 1, .commands = &command}, *lists[] = {&list};
+        if (fabric_execute(endpoint, lists, 1, NULL) != BANYAN_OK)
+            _exit(1);
+        if (!told && write(tell, "", 1) != 1)
+            _exit(1);
+        told = true;
+    }
+}
+
+static void kill_one(const struct net_address *address, uint64_t moment_ns)
+{
+    int told[2], status;
+    char byte;
+    assert_int_equal(pipe(told), 0);
+    pid_t child = fork(); /* no other thread is there now */
+    assert_true(child >= 0);
+    if (child == 0)
+        write_for_ever(address, told[1]);
+    close(told[1]);
+    assert_int_equal(read(told[0], &byte, 1), 1);
+    task_sleep(moment_ns);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    close(told[0]);
+}
+
+static void wait_fenced(const struct net_address *address, uint64_t count)
+{
+    const struct memory_status_request ask = {.kind = MEMORY_STATUS};
+    struct fabric_remote_options options = options_for(address, 1);
+    struct memory_status_reply reply;
+    uint64_t deadline = task_now() + LIMIT;
+    size_t length;
+    do {
+        assert_true(task_now() < deadline);
+        assert_int_equal(
+            fabric_remote_ask(&options, 0, &ask, sizeof ask, &reply, sizeof reply, &length, NULL), BANYAN_OK);
+    } while (reply.fenced_total < count || reply.compute_nodes > 0);
+}
+
+static void killed_writers_leave_whole_writes(void **state)
+{
+    struct daemon daemon;
+    start(&daemon, 0);
+    for (unsigned round = 1; round <= KILLS; round++) {
+        uint64_t block[BLOCK_WORDS];
+        kill_one(&daemon.local, round * 7919 % 300 * 1000);
+        wait_fenced(&daemon.local, round);
+        struct fabric_remote_options options = options_for(&daemon.tcp, 1);
+        struct fabric *fabric = open_fabric(&options);
+        struct fabric_endpoint *endpoint = open_endpoint(fabric);
+        struct fabric_command command = {.operation = FABRIC_READ,
+                                         .length = sizeof block,
+                                         .address = gaddr_make(0, AREA + 8),
+                                         .read.buffer = block};
+        struct fabric_list list = {.count = 1, .commands = &command}, *lists[] = {&list};
+        assert_int_equal(fabric_execute(endpoint, lists, 1, NULL), BANYAN_OK);
+        for (unsigned i = 1; i < BLOCK_WORDS; i++)
+            if (block[i] != block[0])
+                fail_msg("round %u: a WRITE was cut at word %u", round, i);
+        fabric_endpoint_close(endpoint);
+        fabric_close(fabric);
+    }
+    daemon_kill(&daemon);
+}
+
 /* ---- clusters ---- */
 
 static void format_and_open(void **state)
@@ -681,6 +773,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(silence_is_noticed),
         cmocka_unit_test(mapped_daemon_dies),
         cmocka_unit_test(mapped_daemon_hangs),
+        cmocka_unit_test(killed_writers_leave_whole_writes),
         cmocka_unit_test(format_and_open),
         cmocka_unit_test(different_clusters),
         cmocka_unit_test(secrets),
