@@ -2,6 +2,7 @@
  * layout.c - See layout.h. Pure computation on private copies: no round trip; only tree_layout_init
  * allocates.
  */
+#include "base/atomic.h"
 #include "tree/layout.h"
 
 #include <assert.h>
@@ -233,6 +234,39 @@ void tree_geometry_shape(const struct tree_geometry *geometry, struct tree_geome
 
 #define FLAG_UPPER 1u
 
+static bool keys_fixed(const struct tree_layout *layout)
+{
+    return layout->geometry.key_kind == TREE_KEY_FIXED;
+}
+
+/* Bytes of the header that mean something; more than there are if its lengths are impossible. */
+static uint32_t header_used(const struct tree_layout *layout, const uint8_t *image)
+{
+    return keys_fixed(layout) ? layout->header_bytes : TREE_HEADER_FIXED + image[28] + image[29];
+}
+
+/* Fixed keys have the upper fence at a place of its own, variable ones right behind the lower. */
+static uint32_t upper_offset(const struct tree_layout *layout, uint32_t lower_length)
+{
+    return TREE_HEADER_FIXED + (keys_fixed(layout) ? layout->geometry.key_bytes : lower_length);
+}
+
+void tree_header_settle(const struct tree_layout *layout, const struct fabric_command *command)
+{
+    uint8_t *to = command->read.buffer;
+    const uint8_t *from = command->read.data;
+    if (from == to)
+        return;
+    if (keys_fixed(layout)) {
+        atomic_copy_from(to, from, layout->header_bytes);
+        return;
+    }
+    atomic_copy_from(to, from, TREE_HEADER_FIXED);
+    uint32_t used = header_used(layout, to);
+    if (used > TREE_HEADER_FIXED && used <= layout->header_bytes)
+        atomic_copy_from(to + TREE_HEADER_FIXED, from + TREE_HEADER_FIXED, used - TREE_HEADER_FIXED);
+}
+
 bool tree_header_decode(const struct tree_layout *layout, const uint8_t *image, struct tree_header *header)
 {
     uint32_t room = layout->geometry.key_bytes;
@@ -245,7 +279,7 @@ bool tree_header_decode(const struct tree_layout *layout, const uint8_t *image, 
     memcpy(&header->sibling.address, image + 16, 8);
     memcpy(&header->sibling.tag, image + 24, 4);
     header->lower = (struct tree_key){image + TREE_HEADER_FIXED, image[28]};
-    header->upper = (struct tree_key){image + TREE_HEADER_FIXED + room, image[29]};
+    header->upper = (struct tree_key){image + upper_offset(layout, image[28]), image[29]};
     memcpy(&header->count, image + 30, 2);
     if (header->state < TREE_NODE_LIVE || header->state > TREE_NODE_DEAD || header->level > TREE_LEVEL_MAX ||
         header->lower.length > room || header->upper.length > room)
@@ -259,16 +293,18 @@ bool tree_header_decode(const struct tree_layout *layout, const uint8_t *image, 
 
 bool tree_header_valid(const struct tree_layout *layout, const uint8_t *image)
 {
-    uint32_t crc;
+    uint32_t crc, used = header_used(layout, image);
     memcpy(&crc, image, 4);
-    return crc == crc32c(0, image + 4, layout->header_bytes - 4);
+    return used <= layout->header_bytes && crc == crc32c(0, image + 4, used - 4);
 }
 
-/* Over the header's crc too: a header and a body of different writes never pass together. */
+/* Over the header's crc too: a header and a body of different writes never pass together. And over what the
+ * header leaves unused. The header must be valid, or just encoded. */
 static uint32_t body_crc(const struct tree_layout *layout, const uint8_t *image)
 {
-    uint32_t start = layout->header_bytes + TREE_BODY_CRC_BYTES;
-    return crc32c(crc32c(0, image, 4), image + start, layout->geometry.internal_bytes - start);
+    uint32_t start = layout->header_bytes + TREE_BODY_CRC_BYTES, used = header_used(layout, image);
+    uint32_t crc = crc32c(crc32c(0, image, 4), image + used, layout->header_bytes - used);
+    return crc32c(crc, image + start, layout->geometry.internal_bytes - start);
 }
 
 bool tree_internal_valid(const struct tree_layout *layout, const uint8_t *image)
@@ -298,8 +334,8 @@ void tree_header_encode(const struct tree_layout *layout, const struct tree_head
     image[29] = (uint8_t)upper.length;
     memcpy(image + 30, &header->count, 2);
     memcpy(image + TREE_HEADER_FIXED, lower.bytes, lower.length);
-    memcpy(image + TREE_HEADER_FIXED + room, upper.bytes, upper.length);
-    uint32_t crc = crc32c(0, image + 4, layout->header_bytes - 4);
+    memcpy(image + upper_offset(layout, lower.length), upper.bytes, upper.length);
+    uint32_t crc = crc32c(0, image + 4, header_used(layout, image) - 4);
     memcpy(image, &crc, 4);
 }
 

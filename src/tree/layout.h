@@ -8,9 +8,9 @@
  * Header (both kinds; little-endian):
  *   0 crc32c | 4 tag | 8 version u16 | 10 level | 11 state | 12 index u16 | 14 zero | 15 flags
  *   16 sibling address u64 | 24 sibling tag | 28 lower length | 29 upper length | 30 entry count u16
- *   32 lower fence, then upper fence (key_bytes each)
- * The crc covers the header. An internal node's body begins with a second one over that crc and the rest of
- * the node.
+ *   32 lower fence, then upper fence (fixed keys: key_bytes each; variable ones: one behind the other)
+ * The crc covers the header as far as the fences reach. An internal node's body begins with a second one over
+ * that crc and the rest of the node.
  *
  * Leaf: header, then `triples` of  bucket A | head | overflow | bucket B. The head is the leaf's version
  * (u16) and two zero bytes. A point read takes A+head+overflow or head+overflow+B: contiguous (Deft,
@@ -118,6 +118,8 @@ struct tree_header {
     struct tree_key lower, upper; /* decoded: into the image */
 };
 
+/* Where a backend returned the mapped header in place: takes a private copy, as far as the fences reach. */
+void tree_header_settle(const struct tree_layout *layout, const struct fabric_command *command);
 /* Decodes without judging the crc; false if lengths or values are impossible. */
 bool tree_header_decode(const struct tree_layout *layout, const uint8_t *image, struct tree_header *header);
 /* True if the header proves itself: that is all of a leaf's proof, its slots have their own. */

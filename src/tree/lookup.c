@@ -57,8 +57,9 @@ static int point_read(struct point *point, bool header_too)
     int status = tree_execute(session, gaddr_node(leaf), reads, count);
     if (status)
         return status;
-    for (uint32_t i = 0; i < count; i++)
-        tree_read_settle(&reads[i]);
+    tree_read_settle(&reads[0]);
+    if (count > 1)
+        tree_header_settle(layout, &reads[1]);
     task_charge(TASK_WORK_LEAF, slots);
     point->version = tree_bucket_version(image, &point->bucket);
     point->seed = tree_slot_seed(point->path.link.tag, point->version);
@@ -72,7 +73,7 @@ static int header_read(struct point *point)
         tree_read_command(point->path.link.address, session->image.bytes, point->tree->layout.header_bytes);
     int status = tree_execute(session, gaddr_node(read.address), &read, 1);
     if (!status)
-        tree_read_settle(&read);
+        tree_header_settle(&point->tree->layout, &read);
     return status;
 }
 

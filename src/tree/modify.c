@@ -144,8 +144,9 @@ static int change_lock(struct change *change)
             return status;
         }
     }
-    for (uint32_t i = 0; i < count; i++)
-        tree_read_settle(&reads[i]);
+    if (count > 1)
+        tree_header_settle(&change->tree->layout, &reads[0]);
+    tree_read_settle(&reads[count - 1]);
     change_learn(change);
     return 0;
 }

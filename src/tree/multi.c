@@ -120,7 +120,7 @@ static void get_batch(struct tree_batch *batch)
         struct batch_item *entry = &batch->items[i];
         if (!entry->posted)
             continue;
-        settle(entry->commands, 1);
+        tree_header_settle(layout, &entry->commands[0]);
         struct tree_header header;
         uint16_t version = tree_bucket_version(entry->image, &entry->bucket);
         entry->deferred = !tree_header_valid(layout, entry->image) ||
