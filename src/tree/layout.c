@@ -316,8 +316,8 @@ bool tree_internal_valid(const struct tree_layout *layout, const uint8_t *image)
 
 void tree_header_encode(const struct tree_layout *layout, const struct tree_header *header, uint8_t *image)
 {
-    uint32_t room = layout->geometry.key_bytes;
-    assert(header->lower.length <= room && header->upper.length <= room);
+    assert(header->lower.length <= layout->geometry.key_bytes &&
+           header->upper.length <= layout->geometry.key_bytes);
     struct tree_key_copy lower, upper;
     tree_key_store(&lower, header->lower);
     tree_key_store(&upper, header->upper);
