@@ -1,4 +1,5 @@
-/* phonebook.c - the basics: open a pool, create an index, store, read, change, list a range, delete. */
+/* phonebook.c - the basics: open a pool, create an index, store, read, change, list a range, delete.
+ * Argument: a cluster's URI, such as tcp://127.0.0.1:7100; without it, a pool of this process. */
 #include <banyan.h>
 #include <stdio.h>
 #include <string.h>
@@ -59,11 +60,19 @@ static int use(struct banyan_session *session, struct banyan_index *phones)
     return status == BANYAN_ENOTFOUND ? 0 : fail(session, "get after delete", status);
 }
 
-int main(void)
+/* The index, made where it does not exist yet: in a cluster it outlives this program. */
+static int open_index(struct banyan_session *session, struct banyan_index **phones)
+{
+    int status = banyan_index_open(session, "phones", phones);
+    return status == BANYAN_ENOTFOUND ? banyan_index_create(session, "phones", NULL, phones) : status;
+}
+
+int main(int argc, char **argv)
 {
     char message[256] = "";
     struct banyan_options options = {.struct_bytes = sizeof options,
                                      .pool_bytes = 64u << 20,
+                                     .uri = argc > 1 ? argv[1] : NULL,
                                      .message = message,
                                      .message_bytes = sizeof message};
     struct banyan *banyan;
@@ -76,8 +85,8 @@ int main(void)
     }
     status = banyan_session_open(banyan, &session);
     if (!status)
-        status = banyan_index_create(session, "phones", NULL, &phones);
-    result = status ? fail(session, "create", status) : use(session, phones);
+        status = open_index(session, &phones);
+    result = status ? fail(session, "open the index", status) : use(session, phones);
     banyan_index_close(phones);
     banyan_session_close(session);
     banyan_close(banyan);
