@@ -188,7 +188,7 @@ static void processes_cost_what_the_simulator_says(void **state)
 {
     (void)state;
     static const char *const fabrics[] = {"sim", "tcp", "unix"};
-    static const char *const costs[] = {"round_trips", "reads", "writes", "atomics", "bytes_written"};
+    static const char *const costs[] = {"round_trips", "reads", "writes", "atomics"};
     json_t *json[3];
     for (unsigned i = 0; i < 3; i++) {
         char arguments[256];
