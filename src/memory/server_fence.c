@@ -38,6 +38,10 @@ static void earlier(uint64_t *deadline, uint64_t other)
         *deadline = other;
 }
 
+/* After the keeper could not run, a lease goes on at least so long, in which heartbeats that lie unread are
+ * read. */
+#define FORGIVEN (50 * MILLISECOND)
+
 /* The table's lock is held. */
 static void check_lease(struct server_groups *groups, struct server_group *group, uint64_t now,
                         uint64_t *deadline)
@@ -161,8 +165,12 @@ void server_groups_forgive(struct memory_server *server, uint64_t now)
 {
     struct server_groups *groups = &server->groups;
     spinlock_lock(&groups->lock);
-    for (struct server_group *group = groups->first; group != NULL; group = group->next)
-        group->heartbeat_at = now;
+    for (struct server_group *group = groups->first; group != NULL; group = group->next) {
+        uint64_t least = now + FORGIVEN - group->lease_ms * MILLISECOND;
+        if (least <= now &&
+            group->heartbeat_at < least) /* a lease shorter than that is not worth the trouble */
+            group->heartbeat_at = least;
+    }
     spinlock_unlock(&groups->lock);
 }
 

@@ -22,7 +22,7 @@
 #define ACCEPT_BATCH 64
 #define ACCEPT_PAUSE (100 * MILLISECOND)
 /* Awake so much later than meant: this process did not run, and heartbeats lie unread. */
-#define OVERSLEPT (250 * MILLISECOND)
+#define OVERSLEPT (10 * MILLISECOND)
 
 int server_keeper_create(struct memory_server *server, struct error *error)
 {
