@@ -17,7 +17,9 @@
  * be almost all idle.
  */
 #define SHARDS 4096u
-#define DONE   2u /* of tree_waiter.granted: 1 granted, 2 the releaser is through with the waiter */
+/* How often it is tried to release a lock over a connection that is being opened anew. */
+#define MEND_LOOK_NS UINT64_C(200000)
+#define DONE         2u /* of tree_waiter.granted: 1 granted, 2 the releaser is through with the waiter */
 
 struct tree_local_lock {
     gaddr name;     /* of the global lock */
@@ -291,7 +293,7 @@ void tree_lock_abandon_local(struct tree_session *session, struct tree_hold *hol
 /* ---- both ---- */
 
 /* Whoever calls has an error to report already. */
-static void free_word(struct tree_session *session, const struct tree_hold *hold)
+static int free_word(struct tree_session *session, const struct tree_hold *hold)
 {
     struct fabric_command unlock = tree_unlock_command(session, hold);
     struct fabric_list list = {.node = gaddr_node(hold->word),
@@ -299,7 +301,22 @@ static void free_word(struct tree_session *session, const struct tree_hold *hold
                                .commands = &unlock,
                                .incarnation = hold->incarnation},
                        *lists[1] = {&list};
-    fabric_execute(session->worker->endpoint, lists, 1, &session->stats.cost);
+    int status = fabric_execute(session->worker->endpoint, lists, 1, &session->stats.cost);
+    return status ? status : list.status;
+}
+
+/*
+ * The release could not be sent, or its answer did not come. Mostly the connection is lost, and the word is
+ * freed by the fencing: then our number is old by now, and we hear EFENCED. But ENET can also mean that this
+ * endpoint has no connection *yet*: after a loss they are opened one by one, and the lock may have been
+ * handed to us by a session whose endpoint was faster. Then nobody but us frees the word.
+ */
+static void free_word_surely(struct tree_session *session, const struct tree_hold *hold)
+{
+    int status;
+    while ((status = free_word(session, hold)) == BANYAN_ENET || status == BANYAN_ETIMEOUT ||
+           status == BANYAN_ENOMEM)
+        task_sleep(MEND_LOOK_NS);
 }
 
 void tree_lock_give_back(struct tree_session *session, const struct tree_hold *hold,
@@ -360,10 +377,12 @@ int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fab
     int status = count ? tree_execute(session, gaddr_node(hold->word), writes, count) : 0;
     if (status) {
         session->image.address = GADDR_NULL;
-        /* The word was freed when the memory node fenced us: there is nothing to hand over. */
-        if (status == BANYAN_ENET || status == BANYAN_ETIMEOUT || status == BANYAN_EFENCED)
+        bool lost = status == BANYAN_ENET || status == BANYAN_ETIMEOUT || status == BANYAN_ENOMEM;
+        if (lost || status == BANYAN_EFENCED) /* the word is freed, so there is nothing to hand over */
             hold->handing = false;
-        else if (release)
+        if (lost)
+            free_word_surely(session, hold);
+        else if (release && status != BANYAN_EFENCED)
             free_word(session, hold); /* a bad command stood before the unlock */
         if (wrote)
             status = tree_unknown(session, status);

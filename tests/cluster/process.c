@@ -127,6 +127,10 @@ void fail_hard(const char *format, ...)
     vfprintf(stderr, format, list);
     fputc('\n', stderr);
     va_end(list);
+    if (getenv("BANYAN_HALT")) { /* leaves everything as it is, for a debugger */
+        fprintf(stderr, "halted: the processes go on\n");
+        pause();
+    }
     if (current) {
         current->passed = false;
         scene_close(current);
