@@ -5,7 +5,7 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 export BUILD
 
-.PHONY: build serve demo soak test quick bench bench-redis deb check-style lint sanitize tsan install deps clean help
+.PHONY: build serve demo soak test quick fuzz bench bench-redis deb check-style lint sanitize tsan install deps clean help
 .DEFAULT_GOAL := build
 
 build: ## build the library, the programs and the tests (build/gcc)
@@ -23,6 +23,9 @@ sanitize: ## the whole suite under ASan and UBSan
 
 tsan: ## the concurrent suites under ThreadSanitizer
 	@scripts/test tsan
+
+fuzz: ## the fuzzers, each for a short while (FUZZ_SECONDS)
+	@scripts/test fuzz
 
 check-style: ## clang-format, changing nothing
 	@scripts/test style
