@@ -296,7 +296,8 @@ static void pulse_link(struct remote_link *link, uint64_t now, bool late)
         link->seen_at = now;
         return;
     }
-    if (now - link->seen_at < link->node->fabric->identity.timeout_ms * REMOTE_MS)
+    /* Not as a difference: an endpoint that was opened since our look at the clock is ahead of it. */
+    if (now < link->seen_at + link->node->fabric->identity.timeout_ms * REMOTE_MS)
         return;
     spinlock_lock(&link->lock);
     uint64_t group = link->ground.group;
