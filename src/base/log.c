@@ -8,7 +8,7 @@
 
 #include "base/atomic.h"
 
-static int least_level = LOG_INFO;
+static int least_level = LOG_WARNING; /* a library says nothing unless something is wrong */
 
 void log_set_level(enum log_level level)
 {

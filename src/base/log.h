@@ -1,4 +1,5 @@
-/* log.h - messages for the operator, on standard error, one line each, level and time first. Thread-safe. */
+/* log.h - messages for the operator, on standard error, one line each, level and time first. Thread-safe.
+ * Warnings and errors only, unless a program asks for more. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
