@@ -458,8 +458,7 @@ static void client_flush(struct server_client *client)
     output_trim(client);
     if (client->blocked && unsent(client) <= CLIENT_OUTPUT_STOP) {
         client->blocked = false;
-        if (client->input_end > client->input_start)
-            queue_maybe(client);
+        queue_maybe(client);
     }
     if (client->finishing && !unsent(client) && !client->running)
         client_close(client);
@@ -752,8 +751,7 @@ static void client_settle(struct server_client *client, enum resp_status status)
         (status == RESP_MORE && client->ended && (!there || there < client->parser.wanted)))
         client->finishing = true;
     input_trim(client);
-    if (there)
-        queue_maybe(client);
+    queue_maybe(client); /* also where nothing is there but the end of the input, which a slice did not see */
     if (unsent(client) || client->finishing) {
         flush_later(client); /* that asks for what the client needs next */
         return;

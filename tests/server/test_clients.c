@@ -147,6 +147,54 @@ static void test_come_and_go(void **state)
     serving_end(&serving);
 }
 
+/* ---- those that have said all that they have to say ---- */
+
+/* The end of the input is noticed while the last commands run: the replies come, then the server closes. */
+static void expect_closed_after(const struct serving *serving, const char *request, size_t length,
+                                size_t expected)
+{
+    char rest[16];
+    char *reply = malloc(expected);
+    int fd = serving_connect(serving);
+    assert_non_null(reply);
+    assert_true(serving_send(fd, request, length));
+    shutdown(fd, SHUT_WR);
+    assert_true(serving_receive(fd, reply, expected));
+    assert_int_equal(serving_expect_end(fd, rest, sizeof rest), 0);
+    close(fd);
+    free(reply);
+}
+
+static void test_half_closed(void **state)
+{
+    (void)state;
+    enum { LARGE = 2 << 20, SLICE = 256 };
+    struct serving serving;
+    char *request = malloc(LARGE + 64);
+    assert_non_null(request);
+    serving_prepare(&serving, 1);
+    serving_start(&serving);
+    int good = serving_connect(&serving);
+    /* As many commands as are run in a row. */
+    size_t length = 0;
+    for (unsigned i = 0; i + 1 < SLICE; i++)
+        length += (size_t)sprintf(request + length, "PING\r\n");
+    length += (size_t)sprintf(request + length, "DEBUG SLEEP 0.1\r\n");
+    expect_closed_after(&serving, request, length, 7 * (SLICE - 1) + 5);
+    /* More output than is held back before the client goes on. */
+    length = (size_t)sprintf(request, "*3\r\n$3\r\nSET\r\n$1\r\nl\r\n$%d\r\n", LARGE);
+    memset(request + length, 'x', LARGE);
+    memcpy(request + length + LARGE, "\r\n", 2);
+    assert_true(serving_send(good, request, length + LARGE + 2));
+    serving_expect(good, "+OK\r\n");
+    length = (size_t)sprintf(request, "DEBUG SLEEP 0.1\r\nGET l\r\nPING\r\n");
+    expect_closed_after(&serving, request, length, 5 + 10 + LARGE + 2 + 7);
+    close(good);
+    assert_true(serving_until(no_clients, &serving));
+    free(request);
+    serving_end(&serving);
+}
+
 /* ---- those that break the rules ---- */
 
 static void expect_refused(const struct serving *serving, const char *request, size_t length,
@@ -424,6 +472,7 @@ int main(void)
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_many),           cmocka_unit_test(test_come_and_go),
+        cmocka_unit_test(test_half_closed),
         cmocka_unit_test(test_garbage),        cmocka_unit_test(test_half_requests),
         cmocka_unit_test(test_never_reads),    cmocka_unit_test(test_memory_limit),
         cmocka_unit_test(test_reply_limit),    cmocka_unit_test(test_idle_timeout),
