@@ -421,6 +421,16 @@ static void client_read(struct server_client *client)
     queue_maybe(client);
 }
 
+/* What OpenSSL has decrypted while there was no room for it: no event tells of it. The caller holds the
+ * client.
+ */
+static void client_read_pending(struct server_client *client)
+{
+    if (!client->dead && !client->ended && !client->finishing && !client->blocked && !client->running &&
+        !client->ready && net_stream_pending(client->stream))
+        client_read(client);
+}
+
 static void client_flush(struct server_client *client);
 
 static void client_ready(struct worker_watch *watch, uint32_t events)
@@ -475,6 +485,7 @@ void client_turn(struct worker_hook *hook)
         client->flushing = false;
         if (!client->dead)
             client_flush(client);
+        client_read_pending(client);
         watch_update(client);
         client_release(client);
     }
@@ -757,8 +768,7 @@ static void client_settle(struct server_client *client, enum resp_status status)
         return;
     }
     output_trim(client);
-    if (!client->ended && net_stream_pending(client->stream))
-        client_read(client);
+    client_read_pending(client);
     watch_update(client);
 }
 
