@@ -286,6 +286,7 @@ static int start_server(struct process *process, struct error *error)
         .listen_tls = process->tls_listen.list,
         .listen_tls_count = process->tls_listen.count,
         .tls = process->tls,
+        .tls_clients = settings->tls_clients && settings->authority,
         .password = process->password_length ? process->password : NULL,
         .protected_mode = settings->protected_mode,
         .threads = settings->threads,

@@ -132,6 +132,14 @@ static void listeners_rest(struct server *server)
             worker_watch_change(&server->listeners[i].watch, 0);
 }
 
+/* Protected mode refuses those of whom nothing is known. */
+static bool stranger(const struct server_listener *listener, int fd)
+{
+    const struct server *server = listener->server;
+    return server->options.protected_mode && !atomic_load_relaxed(&server->guarded) &&
+           !(listener->tls && server->options.tls_clients) && !from_this_machine(fd);
+}
+
 static void listener_ready(struct worker_watch *watch, uint32_t events)
 {
     struct server_listener *listener = (struct server_listener *)watch;
@@ -150,8 +158,7 @@ static void listener_ready(struct worker_watch *watch, uint32_t events)
             return;
         if (atomic_load_relaxed(&server->clients) >= atomic_load_relaxed(&server->clients_max))
             connection_refuse(server, listener, fd, full_text);
-        else if (server->options.protected_mode && !atomic_load_relaxed(&server->guarded) &&
-                 !from_this_machine(fd))
+        else if (stranger(listener, fd))
             connection_refuse(server, listener, fd, denied_text);
         else
             connection_hand_over(server, listener, fd, peer);

@@ -23,6 +23,7 @@ struct server_options {
     unsigned unix_mode;   /* of Unix sockets' files; 0: 0700 */
     struct net_tls *tls;  /* for listen_tls */
     const char *password; /* NULL: none. Copied, and never shown */
+    bool tls_clients;     /* tls asks every client for a certificate: protected mode lets these in */
     bool protected_mode;  /* without password, refuse peers that are not on this machine, as Redis does */
     unsigned threads;     /* 0: one per CPU */
     unsigned fibers;      /* commands under way per thread; 0: 64 */

@@ -624,6 +624,55 @@ static void test_tls(void **state)
     rmdir(folder);
 }
 
+/* Who has shown a certificate is let in from anywhere, without a password: protected mode is about strangers.
+ */
+static void test_tls_clients(void **state)
+{
+    (void)state;
+    struct certificate authority, own;
+    struct serving serving;
+    struct error error = {0};
+    struct net_tls *client = NULL;
+    struct sockaddr_in from;
+    struct net_address address = {.kind = NET_TCP};
+    char folder[] = "/tmp/banyan-test-XXXXXX", ca[64], pem[64];
+    int fd = -1;
+    if (!own_address(&from)) {
+        print_message("skipped: this machine has no address but the loopback's\n");
+        skip();
+    }
+    assert_non_null(mkdtemp(folder));
+    snprintf(ca, sizeof ca, "%s/ca.pem", folder);
+    snprintf(pem, sizeof pem, "%s/own.pem", folder);
+    assert_true(certificate_make(&authority, NULL, "authority", NULL, -3600, 3600));
+    assert_true(certificate_make(&own, &authority, "both", "DNS:localhost", -3600, 3600));
+    assert_true(certificate_write(&authority, ca, NULL) && certificate_write(&own, pem, pem));
+    serving_prepare(&serving, 1);
+    struct net_tls_options options = {.certificate_file = pem, .authority_file = ca, .require_peer = true};
+    assert_int_equal(net_tls_create(&serving.options.tls, true, &options, &error), 0);
+    assert_int_equal(net_tls_create(&client, false, &options, &error), 0);
+    strcpy(serving.addresses[1].host, "*");
+    serving.options.listen_tls = &serving.addresses[1];
+    serving.options.listen_tls_count = 1;
+    serving.options.tls_clients = true;
+    serving_start(&serving);
+    assert_non_null(inet_ntop(AF_INET, &from.sin_addr, address.host, sizeof address.host));
+    address.port = serving_port(&serving, 1);
+    assert_int_equal(net_connect(&address, UINT64_C(20000000000), &fd, &error), 0);
+    struct net_stream *stream = net_stream_create(fd, client, false, NULL);
+    assert_non_null(stream);
+    tls_exchange(stream, "PING\r\n", 6, "+PONG\r\n", 7);
+    net_stream_destroy(stream);
+    serving_end(&serving);
+    net_tls_destroy(serving.options.tls);
+    net_tls_destroy(client);
+    certificate_free(&authority);
+    certificate_free(&own);
+    unlink(ca);
+    unlink(pem);
+    rmdir(folder);
+}
+
 /* ---- the end ---- */
 
 static void test_shutdown(void **state)
@@ -683,6 +732,7 @@ int main(void)
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_unix_socket),
         cmocka_unit_test(test_tls),
+        cmocka_unit_test(test_tls_clients),
         cmocka_unit_test(test_shutdown),
         cmocka_unit_test(test_no_start),
     };
