@@ -153,7 +153,7 @@ static int run(struct check *check, struct audit_report *report, struct error *e
     int status = open_all(check, error);
     if (!status) {
         status = audit_run(check->session, &options, report);
-        if (status == BANYAN_EBUSY && check->settings.reclaim)
+        if (status == BANYAN_EBUSY && report->compute_nodes)
             error_set(error, status,
                       "%" PRIu64
                       " other compute nodes are connected: --reclaim could take from them what they "

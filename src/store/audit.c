@@ -21,6 +21,7 @@ struct node_chunks {
     struct chunk *chunks; /* in ascending order of their addresses */
     uint32_t count;
     uint64_t chunk_bytes;
+    uint64_t moves; /* blocks handed out and returned so far, when its chunks were asked for */
 };
 
 struct audit {
@@ -103,20 +104,30 @@ static int load_chunk(struct audit *audit, uint16_t node, uint32_t number, struc
     }
 }
 
-static int load_node(struct audit *audit, uint16_t node, struct memory_usage_reply *reply)
+/* Also notes how many other compute nodes it has. */
+static int ask_status(struct audit *audit, uint16_t node, struct memory_status_reply *reply)
 {
     struct memory_status_request request = {.kind = MEMORY_STATUS};
-    struct memory_status_reply status_reply;
     size_t length = 0;
-    int status = tree_memory_call(audit->session, node, &request, sizeof request, &status_reply,
-                                  sizeof status_reply, &length);
+    int status =
+        tree_memory_call(audit->session, node, &request, sizeof request, reply, sizeof *reply, &length);
     if (status)
         return status;
-    if (length < sizeof status_reply || status_reply.chunks_total > UINT32_MAX || !status_reply.chunk_bytes)
+    if (length < sizeof *reply || reply->chunks_total > UINT32_MAX || !reply->chunk_bytes)
         return BANYAN_ENET;
-    if (status_reply.compute_nodes > audit->report->compute_nodes + 1)
-        audit->report->compute_nodes = status_reply.compute_nodes - 1;
+    if (reply->compute_nodes > audit->report->compute_nodes + 1)
+        audit->report->compute_nodes = reply->compute_nodes - 1;
+    return 0;
+}
+
+static int load_node(struct audit *audit, uint16_t node, struct memory_usage_reply *reply)
+{
+    struct memory_status_reply status_reply;
+    int status = ask_status(audit, node, &status_reply);
+    if (status)
+        return status;
     struct node_chunks *list = &audit->nodes[node];
+    list->moves = status_reply.allocations_total + status_reply.frees_total;
     list->chunk_bytes = status_reply.chunk_bytes;
     list->chunks = calloc(status_reply.chunks_total + 1, sizeof *list->chunks);
     if (!list->chunks)
@@ -277,11 +288,29 @@ static int count_lost(struct audit *audit, const struct chunk *chunk, bool recla
     return status ? status : give_back(audit, &request);
 }
 
+/* Whether nobody came after we had looked: what they took before and linked behind our back would seem lost.
+ * Who comes from now on gets none of the blocks that are lost. */
+static int still_alone(struct audit *audit)
+{
+    for (uint16_t node = 0; node < audit->node_count; node++) {
+        struct memory_status_reply reply;
+        int status = ask_status(audit, node, &reply);
+        if (status)
+            return status;
+        if (audit->report->compute_nodes ||
+            reply.allocations_total + reply.frees_total != audit->nodes[node].moves)
+            return tree_session_fail(audit->session, BANYAN_EBUSY,
+                                     "a compute node was at work during the check: nothing was given back; "
+                                     "stop all of them first");
+    }
+    return 0;
+}
+
 static int account(struct audit *audit)
 {
     /* After a broken invariant nobody knows what else is reachable. */
     bool reclaim = audit->options->reclaim && !audit->report->problems;
-    int status = 0;
+    int status = reclaim ? still_alone(audit) : 0;
     for (uint16_t node = 0; !status && node < audit->node_count; node++)
         for (uint32_t i = 0; !status && i < audit->nodes[node].count; i++)
             status = count_lost(audit, &audit->nodes[node].chunks[i], reclaim);

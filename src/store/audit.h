@@ -22,7 +22,8 @@ struct audit_report {
 };
 
 struct audit_options {
-    /* Give lost blocks back. BANYAN_EBUSY while other compute nodes are connected. */
+    /* Give lost blocks back. BANYAN_EBUSY while other compute nodes are connected, or when one came during
+     * the audit. */
     bool reclaim;
     /* Gets a sentence for each broken invariant, with the index, the address and what is wrong. */
     void (*problem)(void *context, const char *text);
