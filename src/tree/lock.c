@@ -100,6 +100,7 @@ static void hold_init(const struct tree_session *session, gaddr node, struct tre
     hold->local = NULL;
     hold->incarnation = session->incarnation;
     hold->global = false;
+    hold->unheard = false;
     hold->handing = false;
 }
 
@@ -212,9 +213,20 @@ static int local_acquire(struct tree_session *session, gaddr node, bool wanted, 
     return 0;
 }
 
+/*
+ * What the holder decided, it decided by an image that was handed over, and neither wrote nor read anything
+ * (or read what makes it doubt).
+ * The lock may have been lost, and the leaf changed by others, before this operation even began, while the
+ * answer to the list of whoever handed it over was still on its way. The answer to the unlock tells.
+ */
+static bool unlock_proves(const struct tree_session *session, const struct tree_hold *hold, bool writes)
+{
+    return hold->unheard && !writes && session->compute->fabric->ops->incarnation;
+}
+
 /* Decides what becomes of the lock; true if the global word must be freed, under the incarnation in which it
  * was taken. */
-static bool local_release_begin(struct tree_session *session, struct tree_hold *hold)
+static bool local_release_begin(struct tree_session *session, struct tree_hold *hold, bool writes)
 {
     struct tree_local_lock *lock = hold->local;
     if (!lock)
@@ -230,7 +242,8 @@ static bool local_release_begin(struct tree_session *session, struct tree_hold *
     spinlock_lock(&shard->spin);
     /* Not from one incarnation to another: our memory node may have freed the word in between (locks.md). */
     hold->handing = lock->head && lock->head->incarnation == hold->incarnation &&
-                    lock->depth < session->compute->switches.handover;
+                    lock->depth < session->compute->switches.handover &&
+                    !unlock_proves(session, hold, writes);
     lock->depth = hold->handing ? lock->depth + 1 : 0;
     spinlock_unlock(&shard->spin);
     return !hold->handing;
@@ -326,7 +339,20 @@ void tree_lock_give_back(struct tree_session *session, const struct tree_hold *h
         return; /* the connection is gone: so is the lock, once we are fenced */
     if (lock->cas.old & hold->mask)
         return;
-    free_word(session, hold);
+    free_word_surely(session, hold);
+}
+
+/* The list that was to free the lock has failed. */
+static void unlock_failed(struct tree_session *session, const struct tree_hold *hold, int status)
+{
+    if (status && status != BANYAN_EFENCED) /* fenced: the word is freed, or will be */
+        free_word_surely(session, hold);
+}
+
+void tree_lock_abandon(struct tree_session *session, struct tree_hold *hold, int status)
+{
+    unlock_failed(session, hold, status);
+    tree_lock_abandon_local(session, hold);
 }
 
 int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabric_command *reads,
@@ -343,6 +369,7 @@ int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabr
     if (hold->global) {
         status =
             session->waiter.snapshot || !count ? 0 : tree_execute(session, gaddr_node(node), reads, count);
+        hold->unheard = session->waiter.snapshot || !count;
         if (status)
             tree_unlock(session, hold, commands, 0);
         return status;
@@ -371,7 +398,7 @@ int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabr
 int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fabric_command *writes,
                 uint32_t count)
 {
-    bool wrote = count, release = local_release_begin(session, hold);
+    bool wrote = count, release = local_release_begin(session, hold, wrote);
     if (release)
         writes[count++] = tree_unlock_command(session, hold);
     int status = count ? tree_execute(session, gaddr_node(hold->word), writes, count) : 0;
@@ -380,14 +407,20 @@ int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fab
         bool lost = status == BANYAN_ENET || status == BANYAN_ETIMEOUT || status == BANYAN_ENOMEM;
         if (lost || status == BANYAN_EFENCED) /* the word is freed, so there is nothing to hand over */
             hold->handing = false;
-        if (lost)
-            free_word_surely(session, hold);
-        else if (release && status != BANYAN_EFENCED)
-            free_word(session, hold); /* a bad command stood before the unlock */
+        if (lost || release) /* else it is handed over, whatever became of the writes */
+            unlock_failed(session, hold, status);
         if (wrote)
             status = tree_unknown(session, status);
     }
     hold->global = false;
     local_release_end(session, hold);
     return status;
+}
+
+int tree_unlock_with(struct tree_session *session, struct tree_hold *hold, int verdict)
+{
+    struct fabric_command unlock[1];
+    hold->unheard |= verdict == BANYAN_ECORRUPT;
+    int status = tree_unlock(session, hold, unlock, 0);
+    return status ? status : verdict;
 }

@@ -143,6 +143,7 @@ static int change_lock(struct change *change)
             tree_unlock(session, &change->hold, unlock, 0);
             return status;
         }
+        change->hold.unheard = false;
     }
     if (count > 1)
         tree_header_settle(&change->tree->layout, &reads[0]);
@@ -154,9 +155,7 @@ static int change_lock(struct change *change)
 /* Gives the lock up with nothing written and passes `verdict` on, unless the release failed. */
 static int change_quit(struct change *change, int verdict)
 {
-    struct fabric_command unlock[1];
-    int status = tree_unlock(change->session, &change->hold, unlock, 0);
-    return status ? status : verdict;
+    return tree_unlock_with(change->session, &change->hold, verdict);
 }
 
 /* Under the lock: is this the leaf, and in what state? 0: go on; else the lock is given up. */
@@ -363,12 +362,13 @@ static int change_decide(struct change *change)
     struct tree *tree = change->tree;
     const struct tree_layout *layout = &tree->layout;
     task_charge(TASK_WORK_LEAF, whole_leaf(session) ? layout->slots : layout->bucket_slots);
-    if (!tree_slots_valid(layout, session->image.bytes, change->bucket.first, change->bucket.count,
+    change->found = tree_bucket_find(layout, session->image.bytes, &change->bucket, change->seed, change->key,
+                                     &change->slot);
+    if (!change->found && /* one of them may be the key's */
+        !tree_slots_valid(layout, session->image.bytes, change->bucket.first, change->bucket.count,
                           change->seed, change->header.lower))
         return change_quit(change, tree_corrupt(session, change->path.link.address,
                                                 "a leaf's slot fails its check under the leaf's lock"));
-    change->found = tree_bucket_find(layout, session->image.bytes, &change->bucket, change->seed, change->key,
-                                     &change->slot);
     uint8_t value[TREE_VALUE_MAX + 1];
     size_t length = 0;
     enum tree_verdict verdict =
@@ -425,7 +425,6 @@ int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct tre
     struct tree_header header;
     struct fabric_command read =
         tree_read_command(link.address, session->image.bytes, tree->layout.geometry.leaf_bytes);
-    struct fabric_command unlock[1];
     uint32_t count;
     int status = tree_lock(session, link.address, false, &read, 1, &hold);
     if (status)
@@ -443,8 +442,7 @@ int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct tre
     else if (!status &&
              tree_leaf_entries(session, &tree->layout, session->image.bytes, &header, &count) == TREE_RESTART)
         status = tree_leaf_corrupt(session, link.address);
-    int released = tree_unlock(session, &hold, unlock, 0);
-    return status ? status : released;
+    return tree_unlock_with(session, &hold, status);
 }
 
 /* ---- the usual changes ---- */

@@ -21,10 +21,14 @@ struct batch_item {
     bool posted, deferred, answered;
 };
 
+/* So that images do not lie at the same place of the CPU's caches. */
+#define STAGGER 320u
+
 struct tree_batch {
     struct tree_session *session;
     struct tree *tree;
     struct batch_item items[BATCH];
+    uint64_t marks[BATCH]; /* put: equal for equal keys */
     uint32_t count;
 };
 
@@ -36,7 +40,7 @@ static struct tree_key item_key(const struct tree_item *item)
 static int batch_images(struct tree_batch *batch)
 {
     struct tree_session *session = batch->session;
-    size_t bytes = batch->tree->layout.geometry.leaf_bytes;
+    size_t bytes = batch->tree->layout.geometry.leaf_bytes + STAGGER;
     int status = tree_reserve_wide(session, BATCH * bytes);
     if (status)
         return status;
@@ -149,13 +153,51 @@ static void get_batch(struct tree_batch *batch)
 
 /* ---- put ---- */
 
+/* Length and last eight bytes: tells most keys apart. */
+static uint64_t key_mark(struct tree_key key)
+{
+    uint64_t tail = 0;
+    uint32_t bytes = key.length < sizeof tail ? key.length : (uint32_t)sizeof tail;
+    memcpy(&tail, key.bytes + key.length - bytes, bytes);
+    return tail ^ (uint64_t)key.length << 56;
+}
+
 static bool same_key_before(const struct tree_batch *batch, uint32_t number)
 {
-    struct tree_key key = item_key(batch->items[number].item);
+    uint64_t mark = batch->marks[number];
     for (uint32_t i = 0; i < number; i++)
-        if (!tree_key_compare(item_key(batch->items[i].item), key))
+        if (batch->marks[i] == mark &&
+            !tree_key_compare(item_key(batch->items[i].item), item_key(batch->items[number].item)))
             return true;
     return false;
+}
+
+static void put_replaced(struct tree_item *item, const void *old, size_t length)
+{
+    if (!item->old)
+        return;
+    item->existed = old;
+    item->old_length = length;
+    if (length)
+        memcpy(item->old, old, length);
+}
+
+static enum tree_verdict put_change(void *context, const void *old, size_t old_length, void *value,
+                                    size_t *length)
+{
+    struct tree_item *item = context;
+    put_replaced(item, old, old_length);
+    if (item->length)
+        memcpy(value, item->value, item->length);
+    *length = item->length;
+    return TREE_PUT;
+}
+
+/* By itself. */
+static int put_single(struct tree_session *session, struct tree *tree, struct tree_item *item)
+{
+    int status = tree_value_check(session, tree, item->value, item->length);
+    return status ? status : tree_modify(session, tree, item->key, item->key_length, put_change, item);
 }
 
 /* Never waits for a lock while it holds one: what is not free at once is deferred. */
@@ -164,6 +206,7 @@ static void put_prepare(struct tree_batch *batch, uint32_t number)
     struct batch_item *entry = &batch->items[number];
     const struct tree_layout *layout = &batch->tree->layout;
     gaddr leaf = entry->path.link.address;
+    batch->marks[number] = key_mark(item_key(entry->item));
     entry->deferred =
         same_key_before(batch, number) || !tree_lock_try_local(batch->session, leaf, &entry->hold);
     if (entry->deferred)
@@ -203,9 +246,11 @@ static uint32_t put_slot(struct tree_batch *batch, struct batch_item *entry, uin
         header.state != TREE_NODE_LIVE || tree_header_side(&header, key))
         return UINT32_MAX;
     uint32_t seed = tree_slot_seed(header.tag, header.version);
-    if (!tree_slots_valid(layout, entry->image, entry->bucket.first, entry->bucket.count, seed, header.lower))
-        return UINT32_MAX;
     bool found = tree_bucket_find(layout, entry->image, &entry->bucket, seed, key, &slot);
+    if (!found && !tree_slots_valid(layout, entry->image, entry->bucket.first, entry->bucket.count, seed,
+                                    header.lower)) /* one of them may be the key's */
+        return UINT32_MAX;
+    put_replaced(entry->item, found ? slot.value.bytes : NULL, found ? slot.value.length : 0);
     gaddr block = found ? slot.block : GADDR_NULL;
     uint32_t number = found ? slot.number : tree_bucket_free_slot(layout, entry->image, &entry->bucket, seed);
     if (number != UINT32_MAX && !found && tree_slot_needs_block(layout, header.lower, key)) {
@@ -224,7 +269,8 @@ static void put_apply(struct tree_batch *batch, struct batch_item *entry)
 {
     const struct tree_layout *layout = &batch->tree->layout;
     uint16_t count = 0;
-    settle(entry->commands, 3);
+    tree_header_settle(layout, &entry->commands[1]);
+    tree_read_settle(&entry->commands[2]);
     task_charge(TASK_WORK_LEAF, layout->bucket_slots);
     uint32_t number = put_slot(batch, entry, &count);
     if (number != UINT32_MAX)
@@ -272,7 +318,7 @@ static void put_batch(struct tree_batch *batch)
         struct batch_item *entry = &batch->items[i];
         if (!held[i])
             continue;
-        tree_lock_abandon_local(session, &entry->hold);
+        tree_lock_abandon(session, &entry->hold, entry->list.status);
         entry->item->status = deferred[i] ? entry->list.status : tree_unknown(session, entry->list.status);
         if (entry->item->status == BANYAN_EFENCED) { /* nothing of it was done */
             if (entry->block != GADDR_NULL)
@@ -286,8 +332,7 @@ static void put_batch(struct tree_batch *batch)
         if (!deferred[i] || (held[i] && item->status))
             continue;
         session->stats.operations--; /* it is counted once more */
-        item->status =
-            tree_upsert(session, batch->tree, item->key, item->key_length, item->value, item->length);
+        item->status = put_single(session, batch->tree, item);
     }
 }
 
@@ -366,8 +411,7 @@ int tree_multi_put(struct tree_session *session, struct tree *tree, struct tree_
     /* Without command combination there is nothing to overlap that would not be combining. */
     int status = 0;
     for (size_t i = 0; i < count; i++) {
-        items[i].status =
-            tree_upsert(session, tree, items[i].key, items[i].key_length, items[i].value, items[i].length);
+        items[i].status = put_single(session, tree, &items[i]);
         if (!status)
             status = items[i].status;
     }

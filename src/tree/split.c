@@ -226,7 +226,6 @@ int tree_split(struct tree_session *session, struct tree *tree, struct tree_link
 {
     const struct tree_layout *layout = &tree->layout;
     struct split split = {.session = session, .tree = tree, .link = link, .number = UINT32_MAX};
-    struct fabric_command unlock[1];
     *added = false;
     bool decoded = tree_header_decode(layout, session->image.bytes, &split.header);
     assert(decoded); /* judged before */
@@ -239,10 +238,8 @@ int tree_split(struct tree_session *session, struct tree *tree, struct tree_link
     if (!status)
         status = tree_allocate(session, gaddr_node(link.address), layout->geometry.leaf_bytes,
                                &split.sibling.address);
-    if (status) {
-        tree_unlock(session, hold, unlock, 0);
-        return status;
-    }
+    if (status)
+        return tree_unlock_with(session, hold, status);
     task_charge(TASK_WORK_SPLIT, 1);
     uint16_t version = (uint16_t)(split.header.version + 1);
     choose_separator(&split, addition);
@@ -255,8 +252,7 @@ int tree_split(struct tree_session *session, struct tree *tree, struct tree_link
     status = build_sibling(&split, addition, added);
     if (status) {
         tree_release(session, split.sibling.address, layout->geometry.leaf_bytes);
-        tree_unlock(session, hold, unlock, 0);
-        return status;
+        return tree_unlock_with(session, hold, status);
     }
     narrow(layout, session->image.bytes, session->entries, split.kept,
            tree_slot_seed(split.header.tag, version), version, split.header.lower);

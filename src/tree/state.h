@@ -71,6 +71,7 @@ struct tree_hold {
     struct tree_local_lock *local;
     uint64_t incarnation; /* under which the word is taken: of the operation that holds the lock */
     bool global;          /* the lock word is ours already: handed over */
+    bool unheard;         /* handed over, and no list has been run under it yet: it may be lost (locks.md) */
     bool handing;         /* release passes it on */
 };
 
@@ -239,6 +240,13 @@ struct fabric_command tree_lock_command(const struct tree_session *session, cons
  * case. */
 int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fabric_command *writes,
                 uint32_t count);
+/* Gives the lock up with nothing written and passes `verdict` on, unless the release failed. What looks
+ * corrupt may be a leaf that is not ours any more (another memory node's answers do not tell), so then the
+ * lock is not handed over: the answer to its release says whether it was held. */
+int tree_unlock_with(struct tree_session *session, struct tree_hold *hold, int verdict);
+/* A list of the caller's own, whose last command was the unlock, came to `status`: sees to it that the lock
+ * is free, and gives up the local one. */
+void tree_lock_abandon(struct tree_session *session, struct tree_hold *hold, int status);
 struct fabric_command tree_unlock_command(const struct tree_session *session, const struct tree_hold *hold);
 
 /* ---- allocate.c -------------------------------------------------------------------------------------------
