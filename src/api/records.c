@@ -54,37 +54,48 @@ static void attachment_free(struct api_attachment *attachment)
     free(attachment);
 }
 
-void api_detach_session(struct banyan_session *session)
+/* Takes the session's or the index's first attachment out of both lists; NULL: there is none. The two may be
+ * closed at the same time by different threads: whoever takes it frees it. */
+static struct api_attachment *detach_first(struct spinlock *lock, struct api_attachment *const *list)
 {
-    struct api_attachment *attachment;
-    while ((attachment = session->attachments)) {
-        spinlock_lock(&session->banyan->attachments);
+    spinlock_lock(lock);
+    struct api_attachment *attachment = *list;
+    if (attachment) {
         struct api_attachment **at = &attachment->index->attachments;
         while (*at != attachment)
             at = &(*at)->next_of_index;
         *at = attachment->next_of_index;
-        session->attachments = attachment->next_of_session;
-        spinlock_unlock(&session->banyan->attachments);
-        attachment_free(attachment);
+        at = &attachment->session->attachments;
+        while (*at != attachment)
+            at = &(*at)->next_of_session;
+        *at = attachment->next_of_session;
     }
+    spinlock_unlock(lock);
+    return attachment;
+}
+
+void api_detach_session(struct banyan_session *session)
+{
+    struct api_attachment *attachment;
+    while ((attachment = detach_first(&session->banyan->attachments, &session->attachments)))
+        attachment_free(attachment);
 }
 
 void api_detach_index(struct banyan_index *index)
 {
     struct api_attachment *attachment;
-    while ((attachment = index->attachments)) {
-        spinlock_lock(&index->banyan->attachments);
-        struct api_attachment **at = &attachment->session->attachments;
-        while (*at != attachment)
-            at = &(*at)->next_of_session;
-        *at = attachment->next_of_session;
-        index->attachments = attachment->next_of_index;
-        spinlock_unlock(&index->banyan->attachments);
+    while ((attachment = detach_first(&index->banyan->attachments, &index->attachments)))
         attachment_free(attachment);
-    }
 }
 
 /* ---- one key ---- */
+
+static int no_room(struct banyan_session *session, const struct banyan_index *index, size_t length,
+                   size_t room)
+{
+    return error_set(&session->error, BANYAN_EVALUESIZE, "index %s: the value has %zu bytes, room for %zu",
+                     index->name, length, room);
+}
 
 int api_records_get(struct banyan_session *session, struct banyan_index *index, const void *key,
                     size_t key_length, void *value, size_t *length)
@@ -99,8 +110,7 @@ int api_records_get(struct banyan_session *session, struct banyan_index *index, 
     size_t room = *length;
     *length = found.length;
     if (found.length > room)
-        return error_set(&session->error, BANYAN_EVALUESIZE,
-                         "index %s: the value has %zu bytes, room for %zu", index->name, found.length, room);
+        return no_room(session, index, found.length, room);
     if (found.length > 0)
         memcpy(value, found.bytes, found.length);
     return BANYAN_OK;
@@ -206,7 +216,8 @@ int api_records_modify(struct banyan_session *session, struct banyan_index *inde
 
 #define ITEMS_MAX 64u
 
-static void item_take(struct banyan_item *to, const struct store_item *from)
+static void item_take(struct banyan_session *session, const struct banyan_index *index,
+                      struct banyan_item *to, const struct store_item *from)
 {
     size_t room = to->length;
     to->status = from->status;
@@ -214,7 +225,7 @@ static void item_take(struct banyan_item *to, const struct store_item *from)
         return;
     to->length = from->value.length;
     if (from->value.length > room)
-        to->status = BANYAN_EVALUESIZE;
+        to->status = no_room(session, index, from->value.length, room);
     else if (from->value.length > 0)
         memcpy(to->value, from->value.bytes, from->value.length);
 }
@@ -237,9 +248,14 @@ void api_records_multi(struct banyan_session *session, struct banyan_index *inde
         if (put)
             items[i]->status = group[i].status;
         else
-            item_take(items[i], &group[i]);
+            item_take(session, index, items[i], &group[i]);
     }
-    if (store && status)
+    /* What would have been too much at once comes by itself. */
+    for (size_t i = 0; store && !put && i < count; i++)
+        if (group[i].status == BANYAN_ENOMEM)
+            items[i]->status = api_records_get(session, index, items[i]->key, items[i]->key_length,
+                                               items[i]->value, &items[i]->length);
+    if (store && status && (put || status != BANYAN_ENOMEM))
         api_result(session, status);
 }
 

@@ -480,6 +480,34 @@ static void test_long_values(void **state)
     assert_int_equal(banyan_iterator_close(iterator), BANYAN_OK);
 }
 
+/* More than the store reads at once. */
+static void test_multi_large(void **state)
+{
+    struct fixture *f = *state;
+    enum { COUNT = 5 };
+    struct banyan_item items[COUNT + 1];
+    char *value = malloc(BANYAN_VALUE_MAX), *room = malloc(BANYAN_VALUE_MAX), small[8];
+    assert_true(value && room);
+    memset(value, 'v', BANYAN_VALUE_MAX);
+    assert_int_equal(banyan_put(f->session, f->index, "large", 5, value, BANYAN_VALUE_MAX), BANYAN_OK);
+    for (unsigned i = 0; i < COUNT; i++)
+        items[i] =
+            (struct banyan_item){.key = "large", .key_length = 5, .value = room, .length = BANYAN_VALUE_MAX};
+    items[COUNT] =
+        (struct banyan_item){.key = "large", .key_length = 5, .value = small, .length = sizeof small};
+    assert_int_equal(banyan_multi_get(f->session, f->index, items, COUNT), BANYAN_OK);
+    for (unsigned i = 0; i < COUNT; i++) {
+        assert_int_equal(items[i].status, BANYAN_OK);
+        assert_int_equal(items[i].length, BANYAN_VALUE_MAX);
+    }
+    assert_memory_equal(room, value, BANYAN_VALUE_MAX);
+    assert_int_equal(banyan_multi_get(f->session, f->index, &items[COUNT], 1), BANYAN_EVALUESIZE);
+    assert_int_equal(items[COUNT].length, BANYAN_VALUE_MAX);
+    assert_non_null(strstr(banyan_session_error(f->session), "room for 8"));
+    free(value);
+    free(room);
+}
+
 static void test_records_expire(void **state)
 {
     struct fixture *f = *state;
@@ -554,9 +582,12 @@ static void test_uri_bad(void **state)
         cmocka_unit_test(test_bulk_bad), cmocka_unit_test(test_session_open_bad)
 
 static const struct CMUnitTest plain_tests[] = {COMMON_TESTS, cmocka_unit_test(test_plain_does_not_expire)};
-static const struct CMUnitTest record_tests[] = {
-    COMMON_TESTS, cmocka_unit_test(test_long_values), cmocka_unit_test(test_records_expire),
-    cmocka_unit_test(test_records_elsewhere), cmocka_unit_test(test_uri_bad)};
+static const struct CMUnitTest record_tests[] = {COMMON_TESTS,
+                                                 cmocka_unit_test(test_long_values),
+                                                 cmocka_unit_test(test_multi_large),
+                                                 cmocka_unit_test(test_records_expire),
+                                                 cmocka_unit_test(test_records_elsewhere),
+                                                 cmocka_unit_test(test_uri_bad)};
 
 /* A memory node in a process of its own, at a socket in `folder`; 0: it does not start. */
 static pid_t start_daemon(const char *program, const char *folder)
