@@ -159,8 +159,8 @@ static void fill_hello(struct wire_hello *hello, const struct remote_identity *i
 }
 
 static int shake_hands(const struct remote_identity *identity, const struct net_address *address,
-                       const struct remote_wish *wish, struct remote_dialed *dialed, uint64_t deadline,
-                       struct error *error)
+                       const struct remote_wish *wish, struct remote_dialed *dialed, bool *introduced,
+                       uint64_t deadline, struct error *error)
 {
     struct wire_greeting greeting;
     struct {
@@ -173,6 +173,7 @@ static int shake_hands(const struct remote_identity *identity, const struct net_
     if (status != BANYAN_OK)
         return status;
     fill_hello(&message.hello, identity, wish, address, greeting.nonce);
+    *introduced = true;
     status = remote_send(dialed->stream, &message, sizeof message, deadline, error);
     if (status == BANYAN_OK)
         status =
@@ -206,6 +207,7 @@ int remote_dial(const struct remote_identity *identity, const struct net_address
     struct error inner = {0};
     uint64_t deadline = task_now() + timeout_ns;
     int fd = -1;
+    bool introduced = false;
     *dialed = (struct remote_dialed){.descriptors = {-1, -1}};
     int status = net_connect(address, timeout_ns, &fd, &inner);
     if (status != BANYAN_OK)
@@ -215,11 +217,15 @@ int remote_dial(const struct remote_identity *identity, const struct net_address
     dialed->stream = net_stream_create(fd, tcp ? identity->tls : NULL, false, tcp ? address->host : NULL);
     if (dialed->stream == NULL)
         return error_set(error, BANYAN_ENOMEM, "no memory for a connection");
-    status = shake_hands(identity, address, wish, dialed, deadline, &inner);
+    status = shake_hands(identity, address, wish, dialed, &introduced, deadline, &inner);
     if (status == BANYAN_OK)
         status = take_descriptors(wish, dialed, deadline, &inner);
     if (status == BANYAN_OK)
         return BANYAN_OK;
+    if (introduced) { /* it may have let us in: without a goodbye it would fence all of us */
+        remote_hang_up(dialed->stream);
+        dialed->stream = NULL;
+    }
     remote_dialed_drop(dialed);
     return error_set(error, status, "memory node %.100s: %s", net_address_format(address, text), inner.text);
 }

@@ -129,6 +129,8 @@ int remote_ground_open(struct remote_node *node, uint64_t timeout_ns, struct rem
     else if (node->mapped)
         status = map_staging(dialed.descriptors[0], &opened.staging, &inner);
     if (status != BANYAN_OK) {
+        remote_hang_up(dialed.stream); /* it was let in: without a goodbye it would cost the group */
+        dialed.stream = NULL;
         remote_dialed_drop(&dialed);
         return error_set(error, status, "memory node %.100s: %s", node->text, inner.text);
     }

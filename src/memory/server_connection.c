@@ -74,6 +74,9 @@ void server_connection_close(struct server_connection *connection, enum server_l
     struct server_session *session = &connection->session;
     if (connection->gone)
         return;
+    /* Who is gone before the welcome, and what is mapped, could be sent has nothing under way. */
+    if (how == SERVER_LOST && session->open && !connection->welcomed && !session->worked)
+        how = SERVER_GOODBYE;
     if (how == SERVER_BROKEN)
         log_warning("memory node: the connection of %s (%s) was closed: %s",
                     session->name[0] != 0 ? session->name : "somebody", session->peer, why);
@@ -172,7 +175,10 @@ static bool run_session(struct server_connection *connection)
         begin_ending(connection);
     else if (session->open && !was_open && write_all(connection) < 0)
         return false;
-    else if (session->open && !was_open && all_sent(connection) && !connection->paused)
+    connection->welcomed = session->open;
+    if (connection->ending)
+        return true;
+    if (session->open && !was_open && all_sent(connection) && !connection->paused)
         become_open(connection);
     else if (session->open && !was_open)
         server_loop_set_deadline(connection, 0); /* it stays with readiness */

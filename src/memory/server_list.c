@@ -19,6 +19,7 @@ enum session_result server_session_list_begin(struct server_session *session, co
 {
     struct server_buffer *out = &session->out;
     session->list = (struct session_list){.left = head->length, .count = head->count, .id = head->id};
+    session->worked = true;
     server_count(&session->counts->lists, 1);
     /* The reply's head: filled in when the list has ended. */
     if (!server_buffer_room(out, sizeof(struct wire_head)))

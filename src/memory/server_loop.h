@@ -46,6 +46,7 @@ struct server_connection {
     struct server_connection *timed_next, *timed_previous; /* with a time limit, the earliest first */
     uint64_t deadline;                                     /* 0: none */
     bool completion;
+    bool welcomed;   /* the welcome, with its descriptors, is on its way */
     bool paused;     /* the session waits for its output to go */
     bool ending;     /* what is in the output is sent, then it is closed */
     bool gone;       /* left its loop */

@@ -92,6 +92,7 @@ static enum session_result take_call(struct server_session *session, const struc
     struct server_buffer *out = &session->out;
     struct wire_head result = {.kind = WIRE_RESULT, .id = head->id};
     size_t reply_length = 0;
+    session->worked = true;
     if (!server_buffer_room(out, sizeof result + WIRE_SMALL_MAX))
         return server_session_broken(session, "no memory for a reply");
     uint8_t *reply = out->bytes + out->end + sizeof result;

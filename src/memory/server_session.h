@@ -47,6 +47,7 @@ struct server_session {
     size_t need;   /* bytes that `in` must hold for the next step */
     size_t unsent; /* output that is no longer in `out` but on its way (the connection's) */
     bool open;     /* the hello was accepted */
+    bool worked;   /* a list or call of it was begun */
     bool over;     /* nothing is executed any more */
     uint8_t nonce[NET_NONCE_BYTES];
     uint32_t role;   /* enum wire_role, once open */

@@ -183,6 +183,53 @@ static void test_goodbyes(void **state)
     site_close(&site);
 }
 
+/* Who gives up while it is being let in, and says so, costs its compute node nothing: it may be gone before
+ * the welcome or the descriptors could be sent. */
+static void test_gives_up(void **state)
+{
+    struct site site;
+    struct client control, data;
+    char sentence[256];
+    if (!open_site(&site, (struct site_options){.shared = true}))
+        return;
+    for (uint32_t map = 0; map < 2; map++) {
+        int descriptors[2] = {-1, -1};
+        client_connect(&control, &site.local);
+        struct wire_hello hello = client_hello(&control, WIRE_CONTROL, NULL);
+        hello.instance = 3;
+        hello.lease_ms = LONG_LEASE;
+        hello.map = map;
+        assert_int_equal(client_say_hello(&control, &hello, sentence), 0);
+        assert_int_equal(control.welcome.mapped, map);
+        if (map == 1)
+            assert_int_equal(net_receive_descriptors(control.fd, descriptors, 2, CLIENT_LIMIT, NULL), 0);
+        for (unsigned i = 0; i < 300; i++) {
+            struct {
+                struct wire_head head;
+                struct wire_hello hello;
+                struct wire_head goodbye;
+            } both = {.head = {.kind = WIRE_HELLO, .length = sizeof both.hello},
+                      .goodbye = {.kind = WIRE_GOODBYE}};
+            client_connect(&data, &site.local);
+            both.hello = client_hello(&data, WIRE_DATA, NULL);
+            both.hello.instance = hello.instance;
+            both.hello.compute_id = control.welcome.compute_id;
+            both.hello.group_key = control.welcome.group_key;
+            both.hello.map = map;
+            client_send(&data, &both, sizeof both);
+            client_close(&data);
+        }
+        site_wait_connections(&site, 1);
+        client_heartbeat(&control);
+        client_goodbye(&control);
+        site_wait_nodes(&site, 0);
+        for (unsigned i = 0; i < 2 && map == 1; i++)
+            close(descriptors[i]);
+    }
+    assert_int_equal(site_status(&site).fenced_total, 0);
+    site_close(&site);
+}
+
 static int ask_id(struct site *site, struct client *client, uint64_t instance, uint16_t id,
                   char sentence[256])
 {
@@ -334,6 +381,7 @@ int main(void)
         cmocka_unit_test(test_lost_connections),
         cmocka_unit_test(test_cut_list),
         cmocka_unit_test(test_goodbyes),
+        cmocka_unit_test(test_gives_up),
         cmocka_unit_test(test_ids),
         cmocka_unit_test(test_connects_anew),
         cmocka_unit_test(test_keys),
