@@ -92,15 +92,24 @@ static struct server_client *client_of_output(struct resp_writer *output)
     return (struct server_client *)((char *)output - offsetof(struct server_client, output));
 }
 
-/* The output may grow while all clients together stay within their limit; a reply for which there is no room
- * becomes an error. */
+static void client_grown(const struct server_client *client, uint64_t bytes)
+{
+    if (!client->no_evict && bytes > atomic_load_relaxed(&client->thread->largest))
+        atomic_store_relaxed(&client->thread->largest, bytes);
+}
+
+static bool memory_make_room(struct server_client *client, uint64_t more);
+
+/* The output may grow while all clients together stay within their limit; a reply for which there is no room,
+ * though no larger client has any, becomes an error. */
 static bool output_grow(struct resp_writer *output, size_t from, size_t to)
 {
     struct server_client *client = client_of_output(output);
-    struct server *server = client->thread->server;
-    if (to > from && server_client_memory(server) + (to - from) > server->options.client_memory_max)
+    if (to > from && !memory_make_room(client, to - from))
         return false;
     buffer_account(client->thread, from, to);
+    if (to > from)
+        client_grown(client, client_memory(client) + (to - from));
     return true;
 }
 
@@ -356,6 +365,7 @@ static bool input_grow(struct server_client *client)
     buffer_account(thread, client->input_capacity, capacity);
     client->input = larger;
     client->input_capacity = capacity;
+    client_grown(client, client_memory(client));
     if (server_client_memory(thread->server) > thread->server->options.client_memory_max)
         client_evict(thread);
     return !client->dead;
@@ -499,27 +509,108 @@ static bool evicted_before(const struct server_client *a, const struct server_cl
     return a->no_evict != b->no_evict ? b->no_evict : client_memory(a) > client_memory(b);
 }
 
-void client_evict(struct server_thread *thread)
+/* NULL: there is none but those that are dead, and `except`. */
+static struct server_client *largest_client(const struct server_thread *thread,
+                                            const struct server_client *except)
 {
-    struct server *server = thread->server;
+    struct server_client *largest = NULL;
+    for (struct server_client *c = thread->clients; c; c = c->next)
+        if (!c->dead && c != except && (!largest || evicted_before(c, largest)))
+            largest = c;
+    return largest;
+}
+
+/* Memory that is on its way back: somebody has these clients in hand. */
+static uint64_t condemned_memory(const struct server_thread *thread)
+{
     uint64_t condemned = 0;
     for (struct server_client *c = thread->clients; c; c = c->next)
         condemned += c->dead ? client_memory(c) : 0;
-    while (server_client_memory(server) > server->options.client_memory_max + condemned) {
-        struct server_client *largest = NULL;
-        for (struct server_client *c = thread->clients; c; c = c->next)
-            if (!c->dead && (!largest || evicted_before(c, largest)))
-                largest = c;
-        if (!largest || client_memory(largest) <= 2 * CLIENT_BLOCK_BYTES)
-            return;
-        log_warning("closing client %s: its buffers have %llu bytes, all clients' more than %llu",
-                    largest->peer, (unsigned long long)client_memory(largest),
-                    (unsigned long long)server->options.client_memory_max);
-        counter_add(&thread->counters.clients_evicted, 1);
-        if (largest->running || largest->ready || largest->flushing || largest->held)
-            condemned += client_memory(largest);
-        client_close(largest);
+    return condemned;
+}
+
+/* Returns what comes back only later. */
+static uint64_t evict_one(struct server_client *client)
+{
+    struct server_thread *thread = client->thread;
+    bool later = client->running || client->ready || client->flushing || client->held;
+    uint64_t bytes = client_memory(client);
+    log_warning("closing client %s: its buffers have %llu bytes, all clients' more than %llu", client->peer,
+                (unsigned long long)bytes, (unsigned long long)thread->server->options.client_memory_max);
+    counter_add(&thread->counters.clients_evicted, 1);
+    client_close(client);
+    return later ? bytes : 0;
+}
+
+static void evict_asked(void *argument)
+{
+    struct server_thread *thread = argument;
+    atomic_store_relaxed(&thread->evicting, 0);
+    client_evict(thread);
+}
+
+/* Asks the thread with the largest client of all to evict. False: there is none with more than `bytes`. */
+static bool evict_elsewhere(struct server_thread *thread, uint64_t bytes)
+{
+    struct server *server = thread->server;
+    struct server_thread *victim = NULL;
+    for (unsigned i = 0; i < server->thread_count; i++) {
+        struct server_thread *other = &server->threads[i];
+        uint64_t largest = other == thread ? 0 : atomic_load_relaxed(&other->largest);
+        if (largest > bytes) {
+            bytes = largest;
+            victim = other;
+        }
     }
+    /* Relaxed: it orders nothing; at worst the thread is asked once more. */
+    if (!victim || __atomic_exchange_n(&victim->evicting, 1u, __ATOMIC_RELAXED))
+        return victim != NULL;
+    if (!worker_post(victim->worker, evict_asked, victim))
+        return true;
+    atomic_store_relaxed(&victim->evicting, 0);
+    return false;
+}
+
+/* Until other threads have done what they were asked for, memory may be a quarter more than its limit. */
+static uint64_t memory_most(const struct server *server)
+{
+    return server->options.client_memory_max + server->options.client_memory_max / 4;
+}
+
+void client_evict(struct server_thread *thread)
+{
+    struct server *server = thread->server;
+    uint64_t condemned = condemned_memory(thread), memory;
+    while ((memory = server_client_memory(server)) > server->options.client_memory_max + condemned) {
+        struct server_client *largest = largest_client(thread, NULL);
+        uint64_t bytes = largest ? client_memory(largest) : 0;
+        bool small = bytes <= 2 * CLIENT_BLOCK_BYTES;
+        atomic_store_relaxed(&thread->largest, largest && !largest->no_evict ? bytes : 0);
+        if ((small || memory <= memory_most(server) + condemned) && evict_elsewhere(thread, bytes))
+            return;
+        if (small)
+            return;
+        condemned += evict_one(largest);
+    }
+}
+
+/* For more output of a client: larger ones go. False: there are none. */
+static bool memory_make_room(struct server_client *client, uint64_t more)
+{
+    struct server_thread *thread = client->thread;
+    struct server *server = thread->server;
+    uint64_t memory = server_client_memory(server) + more, bytes = client_memory(client) + more;
+    if (memory <= server->options.client_memory_max)
+        return true;
+    uint64_t condemned = condemned_memory(thread);
+    while (memory > server->options.client_memory_max + condemned) {
+        struct server_client *largest = largest_client(thread, client);
+        if (!largest || largest->no_evict || client_memory(largest) <= bytes)
+            return memory <= memory_most(server) + condemned && evict_elsewhere(thread, bytes);
+        condemned += evict_one(largest);
+        memory = server_client_memory(server) + more;
+    }
+    return true;
 }
 
 /* ---- running requests ---- */

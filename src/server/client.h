@@ -128,6 +128,10 @@ struct server_thread {
     bool stopping;
     bool quiet; /* counted among the server's threads whose fibers are gone */
     uint64_t idle_checked_ns;
+    /* Any thread, relaxed: the bytes of its largest client that may be evicted, or more: each growth raises
+     * it, and looking for a client to evict corrects it. */
+    uint64_t largest;
+    uint32_t evicting; /* any thread: it has been asked to evict, and not begun */
     struct server_counters counters;
     struct server_command_counter *commands; /* by number in the table */
     /* For other threads, under the lock. */
@@ -208,7 +212,8 @@ uint64_t client_memory(const struct server_client *client);
 void client_fiber_main(void *fiber);
 /* The thread's turn hook: sends what was gathered. */
 void client_turn(struct worker_hook *hook);
-/* Closes the thread's largest clients until all clients' memory is within its limit. */
+/* Closes the largest clients until all clients' memory is within its limit; has those of other threads closed
+ * that are larger than this one's. */
 void client_evict(struct server_thread *thread);
 /* Frees the spare blocks. */
 void client_spare_free(struct server_thread *thread);

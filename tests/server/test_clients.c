@@ -467,12 +467,59 @@ static void test_no_descriptors(void **state)
     serving_end(&serving);
 }
 
+/* ---- whose memory counts ---- */
+
+static bool hogs_full(void *context)
+{
+    return serving_stats(context).client_memory >= 16u << 20;
+}
+
+/* What fills the limit are clients of another thread: they go, not the small one that needs a little. */
+static void test_hogs_elsewhere(void **state)
+{
+    (void)state;
+    enum { HOGS = 8, SENT = 3 << 19, LENGTH = 600000 };
+    struct serving serving;
+    int fds[2 * HOGS];
+    char *text = malloc(SENT);
+    assert_non_null(text);
+    memset(text, 'x', SENT);
+    serving_prepare(&serving, 2);
+    serving.options.client_memory_max = 33u << 19;
+    serving_start(&serving);
+    int good = serving_connect(&serving); /* connections go to the threads in turn */
+    for (unsigned i = 0; i < 2 * HOGS; i++)
+        fds[i] = serving_connect(&serving);
+    for (unsigned i = 0; i < 2 * HOGS; i += 2) {
+        assert_true(serving_say(fds[i], "*2\r\n$4\r\nECHO\r\n$4000000\r\n"));
+        assert_true(serving_send(fds[i], text, SENT));
+    }
+    assert_true(serving_until(hogs_full, &serving));
+    for (unsigned round = 0; round < 3; round++) {
+        char *reply = calloc(1, LENGTH + 1);
+        assert_non_null(reply);
+        assert_true(serving_say(good, "*2\r\n$4\r\nECHO\r\n$600000\r\n"));
+        assert_true(serving_send(good, text, LENGTH) && serving_say(good, "\r\n"));
+        serving_expect(good, "$600000\r\n");
+        assert_true(serving_receive(good, reply, LENGTH));
+        assert_memory_equal(reply, text, LENGTH);
+        serving_expect(good, "\r\n");
+        free(reply);
+    }
+    assert_true(serving_stats(&serving).clients_evicted >= 1);
+    for (unsigned i = 0; i < 2 * HOGS; i++)
+        close(fds[i]);
+    close(good);
+    free(text);
+    serving_end(&serving);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_many),           cmocka_unit_test(test_come_and_go),
-        cmocka_unit_test(test_half_closed),
+        cmocka_unit_test(test_half_closed),    cmocka_unit_test(test_hogs_elsewhere),
         cmocka_unit_test(test_garbage),        cmocka_unit_test(test_half_requests),
         cmocka_unit_test(test_never_reads),    cmocka_unit_test(test_memory_limit),
         cmocka_unit_test(test_reply_limit),    cmocka_unit_test(test_idle_timeout),
