@@ -105,14 +105,17 @@ struct parse {
     const struct settings_command *command;
     void *object;
     struct settings_arguments *arguments;
+    const char *config; /* the file that the library took for the one to read */
 };
 
 static error_t parse_option(int key, char *value, struct argp_state *state)
 {
     struct parse *parse = state->input;
     struct error error = {0};
-    if (key == KEY_CONFIG)
-        return 0;                            /* read before */
+    if (key == KEY_CONFIG) {
+        parse->config = value; /* read before */
+        return 0;
+    }
     if (key >= KEY_FIRST && key < KEY_END) { /* argp's own keys lie beyond */
         bool negated = key >= KEY_NO;
         const struct option_entry *entry = parse->command->table + (key - (negated ? KEY_NO : KEY_FIRST));
@@ -195,7 +198,7 @@ int settings_read(const struct settings_command *command, void *object, int argc
 {
     char **texts = NULL;
     struct argp_option *options = make_options(command, object, &texts);
-    struct parse parse = {command, object, arguments};
+    struct parse parse = {command, object, arguments, NULL};
     const char *path = config_file(argc, argv);
     int status = options && texts ? 0 : error_set(error, BANYAN_ENOMEM, "no memory to read the settings");
     if (!status && path)
@@ -207,6 +210,9 @@ int settings_read(const struct settings_command *command, void *object, int argc
                             NULL,    NULL};
         argp_err_exit_status = 2;
         argp_parse(&argp, argc, argv, 0, NULL, &parse);
+        if (parse.config && *parse.config && (!path || strcmp(path, parse.config)))
+            status = error_set(error, BANYAN_EINVAL,
+                               "configuration file %s was not read: write --config in full", parse.config);
     }
     for (unsigned i = 0; texts && i < 2 * table_length(command->table); i++)
         free(texts[i]);

@@ -70,6 +70,21 @@ static void test_precedence(void **state)
     unlink(path);
 }
 
+/* The library would take it for --config: a file that is asked for is read, or refused. */
+static void test_config_in_full(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/banyan-settings-XXXXXX", option[64], name[] = "banyan sample";
+    write_file(path, "worker-threads = 3\n");
+    snprintf(option, sizeof option, "--conf=%s", path);
+    char *argv[] = {name, option, NULL};
+    struct sample sample = {.threads = 1};
+    struct error error = {0};
+    assert_int_equal(settings_read(&command, &sample, 2, argv, NULL, &error), BANYAN_EINVAL);
+    assert_non_null(strstr(error.text, "--config"));
+    unlink(path);
+}
+
 static void test_sections(void **state)
 {
     (void)state;
@@ -126,9 +141,8 @@ static void test_environment_fault(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_precedence),
-        cmocka_unit_test(test_sections),
-        cmocka_unit_test(test_faults_name_file_and_line),
+        cmocka_unit_test(test_precedence),        cmocka_unit_test(test_config_in_full),
+        cmocka_unit_test(test_sections),          cmocka_unit_test(test_faults_name_file_and_line),
         cmocka_unit_test(test_environment_fault),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
