@@ -16,29 +16,12 @@ struct local_fabric {
     const struct fabric_target *targets[];
 };
 
-/* Asks for what several lists will read before the first is run: the misses of the CPU's caches overlap, as
- * the round trips of another backend would. */
-static void local_prefetch_together(const struct local_fabric *local, struct fabric_list *const *lists,
-                                    uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        const struct fabric_command *command = &lists[i]->commands[0];
-        uint64_t offset = gaddr_offset(command->address);
-        if (command->operation != FABRIC_READ || offset & GADDR_LOCK_REGION)
-            continue;
-        /* No matter where it points: a prefetch cannot fault. */
-        uintptr_t at = (uintptr_t)local->targets[lists[i]->node]->pool + offset;
-        uint32_t length = command->length < 512 ? command->length : 512;
-        for (uintptr_t line = at & ~(uintptr_t)63; line < at + length; line += 64)
-            __builtin_prefetch((const void *)line);
-    }
-}
-
 static int local_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count)
 {
     const struct local_fabric *local = (const struct local_fabric *)endpoint->fabric;
-    if (count > 1)
-        local_prefetch_together(local, lists, count);
+    if (count > 1 || local_waits(lists[0]))
+        for (uint32_t i = 0; i < count; i++) /* as the round trips of another backend would overlap */
+            local_prefetch(local->targets[lists[i]->node], lists[i]);
     int status = local_run(local->targets[lists[0]->node], lists[0], NULL);
     for (uint32_t i = 1; i < count; i++) {
         int one = local_run(local->targets[lists[i]->node], lists[i], NULL);

@@ -30,17 +30,28 @@
  * an x86-64 server CPU. An estimate for those who choose between a round trip and local work. */
 #define LOCAL_ROUND_TRIP_NS 15u
 
-/* A list that begins with an atomic is about to read behind it: the reads' memory comes while the atomic
- * waits for its own. */
+/* Asks for what a list will read or lock, before it is run: the misses of the CPU's caches overlap. Of reads
+ * with another behind them (an index's header before its bucket) the first two lines are what is looked at.
+ */
 static inline void local_prefetch(const struct fabric_target *target, const struct fabric_list *list)
 {
-    for (uint16_t i = 1; i < list->count && i < 4; i++) {
+    uint32_t last = list->count < 4 ? list->count : 4u;
+    for (uint32_t i = 0; i < last; i++) {
         const struct fabric_command *command = &list->commands[i];
         uint64_t offset = gaddr_offset(command->address);
-        if (command->operation != FABRIC_READ || offset >= target->pool_bytes)
-            continue;
-        for (uint32_t at = 0; at < command->length && at < 512; at += 64)
-            __builtin_prefetch(target->pool + offset + at);
+        /* No matter where it points: a prefetch cannot fault. */
+        if (command->operation == FABRIC_READ && !(offset & GADDR_LOCK_REGION)) {
+            uintptr_t at = (uintptr_t)target->pool + offset;
+            uint32_t most = i + 1 < last ? 128 : 512;
+            uint32_t length = command->length < most ? command->length : most;
+            for (uintptr_t line = at & ~(uintptr_t)63; line < at + length; line += 64)
+                __builtin_prefetch((const void *)line);
+        } else if (command->operation == FABRIC_CAS) {
+            const uint8_t *region = offset & GADDR_LOCK_REGION ? target->locks : target->pool;
+            __builtin_prefetch((const void *)((uintptr_t)region + (offset & ~GADDR_LOCK_REGION)), 1);
+        } else {
+            return; /* a write-back: what it is for has just been read */
+        }
     }
 }
 
@@ -65,6 +76,12 @@ static inline bool local_one_store(const uint8_t *where, uint32_t length)
     return length <= 8 && (length & (length - 1)) == 0 && (uintptr_t)where % length == 0;
 }
 
+/* Whether the list is worth a local_prefetch by itself: it is about to wait for an atomic's memory. */
+static inline bool local_waits(const struct fabric_list *list)
+{
+    return list->count > 1 && list->commands[0].operation == FABRIC_CAS;
+}
+
 /* staging: NULL where a process that dies takes the memory with it. */
 static inline int local_run(const struct fabric_target *target, struct fabric_list *list,
                             struct wire_staging *staging)
@@ -74,8 +91,6 @@ static inline int local_run(const struct fabric_target *target, struct fabric_li
     bool pending = false;
     int status = BANYAN_OK;
 
-    if (list->count > 1 && list->commands[0].operation == FABRIC_CAS)
-        local_prefetch(target, list);
     for (uint32_t i = 0; i < list->count; i++) {
         struct fabric_command *command = &list->commands[i];
         uint8_t *where = fabric_target_locate(target, command);

@@ -40,10 +40,13 @@ static inline int run_mapped(struct remote_endpoint *endpoint, struct remote_lin
     else
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
     int status = remote_link_admit(link, list->incarnation);
-    if (__builtin_expect(status == BANYAN_OK, 1))
+    if (__builtin_expect(status == BANYAN_OK, 1)) {
+        if (local_waits(list))
+            local_prefetch(&link->node->target, list);
         status = local_run(&link->node->target, list, link->ground.staging);
-    else
+    } else {
         list->status = status;
+    }
     atomic_store_release(&endpoint->runs, runs + 2); /* release: the list is done */
     return status;
 }

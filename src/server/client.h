@@ -28,7 +28,7 @@
 #define CLIENT_OUTPUT_STOP (1u << 20)
 /* Commands of one client in a row, before others get their turn. */
 #define CLIENT_SLICE 256u
-/* Point reads of a pipeline that are looked up together. */
+/* Point reads, or plain SETs, of a pipeline that are done together. */
 #define CLIENT_BATCH_MAX     64u
 #define CLIENT_BATCH_ARGS    4u
 #define CLIENT_NAME_MAX      4096u
@@ -84,6 +84,7 @@ struct server_fiber {
     uint32_t latencies;
     uint64_t latency[CLIENT_SLICE]; /* of this slice's commands, ns */
     uint32_t batch_count;
+    uint32_t batch_kind; /* client.c's */
     struct client_request {
         const struct server_command *command;
         unsigned index;

@@ -39,6 +39,9 @@ enum server_command_flags {
     SERVER_NO_AUTH = 16,      /* allowed before AUTH */
     SERVER_POINT_VALUE = 32,  /* point function that wants the value's bytes */
     SERVER_POINT_LENGTH = 64, /* point function that wants length and expiry only */
+    /* With exactly three arguments it stores the third under the second, whatever was there, and replies OK
+     * (SET). A run of those in a pipeline is one store_multi_put. */
+    SERVER_PUT = 128,
 };
 struct server_command {
     const char *name; /* lower case, as COMMAND shows it */

@@ -20,12 +20,14 @@
  */
 #include "store/state.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define BLOCK_MAX    65536u
-#define EXTENT_BYTES FABRIC_LENGTH_MAX
+#define BLOCK_MAX       65536u
+#define EXTENT_BYTES    FABRIC_LENGTH_MAX
+#define ROUND_UP(bytes) (((size_t)(bytes) + 63) & ~(size_t)63)
 
 enum {
     AT_HASH = 0,
@@ -186,6 +188,17 @@ static struct fabric_command write_command(gaddr address, const void *data, uint
         .operation = FABRIC_WRITE, .address = address, .length = bytes, .write = {.data = data}};
 }
 
+/* Of a record without extents: its block, built at `head`. */
+static void block_fill(struct writing *writing, uint8_t *head, const struct store_value *value,
+                       struct store_reference *reference)
+{
+    uint8_t *bytes = head + AT_KEY + writing->key_length;
+    head_begin(writing, head, value->length, value->expires);
+    memcpy(bytes, value->bytes, value->length);
+    store64(head + AT_VALUE_HASH, XXH3_64bits(bytes, value->length));
+    head_end(writing, head, value->length, value->expires != 0, reference);
+}
+
 int store_record_write(struct store_session *session, const void *key, size_t key_length,
                        const struct store_value *value, struct store_reference *reference)
 {
@@ -202,6 +215,11 @@ int store_record_write(struct store_session *session, const void *key, size_t ke
     if (status)
         return status;
     uint8_t *head = session->output.bytes;
+    if (!extents) {
+        block_fill(&writing, head, value, reference);
+        commands[0] = write_command(writing.address, head, writing.block_bytes);
+        return writing_post(&writing, commands, 1, value->length);
+    }
     head_begin(&writing, head, value->length, value->expires);
     for (uint32_t i = 0; i < extents; i++) {
         const uint8_t *bytes = value->bytes + (size_t)i * EXTENT_BYTES;
@@ -212,13 +230,62 @@ int store_record_write(struct store_session *session, const void *key, size_t ke
         if (i % 4 == 3) /* a megabyte takes a worker's time: the others get theirs */
             task_yield();
     }
-    if (!extents) {
-        memcpy(head + AT_KEY + key_length, value->bytes, value->length);
-        store64(head + AT_VALUE_HASH, XXH3_64bits(head + AT_KEY + key_length, value->length));
-    }
     head_end(&writing, head, value->length, value->expires != 0, reference);
     commands[0] = write_command(writing.address, head, writing.block_bytes);
     return writing_post(&writing, commands, 1 + extents, value->length);
+}
+
+/* Executes the writes and gives the records that they belong to their statuses. */
+static void many_post(struct store_session *session, struct store_new_record *records,
+                      struct fabric_command *commands, const uint32_t *owners, uint32_t posted)
+{
+    int statuses[STORE_PUTS_MAX];
+    if (!posted)
+        return;
+    store_transfer(session, commands, posted, statuses);
+    for (uint32_t i = 0; i < posted; i++) {
+        struct store_new_record *record = &records[owners[i]];
+        record->status = statuses[i];
+        if (!statuses[i]) {
+            store_count_up(session, records_written, 1);
+            store_count_up(session, bytes_written, commands[i].length);
+        } else if (failed_for_sure(statuses[i])) {
+            tree_block_release(session->tree, commands[i].address, commands[i].length);
+        }
+    }
+}
+
+void store_record_write_many(struct store_session *session, struct store_new_record *records, uint32_t count)
+{
+    struct fabric_command commands[STORE_PUTS_MAX];
+    uint32_t owners[STORE_PUTS_MAX], posted = 0;
+    size_t bytes = 0;
+    assert(count <= STORE_PUTS_MAX);
+    for (uint32_t i = 0; i < count; i++)
+        bytes += records[i].status
+                     ? 0
+                     : ROUND_UP(store_record_block_bytes(records[i].key_length, records[i].value->length));
+    tree_session_begin(session->tree);
+    int status = store_reserve(session, &session->output, bytes);
+    uint8_t *head = session->output.bytes;
+    for (uint32_t i = 0; i < count; i++) {
+        struct store_new_record *record = &records[i];
+        if (record->status)
+            continue;
+        struct writing writing = {.session = session,
+                                  .key = record->key,
+                                  .key_length = record->key_length,
+                                  .block_bytes =
+                                      store_record_block_bytes(record->key_length, record->value->length)};
+        record->status = status ? status : writing_allocate(&writing, record->value->length, 0);
+        if (record->status)
+            continue;
+        block_fill(&writing, head, record->value, &record->reference);
+        owners[posted] = i;
+        commands[posted++] = write_command(writing.address, head, writing.block_bytes);
+        head += ROUND_UP(writing.block_bytes);
+    }
+    many_post(session, records, commands, owners, posted);
 }
 
 int store_record_write_head(struct store_session *session, const void *key, size_t key_length,

@@ -93,6 +93,7 @@ struct store_arena {
 
 struct store_transfer;
 struct store_batch;
+struct store_puts;
 
 struct store_session {
     struct store *store;
@@ -103,9 +104,10 @@ struct store_session {
     struct store_arena arena;
     struct store_transfer *transfer; /* owned; while needed */
     struct store_batch *batch;       /* owned; while needed */
+    struct store_puts *puts;         /* owned; while needed */
     struct store_raw seen;           /* the slot that the operation under way is about */
     uint32_t calls;                  /* since it was last judged what is not needed */
-    bool transfer_used, batch_used;
+    bool transfer_used, batch_used, puts_used;
     uint8_t head[STORE_HEAD_CAPACITY] __attribute__((aligned(8))); /* the head read last */
 };
 
@@ -154,6 +156,17 @@ uint32_t store_record_read_bytes(size_t key_length, const struct store_reference
 /* One round trip. BANYAN_ENOSPC, BANYAN_ENOMEM, the network's errors; then nothing of it is left. */
 int store_record_write(struct store_session *session, const void *key, size_t key_length,
                        const struct store_value *value, struct store_reference *reference);
+/* The same for many values, their round trips together: each gets its own status, and those that have one
+ * already are left alone. At most STORE_PUTS_MAX of them, none with extents. */
+#define STORE_PUTS_MAX 32u /* as many as the tree has under way together */
+struct store_new_record {
+    const void *key;
+    size_t key_length;
+    const struct store_value *value;
+    struct store_reference reference; /* out */
+    int status;
+};
+void store_record_write_many(struct store_session *session, struct store_new_record *records, uint32_t count);
 /* A new head, with another expiry, for the extents that the head in session->head names. */
 int store_record_write_head(struct store_session *session, const void *key, size_t key_length,
                             uint64_t length, uint64_t expires, struct store_reference *reference);

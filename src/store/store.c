@@ -137,6 +137,7 @@ void store_session_destroy(struct store_session *session)
     free(session->output.bytes);
     free(session->transfer);
     free(session->batch);
+    free(session->puts);
     chunks_free(session->arena.chunks);
     free(session);
 }
@@ -176,7 +177,11 @@ static void session_shrink(struct store_session *session)
         free(session->batch);
         session->batch = NULL;
     }
-    session->transfer_used = session->batch_used = false;
+    if (!session->puts_used) {
+        free(session->puts);
+        session->puts = NULL;
+    }
+    session->transfer_used = session->batch_used = session->puts_used = false;
 }
 
 uint64_t store_begin(struct store_session *session)

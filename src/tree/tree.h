@@ -146,10 +146,15 @@ struct tree_item {
     void *value;
     size_t length; /* get: capacity in, length out; put: the value */
     int status;    /* out */
+    /* put: NULL, or room for the geometry's value_bytes: gets the value that was replaced. Both are to be
+     * believed where the status is 0. */
+    void *old;
+    size_t old_length; /* out */
+    bool existed;      /* out; with `old` only */
 };
 int tree_multi_get(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count);
-int tree_multi_put(struct tree_session *session, struct tree *tree, struct tree_item *items,
-                   size_t count); /* upserts */
+/* Upserts, each by itself; those of one key in the items' order. */
+int tree_multi_put(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count);
 
 /* ---- scans ---- */
 

@@ -248,9 +248,9 @@ static void do_many(void)
 
 static void do_many_puts(void)
 {
-    struct store_item items[8];
-    char keys[8][256];
-    size_t count = 1 + random_below(&model.random, 8);
+    struct store_item items[80];
+    char keys[80][256];
+    size_t count = 1 + random_below(&model.random, random_chance(&model.random, 0.8) ? 8 : 80);
     for (size_t i = 0; i < count; i++) {
         unsigned number = (unsigned)random_below(&model.random, KEYS);
         size_t length = random_below(&model.random, 2000);

@@ -21,6 +21,8 @@
 /* ---- values: the number, then bytes that follow from it ---- */
 
 #define LENGTH_MAX 80000u
+#define PUTS_MAX   12u
+#define ROOM       (PUTS_MAX * (size_t)LENGTH_MAX)
 
 static size_t value_length(uint64_t number)
 {
@@ -71,13 +73,13 @@ static uint64_t value_number(const struct store_value *value)
 
 struct work {
     unsigned rounds;
-    uint8_t *rooms; /* LENGTH_MAX for each task: a task may end in the middle of a call, and frees nothing */
+    uint8_t *rooms; /* ROOM for each task: a task may end in the middle of a call, and frees nothing */
 };
 
 static uint8_t *room_of(struct world_task *task)
 {
     const struct work *plan = stores_of(task)->context;
-    return plan->rooms + (size_t)task->number * LENGTH_MAX;
+    return plan->rooms + task->number * ROOM;
 }
 
 static size_t key_make(uint64_t number, char *key)
@@ -228,6 +230,25 @@ static void do_many(struct world_task *task)
     }
 }
 
+/* Some of the keys may be the same. */
+static void do_many_puts(struct world_task *task)
+{
+    char keys[PUTS_MAX][80];
+    struct store_item items[PUTS_MAX];
+    size_t places[PUTS_MAX], count = 1 + random_below(&task->random, PUTS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *bytes = room_of(task) + i * LENGTH_MAX;
+        uint64_t number = random_below(&task->random, KEYS), value = history_value(&task->world->history);
+        items[i] = (struct store_item){.key = keys[i], .key_length = key_make(number, keys[i])};
+        items[i].value = (struct store_value){
+            .bytes = bytes, .length = value_make(value, bytes), .expires = value % 3 ? 0 : UINT64_C(1) << 40};
+        places[i] = history_begin(&task->log, HISTORY_PUT, number, value, 0);
+    }
+    store_multi_put(stores_session(task), items, count);
+    for (size_t i = 0; i < count; i++)
+        conclude(task, places[i], items[i].status, 0, "multi-put");
+}
+
 struct met {
     uint64_t values[KEYS];
     bool wrong;
@@ -271,8 +292,10 @@ static void work(struct world_task *task)
                  kind = random_below(&task->random, 100);
         if (kind < 30)
             do_get(task, key);
-        else if (kind < 55)
+        else if (kind < 46)
             do_put(task, key);
+        else if (kind < 55)
+            do_many_puts(task);
         else if (kind < 65)
             do_delete(task, key);
         else if (kind < 85)
@@ -357,7 +380,7 @@ static int judge(struct stores *stores)
 static int begin(struct stores *stores, struct work *plan, const struct world_options *options)
 {
     int status = stores_create(stores, options);
-    plan->rooms = calloc(stores->world.task_count + 1, LENGTH_MAX);
+    plan->rooms = calloc(stores->world.task_count + 1, ROOM);
     assert_non_null(plan->rooms);
     stores->context = plan;
     return status;
