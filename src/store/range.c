@@ -1,9 +1,13 @@
 /*
  * range.c - scans, counts and deletes of ranges, in batches: the index's scan gives keys and slots, which are
  * copied; their records are then read together. What no longer proves itself is looked up by itself, which is
- * as good, for each key's entry is one that it had some time during the scan.
+ * as good, for each key's entry is one that it had some time during the scan. Between batches the other tasks
+ * of the thread get their turn: where memory is mapped, nothing else would make this one wait.
  */
 #include "store/state.h"
+
+/* Entries that are counted in a row. */
+#define COUNT_BATCH 32768u
 
 /* ---- batches of a range ---- */
 
@@ -42,8 +46,10 @@ static bool cursor_visit(void *context, const void *key, size_t key_length, cons
     memcpy(cursor->last, key, key_length);
     cursor->last_length = key_length;
     cursor->met++;
-    if (cursor->count_only && good && cursor_counts(cursor, &slot))
-        return true;
+    if (cursor->count_only && good && cursor_counts(cursor, &slot)) {
+        cursor->stopped = cursor->met >= COUNT_BATCH;
+        return !cursor->stopped;
+    }
     if (cursor->part == STORE_PART_VALUE && good && slot.record &&
         !store_record_extents(key_length, slot.length))
         cursor->bytes += slot.length;
@@ -138,6 +144,8 @@ int store_scan(struct store_session *session, const struct tree_range *range, un
                         .left = range->limit ? range->limit : UINT64_MAX};
     int status = 0;
     for (unsigned round = 0; !status && !scan.cursor.done && !scan.stopped; round++) {
+        if (round)
+            task_yield();
         status = store_cursor_next(&scan.cursor, scan_room(&scan, round));
         if (!status)
             status = scan_deliver(&scan);
@@ -156,6 +164,8 @@ int store_count(struct store_session *session, const struct tree_range *range, u
                                   .now = store_begin(session)};
     int status = 0;
     while (!status && !cursor.done && (!range->limit || cursor.counted < range->limit)) {
+        if (cursor.counted)
+            task_yield();
         status = store_cursor_next(&cursor, STORE_BATCH_ENTRIES);
         if (status)
             break;
@@ -193,6 +203,8 @@ int store_delete_range(struct store_session *session, const struct tree_range *r
             if (status == BANYAN_ENOTFOUND)
                 status = 0;
         }
+        if (!cursor.done)
+            task_yield();
     }
     return status;
 }

@@ -514,16 +514,70 @@ static void test_hogs_elsewhere(void **state)
     serving_end(&serving);
 }
 
+/* ---- long commands ---- */
+
+enum { KEYS = 20000, LOOKS = 8000 };
+
+static void keys_load(int fd, char *text)
+{
+    for (unsigned i = 0; i < KEYS; i += 1000) {
+        size_t length = (size_t)sprintf(text, "MSET");
+        for (unsigned key = i; key < i + 1000; key++)
+            length += (size_t)sprintf(text + length, " k%05u v", key);
+        sprintf(text + length, "\r\n");
+        say_expect(fd, text, "+OK\r\n");
+    }
+}
+
+/* Whether one look at the first and the last key found the one gone and the other not yet. */
+static bool seen_between(const char *replies)
+{
+    for (unsigned i = 0; i < LOOKS; i++)
+        if (memcmp(replies + 8 * i, ":0\r\n:1\r\n", 8) == 0)
+            return true;
+    return false;
+}
+
+/* Who deletes all keys shares the thread with the others, batch by batch, also where memory is mapped. */
+static void test_long_command(void **state)
+{
+    (void)state;
+    struct serving serving;
+    char *text = malloc(40 * LOOKS), *replies = malloc(8 * LOOKS);
+    bool seen = false;
+    assert_true(text && replies);
+    serving_prepare(&serving, 1);
+    serving_start(&serving);
+    int flusher = serving_connect(&serving), other = serving_connect(&serving);
+    for (unsigned round = 0; round < 20 && !seen; round++) { /* the looks may come too early or too late */
+        keys_load(other, text);
+        size_t length = 0;
+        for (unsigned i = 0; i < LOOKS; i++)
+            length += (size_t)sprintf(text + length, "EXISTS k00000\r\nEXISTS k%05u\r\n", KEYS - 1);
+        assert_true(serving_say(flusher, "FLUSHALL\r\n"));
+        assert_true(serving_send(other, text, length));
+        assert_true(serving_receive(other, replies, 8 * LOOKS));
+        serving_expect(flusher, "+OK\r\n");
+        seen = seen_between(replies);
+    }
+    assert_true(seen);
+    close(flusher);
+    close(other);
+    free(text);
+    free(replies);
+    serving_end(&serving);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many),           cmocka_unit_test(test_come_and_go),
-        cmocka_unit_test(test_half_closed),    cmocka_unit_test(test_hogs_elsewhere),
-        cmocka_unit_test(test_garbage),        cmocka_unit_test(test_half_requests),
-        cmocka_unit_test(test_never_reads),    cmocka_unit_test(test_memory_limit),
-        cmocka_unit_test(test_reply_limit),    cmocka_unit_test(test_idle_timeout),
-        cmocka_unit_test(test_no_descriptors),
+        cmocka_unit_test(test_many),          cmocka_unit_test(test_come_and_go),
+        cmocka_unit_test(test_half_closed),   cmocka_unit_test(test_hogs_elsewhere),
+        cmocka_unit_test(test_long_command),  cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_half_requests), cmocka_unit_test(test_never_reads),
+        cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_reply_limit),
+        cmocka_unit_test(test_idle_timeout),  cmocka_unit_test(test_no_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
