@@ -46,6 +46,9 @@ static void problem(struct audit *audit, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    for (char *at = text; *at; at++) /* keys are bytes */
+        if (*at < ' ' || *at > '~')
+            *at = '?';
     audit->options->problem(audit->options->context, text);
 }
 

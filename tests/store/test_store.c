@@ -955,6 +955,27 @@ static void audit_of_those_at_work(void **state)
     expect("early", "a value that is too long for the slot");
 }
 
+static void audit_printable(void *context, const char *text)
+{
+    ++*(unsigned *)context;
+    for (; *text; text++)
+        assert_in_range((unsigned char)*text, ' ', '~');
+}
+
+/* Keys are bytes: in what is told of them there is nothing that a terminal or JSON could not take. */
+static void audit_tells_in_plain_text(void **state)
+{
+    struct tree *tree = store_tree(stores.stores[0]);
+    struct tree_session *below = stores.world.tasks[0].session;
+    unsigned problems = 0;
+    struct audit_options options = {.problem = audit_printable, .context = &problems};
+    struct audit_report report;
+    assert_int_equal(tree_upsert(below, tree, "\xff\x1b[2J", 5, "\x09", 1), 0);
+    assert_int_equal(audit_run(below, &options, &report), 0);
+    assert_int_equal(problems, 1);
+    assert_int_equal(tree_delete(below, tree, "\xff\x1b[2J", 5), 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -978,6 +999,7 @@ int main(void)
         TEST(full),
         TEST(damage),
         TEST(audit_of_those_at_work),
+        TEST(audit_tells_in_plain_text),
         cmocka_unit_test_setup_teardown(foreign_slots, set_up, tear_down),
         cmocka_unit_test_setup_teardown(life, set_up, tear_down_unchecked),
     };
