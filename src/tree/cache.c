@@ -165,6 +165,31 @@ static void frame_return(struct tree_cache *cache, struct tree_frame *frame)
     cache->idle = frame;
 }
 
+/* The first eight bytes behind `skip`, which are those of the key at least. */
+static uint64_t head_behind(struct tree_key key, uint32_t skip)
+{
+    uint32_t left = key.length - skip;
+    uint64_t word;
+    if (left >= sizeof word || key.length < sizeof word)
+        return tree_key_head((struct tree_key){key.bytes + skip, left});
+    if (!left)
+        return 0;
+    memcpy(&word, key.bytes + key.length - sizeof word, sizeof word);
+    return __builtin_bswap64(word) << (64 - 8 * left);
+}
+
+/* What all keys share but the first, which stands for all that is less than the second: a search compares it
+ * once. */
+static void frame_share(struct tree_frame *frame, const struct tree_entry *entries, uint32_t count)
+{
+    if (frame->whole || count < 2)
+        return;
+    frame->common = tree_key_common(entries[1].key, entries[count - 1].key);
+    if (frame->common > TREE_PREFIX_MAX)
+        frame->common = TREE_PREFIX_MAX;
+    memcpy(frame->prefix, entries[1].key.bytes, frame->common);
+}
+
 static bool frame_build(const struct tree_layout *layout, struct tree_frame *frame, gaddr address,
                         const uint8_t *image, struct tree_entry *entries)
 {
@@ -190,13 +215,11 @@ static bool frame_build(const struct tree_layout *layout, struct tree_frame *fra
     frame->lower = header.lower;
     frame->upper = header.upper;
     frame->whole = layout->geometry.key_kind == TREE_KEY_FIXED && layout->geometry.key_bytes == 8;
-    frame->common = header.has_upper && !frame->whole ? tree_key_common(header.lower, header.upper) : 0;
+    frame_share(frame, entries, header.count);
     frame->lower_head = tree_key_head(header.lower);
     frame->upper_head = tree_key_head(header.upper);
     for (uint32_t i = 0; i < header.count; i++) {
-        struct tree_key key = entries[i].key;
-        uint32_t skip = frame->common < key.length ? frame->common : key.length;
-        frame->heads[i] = tree_key_head((struct tree_key){key.bytes + skip, key.length - skip});
+        frame->heads[i] = i || frame->whole ? head_behind(entries[i].key, frame->common) : 0;
         links[i] = entries[i].link;
     }
     frame->links = links;
@@ -220,8 +243,16 @@ struct tree_key tree_frame_key(const struct tree_layout *layout, const struct tr
 uint32_t tree_frame_search(const struct tree_layout *layout, const struct tree_frame *frame,
                            struct tree_key key, bool before)
 {
-    uint32_t skip = frame->common < key.length ? frame->common : key.length;
-    uint64_t head = tree_key_head((struct tree_key){key.bytes + skip, key.length - skip});
+    uint32_t skip = frame->common;
+    if (skip) {
+        uint32_t both = skip < key.length ? skip : key.length;
+        int order = both ? memcmp(key.bytes, frame->prefix, both) : 0;
+        if (order < 0 || (!order && key.length < skip))
+            return 0;
+        if (order > 0)
+            return frame->count - 1u;
+    }
+    uint64_t head = head_behind(key, skip);
     /* How many entries have a head below (low) the key's, without a branch that the CPU could guess wrong. */
     uint32_t low = 0, span = frame->count;
     while (span > 1) {

@@ -141,10 +141,13 @@ struct descent {
     struct tree_link sibling;
 };
 
-/* -1: the key lies left of the frame's range, 1: right of it. */
-static int frame_side(const struct tree_frame *frame, const struct descent *descent)
+/* -1: the key lies left of the frame's range, 1: right of it. Only where a search found the first or the last
+ * entry can it be outside: mostly there is nothing to compare. */
+static int frame_side(const struct tree_frame *frame, const struct descent *descent, uint32_t entry)
 {
     int lower, upper = -1;
+    if (entry && (entry + 1 < frame->count || !frame->has_upper))
+        return 0;
     if (frame->whole && descent->eight) {
         lower = descent->head < frame->lower_head ? -1 : descent->head > frame->lower_head;
         if (frame->has_upper)
@@ -192,7 +195,8 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
             verdict = DESCENT_ASTRAY;
             break;
         }
-        int side = frame_side(frame, descent);
+        entry = tree_frame_search(&tree->layout, frame, descent->key, descent->before);
+        int side = frame_side(frame, descent, entry);
         if (frame->level != descent->at || side < 0) {
             verdict = DESCENT_ASTRAY;
             break;
@@ -215,7 +219,6 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
             above = NULL;
             continue;
         }
-        entry = tree_frame_search(&tree->layout, frame, descent->key, descent->before);
         descent->parent = frame->link;
         descent->left = (struct tree_link){0};
         descent->link = frame->links[entry];

@@ -266,6 +266,8 @@ void tree_arenas_destroy(struct tree_worker *worker);
 
 /* ---- cache.c ---- */
 
+#define TREE_PREFIX_MAX 40u
+
 /*
  * A decoded copy of an internal node. Immutable but for `children` and `used`; read between epoch_enter and
  * epoch_leave. What a descent needs comes first, and the heads follow the struct: a search touches few cache
@@ -277,11 +279,12 @@ struct tree_frame {
     bool has_upper;
     bool whole; /* keys are eight bytes: heads are all there is to compare */
     uint16_t count;
-    uint32_t common;                 /* bytes that all keys of the node share */
+    uint32_t common;                 /* bytes that all keys but the first share: of `prefix` */
     uint32_t used;                   /* the cache's clock when it was last used */
     uint64_t lower_head, upper_head; /* of the fences' first eight bytes */
     const struct tree_link *links;
     struct tree_frame **children; /* [count], swizzled, NULL where unknown; NULL array on level 1 */
+    uint8_t prefix[TREE_PREFIX_MAX];
     /* seldom needed */
     struct tree_link sibling;
     struct tree_key lower, upper;
@@ -290,7 +293,7 @@ struct tree_frame {
     struct tree_frame *parent;
     struct tree_frame *next;
     uint32_t parent_entry, place, bytes, cached_children;
-    /* [count]: of each key, the eight bytes behind the common ones */
+    /* [count]: of each key but the first, the eight bytes behind the common ones */
     uint64_t heads[] __attribute__((aligned(64)));
 };
 
@@ -312,8 +315,8 @@ void tree_cache_touch(struct tree_cache *cache, struct tree_frame *frame);
 void tree_cache_swizzle(struct tree_cache *cache, struct tree_frame *parent, uint32_t entry,
                         struct tree_frame *child);
 void tree_cache_count(const struct tree_cache *cache, struct tree_cache_stats *stats);
-/* The entry whose range holds the key (before: what lies just below the key). The key must be within the
- * frame. */
+/* The entry whose range holds the key (before: what lies just below the key), if the key is within the
+ * frame; the first one if it lies left of it, the last one if right. */
 uint32_t tree_frame_search(const struct tree_layout *layout, const struct tree_frame *frame,
                            struct tree_key key, bool before);
 struct tree_key tree_frame_key(const struct tree_layout *layout, const struct tree_frame *frame,
