@@ -82,27 +82,69 @@ static void index_counters(const struct server_stats *stats, FILE *out)
             stats->store.record_retries);
 }
 
-static void command_line(void *context, const char *name, uint64_t calls, uint64_t nanoseconds,
-                         uint64_t failed)
+/* All lines of one family stand together, as the format wants it: one pass for each. */
+static void command_calls(void *context, const char *name, uint64_t calls, uint64_t nanoseconds,
+                          uint64_t failed)
 {
+    (void)nanoseconds;
+    (void)failed;
     fprintf(context, "banyan_command_calls_total{command=\"%s\"} %" PRIu64 "\n", name, calls);
+}
+
+static void command_seconds(void *context, const char *name, uint64_t calls, uint64_t nanoseconds,
+                            uint64_t failed)
+{
+    (void)calls;
+    (void)failed;
     fprintf(context, "banyan_command_seconds_total{command=\"%s\"} %.6f\n", name, (double)nanoseconds / 1e9);
+}
+
+static void command_failures(void *context, const char *name, uint64_t calls, uint64_t nanoseconds,
+                             uint64_t failed)
+{
+    (void)calls;
+    (void)nanoseconds;
     fprintf(context, "banyan_command_failures_total{command=\"%s\"} %" PRIu64 "\n", name, failed);
 }
 
-static void memory_labels(struct server *server, FILE *out)
+static void command_families(struct server *server, FILE *out)
 {
-    head(out, "banyan_memory_node_up", "gauge", "Whether this compute node reaches the memory node.");
+    head(out, "banyan_command_calls_total", "counter", "Calls of each command.");
+    server_each_command(server, command_calls, out);
+    head(out, "banyan_command_seconds_total", "counter", "Time spent in each command.");
+    server_each_command(server, command_seconds, out);
+    head(out, "banyan_command_failures_total", "counter",
+         "Calls of each command that were answered by an error.");
+    server_each_command(server, command_failures, out);
+}
+
+enum memory_family { MEMORY_UP, MEMORY_POOL, MEMORY_USED };
+
+static void memory_family(struct server *server, FILE *out, const char *name, const char *help,
+                          enum memory_family family)
+{
+    head(out, name, "gauge", help);
     for (unsigned i = 0; i < server_memory_nodes(server); i++) {
         struct server_memory_state state;
         struct memory_status_reply status;
         server_memory_state(server, i, &state, &status);
-        fprintf(out, "banyan_memory_node_up{node=\"%u\"} %d\n", i, state.connected);
-        if (!state.status)
+        uint64_t value = state.connected;
+        if (family != MEMORY_UP && !state.status)
             continue;
-        fprintf(out, "banyan_memory_node_pool_bytes{node=\"%u\"} %" PRIu64 "\n", i, status.pool_bytes);
-        fprintf(out, "banyan_memory_node_used_bytes{node=\"%u\"} %" PRIu64 "\n", i, status.bytes_used);
+        if (family != MEMORY_UP)
+            value = family == MEMORY_POOL ? status.pool_bytes : status.bytes_used;
+        fprintf(out, "%s{node=\"%u\"} %" PRIu64 "\n", name, i, value);
     }
+}
+
+static void memory_families(struct server *server, FILE *out)
+{
+    memory_family(server, out, "banyan_memory_node_up", "Whether this compute node reaches the memory node.",
+                  MEMORY_UP);
+    memory_family(server, out, "banyan_memory_node_pool_bytes", "Size of the memory node's pool.",
+                  MEMORY_POOL);
+    memory_family(server, out, "banyan_memory_node_used_bytes", "Bytes of its blocks handed out.",
+                  MEMORY_USED);
 }
 
 void metrics_compute(void *context, FILE *out)
@@ -112,8 +154,8 @@ void metrics_compute(void *context, FILE *out)
     server_stats(server, &stats);
     server_counters(&stats, out);
     index_counters(&stats, out);
-    memory_labels(server, out);
-    server_each_command(server, command_line, out);
+    memory_families(server, out);
+    command_families(server, out);
 }
 
 void metrics_memory(void *context, FILE *out)
