@@ -231,8 +231,6 @@ static int judge_place(const struct remote_fabric *remote, const struct net_addr
 {
     char text[NET_TEXT_MAX], other[NET_TEXT_MAX];
     net_address_format(address, text);
-    if (welcome->cluster_id == 0)
-        return remote_empty_error(address, error);
     if (welcome->node_count != 0 && welcome->node_count != remote->count)
         return error_set(error, BANYAN_EINVAL,
                          "memory node %.100s is one of a cluster of %u, but %u were named: name all of them",
@@ -274,8 +272,9 @@ static int judge_memory(const struct remote_fabric *remote, const struct net_add
     return BANYAN_OK;
 }
 
-/* Asks the memory node at `address` who it is, and gives it its place. */
-static int place_node(struct remote_fabric *remote, const struct net_address *address, struct error *error)
+/* Asks the memory node at `address` who it is; it must not be empty. */
+static int ask_node(const struct remote_fabric *remote, const struct net_address *address,
+                    struct wire_welcome *welcome, struct error *error)
 {
     const struct remote_wish wish = {.role = WIRE_MONITOR};
     struct remote_dialed dialed;
@@ -283,26 +282,48 @@ static int place_node(struct remote_fabric *remote, const struct net_address *ad
                              &dialed, error);
     if (status != BANYAN_OK)
         return status;
-    const struct wire_welcome welcome = dialed.welcome;
+    *welcome = dialed.welcome;
     remote_hang_up(dialed.stream);
     dialed.stream = NULL;
     remote_dialed_drop(&dialed);
-    status = judge_place(remote, address, &welcome, error);
+    return welcome->cluster_id == 0 ? remote_empty_error(address, error) : BANYAN_OK;
+}
+
+/* Gives the memory node at `address` its place. */
+static int place_node(struct remote_fabric *remote, const struct net_address *address,
+                      const struct wire_welcome *welcome, struct error *error)
+{
+    int status = judge_place(remote, address, welcome, error);
     if (status == BANYAN_OK)
-        status = judge_memory(remote, address, &welcome, error);
+        status = judge_memory(remote, address, welcome, error);
     if (status != BANYAN_OK)
         return status;
-    struct remote_node *node = &remote->nodes[welcome.node];
+    struct remote_node *node = &remote->nodes[welcome->node];
     node->fabric = remote;
     node->address = *address;
     net_address_format(address, node->text);
-    node->number = welcome.node;
-    node->cluster_id = welcome.cluster_id;
-    node->instance = welcome.instance;
-    node->pool_bytes = welcome.pool_bytes;
-    node->lock_bytes = welcome.lock_bytes;
-    node->lock_width = welcome.lock_width;
+    node->number = welcome->node;
+    node->cluster_id = welcome->cluster_id;
+    node->instance = welcome->instance;
+    node->pool_bytes = welcome->pool_bytes;
+    node->lock_bytes = welcome->lock_bytes;
+    node->lock_width = welcome->lock_width;
     return BANYAN_OK;
+}
+
+/* First all of them are asked: that one is empty says more than that the others are too few. */
+static int place_nodes(struct remote_fabric *remote, const struct net_address *addresses, struct error *error)
+{
+    struct wire_welcome *welcomes = calloc(remote->count, sizeof *welcomes);
+    if (welcomes == NULL)
+        return error_set(error, BANYAN_ENOMEM, "no memory to ask %u memory nodes", (unsigned)remote->count);
+    int status = BANYAN_OK;
+    for (uint16_t i = 0; i < remote->count && status == BANYAN_OK; i++)
+        status = ask_node(remote, &addresses[i], &welcomes[i], error);
+    for (uint16_t i = 0; i < remote->count && status == BANYAN_OK; i++)
+        status = place_node(remote, &addresses[i], &welcomes[i], error);
+    free(welcomes);
+    return status;
 }
 
 /* ---- opening: the leases ---- */
@@ -463,7 +484,6 @@ static void set_capabilities(struct remote_fabric *remote)
 static int open_nodes(struct remote_fabric *remote, const struct fabric_remote_options *options,
                       struct error *error)
 {
-    int status = BANYAN_OK;
     if (options->secret != NULL) {
         remote->secret = malloc(options->secret_length + 1);
         if (remote->secret == NULL)
@@ -471,8 +491,7 @@ static int open_nodes(struct remote_fabric *remote, const struct fabric_remote_o
         memcpy(remote->secret, options->secret, options->secret_length);
         remote->identity.secret = remote->secret;
     }
-    for (uint16_t i = 0; i < options->count && status == BANYAN_OK; i++)
-        status = place_node(remote, &options->nodes[i], error);
+    int status = place_nodes(remote, options->nodes, error);
     for (uint16_t i = 0; i < options->count && status == BANYAN_OK; i++)
         remote->nodes[i].since = 1;
     if (status == BANYAN_OK)

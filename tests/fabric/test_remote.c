@@ -687,6 +687,8 @@ static void different_clusters(void **state)
     struct net_address swapped[2] = {daemons[1].tcp, daemons[0].tcp};
     struct fabric_remote_options options = options_for(nodes, 2), one = options_for(nodes, 1);
     struct fabric_remote_options other = options_for(swapped, 2);
+    assert_int_equal(fabric_remote_format(&one, &error), BANYAN_OK);
+    open_fails(&options, BANYAN_EINVAL, "is empty"); /* the second, not that the first is alone */
     assert_int_equal(fabric_remote_format(&options, &error), BANYAN_OK);
     assert_int_equal(fabric_remote_format(&one, &error), BANYAN_OK);
     open_fails(&options, BANYAN_EINVAL, "one of a cluster of 1, but 2 were named");
