@@ -1,6 +1,7 @@
 /*
  * multi.c - Many keys at once: the round trips of up to 32 items overlap. Puts take several locks but never
- * wait for one, so they cannot deadlock; what is not free at once is done by itself afterwards.
+ * wait for one, so they cannot deadlock; what is not free at once is done by itself afterwards. Puts to one
+ * leaf share its lock: one list that reads all their buckets, one that writes all their slots.
  */
 #include "tree/state.h"
 
@@ -8,17 +9,24 @@
 
 /* Items under way together; what needs more than the plain case is done one by one afterwards. */
 #define BATCH 32u
+/* Puts to one leaf that go together: each may write a key block and a slot, and the lock has to be freed. */
+#define GROUP_MAX ((FABRIC_COMMANDS_MAX - 1u) / 2u)
 
 struct batch_item {
     struct tree_item *item;
     struct tree_path path;
     struct tree_bucket bucket;
-    uint8_t *image; /* as large as a leaf; only what was read is there */
-    struct tree_hold hold;
-    struct fabric_command commands[3];
+    uint8_t *image;                  /* as large as a leaf; only what was read is there */
+    struct fabric_command *commands; /* its part of the batch's */
     struct fabric_list list;
-    gaddr block; /* made for a long key that is new; else GADDR_NULL */
     bool posted, deferred, answered;
+    /* puts */
+    gaddr block;            /* made for a long key that is new; else GADDR_NULL */
+    uint32_t leader;        /* the first item of the same leaf has image, commands, list and hold for all */
+    uint32_t next;          /* of the same leaf; BATCH: none */
+    uint32_t last, members; /* leaders only */
+    struct tree_hold hold;
+    bool held;
 };
 
 /* So that images do not lie at the same place of the CPU's caches. */
@@ -28,7 +36,8 @@ struct tree_batch {
     struct tree_session *session;
     struct tree *tree;
     struct batch_item items[BATCH];
-    uint64_t marks[BATCH]; /* put: equal for equal keys */
+    struct fabric_command commands[3 * BATCH];
+    uint64_t marks[BATCH]; /* puts: equal for equal keys */
     uint32_t count;
 };
 
@@ -56,7 +65,7 @@ static int batch_execute(struct tree_batch *batch)
     uint32_t count = 0;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
-        entry->posted = !entry->deferred && entry->list.count;
+        entry->posted = entry->list.count;
         if (!entry->posted)
             continue;
         entry->list.commands = entry->commands;
@@ -66,13 +75,6 @@ static int batch_execute(struct tree_batch *batch)
     }
     return count ? fabric_execute(batch->session->worker->endpoint, lists, count, &batch->session->stats.cost)
                  : 0;
-}
-
-static void settle(struct fabric_command *commands, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        if (commands[i].operation == FABRIC_READ)
-            tree_read_settle(&commands[i]);
 }
 
 /* ---- get ---- */
@@ -97,6 +99,7 @@ static void get_batch(struct tree_batch *batch)
     for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
         tree_bucket_of(layout, entry->path.link.tag, item_key(entry->item), &entry->bucket);
+        entry->commands = &batch->commands[i];
         entry->commands[0] = tree_read_command(entry->path.link.address + entry->bucket.offset,
                                                entry->image + entry->bucket.offset, entry->bucket.bytes);
         entry->list.count = 1;
@@ -105,7 +108,7 @@ static void get_batch(struct tree_batch *batch)
     for (uint32_t i = 0; i < batch->count && !status; i++) {
         struct batch_item *entry = &batch->items[i];
         struct tree_slot slot;
-        settle(entry->commands, 1);
+        tree_read_settle(&entry->commands[0]);
         task_charge(TASK_WORK_LEAF, layout->bucket_slots);
         uint16_t version = tree_bucket_version(entry->image, &entry->bucket);
         entry->list.count = 0;
@@ -200,136 +203,212 @@ static int put_single(struct tree_session *session, struct tree *tree, struct tr
     return status ? status : tree_modify(session, tree, item->key, item->key_length, put_change, item);
 }
 
+/* The earlier item whose lock and image this one can share; BATCH: none. */
+static uint32_t put_leader(const struct tree_batch *batch, uint32_t number)
+{
+    struct tree_link link = batch->items[number].path.link;
+    for (uint32_t i = 0; i < number; i++) {
+        const struct batch_item *entry = &batch->items[i];
+        if (entry->path.link.address == link.address && entry->leader == i && !entry->deferred &&
+            entry->path.link.tag == link.tag && entry->members < GROUP_MAX)
+            return i;
+    }
+    return BATCH;
+}
+
 /* Never waits for a lock while it holds one: what is not free at once is deferred. */
 static void put_prepare(struct tree_batch *batch, uint32_t number)
 {
     struct batch_item *entry = &batch->items[number];
-    const struct tree_layout *layout = &batch->tree->layout;
-    gaddr leaf = entry->path.link.address;
     batch->marks[number] = key_mark(item_key(entry->item));
-    entry->deferred =
-        same_key_before(batch, number) || !tree_lock_try_local(batch->session, leaf, &entry->hold);
+    entry->list.count = 0;
+    entry->leader = entry->last = number;
+    entry->next = BATCH;
+    entry->members = 1;
+    entry->held = false;
+    entry->deferred = same_key_before(batch, number);
     if (entry->deferred)
         return;
-    tree_bucket_of(layout, entry->path.link.tag, item_key(entry->item), &entry->bucket);
-    entry->commands[0] = tree_lock_command(batch->session, &entry->hold);
-    entry->commands[1] = tree_read_command(leaf, entry->image, layout->header_bytes);
-    entry->commands[2] = tree_read_command(leaf + entry->bucket.offset, entry->image + entry->bucket.offset,
-                                           entry->bucket.bytes);
-    entry->list.count = 3;
+    tree_bucket_of(&batch->tree->layout, entry->path.link.tag, item_key(entry->item), &entry->bucket);
+    uint32_t leader = put_leader(batch, number);
+    if (leader == BATCH) {
+        entry->deferred = !tree_lock_try_local(batch->session, entry->path.link.address, &entry->hold);
+        return;
+    }
+    entry->leader = leader;
+    batch->items[batch->items[leader].last].next = number;
+    batch->items[leader].last = number;
+    batch->items[leader].members++;
 }
 
-/* A block for a long key that is new, its write as the list's first command. False if there is none on the
- * leaf's memory node: the plain case has one list. */
-static bool put_block(struct tree_batch *batch, struct batch_item *entry, struct tree_key key, gaddr *block)
+/* Whether an earlier item of the group has the same bucket. */
+static bool put_reads(const struct tree_batch *batch, uint32_t leader, uint32_t number)
 {
-    gaddr leaf = entry->path.link.address;
-    if (tree_key_block_prepare(batch->session, leaf, key, &entry->commands[0], block))
-        return false;
-    if (gaddr_node(*block) == gaddr_node(leaf))
-        return true;
-    tree_block_release(batch->session, *block, key.length);
+    for (uint32_t i = leader; i != number; i = batch->items[i].next)
+        if (batch->items[i].bucket.number == batch->items[number].bucket.number)
+            return true;
     return false;
 }
 
-/* Under the lock: changes the image. The slot's number, or UINT32_MAX if it is not the plain case; *blocks:
- * commands that go before the slot's write, 0 or 1. */
-static uint32_t put_slot(struct tree_batch *batch, struct batch_item *entry, uint16_t *blocks)
+/* The group's first list: the lock, the header, the buckets. */
+static void put_list(struct tree_batch *batch, uint32_t leader)
 {
-    const struct tree_layout *layout = &batch->tree->layout;
-    struct tree_key key = item_key(entry->item);
-    struct tree_key value = {entry->item->value, (uint32_t)entry->item->length};
-    struct tree_header header;
-    struct tree_slot slot;
-    if (!tree_header_valid(layout, entry->image) || !tree_header_decode(layout, entry->image, &header) ||
-        header.tag != entry->path.link.tag || header.index != batch->tree->index || header.level ||
-        header.state != TREE_NODE_LIVE || tree_header_side(&header, key))
-        return UINT32_MAX;
-    uint32_t seed = tree_slot_seed(header.tag, header.version);
-    bool found = tree_bucket_find(layout, entry->image, &entry->bucket, seed, key, &slot);
-    if (!found && !tree_slots_valid(layout, entry->image, entry->bucket.first, entry->bucket.count, seed,
-                                    header.lower)) /* one of them may be the key's */
-        return UINT32_MAX;
-    put_replaced(entry->item, found ? slot.value.bytes : NULL, found ? slot.value.length : 0);
-    gaddr block = found ? slot.block : GADDR_NULL;
-    uint32_t number = found ? slot.number : tree_bucket_free_slot(layout, entry->image, &entry->bucket, seed);
-    if (number != UINT32_MAX && !found && tree_slot_needs_block(layout, header.lower, key)) {
-        if (!put_block(batch, entry, key, &block))
-            return UINT32_MAX;
-        entry->block = block;
-        *blocks = 1;
+    struct batch_item *first = &batch->items[leader];
+    gaddr leaf = first->path.link.address;
+    uint16_t count = 0;
+    first->commands[count++] = tree_lock_command(batch->session, &first->hold);
+    first->commands[count++] = tree_read_command(leaf, first->image, batch->tree->layout.header_bytes);
+    for (uint32_t i = leader; i != BATCH; i = batch->items[i].next) {
+        const struct tree_bucket *bucket = &batch->items[i].bucket;
+        if (!put_reads(batch, leader, i))
+            first->commands[count++] =
+                tree_read_command(leaf + bucket->offset, first->image + bucket->offset, bucket->bytes);
     }
-    if (number != UINT32_MAX)
-        tree_slot_write(layout, entry->image, number, seed, header.lower, block, key, value);
-    return number;
+    first->list.count = count;
 }
 
-/* Under the lock: the slot's write if it is the plain case. The unlock in any case. */
-static void put_apply(struct tree_batch *batch, struct batch_item *entry)
+/* A block for a long key that is new, its write as the list's next command. False if there is none on the
+ * leaf's memory node: the plain case has one list. */
+static bool put_block(struct tree_batch *batch, struct batch_item *entry, struct fabric_command *write)
+{
+    struct tree_key key = item_key(entry->item);
+    gaddr leaf = entry->path.link.address, block;
+    if (tree_key_block_prepare(batch->session, leaf, key, write, &block))
+        return false;
+    if (gaddr_node(block) == gaddr_node(leaf)) {
+        entry->block = block;
+        return true;
+    }
+    tree_block_release(batch->session, block, key.length);
+    return false;
+}
+
+/* Under the lock: whether this is the leaf, and in order. */
+static bool put_judge(const struct tree_batch *batch, const struct batch_item *leader,
+                      struct tree_header *header)
 {
     const struct tree_layout *layout = &batch->tree->layout;
-    uint16_t count = 0;
-    tree_header_settle(layout, &entry->commands[1]);
-    tree_read_settle(&entry->commands[2]);
-    task_charge(TASK_WORK_LEAF, layout->bucket_slots);
-    uint32_t number = put_slot(batch, entry, &count);
-    if (number != UINT32_MAX)
-        entry->commands[count++] =
-            tree_write_command(entry->path.link.address + layout->slot_offset[number],
-                               entry->image + layout->slot_offset[number], layout->slot_bytes);
-    else
-        entry->deferred = true;
-    entry->commands[count++] = tree_unlock_command(batch->session, &entry->hold);
-    entry->list.count = count;
+    return tree_header_valid(layout, leader->image) && tree_header_decode(layout, leader->image, header) &&
+           header->tag == leader->path.link.tag && header->index == batch->tree->index && !header->level &&
+           header->state == TREE_NODE_LIVE;
+}
+
+/* Under the lock: changes the image, and adds what writes it back. False if it is not the plain case. */
+static bool put_slot(struct tree_batch *batch, struct batch_item *leader, struct batch_item *entry,
+                     const struct tree_header *header)
+{
+    const struct tree_layout *layout = &batch->tree->layout;
+    struct fabric_command *commands = leader->commands;
+    struct tree_key key = item_key(entry->item);
+    struct tree_key value = {entry->item->value, (uint32_t)entry->item->length};
+    struct tree_slot slot;
+    uint8_t *image = leader->image;
+    uint32_t seed = tree_slot_seed(header->tag, header->version);
+    if (tree_header_side(header, key))
+        return false;
+    bool found = tree_bucket_find(layout, image, &entry->bucket, seed, key, &slot);
+    if (!found && !tree_slots_valid(layout, image, entry->bucket.first, entry->bucket.count, seed,
+                                    header->lower)) /* one of them may be the key's */
+        return false;
+    put_replaced(entry->item, found ? slot.value.bytes : NULL, found ? slot.value.length : 0);
+    gaddr block = found ? slot.block : GADDR_NULL;
+    uint32_t number = found ? slot.number : tree_bucket_free_slot(layout, image, &entry->bucket, seed);
+    if (number == UINT32_MAX)
+        return false;
+    if (!found && tree_slot_needs_block(layout, header->lower, key)) {
+        if (!put_block(batch, entry, &commands[leader->list.count]))
+            return false;
+        leader->list.count++;
+        block = entry->block;
+    }
+    tree_slot_write(layout, image, number, seed, header->lower, block, key, value);
+    commands[leader->list.count++] =
+        tree_write_command(leader->path.link.address + layout->slot_offset[number],
+                           image + layout->slot_offset[number], layout->slot_bytes);
+    return true;
+}
+
+/* Under the lock: the group's second list. The slots' writes where it is the plain case, the unlock always.
+ */
+static void put_apply(struct tree_batch *batch, struct batch_item *leader)
+{
+    const struct tree_layout *layout = &batch->tree->layout;
+    struct tree_header header;
+    tree_header_settle(layout, &leader->commands[1]);
+    for (uint32_t i = 2; i < leader->list.count; i++)
+        tree_read_settle(&leader->commands[i]);
+    leader->list.count = 0;
+    bool good = put_judge(batch, leader, &header);
+    for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next) {
+        struct batch_item *entry = &batch->items[i];
+        task_charge(TASK_WORK_LEAF, layout->bucket_slots);
+        entry->deferred = !good || !put_slot(batch, leader, entry, &header);
+    }
+    leader->commands[leader->list.count++] = tree_unlock_command(batch->session, &leader->hold);
+}
+
+/* The leader's first list was posted: the second one if the lock is held, else all of the group are deferred.
+ */
+static void put_go_on(struct tree_batch *batch, struct batch_item *leader)
+{
+    struct tree_session *session = batch->session;
+    leader->held = !leader->list.status && !(leader->commands[0].cas.old & leader->hold.mask);
+    if (leader->held) {
+        put_apply(batch, leader);
+        return;
+    }
+    leader->list.count = 0;
+    if (leader->list.status)
+        tree_lock_give_back(session, &leader->hold, &leader->commands[0], leader->list.status);
+    tree_lock_abandon_local(session, &leader->hold);
+    for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next)
+        batch->items[i].deferred = true;
+}
+
+/* The second list was posted: what it came to is each one's status, or sends it to be done by itself. */
+static void put_conclude(struct tree_batch *batch, struct batch_item *leader)
+{
+    struct tree_session *session = batch->session;
+    int status = leader->list.status;
+    tree_lock_abandon(session, &leader->hold, status);
+    for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next) {
+        struct batch_item *entry = &batch->items[i];
+        if (status == BANYAN_EFENCED) { /* nothing of it was done */
+            if (entry->block != GADDR_NULL)
+                tree_block_release(session, entry->block, (uint32_t)entry->item->key_length);
+            entry->deferred = true;
+            continue;
+        }
+        entry->item->status = entry->deferred ? status : tree_unknown(session, status);
+        entry->deferred = entry->deferred && !status;
+    }
 }
 
 static void put_batch(struct tree_batch *batch)
 {
     struct tree_session *session = batch->session;
-    bool held[BATCH] = {false};
-    for (uint32_t i = 0; i < batch->count; i++) {
-        batch->items[i].list.count = 0;
+    struct fabric_command *commands = batch->commands;
+    for (uint32_t i = 0; i < batch->count; i++)
         put_prepare(batch, i);
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct batch_item *entry = &batch->items[i];
+        if (entry->deferred || entry->leader != i)
+            continue;
+        entry->commands = commands;
+        commands += 2 * entry->members + 1; /* no fewer than the first list needs */
+        put_list(batch, i);
     }
     batch_execute(batch); /* each list's own status counts */
-    for (uint32_t i = 0; i < batch->count; i++) {
-        struct batch_item *entry = &batch->items[i];
-        if (!entry->posted)
-            continue;
-        entry->list.count = 0;
-        held[i] = !entry->list.status && !(entry->commands[0].cas.old & entry->hold.mask);
-        if (held[i]) {
-            put_apply(batch, entry);
-        } else {
-            entry->deferred = true;
-            if (entry->list.status)
-                tree_lock_give_back(session, &entry->hold, &entry->commands[0], entry->list.status);
-            tree_lock_abandon_local(session, &entry->hold);
-        }
-    }
-    /* Deferred items post their unlock too. */
-    bool deferred[BATCH];
-    for (uint32_t i = 0; i < batch->count; i++) {
-        deferred[i] = batch->items[i].deferred;
-        batch->items[i].deferred = !held[i];
-    }
+    for (uint32_t i = 0; i < batch->count; i++)
+        if (batch->items[i].posted)
+            put_go_on(batch, &batch->items[i]);
     batch_execute(batch);
-    for (uint32_t i = 0; i < batch->count; i++) {
-        struct batch_item *entry = &batch->items[i];
-        if (!held[i])
-            continue;
-        tree_lock_abandon(session, &entry->hold, entry->list.status);
-        entry->item->status = deferred[i] ? entry->list.status : tree_unknown(session, entry->list.status);
-        if (entry->item->status == BANYAN_EFENCED) { /* nothing of it was done */
-            if (entry->block != GADDR_NULL)
-                tree_block_release(session, entry->block, (uint32_t)entry->item->key_length);
-            deferred[i] = true;
-            entry->item->status = 0;
-        }
-    }
+    for (uint32_t i = 0; i < batch->count; i++)
+        if (batch->items[i].held)
+            put_conclude(batch, &batch->items[i]);
     for (uint32_t i = 0; i < batch->count; i++) {
         struct tree_item *item = batch->items[i].item;
-        if (!deferred[i] || (held[i] && item->status))
+        if (!batch->items[i].deferred)
             continue;
         session->stats.operations--; /* it is counted once more */
         item->status = put_single(session, batch->tree, item);
@@ -361,6 +440,7 @@ static void batch_fill(struct tree_batch *batch, struct tree_item **items, size_
             continue;
         }
         entry->item = item;
+        entry->list = (struct fabric_list){0};
         entry->deferred = entry->answered = false;
         entry->block = GADDR_NULL;
         batch->count++;
@@ -371,11 +451,10 @@ static int batch_run(struct tree_session *session, struct tree *tree, struct tre
                      bool put)
 {
     if (!session->batch) /* kept: a task may end in the middle of a call */
-        session->batch = malloc(sizeof *session->batch);
+        session->batch = calloc(1, sizeof *session->batch);
     struct tree_batch *batch = session->batch;
     if (!batch)
         return tree_fail_memory(session);
-    memset(batch, 0, sizeof *batch);
     batch->session = session;
     batch->tree = tree;
     struct tree_item *next = items;
