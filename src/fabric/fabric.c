@@ -163,6 +163,12 @@ void fabric_trouble(const struct fabric *fabric, uint16_t node, char *text, size
         fabric->ops->trouble(fabric, node, text, size);
 }
 
+void fabric_give_up(struct fabric_endpoint *endpoint, uint16_t node)
+{
+    if (endpoint->fabric->ops->give_up && node < endpoint->fabric->capabilities.memory_nodes)
+        endpoint->fabric->ops->give_up(endpoint, node);
+}
+
 void fabric_cost_add(struct fabric_cost *into, const struct fabric_cost *from)
 {
     into->round_trips += from->round_trips;

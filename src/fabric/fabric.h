@@ -152,6 +152,8 @@ struct fabric_ops {
     uint64_t (*incarnation)(const struct fabric *);
     /* NULL: nothing to tell. Writes a sentence about the memory node's connection, "" when all is well. */
     void (*trouble)(const struct fabric *, uint16_t node, char *text, size_t size);
+    /* NULL: no endpoint is without a connection that others have. */
+    void (*give_up)(struct fabric_endpoint *, uint16_t node);
 };
 
 /* Backends embed these as their first member. */
@@ -178,6 +180,12 @@ void fabric_close(struct fabric *fabric);
 uint64_t fabric_incarnation(const struct fabric *fabric);
 /* For messages: why a memory node cannot be reached; "" where nothing is known. */
 void fabric_trouble(const struct fabric *fabric, uint16_t node, char *text, size_t size);
+
+/* For who holds a lock on the memory node and has heard nothing but BANYAN_ENET for longer than mending
+ * takes: if this endpoint alone is without a connection there, while those of others live on, gives them up
+ * too, so that the memory node fences us and frees the lock (G6). Does nothing otherwise. On the endpoint's
+ * owner. */
+void fabric_give_up(struct fabric_endpoint *endpoint, uint16_t node);
 
 /* Executes the lists together and waits for all. 0 when every list succeeded, else the first list's
  * error; each list's own status is set. `cost` (may be NULL) is added to. A list with count 0, a wrong node,

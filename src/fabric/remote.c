@@ -27,6 +27,23 @@
 
 /* ---- lists ---- */
 
+/* A mapped pool needs a data connection only to stage what takes more than one store. An endpoint that the
+ * memory node has no connection left for may still do a single atomic or word, such as a lock's release, on
+ * the strength of the group: conditions (1) and (2) of remote_private.h with the node's own `since`. That may
+ * be a later group's than `group`; but then an incarnation not older than it would not have seen `group`. */
+static int admit_word(const struct remote_node *node, const struct fabric_list *list)
+{
+    const struct fabric_command *command = &list->commands[0];
+    const uint8_t *where = (const uint8_t *)(uintptr_t)gaddr_offset(command->address);
+    if (list->count != 1 || list->incarnation == 0 || command->operation == FABRIC_READ ||
+        (command->operation == FABRIC_WRITE && !local_one_store(where, command->length)))
+        return BANYAN_ENET;
+    if (atomic_load_acquire(&node->group) % 2 == 0) /* acquire: condition (2); and the group's `since` */
+        return BANYAN_ENET;
+    /* relaxed: published by the group's number */
+    return list->incarnation < atomic_load_relaxed(&node->since) ? BANYAN_EFENCED : BANYAN_OK;
+}
+
 static inline int run_mapped(struct remote_endpoint *endpoint, struct remote_link *link,
                              struct fabric_list *list)
 {
@@ -40,6 +57,8 @@ static inline int run_mapped(struct remote_endpoint *endpoint, struct remote_lin
     else
         __atomic_thread_fence(__ATOMIC_SEQ_CST);
     int status = remote_link_admit(link, list->incarnation);
+    if (__builtin_expect(status == BANYAN_ENET, 0))
+        status = admit_word(link->node, list);
     if (__builtin_expect(status == BANYAN_OK, 1)) {
         if (local_waits(list))
             local_prefetch(&link->node->target, list);
@@ -183,6 +202,16 @@ static void remote_trouble(const struct fabric *fabric, uint16_t number, char *t
     snprintf(text, size, "%s", copy);
 }
 
+/* Over a stream only: on a mapped pool a lock is freed without a connection (admit_word), and the end of its
+ * group would cost this process. */
+static void remote_give_up(struct fabric_endpoint *base, uint16_t number)
+{
+    struct remote_link *link = &((struct remote_endpoint *)base)->links[number];
+    uint64_t group = atomic_load_acquire(&link->node->group); /* acquire: as everywhere */
+    if (!link->node->mapped && group % 2 == 1 && remote_link_admit(link, 0) == BANYAN_ENET)
+        remote_node_lose(link->node, group, "it holds a lock of ours, but lets no connection in to free it");
+}
+
 void fabric_remote_node_state(const struct fabric *fabric, uint16_t number,
                               struct fabric_remote_node_state *state)
 {
@@ -222,6 +251,7 @@ static const struct fabric_ops remote_ops = {
     .close = remote_close,
     .incarnation = remote_incarnation,
     .trouble = remote_trouble,
+    .give_up = remote_give_up,
 };
 
 /* ---- opening: who is there ---- */

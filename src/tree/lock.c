@@ -19,7 +19,9 @@
 #define SHARDS 4096u
 /* How often it is tried to release a lock over a connection that is being opened anew. */
 #define MEND_LOOK_NS UINT64_C(200000)
-#define DONE         2u /* of tree_waiter.granted: 1 granted, 2 the releaser is through with the waiter */
+/* How long an endpoint may be without the connection that frees a lock: others may wait for that lock. */
+#define MEND_PATIENCE_NS UINT64_C(2000000000)
+#define DONE             2u /* of tree_waiter.granted: 1 granted, 2 the releaser is through with the waiter */
 
 struct tree_local_lock {
     gaddr name;     /* of the global lock */
@@ -322,14 +324,21 @@ static int free_word(struct tree_session *session, const struct tree_hold *hold)
  * The release could not be sent, or its answer did not come. Mostly the connection is lost, and the word is
  * freed by the fencing: then our number is old by now, and we hear EFENCED. But ENET can also mean that this
  * endpoint has no connection *yet*: after a loss they are opened one by one, and the lock may have been
- * handed to us by a session whose endpoint was faster. Then nobody but us frees the word.
+ * handed to us by a session whose endpoint was faster. Then nobody but us frees the word; and should this
+ * endpoint get no connection at all, we give up those of the others for being fenced.
  */
 static void free_word_surely(struct tree_session *session, const struct tree_hold *hold)
 {
+    uint64_t patience = task_now() + MEND_PATIENCE_NS;
     int status;
     while ((status = free_word(session, hold)) == BANYAN_ENET || status == BANYAN_ETIMEOUT ||
-           status == BANYAN_ENOMEM)
+           status == BANYAN_ENOMEM) {
+        if (task_now() >= patience) {
+            fabric_give_up(session->worker->endpoint, gaddr_node(hold->word));
+            patience = task_now() + MEND_PATIENCE_NS;
+        }
         task_sleep(MEND_LOOK_NS);
+    }
 }
 
 void tree_lock_give_back(struct tree_session *session, const struct tree_hold *hold,

@@ -38,7 +38,21 @@ static uint64_t number(char **arguments, unsigned index)
     return strtoull(arguments[index], NULL, 10);
 }
 
-enum { NUMBER = 2, UNFORMATTED, PORT, SECRET, CERTIFICATE, KEY, POOL, CHUNK, LOCKS, LEASE, SOCKET, WORDS };
+enum {
+    NUMBER = 2,
+    UNFORMATTED,
+    PORT,
+    SECRET,
+    CERTIFICATE,
+    KEY,
+    POOL,
+    CHUNK,
+    LOCKS,
+    LEASE,
+    CONNECTIONS,
+    SOCKET,
+    WORDS
+};
 
 static void serve(struct memory_node *node, char **arguments, struct error *error)
 {
@@ -59,7 +73,9 @@ static void serve(struct memory_node *node, char **arguments, struct error *erro
                                                   .tls = tls,
                                                   .secret = secret,
                                                   .secret_length = secret != NULL ? strlen(secret) : 0,
-                                                  .lease_ms_min = (uint32_t)number(arguments, LEASE)};
+                                                  .lease_ms_min = (uint32_t)number(arguments, LEASE),
+                                                  .connections_max =
+                                                      (uint32_t)number(arguments, CONNECTIONS)};
     if (memory_server_create(&server, node, &options, error) != BANYAN_OK ||
         memory_server_start(server, error) != BANYAN_OK)
         give_up("daemon: %s", error->text);
@@ -120,6 +136,7 @@ void daemon_start(struct daemon *daemon, const struct daemon_options *options)
     snprintf(texts[CHUNK], 128, "%llu", (unsigned long long)options->chunk_bytes);
     snprintf(texts[LOCKS], 128, "%llu", (unsigned long long)options->lock_bytes);
     snprintf(texts[LEASE], 128, "%u", options->lease_ms_min);
+    snprintf(texts[CONNECTIONS], 128, "%u", options->connections_max);
     snprintf(texts[SOCKET], 128, "%s", daemon->local.path);
     for (unsigned i = NUMBER; i < WORDS; i++)
         arguments[i] = texts[i];

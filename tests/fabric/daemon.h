@@ -21,7 +21,7 @@ struct daemon_options {
     const char *secret;            /* NULL: none */
     const char *certificate, *key; /* TLS on TCP; NULL: plain */
     uint64_t pool_bytes, chunk_bytes, lock_bytes;
-    uint32_t lease_ms_min;
+    uint32_t lease_ms_min, connections_max;
 };
 struct daemon {
     pid_t pid;

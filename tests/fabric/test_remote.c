@@ -221,6 +221,101 @@ static void one_connection_of_many(void **state)
     daemon_kill(&daemon);
 }
 
+/* ---- an endpoint that gets no connection ---- */
+
+static int take_lock(struct fabric_endpoint *endpoint, uint64_t compare, uint64_t swap, uint64_t incarnation,
+                     uint64_t *old)
+{
+    struct fabric_command command = {.operation = FABRIC_CAS,
+                                     .address = gaddr_make(0, GADDR_LOCK_REGION | 64),
+                                     .cas = {.compare = compare, .swap = swap, .mask = UINT64_MAX}};
+    struct fabric_list list = {.count = 1, .commands = &command, .incarnation = incarnation};
+    struct fabric_list *lists[] = {&list};
+    int status = fabric_execute(endpoint, lists, 1, NULL);
+    *old = command.cas.old;
+    return status;
+}
+
+/* A memory node with two connections to give has none for the second endpoint. (The one of the question who
+ * it is may not be closed yet when the others are opened.) */
+static struct fabric *open_crowded(const struct net_address *address, struct fabric_endpoint **one,
+                                   struct fabric_endpoint **two)
+{
+    struct fabric_remote_options options = options_for(address, 1);
+    struct fabric *fabric = NULL;
+    uint64_t deadline = task_now() + LIMIT;
+    while (fabric_remote_open(&fabric, &options, NULL) != BANYAN_OK)
+        assert_true(task_now() < deadline);
+    *one = open_endpoint(fabric);
+    wait_there(*one, 0);
+    *two = open_endpoint(fabric);
+    return fabric;
+}
+
+/* A lock that only it could free is freed by giving the whole group up. */
+static void locks_are_given_up(void **state)
+{
+    struct daemon daemon;
+    struct daemon_options few = daemon_options(0);
+    struct fabric_endpoint *one, *two;
+    uint64_t old, deadline = task_now() + LIMIT;
+    few.connections_max = 2;
+    daemon_start(&daemon, &few);
+    struct fabric *fabric = open_crowded(&daemon.tcp, &one, &two);
+    uint16_t id = fabric_capabilities(fabric)->compute_id;
+    uint64_t before = fabric_incarnation(fabric);
+    assert_int_equal(take_lock(one, 0, id, before, &old), BANYAN_OK);
+    assert_int_equal(old, 0);
+    assert_int_equal(take_lock(two, id, 0, before, &old), BANYAN_ENET);
+    fabric_give_up(one, 0); /* which has a connection */
+    assert_int_equal(fabric_incarnation(fabric), before);
+    fabric_give_up(two, 0);
+    assert_int_equal(fabric_incarnation(fabric), before + 1);
+    assert_int_equal(take_lock(two, id, 0, before, &old), BANYAN_EFENCED);
+    while (take_lock(one, 0, id, before + 1, &old) != BANYAN_OK &&
+           take_lock(two, 0, id, before + 1, &old) != BANYAN_OK) {
+        assert_true(task_now() < deadline);
+        task_sleep(MS);
+    }
+    assert_int_equal(old, 0);
+    fabric_endpoint_close(one);
+    fabric_endpoint_close(two);
+    fabric_close(fabric);
+    daemon_kill(&daemon);
+}
+
+/* On a mapped pool it frees the lock itself. */
+static void mapped_locks_need_no_connection(void **state)
+{
+    struct daemon daemon;
+    struct daemon_options few = daemon_options(0);
+    struct fabric_endpoint *one, *two;
+    uint64_t old, words[2] = {1, 2};
+    few.connections_max = 2;
+    daemon_start(&daemon, &few);
+    struct fabric *fabric = open_crowded(&daemon.local, &one, &two);
+    uint16_t id = fabric_capabilities(fabric)->compute_id;
+    struct fabric_command write = {.operation = FABRIC_WRITE,
+                                   .length = sizeof words,
+                                   .address = gaddr_make(0, AREA),
+                                   .write.data = words};
+    struct fabric_list list = {.count = 1, .commands = &write, .incarnation = 1}, *lists[] = {&list};
+    assert_int_equal(take_lock(one, 0, id, 1, &old), BANYAN_OK);
+    assert_int_equal(fabric_execute(two, lists, 1, NULL), BANYAN_ENET);
+    fabric_give_up(two, 0);
+    assert_int_equal(take_lock(two, id, 0, 1, &old), BANYAN_OK);
+    assert_int_equal(take_lock(one, 0, id, 1, &old), BANYAN_OK);
+    assert_int_equal(old, 0);
+    assert_int_equal(fabric_incarnation(fabric), 1);
+    daemon_kill(&daemon);
+    wait_gone(one, 0);
+    assert_int_equal(take_lock(two, id, 0, 1, &old), BANYAN_EFENCED);
+    assert_int_equal(take_lock(two, id, 0, 2, &old), BANYAN_ENET);
+    fabric_endpoint_close(one);
+    fabric_endpoint_close(two);
+    fabric_close(fabric);
+}
+
 /* ---- fibers, while connections are cut again and again: what was acknowledged was done, once ---- */
 
 #define FIBERS 16
@@ -768,6 +863,8 @@ int main(int count, char **arguments)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lost_and_found),
         cmocka_unit_test(one_connection_of_many),
+        cmocka_unit_test(locks_are_given_up),
+        cmocka_unit_test(mapped_locks_need_no_connection),
         cmocka_unit_test(fibers_in_a_storm),
         cmocka_unit_test(large_lists_wait_for_room),
         cmocka_unit_test(restarted_daemons_are_refused),

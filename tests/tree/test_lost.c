@@ -29,6 +29,7 @@ struct lossy {
     struct fabric *inner;
     uint64_t incarnation, since;
     bool armed, broken;
+    bool deaf;     /* without a connection to `node`, while the group lives */
     uint16_t node; /* that fences us */
     /* Whether the fencing is due at this list. */
     bool (*due)(const struct fabric_list *list);
@@ -79,6 +80,8 @@ static int run_list(struct lossy_endpoint *endpoint, struct fabric_list *list)
         return list->status = BANYAN_ENET;
     }
     bool due = lossy->armed && lossy->due(list);
+    if (list->node == lossy->node && lossy->deaf)
+        return list->status = BANYAN_ENET;
     if (due)
         lossy->armed = false;
     if (due && lossy->before)
@@ -130,6 +133,16 @@ static void lossy_close(struct fabric *fabric)
     free(fabric);
 }
 
+static void lossy_give_up(struct fabric_endpoint *endpoint, uint16_t node)
+{
+    struct lossy *lossy = (struct lossy *)endpoint->fabric;
+    if (node != lossy->node || !lossy->deaf)
+        return;
+    lossy->deaf = false;
+    lossy->since = ++lossy->incarnation;
+    lossy->fenced(lossy->context);
+}
+
 static uint64_t lossy_incarnation(const struct fabric *fabric)
 {
     return ((const struct lossy *)fabric)->incarnation;
@@ -142,6 +155,7 @@ static const struct fabric_ops lossy_ops = {
     .endpoint_close = lossy_endpoint_close,
     .close = lossy_close,
     .incarnation = lossy_incarnation,
+    .give_up = lossy_give_up,
 };
 
 /* ---- the rig ---- */
@@ -313,6 +327,49 @@ static void no_decision_by_an_image_of_a_lost_lock(void **state)
     rig_close(&rig);
 }
 
+/* ---- a lock that its holder has no connection to free ------------------------------------------------ */
+
+static bool goes_deaf(const struct fabric_list *list)
+{
+    struct lossy *lossy = late_running->rig->lossy;
+    lossy->deaf |= list->commands[0].operation == FABRIC_WRITE;
+    return false;
+}
+
+static void deaf_fenced(void *context)
+{
+    struct rig *rig = context;
+    assert_int_equal(memory_node_release_locks(rig->nodes[0], 1), 1);
+    rig->lossy->armed = false;
+}
+
+static void a_lock_is_given_up(void **state)
+{
+    (void)state;
+    const struct tree_geometry geometry = {.key_bytes = 8, .value_bytes = 8};
+    struct rig rig;
+    struct late late = {.rig = &rig};
+    uint64_t value = 1;
+    rig_open(&rig, &geometry);
+    late_running = &late;
+    assert_int_equal(
+        tree_upsert(rig.ours.sessions[0], rig.ours.tree, late_key, sizeof late_key, &value, sizeof value), 0);
+    rig.lossy->node = 0;
+    rig.lossy->due = goes_deaf;
+    rig.lossy->fenced = deaf_fenced;
+    rig.lossy->armed = true;
+    value = 2;
+    /* The list that was to write and unlock never went out, and no other does: not done, or not known. */
+    int status =
+        tree_upsert(rig.ours.sessions[0], rig.ours.tree, late_key, sizeof late_key, &value, sizeof value);
+    assert_true(status == BANYAN_EUNKNOWN || status == BANYAN_ENET);
+    assert_false(rig.lossy->armed); /* it was given up, and its word freed */
+    assert_int_equal(tree_delete(rig.others.sessions[0], rig.others.tree, late_key, sizeof late_key), 0);
+    assert_int_equal(
+        tree_insert(rig.ours.sessions[0], rig.ours.tree, late_key, sizeof late_key, &value, sizeof value), 0);
+    rig_close(&rig);
+}
+
 /* ---- a key block that is another's ------------------------------------------------------------------- */
 
 /*
@@ -381,6 +438,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_decision_by_an_image_of_a_lost_lock),
+        cmocka_unit_test(a_lock_is_given_up),
         cmocka_unit_test(a_reused_block_of_a_lost_leaf_is_no_corruption),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
