@@ -902,6 +902,7 @@ static uint32_t client_run(struct server_fiber *fiber, struct server_client *cli
     uint64_t now = task_now();
     enum resp_status status = RESP_NO_MEMORY;
     client->running = true;
+    fiber->client = client;
     client->active_ns = now;
     client->output.start = client->output.length;
     fiber->batch_count = 0;
@@ -912,11 +913,18 @@ static uint32_t client_run(struct server_fiber *fiber, struct server_client *cli
     now = batch_execute(fiber, client, now);
     uint32_t commands = fiber->latencies;
     latencies_record(fiber, now);
+    fiber->client = NULL;
     client_hold(client);
     client->running = false;
     client_settle(client, status);
     client_release(client);
     return commands;
+}
+
+bool client_fiber_cancelled(void *argument)
+{
+    const struct server_fiber *fiber = argument;
+    return fiber->thread->stopping || (fiber->client && fiber->client->dead);
 }
 
 void client_fiber_main(void *argument)

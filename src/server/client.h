@@ -78,6 +78,7 @@ struct server_fiber {
     struct task *task;
     struct tree_session *session;
     struct store_session *store;
+    struct server_client *client; /* that it runs */
     struct server_fiber *next_idle;
     bool idle;
     uint64_t clock_ns, clock_ms; /* wall clock as last read, and when */
@@ -211,6 +212,9 @@ void client_finish(struct server_client *client);
 uint64_t client_memory(const struct server_client *client);
 /* A fiber of the pool: runs clients until the thread stops. argument: struct server_fiber. */
 void client_fiber_main(void *fiber);
+/* The command that a fiber runs may end: nobody gets its reply, or the server stops. argument: struct
+ * server_fiber. */
+bool client_fiber_cancelled(void *fiber);
 /* The thread's turn hook: sends what was gathered. */
 void client_turn(struct worker_hook *hook);
 /* Closes the largest clients until all clients' memory is within its limit; has those of other threads closed

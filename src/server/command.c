@@ -174,6 +174,10 @@ void server_reply_failure(struct server_call *call, int status)
         resp_error(call->reply, "ERR string exceeds maximum allowed size (%llu bytes)",
                    (unsigned long long)STORE_VALUE_MAX);
         break;
+    case BANYAN_EABORT: /* see client_fiber_cancelled: whoever reads this sees the server stop */
+        resp_error(call->reply, "ERR the server stops, and '%s' ended before it was done",
+                   call->command->name);
+        break;
     case BANYAN_ENOSPC:
     case BANYAN_ENOMEM:
         resp_error(call->reply, "OOM %s", text);

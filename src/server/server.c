@@ -254,6 +254,8 @@ static int thread_set_up(struct server_thread *thread, struct error *error)
     for (unsigned i = 0; !status && i < server->options.fibers; i++) {
         thread->fibers[i].thread = thread;
         status = session_open(thread, &thread->fibers[i].session, &thread->fibers[i].store, error);
+        if (!status)
+            store_session_set_cancel(thread->fibers[i].store, client_fiber_cancelled, &thread->fibers[i]);
     }
     return status;
 }

@@ -2,7 +2,8 @@
  * range.c - scans, counts and deletes of ranges, in batches: the index's scan gives keys and slots, which are
  * copied; their records are then read together. What no longer proves itself is looked up by itself, which is
  * as good, for each key's entry is one that it had some time during the scan. Between batches the other tasks
- * of the thread get their turn: where memory is mapped, nothing else would make this one wait.
+ * of the thread get their turn: where memory is mapped, nothing else would make this one wait. There too it
+ * is asked whether anybody still wants the rest.
  */
 #include "store/state.h"
 
@@ -89,6 +90,17 @@ int store_cursor_next(struct store_cursor *cursor, uint32_t room)
     return 0;
 }
 
+/* Before each batch; the first one goes at once. */
+static int turn(struct store_session *session, unsigned round)
+{
+    if (round)
+        task_yield();
+    if (session->cancelled && session->cancelled(session->cancel_context))
+        return tree_session_fail(session->tree, BANYAN_EABORT,
+                                 "ended before it was done: its caller is gone, or stops");
+    return 0;
+}
+
 /* ---- scan ---- */
 
 struct scan {
@@ -144,9 +156,9 @@ int store_scan(struct store_session *session, const struct tree_range *range, un
                         .left = range->limit ? range->limit : UINT64_MAX};
     int status = 0;
     for (unsigned round = 0; !status && !scan.cursor.done && !scan.stopped; round++) {
-        if (round)
-            task_yield();
-        status = store_cursor_next(&scan.cursor, scan_room(&scan, round));
+        status = turn(session, round);
+        if (!status)
+            status = store_cursor_next(&scan.cursor, scan_room(&scan, round));
         if (!status)
             status = scan_deliver(&scan);
     }
@@ -163,10 +175,11 @@ int store_count(struct store_session *session, const struct tree_range *range, u
                                   .count_only = true,
                                   .now = store_begin(session)};
     int status = 0;
-    while (!status && !cursor.done && (!range->limit || cursor.counted < range->limit)) {
-        if (cursor.counted)
-            task_yield();
-        status = store_cursor_next(&cursor, STORE_BATCH_ENTRIES);
+    for (unsigned round = 0; !status && !cursor.done && (!range->limit || cursor.counted < range->limit);
+         round++) {
+        status = turn(session, round);
+        if (!status)
+            status = store_cursor_next(&cursor, STORE_BATCH_ENTRIES);
         if (status)
             break;
         store_batch_resolve(session, cursor.now, cursor.part);
@@ -192,9 +205,11 @@ int store_delete_range(struct store_session *session, const struct tree_range *r
     uint64_t left = range->limit ? range->limit : UINT64_MAX;
     int status = 0;
     *count = 0;
-    while (!status && !cursor.done && left) {
-        status =
-            store_cursor_next(&cursor, left < STORE_BATCH_ENTRIES ? (uint32_t)left : STORE_BATCH_ENTRIES);
+    for (unsigned round = 0; !status && !cursor.done && left; round++) {
+        status = turn(session, round);
+        if (!status)
+            status =
+                store_cursor_next(&cursor, left < STORE_BATCH_ENTRIES ? (uint32_t)left : STORE_BATCH_ENTRIES);
         for (uint32_t i = 0; !status && i < session->batch->count; i++) {
             const struct store_entry *entry = &session->batch->entries[i];
             status = store_delete_now(session, entry->key, entry->key_length, cursor.now);
@@ -203,8 +218,6 @@ int store_delete_range(struct store_session *session, const struct tree_range *r
             if (status == BANYAN_ENOTFOUND)
                 status = 0;
         }
-        if (!cursor.done)
-            task_yield();
     }
     return status;
 }

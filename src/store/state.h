@@ -102,11 +102,13 @@ struct store_session {
     struct random random; /* for back-off */
     struct store_buffer value, output;
     struct store_arena arena;
-    struct store_transfer *transfer; /* owned; while needed */
-    struct store_batch *batch;       /* owned; while needed */
-    struct store_puts *puts;         /* owned; while needed */
-    struct store_raw seen;           /* the slot that the operation under way is about */
-    uint32_t calls;                  /* since it was last judged what is not needed */
+    struct store_transfer *transfer;  /* owned; while needed */
+    struct store_batch *batch;        /* owned; while needed */
+    struct store_puts *puts;          /* owned; while needed */
+    struct store_raw seen;            /* the slot that the operation under way is about */
+    bool (*cancelled)(void *context); /* NULL: never */
+    void *cancel_context;
+    uint32_t calls; /* since it was last judged what is not needed */
     bool transfer_used, batch_used, puts_used;
     uint8_t head[STORE_HEAD_CAPACITY] __attribute__((aligned(8))); /* the head read last */
 };

@@ -142,6 +142,12 @@ void store_session_destroy(struct store_session *session)
     free(session);
 }
 
+void store_session_set_cancel(struct store_session *session, bool (*cancelled)(void *context), void *context)
+{
+    session->cancelled = cancelled;
+    session->cancel_context = context;
+}
+
 struct tree_session *store_session_tree(const struct store_session *session)
 {
     return session->tree;

@@ -51,6 +51,9 @@ int store_session_create(struct store_session **session, struct store *store,
                          struct tree_session *tree_session, struct error *error);
 void store_session_destroy(struct store_session *session);
 struct tree_session *store_session_tree(const struct store_session *session);
+/* Scans, counts and deletes of ranges ask this before each of their batches: true ends them with
+ * BANYAN_EABORT, what they have done until then stays done. NULL, as it is at first: nobody ends them. */
+void store_session_set_cancel(struct store_session *session, bool (*cancelled)(void *context), void *context);
 /* Wall-clock time in milliseconds since 1970, as expiries are given: `now` is asked once per call. Default:
  * CLOCK_REALTIME; tests and simulations give their own. */
 void store_set_clock(struct store *store, uint64_t (*now)(void *context), void *context);

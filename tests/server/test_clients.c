@@ -568,16 +568,61 @@ static void test_long_command(void **state)
     serving_end(&serving);
 }
 
+static bool alone(void *context)
+{
+    return serving_stats(context).clients == 1;
+}
+
+/* A client is closed in the middle of its FLUSHALL: the rest of the keys stay. */
+static void test_killed_command(void **state)
+{
+    (void)state;
+    struct serving serving;
+    char *text = malloc(16 * KEYS), reply[32];
+    long left = 0;
+    assert_non_null(text);
+    serving_prepare(&serving, 1);
+    serving_start(&serving);
+    int other = serving_connect(&serving);
+    for (unsigned round = 0; round < 20 && (left == 0 || left == KEYS);
+         round++) { /* killed too early, late */
+        keys_load(other, text);
+        int flusher = serving_connect(&serving);
+        assert_true(serving_say(flusher, "CLIENT ID\r\n"));
+        size_t length = 0;
+        do
+            assert_true(serving_receive(flusher, reply + length, 1));
+        while (reply[length++] != '\n');
+        reply[length] = 0;
+        assert_true(serving_say(flusher, "FLUSHALL\r\n"));
+        sprintf(text, "CLIENT KILL ID %ld\r\n", strtol(reply + 1, NULL, 10));
+        say_expect(other, text, ":1\r\n");
+        assert_true(serving_until(alone, &serving));
+        close(flusher);
+        assert_true(serving_say(other, "DBSIZE\r\n"));
+        length = 0;
+        do
+            assert_true(serving_receive(other, reply + length, 1));
+        while (reply[length++] != '\n');
+        left = strtol(reply + 1, NULL, 10);
+    }
+    assert_true(left > 0 && left < KEYS);
+    close(other);
+    free(text);
+    serving_end(&serving);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many),          cmocka_unit_test(test_come_and_go),
-        cmocka_unit_test(test_half_closed),   cmocka_unit_test(test_hogs_elsewhere),
-        cmocka_unit_test(test_long_command),  cmocka_unit_test(test_garbage),
-        cmocka_unit_test(test_half_requests), cmocka_unit_test(test_never_reads),
-        cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_reply_limit),
-        cmocka_unit_test(test_idle_timeout),  cmocka_unit_test(test_no_descriptors),
+        cmocka_unit_test(test_many),           cmocka_unit_test(test_come_and_go),
+        cmocka_unit_test(test_half_closed),    cmocka_unit_test(test_hogs_elsewhere),
+        cmocka_unit_test(test_long_command),   cmocka_unit_test(test_garbage),
+        cmocka_unit_test(test_half_requests),  cmocka_unit_test(test_never_reads),
+        cmocka_unit_test(test_memory_limit),   cmocka_unit_test(test_reply_limit),
+        cmocka_unit_test(test_idle_timeout),   cmocka_unit_test(test_no_descriptors),
+        cmocka_unit_test(test_killed_command),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

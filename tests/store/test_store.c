@@ -638,6 +638,45 @@ static bool seen_visit(void *context, const void *key, size_t key_length, const 
     return !seen->stop_after || seen->count < seen->stop_after;
 }
 
+static bool cancelled_after(void *context)
+{
+    unsigned *left = context;
+    return !*left || !--*left;
+}
+
+static bool count_visit(void *context, const void *key, size_t key_length, const struct store_value *value)
+{
+    ++*(uint64_t *)context;
+    return true;
+}
+
+/* Each of them stops where it is when it is told to, and goes its way when it is not. */
+static void cancelled(void **state)
+{
+    enum { COUNT = 3000 };
+    static const struct tree_range all = {0};
+    char key[8];
+    uint64_t count = 0;
+    unsigned turns = 3;
+    for (unsigned i = 0; i < COUNT; i++) {
+        snprintf(key, sizeof key, "%05u", i);
+        assert_int_equal(put(key, "value", 0), 0);
+    }
+    store_session_set_cancel(session, cancelled_after, &turns);
+    assert_int_equal(store_scan(session, &all, STORE_SCAN_VALUES, count_visit, &count), BANYAN_EABORT);
+    assert_true(count > 0 && count < COUNT);
+    assert_int_equal(store_count(session, &all, &count), BANYAN_EABORT);
+    turns = 3;
+    assert_int_equal(store_delete_range(session, &all, &count), BANYAN_EABORT);
+    assert_true(count > 0 && count < COUNT);
+    uint64_t deleted = count;
+    store_session_set_cancel(session, NULL, NULL);
+    assert_int_equal(store_count(session, &all, &count), 0);
+    assert_int_equal(count, COUNT - deleted);
+    assert_int_equal(store_delete_range(session, &all, &count), 0);
+    assert_int_equal(count, COUNT - deleted);
+}
+
 static void ranges(void **state)
 {
     for (unsigned i = 0; i < 2000; i++) {
@@ -1007,6 +1046,7 @@ int main(void)
         TEST(many),
         TEST(many_limit),
         TEST(ranges),
+        TEST(cancelled),
         TEST(space),
         TEST(full),
         TEST(damage),
