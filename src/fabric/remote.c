@@ -231,7 +231,7 @@ static void remote_close(struct fabric *fabric)
     remote_threads_stop(remote);
     for (uint16_t i = 0; i < remote->count; i++) {
         struct remote_node *node = &remote->nodes[i];
-        remote_hang_up(node->control);
+        remote_node_leave(node);
         if (node->target.pool != NULL)
             munmap(node->target.pool, node->target.pool_bytes);
         if (node->target.locks != NULL)
@@ -444,6 +444,7 @@ static int lease_node(struct remote_node *node, uint16_t *id, struct error *erro
     if (status == BANYAN_OK) {
         *id = welcome->compute_id;
         remote_node_join(node, &dialed);
+        remote_event_set(remote->pulse_event); /* it beats from now on, whoever else lets us wait */
     } else {
         remote_hang_up(dialed.stream);
         dialed.stream = NULL;
@@ -455,9 +456,8 @@ static int lease_node(struct remote_node *node, uint16_t *id, struct error *erro
 static void leave_nodes(struct remote_fabric *remote)
 {
     for (uint16_t i = 0; i < remote->count; i++) {
-        remote_hang_up(remote->nodes[i].control);
-        remote->nodes[i].control = NULL;
-        remote->nodes[i].group = 0; /* no thread sees it yet */
+        remote_node_leave(&remote->nodes[i]);
+        remote->nodes[i].group = 0; /* the pulse was stopped: no thread sees it */
     }
 }
 
@@ -469,12 +469,13 @@ static int lease_nodes(struct remote_fabric *remote, struct error *error)
     uint16_t wanted = 0;
     for (unsigned try = 0;; try++) {
         uint16_t id = wanted;
-        int status = BANYAN_OK;
+        int status = remote_pulse_start(remote, error);
         for (uint16_t i = 0; i < remote->count && status == BANYAN_OK; i++)
             status = lease_node(&remote->nodes[i], &id, error);
         remote->fabric.capabilities.compute_id = id;
         if (status != BANYAN_EBUSY || try == ID_TRIES || task_now() >= deadline)
             return status;
+        remote_threads_stop(remote);
         leave_nodes(remote);
         error_clear(error);
         /* Without an id, node 0 itself was busy: it chooses again. */
@@ -529,7 +530,7 @@ static int open_nodes(struct remote_fabric *remote, const struct fabric_remote_o
     if (status != BANYAN_OK)
         return status;
     set_capabilities(remote);
-    return remote_threads_start(remote, error);
+    return remote_mender_start(remote, error);
 }
 
 int fabric_remote_open(struct fabric **fabric, const struct fabric_remote_options *options,

@@ -7,6 +7,9 @@
  * dead group's sockets, by which their owners notice. The mender's thread opens control connections again,
  * with delays from 10 ms to 1 s, then a data connection for each endpoint, which its owner takes when it next
  * needs one. remote_node_lose may be called on any thread.
+ *
+ * While a fabric is being opened the pulse is there already, and keeps the leases of the memory nodes that
+ * have joined while others let us wait; the mender is not.
  */
 #include "fabric/remote_private.h"
 
@@ -28,6 +31,7 @@
 
 #define DELAY_FIRST (10 * REMOTE_MS)
 #define DELAY_LAST  (1000 * REMOTE_MS)
+#define LEAVE_NS    (100 * REMOTE_MS)
 #define DIAL_NS     (1000 * REMOTE_MS) /* one attempt to open a connection anew, at most */
 
 /* ---- the end of a group, and the beginning of one ---- */
@@ -495,17 +499,19 @@ static void mender_main(void *argument)
 
 /* ---- both ---- */
 
-int remote_threads_start(struct remote_fabric *remote, struct error *error)
+int remote_pulse_start(struct remote_fabric *remote, struct error *error)
 {
     remote->pulse_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     remote->mender_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (remote->pulse_event < 0 || remote->mender_event < 0)
         return error_set(error, BANYAN_ENOMEM, "no descriptors for the fabric's threads: %s",
                          strerror(errno));
-    int status = thread_start(&remote->pulse, pulse_main, remote, error);
-    if (status == BANYAN_OK)
-        status = thread_start(&remote->mender, mender_main, remote, error);
-    return status;
+    return thread_start(&remote->pulse, pulse_main, remote, error);
+}
+
+int remote_mender_start(struct remote_fabric *remote, struct error *error)
+{
+    return thread_start(&remote->mender, mender_main, remote, error);
 }
 
 void remote_threads_stop(struct remote_fabric *remote)
@@ -521,4 +527,18 @@ void remote_threads_stop(struct remote_fabric *remote)
         close(remote->pulse_event);
     if (remote->mender_event >= 0)
         close(remote->mender_event);
+    remote->pulse = remote->mender = NULL;
+    remote->pulse_event = remote->mender_event = -1;
+    atomic_store_relaxed(&remote->quit, 0u); /* relaxed: nobody is there */
+}
+
+void remote_node_leave(struct remote_node *node)
+{
+    uint64_t now, deadline = task_now() + LEAVE_NS;
+    while (node->control != NULL && node->group % 2 == 1 && node->unanswered_since != 0 &&
+           receive_echo(node, node->control) == NULL && node->unanswered_since != 0 &&
+           (now = task_now()) < deadline)
+        net_wait(net_stream_fd(node->control), net_stream_wants(node->control, false), deadline - now);
+    remote_hang_up(node->control);
+    node->control = NULL;
 }

@@ -222,7 +222,13 @@ int remote_node_same(const struct remote_node *node, const struct wire_welcome *
 int remote_ground_open(struct remote_node *node, uint64_t timeout_ns, struct remote_ground *ground,
                        struct error *error);
 void remote_ground_close(struct remote_ground *ground, bool goodbye);
-int remote_threads_start(struct remote_fabric *remote, struct error *error);
+/* Says goodbye when the last heartbeat's echo has come, or 100 ms later: an echo that meets a closed socket
+ * would make a loss of it. When no thread of the fabric runs. */
+void remote_node_leave(struct remote_node *node);
+/* The pulse before the first group, the mender when all memory nodes have joined. */
+int remote_pulse_start(struct remote_fabric *remote, struct error *error);
+int remote_mender_start(struct remote_fabric *remote, struct error *error);
+/* Those that run. They may be started again. */
 void remote_threads_stop(struct remote_fabric *remote);
 void remote_event_set(int event);
 /* Whether membarrier() works here; asks for it once. */

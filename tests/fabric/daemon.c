@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -187,7 +188,7 @@ struct proxy {
     struct net_address listen, to;
     int listener, wake[2];
     bool quit, closed;
-    unsigned opened;
+    unsigned opened, hanging; /* from which number on */
     struct pair {
         int fd[2]; /* -1: free */
         unsigned number;
@@ -211,8 +212,10 @@ static void proxy_accept(struct proxy *proxy)
     struct pair *pair = proxy->pairs;
     while (pair < proxy->pairs + PAIRS && pair->fd[0] >= 0)
         pair++;
-    if (proxy->closed || pair == proxy->pairs + PAIRS ||
-        net_connect(&proxy->to, UINT64_C(1000000000), &to, NULL) != BANYAN_OK)
+    if (!proxy->closed && pair < proxy->pairs + PAIRS && proxy->opened >= proxy->hanging)
+        *pair = (struct pair){.fd = {fd, -1}, .number = proxy->opened++};
+    else if (proxy->closed || pair == proxy->pairs + PAIRS ||
+             net_connect(&proxy->to, UINT64_C(1000000000), &to, NULL) != BANYAN_OK)
         close(fd);
     else
         *pair = (struct pair){.fd = {fd, to}, .number = proxy->opened++};
@@ -281,6 +284,7 @@ struct proxy *proxy_start(const struct net_address *to)
     if (proxy == NULL || pipe2(proxy->wake, O_CLOEXEC) != 0)
         give_up("proxy: no memory");
     proxy->to = *to;
+    proxy->hanging = UINT_MAX;
     proxy->listen = (struct net_address){.kind = NET_TCP, .host = "127.0.0.1"};
     pthread_mutex_init(&proxy->mutex, NULL);
     for (unsigned i = 0; i < PAIRS; i++)
@@ -315,6 +319,13 @@ void proxy_cut_one(struct proxy *proxy, unsigned number)
             pair_close(&proxy->pairs[i]);
     pthread_mutex_unlock(&proxy->mutex);
     proxy_wake(proxy);
+}
+
+void proxy_hang(struct proxy *proxy, unsigned number)
+{
+    pthread_mutex_lock(&proxy->mutex);
+    proxy->hanging = number;
+    pthread_mutex_unlock(&proxy->mutex);
 }
 
 void proxy_open(struct proxy *proxy)

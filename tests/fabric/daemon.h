@@ -45,6 +45,8 @@ void proxy_cut(struct proxy *proxy);
 void proxy_open(struct proxy *proxy);
 /* Cuts the one connection that was opened as the number-th (from 0) since the last call of proxy_open. */
 void proxy_cut_one(struct proxy *proxy, unsigned number);
+/* Connections from the number-th on are accepted, and never hear anything. */
+void proxy_hang(struct proxy *proxy, unsigned number);
 void proxy_stop(struct proxy *proxy);
 
 #endif

@@ -772,6 +772,40 @@ static void format_and_open(void **state)
     daemon_kill(&daemons[0]);
 }
 
+/* The first memory node has our lease, and our process mapped its pool, while the second lets us wait for
+ * much longer than the lease: opening fails, and nobody is killed. Connection 0 asks who it is. */
+static void leases_live_while_others_hang(void **state)
+{
+    struct daemon daemons[2];
+    struct error error = {0};
+    const struct memory_status_request ask = {.kind = MEMORY_STATUS};
+    struct memory_status_reply reply;
+    uint64_t deadline = task_now() + LIMIT;
+    size_t length;
+    start_empty(&daemons[0], 0);
+    start_empty(&daemons[1], 0);
+    struct net_address nodes[2] = {daemons[0].local, daemons[1].tcp};
+    struct fabric_remote_options options = options_for(nodes, 2);
+    assert_int_equal(fabric_remote_format(&options, &error), BANYAN_OK);
+    struct proxy *proxy = proxy_start(&daemons[1].tcp);
+    nodes[1] = proxy_address(proxy);
+    proxy_hang(proxy, 1);
+    options.lease_ms = 200;
+    options.timeout_ms = 1500;
+    open_fails(&options, BANYAN_ETIMEOUT, "does not answer in time");
+    options = options_for(nodes, 1);
+    do {
+        assert_true(task_now() < deadline);
+        assert_int_equal(
+            fabric_remote_ask(&options, 0, &ask, sizeof ask, &reply, sizeof reply, &length, &error),
+            BANYAN_OK);
+    } while (reply.compute_nodes > 0);
+    assert_int_equal(reply.fenced_total, 0);
+    proxy_stop(proxy);
+    daemon_kill(&daemons[0]);
+    daemon_kill(&daemons[1]);
+}
+
 static void different_clusters(void **state)
 {
     struct daemon daemons[2];
@@ -874,6 +908,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(mapped_daemon_hangs),
         cmocka_unit_test(killed_writers_leave_whole_writes),
         cmocka_unit_test(format_and_open),
+        cmocka_unit_test(leases_live_while_others_hang),
         cmocka_unit_test(different_clusters),
         cmocka_unit_test(secrets),
         cmocka_unit_test(strangers),
