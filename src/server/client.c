@@ -751,30 +751,41 @@ static void batch_reply(struct server_call *call, enum batch_kind kind, const st
         call->command->point(call, item->status ? NULL : &item->value);
 }
 
-/* Looks the gathered point reads up together, or does the gathered puts, and answers them in order. */
-static uint64_t batch_execute(struct server_fiber *fiber, struct server_client *client, uint64_t begin)
+/* This request and what follows it is parsed and run again: its turn has not come. */
+static void batch_rewind(struct server_client *client, const struct client_request *request)
+{
+    client->input_start = request->start;
+    resp_parser_restart(&client->parser);
+}
+
+/* Looks the gathered point reads up together, or does the gathered puts, and answers them in order. False:
+ * their values were too much at once, the input begins with the first request that has no reply yet. */
+static bool batch_execute(struct server_fiber *fiber, struct server_client *client, uint64_t *now)
 {
     uint32_t count = fiber->batch_count;
     enum batch_kind kind = fiber->batch_kind;
+    uint64_t begin = *now;
     fiber->batch_count = 0;
     if (!count)
-        return begin;
-    if (count == 1)
-        return execute(fiber, client, &fiber->batch[0], fiber->batch[0].arguments, begin);
+        return true;
+    if (count == 1) {
+        *now = execute(fiber, client, &fiber->batch[0], fiber->batch[0].arguments, begin);
+        return true;
+    }
     uint32_t items = batch_items(fiber, count);
     if (items && kind == BATCH_PUTS)
         store_multi_put(fiber->store, fiber->items, items);
     else if (items)
         store_multi_get(fiber->store, fiber->items, items, kind == BATCH_VALUES);
-    uint64_t end = task_now(), each = (end - begin) / count, now_ms = wall_clock(fiber, end);
+    *now = task_now();
+    uint64_t each = (*now - begin) / count, now_ms = wall_clock(fiber, *now);
     const struct store_item *item = fiber->items;
     for (uint32_t i = 0; i < count; i++) {
         const struct client_request *request = &fiber->batch[i];
         bool valid = key_valid(&request->arguments[1]);
-        if (valid && kind != BATCH_PUTS && item->status == BANYAN_ENOMEM) {
-            for (; i < count; i++) /* too much at once: the rest one by one */
-                end = execute(fiber, client, &fiber->batch[i], fiber->batch[i].arguments, end);
-            break;
+        if (valid && kind != BATCH_PUTS && item->status == BANYAN_ENOMEM && item != fiber->items) {
+            batch_rewind(client, request);
+            return false;
         }
         struct server_call call = {.client = client,
                                    .store = fiber->store,
@@ -790,30 +801,42 @@ static uint64_t batch_execute(struct server_fiber *fiber, struct server_client *
         reply_end(fiber, client, &call, request->index, errors, each);
     }
     client->last_command = fiber->batch[count - 1].command->name;
-    return end;
+    return true;
 }
 
-/* Runs the request that has just been parsed, or puts it to those that go together. Returns the time. */
-static uint64_t client_request(struct server_fiber *fiber, struct server_client *client, uint64_t now)
+/* An inline request with quotes is not what it was once it has been parsed. */
+static bool parsed_again(const char *text, size_t length)
+{
+    return *text == '*' || !(memchr(text, '"', length) || memchr(text, '\'', length));
+}
+
+/* Runs the request that has just been parsed, or puts it to those that go together. It began at `start` of
+ * the client's input. */
+static void client_request(struct server_fiber *fiber, struct server_client *client, size_t start,
+                           uint64_t *now)
 {
     const struct resp_parser *parser = &client->parser;
-    struct client_request request = {.count = parser->count};
+    struct client_request request = {.count = parser->count, .start = start};
     request.command = command_table_find(fiber->thread->server->table, parser->arguments[0].bytes,
                                          parser->arguments[0].length, &request.index);
-    enum batch_kind kind = batch_kind(client, request.command, request.count);
+    enum batch_kind kind = BATCH_NONE;
+    if (parsed_again(client->input + start, client->input_start - start))
+        kind = batch_kind(client, request.command, request.count);
     if (!kind) {
-        now = batch_execute(fiber, client, now);
-        return execute(fiber, client, &request, parser->arguments, now);
+        if (batch_execute(fiber, client, now))
+            *now = execute(fiber, client, &request, parser->arguments, *now);
+        return;
     }
-    if (fiber->batch_count == CLIENT_BATCH_MAX || (fiber->batch_count && fiber->batch_kind != kind))
-        now = batch_execute(fiber, client, now);
+    if ((fiber->batch_count == CLIENT_BATCH_MAX || (fiber->batch_count && fiber->batch_kind != kind)) &&
+        !batch_execute(fiber, client, now))
+        return;
     struct client_request *place = &fiber->batch[fiber->batch_count++];
     fiber->batch_kind = kind;
     place->command = request.command;
     place->index = request.index;
     place->count = request.count;
+    place->start = start;
     memcpy(place->arguments, parser->arguments, request.count * sizeof *parser->arguments);
-    return now;
 }
 
 static void client_limits(const struct server_client *client, struct resp_limits *limits)
@@ -844,9 +867,10 @@ static enum resp_status slice_run(struct server_fiber *fiber, struct server_clie
                             client->input_end - client->input_start, &consumed);
         if (status != RESP_COMPLETE && status != RESP_EMPTY)
             return status;
+        size_t start = client->input_start;
         client->input_start += consumed;
         if (status == RESP_COMPLETE)
-            *now = client_request(fiber, client, *now);
+            client_request(fiber, client, start, now);
     }
     return RESP_COMPLETE;
 }
@@ -910,7 +934,8 @@ static uint32_t client_run(struct server_fiber *fiber, struct server_client *cli
         status = RESP_MORE;
     else if (output_ready(client))
         status = slice_run(fiber, client, &now);
-    now = batch_execute(fiber, client, now);
+    if (!batch_execute(fiber, client, &now) && status == RESP_MORE)
+        status = RESP_COMPLETE;
     uint32_t commands = fiber->latencies;
     latencies_record(fiber, now);
     fiber->client = NULL;

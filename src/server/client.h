@@ -90,6 +90,7 @@ struct server_fiber {
         const struct server_command *command;
         unsigned index;
         uint32_t count;
+        size_t start; /* where it begins in the client's input */
         struct resp_argument arguments[CLIENT_BATCH_ARGS];
     } batch[CLIENT_BATCH_MAX];
     struct store_item items[CLIENT_BATCH_MAX];

@@ -64,10 +64,15 @@ int data_each(struct server_call *call, bool values,
         for (; count < DATA_BATCH && at < call->count; at++)
             items[count++] = (struct store_item){.key = call->arguments[at].bytes,
                                                  .key_length = call->arguments[at].length};
-        int status = store_multi_get(call->store, items, count, values);
-        if (status && status != BANYAN_ENOTFOUND)
-            return status;
+        store_multi_get(call->store, items, count, values);
         for (uint32_t i = 0; i < count; i++) {
+            int status = items[i].status;
+            if (status == BANYAN_ENOMEM && i > 0) { /* too much at once: the next batch begins with it */
+                at -= count - i;
+                break;
+            }
+            if (status && status != BANYAN_ENOTFOUND)
+                return status;
             bool found = !items[i].status;
             data_count(call, found);
             if (!visit(call, found ? &items[i].value : NULL, context))

@@ -31,8 +31,9 @@ void data_reply_too_long(struct server_call *call);
 void data_reply_memory(struct server_call *call);
 /* Integers as Redis reads them, without a reply. */
 bool data_integer(const void *bytes, size_t length, int64_t *value);
-/* Calls `visit` with what each of arguments[1..] holds (NULL: nothing), in order, batch by batch, until it
- * returns false. 0 or the status of the first key that failed. */
+/* Values come in batches of STORE_MULTI_BYTES_MAX. Calls `visit` with what each of arguments[1..] holds
+ * (NULL: nothing), in order, batch by batch, until it returns false. 0 or the status of the first key that
+ * failed. */
 int data_each(struct server_call *call, bool values,
               bool (*visit)(struct server_call *call, const struct store_value *value, void *context),
               void *context);

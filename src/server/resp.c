@@ -48,8 +48,8 @@ static enum resp_status more(struct resp_parser *parser, size_t wanted)
     return RESP_MORE;
 }
 
-/* Ready for the next request; the arguments of this one stay. */
-static void parser_rest(struct resp_parser *parser)
+/* The arguments of the request stay. */
+void resp_parser_restart(struct resp_parser *parser)
 {
     parser->expected = 0;
     parser->at = 0;
@@ -188,7 +188,7 @@ static enum resp_status multibulk(struct resp_parser *parser, const struct resp_
         return status;
     arguments_place(parser, buffer);
     *consumed = parser->at;
-    parser_rest(parser);
+    resp_parser_restart(parser);
     return status;
 }
 
@@ -304,7 +304,7 @@ static enum resp_status inline_request(struct resp_parser *parser, const struct 
     enum resp_status status = inline_words(parser, limits, buffer, line);
     if (status == RESP_COMPLETE || status == RESP_EMPTY) {
         arguments_place(parser, buffer);
-        parser_rest(parser);
+        resp_parser_restart(parser);
     }
     return status;
 }

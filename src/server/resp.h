@@ -45,6 +45,8 @@ struct resp_parser {
 };
 void resp_parser_init(struct resp_parser *parser);
 void resp_parser_free(struct resp_parser *parser);
+/* Forgets the incomplete request: the next call parses from the start of one. */
+void resp_parser_restart(struct resp_parser *parser);
 /* Takes the request that begins at buffer[0]; with RESP_COMPLETE and RESP_EMPTY *consumed says how long it
  * was, and the parser is ready for the next. The arguments point into the buffer, and stay in the parser
  * until its next call. The buffer may move between calls for one request. Inline requests with quotes are

@@ -226,7 +226,8 @@ static int group_lookup(struct store_session *session, struct store_item *items,
     return 0;
 }
 
-/* What would make the answer too long in all is refused: the caller asks for it in another call. */
+/* What would make the answer too long in all is refused, and what follows too: the caller asks for it in
+ * another call. The first is never refused, so each such call brings the caller further. */
 static void group_limit(struct store_session *session, uint64_t *bytes)
 {
     struct store_batch *batch = session->batch;
@@ -236,12 +237,11 @@ static void group_limit(struct store_session *session, uint64_t *bytes)
         if (entry->status || !store_slot_decode(entry->raw, entry->raw_length, &slot) || !slot.record)
             continue;
         uint64_t more = slot.length + STORE_HEAD_MAX;
-        if (*bytes + more > STORE_MULTI_BYTES_MAX)
+        if (*bytes && *bytes + more > STORE_MULTI_BYTES_MAX)
             entry->status = tree_session_fail(session->tree, BANYAN_ENOMEM,
                                               "the values asked for at once have more than %llu bytes",
                                               (unsigned long long)STORE_MULTI_BYTES_MAX);
-        else
-            *bytes += more;
+        *bytes += more;
     }
 }
 

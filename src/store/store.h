@@ -24,9 +24,9 @@
 #define STORE_VALUE_MAX  (UINT64_C(64) << 20) /* bytes */
 #define STORE_KEY_MAX    TREE_KEY_MAX
 #define STORE_INLINE_MAX 16u /* longest value kept in the slot of the default geometry */
-/* Values that one store_multi_get returns, together: what is more gets BANYAN_ENOMEM and is asked for again.
- */
-#define STORE_MULTI_BYTES_MAX (UINT64_C(256) << 20)
+/* Values that one store_multi_get returns, together, or a single one that is longer: what is more gets
+ * BANYAN_ENOMEM and is asked for again. */
+#define STORE_MULTI_BYTES_MAX (UINT64_C(4) << 20)
 
 struct store;
 struct store_session;

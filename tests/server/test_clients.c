@@ -333,6 +333,47 @@ static void test_never_reads(void **state)
     serving_end(&serving);
 }
 
+/* A pipeline of large reads is answered in order, and no more of it at once than the limit of what may wait
+ * and one value, though its requests could be looked up together. */
+static void test_large_replies(void **state)
+{
+    (void)state;
+    enum { VALUE = 8 << 20, ROUNDS = 20 };
+    static const char round[] = "*2\r\n$3\r\nGET\r\n$1\r\na\r\nGET b\r\nGET \"b\"\r\nSTRLEN a\r\nGET a\r\n"
+                                "*3\r\n$4\r\nMGET\r\n$1\r\nb\r\n$1\r\na\r\n";
+    struct serving serving;
+    char head[64], *value = malloc(VALUE + 64);
+    assert_non_null(value);
+    serving_prepare(&serving, 1);
+    serving_start(&serving);
+    int fd = serving_connect(&serving), good = serving_connect(&serving);
+    size_t length = (size_t)sprintf(value, "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$%d\r\n", VALUE);
+    memset(value + length, 'v', VALUE);
+    memcpy(value + length + VALUE, "\r\n", 2);
+    assert_true(serving_send(good, value, length + VALUE + 2));
+    serving_expect(good, "+OK\r\n");
+    say_expect(good, "SET b w\r\n", "+OK\r\n");
+    for (unsigned i = 0; i < ROUNDS; i++)
+        assert_true(serving_say(fd, round));
+    snprintf(head, sizeof head, "$%d\r\n", VALUE);
+    for (unsigned i = 0; i < 3 * ROUNDS; i++) {
+        if (i % 3 == 1)
+            serving_expect(fd, "$1\r\nw\r\n$1\r\nw\r\n:8388608\r\n");
+        if (i % 3 == 2)
+            serving_expect(fd, "*2\r\n$1\r\nw\r\n");
+        say_expect(good, "PING\r\n", "+PONG\r\n");
+        assert_true(serving_stats(&serving).client_memory < UINT64_C(40) << 20);
+        serving_expect(fd, head);
+        assert_true(serving_receive(fd, value, VALUE + 2));
+        assert_int_equal(value[0], 'v');
+        assert_memory_equal(value + VALUE - 1, "v\r\n", 3);
+    }
+    close(fd);
+    close(good);
+    free(value);
+    serving_end(&serving);
+}
+
 static bool some_evicted(void *context)
 {
     return serving_stats(context).clients_evicted >= 1;
@@ -622,7 +663,7 @@ int main(void)
         cmocka_unit_test(test_half_requests),  cmocka_unit_test(test_never_reads),
         cmocka_unit_test(test_memory_limit),   cmocka_unit_test(test_reply_limit),
         cmocka_unit_test(test_idle_timeout),   cmocka_unit_test(test_no_descriptors),
-        cmocka_unit_test(test_killed_command),
+        cmocka_unit_test(test_killed_command), cmocka_unit_test(test_large_replies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

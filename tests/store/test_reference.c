@@ -226,20 +226,18 @@ static void do_many(void)
     struct store_item items[64];
     char keys[64][256];
     unsigned numbers[64];
-    uint64_t bytes = 0;
     size_t count = 1 + random_below(&model.random, 64);
     bool values = random_chance(&model.random, 0.7);
     for (size_t i = 0; i < count; i++) {
         numbers[i] = (unsigned)random_below(&model.random, KEYS);
         items[i] = (struct store_item){.key = keys[i], .key_length = key_of(numbers[i], keys[i])};
-        if (entry_of(numbers[i])->present)
-            bytes += model.entries[numbers[i]].length + 4096;
     }
-    if (bytes > STORE_MULTI_BYTES_MAX)
-        return;
-    assert_int_equal(store_multi_get(model.session, items, count, values), 0);
+    store_multi_get(model.session, items, count, values);
     for (size_t i = 0; i < count; i++) {
         const struct model_entry *entry = entry_of(numbers[i]);
+        if (i && values && items[i].status == BANYAN_ENOMEM) { /* too much at once: asked for again */
+            store_multi_get(model.session, items + i, count - i, values);
+        }
         assert_int_equal(items[i].status, entry->present ? 0 : BANYAN_ENOTFOUND);
         if (entry->present)
             compare(entry, &items[i].value, values);
