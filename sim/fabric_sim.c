@@ -254,7 +254,7 @@ static int backend_call(struct fabric_endpoint *base, uint16_t node, const void 
         return BANYAN_EINVAL;
     int admitted = sim_link_admit(compute, node, 0, &known);
     if (admitted != BANYAN_OK)
-        return admitted;
+        return admitted == BANYAN_ENET ? BANYAN_EFENCED : admitted;
     if (!connection || !sim_queue_claim(&sim->queue, 1))
         return BANYAN_ENOMEM;
     task->cpu->busy += sim->model.post + sim->model.command;

@@ -193,7 +193,8 @@ void fabric_give_up(struct fabric_endpoint *endpoint, uint16_t node);
  */
 int fabric_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count,
                    struct fabric_cost *cost);
-/* A two-sided call to the memory node's CPU. */
+/* A two-sided call to the memory node's CPU. BANYAN_EFENCED: there is no connection, and nothing was sent;
+ * any other error of the network's: it may have been served or not. */
 int fabric_call(struct fabric_endpoint *endpoint, uint16_t node, const void *request, size_t length,
                 void *reply, size_t capacity, size_t *reply_length, struct fabric_cost *cost);
 

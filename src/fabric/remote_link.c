@@ -566,11 +566,11 @@ void remote_link_post(struct remote_link *link, struct fabric_list *list, struct
     enqueue(link, list, wait, (void *)(uintptr_t)sent);
 }
 
+/* BANYAN_EFENCED: there is no connection, nothing goes out. */
 static int call_post(struct remote_link *link, struct remote_call *call, const void *request, size_t length)
 {
-    int status = remote_link_admit(link, 0);
-    if (status != BANYAN_OK)
-        return status;
+    if (remote_link_admit(link, 0) != BANYAN_OK)
+        return BANYAN_EFENCED;
     uint8_t *to = out_reserve(link, sizeof(struct wire_head) + length);
     if (to == NULL)
         return BANYAN_ENOMEM;
@@ -594,7 +594,7 @@ static int call_mapped(struct remote_link *link, const void *request, size_t len
     if (link->left_behind > 0 && endpoint->worker == NULL)
         endpoint_pump(endpoint, 0); /* it may have come: nobody else looks */
     if (link->left_behind > 0)
-        return BANYAN_ENET;
+        return BANYAN_EFENCED;
     struct remote_call *call = malloc(sizeof *call);
     if (call == NULL)
         return BANYAN_ENOMEM;

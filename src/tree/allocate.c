@@ -14,6 +14,9 @@
 /* A batch has at most so many bytes and, at first, blocks: a worker that needs few holds few back. */
 #define BATCH_BYTES (256u << 10)
 #define BATCH_FIRST 8u
+/* While their memory node cannot be reached, a worker keeps so many batches of free blocks of one size;
+ * what comes then is left to an offline check. */
+#define BATCHES_MAX 64u
 /* How many more bytes one memory node may have given than the least used one before it is passed over. */
 #define IMBALANCE_MAX (256u << 10)
 
@@ -70,8 +73,9 @@ static bool arena_reserve(struct tree_arena *arena, uint32_t capacity)
 
 /*
  * Gives `count` of the arena's free blocks back to their memory node, those that have lain there longest.
- * When the network fails nobody knows whether the memory node has them: then they are nobody's until an
- * offline check reclaims them, for a block that two owners use would be far worse.
+ * When the network fails under way nobody knows whether the memory node has them: then they are nobody's
+ * until an offline check reclaims them, for a block that two owners use would be far worse. What was never
+ * sent (EFENCED) is kept.
  */
 static int arena_return(struct tree_worker *worker, uint16_t node, uint32_t bytes, struct tree_arena *arena,
                         uint32_t count, struct fabric_cost *cost)
@@ -85,7 +89,7 @@ static int arena_return(struct tree_worker *worker, uint16_t node, uint32_t byte
     uint32_t reply;
     size_t length, send = offsetof(struct memory_free_request, blocks) + count * sizeof(gaddr);
     int status = fabric_call(worker->endpoint, node, &request, send, &reply, sizeof reply, &length, cost);
-    bool unknown = status == BANYAN_ENET || status == BANYAN_ETIMEOUT || status == BANYAN_EFENCED;
+    bool unknown = status == BANYAN_ENET || status == BANYAN_ETIMEOUT;
     if (status && !unknown && arena_reserve(arena, arena->count + count)) {
         memcpy(arena->free + arena->count, request.blocks, count * sizeof(gaddr));
         arena->count += count;
@@ -139,8 +143,8 @@ static int arena_fetch(struct tree_session *session, uint16_t node, uint32_t byt
     size_t length;
     int status = fabric_call(session->worker->endpoint, node, &request, sizeof request, &reply, sizeof reply,
                              &length, &session->stats.cost);
-    if (status)
-        return status;
+    if (status) /* EFENCED: no connection; not what an operation should begin again for at once */
+        return status == BANYAN_EFENCED ? BANYAN_ENET : status;
     if (!reply_good(&reply, length, node, request.want))
         return BANYAN_ENET;
     if (!arena_reserve(arena, arena->count + reply.count + 2 * batch_max(bytes)))
@@ -215,12 +219,16 @@ void tree_release(struct tree_session *session, gaddr address, uint32_t bytes)
     if (node >= worker->memory_nodes)
         return; /* a corrupt link's: nothing of ours */
     struct tree_arena *arena = arena_get(worker, node, bytes);
-    if (!arena || !arena_reserve(arena, arena->count + 1))
+    const uint32_t batch = batch_max(bytes);
+    if (!arena || arena->count >= BATCHES_MAX * batch ||
+        (arena->count == arena->capacity && !arena_reserve(arena, arena->count + batch)))
         return; /* no memory to remember it in: an offline check reclaims it */
     arena->free[arena->count++] = address;
     worker->allocated[node] -= worker->allocated[node] < bytes ? worker->allocated[node] : bytes;
-    if (arena->count >= 2 * batch_max(bytes))
-        arena_return(worker, node, bytes, arena, batch_max(bytes), &session->stats.cost);
+    if (arena->count % batch == 0) /* not at each: the memory node may be away */
+        while (arena->count >= 2 * batch &&
+               !arena_return(worker, node, bytes, arena, batch, &session->stats.cost))
+            ;
 }
 
 int tree_block_allocate(struct tree_session *session, gaddr near, uint32_t bytes, gaddr *block)

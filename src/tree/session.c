@@ -383,6 +383,8 @@ int tree_memory_call(struct tree_session *session, uint16_t node, const void *re
                              &session->stats.cost);
     if (!status)
         return 0;
+    if (status == BANYAN_EFENCED) /* no connection: nothing that beginning again would mend */
+        status = BANYAN_ENET;
     fabric_trouble(session->compute->fabric, node, trouble, sizeof trouble);
     return tree_fail(session, status, "a call of memory node %u failed: %s%s%s", (unsigned)node,
                      error_name(status), trouble[0] ? ": " : "", trouble);

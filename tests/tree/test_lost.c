@@ -29,6 +29,8 @@ struct lossy {
     struct fabric *inner;
     uint64_t incarnation, since;
     bool armed, broken;
+    int call_status; /* of all calls, which are not served then; 0: they are */
+    unsigned calls;
     bool deaf;     /* without a connection to `node`, while the group lives */
     uint16_t node; /* that fences us */
     /* Whether the fencing is due at this list. */
@@ -107,8 +109,11 @@ static int lossy_execute(struct fabric_endpoint *endpoint, struct fabric_list *c
 static int lossy_call(struct fabric_endpoint *endpoint, uint16_t node, const void *request, size_t length,
                       void *reply, size_t capacity, size_t *reply_length)
 {
-    return fabric_call(((struct lossy_endpoint *)endpoint)->inner, node, request, length, reply, capacity,
-                       reply_length, NULL);
+    struct lossy *lossy = (struct lossy *)endpoint->fabric;
+    lossy->calls++;
+    return lossy->call_status ? lossy->call_status
+                              : fabric_call(((struct lossy_endpoint *)endpoint)->inner, node, request, length,
+                                            reply, capacity, reply_length, NULL);
 }
 
 static struct fabric_endpoint *lossy_endpoint_open(struct fabric *fabric, struct error *error)
@@ -370,6 +375,66 @@ static void a_lock_is_given_up(void **state)
     rig_close(&rig);
 }
 
+/* ---- free blocks of a memory node that cannot be reached ---------------------------------------------- */
+
+#define BLOCK_BYTES  1024u
+#define BATCH_BLOCKS 64u                /* of this size */
+#define BLOCKS       (3 * BATCH_BLOCKS) /* of one memory node: it takes turns when it gave 256 KiB more */
+#define KEPT_MAX     (64 * BATCH_BLOCKS)
+
+static void count_block(void *context, gaddr block, uint32_t bytes)
+{
+    unsigned *count = context;
+    *count += bytes == BLOCK_BYTES && gaddr_node(block) == 0;
+}
+
+static unsigned free_blocks(struct rig *rig)
+{
+    unsigned count = 0;
+    tree_worker_each_free(rig->ours.worker, count_block, &count);
+    return count;
+}
+
+static void free_blocks_are_kept_while_it_is_away(void **state)
+{
+    (void)state;
+    const struct tree_geometry geometry = {.key_bytes = 8, .value_bytes = 8};
+    static gaddr blocks[BLOCKS];
+    struct rig rig;
+    rig_open(&rig, &geometry);
+    struct tree_session *session = rig.ours.sessions[0];
+    for (unsigned i = 0; i < BLOCKS; i++)
+        assert_int_equal(tree_allocate(session, 0, BLOCK_BYTES, &blocks[i]), 0);
+    unsigned before = free_blocks(&rig);
+
+    rig.lossy->call_status = BANYAN_EFENCED;
+    rig.lossy->calls = 0;
+    for (unsigned i = 0; i < BLOCKS; i++)
+        tree_release(session, blocks[i], BLOCK_BYTES);
+    assert_int_equal(free_blocks(&rig), before + BLOCKS);
+    assert_in_range(rig.lossy->calls, 1, 5); /* not one for each */
+    for (unsigned i = 0; i < BLOCKS; i++)
+        assert_int_equal(tree_allocate(session, 0, BLOCK_BYTES, &blocks[i]), 0);
+    gaddr more;
+    while (free_blocks(&rig) > 0)
+        assert_int_equal(tree_allocate(session, 0, BLOCK_BYTES, &more), 0);
+    /* Not one that the operation begins again for. */
+    assert_int_equal(tree_allocate(session, 0, BLOCK_BYTES, &more), BANYAN_ENET);
+
+    for (unsigned i = 0; i < BLOCKS; i++)
+        tree_release(session, blocks[i], BLOCK_BYTES);
+    rig.lossy->call_status = 0; /* it is back: the surplus goes there */
+    for (unsigned i = 0; i < BATCH_BLOCKS; i++)
+        tree_release(session, gaddr_make(0, (1 << 20) + i * BLOCK_BYTES), BLOCK_BYTES);
+    rig.lossy->call_status = BANYAN_EFENCED;
+    assert_in_range(free_blocks(&rig), BATCH_BLOCKS, 2 * BATCH_BLOCKS - 1);
+
+    for (unsigned i = 0; i < 2 * KEPT_MAX; i++) /* but not without end; nobody looks at these */
+        tree_release(session, gaddr_make(0, (2 << 20) + i * UINT64_C(64)), BLOCK_BYTES);
+    assert_int_equal(free_blocks(&rig), KEPT_MAX);
+    rig_close(&rig);
+}
+
 /* ---- a key block that is another's ------------------------------------------------------------------- */
 
 /*
@@ -439,6 +504,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_decision_by_an_image_of_a_lost_lock),
         cmocka_unit_test(a_lock_is_given_up),
+        cmocka_unit_test(free_blocks_are_kept_while_it_is_away),
         cmocka_unit_test(a_reused_block_of_a_lost_leaf_is_no_corruption),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
