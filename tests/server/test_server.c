@@ -190,6 +190,51 @@ static void send_in_pieces(int fd, const char *bytes, size_t length, struct rand
     }
 }
 
+/* SETs next to each other are done together: what is in between, or wrong with one, shows where it stands. */
+static void test_runs_of_sets(void **state)
+{
+    (void)state;
+    struct serving serving;
+    char *request = malloc(1 << 16), *reply = malloc(1 << 16), name[300];
+    size_t asked = 0, answered = 0;
+    assert_true(request && reply);
+    serving_prepare(&serving, 1);
+    serving_start(&serving);
+    int fd = serving_connect(&serving);
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    for (unsigned i = 0; i < 150; i++) {
+        add(request, &asked, "SET k%u first%u\r\nSET k%u v%u\r\n", i / 2, i, i / 2, i);
+        add(reply, &answered, "+OK\r\n+OK\r\n");
+        if (i % 40 == 13) {
+            add(request, &asked, "SET %s v\r\nSET k0 a b\r\nSET k\r\nSET k%u again NX\r\nSET \"\" v\r\n",
+                name, i / 2);
+            add(reply, &answered,
+                "-ERR a key has 1 to 255 bytes, this one has 299\r\n-ERR syntax error\r\n"
+                "-ERR wrong number of arguments for 'set' command\r\n$-1\r\n"
+                "-ERR a key has 1 to 255 bytes, this one has 0\r\n");
+        }
+        if (i % 40 == 20) {
+            add(request, &asked, "GET k%u\r\nGET k0\r\n", i / 2);
+            add(reply, &answered, "$%d\r\nv%u\r\n$2\r\nv1\r\n", i < 100 ? 3 : 4, i);
+        }
+    }
+    for (unsigned key = 0; key < 75; key += 20) {
+        char value[16];
+        int length = snprintf(value, sizeof value, "v%u", 2 * key + 1);
+        add(request, &asked, "GET k%u\r\n", key);
+        add(reply, &answered, "$%d\r\n%s\r\n", length, value);
+    }
+    add(request, &asked, "CLIENT REPLY SKIP\r\nSET k1 x\r\nSET k2 y\r\nSET k3 z\r\nMGET k1 k2 k3\r\n");
+    add(reply, &answered, "+OK\r\n+OK\r\n*3\r\n$1\r\nx\r\n$1\r\ny\r\n$1\r\nz\r\n");
+    say_expect(fd, request, reply);
+    say_expect(fd, "DBSIZE\r\n", ":75\r\n");
+    close(fd);
+    free(request);
+    free(reply);
+    serving_end(&serving);
+}
+
 /* Several connections, each with its own keys, have long pipelines of reads and writes under way at once. */
 static void test_order(void **state)
 {
@@ -723,6 +768,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replies),
         cmocka_unit_test(test_order),
+        cmocka_unit_test(test_runs_of_sets),
         cmocka_unit_test(test_half_closed),
         cmocka_unit_test(test_password),
         cmocka_unit_test(test_protected_mode),
