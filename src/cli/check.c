@@ -38,7 +38,9 @@ static const struct settings_command command = {
         "Walk every index of a cluster, prove every node and record, and account for all memory.\v"
         "Nobody may write meanwhile. Memory that is handed out but reachable from nowhere counts as lost: "
         "what "
-        "compute nodes had taken when they died, and, while others are connected, what these hold ready.\n\n"
+        "compute nodes had taken when they died, and, while others are connected, what these hold ready. "
+        "The walk goes on behind what is broken; then nobody knows what of the rest is lost, and nothing is "
+        "given back.\n\n"
         "Examples:\n"
         "  banyan check --memory 127.0.0.1:7100,127.0.0.1:7101\n"
         "  banyan check --memory unix:/run/banyan/memory.sock --reclaim\n"
@@ -118,25 +120,31 @@ static void print_text(const struct audit_report *report)
     if (report->blocks_lost)
         printf("%s: %" PRIu64 " blocks (%" PRIu64 " bytes)%s\n",
                report->blocks_reclaimed ? "given back"
+               : report->lost_unjudged  ? "not reached, so lost or behind what is broken"
                : report->compute_nodes  ? "lost, or held ready by connected compute nodes"
                                         : "lost",
                report->blocks_lost, report->bytes_lost,
-               report->blocks_reclaimed || report->compute_nodes ? "" : "; --reclaim gives them back");
-    printf("%s\n", report->problems ? "broken" : "sound");
+               report->blocks_reclaimed || report->compute_nodes || report->lost_unjudged
+                   ? ""
+                   : "; --reclaim gives them back");
+    if (report->problems)
+        printf("broken: %" PRIu64 " problem%s\n", report->problems, report->problems == 1 ? "" : "s");
+    else
+        printf("sound\n");
 }
 
 static int print_json(const struct check *check, const struct audit_report *report)
 {
     json_t *json = json_pack(
-        "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:O}", "sound",
+        "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:O}", "sound",
         !report->problems, "indexes", (json_int_t)report->indexes, "entries", (json_int_t)report->entries,
         "leaves", (json_int_t)report->leaves, "inner_nodes", (json_int_t)report->internals, "record_values",
         (json_int_t)report->values_record, "expired", (json_int_t)report->expired, "half_splits",
         (json_int_t)report->marked, "half_removals", (json_int_t)report->dead, "missing_entries",
         (json_int_t)report->missing_parents, "bytes_used", (json_int_t)report->bytes_used, "blocks_lost",
-        (json_int_t)report->blocks_lost, "bytes_lost", (json_int_t)report->bytes_lost, "blocks_reclaimed",
-        (json_int_t)report->blocks_reclaimed, "compute_nodes", (json_int_t)report->compute_nodes, "problems",
-        check->problems);
+        (json_int_t)report->blocks_lost, "bytes_lost", (json_int_t)report->bytes_lost, "lost_judged",
+        !report->lost_unjudged, "blocks_reclaimed", (json_int_t)report->blocks_reclaimed, "compute_nodes",
+        (json_int_t)report->compute_nodes, "problems", check->problems);
     int failed = !json || json_dumpf(json, stdout, JSON_INDENT(2)) || putchar('\n') == EOF;
     json_decref(json);
     return failed ? COMMAND_FAILED : COMMAND_OK;

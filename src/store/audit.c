@@ -7,7 +7,7 @@
 
 #include "memory/memory.h"
 
-#define PROBLEMS_TOLD_MAX 100u
+#define PROBLEMS_TOLD_MAX 10000u
 #define NAMES_MAX         4096u
 
 /* One chunk of a memory node that is cut into blocks. */
@@ -50,6 +50,12 @@ static void problem(struct audit *audit, const char *format, ...)
         if (*at < ' ' || *at > '~')
             *at = '?';
     audit->options->problem(audit->options->context, text);
+}
+
+static void index_problem(void *context, const char *text)
+{
+    struct audit *audit = context;
+    problem(audit, "index %s: %s", audit->index, text);
 }
 
 static void progress(const struct audit *audit, const char *what)
@@ -220,8 +226,10 @@ static int check_store(struct audit *audit, struct tree *tree)
     }
     status = store_session_create(&session, store, audit->session, &error);
     if (!status) {
+        const struct store_check_visitor visitor = {
+            .block = reach, .problem = index_problem, .context = audit};
         memset(&report, 0, sizeof report);
-        status = store_check(session, &report, reach, audit);
+        status = store_check_all(session, &visitor, &report);
         add_tree(audit->report, &report.tree);
         audit->report->values_record += report.values_record;
         audit->report->expired += report.expired;
@@ -233,9 +241,10 @@ static int check_store(struct audit *audit, struct tree *tree)
 
 static int check_plain(struct audit *audit, struct tree *tree)
 {
+    const struct tree_check_visitor visitor = {.node = reach, .problem = index_problem, .context = audit};
     struct tree_check_report report;
     memset(&report, 0, sizeof report);
-    int status = tree_check(audit->session, tree, &report, reach, audit);
+    int status = tree_check_all(audit->session, tree, &visitor, &report);
     add_tree(audit->report, &report);
     tree_close(tree);
     return status;
@@ -250,9 +259,9 @@ static int check_index(struct audit *audit, uint32_t number)
     if (!status)
         status = audit->contents[number] == TREE_CONTENT_STORE ? check_store(audit, tree)
                                                                : check_plain(audit, tree);
-    if (status == BANYAN_ECORRUPT) {
-        problem(audit, "index %s: %s", audit->index, tree_session_error(audit->session)->text);
-        return 0; /* the others are still worth a look */
+    if (status == BANYAN_ECORRUPT) { /* it could not be opened; the others are still worth a look */
+        index_problem(audit, tree_session_error(audit->session)->text);
+        return 0;
     }
     return status;
 }
@@ -313,6 +322,7 @@ static int account(struct audit *audit)
 {
     /* After a broken invariant nobody knows what else is reachable. */
     bool reclaim = audit->options->reclaim && !audit->report->problems;
+    audit->report->lost_unjudged = audit->report->problems != 0;
     int status = reclaim ? still_alone(audit) : 0;
     for (uint16_t node = 0; !status && node < audit->node_count; node++)
         for (uint32_t i = 0; !status && i < audit->nodes[node].count; i++)
@@ -362,6 +372,11 @@ int audit_run(struct tree_session *session, const struct audit_options *options,
         status = BANYAN_EBUSY;
     if (!status)
         status = tree_list(session, remember, &audit);
+    if (status == BANYAN_ECORRUPT && audit.name_count) { /* those before it can be walked */
+        problem(&audit, "%s; indexes named behind it have not been looked at",
+                tree_session_error(session)->text);
+        status = 0;
+    }
     for (uint32_t i = 0; !status && i < audit.name_count; i++)
         status = check_index(&audit, i);
     if (!status)

@@ -15,15 +15,16 @@ struct audit_report {
     uint64_t dead, marked,
         missing_parents;              /* half-done work of compute nodes that died: legal, others finish it */
     uint64_t blocks_used, bytes_used; /* reachable */
-    uint64_t blocks_lost, bytes_lost; /* handed out, and reachable from nowhere */
+    uint64_t blocks_lost, bytes_lost; /* handed out, and not reached */
+    bool lost_unjudged;               /* problems: what lies behind the damage is among those not reached */
     uint64_t blocks_reclaimed;
-    uint64_t problems;      /* broken invariants; each was told to the callback */
+    uint64_t problems; /* broken invariants; each was told to the callback, but for those beyond 10,000 */
     uint64_t compute_nodes; /* connected, but for the auditor: what they hold back counts as lost */
 };
 
 struct audit_options {
-    /* Give lost blocks back. BANYAN_EBUSY while other compute nodes are connected, or when one came during
-     * the audit. */
+    /* Give lost blocks back, unless there is a problem. BANYAN_EBUSY while other compute nodes are connected,
+     * or when one came during the audit. */
     bool reclaim;
     /* Gets a sentence for each broken invariant, with the index, the address and what is wrong. */
     void (*problem)(void *context, const char *text);

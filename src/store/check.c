@@ -1,80 +1,124 @@
 /*
- * check.c - walks a store while nobody else writes: the index first, then every record, whose blocks are
- * counted. Costs a read of everything. BANYAN_ECORRUPT names the first record at fault.
+ * check.c - walks a store while nobody else writes: the index, and with each leaf the records that it names,
+ * whose blocks are counted. Costs a read of everything. Where somebody listens to problems, the walk goes on
+ * behind each; else it ends at the first.
  */
 #include "store/state.h"
+
+#include <stdarg.h>
+#include <stdio.h>
 
 struct check {
     struct store_session *session;
     struct store_check_report *report;
-    void (*visit)(void *context, gaddr block, uint32_t bytes);
-    void *context;
+    const struct store_check_visitor *visitor;
+    uint64_t now;
 };
+
+static int check_tell(struct check *check, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int check_tell(struct check *check, const char *format, ...)
+{
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    check->report->problems++;
+    if (!check->visitor->problem)
+        return tree_session_fail(check->session->tree, BANYAN_ECORRUPT, "%s", text);
+    check->visitor->problem(check->visitor->context, text);
+    return 0;
+}
 
 static void check_block(struct check *check, gaddr block, uint32_t bytes)
 {
     uint32_t block_bytes = memory_block_bytes(bytes);
     check->report->record_blocks++;
     check->report->record_bytes += block_bytes;
-    if (check->visit)
-        check->visit(check->context, block, block_bytes);
+    if (check->visitor->block)
+        check->visitor->block(check->visitor->context, block, block_bytes);
 }
 
-static int check_record(struct check *check, const struct store_entry *entry, const struct store_slot *slot,
-                        struct store_value *value)
+/* *value is filled in where the record's head is sound. */
+static int check_record(struct check *check, const void *key, size_t key_length,
+                        const struct store_reference *reference, struct store_value *value)
 {
     struct store_session *session = check->session;
-    const struct store_reference *reference = &slot->reference;
+    uint32_t extents = store_record_extents(key_length, reference->length);
     char text[GADDR_TEXT_BYTES];
-    int status = store_record_read(session, entry->key, entry->key_length, reference, STORE_PART_VALUE,
-                                   STORE_SINK_BUFFER, value);
-    if (status == STORE_STALE)
-        return tree_session_fail(
-            session->tree, BANYAN_ECORRUPT,
-            "record %s: it is not the one that the index names, or one of its extents is "
-            "damaged",
-            gaddr_format(reference->address, text));
-    if (status)
-        return status;
+    gaddr_format(reference->address, text);
     check->report->values_record++;
-    check_block(check, reference->address, store_record_block_bytes(entry->key_length, slot->length));
-    for (uint32_t i = 0; i < store_record_extents(entry->key_length, slot->length); i++)
-        check_block(check, store_record_extent(session, entry->key_length, i),
-                    store_record_extent_bytes(slot->length, i));
-    return 0;
+    /* In use, whatever became of it: the slot proves its address. Those of extents only the head does. */
+    check_block(check, reference->address, store_record_block_bytes(key_length, reference->length));
+    int status = store_record_read(session, key, key_length, reference,
+                                   extents ? STORE_PART_HEAD : STORE_PART_VALUE, STORE_SINK_BUFFER, value);
+    if (status == STORE_STALE) {
+        *value = (struct store_value){0};
+        return check_tell(check, "record %s: it is not the one that the index names, or damaged", text);
+    }
+    if (status || !extents)
+        return status;
+    for (uint32_t i = 0; i < extents; i++)
+        check_block(check, store_record_extent(session, key_length, i),
+                    store_record_extent_bytes(reference->length, i));
+    uint64_t expires = value->expires;
+    status =
+        store_record_read(session, key, key_length, reference, STORE_PART_VALUE, STORE_SINK_BUFFER, value);
+    value->expires = expires;
+    return status == STORE_STALE ? check_tell(check, "record %s: one of its extents is damaged", text)
+                                 : status;
 }
 
-static int check_entry(struct check *check, const struct store_entry *entry, uint64_t now)
+static int check_entry(void *context, const void *key, size_t key_length, const void *raw, size_t raw_length)
 {
+    struct check *check = context;
     struct store_slot slot;
     struct store_value value;
-    int status = 0;
-    if (!store_slot_decode(entry->raw, entry->raw_length, &slot))
-        return tree_session_fail(check->session->tree, BANYAN_ECORRUPT,
-                                 "key '%.*s': a slot of %zu bytes (kind %u) is none that a store has written",
-                                 (int)(entry->key_length < 40 ? entry->key_length : 40),
-                                 (const char *)entry->key, entry->raw_length,
-                                 entry->raw_length ? entry->raw[0] : 0);
-    if (slot.record)
-        status = check_record(check, entry, &slot, &value);
-    else
+    if (!store_slot_decode(raw, raw_length, &slot))
+        return check_tell(check, "key '%.*s': a slot of %zu bytes (kind %u) is none that a store has written",
+                          (int)(key_length < 40 ? key_length : 40), (const char *)key, raw_length,
+                          raw_length ? *(const uint8_t *)raw : 0u);
+    if (!slot.record) {
         check->report->values_inline++;
+        check->report->expired += store_expired(slot.expires, check->now);
+        return 0;
+    }
+    int status = check_record(check, key, key_length, &slot.reference, &value);
     if (!status)
-        check->report->expired += store_expired(slot.record ? value.expires : slot.expires, now);
+        check->report->expired += store_expired(value.expires, check->now);
     return status;
+}
+
+static void check_node(void *context, gaddr node, uint32_t bytes)
+{
+    const struct store_check_visitor *visitor = ((struct check *)context)->visitor;
+    if (visitor->block)
+        visitor->block(visitor->context, node, bytes);
+}
+
+static void check_problem(void *context, const char *text)
+{
+    struct check *check = context;
+    check->report->problems++;
+    check->visitor->problem(check->visitor->context, text);
+}
+
+int store_check_all(struct store_session *session, const struct store_check_visitor *visitor,
+                    struct store_check_report *report)
+{
+    struct check check = {
+        .session = session, .report = report, .visitor = visitor, .now = store_begin(session)};
+    const struct tree_check_visitor below = {.node = check_node,
+                                             .entry = check_entry,
+                                             .problem = visitor->problem ? check_problem : NULL,
+                                             .context = &check};
+    *report = (struct store_check_report){0};
+    return tree_check_all(session->tree, session->store->tree, &below, &report->tree);
 }
 
 int store_check(struct store_session *session, struct store_check_report *report,
                 void (*visit_block)(void *context, gaddr block, uint32_t bytes), void *context)
 {
-    struct check check = {.session = session, .report = report, .visit = visit_block, .context = context};
-    struct store_cursor cursor = {.session = session, .part = STORE_PART_HEAD, .now = store_begin(session)};
-    *report = (struct store_check_report){0};
-    int status = tree_check(session->tree, session->store->tree, &report->tree, visit_block, context);
-    while (!status && !cursor.done) {
-        status = store_cursor_next(&cursor, STORE_BATCH_ENTRIES);
-        for (uint32_t i = 0; !status && i < session->batch->count; i++)
-            status = check_entry(&check, &session->batch->entries[i], cursor.now);
-    }
-    return status;
+    const struct store_check_visitor visitor = {.block = visit_block, .context = context};
+    return store_check_all(session, &visitor, report);
 }

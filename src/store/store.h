@@ -42,6 +42,9 @@ void store_geometry(struct tree_geometry *geometry);
 int store_open(struct store **store, struct tree_session *session, const char *name, bool create);
 /* Takes an open tree over (store_close closes it). */
 int store_wrap(struct store **store, struct tree *tree, struct error *error);
+/* What the sessions' buffers may take together, 1 MiB of each not counted; a call that would take more fails
+ * with BANYAN_ENOMEM. At first there is no limit. */
+void store_set_memory_max(struct store *store, uint64_t bytes);
 /* No session of it may be open. */
 void store_close(struct store *store);
 struct tree *store_tree(const struct store *store);
@@ -54,6 +57,9 @@ struct tree_session *store_session_tree(const struct store_session *session);
 /* Scans, counts and deletes of ranges ask this before each of their batches: true ends them with
  * BANYAN_EABORT, what they have done until then stays done. NULL, as it is at first: nobody ends them. */
 void store_session_set_cancel(struct store_session *session, bool (*cancelled)(void *context), void *context);
+/* The results of the last call are not needed any more: their memory goes back, if it is much. The next call
+ * does the same. */
+void store_session_rest(struct store_session *session);
 /* Wall-clock time in milliseconds since 1970, as expiries are given: `now` is asked once per call. Default:
  * CLOCK_REALTIME; tests and simulations give their own. */
 void store_set_clock(struct store *store, uint64_t (*now)(void *context), void *context);
@@ -146,6 +152,7 @@ struct store_stats {
     uint64_t records_written, records_freed, bytes_written, bytes_freed;
     uint64_t record_retries; /* a record was overwritten while it was read */
     uint64_t expired;        /* removed because their time had come */
+    uint64_t memory;         /* that sessions' buffers have now: see store_set_memory_max */
 };
 void store_stats(const struct store *store, struct store_stats *stats);
 
@@ -154,9 +161,19 @@ void store_stats(const struct store *store, struct store_stats *stats);
 struct store_check_report {
     struct tree_check_report tree;
     uint64_t values_inline, values_record, record_blocks, record_bytes, expired;
+    uint64_t problems; /* broken invariants met, of index and records */
 };
-/* tree_check, and every record: its checksum, key and length. Nobody else writing. visit gets every block in
- * use, nodes and records. BANYAN_ECORRUPT names the first at fault. */
+/* Either may be NULL. */
+struct store_check_visitor {
+    void (*block)(void *context, gaddr block, uint32_t bytes); /* every block in use, nodes and records */
+    void (*problem)(void *context, const char *text); /* a sentence for each, with its address or key */
+    void *context;
+};
+/* tree_check_all, and every record: its checksum, key and length. Nobody else writing. 0 when the walk was
+ * made, whatever it found. Without `problem` it ends at the first fault, with BANYAN_ECORRUPT. */
+int store_check_all(struct store_session *session, const struct store_check_visitor *visitor,
+                    struct store_check_report *report);
+/* The same for who wants soundness only: BANYAN_ECORRUPT names the first at fault. */
 int store_check(struct store_session *session, struct store_check_report *report,
                 void (*visit_block)(void *context, gaddr block, uint32_t bytes), void *context);
 

@@ -1,64 +1,121 @@
 /*
  * check.c - Walks a whole index and judges every node, link, slot and key block. One round trip a node, and
  * one more for a leaf with long keys; nobody else may write.
+ *
+ * The walk takes a level at a time, from the top, along the sibling links, and notes what a level names below
+ * it. Where the visitor hears of problems it goes on behind them: a node that cannot be read is passed by way
+ * of the next one that the level above names; what a damaged inner node named is reached by the siblings of
+ * the level below. Each node is visited once, so that it ends in any tree. 24 bytes of memory a node.
  */
-#include "tree/state.h"
+#include "tree/check.h"
 
 #include <stdlib.h>
 
-#include "memory/memory.h"
-
-/* Walks level by level from the top, along the sibling links, beside the links that the level above holds. */
-struct walk {
-    struct tree_session *session;
-    struct tree *tree;
-    struct tree_check_report *report;
-    void (*visit)(void *context, gaddr node, uint32_t bytes);
-    void *context;
-    uint8_t *image;          /* owned: the node at hand */
-    struct tree_link *named; /* owned: links that the level above holds, in key order */
-    size_t named_count, named_at;
-    struct tree_link *below; /* owned: links that this level holds */
-    size_t below_count, below_capacity;
+/* What the walk knows of an address. */
+struct tree_walk_place {
+    gaddr address;  /* GADDR_NULL: free */
+    uint32_t named; /* its place among the links of the level above, from 1 on; 0: not named */
+    enum { NOT_MET, MET, BAD } state;
 };
 
-static uint32_t node_bytes(const struct walk *walk, uint8_t level)
+int tree_walk_tell(struct tree_walk *walk, gaddr address, const char *what)
+{
+    int status = tree_corrupt(walk->session, address, what);
+    walk->report->problems++;
+    if (!walk->visitor->problem)
+        return status;
+    walk->visitor->problem(walk->visitor->context, walk->session->error.text);
+    return 0;
+}
+
+void tree_walk_count(struct tree_walk *walk, gaddr block, uint32_t bytes)
+{
+    walk->report->bytes += bytes;
+    if (walk->visitor->node)
+        walk->visitor->node(walk->visitor->context, block, bytes);
+}
+
+/* ---- places ---- */
+
+static struct tree_walk_place *place_find(struct tree_walk_place *places, size_t capacity, gaddr address)
+{
+    size_t at = (size_t)random_mix(address) & (capacity - 1);
+    while (places[at].address != GADDR_NULL && places[at].address != address)
+        at = (at + 1) & (capacity - 1);
+    return &places[at];
+}
+
+/* Valid until the next call. NULL: no memory, which is the session's error. */
+static struct tree_walk_place *place_of(struct tree_walk *walk, gaddr address)
+{
+    if (2 * walk->place_count >= walk->place_capacity) {
+        size_t capacity = walk->place_capacity ? 2 * walk->place_capacity : 1024;
+        struct tree_walk_place *larger = calloc(capacity, sizeof *larger);
+        if (!larger) {
+            tree_fail_memory(walk->session);
+            return NULL;
+        }
+        for (size_t i = 0; i < walk->place_capacity; i++)
+            if (walk->places[i].address != GADDR_NULL)
+                *place_find(larger, capacity, walk->places[i].address) = walk->places[i];
+        free(walk->places);
+        walk->places = larger;
+        walk->place_capacity = capacity;
+    }
+    struct tree_walk_place *place = place_find(walk->places, walk->place_capacity, address);
+    walk->place_count += place->address == GADDR_NULL;
+    place->address = address;
+    return place;
+}
+
+/* ---- one node ---- */
+
+static uint32_t node_bytes(const struct tree_walk *walk, uint8_t level)
 {
     const struct tree_geometry *geometry = &walk->tree->layout.geometry;
     return level ? geometry->internal_bytes : geometry->leaf_bytes;
 }
 
-static int node_read(struct walk *walk, struct tree_link link, uint8_t level, struct tree_header *header)
+/* Reads a node and judges its header. *wrong: NULL, or what is wrong with the node or its link. */
+static int node_read(struct tree_walk *walk, struct tree_link link, uint8_t level, uint8_t *image,
+                     struct tree_header *header, const char **wrong)
 {
     const struct tree_layout *layout = &walk->tree->layout;
     struct tree_session *session = walk->session;
+    *wrong = "a link leads outside of the pool";
     if (link.address == GADDR_NULL || gaddr_node(link.address) >= session->worker->memory_nodes)
-        return tree_corrupt(session, link.address, "a link leads outside of the pool");
-    struct fabric_command read = tree_read_command(link.address, walk->image, node_bytes(walk, level));
+        return 0;
+    struct fabric_command read = tree_read_command(link.address, image, node_bytes(walk, level));
     int status = tree_execute(session, gaddr_node(link.address), &read, 1);
     if (status)
-        return status;
+        return tree_walk_damage(status) ? 0 : status;
     tree_read_settle(&read);
-    if (level ? !tree_internal_valid(layout, walk->image) : !tree_header_valid(layout, walk->image))
-        return tree_corrupt(session, link.address, "a node fails its check");
-    if (!tree_header_decode(layout, walk->image, header))
-        return tree_corrupt(session, link.address, "a node's header is malformed");
-    if (header->tag != link.tag || header->index != walk->tree->index)
-        return tree_corrupt(session, link.address, "a link leads to a node of another tag");
-    if (header->level != level)
-        return tree_corrupt(session, link.address, "a node is not on the level that its link says");
+    if (!tree_header_valid(layout, image))
+        *wrong = "a node's header fails its check";
+    else if (!tree_header_decode(layout, image, header))
+        *wrong = "a node's header is malformed";
+    else if (header->tag != link.tag || header->index != walk->tree->index)
+        *wrong = "a link leads to a node of another tag";
+    else if (header->level != level)
+        *wrong = "a node is not on the level that its link says";
+    else
+        *wrong = NULL;
     return 0;
 }
 
-static void node_count(struct walk *walk, gaddr node, uint8_t level)
+static void node_count(struct tree_walk *walk, gaddr node, uint8_t level, const struct tree_header *header)
 {
-    walk->report->bytes += node_bytes(walk, level);
-    if (walk->visit)
-        walk->visit(walk->context, node, node_bytes(walk, level));
+    walk->report->dead += header->state == TREE_NODE_DEAD;
+    tree_walk_count(walk, node, node_bytes(walk, level));
 }
 
-static int below_append(struct walk *walk, struct tree_link link)
+static int below_append(struct tree_walk *walk, gaddr node, struct tree_link link)
 {
+    struct tree_walk_place *place = place_of(walk, link.address);
+    if (!place)
+        return BANYAN_ENOMEM;
+    if (place->named || place->state != NOT_MET)
+        return tree_walk_tell(walk, node, "an inner node names a node that is named already");
     if (walk->below_count == walk->below_capacity) {
         size_t capacity = walk->below_capacity ? 2 * walk->below_capacity : 256;
         struct tree_link *larger = realloc(walk->below, capacity * sizeof *larger);
@@ -68,143 +125,222 @@ static int below_append(struct walk *walk, struct tree_link link)
         walk->below_capacity = capacity;
     }
     walk->below[walk->below_count++] = link;
+    place->named = (uint32_t)walk->below_count;
     return 0;
 }
 
-static int internal_check(struct walk *walk, gaddr node, const struct tree_header *header)
+/* The entries of a node that fails its own check are good to find nodes by, for these prove themselves. */
+static int internal_check(struct tree_walk *walk, gaddr node, const struct tree_header *header)
 {
     struct tree_entry *entries = walk->session->internal;
-    if (!tree_internal_decode(&walk->tree->layout, walk->image, header, entries))
-        return tree_corrupt(walk->session, node, "an internal node's entries are malformed or out of order");
-    int status = 0;
-    for (uint32_t i = 0; i < header->count && !status; i++) {
-        if (header->has_upper && tree_key_compare(entries[i].key, header->upper) >= 0)
-            return tree_corrupt(walk->session, node, "an internal node's entry lies beyond its upper fence");
-        if (entries[i].link.address != GADDR_NULL)
-            status = below_append(walk, entries[i].link);
-    }
+    const struct tree_layout *layout = &walk->tree->layout;
+    const char *wrong = NULL;
     walk->report->internals++;
+    bool decoded = tree_internal_decode(layout, walk->image, header, entries);
+    if (!tree_internal_valid(layout, walk->image))
+        wrong = "an inner node's entries fail their check";
+    else if (!decoded)
+        wrong = "an internal node's entries are malformed or out of order";
+    int status = wrong ? tree_walk_tell(walk, node, wrong) : 0;
+    walk->damaged = walk->damaged || wrong;
+    for (uint32_t i = 0; !status && decoded && i < header->count; i++) {
+        if (!wrong && header->has_upper && tree_key_compare(entries[i].key, header->upper) >= 0)
+            status = tree_walk_tell(walk, node, "an internal node's entry lies beyond its upper fence");
+        if (!status && entries[i].link.address != GADDR_NULL)
+            status = below_append(walk, node, entries[i].link);
+    }
     return status;
 }
 
-static void block_count(struct walk *walk, const struct tree_leaf_entry *entry)
-{
-    if (entry->block == GADDR_NULL)
-        return;
-    uint32_t bytes = memory_block_bytes(entry->key.length);
-    walk->report->key_blocks++;
-    walk->report->bytes += bytes;
-    if (walk->visit)
-        walk->visit(walk->context, entry->block, bytes);
-}
+/* ---- one level ---- */
 
-/* Whoever locks it next finishes it. What has moved belongs to the sibling by now. */
-static int marked_check(struct walk *walk, gaddr node, const struct tree_header *header)
+/*
+ * The next node to go on with that the level above names and that has not been met; address 0: none. Dead
+ * ones may have left the chain of siblings already, which is what a crash leaves; they are counted here.
+ */
+static int level_resume(struct tree_walk *walk, uint8_t level, struct tree_link *next)
 {
-    struct tree_session *session = walk->session;
-    uint32_t count;
-    walk->report->marked++;
-    int status = tree_leaf_halves(session, &walk->tree->layout, walk->image, header, &count);
-    if (status)
-        return status < 0 ? status : tree_leaf_corrupt(session, node);
-    for (uint32_t i = 0; i < count; i++)
-        if (tree_header_side(header, session->entries[i].key) <= 0)
-            block_count(walk, &session->entries[i]);
-    return 0;
-}
-
-static int leaf_check(struct walk *walk, gaddr node, const struct tree_header *header)
-{
-    struct tree_session *session = walk->session;
-    const struct tree_layout *layout = &walk->tree->layout;
-    walk->report->leaves++;
-    if (header->state == TREE_NODE_SPLITTING)
-        return marked_check(walk, node, header);
-    uint32_t count;
-    int status = tree_leaf_entries(session, layout, walk->image, header, &count);
-    if (status)
-        return status < 0 ? status : tree_leaf_corrupt(session, node);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct tree_leaf_entry *entry = &session->entries[i];
-        struct tree_bucket bucket;
-        tree_bucket_of(layout, header->tag, entry->key, &bucket);
-        if (tree_header_side(header, entry->key))
-            return tree_corrupt(session, node, "a leaf holds a key outside of its fences");
-        if (entry->number < bucket.first || entry->number >= bucket.first + bucket.count)
-            return tree_corrupt(session, node, "a leaf holds a key outside of its bucket");
-        if (i && !tree_key_compare(session->entries[i - 1].key, entry->key))
-            return tree_corrupt(session, node, "a leaf holds a key twice");
-        block_count(walk, entry);
-    }
-    if (header->state == TREE_NODE_DEAD && count)
-        return tree_corrupt(session, node, "a dead leaf holds entries");
-    walk->report->entries += count;
-    return 0;
-}
-
-/* The level above must name the nodes of this one in their order. Dead ones may have left the chain already,
- * live ones may not be named yet: both are what a crash leaves, and traversers mend. */
-static int named_match(struct walk *walk, struct tree_link link, uint8_t level)
-{
-    while (walk->named_at < walk->named_count) {
-        struct tree_link expected = walk->named[walk->named_at];
-        if (tree_link_equal(expected, link)) {
-            walk->named_at++;
-            return 0;
-        }
+    walk->resumed = true;
+    walk->known = false;
+    *next = (struct tree_link){0};
+    for (; walk->named_at < walk->named_count; walk->named_at++) {
+        struct tree_link link = walk->named[walk->named_at];
+        struct tree_walk_place *place = place_of(walk, link.address);
         struct tree_header header;
-        if (link.address == GADDR_NULL || expected.address != link.address) {
-            int status = node_read(walk, expected, level, &header);
-            if (status)
-                return status;
-            if (header.state == TREE_NODE_DEAD) {
-                walk->report->dead++;
-                node_count(walk, expected.address, level);
-                walk->named_at++;
-                continue;
-            }
-        }
-        break;
-    }
-    if (link.address != GADDR_NULL)
-        walk->report->missing_parents++;
-    else if (walk->named_at < walk->named_count)
-        return tree_corrupt(walk->session, walk->named[walk->named_at].address,
-                            "a live node is not among its level's siblings");
-    return 0;
-}
-
-static int level_walk(struct walk *walk, struct tree_link first, uint8_t level)
-{
-    struct tree_session *session = walk->session;
-    struct tree_key_copy expected;
-    tree_key_store(&expected, tree_key_least(&walk->tree->layout));
-    walk->named_at = 0;
-    int status = 0;
-    for (struct tree_link link = first; !status && link.address != GADDR_NULL;) {
-        struct tree_header header;
-        status = named_match(walk, link, level);
-        if (!status)
-            status = node_read(walk, link, level, &header);
+        const char *wrong;
+        if (!place)
+            return BANYAN_ENOMEM;
+        if (place->state != NOT_MET)
+            continue;
+        int status = node_read(walk, link, level, walk->aside, &header, &wrong);
         if (status)
             return status;
-        if (tree_key_compare(header.lower, tree_key_of(&expected)))
-            return tree_corrupt(session, link.address, "a node does not begin where its left neighbour ends");
-        if (header.has_upper && tree_key_compare(header.lower, header.upper) >= 0)
-            return tree_corrupt(session, link.address, "a node's fences are out of order");
-        walk->report->dead += header.state == TREE_NODE_DEAD;
-        node_count(walk, link.address, level);
-        status =
-            level ? internal_check(walk, link.address, &header) : leaf_check(walk, link.address, &header);
-        tree_key_store(&expected, header.upper);
-        link = header.sibling;
+        if (!wrong && header.state != TREE_NODE_DEAD) {
+            *next = link;
+            return 0;
+        }
+        place->state = wrong ? BAD : MET;
+        if (wrong) {
+            walk->damaged = walk->damaged || level;
+            status = tree_walk_tell(walk, link.address, wrong);
+        } else {
+            node_count(walk, link.address, level, &header);
+        }
+        if (status)
+            return status;
     }
-    return status ? status : named_match(walk, (struct tree_link){0}, level);
+    return 0;
 }
 
-int tree_check(struct tree_session *session, struct tree *tree, struct tree_check_report *report,
-               void (*visit_node)(void *, gaddr, uint32_t), void *context)
+/* The level above must name the nodes of this one in their order. Live ones may not be named yet: that too
+ * is what a crash leaves, and traversers mend. */
+static int named_match(struct tree_walk *walk, const struct tree_walk_place *place, struct tree_link link)
 {
+    if (!place->named) {
+        walk->report->missing_parents += !walk->damaged_above;
+        return 0;
+    }
+    size_t at = place->named - 1u;
+    if (at >= walk->named_count || walk->named[at].address != link.address)
+        return 0; /* a link of a higher level: it has been told */
+    if (!tree_link_equal(walk->named[at], link))
+        return tree_walk_tell(walk, link.address, "the level above names the node with another tag");
+    if (walk->leftovers)
+        return 0;
+    bool early = at < walk->named_at;
+    walk->named_at = early ? walk->named_at : at + 1;
+    return early ? tree_walk_tell(walk, link.address, "the level above names the node in another order") : 0;
+}
+
+/* The siblings lead to a node that has been met. After damage that may be where two parts of them join. */
+static int met_again(struct tree_walk *walk, uint8_t level, const struct tree_walk_place *place,
+                     struct tree_link link)
+{
+    struct tree_header header;
+    const char *wrong;
+    if (place->state == BAD)
+        return 0;
+    int status = walk->resumed ? node_read(walk, link, level, walk->aside, &header, &wrong) : 0;
+    if (status || (walk->resumed && !wrong && walk->known &&
+                   !tree_key_compare(header.lower, tree_key_of(&walk->expected))))
+        return status;
+    return tree_walk_tell(walk, link.address, "the siblings of its level lead to the node a second time");
+}
+
+static int fences_check(struct tree_walk *walk, gaddr node, const struct tree_header *header)
+{
+    int status = 0;
+    if (walk->known && tree_key_compare(header->lower, tree_key_of(&walk->expected)))
+        status = tree_walk_tell(walk, node, "a node does not begin where its left neighbour ends");
+    if (!status && header->has_upper && tree_key_compare(header->lower, header->upper) >= 0)
+        status = tree_walk_tell(walk, node, "a node's fences are out of order");
+    tree_key_store(&walk->expected, header->upper);
+    walk->known = true;
+    return status;
+}
+
+/* *link becomes the next node's. */
+static int node_visit(struct tree_walk *walk, uint8_t level, struct tree_link *link)
+{
+    struct tree_header header;
+    const char *wrong;
+    const gaddr node = link->address;
+    struct tree_walk_place *place = place_of(walk, node);
+    if (!place)
+        return BANYAN_ENOMEM;
+    int status;
+    if (place->state != NOT_MET) {
+        status = met_again(walk, level, place, *link);
+        return status ? status : level_resume(walk, level, link);
+    }
+    status = node_read(walk, *link, level, walk->image, &header, &wrong);
+    if (status)
+        return status;
+    if (wrong) {
+        /* A sibling's link may be at fault rather than the node: then the level above leads to it yet. */
+        size_t at = place->named ? place->named - 1u : walk->named_count;
+        bool named_so = at < walk->named_count && tree_link_equal(walk->named[at], *link);
+        if (named_so || !place->named)
+            place->state = BAD;
+        if (named_so && !walk->leftovers && at >= walk->named_at)
+            walk->named_at = at + 1;
+        walk->damaged = walk->damaged || level;
+        status = tree_walk_tell(walk, node, wrong);
+        return status ? status : level_resume(walk, level, link);
+    }
+    place->state = MET;
+    status = named_match(walk, place, *link);
+    if (!status)
+        status = fences_check(walk, node, &header);
+    if (status)
+        return status;
+    *link = header.sibling;
+    node_count(walk, node, level, &header);
+    return level ? internal_check(walk, node, &header) : tree_walk_leaf(walk, node, &header);
+}
+
+static int level_walk(struct tree_walk *walk, uint8_t level)
+{
+    struct tree_link link = walk->named[0];
+    walk->named_at = 0;
+    walk->resumed = walk->leftovers = walk->damaged = false;
+    walk->known = !walk->damaged_above;
+    tree_key_store(&walk->expected, tree_key_least(&walk->tree->layout));
+    int status = 0;
+    while (!status) {
+        while (!status && link.address != GADDR_NULL)
+            status = node_visit(walk, level, &link);
+        if (!walk->leftovers)
+            walk->named_at = 0;
+        walk->leftovers = true;
+        if (!status)
+            status = level_resume(walk, level, &link);
+        if (status || link.address == GADDR_NULL)
+            break;
+        status = tree_walk_tell(walk, link.address, "a live node is not among its level's siblings");
+    }
+    return status;
+}
+
+/* ---- all of it ---- */
+
+static int walk_begin(struct tree_walk *walk, struct tree_link root)
+{
+    uint32_t leaf = node_bytes(walk, 0), internal = node_bytes(walk, 1),
+             bytes = leaf > internal ? leaf : internal;
+    struct tree_walk_place *place = place_of(walk, root.address);
+    walk->image = aligned_alloc(64, bytes);
+    walk->aside = aligned_alloc(64, bytes);
+    walk->named = malloc(sizeof *walk->named);
+    if (!walk->image || !walk->aside || !walk->named || !place)
+        return tree_fail_memory(walk->session);
+    walk->named[walk->named_count++] = root;
+    place->named = 1;
+    return 0;
+}
+
+static int walk_levels(struct tree_walk *walk, uint8_t level)
+{
+    for (;; level--) {
+        gaddr first = walk->named[0].address;
+        int status = level_walk(walk, level);
+        if (status || !level)
+            return status;
+        if (!walk->below_count) /* what is damaged has been told */
+            return walk->damaged ? 0 : tree_walk_tell(walk, first, "a level names no nodes below it");
+        free(walk->named);
+        walk->named = walk->below;
+        walk->named_count = walk->below_count;
+        walk->below = NULL;
+        walk->below_count = walk->below_capacity = 0;
+        walk->damaged_above = walk->damaged_above || walk->damaged;
+    }
+}
+
+int tree_check_all(struct tree_session *session, struct tree *tree, const struct tree_check_visitor *visitor,
+                   struct tree_check_report *report)
+{
+    struct tree_walk walk = {.session = session, .tree = tree, .report = report, .visitor = visitor};
     struct tree_link root;
     uint8_t level;
     memset(report, 0, sizeof *report);
@@ -213,38 +349,28 @@ int tree_check(struct tree_session *session, struct tree *tree, struct tree_chec
         return status;
     tree_root_forget(tree);
     status = tree_root_get(session, tree, &root, &level);
+    if (status == BANYAN_ECORRUPT && visitor->problem) { /* nothing else leads into the tree */
+        report->problems++;
+        visitor->problem(visitor->context, session->error.text);
+        return 0;
+    }
     if (status)
         return status;
-    struct walk walk = {
-        .session = session, .tree = tree, .report = report, .visit = visit_node, .context = context};
-    uint32_t bytes =
-        node_bytes(&walk, 0) > node_bytes(&walk, 1) ? node_bytes(&walk, 0) : node_bytes(&walk, 1);
-    walk.image = aligned_alloc(64, bytes);
-    if (!walk.image)
-        return tree_fail_memory(session);
     report->height = level + 1u;
-    walk.named = malloc(sizeof *walk.named);
-    if (walk.named)
-        walk.named[walk.named_count++] = root;
-    else
-        status = tree_fail_memory(session);
-    for (struct tree_link first = root; !status; level--) {
-        status = level_walk(&walk, first, level);
-        if (status || !level)
-            break;
-        if (!walk.below_count) {
-            status = tree_corrupt(session, first.address, "a level names no nodes below it");
-            break;
-        }
-        free(walk.named);
-        walk.named = walk.below;
-        walk.named_count = walk.below_count;
-        first = walk.named[0];
-        walk.below = NULL;
-        walk.below_count = walk.below_capacity = 0;
-    }
+    status = walk_begin(&walk, root);
+    if (!status)
+        status = walk_levels(&walk, level);
+    free(walk.places);
     free(walk.named);
     free(walk.below);
     free(walk.image);
+    free(walk.aside);
     return status;
+}
+
+int tree_check(struct tree_session *session, struct tree *tree, struct tree_check_report *report,
+               void (*visit_node)(void *, gaddr, uint32_t), void *context)
+{
+    const struct tree_check_visitor visitor = {.node = visit_node, .context = context};
+    return tree_check_all(session, tree, &visitor, report);
 }

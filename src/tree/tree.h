@@ -239,10 +239,22 @@ struct tree_check_report {
     uint64_t key_blocks;
     uint64_t dead, marked;    /* unlinked-but-not-dropped and half-split nodes met (legal after a crash) */
     uint64_t missing_parents; /* nodes reachable by sibling links only (legal after a crash) */
+    uint64_t problems;        /* broken invariants met */
 };
-/* Walks the whole index (nobody else writing): fences, order, links, levels, tags, checks. BANYAN_ECORRUPT
- * names the first node at fault. visit_node (may be NULL) gets every node and key block in use, for pool
- * accounting. */
+/* All of them may be NULL; none may start an operation of the index. */
+struct tree_check_visitor {
+    void (*node)(void *context, gaddr node, uint32_t bytes); /* every node and key block in use */
+    /* Every entry, leaf by leaf. May read blocks with tree_lists_execute. Other than 0 ends the check. */
+    int (*entry)(void *context, const void *key, size_t key_length, const void *value, size_t length);
+    /* A sentence for each broken invariant, with its address; the walk goes on behind it where it can. */
+    void (*problem)(void *context, const char *text);
+    void *context;
+};
+/* Walks the whole index (nobody else writing): fences, order, links, levels, tags, checks. 0 when the walk
+ * was made, whatever it found. Without `problem` it ends at the first fault, with BANYAN_ECORRUPT. */
+int tree_check_all(struct tree_session *session, struct tree *tree, const struct tree_check_visitor *visitor,
+                   struct tree_check_report *report);
+/* The same for who wants soundness only: BANYAN_ECORRUPT names the first node at fault. */
 int tree_check(struct tree_session *session, struct tree *tree, struct tree_check_report *report,
                void (*visit_node)(void *context, gaddr node, uint32_t bytes), void *context);
 /* Calls visit for the free blocks that this worker holds back. */

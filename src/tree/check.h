@@ -1,0 +1,45 @@
+/*
+ * check.h - what the two halves of the check share: check.c walks the levels of an index, check_leaf.c judges
+ * what a leaf holds. Private to them. One task, nobody else writing.
+ */
+#ifndef TREE_CHECK_H
+#define TREE_CHECK_H
+
+#include "tree/state.h"
+
+struct tree_walk_place;
+
+/* Level by level from the top, along the sibling links, beside the links that the level above holds. */
+struct tree_walk {
+    struct tree_session *session;
+    struct tree *tree;
+    struct tree_check_report *report;
+    const struct tree_check_visitor *visitor;
+    uint8_t *image;          /* owned: the node at hand */
+    uint8_t *aside;          /* owned: another one, looked at meanwhile */
+    struct tree_link *named; /* owned: links that the level above holds, in key order */
+    size_t named_count, named_at;
+    struct tree_link *below; /* owned: links that this level holds */
+    size_t below_count, below_capacity;
+    struct tree_walk_place *places; /* owned: all nodes named or met so far, by address */
+    size_t place_count, place_capacity;
+    struct tree_key_copy expected; /* lower fence of the next node, if `known` */
+    bool known;
+    bool resumed;                /* the siblings did not lead through this level by themselves */
+    bool leftovers;              /* their chain has ended: what is left are nodes that it does not pass */
+    bool damaged, damaged_above; /* an inner node of this level, or of the one above, may hide entries */
+};
+
+/* A broken invariant of the node or block: 0 where the visitor hears of it and the walk goes on, else
+ * BANYAN_ECORRUPT. Either way it is the session's error. */
+int tree_walk_tell(struct tree_walk *walk, gaddr address, const char *what);
+void tree_walk_count(struct tree_walk *walk, gaddr block, uint32_t bytes);
+/* Damage of this address alone, or something that ends the check (a lost connection, no memory)? */
+static inline bool tree_walk_damage(int status)
+{
+    return status == BANYAN_ECORRUPT || status == BANYAN_EADDRESS || status == BANYAN_EINVAL;
+}
+/* Judges a leaf's slots and key blocks: its image is in walk->image, and its header proven. */
+int tree_walk_leaf(struct tree_walk *walk, gaddr node, const struct tree_header *header);
+
+#endif

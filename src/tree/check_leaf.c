@@ -1,0 +1,167 @@
+/*
+ * check_leaf.c - What a leaf holds, for the check of an index: slots, their buckets, keys against the fences,
+ * key blocks. A sound leaf is taken as readers take it, with its key blocks read together; if that fails,
+ * slot by slot, so that one damaged slot or key block does not hide the others. One task; a round trip where
+ * there are long keys, and one for each of them in a damaged leaf.
+ */
+#include <stdio.h>
+
+#include "memory/memory.h"
+#include "tree/check.h"
+
+/* ---- slot by slot ---- */
+
+/* A variable key, put together at `room`; *good false if its block is none, which has been told. */
+static int slot_key(struct tree_walk *walk, const struct tree_header *header, const struct tree_slot *slot,
+                    uint8_t *room, struct tree_key *key, bool *good)
+{
+    struct tree_session *session = walk->session;
+    *key = (struct tree_key){room, slot->head_length + slot->remainder.length};
+    *good = true;
+    if (slot->block == GADDR_NULL) {
+        memcpy(room, header->lower.bytes, slot->head_length);
+        memcpy(room + slot->head_length, slot->remainder.bytes, slot->remainder.length);
+        return 0;
+    }
+    key->length = slot->key_length;
+    struct fabric_command read = tree_read_command(slot->block, room, slot->key_length);
+    int status = gaddr_node(slot->block) >= session->worker->memory_nodes
+                     ? BANYAN_ECORRUPT
+                     : tree_execute(session, gaddr_node(slot->block), &read, 1);
+    if (status && !tree_walk_damage(status))
+        return status;
+    if (!status)
+        tree_read_settle(&read);
+    *good = !status && tree_key_hash(*key) == slot->hash;
+    return *good ? 0
+                 : tree_walk_tell(walk, slot->block, "a key block does not hold the key that its slot tells");
+}
+
+/* Decodes the slot into *entry; *taken false where there is nothing, or nothing good. */
+static int slot_take(struct tree_walk *walk, gaddr node, const struct tree_header *header, uint32_t number,
+                     uint8_t *room, struct tree_leaf_entry *entry, bool *taken)
+{
+    const struct tree_layout *layout = &walk->tree->layout;
+    struct tree_slot slot;
+    bool marked = header->state == TREE_NODE_SPLITTING;
+    enum tree_slot_state state = tree_slot_read(
+        layout, walk->image, number, tree_slot_seed(header->tag, header->version), header->lower, &slot);
+    if (state == TREE_SLOT_INVALID && marked)
+        state = tree_slot_read(layout, walk->image, number,
+                               tree_slot_seed(header->tag, (uint16_t)(header->version - 1)), header->lower,
+                               &slot);
+    bool variable = layout->geometry.key_kind == TREE_KEY_VARIABLE;
+    *taken = false;
+    if (state == TREE_SLOT_EMPTY)
+        return 0;
+    if (state == TREE_SLOT_INVALID ||
+        (variable && slot.block == GADDR_NULL &&
+         slot.head_length + slot.remainder.length > layout->geometry.key_bytes)) {
+        char what[64];
+        snprintf(what, sizeof what, "the leaf's slot %u fails its check", number);
+        return tree_walk_tell(walk, node, what);
+    }
+    *taken = true;
+    *entry = (struct tree_leaf_entry){
+        .key = slot.remainder, .value = slot.value, .block = slot.block, .number = number};
+    return variable ? slot_key(walk, header, &slot, room, &entry->key, taken) : 0;
+}
+
+static bool held_already(const struct tree_session *session, uint32_t count, struct tree_key key)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (!tree_key_compare(session->entries[i].key, key))
+            return true;
+    return false;
+}
+
+/* The leaf could not be decoded as a whole. The session's buffers are large enough since that was tried. */
+static int slots_take(struct tree_walk *walk, gaddr node, const struct tree_header *header, uint32_t *count)
+{
+    struct tree_session *session = walk->session;
+    const struct tree_layout *layout = &walk->tree->layout;
+    uint32_t stride = (layout->geometry.key_bytes + 7u) & ~7u;
+    int status = 0;
+    *count = 0;
+    for (uint32_t i = 0; !status && i < layout->slots; i++) {
+        struct tree_leaf_entry *entry = &session->entries[*count];
+        uint8_t *room =
+            layout->geometry.key_kind == TREE_KEY_VARIABLE ? session->keys + (size_t)*count * stride : NULL;
+        bool taken;
+        status = slot_take(walk, node, header, i, room, entry, &taken);
+        if (status || !taken)
+            continue;
+        if (header->state != TREE_NODE_SPLITTING && held_already(session, *count, entry->key))
+            status = tree_walk_tell(walk, node, "a leaf holds a key twice");
+        ++*count;
+    }
+    return status;
+}
+
+/* ---- judging ---- */
+
+static int heads_check(struct tree_walk *walk, gaddr node, const struct tree_header *header)
+{
+    const struct tree_layout *layout = &walk->tree->layout;
+    for (uint32_t number = 0; number < layout->buckets; number += 2) { /* two share a head */
+        struct tree_bucket bucket;
+        tree_bucket_number(layout, number, &bucket);
+        if (tree_bucket_version(walk->image, &bucket) != header->version)
+            return tree_walk_tell(walk, node, "a bucket's version is not that of its leaf");
+    }
+    return 0;
+}
+
+static void block_count(struct tree_walk *walk, const struct tree_leaf_entry *entry)
+{
+    if (entry->block == GADDR_NULL)
+        return;
+    walk->report->key_blocks++;
+    tree_walk_count(walk, entry->block, memory_block_bytes(entry->key.length));
+}
+
+static int entry_check(struct tree_walk *walk, gaddr node, const struct tree_header *header,
+                       const struct tree_leaf_entry *entry)
+{
+    const struct tree_check_visitor *visitor = walk->visitor;
+    bool marked = header->state == TREE_NODE_SPLITTING;
+    int side = tree_header_side(header, entry->key), status = 0;
+    if (marked && side > 0) /* the sibling's by now */
+        return 0;
+    block_count(walk, entry);
+    walk->report->entries++;
+    if (side)
+        status = tree_walk_tell(walk, node, "a leaf holds a key outside of its fences");
+    if (!status && !marked) {
+        struct tree_bucket bucket;
+        tree_bucket_of(&walk->tree->layout, header->tag, entry->key, &bucket);
+        if (entry->number < bucket.first || entry->number >= bucket.first + bucket.count)
+            status = tree_walk_tell(walk, node, "a leaf holds a key outside of its bucket");
+    }
+    if (!status && visitor->entry)
+        status = visitor->entry(visitor->context, entry->key.bytes, entry->key.length, entry->value.bytes,
+                                entry->value.length);
+    return status;
+}
+
+int tree_walk_leaf(struct tree_walk *walk, gaddr node, const struct tree_header *header)
+{
+    struct tree_session *session = walk->session;
+    const struct tree_layout *layout = &walk->tree->layout;
+    uint32_t count;
+    walk->report->leaves++;
+    /* Whoever locks a marked one next finishes it. */
+    bool marked = header->state == TREE_NODE_SPLITTING;
+    walk->report->marked += marked;
+    int status = marked ? tree_leaf_halves(session, layout, walk->image, header, &count)
+                        : tree_leaf_entries(session, layout, walk->image, header, &count);
+    if (status > 0)
+        status = slots_take(walk, node, header, &count);
+    if (!status && header->state == TREE_NODE_LIVE)
+        status = heads_check(walk, node, header);
+    if (!status && header->state == TREE_NODE_DEAD && count)
+        status = tree_walk_tell(walk, node, "a dead leaf holds entries");
+    for (uint32_t i = 0; !status && i < count; i++)
+        status = entry_check(walk, node, header, &session->entries[i]);
+    return status;
+}
