@@ -939,6 +939,7 @@ static uint32_t client_run(struct server_fiber *fiber, struct server_client *cli
     uint32_t commands = fiber->latencies;
     latencies_record(fiber, now);
     fiber->client = NULL;
+    store_session_rest(fiber->store);
     client_hold(client);
     client->running = false;
     client_settle(client, status);

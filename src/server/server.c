@@ -25,12 +25,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define TICK_NS         UINT64_C(100000000)
-#define ACCEPT_ROUND    64u /* connections taken before others get their turn */
-#define FLUSH_GRACE_NS  UINT64_C(1000000000)
-#define STORE_NAME      "redis"
-#define OUTPUT_MAX      (UINT64_C(256) << 20)
-#define CLIENT_MEMORY   (UINT64_C(1) << 30)
+#define TICK_NS        UINT64_C(100000000)
+#define ACCEPT_ROUND   64u /* connections taken before others get their turn */
+#define FLUSH_GRACE_NS UINT64_C(1000000000)
+#define STORE_NAME     "redis"
+#define OUTPUT_MAX     (UINT64_C(256) << 20)
+#define CLIENT_MEMORY  (UINT64_C(1) << 30)
+/* The values of commands under way may have so much, at least. */
+#define VALUES_MEMORY   (4 * STORE_VALUE_MAX)
 #define DESCRIPTORS_OWN 64u /* of this process, beside its clients' */
 #define SPARE_BLOCKS    256u
 
@@ -573,6 +575,10 @@ static int store_attach(struct server *server, struct error *error)
         status = store_open(&server->store, session, STORE_NAME, true);
         if (status)
             error_set(error, status, "%s", tree_session_error(session)->text);
+        else
+            store_set_memory_max(server->store, server->options.client_memory_max > VALUES_MEMORY
+                                                    ? server->options.client_memory_max
+                                                    : VALUES_MEMORY);
     }
     tree_session_destroy(session);
     tree_worker_destroy(worker);

@@ -31,9 +31,10 @@ struct server_options {
     uint64_t value_max;   /* longest bulk accepted; 0: STORE_VALUE_MAX */
     uint64_t query_buffer_max; /* unparsed bytes of a client; 0: value_max + 64 KiB... at least one command */
     uint64_t output_buffer_max; /* one command's reply may not be longer; 0: 256 MiB */
-    uint64_t
-        client_memory_max;   /* buffers of all clients together; 0: 1 GiB. Beyond it the largest is closed */
-    uint32_t idle_timeout_s; /* close clients that are silent for so long; 0: never */
+    uint64_t client_memory_max; /* buffers of all clients together; 0: 1 GiB. Beyond it the largest is closed.
+                                 * So much again, 256 MiB at least, may the values of commands under way have:
+                                 * what is beyond that gets an error */
+    uint32_t idle_timeout_s;    /* close clients that are silent for so long; 0: never */
     uint32_t
         sweep_entries; /* looked at by the expiry sweep per 100 ms, on one thread; 0: 256; UINT32_MAX: off */
     bool busy_poll;    /* never sleep: for benchmarks */

@@ -67,12 +67,13 @@ struct store {
     uint64_t (*now)(void *context);
     void *clock_context;
     struct store_stats stats; /* relaxed atomics: counters that order nothing */
+    uint64_t memory_max;      /* of stats.memory */
 };
 
-/* Grows to what is needed; when it is large and was not needed for a while, it is given back. */
+/* Grows to what is needed; when it is large, it is given back after the call. */
 struct store_buffer {
     uint8_t *bytes; /* 64-byte aligned */
-    size_t capacity, wanted;
+    size_t capacity;
 };
 
 /* Memory that lives until the session's next call. */
@@ -83,7 +84,7 @@ struct store_chunk {
 };
 struct store_arena {
     struct store_chunk *chunks; /* the newest first */
-    size_t bytes;
+    size_t capacity;            /* of all chunks */
 };
 
 #define STORE_EXTENTS_MAX   64u
@@ -102,6 +103,7 @@ struct store_session {
     struct random random; /* for back-off */
     struct store_buffer value, output;
     struct store_arena arena;
+    size_t held, counted; /* bytes of the buffers and the arena; those of them in the store's account */
     struct store_transfer *transfer;  /* owned; while needed */
     struct store_batch *batch;        /* owned; while needed */
     struct store_puts *puts;          /* owned; while needed */

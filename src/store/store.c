@@ -41,6 +41,7 @@ int store_wrap(struct store **out, struct tree *tree, struct error *error)
     store->tree = tree;
     store->slot_bytes = geometry->value_bytes;
     store->now = wall_clock;
+    store->memory_max = UINT64_MAX;
     *out = store;
     return 0;
 }
@@ -80,6 +81,11 @@ void store_close(struct store *store)
     free(store);
 }
 
+void store_set_memory_max(struct store *store, uint64_t bytes)
+{
+    atomic_store_relaxed(&store->memory_max, bytes);
+}
+
 struct tree *store_tree(const struct store *store)
 {
     return store->tree;
@@ -100,7 +106,38 @@ void store_stats(const struct store *store, struct store_stats *stats)
         .bytes_freed = atomic_load_relaxed(&store->stats.bytes_freed),
         .record_retries = atomic_load_relaxed(&store->stats.record_retries),
         .expired = atomic_load_relaxed(&store->stats.expired),
+        .memory = atomic_load_relaxed(&store->stats.memory),
     };
+}
+
+/* ---- the account of sessions' memory ---- */
+
+#define LARGE ((size_t)1 << 20) /* bytes that a session may keep, and that are in no account */
+
+/* The session's buffers get another size. False: the store's sessions have too much already. */
+static bool account(struct store_session *session, size_t from, size_t to)
+{
+    struct store *store = session->store;
+    size_t held = session->held - from + to, counted = held > LARGE ? held - LARGE : 0;
+    uint64_t more = (uint64_t)counted - (uint64_t)session->counted;
+    if (more) {
+        /* Relaxed: a sum of its own. Whoever goes beyond the limit takes back what it has added. */
+        uint64_t sum = atomic_add_relaxed(&store->stats.memory, more) + more;
+        if (counted > session->counted && sum > atomic_load_relaxed(&store->memory_max)) {
+            atomic_add_relaxed(&store->stats.memory, 0 - more);
+            return false;
+        }
+    }
+    session->held = held;
+    session->counted = counted;
+    return true;
+}
+
+static void buffer_free(struct store_session *session, struct store_buffer *buffer)
+{
+    account(session, buffer->capacity, 0);
+    free(buffer->bytes);
+    *buffer = (struct store_buffer){.bytes = NULL};
 }
 
 /* ---- sessions ---- */
@@ -120,25 +157,17 @@ int store_session_create(struct store_session **out, struct store *store, struct
     return 0;
 }
 
-static void chunks_free(struct store_chunk *chunk)
-{
-    while (chunk) {
-        struct store_chunk *next = chunk->next;
-        free(chunk);
-        chunk = next;
-    }
-}
-
 void store_session_destroy(struct store_session *session)
 {
     if (!session)
         return;
-    free(session->value.bytes);
-    free(session->output.bytes);
+    buffer_free(session, &session->value);
+    buffer_free(session, &session->output);
     free(session->transfer);
     free(session->batch);
     free(session->puts);
-    chunks_free(session->arena.chunks);
+    store_arena_reset(session);
+    free(session->arena.chunks); /* it keeps one */
     free(session);
 }
 
@@ -155,26 +184,13 @@ struct tree_session *store_session_tree(const struct store_session *session)
 
 /* ---- buffers ---- */
 
-#define LARGE         ((size_t)1 << 20)
 #define CALLS_A_WHILE 64u
 #define CHUNK_BYTES   ((size_t)16 << 10)
-
-static void buffer_shrink(struct store_buffer *buffer)
-{
-    if (buffer->capacity > LARGE && buffer->wanted < buffer->capacity / 2) {
-        free(buffer->bytes);
-        buffer->bytes = NULL;
-        buffer->capacity = 0;
-    }
-    buffer->wanted = 0;
-}
 
 /* What was not needed in a while of calls is given back. */
 static void session_shrink(struct store_session *session)
 {
     session->calls = 0;
-    buffer_shrink(&session->value);
-    buffer_shrink(&session->output);
     if (!session->transfer_used) {
         free(session->transfer);
         session->transfer = NULL;
@@ -190,10 +206,20 @@ static void session_shrink(struct store_session *session)
     session->transfer_used = session->batch_used = session->puts_used = false;
 }
 
-uint64_t store_begin(struct store_session *session)
+void store_session_rest(struct store_session *session)
 {
     if (session->arena.chunks)
         store_arena_reset(session);
+    if (session
+            ->counted) /* what is kept is in no account: nobody fails for what another's idle session has */
+        buffer_free(session, &session->output);
+    if (session->counted)
+        buffer_free(session, &session->value);
+}
+
+uint64_t store_begin(struct store_session *session)
+{
+    store_session_rest(session);
     if (++session->calls >= CALLS_A_WHILE)
         session_shrink(session);
     return session->store->now(session->store->clock_context);
@@ -201,16 +227,17 @@ uint64_t store_begin(struct store_session *session)
 
 int store_reserve(struct store_session *session, struct store_buffer *buffer, size_t bytes)
 {
-    if (buffer->wanted < bytes)
-        buffer->wanted = bytes;
     if (buffer->capacity >= bytes)
         return 0;
     size_t capacity = (bytes + 4095) & ~(size_t)4095;
-    uint8_t *larger = aligned_alloc(64, capacity);
-    if (!larger)
+    buffer_free(session, buffer);
+    if (!account(session, 0, capacity))
         return store_fail_memory(session);
-    free(buffer->bytes);
-    buffer->bytes = larger;
+    buffer->bytes = aligned_alloc(64, capacity);
+    if (!buffer->bytes) {
+        account(session, capacity, 0);
+        return store_fail_memory(session);
+    }
     buffer->capacity = capacity;
     return 0;
 }
@@ -221,15 +248,19 @@ void *store_arena_take(struct store_session *session, size_t bytes)
     bytes = (bytes + 15) & ~(size_t)15;
     if (!chunk || chunk->capacity - chunk->used < bytes) {
         size_t capacity = bytes > CHUNK_BYTES / 2 ? bytes : CHUNK_BYTES;
-        struct store_chunk *more = aligned_alloc(16, sizeof *more + ((capacity + 15) & ~(size_t)15));
-        if (!more)
+        if (!account(session, 0, capacity))
             return NULL;
+        struct store_chunk *more = aligned_alloc(16, sizeof *more + ((capacity + 15) & ~(size_t)15));
+        if (!more) {
+            account(session, capacity, 0);
+            return NULL;
+        }
         *more = (struct store_chunk){.next = chunk, .capacity = capacity};
         session->arena.chunks = chunk = more;
+        session->arena.capacity += capacity;
     }
     void *place = chunk->bytes + chunk->used;
     chunk->used += bytes;
-    session->arena.bytes += bytes;
     return place;
 }
 
@@ -248,14 +279,18 @@ void store_arena_reset(struct store_session *session)
         }
         chunk = next;
     }
-    session->arena = (struct store_arena){.chunks = kept};
+    size_t capacity = kept ? CHUNK_BYTES : 0;
+    account(session, session->arena.capacity, capacity);
+    session->arena = (struct store_arena){.chunks = kept, .capacity = capacity};
 }
 
 /* ---- errors and arguments ---- */
 
 int store_fail_memory(struct store_session *session)
 {
-    return tree_session_fail(session->tree, BANYAN_ENOMEM, "no memory for a session's buffers");
+    return tree_session_fail(
+        session->tree, BANYAN_ENOMEM,
+        "no memory for the values of this call, or those under way have all that they may");
 }
 
 /* Before records are written: the index would refuse the key only afterwards. */

@@ -644,6 +644,45 @@ static bool seen_visit(void *context, const void *key, size_t key_length, const 
     return !seen->stop_after || seen->count < seen->stop_after;
 }
 
+/* Large values have an account: beyond its limit they are refused, and it is empty when they are not needed.
+ */
+static void memory_limit(void **state)
+{
+    uint8_t *bytes = filled(6, 20 * MIB);
+    struct store *store = stores.stores[0];
+    struct store_value value;
+    struct store_stats stats;
+    struct store_item items[2];
+    assert_int_equal(store_put(session, "long", 4, bytes, 20 * MIB, 0), 0);
+    assert_int_equal(store_put(session, "less", 4, bytes, 3 * MIB, 0), 0);
+    store_set_memory_max(store, 8 * MIB);
+    assert_int_equal(store_get(session, "long", 4, &value), BANYAN_ENOMEM);
+    assert_non_null(strstr(message(), "memory"));
+    assert_int_equal(store_get(session, "less", 4, &value), 0);
+    assert_true(stores_filled(6, value.bytes, value.length));
+    store_stats(store, &stats);
+    assert_true(stats.memory >= 2 * MIB && stats.memory < 8 * MIB);
+    store_session_rest(session);
+    store_stats(store, &stats);
+    assert_int_equal(stats.memory, 0);
+    /* A single one is never too much at once for a call of many, but it may be more than there is. */
+    items[0] = (struct store_item){.key = "less", .key_length = 4};
+    items[1] = (struct store_item){.key = "long", .key_length = 4};
+    assert_int_equal(store_multi_get(session, items, 2, true), BANYAN_ENOMEM);
+    assert_int_equal(items[0].status, 0);
+    assert_int_equal(store_multi_get(session, items + 1, 1, true), BANYAN_ENOMEM);
+    store_set_memory_max(store, UINT64_MAX);
+    assert_int_equal(store_multi_get(session, items + 1, 1, true), 0);
+    assert_true(stores_filled(6, items[1].value.bytes, items[1].value.length));
+    assert_int_equal(store_get(session, "less", 4, &value), 0); /* the longer one's memory went before */
+    store_stats(store, &stats);
+    assert_true(stats.memory < 8 * MIB);
+    store_session_rest(session);
+    store_stats(store, &stats);
+    assert_int_equal(stats.memory, 0);
+    free(bytes);
+}
+
 static bool cancelled_after(void *context)
 {
     unsigned *left = context;
@@ -1052,6 +1091,7 @@ int main(void)
         TEST(many),
         TEST(many_limit),
         TEST(ranges),
+        TEST(memory_limit),
         TEST(cancelled),
         TEST(space),
         TEST(full),
