@@ -419,6 +419,7 @@ static void client_read(struct server_client *client)
         if (status == NET_OK) {
             client->input_end += length;
             client->bytes_in += length;
+            client->active_ns = task_now();
             counter_add(&client->thread->counters.bytes_in, length);
         }
         if (!net_stream_pending(client->stream))
@@ -475,6 +476,7 @@ static void client_flush(struct server_client *client)
         }
         client->sent += written;
         client->bytes_out += written;
+        client->active_ns = task_now();
         counter_add(&client->thread->counters.bytes_out, written);
     }
     output_trim(client);

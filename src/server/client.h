@@ -65,7 +65,8 @@ struct server_client {
     uint8_t skip;  /* replies to leave out: 2: the next command's; 1: this one's */
     bool no_evict, no_touch;
 
-    uint64_t id, created_ns, active_ns;
+    uint64_t id, created_ns;
+    uint64_t active_ns; /* a command was run last, or bytes came or went: a slow transfer is not silent */
     uint64_t commands, bytes_in, bytes_out;
     const char *last_command;
     char *name, *library, *library_version; /* NULL: none */

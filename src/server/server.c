@@ -388,7 +388,8 @@ static void idle_clients_close(struct server_thread *thread, uint64_t now)
     thread->idle_checked_ns = now;
     for (struct server_client *client = thread->clients, *next; client; client = next) {
         next = client->next;
-        if (!client->running && !client->ready && now - client->active_ns > timeout)
+        if (!client->running && !client->ready && now > client->active_ns &&
+            now - client->active_ns > timeout)
             client_close(client);
     }
 }

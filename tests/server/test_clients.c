@@ -458,6 +458,50 @@ static void test_idle_timeout(void **state)
     serving_end(&serving);
 }
 
+/* A request that comes slowly, and a reply that is read slowly, outlast one who is silent for the time-out.
+ */
+static void test_slow_transfers(void **state)
+{
+    (void)state;
+    enum { VALUE = 48 << 20, PIECE = 768 << 10, SLOW = 100 };
+    struct serving serving;
+    char rest[64], *value = malloc(VALUE + 64);
+    assert_non_null(value);
+    serving_prepare(&serving, 1);
+    serving.options.idle_timeout_s = 2;
+    serving_start(&serving);
+    int writer = serving_connect(&serving), reader = serving_connect(&serving);
+    size_t length = (size_t)sprintf(value, "*3\r\n$3\r\nSET\r\n$1\r\nb\r\n$%d\r\n", VALUE);
+    memset(value + length, 'v', VALUE);
+    memcpy(value + length + VALUE, "\r\n", 2);
+    assert_true(serving_send(reader, value, length + VALUE + 2));
+    serving_expect(reader, "+OK\r\n");
+    say_expect(writer, "PING\r\n", "+PONG\r\n");
+    assert_true(serving_say(writer, "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$100\r\n"));
+    say_expect(reader, "GET b\r\n", "$50331648\r\n");
+    int silent = serving_connect(&serving);
+    struct pollfd wait = {.fd = silent, .events = POLLIN};
+    size_t sent = 0, got = 0;
+    while (poll(&wait, 1, 100) == 0) {
+        assert_true(sent < SLOW && got + PIECE <= VALUE);
+        assert_true(serving_send(writer, "x", 1));
+        sent++;
+        assert_true(serving_receive(reader, value, PIECE));
+        got += PIECE;
+    }
+    assert_int_equal(serving_expect_end(silent, rest, sizeof rest), 0);
+    for (; sent < SLOW; sent++)
+        assert_true(serving_send(writer, "x", 1));
+    say_expect(writer, "\r\n", "+OK\r\n");
+    assert_true(serving_receive(reader, value, VALUE - got));
+    serving_expect(reader, "\r\n");
+    close(silent);
+    close(writer);
+    close(reader);
+    free(value);
+    serving_end(&serving);
+}
+
 /* No descriptor left: connections wait, the server does not spin, and takes them when there is one again. */
 static void test_no_descriptors(void **state)
 {
@@ -663,7 +707,8 @@ int main(void)
         cmocka_unit_test(test_half_requests),  cmocka_unit_test(test_never_reads),
         cmocka_unit_test(test_memory_limit),   cmocka_unit_test(test_reply_limit),
         cmocka_unit_test(test_idle_timeout),   cmocka_unit_test(test_no_descriptors),
-        cmocka_unit_test(test_killed_command), cmocka_unit_test(test_large_replies),
+        cmocka_unit_test(test_slow_transfers), cmocka_unit_test(test_killed_command),
+        cmocka_unit_test(test_large_replies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
