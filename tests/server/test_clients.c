@@ -580,7 +580,8 @@ static void test_hogs_elsewhere(void **state)
         assert_true(serving_send(fds[i], text, SENT));
     }
     assert_true(serving_until(hogs_full, &serving));
-    for (unsigned round = 0; round < 3; round++) {
+    /* The other thread may come to it only when there is room again: then once more. */
+    for (unsigned round = 0; round < 3 || (round < 500 && !some_evicted(&serving)); round++) {
         char *reply = calloc(1, LENGTH + 1);
         assert_non_null(reply);
         assert_true(serving_say(good, "*2\r\n$4\r\nECHO\r\n$600000\r\n"));
@@ -591,7 +592,7 @@ static void test_hogs_elsewhere(void **state)
         serving_expect(good, "\r\n");
         free(reply);
     }
-    assert_true(serving_stats(&serving).clients_evicted >= 1);
+    assert_true(some_evicted(&serving));
     for (unsigned i = 0; i < 2 * HOGS; i++)
         close(fds[i]);
     close(good);
