@@ -311,6 +311,58 @@ static void tells_each_of_many_faults(void **state)
     free(outcome);
 }
 
+/* ---- other indexes ---- */
+
+static void first_leaf(void *context, gaddr node, uint32_t bytes)
+{
+    gaddr *leaf = context;
+    if (!*leaf && !at(node)[10])
+        *leaf = node;
+}
+
+/* Fixed keys, whose slots are decoded many at once; and what leads to an index is gone, others are not. */
+static void goes_on_with_other_indexes(void **state)
+{
+    struct outcome *outcome = malloc(sizeof *outcome);
+    struct tree_geometry geometry = {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8};
+    struct tree_layout plain;
+    struct tree_check_report report;
+    struct tree *tree;
+    gaddr leaf = 0;
+    assert_int_equal(tree_create(below, "plain", &geometry, &tree), 0);
+    for (uint64_t i = 0; i < 1000; i++)
+        assert_int_equal(tree_insert(below, tree, &i, 8, &i, 8), 0);
+    assert_int_equal(tree_check(below, tree, &report, first_leaf, &leaf), 0);
+    assert_int_equal(tree_layout_init(&plain, tree_geometry(tree), NULL), 0);
+    uint32_t damaged = 0, number = 0;
+    for (; damaged < 2; number++) { /* two taken slots: a taken one's check is odd */
+        assert_true(number < plain.slots);
+        uint8_t *slot = at(leaf) + plain.slot_offset[number];
+        slot[6] ^= (uint8_t)(slot[0] & 1u);
+        damaged += slot[0] & 1u;
+    }
+    audit(outcome, false);
+    assert_int_equal(outcome->status, 0);
+    assert_int_equal(outcome->report.problems, 2);
+    assert_non_null(strstr(outcome->problems[0], "index plain: "));
+    assert_string_not_equal(outcome->problems[0], outcome->problems[1]);
+    assert_int_equal(outcome->report.indexes, 2);
+    assert_int_equal(outcome->report.entries, KEYS + 1000 - 2);
+    uint8_t *entry = NULL; /* of the catalogue: names stand in it as they are */
+    for (uint64_t offset = MEMORY_CATALOGUE_OFFSET; !entry; offset++)
+        entry = memcmp(at(gaddr_make(0, offset)), "plain", 6) ? NULL : at(gaddr_make(0, offset));
+    *entry ^= 1;
+    audit(outcome, false);
+    assert_int_equal(outcome->status, 0);
+    assert_int_equal(outcome->report.problems, 1);
+    assert_non_null(strstr(outcome->problems[0], "catalogue"));
+    assert_int_equal(outcome->report.entries, KEYS);
+    assert_true(outcome->report.lost_unjudged);
+    tree_layout_free(&plain);
+    tree_close(tree);
+    free(outcome);
+}
+
 /* ---- links astray ---- */
 
 static void turn_sibling(gaddr leaf, gaddr to)
@@ -441,10 +493,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(tells_each_of_many_faults),
-        TEST(follows_the_level_above),
-        TEST(ends_in_crossed_trees),
-        TEST(survives_flipped_bytes),
+        TEST(tells_each_of_many_faults), TEST(goes_on_with_other_indexes), TEST(follows_the_level_above),
+        TEST(ends_in_crossed_trees),     TEST(survives_flipped_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
