@@ -441,7 +441,7 @@ static void link_wait_room(struct remote_link *link)
             continue;
         }
         struct remote_waiter waiter = {.task = task_self(), .next = link->waiters, .waiting = true};
-        link->waiters = &waiter;
+        link->waiters = &waiter; // cppcheck-suppress autoVariables ; it leaves the list before we go on
         while (waiter.waiting)
             task_park();
     }

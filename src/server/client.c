@@ -519,6 +519,7 @@ static struct server_client *largest_client(const struct server_thread *thread,
 {
     struct server_client *largest = NULL;
     for (struct server_client *c = thread->clients; c; c = c->next)
+        // cppcheck-suppress nullPointerRedundantCheck ; the loop has judged it
         if (!c->dead && c != except && (!largest || evicted_before(c, largest)))
             largest = c;
     return largest;

@@ -216,7 +216,7 @@ void server_reply_subcommand(struct server_call *call)
     const struct resp_argument *name = &call->arguments[1];
     char upper[NAME_MAX_BYTES + 1];
     size_t i = 0;
-    for (; call->command->name[i] && i < NAME_MAX_BYTES; i++)
+    for (; i < NAME_MAX_BYTES && call->command->name[i]; i++)
         upper[i] = (char)(call->command->name[i] >= 'a' && call->command->name[i] <= 'z'
                               ? call->command->name[i] - 32
                               : call->command->name[i]);
@@ -229,7 +229,7 @@ void server_reply_subcommand_arity(struct server_call *call, const char *subcomm
 {
     char text[NAME_MAX_BYTES + 1];
     size_t i = 0;
-    for (; subcommand[i] && i < NAME_MAX_BYTES; i++)
+    for (; i < NAME_MAX_BYTES && subcommand[i]; i++)
         text[i] = lower(subcommand[i]);
     text[i] = 0;
     resp_error(call->reply, "ERR wrong number of arguments for '%s|%s' command", call->command->name, text);

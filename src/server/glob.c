@@ -59,8 +59,8 @@ static void class_fold(struct glob_class *class)
 static size_t class_read(struct glob_class *class, const uint8_t *pattern, size_t length, size_t at,
                          bool any_case)
 {
-    bool not = at < length && pattern[at] == '^';
-    at += not ;
+    bool inverted = at < length && pattern[at] == '^';
+    at += inverted;
     memset(class, 0, sizeof *class);
     for (; at < length && pattern[at] != ']'; at++) {
         if (pattern[at] == '\\' && length - at >= 2) {
@@ -76,7 +76,7 @@ static size_t class_read(struct glob_class *class, const uint8_t *pattern, size_
     }
     if (any_case)
         class_fold(class);
-    for (unsigned i = 0; not &&i < 4; i++)
+    for (unsigned i = 0; inverted && i < 4; i++)
         class->bits[i] = ~class->bits[i];
     return at < length ? at + 1 : at;
 }

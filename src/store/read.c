@@ -260,7 +260,9 @@ static int group_get(struct store_session *session, struct store_item *items, ui
         if (entry->status == STORE_STALE)
             entry->status = store_fetch(session, entry->key, entry->key_length, now, part, STORE_SINK_ARENA,
                                         &entry->value);
-        items[i].value = entry->status ? (struct store_value){0} : entry->value;
+        items[i].value = entry->value;
+        if (entry->status)
+            memset(&items[i].value, 0, sizeof items[i].value);
         items[i].status = entry->status;
     }
     return 0;

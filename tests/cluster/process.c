@@ -373,6 +373,7 @@ struct net_address process_address(const struct process *process, unsigned numbe
     if (!at)
         fail_hard("%s announced no address %u: %s", process->name, number, process->said);
     char text[NET_TEXT_MAX];
+    // cppcheck-suppress nullPointerArithmeticRedundantCheck ; fail_hard does not return
     snprintf(text, sizeof text, "%.*s", (int)strcspn(at + 4, ",; \n"), at + 4);
     if (net_address_parse(&address, text, 0, &error))
         fail_hard("%s announced %s: %s", process->name, text, error.text);
@@ -384,6 +385,7 @@ const char *process_http(const struct process *process)
     const char *at = strstr(process->said, "http://");
     if (!at)
         fail_hard("%s has no status page", process->name);
+    // cppcheck-suppress nullPointerArithmeticRedundantCheck ; fail_hard does not return
     return text_of("%.*s", (int)strcspn(at + 7, "/\n"), at + 7);
 }
 

@@ -694,7 +694,7 @@ static void killed_writers_leave_whole_writes(void **state)
     struct daemon daemon;
     start(&daemon, 0);
     for (unsigned round = 1; round <= KILLS; round++) {
-        uint64_t block[BLOCK_WORDS];
+        uint64_t block[BLOCK_WORDS] = {0};
         kill_one(&daemon.local, round * 7919 % 300 * 1000);
         wait_fenced(&daemon.local, round);
         struct fabric_remote_options options = options_for(&daemon.tcp, 1);

@@ -507,7 +507,7 @@ static void share(void *argument)
     struct sharer *sharer = argument;
     for (int i = 0; i < HANDSHAKES_EACH; i++) {
         int sockets[2];
-        uint8_t client_in[2], server_in[2];
+        uint8_t client_in[2] = {0}, server_in[2] = {0};
         if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets))
             return;
         struct end client = {.stream = net_stream_create(sockets[0], sharer->client, false, "localhost"),

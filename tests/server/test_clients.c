@@ -640,7 +640,7 @@ static void test_long_command(void **state)
         keys_load(other, text);
         size_t length = 0;
         for (unsigned i = 0; i < LOOKS; i++)
-            length += (size_t)sprintf(text + length, "EXISTS k00000\r\nEXISTS k%05u\r\n", KEYS - 1);
+            length += (size_t)sprintf(text + length, "EXISTS k00000\r\nEXISTS k%05d\r\n", KEYS - 1);
         assert_true(serving_say(flusher, "FLUSHALL\r\n"));
         assert_true(serving_send(other, text, length));
         assert_true(serving_receive(other, replies, 8 * LOOKS));

@@ -101,7 +101,7 @@ static size_t length_of(uint64_t number)
 
 static void value_judge(struct world_task *task, const struct store_value *value, const char *what)
 {
-    uint64_t number;
+    uint64_t number = 0;
     if (value->length >= 8)
         memcpy(&number, value->bytes, 8);
     if (value->length < 8 || value->length != length_of(number) ||
