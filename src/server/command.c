@@ -3,6 +3,7 @@
  * words of Redis 7. Contract in command.h.
  */
 #include "server/command.h"
+#include "server/data.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -243,29 +244,9 @@ bool server_argument_is(const struct resp_argument *argument, const char *name)
     return argument->length == length && strncasecmp(argument->bytes, name, length) == 0;
 }
 
-static bool integer_read(const char *text, size_t length, int64_t *value)
-{
-    bool negative = length && *text == '-';
-    const char *at = text + negative;
-    size_t count = length - negative;
-    if (!count || count > 19 || (*at == '0' && (count > 1 || negative)))
-        return false;
-    uint64_t number = 0;
-    for (size_t i = 0; i < count; i++) {
-        unsigned digit = (unsigned char)at[i] - (unsigned)'0';
-        if (digit > 9)
-            return false;
-        number = number * 10 + digit; /* 19 digits fit in 64 bits */
-    }
-    if (number > (uint64_t)INT64_MAX + negative)
-        return false;
-    *value = (int64_t)(negative ? 0 - number : number);
-    return true;
-}
-
 bool server_argument_integer(struct server_call *call, const struct resp_argument *argument, int64_t *value)
 {
-    if (integer_read(argument->bytes, argument->length, value))
+    if (data_integer(argument->bytes, argument->length, value))
         return true;
     server_reply_not_integer(call);
     return false;

@@ -136,16 +136,6 @@ void tree_session_stats_reset(struct tree_session *session)
 
 /* ---- errors ---- */
 
-int tree_fail(struct tree_session *session, int code, const char *format, ...)
-{
-    char text[sizeof session->error.text];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    return error_set(&session->error, code, "%s", text);
-}
-
 int tree_session_fail(struct tree_session *session, int code, const char *format, ...)
 {
     char text[sizeof session->error.text];

@@ -154,8 +154,7 @@ struct tree {
 
 /* ---- session.c ---- */
 
-int tree_fail(struct tree_session *session, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+#define tree_fail tree_session_fail /* its name in here */
 int tree_fail_memory(struct tree_session *session);
 /* An error of the network does not say how much of a list of writes was done: ENET and ETIMEOUT become
  * BANYAN_EUNKNOWN. EFENCED stays: nothing of it was done. */
