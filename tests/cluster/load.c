@@ -11,7 +11,7 @@
 #include "base/thread.h"
 #include "cluster/model.h"
 #include "cluster/process.h"
-#include "support/linearize.h"
+#include "swarm/linearize.h"
 
 #define COUNTERS    4u
 #define TAILS       3u

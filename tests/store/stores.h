@@ -1,5 +1,5 @@
 /*
- * stores.h - a world (support/world.h) whose index is a store: one struct store a compute node, one session a
+ * stores.h - a world (swarm/world.h) whose index is a store: one struct store a compute node, one session a
  * task, a clock that the test sets, and accounting of every block of the pool.
  *
  * The test's thread calls all of it, but stores_session and stores_now, which tasks call.
@@ -8,7 +8,7 @@
 #define TESTS_STORE_STORES_H
 
 #include "store/store.h"
-#include "support/world.h"
+#include "swarm/world.h"
 
 struct stores {
     struct world world; /* its context is the struct stores */

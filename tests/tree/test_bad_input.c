@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include "base/crc32c.h"
-#include "support/world.h"
+#include "swarm/world.h"
 #include "tree/layout.h"
 
 /* Within a task: the first expectation that does not hold becomes the world's error. */

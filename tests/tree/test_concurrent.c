@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include <inttypes.h>
-#include "support/churn.h"
+#include "swarm/churn.h"
 
 static struct churn_total total;
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include <inttypes.h>
-#include "support/world.h"
+#include "swarm/world.h"
 
 #define KEYS 5000u
 

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "support/churn.h"
+#include "swarm/churn.h"
 
 struct outcome {
     uint64_t trace, events, now;

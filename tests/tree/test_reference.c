@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "support/reference.h"
-#include "support/world.h"
+#include "swarm/reference.h"
+#include "swarm/world.h"
 
 struct shape {
     const char *name;

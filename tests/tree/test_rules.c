@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/task.h"
-#include "support/churn.h"
+#include "swarm/churn.h"
 
 /* ---- two indexes, one memory --------------------------------------------------------------------- */
 

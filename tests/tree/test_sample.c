@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "support/world.h"
+#include "swarm/world.h"
 
 #define KEYS  4000u
 #define DRAWS 200000u

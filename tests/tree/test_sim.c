@@ -13,7 +13,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "support/churn.h"
+#include "swarm/churn.h"
 
 static const struct tree_geometry geometries[] = {
     {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8, .leaf_bytes = 512, .internal_bytes = 512},

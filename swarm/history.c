@@ -1,5 +1,5 @@
 /* history.c - see history.h. */
-#include "support/history.h"
+#include "swarm/history.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* world.c - see world.h. */
-#include "support/world.h"
+#include "swarm/world.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include "base/thread.h"
 #include "base/worker.h"
 #include "fabric/local.h"
-#include "support/linearize.h"
+#include "swarm/linearize.h"
 
 static void *allocate(size_t count, size_t bytes)
 {

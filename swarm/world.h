@@ -8,15 +8,15 @@
  * that fails says so in world->error (the first message stands); nothing here ends the process but the lack
  * of memory.
  */
-#ifndef TESTS_SUPPORT_WORLD_H
-#define TESTS_SUPPORT_WORLD_H
+#ifndef SWARM_WORLD_H
+#define SWARM_WORLD_H
 
 #include "base/error.h"
 #include "base/random.h"
 #include "memory/memory.h"
 #include "sim/params.h"
 #include "sim/sim.h"
-#include "support/history.h"
+#include "swarm/history.h"
 #include "tree/tree.h"
 
 #define WORLD_MEMORY_MAX  8u

@@ -1,5 +1,5 @@
 /* linearize.c - see linearize.h. */
-#include "support/linearize.h"
+#include "swarm/linearize.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* reference.c - see reference.h. */
-#include "support/reference.h"
+#include "swarm/reference.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,10 +9,10 @@
  * Everything is recorded, scans as well: each key of a scanned range counts as a read that happened some time
  * during the scan.
  */
-#ifndef TESTS_SUPPORT_CHURN_H
-#define TESTS_SUPPORT_CHURN_H
+#ifndef SWARM_CHURN_H
+#define SWARM_CHURN_H
 
-#include "support/world.h"
+#include "swarm/world.h"
 
 struct churn {
     uint64_t keys; /* a multiple of 4 */

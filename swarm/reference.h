@@ -2,8 +2,8 @@
  * reference.h - an ordered map that is too simple to be wrong: a sorted array. What the tree is compared
  * with. One thread. Every change costs a binary search and a memmove; running out of memory aborts the test.
  */
-#ifndef TESTS_SUPPORT_REFERENCE_H
-#define TESTS_SUPPORT_REFERENCE_H
+#ifndef SWARM_REFERENCE_H
+#define SWARM_REFERENCE_H
 
 #include <stdbool.h>
 #include <stddef.h>

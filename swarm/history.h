@@ -10,8 +10,8 @@
  * twice. 0 stands for "no such key". Recording costs two atomic additions and an append; it fails only by
  * abort() when this process has no memory.
  */
-#ifndef TESTS_SUPPORT_HISTORY_H
-#define TESTS_SUPPORT_HISTORY_H
+#ifndef SWARM_HISTORY_H
+#define SWARM_HISTORY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -12,10 +12,10 @@
  *
  * Operations of unknown outcome may be placed anywhere after their invocation or left out.
  */
-#ifndef TESTS_SUPPORT_LINEARIZE_H
-#define TESTS_SUPPORT_LINEARIZE_H
+#ifndef SWARM_LINEARIZE_H
+#define SWARM_LINEARIZE_H
 
-#include "support/history.h"
+#include "swarm/history.h"
 
 enum linearize_verdict {
     LINEARIZE_ACCEPTED,

@@ -1,5 +1,5 @@
 /* churn.c - see churn.h. */
-#include "support/churn.h"
+#include "swarm/churn.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
 #include <string.h>
 #include "base/error.h"
 #include "base/random.h"
-#include "support/linearize.h"
+#include "swarm/linearize.h"
 
 #define FOREVER UINT64_MAX
 
