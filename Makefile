@@ -1,11 +1,12 @@
 # Banyan's front door. The logic stands in scripts/; meson does the building, in build/.
-# Variables: BUILD (folder, build), PREFIX (install, /usr/local), DESTDIR, ARGS (for serve, bench, bench-redis, soak).
+# Variables: BUILD (folder, build), PREFIX (install, /usr/local), DESTDIR, ARGS (for serve, bench, bench-redis, soak,
+# coverage).
 
 BUILD  ?= build
 PREFIX ?= /usr/local
 export BUILD
 
-.PHONY: build serve demo soak test quick fuzz bench bench-redis deb check-style lint sanitize tsan install deps clean help
+.PHONY: build serve demo soak test quick coverage fuzz bench bench-redis deb check-style lint sanitize tsan install deps clean help
 .DEFAULT_GOAL := build
 
 build: ## build the library, the programs and the tests (build/gcc)
@@ -26,6 +27,10 @@ tsan: ## the concurrent suites under ThreadSanitizer
 
 fuzz: ## the fuzzers, each for a short while (FUZZ_SECONDS)
 	@scripts/test fuzz
+
+coverage: ## what the tests cover, and the report in build/coverage/report (minutes; ARGS="--quick")
+	@scripts/setup --check --quiet || scripts/setup
+	@scripts/coverage $(ARGS)
 
 check-style: ## clang-format, changing nothing
 	@scripts/test style
