@@ -93,7 +93,7 @@ const struct option_entry sim_params_table[] = {
 #define OBJECT sim_faults
 const struct option_entry sim_faults_table[] = {
     NUMBER("torn-reads", torn_reads, 0, 1, NULL,
-           "Probability that a READ fetches its words at several instants."),
+           "Probability that a READ fetches its words one by one, in any order."),
     NUMBER("torn-writes", torn_writes, 0, 1, NULL,
            "Probability that a WRITE stores its words at several instants."),
     NANOSECONDS("tear-window-ns", tear_window_ns,
@@ -104,10 +104,26 @@ const struct option_entry sim_faults_table[] = {
                 "The longest time between the first and last command of such a list."),
     NUMBER("late", late, 0, 1, NULL,
            "Probability that a request is delayed (its connection stays in order)."),
-    NANOSECONDS("late-ns", late_ns, "The longest such delay."),
+    NUMBER("late-replies", late_replies, 0, 1, NULL,
+           "Probability that an answer is delayed (its connection stays in order)."),
+    NANOSECONDS("late-ns", late_ns, "The longest such delay, of a request or an answer."),
     NUMBER("stall", stall, 0, 1, NULL,
            "Probability, per arriving list, that the memory node stops serving for a while."),
     NANOSECONDS("stall-ns", stall_ns, "The longest such stall."),
+    NUMBER("atomic-queue", atomic_queue, 0, 1, NULL,
+           "Probability, per arriving atomic, that it queues behind many others in its bucket."),
+    NANOSECONDS("atomic-queue-ns", atomic_queue_ns, "The longest such queue: some 500 ns for each atomic."),
+    NUMBER("fiber-stall", fiber_stall, 0, 1, NULL,
+           "Probability, per resumption of a task, that it comes late."),
+    NANOSECONDS("fiber-stall-ns", fiber_stall_ns, "The longest such delay."),
+    NUMBER("thread-stall", thread_stall, 0, 1, NULL,
+           "Probability, per resumption of a task, that its CPU thread stands still."),
+    NANOSECONDS("thread-stall-ns", thread_stall_ns, "The longest such stall."),
+    NUMBER("compute-stall", compute_stall, 0, 1, NULL,
+           "Probability, per resumption of a task, that all threads of its compute node stand still."),
+    NANOSECONDS("compute-stall-ns", compute_stall_ns, "The longest such stall."),
+    NANOSECONDS("lease-ns", lease_ns,
+                "A compute node that stands still for longer is fenced, where losses are allowed."),
     NUMBER("lose", lose, 0, 1, NULL,
            "Probability, per arriving list, that the connection to the memory node is lost."),
     NANOSECONDS("lose-ns", lose_ns, "The longest time until the loss is known, and until it is over."),
@@ -155,11 +171,18 @@ void sim_params_default(struct sim_params *params)
 
 void sim_faults_none(struct sim_faults *faults)
 {
-    *faults = (struct sim_faults){.tear_window_ns = 1000,
-                                  .list_spread_ns = 1000,
-                                  .late_ns = 20000,
-                                  .stall_ns = 50000,
-                                  .lose_ns = 30000};
+    *faults = (struct sim_faults){
+        .tear_window_ns = 1000,
+        .list_spread_ns = 1000,
+        .late_ns = 20000,
+        .stall_ns = 50000,
+        .atomic_queue_ns = 50000,
+        .fiber_stall_ns = 20000,
+        .thread_stall_ns = 50000,
+        .compute_stall_ns = 200000,
+        .lease_ns = 1000000,
+        .lose_ns = 30000,
+    };
 }
 
 void sim_faults_hostile(struct sim_faults *faults)
@@ -171,9 +194,19 @@ void sim_faults_hostile(struct sim_faults *faults)
         .spread = 0.5,
         .list_spread_ns = 3000,
         .late = 0.02,
+        .late_replies = 0.02,
         .late_ns = 30000,
         .stall = 0.0005,
         .stall_ns = 100000,
+        .atomic_queue = 0.002,
+        .atomic_queue_ns = 50000,
+        .fiber_stall = 0.005,
+        .fiber_stall_ns = 30000,
+        .thread_stall = 0.001,
+        .thread_stall_ns = 50000,
+        .compute_stall = 0.0002,
+        .compute_stall_ns = 200000,
+        .lease_ns = 1000000,
         .lose_ns = 50000,
     };
 }
@@ -209,5 +242,7 @@ int sim_faults_check(const struct sim_faults *faults, struct error *error)
 bool sim_faults_any(const struct sim_faults *faults)
 {
     return faults->torn_reads > 0 || faults->torn_writes > 0 || faults->spread > 0 || faults->late > 0 ||
-           faults->stall > 0 || faults->lose > 0;
+           faults->late_replies > 0 || faults->stall > 0 || faults->atomic_queue > 0 ||
+           faults->fiber_stall > 0 || faults->thread_stall > 0 || faults->compute_stall > 0 ||
+           faults->lose > 0;
 }

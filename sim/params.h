@@ -52,17 +52,28 @@ struct sim_params {
 };
 
 struct sim_faults {
-    double torn_reads;  /* probability that a READ fetches its words at several instants */
+    double torn_reads;  /* probability that a READ fetches its words at many instants */
     double torn_writes; /* probability that a WRITE stores its words at several instants */
     uint32_t tear_window_ns;
     double spread; /* probability that a list's commands take effect at different instants */
     uint32_t list_spread_ns;
-    double late; /* probability that a message is delayed */
+    double late;         /* probability that a request is delayed */
+    double late_replies; /* probability that an answer is delayed */
     uint32_t late_ns;
     double stall; /* probability, per arriving list, that the memory node's card stops serving */
     uint32_t stall_ns;
-    double lose; /* probability, per arriving list, that the connection of its compute node is lost; where
-                    sim_on_loss was called */
+    double atomic_queue; /* probability, per arriving atomic, that many others queue before it */
+    uint32_t atomic_queue_ns;
+    double fiber_stall; /* probability, per resumption of a task, that it comes late */
+    uint32_t fiber_stall_ns;
+    double thread_stall; /* ... that its CPU thread stands still */
+    uint32_t thread_stall_ns;
+    double compute_stall; /* ... that all threads of its compute node stand still */
+    uint32_t compute_stall_ns;
+    uint32_t
+        lease_ns; /* a compute node that stands still for longer is fenced; where sim_on_loss was called */
+    double lose;  /* probability, per arriving list, that the connection of its compute node is lost; where
+                     sim_on_loss was called */
     uint32_t lose_ns; /* longest time until the compute node knows, and until it is connected again */
 };
 

@@ -28,7 +28,8 @@ void sim_destroy(struct sim *sim);
 int sim_add_memory(struct sim *sim, const struct fabric_target *target, struct error *error);
 /* Adds a compute node (with a card of its own); returns its index from 0, or a negative error. */
 int sim_add_compute(struct sim *sim, struct error *error);
-/* The compute node's fabric; owned by the world. Its compute_id is index + 1. */
+/* The compute node's fabric; owned by the world. Its compute_id is 1, 2, ... in the order of sim_add_compute,
+ * and after a restart that of the process before: callbacks that are given an index find the id here. */
 struct fabric *sim_fabric(struct sim *sim, int compute);
 
 /* Starts a task on a compute node's CPU thread (thread numbers are per compute node, made on first use;
@@ -41,17 +42,47 @@ int sim_spawn(struct sim *sim, int compute, unsigned thread, void (*function)(vo
 unsigned sim_run(struct sim *sim, uint64_t until);
 uint64_t sim_now(const struct sim *sim);
 uint64_t sim_events(const struct sim *sim);
+/* Stops sim_run after so many events more (0: no limit): the run is then over, sim_exhausted() tells. */
+void sim_limit_events(struct sim *sim, uint64_t events);
+bool sim_exhausted(const struct sim *sim);
 /* A hash over every event so far (time, kind, list contents): equal for equal runs. */
 uint64_t sim_trace_hash(const struct sim *sim);
 struct random *sim_random(struct sim *sim);
 
 /* Runs function(argument) at the given virtual time, outside of any task. */
 int sim_at(struct sim *sim, uint64_t time, void (*function)(void *), void *argument);
+/* The number of the running task, in order of sim_spawn, from 0; UINT32_MAX outside of a task. */
+uint32_t sim_task_number(const struct sim *sim);
+
+/* ---- faults, beside those that the rates of struct sim_faults bring --------------------------------- */
+
+/* The faults from now on (NULL: none); what was delayed before still comes in its time. BANYAN_EINVAL:
+ * nothing is changed. */
+int sim_set_faults(struct sim *sim, const struct sim_faults *faults, struct error *error);
 /* The compute node dies now: its tasks never run again, its lists under way are cut between two commands or,
  * in a WRITE longer than atomic_write, anywhere; after `lease_ns` the `fenced` callback runs (there the test
  * calls memory_node_release_locks). */
 void sim_kill_compute(struct sim *sim, int compute, uint64_t lease_ns, void (*fenced)(void *),
                       void *argument);
+/* Kills the compute node just before its n-th effect from now (1: the next), as sim_kill_compute does, and
+ * cuts exactly there: nothing of it takes effect any more. An effect is one command of its lists (or one part
+ * of a torn WRITE longer than atomic_write) taking place at a memory node, or a call being served. Only a
+ * torn WRITE that is no longer, and that has begun, is finished. */
+void sim_kill_compute_at(struct sim *sim, int compute, uint64_t effects, uint64_t lease_ns,
+                         void (*fenced)(void *), void *argument);
+/* Another process takes the place of a dead compute node, which must be fenced (the callback may call this):
+ * same compute_id, same card, nothing of its memory. Returns its index, a new one. BANYAN_EBUSY: not dead and
+ * fenced. BANYAN_EINVAL: no such node, or it has a successor already. */
+int sim_restart_compute(struct sim *sim, int compute, struct error *error);
+/* All threads of a compute node stand still for so long, from now; what they have posted goes on. Longer than
+ * lease_ns: at the lease's end every memory node fences it as at a loss (the sim_on_loss callback for each;
+ * without one nothing is fenced), and it learns of that when it goes on, or soon after. */
+void sim_stall_compute(struct sim *sim, int compute, uint64_t ns, uint64_t lease_ns);
+/* The memory node's card serves nothing for so long. */
+void sim_stall_memory(struct sim *sim, int memory, uint64_t ns);
+/* Cuts the connection between the two now, as the fault `lose` does. Nothing happens where it is cut already,
+ * where the compute node is dead, or before sim_on_loss was called. */
+void sim_cut(struct sim *sim, int compute, int memory);
 /* Connections may be lost from now on (sim_faults.lose): `lost` runs when the memory node has fenced the
  * compute node, which goes on living (there the test calls memory_node_release_locks). NULL: no more losses.
  */
@@ -59,5 +90,33 @@ void sim_on_loss(struct sim *sim, void (*lost)(void *, int compute, int memory),
 /* Connections lost so far. */
 uint64_t sim_losses(const struct sim *sim);
 bool sim_compute_alive(const struct sim *sim, int compute);
+
+/* ---- watching --------------------------------------------------------------------------------------- */
+
+enum sim_sight {
+    SIM_POSTED,   /* a list: on its way */
+    SIM_EFFECT,   /* commands take effect at a memory node; status: how many instants the command has still
+                     to come (seen at the first and at the last of them). No commands: a call is served */
+    SIM_RETURNED, /* a list: its answer is there, or it was refused */
+    SIM_CALLED,   /* a call: on its way */
+    SIM_CALL_RETURNED, /* its reply is there, or it was refused */
+    SIM_LOST,          /* a memory node has fenced a compute node that lives; its locks are freed next */
+    SIM_DIED,          /* a compute node is dead */
+    SIM_FENCED,        /* a dead compute node's lease is over */
+    SIM_RESTARTED,     /* status: the index of the process before */
+    SIM_STALLED /* a task, else a compute node (or the task's thread of it: status 1), or a memory node */
+};
+struct sim_observation {
+    enum sim_sight kind;
+    uint64_t time_ns;
+    int compute, memory;                   /* -1: none */
+    uint32_t task;                         /* as sim_task_number; UINT32_MAX: none */
+    const struct fabric_command *commands; /* valid during the call */
+    uint32_t count;
+    int status;
+};
+/* `see` is told what happens from now on (NULL: no more). It must call nothing of the simulator that changes
+ * anything; then the run, and its hash, are the same as without. Within a task's time or outside of any. */
+void sim_observe(struct sim *sim, void (*see)(void *context, const struct sim_observation *), void *context);
 
 #endif
