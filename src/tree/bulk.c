@@ -512,8 +512,10 @@ int tree_bulk_finish(struct tree_session *session, struct tree_bulk *bulk)
         if (!bulk->part[i].done)
             status = tree_fail(session, BANYAN_EINVAL, "index %s: part %u of the bulk load was not loaded",
                                tree->name, i);
-    bool anything = part_after(bulk, 0);
-    if (!status && anything && !bulk->part[0].begun)
+    const struct part *anything = part_after(bulk, 0);
+    /* Not where the first entry's key is the least that there is: nothing could lie before it. */
+    if (!status && anything && !bulk->part[0].begun &&
+        tree_key_compare(tree_key_least(layout), tree_key_of(anything->leaves.items[0].key)) < 0)
         status = leaf_leftmost(session, bulk);
     if (!status && anything)
         status = leaves_join(session, bulk, &levels[0]);

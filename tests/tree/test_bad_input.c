@@ -678,13 +678,52 @@ static void failed_bulk_loads_leak_nothing(void **state)
     run(&options, failing_bulk_load);
 }
 
+/* The first parts may bring nothing, and the first key be the least that there is. */
+static bool zeros_next(void *context, const void **key, size_t *key_length, const void **value,
+                       size_t *length)
+{
+    static const uint8_t zeros[8];
+    unsigned *left = context;
+    *key = *value = zeros;
+    *key_length = *length = sizeof zeros;
+    return (*left)-- > 0;
+}
+
+static void load_the_least_key(struct world_task *task)
+{
+    static const uint8_t zeros[8];
+    uint8_t value[8];
+    size_t length = sizeof value;
+    struct tree_bulk *bulk;
+    struct error error = {0};
+    EXPECT(tree_bulk_begin(&bulk, task->tree, 3, 0.8, &error), 0);
+    for (unsigned part = 0; part < 3; part++) {
+        unsigned entries = part == 2;
+        EXPECT(tree_bulk_part(task->session, bulk, part, zeros_next, &entries), 0);
+    }
+    EXPECT(tree_bulk_finish(task->session, bulk), 0);
+    EXPECT(tree_lookup(task->session, task->tree, zeros, sizeof zeros, value, &length), 0);
+}
+
+static void bulk_loads_may_begin_late_with_the_least_key(void **state)
+{
+    struct world_options options;
+    world_options_default(&options);
+    run(&options, load_the_least_key);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refuses_bad_keys_and_values),      cmocka_unit_test(refuses_bad_variable_keys),
-        cmocka_unit_test(refuses_bad_names_and_geometries), cmocka_unit_test(notices_a_corrupt_catalogue),
-        cmocka_unit_test(stays_usable_when_full),           cmocka_unit_test(notices_corrupt_nodes),
-        cmocka_unit_test(notices_corrupt_key_blocks),       cmocka_unit_test(failed_bulk_loads_leak_nothing),
+        cmocka_unit_test(refuses_bad_keys_and_values),
+        cmocka_unit_test(refuses_bad_variable_keys),
+        cmocka_unit_test(refuses_bad_names_and_geometries),
+        cmocka_unit_test(notices_a_corrupt_catalogue),
+        cmocka_unit_test(stays_usable_when_full),
+        cmocka_unit_test(notices_corrupt_nodes),
+        cmocka_unit_test(notices_corrupt_key_blocks),
+        cmocka_unit_test(failed_bulk_loads_leak_nothing),
+        cmocka_unit_test(bulk_loads_may_begin_late_with_the_least_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
