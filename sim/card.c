@@ -102,7 +102,7 @@ static bool is_effective(const struct fabric_command *command)
 }
 
 sim_time sim_card_serve(const struct sim_model *model, struct sim_card *card, sim_time at,
-                        const struct fabric_list *list, bool executed, sim_time *begun)
+                        const struct fabric_list *list, bool executed, sim_time *begun, sim_time *starts)
 {
     sim_time pipeline = sim_later(card->serve_free, at);
     sim_time after = pipeline; /* what stands behind an atomic of the same list waits for it */
@@ -117,7 +117,8 @@ sim_time sim_card_serve(const struct sim_model *model, struct sim_card *card, si
         } else if (command->operation == FABRIC_WRITE) {
             done += on_chip ? model->chip : 0; /* posted: nobody waits for PCIe */
         } else if (on_chip) {
-            card->chip_free = sim_later(card->chip_free, start) + model->chip_gap;
+            start = sim_later(card->chip_free, start);
+            card->chip_free = start + model->chip_gap;
             after = done = card->chip_free + model->chip;
         } else {
             sim_time *bucket = &card->bucket_free[gaddr_offset(command->address) % SIM_ATOMIC_BUCKETS];
@@ -127,6 +128,8 @@ sim_time sim_card_serve(const struct sim_model *model, struct sim_card *card, si
             *bucket = done + (!executed || is_effective(command) ? model->atomic_writeback : 0);
         }
         ready = sim_later(ready, done);
+        if (starts)
+            starts[i] = start;
     }
     card->serve_free = pipeline;
     return ready;

@@ -99,9 +99,10 @@ struct sim_load sim_request_load(const struct sim_model *model, const struct fab
 struct sim_load sim_response_load(const struct sim_model *model, const struct fabric_list *list);
 
 /* Passes the list, received by `at`, through the memory node's card. Returns when its response may leave;
- * `begun` is set to the time at which the card began with it. CAS commands must have their `old` already
- * where `executed`; otherwise they count as successful. */
+ * `begun` is set to the time at which the card began with it, and `starts`, unless NULL, to the times at
+ * which it came to each command. CAS commands must have their `old` already where `executed`; otherwise they
+ * count as successful. */
 sim_time sim_card_serve(const struct sim_model *model, struct sim_card *card, sim_time at,
-                        const struct fabric_list *list, bool executed, sim_time *begun);
+                        const struct fabric_list *list, bool executed, sim_time *begun, sim_time *starts);
 
 #endif

@@ -6,6 +6,9 @@
  * same card in the same order, so nobody can tell the difference; only the answer is late. With faults on,
  * faults.c spreads the effects. READs are copied into the caller's buffer at those instants.
  *
+ * DEATH. A list's or call's ARRIVE event carries the time at which it was posted: the list's own memory says
+ * only what its task has written since.
+ *
  * Called from tasks (fabric_ops) and from the event loop (sim_list_*, sim_call_*). A list costs two
  * events, and a third where the card was behind by more than RESPOND_SLACK.
  */
@@ -64,8 +67,8 @@ static sim_time arrival_time(struct sim *sim, struct sim_compute *compute, struc
     sim_time sent = sim_card_send(model, compute->card, sim->now, load);
     sim_time arrival = sent + (task->cpu->busy - sim->now) + model->doorbell + fetch + model->pass +
                        model->wire + sim_jitter(model, &sim->jitter_random);
-    if (sim->faulty && random_chance(&sim->fault_random, sim->faults.late))
-        arrival += random_below(&sim->fault_random, sim->faults.late_ns + 1ull) * SIM_NANOSECOND;
+    if (sim->faulty && sim_dice(sim, SIM_DIE_LATE, sim->faults.late))
+        arrival += sim_dice_time(sim, SIM_DIE_LATE, sim->faults.late_ns);
     connection->last_arrival = sim_later(connection->last_arrival, arrival);
     return connection->last_arrival;
 }
@@ -97,11 +100,11 @@ static int post_list(struct sim *sim, struct sim_endpoint *endpoint, struct sim_
     waiter->task->cpu->busy += sim->model.post + list->count * sim->model.command;
     sim_time arrival = arrival_time(sim, compute, waiter->task, connection, load, fetch);
     waiter->pending++;
-    waiter->posted = waiter->task->cpu->busy;
     list->backend[0] = waiter;
     list->backend[1] = (void *)(uintptr_t)((uint64_t)known << 32 | load.bytes);
     list->backend[2] = connection;
-    sim_push(sim, arrival, SIM_EVENT_ARRIVE, list, 0, compute->index);
+    sim_push(sim, arrival, SIM_EVENT_ARRIVE, list, waiter->task->cpu->busy, compute->index);
+    sim_see_list(sim, SIM_POSTED, waiter->task, list, 0, list->count, BANYAN_OK);
     prefetch(sim->memories[list->node].target, list);
     return BANYAN_OK;
 }
@@ -120,8 +123,11 @@ static int backend_execute(struct fabric_endpoint *base, struct fabric_list *con
     struct sim_task *task = calling_task(endpoint);
     struct sim_waiter waiter = {.task = task};
     int status = BANYAN_OK;
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         lists[i]->status = task ? post_list(sim, endpoint, &waiter, lists[i]) : BANYAN_EINVAL;
+        if (task && lists[i]->status != BANYAN_OK)
+            sim_see_list(sim, SIM_RETURNED, task, lists[i], 0, lists[i]->count, lists[i]->status);
+    }
     if (waiter.pending > 0) {
         sim_task_suspend(task);
         task->cpu->busy += sim->model.poll;
@@ -152,22 +158,52 @@ static void note_list(struct sim *sim, const struct sim_compute *compute, const 
     }
 }
 
-static int run_list(const struct fabric_target *target, struct fabric_list *list)
+static const struct sim_task *list_task(const struct fabric_list *list)
 {
-    for (uint32_t i = 0; i < list->count; i++) {
-        struct fabric_command *command = &list->commands[i];
-        if (!fabric_command_of_node(command, list->node) ||
-            fabric_target_execute(target, command) != BANYAN_OK)
-            return BANYAN_EADDRESS;
-    }
-    return BANYAN_OK;
+    return ((const struct sim_waiter *)list->backend[0])->task;
 }
 
-void sim_list_arrive(struct sim *sim, struct sim_compute *compute, struct fabric_list *list)
+/* All of it at once. False: its compute node has died over it. */
+static bool run_list(struct sim *sim, struct sim_compute *compute, struct fabric_list *list)
+{
+    const struct fabric_target *target = sim->memories[list->node].target;
+    uint32_t done = 0;
+    bool alive = true;
+    list->status = BANYAN_OK;
+    for (; done < list->count; done++) {
+        struct fabric_command *command = &list->commands[done];
+        if (compute->effects > 0 && fabric_command_of_node(command, list->node) &&
+            fabric_bounds_check(target, command) == BANYAN_OK && !sim_effect_happens(sim, compute)) {
+            alive = false;
+            break;
+        }
+        if (!fabric_command_of_node(command, list->node) ||
+            fabric_target_execute(target, command) != BANYAN_OK) {
+            list->status = BANYAN_EADDRESS;
+            break;
+        }
+    }
+    if (done > 0)
+        sim_see_list(sim, SIM_EFFECT, list_task(list), list, 0, done, 0);
+    return alive;
+}
+
+/* Where faults are on: it takes effect by steps. */
+static void arrive_troubled(struct sim *sim, struct sim_compute *compute, struct fabric_list *list,
+                            struct sim_load load)
+{
+    struct sim_card *card = sim->memories[list->node].card;
+    sim_card_trouble(sim, card, list);
+    sim_time begun, starts[FABRIC_COMMANDS_MAX], received = receive(sim, card, load) + sim->model.pass;
+    sim_time ready = sim_card_serve(&sim->model, card, received, list, false, &begun, starts);
+    sim_transfer_start(sim, compute, list, ready, starts);
+}
+
+void sim_list_arrive(struct sim *sim, struct sim_compute *compute, struct fabric_list *list, sim_time posted)
 {
     note_list(sim, compute, list);
     if (compute->dead) {
-        sim_list_arrive_dead(sim, compute, list);
+        sim_list_arrive_dead(sim, compute, list, posted);
         return;
     }
     struct sim_memory *memory = &sim->memories[list->node];
@@ -178,20 +214,25 @@ void sim_list_arrive(struct sim *sim, struct sim_compute *compute, struct fabric
         sim_list_respond(sim, compute, list, sim->now);
         return;
     }
-    if (sim->faulty && random_chance(&sim->fault_random, sim->faults.stall))
-        memory->card->serve_free =
-            sim_later(memory->card->serve_free, sim->now) +
-            random_below(&sim->fault_random, sim->faults.stall_ns + 1ull) * SIM_NANOSECOND;
-    if (!sim->faulty)
-        list->status = run_list(memory->target, list);
+    if (sim->faulty) {
+        arrive_troubled(sim, compute, list, load);
+        return;
+    }
+    if (!run_list(sim, compute, list))
+        return;
     sim_time begun, received = receive(sim, memory->card, load) + sim->model.pass;
-    sim_time ready = sim_card_serve(&sim->model, memory->card, received, list, !sim->faulty, &begun);
-    if (sim->faulty)
-        sim_transfer_start(sim, compute, list, ready);
-    else if (begun > received + RESPOND_SLACK)
+    sim_time ready = sim_card_serve(&sim->model, memory->card, received, list, true, &begun, NULL);
+    if (begun > received + RESPOND_SLACK)
         sim_push(sim, begun, SIM_EVENT_RESPOND, list, ready, compute->index);
     else
         sim_list_respond(sim, compute, list, ready);
+}
+
+static sim_time late_reply(struct sim *sim)
+{
+    return sim->faulty && sim_dice(sim, SIM_DIE_LATE_REPLY, sim->faults.late_replies)
+               ? sim_dice_time(sim, SIM_DIE_LATE_REPLY, sim->faults.late_ns)
+               : 0;
 }
 
 void sim_list_respond(struct sim *sim, struct sim_compute *compute, struct fabric_list *list, sim_time ready)
@@ -202,7 +243,7 @@ void sim_list_respond(struct sim *sim, struct sim_compute *compute, struct fabri
     sim_time waited = sim_card_send(model, sim->memories[list->node].card, sim->now, load) - sim->now;
     sim_time arrival = sim_later(ready, sim->now) + waited + 2 * model->pass + model->wire +
                        model->pcie_write + load.bytes * model->pcie_byte +
-                       sim_jitter(model, &sim->jitter_random);
+                       sim_jitter(model, &sim->jitter_random) + late_reply(sim);
     connection->last_return = sim_later(connection->last_return, arrival);
     sim_push(sim, connection->last_return, SIM_EVENT_RETURN, list, load_pack(load), compute->index);
 }
@@ -227,6 +268,7 @@ void sim_list_return(struct sim *sim, struct sim_compute *compute, struct fabric
         sim_link_learn(compute, list->node);
         list->status = BANYAN_ENET;
     }
+    sim_see_list(sim, SIM_RETURNED, list_task(list), list, 0, list->count, list->status);
     sim_time seen = receive(sim, compute->card, load_unpack(load));
     if (sim->model.block_responses)
         seen = sim_later(seen, compute->card->serve_free);
@@ -253,13 +295,16 @@ static int backend_call(struct fabric_endpoint *base, uint16_t node, const void 
     if (!task)
         return BANYAN_EINVAL;
     int admitted = sim_link_admit(compute, node, 0, &known);
-    if (admitted != BANYAN_OK)
-        return admitted == BANYAN_ENET ? BANYAN_EFENCED : admitted;
+    if (admitted != BANYAN_OK) {
+        admitted = admitted == BANYAN_ENET ? BANYAN_EFENCED : admitted;
+        sim_see_call(sim, SIM_CALL_RETURNED, task, node, admitted);
+        return admitted;
+    }
     if (!connection || !sim_queue_claim(&sim->queue, 1))
         return BANYAN_ENOMEM;
     task->cpu->busy += sim->model.post + sim->model.command;
     struct sim_call call = {
-        .waiter = {.task = task, .pending = 1, .posted = task->cpu->busy},
+        .waiter = {.task = task, .pending = 1},
         .connection = connection,
         .node = node,
         .known = known,
@@ -270,24 +315,32 @@ static int backend_call(struct fabric_endpoint *base, uint16_t node, const void 
         .reply_length = reply_length,
     };
     sim_time arrival = arrival_time(sim, compute, task, connection, call_load(sim, length), 0);
-    sim_push(sim, arrival, SIM_EVENT_REQUEST, &call, 0, compute->index);
+    sim_push(sim, arrival, SIM_EVENT_REQUEST, &call, task->cpu->busy, compute->index);
+    sim_see_call(sim, SIM_CALLED, task, node, BANYAN_OK);
     sim_task_suspend(task);
     task->cpu->busy += sim->model.poll;
     return call.status;
 }
 
-void sim_call_request(struct sim *sim, struct sim_compute *compute, struct sim_call *call)
+/* The connection has been lost since: it comes back without having been served. */
+static void refuse_call(struct sim *sim, const struct sim_compute *compute, struct sim_call *call)
+{
+    *call->reply_length = 0;
+    sim_push(sim, sim->now + sim->model.wire, SIM_EVENT_REPLY, call, 0, compute->index);
+}
+
+void sim_call_request(struct sim *sim, struct sim_compute *compute, struct sim_call *call, sim_time posted)
 {
     struct sim_memory *memory = &sim->memories[call->node];
     sim_note(sim, (uint64_t)compute->index << 32 | call->node);
-    if (compute->dead && (call->connection->cut || call->waiter.posted > compute->death ||
-                          random_chance(&sim->fault_random, 0.5))) {
+    if (compute->dead && (compute->cut || call->connection->cut || posted > compute->death ||
+                          random_chance(&sim->dice[SIM_DIE_DEATH], 0.5))) {
         call->connection->cut = true; /* never arrived */
         return;
     }
     if (sim_link_stale(compute, call->node, call->known)) {
-        *call->reply_length = 0;
-        sim_push(sim, sim->now + sim->model.wire, SIM_EVENT_REPLY, call, 0, compute->index);
+        if (!compute->dead)
+            refuse_call(sim, compute, call);
         return;
     }
     sim_time received = receive(sim, memory->card, call_load(sim, call->length)) + sim->model.pass;
@@ -316,6 +369,15 @@ void sim_call_served(struct sim *sim, struct sim_compute *compute, struct sim_ca
 {
     const struct sim_model *model = &sim->model;
     struct sim_memory *memory = &sim->memories[call->node];
+    if (sim_link_stale(compute, call->node, call->known)) { /* fenced while it waited for its turn */
+        if (!compute->dead)
+            refuse_call(sim, compute, call);
+        return;
+    }
+    if (compute->cut || !sim_effect_happens(sim, compute))
+        return;
+    sim_fetch_settle(sim, call->node);
+    sim_see_call(sim, SIM_EFFECT, call->waiter.task, call->node, 0);
     if (compute->dead) {
         serve_dead(compute, call, memory->target);
         return;
@@ -326,7 +388,7 @@ void sim_call_served(struct sim *sim, struct sim_compute *compute, struct sim_ca
     struct sim_load load = call_load(sim, *call->reply_length);
     sim_time sent = sim_card_send(model, memory->card, sim->now, load);
     sim_time arrival = sent + model->doorbell + 2 * model->pass + model->wire + model->pcie_write +
-                       sim_jitter(model, &sim->jitter_random);
+                       sim_jitter(model, &sim->jitter_random) + late_reply(sim);
     sim_push(sim, arrival, SIM_EVENT_REPLY, call, 0, compute->index);
 }
 
@@ -339,6 +401,7 @@ void sim_call_reply(struct sim *sim, struct sim_compute *compute, struct sim_cal
         call->status = BANYAN_ENET;
         *call->reply_length = 0;
     }
+    sim_see_call(sim, SIM_CALL_RETURNED, call->waiter.task, call->node, call->status);
     complete(sim, compute, &call->waiter, receive(sim, compute->card, call_load(sim, *call->reply_length)));
 }
 
@@ -420,7 +483,7 @@ void sim_fabric_init(struct sim_compute *compute)
     compute->incarnation = 1;
     compute->fabric.capabilities = (struct fabric_capabilities){
         .backend = "sim",
-        .compute_id = (uint16_t)(compute->index + 1),
+        .compute_id = (uint16_t)(compute->machine + 1),
         .lock_width = 2,
         .atomic_write = params->atomic_write,
         .release_by_write = true,

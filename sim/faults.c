@@ -1,11 +1,12 @@
 /*
  * faults.c - what the fabric's contract allows and hardware seldom shows: READs and WRITEs whose words move
- * at several instants, lists spread over time, and the lists of a compute node that dies.
+ * at several instants, lists spread over time, atomics that queue, and the lists of a compute node that dies.
  *
  * With faults on, an arriving list becomes a transfer: a plan of steps, each with its instant, made once from
- * the seeded random stream and then followed event by event. WRITEs and atomics keep their order within the
- * list and from list to list of a connection (G1); a READ begins no earlier than what stands before it, and
- * what stands behind it need not wait. Only the event loop calls this.
+ * the seeded random streams and then followed event by event. No command takes effect before the card comes
+ * to it. WRITEs and atomics keep their order within the list and from list to list of a connection (G1); a
+ * READ begins no earlier than what stands before it, and what stands behind it need not wait. The words of a
+ * torn READ are fetch.c's: its steps are its beginning and its end. Only the event loop calls this.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -13,8 +14,10 @@
 #include "fabric/target.h"
 #include "sim/world.h"
 
-#define PARTS_MAX  8
-#define EVERY_NODE UINT32_MAX
+#define PARTS_MAX   8
+#define CUT_CHANCE  0.25 /* of a dead node's list, before each of its steps */
+#define READ_BEGINS 0    /* parts of a torn READ */
+#define READ_ENDS   1
 
 struct step {
     sim_time time;
@@ -28,36 +31,102 @@ struct transfer {
     struct fabric_list *list;
     struct sim_connection *connection;
     sim_time ready;
+    struct sim_fetch **fetches; /* by command; behind the steps */
     uint32_t count, next;
     struct step steps[];
 };
 
+int sim_set_faults(struct sim *sim, const struct sim_faults *faults, struct error *error)
+{
+    if (faults && sim_faults_check(faults, error) != BANYAN_OK)
+        return BANYAN_EINVAL;
+    if (faults)
+        sim->faults = *faults;
+    else
+        sim_faults_none(&sim->faults);
+    /* while a transfer is under way no list may take effect at once: it could overtake it */
+    sim->faulty = sim->transfers > 0 || sim_faults_any(&sim->faults);
+    sim->stalling =
+        sim->faults.fiber_stall > 0 || sim->faults.thread_stall > 0 || sim->faults.compute_stall > 0;
+    return BANYAN_OK;
+}
+
+/* ------------------------------------------------------------------ the card */
+
+/* As if atomics of others were queued before this one. */
+static void queue_atomic(struct sim *sim, struct sim_card *card, const struct fabric_command *command)
+{
+    sim_time queue = sim_dice_time(sim, SIM_DIE_ATOMIC_QUEUE, sim->faults.atomic_queue_ns);
+    sim_time *free = command->address & GADDR_LOCK_REGION
+                         ? &card->chip_free
+                         : &card->bucket_free[gaddr_offset(command->address) % SIM_ATOMIC_BUCKETS];
+    *free = sim_later(*free, sim->now) + queue;
+}
+
+void sim_card_trouble(struct sim *sim, struct sim_card *card, const struct fabric_list *list)
+{
+    if (sim_dice(sim, SIM_DIE_STALL, sim->faults.stall)) {
+        card->serve_free =
+            sim_later(card->serve_free, sim->now) + sim_dice_time(sim, SIM_DIE_STALL, sim->faults.stall_ns);
+        sim_see_node(sim, SIM_STALLED, -1, list->node, 0);
+    }
+    if (sim->faults.atomic_queue <= 0)
+        return;
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct fabric_command *command = &list->commands[i];
+        if ((command->operation == FABRIC_CAS || command->operation == FABRIC_FAA) &&
+            sim_dice(sim, SIM_DIE_ATOMIC_QUEUE, sim->faults.atomic_queue))
+            queue_atomic(sim, card, command);
+    }
+}
+
 /* ------------------------------------------------------------------ the plan */
 
-static void plan_command(struct sim *sim, struct transfer *transfer, uint16_t index, sim_time *now)
+static void add_step(struct transfer *transfer, struct step step)
 {
-    const struct fabric_command *command = &transfer->list->commands[index];
-    struct random *random = &sim->fault_random;
-    bool reading = command->operation == FABRIC_READ;
-    bool torn = (reading && random_chance(random, sim->faults.torn_reads)) ||
-                (command->operation == FABRIC_WRITE && command->length > 8 &&
-                 random_chance(random, sim->faults.torn_writes));
-    uint8_t parts = torn ? (uint8_t)(1 + random_below(random, PARTS_MAX)) : 1;
+    uint32_t at = transfer->count++;
+    for (; at > 0 && transfer->steps[at - 1].time > step.time; at--)
+        transfer->steps[at] = transfer->steps[at - 1];
+    transfer->steps[at] = step;
+}
+
+static void plan_torn_read(struct sim *sim, struct transfer *transfer, uint16_t index, sim_time now)
+{
+    sim_time end = now + sim_dice_time(sim, SIM_DIE_TORN_READ, sim->faults.tear_window_ns);
+    uint64_t seed = random_next(&sim->dice[SIM_DIE_TORN_READ]);
+    add_step(transfer, (struct step){now, seed, index, READ_BEGINS, 2, 0});
+    add_step(transfer, (struct step){end, 0, index, READ_ENDS, 2, 0});
+}
+
+/* Returns when its last word is stored. */
+static sim_time plan_torn_write(struct sim *sim, struct transfer *transfer, uint16_t index, sim_time now)
+{
+    struct random *random = &sim->dice[SIM_DIE_TORN_WRITE];
+    uint8_t parts = (uint8_t)(1 + random_below(random, PARTS_MAX));
     uint64_t seed = random_next(random);
     uint8_t shift = (uint8_t)random_below(random, 4);
-    sim_time last = *now;
+    sim_time last = now;
     for (uint8_t part = 0; part < parts; part++) {
-        sim_time time = *now;
-        if (torn)
-            time += random_below(random, sim->faults.tear_window_ns + 1ull) * SIM_NANOSECOND;
+        sim_time time = now + sim_dice_time(sim, SIM_DIE_TORN_WRITE, sim->faults.tear_window_ns);
+        add_step(transfer, (struct step){time, seed, index, part, parts, shift});
         last = sim_later(last, time);
-        uint32_t at = transfer->count++;
-        for (; at > 0 && transfer->steps[at - 1].time > time; at--)
-            transfer->steps[at] = transfer->steps[at - 1];
-        transfer->steps[at] = (struct step){time, seed, index, part, parts, shift};
     }
-    if (!reading)
-        *now = last;
+    return last;
+}
+
+/* Returns when what stands behind the command may happen. */
+static sim_time plan_command(struct sim *sim, struct transfer *transfer, uint16_t index, sim_time now)
+{
+    const struct fabric_command *command = &transfer->list->commands[index];
+    if (command->operation == FABRIC_READ && sim_dice(sim, SIM_DIE_TORN_READ, sim->faults.torn_reads)) {
+        plan_torn_read(sim, transfer, index, now);
+        return now;
+    }
+    if (command->operation == FABRIC_WRITE && command->length > 8 &&
+        sim_dice(sim, SIM_DIE_TORN_WRITE, sim->faults.torn_writes))
+        return plan_torn_write(sim, transfer, index, now);
+    add_step(transfer, (struct step){now, 0, index, 0, 1, 0});
+    return now;
 }
 
 /* The commands before the first bad one; sets the list's status. */
@@ -74,26 +143,61 @@ static uint16_t good_commands(struct sim *sim, struct fabric_list *list)
     return list->count;
 }
 
+static struct transfer *transfer_make(struct sim *sim, struct fabric_list *list, uint16_t count)
+{
+    uint32_t steps = 0;
+    for (uint16_t i = 0; i < count; i++)
+        steps += list->commands[i].operation == FABRIC_WRITE ? PARTS_MAX : 2;
+    struct transfer *transfer =
+        malloc(sizeof *transfer + steps * sizeof(struct step) + count * sizeof(struct sim_fetch *));
+    if (!transfer)
+        return NULL;
+    *transfer = (struct transfer){.list = list, .connection = list->backend[2]};
+    transfer->fetches = (struct sim_fetch **)(void *)(transfer->steps + steps);
+    for (uint16_t i = 0; i < count; i++)
+        transfer->fetches[i] = NULL;
+    sim->transfers++;
+    return transfer;
+}
+
+static void transfer_free(struct sim *sim, struct transfer *transfer)
+{
+    for (uint32_t at = transfer->next; at < transfer->count; at++) {
+        const struct step *step = &transfer->steps[at];
+        if (transfer->fetches[step->command])
+            sim_fetch_end(sim, transfer->fetches[step->command], false);
+        transfer->fetches[step->command] = NULL;
+    }
+    free(transfer);
+    if (--sim->transfers == 0)
+        sim->faulty = sim_faults_any(&sim->faults);
+}
+
+void sim_transfer_drop(struct sim *sim, void *transfer)
+{
+    transfer_free(sim, transfer);
+}
+
 void sim_transfer_start(struct sim *sim, struct sim_compute *compute, struct fabric_list *list,
-                        sim_time ready)
+                        sim_time ready, const sim_time *starts)
 {
     uint16_t count = good_commands(sim, list);
-    struct transfer *transfer = malloc(sizeof *transfer + count * PARTS_MAX * sizeof(struct step));
-    if (!transfer || count == 0) {
-        free(transfer);
+    struct transfer *transfer = count > 0 ? transfer_make(sim, list, count) : NULL;
+    if (!transfer) {
         if (count > 0)
             list->status = BANYAN_ENOMEM;
-        sim_list_respond(sim, compute, list, ready);
+        if (!compute->dead)
+            sim_list_respond(sim, compute, list, ready);
         return;
     }
-    *transfer = (struct transfer){.list = list, .connection = list->backend[2], .ready = ready};
-    sim_time now = sim_later(sim->now, transfer->connection->last_effect);
-    uint64_t gap =
-        random_chance(&sim->fault_random, sim->faults.spread) ? sim->faults.list_spread_ns / count : 0;
+    transfer->ready = ready;
+    /* later than the connection's last list, for at one instant it may be either's turn first */
+    sim_time now = sim_later(sim->now, transfer->connection->last_effect + 1);
+    uint64_t gap = sim_dice(sim, SIM_DIE_SPREAD, sim->faults.spread) ? sim->faults.list_spread_ns / count : 0;
     for (uint16_t i = 0; i < count; i++) {
         if (i > 0 && gap > 0)
-            now += random_below(&sim->fault_random, 2 * gap + 1) * SIM_NANOSECOND;
-        plan_command(sim, transfer, i, &now);
+            now += random_below(&sim->dice[SIM_DIE_SPREAD], 2 * gap + 1) * SIM_NANOSECOND;
+        now = plan_command(sim, transfer, i, sim_later(now, starts[i]));
     }
     transfer->connection->last_effect = now;
     sim_push(sim, transfer->steps[0].time, SIM_EVENT_STEP, transfer, 0, compute->index);
@@ -101,16 +205,30 @@ void sim_transfer_start(struct sim *sim, struct sim_compute *compute, struct fab
 
 /* ------------------------------------------------------------------ the steps */
 
-static void move_bytes(const struct fabric_command *command, uint8_t *where, uint32_t from, uint32_t length)
+static const struct fabric_target *transfer_target(const struct sim *sim, const struct transfer *transfer)
 {
-    if (command->operation == FABRIC_READ)
-        atomic_copy_from((uint8_t *)command->read.buffer + from, where + from, length);
-    else
-        atomic_copy_to(where + from, (const uint8_t *)command->write.data + from, length);
+    return sim->memories[transfer->list->node].target;
 }
 
-/* Moves those aligned words of the command that belong to the step's part. */
-static void move_part(const struct step *step, const struct fabric_command *command, uint8_t *where)
+/* Bytes of a WRITE, word by word: nothing shorter or longer is promised. */
+static void store_words(struct sim *sim, uint16_t node, const struct fabric_command *command, uint8_t *where,
+                        uint32_t from, uint32_t end)
+{
+    uint32_t skew = (uint32_t)((uintptr_t)where % 8);
+    if (from >= end)
+        return;
+    sim_fetch_before(sim, node, where + from, end - from);
+    while (from < end) {
+        uint32_t word_end = from + 8 - (from + skew) % 8;
+        word_end = word_end < end ? word_end : end;
+        atomic_copy_to(where + from, (const uint8_t *)command->write.data + from, word_end - from);
+        from = word_end;
+    }
+}
+
+/* Stores those aligned words of the WRITE that belong to the step's part. */
+static void store_part(struct sim *sim, uint16_t node, const struct step *step,
+                       const struct fabric_command *command, uint8_t *where)
 {
     uint32_t skew = (uint32_t)((uintptr_t)where % 8), from = 0;
     while (from < command->length) {
@@ -119,159 +237,220 @@ static void move_part(const struct step *step, const struct fabric_command *comm
         if (end > command->length)
             end = command->length;
         if (random_mix(step->seed + piece) % step->parts == step->part)
-            for (uint32_t at = from; at < end;) { /* word by word: nothing shorter or longer is promised */
-                uint32_t word_end = at + 8 - (at + skew) % 8;
-                word_end = word_end < end ? word_end : end;
-                move_bytes(command, where, at, word_end - at);
-                at = word_end;
-            }
+            store_words(sim, node, command, where, from, end);
         from = end;
     }
 }
 
-static void run_step(struct sim *sim, const struct transfer *transfer, const struct step *step)
+/* A whole command within bounds. */
+static void run_command(struct sim *sim, uint16_t node, struct fabric_command *command)
 {
-    const struct fabric_target *target = sim->memories[transfer->list->node].target;
-    struct fabric_command *command = &transfer->list->commands[step->command];
-    if (step->parts == 1) {
-        int status = fabric_target_execute(target, command);
-        assert(status == BANYAN_OK);
-        (void)status;
-        return;
-    }
-    if (command->operation == FABRIC_READ)
-        command->read.data = command->read.buffer;
-    move_part(step, command, fabric_target_locate(target, command));
+    const struct fabric_target *target = sim->memories[node].target;
+    if (command->operation != FABRIC_READ)
+        sim_fetch_before(sim, node, fabric_target_locate(target, command),
+                         command->operation == FABRIC_WRITE ? command->length : 8);
+    int status = fabric_target_execute(target, command);
+    assert(status == BANYAN_OK);
+    (void)status;
 }
 
-/* Whether the step goes on with a WRITE that must not be left half done: of which one of the first `begun`
- * steps is a part. */
-static bool is_bound(const struct transfer *transfer, uint32_t number, uint32_t begun, uint32_t atomic_write)
+static void run_torn_read(struct sim *sim, const struct sim_compute *compute, struct transfer *transfer,
+                          const struct step *step)
+{
+    struct sim_fetch **fetch = &transfer->fetches[step->command];
+    if (step->part == READ_BEGINS) {
+        sim_time window = 0;
+        for (uint32_t at = transfer->next + 1; at < transfer->count; at++)
+            if (transfer->steps[at].command == step->command)
+                window = transfer->steps[at].time - step->time;
+        *fetch = sim_fetch_begin(sim, compute, transfer->list->node, &transfer->list->commands[step->command],
+                                 step->seed, window);
+    } else if (*fetch) {
+        sim_fetch_end(sim, *fetch, true);
+        *fetch = NULL;
+    }
+}
+
+static void run_step(struct sim *sim, const struct sim_compute *compute, struct transfer *transfer,
+                     const struct step *step)
+{
+    uint16_t node = transfer->list->node;
+    struct fabric_command *command = &transfer->list->commands[step->command];
+    if (step->parts == 1)
+        run_command(sim, node, command);
+    else if (command->operation == FABRIC_READ)
+        run_torn_read(sim, compute, transfer, step);
+    else
+        store_part(sim, node, step, command, fabric_target_locate(transfer_target(sim, transfer), command));
+}
+
+/* Whether one of the first `begun` steps is of the same command as this one. */
+static bool has_begun(const struct transfer *transfer, uint32_t number, uint32_t begun)
 {
     const struct step *step = &transfer->steps[number];
-    const struct fabric_command *command = &transfer->list->commands[step->command];
-    if (command->operation != FABRIC_WRITE || command->length > atomic_write)
-        return false;
-    for (uint32_t at = 0; at < begun; at++)
+    for (uint32_t at = 0; step->parts > 1 && at < begun; at++)
         if (transfer->steps[at].command == step->command)
             return true;
     return false;
 }
 
-/* One step of a dead node's list. False: it is cut here. */
-static bool run_dead_step(struct sim *sim, struct transfer *transfer)
+/* Whether the step goes on with a WRITE that must not be left half done: of which one of the first `begun`
+ * steps is a part. */
+static bool is_bound(const struct sim *sim, const struct transfer *transfer, uint32_t number, uint32_t begun)
+{
+    const struct fabric_command *command = &transfer->list->commands[transfer->steps[number].command];
+    return command->operation == FABRIC_WRITE && command->length <= sim->params.atomic_write &&
+           has_begun(transfer, number, begun);
+}
+
+/* Whether the next step is an effect of its own (sim_kill_compute_at). */
+static bool is_effect(const struct sim *sim, const struct transfer *transfer)
 {
     const struct step *step = &transfer->steps[transfer->next];
-    if (transfer->list->commands[step->command].operation == FABRIC_READ)
-        return true; /* nobody is there to read */
-    if (!is_bound(transfer, transfer->next, transfer->next, sim->params.atomic_write) &&
-        (transfer->connection->cut || random_chance(&sim->fault_random, 0.25))) {
-        transfer->connection->cut = true;
+    bool reading = transfer->list->commands[step->command].operation == FABRIC_READ;
+    return reading ? step->part == READ_BEGINS : !is_bound(sim, transfer, transfer->next, transfer->next);
+}
+
+static void see_step(const struct sim *sim, const struct transfer *transfer)
+{
+    const struct step *step = &transfer->steps[transfer->next];
+    int left = 0;
+    if (!sim->see)
+        return;
+    for (uint32_t at = transfer->next + 1; at < transfer->count; at++)
+        left += transfer->steps[at].command == step->command;
+    if (left == 0 || !has_begun(transfer, transfer->next, transfer->next))
+        sim_see_list(sim, SIM_EFFECT, ((const struct sim_waiter *)transfer->list->backend[0])->task,
+                     transfer->list, step->command, 1, left);
+}
+
+/* The first words of a WRITE that was cut within: fewer than all. */
+static void run_prefix(struct sim *sim, uint16_t node, const struct fabric_command *command)
+{
+    uint8_t *where = fabric_target_locate(sim->memories[node].target, command);
+    uint32_t skew = (uint32_t)((uintptr_t)where % 8), words = (command->length + skew) / 8;
+    uint32_t end = (uint32_t)random_below(&sim->dice[SIM_DIE_DEATH], words) * 8;
+    if (end > skew)
+        store_words(sim, node, command, where, 0, end - skew);
+}
+
+static bool is_long_write(const struct sim *sim, const struct fabric_command *command)
+{
+    return command->operation == FABRIC_WRITE && command->length > sim->params.atomic_write;
+}
+
+/* Whether a dead node's list goes on with its next step. */
+static bool goes_on(struct sim *sim, const struct sim_compute *compute, struct transfer *transfer)
+{
+    const struct step *step = &transfer->steps[transfer->next];
+    const struct fabric_command *command = &transfer->list->commands[step->command];
+    if (is_bound(sim, transfer, transfer->next, transfer->next))
+        return true;
+    if (compute->cut || transfer->connection->cut)
         return false;
+    if (!random_chance(&sim->dice[SIM_DIE_DEATH], CUT_CHANCE))
+        return true;
+    transfer->connection->cut = true;
+    if (step->parts == 1 && is_long_write(sim, command))
+        run_prefix(sim, transfer->list->node, command);
+    return false;
+}
+
+/* The next step. False: the list is cut before it. */
+static bool take_step(struct sim *sim, struct sim_compute *compute, struct transfer *transfer)
+{
+    const struct step *step = &transfer->steps[transfer->next];
+    if (compute->effects > 0 && is_effect(sim, transfer) && !sim_effect_happens(sim, compute))
+        return false;
+    if (compute->dead && !goes_on(sim, compute, transfer))
+        return false;
+    if (!compute->dead || transfer->list->commands[step->command].operation != FABRIC_READ) {
+        see_step(sim, transfer);
+        run_step(sim, compute, transfer, step);
+    } else if (transfer->fetches[step->command]) { /* begun before the death: nobody is there to read for */
+        sim_fetch_end(sim, transfer->fetches[step->command], false);
+        transfer->fetches[step->command] = NULL;
     }
-    run_step(sim, transfer, step);
+    transfer->next++;
     return true;
 }
 
 void sim_transfer_step(struct sim *sim, struct sim_compute *compute, void *object)
 {
     struct transfer *transfer = object;
-    if (sim_list_stale(compute, transfer->list)) { /* cut when the connection was lost */
-        struct fabric_list *cut = transfer->list;
-        free(transfer);
+    struct fabric_list *list = transfer->list;
+    if (sim_list_stale(compute, list)) { /* cut when the connection was lost */
+        transfer_free(sim, transfer);
         if (!compute->dead)
-            sim_list_respond(sim, compute, cut, sim->now);
+            sim_list_respond(sim, compute, list, sim->now);
         return;
     }
-    while (transfer->next < transfer->count && transfer->steps[transfer->next].time <= sim->now) {
-        if (!compute->dead) {
-            run_step(sim, transfer, &transfer->steps[transfer->next]);
-        } else if (!run_dead_step(sim, transfer)) {
-            free(transfer);
+    while (transfer->next < transfer->count && transfer->steps[transfer->next].time <= sim->now)
+        if (!take_step(sim, compute, transfer)) {
+            transfer_free(sim, transfer);
             return;
         }
-        transfer->next++;
-    }
     if (transfer->next < transfer->count) {
         sim_push(sim, transfer->steps[transfer->next].time, SIM_EVENT_STEP, transfer, 0, compute->index);
         return;
     }
-    struct fabric_list *list = transfer->list;
     sim_time ready = sim_later(transfer->ready, sim->now);
-    free(transfer);
+    transfer_free(sim, transfer);
     if (!compute->dead)
         sim_list_respond(sim, compute, list, ready);
 }
 
-void sim_transfer_drop(void *transfer)
-{
-    free(transfer);
-}
-
 /* ------------------------------------------------------------------ death */
 
-/* The first words of a WRITE that was cut within: fewer than all. */
-static void run_prefix(struct sim *sim, const struct fabric_target *target,
-                       const struct fabric_command *command)
+/* All at once, cut somewhere, where no faults are on. */
+static void run_cut(struct sim *sim, struct fabric_list *list)
 {
-    uint8_t *where = fabric_target_locate(target, command);
-    uint32_t skew = (uint32_t)((uintptr_t)where % 8), words = (command->length + skew) / 8;
-    uint32_t end = (uint32_t)random_below(&sim->fault_random, words) * 8;
-    if (end > skew)
-        atomic_copy_to(where, command->write.data, end - skew);
-}
-
-void sim_list_arrive_dead(struct sim *sim, struct sim_compute *compute, struct fabric_list *list)
-{
-    const struct sim_waiter *waiter = list->backend[0];
-    struct sim_connection *connection = list->backend[2];
     const struct fabric_target *target = sim->memories[list->node].target;
-    if (connection->cut || waiter->posted > compute->death || sim_list_stale(compute, list))
-        return;
-    if (connection->last_effect > sim->now) { /* an earlier list of the connection is still taking effect */
-        sim_push(sim, connection->last_effect, SIM_EVENT_ARRIVE, list, 0, compute->index);
-        return;
-    }
-    uint32_t cut = (uint32_t)random_below(&sim->fault_random, list->count + 1u);
+    struct sim_connection *connection = list->backend[2];
+    uint32_t cut = (uint32_t)random_below(&sim->dice[SIM_DIE_DEATH], list->count + 1u);
     connection->cut = cut < list->count;
     for (uint32_t i = 0; i < list->count && i <= cut; i++) {
         struct fabric_command *command = &list->commands[i];
         if (!fabric_command_of_node(command, list->node) || fabric_bounds_check(target, command) != BANYAN_OK)
             return;
-        if (i < cut && command->operation != FABRIC_READ)
-            fabric_target_execute(target, command);
-        else if (i == cut && command->operation == FABRIC_WRITE && command->length > sim->params.atomic_write)
-            run_prefix(sim, target, command);
+        if (i < cut && command->operation != FABRIC_READ) {
+            run_command(sim, list->node, command);
+            sim_see_list(sim, SIM_EFFECT, ((const struct sim_waiter *)list->backend[0])->task, list, i, 1, 0);
+        } else if (i == cut && is_long_write(sim, command)) {
+            run_prefix(sim, list->node, command);
+        }
     }
 }
 
-/* Finishes the short WRITEs that have begun, of one memory node or of all. */
-static void finish_bound(struct sim *sim, const struct sim_compute *compute, uint32_t node)
+void sim_list_arrive_dead(struct sim *sim, struct sim_compute *compute, struct fabric_list *list,
+                          sim_time posted)
+{
+    const struct sim_connection *connection = list->backend[2];
+    if (compute->cut || connection->cut || posted > compute->death || sim_list_stale(compute, list))
+        return;
+    if (!sim->faulty) {
+        run_cut(sim, list);
+        return;
+    }
+    sim_time starts[FABRIC_COMMANDS_MAX];
+    for (uint16_t i = 0; i < list->count; i++)
+        starts[i] = sim->now;
+    sim_transfer_start(sim, compute, list, sim->now, starts);
+}
+
+void sim_transfers_finish(struct sim *sim, const struct sim_compute *compute, uint32_t node)
 {
     for (uint32_t at = 0; at < sim->queue.count; at++) {
         const struct sim_event *event = &sim->queue.events[sim->queue.keys[at].tag & SIM_PENDING_MAX];
         if (event->kind != SIM_EVENT_STEP || event->compute != compute->index)
             continue;
         struct transfer *transfer = event->object;
-        if ((node != EVERY_NODE && transfer->list->node != node) || sim_list_stale(compute, transfer->list))
+        if ((node != SIM_EVERY_NODE && transfer->list->node != node) ||
+            sim_list_stale(compute, transfer->list))
             continue;
         uint32_t begun = transfer->next;
-        for (; transfer->next < transfer->count; transfer->next++)
-            if (is_bound(transfer, transfer->next, begun, sim->params.atomic_write))
-                run_step(sim, transfer, &transfer->steps[transfer->next]);
+        for (uint32_t number = begun; number < transfer->count; number++)
+            if (is_bound(sim, transfer, number, begun))
+                run_step(sim, compute, transfer, &transfer->steps[number]);
     }
-}
-
-void sim_transfers_cut(struct sim *sim, const struct sim_compute *compute, uint16_t node)
-{
-    finish_bound(sim, compute, node);
-}
-
-/* From here on nothing of the node arrives. */
-void sim_compute_fence(struct sim *sim, struct sim_compute *compute)
-{
-    finish_bound(sim, compute, EVERY_NODE);
-    compute->fenced = true;
-    if (compute->on_fenced)
-        compute->on_fenced(compute->on_fenced_argument);
 }

@@ -1,6 +1,7 @@
 /*
  * loss.c - connections that are lost while both ends live on: what the lease of the fabric's contract (G6) is
- * about. Off unless sim_on_loss was called and the fault's rate is above 0.
+ * about. Off unless sim_on_loss was called, and then for three reasons: the fault's rate, sim_cut, and a
+ * compute node that stands still for longer than its lease (stall.c).
  *
  * At the loss the memory node fences first: of what is under way nothing has an effect later, but for a short
  * WRITE that had begun; then the callback frees the locks. What was under way comes back with BANYAN_ENET in
@@ -8,6 +9,7 @@
  * comes back, or some time later: what it posts until then is lost too. From then on it counts a new
  * incarnation, refuses lists of older ones, and cannot reach the memory node until it is connected again.
  */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "sim/world.h"
@@ -62,7 +64,7 @@ static void learn(void *argument)
         return;
     link->known = link->lost;
     link->incarnation = ++link->compute->incarnation;
-    link->up = sim->now + random_below(&sim->fault_random, sim->faults.lose_ns + 1ull) * SIM_NANOSECOND;
+    link->up = sim->now + sim_dice_time(sim, SIM_DIE_LOSE, sim->faults.lose_ns);
 }
 
 void sim_link_learn(struct sim_compute *compute, uint16_t node)
@@ -70,21 +72,52 @@ void sim_link_learn(struct sim_compute *compute, uint16_t node)
     learn(compute->links[node]);
 }
 
-void sim_link_dice(struct sim *sim, struct sim_compute *compute, uint16_t node)
+void sim_link_lose(struct sim *sim, struct sim_link *link, sim_time known)
 {
-    if (!sim->on_loss || sim->faults.lose <= 0 || !random_chance(&sim->fault_random, sim->faults.lose))
-        return;
-    struct sim_link *link = sim_link_get(compute, node);
-    if (!link || link->lost != link->known)
-        return;
-    uint64_t delay = random_below(&sim->fault_random, sim->faults.lose_ns + 1ull);
-    if (sim_at(sim, sim_now(sim) + delay, learn, link))
+    if (sim_at_time(sim, known, learn, link))
         return;
     sim->losses++;
     sim_note(sim, sim->losses);
-    sim_transfers_cut(sim, compute, node);
+    sim_transfers_finish(sim, link->compute, link->node);
     link->lost++;
-    sim->on_loss(sim->on_loss_argument, compute->index, node);
+    sim_see_node(sim, SIM_LOST, link->compute->index, link->node, 0);
+    sim_fetch_settle(sim, link->node);
+    sim->on_loss(sim->on_loss_argument, link->compute->index, link->node);
+}
+
+static void lose(struct sim *sim, struct sim_link *link)
+{
+    sim_link_lose(sim, link, sim->now + sim_dice_time(sim, SIM_DIE_LOSE, sim->faults.lose_ns));
+}
+
+void sim_link_dice(struct sim *sim, struct sim_compute *compute, uint16_t node)
+{
+    if (!sim->on_loss || !sim_dice(sim, SIM_DIE_LOSE, sim->faults.lose))
+        return;
+    struct sim_link *link = sim_link_get(compute, node);
+    if (link && link->lost == link->known)
+        lose(sim, link);
+}
+
+static void cut(void *argument)
+{
+    struct sim_link *link = argument;
+    struct sim *sim = link->compute->sim;
+    if (sim->on_loss && !link->compute->dead && sim_link_stands(sim, link))
+        lose(sim, link);
+}
+
+void sim_cut(struct sim *sim, int compute, int memory)
+{
+    assert(compute >= 0 && (uint32_t)compute < sim->compute_count);
+    assert(memory >= 0 && (uint32_t)memory < sim->memory_count);
+    struct sim_link *link = sim_link_get(sim->computes[compute], (uint16_t)memory);
+    if (!link)
+        return;
+    if (sim->current) /* at the task's own time, and not as the task */
+        sim_at_time(sim, sim_effective(sim), cut, link);
+    else
+        cut(link);
 }
 
 int sim_link_admit(struct sim_compute *compute, uint16_t node, uint64_t incarnation, uint32_t *known)

@@ -46,6 +46,8 @@ static void run_task(struct sim *sim, struct sim_task *task)
 void sim_task_ready(struct sim *sim, struct sim_task *task)
 {
     struct sim_cpu *cpu = task->cpu;
+    if (sim->stalling && sim_resume_late(sim, task))
+        return;
     if (cpu->busy <= sim->now && !cpu->ready_first) {
         run_task(sim, task);
         return;
@@ -65,6 +67,10 @@ void sim_task_ready(struct sim *sim, struct sim_task *task)
 static void run_cpu(struct sim *sim, struct sim_cpu *cpu)
 {
     struct sim_task *task = cpu->ready_first;
+    if (cpu->busy > sim->now) { /* it has been made to stand still since */
+        sim_push(sim, cpu->busy, SIM_EVENT_CPU, cpu, 0, task->compute->index);
+        return;
+    }
     cpu->scheduled = false;
     cpu->ready_first = task->next_ready;
     run_task(sim, task);
@@ -77,7 +83,7 @@ void sim_task_suspend(struct sim_task *task)
     fiber_suspend();
 }
 
-static void resume_at(struct sim_task *task, sim_time time)
+void sim_resume_at(struct sim_task *task, sim_time time)
 {
     sim_push(task->sim, time, SIM_EVENT_RESUME, task, 0, task->compute->index);
 }
@@ -100,7 +106,7 @@ static void task_unpark_here(struct task *other)
     task->permit = true;
     if (task->parked) {
         task->parked = false;
-        resume_at(task, sim_effective(task->sim));
+        sim_resume_at(task, sim_effective(task->sim));
     }
 }
 
@@ -108,20 +114,14 @@ static void task_yield_here(struct task *self)
 {
     struct sim_task *task = task_of(self);
     task->cpu->busy += task->sim->model.yield;
-    resume_at(task, task->cpu->busy);
+    sim_resume_at(task, task->cpu->busy);
     sim_task_suspend(task);
-}
-
-static sim_time after_nanoseconds(sim_time from, uint64_t nanoseconds)
-{
-    sim_time most = (UINT64_MAX - from) / SIM_NANOSECOND;
-    return from + (nanoseconds < most ? nanoseconds : most) * SIM_NANOSECOND;
 }
 
 static void task_sleep_here(struct task *self, uint64_t nanoseconds)
 {
     struct sim_task *task = task_of(self);
-    resume_at(task, after_nanoseconds(task->cpu->busy, nanoseconds));
+    sim_resume_at(task, sim_after(task->cpu->busy, nanoseconds));
     sim_task_suspend(task);
 }
 
@@ -166,6 +166,7 @@ static struct sim_cpu *cpu_of(struct sim_compute *compute, unsigned number)
         return NULL;
     }
     cpu->number = number;
+    cpu->busy = compute->stalled_until;
     cpu->next = compute->cpus;
     compute->cpus = cpu;
     return cpu;
@@ -202,7 +203,7 @@ int sim_spawn(struct sim *sim, int compute_index, unsigned thread, void (*functi
     sim->tasks_last = task;
     compute->live_tasks++;
     sim->live_tasks++;
-    resume_at(task, sim_effective(sim));
+    sim_resume_at(task, sim_effective(sim));
     return BANYAN_OK;
 no_memory:
     free(task);
@@ -222,6 +223,7 @@ static void run_event(struct sim *sim, const struct sim_event *event)
 {
     if (event->kind == SIM_EVENT_AT) {
         leave_tasks();
+        sim_fetch_settle_all(sim);
         sim_queue_release(&sim->queue, 1);
         event->function(event->object);
         return;
@@ -229,7 +231,7 @@ static void run_event(struct sim *sim, const struct sim_event *event)
     struct sim_compute *compute = sim->computes[event->compute];
     if (compute->fenced || (compute->dead && event->kind <= SIM_EVENT_CPU)) {
         if (event->kind == SIM_EVENT_STEP)
-            sim_transfer_drop(event->object);
+            sim_transfer_drop(sim, event->object);
         return;
     }
     switch ((enum sim_event_kind)event->kind) {
@@ -241,7 +243,7 @@ static void run_event(struct sim *sim, const struct sim_event *event)
         run_cpu(sim, event->object);
         break;
     case SIM_EVENT_ARRIVE:
-        sim_list_arrive(sim, compute, event->object);
+        sim_list_arrive(sim, compute, event->object, event->number);
         break;
     case SIM_EVENT_RESPOND:
         sim_list_respond(sim, compute, event->object, event->number);
@@ -253,7 +255,7 @@ static void run_event(struct sim *sim, const struct sim_event *event)
         sim_transfer_step(sim, compute, event->object);
         break;
     case SIM_EVENT_REQUEST:
-        sim_call_request(sim, compute, event->object);
+        sim_call_request(sim, compute, event->object, event->number);
         break;
     case SIM_EVENT_SERVED:
         leave_tasks();
@@ -273,16 +275,16 @@ static void run_event(struct sim *sim, const struct sim_event *event)
 
 unsigned sim_run(struct sim *sim, uint64_t until)
 {
-    sim_time limit = after_nanoseconds(0, until);
+    sim_time limit = sim_after(0, until);
     assert(!sim->current);
-    while (sim->queue.count > 0 && sim->queue.keys[0].time <= limit) {
+    while (sim->queue.count > 0 && sim->queue.keys[0].time <= limit && sim->events < sim->event_limit) {
         struct sim_event event;
         sim->now = sim_queue_pop(&sim->queue, &event);
         sim->events++;
         sim_note(sim, sim->now << 4 | event.kind);
         run_event(sim, &event);
     }
-    if (sim->queue.count > 0 && limit > sim->now)
+    if (sim->queue.count > 0 && limit > sim->now && !sim_exhausted(sim))
         sim->now = limit;
     leave_tasks();
     return sim->live_tasks;
@@ -296,6 +298,18 @@ uint64_t sim_events(const struct sim *sim)
 {
     return sim->events;
 }
+void sim_limit_events(struct sim *sim, uint64_t events)
+{
+    sim->event_limit = events && events < UINT64_MAX - sim->events ? sim->events + events : UINT64_MAX;
+}
+bool sim_exhausted(const struct sim *sim)
+{
+    return sim->events >= sim->event_limit;
+}
+uint32_t sim_task_number(const struct sim *sim)
+{
+    return sim->current ? sim->current->number : UINT32_MAX;
+}
 uint64_t sim_trace_hash(const struct sim *sim)
 {
     return sim->hash;
@@ -305,37 +319,18 @@ struct random *sim_random(struct sim *sim)
     return &sim->user_random;
 }
 
-int sim_at(struct sim *sim, uint64_t time, void (*function)(void *), void *argument)
+int sim_at_time(struct sim *sim, sim_time time, void (*function)(void *), void *argument)
 {
     if (!sim_queue_claim(&sim->queue, 1))
         return BANYAN_ENOMEM;
     struct sim_event event = {.object = argument, .function = function, .kind = SIM_EVENT_AT};
-    sim_queue_push(&sim->queue, sim_later(after_nanoseconds(0, time), sim->now), &event);
+    sim_queue_push(&sim->queue, sim_later(time, sim->now), &event);
     return BANYAN_OK;
 }
 
-/* ------------------------------------------------------------------ death */
-
-void sim_kill_compute(struct sim *sim, int index, uint64_t lease_ns, void (*fenced)(void *), void *argument)
+int sim_at(struct sim *sim, uint64_t time, void (*function)(void *), void *argument)
 {
-    assert(index >= 0 && (uint32_t)index < sim->compute_count);
-    struct sim_compute *compute = sim->computes[index];
-    if (compute->dead)
-        return;
-    compute->dead = true;
-    compute->death = sim_effective(sim);
-    compute->on_fenced = fenced;
-    compute->on_fenced_argument = argument;
-    sim->live_tasks -= compute->live_tasks;
-    sim_push(sim, after_nanoseconds(compute->death, lease_ns), SIM_EVENT_FENCE, compute, 0, compute->index);
-    if (sim->current && sim->current->compute == compute)
-        for (;;) /* never resumed */
-            sim_task_suspend(sim->current);
-}
-
-bool sim_compute_alive(const struct sim *sim, int index)
-{
-    return index >= 0 && (uint32_t)index < sim->compute_count && !sim->computes[index]->dead;
+    return sim_at_time(sim, sim_after(0, time), function, argument);
 }
 
 /* ------------------------------------------------------------------ making and dropping */
@@ -354,14 +349,13 @@ struct sim *sim_create(const struct sim_params *params, const struct sim_faults 
     sim_params_default(&sim->params);
     if (params)
         sim->params = *params;
-    sim_faults_none(&sim->faults);
-    if (faults)
-        sim->faults = *faults;
-    sim->faulty = sim_faults_any(&sim->faults);
+    sim_set_faults(sim, faults, NULL); /* checked above */
+    sim->event_limit = UINT64_MAX;
     sim_model_init(&sim->model, &sim->params);
     random_seed(&sim->jitter_random, seed);
-    random_seed(&sim->fault_random, random_mix(seed + 1));
     random_seed(&sim->user_random, random_mix(seed + 2));
+    for (uint64_t die = 0; die < SIM_DICE; die++)
+        random_seed(&sim->dice[die], random_mix(random_mix(seed + 1) + die));
     return sim;
 }
 
@@ -376,6 +370,15 @@ static struct sim_card *card_get(struct sim_card *shared, bool sharing, struct e
     return card;
 }
 
+/* The compute node of a machine, before any restart; NULL: there is none. */
+static struct sim_compute *first_process(const struct sim *sim, uint32_t machine)
+{
+    for (uint32_t i = 0; i < sim->compute_count; i++)
+        if (sim->computes[i]->machine == machine)
+            return sim->computes[i];
+    return NULL;
+}
+
 int sim_add_memory(struct sim *sim, const struct fabric_target *target, struct error *error)
 {
     uint32_t index = sim->memory_count;
@@ -388,45 +391,65 @@ int sim_add_memory(struct sim *sim, const struct fabric_target *target, struct e
     sim_time *core_free = calloc(sim->params.rpc_cores, sizeof *core_free);
     if (!core_free)
         return error_set(error, BANYAN_ENOMEM, "simulator: no memory for memory node %u", index);
-    struct sim_card *machine = index < sim->compute_count ? sim->computes[index]->card : NULL;
-    struct sim_card *card = card_get(machine, sim->params.shared_card, error);
+    struct sim_compute *machine = first_process(sim, index);
+    struct sim_card *card = card_get(machine ? machine->card : NULL, sim->params.shared_card, error);
     if (!card) {
         free(core_free);
         return BANYAN_ENOMEM;
     }
+    if (machine && machine->card == card)
+        machine->owns_card = false; /* it is freed with the memory node */
     memories[index] = (struct sim_memory){.target = target, .card = card, .core_free = core_free};
     sim->memory_count++;
     sim_fabric_refresh(sim);
     return (int)index;
 }
 
-int sim_add_compute(struct sim *sim, struct error *error)
+struct sim_compute *sim_compute_make(struct sim *sim, uint16_t machine, struct sim_card *card,
+                                     struct error *error)
 {
     uint32_t index = sim->compute_count;
-    if (index >= UINT16_MAX)
-        return error_set(error, BANYAN_EINVAL, "simulator: more than 65,535 compute nodes");
+    if (index >= UINT16_MAX) {
+        error_set(error, BANYAN_EINVAL, "simulator: more than 65,535 compute nodes");
+        return NULL;
+    }
     struct sim_compute **computes = realloc(sim->computes, (index + 1) * sizeof(struct sim_compute *));
-    if (!computes)
-        return error_set(error, BANYAN_ENOMEM, "simulator: no memory for compute node %u", index);
-    sim->computes = computes;
-    struct sim_compute *compute = calloc(1, sizeof *compute);
+    if (computes)
+        sim->computes = computes;
+    struct sim_compute *compute = computes ? calloc(1, sizeof *compute) : NULL;
     if (!compute || !sim_queue_claim(&sim->queue, 1)) { /* the place of its fence event */
         free(compute);
-        return error_set(error, BANYAN_ENOMEM, "simulator: no memory for compute node %u", index);
-    }
-    struct sim_card *machine = index < sim->memory_count ? sim->memories[index].card : NULL;
-    compute->card = card_get(machine, sim->params.shared_card, error);
-    if (!compute->card) {
-        free(compute);
-        return BANYAN_ENOMEM;
+        error_set(error, BANYAN_ENOMEM, "simulator: no memory for compute node %u", index);
+        return NULL;
     }
     compute->sim = sim;
     compute->index = (uint16_t)index;
-    computes[index] = compute;
+    compute->machine = machine;
+    compute->card = card;
+    sim->computes[index] = compute;
     sim->compute_count++;
     sim_fabric_init(compute);
     sim_fabric_refresh(sim);
-    return (int)index;
+    return compute;
+}
+
+int sim_add_compute(struct sim *sim, struct error *error)
+{
+    uint32_t machine = sim->machine_count;
+    struct sim_card *shared = machine < sim->memory_count ? sim->memories[machine].card : NULL;
+    struct sim_card *card = card_get(shared, sim->params.shared_card, error);
+    if (!card)
+        return BANYAN_ENOMEM;
+    struct error inner = {0};
+    struct sim_compute *compute = sim_compute_make(sim, (uint16_t)machine, card, &inner);
+    if (!compute) {
+        if (card != shared)
+            free(card);
+        return error_set(error, inner.code, "%s", inner.text);
+    }
+    compute->owns_card = card != shared;
+    sim->machine_count++;
+    return compute->index;
 }
 
 struct fabric *sim_fabric(struct sim *sim, int compute)
@@ -435,15 +458,14 @@ struct fabric *sim_fabric(struct sim *sim, int compute)
     return &sim->computes[compute]->fabric;
 }
 
-static void free_compute(struct sim *sim, struct sim_compute *compute)
+static void free_compute(struct sim_compute *compute)
 {
     for (struct sim_cpu *cpu = compute->cpus, *next; cpu; cpu = next) {
         next = cpu->next;
         free(cpu);
     }
     sim_fabric_free(compute);
-    bool shared = compute->index < sim->memory_count && sim->memories[compute->index].card == compute->card;
-    if (!shared) /* else freed with the memory node */
+    if (compute->owns_card)
         free(compute->card);
     free(compute);
 }
@@ -456,7 +478,7 @@ void sim_destroy(struct sim *sim)
     for (uint32_t at = 0; at < sim->queue.count; at++) {
         struct sim_event *event = &sim->queue.events[sim->queue.keys[at].tag & SIM_PENDING_MAX];
         if (event->kind == SIM_EVENT_STEP)
-            sim_transfer_drop(event->object);
+            sim_transfer_drop(sim, event->object);
     }
     for (struct sim_task *task = sim->tasks, *next; task; task = next) {
         next = task->next;
@@ -465,7 +487,7 @@ void sim_destroy(struct sim *sim)
         free(task);
     }
     for (uint32_t i = 0; i < sim->compute_count; i++)
-        free_compute(sim, sim->computes[i]);
+        free_compute(sim->computes[i]);
     for (uint32_t i = 0; i < sim->memory_count; i++) {
         free(sim->memories[i].card);
         free(sim->memories[i].core_free);
