@@ -222,13 +222,13 @@ static size_t input_keep(const struct server_session *session)
     return session->role == WIRE_DATA ? SESSION_INPUT_LISTS : SESSION_INPUT_SMALL;
 }
 
-bool server_connection_input_room(struct server_connection *connection)
+int server_connection_input_room(struct server_connection *connection)
 {
     struct server_session *session = &connection->session;
     struct server_buffer *in = &session->in;
     size_t held = server_buffer_held(in), keep = input_keep(session);
     if (connection->ending || connection->paused)
-        return false;
+        return 0;
     if (held == 0) {
         in->start = in->ready = in->end = 0;
         if (connection->large && in->capacity > keep)
@@ -239,11 +239,11 @@ bool server_connection_input_room(struct server_connection *connection)
     size_t more = whole > held ? whole - held : 1;
     /* A short rest at the buffer's end is read into as it is, as long as the next step fits. */
     if (in->bytes != NULL && session->need <= in->capacity - in->start && in->capacity - in->end >= keep / 4)
-        return true;
+        return 1;
     if (server_buffer_room(in, more))
-        return true;
+        return 1;
     server_connection_close(connection, SERVER_BROKEN, "no memory for what it sends");
-    return false;
+    return -1;
 }
 
 /* 1: bytes came; 0: none now; -1: closed. */
@@ -253,8 +253,9 @@ static int read_some(struct server_connection *connection)
     struct server_buffer *in = &session->in;
     size_t length = 0;
     char why[160];
-    if (!server_connection_input_room(connection))
-        return connection->gone ? -1 : 0;
+    int room = server_connection_input_room(connection);
+    if (room <= 0)
+        return room;
     switch (net_stream_read(connection->stream, in->bytes + in->end, in->capacity - in->end, &length)) {
     case NET_OK:
         in->end += length;
@@ -347,28 +348,28 @@ void server_connection_sent(struct server_connection *connection, int count)
     settle(connection);
 }
 
-bool server_connection_output(struct server_connection *connection)
+int server_connection_output(struct server_connection *connection)
 {
     struct server_session *session = &connection->session;
     struct server_buffer *out = &session->out, *sending = &connection->sending;
     if (session->unsent > 0)
-        return true;
+        return 1;
     if (out->start == out->ready)
-        return false;
+        return 0;
     struct server_buffer empty = *sending, full = *out;
     /* A reply that is still being made stays behind. */
     empty.start = empty.ready = empty.end = 0;
     if (!server_buffer_append(&empty, full.bytes + full.ready, full.end - full.ready)) {
         *sending = empty;
         server_connection_close(connection, SERVER_BROKEN, "no memory for a reply");
-        return false;
+        return -1;
     }
     empty.ready = 0;
     full.end = full.ready;
     *out = empty;
     *sending = full;
     session->unsent = full.end - full.start;
-    return true;
+    return 1;
 }
 
 void server_connection_tidy(struct server_connection *connection)
@@ -380,8 +381,9 @@ void server_connection_tidy(struct server_connection *connection)
         server_buffer_shrink(&connection->sending, 0);
     if (session->in.capacity > input_keep(session) && server_buffer_held(&session->in) == 0) {
         /* The second look in a row that finds it so. */
-        if (connection->large)
-            connection->loop->engine->shrink(connection);
+        bool again = connection->large;
         connection->large = true;
+        if (again)
+            connection->loop->engine->shrink(connection);
     }
 }

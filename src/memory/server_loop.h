@@ -100,12 +100,13 @@ void server_connection_close(struct server_connection *connection, enum server_l
 void server_connection_expire(struct server_connection *connection);
 /* Gives memory of idle buffers back. */
 void server_connection_tidy(struct server_connection *connection);
-/* For engines. Readiness: epoll's events to wait for. Completion: whether input is wanted, and room for it;
- * false: not now (or the connection had to be closed). */
+/* For engines. Readiness: epoll's events to wait for. */
 uint32_t server_connection_wants(const struct server_connection *connection);
-bool server_connection_input_room(struct server_connection *connection);
-/* Completion: moves finished output to `sending`, which must be empty. true: there is something to send. */
-bool server_connection_output(struct server_connection *connection);
+/* 1: input is wanted, and there is room for it; 0: not now; -1: it had to be closed, and may be gone. */
+int server_connection_input_room(struct server_connection *connection);
+/* Completion: moves finished output to `sending`, which must be empty. 1: there is something to send; 0:
+ * there is not; -1: closed, and may be gone. */
+int server_connection_output(struct server_connection *connection);
 
 /* ---- for server_connection.c ---- */
 

@@ -145,22 +145,27 @@ static void arm_readiness(struct server_connection *connection)
 static void arm_receive(struct server_connection *connection)
 {
     struct server_buffer *in = &connection->session.in;
-    if (flying(connection, URING_RECEIVE) || !server_connection_input_room(connection))
+    if (flying(connection, URING_RECEIVE) || server_connection_input_room(connection) <= 0)
         return;
     struct io_uring_sqe *entry = next_entry(ring_of(connection->loop));
     io_uring_prep_recv(entry, connection->session.fd, in->bytes + in->end, in->capacity - in->end, 0);
     launch(connection, entry, URING_RECEIVE);
 }
 
-static void arm_send(struct server_connection *connection)
+/* False: closed. */
+static bool arm_send(struct server_connection *connection)
 {
     struct server_buffer *sending = &connection->sending;
-    if (flying(connection, URING_SEND) || !server_connection_output(connection))
-        return;
+    if (flying(connection, URING_SEND))
+        return true;
+    int output = server_connection_output(connection);
+    if (output <= 0)
+        return output == 0;
     struct io_uring_sqe *entry = next_entry(ring_of(connection->loop));
     io_uring_prep_send(entry, connection->session.fd, sending->bytes + sending->start,
                        sending->end - sending->start, MSG_NOSIGNAL);
     launch(connection, entry, URING_SEND);
+    return true;
 }
 
 static void uring_arm(struct server_connection *connection)
@@ -169,8 +174,7 @@ static void uring_arm(struct server_connection *connection)
         arm_readiness(connection);
         return;
     }
-    arm_send(connection);
-    if (!connection->gone)
+    if (arm_send(connection))
         arm_receive(connection);
 }
 

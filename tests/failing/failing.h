@@ -43,7 +43,7 @@ enum failing_where {
 struct failing_order {
     unsigned calls;           /* of these (enum failing_call, or-ed) ... */
     enum failing_where where; /* ... on these threads ... */
-    long detail;              /* ... syscall: this number, fcntl: this command; 0: any ... */
+    long detail;              /* ... syscall: this number; fcntl, epoll_ctl: this command; 0: any ... */
     unsigned first;           /* ... the first-th from now, 0 as 1, ... */
     unsigned count;           /* ... and count - 1 more; 0: all from there on; ... */
     int error;                /* ... fail with this errno; 0: as `bytes` says, of calls that move bytes */
@@ -52,8 +52,9 @@ struct failing_order {
 void failing_begin(const struct failing_order *order);
 /* Withdraws it. Returns how many calls it has met. */
 unsigned failing_end(void);
-/* How many it has met until now. */
+/* How many it has met until now; and how many calls it was for, those that it let pass (`first`) too. */
 unsigned failing_met(void);
+unsigned failing_seen(void);
 
 /*
  * Out-of-memory loops, and the like for other calls: calls attempt(context) again and again, letting its 1st
@@ -63,8 +64,8 @@ unsigned failing_met(void);
  * An attempt does something whole: makes what it needs, uses it, and takes it all down again, whether it went
  * well or not. It returns BANYAN_OK or the error that the product gave it. That must be `expected` where a
  * call has failed, or BANYAN_OK where the product can do without; the last attempt must succeed. Each must
- * leave as many descriptors open as there were. (Memory that is lost is found by the sanitizers' run.)
- * Whatever else fails the test. Returns how many attempts failed.
+ * leave as many descriptors open as there were, at once or soon. (Memory that is lost is found by the
+ * sanitizers' run.) Whatever else fails the test. Returns how many attempts failed.
  */
 unsigned failing_each(const struct failing_order *order, int (*attempt)(void *context), void *context,
                       int expected);

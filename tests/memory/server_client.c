@@ -244,6 +244,15 @@ struct wire_head client_take(struct client *client, void *body, size_t capacity)
     return head;
 }
 
+bool client_try_take(struct client *client, struct wire_head *head, void *body, size_t capacity)
+{
+    if (!take_bytes(client, head, sizeof *head))
+        return false;
+    assert_true(wire_head_valid(head));
+    size_t some = head->length < capacity ? head->length : capacity;
+    return take_bytes(client, body, some) && skip_bytes(client, head->length - some);
+}
+
 bool client_closed(struct client *client)
 {
     uint8_t byte;
@@ -269,6 +278,16 @@ void client_connect(struct client *client, const struct net_address *address)
     assert_int_equal(head.length, sizeof client->greeting);
     assert_int_equal(client->greeting.magic, WIRE_MAGIC);
     assert_int_equal(client->greeting.version, WIRE_VERSION);
+}
+
+bool client_try_connect(struct client *client, const struct net_address *address)
+{
+    struct error error = {0};
+    struct wire_head head;
+    *client = (struct client){.fd = -1};
+    if (net_connect(address, CLIENT_LIMIT, &client->fd, &error) != BANYAN_OK)
+        fail_msg("%s", error.text);
+    return client_try_take(client, &head, &client->greeting, sizeof client->greeting);
 }
 
 void client_close(struct client *client)

@@ -59,6 +59,9 @@ void client_message(struct client *client, enum wire_kind kind, uint64_t id, con
                     size_t length);
 /* The next message; its body, at most capacity bytes of it. */
 struct wire_head client_take(struct client *client, void *body, size_t capacity);
+/* The same of a server that may close instead: false. */
+bool client_try_take(struct client *client, struct wire_head *head, void *body, size_t capacity);
+bool client_try_connect(struct client *client, const struct net_address *address);
 /* True when the server has closed; whatever it still says is skipped. */
 bool client_closed(struct client *client);
 /* A hello that is right for that role; the caller may spoil it. */
