@@ -1,47 +1,52 @@
 /*
- * churn.h - a workload that makes an index do everything at once: keys are inserted at the front of a window
- * that moves over the key space and deleted at its back, so that leaves split, empty, leave the tree and come
- * back as other leaves, while other tasks, with caches that know nothing of it, read, scan and change the
- * same keys.
+ * churn.h - a workload that makes an index do everything at once: keys are inserted and deleted all over a
+ * part of the key space, so that leaves split, empty, leave the tree and come back as other leaves, while
+ * other tasks, with caches that know nothing of it, read, scan and change the same keys.
  *
  * The key space is [0, keys). In its first quarter, keys that are multiples of 4 are put in before anything
- * else and never deleted, keys of remainder 1 are never written; the rest of it is changed at random.
- * Everything is recorded, scans as well: each key of a scanned range counts as a read that happened some time
- * during the scan.
+ * else and never deleted, keys of remainder 1 are never written; the rest of it is changed at random, and
+ * behind it lie the four hot keys and the part that the pattern is about. Everything is recorded.
+ *
+ * Each round of each task draws what it does from the seed, the task's number and the round alone: a round
+ * can be left out without changing the others.
  */
 #ifndef SWARM_CHURN_H
 #define SWARM_CHURN_H
 
-#include "swarm/world.h"
+#include "swarm/driver.h"
+
+enum churn_pattern {
+    CHURN_WINDOW,  /* insertions at the front of a window that moves over the keys, deletions at its back */
+    CHURN_UNIFORM, /* anything anywhere */
+    CHURN_TIDE,    /* everybody inserts, everybody deletes, and so on */
+};
 
 struct churn {
+    uint64_t seed;
     uint64_t keys; /* a multiple of 4 */
+    int pattern;   /* enum churn_pattern */
     uint64_t window;
     unsigned rounds; /* operations of each task */
     unsigned hot;    /* percent of operations that go to the four keys behind the first quarter */
     unsigned scans;  /* percent */
     unsigned multis; /* percent that read or write many keys at once */
+    bool may_lack;   /* there may be no room for what is put in first: it is not always there */
     bool disjoint;   /* each task changes keys of its own only (number modulo tasks) */
+    /* Both may be NULL: rounds to leave out; called after each round. */
+    bool (*skip)(void *context, unsigned task, unsigned round);
+    void (*after)(void *context, unsigned task, unsigned round);
+    void *context;
 };
 
-/* What a suite's runs did together: a suite whose runs split or unlink nothing proves nothing. */
-struct churn_total {
-    uint64_t runs, recorded, operations, retries, splits, unlinks, handovers, snapshot_handovers,
-        cache_misses;
-    uint64_t dead, marked, missing_parents; /* left behind by dead compute nodes */
-    uint64_t marked_at_death;               /* half-split leaves when they died */
-    uint64_t losses, unreachable, unknown;  /* connections lost; what came of operations then */
+/* Which of how many tasks. */
+struct churn_place {
+    unsigned task, tasks;
 };
-void churn_total_add(struct churn_total *total, const struct world *world,
-                     const struct tree_check_report *report);
-void churn_total_print(const struct churn_total *total, const char *name);
 
-/* Fills, runs, reads every key once more, then checks history, tree and memory. world->context must be the
- * churn. */
-int churn_run(struct world *world, struct churn *churn, struct churn_total *total);
-/* The parts of it, for tests that do something in between. */
-int churn_fill(struct world *world, struct churn *churn);
-int churn_work(struct world *world, struct churn *churn);
-int churn_verify(struct world *world, struct churn *churn, struct tree_check_report *report);
+/* One task puts in what is always there, before the others begin. */
+void churn_fill(struct driver *driver, const struct churn *churn);
+void churn_task(struct driver *driver, const struct churn *churn, const struct churn_place *place);
+/* At the end: reads every key. */
+void churn_read_all(struct driver *driver, const struct churn *churn);
 
 #endif

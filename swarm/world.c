@@ -60,8 +60,19 @@ unsigned world_rounds(unsigned given)
     return rounds < 1 ? 1 : (unsigned)rounds;
 }
 
+static void setting_fail(void *context, int code, const char *text)
+{
+    world_fail(context, code, "%s", text);
+}
+
+static bool setting_lossy(void *context)
+{
+    return world_lossy(context);
+}
+
 int world_fail(struct world *world, int code, const char *format, ...)
 {
+    __atomic_store_n(&world->setting.failed, code, __ATOMIC_RELAXED); /* orders nothing */
     /* Relaxed is enough: whoever wins writes the text, and it is read after all tasks have been joined. */
     int nothing = 0;
     if (!__atomic_compare_exchange_n(&world->error.code, &nothing, code, false, __ATOMIC_RELAXED,
@@ -109,7 +120,8 @@ static int fabrics_build_local(struct world *world)
 static void after_loss(void *argument, int compute, int memory)
 {
     struct world *world = argument;
-    memory_node_release_locks(world->memory[memory], (uint16_t)(compute + 1));
+    memory_node_release_locks(world->memory[memory],
+                              world->computes[compute].fabric->capabilities.compute_id);
 }
 
 static int fabrics_build_simulated(struct world *world)
@@ -145,50 +157,78 @@ static void switches_draw(const struct world *world, struct tree_switches *switc
     switches->read_unit = (int)random_below(&random, 2);
 }
 
-static int computes_build(struct world *world)
+static int switches_of(struct world *world, struct tree_switches *switches)
 {
-    struct tree_switches switches;
-    int status = tree_switches_preset(&switches, world->options.preset ? world->options.preset : "banyan",
+    if (world->options.switches) {
+        *switches = *world->options.switches;
+        return 0;
+    }
+    int status = tree_switches_preset(switches, world->options.preset ? world->options.preset : "banyan",
                                       &world->error);
     if (status)
         return status;
-    switches.cache_bytes = world->options.cache_bytes;
+    switches->cache_bytes = world->options.cache_bytes;
     if (world->options.random_switches)
-        switches_draw(world, &switches);
-    for (unsigned i = 0; i < world->options.compute_nodes; i++) {
-        struct world_compute *compute = &world->computes[i];
-        if (world->options.unlock_by_atomic)
-            compute->fabric->capabilities.release_by_write = false;
-        compute->workers = allocate(world->options.threads, sizeof(struct tree_worker *));
-        status = tree_compute_create(&compute->compute, compute->fabric, &switches, &world->error);
-        for (unsigned thread = 0; thread < world->options.threads && !status; thread++)
-            status = tree_worker_create(&compute->workers[thread], compute->compute, &world->error);
-        if (status)
-            return status;
-    }
+        switches_draw(world, switches);
     return 0;
+}
+
+static int compute_build(struct world *world, struct world_compute *compute)
+{
+    struct tree_switches switches;
+    int status = switches_of(world, &switches);
+    if (status)
+        return status;
+    if (world->options.unlock_by_atomic)
+        compute->fabric->capabilities.release_by_write = false;
+    compute->workers = allocate(world->options.threads, sizeof(struct tree_worker *));
+    status = tree_compute_create(&compute->compute, compute->fabric, &switches, &world->error);
+    for (unsigned thread = 0; thread < world->options.threads && !status; thread++)
+        status = tree_worker_create(&compute->workers[thread], compute->compute, &world->error);
+    return status;
+}
+
+static int computes_build(struct world *world)
+{
+    int status = 0;
+    for (unsigned i = 0; i < world->options.compute_nodes && !status; i++)
+        status = compute_build(world, &world->computes[i]);
+    return status;
+}
+
+static unsigned per_compute(const struct world *world)
+{
+    return world->options.threads * world->options.fibers;
+}
+
+static int task_build(struct world *world, unsigned number)
+{
+    const struct world_options *options = &world->options;
+    struct world_task *task = &world->tasks[number];
+    task->world = world;
+    task->number = number;
+    task->compute = number / per_compute(world);
+    task->thread = number / options->fibers % options->threads;
+    task->fiber = number % options->fibers;
+    random_seed(&task->random, random_mix(options->seed) + number);
+    history_log_init(&task->log, &world->history, number);
+    driver_init(&task->driver, &world->setting, options->records ? &subject_store : &subject_tree, task,
+                &task->log, random_mix(options->seed + 1) + number);
+    return tree_session_create(&task->session, world->computes[task->compute].workers[task->thread],
+                               &world->error);
 }
 
 static int tasks_build(struct world *world)
 {
     const struct world_options *options = &world->options;
-    world->task_count = options->compute_nodes * options->threads * options->fibers;
-    world->tasks = allocate(world->task_count, sizeof *world->tasks);
-    for (unsigned i = 0; i < world->task_count; i++) {
-        struct world_task *task = &world->tasks[i];
-        task->world = world;
-        task->number = i;
-        task->compute = i / (options->threads * options->fibers);
-        task->thread = i / options->fibers % options->threads;
-        task->fiber = i % options->fibers;
-        random_seed(&task->random, random_mix(options->seed) + i);
-        history_log_init(&task->log, &world->history, i);
-        int status = tree_session_create(&task->session, world->computes[task->compute].workers[task->thread],
-                                         &world->error);
-        if (status)
-            return status;
-    }
-    return 0;
+    world->compute_count = options->compute_nodes;
+    world->first_count = options->compute_nodes * per_compute(world);
+    world->tasks =
+        allocate((options->compute_nodes + options->restarts) * per_compute(world), sizeof *world->tasks);
+    int status = 0;
+    for (; world->task_count < world->first_count && !status; world->task_count++)
+        status = task_build(world, world->task_count);
+    return status;
 }
 
 /* A session's failure becomes the world's. */
@@ -217,14 +257,53 @@ static void open_index(struct world_task *task)
                    "open");
 }
 
+static uint64_t given_clock(void *context)
+{
+    struct world *world = context;
+    return atomic_load_relaxed(&world->now_ms); /* a number; it orders nothing */
+}
+
+/* The index is open: every task of the compute node gets at it. */
+static int tasks_equip(struct world *world, unsigned number)
+{
+    struct world_compute *compute = &world->computes[number];
+    struct tree *tree = compute->tree;
+    int status = 0;
+    if (world->options.records) {
+        status = store_wrap(&compute->store, compute->tree, &world->error);
+        if (status)
+            return status;
+        compute->tree = NULL; /* store_close closes it */
+        store_set_clock(compute->store, given_clock, world);
+    }
+    for (unsigned i = number * per_compute(world); i < (number + 1) * per_compute(world) && !status; i++) {
+        world->tasks[i].tree = tree;
+        if (compute->store)
+            status = store_session_create(&world->tasks[i].store_session, compute->store,
+                                          world->tasks[i].session, &world->error);
+    }
+    return status;
+}
+
+static void shape_set(struct world *world)
+{
+    const struct tree_geometry *geometry = &world->options.geometry;
+    world->setting.shape = (struct driver_shape){.fixed_keys = geometry->key_kind == TREE_KEY_FIXED,
+                                                 .long_keys = world->options.long_keys,
+                                                 .key_bytes = geometry->key_bytes,
+                                                 .value_bytes = geometry->value_bytes,
+                                                 .value_variable = geometry->value_variable,
+                                                 .records = world->options.records};
+}
+
 static int index_build(struct world *world)
 {
-    unsigned per_compute = world->options.threads * world->options.fibers;
     int status = world_run_one(world, 0, format_pool);
+    shape_set(world);
     for (unsigned i = 1; i < world->options.compute_nodes && !status && !world->options.empty; i++)
-        status = world_run_one(world, i * per_compute, open_index);
-    for (unsigned i = 0; i < world->task_count; i++)
-        world->tasks[i].tree = world->computes[world->tasks[i].compute].tree;
+        status = world_run_one(world, i * per_compute(world), open_index);
+    for (unsigned i = 0; i < world->options.compute_nodes && !status && !world->options.empty; i++)
+        status = tasks_equip(world, i);
     return status;
 }
 
@@ -239,11 +318,19 @@ int world_create(struct world *world, const struct world_options *options)
     o->pool_bytes = o->pool_bytes ? o->pool_bytes : UINT64_C(64) << 20;
     o->chunk_bytes = o->chunk_bytes ? o->chunk_bytes : UINT64_C(64) << 10;
     o->cache_bytes = o->cache_bytes ? o->cache_bytes : UINT64_C(8) << 20;
-    if (o->memory_nodes > WORLD_MEMORY_MAX || o->compute_nodes > WORLD_COMPUTE_MAX)
+    if (o->memory_nodes > WORLD_MEMORY_MAX || o->compute_nodes + o->restarts > WORLD_COMPUTE_MAX)
         return world_fail(world, BANYAN_EINVAL, "a world has at most %u memory and %u compute nodes",
                           WORLD_MEMORY_MAX, WORLD_COMPUTE_MAX);
     log_set_level(LOG_WARNING);
     history_init(&world->history);
+    world->now_ms = 1000;
+    world->setting = (struct driver_setting){.history = &world->history,
+                                             .accept_full = o->accept_full,
+                                             .pause_ns = 2000,
+                                             .fail = setting_fail,
+                                             .lossy = setting_lossy,
+                                             .context = world};
+    shape_set(world);
     int status = memory_build(world);
     if (!status)
         status = o->simulated ? fabrics_build_simulated(world) : fabrics_build_local(world);
@@ -267,8 +354,7 @@ static void return_nodes(struct world_task *task)
 
 static void workers_destroy(struct world *world)
 {
-    unsigned per_compute = world->options.threads * world->options.fibers;
-    for (unsigned i = 0; i < world->options.compute_nodes; i++) {
+    for (unsigned i = 0; i < world->compute_count; i++) {
         struct world_compute *compute = &world->computes[i];
         if (!compute->workers)
             continue;
@@ -276,7 +362,7 @@ static void workers_destroy(struct world *world)
         for (unsigned thread = 0; thread < world->options.threads; thread++)
             complete = complete && compute->workers[thread];
         if (complete)
-            world_run_one(world, i * per_compute, return_nodes);
+            world_run_one(world, i * per_compute(world), return_nodes);
         for (unsigned thread = 0; thread < world->options.threads; thread++)
             if (compute->workers[thread])
                 tree_worker_abandon(compute->workers[thread]);
@@ -285,18 +371,29 @@ static void workers_destroy(struct world *world)
     }
 }
 
+static void task_destroy(struct world_task *task)
+{
+    store_session_destroy(task->store_session);
+    task->store_session = NULL;
+    if (task->session)
+        tree_session_destroy(task->session);
+    task->session = NULL;
+}
+
 void world_destroy(struct world *world)
 {
+    world->compute_count = world->compute_count ? world->compute_count : world->options.compute_nodes;
+    world->compute_count =
+        world->compute_count < WORLD_COMPUTE_MAX ? world->compute_count : WORLD_COMPUTE_MAX;
     for (unsigned i = 0; i < world->task_count; i++)
-        if (world->tasks[i].session) {
-            tree_session_destroy(world->tasks[i].session);
-            world->tasks[i].session = NULL;
-        }
-    for (unsigned i = 0; i < world->options.compute_nodes && i < WORLD_COMPUTE_MAX; i++)
+        task_destroy(&world->tasks[i]);
+    for (unsigned i = 0; i < world->compute_count; i++) {
+        store_close(world->computes[i].store);
         if (world->computes[i].tree)
             tree_close(world->computes[i].tree);
+    }
     workers_destroy(world);
-    for (unsigned i = 0; i < world->options.compute_nodes && i < WORLD_COMPUTE_MAX; i++) {
+    for (unsigned i = 0; i < world->compute_count; i++) {
         if (world->computes[i].compute)
             tree_compute_destroy(world->computes[i].compute);
         if (world->computes[i].fabric && !world->options.simulated)
@@ -307,8 +404,10 @@ void world_destroy(struct world *world)
     for (unsigned i = 0; i < WORLD_MEMORY_MAX; i++)
         if (world->memory[i])
             memory_node_destroy(world->memory[i]);
-    for (unsigned i = 0; i < world->task_count; i++)
+    for (unsigned i = 0; i < world->task_count; i++) {
         history_log_free(&world->tasks[i].log);
+        driver_free(&world->tasks[i].driver);
+    }
     free(world->tasks);
     *world = (struct world){0};
 }
@@ -366,31 +465,46 @@ static int run_local(struct world *world)
     return status;
 }
 
+static int spawn(struct world *world, unsigned number)
+{
+    struct world_task *task = &world->tasks[number];
+    return sim_spawn(world->sim, (int)task->compute, task->thread, task_main, task, &world->error);
+}
+
+static int stuck_fail(struct world *world, unsigned stuck, unsigned first)
+{
+    char names[120] = "";
+    for (unsigned i = first, used = 0; i < world->task_count && used < sizeof names - 8; i++)
+        if (!world->tasks[i].returned && !world->computes[world->tasks[i].compute].dead)
+            used += (unsigned)snprintf(names + used, sizeof names - used, " %u", i);
+    return world_fail(world, BANYAN_ETIMEOUT, "%u tasks %s:%s", stuck,
+                      sim_exhausted(world->sim) ? "used up the run's events"
+                      : world->options.until_ns && sim_now(world->sim) >= world->options.until_ns
+                          ? "used up the run's time"
+                          : "wait for ever",
+                      names);
+}
+
 static int run_simulated(struct world *world, unsigned first, unsigned count)
 {
     for (unsigned i = first; i < first + count; i++) {
-        struct world_task *task = &world->tasks[i];
-        if (world->computes[task->compute].dead)
+        if (world->computes[world->tasks[i].compute].dead)
             continue;
-        int status = sim_spawn(world->sim, (int)task->compute, task->thread, task_main, task, &world->error);
+        int status = spawn(world, i);
         if (status)
             return status;
     }
-    unsigned stuck = sim_run(world->sim, UINT64_MAX);
-    for (unsigned i = 0; i < world->options.compute_nodes; i++)
+    sim_limit_events(world->sim, world->options.events_max);
+    unsigned stuck = sim_run(world->sim, world->options.until_ns ? world->options.until_ns : UINT64_MAX);
+    for (unsigned i = 0; i < world->compute_count; i++)
         if (!sim_compute_alive(world->sim, (int)i))
             world->computes[i].dead = true;
-    if (stuck == 0)
-        return 0;
-    char names[120] = "";
-    for (unsigned i = first, used = 0; i < first + count && used < sizeof names - 8; i++)
-        if (!world->tasks[i].returned && !world->computes[world->tasks[i].compute].dead)
-            used += (unsigned)snprintf(names + used, sizeof names - used, " %u", i);
-    return world_fail(world, BANYAN_ETIMEOUT, "%u tasks wait for ever:%s", stuck, names);
+    return stuck == 0 ? 0 : stuck_fail(world, stuck, first);
 }
 
 static int run(struct world *world, unsigned first, unsigned count, void (*function)(struct world_task *task))
 {
+    world->function = count > 1 ? function : NULL;
     for (unsigned i = first; i < first + count; i++) {
         world->tasks[i].function = function;
         world->tasks[i].returned = false;
@@ -402,6 +516,7 @@ static int run(struct world *world, unsigned first, unsigned count, void (*funct
         task_main(&world->tasks[first]);
     else
         status = run_local(world);
+    world->function = NULL;
     return status ? status : world->error.code;
 }
 
@@ -430,19 +545,30 @@ static void count_marked(void *context, gaddr block, uint32_t block_bytes)
         world->marked_at_death++;
 }
 
+static uint16_t compute_id(const struct world *world, unsigned compute)
+{
+    return world->computes[compute].fabric->capabilities.compute_id;
+}
+
 static void after_fencing(void *argument)
 {
     struct death *death = argument;
-    for (unsigned i = 0; i < death->world->options.memory_nodes; i++)
-        memory_node_each_used(death->world->memory[i], count_marked, death->world);
-    for (unsigned i = 0; i < death->world->options.memory_nodes; i++)
-        memory_node_release_locks(death->world->memory[i], (uint16_t)(death->compute + 1));
+    struct world *world = death->world;
+    for (unsigned i = 0; i < world->options.memory_nodes; i++)
+        memory_node_each_used(world->memory[i], count_marked, world);
+    for (unsigned i = 0; i < world->options.memory_nodes; i++)
+        memory_node_release_locks(world->memory[i], compute_id(world, death->compute));
+    world->computes[death->compute].dead = true;
     free(death);
 }
 
 static void die(void *argument)
 {
     struct death *death = argument;
+    if (!sim_compute_alive(death->world->sim, (int)death->compute)) {
+        free(death);
+        return;
+    }
     sim_kill_compute(death->world->sim, (int)death->compute, death->lease_ns, after_fencing, death);
 }
 
@@ -454,6 +580,180 @@ int world_kill_at(struct world *world, unsigned compute, uint64_t delay_ns, uint
     if (status)
         free(death);
     return status;
+}
+
+void world_kill_at_effect(struct world *world, unsigned compute, uint64_t effects, uint64_t lease_ns)
+{
+    struct death *death = allocate(1, sizeof *death);
+    *death = (struct death){world, compute, lease_ns};
+    sim_kill_compute_at(world->sim, (int)compute, effects, lease_ns, after_fencing, death);
+}
+
+/* ---- another in a dead one's place ---------------------------------------------------------------- */
+
+/* The first task of a new compute node opens the index for all of them, then joins the run. */
+static void join_run(struct world_task *task)
+{
+    struct world *world = task->world;
+    struct world_compute *compute = &world->computes[task->compute];
+    int status = BANYAN_ENET;
+    while (status == BANYAN_ENET && !driver_stopped(&task->driver)) {
+        status = tree_open(task->session, "test", &compute->tree);
+        if (status == BANYAN_ENET && world_lossy(world))
+            task_sleep(world->setting.pause_ns);
+        else if (session_status(task, status, "open"))
+            return;
+    }
+    if (status || tasks_equip(world, task->compute) || !world->function)
+        return;
+    for (unsigned i = 1; i < per_compute(world); i++) {
+        world->tasks[task->number + i].function = world->function;
+        world->tasks[task->number + i].returned = false;
+        if (spawn(world, task->number + i))
+            world_fail(world, BANYAN_ENOMEM, "no memory for a task");
+    }
+    world->function(task);
+}
+
+static int restart(struct world *world, unsigned dead)
+{
+    unsigned number = world->compute_count;
+    if (number == WORLD_COMPUTE_MAX || number == world->options.compute_nodes + world->options.restarts)
+        return 0; /* as many as were asked for */
+    int index = sim_restart_compute(world->sim, (int)dead, &world->error);
+    if (index < 0)
+        return index;
+    struct world_compute *compute = &world->computes[number];
+    compute->fabric = sim_fabric(world->sim, index);
+    world->compute_count++;
+    int status = compute_build(world, compute);
+    for (unsigned i = 0; i < per_compute(world) && !status; i++) {
+        status = task_build(world, world->task_count);
+        world->tasks[world->task_count++].returned = true; /* until it is started */
+    }
+    if (status)
+        return status;
+    world->tasks[number * per_compute(world)].function = join_run;
+    world->tasks[number * per_compute(world)].returned = false;
+    return spawn(world, number * per_compute(world));
+}
+
+struct restart {
+    struct world *world;
+    unsigned compute;
+};
+
+static void restart_now(void *argument)
+{
+    struct restart again = *(struct restart *)argument;
+    struct world *world = again.world;
+    free(argument);
+    if (sim_compute_alive(world->sim, (int)again.compute) || driver_stopped(&world->tasks[0].driver))
+        return;
+    if (!world->computes[again.compute].dead) { /* not fenced yet */
+        world_restart_at(world, again.compute, 20000);
+        return;
+    }
+    /* The last place is kept for world_revive. */
+    bool room = world->compute_count + 1 < world->options.compute_nodes + world->options.restarts;
+    int status = room ? restart(world, again.compute) : 0;
+    if (status)
+        world_fail(world, status, "a compute node cannot be replaced: %s", error_name(status));
+}
+
+int world_restart_at(struct world *world, unsigned compute, uint64_t delay_ns)
+{
+    struct restart *again = allocate(1, sizeof *again);
+    *again = (struct restart){world, compute};
+    int status = sim_at(world->sim, sim_now(world->sim) + delay_ns, restart_now, again);
+    if (status)
+        free(again);
+    return status;
+}
+
+bool world_any_dead(const struct world *world)
+{
+    for (unsigned i = 0; i < world->compute_count; i++)
+        if (world->computes[i].dead)
+            return true;
+    return false;
+}
+
+/* Lives, and has opened the index. */
+static bool is_survivor(const struct world *world, unsigned compute)
+{
+    return !world->computes[compute].dead && world->tasks[compute * per_compute(world)].tree;
+}
+
+unsigned world_survivor(const struct world *world)
+{
+    unsigned survivor = 0;
+    while (survivor + 1 < world->compute_count && !is_survivor(world, survivor))
+        survivor++;
+    return survivor * per_compute(world);
+}
+
+int world_revive(struct world *world)
+{
+    if (is_survivor(world, world_survivor(world) / per_compute(world)))
+        return 0;
+    int status = restart(world, world->compute_count - 1);
+    if (status)
+        return world_fail(world, status, "nobody lives, and none can be replaced: %s", error_name(status));
+    unsigned stuck = sim_run(world->sim, UINT64_MAX);
+    if (stuck)
+        return stuck_fail(world, stuck, 0);
+    return is_survivor(world, world_survivor(world) / per_compute(world))
+               ? world->error.code
+               : world_fail(world, BANYAN_EBUSY, "nobody lives, and no more can be replaced");
+}
+
+/* ---- faults stop ---------------------------------------------------------------------------------- */
+
+void world_calm(struct world *world)
+{
+    struct sim_faults none;
+    struct error error;
+    sim_faults_none(&none);
+    sim_set_faults(world->sim, &none, &error);
+    world->setting.patience_ns = world->options.patience_ns;
+    world->setting.calm_ns = sim_now(world->sim);
+    for (unsigned i = 0; i < world->options.memory_nodes; i++)
+        memory_node_refuse(world->memory[i], 0);
+}
+
+static bool all_zero(const uint8_t *bytes, uint64_t count, uint64_t *at)
+{
+    for (*at = 0; *at < count; ++*at)
+        if (bytes[*at])
+            return false;
+    return true;
+}
+
+int world_check_locks(struct world *world)
+{
+    for (unsigned i = 0; i < world->options.memory_nodes; i++) {
+        const struct fabric_target *target = memory_node_target(world->memory[i]);
+        uint64_t at;
+        if (!all_zero(target->locks, target->lock_bytes, &at) ||
+            !all_zero(target->pool + MEMORY_LOCK_TABLE_OFFSET, target->lock_bytes, &at))
+            return world_fail(world, BANYAN_ECORRUPT,
+                              "a lock of memory node %u (byte %" PRIu64 ") is held though nobody is at work",
+                              i, at);
+    }
+    return 0;
+}
+
+void world_met(const struct world *world, struct world_met *met)
+{
+    *met = (struct world_met){0};
+    for (unsigned i = 0; i < world->task_count; i++) {
+        const struct driver *driver = &world->tasks[i].driver;
+        met->unreachable += driver->unreachable;
+        met->unknown += driver->unknown;
+        met->refused += driver->refused;
+        met->longest_ns = driver->longest_ns > met->longest_ns ? driver->longest_ns : met->longest_ns;
+    }
 }
 
 void world_begin_losses(struct world *world)
@@ -489,8 +789,8 @@ struct pieces {
 
 struct account {
     struct world *world;
-    struct tree_check_report report;
-    struct pieces owned, used; /* by the tree and the workers; what the memory nodes have handed out */
+    struct store_check_report report; /* of the index alone, without records */
+    struct pieces owned, used;        /* by the tree and the workers; what the memory nodes have handed out */
 };
 
 static void piece_add(struct pieces *pieces, struct piece piece)
@@ -530,19 +830,20 @@ static int piece_order(const void *left, const void *right)
 
 static const char *owner_name(enum owner owner)
 {
-    static const char *const names[] = {"in use by the tree", "held back by a worker"};
+    static const char *const names[] = {"in use by the index", "held back by a worker"};
     return names[owner];
 }
 
 static int missing(struct account *account, const struct piece *piece)
 {
-    for (unsigned i = 0; i < account->world->options.compute_nodes; i++)
-        if (account->world->computes[i].dead)
-            return 0; /* what the dead had taken and not linked */
-    if (account->world->sim && sim_losses(account->world->sim))
-        return 0; /* what was given or taken by a call whose reply was lost, or named by an unknown write */
+    struct world *world = account->world;
     char text[GADDR_TEXT_BYTES];
-    return world_fail(account->world, BANYAN_ECORRUPT,
+    world->lost_bytes += piece->bytes;
+    /* What the dead had taken and not linked; what was given or taken by a call whose reply was lost, or
+     * named by an unknown write. */
+    if (world_any_dead(world) || world_lossy(world))
+        return 0;
+    return world_fail(world, BANYAN_ECORRUPT,
                       "the block of %" PRIu64 " bytes at %s is handed out, but nobody's", piece->bytes,
                       gaddr_format(piece->address, text));
 }
@@ -576,38 +877,51 @@ static int account_compare(struct account *account)
     return status;
 }
 
-static void check_tree(struct world_task *task)
+static void check_index(struct world_task *task)
 {
     struct account *account = task->world->context;
-    session_status(task, tree_check(task->session, task->tree, &account->report, visit_in_use, account),
-                   "check");
+    int status = task->store_session
+                     ? store_check(task->store_session, &account->report, visit_in_use, account)
+                     : tree_check(task->session, task->tree, &account->report.tree, visit_in_use, account);
+    session_status(task, status, "check");
 }
 
-int world_check(struct world *world, struct tree_check_report *report)
+static void pieces_sort(struct pieces *pieces)
+{
+    if (pieces->count)
+        qsort(pieces->items, pieces->count, sizeof *pieces->items, piece_order);
+}
+
+int world_check_store(struct world *world, struct store_check_report *report)
 {
     struct account account = {.world = world};
     void *context = world->context;
-    unsigned per_compute = world->options.threads * world->options.fibers, survivor = 0;
-    while (survivor < world->options.compute_nodes - 1 && world->computes[survivor].dead)
-        survivor++;
+    world->lost_bytes = 0;
     world->context = &account;
-    int status = world_run_one(world, survivor * per_compute, check_tree);
+    int status = world_run_one(world, world_survivor(world), check_index);
     world->context = context;
     for (unsigned i = 0; i < world->options.memory_nodes && !status; i++)
         memory_node_each_used(world->memory[i], visit_used, &account);
-    for (unsigned i = 0; i < world->options.compute_nodes && !status; i++)
+    for (unsigned i = 0; i < world->compute_count && !status; i++)
         for (unsigned thread = 0; thread < world->options.threads; thread++)
             tree_worker_each_free(world->computes[i].workers[thread], visit_held, &account);
-    if (account.owned.count)
-        qsort(account.owned.items, account.owned.count, sizeof *account.owned.items, piece_order);
-    if (account.used.count)
-        qsort(account.used.items, account.used.count, sizeof *account.used.items, piece_order);
+    pieces_sort(&account.owned);
+    pieces_sort(&account.used);
     if (!status)
         status = account_compare(&account);
     if (report)
         *report = account.report;
     free(account.owned.items);
     free(account.used.items);
+    return status;
+}
+
+int world_check(struct world *world, struct tree_check_report *report)
+{
+    struct store_check_report all = {0};
+    int status = world_check_store(world, &all);
+    if (report)
+        *report = all.tree;
     return status;
 }
 
@@ -659,167 +973,27 @@ void world_stats(const struct world *world, struct tree_stats *stats)
 
 /* ---- recorded operations ------------------------------------------------------------------------- */
 
-/* Fixed keys: the number, big-endian, in the first eight bytes, then bytes made from it. Variable keys: a
- * prefix that many share, the number as text, and a tail whose length depends on it. */
 size_t world_key(const struct world *world, uint64_t number, uint8_t key[TREE_KEY_MAX])
 {
-    const struct tree_geometry *geometry = &world->options.geometry;
-    if (geometry->key_kind == TREE_KEY_FIXED) {
-        for (unsigned i = 0; i < 8; i++)
-            key[i] = (uint8_t)(number >> (56 - 8 * i));
-        for (unsigned i = 8; i < geometry->key_bytes; i++)
-            key[i] = (uint8_t)(random_mix(number) >> (i % 8 * 8));
-        return geometry->key_bytes;
-    }
-    int length = snprintf((char *)key, TREE_KEY_MAX, "k%012" PRIu64, number);
-    uint64_t tail = random_mix(number) % 9;
-    if (world->options.long_keys && random_mix(number + 7) % 3 == 0)
-        tail = random_mix(number) % (geometry->key_bytes - 12u);
-    for (unsigned i = 0; i < tail; i++)
-        key[length++] = (uint8_t)('a' + i % 26);
-    return (size_t)length;
+    return driver_key(&world->setting.shape, number, key);
 }
 
 uint64_t world_key_number(const struct world *world, const uint8_t *key, size_t length)
 {
-    uint64_t number = 0;
-    uint8_t again[TREE_KEY_MAX];
-    if (world->options.geometry.key_kind == TREE_KEY_FIXED) {
-        for (unsigned i = 0; i < 8 && i < length; i++)
-            number = number << 8 | key[i];
-    } else {
-        for (unsigned i = 1; i < 13 && i < length; i++)
-            number = number * 10 + (uint64_t)(key[i] - '0');
-    }
-    size_t expected = world_key(world, number, again);
-    return expected == length && memcmp(again, key, length) == 0 ? number : UINT64_MAX;
+    return driver_key_number(&world->setting.shape, key, length);
 }
 
-size_t world_value(const struct world *world, uint64_t number, uint8_t value[TREE_VALUE_MAX])
+size_t world_value(const struct world *world, uint64_t number, uint8_t *value)
 {
-    size_t length = world->options.geometry.value_bytes;
-    if (world->options.geometry.value_variable && length > 8)
-        length = 8 + random_mix(number) % (length - 7);
-    uint64_t word = number;
-    for (size_t i = 0; i < length; i++) {
-        if (i % 8 == 0 && i > 0)
-            word = random_mix(word + i);
-        value[i] = (uint8_t)(word >> (i % 8 * 8));
-    }
-    return length;
+    return driver_value(&world->setting.shape, number, value);
 }
 
 uint64_t world_value_number(const struct world *world, const uint8_t *value, size_t length)
 {
-    uint64_t number = 0;
-    for (size_t i = 0; i < 8 && i < length; i++)
-        number |= (uint64_t)value[i] << (i * 8);
-    uint8_t again[TREE_VALUE_MAX];
-    return world_value(world, number, again) == length && memcmp(again, value, length) == 0 ? number : 0;
-}
-
-struct exchange {
-    struct world *world;
-    uint64_t seen, number; /* number 0: delete what is there */
-};
-
-static enum tree_verdict exchange(void *context, const void *old, size_t old_length, void *value,
-                                  size_t *length)
-{
-    struct exchange *exchange = context;
-    exchange->seen = old ? world_value_number(exchange->world, old, old_length) : 0;
-    if (old && !exchange->seen)
-        world_fail(exchange->world, BANYAN_ECORRUPT, "modify was shown a value that nobody wrote");
-    if (exchange->number == 0)
-        return old ? TREE_DELETE : TREE_KEEP;
-    *length = world_value(exchange->world, exchange->number, value);
-    return TREE_PUT;
-}
-
-static bool status_expected(enum history_kind kind, int status)
-{
-    switch (status) {
-    case 0:
-    case BANYAN_EUNKNOWN:
-        return true;
-    case BANYAN_ENOTFOUND:
-        return kind == HISTORY_GET || kind == HISTORY_UPDATE || kind == HISTORY_DELETE || kind == HISTORY_CAS;
-    case BANYAN_EEXIST:
-        return kind == HISTORY_INSERT;
-    case BANYAN_ECONFLICT:
-        return kind == HISTORY_CAS;
-    default:
-        return false;
-    }
-}
-
-static int operate_get(struct world_task *task, const uint8_t *key, size_t key_length, uint64_t *result)
-{
-    uint8_t value[TREE_VALUE_MAX];
-    size_t length = sizeof value;
-    int status = tree_lookup(task->session, task->tree, key, key_length, value, &length);
-    *result = status ? 0 : world_value_number(task->world, value, length);
-    if (!status && !*result)
-        return world_fail(task->world, BANYAN_ECORRUPT, "a lookup returned a value that nobody wrote");
-    return status;
+    return driver_value_number(&world->setting.shape, value, length);
 }
 
 int world_operate(struct world_task *task, enum history_kind kind, uint64_t number, uint64_t expected)
 {
-    struct world *world = task->world;
-    struct tree_session *session = task->session;
-    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX], old[TREE_VALUE_MAX];
-    size_t key_length = world_key(world, number, key);
-    uint64_t argument = kind == HISTORY_GET || kind == HISTORY_DELETE ? 0 : history_value(&world->history);
-    if (kind == HISTORY_MODIFY && random_chance(&task->random, 0.4))
-        argument = 0;
-    size_t length = world_value(world, argument, value), old_length = world_value(world, expected, old);
-    struct exchange change = {world, 0, argument};
-    uint64_t result = 0;
-    int status = BANYAN_EINVAL;
-    size_t place = history_begin(&task->log, kind, number, argument, expected);
-    switch (kind) {
-    case HISTORY_GET:
-        status = operate_get(task, key, key_length, &result);
-        break;
-    case HISTORY_PUT:
-        status = tree_upsert(session, task->tree, key, key_length, value, length);
-        break;
-    case HISTORY_INSERT:
-        status = tree_insert(session, task->tree, key, key_length, value, length);
-        break;
-    case HISTORY_UPDATE:
-        status = tree_update(session, task->tree, key, key_length, value, length);
-        break;
-    case HISTORY_DELETE:
-        status = tree_delete(session, task->tree, key, key_length);
-        break;
-    case HISTORY_CAS:
-        status = tree_compare_and_set(session, task->tree, key, key_length, old, old_length, value, length);
-        break;
-    case HISTORY_MODIFY:
-        status = tree_modify(session, task->tree, key, key_length, exchange, &change);
-        result = change.seen;
-        break;
-    }
-    if (status == BANYAN_ENOSPC && world->options.accept_full) {
-        atomic_add_relaxed(&world->refused, 1); /* a count */
-        history_drop(&task->log, place);
-        return status;
-    }
-    if (status == BANYAN_ENET && world_lossy(world)) { /* promises that it has not been done */
-        world->unreachable++;
-        history_drop(&task->log, place);
-        task_sleep(2000);
-        return status;
-    }
-    if (status == BANYAN_EUNKNOWN && world_lossy(world))
-        world->unknown++;
-    if (!status_expected(kind, status)) {
-        world_fail(world, status, "%s of key %" PRIu64 ": %d: %s", history_kind_name(kind), number, status,
-                   tree_session_error(session)->text);
-        return status; /* recorded as unknown: the world has failed anyway */
-    }
-    history_end(&task->log, place, status, result);
-    return status;
+    return driver_operate(&task->driver, kind, number, expected);
 }

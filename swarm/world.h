@@ -16,11 +16,13 @@
 #include "memory/memory.h"
 #include "sim/params.h"
 #include "sim/sim.h"
+#include "store/store.h"
+#include "swarm/driver.h"
 #include "swarm/history.h"
 #include "tree/tree.h"
 
 #define WORLD_MEMORY_MAX  8u
-#define WORLD_COMPUTE_MAX 8u
+#define WORLD_COMPUTE_MAX 32u
 
 struct world_options {
     bool simulated;
@@ -36,8 +38,14 @@ struct world_options {
     uint32_t lock_width;                                   /* 0: the memory node's default */
     struct sim_params params;                              /* simulated only; fill with sim_params_default */
     struct sim_faults faults;                              /* simulated only */
-    bool accept_full; /* BANYAN_ENOSPC is no failure: the operation had no effect */
-    bool empty;       /* only format the pool, create no index */
+    bool accept_full;  /* BANYAN_ENOSPC is no failure: the operation had no effect */
+    bool empty;        /* only format the pool, create no index */
+    bool records;      /* a store above the index: values of any size */
+    unsigned restarts; /* simulated: dead compute nodes that may be replaced, at most (world_restart_at) */
+    uint64_t events_max, until_ns; /* simulated: a run that takes more is over (0: no limit) */
+    uint64_t
+        patience_ns; /* longest wait of an operation once the faults have stopped (world_calm); 0: no limit */
+    const struct tree_switches *switches; /* NULL: the preset's, or drawn */
 };
 /* Everything small and the default preset; then change what the test is about. */
 void world_options_default(struct world_options *options);
@@ -49,6 +57,8 @@ struct world_task {
     unsigned compute, thread, fiber, number;
     struct tree_session *session;
     struct tree *tree;
+    struct store_session *store_session; /* with records */
+    struct driver driver;                /* of world_operate */
     struct random random;
     struct history_log log;
     void (*function)(struct world_task *task); /* of the run under way */
@@ -59,8 +69,10 @@ struct world_compute {
     struct fabric *fabric;
     struct tree_compute *compute;
     struct tree *tree;
+    struct store *store;          /* with records; it closes the tree */
     struct tree_worker **workers; /* [threads] */
     bool dead;
+    bool replaces; /* took the place of a dead one: its first task opens the index itself */
 };
 
 struct world {
@@ -69,13 +81,16 @@ struct world {
     struct sim *sim;
     struct memory_node *memory[WORLD_MEMORY_MAX];
     struct world_compute computes[WORLD_COMPUTE_MAX];
+    unsigned compute_count;   /* options.compute_nodes, and those that replaced dead ones */
     struct world_task *tasks; /* compute by compute, thread by thread */
     unsigned task_count;
+    unsigned first_count; /* tasks of the first compute nodes */
     struct history history;
-    void *context;            /* the test's own */
-    uint64_t unreachable;     /* operations that a lost connection kept from being done (simulated) */
-    uint64_t unknown;         /* operations of unknown outcome for the same reason */
-    uint64_t refused;         /* atomic: operations that BANYAN_ENOSPC met (accept_full) */
+    struct driver_setting setting;
+    uint64_t now_ms;                           /* what stores take for the time; atomic */
+    void (*function)(struct world_task *task); /* of the run under way, for those that join it */
+    void *context;                             /* the test's own */
+    uint64_t lost_bytes;      /* of blocks that were nobody's, as the last world_check met them */
     uint64_t marked_at_death; /* leaves that a death left half split (world_kill_at): somebody has to finish
                                  them */
 };
@@ -94,19 +109,39 @@ int world_run_one(struct world *world, unsigned task, void (*function)(struct wo
 /* Simulated: arranges for the death of a compute node at a virtual time from now; its locks are freed after
  * the lease. */
 int world_kill_at(struct world *world, unsigned compute, uint64_t delay_ns, uint64_t lease_ns);
+/* The same just before its n-th command from now takes effect (1: the next). */
+void world_kill_at_effect(struct world *world, unsigned compute, uint64_t effects, uint64_t lease_ns);
 
+/* Simulated: another process takes the dead compute node's place at a virtual time from now, or once it is
+ * fenced, and does what the run under way does. Nothing happens if it is not dead then. */
+int world_restart_at(struct world *world, unsigned compute, uint64_t delay_ns);
+/* Simulated: faults stop now; from here on nobody waits longer than options.patience_ns. */
+void world_calm(struct world *world);
+/* Simulated: if nobody lives, one dead compute node is replaced. */
+int world_revive(struct world *world);
+/* Some compute node lives: the number of its first task. */
+unsigned world_survivor(const struct world *world);
+/* Nobody at work: no lock is held. */
+int world_check_locks(struct world *world);
+/* What the drivers of all tasks have met. */
+struct world_met {
+    uint64_t unreachable, unknown, refused, longest_ns;
+};
+void world_met(const struct world *world, struct world_met *met);
 /* Simulated: connections are lost from now on, as the faults say. */
 void world_begin_losses(struct world *world);
 static inline bool world_lossy(const struct world *world)
 {
     return world->sim && sim_losses(world->sim);
 }
+bool world_any_dead(const struct world *world);
 /* Simulated: no connection is lost from now on, and those that were are there again. */
 int world_end_losses(struct world *world);
-/* Checks the tree from a living compute node, and that every block that the memory nodes handed out is either
- * in use or held back by one worker. With dead compute nodes or lost connections blocks may be
- * missing (what they had taken but not linked yet), but none may be there twice. */
+/* Checks the index (and the store) from a living compute node, and that every block that the memory nodes
+ * handed out is either in use or held back by one worker. With dead compute nodes or lost connections blocks
+ * may be missing (what they had taken but not linked yet), but none may be there twice. */
 int world_check(struct world *world, struct tree_check_report *report);
+int world_check_store(struct world *world, struct store_check_report *report);
 /* Judges the history of all tasks. */
 int world_linearize(struct world *world);
 /* Bytes in chunks handed out by all memory nodes. */
@@ -126,7 +161,7 @@ uint64_t world_fresh_seed(void);
 size_t world_key(const struct world *world, uint64_t number, uint8_t key[TREE_KEY_MAX]);
 /* The number back; UINT64_MAX if these bytes are no key of world_key. */
 uint64_t world_key_number(const struct world *world, const uint8_t *key, size_t length);
-size_t world_value(const struct world *world, uint64_t number, uint8_t value[TREE_VALUE_MAX]);
+size_t world_value(const struct world *world, uint64_t number, uint8_t *value);
 /* The number back; 0 if the bytes do not hold together (torn, or another key's). */
 uint64_t world_value_number(const struct world *world, const uint8_t *value, size_t length);
 /* Does one operation, records it, and fails the world on an error that it cannot explain. Returns the index's

@@ -18,6 +18,7 @@ static const struct command commands[] = {
     {"check", "prove a cluster's indexes and account for its memory", command_check},
     {"top", "watch running servers", command_top},
     {"bench", "measure the index on this machine or in the simulator", command_bench},
+    {"sim", "run whole clusters in a hostile simulation, and judge them", command_sim},
     {"version", "print the version (--json for programs)", command_version},
     {"help", "print this help, or that of a command", command_help},
 };

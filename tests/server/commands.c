@@ -49,7 +49,7 @@ void commands_now(struct commands *commands, uint64_t now_ms)
 
 void commands_run(struct commands *commands, const struct resp_argument *arguments, uint32_t count)
 {
-    struct server_call call = {.store = commands->stores.sessions[0],
+    struct server_call call = {.store = commands->stores.world.tasks[0].store_session,
                                .reply = &commands->reply,
                                .arguments = arguments,
                                .count = count,

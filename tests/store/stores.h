@@ -1,6 +1,6 @@
 /*
  * stores.h - a world (swarm/world.h) whose index is a store: one struct store a compute node, one session a
- * task, a clock that the test sets, and accounting of every block of the pool.
+ * task, and a clock that the test sets.
  *
  * The test's thread calls all of it, but stores_session and stores_now, which tasks call.
  */
@@ -12,10 +12,7 @@
 
 struct stores {
     struct world world; /* its context is the struct stores */
-    struct store *stores[WORLD_COMPUTE_MAX];
-    struct store_session **sessions; /* by task */
-    uint64_t now_ms;                 /* atomic: what the stores take for the time */
-    void *context;                   /* the test's own */
+    void *context;      /* the test's own */
 };
 
 /* As world_options_default, with a store's geometry and chunks that hold the largest blocks. */
@@ -29,15 +26,12 @@ static inline struct stores *stores_of(struct world_task *task)
 }
 static inline struct store_session *stores_session(struct world_task *task)
 {
-    return stores_of(task)->sessions[task->number];
+    return task->store_session;
 }
 void stores_now(struct stores *stores, uint64_t now_ms);
 
-/* store_check, and every block that the memory nodes have handed out is exactly one of: the index's, a
- * record's, held back by a worker. With dead compute nodes blocks may be nobody's, but none two owners'. */
+/* world_check_store. */
 int stores_check(struct stores *stores, struct store_check_report *report);
-/* Bytes of blocks handed out that are nobody's: what the last stores_check met. */
-uint64_t stores_lost(const struct stores *stores);
 
 /* A value of so many bytes that can be recognized: derived from the number. */
 void stores_fill(uint64_t number, uint8_t *bytes, size_t length);

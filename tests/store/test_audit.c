@@ -84,7 +84,7 @@ static int set_up(void **state)
     options.geometry.key_bytes = 64;
     options.geometry.leaf_bytes = options.geometry.internal_bytes = NODE_BYTES;
     assert_int_equal(stores_create(&stores, &options), 0);
-    session = stores.sessions[0];
+    session = stores.world.tasks[0].store_session;
     below = stores.world.tasks[0].session;
     for (unsigned i = 0; i < KEYS; i++) {
         char key[64];
@@ -92,7 +92,7 @@ static int set_up(void **state)
         stores_fill(i, value, sizeof value);
         assert_int_equal(store_put(session, key, key_of(i, key), value, i % 10 == 5 ? 300 : 8, 0), 0);
     }
-    struct tree *tree = store_tree(stores.stores[0]);
+    struct tree *tree = store_tree(stores.world.computes[0].store);
     assert_int_equal(tree_layout_init(&layout, tree_geometry(tree), NULL), 0);
     memset(&pool, 0, sizeof pool);
     const struct tree_check_visitor nodes = {.node = collect_block, .entry = collect_entry};
@@ -235,8 +235,9 @@ static gaddr record_slot(struct raw *raw)
     char key[64];
     gaddr address;
     raw->length = sizeof raw->bytes;
-    assert_int_equal(
-        tree_lookup(below, store_tree(stores.stores[0]), key, key_of(5, key), raw->bytes, &raw->length), 0);
+    assert_int_equal(tree_lookup(below, store_tree(stores.world.computes[0].store), key, key_of(5, key),
+                                 raw->bytes, &raw->length),
+                     0);
     memcpy(&address, raw->bytes + 1, sizeof address);
     return address;
 }
@@ -269,7 +270,9 @@ static void tells_each_of_many_faults(void **state)
     expect_sound(outcome); /* lost ones do not make it unsound */
     assert_true(outcome->report.blocks_lost > 0);
     uint64_t lost = outcome->report.blocks_lost;
-    assert_int_equal(tree_upsert(below, store_tree(stores.stores[0]), "00000b", 6, raw.bytes, raw.length), 0);
+    assert_int_equal(
+        tree_upsert(below, store_tree(stores.world.computes[0].store), "00000b", 6, raw.bytes, raw.length),
+        0);
     free_behind_its_back(freed);
     uint8_t *flips[] = {at(leaf) + 17,
                         at(slotted) + layout.slot_offset[taken_slot(slotted)],

@@ -432,7 +432,7 @@ static void run(uint64_t seed, unsigned memory_nodes, unsigned inline_value)
     model.bytes = malloc(STORE_VALUE_MAX + 1);
     assert_non_null(model.bytes);
     assert_int_equal(stores_create(&model.stores, &options), 0);
-    model.session = model.stores.sessions[0];
+    model.session = model.stores.world.tasks[0].store_session;
     model.now = 1000;
     random_seed(&model.random, seed);
     print_message("seed %" PRIu64 "\n", seed);
@@ -450,7 +450,7 @@ static void run(uint64_t seed, unsigned memory_nodes, unsigned inline_value)
     assert_int_equal(report.tree.entries, 0);
     assert_int_equal(report.record_blocks, 0);
     struct store_stats stats;
-    store_stats(model.stores.stores[0], &stats);
+    store_stats(model.stores.world.computes[0].store, &stats);
     assert_int_equal(stats.record_retries, 0); /* nobody else was there */
     stores_destroy(&model.stores);
     free(model.bytes);

@@ -362,7 +362,7 @@ static int judge(struct stores *stores)
     status = status ? status : stores_check(stores, &report);
     status = status ? status : world_linearize(world);
     for (unsigned i = 0; i < world->options.compute_nodes; i++) {
-        store_stats(stores->stores[i], &stats);
+        store_stats(stores->world.computes[i].store, &stats);
         total.written += stats.records_written;
         total.freed += stats.records_freed;
         total.retries += stats.record_retries;
@@ -373,7 +373,7 @@ static int judge(struct stores *stores)
             total.unfinished += !world->tasks[i].log.ops[op].known;
     total.runs++;
     total.entries += report.tree.entries;
-    total.lost_bytes += stores_lost(stores);
+    total.lost_bytes += stores->world.lost_bytes;
     return status;
 }
 

@@ -29,7 +29,7 @@ static int set_up(void **state)
     stores_options_default(&options);
     options.memory_nodes = 2;
     assert_int_equal(stores_create(&stores, &options), 0);
-    session = stores.sessions[0];
+    session = stores.world.tasks[0].store_session;
     return 0;
 }
 
@@ -138,7 +138,7 @@ static void sizes(void **state)
     assert_int_equal(stores_check(&stores, &report), 0);
     assert_int_equal(report.record_blocks, 0);
     struct store_stats stats;
-    store_stats(stores.stores[0], &stats);
+    store_stats(stores.world.computes[0].store, &stats);
     assert_true(stats.records_written > 20);
     assert_int_equal(stats.records_written, stats.records_freed);
     assert_int_equal(stats.bytes_written, stats.bytes_freed);
@@ -306,7 +306,7 @@ static void many_puts_of_all_kinds(void **state)
         expect_filled("f", 9, 5, 7000);
         assert_int_equal(stores_check(&stores, &report), 0); /* no block is lost, or owned twice */
         assert_int_equal(report.values_record, 2);
-        assert_int_equal(stores_lost(&stores), 0);
+        assert_int_equal(stores.world.lost_bytes, 0);
     }
     free(bytes);
 }
@@ -364,7 +364,7 @@ static void expiry(void **state)
     assert_int_equal(put("past", "v", 1), 0);
     expect("past", NULL);
     struct store_stats stats;
-    store_stats(stores.stores[0], &stats);
+    store_stats(stores.world.computes[0].store, &stats);
     assert_true(stats.expired >= 5);
 }
 
@@ -649,7 +649,7 @@ static bool seen_visit(void *context, const void *key, size_t key_length, const 
 static void memory_limit(void **state)
 {
     uint8_t *bytes = filled(6, 20 * MIB);
-    struct store *store = stores.stores[0];
+    struct store *store = stores.world.computes[0].store;
     struct store_value value;
     struct store_stats stats;
     struct store_item items[2];
@@ -944,7 +944,7 @@ static void damage(void **state)
 /* Slots that no store wrote, or that lead nowhere: put into the index below the store. */
 static void foreign_slots(void **state)
 {
-    struct tree *tree = store_tree(stores.stores[0]);
+    struct tree *tree = store_tree(stores.world.computes[0].store);
     struct tree_session *below = stores.world.tasks[0].session;
     struct random random;
     random_seed(&random, 3);
@@ -1061,7 +1061,7 @@ static void audit_printable(void *context, const char *text)
 /* Keys are bytes: in what is told of them there is nothing that a terminal or JSON could not take. */
 static void audit_tells_in_plain_text(void **state)
 {
-    struct tree *tree = store_tree(stores.stores[0]);
+    struct tree *tree = store_tree(stores.world.computes[0].store);
     struct tree_session *below = stores.world.tasks[0].session;
     unsigned problems = 0;
     struct audit_options options = {.problem = audit_printable, .context = &problems};

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include <inttypes.h>
-#include "swarm/churn.h"
+#include "swarm/churn_world.h"
 
 static struct churn_total total;
 
@@ -15,7 +15,7 @@ static void run(const struct world_options *options, struct churn *churn)
 {
     struct world world;
     int status = world_create(&world, options);
-    status = status ? status : churn_run(&world, churn, &total);
+    status = status ? status : churn_world_run(&world, churn, &total);
     struct error error = world.error;
     world_destroy(&world);
     if (status)

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "swarm/churn.h"
+#include "swarm/churn_world.h"
 
 struct outcome {
     uint64_t trace, events, now;
@@ -33,10 +33,10 @@ static void once(uint64_t seed, bool death, size_t shift, struct outcome *outcom
     void *shifted = malloc(shift);
     assert_non_null(shifted);
     int status = world_create(&world, &options);
-    status = status ? status : churn_fill(&world, &churn);
+    status = status ? status : churn_world_fill(&world, &churn);
     if (!status && death)
         status = world_kill_at(&world, 1, 300000, 50000);
-    status = status ? status : churn_work(&world, &churn);
+    status = status ? status : churn_world_work(&world, &churn);
     memset(outcome, 0, sizeof *outcome);
     if (!status) {
         outcome->trace = sim_trace_hash(world.sim);

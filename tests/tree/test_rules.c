@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/task.h"
-#include "swarm/churn.h"
+#include "swarm/churn_world.h"
 
 /* ---- two indexes, one memory --------------------------------------------------------------------- */
 

@@ -13,7 +13,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "swarm/churn.h"
+#include "swarm/churn_world.h"
 
 static const struct tree_geometry geometries[] = {
     {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8, .leaf_bytes = 512, .internal_bytes = 512},
@@ -96,7 +96,7 @@ static void churn_world(uint64_t seed, const char *preset, unsigned geometry)
     options_for(&options, seed, preset, geometry);
     churn_for(&churn, seed);
     int status = world_create(&world, &options);
-    status = status ? status : churn_run(&world, &churn, &total);
+    status = status ? status : churn_world_run(&world, &churn, &total);
     struct error error = world.error;
     world_destroy(&world);
     if (status)
@@ -143,7 +143,7 @@ static void churns_without_faults(void **state)
         sim_faults_none(&options.faults);
         churn_for(&churn, 50 + round);
         int status = world_create(&world, &options);
-        status = status ? status : churn_run(&world, &churn, &total);
+        status = status ? status : churn_world_run(&world, &churn, &total);
         struct error error = world.error;
         world_destroy(&world);
         if (status)
@@ -169,12 +169,14 @@ static void stays_right_when_full(void **state)
         options.lock_bytes = 4096;
         options.pool_bytes = MEMORY_FIRST_CHUNK(4096) + (1 + round % 2) * options.chunk_bytes;
         int status = world_create(&world, &options);
-        status = status ? status : churn_fill(&world, &churn);
-        status = status ? status : churn_work(&world, &churn);
+        status = status ? status : churn_world_fill(&world, &churn);
+        status = status ? status : churn_world_work(&world, &churn);
         struct tree_check_report report;
-        status = status ? status : churn_verify(&world, &churn, &report);
+        status = status ? status : churn_world_verify(&world, &churn, &report);
         struct error error = world.error;
-        refused += world.refused;
+        struct world_met met;
+        world_met(&world, &met);
+        refused += met.refused;
         world_destroy(&world);
         if (status)
             fail_msg("full pool: %d: %s; replay: BANYAN_SEED=%" PRIu64 " test_sim", status, error.text,
@@ -193,15 +195,15 @@ static void death_run(const struct world_options *options, unsigned deaths)
     churn_for(&churn, options->seed);
     random_seed(&random, options->seed ^ UINT64_C(0xdead));
     int status = world_create(&world, options);
-    status = status ? status : churn_fill(&world, &churn);
+    status = status ? status : churn_world_fill(&world, &churn);
     for (unsigned i = 0; i < deaths && !status; i++)
         status = world_kill_at(&world, i + 1, 1000 + random_below(&random, 600000),
                                20000 + random_below(&random, 200000));
-    status = status ? status : churn_work(&world, &churn);
+    status = status ? status : churn_world_work(&world, &churn);
     /* As the dead left it, and after all of it has been traversed. */
     struct tree_check_report left, report;
     status = status ? status : world_check(&world, &left);
-    status = status ? status : churn_verify(&world, &churn, &report);
+    status = status ? status : churn_world_verify(&world, &churn, &report);
     if (!status)
         churn_total_add(&total, &world, &left);
     struct error error = world.error;
@@ -277,13 +279,13 @@ static void lossy_world(uint64_t seed, const char *preset, unsigned geometry)
     options.faults.lose = 0.03 / (double)(1 + seed % 50);
     options.faults.lose_ns = 1000u << seed % 8;
     int status = world_create(&world, &options);
-    status = status ? status : churn_fill(&world, &churn);
+    status = status ? status : churn_world_fill(&world, &churn);
     world_begin_losses(&world);
-    status = status ? status : churn_work(&world, &churn);
+    status = status ? status : churn_world_work(&world, &churn);
     status = status ? status : world_end_losses(&world);
     struct tree_check_report left, report;
     status = status ? status : world_check(&world, &left);
-    status = status ? status : churn_verify(&world, &churn, &report);
+    status = status ? status : churn_world_verify(&world, &churn, &report);
     if (!status)
         churn_total_add(&lossy, &world, &left);
     struct error error = world.error;

@@ -1,0 +1,31 @@
+/*
+ * churn_world.h - the churn on a world: what all tasks do, what remains at the end, and what the runs of a
+ * suite did together.
+ */
+#ifndef SWARM_CHURN_WORLD_H
+#define SWARM_CHURN_WORLD_H
+
+#include "swarm/churn.h"
+#include "swarm/world.h"
+
+/* What a suite's runs did together: a suite whose runs split or unlink nothing proves nothing. */
+struct churn_total {
+    uint64_t runs, recorded, operations, retries, splits, unlinks, handovers, snapshot_handovers,
+        cache_misses;
+    uint64_t dead, marked, missing_parents; /* left behind by dead compute nodes */
+    uint64_t marked_at_death;               /* half-split leaves when they died */
+    uint64_t losses, unreachable, unknown;  /* connections lost; what came of operations then */
+};
+void churn_total_add(struct churn_total *total, const struct world *world,
+                     const struct tree_check_report *report);
+void churn_total_print(const struct churn_total *total, const char *name);
+
+/* Fills, runs, reads every key once more, then checks history, tree and memory. The churn becomes the world's
+ * context, and takes its seed. */
+int churn_world_run(struct world *world, struct churn *churn, struct churn_total *total);
+/* The parts of it, for tests that do something in between. */
+int churn_world_fill(struct world *world, struct churn *churn);
+int churn_world_work(struct world *world, struct churn *churn);
+int churn_world_verify(struct world *world, struct churn *churn, struct tree_check_report *report);
+
+#endif

@@ -1,0 +1,386 @@
+/* driver.c - see driver.h. */
+#include "swarm/driver.h"
+
+#include <endian.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/error.h"
+#include "base/task.h"
+
+/* ---- keys and values ---- */
+
+/* Fixed keys: the number, big-endian, in the first eight bytes, then bytes made from it. Variable keys: a
+ * prefix that many share, the number as text, and a tail whose length depends on it. */
+size_t driver_key(const struct driver_shape *shape, uint64_t number, uint8_t key[TREE_KEY_MAX])
+{
+    if (shape->fixed_keys) {
+        for (unsigned i = 0; i < 8; i++)
+            key[i] = (uint8_t)(number >> (56 - 8 * i));
+        for (unsigned i = 8; i < shape->key_bytes; i++)
+            key[i] = (uint8_t)(random_mix(number) >> (i % 8 * 8));
+        return shape->key_bytes;
+    }
+    int length = snprintf((char *)key, TREE_KEY_MAX, "k%012" PRIu64, number);
+    uint64_t tail = random_mix(number) % 9;
+    if (shape->long_keys && random_mix(number + 7) % 3 == 0)
+        tail = random_mix(number) % (shape->key_bytes - 12u);
+    for (unsigned i = 0; i < tail; i++)
+        key[length++] = (uint8_t)('a' + i % 26);
+    return (size_t)length;
+}
+
+uint64_t driver_key_number(const struct driver_shape *shape, const uint8_t *key, size_t length)
+{
+    uint64_t number = 0;
+    uint8_t again[TREE_KEY_MAX];
+    if (shape->fixed_keys) {
+        for (unsigned i = 0; i < 8 && i < length; i++)
+            number = number << 8 | key[i];
+    } else {
+        for (unsigned i = 1; i < 13 && i < length; i++)
+            number = number * 10 + (uint64_t)(key[i] - '0');
+    }
+    size_t expected = driver_key(shape, number, again);
+    return expected == length && memcmp(again, key, length) == 0 ? number : UINT64_MAX;
+}
+
+/* Of a record: in the slot, in blocks of a few sizes that are used again soon, larger, with extents. */
+static size_t record_length(uint64_t number)
+{
+    uint64_t mixed = random_mix(number ^ UINT64_C(0x1e46));
+    uint64_t more = mixed >> 8;
+    switch (mixed % 32) {
+    case 0:
+        return 66000 + more % (DRIVER_RECORD_MAX - 66000);
+    case 1:
+    case 2:
+    case 3:
+        return 1000 + more % 8000;
+    default:
+        return mixed % 2 ? 100 + more % 60 : 8 + more % 9;
+    }
+}
+
+static size_t value_length(const struct driver_shape *shape, uint64_t number)
+{
+    if (shape->records)
+        return record_length(number);
+    size_t length = shape->value_bytes;
+    return shape->value_variable && length > 8 ? 8 + random_mix(number) % (length - 7) : length;
+}
+
+size_t driver_value_room(const struct driver_shape *shape)
+{
+    return shape->records ? DRIVER_RECORD_MAX : TREE_VALUE_MAX;
+}
+
+static uint64_t value_word(uint64_t number, size_t at)
+{
+    return at ? random_mix(number * UINT64_C(0x9e3779b97f4a7c15) + at) : number;
+}
+
+size_t driver_value(const struct driver_shape *shape, uint64_t number, uint8_t *value)
+{
+    size_t length = value_length(shape, number);
+    for (size_t at = 0; at < length; at += 8) {
+        uint64_t word = htole64(value_word(number, at));
+        memcpy(value + at, &word, length - at < 8 ? length - at : 8);
+    }
+    return length;
+}
+
+uint64_t driver_value_number(const struct driver_shape *shape, const uint8_t *value, size_t length)
+{
+    uint64_t number = 0;
+    memcpy(&number, value, length < 8 ? length : 8);
+    number = le64toh(number);
+    if (!number || length != value_length(shape, number))
+        return 0;
+    for (size_t at = 8; at < length; at += 8) {
+        uint64_t word = htole64(value_word(number, at));
+        if (memcmp(value + at, &word, length - at < 8 ? length - at : 8) != 0)
+            return 0;
+    }
+    return number;
+}
+
+/* ---- life ---- */
+
+void driver_init(struct driver *driver, struct driver_setting *setting, const struct subject_ops *subject,
+                 void *session, struct history_log *log, uint64_t seed)
+{
+    *driver = (struct driver){.setting = setting, .subject = subject, .session = session, .log = log};
+    random_seed(&driver->random, seed);
+    driver->room = malloc((SUBJECT_MANY_MAX + 1) * driver_value_room(&setting->shape));
+    if (!driver->room)
+        abort();
+}
+
+void driver_free(struct driver *driver)
+{
+    free(driver->room);
+    driver->room = NULL;
+}
+
+static uint8_t *room(const struct driver *driver, size_t place)
+{
+    return driver->room + place * driver_value_room(&driver->setting->shape);
+}
+
+int driver_fail(struct driver *driver, int code, const char *format, ...)
+{
+    char text[sizeof((struct error *)0)->text];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    driver->setting->fail(driver->setting->context, code, text);
+    return code;
+}
+
+/* ---- what came of an operation ---- */
+
+static bool status_expected(enum history_kind kind, int status)
+{
+    switch (status) {
+    case 0:
+    case BANYAN_EUNKNOWN:
+        return true;
+    case BANYAN_ENOTFOUND:
+        return kind == HISTORY_GET || kind == HISTORY_UPDATE || kind == HISTORY_DELETE || kind == HISTORY_CAS;
+    case BANYAN_EEXIST:
+        return kind == HISTORY_INSERT;
+    case BANYAN_ECONFLICT:
+        return kind == HISTORY_CAS;
+    default:
+        return false;
+    }
+}
+
+/* Once faults have stopped, nobody waits for long. */
+static void judge_wait(struct driver *driver, const struct history_op *op)
+{
+    uint64_t calm = __atomic_load_n(&driver->setting->calm_ns, __ATOMIC_RELAXED); /* a time; orders nothing */
+    if (!calm || !driver->setting->patience_ns)
+        return;
+    uint64_t now = task_now(), since = op->time > calm ? op->time : calm;
+    uint64_t wait = now > since ? now - since : 0;
+    if (wait > driver->longest_ns)
+        driver->longest_ns = wait;
+    if (wait > driver->setting->patience_ns)
+        driver_fail(driver, BANYAN_ETIMEOUT,
+                    "%s of key %" PRIu64 " took %" PRIu64 " us after the faults had stopped",
+                    history_kind_name(op->kind), op->key, wait / 1000);
+}
+
+/* What the status means for the history. False: the operation has left it. */
+static bool conclude(struct driver *driver, size_t place, int status, uint64_t result)
+{
+    const struct driver_setting *setting = driver->setting;
+    const struct history_op op = driver->log->ops[place];
+    judge_wait(driver, &op);
+    if (status == BANYAN_ENOSPC && setting->accept_full) {
+        driver->refused++;
+        history_drop(driver->log, place);
+        return false;
+    }
+    bool network = status == BANYAN_ENET || status == BANYAN_EUNKNOWN;
+    if (network && setting->lossy(setting->context)) {
+        if (status == BANYAN_EUNKNOWN && op.kind != HISTORY_GET) {
+            driver->unknown++;
+            return true;
+        }
+        driver->unreachable++; /* promises that it has not been done */
+        history_drop(driver->log, place);
+        return false;
+    }
+    if (!status_expected((enum history_kind)op.kind, status)) {
+        driver_fail(driver, status, "%s of key %" PRIu64 ": %s: %s", history_kind_name(op.kind), op.key,
+                    error_name(status), driver->subject->trouble(driver->session));
+        return false; /* recorded as unknown: the run has failed anyway */
+    }
+    history_end(driver->log, place, status, result);
+    return true;
+}
+
+/* The number of a value read; 0 for a value that nobody wrote, which fails. */
+static uint64_t value_read(struct driver *driver, const struct subject_call *call, uint64_t key)
+{
+    uint64_t number = driver_value_number(&driver->setting->shape, call->result, call->result_length);
+    if (!number)
+        driver_fail(driver, BANYAN_ECORRUPT, "%s of key %" PRIu64 " met a value that nobody wrote",
+                    history_kind_name(call->kind), key);
+    return number;
+}
+
+static void value_make(const struct driver *driver, struct subject_call *call, uint64_t number,
+                       uint8_t *bytes)
+{
+    call->value = bytes;
+    call->length = driver_value(&driver->setting->shape, number, bytes);
+    call->expires = number % 3 ? 0 : UINT64_C(1) << 45; /* ms: does not come */
+}
+
+/* ---- operations ---- */
+
+int driver_operate(struct driver *driver, enum history_kind kind, uint64_t number, uint64_t expected)
+{
+    const struct driver_shape *shape = &driver->setting->shape;
+    uint8_t key[TREE_KEY_MAX];
+    struct subject_call call = {.kind = kind,
+                                .key = key,
+                                .key_length = driver_key(shape, number, key),
+                                .result = room(driver, 2),
+                                .result_room = driver_value_room(shape)};
+    uint64_t argument =
+        kind == HISTORY_GET || kind == HISTORY_DELETE ? 0 : history_value(driver->setting->history);
+    if (kind == HISTORY_MODIFY && random_chance(&driver->random, 0.4))
+        argument = 0;
+    if (argument)
+        value_make(driver, &call, argument, room(driver, 0));
+    if (kind == HISTORY_CAS) {
+        call.expected = room(driver, 1);
+        call.expected_length = driver_value(shape, expected, room(driver, 1));
+    }
+    size_t place = history_begin(driver->log, kind, number, argument, expected);
+    int status = driver->subject->one(driver->session, &call);
+    bool saw = kind == HISTORY_GET ? status == 0 : kind == HISTORY_MODIFY && status == 0 && call.found;
+    uint64_t result = saw ? value_read(driver, &call, number) : 0;
+    if (saw && !result)
+        return BANYAN_ECORRUPT;
+    if (!conclude(driver, place, status, result) && status == BANYAN_ENET)
+        task_sleep(driver->setting->pause_ns);
+    return status;
+}
+
+void driver_many(struct driver *driver, bool writes, const uint64_t *keys, size_t count)
+{
+    const struct driver_shape *shape = &driver->setting->shape;
+    struct subject_call calls[SUBJECT_MANY_MAX];
+    uint8_t bytes[SUBJECT_MANY_MAX][TREE_KEY_MAX];
+    size_t first = driver->log->count;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t value = writes ? history_value(driver->setting->history) : 0;
+        calls[i] = (struct subject_call){.kind = writes ? HISTORY_PUT : HISTORY_GET,
+                                         .key = bytes[i],
+                                         .key_length = driver_key(shape, keys[i], bytes[i]),
+                                         .result = room(driver, i),
+                                         .result_room = driver_value_room(shape)};
+        if (writes)
+            value_make(driver, &calls[i], value, room(driver, i));
+        history_begin(driver->log, calls[i].kind, keys[i], value, 0);
+    }
+    driver->subject->many(driver->session, calls, count);
+    bool lost = false;
+    for (size_t i = 0; i < count; i++) {
+        bool found = !writes && calls[i].status == 0;
+        uint64_t value = found ? value_read(driver, &calls[i], keys[i]) : 0;
+        if (!found || value)
+            conclude(driver, first + i, calls[i].status, value);
+        lost = lost || calls[i].status == BANYAN_ENET;
+    }
+    if (lost)
+        task_sleep(driver->setting->pause_ns);
+}
+
+/* ---- scans ---- */
+
+struct scan_visit {
+    struct driver *driver;
+    struct driver_scan *scan;
+    uint64_t seen, last;
+};
+
+static bool scan_visit(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    struct scan_visit *visit = context;
+    struct driver *driver = visit->driver;
+    struct driver_scan *scan = visit->scan;
+    uint64_t number = driver_key_number(&driver->setting->shape, key, key_length);
+    if (number < scan->low || number >= scan->high) {
+        driver_fail(driver, BANYAN_ECORRUPT, "a scan of [%" PRIu64 ", %" PRIu64 ") met key %" PRIu64,
+                    scan->low, scan->high, number);
+        return false;
+    }
+    if (visit->seen > 0 && (scan->reverse ? number >= visit->last : number <= visit->last))
+        driver_fail(driver, BANYAN_ECORRUPT, "a scan met key %" PRIu64 " after key %" PRIu64, number,
+                    visit->last);
+    uint64_t found = driver_value_number(&driver->setting->shape, value, length);
+    if (!found)
+        driver_fail(driver, BANYAN_ECORRUPT, "a scan met a value that nobody wrote, of key %" PRIu64, number);
+    scan->values[number - scan->low] = found;
+    visit->last = number;
+    visit->seen++;
+    return true;
+}
+
+static void scan_spoke(struct driver_scan *scan, const struct scan_visit *visit)
+{
+    scan->from = scan->low;
+    scan->to = scan->high;
+    if (scan->limit && visit->seen == scan->limit) {
+        if (scan->reverse)
+            scan->from = visit->last;
+        else
+            scan->to = visit->last + 1;
+    }
+}
+
+bool driver_scan(struct driver *driver, struct driver_scan *scan)
+{
+    const struct driver_setting *setting = driver->setting;
+    struct scan_visit visit = {.driver = driver, .scan = scan};
+    uint8_t from[TREE_KEY_MAX], to[TREE_KEY_MAX];
+    const struct tree_range range = {.from = from,
+                                     .from_length = driver_key(&setting->shape, scan->low, from),
+                                     .to = to,
+                                     .to_length = driver_key(&setting->shape, scan->high, to),
+                                     .to_open = true,
+                                     .reverse = scan->reverse,
+                                     .limit = scan->limit};
+    memset(scan->values, 0, sizeof scan->values);
+    size_t first = driver->log->count;
+    for (uint64_t key = scan->low; key < scan->high; key++)
+        history_begin(driver->log, HISTORY_GET, key, 0, 0);
+    int status = driver->subject->scan(driver->session, &range, scan_visit, &visit);
+    if (scan->high > scan->low)
+        judge_wait(driver, &driver->log->ops[first]);
+    if (status == BANYAN_ENET && setting->lossy(setting->context)) { /* nothing was learnt */
+        driver->unreachable++;
+        task_sleep(setting->pause_ns);
+        return false;
+    }
+    if (status) {
+        driver_fail(driver, status, "scan: %s: %s", error_name(status),
+                    driver->subject->trouble(driver->session));
+        return false;
+    }
+    if (scan->limit && visit.seen > scan->limit)
+        driver_fail(driver, BANYAN_ECORRUPT, "a scan did not stop at its limit");
+    scan_spoke(scan, &visit);
+    for (uint64_t key = scan->from; key < scan->to; key++) {
+        uint64_t value = scan->values[key - scan->low];
+        history_end(driver->log, first + (key - scan->low), value ? 0 : BANYAN_ENOTFOUND, value);
+    }
+    return true;
+}
+
+uint64_t driver_sample(struct driver *driver)
+{
+    const struct driver_setting *setting = driver->setting;
+    uint8_t key[TREE_KEY_MAX];
+    size_t length = sizeof key;
+    if (!driver->subject->sample)
+        return UINT64_MAX;
+    int status = driver->subject->sample(driver->session, key, &length);
+    if (status == BANYAN_ENOTFOUND || (status == BANYAN_ENET && setting->lossy(setting->context)))
+        return UINT64_MAX;
+    uint64_t number = status ? UINT64_MAX : driver_key_number(&setting->shape, key, length);
+    if (number == UINT64_MAX)
+        driver_fail(driver, status ? status : BANYAN_ECORRUPT, "sample: %s",
+                    status ? driver->subject->trouble(driver->session) : "a key that nobody wrote");
+    return number;
+}

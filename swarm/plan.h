@@ -1,0 +1,91 @@
+/*
+ * plan.h - everything that one simulated run is made of: cluster, geometry, switches, hardware, faults,
+ * workload. Drawn from a seed (swarm testing: Groce et al., ISSTA 2012; each run has some features and lacks
+ * others, so that rare mixtures happen), changed field by field, written down as text and read back.
+ *
+ * A plan says all: it runs alike wherever and whenever the code is the same, even if what a seed draws has
+ * changed. So a failure is kept as a plan. Plain data but for `skip`; swarm_plan_free when done. One thread.
+ */
+#ifndef SWARM_PLAN_H
+#define SWARM_PLAN_H
+
+#include <stdio.h>
+
+#include "base/options.h"
+#include "sim/params.h"
+#include "swarm/churn.h"
+#include "tree/tree.h"
+
+#define SWARM_PLAN_VERSION 1u
+
+struct swarm_plan {
+    uint64_t seed;
+    /* cluster */
+    uint32_t memory_nodes, compute_nodes, threads, fibers;
+    uint64_t pool_bytes, chunk_bytes, lock_bytes;
+    uint32_t lock_width; /* bytes: 2 or 8 */
+    bool unlock_by_atomic;
+    /* index */
+    bool records; /* a store above it */
+    int key_kind; /* enum tree_key_kind */
+    uint32_t key_bytes, inline_key_bytes, value_bytes, leaf_bytes, internal_bytes;
+    bool value_variable, long_keys;
+    struct tree_switches switches;
+    /* what happens to it */
+    struct sim_params params;
+    struct sim_faults faults;
+    uint32_t kills, restarts, stalls, cuts,
+        refusals;        /* so many times in a run, at times drawn from the seed */
+    bool kill_at_effect; /* in the middle of lists, else at any instant */
+    uint64_t span_ns;    /* virtual time within which these things happen; the lease is the faults' */
+    /* workload */
+    uint64_t keys, window;
+    int pattern; /* enum churn_pattern */
+    uint32_t rounds, hot, scans, multis;
+    bool disjoint;
+    /* bounds */
+    uint64_t patience_ns; /* once faults have stopped no operation takes longer */
+    uint64_t events;      /* of one phase of the run */
+    char *skip;           /* owned: rounds left out, "task:from-to task:from-to ..."; NULL: none */
+};
+
+/* Its own fields; the others' tables are tree_switches_table, sim_params_table and sim_faults_table. */
+extern const struct option_entry swarm_plan_table[];
+
+/* Sensible values everywhere, no faults: what a plan's text need not name. */
+void swarm_plan_default(struct swarm_plan *plan);
+void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed);
+void swarm_plan_free(struct swarm_plan *plan);
+int swarm_plan_copy(struct swarm_plan *copy, const struct swarm_plan *plan, struct error *error);
+/* Sets one field of any of the tables. BANYAN_EINVAL with a message that names it. */
+int swarm_plan_set(struct swarm_plan *plan, const char *name, const char *value, struct error *error);
+/* Whether a run can be made of it: BANYAN_EINVAL. */
+int swarm_plan_check(const struct swarm_plan *plan, struct error *error);
+void swarm_plan_geometry(const struct swarm_plan *plan, struct tree_geometry *geometry);
+/* Text: a line with the version, then name = value for what is not as swarm_plan_default has it; lines with #
+ * are remarks. */
+int swarm_plan_write(const struct swarm_plan *plan, FILE *file);
+/* BANYAN_EVERSION for another version's text, BANYAN_EINVAL with the line's number for what is no plan. The
+ * plan must be freed in either case. */
+int swarm_plan_parse(struct swarm_plan *plan, const char *text, struct error *error);
+int swarm_plan_read(struct swarm_plan *plan, const char *path, struct error *error);
+/* A few words: what kind of cluster it is. */
+void swarm_plan_describe(const struct swarm_plan *plan, char *text, size_t size);
+
+/* The rounds that are left out, as a bit each. */
+struct swarm_skip {
+    uint64_t *words; /* owned; NULL: none */
+    uint32_t tasks, rounds;
+};
+int swarm_skip_parse(struct swarm_skip *skip, const struct swarm_plan *plan, struct error *error);
+/* malloc'ed text for plan->skip; NULL where nothing is left out (or no memory). */
+char *swarm_skip_format(const struct swarm_skip *skip);
+void swarm_skip_free(struct swarm_skip *skip);
+static inline bool swarm_skip_has(const struct swarm_skip *skip, uint32_t task, uint32_t round)
+{
+    uint64_t bit = (uint64_t)task * skip->rounds + round;
+    return skip->words && task < skip->tasks && (skip->words[bit / 64] >> bit % 64 & 1);
+}
+void swarm_skip_set(struct swarm_skip *skip, uint32_t task, uint32_t round, bool left_out);
+
+#endif

@@ -1,0 +1,257 @@
+/* run.c - see run.h. */
+#include "swarm/run.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "swarm/churn_world.h"
+
+struct swarm_run {
+    const struct swarm_plan *plan;
+    struct world world;
+    struct churn churn;
+    struct swarm_skip skip;
+    struct random random; /* of what happens to the cluster */
+};
+
+/* ---- what happens to the cluster ---- */
+
+enum mishap { MISHAP_KILL, MISHAP_STALL, MISHAP_CUT, MISHAP_REFUSAL };
+
+struct event {
+    struct swarm_run *run;
+    enum mishap kind;
+};
+
+static unsigned any_compute(struct swarm_run *run)
+{
+    return (unsigned)random_below(&run->random, run->world.compute_count);
+}
+
+static void kill(struct swarm_run *run)
+{
+    struct world *world = &run->world;
+    unsigned compute = any_compute(run);
+    uint64_t lease = run->plan->faults.lease_ns, effects = 1 + random_below(&run->random, 200);
+    if (!sim_compute_alive(world->sim, (int)compute))
+        return;
+    if (run->plan->kill_at_effect)
+        world_kill_at_effect(world, compute, effects, lease);
+    else
+        world_kill_at(world, compute, 0, lease);
+    if (run->plan->restarts)
+        world_restart_at(world, compute, lease + random_below(&run->random, 2 * lease));
+}
+
+static void happen(void *argument)
+{
+    struct event event = *(struct event *)argument;
+    struct swarm_run *run = event.run;
+    struct world *world = &run->world;
+    free(argument);
+    if (world->setting.calm_ns || world->setting.failed || !world->function)
+        return;
+    uint64_t lease = run->plan->faults.lease_ns, dice = random_next(&run->random);
+    int memory = (int)random_below(&run->random, run->plan->memory_nodes);
+    switch (event.kind) {
+    case MISHAP_KILL:
+        kill(run);
+        break;
+    case MISHAP_STALL: /* half of them past the lease; some of a memory node */
+        if (dice % 4 == 0)
+            sim_stall_memory(world->sim, memory, random_below(&run->random, 2 * lease));
+        else
+            sim_stall_compute(world->sim, (int)any_compute(run), random_below(&run->random, 2 * lease),
+                              lease);
+        break;
+    case MISHAP_CUT:
+        sim_cut(world->sim, (int)any_compute(run), memory);
+        break;
+    case MISHAP_REFUSAL:
+        memory_node_refuse(world->memory[memory], 1 + dice % 20);
+        break;
+    }
+}
+
+static int arrange(struct swarm_run *run, enum mishap kind, uint32_t count)
+{
+    struct sim *sim = run->world.sim;
+    for (uint32_t i = 0; i < count; i++) {
+        struct event *event = malloc(sizeof *event);
+        if (!event)
+            abort();
+        *event = (struct event){run, kind};
+        uint64_t time = sim_now(sim) + random_below(&run->random, run->plan->span_ns);
+        if (sim_at(sim, time, happen, event)) {
+            free(event);
+            return world_fail(&run->world, BANYAN_ENOMEM, "no memory for an event");
+        }
+    }
+    return 0;
+}
+
+static int arrange_all(struct swarm_run *run)
+{
+    const struct swarm_plan *plan = run->plan;
+    int status = arrange(run, MISHAP_KILL, plan->kills);
+    status = status ? status : arrange(run, MISHAP_STALL, plan->stalls);
+    status = status ? status : arrange(run, MISHAP_CUT, plan->cuts);
+    return status ? status : arrange(run, MISHAP_REFUSAL, plan->refusals);
+}
+
+/* ---- the run ---- */
+
+static bool left_out(void *context, unsigned task, unsigned round)
+{
+    const struct swarm_run *run = context;
+    return swarm_skip_has(&run->skip, task, round);
+}
+
+/* The first task to come near its end ends the faults for all: what follows has to go on well. */
+static void after_round(void *context, unsigned task, unsigned round)
+{
+    struct swarm_run *run = context;
+    if (round + 1 >= run->plan->rounds - run->plan->rounds / 8 && !run->world.setting.calm_ns)
+        world_calm(&run->world);
+}
+
+static bool may_be_full(const struct swarm_plan *plan)
+{
+    return plan->refusals || plan->pool_bytes < UINT64_C(4) << 20;
+}
+
+static void options_of(const struct swarm_plan *plan, struct world_options *options)
+{
+    world_options_default(options);
+    options->simulated = true;
+    options->seed = plan->seed;
+    options->switches = &plan->switches;
+    options->unlock_by_atomic = plan->unlock_by_atomic;
+    swarm_plan_geometry(plan, &options->geometry);
+    options->long_keys = plan->long_keys;
+    options->memory_nodes = plan->memory_nodes;
+    options->compute_nodes = plan->compute_nodes;
+    options->threads = plan->threads;
+    options->fibers = plan->fibers;
+    options->pool_bytes = plan->pool_bytes;
+    options->chunk_bytes = plan->chunk_bytes;
+    options->lock_bytes = plan->lock_bytes;
+    options->lock_width = plan->lock_width;
+    options->params = plan->params;
+    options->faults = plan->faults;
+    options->records = plan->records;
+    options->accept_full = may_be_full(plan);
+    options->restarts = plan->restarts + 1; /* one more, should all be dead at the end */
+    options->events_max = plan->events;
+    options->patience_ns = plan->patience_ns;
+}
+
+static void churn_of(struct swarm_run *run)
+{
+    const struct swarm_plan *plan = run->plan;
+    run->churn = (struct churn){.keys = plan->keys,
+                                .pattern = plan->pattern,
+                                .window = plan->window,
+                                .rounds = plan->rounds,
+                                .hot = plan->hot,
+                                .scans = plan->scans,
+                                .multis = plan->multis,
+                                .disjoint = plan->disjoint,
+                                .may_lack = may_be_full(plan),
+                                .skip = left_out,
+                                .after = after_round,
+                                .context = run};
+}
+
+static int work(struct swarm_run *run)
+{
+    struct world *world = &run->world;
+    int status = churn_world_fill(world, &run->churn);
+    if (status)
+        return status;
+    world_begin_losses(world);
+    status = arrange_all(run);
+    status = status ? status : churn_world_work(world, &run->churn);
+    if (!status && !world->setting.calm_ns)
+        world_calm(world);
+    status = status ? status : world_revive(world);
+    return status ? status : world_end_losses(world);
+}
+
+static int judge(struct swarm_run *run)
+{
+    struct world *world = &run->world;
+    struct tree_check_report left = {0}, report = {0};
+    /* As the last operation left it, and after all of it has been read. */
+    int status = world_check_locks(world);
+    status = status ? status : world_check(world, &left);
+    status = status ? status : churn_world_verify(world, &run->churn, &report);
+    status = status ? status : world_check_locks(world);
+    bool hurt = world_any_dead(world) || world_lossy(world);
+    bool full = world->options.accept_full; /* no room for the parent's split leaves an entry out */
+    if (!status && !hurt && (left.dead || left.marked || (left.missing_parents && !full)))
+        status = world_fail(world, BANYAN_ECORRUPT,
+                            "unfinished though nobody died: %" PRIu64 " dead, %" PRIu64
+                            " half split, %" PRIu64 " without an entry",
+                            left.dead, left.marked, left.missing_parents);
+    return status;
+}
+
+static void result_of(struct swarm_run *run, int status, struct swarm_result *result)
+{
+    struct world *world = &run->world;
+    struct tree_stats stats;
+    struct world_met met;
+    world_stats(world, &stats);
+    world_met(world, &met);
+    *result = (struct swarm_result){.status = status,
+                                    .operations = stats.operations,
+                                    .splits = stats.splits,
+                                    .unlinks = stats.unlinks,
+                                    .retries = stats.retries,
+                                    .handovers = stats.handovers,
+                                    .unreachable = met.unreachable,
+                                    .unknown = met.unknown,
+                                    .refused = met.refused,
+                                    .longest_ns = met.longest_ns};
+    if (status)
+        snprintf(result->what, sizeof result->what, "%s: %.280s", error_name(status), world->error.text);
+    for (unsigned i = 0; i < world->task_count; i++)
+        result->recorded += world->tasks[i].log.count;
+    for (unsigned i = 0; i < world->compute_count; i++)
+        result->deaths += world->computes[i].dead;
+    result->restarts = world->compute_count - world->options.compute_nodes;
+    if (!world->sim)
+        return;
+    result->losses = sim_losses(world->sim);
+    result->events = sim_events(world->sim);
+    result->virtual_ns = sim_now(world->sim);
+    result->hash = sim_trace_hash(world->sim);
+}
+
+int swarm_run(const struct swarm_plan *plan, const struct swarm_watch *watch, struct swarm_result *result)
+{
+    struct swarm_run run = {.plan = plan};
+    struct world_options options;
+    struct error error;
+    *result = (struct swarm_result){.status = swarm_plan_check(plan, &error)};
+    if (result->status || (result->status = swarm_skip_parse(&run.skip, plan, &error))) {
+        snprintf(result->what, sizeof result->what, "%s", error.text);
+        return result->status;
+    }
+    random_seed(&run.random, plan->seed ^ UINT64_C(0x6d697368617073));
+    options_of(plan, &options);
+    churn_of(&run);
+    int status = world_create(&run.world, &options);
+    if (!status && watch && watch->begin)
+        watch->begin(watch->context, &run.world);
+    status = status ? status : work(&run);
+    status = status ? status : judge(&run);
+    result_of(&run, status, result);
+    if (watch && watch->end)
+        watch->end(watch->context, &run.world, result);
+    world_destroy(&run.world);
+    swarm_skip_free(&run.skip);
+    return status;
+}
