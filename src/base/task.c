@@ -76,15 +76,19 @@ static _Thread_local struct thread_task *own_task;
 static pthread_key_t own_key;
 static pthread_once_t own_once = PTHREAD_ONCE_INIT;
 
-static void own_return(void *object)
+static void pool_give(struct thread_task *own)
 {
-    struct thread_task *own = object;
-    own_task = NULL;
-    current = NULL;
     pthread_mutex_lock(&pool_mutex);
     own->next = pool;
     pool = own;
     pthread_mutex_unlock(&pool_mutex);
+}
+
+static void own_return(void *object)
+{
+    own_task = NULL;
+    current = NULL;
+    pool_give(object);
 }
 
 static void key_create(void)
@@ -104,22 +108,44 @@ static struct thread_task *pool_take(void)
         return own;
     own = calloc(1, sizeof *own);
     if (!own)
-        abort(); /* a thread that cannot even wait cannot report it either */
+        return NULL;
     own->task.ops = &thread_ops;
     pthread_mutex_init(&own->mutex, NULL);
     pthread_cond_init(&own->changed, NULL);
     return own;
 }
 
-static struct task *own_make(void)
+static void own_use(struct thread_task *own)
 {
     pthread_once(&own_once, key_create);
-    if (!own_task) {
-        own_task = pool_take();
-        pthread_setspecific(own_key, own_task);
-    }
+    own_task = own;
+    pthread_setspecific(own_key, own_task);
     current = &own_task->task;
+}
+
+static struct task *own_make(void)
+{
+    struct thread_task *own = own_task ? own_task : pool_take();
+    if (!own)
+        abort(); /* a thread that cannot even wait cannot report it either */
+    own_use(own);
     return current;
+}
+
+struct task *task_reserve(void)
+{
+    struct thread_task *own = pool_take();
+    return own ? &own->task : NULL;
+}
+
+void task_adopt(struct task *reserved)
+{
+    own_use((struct thread_task *)reserved);
+}
+
+void task_give_back(struct task *reserved)
+{
+    pool_give((struct thread_task *)reserved);
 }
 
 struct task *task_self(void)

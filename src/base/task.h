@@ -42,6 +42,12 @@ struct task {
 
 /* The calling task. A plain thread gets one on first use (recycled after the thread's end). Never NULL. */
 struct task *task_self(void);
+/* The task of a thread that is yet to be started, so that it needs no memory of its own (NULL: there is
+ * none); for the new thread to adopt before anything else, or to be given back when there is no new thread.
+ */
+struct task *task_reserve(void);
+void task_adopt(struct task *reserved);
+void task_give_back(struct task *reserved);
 /* For runtimes: sets the calling thread's current task (NULL: back to the thread's own). */
 void task_set_self(struct task *task);
 

@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/task.h"
+
 struct thread {
     pthread_t handle;
+    struct task *task; /* made before the thread: it has nobody to tell that there is no memory */
     void (*function)(void *);
     void *argument;
 };
@@ -15,6 +18,7 @@ struct thread {
 static void *thread_main(void *argument)
 {
     struct thread *thread = argument;
+    task_adopt(thread->task);
     thread->function(thread->argument);
     return NULL;
 }
@@ -22,12 +26,17 @@ static void *thread_main(void *argument)
 int thread_start(struct thread **thread, void (*function)(void *), void *argument, struct error *error)
 {
     struct thread *made = malloc(sizeof *made);
-    if (!made)
+    struct task *task = made ? task_reserve() : NULL;
+    if (!task) {
+        free(made);
         return error_set(error, BANYAN_ENOMEM, "no memory for a thread");
+    }
+    made->task = task;
     made->function = function;
     made->argument = argument;
     int code = pthread_create(&made->handle, NULL, thread_main, made);
     if (code) {
+        task_give_back(task);
         free(made);
         return error_set(error, BANYAN_ENOMEM, "cannot start a thread: %s", strerror(code));
     }

@@ -315,9 +315,7 @@ static void pulse_main(void *argument)
 {
     struct remote_fabric *remote = argument;
     uint64_t tick = remote->identity.timeout_ms * REMOTE_MS / 8, last = task_now();
-    struct pollfd *polls = calloc(remote->count + 1u, sizeof *polls);
-    if (polls == NULL)
-        abort(); /* a few bytes when the fabric was just opened; without heartbeats there is no fabric */
+    struct pollfd *polls = remote->polls;
     tick = tick < 2 * REMOTE_MS ? 2 * REMOTE_MS : tick > 250 * REMOTE_MS ? 250 * REMOTE_MS : tick;
     polls[0] = (struct pollfd){.fd = remote->pulse_event, .events = POLLIN};
     /* acquire: the other side of remote_threads_stop */
@@ -335,7 +333,6 @@ static void pulse_main(void *argument)
         spinlock_unlock(&remote->lock);
         event_wait(polls, remote->count + 1u, due);
     }
-    free(polls);
 }
 
 /* ---- the mender ---- */
@@ -506,6 +503,9 @@ int remote_pulse_start(struct remote_fabric *remote, struct error *error)
     if (remote->pulse_event < 0 || remote->mender_event < 0)
         return error_set(error, BANYAN_ENOMEM, "no descriptors for the fabric's threads: %s",
                          strerror(errno));
+    remote->polls = calloc(remote->count + 1u, sizeof *remote->polls);
+    if (remote->polls == NULL)
+        return error_set(error, BANYAN_ENOMEM, "no memory for the fabric's threads");
     return thread_start(&remote->pulse, pulse_main, remote, error);
 }
 
@@ -529,6 +529,8 @@ void remote_threads_stop(struct remote_fabric *remote)
         close(remote->mender_event);
     remote->pulse = remote->mender = NULL;
     remote->pulse_event = remote->mender_event = -1;
+    free(remote->polls);
+    remote->polls = NULL;
     atomic_store_relaxed(&remote->quit, 0u); /* relaxed: nobody is there */
 }
 

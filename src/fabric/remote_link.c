@@ -370,12 +370,19 @@ void remote_endpoint_unbind(struct remote_endpoint *endpoint)
     endpoint->worker = NULL;
 }
 
-static void link_watch(struct remote_link *link)
+/* On a worker an answer is only noticed on a connection that is watched. False: it cannot be. */
+static bool watched(struct remote_link *link)
 {
     struct remote_endpoint *endpoint = link->endpoint;
-    if (endpoint->worker != NULL && link->ground.stream != NULL &&
-        worker_watch_add(endpoint->worker, &link->watch, net_stream_fd(link->ground.stream), EPOLLIN,
-                         link_ready) != BANYAN_OK)
+    return endpoint->worker == NULL || link->ground.stream == NULL || link->watch.worker != NULL ||
+           worker_watch_add(endpoint->worker, &link->watch, net_stream_fd(link->ground.stream), EPOLLIN,
+                            link_ready) == BANYAN_OK;
+}
+
+/* Of a mapped pool only calls need it, and try again: losing the connection would cost this process. */
+static void link_watch(struct remote_link *link)
+{
+    if (!watched(link) && !link->node->mapped)
         link_fail(link, "no memory to watch it");
 }
 
@@ -571,7 +578,7 @@ static int call_post(struct remote_link *link, struct remote_call *call, const v
 {
     if (remote_link_admit(link, 0) != BANYAN_OK)
         return BANYAN_EFENCED;
-    uint8_t *to = out_reserve(link, sizeof(struct wire_head) + length);
+    uint8_t *to = watched(link) ? out_reserve(link, sizeof(struct wire_head) + length) : NULL;
     if (to == NULL)
         return BANYAN_ENOMEM;
     struct wire_head head = {.length = (uint32_t)length, .kind = WIRE_CALL, .id = ++link->sent_id};

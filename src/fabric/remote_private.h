@@ -205,6 +205,7 @@ struct remote_fabric {
     struct remote_endpoint *endpoints;
     uint32_t quit; /* atomic */
     int pulse_event, mender_event;
+    struct pollfd *polls; /* the pulse's */
     struct thread *pulse, *mender;
     uint16_t count;
     struct remote_node nodes[]; /* by number */

@@ -1,0 +1,200 @@
+/* test_remote_failing.c - a compute node whose system refuses: no memory, no descriptors, no threads, no
+ * maps. Opening comes back with an error and leaves nothing behind; what is open says BANYAN_ENOMEM, or loses
+ * a connection at most, which is opened anew. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/task.h"
+#include "base/worker.h"
+#include "daemon.h"
+#include "failing.h"
+#include "fabric/local.h"
+#include "fabric/remote.h"
+#include "memory/memory.h"
+
+#define POOL  (UINT64_C(4) << 20)
+#define AREA  (UINT64_C(1) << 20)
+#define MS    UINT64_C(1000000)
+#define LIMIT (UINT64_C(20000) * MS) /* much more than anything takes */
+#define LARGE 100000u
+
+static struct daemon daemons[2];
+
+static void start_daemons(void)
+{
+    for (uint16_t i = 0; i < 2; i++) {
+        struct daemon_options options = {.number = i,
+                                         .secret = "open sesame",
+                                         .pool_bytes = POOL,
+                                         .chunk_bytes = 65536,
+                                         .lock_bytes = 4096,
+                                         .lease_ms_min = 50};
+        daemon_start(&daemons[i], &options);
+    }
+}
+
+static void kill_daemons(void)
+{
+    daemon_kill(&daemons[0]);
+    daemon_kill(&daemons[1]);
+}
+
+struct plan {
+    struct net_address nodes[2];
+    bool on_fibers;
+};
+
+static struct fabric_remote_options options_of(const struct plan *plan)
+{
+    return (struct fabric_remote_options){.nodes = plan->nodes,
+                                          .count = 2,
+                                          .secret = "open sesame",
+                                          .secret_length = 11,
+                                          .lease_ms = 60000,
+                                          .timeout_ms = 20000};
+}
+
+/* ---- work ---- */
+
+/* Lists to both, one with more in it than any buffer has room for at first. */
+static int lists_once(struct fabric_endpoint *endpoint)
+{
+    static uint8_t bytes[LARGE];
+    static uint64_t words[2];
+    struct fabric_command write = {
+        .operation = FABRIC_WRITE, .length = LARGE, .address = gaddr_make(0, AREA), .write.data = bytes};
+    struct fabric_command reads[2];
+    struct fabric_list list = {.count = 1, .commands = &write};
+    struct fabric_list both[2], *lists[] = {&list, &both[0], &both[1]};
+    for (uint16_t i = 0; i < 2; i++) {
+        reads[i] = (struct fabric_command){
+            .operation = FABRIC_READ, .length = 8, .address = gaddr_make(i, AREA), .read.buffer = &words[i]};
+        both[i] = (struct fabric_list){.node = i, .count = 1, .commands = &reads[i]};
+    }
+    int status = fabric_execute(endpoint, lists, 3, NULL);
+    for (unsigned i = 0; i < 3; i++)
+        assert_true(lists[i]->status == BANYAN_OK || lists[i]->status == BANYAN_ENET ||
+                    lists[i]->status == BANYAN_ENOMEM);
+    return status;
+}
+
+static int call_once(struct fabric_endpoint *endpoint, uint16_t node)
+{
+    struct memory_status_request ask = {.kind = MEMORY_STATUS};
+    struct memory_status_reply reply;
+    size_t length;
+    int status = fabric_call(endpoint, node, &ask, sizeof ask, &reply, sizeof reply, &length, NULL);
+    if (status == BANYAN_OK)
+        assert_int_equal(length, sizeof reply);
+    return status;
+}
+
+/* A connection that is lost comes back; anything else is an answer. */
+static int work(struct fabric_endpoint *endpoint)
+{
+    uint64_t deadline = task_now() + LIMIT;
+    int status;
+    while ((status = lists_once(endpoint)) == BANYAN_ENET) {
+        assert_true(task_now() < deadline);
+        task_sleep(MS);
+    }
+    for (uint16_t i = 0; i < 2 && status == BANYAN_OK; i++)
+        while ((status = call_once(endpoint, i)) == BANYAN_ENET || status == BANYAN_EFENCED) {
+            assert_true(task_now() < deadline);
+            task_sleep(MS);
+        }
+    return status;
+}
+
+struct job {
+    struct fabric_endpoint *endpoint;
+    int status;
+};
+
+static void job_main(void *argument)
+{
+    struct job *job = argument;
+    job->status = work(job->endpoint);
+}
+
+static int work_on_fiber(struct fabric_endpoint *endpoint)
+{
+    struct job job = {.endpoint = endpoint, .status = BANYAN_ENOMEM};
+    struct worker *worker = worker_create();
+    if (worker == NULL)
+        return BANYAN_ENOMEM;
+    if (worker_spawn(worker, job_main, &job) == BANYAN_OK)
+        worker_run(worker);
+    worker_destroy(worker);
+    return job.status;
+}
+
+static int fabric_attempt(void *context)
+{
+    const struct plan *plan = context;
+    struct fabric_remote_options options = options_of(plan);
+    struct fabric *fabric;
+    struct error error = {0};
+    int status = fabric_remote_open(&fabric, &options, &error);
+    if (status != BANYAN_OK) {
+        assert_null(fabric);
+        assert_true(error.code == status && error.text[0] != 0);
+        return status;
+    }
+    struct fabric_endpoint *endpoint = fabric_endpoint_open(fabric, &error);
+    if (endpoint != NULL) {
+        status = plan->on_fibers ? work_on_fiber(endpoint) : work(endpoint);
+        fabric_endpoint_close(endpoint);
+    } else {
+        status = error.code;
+    }
+    fabric_close(fabric);
+    return status;
+}
+
+static unsigned each(unsigned calls, int error, struct plan *plan)
+{
+    return failing_each(&(struct failing_order){.calls = calls, .count = 1, .error = error}, fabric_attempt,
+                        plan, BANYAN_ENOMEM);
+}
+
+static void test_streams(void **state)
+{
+    start_daemons();
+    struct plan plan = {.nodes = {daemons[0].tcp, daemons[1].tcp}};
+    assert_true(each(FAILING_MEMORY, ENOMEM, &plan) >= 12);
+    assert_true(each(FAILING_EVENTFD | FAILING_THREAD, EMFILE, &plan) >= 4);
+    plan.on_fibers = true;
+    assert_true(each(FAILING_MEMORY, ENOMEM, &plan) >= 12);
+    kill_daemons();
+}
+
+static void test_mapped(void **state)
+{
+    start_daemons();
+    struct plan plan = {.nodes = {daemons[0].local, daemons[1].local}};
+    assert_true(each(FAILING_MEMORY, ENOMEM, &plan) >= 12);
+    assert_true(each(FAILING_MMAP, ENOMEM, &plan) >= 4);
+    plan.on_fibers = true;
+    assert_true(each(FAILING_MEMORY, ENOMEM, &plan) >= 12);
+    kill_daemons();
+}
+
+int main(int count, char **arguments)
+{
+    daemon_main(count, arguments);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_mapped),
+    };
+    task_sleep(1); /* what a plain thread needs to wait, it allocates the first time, or aborts */
+    log_set_level(getenv("TEST_LOG") != NULL ? LOG_DEBUG : LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
