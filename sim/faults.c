@@ -30,7 +30,7 @@ struct step {
 struct transfer {
     struct fabric_list *list;
     struct sim_connection *connection;
-    sim_time ready;
+    sim_time ready, answer;     /* answer: not before, so that the connection's answers stay in order */
     struct sim_fetch **fetches; /* by command; behind the steps */
     uint32_t count, next;
     struct step steps[];
@@ -200,6 +200,9 @@ void sim_transfer_start(struct sim *sim, struct sim_compute *compute, struct fab
         now = plan_command(sim, transfer, i, sim_later(now, starts[i]));
     }
     transfer->connection->last_effect = now;
+    transfer->answer =
+        sim_later(transfer->steps[transfer->count - 1].time, transfer->connection->last_answer + 1);
+    transfer->connection->last_answer = transfer->answer;
     sim_push(sim, transfer->steps[0].time, SIM_EVENT_STEP, transfer, 0, compute->index);
 }
 
@@ -344,7 +347,8 @@ static bool goes_on(struct sim *sim, const struct sim_compute *compute, struct t
 {
     const struct step *step = &transfer->steps[transfer->next];
     const struct fabric_command *command = &transfer->list->commands[step->command];
-    if (is_bound(sim, transfer, transfer->next, transfer->next))
+    /* a READ may end within a WRITE that must be finished */
+    if (command->operation == FABRIC_READ || is_bound(sim, transfer, transfer->next, transfer->next))
         return true;
     if (compute->cut || transfer->connection->cut)
         return false;
@@ -394,9 +398,13 @@ void sim_transfer_step(struct sim *sim, struct sim_compute *compute, void *objec
         sim_push(sim, transfer->steps[transfer->next].time, SIM_EVENT_STEP, transfer, 0, compute->index);
         return;
     }
-    sim_time ready = sim_later(transfer->ready, sim->now);
+    sim_time ready = sim_later(transfer->ready, sim->now), answer = transfer->answer;
     transfer_free(sim, transfer);
-    if (!compute->dead)
+    if (compute->dead)
+        return;
+    if (answer > sim->now)
+        sim_push(sim, answer, SIM_EVENT_RESPOND, list, ready, compute->index);
+    else
         sim_list_respond(sim, compute, list, ready);
 }
 

@@ -41,7 +41,7 @@ struct sim_task {
 
 /* From one endpoint to one memory node: delivers in order, and remembers that it was cut. */
 struct sim_connection {
-    sim_time last_arrival, last_effect, last_return;
+    sim_time last_arrival, last_effect, last_answer, last_return; /* last_answer: of lists with faults */
     bool cut;
 };
 
