@@ -187,12 +187,119 @@ static void test_mapped(void **state)
     kill_daemons();
 }
 
+/* What is behind the descriptors that came along cannot be looked at or mapped. */
+static void test_descriptors(void **state)
+{
+    start_daemons();
+    struct plan plan = {.nodes = {daemons[0].local, daemons[1].local}};
+    assert_int_equal(failing_each(&(struct failing_order){.calls = FAILING_FSTAT, .count = 1, .error = EIO},
+                                  fabric_attempt, &plan, BANYAN_ENET),
+                     4);
+    assert_int_equal(each(FAILING_MADVISE, EINVAL, &plan), 0);
+    kill_daemons();
+}
+
+/* Without membarrier each list on a mapped pool has a fence of its own, and losing the memory node goes as
+ * ever. */
+static void test_without_membarrier(void **state)
+{
+    start_daemons();
+    struct plan plan = {.nodes = {daemons[0].local, daemons[1].local}};
+    struct fabric_remote_options options = options_of(&plan);
+    struct fabric *fabric;
+    failing_begin(
+        &(struct failing_order){.calls = FAILING_SYSCALL, .detail = SYS_membarrier, .error = ENOSYS});
+    assert_int_equal(fabric_remote_open(&fabric, &options, NULL), BANYAN_OK);
+    struct fabric_endpoint *endpoint = fabric_endpoint_open(fabric, NULL);
+    assert_non_null(endpoint);
+    assert_int_equal(work(endpoint), BANYAN_OK);
+    kill_daemons();
+    uint64_t deadline = task_now() + LIMIT;
+    while (fabric_incarnation(fabric) < 3 || lists_once(endpoint) != BANYAN_ENET) {
+        assert_true(task_now() < deadline);
+        task_sleep(MS);
+    }
+    assert_int_equal(failing_end(), 1); /* asked once, and never used */
+    fabric_endpoint_close(endpoint);
+    fabric_close(fabric);
+}
+
+/* ---- without a lease ---- */
+
+static int ask_attempt(void *context)
+{
+    struct fabric_remote_options options = options_of(context);
+    struct memory_status_request ask = {.kind = MEMORY_STATUS};
+    struct memory_status_reply reply;
+    struct error error = {0};
+    size_t length;
+    return fabric_remote_ask(&options, 1, &ask, sizeof ask, &reply, sizeof reply, &length, &error);
+}
+
+static int format_attempt(void *context)
+{
+    struct fabric_remote_options options = options_of(context);
+    struct error error = {0};
+    return fabric_remote_format(&options, &error);
+}
+
+static void test_without_a_lease(void **state)
+{
+    start_daemons();
+    struct plan plan = {.nodes = {daemons[0].tcp, daemons[1].tcp}};
+    const struct failing_order order = {.calls = FAILING_MEMORY, .count = 1, .error = ENOMEM};
+    failing_each(&order, ask_attempt, &plan, BANYAN_ENOMEM);
+    assert_int_equal(failing_each(&order, format_attempt, &plan, BANYAN_ENOMEM), 3);
+    kill_daemons();
+}
+
+/* ---- in this process ---- */
+
+static int local_attempt(void *context)
+{
+    const struct fabric_target *target = memory_node_target(context);
+    uint64_t word = 0;
+    struct fabric_command command = {
+        .operation = FABRIC_READ, .length = 8, .address = gaddr_make(0, AREA), .read.buffer = &word};
+    struct fabric_list good = {.count = 1, .commands = &command}, bad = {.node = 7, .count = 1};
+    struct fabric_list *lists[] = {&good, &bad};
+    struct error error = {0};
+    struct fabric *fabric = fabric_local_create(&target, 1, 1, &error);
+    if (fabric == NULL)
+        return error.code;
+    struct fabric_endpoint *endpoint = fabric_endpoint_open(fabric, &error);
+    int status = error.code;
+    if (endpoint != NULL) {
+        /* Not one that is refused takes the other with it; without memory to tell them apart neither runs. */
+        status = fabric_execute(endpoint, lists, 2, NULL);
+        assert_int_equal(bad.status, BANYAN_EINVAL);
+        assert_int_equal(status, good.status != BANYAN_OK ? good.status : BANYAN_EINVAL);
+        status = good.status;
+        fabric_endpoint_close(endpoint);
+    }
+    fabric_close(fabric);
+    return status;
+}
+
+static void test_local(void **state)
+{
+    struct memory_options options = {.pool_bytes = POOL, .chunk_bytes = 65536, .lock_bytes = 4096};
+    struct memory_node *node;
+    assert_int_equal(memory_node_create(&node, &options, NULL), BANYAN_OK);
+    assert_int_equal(
+        failing_each(&(struct failing_order){.calls = FAILING_MEMORY, .count = 1, .error = ENOMEM},
+                     local_attempt, node, BANYAN_ENOMEM),
+        3);
+    memory_node_destroy(node);
+}
+
 int main(int count, char **arguments)
 {
     daemon_main(count, arguments);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_mapped),
+        cmocka_unit_test(test_streams),         cmocka_unit_test(test_mapped),
+        cmocka_unit_test(test_descriptors),     cmocka_unit_test(test_without_membarrier),
+        cmocka_unit_test(test_without_a_lease), cmocka_unit_test(test_local),
     };
     task_sleep(1); /* what a plain thread needs to wait, it allocates the first time, or aborts */
     log_set_level(getenv("TEST_LOG") != NULL ? LOG_DEBUG : LOG_ERROR);
