@@ -83,6 +83,155 @@ static void test_pages_tear_only_with_faults(void **state)
     assert_true(writes.mixed > 50 && writes.whole > 50);
 }
 
+/* ------------------------------------------------------------------ the order of a READ's words */
+
+enum pattern { NEW_TAIL, NEW_HEAD, NEW_MIDDLE, NEW_ENDS, ONLY_ENDS_OLD, ONLY_ENDS_NEW, OTHER, PATTERNS };
+
+struct orders {
+    struct cluster *cluster;
+    bool stop;
+    uint64_t seen[PATTERNS];
+    uint64_t stale_middle, fresh_middle; /* both ends alike, and the middle older or newer than they */
+};
+
+static void write_rounds(void *argument)
+{
+    struct orders *orders = argument;
+    uint64_t page[PAGE_WORDS];
+    for (uint64_t round = 1; round <= 6000; round++) {
+        for (unsigned i = 0; i < PAGE_WORDS; i++)
+            page[i] = round;
+        assert_int_equal(
+            cluster_write(orders->cluster->endpoints[0], gaddr_make(0, PAGE_OFFSET), page, sizeof page), 0);
+    }
+    orders->stop = true;
+}
+
+/* Of a page of two values. The number of places where neighbours differ tells most. */
+static enum pattern classify(const uint64_t *page)
+{
+    unsigned changes = 0, first = 0, last = 0;
+    for (unsigned i = 1; i < PAGE_WORDS; i++)
+        if (page[i] != page[i - 1]) {
+            first = changes == 0 ? i : first;
+            last = i;
+            changes++;
+        }
+    if (changes == 1)
+        return page[0] < page[PAGE_WORDS - 1] ? NEW_TAIL : NEW_HEAD;
+    if (changes != 2)
+        return OTHER;
+    if (first == 1 && last == PAGE_WORDS - 1)
+        return page[0] < page[1] ? ONLY_ENDS_OLD : ONLY_ENDS_NEW;
+    return page[0] < page[first] ? NEW_MIDDLE : NEW_ENDS;
+}
+
+static void read_rounds(void *argument)
+{
+    struct orders *orders = argument;
+    uint64_t page[PAGE_WORDS];
+    while (!orders->stop) {
+        assert_int_equal(
+            cluster_read(orders->cluster->endpoints[1], gaddr_make(0, PAGE_OFFSET), page, sizeof page), 0);
+        uint64_t least = UINT64_MAX, most = 0;
+        for (unsigned i = 0; i < PAGE_WORDS; i++) {
+            least = page[i] < least ? page[i] : least;
+            most = page[i] > most ? page[i] : most;
+        }
+        if (most != least + 1)
+            continue; /* whole, or three WRITEs' */
+        orders->seen[classify(page)]++;
+        if (page[0] != page[PAGE_WORDS - 1])
+            continue;
+        orders->fresh_middle += page[0] == least;
+        orders->stale_middle += page[0] == most;
+    }
+}
+
+static void test_words_come_in_every_order(void **state)
+{
+    (void)state;
+    struct sim_faults faults;
+    struct cluster cluster;
+    struct orders orders = {.cluster = &cluster};
+    sim_faults_none(&faults);
+    faults.torn_reads = 1;
+    faults.tear_window_ns = 2000;
+    cluster_create(&cluster, 1, 2, NULL, &faults, 3);
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(sim_spawn(cluster.sim, 1, i, read_rounds, &orders, NULL), 0);
+    assert_int_equal(sim_spawn(cluster.sim, 0, 0, write_rounds, &orders, NULL), 0);
+    assert_int_equal(sim_run(cluster.sim, UINT64_MAX), 0);
+    for (unsigned pattern = 0; pattern < PATTERNS; pattern++)
+        assert_true(orders.seen[pattern] > 50);
+    assert_true(orders.seen[OTHER] > 1000);
+    /* versions at both ends of a page would take these for whole */
+    assert_true(orders.fresh_middle > 500 && orders.stale_middle > 500);
+    cluster_destroy(&cluster);
+}
+
+#define BIG_BYTES (40 * 1024) /* more words than a READ remembers without asking for memory */
+
+struct big {
+    struct cluster *cluster;
+    uint64_t mixed;
+    unsigned offset;
+};
+
+static void read_big(void *argument)
+{
+    struct big *big = argument;
+    static uint64_t page[BIG_BYTES / 8 + 1];
+    for (int i = 0; i < 100; i++) {
+        memset(page, 0xee, sizeof page);
+        assert_int_equal(cluster_read(big->cluster->endpoints[1], gaddr_make(0, PAGE_OFFSET + big->offset),
+                                      page, BIG_BYTES - 5),
+                         0);
+        const uint8_t *bytes = (const uint8_t *)page;
+        bool same = true;
+        for (unsigned at = 0; at < BIG_BYTES - 5; at++) {
+            assert_in_range(bytes[at], 0, 100); /* each byte has been fetched */
+            same = same && bytes[at] == bytes[0];
+            /* bytes of one aligned word are of one instant */
+            if ((at + big->offset) % 8 != 0 && at > 0)
+                assert_int_equal(bytes[at], bytes[at - 1]);
+        }
+        for (unsigned at = BIG_BYTES - 5; at < sizeof page; at++)
+            assert_int_equal(bytes[at], 0xee); /* and no more than these */
+        big->mixed += !same;
+    }
+}
+
+static void write_big(void *argument)
+{
+    struct big *big = argument;
+    static uint8_t page[BIG_BYTES];
+    for (int i = 1; i <= 100; i++) {
+        memset(page, i, sizeof page);
+        assert_int_equal(
+            cluster_write(big->cluster->endpoints[0], gaddr_make(0, PAGE_OFFSET), page, sizeof page), 0);
+    }
+}
+
+static void test_long_and_unaligned_reads_are_fetched_in_words(void **state)
+{
+    (void)state;
+    struct sim_faults faults;
+    sim_faults_none(&faults);
+    faults.torn_reads = 1;
+    faults.tear_window_ns = 20000;
+    for (unsigned offset = 0; offset < 4; offset += 3) {
+        struct cluster cluster;
+        struct big big = {.cluster = &cluster, .offset = offset};
+        cluster_create(&cluster, 1, 2, NULL, &faults, offset);
+        assert_int_equal(sim_spawn(cluster.sim, 0, 0, write_big, &big, NULL), 0);
+        assert_int_equal(sim_spawn(cluster.sim, 1, 0, read_big, &big, NULL), 0);
+        assert_int_equal(sim_run(cluster.sim, UINT64_MAX), 0);
+        assert_true(big.mixed > 30);
+        cluster_destroy(&cluster);
+    }
+}
+
 /* ------------------------------------------------------------------ order within and between lists */
 
 struct ordering {
@@ -222,6 +371,169 @@ static void test_a_connection_delivers_in_order(void **state)
     }
 }
 
+/* Each list overwrites the page; the last one stays, whatever parts they are stored in. */
+static void overwrite_in_order(void *argument)
+{
+    struct cluster *cluster = argument;
+    static uint64_t pages[TOGETHER][PAGE_WORDS];
+    for (uint64_t round = 0; round < 200; round++) {
+        struct fabric_command commands[TOGETHER];
+        struct fabric_list list[TOGETHER], *lists[TOGETHER];
+        for (uint64_t i = 0; i < TOGETHER; i++) {
+            for (unsigned word = 0; word < PAGE_WORDS; word++)
+                pages[i][word] = round * TOGETHER + i;
+            commands[i] = (struct fabric_command){.operation = FABRIC_WRITE,
+                                                  .address = gaddr_make(0, PAGE_OFFSET),
+                                                  .length = sizeof pages[i],
+                                                  .write.data = pages[i]};
+            list[i] = (struct fabric_list){.count = 1, .commands = &commands[i]};
+            lists[i] = &list[i];
+        }
+        assert_int_equal(fabric_execute(cluster->endpoints[0], lists, TOGETHER, NULL), 0);
+        assert_memory_equal(cluster_word(cluster, 0, PAGE_OFFSET), pages[TOGETHER - 1], sizeof pages[0]);
+    }
+}
+
+static void test_torn_writes_of_a_connection_keep_their_order(void **state)
+{
+    (void)state;
+    struct sim_faults faults;
+    struct cluster cluster;
+    sim_faults_none(&faults);
+    faults.torn_writes = 0.5;
+    cluster_create(&cluster, 1, 1, NULL, &faults, 9);
+    assert_int_equal(sim_spawn(cluster.sim, 0, 0, overwrite_in_order, &cluster, NULL), 0);
+    assert_int_equal(sim_run(cluster.sim, UINT64_MAX), 0);
+    cluster_destroy(&cluster);
+}
+
+/* ------------------------------------------------------------------ faults that change */
+
+struct switching {
+    struct cluster cluster;
+    unsigned switches;
+};
+
+static void switch_faults(void *argument)
+{
+    struct switching *switching = argument;
+    struct sim_faults faults;
+    sim_faults_hostile(&faults);
+    faults.late = 0.3;
+    assert_int_equal(sim_set_faults(switching->cluster.sim, switching->switches % 2 ? NULL : &faults, NULL),
+                     0);
+    if (++switching->switches < 200)
+        assert_int_equal(
+            sim_at(switching->cluster.sim, sim_now(switching->cluster.sim) + 7000, switch_faults, switching),
+            0);
+}
+
+static void test_order_is_kept_while_faults_change(void **state)
+{
+    (void)state;
+    struct switching switching = {0};
+    cluster_create(&switching.cluster, 1, 1, NULL, NULL, 9);
+    switch_faults(&switching);
+    assert_int_equal(sim_spawn(switching.cluster.sim, 0, 0, count_in_order, &switching.cluster, NULL), 0);
+    assert_int_equal(sim_spawn(switching.cluster.sim, 0, 1, overwrite_in_order, &switching.cluster, NULL), 0);
+    assert_int_equal(sim_run(switching.cluster.sim, UINT64_MAX), 0);
+    assert_true(switching.switches > 20);
+    cluster_destroy(&switching.cluster);
+}
+
+static void set_torn(void *argument)
+{
+    struct tearing *tearing = argument;
+    struct sim_faults faults;
+    struct error error = {0};
+    sim_faults_none(&faults);
+    faults.torn_reads = 2;
+    assert_int_equal(sim_set_faults(tearing->cluster->sim, &faults, &error), BANYAN_EINVAL);
+    assert_non_null(strstr(error.text, "torn-reads"));
+    faults.torn_reads = tearing->mixed == 0;
+    assert_int_equal(sim_set_faults(tearing->cluster->sim, &faults, NULL), 0);
+}
+
+static void test_faults_begin_and_end(void **state)
+{
+    (void)state;
+    struct cluster cluster;
+    struct tearing tearing = {.cluster = &cluster};
+    cluster_create(&cluster, 1, 2, NULL, NULL, 3);
+    assert_int_equal(sim_spawn(cluster.sim, 0, 0, write_pages, &tearing, NULL), 0);
+    assert_int_equal(sim_spawn(cluster.sim, 1, 0, read_pages, &tearing, NULL), 0);
+    sim_run(cluster.sim, 500000);
+    assert_int_equal(tearing.mixed, 0);
+    set_torn(&tearing);
+    sim_run(cluster.sim, 1000000);
+    assert_true(tearing.mixed > 20);
+    set_torn(&tearing);
+    sim_run(cluster.sim, 1010000); /* what was under way comes in */
+    uint64_t mixed = tearing.mixed;
+    assert_false(tearing.stop);
+    assert_int_equal(sim_run(cluster.sim, UINT64_MAX), 0);
+    assert_int_equal(tearing.mixed, mixed);
+    cluster_destroy(&cluster);
+}
+
+/* ------------------------------------------------------------------ answers in order */
+
+#define PENDING 256
+
+struct answers {
+    struct cluster cluster;
+    const struct fabric_command *posted[2][PENDING]; /* by memory node: one connection to each */
+    unsigned first[2], next[2];
+    uint64_t returned;
+};
+
+static void follow_answers(void *context, const struct sim_observation *seen)
+{
+    struct answers *answers = context;
+    if (seen->kind == SIM_POSTED) {
+        answers->posted[seen->memory][answers->next[seen->memory]++ % PENDING] = seen->commands;
+    } else if (seen->kind == SIM_RETURNED) {
+        assert_ptr_equal(seen->commands,
+                         answers->posted[seen->memory][answers->first[seen->memory]++ % PENDING]);
+        answers->returned++;
+    }
+}
+
+static void read_often(void *argument)
+{
+    struct answers *answers = argument;
+    uint64_t page[PAGE_WORDS];
+    uint16_t node = sim_task_number(answers->cluster.sim) % 2;
+    for (int i = 0; i < 300; i++) {
+        assert_int_equal(cluster_read(answers->cluster.endpoints[0], gaddr_make(node, PAGE_OFFSET), page,
+                                      i % 2 ? sizeof page : 8),
+                         0);
+        if (i % 4 == 0)
+            assert_int_equal(cluster_write(answers->cluster.endpoints[0], gaddr_make(node, PAGE_OFFSET), page,
+                                           sizeof page),
+                             0);
+    }
+}
+
+static void test_answers_keep_their_order(void **state)
+{
+    (void)state;
+    struct sim_faults faults;
+    static struct answers answers;
+    memset(&answers, 0, sizeof answers);
+    sim_faults_hostile(&faults);
+    faults.late_replies = 0.3;
+    cluster_create(&answers.cluster, 2, 1, NULL, &faults, 2);
+    sim_observe(answers.cluster.sim, follow_answers, &answers);
+    for (unsigned i = 0; i < 20; i++) /* fibers of one thread, which owns the endpoint */
+        assert_int_equal(sim_spawn(answers.cluster.sim, 0, 0, read_often, &answers, NULL), 0);
+    assert_int_equal(sim_run(answers.cluster.sim, UINT64_MAX), 0);
+    assert_int_equal(answers.returned, 20 * 375);
+    cluster_destroy(&answers.cluster);
+}
+
+/* ------------------------------------------------------------------ late, stalled, queued */
+
 struct timing {
     struct cluster *cluster;
     uint64_t slowest, fastest;
@@ -265,9 +577,74 @@ static void test_messages_are_late_and_nodes_stall(void **state)
     assert_in_range(late.fastest, 1700, 2500);
     assert_in_range(late.slowest, 50000, 105000);
     sim_faults_none(&faults);
+    faults.late_replies = 0.1;
+    faults.late_ns = 100000;
+    late = time_with(&faults);
+    assert_in_range(late.fastest, 1700, 2500);
+    assert_in_range(late.slowest, 50000, 105000);
+    sim_faults_none(&faults);
     faults.stall = 0.1;
     faults.stall_ns = 200000;
     assert_in_range(time_with(&faults).slowest, 100000, 205000);
+}
+
+struct queueing {
+    struct cluster cluster;
+    gaddr atomic;
+    bool stop;
+    uint64_t slowest_atomic, slowest_read, atomics;
+};
+
+static void time_atomics(void *argument)
+{
+    struct queueing *queueing = argument;
+    for (int i = 0; i < 300; i++) {
+        uint64_t old, before = task_now();
+        assert_int_equal(cluster_add(queueing->cluster.endpoints[0], queueing->atomic, 1, &old), 0);
+        uint64_t spent = task_now() - before;
+        assert_int_equal(old, queueing->atomics++);
+        queueing->slowest_atomic = spent > queueing->slowest_atomic ? spent : queueing->slowest_atomic;
+    }
+    queueing->stop = true;
+}
+
+static void time_reads_beside(void *argument)
+{
+    struct queueing *queueing = argument;
+    while (!queueing->stop) {
+        uint64_t word, before = task_now();
+        assert_int_equal(cluster_read(queueing->cluster.endpoints[1], gaddr_make(0, 64), &word, 8), 0);
+        uint64_t spent = task_now() - before;
+        queueing->slowest_read = spent > queueing->slowest_read ? spent : queueing->slowest_read;
+    }
+}
+
+static struct queueing queue_atomics(double rate, gaddr atomic)
+{
+    struct sim_faults faults;
+    struct queueing queueing = {.atomic = atomic};
+    sim_faults_none(&faults);
+    faults.atomic_queue = rate;
+    faults.atomic_queue_ns = 200000;
+    cluster_create(&queueing.cluster, 1, 2, NULL, &faults, 2);
+    assert_int_equal(sim_spawn(queueing.cluster.sim, 0, 0, time_atomics, &queueing, NULL), 0);
+    assert_int_equal(sim_spawn(queueing.cluster.sim, 1, 0, time_reads_beside, &queueing, NULL), 0);
+    assert_int_equal(sim_run(queueing.cluster.sim, UINT64_MAX), 0);
+    cluster_destroy(&queueing.cluster);
+    return queueing;
+}
+
+static void test_atomics_queue_behind_many(void **state)
+{
+    (void)state;
+    gaddr host = gaddr_make(0, 4096), chip = gaddr_make(0, GADDR_LOCK_REGION | 64);
+    assert_true(queue_atomics(0, host).slowest_atomic < 5000);
+    struct queueing on_host = queue_atomics(0.05, host), on_chip = queue_atomics(0.05, chip);
+    assert_in_range(on_host.slowest_atomic, 100000, 205000);
+    assert_in_range(on_chip.slowest_atomic, 100000, 205000);
+    /* the atomic stops the pipeline, and others behind it; on chip it only waits itself */
+    assert_true(on_host.slowest_read > 100000);
+    assert_true(on_chip.slowest_read < 5000);
 }
 
 /* ------------------------------------------------------------------ death */
@@ -429,6 +806,13 @@ int main(void)
         cmocka_unit_test(test_messages_are_late_and_nodes_stall),
         cmocka_unit_test(test_a_dead_nodes_lists_are_cut),
         cmocka_unit_test(test_a_task_may_kill_its_own_node),
+        cmocka_unit_test(test_words_come_in_every_order),
+        cmocka_unit_test(test_long_and_unaligned_reads_are_fetched_in_words),
+        cmocka_unit_test(test_torn_writes_of_a_connection_keep_their_order),
+        cmocka_unit_test(test_order_is_kept_while_faults_change),
+        cmocka_unit_test(test_faults_begin_and_end),
+        cmocka_unit_test(test_answers_keep_their_order),
+        cmocka_unit_test(test_atomics_queue_behind_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
