@@ -130,6 +130,12 @@ bool tree_internal_valid(const struct tree_layout *layout, const uint8_t *image)
 void tree_header_encode(const struct tree_layout *layout, const struct tree_header *header, uint8_t *image);
 /* -1: key below the node's fences, 0: within, 1: above. */
 int tree_header_side(const struct tree_header *header, struct tree_key key);
+/* The node that the link names lies here yet, and is dead: whoever meets it finishes its unlinking (R4). */
+static inline bool tree_header_departed(const struct tree_header *header, struct tree_link link,
+                                        uint16_t index)
+{
+    return header->tag == link.tag && header->index == index && header->state == TREE_NODE_DEAD;
+}
 
 /* ---- leaf ---- */
 

@@ -175,8 +175,7 @@ static int change_judge(struct change *change)
     if (status < 0)
         return change_quit(change, status);
     if (status == TREE_RESTART) {
-        bool dead = change->header.tag == link.tag && change->header.index == tree->index &&
-                    change->header.state == TREE_NODE_DEAD;
+        bool dead = tree_header_departed(&change->header, link, tree->index);
         status = change_quit(change, TREE_RESTART);
         if (status == TREE_RESTART && dead) {
             int finished = tree_unlink_finish(session, tree, link, &change->header);
@@ -437,7 +436,7 @@ int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct tre
         if (!status)
             status = tree_leaf_judge(session, tree, link, &header);
     }
-    if (status == TREE_RESTART && header.tag == link.tag && header.state == TREE_NODE_DEAD)
+    if (status == TREE_RESTART && tree_header_departed(&header, link, tree->index))
         status = 0; /* the reader judges that by itself */
     else if (!status &&
              tree_leaf_entries(session, &tree->layout, session->image.bytes, &header, &count) == TREE_RESTART)

@@ -39,8 +39,7 @@ static int internal_judge(struct tree_session *session, struct tree *tree, struc
     }
     if (!status)
         return 0;
-    bool dead = status == TREE_RESTART && header->tag == path->link.tag && header->index == tree->index &&
-                header->state == TREE_NODE_DEAD;
+    bool dead = status == TREE_RESTART && tree_header_departed(header, path->link, tree->index);
     int released = tree_unlock(session, hold, unlock, 0);
     if (released)
         return released;

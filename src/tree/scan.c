@@ -278,8 +278,7 @@ static int follow(struct scan *scan, struct tree_path *path)
             attempt = 0;
         } else if (verdict == LEAF_ASTRAY) {
             struct tree_link link = path->link;
-            bool dead =
-                header.tag == link.tag && header.index == tree->index && header.state == TREE_NODE_DEAD;
+            bool dead = tree_header_departed(&header, link, tree->index);
             status = dead ? tree_unlink_finish(session, tree, link, &header) : 0;
             tree_path_forget(session, tree, path);
             return status ? status : tree_restart(session, link.address);

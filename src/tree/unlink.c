@@ -64,8 +64,7 @@ static int extend_leaf(struct tree_session *session, struct tree *tree, const st
             status = tree_leaf_judge(session, tree, path->link, &header);
     }
     if (status) {
-        bool dead = status == TREE_RESTART && header.tag == path->link.tag && header.index == tree->index &&
-                    header.state == TREE_NODE_DEAD;
+        bool dead = status == TREE_RESTART && tree_header_departed(&header, path->link, tree->index);
         if (dead)
             departed_store(next, path->link, &header);
         int released = tree_unlock(session, &hold, writes, 0);
