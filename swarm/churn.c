@@ -118,6 +118,24 @@ static void churn_sweep(struct driver *driver, const struct churn *churn, const 
     }
 }
 
+#define PATCH_KEYS   32u
+#define PATCH_ROUNDS 8u
+
+/* All tasks are at the same patch at about the same time: its leaves fill, split, empty and leave the index
+ * while others are still there. */
+static void churn_patch(struct driver *driver, const struct churn *churn, const struct churn_place *place,
+                        unsigned round)
+{
+    uint64_t first = churn->keys / 4 + 4, space = churn->keys - first;
+    unsigned phase = round / PATCH_ROUNDS;
+    bool filling = phase % 2 == 0;
+    uint64_t patch = random_mix(churn->seed + phase / 2) % (space < PATCH_KEYS ? 1 : space - PATCH_KEYS + 1);
+    for (unsigned i = 0; i < 2; i++) {
+        uint64_t at = ((uint64_t)(round * 2 + i) * place->tasks + place->task) % PATCH_KEYS;
+        operate(driver, churn, place, filling ? PICK(growing) : HISTORY_DELETE, first + (patch + at) % space);
+    }
+}
+
 /* In the part of the key space that changes. */
 static void churn_change(struct driver *driver, const struct churn *churn, const struct churn_place *place,
                          unsigned round)
@@ -125,6 +143,8 @@ static void churn_change(struct driver *driver, const struct churn *churn, const
     uint64_t first = churn->keys / 4 + 4, space = churn->keys - first;
     if (churn->pattern == CHURN_UNIFORM) {
         operate(driver, churn, place, PICK(anything), first + random_below(&driver->random, space));
+    } else if (churn->pattern == CHURN_PATCH) {
+        churn_patch(driver, churn, place, round);
     } else if (churn->pattern == CHURN_TIDE) {
         /* Four times in and out, everywhere. */
         bool in = round * 8 / churn->rounds % 2 == 0;

@@ -19,6 +19,7 @@ enum churn_pattern {
     CHURN_WINDOW,  /* insertions at the front of a window that moves over the keys, deletions at its back */
     CHURN_UNIFORM, /* anything anywhere */
     CHURN_TIDE,    /* everybody inserts, everybody deletes, and so on */
+    CHURN_PATCH,   /* all fill a patch of neighbouring keys, then all clear it, then the next one */
 };
 
 struct churn {

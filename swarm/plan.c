@@ -11,7 +11,7 @@
 #include "swarm/world.h"
 
 static const char *const key_kinds[] = {"fixed", "variable", NULL};
-static const char *const patterns[] = {"window", "uniform", "tide", NULL};
+static const char *const patterns[] = {"window", "uniform", "tide", "patch", NULL};
 
 #define FIELD(name) offsetof(struct swarm_plan, name)
 #define ENTRY(name, kind, field, minimum, maximum, choices, unit, help)                                      \
@@ -107,7 +107,7 @@ void swarm_plan_default(struct swarm_plan *plan)
                                 .hot = 8,
                                 .scans = 6,
                                 .multis = 5,
-                                .patience_ns = 100000000,
+                                .patience_ns = 40000000,
                                 .events = 100000000};
     tree_switches_preset(&plan->switches, "banyan", &error);
     plan->switches.cache_bytes = UINT64_C(8) << 20;
@@ -273,7 +273,7 @@ static void draw_workload(struct swarm_plan *plan, struct random *random)
     static const uint64_t keys[] = {80, 160, 160, 480, 480, 480, 1200, 2000};
     plan->keys = PICK(random, keys);
     plan->window = plan->keys / (4 + random_below(random, 12));
-    plan->pattern = random_chance(random, 0.5) ? CHURN_WINDOW : (int)random_below(random, 3);
+    plan->pattern = random_chance(random, 0.4) ? CHURN_WINDOW : (int)random_below(random, 4);
     plan->rounds = 40 + (uint32_t)random_below(random, 200);
     plan->hot = random_chance(random, 0.2) ? 40 + (uint32_t)random_below(random, 40)
                                            : (uint32_t)random_below(random, 12);

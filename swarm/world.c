@@ -624,6 +624,7 @@ static int restart(struct world *world, unsigned dead)
     if (index < 0)
         return index;
     struct world_compute *compute = &world->computes[number];
+    world->computes[dead].replaced = true;
     compute->fabric = sim_fabric(world->sim, index);
     world->compute_count++;
     int status = compute_build(world, compute);
@@ -648,7 +649,8 @@ static void restart_now(void *argument)
     struct restart again = *(struct restart *)argument;
     struct world *world = again.world;
     free(argument);
-    if (sim_compute_alive(world->sim, (int)again.compute) || driver_stopped(&world->tasks[0].driver))
+    if (sim_compute_alive(world->sim, (int)again.compute) || world->computes[again.compute].replaced ||
+        driver_stopped(&world->tasks[0].driver))
         return;
     if (!world->computes[again.compute].dead) { /* not fenced yet */
         world_restart_at(world, again.compute, 20000);

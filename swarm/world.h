@@ -71,8 +71,7 @@ struct world_compute {
     struct tree *tree;
     struct store *store;          /* with records; it closes the tree */
     struct tree_worker **workers; /* [threads] */
-    bool dead;
-    bool replaces; /* took the place of a dead one: its first task opens the index itself */
+    bool dead, replaced;
 };
 
 struct world {
