@@ -4,8 +4,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#include <pthread.h>
 #include <cmocka.h>
 
 #include "base/atomic.h"
@@ -13,9 +11,9 @@
 #include "base/task.h"
 #include "fabric/remote.h"
 #include "fabric/wire.h"
+#include "liar.h"
 
-#define LIMIT    UINT64_C(20000000000) /* ns */
-#define EPOLL_IN 1u
+#define LIMIT UINT64_C(20000000000) /* ns */
 
 /* ---- the liar: correct but for one answer ---- */
 
@@ -37,36 +35,7 @@ enum lie {
     LIES
 };
 
-struct liar {
-    pthread_t thread;
-    int listener;
-    struct net_address address;
-    uint32_t lie; /* atomic: of the next list */
-    uint32_t quit;
-};
-struct talk {
-    struct liar *liar;
-    int fd;
-};
-
-static bool take(int fd, void *bytes, size_t length)
-{
-    for (size_t at = 0; at < length;) {
-        ssize_t got = read(fd, (char *)bytes + at, length - at);
-        if (got == 0)
-            return false;
-        if (got > 0)
-            at += (size_t)got;
-        else if (net_wait(fd, EPOLL_IN, LIMIT) != BANYAN_OK)
-            return false;
-    }
-    return true;
-}
-
-static bool say(int fd, const void *bytes, size_t length)
-{
-    return write(fd, bytes, length) == (ssize_t)length; /* little: the socket takes it */
-}
+static uint32_t next_lie; /* atomic: of the next list */
 
 static bool welcome(int fd)
 {
@@ -92,14 +61,15 @@ static bool welcome(int fd)
                             .instance = 7,
                             .pool_bytes = 1 << 20,
                             .lock_bytes = 4096}};
-    return say(fd, &first, sizeof first) && take(fd, &hello, sizeof hello) && say(fd, &answer, sizeof answer);
+    return liar_say(fd, &first, sizeof first) && liar_take(fd, &hello, sizeof hello) &&
+           liar_say(fd, &answer, sizeof answer);
 }
 
 /* The list is always one READ of 64 bytes and one FAA. */
 #define ASKED  (2 * sizeof(struct wire_command) + 8)
 #define ANSWER 72u
 
-static bool answer_list(struct liar *liar, int fd, const struct wire_head *asked)
+static bool answer_list(int fd, const struct wire_head *asked)
 {
     struct {
         struct wire_head head;
@@ -108,9 +78,9 @@ static bool answer_list(struct liar *liar, int fd, const struct wire_head *asked
     uint8_t commands[ASKED];
     size_t length = sizeof reply.head + ANSWER;
     /* acq_rel: the test sets it before it asks */
-    enum lie lie = (enum lie)__atomic_exchange_n(&liar->lie, (uint32_t)TRUTH, __ATOMIC_ACQ_REL);
+    enum lie lie = (enum lie)__atomic_exchange_n(&next_lie, (uint32_t)TRUTH, __ATOMIC_ACQ_REL);
     memset(reply.body, 0x77, sizeof reply.body);
-    if (asked->length != ASKED || !take(fd, commands, sizeof commands))
+    if (asked->length != ASKED || !liar_take(fd, commands, sizeof commands))
         return false;
     reply.head.id += lie == WRONG_ID;
     reply.head.id -= lie == OLD_ID;
@@ -128,55 +98,16 @@ static bool answer_list(struct liar *liar, int fd, const struct wire_head *asked
     if (lie == GARBAGE)
         net_random(&reply, sizeof reply);
     if (lie == HALF_AND_CLOSE)
-        return say(fd, &reply, length / 2) && false;
-    return say(fd, &reply, length) && (lie != TWICE || say(fd, &reply, length));
+        return liar_say(fd, &reply, length / 2) && false;
+    return liar_say(fd, &reply, length) && (lie != TWICE || liar_say(fd, &reply, length));
 }
 
-static void *talk_main(void *argument)
+static void talk(struct liar *liar, int fd)
 {
-    struct talk talk = *(struct talk *)argument;
     struct wire_head head;
-    free(argument);
-    bool on = welcome(talk.fd);
-    while (on && take(talk.fd, &head, sizeof head) && head.kind != WIRE_GOODBYE)
-        on = head.kind == WIRE_HEARTBEAT ? say(talk.fd, &head, sizeof head)
-                                         : answer_list(talk.liar, talk.fd, &head);
-    close(talk.fd);
-    return NULL;
-}
-
-static void *liar_main(void *argument)
-{
-    struct liar *liar = argument;
-    while (!atomic_load_acquire(&liar->quit)) { /* acquire: as set by the test */
-        pthread_t thread;
-        struct talk *talk = malloc(sizeof *talk);
-        if (talk == NULL)
-            abort();
-        *talk = (struct talk){.liar = liar, .fd = -1};
-        if (net_wait(liar->listener, EPOLL_IN, 10000000) == BANYAN_OK)
-            net_accept(liar->listener, &talk->fd, NULL, NULL);
-        if (talk->fd < 0)
-            free(talk);
-        else if (pthread_create(&thread, NULL, talk_main, talk) != 0 || pthread_detach(thread) != 0)
-            abort();
-    }
-    return NULL;
-}
-
-static void liar_start(struct liar *liar)
-{
-    struct error error = {0};
-    *liar = (struct liar){.address = {.kind = NET_TCP, .host = "127.0.0.1"}};
-    assert_int_equal(net_listen(&liar->address, 0, &liar->listener, &error), BANYAN_OK);
-    assert_int_equal(pthread_create(&liar->thread, NULL, liar_main, liar), 0);
-}
-
-static void liar_stop(struct liar *liar)
-{
-    atomic_store_release(&liar->quit, 1u); /* release: see liar_main */
-    pthread_join(liar->thread, NULL);
-    close(liar->listener);
+    bool on = welcome(fd);
+    while (on && liar_take(fd, &head, sizeof head) && head.kind != WIRE_GOODBYE)
+        on = head.kind == WIRE_HEARTBEAT ? liar_say(fd, &head, sizeof head) : answer_list(fd, &head);
 }
 
 /* ---- the client ---- */
@@ -219,7 +150,7 @@ static void lies_cost_the_connection(void **state)
     struct liar liar;
     struct error error = {0};
     struct fabric *fabric = NULL;
-    liar_start(&liar);
+    liar_start(&liar, &(struct net_address){.kind = NET_TCP, .host = "127.0.0.1"}, talk, NULL);
     const struct fabric_remote_options options = {.nodes = &liar.address, .count = 1, .timeout_ms = 20000};
     if (fabric_remote_open(&fabric, &options, &error) != BANYAN_OK)
         fail_msg("%s", error.text);
@@ -228,7 +159,7 @@ static void lies_cost_the_connection(void **state)
     assert_int_equal(ask(endpoint), BANYAN_OK);
     for (uint32_t lie = TRUTH + 1; lie < LIES; lie++) {
         uint64_t before = fabric_incarnation(fabric);
-        atomic_store_release(&liar.lie, lie); /* release: before the question */
+        atomic_store_release(&next_lie, lie); /* release: before the question */
         int status = ask(endpoint);
         if (lie == TWICE) /* the first was right; the second answers nothing */
             status = status == BANYAN_OK ? ask(endpoint) : status;
