@@ -1,0 +1,347 @@
+/*
+ * test_steps.c - rules of tree.md whose violation shows only if somebody is held up between two lists of one
+ * operation while others do much: a sibling that is posted, emptied, freed and used again before its splitter
+ * comes to post it, splitters and unlinkers that die at the one list that matters. Each is brought about step
+ * by step (stepper.h).
+ *
+ * Every test ends with a walk over the whole index, and with an account of memory: what the memory node has
+ * handed out is in use, or lies on a worker's free list, and never both.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include "memory/memory.h"
+#include "stepper.h"
+#include "tree/state.h"
+
+#define SIDES          6u
+#define VALUE_BYTES    80u /* four slots in a leaf */
+#define LEAF_BYTES     512u
+#define INTERNAL_BYTES 1024u
+#define STEP           100u /* between keys: there is room for others */
+
+/* A compute node with one session. */
+struct side {
+    struct fabric *fabric;
+    struct tree_compute *compute;
+    struct tree_worker *worker;
+    struct tree_session *session;
+    struct tree *tree;
+    uint16_t id;
+};
+struct rig {
+    struct memory_node *memory;
+    struct side sides[SIDES];
+    uint64_t last;  /* key put in last */
+    gaddr sibling;  /* of the split that is held */
+    unsigned nodes; /* met by the account */
+    unsigned free;
+};
+
+/* ---- the rig ------------------------------------------------------------------------------------- */
+
+static void side_open(struct rig *rig, struct side *side, uint16_t id)
+{
+    struct tree_switches switches = {.cache_bytes = 1 << 20};
+    struct error error = {0};
+    const struct fabric_target *targets[1] = {memory_node_target(rig->memory)};
+    side->id = id;
+    side->fabric = stepper_create(targets, 1, id);
+    assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
+    assert_int_equal(tree_compute_create(&side->compute, side->fabric, &switches, &error), 0);
+    assert_int_equal(tree_worker_create(&side->worker, side->compute, &error), 0);
+    assert_int_equal(tree_session_create(&side->session, side->worker, &error), 0);
+}
+
+static void rig_open(struct rig *rig)
+{
+    const struct tree_geometry geometry = {.key_bytes = 8,
+                                           .value_bytes = VALUE_BYTES,
+                                           .leaf_bytes = LEAF_BYTES,
+                                           .internal_bytes = INTERNAL_BYTES};
+    struct memory_options options = {.pool_bytes = 4 << 20, .chunk_bytes = 64 << 10};
+    struct error error = {0};
+    memset(rig, 0, sizeof *rig);
+    assert_int_equal(memory_node_create(&rig->memory, &options, &error), 0);
+    for (uint16_t i = 0; i < SIDES; i++)
+        side_open(rig, &rig->sides[i], (uint16_t)(i + 1));
+    assert_int_equal(tree_format(rig->sides[0].session), 0);
+    assert_int_equal(tree_create(rig->sides[0].session, "steps", &geometry, &rig->sides[0].tree), 0);
+    for (unsigned i = 1; i < SIDES; i++)
+        assert_int_equal(tree_open(rig->sides[i].session, "steps", &rig->sides[i].tree), 0);
+}
+
+static void count_node(void *context, gaddr node, uint32_t bytes)
+{
+    ((struct rig *)context)->nodes++;
+}
+
+static void count_free(void *context, gaddr node, uint32_t bytes)
+{
+    ((struct rig *)context)->free++;
+}
+
+/* By the eyes of the last compute node, which lives in every test. */
+static void rig_judge(struct rig *rig)
+{
+    struct side *eyes = &rig->sides[SIDES - 1];
+    struct memory_status_reply status;
+    struct tree_check_report report;
+    rig->nodes = rig->free = 0;
+    int verdict = tree_check(eyes->session, eyes->tree, &report, count_node, rig);
+    if (verdict)
+        fail_msg("%s", tree_session_error(eyes->session)->text);
+    for (unsigned i = 0; i < SIDES; i++)
+        tree_worker_each_free(rig->sides[i].worker, count_free, rig);
+    memory_node_status(rig->memory, &status);
+    assert_int_equal(rig->nodes + rig->free, status.blocks_used);
+}
+
+static void rig_close(struct rig *rig)
+{
+    for (unsigned i = 0; i < SIDES; i++) {
+        tree_close(rig->sides[i].tree);
+        tree_session_destroy(rig->sides[i].session);
+        tree_worker_abandon(rig->sides[i].worker);
+        tree_compute_destroy(rig->sides[i].compute);
+        fabric_close(rig->sides[i].fabric);
+    }
+    memory_node_destroy(rig->memory);
+}
+
+/* ---- operations ---------------------------------------------------------------------------------- */
+
+static void key_make(uint64_t number, uint8_t key[8])
+{
+    for (unsigned i = 0; i < 8; i++)
+        key[i] = (uint8_t)(number >> (56 - 8 * i));
+}
+
+static int put(struct side *side, uint64_t number, uint8_t first)
+{
+    uint8_t key[8], value[VALUE_BYTES] = {first};
+    key_make(number, key);
+    return tree_upsert(side->session, side->tree, key, sizeof key, value, sizeof value);
+}
+
+static int drop(struct side *side, uint64_t number)
+{
+    uint8_t key[8];
+    key_make(number, key);
+    return tree_delete(side->session, side->tree, key, sizeof key);
+}
+
+/* The value's first byte; negative: there is none. */
+static int get(struct side *side, uint64_t number)
+{
+    uint8_t key[8], value[VALUE_BYTES];
+    size_t length = sizeof value;
+    key_make(number, key);
+    int status = tree_lookup(side->session, side->tree, key, sizeof key, value, &length);
+    return status ? status : value[0];
+}
+
+/* The leaf that a key leads to, by what its parents say. */
+static gaddr leaf_of(struct side *side, uint64_t number)
+{
+    uint8_t key[8];
+    struct tree_path path;
+    key_make(number, key);
+    assert_int_equal(tree_begin(side->session, side->tree), 0);
+    assert_int_equal(tree_locate(side->session, side->tree, (struct tree_key){key, 8}, false, 0, &path), 0);
+    return path.link.address;
+}
+
+/* Ascending keys until so many leaves have been split: full ones stay behind, and the last has one key. */
+static void append(struct rig *rig, struct side *side, uint64_t splits)
+{
+    tree_session_stats_reset(side->session);
+    while (tree_session_stats(side->session)->splits < splits)
+        assert_int_equal(put(side, rig->last += STEP, 1), 0);
+}
+
+/* The same until the side is held or dies. */
+static void append_until_met(struct rig *rig, struct side *side)
+{
+    while (!stepper_met(side->fabric))
+        assert_int_equal(put(side, rig->last += STEP, 1), 0);
+}
+
+/* ---- where to stop ------------------------------------------------------------------------------- */
+
+/* A parent is locked: to post an entry, or to drop one. */
+static bool locks_parent(const struct fabric_list *list, void *context)
+{
+    return list->count == 2 && list->commands[0].operation == FABRIC_CAS &&
+           list->commands[1].operation == FABRIC_READ && list->commands[1].length == INTERNAL_BYTES;
+}
+
+/* A leaf is locked for its header alone: to be extended over its dead right neighbour. */
+static bool locks_left_neighbour(const struct fabric_list *list, void *context)
+{
+    return list->count == 2 && list->commands[0].operation == FABRIC_CAS &&
+           list->commands[1].operation == FABRIC_READ && list->commands[1].length == 64;
+}
+
+/* Sibling, mark, slots, header. */
+static bool splits_leaf(const struct fabric_list *list, void *context)
+{
+    return list->count > 3 && list->commands[0].operation == FABRIC_WRITE &&
+           list->commands[0].length == LEAF_BYTES;
+}
+
+/* ---- the parent's entries ------------------------------------------------------------------------ */
+
+/* The sibling's address names another leaf with the same lower fence by the time that its splitter gets the
+ * parent's lock. */
+static void sibling_used_again(void *context)
+{
+    struct rig *rig = context;
+    struct side *other = &rig->sides[1];
+    assert_int_equal(get(other, rig->last), 1); /* walks right, and posts the sibling */
+    rig->sibling = leaf_of(other, rig->last);
+    assert_int_equal(drop(other, rig->last), 0); /* its only key */
+    assert_int_not_equal(leaf_of(other, rig->last), rig->sibling);
+    assert_int_equal(put(other, rig->last, 2), 0); /* the leaf before it is full still */
+    assert_int_equal(leaf_of(other, rig->last), rig->sibling);
+}
+
+static void another_leaf_in_the_siblings_place_is_not_posted(void **state)
+{
+    struct rig rig;
+    rig_open(&rig);
+    append(&rig, &rig.sides[0], 1);
+    stepper_hold(rig.sides[0].fabric, locks_parent, sibling_used_again, &rig);
+    append_until_met(&rig, &rig.sides[0]);
+    for (unsigned i = 0; i < SIDES; i++)
+        assert_int_equal(get(&rig.sides[i], rig.last), 2);
+    rig_judge(&rig);
+    rig_close(&rig);
+}
+
+static void sibling_gone(void *context)
+{
+    struct rig *rig = context;
+    struct side *other = &rig->sides[1];
+    assert_int_equal(get(other, rig->last), 1);
+    assert_int_equal(drop(other, rig->last), 0);
+}
+
+static void a_sibling_that_died_is_not_posted(void **state)
+{
+    struct rig rig;
+    rig_open(&rig);
+    append(&rig, &rig.sides[0], 1);
+    stepper_hold(rig.sides[0].fabric, locks_parent, sibling_gone, &rig);
+    append_until_met(&rig, &rig.sides[0]);
+    assert_int_equal(get(&rig.sides[2], rig.last), BANYAN_ENOTFOUND);
+    rig_judge(&rig);
+    append(&rig, &rig.sides[0], 4);
+    rig_judge(&rig);
+    rig_close(&rig);
+}
+
+/* A leaf is dead, its left neighbour has its range, and who did that died before it dropped the parent's
+ * entry. Who has not heard of the dead leaf splits the left neighbour at the same key again. */
+static void a_dead_leaf_whose_entry_is_replaced_is_freed(void **state)
+{
+    struct rig rig;
+    rig_open(&rig);
+    append(&rig, &rig.sides[0], 1);
+    assert_int_equal(get(&rig.sides[2], STEP), 1); /* knows the parent as it is now */
+    append(&rig, &rig.sides[0], 1);
+    stepper_kill(rig.sides[1].fabric, locks_parent, 0, NULL);
+    assert_int_equal(drop(&rig.sides[1], rig.last), 0);
+    assert_true(stepper_met(rig.sides[1].fabric));
+    uint64_t unlinks = tree_session_stats(rig.sides[2].session)->unlinks;
+    assert_int_equal(put(&rig.sides[2], rig.last, 3), 0);
+    assert_int_equal(tree_session_stats(rig.sides[2].session)->splits, 1);
+    assert_int_equal(tree_session_stats(rig.sides[2].session)->unlinks, unlinks);
+    assert_int_equal(get(&rig.sides[3], rig.last), 3);
+    rig_judge(&rig);
+    rig_close(&rig);
+}
+
+/* A splitter died before it posted the sibling, whose only key is deleted by somebody who came by the sibling
+ * link. */
+static void a_leaf_that_no_entry_names_stays(void **state)
+{
+    struct rig rig;
+    rig_open(&rig);
+    append(&rig, &rig.sides[0], 1);
+    assert_int_equal(get(&rig.sides[1], STEP),
+                     1); /* knows the parent as it is now: walks right without posting */
+    stepper_kill(rig.sides[0].fabric, locks_parent, 0, NULL);
+    append_until_met(&rig, &rig.sides[0]);
+    assert_int_equal(drop(&rig.sides[1], rig.last), 0);
+    rig_judge(&rig);
+    assert_int_equal(put(&rig.sides[2], rig.last, 4), 0);
+    assert_int_equal(get(&rig.sides[1], rig.last), 4);
+    rig_judge(&rig);
+    rig_close(&rig);
+}
+
+/* ---- a half-split leaf beside dead ones ---------------------------------------------------------- */
+
+/* Deletes all keys of the leaf that this one leads to, and dies before its left neighbour is extended. */
+static void empty_and_die(struct side *side, uint64_t last, unsigned keys)
+{
+    stepper_kill(side->fabric, locks_left_neighbour, 0, NULL);
+    for (unsigned i = 0; i < keys; i++)
+        assert_int_equal(drop(side, last - i * STEP), 0);
+    assert_true(stepper_met(side->fabric));
+}
+
+/* How many of the keys up to this one lie in its leaf. */
+static unsigned keys_of_leaf(struct side *side, uint64_t last)
+{
+    unsigned count = 0;
+    gaddr leaf = leaf_of(side, last);
+    while (last > count * STEP && leaf_of(side, last - count * STEP) == leaf)
+        count++;
+    return count;
+}
+
+/* The second dead leaf's unlinker has to look for the leaf left of the first one with the parent read anew; a
+ * leaf that it finds half split must be finished before it walks right from there, since that posts the
+ * sibling. */
+static void a_half_split_left_neighbour_is_finished(void **state)
+{
+    struct rig rig;
+    rig_open(&rig);
+    struct side *reader = &rig.sides[1], *splitter = &rig.sides[2], *helper = &rig.sides[SIDES - 1];
+    append(&rig, &rig.sides[0], 4); /* leaves: some, left, dead, dead, one key */
+    uint64_t second = rig.last - STEP, first = second - keys_of_leaf(&rig.sides[0], second) * STEP;
+    unsigned seconds = keys_of_leaf(&rig.sides[0], second), firsts = keys_of_leaf(&rig.sides[0], first);
+    uint64_t left = first - firsts * STEP; /* the left leaf's last key: it moves in a split */
+    assert_true(keys_of_leaf(&rig.sides[0], left) > 1);
+    assert_int_equal(get(reader, left), 1);
+    empty_and_die(&rig.sides[3], first, firsts);
+    empty_and_die(&rig.sides[4], second, seconds);
+    stepper_kill(splitter->fabric, splits_leaf, 2, NULL); /* the sibling and the mark */
+    for (uint64_t i = 1; !stepper_met(splitter->fabric); i++)
+        put(splitter, left - STEP + i, 1);
+    assert_int_equal(memory_node_release_locks(rig.memory, splitter->id), 1);
+    assert_int_equal(get(helper, second), BANYAN_ENOTFOUND); /* meets the second dead leaf, and helps */
+    assert_int_equal(put(helper, left, 5), 0);
+    assert_int_equal(get(reader, left), 5); /* it still looks into the left leaf first */
+    assert_int_equal(get(helper, left), 5);
+    rig_close(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_leaf_in_the_siblings_place_is_not_posted),
+        cmocka_unit_test(a_sibling_that_died_is_not_posted),
+        cmocka_unit_test(a_dead_leaf_whose_entry_is_replaced_is_freed),
+        cmocka_unit_test(a_leaf_that_no_entry_names_stays),
+        cmocka_unit_test(a_half_split_left_neighbour_is_finished),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
