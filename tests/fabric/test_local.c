@@ -2,6 +2,7 @@
  * what is true of this backend alone. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <pthread.h>
@@ -172,8 +173,113 @@ static void bad_targets_are_refused(void **state)
     second.pool_bytes -= 8;
     assert_null(fabric_local_create(targets, 2, 1, &error));
     assert_int_equal(error.code, BANYAN_EINVAL);
+    second = plain_target();
+    second.locks += 2;
+    assert_null(fabric_local_create(targets, 2, 1, &error));
+    second = plain_target();
+    second.pool_bytes = GADDR_LOCK_REGION + 8;
+    assert_null(fabric_local_create(targets, 2, 1, &error));
+    second = plain_target();
+    second.lock_bytes = GADDR_LOCK_REGION + 8;
+    assert_null(fabric_local_create(targets, 2, 1, &error));
+    assert_non_null(strstr(error.text, "misaligned or too large"));
     fabric_close(NULL);
     fabric_endpoint_close(NULL);
+}
+
+/* What all of them have is what the fabric promises. */
+static void the_smallest_lock_region_counts(void **state)
+{
+    struct fabric_target first = plain_target(), second = plain_target(), third = plain_target();
+    const struct fabric_target *targets[] = {&first, &second, &third};
+    second.lock_bytes = 64;
+    third.lock_bytes = 128;
+    struct fabric *fabric = fabric_local_create(targets, 3, 1, NULL);
+    assert_non_null(fabric);
+    assert_int_equal(fabric_capabilities(fabric)->lock_region_bytes, 64);
+    assert_int_equal(fabric_incarnation(fabric), 1);
+    fabric_close(fabric);
+}
+
+/* ---- what is judged before any backend ---- */
+
+/* Says yes to everything. */
+struct yes {
+    struct fabric fabric;
+    struct fabric_endpoint endpoint;
+    unsigned lists, gives_up;
+};
+
+static int yes_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count)
+{
+    ((struct yes *)endpoint->fabric)->lists += count;
+    for (uint32_t i = 0; i < count; i++)
+        lists[i]->status = BANYAN_OK;
+    return BANYAN_OK;
+}
+
+static void yes_trouble(const struct fabric *fabric, uint16_t node, char *text, size_t size)
+{
+    snprintf(text, size, "all is well with %u", (unsigned)node);
+}
+
+static void yes_give_up(struct fabric_endpoint *endpoint, uint16_t node)
+{
+    ((struct yes *)endpoint->fabric)->gives_up++;
+}
+
+/* On hardware that has no masked CAS no list gets through that has one, however long it is. */
+static void lists_are_judged_first(void **state)
+{
+    const struct fabric_ops ops = {.execute = yes_execute};
+    struct yes yes = {.fabric = {.ops = &ops, .capabilities = {.memory_nodes = 1, .masked_cas = true}}};
+    struct fabric_command commands[8];
+    struct fabric_list list = {.commands = commands}, *lists[] = {&list};
+    yes.endpoint.fabric = &yes.fabric;
+    for (unsigned masked = 0; masked < 2; masked++)
+        for (uint16_t count = 1; count <= 8; count++)
+            for (unsigned allowed = 0; allowed < 2; allowed++) {
+                bool fits = allowed == 1 || masked == 0;
+                for (unsigned i = 0; i < 8; i++)
+                    commands[i] = (struct fabric_command){.operation = FABRIC_CAS, .cas.mask = UINT64_MAX};
+                commands[count - 1].cas.mask = masked == 1 ? 0xffff : UINT64_MAX;
+                yes.fabric.capabilities.masked_cas = allowed == 1;
+                yes.lists = 0;
+                list.count = count;
+                assert_int_equal(fabric_execute(&yes.endpoint, lists, 1, NULL),
+                                 fits ? BANYAN_OK : BANYAN_EINVAL);
+                assert_int_equal(yes.lists, fits);
+            }
+    /* More bytes than a list may have; a command that is too long alone is the backend's to refuse. */
+    for (unsigned i = 0; i < 5; i++)
+        commands[i] = (struct fabric_command){.operation = FABRIC_READ, .length = FABRIC_LENGTH_MAX};
+    list.count = 5;
+    assert_int_equal(fabric_execute(&yes.endpoint, lists, 1, NULL), BANYAN_EINVAL);
+    commands[0].length = FABRIC_LENGTH_MAX + 1;
+    assert_int_equal(fabric_execute(&yes.endpoint, lists, 1, NULL), BANYAN_OK);
+    assert_int_equal(fabric_execute(&yes.endpoint, lists, 0, NULL), BANYAN_OK);
+}
+
+static void backends_may_have_no_troubles(void **state)
+{
+    const struct fabric_ops none = {.execute = yes_execute};
+    const struct fabric_ops some = {.trouble = yes_trouble, .give_up = yes_give_up};
+    struct yes yes = {.fabric = {.ops = &none, .capabilities = {.memory_nodes = 2}}};
+    char text[32] = "x";
+    yes.endpoint.fabric = &yes.fabric;
+    fabric_trouble(&yes.fabric, 0, text, 0);
+    assert_string_equal(text, "x");
+    fabric_trouble(&yes.fabric, 0, text, sizeof text);
+    assert_string_equal(text, "");
+    fabric_give_up(&yes.endpoint, 0);
+    yes.fabric.ops = &some;
+    fabric_trouble(&yes.fabric, 1, text, sizeof text);
+    assert_string_equal(text, "all is well with 1");
+    fabric_trouble(&yes.fabric, 2, text, sizeof text); /* there is no such memory node */
+    assert_string_equal(text, "");
+    fabric_give_up(&yes.endpoint, 1);
+    fabric_give_up(&yes.endpoint, 2);
+    assert_int_equal(yes.gives_up, 1);
 }
 
 /* fabric_target_execute, which the simulator builds on: copies READs, checks before it acts. */
@@ -201,6 +307,10 @@ static void single_commands(void **state)
     lane.cas.compare = 0x55660000;
     assert_int_equal(fabric_target_execute(&target, &lane), 0);
     assert_int_equal(pool_words[16], 0x11223344abcd7789);
+    lane.cas.mask = 0; /* compares nothing, changes nothing */
+    assert_int_equal(fabric_target_execute(&target, &lane), 0);
+    assert_int_equal(lane.cas.old, 0x11223344abcd7789);
+    assert_int_equal(pool_words[16], 0x11223344abcd7789);
     read.length = sizeof pool_words;
     assert_int_equal(fabric_target_execute(&target, &read), BANYAN_EADDRESS);
     assert_int_equal(fabric_bounds_check(&target, &read), BANYAN_EADDRESS);
@@ -221,9 +331,15 @@ static void addresses_as_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_are_in_place),     cmocka_unit_test(bad_targets_are_refused),
-        cmocka_unit_test(single_commands),        cmocka_unit_test(addresses_as_text),
-        cmocka_unit_test(conformance_on_threads), cmocka_unit_test(conformance_on_fibers),
+        cmocka_unit_test(the_smallest_lock_region_counts),
+        cmocka_unit_test(lists_are_judged_first),
+        cmocka_unit_test(backends_may_have_no_troubles),
+        cmocka_unit_test(reads_are_in_place),
+        cmocka_unit_test(bad_targets_are_refused),
+        cmocka_unit_test(single_commands),
+        cmocka_unit_test(addresses_as_text),
+        cmocka_unit_test(conformance_on_threads),
+        cmocka_unit_test(conformance_on_fibers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
