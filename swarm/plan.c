@@ -67,7 +67,7 @@ const struct option_entry swarm_plan_table[] = {
     ENTRY("disjoint", OPTION_BOOL, disjoint, 0, 0, NULL, NULL, "each task writes keys of its own only"),
     ENTRY("patience-ns", OPTION_U64, patience_ns, 0, 0, NULL, "ns",
           "longest operation once the faults have stopped"),
-    ENTRY("events", OPTION_U64, events, 1000, 0, NULL, NULL,
+    ENTRY("events", OPTION_U64, events, 1000, 1e15, NULL, NULL,
           "of the simulator, in one phase of the run, at most"),
     ENTRY("skip", OPTION_TEXT, skip, 0, 0, NULL, NULL, "rounds left out: task:from-to task:from-to ..."),
     {.name = NULL, .kind = OPTION_END},

@@ -14,99 +14,64 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include <jansson.h>
-
-static const char *banyan;
-
-struct outcome {
-    int code;
-    char *text;
-};
-
-/* Runs the executable under the shell; standard error is added where `redirect` says so. */
-static struct outcome run(const char *arguments, const char *redirect)
-{
-    char command[1024];
-    struct outcome outcome = {0};
-    size_t size = 0;
-    snprintf(command, sizeof command, "'%s' %s %s", banyan, arguments, redirect);
-    FILE *pipe = popen(command, "r");
-    assert_non_null(pipe);
-    FILE *text = open_memstream(&outcome.text, &size);
-    assert_non_null(text);
-    for (int c = fgetc(pipe); c != EOF; c = fgetc(pipe))
-        fputc(c, text);
-    fclose(text);
-    int status = pclose(pipe);
-    assert_true(WIFEXITED(status));
-    outcome.code = WEXITSTATUS(status);
-    return outcome;
-}
-
-static void expect(const char *arguments, int code, const char *needle)
-{
-    struct outcome outcome = run(arguments, "2>&1");
-    if (outcome.code != code || !strstr(outcome.text, needle))
-        fail_msg("banyan %s: exit code %d, expected %d and '%s' in:\n%s", arguments, outcome.code, code,
-                 needle, outcome.text);
-    free(outcome.text);
-}
+#include "program.h"
 
 static void usage_errors_say_what_to_do(void **state)
 {
     (void)state;
-    expect("", 2, "Usage");
-    expect("fly", 2, "unknown command 'fly'");
-    expect("bench --fly", 2, "fly");
-    expect("bench stray", 2, "stray");
-    expect("bench --workload fly", 2, "--list");
-    expect("bench --preset fly", 2, "fly");
-    expect("bench --mix lookup", 2, "operation=share");
-    expect("bench --distribution normal", 2, "zipfian");
-    expect("bench --fabric carrier-pigeon", 2, "local, sim");
-    expect("bench --threads 0", 2, "--threads");
-    expect("bench --memory-nodes 100000", 2, "--memory-nodes");
-    expect("bench --keys many", 2, "--keys");
-    expect("bench --keys 0 --workload read-only", 2, "--keys");
-    expect("bench --key-bytes 4", 2, "--key-bytes");
-    expect("bench --value-bytes 256", 2, "--value-bytes");
-    expect("bench --theta 1", 2, "--theta");
-    expect("bench --memory tcp://localhost:1", 2, "--fabric tcp or unix");
-    expect("bench --fabric tcp --memory fly://", 2, "--memory");
-    expect("bench --fabric tcp --memory tcp://localhost:1", 1, "Connection refused");
-    expect("bench --theta nan", 2, "--theta");
-    expect("bench --fill 7", 2, "--fill");
-    expect("bench --leaf-bytes 1000", 2, "leaf");
-    expect("bench --combine sometimes", 2, "combine");
-    expect("bench --handover -1", 2, "handover");
-    expect("bench --sim gravity=1", 2, "gravity");
-    expect("bench --faults late=2", 2, "late");
-    expect("bench --peer fly", 2, "fly");
-    expect("bench --fabric sim --peer lmdb", 2, "--fabric local");
-    expect("bench --compute-nodes 60000 --threads 4000 --fibers 4000", 2, "million");
-    expect("bench --keys 900G", 2, "GiB");
-    expect("bench --chunk-bytes 5", 2, "--chunk-bytes");
-    expect("bench --pool-bytes 4K", 2, "--pool-bytes");
-    expect("version --fly", 2, "--fly");
+    program_expect("", 2, "Usage");
+    program_expect("fly", 2, "unknown command 'fly'");
+    program_expect("bench --fly", 2, "fly");
+    program_expect("bench stray", 2, "stray");
+    program_expect("bench --workload fly", 2, "--list");
+    program_expect("bench --preset fly", 2, "fly");
+    program_expect("bench --mix lookup", 2, "operation=share");
+    program_expect("bench --distribution normal", 2, "zipfian");
+    program_expect("bench --fabric carrier-pigeon", 2, "local, sim");
+    program_expect("bench --threads 0", 2, "--threads");
+    program_expect("bench --memory-nodes 100000", 2, "--memory-nodes");
+    program_expect("bench --keys many", 2, "--keys");
+    program_expect("bench --keys 0 --workload read-only", 2, "--keys");
+    program_expect("bench --key-bytes 4", 2, "--key-bytes");
+    program_expect("bench --value-bytes 256", 2, "--value-bytes");
+    program_expect("bench --theta 1", 2, "--theta");
+    program_expect("bench --memory tcp://localhost:1", 2, "--fabric tcp or unix");
+    program_expect("bench --fabric tcp --memory fly://", 2, "--memory");
+    program_expect("bench --fabric tcp --memory tcp://localhost:1", 1, "Connection refused");
+    program_expect("bench --theta nan", 2, "--theta");
+    program_expect("bench --fill 7", 2, "--fill");
+    program_expect("bench --leaf-bytes 1000", 2, "leaf");
+    program_expect("bench --combine sometimes", 2, "combine");
+    program_expect("bench --handover -1", 2, "handover");
+    program_expect("bench --sim gravity=1", 2, "gravity");
+    program_expect("bench --faults late=2", 2, "late");
+    program_expect("bench --peer fly", 2, "fly");
+    program_expect("bench --fabric sim --peer lmdb", 2, "--fabric local");
+    program_expect("bench --compute-nodes 60000 --threads 4000 --fibers 4000", 2, "million");
+    program_expect("bench --keys 900G", 2, "GiB");
+    program_expect("bench --chunk-bytes 5", 2, "--chunk-bytes");
+    program_expect("bench --pool-bytes 4K", 2, "--pool-bytes");
+    program_expect("version --fly", 2, "--fly");
 }
 
 static void help_and_lists(void **state)
 {
     (void)state;
-    expect("--help", 0, "bench");
-    expect("help bench", 0, "Examples");
-    expect("bench --help", 0, "--lock-region");
-    expect("bench --help", 0, "--no-local-locks");
-    expect("bench --list", 0, "sherman:write-only");
-    expect("bench --list", 0, "+hierarchical");
-    expect("bench --sim help", 0, "message-rate-in");
-    expect("bench --faults help", 0, "torn-reads");
-    expect("version", 0, "banyan ");
+    program_expect("--help", 0, "bench");
+    program_expect("help bench", 0, "Examples");
+    program_expect("bench --help", 0, "--lock-region");
+    program_expect("bench --help", 0, "--no-local-locks");
+    program_expect("bench --list", 0, "sherman:write-only");
+    program_expect("bench --list", 0, "+hierarchical");
+    program_expect("bench --sim help", 0, "message-rate-in");
+    program_expect("bench --faults help", 0, "torn-reads");
+    program_expect("version", 0, "banyan ");
 }
 
 static void version_json(void **state)
 {
     (void)state;
-    struct outcome outcome = run("version --json", "");
+    struct program_outcome outcome = program_run("version --json", "");
     assert_int_equal(outcome.code, 0);
     json_t *json = json_loads(outcome.text, 0, NULL);
     assert_true(json_is_string(json_object_get(json, "version")));
@@ -118,7 +83,7 @@ static json_t *bench_json(const char *arguments)
 {
     char all[512];
     snprintf(all, sizeof all, "bench %s --json -", arguments);
-    struct outcome outcome = run(all, "2>/dev/null");
+    struct program_outcome outcome = program_run(all, "2>/dev/null");
     if (outcome.code)
         fail_msg("banyan %s: exit code %d", all, outcome.code);
     json_error_t error;
@@ -256,11 +221,12 @@ static void simulations_repeat(void **state)
 {
     (void)state;
     const char *arguments = "bench " WORLD "--workload write-intensive --preset fg+,banyan --json -";
-    struct outcome first = run(arguments, "2>/dev/null"), second = run(arguments, "2>/dev/null");
+    struct program_outcome first = program_run(arguments, "2>/dev/null"),
+                           second = program_run(arguments, "2>/dev/null");
     assert_int_equal(first.code, 0);
     assert_string_equal(first.text, second.text);
-    struct outcome other =
-        run("bench " WORLD "--workload write-intensive --preset fg+,banyan --json - --seed 2", "2>/dev/null");
+    struct program_outcome other = program_run(
+        "bench " WORLD "--workload write-intensive --preset fg+,banyan --json - --seed 2", "2>/dev/null");
     assert_int_equal(other.code, 0);
     assert_string_not_equal(first.text, other.text);
     free(first.text);
@@ -279,9 +245,10 @@ static void faults_are_survived(void **state)
 static void ablation_prints_the_paper(void **state)
 {
     (void)state;
-    expect("bench --ablation --memory-nodes 2 --compute-nodes 2 --threads 2 --workload write-intensive "
-           "--distribution zipfian " SMALL,
-           0, "(23.60)");
+    program_expect(
+        "bench --ablation --memory-nodes 2 --compute-nodes 2 --threads 2 --workload write-intensive "
+        "--distribution zipfian " SMALL,
+        0, "(23.60)");
 }
 
 static void page_stands_alone(void **state)
@@ -292,7 +259,7 @@ static void page_stands_alone(void **state)
     assert_true(file >= 0);
     close(file);
     snprintf(arguments, sizeof arguments, "bench %s--report %s", SMALL, name);
-    struct outcome outcome = run(arguments, "2>&1");
+    struct program_outcome outcome = program_run(arguments, "2>&1");
     assert_int_equal(outcome.code, 0);
     free(outcome.text);
     FILE *page = fopen(name, "r");
@@ -312,14 +279,15 @@ static void page_stands_alone(void **state)
 static void full_pools_fail_cleanly(void **state)
 {
     (void)state;
-    expect("bench --keys 1M --operations 1k --pool-bytes 20M", 1, "--pool-bytes");
-    expect("bench " SMALL "--report /nonexistent/page.html", 1, "/nonexistent/page.html");
+    program_expect("bench --keys 1M --operations 1k --pool-bytes 20M", 1, "--pool-bytes");
+    program_expect("bench " SMALL "--report /nonexistent/page.html", 1, "/nonexistent/page.html");
 }
 
 static void peers_are_compared(void **state)
 {
     (void)state;
-    struct outcome found = run("bench --peer lmdb --keys 1k --operations 1k --pairs 1", "2>&1");
+    struct program_outcome found =
+        program_run("bench --peer lmdb --keys 1k --operations 1k --pairs 1", "2>&1");
     if (found.code == 2) { /* made without LMDB: it must say so */
         assert_non_null(strstr(found.text, "LMDB"));
         free(found.text);
@@ -331,8 +299,9 @@ static void peers_are_compared(void **state)
     json_t *json = bench_json("--peer lmdb --workload insert-intensive --pairs 2 --threads 2 " SMALL);
     assert_int_equal(json_array_size(json_object_get(json, "results")), 6);
     json_decref(json);
-    expect("bench --peer lmdb --mix scan=1,lookup=1,update=1,delete=1,modify=1,upsert=1 --pairs 1 " SMALL, 0,
-           "ratio");
+    program_expect(
+        "bench --peer lmdb --mix scan=1,lookup=1,update=1,delete=1,modify=1,upsert=1 --pairs 1 " SMALL, 0,
+        "ratio");
 }
 
 int main(int argc, char **argv)
@@ -341,7 +310,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: test_bench BANYAN\n");
         return 2;
     }
-    banyan = argv[1];
+    program_path = argv[1];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(usage_errors_say_what_to_do),
         cmocka_unit_test(help_and_lists),
