@@ -575,7 +575,7 @@ static int converse(struct net_stream *stream, enum wire_kind kind, const void *
         status = remote_receive(stream, &head, sizeof head, deadline, error);
     if (status != BANYAN_OK)
         return status;
-    if (!wire_head_valid(&head) || head.kind != WIRE_RESULT || head.status > 0)
+    if (!wire_head_valid(&head) || head.kind != WIRE_RESULT)
         return error_set(error, BANYAN_EVERSION, "it answers with something else than a result");
     if (head.length > capacity)
         return error_set(error, BANYAN_EINVAL, "its answer of %u bytes is longer than expected", head.length);

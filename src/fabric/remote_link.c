@@ -219,7 +219,7 @@ static bool answer_begin(struct remote_link *link)
 {
     const struct wire_head *head = &link->head;
     struct fabric_list *list = link->first;
-    if (!wire_head_valid(head) || list == NULL || head->id != link->answered_id + 1 || head->status > 0)
+    if (!wire_head_valid(head) || list == NULL || head->id != link->answered_id + 1)
         return false;
     link->body_left = head->length;
     link->command = link->offset = 0;

@@ -20,7 +20,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs travel as the
 
 bool wire_head_valid(const struct wire_head *head)
 {
-    if (head->kind < WIRE_GREETING || head->kind >= WIRE_KINDS)
+    if (head->kind < WIRE_GREETING || head->kind >= WIRE_KINDS || head->status > 0 ||
+        head->status < BANYAN_EVERSION)
         return false;
     if (head->kind == WIRE_LIST)
         return head->count - 1u < FABRIC_COMMANDS_MAX && head->length <= WIRE_LENGTH_MAX &&

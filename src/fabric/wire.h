@@ -138,7 +138,7 @@ struct wire_staging {
 };
 #define WIRE_STAGED UINT64_C(0x5354414745440001)
 
-/* Judges a head that has arrived: true if kind, length and count are possible. */
+/* Judges a head that has arrived: true if kind, length, count and status are possible. */
 bool wire_head_valid(const struct wire_head *head);
 /* Bytes of a command's payload in a LIST and in a REPLY; UINT32_MAX: no such command. */
 uint32_t wire_command_payload(const struct wire_command *command);

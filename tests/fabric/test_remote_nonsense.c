@@ -29,6 +29,7 @@ enum lie {
     SHORTER,
     HUGE,
     POSITIVE_STATUS,
+    UNKNOWN_STATUS,
     TWICE,
     GARBAGE,
     HALF_AND_CLOSE,
@@ -88,7 +89,12 @@ static bool answer_list(int fd, const struct wire_head *asked)
     if (lie == WRONG_KIND)
         reply.head.count = 0;
     reply.head.count = (uint16_t)(reply.head.count + (lie == MORE_COMMANDS) - (lie == FEWER_COMMANDS));
-    reply.head.status = lie == POSITIVE_STATUS ? 1 : 0;
+    reply.head.status = lie == POSITIVE_STATUS ? 1 : lie == UNKNOWN_STATUS ? -1000 : 0;
+    if (lie == UNKNOWN_STATUS) { /* of a list that was cut before its first command */
+        reply.head.count = 0;
+        reply.head.length = 0;
+        length = sizeof reply.head;
+    }
     if (lie == LONGER || lie == SHORTER) {
         reply.head.length = lie == LONGER ? ANSWER + 8 : ANSWER - 8;
         length = sizeof reply.head + reply.head.length;
