@@ -12,13 +12,15 @@
 #include "cli/command.h"
 #include "cli/settings.h"
 #include "swarm/farm.h"
+#include "swarm/shrink.h"
+#include "swarm/trace.h"
 
 struct sim_settings {
     char *seed, *seeds, *replay, *set, *save;
     double minutes, timeout;
-    uint32_t jobs;
+    uint32_t jobs, rows;
     uint64_t memory;
-    bool fail_fast, json, quiet, plan, fields;
+    bool shrink, trace, fail_fast, json, quiet, plan, fields;
 };
 
 #define ROW(name, kind, field, low, high, unit, help)                                                        \
@@ -29,10 +31,15 @@ static const struct option_entry table[] = {
     ROW("seed", OPTION_TEXT, seed, 0, 0, "N", "Run this seed alone, and tell all about it if it fails"),
     ROW("seeds", OPTION_TEXT, seeds, 0, 0, "FROM-TO", "Run these seeds"),
     ROW("minutes", OPTION_DOUBLE, minutes, 0, 1e6, "M", "Run fresh seeds for so long (or stop --seeds then)"),
-    ROW("replay", OPTION_TEXT, replay, 0, 0, "FILE", "Run a plan that --save or --plan wrote"),
+    ROW("replay", OPTION_TEXT, replay, 0, 0, "FILE", "Run a plan that --save, --shrink or --plan wrote"),
     ROW("set", OPTION_TEXT, set, 0, 0, "NAME=VALUE,...", "Change these fields of every plan; see --fields"),
     ROW("jobs", OPTION_U32, jobs, 1, 256, NULL, "Runs at once; by default one for each CPU"),
+    ROW("shrink", OPTION_BOOL, shrink, 0, 0, NULL,
+        "Reduce what fails (--seed or --replay) to a minimal plan"),
     ROW("save", OPTION_TEXT, save, 0, 0, "FILE", "Write the plan that failed, shrunk or not, to this file"),
+    ROW("trace", OPTION_BOOL, trace, 0, 0, NULL,
+        "Print the trace of a failure: by default with --seed and --replay"),
+    ROW("rows", OPTION_U32, rows, 10, 1000000, NULL, "Rows of a trace, at most"),
     ROW("fail-fast", OPTION_BOOL, fail_fast, 0, 0, NULL, "Start no seed after a failure"),
     ROW("timeout", OPTION_DOUBLE, timeout, 0.1, 1e6, "SECONDS",
         "A run that takes longer is stopped, and has failed"),
@@ -60,7 +67,7 @@ static const struct settings_command command = {
         "Examples:\n"
         "  banyan sim --minutes 10\n"
         "  banyan sim --seeds 1-1000 --jobs 4 --fail-fast\n"
-        "  banyan sim --seed 4711 --save 4711.plan\n"
+        "  banyan sim --seed 4711 --shrink --save 4711.plan\n"
         "  banyan sim --replay 4711.plan\n"
         "  banyan sim --seeds 1-200 --set torn-reads=0,records=on\n\n"
         "Exit status: 0 when all runs were sound; 1 when one was not, or the runs could not be made; 2 when "
@@ -224,6 +231,15 @@ static void list_fields(void)
     }
 }
 
+/* ---- one failure, closely ---- */
+
+static void tell_shrunk(void *context, const char *what, const struct swarm_plan *plan, uint32_t attempts)
+{
+    const struct sim_run *run = context;
+    if (!run->settings.json && !run->settings.quiet)
+        fprintf(stderr, "shrinking, %u runs so far: %s\n", attempts, what);
+}
+
 static int save(const struct sim_run *run, const struct swarm_plan *plan, struct error *error)
 {
     FILE *file = run->settings.save ? fopen(run->settings.save, "we") : NULL;
@@ -238,8 +254,28 @@ static int save(const struct sim_run *run, const struct swarm_plan *plan, struct
 static int look_closely(struct sim_run *run, uint64_t seed, struct error *error)
 {
     struct swarm_plan plan;
+    struct swarm_outcome outcome;
     int status = make_plan(run, seed, &plan, error);
+    if (!status && run->settings.shrink) {
+        const struct swarm_shrink_options options = {.jobs = run->settings.jobs,
+                                                     .seconds_max = run->settings.timeout,
+                                                     .bytes_max = run->settings.memory,
+                                                     .progress = tell_shrunk,
+                                                     .context = run};
+        status = swarm_shrink(&plan, &options, &outcome, error);
+        if (!status && !run->settings.json) {
+            printf("\nshrunk to this plan: %s: %s\n\n", swarm_end_name(outcome.end), outcome.result.what);
+            swarm_plan_write(&plan, stdout);
+        }
+    }
     status = status ? status : save(run, &plan, error);
+    if (!status && !run->settings.json) {
+        const struct swarm_trace_options options = {.rows_max = run->settings.rows,
+                                                    .seconds_max = run->settings.timeout,
+                                                    .bytes_max = run->settings.memory};
+        putchar('\n');
+        status = swarm_trace_run(&plan, &options, stdout, &outcome, error);
+    }
     swarm_plan_free(&plan);
     return status;
 }
@@ -306,9 +342,11 @@ static int run_all(struct sim_run *run, struct error *error)
     if (status || settings->plan)
         return status;
     bool one = farm.from == farm.to;
+    if (settings->shrink && !one)
+        return error_set(error, BANYAN_EINVAL, "--shrink wants one failure: --seed or --replay");
     run->begun = seconds_now();
     status = swarm_farm_run(&farm, error);
-    if (!status && run->failures && one)
+    if (!status && run->failures && (one || settings->trace))
         status = look_closely(run, run->first_failed, error);
     if (!one || settings->json)
         summarize(run);
@@ -326,6 +364,7 @@ int command_sim(int argc, char **argv)
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     struct sim_run run = {.settings = {.timeout = 120,
                                        .memory = UINT64_C(2) << 30,
+                                       .rows = 200,
                                        .jobs = cpus < 1     ? 1
                                                : cpus > 256 ? 256
                                                             : (uint32_t)cpus}};

@@ -73,7 +73,7 @@ static void plans_of_others_are_refused(void **state)
 static void help_tells(void **state)
 {
     program_expect("sim --help", 0, "Examples");
-    program_expect("help sim", 0, "--save");
+    program_expect("help sim", 0, "--shrink");
     program_expect("sim --fields", 0, "torn-reads");
     program_expect("sim --fields", 0, "window, uniform, tide, patch");
 }
