@@ -15,6 +15,7 @@
 #include "base/worker.h"
 #include "daemon.h"
 #include "fabric/remote.h"
+#include "fabric/wire.h"
 #include "memory/memory.h"
 
 #define POOL  (UINT64_C(4) << 20)
@@ -463,7 +464,160 @@ static void large_lists_wait_for_room(void **state)
     daemon_kill(&daemon);
 }
 
+/* A plain thread sends what it has posted only when it waits; it waits before it holds too much. */
+static void one_thread_waits_for_room(void **state)
+{
+    enum { LISTS = 8, PART = 512 << 10 };
+    static uint8_t bytes[PART], seen[PART];
+    struct daemon daemon;
+    start(&daemon, 0);
+    struct fabric_remote_options options = options_for(&daemon.tcp, 1);
+    struct fabric *fabric = open_fabric(&options);
+    struct fabric_endpoint *endpoint = open_endpoint(fabric);
+    struct fabric_command writes[LISTS];
+    struct fabric_list all[LISTS], *lists[LISTS];
+    memset(bytes, 0x44, sizeof bytes);
+    for (unsigned i = 0; i < LISTS; i++) {
+        writes[i] = (struct fabric_command){.operation = FABRIC_WRITE,
+                                            .length = PART,
+                                            .address = gaddr_make(0, POOL / 2),
+                                            .write.data = bytes};
+        all[i] = (struct fabric_list){.count = 1, .commands = &writes[i]};
+        lists[i] = &all[i];
+    }
+    assert_int_equal(fabric_execute(endpoint, lists, LISTS, NULL), BANYAN_OK);
+    struct fabric_command read = {
+        .operation = FABRIC_READ, .length = PART, .address = gaddr_make(0, POOL / 2), .read.buffer = seen};
+    all[0] = (struct fabric_list){.count = 1, .commands = &read};
+    assert_int_equal(fabric_execute(endpoint, lists, 1, NULL), BANYAN_OK);
+    assert_memory_equal(seen, bytes, PART);
+    fabric_endpoint_close(endpoint);
+    fabric_close(fabric);
+    daemon_kill(&daemon);
+}
+
+struct crowd {
+    struct fabric_endpoint *endpoint;
+    struct daemon *daemon; /* stopped; dies, or goes on */
+    bool dies;
+    unsigned begun, done, lost;
+};
+
+static void crowd_main(void *argument)
+{
+    enum { PART = 1 << 20 };
+    static uint8_t bytes[PART];
+    struct crowd *crowd = argument;
+    struct fabric_command write = {
+        .operation = FABRIC_WRITE, .length = PART, .address = gaddr_make(0, POOL / 2), .write.data = bytes};
+    struct fabric_list list = {.count = 1, .commands = &write}, *lists[] = {&list};
+    crowd->begun++;
+    int status = fabric_execute(crowd->endpoint, lists, 1, NULL);
+    crowd->done += status == BANYAN_OK;
+    crowd->lost += status == BANYAN_ENET;
+}
+
+static void crowd_ends(void *argument)
+{
+    struct crowd *crowd = argument;
+    while (crowd->begun < FIBERS)
+        task_sleep(MS);
+    if (crowd->dies)
+        daemon_kill(crowd->daemon);
+    else
+        daemon_signal(crowd->daemon, SIGCONT);
+}
+
+/* Fibers whose messages do not fit wait until the memory node takes some of what lies there, or is lost. */
+static void fibers_wait_for_room(bool dies)
+{
+    struct daemon daemon;
+    start(&daemon, 0);
+    struct fabric_remote_options options = options_for(&daemon.tcp, 1);
+    options.timeout_ms = 20000;
+    options.lease_ms = 60000;
+    struct fabric *fabric = open_fabric(&options);
+    struct crowd crowd = {.endpoint = open_endpoint(fabric), .daemon = &daemon, .dies = dies};
+    struct worker *worker = worker_create();
+    assert_non_null(worker);
+    daemon_signal(&daemon, SIGSTOP);
+    for (unsigned i = 0; i < FIBERS; i++)
+        assert_int_equal(worker_spawn(worker, crowd_main, &crowd), 0);
+    assert_int_equal(worker_spawn(worker, crowd_ends, &crowd), 0);
+    worker_run(worker);
+    worker_destroy(worker);
+    assert_int_equal(dies ? crowd.lost : crowd.done, FIBERS);
+    fabric_endpoint_close(crowd.endpoint);
+    fabric_close(fabric);
+    daemon_kill(&daemon);
+}
+
+static void fibers_wait_for_room_until_there_is(void **state)
+{
+    fibers_wait_for_room(false);
+}
+
+static void fibers_wait_for_room_until_it_is_lost(void **state)
+{
+    fibers_wait_for_room(true);
+}
+
+/* What cannot even be said is refused here; what goes before it is done. */
+static void impossible_commands(void **state)
+{
+    struct daemon daemon;
+    uint64_t value = 0;
+    uint8_t request[WIRE_SMALL_MAX + 1] = {0};
+    size_t length;
+    start(&daemon, 0);
+    struct fabric_remote_options options = options_for(&daemon.tcp, 1);
+    struct fabric *fabric = open_fabric(&options);
+    struct fabric_endpoint *endpoint = open_endpoint(fabric);
+    struct fabric_command commands[2] = {
+        {.operation = FABRIC_FAA, .address = gaddr_make(0, AREA), .faa.add = 1},
+        {.operation = FABRIC_FAA, .address = gaddr_make(7, AREA), .faa.add = 1}, /* of another memory node */
+    };
+    struct fabric_list list = {.count = 2, .commands = commands}, *lists[] = {&list};
+    assert_int_equal(fabric_execute(endpoint, lists, 1, NULL), BANYAN_EADDRESS);
+    assert_int_equal(look(endpoint, 0, &value), BANYAN_OK);
+    assert_int_equal(value, 1);
+    list = (struct fabric_list){.count = 1, .commands = &commands[1]};
+    assert_int_equal(fabric_execute(endpoint, lists, 1, NULL), BANYAN_EADDRESS);
+    commands[1] = (struct fabric_command){
+        .operation = FABRIC_WRITE, .length = 0, .address = gaddr_make(0, AREA), .write.data = &value};
+    assert_int_equal(fabric_execute(endpoint, lists, 1, NULL), BANYAN_EADDRESS);
+    commands[1] = (struct fabric_command){.operation = 9, .length = 8, .address = gaddr_make(0, AREA)};
+    assert_int_equal(fabric_execute(endpoint, lists, 1, NULL), BANYAN_EADDRESS);
+    assert_int_equal(fabric_call(endpoint, 0, request, sizeof request, &value, 8, &length, NULL),
+                     BANYAN_EINVAL);
+    assert_int_equal(add(endpoint, 0, 1, NULL), BANYAN_OK); /* and nothing is lost */
+    fabric_endpoint_close(endpoint);
+    fabric_close(fabric);
+    daemon_kill(&daemon);
+}
+
 /* ---- daemons that die, come back, hang ---- */
+
+/* One that did not run for longer than a lease finds heartbeats unread, and does not fence for that. */
+static void stopped_daemon_forgives(void **state)
+{
+    struct daemon daemon;
+    start(&daemon, 0);
+    struct fabric_remote_options options = options_for(&daemon.tcp, 1);
+    options.timeout_ms = 20000;
+    options.lease_ms = 300;
+    struct fabric *fabric = open_fabric(&options);
+    struct fabric_endpoint *endpoint = open_endpoint(fabric);
+    assert_int_equal(add(endpoint, 0, 1, NULL), BANYAN_OK);
+    daemon_signal(&daemon, SIGSTOP);
+    task_sleep(700 * MS); /* two leases: the fault itself */
+    daemon_signal(&daemon, SIGCONT);
+    assert_int_equal(add(endpoint, 0, 1, NULL), BANYAN_OK);
+    assert_int_equal(fabric_incarnation(fabric), 1);
+    fabric_endpoint_close(endpoint);
+    fabric_close(fabric);
+    daemon_kill(&daemon);
+}
 
 static void dies_and_comes_back_empty(struct daemon_options second, const char *says)
 {
@@ -579,6 +733,7 @@ static void mapped_daemon_hangs(void **state)
     worker_destroy(worker);
     fabric_endpoint_close(endpoint);
     fabric_endpoint_close(storm.endpoint);
+    daemon_signal(&daemon, SIGCONT);
     daemon_kill(&daemon);
     fabric_close(storm.fabric);
 }
@@ -901,6 +1056,11 @@ int main(int count, char **arguments)
         cmocka_unit_test(mapped_locks_need_no_connection),
         cmocka_unit_test(fibers_in_a_storm),
         cmocka_unit_test(large_lists_wait_for_room),
+        cmocka_unit_test(one_thread_waits_for_room),
+        cmocka_unit_test(fibers_wait_for_room_until_there_is),
+        cmocka_unit_test(fibers_wait_for_room_until_it_is_lost),
+        cmocka_unit_test(impossible_commands),
+        cmocka_unit_test(stopped_daemon_forgives),
         cmocka_unit_test(restarted_daemons_are_refused),
         cmocka_unit_test(stopped_daemon_times_out),
         cmocka_unit_test(silence_is_noticed),
