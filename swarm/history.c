@@ -29,9 +29,17 @@ void history_log_init(struct history_log *log, struct history *history, uint32_t
     *log = (struct history_log){.history = history, .task = task};
 }
 
+void history_log_init_fixed(struct history_log *log, struct history *history, uint32_t task,
+                            struct history_op *ops, size_t capacity)
+{
+    *log = (struct history_log){
+        .history = history, .task = task, .fixed = true, .ops = ops, .capacity = capacity};
+}
+
 void history_log_free(struct history_log *log)
 {
-    free(log->ops);
+    if (!log->fixed)
+        free(log->ops);
     log->ops = NULL;
     log->count = log->capacity = 0;
 }
@@ -41,7 +49,7 @@ size_t history_begin(struct history_log *log, enum history_kind kind, uint64_t k
 {
     if (log->count == log->capacity) {
         log->capacity = log->capacity ? log->capacity * 2 : 256;
-        log->ops = realloc(log->ops, log->capacity * sizeof *log->ops);
+        log->ops = log->fixed ? NULL : realloc(log->ops, log->capacity * sizeof *log->ops);
         if (!log->ops)
             abort();
     }
@@ -54,7 +62,9 @@ size_t history_begin(struct history_log *log, enum history_kind kind, uint64_t k
                               .returned = UINT64_MAX,
                               .time = task_now()};
     op->invoked = history_tick(&log->history->clock);
-    return log->count++;
+    /* Release: who counts the entry, in another process too, finds it complete. */
+    __atomic_store_n(&log->count, log->count + 1, __ATOMIC_RELEASE);
+    return log->count - 1;
 }
 
 void history_end(struct history_log *log, size_t place, int status, uint64_t result)

@@ -46,7 +46,8 @@ struct history {
 struct history_log {
     struct history *history;
     uint32_t task;
-    struct history_op *ops; /* owned */
+    bool fixed;             /* ops are the caller's: a full log fails by abort() */
+    struct history_op *ops; /* owned, unless fixed */
     size_t count, capacity;
 };
 
@@ -54,6 +55,11 @@ void history_init(struct history *history);
 uint64_t history_value(struct history *history);
 
 void history_log_init(struct history_log *log, struct history *history, uint32_t task);
+/* A log in memory of the caller's, which other processes may share (log, history and ops all lie in it, at
+ * the same addresses): an entry is complete before it counts, so that a process that dies leaves every
+ * operation that it began. */
+void history_log_init_fixed(struct history_log *log, struct history *history, uint32_t task,
+                            struct history_op *ops, size_t capacity);
 void history_log_free(struct history_log *log);
 /* Appends an operation that starts now; its outcome is unknown until history_end. Returns its place in the
  * log. */
