@@ -6,7 +6,7 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 export BUILD
 
-.PHONY: build serve demo soak test quick coverage fuzz bench bench-redis deb check-style lint sanitize tsan install deps clean help
+.PHONY: build serve demo soak test quick coverage fuzz mutants bench bench-redis deb check-style lint sanitize tsan install deps clean help
 .DEFAULT_GOAL := build
 
 build: ## build the library, the programs and the tests (build/gcc)
@@ -31,6 +31,10 @@ fuzz: ## the fuzzers, each for a short while (FUZZ_SECONDS)
 coverage: ## what the tests cover, and the report in build/coverage/report (minutes; ARGS="--quick")
 	@scripts/setup --check --quiet || scripts/setup
 	@scripts/coverage $(ARGS)
+
+mutants: ## every patch of tests/mutants must be noticed (ARGS="--list")
+	@scripts/setup --check --quiet || scripts/setup
+	@scripts/mutants $(ARGS)
 
 check-style: ## clang-format, changing nothing
 	@scripts/test style
