@@ -344,7 +344,7 @@ static void free_word_surely(struct tree_session *session, const struct tree_hol
 void tree_lock_give_back(struct tree_session *session, const struct tree_hold *hold,
                          const struct fabric_command *lock, int status)
 {
-    if (status != BANYAN_ECORRUPT && status != BANYAN_EADDRESS)
+    if (status != BANYAN_ECORRUPT && status != BANYAN_EADDRESS && status != BANYAN_ENOMEM)
         return; /* the connection is gone: so is the lock, once we are fenced */
     if (lock->cas.old & hold->mask)
         return;

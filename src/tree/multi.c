@@ -371,6 +371,8 @@ static void put_conclude(struct tree_batch *batch, struct batch_item *leader)
     struct tree_session *session = batch->session;
     int status = leader->list.status;
     tree_lock_abandon(session, &leader->hold, status);
+    if (status && status != BANYAN_EFENCED)
+        status = tree_fabric_failed(session, status, leader->commands, leader->list.count);
     for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next) {
         struct batch_item *entry = &batch->items[i];
         if (status == BANYAN_EFENCED) { /* nothing of it was done */
@@ -453,6 +455,8 @@ static int batch_run(struct tree_session *session, struct tree *tree, struct tre
     if (!session->batch) /* kept: a task may end in the middle of a call */
         session->batch = calloc(1, sizeof *session->batch);
     struct tree_batch *batch = session->batch;
+    for (size_t i = 0; i < count && !batch; i++)
+        items[i].status = BANYAN_ENOMEM;
     if (!batch)
         return tree_fail_memory(session);
     batch->session = session;

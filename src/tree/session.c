@@ -345,7 +345,8 @@ int tree_lists_execute(struct tree_session *session, struct fabric_list *const *
 
 int tree_execute(struct tree_session *session, uint16_t node, struct fabric_command *commands, uint32_t count)
 {
-    for (bool begun = false; count; begun = true) {
+    bool begun = false, wrote = false;
+    for (; count; begun = true) {
         uint32_t together = combine_length(session, commands, count);
         struct fabric_list list = {.node = node,
                                    .count = (uint16_t)together,
@@ -355,10 +356,13 @@ int tree_execute(struct tree_session *session, uint16_t node, struct fabric_comm
         int status = fabric_execute(session->worker->endpoint, lists, 1, &session->stats.cost);
         if (status == BANYAN_EFENCED && begun)
             status = BANYAN_ENET; /* what stood before it is done: no longer "nothing" */
+        if (status == BANYAN_ENOMEM && wrote)
+            status = BANYAN_ENET; /* likewise; who has only locked and read gives the lock back */
         if (status)
             return tree_fabric_failed(session, status, commands, together);
         if (together == 1 && cas_failed(commands))
             return 0;
+        wrote = wrote || commands[0].operation == FABRIC_WRITE;
         commands += together;
         count -= together;
     }

@@ -1,0 +1,363 @@
+/*
+ * test_failures.c - failure loops: each operation with the first chance of the network, the memory or the
+ * compute node to fail, then with the second, and so on until none is left. What comes back says what was
+ * done, the index is sound, no lock stays behind, and the session goes on working.
+ */
+#include "rig.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what is tried ---- */
+
+static int worst(int status, int one)
+{
+    return status ? status : one;
+}
+
+static int not_there(int status)
+{
+    return status == BANYAN_ENOTFOUND ? 0 : status;
+}
+
+enum change { INSERT, UPSERT, UPDATE, COMPARE, MODIFY, DELETE };
+
+static enum tree_verdict put_number(void *context, const void *old, size_t old_length, void *value,
+                                    size_t *length)
+{
+    (void)old;
+    (void)old_length;
+    memset(value, 0, *(const size_t *)((void **)context)[1]);
+    memcpy(value, ((void **)context)[0], sizeof(uint64_t));
+    *length = *(const size_t *)((void **)context)[1];
+    return TREE_PUT;
+}
+
+static int change(struct rig *rig, enum change what, unsigned number)
+{
+    struct tree_session *session = rig->ours.session;
+    struct tree *tree = rig->ours.tree;
+    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX] = {0}, old[TREE_VALUE_MAX] = {0};
+    size_t length = rig_key(rig, number, key), size = rig->options.geometry.value_bytes;
+    uint64_t after = number + 5000, before = rig->entries[number].after;
+    int status = 0;
+    memcpy(value, &after, sizeof after);
+    memcpy(old, &before, sizeof before);
+    switch (what) {
+    case INSERT:
+        status = tree_insert(session, tree, key, length, value, size);
+        break;
+    case UPSERT:
+        status = tree_upsert(session, tree, key, length, value, size);
+        break;
+    case UPDATE:
+        status = tree_update(session, tree, key, length, value, size);
+        break;
+    case COMPARE:
+        status = tree_compare_and_set(session, tree, key, length, old, size, value, size);
+        break;
+    case MODIFY:
+        status = tree_modify(session, tree, key, length, put_number, (void *[]){&after, &size});
+        break;
+    case DELETE:
+        status = tree_delete(session, tree, key, length);
+        after = 0;
+        break;
+    }
+    rig_note(rig, number, after, status);
+    return status;
+}
+
+static int change_range(struct rig *rig, enum change what, unsigned from, unsigned to, unsigned step)
+{
+    int status = 0;
+    for (unsigned i = from; i < to; i += step)
+        status = worst(status, change(rig, what, i));
+    return status;
+}
+
+/* What ours may read: after a failure that says nothing either may stand there. */
+static void is_plausible(const struct rig *rig, unsigned number, uint64_t is)
+{
+    const struct rig_entry *entry = &rig->entries[number];
+    assert_true(is == (entry->status ? entry->before : entry->after) ||
+                (entry->status == BANYAN_EUNKNOWN && is == entry->after));
+}
+
+/* Numbers met by a scan, in order; each must be what it should. */
+struct seen {
+    struct rig *rig;
+    unsigned next, count;
+    bool reverse;
+};
+
+static bool visit(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    struct seen *seen = context;
+    const uint8_t *bytes = key;
+    unsigned number =
+        (unsigned)bytes[0] << 24 | (unsigned)bytes[1] << 16 | (unsigned)bytes[2] << 8 | bytes[3];
+    uint64_t is;
+    (void)key_length;
+    (void)length;
+    memcpy(&is, value, sizeof is);
+    if (seen->count)
+        assert_true(seen->reverse ? number < seen->next : number > seen->next);
+    assert_int_equal(is, seen->rig->entries[number].after);
+    seen->next = number;
+    seen->count++;
+    return true;
+}
+
+static unsigned entries_there(const struct rig *rig)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < rig->entry_count; i++)
+        count += rig->entries[i].after != 0;
+    return count;
+}
+
+static int scan(struct rig *rig, bool reverse)
+{
+    struct seen seen = {.rig = rig, .reverse = reverse};
+    const struct tree_range all = {.reverse = reverse};
+    int status = tree_scan(rig->ours.session, rig->ours.tree, &all, visit, &seen);
+    if (!status)
+        assert_int_equal(seen.count, entries_there(rig));
+    return status;
+}
+
+static int look_up(struct rig *rig, unsigned from, unsigned to, unsigned step)
+{
+    int worst_status = 0;
+    for (unsigned i = from; i < to; i += step) {
+        uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+        size_t length = sizeof value, key_length = rig_key(rig, i, key);
+        uint64_t is = 0;
+        int status = tree_lookup(rig->ours.session, rig->ours.tree, key, key_length, value, &length);
+        if (!status)
+            memcpy(&is, value, sizeof is);
+        if (!not_there(status))
+            is_plausible(rig, i, is);
+        worst_status = worst(worst_status, not_there(status));
+    }
+    return worst_status;
+}
+
+/* ---- shapes ---- */
+
+static const struct tree_geometry long_keys = {.key_kind = TREE_KEY_VARIABLE,
+                                               .key_bytes = 60,
+                                               .inline_key_bytes = 16,
+                                               .value_bytes = 8,
+                                               .leaf_bytes = 1024,
+                                               .internal_bytes = 1024};
+
+static void two_nodes(struct rig_options *options)
+{
+    options->nodes = 2;
+}
+
+static void long_keyed(struct rig_options *options)
+{
+    options->nodes = 2;
+    options->geometry = long_keys;
+}
+
+static void large_leaves(struct rig_options *options)
+{
+    options->geometry.leaf_bytes = 2048; /* longer than what is written at once */
+    options->atomic_write = 1024;
+}
+
+static void whole_nodes(struct rig_options *options)
+{
+    large_leaves(options);
+    options->nodes = 2;
+    options->preset = "+hierarchical";
+}
+
+static void one_by_one(struct rig_options *options)
+{
+    options->preset = "fg+";
+}
+
+static void fill_some(struct rig *rig)
+{
+    rig_fill(rig, 0, 120, 2);
+}
+
+static void fill_more(struct rig *rig)
+{
+    rig_fill(rig, 0, 400, 2);
+}
+
+/* ---- points ---- */
+
+static int points(struct rig *rig)
+{
+    int status = look_up(rig, 0, 40, 9);
+    status = worst(status, change(rig, INSERT, 21));
+    status = worst(status, change(rig, UPSERT, 20));
+    status = worst(status, change(rig, UPDATE, 30));
+    status = worst(status, change(rig, COMPARE, 40));
+    status = worst(status, change(rig, MODIFY, 45));
+    status = worst(status, change(rig, DELETE, 50));
+    status = worst(status, look_up(rig, 20, 60, 5));
+    return status;
+}
+
+/* Through leaves that split, and a parent that does. */
+static int inserts(struct rig *rig)
+{
+    return change_range(rig, INSERT, 401, 480, 1);
+}
+
+static int inserts_between(struct rig *rig)
+{
+    return change_range(rig, INSERT, 101, 181, 2);
+}
+
+static void fill_row(struct rig *rig)
+{
+    rig_fill(rig, 0, 400, 1);
+}
+
+/* Empties leaves, the first of a parent among them, and whole parents: most are gone already. */
+static void fill_and_thin(struct rig *rig)
+{
+    rig_fill(rig, 0, 1200, 1);
+    struct rig_side ours = rig->ours;
+    rig->ours = rig->others; /* nobody's cache is warm but theirs */
+    for (unsigned i = 20; i < 1000; i++)
+        if (i % 10)
+            assert_int_equal(change(rig, DELETE, i), 0);
+    rig->ours = ours;
+}
+
+static int deletes(struct rig *rig)
+{
+    return change_range(rig, DELETE, 20, 1000, 10);
+}
+
+static int deletes_backwards(struct rig *rig)
+{
+    int status = 0;
+    for (unsigned i = 990; i >= 20; i -= 10)
+        status = worst(status, change(rig, DELETE, i));
+    return status;
+}
+
+static int scans(struct rig *rig)
+{
+    int status = scan(rig, false);
+    return worst(status, scan(rig, true));
+}
+
+static int samples(struct rig *rig)
+{
+    uint8_t key[TREE_KEY_MAX];
+    int status = 0;
+    for (unsigned i = 0; i < 3; i++) {
+        size_t length = sizeof key;
+        status = worst(status, tree_sample(rig->ours.session, rig->ours.tree, key, &length));
+    }
+    return status;
+}
+
+/* ---- many at once ---- */
+
+#define MANY 70u
+struct many {
+    struct tree_item items[MANY];
+    uint8_t keys[MANY][TREE_KEY_MAX], values[MANY][TREE_VALUE_MAX], olds[MANY][TREE_VALUE_MAX];
+};
+
+static int many_put(struct rig *rig)
+{
+    static struct many many;
+    memset(&many, 0, sizeof many);
+    for (unsigned i = 0; i < MANY; i++) {
+        unsigned number = 11 + i * 3;
+        uint64_t value = number + 7000;
+        memcpy(many.values[i], &value, sizeof value);
+        many.items[i] = (struct tree_item){.key = many.keys[i],
+                                           .key_length = rig_key(rig, number, many.keys[i]),
+                                           .value = many.values[i],
+                                           .length = rig->options.geometry.value_bytes,
+                                           .old = i % 2 ? many.olds[i] : NULL};
+    }
+    int status = tree_multi_put(rig->ours.session, rig->ours.tree, many.items, MANY);
+    for (unsigned i = 0; i < MANY; i++) {
+        if (many.items[i].old && !many.items[i].status && many.items[i].existed)
+            assert_memory_equal(many.olds[i], &rig->entries[11 + i * 3].after, 8);
+        rig_note(rig, 11 + i * 3, 11 + i * 3 + 7000, many.items[i].status);
+    }
+    return status;
+}
+
+static int many_get(struct rig *rig)
+{
+    static struct many many;
+    memset(&many, 0, sizeof many);
+    for (unsigned i = 0; i < MANY; i++)
+        many.items[i] = (struct tree_item){.key = many.keys[i],
+                                           .key_length = rig_key(rig, i * 3, many.keys[i]),
+                                           .value = many.values[i],
+                                           .length = TREE_VALUE_MAX};
+    int status = tree_multi_get(rig->ours.session, rig->ours.tree, many.items, MANY);
+    for (unsigned i = 0; i < MANY; i++) {
+        assert_true(status || !not_there(many.items[i].status));
+        if (!not_there(many.items[i].status))
+            assert_memory_equal(many.values[i], &rig->entries[i * 3].after, 8);
+    }
+    return status;
+}
+
+/* Where there are many chances, some are left out; which ones, differs from trouble to trouble. */
+#define ALL                                                                                                  \
+    {                                                                                                        \
+        0                                                                                                    \
+    }
+#define SOME                                                                                                 \
+    {                                                                                                        \
+        0, 5, 7, 11, 3, 3, 3, 7, 1                                                                           \
+    }
+#define FEW                                                                                                  \
+    {                                                                                                        \
+        0, 29, 37, 53, 13, 17, 11, 31, 2                                                                     \
+    }
+
+static const struct rig_scenario scenarios[] = {
+    {"points", NULL, fill_some, points, NULL, ALL, 0},
+    {"points, long keys", long_keyed, fill_some, points, NULL, ALL, 0},
+    {"points, fg+", one_by_one, fill_some, points, NULL, SOME, 0},
+    {"inserts", two_nodes, fill_row, inserts, NULL, SOME, 0},
+    {"inserts, large leaves", large_leaves, fill_row, inserts, NULL, FEW, 0},
+    {"inserts, whole nodes", whole_nodes, fill_row, inserts, NULL, FEW, 0},
+    {"inserts, long keys", long_keyed, fill_more, inserts_between, NULL, SOME, 0},
+    {"deletes", two_nodes, fill_and_thin, deletes, NULL, FEW, 0},
+    {"deletes backwards", NULL, fill_and_thin, deletes_backwards, NULL, FEW, 0},
+    {"scans", two_nodes, fill_more, scans, NULL, ALL, 0},
+    {"scans, long keys", long_keyed, fill_more, scans, NULL, SOME, 0},
+    {"samples", two_nodes, fill_more, samples, NULL, ALL, 0},
+    {"many puts", two_nodes, fill_more, many_put, NULL, SOME, 0},
+    {"many puts, long keys", long_keyed, fill_more, many_put, NULL, SOME, 0},
+    {"many puts, fg+", one_by_one, fill_some, many_put, NULL, FEW, 0},
+    {"many gets", two_nodes, fill_more, many_get, NULL, SOME, 0},
+};
+
+static void every_operation_survives_every_failure(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
+        rig_loop_all(&scenarios[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_operation_survives_every_failure),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
