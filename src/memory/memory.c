@@ -205,6 +205,10 @@ static int node_call(void *owner, uint16_t compute_id, const void *request, size
 
 /* ---- life ---- */
 
+#define CHUNK_LEAST (64u << 10)
+#define CHUNK_MOST  (1u << 30)
+_Static_assert(GADDR_LOCK_REGION / CHUNK_LEAST < UINT32_MAX, "the largest pool's chunks have numbers");
+
 static int check_options(struct memory_options *options, struct error *error)
 {
     if (options->chunk_bytes == 0)
@@ -216,7 +220,7 @@ static int check_options(struct memory_options *options, struct error *error)
 
     unsigned number = options->node;
     unsigned long long chunk = options->chunk_bytes, pool = options->pool_bytes, locks = options->lock_bytes;
-    if (!power_of_two(chunk) || chunk < (64u << 10) || chunk > (1u << 30))
+    if (!power_of_two(chunk) || chunk < CHUNK_LEAST || chunk > CHUNK_MOST)
         return error_set(error, BANYAN_EINVAL,
                          "memory node %u: chunk size %llu is not a power of two from 64 KiB to 1 GiB", number,
                          chunk);
@@ -236,10 +240,6 @@ static int check_options(struct memory_options *options, struct error *error)
             error, BANYAN_EINVAL,
             "memory node %u: pool of %llu bytes is too small; one chunk and the lock table need %llu", number,
             pool, MEMORY_FIRST_CHUNK(locks) + chunk);
-    if ((pool - MEMORY_FIRST_CHUNK(locks)) / chunk >= UINT32_MAX)
-        return error_set(error, BANYAN_EINVAL,
-                         "memory node %u: pool of %llu bytes has too many chunks of %llu", number, pool,
-                         chunk);
     return BANYAN_OK;
 }
 

@@ -590,8 +590,8 @@ static void bad_options(void **state)
 {
     const struct memory_options good = {
         .node = NODE, .pool_bytes = POOL, .chunk_bytes = CHUNK, .lock_bytes = LOCKS};
-    struct memory_options bad[9];
-    for (unsigned i = 0; i < 9; i++)
+    struct memory_options bad[11];
+    for (unsigned i = 0; i < 11; i++)
         bad[i] = good;
     bad[0].pool_bytes = 0;
     bad[1].pool_bytes = MEMORY_FIRST_CHUNK(LOCKS) + CHUNK - 8;
@@ -602,7 +602,9 @@ static void bad_options(void **state)
     bad[6].chunk_bytes = UINT64_C(2) << 30;
     bad[7].lock_bytes = 12;
     bad[8].lock_width = 4;
-    for (unsigned i = 0; i < 9; i++) {
+    bad[9].lock_bytes = GADDR_LOCK_REGION;
+    bad[10].pool_bytes = GADDR_LOCK_REGION + CHUNK;
+    for (unsigned i = 0; i < 11; i++) {
         struct error error = {0};
         struct memory_node *node = (struct memory_node *)state;
         assert_int_equal(memory_node_create(&node, &bad[i], &error), BANYAN_EINVAL);

@@ -450,7 +450,50 @@ static void test_openings(void **state)
     assert_int_equal(hello_of(&site, (struct wire_hello){.role = 9}, NULL, sentence), BANYAN_EINVAL);
     assert_non_null(strstr(sentence, "role 9"));
     assert_int_equal(hello_of(&site, (struct wire_hello){.role = WIRE_DATA}, NULL, sentence), BANYAN_EFENCED);
+    /* Of the right version, but not as long as that version's. */
+    for (unsigned i = 0; i < 3; i++) {
+        static const uint32_t lengths[] = {4, 8, sizeof(struct wire_hello) + 1};
+        struct client client;
+        client_connect(&client, &site.tcp);
+        uint8_t bytes[sizeof(struct wire_hello) + 1] = {0};
+        struct wire_hello hello = client_hello(&client, WIRE_MONITOR, NULL);
+        memcpy(bytes, &hello, sizeof hello);
+        client_message(&client, WIRE_HELLO, 0, bytes, lengths[i]);
+        assert_int_equal(client_take(&client, bytes, sizeof bytes).kind, WIRE_REFUSE);
+        assert_true(client_closed(&client));
+        client_close(&client);
+    }
     site_wait_connections(&site, 0);
+    site_close(&site);
+}
+
+/* A name may be missing, or as long as there is room, without an end. */
+static void test_names(void **state)
+{
+    struct site site;
+    struct client clients[2], monitor;
+    struct memory_peers_request ask = {.kind = MEMORY_PEERS};
+    struct memory_peers_reply peers;
+    size_t length;
+    char whole[WIRE_NAME_MAX + 1] = "";
+    if (!open_site(&site, (struct site_options){0}))
+        return;
+    memset(whole, 'w', WIRE_NAME_MAX);
+    for (unsigned i = 0; i < 2; i++) {
+        client_connect(&clients[i], &site.tcp);
+        struct wire_hello hello = client_hello(&clients[i], WIRE_CONTROL, NULL);
+        hello.instance = 5 + i;
+        memset(hello.name, i == 0 ? 0 : 'w', sizeof hello.name);
+        assert_int_equal(client_say_hello(&clients[i], &hello, NULL), BANYAN_OK);
+    }
+    client_monitor(&monitor, &site.tcp);
+    assert_int_equal(client_call(&monitor, &ask, sizeof ask, &peers, sizeof peers, &length), BANYAN_OK);
+    assert_int_equal(peers.count, 2); /* the last first */
+    assert_string_equal(peers.peers[1].name, "?");
+    assert_string_equal(peers.peers[0].name, whole);
+    client_goodbye(&monitor);
+    client_goodbye(&clients[0]);
+    client_goodbye(&clients[1]);
     site_close(&site);
 }
 
@@ -667,6 +710,66 @@ static void test_monitor(void **state)
     site_close(&site);
 }
 
+/* What is too short for what it wants to be is refused; a format of another size ends the connection. */
+static void test_cut_messages(void **state)
+{
+    struct site site;
+    struct client client;
+    struct memory_status_request ask = {.kind = MEMORY_STATUS};
+    struct memory_peers_request peers = {.kind = MEMORY_PEERS};
+    struct memory_usage_request usage = {.kind = MEMORY_USAGE};
+    uint8_t reply[sizeof(struct memory_peers_reply)];
+    size_t length;
+    if (!open_site(&site, (struct site_options){0}))
+        return;
+    client_monitor(&client, &site.tcp);
+    assert_int_equal(client_call(&client, &ask, 4, reply, sizeof reply, &length), BANYAN_EINVAL);
+    assert_int_equal(client_call(&client, &peers, 4, reply, sizeof reply, &length), BANYAN_EINVAL);
+    assert_int_equal(client_call(&client, &usage, 4, reply, sizeof reply, &length), BANYAN_EINVAL);
+    assert_int_equal(client_call(&client, &usage, 3, reply, sizeof reply, &length), BANYAN_EINVAL);
+    client_goodbye(&client);
+    client_connect(&client, &site.tcp);
+    struct wire_hello hello = client_hello(&client, WIRE_FORMATTER, NULL);
+    assert_int_equal(client_say_hello(&client, &hello, NULL), BANYAN_OK);
+    assert_int_equal(client_call(&client, &usage, sizeof usage, reply, sizeof reply, &length),
+                     BANYAN_ENOTSUP); /* it may only format, and ask how things are */
+    client_message(&client, WIRE_FORMAT, 3, &hello, sizeof(struct wire_format) + 1);
+    assert_true(client_closed(&client));
+    client_close(&client);
+    site_close(&site);
+}
+
+/* As many as one reply holds, then the rest; more than the table of ids is far from it. */
+static void test_many_peers(void **state)
+{
+    enum { MANY = MEMORY_PEERS_MAX + 6 };
+    struct site site;
+    struct client clients[MANY], monitor;
+    struct memory_peers_request ask = {.kind = MEMORY_PEERS};
+    struct memory_peers_reply peers;
+    bool seen[MANY + 1] = {false};
+    size_t length;
+    if (!open_site(&site, (struct site_options){0}))
+        return;
+    for (unsigned i = 0; i < MANY; i++)
+        client_control(&clients[i], &site.tcp, 100 + i, 60000);
+    client_monitor(&monitor, &site.tcp);
+    for (ask.skip = 0; ask.skip < MANY; ask.skip += peers.count) {
+        assert_int_equal(client_call(&monitor, &ask, sizeof ask, &peers, sizeof peers, &length), BANYAN_OK);
+        assert_int_equal(peers.total, MANY);
+        assert_int_equal(peers.count, ask.skip == 0 ? MEMORY_PEERS_MAX : 6);
+        for (unsigned i = 0; i < peers.count; i++) {
+            assert_in_range(peers.peers[i].compute_id, 1, MANY);
+            assert_false(seen[peers.peers[i].compute_id]);
+            seen[peers.peers[i].compute_id] = true;
+        }
+    }
+    client_goodbye(&monitor);
+    for (unsigned i = 0; i < MANY; i++)
+        client_goodbye(&clients[i]);
+    site_close(&site);
+}
+
 /* ---- format ---- */
 
 static int format(struct site *site, struct wire_format how, char sentence[256])
@@ -761,8 +864,15 @@ static void test_options(void **state)
     assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EINVAL);
     options = (struct memory_server_options){.engine = engine, .lease_ms_min = 9, .lease_ms_max = 8};
     assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    options = (struct memory_server_options){.engine = -1};
+    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    options = (struct memory_server_options){.engine = engine, .secret = "", .secret_length = 0};
+    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    options.secret_length = NET_SECRET_MAX + 1;
+    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EINVAL);
     options = (struct memory_server_options){.engine = engine};
     assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_OK);
+    memory_server_join(server);    /* never started: there is nobody to wait for */
     memory_server_destroy(server); /* never started */
     site_close(&site);
 }
@@ -830,6 +940,9 @@ int main(void)
         cmocka_unit_test(test_tls),
         cmocka_unit_test(test_deaf_client),
         cmocka_unit_test(test_openings),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_cut_messages),
+        cmocka_unit_test(test_many_peers),
         cmocka_unit_test(test_secret),
         cmocka_unit_test(test_strangers),
         cmocka_unit_test(test_silent_strangers),

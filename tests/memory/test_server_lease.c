@@ -271,6 +271,25 @@ static void test_ids(void **state)
     site_close(&site);
 }
 
+/* What is asked for is cut to what the memory node grants. */
+static void test_lengths(void **state)
+{
+    struct site site;
+    struct client client;
+    if (!open_site(&site, (struct site_options){.lease_ms_min = 500}))
+        return;
+    client_control(&client, &site.tcp, 1, 1);
+    assert_int_equal(client.welcome.lease_ms, 500);
+    client_goodbye(&client);
+    client_control(&client, &site.tcp, 2, UINT32_MAX);
+    assert_int_equal(client.welcome.lease_ms, 60000);
+    client_goodbye(&client);
+    client_control(&client, &site.tcp, 3, 0);
+    assert_int_equal(client.welcome.lease_ms, 2000);
+    client_goodbye(&client);
+    site_close(&site);
+}
+
 /* Who connects anew while its last life is still connected: that one is fenced, then it gets in. */
 static void test_connects_anew(void **state)
 {
@@ -383,6 +402,7 @@ int main(void)
         cmocka_unit_test(test_goodbyes),
         cmocka_unit_test(test_gives_up),
         cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_connects_anew),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_churn),

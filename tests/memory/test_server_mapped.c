@@ -245,6 +245,54 @@ static void test_refusals(void **state)
     site_close(&site);
 }
 
+/* Data connections that are to be mapped must be of the process that mapped the pool: another could not be
+ * fenced with it. And its next life does not end the last one, which can only end with its process. */
+static void test_other_processes(void **state)
+{
+    struct site site;
+    struct client control, fresh;
+    char sentence[256];
+    if (!open_site(&site))
+        return;
+    struct process process = process_start(&site, "beat");
+    process_ready(&process);
+    client_connect(&fresh, &site.local);
+    struct wire_hello hello = client_hello(&fresh, WIRE_CONTROL, NULL);
+    hello.instance = (uint64_t)process.pid; /* as it says of itself */
+    assert_int_equal(client_say_hello(&fresh, &hello, sentence), BANYAN_EBUSY);
+    client_close(&fresh);
+    assert_int_equal(site_status(&site).fenced_total, 0);
+    kill(process.pid, SIGKILL);
+    assert_true(was_killed(process_end(&process)));
+    site_wait_nodes(&site, 0);
+
+    client_connect(&control, &site.local);
+    hello = client_hello(&control, WIRE_CONTROL, NULL);
+    hello.map = 1;
+    hello.instance = 4;
+    assert_int_equal(client_say_hello(&control, &hello, NULL), BANYAN_OK);
+    int status = 0, pid = fork();
+    if (pid == 0) {
+        struct client data;
+        client_connect(&data, &site.local);
+        struct wire_hello other = client_hello(&data, WIRE_DATA, NULL);
+        other.map = 1;
+        other.instance = 4;
+        other.compute_id = control.welcome.compute_id;
+        other.group_key = control.welcome.group_key;
+        bool refused = client_say_hello(&data, &other, sentence) == BANYAN_EINVAL;
+        _exit(refused && strstr(sentence, "another process has mapped") != NULL ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    int descriptors[2];
+    assert_int_equal(net_receive_descriptors(control.fd, descriptors, 2, CLIENT_LIMIT, NULL), BANYAN_OK);
+    close(descriptors[0]);
+    close(descriptors[1]);
+    client_goodbye(&control);
+    site_close(&site);
+}
+
 /* A process that it may not signal cannot be fenced, so it is not given the pool. */
 static void test_not_killable(void **state)
 {
@@ -407,9 +455,16 @@ static void client_main(const char *part, const char *text)
 int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed),  cmocka_unit_test(test_stopped),   cmocka_unit_test(test_half_gone),
-        cmocka_unit_test(test_orderly), cmocka_unit_test(test_malicious), cmocka_unit_test(test_lock_region),
-        cmocka_unit_test(test_stop),    cmocka_unit_test(test_refusals),  cmocka_unit_test(test_not_killable),
+        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_half_gone),
+        cmocka_unit_test(test_orderly),
+        cmocka_unit_test(test_malicious),
+        cmocka_unit_test(test_lock_region),
+        cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_other_processes),
+        cmocka_unit_test(test_not_killable),
     };
     int failed = 0;
     log_set_level(getenv("TEST_LOG") != NULL ? LOG_DEBUG : LOG_ERROR);
