@@ -310,6 +310,10 @@ uint32_t sim_task_number(const struct sim *sim)
 {
     return sim->current ? sim->current->number : UINT32_MAX;
 }
+uint64_t sim_task_now(const struct sim *sim)
+{
+    return sim_effective(sim) / SIM_NANOSECOND;
+}
 uint64_t sim_trace_hash(const struct sim *sim)
 {
     return sim->hash;

@@ -53,6 +53,9 @@ struct random *sim_random(struct sim *sim);
 int sim_at(struct sim *sim, uint64_t time, void (*function)(void *), void *argument);
 /* The number of the running task, in order of sim_spawn, from 0; UINT32_MAX outside of a task. */
 uint32_t sim_task_number(const struct sim *sim);
+/* Its time in ns: later than sim_now by the work that it has done since it was resumed. Outside of a task:
+ * sim_now. */
+uint64_t sim_task_now(const struct sim *sim);
 
 /* ---- faults, beside those that the rates of struct sim_faults bring --------------------------------- */
 

@@ -23,8 +23,10 @@ static bool is_mine(const struct churn *churn, const struct churn_place *place, 
 static void churn_sample(struct driver *driver, const struct churn *churn)
 {
     uint64_t number = driver_sample(driver);
-    if (number != UINT64_MAX && (number >= churn->keys || never_there(churn, number)))
-        driver_fail(driver, BANYAN_ECORRUPT, "sample: key %" PRIu64 ", which was never there", number);
+    if (number == UINT64_MAX || (number < churn->keys && !never_there(churn, number)))
+        return;
+    driver_blame(driver, number);
+    driver_fail(driver, BANYAN_ECORRUPT, "sample: key %" PRIu64 ", which was never there", number);
 }
 
 static void churn_scan(struct driver *driver, const struct churn *churn)
@@ -40,11 +42,14 @@ static void churn_scan(struct driver *driver, const struct churn *churn)
         return;
     for (uint64_t key = scan.from; key < scan.to; key++) {
         uint64_t value = scan.values[key - scan.low];
-        if (always_there(churn, key) && !value && !churn->may_lack)
-            driver_fail(driver, BANYAN_ECORRUPT, "a scan missed key %" PRIu64 ", which was always there",
-                        key);
-        if (never_there(churn, key) && value)
-            driver_fail(driver, BANYAN_ECORRUPT, "a scan met key %" PRIu64 ", which was never there", key);
+        bool missed = always_there(churn, key) && !value && !churn->may_lack;
+        if (!missed && !(never_there(churn, key) && value))
+            continue;
+        driver_blame(driver, key);
+        driver_fail(driver, BANYAN_ECORRUPT,
+                    missed ? "a scan missed key %" PRIu64 ", which was always there"
+                           : "a scan met key %" PRIu64 ", which was never there",
+                    key);
     }
 }
 

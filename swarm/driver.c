@@ -130,6 +130,15 @@ static uint8_t *room(const struct driver *driver, size_t place)
     return driver->room + place * driver_value_room(&driver->setting->shape);
 }
 
+void driver_blame(struct driver *driver, uint64_t key)
+{
+    if (driver_stopped(driver))
+        return;
+    uint64_t nothing = 0; /* relaxed: it is read once all have stopped */
+    __atomic_compare_exchange_n(&driver->setting->blamed, &nothing, key + 1, false, __ATOMIC_RELAXED,
+                                __ATOMIC_RELAXED);
+}
+
 int driver_fail(struct driver *driver, int code, const char *format, ...)
 {
     char text[sizeof((struct error *)0)->text];
@@ -139,6 +148,19 @@ int driver_fail(struct driver *driver, int code, const char *format, ...)
     va_end(arguments);
     driver->setting->fail(driver->setting->context, code, text);
     return code;
+}
+
+/* The entries of the history from `first` on begin or end. */
+static void look(const struct driver *driver, enum driver_step step, size_t first,
+                 const struct driver_scan *scan, int status)
+{
+    const struct driver_setting *setting = driver->setting;
+    if (setting->look)
+        setting->look(setting->looker, &(struct driver_sight){.step = step,
+                                                              .ops = driver->log->ops + first,
+                                                              .count = driver->log->count - first,
+                                                              .scan = scan,
+                                                              .status = status});
 }
 
 /* ---- what came of an operation ---- */
@@ -170,10 +192,12 @@ static void judge_wait(struct driver *driver, const struct history_op *op)
     uint64_t wait = now > since ? now - since : 0;
     if (wait > driver->longest_ns)
         driver->longest_ns = wait;
-    if (wait > driver->setting->patience_ns)
-        driver_fail(driver, BANYAN_ETIMEOUT,
-                    "%s of key %" PRIu64 " took %" PRIu64 " us after the faults had stopped",
-                    history_kind_name(op->kind), op->key, wait / 1000);
+    if (wait <= driver->setting->patience_ns)
+        return;
+    driver_blame(driver, op->key);
+    driver_fail(driver, BANYAN_ETIMEOUT,
+                "%s of key %" PRIu64 " took %" PRIu64 " us after the faults had stopped",
+                history_kind_name(op->kind), op->key, wait / 1000);
 }
 
 /* What the status means for the history. False: the operation has left it. */
@@ -198,6 +222,7 @@ static bool conclude(struct driver *driver, size_t place, int status, uint64_t r
         return false;
     }
     if (!status_expected((enum history_kind)op.kind, status)) {
+        driver_blame(driver, op.key);
         driver_fail(driver, status, "%s of key %" PRIu64 ": %s: %s", history_kind_name(op.kind), op.key,
                     error_name(status), driver->subject->trouble(driver->session));
         return false; /* recorded as unknown: the run has failed anyway */
@@ -210,9 +235,11 @@ static bool conclude(struct driver *driver, size_t place, int status, uint64_t r
 static uint64_t value_read(struct driver *driver, const struct subject_call *call, uint64_t key)
 {
     uint64_t number = driver_value_number(&driver->setting->shape, call->result, call->result_length);
-    if (!number)
+    if (!number) {
+        driver_blame(driver, key);
         driver_fail(driver, BANYAN_ECORRUPT, "%s of key %" PRIu64 " met a value that nobody wrote",
                     history_kind_name(call->kind), key);
+    }
     return number;
 }
 
@@ -246,12 +273,15 @@ int driver_operate(struct driver *driver, enum history_kind kind, uint64_t numbe
         call.expected_length = driver_value(shape, expected, room(driver, 1));
     }
     size_t place = history_begin(driver->log, kind, number, argument, expected);
+    look(driver, DRIVER_BEGINS, place, NULL, 0);
     int status = driver->subject->one(driver->session, &call);
     bool saw = kind == HISTORY_GET ? status == 0 : kind == HISTORY_MODIFY && status == 0 && call.found;
     uint64_t result = saw ? value_read(driver, &call, number) : 0;
-    if (saw && !result)
+    bool sound = !saw || result, concluded = sound && conclude(driver, place, status, result);
+    look(driver, DRIVER_ENDS, place, NULL, status);
+    if (!sound)
         return BANYAN_ECORRUPT;
-    if (!conclude(driver, place, status, result) && status == BANYAN_ENET)
+    if (!concluded && status == BANYAN_ENET)
         task_sleep(driver->setting->pause_ns);
     return status;
 }
@@ -273,6 +303,7 @@ void driver_many(struct driver *driver, bool writes, const uint64_t *keys, size_
             value_make(driver, &calls[i], value, room(driver, i));
         history_begin(driver->log, calls[i].kind, keys[i], value, 0);
     }
+    look(driver, DRIVER_BEGINS, first, NULL, 0);
     driver->subject->many(driver->session, calls, count);
     bool lost = false;
     for (size_t i = 0; i < count; i++) {
@@ -282,6 +313,7 @@ void driver_many(struct driver *driver, bool writes, const uint64_t *keys, size_
             conclude(driver, first + i, calls[i].status, value);
         lost = lost || calls[i].status == BANYAN_ENET;
     }
+    look(driver, DRIVER_ENDS, first, NULL, 0);
     if (lost)
         task_sleep(driver->setting->pause_ns);
 }
@@ -301,16 +333,21 @@ static bool scan_visit(void *context, const void *key, size_t key_length, const 
     struct driver_scan *scan = visit->scan;
     uint64_t number = driver_key_number(&driver->setting->shape, key, key_length);
     if (number < scan->low || number >= scan->high) {
+        driver_blame(driver, number);
         driver_fail(driver, BANYAN_ECORRUPT, "a scan of [%" PRIu64 ", %" PRIu64 ") met key %" PRIu64,
                     scan->low, scan->high, number);
         return false;
     }
-    if (visit->seen > 0 && (scan->reverse ? number >= visit->last : number <= visit->last))
+    if (visit->seen > 0 && (scan->reverse ? number >= visit->last : number <= visit->last)) {
+        driver_blame(driver, number);
         driver_fail(driver, BANYAN_ECORRUPT, "a scan met key %" PRIu64 " after key %" PRIu64, number,
                     visit->last);
+    }
     uint64_t found = driver_value_number(&driver->setting->shape, value, length);
-    if (!found)
+    if (!found) {
+        driver_blame(driver, number);
         driver_fail(driver, BANYAN_ECORRUPT, "a scan met a value that nobody wrote, of key %" PRIu64, number);
+    }
     scan->values[number - scan->low] = found;
     visit->last = number;
     visit->seen++;
@@ -345,7 +382,9 @@ bool driver_scan(struct driver *driver, struct driver_scan *scan)
     size_t first = driver->log->count;
     for (uint64_t key = scan->low; key < scan->high; key++)
         history_begin(driver->log, HISTORY_GET, key, 0, 0);
+    look(driver, DRIVER_BEGINS, first, scan, 0);
     int status = driver->subject->scan(driver->session, &range, scan_visit, &visit);
+    look(driver, DRIVER_ENDS, first, scan, status);
     if (scan->high > scan->low)
         judge_wait(driver, &driver->log->ops[first]);
     if (status == BANYAN_ENET && setting->lossy(setting->context)) { /* nothing was learnt */

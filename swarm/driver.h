@@ -34,6 +34,18 @@ size_t driver_value(const struct driver_shape *shape, uint64_t number, uint8_t *
 /* The number back; 0 if the bytes do not hold together. */
 uint64_t driver_value_number(const struct driver_shape *shape, const uint8_t *value, size_t length);
 
+/* What a driver does, for who looks on (trace.h). */
+enum driver_step { DRIVER_BEGINS, DRIVER_ENDS };
+struct driver_scan;
+struct driver_sight {
+    enum driver_step step;
+    const struct history_op
+        *ops; /* in the history: one, or those of many keys at once; of a scan the first */
+    size_t count;
+    const struct driver_scan *scan; /* NULL: it is no scan */
+    int status;                     /* DRIVER_ENDS: of one operation or a scan */
+};
+
 /* What several drivers share. */
 struct driver_setting {
     struct driver_shape shape;
@@ -43,10 +55,14 @@ struct driver_setting {
     uint64_t calm_ns;  /* faults stopped then (task_now); 0: not yet. From there on nobody waits for long */
     uint64_t patience_ns; /* longest wait of an operation from then on; 0: no limit */
     int failed;           /* not 0: something is wrong, everybody stops. Relaxed */
+    uint64_t blamed; /* 1 more than the key that the first failure is about; 0: it is about none. Relaxed */
     void (*fail)(void *context, int code, const char *text);
     /* Connections have been lost: BANYAN_ENET and BANYAN_EUNKNOWN are no failures. */
     bool (*lossy)(void *context);
     void *context;
+    /* NULL: nobody looks on. It must change nothing. */
+    void (*look)(void *looker, const struct driver_sight *sight);
+    void *looker;
 };
 
 struct driver {
@@ -71,6 +87,8 @@ static inline bool driver_stopped(const struct driver *driver)
     /* Relaxed: to stop some operations later does no harm. */
     return __atomic_load_n(&driver->setting->failed, __ATOMIC_RELAXED) != 0;
 }
+/* What will be said to be wrong next is about this key. */
+void driver_blame(struct driver *driver, uint64_t key);
 /* Returns code. */
 int driver_fail(struct driver *driver, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

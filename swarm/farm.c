@@ -56,7 +56,7 @@ static void job_child(const struct swarm_farm *farm, uint64_t seed, int result_p
         result.status = status;
         snprintf(result.what, sizeof result.what, "%s", error.text);
     } else {
-        swarm_run(&plan, NULL, &result);
+        swarm_run(&plan, farm->watch, &result);
         swarm_plan_free(&plan);
     }
     fflush(stderr);

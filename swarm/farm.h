@@ -33,7 +33,8 @@ struct swarm_farm {
     double minutes;    /* starts no seed after that; 0: no limit */
     double seconds_max;
     uint64_t bytes_max;
-    bool fail_fast; /* starts no seed after a failure */
+    bool fail_fast;                  /* starts no seed after a failure */
+    const struct swarm_watch *watch; /* of every run, in its own process; NULL: nobody */
     /* The plan of a seed, to be freed by swarm_plan_free. Called in the seed's own process. */
     int (*plan)(void *context, uint64_t seed, struct swarm_plan *plan, struct error *error);
     /* For each seed that has ended, in the caller's process. False: no more. */

@@ -505,8 +505,10 @@ static void explain(const struct search *search, uint32_t op, const char *what, 
 }
 
 enum linearize_verdict linearize_key(const struct history_op *ops, size_t count, uint64_t steps_max,
-                                     char *explanation, size_t size)
+                                     const struct history_op **culprit, char *explanation, size_t size)
 {
+    if (culprit)
+        *culprit = NULL;
     struct search search = {.ops = ops, .count = (uint32_t)count};
     search.values = calloc(count + 1, sizeof *search.values);
     search.gives = calloc(count + 1, sizeof *search.gives);
@@ -528,7 +530,8 @@ enum linearize_verdict linearize_key(const struct history_op *ops, size_t count,
         verdict = LINEARIZE_MALFORMED;
     } else if (!prepare_needs(&search, &stray)) {
         verdict = LINEARIZE_REJECTED;
-        explain(&search, stray, "saw a value that nobody wrote to this key", explanation, size);
+        explain(&search, search.stuck = stray, "saw a value that nobody wrote to this key", explanation,
+                size);
     } else {
         prepare_unread(&search);
         prepare_events(&search);
@@ -536,6 +539,8 @@ enum linearize_verdict linearize_key(const struct history_op *ops, size_t count,
         if (verdict != LINEARIZE_ACCEPTED)
             explain(&search, search.stuck, "could not be placed", explanation, size);
     }
+    if (culprit && verdict != LINEARIZE_ACCEPTED)
+        *culprit = &ops[search.stuck];
     free(search.values);
     free(search.gives);
     free(search.needs);
@@ -549,13 +554,13 @@ enum linearize_verdict linearize_key(const struct history_op *ops, size_t count,
     return verdict;
 }
 
-enum linearize_verdict linearize_all(const struct history_op *ops, size_t count, char *explanation,
-                                     size_t size)
+enum linearize_verdict linearize_all(const struct history_op *ops, size_t count,
+                                     const struct history_op **culprit, char *explanation, size_t size)
 {
     for (size_t from = 0, to; from < count; from = to) {
         for (to = from; to < count && ops[to].key == ops[from].key; to++)
             ;
-        enum linearize_verdict verdict = linearize_key(ops + from, to - from, 0, explanation, size);
+        enum linearize_verdict verdict = linearize_key(ops + from, to - from, 0, culprit, explanation, size);
         if (verdict != LINEARIZE_ACCEPTED)
             return verdict;
     }

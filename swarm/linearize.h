@@ -25,11 +25,12 @@ enum linearize_verdict {
 };
 
 /* One key's operations, in any order. The key does not exist at first. `explanation` (may be NULL) says what
- * could not be placed. steps_max 0: a default of some millions. */
+ * could not be placed, *culprit (may be NULL) which operation it is, NULL where all is well. steps_max 0: a
+ * default of some millions. */
 enum linearize_verdict linearize_key(const struct history_op *ops, size_t count, uint64_t steps_max,
-                                     char *explanation, size_t size);
+                                     const struct history_op **culprit, char *explanation, size_t size);
 /* All keys of a merged history; the first verdict that is not ACCEPTED. */
-enum linearize_verdict linearize_all(const struct history_op *ops, size_t count, char *explanation,
-                                     size_t size);
+enum linearize_verdict linearize_all(const struct history_op *ops, size_t count,
+                                     const struct history_op **culprit, char *explanation, size_t size);
 
 #endif

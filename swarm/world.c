@@ -935,9 +935,14 @@ int world_linearize(struct world *world)
     size_t total;
     struct history_op *all = history_merge(logs, world->task_count, &total);
     char text[4000];
-    enum linearize_verdict verdict = linearize_all(all, total, text, sizeof text);
+    const struct history_op *culprit;
+    enum linearize_verdict verdict = linearize_all(all, total, &culprit, text, sizeof text);
     if (verdict != LINEARIZE_ACCEPTED)
         fprintf(stderr, "the history is not linearizable (verdict %d): %s\n", (int)verdict, text);
+    if (culprit) {
+        driver_blame(&world->tasks[0].driver, culprit->key);
+        world->culprit = *culprit;
+    }
     free(all);
     free(logs);
     return verdict == LINEARIZE_ACCEPTED

@@ -89,6 +89,7 @@ struct world {
     uint64_t now_ms;                           /* what stores take for the time; atomic */
     void (*function)(struct world_task *task); /* of the run under way, for those that join it */
     void *context;                             /* the test's own */
+    struct history_op culprit;                 /* world_linearize: the operation that does not fit */
     uint64_t lost_bytes;      /* of blocks that were nobody's, as the last world_check met them */
     uint64_t marked_at_death; /* leaves that a death left half split (world_kill_at): somebody has to finish
                                  them */

@@ -649,7 +649,7 @@ static void judge_shared(struct load *load)
     for (unsigned i = 0; i < load->count; i++)
         logs[i] = load->clients[i].log;
     struct history_op *ops = history_merge(logs, load->count, &total);
-    enum linearize_verdict verdict = linearize_all(ops, total, explanation, sizeof explanation);
+    enum linearize_verdict verdict = linearize_all(ops, total, NULL, explanation, sizeof explanation);
     if (verdict == LINEARIZE_REJECTED || verdict == LINEARIZE_MALFORMED)
         fail_hard("not linearizable (seed %" PRIu64 "): %s", load->options.seed, explanation);
     if (verdict == LINEARIZE_UNDECIDED)

@@ -36,7 +36,8 @@ static struct history_op made(uint64_t invoked, uint64_t returned, enum history_
 
 #define judge(...)                                                                                           \
     linearize_key((const struct history_op[]){__VA_ARGS__},                                                  \
-                  sizeof((const struct history_op[]){__VA_ARGS__}) / sizeof(struct history_op), 0, NULL, 0)
+                  sizeof((const struct history_op[]){__VA_ARGS__}) / sizeof(struct history_op), 0, NULL,     \
+                  NULL, 0)
 #define accept(...) assert_int_equal(judge(__VA_ARGS__), LINEARIZE_ACCEPTED)
 #define reject(...) assert_int_equal(judge(__VA_ARGS__), LINEARIZE_REJECTED)
 
@@ -232,7 +233,7 @@ static void accepts_what_a_register_did(void **state)
             size_t count =
                 generate(&random, ops, shapes[shape].count, shapes[shape].tasks, shapes[shape].crashes);
             char text[2000];
-            enum linearize_verdict verdict = linearize_key(ops, count, 0, text, sizeof text);
+            enum linearize_verdict verdict = linearize_key(ops, count, 0, NULL, text, sizeof text);
             if (verdict != LINEARIZE_ACCEPTED)
                 fail_msg("shape %u round %u: verdict %d: %s", shape, round, verdict, text);
         }
@@ -269,7 +270,7 @@ static void rejects_planted_stale_reads(void **state)
         size_t count = generate(&random, ops, 300, tasks[round % 4], round % 8 >= 4);
         if (!plant_stale_read(&random, ops, count))
             continue;
-        assert_int_equal(linearize_key(ops, count, 0, NULL, 0), LINEARIZE_REJECTED);
+        assert_int_equal(linearize_key(ops, count, 0, NULL, NULL, 0), LINEARIZE_REJECTED);
     }
 }
 
@@ -290,7 +291,7 @@ static void rejects_planted_corruption(void **state)
             op->status = 0;
         else
             op->status = op->kind == HISTORY_INSERT ? BANYAN_EEXIST : BANYAN_ENOTFOUND;
-        enum linearize_verdict verdict = linearize_key(ops, count, 0, NULL, 0);
+        enum linearize_verdict verdict = linearize_key(ops, count, 0, NULL, NULL, 0);
         rejected += verdict == LINEARIZE_REJECTED;
         undecided += verdict == LINEARIZE_UNDECIDED;
     }
