@@ -73,7 +73,7 @@ static inline void local_write_staged(uint8_t *where, const struct fabric_comman
 /* Whether fabric_target_write does it by one store, which cannot be cut. */
 static inline bool local_one_store(const uint8_t *where, uint32_t length)
 {
-    return length <= 8 && (length & (length - 1)) == 0 && (uintptr_t)where % length == 0;
+    return length - 1u < 8 && (length & (length - 1)) == 0 && (uintptr_t)where % length == 0; /* 0 wraps */
 }
 
 /* Whether the list is worth a local_prefetch by itself: it is about to wait for an atomic's memory. */

@@ -534,13 +534,24 @@ void remote_threads_stop(struct remote_fabric *remote)
     atomic_store_relaxed(&remote->quit, 0u); /* relaxed: nobody is there */
 }
 
+/* Gets on with the last heartbeat and its echo. True while they are wanted, and may still come. */
+static bool last_echo(struct remote_node *node)
+{
+    return (node->beats_unsent == 0 || send_beat(node, node->control, 0) == NULL) &&
+           receive_echo(node, node->control) == NULL &&
+           (node->beats_unsent > 0 || node->unanswered_since != 0);
+}
+
 void remote_node_leave(struct remote_node *node)
 {
     uint64_t now, deadline = task_now() + LEAVE_NS;
-    while (node->control != NULL && node->group % 2 == 1 && node->unanswered_since != 0 &&
-           receive_echo(node, node->control) == NULL && node->unanswered_since != 0 &&
+    while (node->control != NULL && node->group % 2 == 1 && node->unanswered_since != 0 && last_echo(node) &&
            (now = task_now()) < deadline)
-        net_wait(net_stream_fd(node->control), net_stream_wants(node->control, false), deadline - now);
-    remote_hang_up(node->control);
+        net_wait(net_stream_fd(node->control), net_stream_wants(node->control, node->beats_unsent > 0),
+                 deadline - now);
+    if (node->beats_unsent > 0) /* a goodbye in the middle of a heartbeat is none */
+        net_stream_destroy(node->control);
+    else
+        remote_hang_up(node->control);
     node->control = NULL;
 }
