@@ -211,9 +211,9 @@ static bool conclude(struct driver *driver, size_t place, int status, uint64_t r
         history_drop(driver->log, place);
         return false;
     }
-    bool network = status == BANYAN_ENET || status == BANYAN_EUNKNOWN;
-    if (network && setting->lossy(setting->context)) {
-        if (status == BANYAN_EUNKNOWN && op.kind != HISTORY_GET) {
+    bool unknown = status == BANYAN_EUNKNOWN || status == BANYAN_ETIMEOUT;
+    if ((unknown || status == BANYAN_ENET) && setting->lossy(setting->context)) {
+        if (unknown && op.kind != HISTORY_GET) {
             driver->unknown++;
             return true;
         }
