@@ -141,13 +141,16 @@ static int arena_fetch(struct tree_session *session, uint16_t node, uint32_t byt
         .kind = MEMORY_ALLOCATE, .block_bytes = bytes, .want = arena->batch};
     struct memory_allocate_reply reply;
     size_t length;
+    /* First: what is handed out and cannot be remembered would be lost. */
+    if (!arena_reserve(arena, arena->count + request.want + 2 * batch_max(bytes)))
+        return BANYAN_ENOMEM;
     int status = fabric_call(session->worker->endpoint, node, &request, sizeof request, &reply, sizeof reply,
                              &length, &session->stats.cost);
     if (status) /* EFENCED: no connection; not what an operation should begin again for at once */
         return status == BANYAN_EFENCED ? BANYAN_ENET : status;
     if (!reply_good(&reply, length, node, request.want))
         return BANYAN_ENET;
-    if (!arena_reserve(arena, arena->count + reply.count + 2 * batch_max(bytes)))
+    if (!arena_reserve(arena, arena->count + reply.count)) /* other tasks have freed blocks meanwhile */
         return BANYAN_ENOMEM;
     for (uint32_t i = reply.count; i-- > 0;) /* the lowest address is used first */
         arena->free[arena->count++] = reply.blocks[i];

@@ -462,6 +462,8 @@ static int root_replace(struct tree_session *session, struct tree *tree, struct 
     struct fabric_command writes[2];
     uint8_t old_level;
     uint32_t count = 0;
+    bool swapped;
+    int swap = 0;
     tree_root_forget(tree);
     int status = tree_root_get(session, tree, &old, &old_level);
     if (status)
@@ -485,9 +487,8 @@ static int root_replace(struct tree_session *session, struct tree *tree, struct 
         tree_header_encode(layout, &header, session->image.bytes);
         writes[0] = tree_write_command(old.address, session->image.bytes, layout->header_bytes);
         status = tree_unknown(session, tree_execute(session, gaddr_node(old.address), writes, 1));
-        bool swapped = false;
-        if (!status)
-            status = tree_root_swap(session, tree, old.address, root.address, &swapped);
+        if (!status) /* the index is loaded, whatever comes of this: who meets the dead leaf does it again */
+            swap = tree_root_swap(session, tree, old.address, root.address, &swapped);
     }
     int released = tree_unlock(session, &hold, writes, 0);
     if (status == TREE_RESTART)
@@ -495,6 +496,8 @@ static int root_replace(struct tree_session *session, struct tree *tree, struct 
                          tree->name);
     if (status)
         return status;
+    if (swap)
+        return 0;
     tree_root_set(tree, root, level);
     if (!released) /* else somebody may still hold on to it */
         tree_release(session, old.address, layout->geometry.leaf_bytes);

@@ -211,7 +211,9 @@ int tree_open(struct tree_session *session, const char *name, struct tree **tree
     int status = name_check(session, name);
     tree_session_begin(session);
     if (!status)
-        status = catalogue_walk(session, search_visit, &search, &found, &free_entry);
+        do
+            status = catalogue_walk(session, search_visit, &search, &found, &free_entry);
+        while (tree_again(session, &status));
     if (!status && !found)
         status = tree_fail(session, BANYAN_ENOTFOUND, "there is no index named '%s'", name);
     if (status)
@@ -289,27 +291,20 @@ static int entry_write(struct tree_session *session, const struct tree *tree, ga
     strcpy(entry.name, tree->name);
     entry.crc = entry_crc(&entry);
     struct fabric_command write = tree_write_command(entry_address(number), &entry, sizeof entry);
-    return tree_execute(session, 0, &write, 1);
+    return tree_unknown(session, tree_execute(session, 0, &write, 1));
 }
 
-int tree_create(struct tree_session *session, const char *name, const struct tree_geometry *wanted,
-                struct tree **tree)
+/* One attempt. Writing the entry is what creates the index; the lock's release has no say in it. */
+static int create(struct tree_session *session, const char *name, const struct tree_geometry *geometry,
+                  struct tree **tree)
 {
-    *tree = NULL;
-    struct tree_geometry geometry = *wanted;
     struct search search = {.name = name};
     struct tree_hold hold;
     struct fabric_command unlock[1];
     bool found;
     uint32_t number;
     gaddr root;
-    int status = name_check(session, name);
-    tree_session_begin(session);
-    if (!status)
-        status = tree_geometry_complete(
-            &geometry, fabric_capabilities(session->compute->fabric)->atomic_write, &session->error);
-    if (!status)
-        status = tree_lock(session, superblock_address(), false, NULL, 0, &hold);
+    int status = tree_lock(session, superblock_address(), false, NULL, 0, &hold);
     if (status)
         return status;
     status = catalogue_walk(session, search_visit, &search, &found, &number);
@@ -318,18 +313,37 @@ int tree_create(struct tree_session *session, const char *name, const struct tre
     if (!status && number == ENTRIES)
         status = tree_fail(session, BANYAN_ENOSPC, "the catalogue is full: %u indexes", ENTRIES);
     if (!status)
-        status = tree_make(session, name, &geometry, number, tree);
+        status = tree_make(session, name, geometry, number, tree);
     if (!status)
         status = root_leaf_write(session, *tree, &root);
-    if (!status)
+    if (!status) {
         status = entry_write(session, *tree, root, number);
-    int released = tree_unlock(session, &hold, unlock, 0);
-    if (!status)
-        status = released;
+        if (status && status != BANYAN_EUNKNOWN)
+            tree_release(session, root, (*tree)->layout.geometry.leaf_bytes); /* nobody knows it */
+    }
+    tree_unlock(session, &hold, unlock, 0);
     if (status) {
         tree_close(*tree);
         *tree = NULL;
     }
+    return status;
+}
+
+int tree_create(struct tree_session *session, const char *name, const struct tree_geometry *wanted,
+                struct tree **tree)
+{
+    *tree = NULL;
+    struct tree_geometry geometry = *wanted;
+    int status = name_check(session, name);
+    tree_session_begin(session);
+    if (!status)
+        status = tree_geometry_complete(
+            &geometry, fabric_capabilities(session->compute->fabric)->atomic_write, &session->error);
+    if (status)
+        return status;
+    do
+        status = create(session, name, &geometry, tree);
+    while (tree_again(session, &status));
     return status;
 }
 
