@@ -176,6 +176,29 @@ static void test_streams(void **state)
     kill_daemons();
 }
 
+/* Sockets that break in every place, or move a few bytes at a time. */
+static void test_sockets(void **state)
+{
+    start_daemons();
+    struct plan plan = {.nodes = {daemons[0].tcp, daemons[1].tcp}};
+    for (unsigned i = 0; i < 2; i++) {
+        plan.on_fibers = i == 1;
+        struct failing_order order = {
+            .calls = FAILING_SEND | FAILING_RECV, .where = FAILING_HERE, .count = 1, .error = ECONNRESET};
+        assert_true(failing_each(&order, fabric_attempt, &plan, BANYAN_ENET) >= 8);
+        order = (struct failing_order){.calls = FAILING_SEND | FAILING_RECV, .bytes = 1000};
+        failing_begin(&order);
+        assert_int_equal(fabric_attempt(&plan), BANYAN_OK);
+        assert_true(failing_end() > 100);
+        order = (struct failing_order){.calls = FAILING_SOCKET, .count = 1, .error = EMFILE};
+        assert_true(failing_each(&order, fabric_attempt, &plan, BANYAN_ENOMEM) >= 2);
+        order = (struct failing_order){
+            .calls = FAILING_EPOLL_CREATE | FAILING_EPOLL_CTL, .count = 1, .error = ENOMEM};
+        failing_each(&order, fabric_attempt, &plan, BANYAN_ENOMEM);
+    }
+    kill_daemons();
+}
+
 static void test_mapped(void **state)
 {
     start_daemons();
@@ -297,9 +320,13 @@ int main(int count, char **arguments)
 {
     daemon_main(count, arguments);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams),         cmocka_unit_test(test_mapped),
-        cmocka_unit_test(test_descriptors),     cmocka_unit_test(test_without_membarrier),
-        cmocka_unit_test(test_without_a_lease), cmocka_unit_test(test_local),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_sockets),
+        cmocka_unit_test(test_mapped),
+        cmocka_unit_test(test_descriptors),
+        cmocka_unit_test(test_without_membarrier),
+        cmocka_unit_test(test_without_a_lease),
+        cmocka_unit_test(test_local),
     };
     task_sleep(1); /* what a plain thread needs to wait, it allocates the first time, or aborts */
     log_set_level(getenv("TEST_LOG") != NULL ? LOG_DEBUG : LOG_ERROR);
