@@ -19,12 +19,13 @@ static uint64_t draw_ns(struct sim *sim, enum sim_die die, uint32_t most_ns)
     return sim_dice_time(sim, die, most_ns) / SIM_NANOSECOND;
 }
 
-/* The lease of a compute node that stood still when it was made to. */
+/* The lease of a compute node that stands still ends before it goes on. */
 static void lease_over(void *argument)
 {
     struct sim_compute *compute = argument;
     struct sim *sim = compute->sim;
-    if (compute->dead || compute->stalled_until <= sim->now || !sim->on_loss)
+    assert(compute->stalled_until > sim->now);
+    if (compute->dead || !sim->on_loss)
         return;
     for (uint32_t node = 0; node < sim->memory_count; node++) {
         struct sim_link *link = sim_link_get(compute, (uint16_t)node);

@@ -28,6 +28,7 @@ struct death {
     struct cluster cluster;
     uint64_t died_at, fenced_at;
     uint8_t at_death[2][LONG_AT + LONG];
+    uint64_t calls_at_death;
     bool returned;
 };
 
@@ -45,6 +46,7 @@ static void see_death(void *context, const struct sim_observation *seen)
     if (seen->kind != SIM_DIED)
         return;
     death->died_at = seen->time_ns;
+    death->calls_at_death = death->cluster.calls;
     for (unsigned i = 0; i < death->cluster.memories; i++)
         memcpy(death->at_death[i], death->cluster.targets[i].pool, sizeof death->at_death[i]);
 }
@@ -71,6 +73,15 @@ static void run_mixed(void *argument)
     struct fabric_list list = {.count = MIXED, .commands = commands}, *lists[] = {&list};
     assert_int_equal(fabric_execute(death->cluster.endpoints[0], lists, 1, NULL), 0);
     death->returned = true;
+}
+
+static void mixed_and_call(void *argument)
+{
+    struct death *death = argument;
+    char reply[8];
+    size_t length;
+    run_mixed(death);
+    fabric_call(death->cluster.endpoints[0], 0, "hello", 5, reply, sizeof reply, &length, NULL);
 }
 
 /* How many of the mixed commands have happened, which must be the first ones; the READ counts as the one
@@ -102,17 +113,18 @@ static void test_every_prefix_of_a_list_occurs(void **state)
         const struct sim_faults *which = seed % 2 ? &faults : NULL;
         /* the commands done when the n-th is the one that does not happen; a READ changes nothing */
         const unsigned expected[MIXED] = {0, 1, 3, 3, 4, 5};
-        for (unsigned n = 1; n <= MIXED + 1; n++) {
+        for (unsigned n = 1; n <= MIXED + 2; n++) { /* the last but one: the call */
             memset(&death, 0, sizeof death);
             cluster_create(&death.cluster, 1, 1, NULL, which, seed);
-            assert_int_equal(sim_spawn(death.cluster.sim, 0, 0, run_mixed, &death, NULL), 0);
+            assert_int_equal(sim_spawn(death.cluster.sim, 0, 0, mixed_and_call, &death, NULL), 0);
             sim_kill_compute_at(death.cluster.sim, 0, n, LEASE_NS, on_fenced, &death);
             sim_observe(death.cluster.sim, see_death, &death);
             sim_run(death.cluster.sim, UINT64_MAX);
             bool alive = sim_compute_alive(death.cluster.sim, 0);
-            assert_int_equal(alive, n > MIXED);
-            assert_int_equal(death.returned, alive);
-            assert_int_equal(mixed_done(&death), alive ? MIXED : expected[n - 1]);
+            assert_int_equal(alive, n > MIXED + 1);
+            assert_int_equal(death.cluster.calls, alive);
+            assert_int_equal(death.returned, n > MIXED);
+            assert_int_equal(mixed_done(&death), n > MIXED ? MIXED : expected[n - 1]);
             if (!alive)
                 assert_in_range(death.fenced_at, death.died_at + LEASE_NS, death.died_at + LEASE_NS + 1);
             cluster_destroy(&death.cluster);
@@ -162,20 +174,23 @@ static void test_a_torn_long_write_is_cut_between_its_parts(void **state)
     assert_true(cuts > 20);
 }
 
-/* Two tasks with endpoints of their own keep both memory nodes busy, by lists and calls. */
+#define BUSY 6
+
+/* Tasks with endpoints of their own keep both memory nodes busy, by lists and calls. */
 static void keep_busy(void *argument)
 {
     struct death *death = argument;
     struct fabric_endpoint *endpoint = fabric_endpoint_open(sim_fabric(death->cluster.sim, 0), NULL);
     assert_non_null(endpoint);
-    uint16_t node = (uint16_t)sim_task_number(death->cluster.sim) % 2;
+    uint32_t number = sim_task_number(death->cluster.sim);
+    uint16_t node = (uint16_t)(number % 2);
     for (uint64_t round = 1;; round++) {
         char reply[8];
         size_t length;
         uint64_t data[SHORT / 8], old;
         for (unsigned i = 0; i < SHORT / 8; i++)
             data[i] = round;
-        cluster_write(endpoint, gaddr_make(node, SHORT_AT), data, SHORT);
+        cluster_write(endpoint, gaddr_make(node, SHORT_AT + number * SHORT), data, SHORT);
         cluster_add(endpoint, gaddr_make(node, ADD_AT), 1, &old);
         fabric_call(endpoint, node, "hello", 5, reply, sizeof reply, &length, NULL);
     }
@@ -194,21 +209,27 @@ static void test_a_kill_at_an_effect_cuts_everything(void **state)
             memset(&death, 0, sizeof death);
             cluster_create(&death.cluster, 2, 1, NULL, hostile ? &faults : NULL, n);
             sim_observe(death.cluster.sim, see_death, &death);
-            for (unsigned i = 0; i < 6; i++)
+            for (unsigned i = 0; i < BUSY; i++)
                 assert_int_equal(sim_spawn(death.cluster.sim, 0, i, keep_busy, &death, NULL), 0);
-            sim_kill_compute_at(death.cluster.sim, 0, n, LEASE_NS, on_fenced, &death);
+            /* every other lease ends before a torn WRITE does */
+            sim_kill_compute_at(death.cluster.sim, 0, n, n % 2 ? LEASE_NS : 300, on_fenced, &death);
             assert_int_equal(sim_run(death.cluster.sim, UINT64_MAX), 0);
             assert_true(death.fenced_at > 0);
+            assert_int_equal(death.cluster.calls, death.calls_at_death);
             uint64_t added =
                 *cluster_word(&death.cluster, 0, ADD_AT) + *cluster_word(&death.cluster, 1, ADD_AT);
             assert_true(added + death.cluster.calls < n);
             calls += death.cluster.calls;
-            for (unsigned node = 0; node < 2; node++) {
-                const uint64_t *page = cluster_word(&death.cluster, node, SHORT_AT);
-                assert_memory_equal(death.at_death[node], death.cluster.targets[node].pool, SHORT_AT);
+            for (unsigned task = 0; task < BUSY; task++) {
+                uint64_t offset = SHORT_AT + task * SHORT;
+                const uint64_t *page = cluster_word(&death.cluster, task % 2, offset);
+                const void *before = death.at_death[task % 2] + offset;
+                for (unsigned i = 1; i < SHORT / 8; i++)
+                    assert_int_equal(page[i], page[0]);
                 /* short WRITEs that have begun are finished, and nothing else */
-                finished += memcmp(death.at_death[node] + SHORT_AT, page, SHORT) != 0;
-                assert_true(hostile || memcmp(death.at_death[node] + SHORT_AT, page, SHORT) == 0);
+                finished += memcmp(before, page, SHORT) != 0;
+                assert_true(hostile || memcmp(before, page, SHORT) == 0);
+                assert_memory_equal(death.at_death[task % 2], death.cluster.targets[task % 2].pool, SHORT_AT);
             }
             cluster_destroy(&death.cluster);
         }
@@ -256,15 +277,6 @@ static void follow(void *context, const struct sim_observation *seen)
     }
 }
 
-static void mixed_and_call(void *argument)
-{
-    struct death *death = argument;
-    char reply[8];
-    size_t length;
-    run_mixed(death);
-    fabric_call(death->cluster.endpoints[0], 0, "hello", 5, reply, sizeof reply, &length, NULL);
-}
-
 static void kill_now(void *argument)
 {
     struct lives *lives = argument;
@@ -301,6 +313,140 @@ static void test_death_meets_lists_in_every_state(void **state)
     unsigned called = outcomes[CALLED][2];
     assert_true(served[CALLED] > 0 && served[CALLED] < called);
     assert_int_equal(served[SERVED], outcomes[SERVED][2]);
+}
+
+/* Two tasks use one endpoint: what the second posts comes behind what the first has posted. */
+static void write_in_turn(void *argument)
+{
+    struct death *death = argument;
+    uint64_t offset = WORD_AT + 64 * sim_task_number(death->cluster.sim), value = NEW;
+    struct fabric_command commands[4];
+    for (unsigned i = 0; i < 4; i++)
+        commands[i] = (struct fabric_command){.operation = FABRIC_WRITE,
+                                              .address = gaddr_make(0, offset + 8 * i),
+                                              .length = 8,
+                                              .write.data = &value};
+    struct fabric_list list = {.count = 4, .commands = commands}, *lists[] = {&list};
+    fabric_execute(death->cluster.endpoints[0], lists, 1, NULL);
+}
+
+static void kill_one(void *argument)
+{
+    struct death *death = argument;
+    sim_kill_compute(death->cluster.sim, 0, LEASE_NS, on_fenced, death);
+}
+
+static void test_nothing_comes_behind_a_cut(void **state)
+{
+    (void)state;
+    static struct death death;
+    unsigned cut = 0, second = 0;
+    struct sim_faults faults;
+    sim_faults_none(&faults);
+    faults.spread = 1;
+    for (uint64_t seed = 0; seed < 400; seed++) {
+        memset(&death, 0, sizeof death);
+        cluster_create(&death.cluster, 1, 1, NULL, seed % 2 ? &faults : NULL, seed);
+        for (unsigned i = 0; i < 2; i++)
+            assert_int_equal(sim_spawn(death.cluster.sim, 0, 0, write_in_turn, &death, NULL), 0);
+        assert_int_equal(sim_at(death.cluster.sim, 400 + seed * 3, kill_one, &death), 0);
+        sim_run(death.cluster.sim, UINT64_MAX);
+        bool whole = *cluster_word(&death.cluster, 0, WORD_AT + 24) != 0;
+        bool begun = *cluster_word(&death.cluster, 0, WORD_AT + 64) != 0;
+        assert_true(whole || !begun);
+        cut += !whole;
+        second += begun;
+        cluster_destroy(&death.cluster);
+    }
+    assert_true(cut > 100 && second > 50);
+}
+
+static void work_then_write(void *argument)
+{
+    struct death *death = argument;
+    uint64_t value = NEW;
+    task_charge(TASK_WORK_OPERATION, 2); /* 4.4 us of its thread's time, from 0 */
+    cluster_write(death->cluster.endpoints[0], gaddr_make(0, WORD_AT), &value, 8);
+}
+
+static void test_what_would_have_been_posted_later_never_comes(void **state)
+{
+    (void)state;
+    static struct death death;
+    unsigned came = 0;
+    for (uint64_t seed = 0; seed < 40; seed++)
+        for (int later = 0; later < 2; later++) {
+            struct sim_faults faults;
+            sim_faults_none(&faults);
+            faults.spread = seed % 2 ? 1 : 0;
+            memset(&death, 0, sizeof death);
+            cluster_create(&death.cluster, 1, 1, NULL, &faults, seed);
+            assert_int_equal(sim_spawn(death.cluster.sim, 0, 0, work_then_write, &death, NULL), 0);
+            assert_int_equal(sim_at(death.cluster.sim, later ? 4600 : 4000, kill_one, &death), 0);
+            sim_run(death.cluster.sim, UINT64_MAX);
+            assert_true(later || *cluster_word(&death.cluster, 0, WORD_AT) == 0);
+            came += *cluster_word(&death.cluster, 0, WORD_AT) != 0;
+            cluster_destroy(&death.cluster);
+        }
+    assert_true(came > 5);
+}
+
+/* A buffer on the heap is its owner's again when the node has been fenced. */
+struct buffered {
+    struct death death;
+    uint64_t buffer[SHORT / 8];
+};
+
+static void read_slowly(void *argument)
+{
+    struct buffered *buffered = argument;
+    cluster_read(buffered->death.cluster.endpoints[0], gaddr_make(0, SHORT_AT), buffered->buffer, SHORT);
+}
+
+static void fill_buffer(void *argument)
+{
+    struct buffered *buffered = argument;
+    on_fenced(&buffered->death);
+    memset(buffered->buffer, 0xab, SHORT);
+}
+
+static void kill_reader(void *argument)
+{
+    struct buffered *buffered = argument;
+    sim_kill_compute(buffered->death.cluster.sim, 0, 100, fill_buffer, buffered);
+}
+
+static void overwrite(void *argument)
+{
+    struct buffered *buffered = argument;
+    uint64_t data[SHORT / 8];
+    memset(data, 1, sizeof data);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(
+            cluster_write(buffered->death.cluster.endpoints[1], gaddr_make(0, SHORT_AT), data, SHORT), 0);
+}
+
+static void test_a_dead_nodes_buffers_are_left_alone(void **state)
+{
+    (void)state;
+    static struct buffered buffered;
+    struct sim_faults faults;
+    sim_faults_none(&faults);
+    faults.torn_reads = 1;
+    faults.tear_window_ns = 20000;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        memset(&buffered, 0, sizeof buffered);
+        cluster_create(&buffered.death.cluster, 1, 2, NULL, &faults, seed);
+        assert_int_equal(sim_spawn(buffered.death.cluster.sim, 0, 0, read_slowly, &buffered, NULL), 0);
+        assert_int_equal(sim_spawn(buffered.death.cluster.sim, 1, 0, overwrite, &buffered, NULL), 0);
+        assert_int_equal(sim_at(buffered.death.cluster.sim, 1500, kill_reader, &buffered), 0);
+        assert_int_equal(sim_run(buffered.death.cluster.sim, UINT64_MAX), 0);
+        assert_true(buffered.death.fenced_at > 0);
+        const uint8_t *bytes = (const uint8_t *)buffered.buffer;
+        for (unsigned i = 0; i < SHORT; i++)
+            assert_int_equal(bytes[i], 0xab);
+        cluster_destroy(&buffered.death.cluster);
+    }
 }
 
 /* ------------------------------------------------------------------ restart */
@@ -426,6 +572,9 @@ int main(void)
         cmocka_unit_test(test_death_meets_lists_in_every_state),
         cmocka_unit_test(test_a_restarted_node_meets_nothing_of_the_dead),
         cmocka_unit_test(test_cards_are_shared_and_freed_once),
+        cmocka_unit_test(test_nothing_comes_behind_a_cut),
+        cmocka_unit_test(test_what_would_have_been_posted_later_never_comes),
+        cmocka_unit_test(test_a_dead_nodes_buffers_are_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

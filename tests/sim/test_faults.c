@@ -232,6 +232,123 @@ static void test_long_and_unaligned_reads_are_fetched_in_words(void **state)
     }
 }
 
+/* Who changes the page while READs are under way: a torn WRITE, a call, or somebody outside of all tasks. */
+enum changer { TORN_WRITES, CALLS, OUTSIDE };
+
+struct changes {
+    struct cluster cluster;
+    enum changer changer;
+    uint64_t round, began, ended; /* of the last change: when its first and last word was stored */
+    uint64_t read_began, read_ended;
+    uint64_t across, mixed; /* READs that began before a change and ended after it; and saw both sides */
+};
+
+static void change_page(struct changes *changes)
+{
+    uint64_t *page = cluster_word(&changes->cluster, 0, PAGE_OFFSET);
+    changes->round++;
+    changes->began = changes->ended = sim_now(changes->cluster.sim);
+    for (unsigned i = 0; i < PAGE_WORDS; i++)
+        page[i] = changes->round;
+}
+
+static int call_changes(void *owner, uint16_t compute_id, const void *request, size_t length, void *reply,
+                        size_t capacity, size_t *reply_length)
+{
+    (void)compute_id;
+    (void)request;
+    (void)length;
+    (void)reply;
+    (void)capacity;
+    *reply_length = 0;
+    change_page(owner);
+    return BANYAN_OK;
+}
+
+static void change_outside(void *argument)
+{
+    change_page(argument);
+}
+
+static void change_often(void *argument)
+{
+    struct changes *changes = argument;
+    uint64_t page[PAGE_WORDS];
+    char reply[8];
+    size_t length;
+    for (int i = 0; i < 300; i++) {
+        task_sleep(20000);
+        if (changes->changer == CALLS) {
+            assert_int_equal(
+                fabric_call(changes->cluster.endpoints[0], 0, "x", 1, reply, sizeof reply, &length, NULL), 0);
+        } else if (changes->changer == OUTSIDE) {
+            assert_int_equal(sim_at(changes->cluster.sim, task_now() + 100, change_outside, changes), 0);
+        } else {
+            changes->round++;
+            for (unsigned word = 0; word < PAGE_WORDS; word++)
+                page[word] = changes->round;
+            assert_int_equal(
+                cluster_write(changes->cluster.endpoints[0], gaddr_make(0, PAGE_OFFSET), page, sizeof page),
+                0);
+        }
+    }
+}
+
+static void note_instants(void *context, const struct sim_observation *seen)
+{
+    struct changes *changes = context;
+    if (seen->kind != SIM_EFFECT || seen->count != 1)
+        return;
+    bool reading = seen->commands[0].operation == FABRIC_READ;
+    if (seen->status > 0)
+        *(reading ? &changes->read_began : &changes->began) = seen->time_ns;
+    else
+        *(reading ? &changes->read_ended : &changes->ended) = seen->time_ns;
+}
+
+static void read_across(void *argument)
+{
+    struct changes *changes = argument;
+    uint64_t page[PAGE_WORDS];
+    for (int i = 0; i < 2000; i++) {
+        assert_int_equal(
+            cluster_read(changes->cluster.endpoints[1], gaddr_make(0, PAGE_OFFSET), page, sizeof page), 0);
+        bool same = true;
+        for (unsigned word = 1; word < PAGE_WORDS; word++)
+            same = same && page[word] == page[0];
+        if (changes->read_began < changes->began && changes->began <= changes->ended &&
+            changes->ended < changes->read_ended) {
+            changes->across++;
+            changes->mixed += !same;
+        }
+    }
+}
+
+static void test_reads_see_both_sides_of_any_change(void **state)
+{
+    (void)state;
+    for (enum changer changer = TORN_WRITES; changer <= OUTSIDE; changer++) {
+        struct sim_faults faults;
+        static struct changes changes;
+        memset(&changes, 0, sizeof changes);
+        changes.changer = changer;
+        sim_faults_none(&faults);
+        faults.torn_reads = 1;
+        faults.torn_writes = changer == TORN_WRITES;
+        faults.tear_window_ns = 5000;
+        cluster_create(&changes.cluster, 1, 2, NULL, &faults, 8);
+        changes.cluster.targets[0].call = call_changes;
+        changes.cluster.targets[0].owner = &changes;
+        sim_observe(changes.cluster.sim, note_instants, &changes);
+        assert_int_equal(sim_spawn(changes.cluster.sim, 0, 0, change_often, &changes, NULL), 0);
+        assert_int_equal(sim_spawn(changes.cluster.sim, 1, 0, read_across, &changes, NULL), 0);
+        assert_int_equal(sim_run(changes.cluster.sim, UINT64_MAX), 0);
+        assert_true(changes.across > 20);
+        assert_true(changes.mixed > changes.across / 2);
+        cluster_destroy(&changes.cluster);
+    }
+}
+
 /* ------------------------------------------------------------------ order within and between lists */
 
 struct ordering {
@@ -813,6 +930,7 @@ int main(void)
         cmocka_unit_test(test_faults_begin_and_end),
         cmocka_unit_test(test_answers_keep_their_order),
         cmocka_unit_test(test_atomics_queue_behind_many),
+        cmocka_unit_test(test_reads_see_both_sides_of_any_change),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -302,7 +302,7 @@ static void test_the_fault_fences_past_its_lease_only(void **state)
 
 struct reading {
     struct stall stall;
-    uint64_t took[2];
+    uint64_t took[2], effect_at;
 };
 
 static void time_reads(void *argument)
@@ -333,6 +333,30 @@ static void test_one_memory_node_stands_still(void **state)
     assert_int_equal(sim_run(reading.stall.cluster.sim, UINT64_MAX), 0);
     assert_in_range(reading.took[0], 1000, 4000);
     assert_in_range(reading.took[1], 36000, 41000);
+    cluster_destroy(&reading.stall.cluster);
+}
+
+static void note_effects(void *context, const struct sim_observation *seen)
+{
+    struct reading *reading = context;
+    if (seen->kind == SIM_EFFECT && seen->memory == 1)
+        reading->effect_at = seen->time_ns;
+}
+
+/* With faults on, when a command takes effect is seen too: not before the card comes to it. */
+static void test_nothing_takes_effect_during_the_stall(void **state)
+{
+    (void)state;
+    struct reading reading = {0};
+    struct sim_faults faults;
+    sim_faults_none(&faults);
+    faults.spread = 0.5;
+    cluster_create(&reading.stall.cluster, 2, 1, NULL, &faults, 1);
+    sim_observe(reading.stall.cluster.sim, note_effects, &reading);
+    assert_int_equal(sim_spawn(reading.stall.cluster.sim, 0, 0, time_reads, &reading, NULL), 0);
+    assert_int_equal(sim_at(reading.stall.cluster.sim, 50, stall_memory_one, &reading), 0);
+    assert_int_equal(sim_run(reading.stall.cluster.sim, UINT64_MAX), 0);
+    assert_in_range(reading.effect_at, 40050, 41000);
     cluster_destroy(&reading.stall.cluster);
 }
 
@@ -380,6 +404,73 @@ static void test_a_connection_is_cut_and_restored(void **state)
         assert_in_range(*cluster_word(&stall.cluster, 0, 4096), stall.done_after + 1, stall.done_after + 2);
         cluster_destroy(&stall.cluster);
     }
+}
+
+#define PAGE_BYTES 1024 /* as long as atomic_write */
+
+struct torn {
+    struct stall stall;
+    uint64_t seen; /* the page's first word when the locks were freed */
+    bool begun, cut_within;
+};
+
+static const uint64_t *torn_page(struct torn *torn)
+{
+    return cluster_word(&torn->stall.cluster, 0, 8192);
+}
+
+static void page_is_whole(void *argument, int compute, int memory)
+{
+    struct torn *torn = argument;
+    (void)compute;
+    (void)memory;
+    torn->seen = torn_page(torn)[0];
+    torn->cut_within = torn->begun;
+    for (unsigned i = 1; i < PAGE_BYTES / 8; i++)
+        assert_int_equal(torn_page(torn)[i], torn->seen);
+}
+
+static void note_parts(void *context, const struct sim_observation *seen)
+{
+    struct torn *torn = context;
+    if (seen->kind == SIM_EFFECT && seen->count == 1)
+        torn->begun = seen->status > 0;
+}
+
+static void write_torn(void *argument)
+{
+    struct torn *torn = argument;
+    uint64_t page[PAGE_BYTES / 8];
+    int status = 0;
+    for (uint64_t round = 1; status == 0; round++) {
+        for (unsigned i = 0; i < PAGE_BYTES / 8; i++)
+            page[i] = round;
+        status = cluster_write(torn->stall.cluster.endpoints[0], gaddr_make(0, 8192), page, sizeof page);
+    }
+}
+
+static void test_a_short_write_is_whole_when_locks_are_freed(void **state)
+{
+    (void)state;
+    struct sim_faults faults;
+    unsigned within = 0;
+    sim_faults_none(&faults);
+    faults.torn_writes = 1;
+    for (uint64_t seed = 0; seed < 100; seed++) {
+        struct torn torn = {0};
+        cluster_create(&torn.stall.cluster, 1, 1, NULL, &faults, seed);
+        sim_on_loss(torn.stall.cluster.sim, page_is_whole, &torn);
+        sim_observe(torn.stall.cluster.sim, note_parts, &torn);
+        assert_int_equal(sim_spawn(torn.stall.cluster.sim, 0, 0, write_torn, &torn, NULL), 0);
+        assert_int_equal(sim_at(torn.stall.cluster.sim, 20000 + seed * 77, cut_zero, &torn), 0);
+        assert_int_equal(sim_run(torn.stall.cluster.sim, UINT64_MAX), 0);
+        assert_true(torn.seen > 0);
+        for (unsigned i = 0; i < PAGE_BYTES / 8; i++) /* and nothing came later */
+            assert_int_equal(torn_page(&torn)[i], torn.seen);
+        within += torn.cut_within;
+        cluster_destroy(&torn.stall.cluster);
+    }
+    assert_true(within > 10);
 }
 
 static void call_once(void *argument)
@@ -435,6 +526,8 @@ int main(void)
         cmocka_unit_test(test_one_memory_node_stands_still),
         cmocka_unit_test(test_a_connection_is_cut_and_restored),
         cmocka_unit_test(test_no_call_is_served_after_the_fencing),
+        cmocka_unit_test(test_nothing_takes_effect_during_the_stall),
+        cmocka_unit_test(test_a_short_write_is_whole_when_locks_are_freed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
