@@ -369,8 +369,8 @@ static bool take_step(struct sim *sim, struct sim_compute *compute, struct trans
     if (compute->dead && !goes_on(sim, compute, transfer))
         return false;
     if (!compute->dead || transfer->list->commands[step->command].operation != FABRIC_READ) {
-        see_step(sim, transfer);
         run_step(sim, compute, transfer, step);
+        see_step(sim, transfer);
     } else if (transfer->fetches[step->command]) { /* begun before the death: nobody is there to read for */
         sim_fetch_end(sim, transfer->fetches[step->command], false);
         transfer->fetches[step->command] = NULL;

@@ -98,8 +98,9 @@ bool sim_compute_alive(const struct sim *sim, int compute);
 
 enum sim_sight {
     SIM_POSTED,   /* a list: on its way */
-    SIM_EFFECT,   /* commands take effect at a memory node; status: how many instants the command has still
-                     to come (seen at the first and at the last of them). No commands: a call is served */
+    SIM_EFFECT,   /* commands have taken effect at a memory node; status: how many instants the command has
+                     still to come (seen at the first and at the last of them). After the last, what it has
+                     read is there. No commands: a call is served */
     SIM_RETURNED, /* a list: its answer is there, or it was refused */
     SIM_CALLED,   /* a call: on its way */
     SIM_CALL_RETURNED, /* its reply is there, or it was refused */
