@@ -158,9 +158,14 @@ static void read_info(struct watched *server, const char *info)
 
 /* ---- talking to a server ---- */
 
+/* `why` may be a server's own words: any bytes, or none. What is left of them is for a terminal and for JSON.
+ */
 static void lose(struct watched *server, const char *why)
 {
-    snprintf(server->trouble, sizeof server->trouble, "%s", why);
+    snprintf(server->trouble, sizeof server->trouble, "%s", why ? why : "it answers with something else");
+    for (char *at = server->trouble; *at; at++)
+        if (*at < ' ' || *at > '~')
+            *at = '?';
     server->alive = false;
     if (server->connection)
         redisFree(server->connection);
@@ -215,16 +220,21 @@ static double rate(const struct watched *server, uint64_t now, uint64_t before)
 
 static double per_operation(const struct watched *server)
 {
-    uint64_t operations = server->now.operations - server->before.operations;
-    return operations ? (double)(server->now.round_trips - server->before.round_trips) / (double)operations
-                      : 0;
+    const struct sample *now = &server->now, *before = &server->before;
+    /* Less than before: another server answers there now. */
+    return now->operations > before->operations && now->round_trips >= before->round_trips
+               ? (double)(now->round_trips - before->round_trips) /
+                     (double)(now->operations - before->operations)
+               : 0;
 }
 
 static double hit_share(const struct watched *server)
 {
-    uint64_t hits = server->now.hits - server->before.hits,
-             all = hits + server->now.misses - server->before.misses;
-    return all ? 100.0 * (double)hits / (double)all : 0;
+    const struct sample *now = &server->now, *before = &server->before;
+    if (now->hits < before->hits || now->misses < before->misses)
+        return 0;
+    uint64_t hits = now->hits - before->hits, misses = now->misses - before->misses;
+    return hits || misses ? 100.0 * (double)hits / ((double)hits + (double)misses) : 0;
 }
 
 static void print_server(const struct watched *server)
