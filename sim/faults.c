@@ -24,7 +24,8 @@ struct step {
     uint64_t seed; /* which words belong to which part */
     uint16_t command;
     uint8_t part, parts;
-    uint8_t shift; /* words of a piece, as a power of two: 1 to 8 (one word to a cache line) */
+    uint8_t shift;      /* words of a piece, as a power of two: 1 to 8 (one word to a cache line) */
+    bool address_order; /* the parts are runs of pieces, the first part the first run */
 };
 
 struct transfer {
@@ -94,8 +95,17 @@ static void plan_torn_read(struct sim *sim, struct transfer *transfer, uint16_t 
 {
     sim_time end = now + sim_dice_time(sim, SIM_DIE_TORN_READ, sim->faults.tear_window_ns);
     uint64_t seed = random_next(&sim->dice[SIM_DIE_TORN_READ]);
-    add_step(transfer, (struct step){now, seed, index, READ_BEGINS, 2, 0});
-    add_step(transfer, (struct step){end, 0, index, READ_ENDS, 2, 0});
+    add_step(transfer, (struct step){now, seed, index, READ_BEGINS, 2, 0, false});
+    add_step(transfer, (struct step){end, 0, index, READ_ENDS, 2, 0, false});
+}
+
+/* The command's parts bear the numbers in which they come. */
+static void number_by_time(struct transfer *transfer, uint16_t command)
+{
+    uint8_t part = 0;
+    for (uint32_t at = 0; at < transfer->count; at++)
+        if (transfer->steps[at].command == command)
+            transfer->steps[at].part = part++;
 }
 
 /* Returns when its last word is stored. */
@@ -108,9 +118,11 @@ static sim_time plan_torn_write(struct sim *sim, struct transfer *transfer, uint
     sim_time last = now;
     for (uint8_t part = 0; part < parts; part++) {
         sim_time time = now + sim_dice_time(sim, SIM_DIE_TORN_WRITE, sim->faults.tear_window_ns);
-        add_step(transfer, (struct step){time, seed, index, part, parts, shift});
+        add_step(transfer, (struct step){time, seed, index, part, parts, shift, sim->faults.address_order});
         last = sim_later(last, time);
     }
+    if (sim->faults.address_order)
+        number_by_time(transfer, index);
     return last;
 }
 
@@ -125,7 +137,7 @@ static sim_time plan_command(struct sim *sim, struct transfer *transfer, uint16_
     if (command->operation == FABRIC_WRITE && command->length > 8 &&
         sim_dice(sim, SIM_DIE_TORN_WRITE, sim->faults.torn_writes))
         return plan_torn_write(sim, transfer, index, now);
-    add_step(transfer, (struct step){now, 0, index, 0, 1, 0});
+    add_step(transfer, (struct step){now, 0, index, 0, 1, 0, false});
     return now;
 }
 
@@ -229,17 +241,29 @@ static void store_words(struct sim *sim, uint16_t node, const struct fabric_comm
     }
 }
 
+/* To which of the step's parts the piece belongs. */
+static uint8_t part_of(const struct step *step, uint64_t piece, uint64_t pieces)
+{
+    if (!step->address_order)
+        return (uint8_t)(random_mix(step->seed + piece) % step->parts);
+    uint8_t part = 0; /* as many as cuts lie at or before the piece */
+    for (uint64_t cut = 1; cut < step->parts; cut++)
+        part = (uint8_t)(part + (random_mix(step->seed + cut) % pieces <= piece));
+    return part;
+}
+
 /* Stores those aligned words of the WRITE that belong to the step's part. */
 static void store_part(struct sim *sim, uint16_t node, const struct step *step,
                        const struct fabric_command *command, uint8_t *where)
 {
     uint32_t skew = (uint32_t)((uintptr_t)where % 8), from = 0;
+    uint64_t pieces = (((command->length + skew + 7) / 8 - 1) >> step->shift) + 1;
     while (from < command->length) {
         uint64_t piece = ((from + skew) / 8) >> step->shift;
         uint32_t end = (uint32_t)((piece + 1) << step->shift) * 8 - skew;
         if (end > command->length)
             end = command->length;
-        if (random_mix(step->seed + piece) % step->parts == step->part)
+        if (part_of(step, piece, pieces) == step->part)
             store_words(sim, node, command, where, from, end);
         from = end;
     }

@@ -142,6 +142,8 @@ struct sim_fetch *sim_fetch_begin(struct sim *sim, const struct sim_compute *com
     /* half of them in some clever order, half in none at all */
     uint64_t choice = random_mix(seed);
     fetch->order = choice % 2 ? ANY : (enum order)(choice / 2 % ORDERS);
+    if (sim->faults.address_order)
+        fetch->order = choice % 2 ? ASCENDING : HEAD_THEN_TAIL;
     fetch->shift = (uint32_t)(choice >> 32) % 4;
     fetch->cut = (uint32_t)((choice >> 40) % fetch->words);
     fetch->node = node;

@@ -98,6 +98,8 @@ const struct option_entry sim_faults_table[] = {
            "Probability that a WRITE stores its words at several instants."),
     NANOSECONDS("tear-window-ns", tear_window_ns,
                 "The longest time between a torn command's first and last word."),
+    FLAG("address-order", address_order,
+         "Torn commands move their words in ascending order of addresses: what Sherman and Cell assume."),
     NUMBER("spread", spread, 0, 1, NULL,
            "Probability that other lists' commands may come between those of a list."),
     NANOSECONDS("list-spread-ns", list_spread_ns,

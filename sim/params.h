@@ -55,7 +55,9 @@ struct sim_faults {
     double torn_reads;  /* probability that a READ fetches its words at many instants */
     double torn_writes; /* probability that a WRITE stores its words at several instants */
     uint32_t tear_window_ns;
-    double spread; /* probability that a list's commands take effect at different instants */
+    bool address_order; /* torn words move in ascending order of their addresses: what published indexes
+                           assume */
+    double spread;      /* probability that a list's commands take effect at different instants */
     uint32_t list_spread_ns;
     double late;         /* probability that a request is delayed */
     double late_replies; /* probability that an answer is delayed */
