@@ -186,13 +186,13 @@ static bool status_expected(enum history_kind kind, int status)
 static void judge_wait(struct driver *driver, const struct history_op *op)
 {
     uint64_t calm = __atomic_load_n(&driver->setting->calm_ns, __ATOMIC_RELAXED); /* a time; orders nothing */
-    if (!calm || !driver->setting->patience_ns)
+    if (!calm)
         return;
     uint64_t now = task_now(), since = op->time > calm ? op->time : calm;
     uint64_t wait = now > since ? now - since : 0;
     if (wait > driver->longest_ns)
         driver->longest_ns = wait;
-    if (wait <= driver->setting->patience_ns)
+    if (!driver->setting->patience_ns || wait <= driver->setting->patience_ns)
         return;
     driver_blame(driver, op->key);
     driver_fail(driver, BANYAN_ETIMEOUT,

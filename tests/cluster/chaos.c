@@ -7,14 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/random.h"
-#include "cluster/load.h"
+#include "cluster/load_kind.h"
 #include "cluster/process.h"
 #include "cluster/proxy.h"
 
 #define MEMORY_NODES 2u
 #define COMPUTES     LOAD_SERVERS /* number 0 is the one that things are done to */
-#define LOAD_THREADS 3u
-#define LOAD_KEYS    120u
 
 const struct chaos_variant chaos_variants[] = {
     {"kill-tcp", CHAOS_TCP, CHAOS_KILL},   {"kill-mapped", CHAOS_MAPPED, CHAOS_KILL},
@@ -32,7 +30,7 @@ struct chaos {
     struct random random;
     struct process *memories[MEMORY_NODES], *computes[COMPUTES];
     struct proxy *proxies[COMPUTES][MEMORY_NODES];
-    struct load *load;
+    void *load; /* of the kind */
     unsigned round;
 };
 
@@ -75,31 +73,34 @@ static void list_memories(struct chaos *chaos, unsigned number, char *text, size
     }
 }
 
-static void start_compute(struct chaos *chaos, unsigned number, bool format)
+static const struct load_kind *kind_of(const struct chaos *chaos)
+{
+    return chaos->options->kind ? chaos->options->kind : &load_servers;
+}
+
+static void start_compute(struct chaos *chaos, unsigned number, bool first)
 {
     static const char *const names[] = {"compute-a", "compute-b"};
     char memories[512];
+    const char *arguments[LOAD_ARGUMENTS_MAX];
     list_memories(chaos, number, memories, sizeof memories);
-    const char *arguments[] = {"compute",
-                               "--memory",
-                               memories,
-                               "--listen",
-                               text_of("unix:%s", scene_path(&chaos->scene, "c%u.sock", number)),
-                               "--threads",
-                               "2",
-                               "--lease",
-                               text_of("%u", chaos->options->lease_ms),
-                               chaos->options->variant->reach == CHAOS_COPY ? "--copy" : "--no-copy",
-                               format ? "--format" : NULL,
-                               NULL};
-    if (chaos->options->variant->reach != CHAOS_COPY) {
-        arguments[9] = arguments[10];
-        arguments[10] = NULL;
-    }
+    const char *program = kind_of(chaos)->compute(chaos->load, number, memories, first, arguments);
     if (chaos->computes[number])
         process_restart(&chaos->scene, chaos->computes[number], arguments);
     else
-        chaos->computes[number] = process_start(&chaos->scene, names[number], arguments);
+        chaos->computes[number] = process_start_other(&chaos->scene, names[number], program, arguments);
+}
+
+static void create_load(struct chaos *chaos)
+{
+    const struct load_setup setup = {.scene = &chaos->scene,
+                                     .seed = chaos->options->seed,
+                                     .lease_ms = chaos->options->lease_ms,
+                                     .copy = chaos->options->variant->reach == CHAOS_COPY,
+                                     .lies = chaos->options->lies};
+    char memories[512];
+    list_memories(chaos, 0, memories, sizeof memories);
+    chaos->load = kind_of(chaos)->create(&setup, memories);
 }
 
 static void start_cluster(struct chaos *chaos)
@@ -110,8 +111,9 @@ static void start_cluster(struct chaos *chaos)
             struct net_address address = process_address(chaos->memories[j], 0);
             chaos->proxies[i][j] = proxy_start(&address);
         }
+    create_load(chaos);
     for (unsigned i = 0; i < COMPUTES; i++)
-        start_compute(chaos, i, i == 0);
+        start_compute(chaos, i, true);
 }
 
 /* ---- what is watched ---- */
@@ -207,7 +209,7 @@ static void slow_some(struct chaos *chaos)
 {
     for (unsigned i = 0; i < MEMORY_NODES; i++)
         proxy_delay(chaos->proxies[0][i], (uint32_t)random_below(&chaos->random, 20));
-    load_advance(chaos->load, 20);
+    kind_of(chaos)->advance(chaos->load, 20);
     kill_one(chaos);
     for (unsigned i = 0; i < MEMORY_NODES; i++)
         proxy_delay(chaos->proxies[0][i], 0);
@@ -227,7 +229,7 @@ static void do_deed(struct chaos *chaos)
 static void note_stall(struct chaos *chaos)
 {
     struct load_figures figures;
-    load_figures(chaos->load, 1, &figures);
+    kind_of(chaos)->figures(chaos->load, 1, &figures);
     if (figures.longest_ns > chaos->result->longest_ns)
         chaos->result->longest_ns = figures.longest_ns;
     if (chaos->options->variant->deed != CHAOS_CUT &&
@@ -245,8 +247,8 @@ static void note_stall(struct chaos *chaos)
 static void tell_round(struct chaos *chaos)
 {
     struct load_figures a, b;
-    load_figures(chaos->load, 0, &a);
-    load_figures(chaos->load, 1, &b);
+    kind_of(chaos)->figures(chaos->load, 0, &a);
+    kind_of(chaos)->figures(chaos->load, 1, &b);
     printf("%s %u: operations %" PRIu64 "+%" PRIu64 ", unknown %" PRIu64 "+%" PRIu64 ", refused %" PRIu64
            "+%" PRIu64 ", disconnected %" PRIu64 ", survivor's longest %.1f ms (%s)\n",
            chaos->options->variant->name, chaos->round, a.operations, b.operations, a.unknown, b.unknown,
@@ -282,8 +284,8 @@ static uint64_t number_of(const json_t *json, const char *name)
 
 static void verify(struct chaos *chaos)
 {
-    load_pause(chaos->load);
-    load_verify(chaos->load);
+    kind_of(chaos)->pause(chaos->load);
+    kind_of(chaos)->verify(chaos->load);
     json_decref(check(chaos, false, 0, 0));
 }
 
@@ -314,7 +316,7 @@ static void note_figures(struct chaos *chaos)
 {
     for (unsigned i = 0; i < LOAD_SERVERS; i++) {
         struct load_figures figures;
-        load_figures(chaos->load, i, &figures);
+        kind_of(chaos)->figures(chaos->load, i, &figures);
         chaos->result->operations += figures.operations;
         chaos->result->unknown += figures.unknown;
         chaos->result->refused += figures.refused;
@@ -322,30 +324,22 @@ static void note_figures(struct chaos *chaos)
     }
 }
 
-static void start_load(struct chaos *chaos)
-{
-    struct load_options options = {.threads = LOAD_THREADS, .keys = LOAD_KEYS, .seed = chaos->options->seed};
-    for (unsigned i = 0; i < LOAD_SERVERS; i++)
-        options.servers[i] = process_address(chaos->computes[i], 0);
-    chaos->load = load_start(&options);
-}
-
 static void run_deeds(struct chaos *chaos)
 {
     const struct chaos_options *options = chaos->options;
     for (; chaos->round < options->deeds && (!options->until_ns || now_ns() < options->until_ns);
          chaos->round++) {
-        load_advance(chaos->load, 20 + random_below(&chaos->random, 300));
-        load_forget_longest(chaos->load);
+        kind_of(chaos)->advance(chaos->load, 20 + random_below(&chaos->random, 300));
+        kind_of(chaos)->forget_longest(chaos->load);
         do_deed(chaos);
-        load_advance(chaos->load, 20);
+        kind_of(chaos)->advance(chaos->load, 20);
         note_stall(chaos);
-        load_next_epoch(chaos->load);
+        kind_of(chaos)->next_epoch(chaos->load);
         if (options->tell)
             tell_round(chaos);
         if (options->verify_every && chaos->round % options->verify_every == options->verify_every - 1) {
             verify(chaos);
-            load_resume(chaos->load);
+            kind_of(chaos)->resume(chaos->load);
         }
     }
     chaos->result->deeds = chaos->round;
@@ -374,11 +368,13 @@ void chaos_run(const struct chaos_options *options, struct chaos_result *result)
     random_seed(&chaos->random, options->seed);
     scene_open(&chaos->scene);
     start_cluster(chaos);
-    start_load(chaos);
+    kind_of(chaos)->start(chaos->load, chaos->computes);
     run_deeds(chaos);
+    kind_of(chaos)->calm(chaos->load, options->stall_max_ns);
+    kind_of(chaos)->advance(chaos->load, 100);
     verify(chaos);
     note_figures(chaos);
-    load_stop(chaos->load);
+    kind_of(chaos)->stop(chaos->load);
     end_cluster(chaos);
     chaos->scene.passed = true;
     scene_close(&chaos->scene);

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct load_kind;
 enum chaos_reach { CHAOS_TCP, CHAOS_MAPPED, CHAOS_BOTH, CHAOS_COPY };
 enum chaos_deed {
     CHAOS_KILL, /* SIGKILL and start again */
@@ -27,6 +28,8 @@ extern const struct chaos_variant chaos_variants[]; /* ends with a NULL name */
 
 struct chaos_options {
     const struct chaos_variant *variant;
+    const struct load_kind *kind; /* NULL: RESP servers */
+    const char *lies;             /* of the library's kind: see load_kind.h */
     uint64_t seed;
     unsigned deeds;
     uint64_t until_ns; /* no more deeds after this; 0: all of them */

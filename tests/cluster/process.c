@@ -266,7 +266,8 @@ bool process_try(struct scene *scene, struct process *process, const char *const
         fail_hard("%s cannot be started: %s", process->name, strerror(errno));
     if (process->output >= 0)
         close(process->output);
-    process->pid = spawn(scene, program_path(), arguments, ends[1], errors);
+    process->pid =
+        spawn(scene, process->program ? process->program : program_path(), arguments, ends[1], errors);
     process->output = ends[0];
     close(ends[1]);
     close(errors);
@@ -282,14 +283,20 @@ void process_restart(struct scene *scene, struct process *process, const char *c
         fail_hard("%s ended with %d before it was ready", process->name, process->code);
 }
 
-struct process *process_start(struct scene *scene, const char *name, const char *const *arguments)
+struct process *process_start_other(struct scene *scene, const char *name, const char *program,
+                                    const char *const *arguments)
 {
     if (scene->count == SCENE_PROCESSES_MAX)
         fail_hard("too many processes");
     struct process *process = &scene->processes[scene->count++];
-    *process = (struct process){.name = name, .output = -1};
+    *process = (struct process){.name = name, .program = program, .output = -1};
     process_restart(scene, process, arguments);
     return process;
+}
+
+struct process *process_start(struct scene *scene, const char *name, const char *const *arguments)
+{
+    return process_start_other(scene, name, NULL, arguments);
 }
 
 static void fill_from(char *to, size_t size, const char *path)

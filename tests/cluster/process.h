@@ -20,11 +20,12 @@
 #define SCENE_PATH_MAX      96u
 
 struct process {
-    const char *name; /* names its standard error's file: the same after a restart */
-    pid_t pid;        /* 0: does not run */
-    int output;       /* the pipe from its standard output */
-    int code;         /* after its end: exit status, or 128 + signal */
-    char said[2048];  /* on standard output until it was ready */
+    const char *name;    /* names its standard error's file: the same after a restart */
+    const char *program; /* NULL: banyan */
+    pid_t pid;           /* 0: does not run */
+    int output;          /* the pipe from its standard output */
+    int code;            /* after its end: exit status, or 128 + signal */
+    char said[2048];     /* on standard output until it was ready */
 };
 struct scene {
     char folder[64];
@@ -52,6 +53,9 @@ const char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)
 /* Starts `banyan arguments...` and waits until it is ready. `name` is static. Aborts the test if it ends
  * before. */
 struct process *process_start(struct scene *scene, const char *name, const char *const *arguments);
+/* Another program, which is ready when it has written a line. */
+struct process *process_start_other(struct scene *scene, const char *name, const char *program,
+                                    const char *const *arguments);
 /* The same again, in the same place, after its end. */
 void process_restart(struct scene *scene, struct process *process, const char *const *arguments);
 /* The same, but returns false, and the process has ended, if it does so before it is ready. */
