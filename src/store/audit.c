@@ -64,6 +64,17 @@ static void progress(const struct audit *audit, const char *what)
         audit->options->progress(audit->options->context, what);
 }
 
+static int no_memory(const struct audit *audit)
+{
+    return tree_session_fail(audit->session, BANYAN_ENOMEM, "no memory for an account of the pool's blocks");
+}
+
+static int nonsense(const struct audit *audit, uint16_t node)
+{
+    return tree_session_fail(audit->session, BANYAN_ENET, "memory node %u answers nonsense about its blocks",
+                             (unsigned)node);
+}
+
 /* ---- what is handed out ---- */
 
 static int usage_words(struct audit *audit, uint16_t node, uint32_t number, struct memory_usage_reply *reply,
@@ -81,7 +92,7 @@ static int usage_words(struct audit *audit, uint16_t node, uint32_t number, stru
                 (!reply->block_bytes ||
                  (reply->blocks && memory_block_index(reply->block_bytes) < MEMORY_BLOCK_SIZES &&
                   gaddr_node(reply->chunk) == node && reply->blocks <= (1u << 30) / MEMORY_BLOCK_MIN));
-    return good ? 0 : BANYAN_ENET;
+    return good ? 0 : nonsense(audit, node);
 }
 
 static int load_chunk(struct audit *audit, uint16_t node, uint32_t number, struct memory_usage_reply *reply)
@@ -96,7 +107,7 @@ static int load_chunk(struct audit *audit, uint16_t node, uint32_t number, struc
         (struct chunk){.start = reply->chunk, .block_bytes = reply->block_bytes, .blocks = reply->blocks};
     chunk->used = calloc(2u * words, sizeof *chunk->used);
     if (!chunk->used)
-        return BANYAN_ENOMEM;
+        return no_memory(audit);
     chunk->reached = chunk->used + words;
     list->count++;
     for (uint32_t at = 0;;) {
@@ -104,12 +115,14 @@ static int load_chunk(struct audit *audit, uint16_t node, uint32_t number, struc
         memcpy(chunk->used + at, reply->bits, 8u * got);
         at += got;
         if (at >= words || !got)
-            return at >= words ? 0 : BANYAN_ENET;
+            return at >= words ? 0 : nonsense(audit, node);
         status = usage_words(audit, node, number, reply, at * 64);
         if (status)
             return status;
         if (reply->block_bytes != chunk->block_bytes || reply->chunk != chunk->start)
-            return BANYAN_EBUSY; /* cut anew meanwhile */
+            return tree_session_fail(audit->session, BANYAN_EBUSY,
+                                     "memory node %u has cut a chunk anew: somebody is at work",
+                                     (unsigned)node);
     }
 }
 
@@ -123,7 +136,7 @@ static int ask_status(struct audit *audit, uint16_t node, struct memory_status_r
     if (status)
         return status;
     if (length < sizeof *reply || reply->chunks_total > UINT32_MAX || !reply->chunk_bytes)
-        return BANYAN_ENET;
+        return nonsense(audit, node);
     if (reply->compute_nodes > audit->report->compute_nodes + 1)
         audit->report->compute_nodes = reply->compute_nodes - 1;
     return 0;
@@ -140,7 +153,7 @@ static int load_node(struct audit *audit, uint16_t node, struct memory_usage_rep
     list->chunk_bytes = status_reply.chunk_bytes;
     list->chunks = calloc(status_reply.chunks_total + 1, sizeof *list->chunks);
     if (!list->chunks)
-        return BANYAN_ENOMEM;
+        return no_memory(audit);
     for (uint32_t i = 0; !status && i < status_reply.chunks_total; i++)
         status = load_chunk(audit, node, i, reply);
     return status;
@@ -222,10 +235,12 @@ static int check_store(struct audit *audit, struct tree *tree)
     int status = store_wrap(&store, tree, &error);
     if (status) {
         tree_close(tree);
-        return status;
+        return tree_session_fail(audit->session, status, "%s", error.text);
     }
     status = store_session_create(&session, store, audit->session, &error);
-    if (!status) {
+    if (status) {
+        tree_session_fail(audit->session, status, "%s", error.text);
+    } else {
         const struct store_check_visitor visitor = {
             .block = reach, .problem = index_problem, .context = audit};
         memset(&report, 0, sizeof report);
@@ -335,7 +350,7 @@ static int account(struct audit *audit)
 static int load_all(struct audit *audit)
 {
     struct memory_usage_reply *reply = malloc(sizeof *reply);
-    int status = reply ? 0 : BANYAN_ENOMEM;
+    int status = reply ? 0 : no_memory(audit);
     progress(audit, "asking the memory nodes");
     for (uint16_t node = 0; !status && node < audit->node_count; node++)
         status = load_node(audit, node, reply);
@@ -365,11 +380,12 @@ int audit_run(struct tree_session *session, const struct audit_options *options,
     audit.nodes = calloc(audit.node_count, sizeof *audit.nodes);
     audit.names = calloc(NAMES_MAX, sizeof *audit.names);
     audit.contents = calloc(NAMES_MAX, 1);
-    int status = audit.nodes && audit.names && audit.contents ? 0 : BANYAN_ENOMEM;
+    int status = audit.nodes && audit.names && audit.contents ? 0 : no_memory(&audit);
     if (!status)
         status = load_all(&audit);
     if (!status && options->reclaim && report->compute_nodes)
-        status = BANYAN_EBUSY;
+        status = tree_session_fail(session, BANYAN_EBUSY, "%llu compute nodes are connected: stop them first",
+                                   (unsigned long long)report->compute_nodes);
     if (!status)
         status = tree_list(session, remember, &audit);
     if (status == BANYAN_ECORRUPT && audit.name_count) { /* those before it can be walked */

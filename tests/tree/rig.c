@@ -374,6 +374,17 @@ void rig_replace_ours(struct rig *rig)
         side_use(rig, &rig->ours);
 }
 
+void rig_replace_others(struct rig *rig)
+{
+    const struct fabric_target *targets[RIG_NODES];
+    struct error error = {0};
+    side_close(&rig->others, false);
+    for (uint16_t i = 0; i < rig->options.nodes; i++)
+        targets[i] = memory_node_target(rig->nodes[i]);
+    side_open(rig, &rig->others, fabric_local_create(targets, (uint16_t)rig->options.nodes, 2, &error));
+    side_use(rig, &rig->others);
+}
+
 void rig_close(struct rig *rig)
 {
     side_close(&rig->ours, rig_dead(rig));
@@ -405,12 +416,35 @@ static size_t value_of(const struct rig *rig, uint64_t number, uint8_t value[TRE
     return rig->options.geometry.value_bytes;
 }
 
+size_t rig_size(uint64_t value)
+{
+    return value % 7 == 0 ? 70000 : value % 3 == 0 ? 300 : 8 + value % 5;
+}
+
+const uint8_t *rig_bytes(uint64_t value)
+{
+    static uint64_t words[8752];
+    for (uint64_t i = 0; i < (rig_size(value) + 7) / 8; i++)
+        words[i] = value + (i << 32);
+    return (const uint8_t *)words;
+}
+
+uint64_t rig_number(const struct store_value *value)
+{
+    uint64_t number;
+    assert_true(value->length >= sizeof number);
+    memcpy(&number, value->bytes, sizeof number);
+    assert_int_equal(value->length, rig_size(number));
+    assert_memory_equal(value->bytes, rig_bytes(number), value->length);
+    return number;
+}
+
 static int put(struct rig *rig, struct rig_side *side, unsigned number, uint64_t value)
 {
     uint8_t key[TREE_KEY_MAX], bytes[TREE_VALUE_MAX];
     size_t length = rig_key(rig, number, key);
     if (side->store)
-        return store_put(side->store_session, key, length, &value, sizeof value, 0);
+        return store_put(side->store_session, key, length, rig_bytes(value), rig_size(value), 0);
     return tree_upsert(side->session, side->tree, key, length, bytes, value_of(rig, value, bytes));
 }
 
@@ -434,8 +468,7 @@ static int look(struct rig *rig, struct rig_side *side, unsigned number, uint64_
     if (side->store) {
         struct store_value got;
         status = store_get(side->store_session, key, key_length, &got);
-        if (!status && got.length >= sizeof *value)
-            memcpy(value, got.bytes, sizeof *value);
+        *value = status ? 0 : rig_number(&got);
     } else {
         status = tree_lookup(side->session, side->tree, key, key_length, bytes, &length);
         if (!status)

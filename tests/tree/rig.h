@@ -88,8 +88,15 @@ void rig_replies(struct rig *rig, void (*change)(void *context, void *reply, siz
 /* Our compute node goes away and comes back as another process of the same name: nothing known, nothing held.
  */
 void rig_replace_ours(struct rig *rig);
+/* The others give all back that they hold free, and come back. */
+void rig_replace_others(struct rig *rig);
 
 size_t rig_key(const struct rig *rig, unsigned number, uint8_t key[TREE_KEY_MAX]);
+/* Values of stores: some fit the slot, some are records, some have extents. Static; fails if they are not so.
+ */
+size_t rig_size(uint64_t value);
+const uint8_t *rig_bytes(uint64_t value);
+uint64_t rig_number(const struct store_value *value);
 /* The others put value `number` + 1 under these keys. */
 void rig_fill(struct rig *rig, unsigned from, unsigned to, unsigned step);
 /* The others look: what stands under the key, 0: nothing. */
