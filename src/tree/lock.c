@@ -84,7 +84,7 @@ static uint64_t lock_region(const struct tree_session *session, uint16_t node, g
     return capabilities->lock_region_bytes;
 }
 
-static gaddr lock_name(const struct tree_session *session, gaddr node)
+gaddr tree_lock_name(const struct tree_session *session, gaddr node)
 {
     gaddr base;
     uint64_t bytes = lock_region(session, gaddr_node(node), &base);
@@ -94,7 +94,7 @@ static gaddr lock_name(const struct tree_session *session, gaddr node)
 
 static void hold_init(const struct tree_session *session, gaddr node, struct tree_hold *hold)
 {
-    gaddr name = lock_name(session, node);
+    gaddr name = tree_lock_name(session, node);
     uint32_t width = fabric_capabilities(session->compute->fabric)->lock_width;
     hold->word = name & ~(gaddr)7;
     hold->shift = (uint32_t)(name & 7) * 8;

@@ -233,6 +233,8 @@ void tree_lock_abandon_local(struct tree_session *session, struct tree_hold *hol
 /* A list whose first command was `lock` failed: frees the lock if that command had taken it before. */
 void tree_lock_give_back(struct tree_session *session, const struct tree_hold *hold,
                          const struct fabric_command *lock, int status);
+/* Where the node's global lock is; others may share it. */
+gaddr tree_lock_name(const struct tree_session *session, gaddr node);
 struct fabric_command tree_lock_command(const struct tree_session *session, const struct tree_hold *hold);
 /* Runs `writes` (room for one more command is needed behind them) and releases the lock, in the same list, or
  * hands it over with the session's image. The error of the writes is returned; the lock is given up in any
