@@ -170,6 +170,21 @@ static uint32_t leading(const struct scan *scan, const uint8_t *image, uint32_t 
     return low;
 }
 
+/* How many of the sorted entries lie below the upper fence. All of them, but for a leaf that was widened over
+ * its dead neighbour while it was read: its header was fetched before, and a slot that got a key of that
+ * neighbour's range after. Such a key comes when the scan has got there. */
+static uint32_t within(const struct scan *scan, const struct tree_header *header, const uint8_t *image,
+                       uint32_t count)
+{
+    struct tree_leaf_entry entry;
+    for (; header->has_upper && count; count--) {
+        tree_leaf_entry_at(scan->session, &scan->tree->layout, image, count - 1, &entry);
+        if (tree_key_compare(entry.key, header->upper) < 0)
+            break;
+    }
+    return count;
+}
+
 static void deliver(struct scan *scan, const uint8_t *image, uint32_t count)
 {
     const struct tree_session *session = scan->session;
@@ -242,7 +257,7 @@ static int leaf_deliver(struct scan *scan, struct tree_link link, const uint8_t 
         return status == TREE_RESTART ? 0 : status;
     session->entries_estimate += count - session->entries_estimate / 16;
     session->restarts = session->invalid = 0; /* there is progress */
-    deliver(scan, image, count);
+    deliver(scan, image, within(scan, header, image, count));
     advance(scan, header);
     *verdict = LEAF_DELIVERED;
     return 0;
