@@ -693,6 +693,29 @@ static int ask_status(struct fabric_endpoint *endpoint)
     return status;
 }
 
+/* Calls are not sent without a connection, which is said; and they are there again with it. */
+static void calls_want_a_connection(void **state)
+{
+    struct daemon daemon;
+    start(&daemon, 0);
+    struct proxy *proxy = proxy_start(&daemon.tcp);
+    struct net_address address = proxy_address(proxy);
+    struct fabric_remote_options options = options_for(&address, 1);
+    struct fabric *fabric = open_fabric(&options);
+    struct fabric_endpoint *endpoint = open_endpoint(fabric);
+    assert_int_equal(ask_status(endpoint), BANYAN_OK);
+    proxy_cut(proxy);
+    wait_gone(endpoint, 0);
+    assert_int_equal(ask_status(endpoint), BANYAN_EFENCED);
+    proxy_open(proxy);
+    wait_there(endpoint, 0);
+    assert_int_equal(ask_status(endpoint), BANYAN_OK);
+    fabric_endpoint_close(endpoint);
+    fabric_close(fabric);
+    proxy_stop(proxy);
+    daemon_kill(&daemon);
+}
+
 static void ask_stopped(void *argument)
 {
     struct storm *storm = argument;
@@ -1065,6 +1088,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(stopped_daemon_times_out),
         cmocka_unit_test(silence_is_noticed),
         cmocka_unit_test(mapped_daemon_dies),
+        cmocka_unit_test(calls_want_a_connection),
         cmocka_unit_test(mapped_daemon_hangs),
         cmocka_unit_test(killed_writers_leave_whole_writes),
         cmocka_unit_test(format_and_open),

@@ -41,7 +41,8 @@ struct role {
     enum { BEAT_GOOD, BEAT_WRONG, BEAT_LONG, BEAT_SILENT, BEAT_CLOSES, BEAT_HALVES } beat;
     size_t pool_file, lock_file, staging_file; /* bytes, of those that are mapped */
     uint16_t asked_ids[8];                     /* of the first control connections */
-    uint32_t controls;
+    uint32_t controls, datas;
+    bool hangs; /* data connections */
 };
 
 static struct role honest(void)
@@ -116,6 +117,10 @@ static bool open_talk(struct role *role, int fd, struct wire_hello *hello)
     }
     if (refuses(role, fd, hello))
         return false;
+    if (hello->role == WIRE_DATA && role->hangs) {
+        uint32_t number = __atomic_fetch_add(&role->datas, 1, __ATOMIC_ACQ_REL);
+        return number > 0 && liar_take(fd, &head, sizeof head); /* the first is refused, others never hear */
+    }
     struct wire_welcome welcome = hello->role == WIRE_DATA ? role->data_welcome : role->welcome;
     if (hello->role == WIRE_CONTROL && hello->compute_id != 0 && welcome.compute_id == 1)
         welcome.compute_id = hello->compute_id;
@@ -164,7 +169,8 @@ static void talk(struct liar *liar, int fd)
             on = beat(role, fd, &head);
         else
             on = head.length <= sizeof away && liar_take(fd, away, head.length) && role->result.kind != 0 &&
-                 say_message(fd, &role->result, head.id);
+                 say_message(fd, &role->result, head.id) &&
+                 (role->result.body != NULL || role->result.length == 0); /* it is cut short */
 }
 
 struct stage {
@@ -348,6 +354,43 @@ static void test_busy_ids(void **state)
     open_with(&stage, false, &options, BANYAN_EBUSY, "busy");
 }
 
+/* What was mapped for the first id that was tried is what is used with the next. */
+static void test_busy_ids_of_maps(void **state)
+{
+    struct stage stage = {.roles = {honest(), honest()}, .count = 2};
+    for (unsigned i = 0; i < 2; i++)
+        stage.roles[i].welcome.mapped = stage.roles[i].data_welcome.mapped = 1;
+    stage.roles[1].welcome.node = 1;
+    stage.roles[1].refusal = (struct message){.kind = WIRE_REFUSE,
+                                              .length = 8,
+                                              .body = "\xf1\xff\xff\xff"
+                                                      "busy"};
+    stage.roles[1].refusals = 1;
+    open_with(&stage, true, NULL, BANYAN_OK, "");
+    assert_int_equal(stage.roles[0].controls, 2);
+}
+
+/* An endpoint may be closed while the connection that it lacks is being opened. */
+static void test_closes_while_it_is_mended(void **state)
+{
+    struct stage stage = {.roles = {honest()}, .count = 1};
+    struct fabric *fabric;
+    uint64_t deadline = task_now() + LIMIT;
+    stage.roles[0].hangs = true;
+    stage_open(&stage, false);
+    struct fabric_remote_options options = options_of(&stage);
+    assert_int_equal(fabric_remote_open(&fabric, &options, NULL), BANYAN_OK);
+    struct fabric_endpoint *endpoint = fabric_endpoint_open(fabric, NULL);
+    assert_non_null(endpoint);
+    while (atomic_load_acquire(&stage.roles[0].datas) < 2) {
+        assert_true(task_now() < deadline);
+        task_sleep(MS);
+    }
+    fabric_endpoint_close(endpoint); /* waits for that attempt's end */
+    fabric_close(fabric);
+    stage_close(&stage);
+}
+
 /* ---- heartbeats ---- */
 
 static void test_beats_of_an_opening(void **state)
@@ -528,6 +571,8 @@ static void test_asking(void **state)
     asks((struct message){.kind = WIRE_KINDS}, good, BANYAN_EVERSION, "something else than a result");
     asks((struct message){.kind = WIRE_RESULT, .length = 200, .body = NULL}, good, BANYAN_EINVAL,
          "longer than expected");
+    asks((struct message){.kind = WIRE_RESULT, .length = 40, .body = NULL}, good, BANYAN_ENET,
+         "closed the connection");
     asks((struct message){0}, good, BANYAN_ENET, "closed the connection");
     asks((struct message){0}, WIRE_SMALL_MAX + 1, BANYAN_EINVAL, "is too long");
 }
@@ -549,6 +594,35 @@ static void test_asking_nobody(void **state)
     assert_int_equal(fabric_remote_ask(&options, 0, &ask, sizeof ask, reply, sizeof reply, &length, &error),
                      BANYAN_ENET); /* nobody is there */
     assert_non_null(strstr(error.text, "127.0.0.1"));
+    /* Of two of whom neither is there, it is told of the one that was most likely meant. */
+    struct net_address both[2] = {stage.addresses[0], {.kind = NET_UNIX, .path = "/nowhere/at/all"}};
+    options.nodes = both;
+    options.count = 2;
+    assert_int_equal(fabric_remote_ask(&options, 1, &ask, sizeof ask, reply, sizeof reply, &length, &error),
+                     BANYAN_ENET);
+    assert_non_null(strstr(error.text, "/nowhere/at/all"));
+}
+
+/* One that belongs to no cluster has no number but its place. */
+static void test_asking_the_empty(void **state)
+{
+    struct stage stage = {.roles = {honest(), honest()}, .count = 2};
+    struct memory_status_request ask = {.kind = MEMORY_STATUS};
+    char reply[64];
+    size_t length;
+    for (unsigned i = 0; i < 2; i++) {
+        stage.roles[i].welcome.cluster_id = 0;
+        stage.roles[i].result =
+            (struct message){.kind = WIRE_RESULT, .length = 1, .body = i == 0 ? "0" : "1"};
+    }
+    stage_open(&stage, false);
+    struct fabric_remote_options options = options_of(&stage);
+    for (uint16_t i = 0; i < 2; i++) {
+        assert_int_equal(fabric_remote_ask(&options, i, &ask, sizeof ask, reply, sizeof reply, &length, NULL),
+                         BANYAN_OK);
+        assert_int_equal(reply[0], '0' + i);
+    }
+    stage_close(&stage);
 }
 
 static void formats(struct message result, int code, const char *says)
@@ -596,6 +670,9 @@ int main(void)
         cmocka_unit_test(test_maps_no_more),
         cmocka_unit_test(test_asking),
         cmocka_unit_test(test_asking_nobody),
+        cmocka_unit_test(test_asking_the_empty),
+        cmocka_unit_test(test_busy_ids_of_maps),
+        cmocka_unit_test(test_closes_while_it_is_mended),
         cmocka_unit_test(test_formatting),
     };
     log_set_level(getenv("TEST_LOG") != NULL ? LOG_DEBUG : LOG_ERROR);
