@@ -21,6 +21,8 @@ static const char *const patterns[] = {"window", "uniform", "tide", "patch", NUL
 
 const struct option_entry swarm_plan_table[] = {
     ENTRY("seed", OPTION_U64, seed, 0, 0, NULL, NULL, "what everything random in the run comes from"),
+    ENTRY("dice", OPTION_U64, dice, 0, 0, NULL, NULL,
+          "other luck in network and faults with the same workload; 0: the seed's own"),
     ENTRY("memory-nodes", OPTION_U32, memory_nodes, 1, WORLD_MEMORY_MAX, NULL, NULL, "memory nodes"),
     ENTRY("compute-nodes", OPTION_U32, compute_nodes, 1, 8, NULL, NULL, "compute nodes"),
     ENTRY("threads", OPTION_U32, threads, 1, 8, NULL, NULL, "threads of each compute node"),
@@ -505,6 +507,10 @@ int swarm_plan_read(struct swarm_plan *plan, const char *path, struct error *err
 void swarm_plan_describe(const struct swarm_plan *plan, char *text, size_t size)
 {
     char preset[160] = "";
+    struct tree_geometry geometry;
+    struct error error;
+    swarm_plan_geometry(plan, &geometry);
+    tree_geometry_complete(&geometry, plan->params.atomic_write, &error);
     for (const struct option_entry *entry = sim_faults_table; entry->kind != OPTION_END; entry++) {
         double rate = 0;
         if (entry->kind == OPTION_DOUBLE)
@@ -515,7 +521,7 @@ void swarm_plan_describe(const struct swarm_plan *plan, char *text, size_t size)
     }
     snprintf(text, size, "%um %uc %ut %uf, %s%s, %u-byte leaves%s%s%s%s%s%s", plan->memory_nodes,
              plan->compute_nodes, plan->threads, plan->fibers, plan->records ? "records, " : "",
-             key_kinds[plan->key_kind], plan->leaf_bytes, plan->kills ? ", kills" : "",
+             key_kinds[plan->key_kind], geometry.leaf_bytes, plan->kills ? ", kills" : "",
              plan->restarts ? ", restarts" : "", plan->stalls ? ", stalls" : "", plan->cuts ? ", cuts" : "",
              *preset ? ";" : "", preset);
 }

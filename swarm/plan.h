@@ -20,6 +20,7 @@
 
 struct swarm_plan {
     uint64_t seed;
+    uint64_t dice; /* other luck in network and faults with the same workload; 0: the seed's own */
     /* cluster */
     uint32_t memory_nodes, compute_nodes, threads, fibers;
     uint64_t pool_bytes, chunk_bytes, lock_bytes;

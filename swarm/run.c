@@ -126,6 +126,7 @@ static void options_of(const struct swarm_plan *plan, struct world_options *opti
     world_options_default(options);
     options->simulated = true;
     options->seed = plan->seed;
+    options->dice = plan->dice;
     options->switches = &plan->switches;
     options->unlock_by_atomic = plan->unlock_by_atomic;
     swarm_plan_geometry(plan, &options->geometry);
@@ -240,7 +241,7 @@ int swarm_run(const struct swarm_plan *plan, const struct swarm_watch *watch, st
         snprintf(result->what, sizeof result->what, "%s", error.text);
         return result->status;
     }
-    random_seed(&run.random, plan->seed ^ UINT64_C(0x6d697368617073));
+    random_seed(&run.random, plan->seed ^ UINT64_C(0x6d697368617073) ^ plan->dice);
     options_of(plan, &options);
     churn_of(&run);
     int status = world_create(&run.world, &options);

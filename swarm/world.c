@@ -127,7 +127,8 @@ static void after_loss(void *argument, int compute, int memory)
 static int fabrics_build_simulated(struct world *world)
 {
     const struct world_options *options = &world->options;
-    world->sim = sim_create(&options->params, &options->faults, options->seed, &world->error);
+    uint64_t luck = options->dice ? random_mix(options->dice) : 0;
+    world->sim = sim_create(&options->params, &options->faults, options->seed ^ luck, &world->error);
     if (!world->sim)
         return world->error.code;
     for (unsigned i = 0; i < options->memory_nodes; i++) {

@@ -27,6 +27,7 @@
 struct world_options {
     bool simulated;
     uint64_t seed;
+    uint64_t dice;         /* simulated: other luck in the network with the same workload; 0: the seed's own */
     const char *preset;    /* NULL: "banyan" */
     bool random_switches;  /* the seed draws every switch, instead of the preset */
     bool unlock_by_atomic; /* the fabric claims not to have release_by_write */
