@@ -20,7 +20,7 @@ const struct chaos_variant chaos_variants[] = {
     {"stop-tcp", CHAOS_TCP, CHAOS_STOP},   {"stop-mapped", CHAOS_MAPPED, CHAOS_STOP},
     {"stop-both", CHAOS_BOTH, CHAOS_STOP}, {"cut", CHAOS_TCP, CHAOS_CUT},
     {"hold", CHAOS_TCP, CHAOS_HOLD},       {"slow", CHAOS_TCP, CHAOS_SLOW},
-    {NULL, CHAOS_TCP, CHAOS_KILL},
+    {"shape", CHAOS_TCP, CHAOS_SHAPE},     {NULL, CHAOS_TCP, CHAOS_KILL},
 };
 
 struct chaos {
@@ -215,11 +215,32 @@ static void slow_some(struct chaos *chaos)
         proxy_delay(chaos->proxies[0][i], 0);
 }
 
+/* Bytes of both compute nodes trickle in pieces that end anywhere, or in larger ones at a low rate; sometimes
+ * one of them dies meanwhile. */
+static void shape_some(struct chaos *chaos)
+{
+    for (unsigned i = 0; i < COMPUTES; i++)
+        for (unsigned j = 0; j < MEMORY_NODES; j++) {
+            bool tiny = random_chance(&chaos->random, 0.5);
+            uint32_t piece = (uint32_t)(tiny ? 1 + random_below(&chaos->random, 12)
+                                             : 1500 + random_below(&chaos->random, 6000));
+            uint32_t rate = tiny ? 0 : 1000 + (uint32_t)random_below(&chaos->random, 9000);
+            uint32_t jitter_us = tiny ? 0 : (uint32_t)random_below(&chaos->random, 500);
+            proxy_shape(chaos->proxies[i][j], piece, rate, jitter_us);
+        }
+    kind_of(chaos)->advance(chaos->load, 40);
+    if (random_chance(&chaos->random, 0.5))
+        kill_one(chaos);
+    for (unsigned i = 0; i < COMPUTES; i++)
+        for (unsigned j = 0; j < MEMORY_NODES; j++)
+            proxy_shape(chaos->proxies[i][j], 0, 0, 0);
+}
+
 static void do_deed(struct chaos *chaos)
 {
     static void (*const deeds[])(struct chaos *) = {
         [CHAOS_KILL] = kill_one,  [CHAOS_STOP] = stop_one,  [CHAOS_CUT] = cut_some,
-        [CHAOS_HOLD] = hold_some, [CHAOS_SLOW] = slow_some,
+        [CHAOS_HOLD] = hold_some, [CHAOS_SLOW] = slow_some, [CHAOS_SHAPE] = shape_some,
     };
     deeds[chaos->options->variant->deed](chaos);
 }

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/atomic.h"
+#include "base/random.h"
 #include "base/thread.h"
 #include "cluster/process.h"
 
@@ -29,6 +30,8 @@ struct proxy {
     struct thread *thread;
     struct pair pairs[PAIRS_MAX]; /* fds[0] < 0: unused; the thread's own */
     uint32_t stop, hold, delay_ms, cuts_wanted, cuts_done;
+    uint32_t piece, rate, jitter_us; /* see proxy_shape */
+    struct random random;            /* the thread's own */
 };
 
 static void pair_close(struct pair *pair)
@@ -59,8 +62,28 @@ static void accept_one(struct proxy *proxy)
         pair->ways[i].bytes = malloc(BUFFER);
 }
 
+/* Sends a piece, and says when the next may go. -1: the connection is broken; 0: the receiver is slow. */
+static int send_piece(struct proxy *proxy, struct pair *pair, int from, uint64_t now)
+{
+    struct direction *way = &pair->ways[from];
+    uint32_t piece = atomic_load_relaxed(&proxy->piece), rate = atomic_load_relaxed(&proxy->rate);
+    uint32_t jitter = atomic_load_relaxed(&proxy->jitter_us);
+    size_t left = way->end - way->begin;
+    if (piece && left > piece)
+        left = 1 + random_below(&proxy->random, piece);
+    ssize_t put = send(pair->fds[!from], way->bytes + way->begin, left, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (put < 0)
+        return errno == EAGAIN ? 0 : -1;
+    way->begin += (size_t)put;
+    if (rate)
+        way->due = now + (uint64_t)put * 1000000 / rate;
+    if (jitter)
+        way->due = now + random_below(&proxy->random, (uint64_t)jitter * 1000);
+    return 1;
+}
+
 /* ways[i] carries bytes from fds[i] to the other. False: the pair is done with. */
-static bool move(struct pair *pair, int from, uint64_t now, uint64_t delay)
+static bool move(struct proxy *proxy, struct pair *pair, int from, uint64_t now, uint64_t delay)
 {
     struct direction *way = &pair->ways[from];
     if (way->begin == way->end && !way->over) {
@@ -70,18 +93,12 @@ static bool move(struct pair *pair, int from, uint64_t now, uint64_t delay)
         way->over = got == 0;
         way->begin = 0;
         way->end = got > 0 ? (size_t)got : 0;
-        way->due = now + delay;
+        way->due = way->due > now + delay ? way->due : now + delay;
     }
-    while (way->begin < way->end && now >= way->due) {
-        ssize_t put = send(pair->fds[!from], way->bytes + way->begin, way->end - way->begin,
-                           MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (put < 0 && errno == EAGAIN)
-            break;
-        if (put < 0)
-            return false;
-        way->begin += (size_t)put;
-    }
-    return !way->over || way->begin < way->end; /* one side's end is the whole connection's */
+    int sent = 1;
+    while (way->begin < way->end && now >= way->due && sent > 0)
+        sent = send_piece(proxy, pair, from, now);
+    return sent >= 0 && (!way->over || way->begin < way->end); /* one side's end is the whole connection's */
 }
 
 static void move_all(struct proxy *proxy)
@@ -89,7 +106,7 @@ static void move_all(struct proxy *proxy)
     uint64_t now = now_ns(), delay = (uint64_t)atomic_load_relaxed(&proxy->delay_ms) * 1000000;
     for (unsigned i = 0; i < PAIRS_MAX; i++) {
         struct pair *pair = &proxy->pairs[i];
-        if (pair->fds[0] >= 0 && (!move(pair, 0, now, delay) || !move(pair, 1, now, delay)))
+        if (pair->fds[0] >= 0 && (!move(proxy, pair, 0, now, delay) || !move(proxy, pair, 1, now, delay)))
             pair_close(pair);
     }
 }
@@ -143,6 +160,7 @@ struct proxy *proxy_start(const struct net_address *to)
     proxy->address = (struct net_address){.kind = NET_TCP, .host = "127.0.0.1"};
     for (unsigned i = 0; i < PAIRS_MAX; i++)
         proxy->pairs[i].fds[0] = -1;
+    random_seed(&proxy->random, to->port);
     if (net_listen(&proxy->address, 0, &proxy->listener, &error) ||
         thread_start(&proxy->thread, run, proxy, &error))
         fail_hard("proxy: %s", error.text);
@@ -174,6 +192,13 @@ void proxy_hold(struct proxy *proxy, bool hold)
 void proxy_delay(struct proxy *proxy, uint32_t ms)
 {
     atomic_store_relaxed(&proxy->delay_ms, ms);
+}
+
+void proxy_shape(struct proxy *proxy, uint32_t piece, uint32_t rate, uint32_t jitter_us)
+{
+    atomic_store_relaxed(&proxy->piece, piece);
+    atomic_store_relaxed(&proxy->rate, rate);
+    atomic_store_relaxed(&proxy->jitter_us, jitter_us);
 }
 
 void proxy_stop(struct proxy *proxy)

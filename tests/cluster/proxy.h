@@ -1,6 +1,7 @@
 /*
  * proxy.h - stands between a compute node and a memory node, on TCP, and does to their connections what
- * networks do: cuts them, holds their bytes back and delivers them late, slows them.
+ * networks do: cuts them, holds their bytes back and delivers them late, slows them,
+ * hands them on in small pieces.
  *
  * One thread of its own. Calls from the scene's thread; proxy_cut returns when it is done.
  */
@@ -19,6 +20,9 @@ void proxy_cut(struct proxy *proxy);
 void proxy_hold(struct proxy *proxy, bool hold);
 /* Bytes arrive so much later. */
 void proxy_delay(struct proxy *proxy, uint32_t ms);
+/* From now on bytes go in pieces of at most `piece` bytes (0: whole), at `rate` bytes a millisecond in each
+ * direction of a connection (0: no limit), each up to `jitter_us` after the one before. */
+void proxy_shape(struct proxy *proxy, uint32_t piece, uint32_t rate, uint32_t jitter_us);
 void proxy_stop(struct proxy *proxy);
 
 #endif
