@@ -158,7 +158,8 @@ static void test_cut_list(void **state)
 static void test_goodbyes(void **state)
 {
     struct site site;
-    struct client control, data[2];
+    struct client control, data[2], late;
+    struct wire_hello hello;
     if (!open_site(&site, (struct site_options){0}))
         return;
     for (unsigned order = 0; order < 2; order++) {
@@ -168,6 +169,15 @@ static void test_goodbyes(void **state)
         client_goodbye(&data[0]);
         client_goodbye(order == 0 ? &data[1] : &control);
         assert_int_equal(site_status(&site).compute_nodes, 1);
+        if (order == 1) { /* nobody joins what is being left */
+            client_connect(&late, &site.tcp);
+            hello = client_hello(&late, WIRE_DATA, NULL);
+            hello.instance = control.hello.instance;
+            hello.compute_id = control.welcome.compute_id;
+            hello.group_key = control.welcome.group_key;
+            assert_int_equal(client_say_hello(&late, &hello, NULL), BANYAN_EFENCED);
+            client_close(&late);
+        }
         client_goodbye(order == 0 ? &control : &data[1]);
         site_wait_nodes(&site, 0);
     }

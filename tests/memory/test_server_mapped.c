@@ -151,6 +151,40 @@ static void test_half_gone(void **state)
     site_close(&site);
 }
 
+/* Its number is another's only when it can write no more: what it had locked is freed by that number. */
+static void test_number_waits(void **state)
+{
+    struct site site;
+    struct client successor;
+    if (!open_site(&site))
+        return;
+    struct process process = process_start(&site, "close control");
+    uint64_t limit = task_now() + CLIENT_LIMIT;
+    uint16_t id;
+    while ((id = (uint16_t)site_lock(&site, LOCK)) == 0)
+        assert_true(task_now() < limit);
+    for (;;) {
+        client_connect(&successor, &site.tcp);
+        struct wire_hello hello = client_hello(&successor, WIRE_CONTROL, NULL);
+        hello.compute_id = id;
+        hello.instance = 1;
+        int refusal = client_say_hello(&successor, &hello, NULL);
+        if (refusal == BANYAN_OK)
+            break;
+        assert_int_equal(refusal, BANYAN_EBUSY);
+        client_close(&successor);
+        assert_true(task_now() < limit);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(process.pid, &status, WNOHANG), process.pid);
+    assert_true(was_killed(status));
+    close(process.out);
+    assert_int_equal(site_lock(&site, LOCK), 0);
+    client_goodbye(&successor);
+    site_wait_nodes(&site, 0);
+    site_close(&site);
+}
+
 /* A process that leaves in good order is left alone, and its staging area is nobody's any more. */
 static void test_orderly(void **state)
 {
@@ -455,15 +489,11 @@ static void client_main(const char *part, const char *text)
 int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_half_gone),
-        cmocka_unit_test(test_orderly),
-        cmocka_unit_test(test_malicious),
-        cmocka_unit_test(test_lock_region),
-        cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_other_processes),
+        cmocka_unit_test(test_killed),       cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_half_gone),    cmocka_unit_test(test_number_waits),
+        cmocka_unit_test(test_orderly),      cmocka_unit_test(test_malicious),
+        cmocka_unit_test(test_lock_region),  cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_other_processes),
         cmocka_unit_test(test_not_killable),
     };
     int failed = 0;

@@ -2,6 +2,7 @@
 #include "stepper.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "fabric/local.h"
 #include "tree/state.h"
@@ -13,6 +14,7 @@ struct stepper {
     void (*act)(void *context);
     void *context;
     uint16_t commands; /* with act NULL: that are done before the death */
+    uint32_t tear;     /* 0: the list is whole */
     bool met, dead;
 };
 struct stepper_endpoint {
@@ -40,6 +42,21 @@ static void run(struct fabric_endpoint *endpoint, struct fabric_list *list, uint
         }
 }
 
+/* What is fetched first is what stands last. */
+static void run_torn(struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    struct stepper *stepper = stepper_of(endpoint);
+    struct fabric_command *read = &list->commands[0];
+    uint8_t early[65536];
+    if (list->count != 1 || read->operation != FABRIC_READ || read->length > sizeof early)
+        abort();
+    run(endpoint, list, 1);
+    memcpy(early, read->read.buffer, read->length);
+    stepper->act(stepper->context);
+    run(endpoint, list, 1);
+    memcpy((uint8_t *)read->read.buffer + stepper->tear, early + stepper->tear, read->length - stepper->tear);
+}
+
 static int run_list(struct fabric_endpoint *endpoint, struct fabric_list *list)
 {
     struct stepper *stepper = stepper_of(endpoint);
@@ -50,6 +67,10 @@ static int run_list(struct fabric_endpoint *endpoint, struct fabric_list *list)
         stepper->choice = NULL; /* the others' lists, and our next ones, are none of it */
         stepper->met = true;
         stepper->dead = !stepper->act;
+        if (stepper->tear) {
+            run_torn(endpoint, list);
+            return list->status;
+        }
         if (stepper->act)
             stepper->act(stepper->context);
         else
@@ -128,6 +149,7 @@ static void arm(struct fabric *fabric, stepper_choice *choice, void (*act)(void 
     stepper->choice = choice;
     stepper->act = act;
     stepper->commands = commands;
+    stepper->tear = 0;
     stepper->context = context;
     stepper->met = false;
 }
@@ -140,6 +162,13 @@ void stepper_hold(struct fabric *fabric, stepper_choice *choice, void (*act)(voi
 void stepper_kill(struct fabric *fabric, stepper_choice *choice, uint16_t commands, void *context)
 {
     arm(fabric, choice, NULL, commands, context);
+}
+
+void stepper_tear(struct fabric *fabric, stepper_choice *choice, uint32_t offset, void (*act)(void *context),
+                  void *context)
+{
+    arm(fabric, choice, act, 0, context);
+    ((struct stepper *)fabric)->tear = offset;
 }
 
 bool stepper_met(const struct fabric *fabric)

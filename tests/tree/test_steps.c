@@ -334,6 +334,75 @@ static void a_half_split_left_neighbour_is_finished(void **state)
     rig_close(&rig);
 }
 
+/* ---- a key that moves within its leaf while the leaf is read ---------------------------------------- */
+
+struct moving {
+    struct rig *rig;
+    uint64_t first, second; /* keys of one bucket: in the leaf's first slot, and behind it */
+    unsigned met;
+};
+
+static bool reads_leaf(const struct fabric_list *list, void *context)
+{
+    return list->count == 1 && list->commands[0].operation == FABRIC_READ &&
+           list->commands[0].length == LEAF_BYTES;
+}
+
+/* The second key moves to the first slot. */
+static void move_forward(void *context)
+{
+    struct moving *moving = context;
+    struct side *other = &moving->rig->sides[1];
+    assert_int_equal(drop(other, moving->first), 0);
+    assert_int_equal(drop(other, moving->second), 0);
+    assert_int_equal(put(other, moving->second, 6), 0);
+}
+
+static bool meet(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    struct moving *moving = context;
+    uint8_t wanted[8];
+    key_make(moving->second, wanted);
+    moving->met += !memcmp(key, wanted, sizeof wanted);
+    return true;
+}
+
+/* The bucket that a key belongs to in the leaf that all keys lie in. */
+static uint32_t bucket_of(struct side *side, uint64_t number)
+{
+    uint8_t key[8];
+    struct tree_path path;
+    struct tree_bucket bucket;
+    key_make(number, key);
+    assert_int_equal(tree_begin(side->session, side->tree), 0);
+    assert_int_equal(tree_locate(side->session, side->tree, (struct tree_key){key, 8}, false, 0, &path), 0);
+    tree_bucket_of(&side->tree->layout, path.link.tag, (struct tree_key){key, 8}, &bucket);
+    return bucket.number;
+}
+
+/* Both slots are valid by themselves: the old one as it was, the new one as it is. */
+static void a_scan_tells_a_key_once(void **state)
+{
+    struct rig rig;
+    rig_open(&rig);
+    struct side *reader = &rig.sides[0];
+    struct moving moving = {.rig = &rig, .first = 1};
+    while (bucket_of(reader, moving.first) != 0)
+        moving.first++;
+    moving.second = moving.first + 1;
+    while (bucket_of(reader, moving.second) != 0)
+        moving.second++;
+    assert_int_equal(put(reader, moving.first, 1), 0);
+    assert_int_equal(put(reader, moving.second, 1), 0);
+    stepper_tear(reader->fabric, reads_leaf, reader->tree->layout.slot_offset[1], move_forward, &moving);
+    const struct tree_range everything = {0};
+    assert_int_equal(tree_scan(reader->session, reader->tree, &everything, meet, &moving), 0);
+    assert_true(stepper_met(reader->fabric));
+    assert_int_equal(moving.met, 1);
+    rig_judge(&rig);
+    rig_close(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +411,7 @@ int main(void)
         cmocka_unit_test(a_dead_leaf_whose_entry_is_replaced_is_freed),
         cmocka_unit_test(a_leaf_that_no_entry_names_stays),
         cmocka_unit_test(a_half_split_left_neighbour_is_finished),
+        cmocka_unit_test(a_scan_tells_a_key_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
