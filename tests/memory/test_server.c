@@ -846,6 +846,37 @@ static void test_stop_with_clients(void **state)
     site_close(&site);
 }
 
+/* More at once than any queue between the system and an I/O thread has room for; then it stops with all of
+ * them. */
+static void test_crowd(void **state)
+{
+    enum { MANY = 300, ROUNDS = 3 };
+    struct site site;
+    struct client *clients = calloc(MANY, sizeof *clients);
+    struct memory_status_request ask = {.kind = MEMORY_STATUS};
+    struct memory_status_reply status;
+    assert_non_null(clients);
+    if (open_site(&site, (struct site_options){.threads = 1})) {
+        for (unsigned i = 0; i < MANY; i++)
+            client_monitor(&clients[i], i % 2 == 0 ? &site.tcp : &site.local);
+        for (unsigned round = 0; round < ROUNDS; round++) {
+            for (unsigned i = 0; i < MANY; i++)
+                client_message(&clients[i], WIRE_CALL, round * 1000 + i, &ask, sizeof ask);
+            for (unsigned i = 0; i < MANY; i++) {
+                assert_int_equal(client_take(&clients[i], &status, sizeof status).id, round * 1000 + i);
+                assert_int_equal(status.connections, MANY);
+            }
+        }
+        memory_server_stop(site.server);
+        for (unsigned i = 0; i < MANY; i++) {
+            assert_true(client_closed(&clients[i]));
+            client_close(&clients[i]);
+        }
+        site_close(&site);
+    }
+    free(clients);
+}
+
 static void test_options(void **state)
 {
     struct site site;
@@ -951,6 +982,7 @@ int main(void)
         cmocka_unit_test(test_monitor),
         cmocka_unit_test(test_format),
         cmocka_unit_test(test_stop_with_clients),
+        cmocka_unit_test(test_crowd),
         cmocka_unit_test(test_options),
     };
     int failed = 0;
