@@ -125,6 +125,7 @@ static void churn_sweep(struct driver *driver, const struct churn *churn, const 
 
 #define PATCH_KEYS   32u
 #define PATCH_ROUNDS 8u
+#define PATCHES      4u /* that are come back to: their leaves are made of what others left */
 
 /* All tasks are at the same patch at about the same time: its leaves fill, split, empty and leave the index
  * while others are still there. */
@@ -134,7 +135,8 @@ static void churn_patch(struct driver *driver, const struct churn *churn, const 
     uint64_t first = churn->keys / 4 + 4, space = churn->keys - first;
     unsigned phase = round / PATCH_ROUNDS;
     bool filling = phase % 2 == 0;
-    uint64_t patch = random_mix(churn->seed + phase / 2) % (space < PATCH_KEYS ? 1 : space - PATCH_KEYS + 1);
+    uint64_t patch =
+        random_mix(churn->seed + phase / 2 % PATCHES) % (space < PATCH_KEYS ? 1 : space - PATCH_KEYS + 1);
     for (unsigned i = 0; i < 2; i++) {
         uint64_t at = ((uint64_t)(round * 2 + i) * place->tasks + place->task) % PATCH_KEYS;
         operate(driver, churn, place, filling ? PICK(growing) : HISTORY_DELETE, first + (patch + at) % space);

@@ -157,7 +157,7 @@ static void draw_cluster(struct swarm_plan *plan, struct random *random)
 static void draw_index(struct swarm_plan *plan, struct random *random)
 {
     static const uint32_t leaves[] = {512, 512, 1024, 1024, 1024, 2048, 4096},
-                          values[] = {8, 8, 8, 16, 33, 80, 200};
+                          values[] = {8, 8, 16, 16, 33, 80, 200};
     plan->params.atomic_write = random_chance(random, 0.3) ? 4096 : 1024;
     plan->leaf_bytes = PICK(random, leaves);
     plan->internal_bytes = random_chance(random, 0.5) ? 512 : 1024;
@@ -245,11 +245,13 @@ static void draw_faults(struct swarm_plan *plan, struct random *random)
     bool tame = random_chance(random, 0.05);
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         const struct fault *fault = &faults[i];
-        bool on = random_chance(random, strcmp(fault->rate, "lose") ? 0.5 : 0.15);
+        bool on = random_chance(random, strcmp(fault->rate, "lose") ? 0.5 : 0.25);
         double part = random_unit(random), length = random_unit(random);
         if (!on || tame)
             continue;
-        set(plan, fault->rate, fault->rate_max * (part * part * 0.99 + 0.01));
+        /* What is torn or spread may be so at any rate; the rest is mostly rare. */
+        part = fault->rate_max < 1 ? part * part : part;
+        set(plan, fault->rate, fault->rate_max * (part * 0.99 + 0.01));
         if (fault->duration)
             set(plan, fault->duration, (double)fault->duration_max * length * length + 200);
     }
@@ -258,9 +260,9 @@ static void draw_faults(struct swarm_plan *plan, struct random *random)
     if (tame)
         return;
     if (random_chance(random, 0.4)) {
-        plan->kills = 1 + (uint32_t)random_below(random, plan->compute_nodes + 1);
+        plan->kills = 1 + (uint32_t)random_below(random, plan->compute_nodes + 4);
         plan->kill_at_effect = random_chance(random, 0.6);
-        plan->restarts = random_chance(random, 0.5) ? 1 + (uint32_t)random_below(random, 3) : 0;
+        plan->restarts = random_chance(random, 0.6) ? 1 + (uint32_t)random_below(random, 6) : 0;
     }
     if (random_chance(random, 0.3))
         plan->stalls = 1 + (uint32_t)random_below(random, 4);
@@ -276,7 +278,7 @@ static void draw_workload(struct swarm_plan *plan, struct random *random)
     plan->keys = PICK(random, keys);
     plan->window = plan->keys / (4 + random_below(random, 12));
     plan->pattern = random_chance(random, 0.4) ? CHURN_WINDOW : (int)random_below(random, 4);
-    plan->rounds = 40 + (uint32_t)random_below(random, 200);
+    plan->rounds = 40 + (uint32_t)random_below(random, random_chance(random, 0.2) ? 700 : 200);
     plan->hot = random_chance(random, 0.2) ? 40 + (uint32_t)random_below(random, 40)
                                            : (uint32_t)random_below(random, 12);
     plan->scans = (uint32_t)random_below(random, 10);
