@@ -334,6 +334,52 @@ static void a_half_split_left_neighbour_is_finished(void **state)
     rig_close(&rig);
 }
 
+/* ---- an internal node in another's place ----------------------------------------------------------- */
+
+/* The node of level 1 that a key leads to. */
+static gaddr parent_of(struct side *side, uint64_t number)
+{
+    uint8_t key[8];
+    struct tree_path path;
+    key_make(number, key);
+    assert_int_equal(tree_begin(side->session, side->tree), 0);
+    assert_int_equal(tree_locate(side->session, side->tree, (struct tree_key){key, 8}, false, 1, &path), 0);
+    return path.link.address;
+}
+
+/* Ascending keys until the last one has another parent than the one before; returns it. */
+static uint64_t append_to_next_parent(struct rig *rig, struct side *side)
+{
+    gaddr before = parent_of(side, rig->last);
+    while (parent_of(side, rig->last) == before)
+        assert_int_equal(put(side, rig->last += STEP, 1), 0);
+    return rig->last;
+}
+
+/* A reader has cached the root, whose entry leads it to memory that has become another node of the same
+ * level. */
+static void an_internal_node_of_another_tag_is_not_believed(void **state)
+{
+    struct rig rig;
+    rig_open(&rig);
+    struct side *writer = &rig.sides[0], *reader = &rig.sides[1];
+    append(&rig, writer, 1);
+    uint64_t from = append_to_next_parent(&rig, writer), to = append_to_next_parent(&rig, writer);
+    append_to_next_parent(&rig, writer);
+    assert_int_equal(get(reader, STEP), 1); /* by the root and the first node */
+    gaddr second = parent_of(writer, from);
+    for (uint64_t key = from; key < to; key += STEP)
+        assert_int_equal(drop(writer, key), 0);
+    for (unsigned i = 0; parent_of(writer, rig.last) != second; i++) {
+        assert_true(i < 5000);
+        assert_int_equal(put(writer, rig.last += STEP, 1), 0);
+    }
+    assert_int_equal(get(reader, from), BANYAN_ENOTFOUND);
+    assert_int_equal(get(reader, rig.last), 1);
+    rig_judge(&rig);
+    rig_close(&rig);
+}
+
 /* ---- a key that moves within its leaf while the leaf is read ---------------------------------------- */
 
 struct moving {
@@ -411,6 +457,7 @@ int main(void)
         cmocka_unit_test(a_dead_leaf_whose_entry_is_replaced_is_freed),
         cmocka_unit_test(a_leaf_that_no_entry_names_stays),
         cmocka_unit_test(a_half_split_left_neighbour_is_finished),
+        cmocka_unit_test(an_internal_node_of_another_tag_is_not_believed),
         cmocka_unit_test(a_scan_tells_a_key_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
