@@ -1,12 +1,12 @@
 # Banyan's front door. The logic stands in scripts/; meson does the building, in build/.
 # Variables: BUILD (folder, build), PREFIX (install, /usr/local), DESTDIR, ARGS (for serve, bench, bench-redis, soak,
-# coverage).
+# coverage, models).
 
 BUILD  ?= build
 PREFIX ?= /usr/local
 export BUILD
 
-.PHONY: build serve demo soak test quick coverage fuzz mutants bench bench-redis deb check-style lint sanitize tsan install deps clean help
+.PHONY: build serve demo soak test quick coverage fuzz mutants bench bench-redis deb models check-style lint sanitize tsan install deps clean help
 .DEFAULT_GOAL := build
 
 build: ## build the library, the programs and the tests (build/gcc)
@@ -36,6 +36,10 @@ mutants: ## every patch of tests/mutants must be noticed (ARGS="--list")
 	@scripts/setup --check --quiet || scripts/setup
 	@scripts/mutants $(ARGS)
 
+models: ## the formal models of locks and leaves, checked with spin (ARGS="--full")
+	@scripts/setup --check --quiet || scripts/setup
+	@scripts/models $(ARGS)
+
 check-style: ## clang-format, changing nothing
 	@scripts/test style
 
@@ -61,7 +65,7 @@ demo: ## a cluster of four processes with this system's package index in it
 	@scripts/bench --build
 	@scripts/demo
 
-soak: ## kill tests without end (ARGS="--minutes 60")
+soak: ## simulated and real clusters under every fault, without end (ARGS="--minutes 60")
 	@scripts/setup --check --quiet || scripts/setup
 	@scripts/soak $(ARGS)
 
