@@ -15,6 +15,14 @@
 #include "fabric/local.h"
 #include "swarm/linearize.h"
 
+/* What shall happen to a compute node; the world's, since it may never come to it. */
+struct world_plan {
+    struct world_plan *next;
+    struct world *world;
+    unsigned compute;
+    uint64_t lease_ns;
+};
+
 static void *allocate(size_t count, size_t bytes)
 {
     void *memory = calloc(count ? count : 1, bytes);
@@ -409,6 +417,10 @@ void world_destroy(struct world *world)
         history_log_free(&world->tasks[i].log);
         driver_free(&world->tasks[i].driver);
     }
+    for (struct world_plan *plan = world->plans, *next; plan; plan = next) {
+        next = plan->next;
+        free(plan);
+    }
     free(world->tasks);
     *world = (struct world){0};
 }
@@ -531,11 +543,13 @@ int world_run_one(struct world *world, unsigned task, void (*function)(struct wo
     return run(world, task, 1, function);
 }
 
-struct death {
-    struct world *world;
-    unsigned compute;
-    uint64_t lease_ns;
-};
+static struct world_plan *plan_make(struct world *world, unsigned compute, uint64_t lease_ns)
+{
+    struct world_plan *plan = allocate(1, sizeof *plan);
+    *plan = (struct world_plan){world->plans, world, compute, lease_ns};
+    world->plans = plan;
+    return plan;
+}
 
 static void count_marked(void *context, gaddr block, uint32_t block_bytes)
 {
@@ -553,40 +567,31 @@ static uint16_t compute_id(const struct world *world, unsigned compute)
 
 static void after_fencing(void *argument)
 {
-    struct death *death = argument;
+    const struct world_plan *death = argument;
     struct world *world = death->world;
     for (unsigned i = 0; i < world->options.memory_nodes; i++)
         memory_node_each_used(world->memory[i], count_marked, world);
     for (unsigned i = 0; i < world->options.memory_nodes; i++)
         memory_node_release_locks(world->memory[i], compute_id(world, death->compute));
     world->computes[death->compute].dead = true;
-    free(death);
 }
 
 static void die(void *argument)
 {
-    struct death *death = argument;
-    if (!sim_compute_alive(death->world->sim, (int)death->compute)) {
-        free(death);
-        return;
-    }
-    sim_kill_compute(death->world->sim, (int)death->compute, death->lease_ns, after_fencing, death);
+    const struct world_plan *death = argument;
+    if (sim_compute_alive(death->world->sim, (int)death->compute))
+        sim_kill_compute(death->world->sim, (int)death->compute, death->lease_ns, after_fencing, argument);
 }
 
 int world_kill_at(struct world *world, unsigned compute, uint64_t delay_ns, uint64_t lease_ns)
 {
-    struct death *death = allocate(1, sizeof *death);
-    *death = (struct death){world, compute, lease_ns};
-    int status = sim_at(world->sim, sim_now(world->sim) + delay_ns, die, death);
-    if (status)
-        free(death);
-    return status;
+    struct world_plan *death = plan_make(world, compute, lease_ns);
+    return sim_at(world->sim, sim_now(world->sim) + delay_ns, die, death);
 }
 
 void world_kill_at_effect(struct world *world, unsigned compute, uint64_t effects, uint64_t lease_ns)
 {
-    struct death *death = allocate(1, sizeof *death);
-    *death = (struct death){world, compute, lease_ns};
+    struct world_plan *death = plan_make(world, compute, lease_ns);
     sim_kill_compute_at(world->sim, (int)compute, effects, lease_ns, after_fencing, death);
 }
 
@@ -640,38 +645,28 @@ static int restart(struct world *world, unsigned dead)
     return spawn(world, number * per_compute(world));
 }
 
-struct restart {
-    struct world *world;
-    unsigned compute;
-};
-
 static void restart_now(void *argument)
 {
-    struct restart again = *(struct restart *)argument;
-    struct world *world = again.world;
-    free(argument);
-    if (sim_compute_alive(world->sim, (int)again.compute) || world->computes[again.compute].replaced ||
+    const struct world_plan *again = argument;
+    struct world *world = again->world;
+    if (sim_compute_alive(world->sim, (int)again->compute) || world->computes[again->compute].replaced ||
         driver_stopped(&world->tasks[0].driver))
         return;
-    if (!world->computes[again.compute].dead) { /* not fenced yet */
-        world_restart_at(world, again.compute, 20000);
+    if (!world->computes[again->compute].dead) { /* not fenced yet */
+        world_restart_at(world, again->compute, 20000);
         return;
     }
     /* The last place is kept for world_revive. */
     bool room = world->compute_count + 1 < world->options.compute_nodes + world->options.restarts;
-    int status = room ? restart(world, again.compute) : 0;
+    int status = room ? restart(world, again->compute) : 0;
     if (status)
         world_fail(world, status, "a compute node cannot be replaced: %s", error_name(status));
 }
 
 int world_restart_at(struct world *world, unsigned compute, uint64_t delay_ns)
 {
-    struct restart *again = allocate(1, sizeof *again);
-    *again = (struct restart){world, compute};
-    int status = sim_at(world->sim, sim_now(world->sim) + delay_ns, restart_now, again);
-    if (status)
-        free(again);
-    return status;
+    struct world_plan *again = plan_make(world, compute, 0);
+    return sim_at(world->sim, sim_now(world->sim) + delay_ns, restart_now, again);
 }
 
 bool world_any_dead(const struct world *world)

@@ -27,9 +27,9 @@
 struct world_options {
     bool simulated;
     uint64_t seed;
-    uint64_t dice;         /* simulated: other luck in the network with the same workload; 0: the seed's own */
-    const char *preset;    /* NULL: "banyan" */
-    bool random_switches;  /* the seed draws every switch, instead of the preset */
+    uint64_t dice;        /* simulated: other luck in the network with the same workload; 0: the seed's own */
+    const char *preset;   /* NULL: "banyan" */
+    bool random_switches; /* the seed draws every switch, instead of the preset */
     bool unlock_by_atomic; /* the fabric claims not to have release_by_write */
     uint64_t cache_bytes;  /* 0: 8 MiB */
     struct tree_geometry geometry;
@@ -91,6 +91,7 @@ struct world {
     void (*function)(struct world_task *task); /* of the run under way, for those that join it */
     void *context;                             /* the test's own */
     struct history_op culprit;                 /* world_linearize: the operation that does not fit */
+    struct world_plan *plans;                  /* owned */
     uint64_t lost_bytes;      /* of blocks that were nobody's, as the last world_check met them */
     uint64_t marked_at_death; /* leaves that a death left half split (world_kill_at): somebody has to finish
                                  them */
