@@ -165,6 +165,7 @@ proctype Writer(byte left) {
 descend: /* by the parent that it has cached, however stale, or by one that it fetches */
        if
        :: atomic { at = cached; link_tag = cached_tag; looked = 0 }
+       :: atomic { at = LEAF; link_tag = 0; cached = LEAF; cached_tag = 0; looked = 0 } /* it does not know the entry */
        :: atomic { at = entry; link_tag = entry_tag; cached = at; cached_tag = link_tag; looked = 1 }
        fi;
        direct = 1;
@@ -229,7 +230,6 @@ split: /* of the leftmost leaf: D moves to a sibling in memory that is free */
            if
            :: free[1] -> made = 1
            :: free[2] -> made = 2
-           :: else -> lock[LEAF] = 0; goto next
            fi;
            free[made] = 0;
 #if MUTANT == 1

@@ -20,7 +20,6 @@
  *  10 the sibling is written after the mark
  *  11 who meets the mark under the lock follows the new link and leaves the split as it is
  *  12 a split leaves the leaf's version as it is
- *  13 the unlock does not wait for the writes that stand before it
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -153,9 +152,6 @@ proctype Splitter() {
     may_die();
     header = NARROW;
 #endif
-#if MUTANT == 13
-    lock = 0;
-#endif
     write_slots();
     may_die();
     header = NARROW;
@@ -167,11 +163,7 @@ proctype Splitter() {
     :: d_step { key[2] == EMPTY -> key[2] = I; value[2] = 0; version[2] = NEW }
     fi;
 gone:
-#if MUTANT == 13
-    skip
-#else
     lock = 0
-#endif
 }
 
 /* ---- writers of K, wherever it belongs ---- */
