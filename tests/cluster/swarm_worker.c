@@ -1,13 +1,12 @@
 /* swarm_worker.c - see swarm_worker.h. */
 #include "cluster/swarm_worker.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "base/task.h"
+#include "base/thread.h"
 #include "cluster/process.h"
 #include "cluster/subject_api.h"
 #include "swarm/churn.h"
@@ -24,7 +23,7 @@ struct worker {
     struct banyan *banyan;
 };
 
-struct thread {
+struct at_work {
     struct worker *worker;
     unsigned number;
     struct shared_thread *shared;
@@ -49,7 +48,7 @@ void swarm_worker_plan(uint64_t seed, struct swarm_plan *plan)
 
 static void note_wrong(void *context, int code, const char *text)
 {
-    struct thread *thread = context;
+    struct at_work *thread = context;
     struct shared_place *place = thread->worker->place;
     uint32_t nobody = 0;
     thread->setting.failed = code;
@@ -68,7 +67,7 @@ static bool always(void *context)
 
 /* ---- orders ---- */
 
-static void publish(struct thread *thread)
+static void publish(struct at_work *thread)
 {
     struct shared_thread *shared = thread->shared;
     const struct driver *driver = &thread->driver;
@@ -79,7 +78,7 @@ static void publish(struct thread *thread)
 }
 
 /* Between two rounds: pauses as long as the conductor wants it; false when it is to end. */
-static bool obey(struct thread *thread)
+static bool obey(struct at_work *thread)
 {
     struct shared *shared = thread->worker->shared;
     uint32_t order;
@@ -102,7 +101,7 @@ static bool obey(struct thread *thread)
 
 static void after_round(void *context, unsigned task, unsigned round)
 {
-    struct thread *thread = context;
+    struct at_work *thread = context;
     uint32_t forget = __atomic_load_n(&thread->worker->shared->forget, __ATOMIC_RELAXED);
     if (forget != thread->forgotten) {
         thread->forgotten = forget;
@@ -117,7 +116,7 @@ static void after_round(void *context, unsigned task, unsigned round)
 /* Some acknowledged writes are never done ("lose"), or some keys not found that are there ("miss"). */
 static int lie(void *context, struct subject_call *call)
 {
-    const struct thread *thread = context;
+    const struct at_work *thread = context;
     struct subject_api api = thread->api;
     bool time = thread->shared->operations % 16 == 15;
     if (time && call->kind == HISTORY_PUT && !strcmp(thread->worker->mode, "lose"))
@@ -130,20 +129,20 @@ static int lie(void *context, struct subject_call *call)
 
 static void lying_many(void *context, struct subject_call *calls, size_t count)
 {
-    struct thread *thread = context;
+    struct at_work *thread = context;
     subject_api.many(&thread->api, calls, count);
 }
 
 static int lying_scan(void *context, const struct tree_range *range, tree_visit_function *visit,
                       void *visited)
 {
-    struct thread *thread = context;
+    struct at_work *thread = context;
     return subject_api.scan(&thread->api, range, visit, visited);
 }
 
 static const char *lying_trouble(void *context)
 {
-    struct thread *thread = context;
+    struct at_work *thread = context;
     return subject_api.trouble(&thread->api);
 }
 
@@ -152,7 +151,7 @@ static const struct subject_ops liar = {
 
 /* ---- threads ---- */
 
-static void thread_prepare(struct thread *thread, struct worker *worker, unsigned number)
+static void thread_prepare(struct at_work *thread, struct worker *worker, unsigned number)
 {
     const struct swarm_plan *plan = &worker->plan;
     bool lies = !strcmp(worker->mode, "lose") || !strcmp(worker->mode, "miss");
@@ -187,7 +186,7 @@ static void thread_prepare(struct thread *thread, struct worker *worker, unsigne
 }
 
 /* The pool may be out of reach for a while: a compute node goes on trying. */
-static bool thread_open(struct thread *thread)
+static bool thread_open(struct at_work *thread)
 {
     struct worker *worker = thread->worker;
     int status = banyan_session_open(worker->banyan, &thread->api.session);
@@ -207,16 +206,16 @@ static bool thread_open(struct thread *thread)
     return false;
 }
 
-static void thread_close(struct thread *thread)
+static void thread_close(struct at_work *thread)
 {
     banyan_index_close(thread->api.index);
     banyan_session_close(thread->api.session);
     driver_free(&thread->driver);
 }
 
-static void *thread_main(void *argument)
+static void thread_main(void *argument)
 {
-    struct thread *thread = argument;
+    struct at_work *thread = argument;
     struct worker *worker = thread->worker;
     const struct churn_place place = {thread->number + worker->place->server * SHARED_THREADS,
                                       2 * SHARED_THREADS};
@@ -228,12 +227,11 @@ static void *thread_main(void *argument)
     thread_close(thread);
     /* Release: the log is complete. */
     __atomic_store_n(&thread->shared->paused, 1, __ATOMIC_RELEASE);
-    return NULL;
 }
 
 /* ---- one thing, once ---- */
 
-static void create_index(struct worker *worker, struct thread *thread)
+static void create_index(struct worker *worker, struct at_work *thread)
 {
     const struct swarm_plan *plan = &worker->plan;
     const struct banyan_geometry plain = {.struct_bytes = sizeof plain,
@@ -256,7 +254,7 @@ static void create_index(struct worker *worker, struct thread *thread)
 
 static void run_once(struct worker *worker)
 {
-    struct thread thread = {0};
+    struct at_work thread = {0};
     thread_prepare(&thread, worker, 0);
     if (!strcmp(worker->mode, "fill")) {
         create_index(worker, &thread);
@@ -270,15 +268,16 @@ static void run_once(struct worker *worker)
 
 static void run_threads(struct worker *worker)
 {
-    struct thread threads[SHARED_THREADS] = {{0}};
-    pthread_t handles[SHARED_THREADS];
+    struct at_work threads[SHARED_THREADS] = {{0}};
+    struct thread *handles[SHARED_THREADS];
+    struct error error;
     for (unsigned i = 0; i < SHARED_THREADS; i++) {
         thread_prepare(&threads[i], worker, i);
-        if (pthread_create(&handles[i], NULL, thread_main, &threads[i]))
-            fail_hard("no thread for a worker");
+        if (thread_start(&handles[i], thread_main, &threads[i], &error))
+            fail_hard("%s", error.text);
     }
     for (unsigned i = 0; i < SHARED_THREADS; i++)
-        pthread_join(handles[i], NULL);
+        thread_join(handles[i]);
 }
 
 /* ---- the process ---- */
