@@ -272,6 +272,20 @@ static void draw_faults(struct swarm_plan *plan, struct random *random)
         plan->refusals = 1 + (uint32_t)random_below(random, 8);
 }
 
+/* Other machines: what is fast and what is slow decides who overtakes whom. */
+static void draw_hardware(struct swarm_plan *plan, struct random *random)
+{
+    if (random_chance(random, 0.6))
+        return;
+    plan->params.wire_ns = 20 + (uint32_t)random_below(random, 3000);
+    plan->params.jitter_ns = (uint32_t)random_below(random, 2000);
+    plan->params.rpc_ns = 200 + (uint32_t)random_below(random, 20000);
+    plan->params.operation_ns = 50 + (uint32_t)random_below(random, 5000);
+    plan->params.split_ns = 50 + (uint32_t)random_below(random, 20000);
+    plan->params.shared_card = random_chance(random, 0.5);
+    plan->params.block_responses = random_chance(random, 0.2);
+}
+
 static void draw_workload(struct swarm_plan *plan, struct random *random)
 {
     static const uint64_t keys[] = {80, 160, 160, 480, 480, 480, 1200, 2000};
@@ -305,6 +319,7 @@ void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed)
         draw_index(plan, &random);
         draw_switches(plan, &random);
         draw_faults(plan, &random);
+        draw_hardware(plan, &random);
         draw_workload(plan, &random);
     } while (swarm_plan_check(plan, &error)); /* some geometries do not fit together */
 }
