@@ -14,9 +14,11 @@
 #define KNOWN_MAX 256u
 
 struct lane {
-    uint32_t act; /* 0: no operation is under way */
-    bool on_key;  /* the operation concerns the focus by itself */
-    bool wide;    /* it concerns other keys too */
+    uint32_t act;    /* 0: no operation is under way */
+    bool on_key;     /* the operation concerns the focus by itself */
+    bool wide;       /* it concerns other keys too */
+    uint64_t latest; /* 1 more than the number of its latest record of an effect; 0: none */
+    uint32_t repeated;
 };
 
 /* What a node was last seen to say, as hashes of text: what changes is worth telling. */
@@ -455,6 +457,57 @@ static void add_key(struct recorder *recorder, struct record *record, const stru
         add(record, ", %u slots invalid", invalid);
 }
 
+static bool overlaps(uint32_t a, uint32_t a_bytes, uint32_t b, uint32_t b_bytes)
+{
+    return a < b + b_bytes && b < a + a_bytes;
+}
+
+static void add_slot(struct recorder *recorder, struct record *record, const struct place *place,
+                     const struct tree_slot *slot)
+{
+    uint8_t bytes[2 * TREE_KEY_MAX];
+    struct tree_key lower = place->header.lower;
+    if (slot->block != GADDR_NULL) {
+        add(record, " a long key");
+    } else {
+        uint32_t head = slot->head_length < lower.length ? slot->head_length : lower.length;
+        memcpy(bytes, lower.bytes, head);
+        memcpy(bytes + head, slot->remainder.bytes, slot->remainder.length);
+        add(record, " %" PRIu64,
+            driver_key_number(&recorder->world->setting.shape, bytes, head + slot->remainder.length));
+    }
+    add_value(recorder, record, slot->value);
+}
+
+/* Where no key is looked for: what the slots hold that the command is about. */
+static void add_slots(struct recorder *recorder, struct record *record, const struct place *place,
+                      uint32_t length)
+{
+    const struct tree_layout *layout = &recorder->layout;
+    uint32_t states[3] = {0}, seed = tree_slot_seed(place->header.tag, place->header.version);
+    struct tree_slot slot, taken = {0};
+    for (uint32_t i = 0; i < layout->slots; i++) {
+        if (!overlaps(place->offset, length, layout->slot_offset[i], layout->slot_bytes))
+            continue;
+        enum tree_slot_state state =
+            tree_slot_read(layout, recorder->image, i, seed, place->header.lower, &slot);
+        states[state]++;
+        if (state == TREE_SLOT_TAKEN)
+            taken = slot;
+    }
+    uint32_t all = states[0] + states[1] + states[2];
+    if (all == 1 && states[TREE_SLOT_TAKEN]) {
+        add(record, ":");
+        add_slot(recorder, record, place, &taken);
+    } else if (all == 1) {
+        add(record, states[TREE_SLOT_EMPTY] ? ": empty" : ": invalid");
+    } else if (all) {
+        add(record, ": %u taken", states[TREE_SLOT_TAKEN]);
+        if (states[TREE_SLOT_INVALID])
+            add(record, ", %u invalid", states[TREE_SLOT_INVALID]);
+    }
+}
+
 /* Under which child the node's bytes say that the key is. */
 static void add_child(struct recorder *recorder, struct record *record, const struct tree_header *header)
 {
@@ -475,11 +528,6 @@ static void add_child(struct recorder *recorder, struct record *record, const st
         add(record, "the left neighbour (a gap)");
     else
         add_name(recorder, record, &(struct place){.kind = PLACE_BLOCK, .block = link->address});
-}
-
-static bool overlaps(uint32_t a, uint32_t a_bytes, uint32_t b, uint32_t b_bytes)
-{
-    return a < b + b_bytes && b < a + a_bytes;
 }
 
 /* What part of a leaf a command is about. */
@@ -519,6 +567,18 @@ static void image_take(struct recorder *recorder, const struct place *place,
         memcpy(recorder->image + place->offset, command->read.data, command->length);
 }
 
+/* About the address in the failure's message. Beside a key's operations only changes of it are of interest.
+ */
+static bool is_focus(const struct recorder *recorder, const struct place *place,
+                     const struct fabric_command *command)
+{
+    const struct recorder_focus *focus = &recorder->recording->focus;
+    if (!focus->has_node || (focus->has_key && command->operation == FABRIC_READ))
+        return false;
+    return place->kind == PLACE_LOCK ? (command->address | 7) == (focus->node | 7)
+                                     : place->block == focus->node;
+}
+
 /* What the command's part of the node says: about the node, and about the key. */
 static void tell_node(struct recorder *recorder, struct place *place, const struct fabric_command *command,
                       struct record *about_node, struct record *about_key)
@@ -536,18 +596,20 @@ static void tell_node(struct recorder *recorder, struct place *place, const stru
         if (!tree_header_valid(layout, recorder->image))
             add(about_node, " torn");
     }
-    if (!has_key || !place->decoded)
+    if (!place->decoded)
         return;
     if (place->kind == PLACE_INTERNAL) {
-        if (headed && length >= place->bytes)
+        if (has_key && headed && length >= place->bytes)
             add_child(recorder, about_key, &header);
         return;
     }
     tree_bucket_of(layout, place->header.tag, recorder->key, &bucket);
     bool all = place->offset <= bucket.offset && place->offset + length >= bucket.offset + bucket.bytes;
     bool some = overlaps(place->offset, length, bucket.offset, bucket.bytes);
-    if (command->operation == FABRIC_WRITE ? some : all)
+    if (has_key && (command->operation == FABRIC_WRITE ? some : all))
         add_key(recorder, about_key, place, &bucket, command->operation == FABRIC_READ);
+    else if (!has_key || is_focus(recorder, place, command))
+        add_slots(recorder, about_key, place, length);
 }
 
 /* ---- commands ---- */
@@ -604,16 +666,6 @@ static uint64_t text_hash(const char *text)
     for (; *text; text++)
         hash = random_mix(hash ^ (uint8_t)*text);
     return hash;
-}
-
-static bool is_focus(const struct recorder *recorder, const struct place *place,
-                     const struct fabric_command *command)
-{
-    const struct recorder_focus *focus = &recorder->recording->focus;
-    if (!focus->has_node)
-        return false;
-    return place->kind == PLACE_LOCK ? (command->address | 7) == (focus->node | 7)
-                                     : place->block == focus->node;
 }
 
 /* Whether the node has, or had, to do with the key. */
@@ -679,12 +731,32 @@ static void effect_on_lock(struct recorder *recorder, struct record *record, boo
         record->concern = RECORD_ASIDE;
 }
 
-static void effect(struct recorder *recorder, const struct sim_observation *seen,
-                   const struct fabric_command *command)
+/* Where an operation meets the same again and again, one record says how often. */
+static void fold(struct recorder *recorder, struct record *record)
+{
+    struct recording *recording = recorder->recording;
+    if (!record->act || record->concern == RECORD_ASIDE)
+        return;
+    struct lane *lane = lane_at(recorder, record->lane);
+    struct record *latest = &recording->records[(lane->latest - 1) % RECORDS_MAX];
+    size_t length = strlen(record->text);
+    if (!lane->latest || recording->count - lane->latest >= RECORDS_MAX || latest->act != record->act ||
+        strncmp(latest->text, record->text, length) != 0 || (latest->text[length] && !lane->repeated)) {
+        lane->latest = recording->count;
+        lane->repeated = 0;
+        return;
+    }
+    lane->repeated++;
+    latest->text[length] = 0;
+    add(latest, " (%u times)", lane->repeated + 1);
+    recording->count--;
+}
+
+static void tell_effect(struct recorder *recorder, struct record *record, const struct sim_observation *seen,
+                        const struct fabric_command *command)
 {
     struct place place;
     char text[GADDR_TEXT_BYTES];
-    struct record *record = record_new(recorder, RECORD_EFFECT, seen->time_ns);
     bool mine = own(recorder, record, lane_of(recorder, seen->task));
     if (gaddr_node(command->address) >= recorder->world->options.memory_nodes)
         return;
@@ -705,6 +777,14 @@ static void effect(struct recorder *recorder, const struct sim_observation *seen
         add(record, "%s block %s", operation_name(command->operation), gaddr_format(place.block, text));
         add(record, " %u+%u%s", place.offset, command->length, place.used ? "" : " (a free block)");
     }
+}
+
+static void effect(struct recorder *recorder, const struct sim_observation *seen,
+                   const struct fabric_command *command)
+{
+    struct record *record = record_new(recorder, RECORD_EFFECT, seen->time_ns);
+    tell_effect(recorder, record, seen, command);
+    fold(recorder, record);
 }
 
 /* ---- lists and events ---- */

@@ -161,6 +161,19 @@ static void sort_rows(struct trace *trace)
     }
 }
 
+/* Of events that come again and again, with nothing of interest between them, one is enough. */
+static void thin_rows(struct trace *trace)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < trace->row_count; i++) {
+        const struct record *record = record_at(trace, trace->rows[i]);
+        const struct record *before = kept ? record_at(trace, trace->rows[kept - 1]) : NULL;
+        if (!before || record->kind != RECORD_EVENT || strcmp(record->text, before->text) != 0)
+            trace->rows[kept++] = trace->rows[i];
+    }
+    trace->row_count = kept;
+}
+
 static int number_order(const void *left, const void *right)
 {
     uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
@@ -341,6 +354,7 @@ static void print(struct trace *trace)
     choose_stuck(trace);
     choose_rows(trace);
     sort_rows(trace);
+    thin_rows(trace);
     choose_lanes(trace);
     print_head(trace);
     print_names(trace);
