@@ -418,14 +418,15 @@ static size_t value_of(const struct rig *rig, uint64_t number, uint8_t value[TRE
 
 size_t rig_size(uint64_t value)
 {
-    return value % 7 == 0 ? 70000 : value % 3 == 0 ? 300 : 8 + value % 5;
+    return value % 16 == 12 ? 66000 : value % 3 == 0 ? 300 : 8 + value % 5;
 }
 
 const uint8_t *rig_bytes(uint64_t value)
 {
-    static uint64_t words[8752];
-    for (uint64_t i = 0; i < (rig_size(value) + 7) / 8; i++)
-        words[i] = value + (i << 32);
+    static uint64_t words[8250];
+    if (words[0] != value) /* asked for again and again */
+        for (uint64_t i = 0; i < (rig_size(value) + 7) / 8; i++)
+            words[i] = value + (i << 32);
     return (const uint8_t *)words;
 }
 
@@ -435,7 +436,7 @@ uint64_t rig_number(const struct store_value *value)
     assert_true(value->length >= sizeof number);
     memcpy(&number, value->bytes, sizeof number);
     assert_int_equal(value->length, rig_size(number));
-    assert_memory_equal(value->bytes, rig_bytes(number), value->length);
+    assert_true(!memcmp(value->bytes, rig_bytes(number), value->length));
     return number;
 }
 
@@ -595,9 +596,9 @@ void rig_locks_are_free(struct rig *rig)
     }
 }
 
-static void keys_judge(struct rig *rig, enum trouble kind)
+static void keys_judge(struct rig *rig, enum trouble kind, unsigned step)
 {
-    for (unsigned i = 0; i < rig->entry_count; i++) {
+    for (unsigned i = 0; i < rig->entry_count; i += step) {
         struct rig_entry *entry = &rig->entries[i];
         uint64_t is = rig_look(rig, i);
         bool unsure = entry->status == BANYAN_EUNKNOWN || (entry->status && rig_dead(rig));
@@ -610,7 +611,7 @@ static void keys_judge(struct rig *rig, enum trouble kind)
     }
 }
 
-/* Ours read all, change some and put them back. */
+/* Ours read all, and change every fifth. */
 static void ours_work(struct rig *rig)
 {
     for (unsigned i = 0; i < rig->entry_count; i++) {
@@ -631,11 +632,11 @@ static void ours_work(struct rig *rig)
 uint64_t rig_judge(struct rig *rig, enum trouble kind)
 {
     rig_locks_are_free(rig);
-    keys_judge(rig, kind);
+    keys_judge(rig, kind, 1);
     uint64_t lost = rig_account(rig);
     if (!rig_dead(rig))
         ours_work(rig);
-    keys_judge(rig, TROUBLE_NONE);
+    keys_judge(rig, TROUBLE_NONE, 5);
     rig_account(rig);
     rig_locks_are_free(rig);
     return lost;
