@@ -25,8 +25,8 @@ sanitize: ## the whole suite under ASan and UBSan
 tsan: ## the concurrent suites under ThreadSanitizer
 	@scripts/test tsan
 
-fuzz: ## the fuzzers, each for a short while (FUZZ_SECONDS)
-	@scripts/test fuzz
+fuzz: ## the fuzzers, each for FUZZ_SECONDS (8); ARGS="tree store": those alone
+	@scripts/test fuzz $(ARGS)
 
 coverage: ## what the tests cover, and the report in build/coverage/report (minutes; ARGS="--quick")
 	@scripts/setup --check --quiet || scripts/setup

@@ -5,8 +5,8 @@
  * Input is a little program, so that mutations get behind the hello (nobody guesses a group's key): each step
  * is a byte, connection in its low 2 bits and action above, and what the action wants. See step().
  *
- *     meson setup build-fuzz -Dfuzz=true -Dtests=false (with CC=clang); build-fuzz/fuzz/fuzz_wire
- * fuzz/corpus/wire
+ * Oracle: what the server keeps is bounded, what it says is whole; a block is never given twice, nor taken
+ * back from who does not have it, and at the end as many are in use as were given.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,10 +16,13 @@
 
 #include "base/log.h"
 #include "base/task.h"
+#include "fuzz/fuzz.h"
 #include "memory/server_session.h"
 
 #define CONNECTIONS 4u
 #define INSTANCE    7u
+#define POOL_BYTES  (4u << 20)
+#define BLOCKS_MAX  512u
 
 /* The most that one connection may hold: a command; two lists of results beyond the pause. */
 #define INPUT_MOST  (FABRIC_LENGTH_MAX + sizeof(struct wire_command) + 65536u + SESSION_INPUT_LISTS)
@@ -34,42 +37,28 @@ struct world {
     uint16_t compute_id;
     uint64_t group_key;
     uint64_t now;
-};
-
-struct input {
-    const uint8_t *bytes;
-    size_t length;
+    /* the call that is answered next; kind 0: none, or not known */
+    struct memory_free_request call; /* the longest */
+    size_t call_length;
+    /* blocks that allocations have told of and that were not returned */
+    struct block {
+        gaddr address;
+        uint32_t bytes;
+    } blocks[BLOCKS_MAX];
+    size_t block_count;
+    bool formatted; /* meanwhile: then they are all gone */
 };
 
 static void must(bool condition, const char *what)
 {
-    if (condition)
-        return;
-    fprintf(stderr, "broken: %s\n", what);
-    abort();
-}
-
-static void take(struct input *input, void *to, size_t length)
-{
-    size_t some = input->length < length ? input->length : length;
-    memset(to, 0, length);
-    memcpy(to, input->bytes, some);
-    input->bytes += some;
-    input->length -= some;
-}
-
-static uint8_t take_byte(struct input *input)
-{
-    uint8_t byte;
-    take(input, &byte, 1);
-    return byte;
+    fuzz_must(condition, "%s", what);
 }
 
 static struct world *world_make(void)
 {
     struct world *world = calloc(1, sizeof *world);
     struct memory_options pool = {
-        .node = 1, .pool_bytes = 4u << 20, .chunk_bytes = 64u << 10, .shared = true};
+        .node = 1, .pool_bytes = POOL_BYTES, .chunk_bytes = 64u << 10, .shared = true};
     struct memory_server_options server = {.engine = MEMORY_ENGINE_EPOLL};
     struct error error = {0};
     log_set_level(LOG_ERROR);
@@ -95,15 +84,64 @@ static struct server_session *session_of(struct world *world, unsigned index)
     return session;
 }
 
-static void session_end(struct world *world, unsigned index, enum server_leaving how)
+/* ---- the allocator's promises ---- */
+
+static void judge_given(struct world *world, const struct memory_allocate_reply *reply, size_t length)
 {
-    struct server_session *session = world->sessions[index];
-    if (session == NULL)
+    const struct memory_allocate_request *asked = (const struct memory_allocate_request *)&world->call;
+    must(length >= 8 && reply->count >= 1 && reply->count <= asked->want && reply->count <= MEMORY_BATCH_MAX,
+         "as many blocks as were asked for, or fewer");
+    must(length == 8 + reply->count * sizeof(gaddr), "the reply is as long as it says");
+    for (uint32_t i = 0; i < reply->count; i++) {
+        gaddr address = reply->blocks[i];
+        must(gaddr_node(address) == world->server->groups.number, "a block of this memory node");
+        must(gaddr_offset(address) >= MEMORY_LOCK_TABLE_OFFSET &&
+                 gaddr_offset(address) + asked->block_bytes <= POOL_BYTES,
+             "a block within the pool");
+        for (size_t j = 0; j < world->block_count; j++) {
+            const struct block *other = &world->blocks[j];
+            must(address + asked->block_bytes <= other->address || other->address + other->bytes <= address,
+                 "no block is given twice");
+        }
+        if (world->block_count < BLOCKS_MAX)
+            world->blocks[world->block_count++] = (struct block){address, asked->block_bytes};
+        else
+            world->formatted = true; /* not known any more */
+    }
+}
+
+static void judge_returned(struct world *world)
+{
+    for (uint32_t i = 0; i < world->call.count; i++) {
+        size_t at = 0;
+        while (at < world->block_count && (world->blocks[at].address != world->call.blocks[i] ||
+                                           world->blocks[at].bytes != world->call.block_bytes))
+            at++;
+        must(at < world->block_count, "what was not given is not taken back");
+        world->blocks[at] = world->blocks[--world->block_count];
+    }
+}
+
+static void judge_result(struct world *world, const struct wire_head *head, const uint8_t *body)
+{
+    uint8_t copy[sizeof(struct memory_usage_reply) + sizeof(struct memory_peers_reply)] = {0};
+    must(head->status <= 0 && head->status >= BANYAN_EVERSION, "results have a status of ours");
+    must(head->length <= WIRE_SMALL_MAX && (!head->status || !head->length), "errors have no reply");
+    memcpy(copy, body, head->length < sizeof copy ? head->length : sizeof copy);
+    uint32_t kind = world->call.kind;
+    world->call.kind = 0;
+    if (head->status || world->formatted)
         return;
-    server_session_leave(session, how, "fuzz");
-    server_session_finish(session);
-    free(session);
-    world->sessions[index] = NULL;
+    world->formatted = kind == 0; /* a call that was put together of raw bytes */
+    if (kind == MEMORY_ALLOCATE)
+        judge_given(world, (const struct memory_allocate_reply *)(const void *)copy, head->length);
+    else if (kind == MEMORY_FREE)
+        judge_returned(world);
+}
+
+static void count_block(void *context, gaddr address, uint32_t bytes)
+{
+    ++*(size_t *)context;
 }
 
 /* Everything is taken by the peer; welcomes are remembered. */
@@ -123,9 +161,25 @@ static void drain(struct world *world, struct server_session *session)
                 world->compute_id = welcome.compute_id;
                 world->group_key = welcome.group_key;
             }
+        } else if (head.kind == WIRE_RESULT && session->role != WIRE_FORMATTER) {
+            judge_result(world, &head, out->bytes + out->start + sizeof head);
+        } else if (head.kind == WIRE_RESULT) {
+            world->formatted |= head.status == BANYAN_OK;
         }
         out->start += sizeof head + head.length;
     }
+}
+
+static void session_end(struct world *world, unsigned index, enum server_leaving how)
+{
+    struct server_session *session = world->sessions[index];
+    if (session == NULL)
+        return;
+    drain(world, session); /* what it did before counts */
+    server_session_leave(session, how, "fuzz");
+    server_session_finish(session);
+    free(session);
+    world->sessions[index] = NULL;
 }
 
 static void run(struct world *world, unsigned index)
@@ -178,20 +232,20 @@ static void feed_hello(struct world *world, unsigned index, uint8_t how)
         feed(world, index, &hello, sizeof hello);
 }
 
-static void feed_head(struct world *world, unsigned index, struct input *input)
+static void feed_head(struct world *world, unsigned index, struct fuzz_input *input)
 {
-    struct wire_head head = {.kind = take_byte(input), .count = take_byte(input)};
-    take(input, &head.length, 3);
+    struct wire_head head = {.kind = fuzz_byte(input), .count = fuzz_byte(input)};
+    fuzz_take(input, &head.length, 3);
     feed(world, index, &head, sizeof head);
 }
 
 /* A command at a place that mostly exists. */
-static void feed_command(struct world *world, unsigned index, struct input *input)
+static void feed_command(struct world *world, unsigned index, struct fuzz_input *input)
 {
-    struct wire_command command = {.operation = take_byte(input)};
+    struct wire_command command = {.operation = fuzz_byte(input)};
     uint32_t place = 0;
-    take(input, &place, 3);
-    take(input, &command.length, 2);
+    fuzz_take(input, &place, 3);
+    fuzz_take(input, &command.length, 2);
     if (command.operation & 0x40)
         command.length <<= 8;
     command.address = gaddr_make(world->server->groups.number, place);
@@ -201,28 +255,74 @@ static void feed_command(struct world *world, unsigned index, struct input *inpu
     feed(world, index, &command, sizeof command);
 }
 
-static void feed_raw(struct world *world, unsigned index, struct input *input, size_t length)
+static uint32_t take_block_bytes(struct fuzz_input *input)
+{
+    uint8_t how = fuzz_byte(input);
+    return how < 200 ? memory_block_size(how % MEMORY_BLOCK_SIZES) : fuzz_u32(input);
+}
+
+/* A call of any kind, its fields mostly possible; blocks that are returned are mostly some that were given.
+ */
+static void feed_call(struct world *world, unsigned index, struct fuzz_input *input)
+{
+    struct memory_free_request call = {.kind = fuzz_byte(input) % 7};
+    struct wire_head head = {.kind = WIRE_CALL, .length = sizeof call};
+    uint8_t how = fuzz_byte(input);
+    if (call.kind == MEMORY_ALLOCATE || call.kind == MEMORY_FREE) {
+        call.block_bytes = take_block_bytes(input);
+        call.count = fuzz_byte(input) % 80; /* or what is wanted */
+    } else {
+        call.block_bytes = fuzz_byte(input); /* a chunk, or how many peers to skip */
+        call.count = how & 1 ? 64u * fuzz_byte(input) : fuzz_u32(input);
+    }
+    for (uint32_t i = 0; call.kind == MEMORY_FREE && i < call.count && i < MEMORY_BATCH_MAX; i++) {
+        const struct block *block =
+            world->block_count ? &world->blocks[fuzz_u16(input) % world->block_count] : NULL;
+        call.blocks[i] = block ? block->address : fuzz_u64(input);
+        if (block && i == 0 && how & 2)
+            call.block_bytes = block->bytes;
+        if (how & 4)
+            call.blocks[i] += fuzz_byte(input);
+    }
+    if (how & 128)
+        head.length = fuzz_byte(input);
+    struct server_session *session = session_of(world, index);
+    world->call.kind = 0;
+    if (!server_buffer_held(&session->in) && head.length == sizeof call)
+        world->call = call;
+    else
+        world->formatted = true; /* no longer known what is whose */
+    feed(world, index, &head, sizeof head);
+    if (world->sessions[index] != NULL)
+        feed(world, index, &call, head.length);
+    world->call.kind = 0;
+}
+
+static void feed_raw(struct world *world, unsigned index, struct fuzz_input *input, size_t length)
 {
     uint8_t bytes[65536] = {0};
-    take(input, bytes, length < input->length ? length : input->length);
+    fuzz_take(input, bytes, length < input->length ? length : input->length);
     feed(world, index, bytes, length);
 }
 
-static void step(struct world *world, struct input *input)
+static void step(struct world *world, struct fuzz_input *input)
 {
-    uint8_t what = take_byte(input);
+    uint8_t what = fuzz_byte(input);
     unsigned index = what % CONNECTIONS;
     uint16_t length;
     switch (what / CONNECTIONS % 8) {
     case 0:
-        feed_raw(world, index, input, take_byte(input));
+        if (what & 128)
+            feed_call(world, index, input);
+        else
+            feed_raw(world, index, input, fuzz_byte(input));
         break;
     case 1:
-        take(input, &length, 2);
+        fuzz_take(input, &length, 2);
         feed_raw(world, index, input, length);
         break;
     case 2:
-        feed_hello(world, index, take_byte(input));
+        feed_hello(world, index, fuzz_byte(input));
         break;
     case 3:
         feed_head(world, index, input);
@@ -237,7 +337,7 @@ static void step(struct world *world, struct input *input)
         session_end(world, index, what & 0x80 ? SERVER_LOST : SERVER_GOODBYE);
         break;
     default:
-        world->now += UINT64_C(1000000) * take_byte(input) * 16;
+        world->now += UINT64_C(1000000) * fuzz_byte(input) * 16;
         server_groups_step(world->server, world->now);
         break;
     }
@@ -245,19 +345,36 @@ static void step(struct world *world, struct input *input)
         drain(world, world->sessions[index]);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
+/* True: it is not as it was at first. */
+static bool world_end(struct world *world)
 {
-    static struct world *world;
-    struct input input = {bytes, length};
-    if (world == NULL)
-        world = world_make();
-    world->now = task_now();
-    while (input.length > 0)
-        step(world, &input);
+    size_t used = 0;
+    struct memory_status_reply status;
     for (unsigned i = 0; i < CONNECTIONS; i++)
         session_end(world, i, SERVER_LOST);
     server_groups_step(world->server, task_now());
     must(world->server->groups.count == 0, "all groups end with their connections");
+    memory_node_each_used(world->node, count_block, &used);
+    memory_node_status(world->node, &status);
+    must(status.blocks_used == used, "the blocks in use are as many as it says");
+    must(world->formatted || used == world->block_count, "those in use are those that were given");
+    return used || world->formatted;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
+{
+    struct fuzz_input input = {bytes, length};
+    static struct world *world;
+    if (!world)
+        world = world_make();
+    world->now = task_now();
+    while (input.length > 0)
+        step(world, &input);
+    if (world_end(world)) {
+        memory_server_destroy(world->server);
+        memory_node_destroy(world->node);
+        free(world);
+        world = NULL;
+    }
     return 0;
 }
