@@ -86,6 +86,13 @@ void recording_label(uint32_t place, char text[8])
     snprintf(text, 8, "%c%s", (char)('A' + place % 26), number);
 }
 
+/* The latest record is not wanted: its room is that of the next. */
+static void record_drop_aside(struct recorder *recorder, const struct record *record)
+{
+    if (record->concern == RECORD_ASIDE && !recorder->recording->asides)
+        recorder->recording->count--;
+}
+
 static struct record *record_new(struct recorder *recorder, enum record_kind kind, uint64_t time)
 {
     struct recording *recording = recorder->recording;
@@ -361,26 +368,36 @@ static struct known *known_of(struct recorder *recorder, gaddr block)
     return known;
 }
 
-/* A name of one letter, for text and legend. */
-static void add_name(struct recorder *recorder, struct record *record, const struct place *place)
+/* The place of the node's name, a new one if `make`; RECORDING_NAMES: it has none. */
+static uint32_t name_of(struct recorder *recorder, const struct place *place, bool make)
 {
     static const char *const kinds[] = {"lock", "", "block", "leaf", "inner node"};
     struct recording *recording = recorder->recording;
-    char text[GADDR_TEXT_BYTES];
     uint32_t at = 0;
     while (at < recording->name_count && recording->names[at].address != place->block)
         at++;
     if (at == recording->name_count) {
-        if (at == RECORDING_NAMES || record->concern == RECORD_ASIDE) {
-            add(record, "%s", gaddr_format(place->block, text));
-            return;
-        }
+        if (at == RECORDING_NAMES || !make)
+            return RECORDING_NAMES;
         recording->name_count++;
         recording->names[at].address = place->block;
         recording->names[at].lock = tree_lock_name(recorder->world->tasks[0].session, place->block);
+        recording->names[at].what[0] = 0;
     }
     if (place->kind != PLACE_BLOCK || !recording->names[at].what[0])
         snprintf(recording->names[at].what, sizeof recording->names[at].what, "%s", kinds[place->kind]);
+    return at;
+}
+
+/* A name of one letter, for text and legend. */
+static void add_name(struct recorder *recorder, struct record *record, const struct place *place)
+{
+    char text[GADDR_TEXT_BYTES];
+    uint32_t at = name_of(recorder, place, record->concern != RECORD_ASIDE);
+    if (at == RECORDING_NAMES) {
+        add(record, "%s", gaddr_format(place->block, text));
+        return;
+    }
     record->name = (uint16_t)(at + 1);
     recording_label(at, text);
     add(record, "%s", text);
@@ -441,7 +458,7 @@ static void add_key(struct recorder *recorder, struct record *record, const stru
     const uint8_t *image = recorder->image;
     uint32_t seed = tree_slot_seed(place->header.tag, tree_bucket_version(image, bucket)), invalid = 0;
     struct tree_slot slot;
-    add(record, ": ");
+    add(record, record->text[0] ? ", " : ": ");
     if (tree_bucket_find(&recorder->layout, image, bucket, seed, recorder->key, &slot)) {
         add(record, "%" PRIu64, recorder->recording->focus.key);
         add_value(recorder, record, slot.value);
@@ -567,6 +584,17 @@ static void image_take(struct recorder *recorder, const struct place *place,
         memcpy(recorder->image + place->offset, command->read.data, command->length);
 }
 
+/* Whether the command's bytes are those of the slot that the key is in. */
+static bool is_slot_of_key(const struct recorder *recorder, const struct place *place, uint32_t length,
+                           const struct tree_bucket *bucket)
+{
+    struct tree_slot slot;
+    uint32_t seed = tree_slot_seed(place->header.tag, tree_bucket_version(recorder->image, bucket));
+    return tree_bucket_find(&recorder->layout, recorder->image, bucket, seed, recorder->key, &slot) &&
+           overlaps(place->offset, length, recorder->layout.slot_offset[slot.number],
+                    recorder->layout.slot_bytes);
+}
+
 /* About the address in the failure's message. Beside a key's operations only changes of it are of interest.
  */
 static bool is_focus(const struct recorder *recorder, const struct place *place,
@@ -604,12 +632,16 @@ static void tell_node(struct recorder *recorder, struct place *place, const stru
         return;
     }
     tree_bucket_of(layout, place->header.tag, recorder->key, &bucket);
+    bool writes = command->operation == FABRIC_WRITE;
     bool all = place->offset <= bucket.offset && place->offset + length >= bucket.offset + bucket.bytes;
     bool some = overlaps(place->offset, length, bucket.offset, bucket.bytes);
-    if (has_key && (command->operation == FABRIC_WRITE ? some : all))
-        add_key(recorder, about_key, place, &bucket, command->operation == FABRIC_READ);
-    else if (!has_key || is_focus(recorder, place, command))
+    bool key = has_key && (writes ? some : all),
+         own_slot = key && is_slot_of_key(recorder, place, length, &bucket);
+    if ((writes && !own_slot && length <= layout->slot_bytes) || !has_key ||
+        is_focus(recorder, place, command))
         add_slots(recorder, about_key, place, length);
+    if (key)
+        add_key(recorder, about_key, place, &bucket, !writes);
 }
 
 /* ---- commands ---- */
@@ -697,7 +729,7 @@ static enum record_concern node_concern(struct recorder *recorder, const struct 
         return record->act || command->operation == FABRIC_WRITE ? RECORD_CHOOSES : RECORD_ASIDE;
     if (of_key && news && command->operation == FABRIC_WRITE)
         return RECORD_CHOOSES;
-    return mine && (!lane->wide || of_key) ? RECORD_CONTEXT : RECORD_ASIDE;
+    return mine && (!lane->wide || (of_key && *about_key)) ? RECORD_CONTEXT : RECORD_ASIDE;
 }
 
 static void effect_on_node(struct recorder *recorder, struct record *record, bool mine, struct place *place,
@@ -735,8 +767,10 @@ static void effect_on_lock(struct recorder *recorder, struct record *record, boo
 static void fold(struct recorder *recorder, struct record *record)
 {
     struct recording *recording = recorder->recording;
-    if (!record->act || record->concern == RECORD_ASIDE)
+    if (!record->act || record->concern == RECORD_ASIDE) {
+        record_drop_aside(recorder, record);
         return;
+    }
     struct lane *lane = lane_at(recorder, record->lane);
     struct record *latest = &recording->records[(lane->latest - 1) % RECORDS_MAX];
     size_t length = strlen(record->text);
@@ -789,6 +823,19 @@ static void effect(struct recorder *recorder, const struct sim_observation *seen
 
 /* ---- lists and events ---- */
 
+/* Before the first command takes effect: so that a lock is called after the node that is read with it. */
+static void name_nodes(struct recorder *recorder, const struct sim_observation *seen)
+{
+    for (uint32_t i = 0; i < seen->count; i++) {
+        struct place place;
+        if (gaddr_node(seen->commands[i].address) >= recorder->world->options.memory_nodes)
+            continue;
+        place_find(recorder, seen->commands[i].address, &place);
+        if (place.kind == PLACE_LEAF || place.kind == PLACE_INTERNAL)
+            name_of(recorder, &place, true);
+    }
+}
+
 static void tell_list(struct recorder *recorder, const struct sim_observation *seen)
 {
     bool posted = seen->kind == SIM_POSTED,
@@ -800,9 +847,14 @@ static void tell_list(struct recorder *recorder, const struct sim_observation *s
         add(record, "m%d: %s", seen->memory, seen->status ? error_name(seen->status) : "answer");
         if (!seen->status)
             record->concern = RECORD_ASIDE;
+        record_drop_aside(recorder, record);
         return;
     }
+    if (record->act && lane_at(recorder, record->lane)->wide)
+        record->concern = RECORD_ASIDE;
     add(record, "to m%d: %s", seen->memory, call ? "a call" : "");
+    if (record->concern != RECORD_ASIDE)
+        name_nodes(recorder, seen);
     for (uint32_t i = 0; i < seen->count; i++) {
         uint32_t same = 1;
         while (i + same < seen->count && seen->commands[i + same].operation == seen->commands[i].operation)
@@ -811,6 +863,7 @@ static void tell_list(struct recorder *recorder, const struct sim_observation *s
             operation_name(seen->commands[i].operation), same);
         i += same - 1;
     }
+    record_drop_aside(recorder, record);
 }
 
 static void tell_event(struct recorder *recorder, const struct sim_observation *seen)
@@ -835,6 +888,7 @@ static void tell_event(struct recorder *recorder, const struct sim_observation *
             own(recorder, record, lane_of(recorder, seen->task));
             record->kind = RECORD_RETURNED;
             add(record, seen->status ? "(its thread stands still)" : "(stands still)");
+            record_drop_aside(recorder, record);
         } else if (seen->memory >= 0) {
             add(record, "m%d stands still", seen->memory);
         } else {

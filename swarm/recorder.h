@@ -55,7 +55,8 @@ struct recorder_last {
 
 struct recorder;
 struct recording {
-    bool texts; /* records are kept, not only what stands here */
+    bool texts;  /* records are kept, not only what stands here */
+    bool asides; /* also of what has nothing to do with the focus */
     struct recorder_focus focus;
     const struct swarm_watch *more; /* also watches; NULL: nobody */
     struct recorder *recorder;      /* of the run's process */

@@ -13,6 +13,7 @@
 #define COLUMN_WIDTH 32u
 #define INDENT       6u /* of what goes on in the next line */
 #define AFTER_PART   8u /* of the rows, how many may stand after the culprit */
+#define ACT_PART     8u /* of the rows, how many one operation may take; more are cut in the middle */
 
 /* ---- what the failure is about ---- */
 
@@ -56,6 +57,8 @@ static void focus_find(struct recording *recording, const struct swarm_outcome *
 
 /* ---- what is shown ---- */
 
+enum shown { SHOWN_NOT, SHOWN, SHOWN_CUT };
+
 struct trace {
     const struct swarm_plan *plan;
     const struct swarm_trace_options *options;
@@ -64,6 +67,7 @@ struct trace {
     FILE *out;
     uint64_t first, end; /* records, counted since the run's begin */
     uint8_t *chosen;     /* owned, by operation */
+    uint8_t *shown;      /* owned, by record since `first`: enum shown */
     uint32_t acts;
     uint32_t culprit; /* the operation that does not fit; 0: none */
     uint64_t *rows;   /* owned: records to be shown */
@@ -118,13 +122,43 @@ static void choose_stuck(struct trace *trace)
     free(open);
 }
 
-static bool is_shown(const struct trace *trace, const struct record *record)
+static bool is_chosen(const struct trace *trace, const struct record *record)
 {
     if (trace->options->all)
         return record->concern != RECORD_ASIDE || record->lane != RECORDING_LANE_NONE;
     if (record->act)
         return record->concern != RECORD_ASIDE && trace->chosen[record->act];
     return record->concern == RECORD_CHOOSES;
+}
+
+/* An operation that goes in circles must not hide what led it there. */
+static void choose_records(struct trace *trace)
+{
+    uint32_t *all = calloc(trace->acts + 1, sizeof *all), *seen = calloc(trace->acts + 1, sizeof *seen);
+    uint32_t half = trace->rows_max / ACT_PART / 2;
+    trace->shown = calloc(trace->end - trace->first + 1, 1);
+    if (!all || !seen || !trace->shown)
+        abort();
+    for (uint64_t i = trace->first; i < trace->end; i++)
+        all[record_at(trace, i)->act] += is_chosen(trace, record_at(trace, i));
+    for (uint64_t i = trace->first; i < trace->end; i++) {
+        const struct record *record = record_at(trace, i);
+        if (!is_chosen(trace, record))
+            continue;
+        uint32_t number = seen[record->act]++, most = all[record->act];
+        bool whole = trace->options->all || !record->act || most <= 2 * half;
+        if (whole || number < half || number >= most - half)
+            trace->shown[i - trace->first] = SHOWN;
+        else if (number == half)
+            trace->shown[i - trace->first] = SHOWN_CUT;
+    }
+    free(all);
+    free(seen);
+}
+
+static bool is_shown(const struct trace *trace, uint64_t number)
+{
+    return trace->shown[number - trace->first] != SHOWN_NOT;
 }
 
 /* The last rows; where one operation does not fit, those before its end and a few after. */
@@ -140,11 +174,11 @@ static void choose_rows(struct trace *trace)
     uint32_t before = 0,
              room = trace->culprit ? trace->rows_max - trace->rows_max / AFTER_PART : trace->rows_max;
     for (at = stop; at > trace->first && before < room; at--)
-        before += is_shown(trace, record_at(trace, at - 1));
+        before += is_shown(trace, at - 1);
     for (uint64_t i = trace->first; i < at; i++)
-        trace->left_out += is_shown(trace, record_at(trace, i));
+        trace->left_out += is_shown(trace, i);
     for (; at < trace->end && trace->row_count < trace->rows_max; at++)
-        if (is_shown(trace, record_at(trace, at)))
+        if (is_shown(trace, at))
             trace->rows[trace->row_count++] = at;
 }
 
@@ -203,14 +237,17 @@ static void lane_name(const struct trace *trace, uint32_t lane, char text[32])
     snprintf(text, 32, "%u.%u.%u", lane / fibers / threads, lane / fibers % threads, lane % fibers);
 }
 
-/* How a record reads in its lane. */
-static void cell(const struct trace *trace, const struct record *record, char text[RECORD_TEXT + 40])
+/* How a row reads in its lane. */
+static void cell(const struct trace *trace, uint64_t row, char text[RECORD_TEXT + 40])
 {
+    const struct record *record = record_at(trace, row);
     static const char *const marks[] = {"", "", "  > ", "    ", "  < ", ""};
     snprintf(text, RECORD_TEXT + 40, "%s%s%s", marks[record->kind], record->text,
              trace->culprit && record->act == trace->culprit && record->kind == RECORD_END
                  ? "  <=== DOES NOT FIT"
                  : "");
+    if (trace->shown[row - trace->first] == SHOWN_CUT)
+        snprintf(text, RECORD_TEXT + 40, "    ... and so on ...");
 }
 
 /* Where the next line of a cell ends: at most `width` bytes, at a space where there is one. */
@@ -274,7 +311,7 @@ static void print_columns(const struct trace *trace)
     for (uint32_t i = 0; i < trace->row_count; i++) {
         const struct record *record = record_at(trace, trace->rows[i]);
         print_time(trace, record->time_ns);
-        cell(trace, record, text);
+        cell(trace, trace->rows[i], text);
         if (record->lane == RECORDING_LANE_NONE)
             fprintf(trace->out, " ======== %s\n", text);
         else
@@ -290,7 +327,7 @@ static void print_lines(const struct trace *trace)
         const struct record *record = record_at(trace, trace->rows[i]);
         print_time(trace, record->time_ns);
         lane_name(trace, record->lane, name);
-        cell(trace, record, text);
+        cell(trace, trace->rows[i], text);
         fprintf(trace->out, " %-8s %s\n", record->lane == RECORDING_LANE_NONE ? "========" : name, text);
     }
 }
@@ -352,6 +389,7 @@ static void print(struct trace *trace)
     trace->rows_max = trace->options->rows_max ? trace->options->rows_max : ROWS_DEFAULT;
     choose_acts(trace);
     choose_stuck(trace);
+    choose_records(trace);
     choose_rows(trace);
     sort_rows(trace);
     thin_rows(trace);
@@ -363,6 +401,7 @@ static void print(struct trace *trace)
     else
         print_columns(trace);
     free(trace->chosen);
+    free(trace->shown);
     free(trace->rows);
     free(trace->lanes);
 }
@@ -416,6 +455,7 @@ int swarm_trace_run(const struct swarm_plan *plan, const struct swarm_trace_opti
     if (!status) {
         focus_find(recording, outcome);
         recording->texts = true;
+        recording->asides = options->all;
         status = run(plan, options, recording, outcome, error);
     }
     if (!status) {
