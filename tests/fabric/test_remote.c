@@ -304,6 +304,14 @@ static void mapped_locks_need_no_connection(void **state)
     assert_int_equal(take_lock(one, 0, id, 1, &old), BANYAN_OK);
     assert_int_equal(fabric_execute(two, lists, 1, NULL), BANYAN_ENET);
     fabric_give_up(two, 0);
+    /* Nor is anything else done that is more than one word's change, or of no operation. */
+    assert_int_equal(look(two, 0, &old), BANYAN_ENET);
+    assert_int_equal(take_lock(two, id, 0, 0, &old), BANYAN_ENET);
+    write.address += 4;
+    write.length = 8;
+    assert_int_equal(fabric_execute(two, lists, 1, NULL), BANYAN_ENET);
+    write.address -= 4;
+    assert_int_equal(fabric_execute(two, lists, 1, NULL), BANYAN_OK);
     assert_int_equal(take_lock(two, id, 0, 1, &old), BANYAN_OK);
     assert_int_equal(take_lock(one, 0, id, 1, &old), BANYAN_OK);
     assert_int_equal(old, 0);

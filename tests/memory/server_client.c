@@ -188,22 +188,28 @@ void client_send(struct client *client, const void *bytes, size_t length)
     }
 }
 
+/* At least a byte. 0: closed. */
+static size_t take_what_comes(struct client *client, void *bytes, size_t length)
+{
+    ssize_t some;
+    while ((some = take_some(client, bytes, length)) < 0 && errno == EAGAIN) {
+        uint32_t events = client->stream != NULL ? net_stream_wants(client->stream, false) : EPOLLIN;
+        if (net_wait(client->fd, events, CLIENT_LIMIT) != BANYAN_OK)
+            fail_msg("the server says nothing");
+    }
+    return some > 0 ? (size_t)some : 0;
+}
+
 /* False: closed. */
 static bool take_bytes(struct client *client, void *bytes, size_t length)
 {
     uint8_t *to = bytes;
     while (length > 0) {
-        ssize_t some = take_some(client, to, length);
-        if (some < 0 && errno == EAGAIN) {
-            uint32_t events = client->stream != NULL ? net_stream_wants(client->stream, false) : EPOLLIN;
-            if (net_wait(client->fd, events, CLIENT_LIMIT) != BANYAN_OK)
-                fail_msg("the server says nothing");
-            continue;
-        }
-        if (some <= 0)
+        size_t some = take_what_comes(client, to, length);
+        if (some == 0)
             return false;
         to += some;
-        length -= (size_t)some;
+        length -= some;
     }
     return true;
 }
@@ -255,8 +261,8 @@ bool client_try_take(struct client *client, struct wire_head *head, void *body, 
 
 bool client_closed(struct client *client)
 {
-    uint8_t byte;
-    while (take_bytes(client, &byte, 1))
+    uint8_t away[4096];
+    while (take_what_comes(client, away, sizeof away) > 0)
         ;
     return true;
 }

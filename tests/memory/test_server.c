@@ -416,6 +416,82 @@ static void test_deaf_client(void **state)
     site_close(&site);
 }
 
+/* Sends a hello and, without waiting for the welcome, lists that are answered with much more than any socket
+ * holds; then perhaps nonsense. */
+static void open_eagerly(struct site *site, struct client *data, const struct client *control, bool nonsense)
+{
+    struct script script = {0};
+    struct wire_head head = {.kind = 99, .length = 1};
+    client_connect(data, &site->tcp);
+    struct wire_hello hello = client_hello(data, WIRE_DATA, NULL);
+    hello.instance = control->hello.instance;
+    hello.compute_id = control->welcome.compute_id;
+    hello.group_key = control->welcome.group_key;
+    client_message(data, WIRE_HELLO, 0, &hello, sizeof hello);
+    for (unsigned i = 0; i < 8; i++) {
+        for (unsigned k = 0; k < 4; k++)
+            script_read(&script, site_address(OFFSET), FABRIC_LENGTH_MAX);
+        script_send(&script, data, i);
+    }
+    if (nonsense)
+        client_send(data, &head, sizeof head);
+}
+
+static void test_eager_client(void **state)
+{
+    struct site site;
+    struct client control, data;
+    struct script script = {0};
+    uint64_t word = 0;
+    if (!open_site(&site, (struct site_options){.threads = 1}))
+        return;
+    client_control(&control, &site.tcp, 21, 60000);
+    open_eagerly(&site, &data, &control, false);
+    assert_int_equal(client_take(&data, &data.welcome, sizeof data.welcome).kind, WIRE_WELCOME);
+    for (unsigned i = 0; i < 8; i++) {
+        struct wire_head head = client_take(&data, &word, sizeof word);
+        assert_true(head.kind == WIRE_REPLY && head.id == i && head.length == 4 * FABRIC_LENGTH_MAX);
+    }
+    for (unsigned i = 0; i < 3; i++) { /* and it goes on */
+        script_faa(&script, site_address(OFFSET), 1);
+        script_send(&script, &data, i);
+        assert_int_equal(client_take(&data, &word, sizeof word).id, i);
+        assert_int_equal(word, i);
+    }
+    client_goodbye(&data);
+    /* What it said wrongly behind them costs it all, as soon as the memory node gets there. */
+    open_eagerly(&site, &data, &control, true);
+    assert_true(client_closed(&data));
+    assert_true(client_closed(&control));
+    client_close(&data);
+    client_close(&control);
+    site_wait_nodes(&site, 0);
+    assert_int_equal(site_status(&site).fenced_total, 1);
+    site_close(&site);
+}
+
+/* Nobody keeps a connection by doing nothing: not before the hello, and not after the goodbye by leaving what
+ * it asked for where it is. (The limits are 5 s each.) */
+static void test_time_limits(void **state)
+{
+    struct site site;
+    struct client silent, deaf, control;
+    if (!open_site(&site, (struct site_options){.threads = 1}))
+        return;
+    client_control(&control, &site.tcp, 21, 60000);
+    client_connect(&silent, &site.tcp);
+    open_eagerly(&site, &deaf, &control, false);
+    client_message(&deaf, WIRE_GOODBYE, 0, NULL, 0);
+    client_goodbye(&control);
+    assert_true(client_closed(&silent));
+    client_close(&silent);
+    site_wait_connections(&site, 1);
+    assert_true(client_closed(&deaf)); /* now it listens */
+    client_close(&deaf);
+    site_wait_nodes(&site, 0);
+    site_close(&site);
+}
+
 /* ---- openings ---- */
 
 static int hello_of(struct site *site, struct wire_hello change, const char *secret, char sentence[256])
@@ -970,6 +1046,8 @@ int main(void)
         cmocka_unit_test(test_volume),
         cmocka_unit_test(test_tls),
         cmocka_unit_test(test_deaf_client),
+        cmocka_unit_test(test_eager_client),
+        cmocka_unit_test(test_time_limits),
         cmocka_unit_test(test_openings),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_cut_messages),

@@ -348,6 +348,37 @@ static void test_not_killable(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* What is told of processes: who lives, who is dead and not yet buried, who is gone, and nobody. */
+static void test_processes(void **state)
+{
+    int ends[2], status = 0;
+    assert_int_equal(pipe(ends), 0);
+    int pid = fork();
+    if (pid == 0) {
+        char byte;
+        close(ends[1]);
+        _exit(read(ends[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    int process = (int)syscall(SYS_pidfd_open, pid, 0u);
+    assert_true(process >= 0);
+    assert_true(server_process_killable(process));
+    assert_false(server_process_dead(process));
+    close(ends[0]);
+    close(ends[1]);
+    for (uint64_t end = task_now() + CLIENT_LIMIT; !server_process_dead(process) && task_now() < end;)
+        task_sleep(UINT64_C(1000000));
+    assert_true(server_process_dead(process));
+    assert_true(server_process_kill(process)); /* no harm in it */
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_true(server_process_dead(process));
+    assert_true(server_process_kill(process));
+    close(process);
+    assert_false(server_process_killable(-1));
+    assert_false(server_process_kill(-1));
+    assert_false(server_process_dead(-1));
+}
+
 /* ---- the client process ---- */
 
 struct mapped {
@@ -489,12 +520,12 @@ static void client_main(const char *part, const char *text)
 int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed),       cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_half_gone),    cmocka_unit_test(test_number_waits),
-        cmocka_unit_test(test_orderly),      cmocka_unit_test(test_malicious),
-        cmocka_unit_test(test_lock_region),  cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_refusals),     cmocka_unit_test(test_other_processes),
-        cmocka_unit_test(test_not_killable),
+        cmocka_unit_test(test_killed),      cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_half_gone),   cmocka_unit_test(test_number_waits),
+        cmocka_unit_test(test_orderly),     cmocka_unit_test(test_malicious),
+        cmocka_unit_test(test_lock_region), cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_other_processes),
+        cmocka_unit_test(test_processes),   cmocka_unit_test(test_not_killable),
     };
     int failed = 0;
     log_set_level(getenv("TEST_LOG") != NULL ? LOG_DEBUG : LOG_ERROR);
