@@ -1,0 +1,218 @@
+/*
+ * test_forged.c - nodes that prove themselves and say what cannot be: each field of each kind of header, and
+ * the bytes of inner nodes, changed and sealed again as their writer would have; and slots that do not.
+ * Whoever meets one may find less, and says that the index is corrupt; nobody crashes, goes in circles for
+ * ever or keeps a lock.
+ */
+#include "rig.h"
+
+#include <string.h>
+
+#include "base/crc32c.h"
+#include "tree/layout.h"
+
+#define KEYS 900u
+
+/* ---- nodes ---- */
+
+struct nodes {
+    struct rig *rig;
+    struct tree_layout layout;
+    gaddr leaves[KEYS], inner[KEYS];
+    unsigned leaf_count, inner_count;
+};
+
+static uint8_t *bytes_at(struct rig *rig, gaddr address)
+{
+    return memory_node_target(rig->nodes[gaddr_node(address)])->pool + gaddr_offset(address);
+}
+
+static void collect(void *context, gaddr node, uint32_t bytes)
+{
+    struct nodes *nodes = context;
+    if (bytes < 512)
+        return; /* a long key's */
+    if (bytes_at(nodes->rig, node)[10])
+        nodes->inner[nodes->inner_count++] = node;
+    else
+        nodes->leaves[nodes->leaf_count++] = node;
+}
+
+static void find_nodes(struct rig *rig, struct nodes *nodes)
+{
+    struct tree_check_report report;
+    *nodes = (struct nodes){.rig = rig};
+    assert_int_equal(tree_layout_init(&nodes->layout, &rig->options.geometry, NULL), 0);
+    assert_int_equal(tree_check(rig->others.session, rig->others.tree, &report, collect, nodes), 0);
+    assert_true(nodes->leaf_count > 10 && nodes->inner_count > 2);
+}
+
+/* The crc of the header, and that of what lies behind it. */
+static void seal(const struct tree_layout *layout, uint8_t *image, bool inner)
+{
+    uint32_t used = layout->geometry.key_kind == TREE_KEY_FIXED ? layout->header_bytes
+                                                                : TREE_HEADER_FIXED + image[28] + image[29];
+    if (used > layout->header_bytes)
+        return; /* nobody can prove that */
+    uint32_t crc = crc32c(0, image + 4, used - 4), start = layout->header_bytes + TREE_BODY_CRC_BYTES;
+    memcpy(image, &crc, sizeof crc);
+    if (!inner)
+        return;
+    crc = crc32c(crc32c(0, image, 4), image + used, layout->header_bytes - used);
+    crc = crc32c(crc, image + start, layout->geometry.internal_bytes - start);
+    memcpy(image + layout->header_bytes, &crc, sizeof crc);
+}
+
+/* ---- everything that can be done to an index ---- */
+
+static int answers; /* that were not what a sound index gives */
+
+static void judge(struct rig *rig, int status)
+{
+    const char *text = tree_session_error(rig->ours.session)->text;
+    switch (status) {
+    case 0:
+    case BANYAN_ENOTFOUND:
+    case BANYAN_EEXIST:
+        return;
+    case BANYAN_ECORRUPT:
+    case BANYAN_EBUSY: /* a bulk load: it is not empty */
+        answers++;
+        assert_true(text[0]);
+        return;
+    default:
+        fail_msg("%d: %s", status, text);
+    }
+}
+
+static bool any(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    (void)key;
+    (void)key_length;
+    (void)value;
+    (void)length;
+    return --*(int *)context > 0;
+}
+
+static void note_problem(void *context, const char *text)
+{
+    assert_true(text[0]);
+    ++*(unsigned *)context;
+}
+
+static void use(struct rig *rig, unsigned seed)
+{
+    struct tree_session *session = rig->ours.session;
+    struct tree *tree = rig->ours.tree;
+    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX] = {1};
+    size_t length, size = rig->options.geometry.value_bytes;
+    struct tree_check_report report;
+    struct tree_item items[8];
+    uint8_t keys[8][TREE_KEY_MAX], values[8][TREE_VALUE_MAX];
+    for (unsigned i = seed % 23; i < KEYS; i += 97) {
+        size_t key_length = rig_key(rig, i, key);
+        length = sizeof value;
+        judge(rig, tree_lookup(session, tree, key, key_length, value, &length));
+        judge(rig, tree_upsert(session, tree, key, key_length, value, size));
+        judge(rig, tree_delete(session, tree, key, key_length));
+    }
+    for (unsigned put = 0; put < 2; put++) {
+        for (unsigned i = 0; i < 8; i++)
+            items[i] = (struct tree_item){.key = keys[i],
+                                          .key_length = rig_key(rig, i * 47 + seed % 7, keys[i]),
+                                          .value = values[i],
+                                          .length = put ? size : sizeof values[i]};
+        judge(rig, put ? tree_multi_put(session, tree, items, 8) : tree_multi_get(session, tree, items, 8));
+    }
+    for (unsigned reverse = 0; reverse < 2; reverse++) {
+        const struct tree_range all = {.reverse = reverse};
+        int left = 3 * KEYS;
+        judge(rig, tree_scan(session, tree, &all, any, &left));
+    }
+    length = sizeof key;
+    judge(rig, tree_sample(session, tree, key, &length));
+    unsigned problems = 0;
+    const struct tree_check_visitor visitor = {.problem = note_problem, .context = &problems};
+    judge(rig, tree_check_all(session, tree, &visitor, &report));
+    assert_int_equal(problems, report.problems);
+    judge(rig, tree_check(session, tree, &report, NULL, NULL));
+    rig_locks_are_free(rig);
+}
+
+/* ---- forging ---- */
+
+static void fixed(struct rig_options *options)
+{
+    options->geometry.value_bytes = 8;
+}
+
+static void variable(struct rig_options *options)
+{
+    options->nodes = 2;
+    options->geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE,
+                                               .key_bytes = 60,
+                                               .inline_key_bytes = 16,
+                                               .value_bytes = 8,
+                                               .leaf_bytes = 1024,
+                                               .internal_bytes = 512};
+}
+
+enum kind { ROOT, INNER, LEFTMOST, MIDDLE, RIGHTMOST, KINDS };
+
+/* One byte of one node: false if the node is not that long. */
+static bool forge(void (*shape)(struct rig_options *), enum kind kind, unsigned at, uint8_t flip)
+{
+    static struct rig rig;
+    static struct nodes nodes;
+    struct rig_options options;
+    rig_options_default(&options);
+    shape(&options);
+    rig_open(&rig, &options);
+    rig_fill(&rig, 0, KEYS, 1);
+    find_nodes(&rig, &nodes);
+    const gaddr chosen[KINDS] = {nodes.inner[0], nodes.inner[1], nodes.leaves[0],
+                                 nodes.leaves[nodes.leaf_count / 2], nodes.leaves[nodes.leaf_count - 1]};
+    bool inner = kind <= INNER;
+    uint8_t *image = bytes_at(&rig, chosen[kind]);
+    bool there = at < (inner ? rig.options.geometry.internal_bytes : rig.options.geometry.leaf_bytes);
+    if (there) {
+        image[at] ^= flip;
+        seal(&nodes.layout, image, inner);
+        rig_replace_ours(&rig); /* knows nothing yet */
+        use(&rig, at);
+    }
+    tree_layout_free(&nodes.layout);
+    rig_close(&rig);
+    return there;
+}
+
+static void forge_all(void (*shape)(struct rig_options *), unsigned step)
+{
+    answers = 0;
+    for (enum kind kind = ROOT; kind < KINDS; kind++)
+        for (unsigned at = 4;; at += at < TREE_HEADER_FIXED + 8 ? 1 : step)
+            if (!forge(shape, kind, at, (uint8_t)(at % 3 ? 1u << at % 8 : 0x83)))
+                break;
+    assert_true(answers > 100);
+}
+
+static void fixed_keys(void **state)
+{
+    (void)state;
+    forge_all(fixed, 13);
+}
+
+static void variable_keys(void **state)
+{
+    (void)state;
+    forge_all(variable, 31);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fixed_keys),
+        cmocka_unit_test(variable_keys),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
