@@ -458,7 +458,7 @@ static void add_key(struct recorder *recorder, struct record *record, const stru
     const uint8_t *image = recorder->image;
     uint32_t seed = tree_slot_seed(place->header.tag, tree_bucket_version(image, bucket)), invalid = 0;
     struct tree_slot slot;
-    add(record, record->text[0] ? ", " : ": ");
+    add(record, ": ");
     if (tree_bucket_find(&recorder->layout, image, bucket, seed, recorder->key, &slot)) {
         add(record, "%" PRIu64, recorder->recording->focus.key);
         add_value(recorder, record, slot.value);
@@ -607,9 +607,9 @@ static bool is_focus(const struct recorder *recorder, const struct place *place,
                                      : place->block == focus->node;
 }
 
-/* What the command's part of the node says: about the node, and about the key. */
+/* What the command's part of the node says: about the node, about slots of other keys, and about the key. */
 static void tell_node(struct recorder *recorder, struct place *place, const struct fabric_command *command,
-                      struct record *about_node, struct record *about_key)
+                      struct record *about_node, struct record *about_slots, struct record *about_key)
 {
     const struct tree_layout *layout = &recorder->layout;
     bool has_key = recorder->recording->focus.has_key, headed = false;
@@ -639,7 +639,7 @@ static void tell_node(struct recorder *recorder, struct place *place, const stru
          own_slot = key && is_slot_of_key(recorder, place, length, &bucket);
     if ((writes && !own_slot && length <= layout->slot_bytes) || !has_key ||
         is_focus(recorder, place, command))
-        add_slots(recorder, about_key, place, length);
+        add_slots(recorder, about_slots, place, length);
     if (key)
         add_key(recorder, about_key, place, &bucket, !writes);
 }
@@ -735,11 +735,12 @@ static enum record_concern node_concern(struct recorder *recorder, const struct 
 static void effect_on_node(struct recorder *recorder, struct record *record, bool mine, struct place *place,
                            const struct fabric_command *command, int left)
 {
-    struct record about_node = {.concern = RECORD_CONTEXT}, about_key = {.concern = RECORD_CONTEXT};
+    struct record about_node = {.concern = RECORD_CONTEXT}, about_slots = {.concern = RECORD_CONTEXT},
+                  about_key = {.concern = RECORD_CONTEXT};
     if (left)
         add(&about_node, " begins");
     else
-        tell_node(recorder, place, command, &about_node, &about_key);
+        tell_node(recorder, place, command, &about_node, &about_slots, &about_key);
     if (left)
         record->concern = mine && !lane_at(recorder, record->lane)->wide ? RECORD_CONTEXT : RECORD_ASIDE;
     else
@@ -748,7 +749,11 @@ static void effect_on_node(struct recorder *recorder, struct record *record, boo
     add(record, "%s ", operation_name(command->operation));
     add_name(recorder, record, place);
     add_part(recorder, record, place, command->length);
-    add(record, "%s%s%s", place->used ? "" : " (a free block)", about_node.text, about_key.text);
+    add(record, "%s%s%s", place->used ? "" : " (a free block)", about_node.text, about_slots.text);
+    if (about_slots.text[0] && about_key.text[0])
+        add(record, ";%s", about_key.text + 1);
+    else
+        add(record, "%s", about_key.text);
 }
 
 static void effect_on_lock(struct recorder *recorder, struct record *record, bool mine,

@@ -357,8 +357,9 @@ static void print_head(const struct trace *trace)
     const struct recorder_focus *focus = &trace->recording->focus;
     const struct swarm_outcome *outcome = trace->outcome;
     char text[400];
-    fprintf(trace->out, "Trace of seed %" PRIu64 ": %s%s%s\n", trace->plan->seed,
-            swarm_end_name(outcome->end), outcome->result.what[0] ? ": " : "", outcome->result.what);
+    fprintf(trace->out, "Trace of seed %" PRIu64 ": %s%s%.*s\n", trace->plan->seed,
+            swarm_end_name(outcome->end), outcome->result.what[0] ? ": " : "",
+            (int)strcspn(outcome->result.what, "\n"), outcome->result.what);
     if (outcome->end == SWARM_CRASHED && outcome->words[0])
         fprintf(trace->out, "Its last words: %s\n", outcome->words);
     swarm_plan_describe(trace->plan, text, sizeof text);
