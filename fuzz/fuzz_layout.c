@@ -1,7 +1,7 @@
 /*
  * fuzz_layout.c - what is read from remote memory and judged before it is believed: leaves, internal nodes,
- * the store's slots and record heads, made of arbitrary bytes in buffers of exactly their size. Their checks
- * may be put right first, so that what stands behind them is reached.
+ * the store's slots and record heads, and what dead clients have staged; made of arbitrary bytes in buffers
+ * of exactly their size. Their checks may be put right first, so that what stands behind them is reached.
  *
  * Oracle: headers, slots and nodes that pass are those, and only those, that a second, naive reading of
  * layout.h accepts; what passes can be written again and reads as the same; a key in a slot is found by its
@@ -9,9 +9,11 @@
  */
 #include "base/crc32c.h"
 #include "fuzz/fuzz.h"
+#include "memory/server_staging.h"
 #include "store/state.h"
 #include "tree/layout.h"
 #define XXH_INLINE_ALL
+#include <unistd.h>
 #include <xxhash.h>
 
 /* ---- a second reading of layout.h ---- */
@@ -392,6 +394,51 @@ static void judge_record(struct fuzz_input *input, bool mend)
     free(block);
 }
 
+/* ---- what a mapped client that died has left in its staging area ---- */
+
+#define POOL_BYTES  16384u
+#define LOCKS_BYTES 512u
+
+static void judge_staging(struct fuzz_input *input)
+{
+    static struct server_staging *staging;
+    static uint8_t pool[POOL_BYTES], locks[LOCKS_BYTES];
+    const struct fabric_target target = {
+        .pool = pool, .pool_bytes = sizeof pool, .locks = locks, .lock_bytes = sizeof locks, .lock_width = 2};
+    struct error error = {0};
+    int descriptor = -1;
+    if (!staging) {
+        fuzz_must(!server_staging_create(&staging, &descriptor, &error), "%s", error.text);
+        close(descriptor);
+    }
+    struct wire_staging *area = staging->area;
+    uint8_t how = fuzz_byte(input);
+    area->marked = how & 1 ? WIRE_STAGED : fuzz_u64(input);
+    area->offset = how & 2 ? fuzz_u64(input) : fuzz_u16(input);
+    if (how & 4)
+        area->offset |= GADDR_LOCK_REGION;
+    area->length = how & 8 ? fuzz_u64(input) : fuzz_u16(input);
+    memset(area->data, 'd', sizeof area->data);
+    memset(pool, 0, sizeof pool);
+    memset(locks, 0, sizeof locks);
+    bool marked = area->marked == WIRE_STAGED, complaint;
+    bool in_locks = area->offset & GADDR_LOCK_REGION;
+    uint64_t at = area->offset & ~GADDR_LOCK_REGION, room = in_locks ? LOCKS_BYTES : POOL_BYTES;
+    bool possible = area->length >= 1 && area->length <= WIRE_STAGING_DATA && at < room &&
+                    area->length <= room - at &&
+                    (at || in_locks || (how & 16)); /* null is no address on node 0 */
+    bool done = server_staging_finish(staging, &target, how & 16 ? 1 : 0, &complaint);
+    fuzz_must(done == (marked && possible) && complaint == (marked && !possible),
+              "staging: done %d, complaint %d", done, complaint);
+    for (uint64_t i = 0; i < POOL_BYTES + LOCKS_BYTES; i++) {
+        bool lock = i >= POOL_BYTES;
+        uint64_t offset = lock ? i - POOL_BYTES : i;
+        bool written = done && lock == in_locks && offset >= at && offset - at < area->length;
+        fuzz_must((lock ? locks : pool)[offset] == (written ? 'd' : 0), "staging: byte %llu",
+                  (unsigned long long)i);
+    }
+}
+
 /* ---- */
 
 static bool take_layout(struct fuzz_input *input, struct tree_layout *layout)
@@ -414,7 +461,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     struct tree_layout layout;
     uint8_t what = fuzz_byte(&input);
     bool mend = what & 128;
-    if (what % 4 == 0)
+    if (what % 4 == 0 && what & 32)
+        judge_staging(&input);
+    else if (what % 4 == 0)
         judge_store_slot(&input);
     else if (what % 4 == 1)
         judge_record(&input, mend);

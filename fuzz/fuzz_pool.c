@@ -9,6 +9,7 @@
  */
 #include "fuzz/fuzz_clock.h"
 #include "fuzz/fuzz_rig.h"
+#include "store/audit.h"
 
 #define KEYS       120u
 #define CATALOGUE  (4096u + 512u) /* superblock, and the first two entries */
@@ -330,6 +331,30 @@ static void try_check(struct trial *trial, bool all)
               (unsigned long long)report.problems);
 }
 
+static void audit_problem(void *context, const char *text)
+{
+    fuzz_must(text[0], "a problem without a sentence");
+    ++*(uint64_t *)context;
+}
+
+static void try_audit(struct trial *trial, bool reclaim)
+{
+    uint64_t told = 0;
+    struct audit_report report = {0};
+    const struct audit_options options = {.reclaim = reclaim, .problem = audit_problem, .context = &told};
+    unsigned before = trial->liar.told;
+    int status = audit_run(trial->rig.session, &options, &report);
+    judge_error(trial, status);
+    fuzz_must(told <= report.problems, "audit: tells %llu of %llu problems", (unsigned long long)told,
+              (unsigned long long)report.problems);
+    bool fresh = true;
+    for (unsigned i = 0; i < KEYS; i++)
+        fresh &= !trial->written[i];
+    if (!status && !report.problems && trial->flips && fresh && before == trial->liar.told)
+        fuzz_must(report.entries == KEYS, "audit: %llu entries, and nothing is wrong",
+                  (unsigned long long)report.entries);
+}
+
 static void list_visit(void *context, const char *name, const struct tree_geometry *geometry)
 {
     struct tree_geometry_shape shape;
@@ -347,7 +372,7 @@ static void try_others(struct trial *trial, uint8_t how)
     const struct tree_range all = {.reverse = how & 1, .limit = how & 2};
     struct store_sweep sweep = {0};
     struct tree *other = NULL;
-    switch (how / 4 % 6) {
+    switch (how / 4 % 7) {
     case 0:
         judge_error(trial, store_sample(trial->rig.store_session, key, &length));
         break;
@@ -359,6 +384,9 @@ static void try_others(struct trial *trial, uint8_t how)
         break;
     case 3:
         judge_error(trial, tree_list(trial->rig.session, list_visit, &listed));
+        break;
+    case 5:
+        try_audit(trial, how & 1);
         break;
     case 4:
         judge_error(trial, tree_open(trial->rig.session, "test", &other));

@@ -135,7 +135,9 @@ static int ask_status(struct audit *audit, uint16_t node, struct memory_status_r
         tree_memory_call(audit->session, node, &request, sizeof request, reply, sizeof *reply, &length);
     if (status)
         return status;
-    if (length < sizeof *reply || reply->chunks_total > UINT32_MAX || !reply->chunk_bytes)
+    /* More chunks than its pool has room for would keep us asking for ever. */
+    if (length < sizeof *reply || reply->chunks_total > UINT32_MAX || !reply->chunk_bytes ||
+        reply->pool_bytes > GADDR_LOCK_REGION || reply->chunks_total > reply->pool_bytes / reply->chunk_bytes)
         return nonsense(audit, node);
     if (reply->compute_nodes > audit->report->compute_nodes + 1)
         audit->report->compute_nodes = reply->compute_nodes - 1;
