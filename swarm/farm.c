@@ -254,9 +254,11 @@ int swarm_farm_run(const struct swarm_farm *farm, struct error *error)
     sigaction(SIGTERM, &action, &old_terminate);
     int status = 0;
     do {
-        status = start_some(run, error);
-        if (status)
+        int started = start_some(run, error);
+        if (started) { /* those under way are waited for; the first failure is what is told */
+            status = started;
             run->stopped = true;
+        }
         if (run->under_way)
             wait_some(run);
     } while (run->under_way || !(run->stopped || run->ended));

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include <jansson.h>
@@ -141,6 +142,18 @@ static void bounds_hold(void **state)
     program_expect("sim --seeds 8-9 --set events=2000 --quiet --fail-fast --jobs 1", 1, "1 runs, 1 failed");
 }
 
+/* Seeds that could not be started have not passed. */
+static void a_lack_of_processes_is_told(void **state)
+{
+    struct rlimit usual, few;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
+    few = usual;
+    few.rlim_cur = 16; /* enough for some jobs, not for all */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    program_expect("sim --seeds 1-40 --jobs 16 --quiet", 1, "no process for it: Too many open files");
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &usual), 0);
+}
+
 static int make_folder(void **state)
 {
     return mkdtemp(folder) ? 0 : -1;
@@ -168,6 +181,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_plan_is_its_seed),
         cmocka_unit_test(many_seeds_make_a_summary),
         cmocka_unit_test(bounds_hold),
+        cmocka_unit_test(a_lack_of_processes_is_told),
     };
     return cmocka_run_group_tests_name("sim_command", tests, make_folder, drop_folder);
 }
