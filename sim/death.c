@@ -32,7 +32,7 @@ void sim_kill_compute(struct sim *sim, int index, uint64_t lease_ns, void (*fenc
 void sim_kill_compute_at(struct sim *sim, int index, uint64_t effects, uint64_t lease_ns,
                          void (*fenced)(void *), void *argument)
 {
-    assert(index >= 0 && (uint32_t)index < sim->compute_count && effects > 0);
+    assert(index >= 0 && (uint32_t)index < sim->compute_count);
     struct sim_compute *compute = sim->computes[index];
     if (compute->dead)
         return;

@@ -70,7 +70,8 @@ void sim_kill_compute(struct sim *sim, int compute, uint64_t lease_ns, void (*fe
 /* Kills the compute node just before its n-th effect from now (1: the next), as sim_kill_compute does, and
  * cuts exactly there: nothing of it takes effect any more. An effect is one command of its lists (or one part
  * of a torn WRITE longer than atomic_write) taking place at a memory node, or a call being served. Only a
- * torn WRITE that is no longer, and that has begun, is finished. */
+ * torn WRITE that is no longer, and that has begun, is finished. 0: it lives on, whatever was arranged so
+ * before. */
 void sim_kill_compute_at(struct sim *sim, int compute, uint64_t effects, uint64_t lease_ns,
                          void (*fenced)(void *), void *argument);
 /* Another process takes the place of a dead compute node, which must be fenced (the callback may call this):

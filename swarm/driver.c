@@ -169,7 +169,6 @@ static bool status_expected(enum history_kind kind, int status)
 {
     switch (status) {
     case 0:
-    case BANYAN_EUNKNOWN:
         return true;
     case BANYAN_ENOTFOUND:
         return kind == HISTORY_GET || kind == HISTORY_UPDATE || kind == HISTORY_DELETE || kind == HISTORY_CAS;
@@ -200,13 +199,21 @@ static void judge_wait(struct driver *driver, const struct history_op *op)
                 history_kind_name(op->kind), op->key, wait / 1000);
 }
 
+/* Who only refuses for a while has room for what begins after that. */
+static bool may_be_full(const struct driver *driver, const struct history_op *op)
+{
+    const struct driver_setting *setting = driver->setting;
+    uint64_t calm = __atomic_load_n(&setting->calm_ns, __ATOMIC_RELAXED); /* a time; orders nothing */
+    return setting->accept_full || (setting->accept_refusals && (!calm || op->time <= calm));
+}
+
 /* What the status means for the history. False: the operation has left it. */
 static bool conclude(struct driver *driver, size_t place, int status, uint64_t result)
 {
     const struct driver_setting *setting = driver->setting;
     const struct history_op op = driver->log->ops[place];
     judge_wait(driver, &op);
-    if (status == BANYAN_ENOSPC && setting->accept_full) {
+    if (status == BANYAN_ENOSPC && may_be_full(driver, &op)) {
         driver->refused++;
         history_drop(driver->log, place);
         return false;

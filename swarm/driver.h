@@ -50,9 +50,10 @@ struct driver_sight {
 struct driver_setting {
     struct driver_shape shape;
     struct history *history;
-    bool accept_full;  /* BANYAN_ENOSPC is no failure: the operation had no effect */
-    uint64_t pause_ns; /* after an operation that could not be done */
-    uint64_t calm_ns;  /* faults stopped then (task_now); 0: not yet. From there on nobody waits for long */
+    bool accept_full;     /* BANYAN_ENOSPC is no failure: the operation had no effect */
+    bool accept_refusals; /* the same, of operations that began before calm_ns */
+    uint64_t pause_ns;    /* after an operation that could not be done */
+    uint64_t calm_ns; /* faults stopped then (task_now); 0: not yet. From there on nobody waits for long */
     uint64_t patience_ns; /* longest wait of an operation from then on; 0: no limit */
     int failed;           /* not 0: something is wrong, everybody stops. Relaxed */
     uint64_t blamed; /* 1 more than the key that the first failure is about; 0: it is about none. Relaxed */

@@ -118,7 +118,7 @@ static void after_round(void *context, unsigned task, unsigned round)
 
 static bool may_be_full(const struct swarm_plan *plan)
 {
-    return plan->refusals || plan->pool_bytes < UINT64_C(4) << 20;
+    return plan->pool_bytes < UINT64_C(4) << 20;
 }
 
 static void options_of(const struct swarm_plan *plan, struct world_options *options)
@@ -143,6 +143,7 @@ static void options_of(const struct swarm_plan *plan, struct world_options *opti
     options->faults = plan->faults;
     options->records = plan->records;
     options->accept_full = may_be_full(plan);
+    options->accept_refusals = plan->refusals > 0;
     options->restarts = plan->restarts + 1; /* one more, should all be dead at the end */
     options->events_max = plan->events;
     options->patience_ns = plan->patience_ns;
@@ -190,7 +191,8 @@ static int judge(struct swarm_run *run)
     status = status ? status : churn_world_verify(world, &run->churn, &report);
     status = status ? status : world_check_locks(world);
     bool hurt = world_any_dead(world) || world_lossy(world);
-    bool full = world->options.accept_full; /* no room for the parent's split leaves an entry out */
+    bool full = may_be_full(run->plan) ||
+                run->plan->refusals; /* no room for the parent's split leaves an entry out */
     if (!status && !hurt && (left.dead || left.marked || (left.missing_parents && !full)))
         status = world_fail(world, BANYAN_ECORRUPT,
                             "unfinished though nobody died: %" PRIu64 " dead, %" PRIu64

@@ -75,7 +75,8 @@ static void setting_fail(void *context, int code, const char *text)
 
 static bool setting_lossy(void *context)
 {
-    return world_lossy(context);
+    const struct world *world = context;
+    return world_lossy(world) && !world->mended;
 }
 
 int world_fail(struct world *world, int code, const char *format, ...)
@@ -335,6 +336,7 @@ int world_create(struct world *world, const struct world_options *options)
     world->now_ms = 1000;
     world->setting = (struct driver_setting){.history = &world->history,
                                              .accept_full = o->accept_full,
+                                             .accept_refusals = o->accept_refusals,
                                              .pause_ns = 2000,
                                              .fail = setting_fail,
                                              .lossy = setting_lossy,
@@ -530,6 +532,8 @@ static int run(struct world *world, unsigned first, unsigned count, void (*funct
     else
         status = run_local(world);
     world->function = NULL;
+    if (!status && count == 1 && !world->tasks[first].returned)
+        return world_fail(world, BANYAN_EFENCED, "task %u died before it had done its work", first);
     return status ? status : world->error.code;
 }
 
@@ -714,6 +718,9 @@ void world_calm(struct world *world)
     struct error error;
     sim_faults_none(&none);
     sim_set_faults(world->sim, &none, &error);
+    /* Deaths that have not come yet do not come: who reads all keys at the end has to live. */
+    for (unsigned i = 0; i < world->compute_count; i++)
+        sim_kill_compute_at(world->sim, (int)i, 0, 0, NULL, NULL);
     world->setting.patience_ns = world->options.patience_ns;
     world->setting.calm_ns = sim_now(world->sim);
     for (unsigned i = 0; i < world->options.memory_nodes; i++)
@@ -756,6 +763,7 @@ void world_met(const struct world *world, struct world_met *met)
 
 void world_begin_losses(struct world *world)
 {
+    world->mended = false;
     sim_on_loss(world->sim, after_loss, world);
 }
 
@@ -767,7 +775,9 @@ static void wait_long(struct world_task *task)
 int world_end_losses(struct world *world)
 {
     sim_on_loss(world->sim, NULL, NULL);
-    return world_run(world, wait_long);
+    int status = world_run(world, wait_long);
+    world->mended = true;
+    return status;
 }
 
 /* ---- accounting ---------------------------------------------------------------------------------- */

@@ -39,10 +39,11 @@ struct world_options {
     uint32_t lock_width;                                   /* 0: the memory node's default */
     struct sim_params params;                              /* simulated only; fill with sim_params_default */
     struct sim_faults faults;                              /* simulated only */
-    bool accept_full;  /* BANYAN_ENOSPC is no failure: the operation had no effect */
-    bool empty;        /* only format the pool, create no index */
-    bool records;      /* a store above the index: values of any size */
-    unsigned restarts; /* simulated: dead compute nodes that may be replaced, at most (world_restart_at) */
+    bool accept_full;     /* BANYAN_ENOSPC is no failure: the operation had no effect */
+    bool accept_refusals; /* the same until world_calm */
+    bool empty;           /* only format the pool, create no index */
+    bool records;         /* a store above the index: values of any size */
+    unsigned restarts;    /* simulated: dead compute nodes that may be replaced, at most (world_restart_at) */
     uint64_t events_max, until_ns; /* simulated: a run that takes more is over (0: no limit) */
     uint64_t
         patience_ns; /* longest wait of an operation once the faults have stopped (world_calm); 0: no limit */
@@ -92,6 +93,7 @@ struct world {
     void *context;                             /* the test's own */
     struct history_op culprit;                 /* world_linearize: the operation that does not fit */
     struct world_plan *plans;                  /* owned */
+    bool mended;              /* all connections are there again: nothing is excused by their loss */
     uint64_t lost_bytes;      /* of blocks that were nobody's, as the last world_check met them */
     uint64_t marked_at_death; /* leaves that a death left half split (world_kill_at): somebody has to finish
                                  them */

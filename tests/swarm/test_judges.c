@@ -1,0 +1,199 @@
+/*
+ * test_judges.c - what the driver and the world make of answers that they get: what they excuse, and what
+ * not.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "base/task.h"
+#include "swarm/linearize.h"
+#include "swarm/plan.h"
+#include "swarm/run.h"
+#include "swarm/world.h"
+
+/* ---- a subject that answers as it is told to ---- */
+
+struct rig {
+    struct history history;
+    struct history_log log;
+    struct driver_setting setting;
+    struct driver driver;
+    int status; /* the answer */
+    bool lossy;
+    uint64_t held; /* number of the value that a read meets */
+};
+
+static int rig_one(void *context, struct subject_call *call)
+{
+    struct rig *rig = context;
+    if (call->kind == HISTORY_GET && rig->status == 0)
+        call->result_length = driver_value(&rig->setting.shape, rig->held, call->result);
+    return rig->status;
+}
+
+static const char *rig_trouble(void *context)
+{
+    return "as it was told to";
+}
+
+static bool rig_lossy(void *context)
+{
+    return ((struct rig *)context)->lossy;
+}
+
+static void rig_fail(void *context, int code, const char *text)
+{
+    ((struct rig *)context)->setting.failed = code;
+}
+
+static void rig_open(struct rig *rig)
+{
+    static const struct subject_ops subject = {.one = rig_one, .trouble = rig_trouble};
+    *rig = (struct rig){.setting = {.shape = {.fixed_keys = true, .key_bytes = 8, .value_bytes = 8},
+                                    .history = &rig->history,
+                                    .fail = rig_fail,
+                                    .lossy = rig_lossy,
+                                    .context = rig}};
+    history_init(&rig->history);
+    history_log_init(&rig->log, &rig->history, 0);
+    driver_init(&rig->driver, &rig->setting, &subject, rig, &rig->log, 1);
+}
+
+static void rig_close(struct rig *rig)
+{
+    driver_free(&rig->driver);
+    history_log_free(&rig->log);
+}
+
+/* Whether the answer makes the run fail. */
+static bool is_wrong(enum history_kind kind, int status, bool lossy)
+{
+    struct rig rig;
+    rig_open(&rig);
+    rig.status = status;
+    rig.lossy = lossy;
+    driver_operate(&rig.driver, kind, 7, 0);
+    bool wrong = rig.setting.failed != 0;
+    rig_close(&rig);
+    return wrong;
+}
+
+static void losses_are_excuses_where_there_were_some(void **state)
+{
+    static const int statuses[] = {BANYAN_EUNKNOWN, BANYAN_ENET, BANYAN_ETIMEOUT};
+    static const enum history_kind kinds[] = {HISTORY_GET, HISTORY_PUT, HISTORY_INSERT, HISTORY_DELETE};
+    for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++)
+        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+            assert_true(is_wrong(kinds[k], statuses[i], false));
+            assert_false(is_wrong(kinds[k], statuses[i], true));
+        }
+}
+
+static bool refusal_is_wrong(bool full, bool refusals, uint64_t calm_ns)
+{
+    struct rig rig;
+    rig_open(&rig);
+    rig.setting.accept_full = full;
+    rig.setting.accept_refusals = refusals;
+    rig.setting.calm_ns = calm_ns;
+    rig.status = BANYAN_ENOSPC;
+    driver_operate(&rig.driver, HISTORY_PUT, 7, 0);
+    bool wrong = rig.setting.failed != 0;
+    rig_close(&rig);
+    return wrong;
+}
+
+static void who_only_refused_has_room_in_the_end(void **state)
+{
+    assert_true(refusal_is_wrong(false, false, 0));
+    assert_false(refusal_is_wrong(true, false, 0));
+    assert_false(refusal_is_wrong(true, false, 1));
+    assert_false(refusal_is_wrong(false, true, 0));
+    assert_true(refusal_is_wrong(false, true, 1)); /* calm since long before now */
+    assert_false(refusal_is_wrong(false, true, task_now() + UINT64_C(3600000000000)));
+}
+
+/* BANYAN_ENET promises that nothing has been done: a value that is read all the same is nobody's. */
+static void broken_promises_are_noticed(void **state)
+{
+    static const int statuses[] = {BANYAN_ENET, BANYAN_EUNKNOWN};
+    for (size_t i = 0; i < 2; i++) {
+        struct rig rig;
+        rig_open(&rig);
+        rig.lossy = true;
+        rig.status = statuses[i];
+        driver_operate(&rig.driver, HISTORY_PUT, 7, 0);
+        rig.held = rig.history.values; /* the value written just now */
+        rig.status = 0;
+        driver_operate(&rig.driver, HISTORY_GET, 7, 0);
+        assert_int_equal(rig.setting.failed, 0);
+        assert_int_equal(linearize_key(rig.log.ops, rig.log.count, 0, NULL, NULL, 0),
+                         statuses[i] == BANYAN_ENET ? LINEARIZE_REJECTED : LINEARIZE_ACCEPTED);
+        rig_close(&rig);
+    }
+}
+
+/* ---- the world ---- */
+
+static void put_some(struct world_task *task)
+{
+    for (uint64_t key = 0; key < 20; key++)
+        world_operate(task, HISTORY_PUT, key, 0);
+}
+
+/* Who was to look at the end has looked: else nothing has been judged. */
+static void a_dead_judge_is_no_judge(void **state)
+{
+    struct world_options options;
+    struct world world;
+    world_options_default(&options);
+    options.simulated = true;
+    options.compute_nodes = 2;
+    assert_int_equal(world_create(&world, &options), 0);
+    assert_int_equal(world_run_one(&world, 1, put_some), 0);
+    world_kill_at_effect(&world, 1, 10, 20000);
+    assert_int_equal(world_run_one(&world, 1, put_some), BANYAN_EFENCED);
+    assert_true(world.computes[1].dead);
+    world_destroy(&world);
+
+    assert_int_equal(world_create(&world, &options), 0);
+    world_kill_at(&world, 1, 0, 20000);
+    assert_int_equal(world_run_one(&world, 0, put_some), 0);
+    assert_int_equal(world_run_one(&world, 1, put_some), BANYAN_EFENCED); /* dead already */
+    world_destroy(&world);
+}
+
+/* Deaths before the n-th effect, arranged while faults were on, once met who read all keys at the end. */
+static void deaths_stop_with_the_faults(void **state)
+{
+    static const uint64_t seeds[] = {1176, 2559, 2877, 2996};
+    for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
+        struct swarm_plan plan;
+        struct swarm_result result;
+        struct error error;
+        swarm_plan_draw(&plan, seeds[i]);
+        assert_int_equal(swarm_plan_set(&plan, "kill-at-effect", "on", &error), 0);
+        assert_int_equal(swarm_plan_set(&plan, "kills", "6", &error), 0);
+        assert_int_equal(swarm_plan_set(&plan, "span-ns", "2000000", &error), 0);
+        if (swarm_run(&plan, NULL, &result))
+            fail_msg("seed %lu: %s", (unsigned long)seeds[i], result.what);
+        swarm_plan_free(&plan);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_are_excuses_where_there_were_some),
+        cmocka_unit_test(who_only_refused_has_room_in_the_end),
+        cmocka_unit_test(broken_promises_are_noticed),
+        cmocka_unit_test(a_dead_judge_is_no_judge),
+        cmocka_unit_test(deaths_stop_with_the_faults),
+    };
+    return cmocka_run_group_tests_name("swarm_judges", tests, NULL, NULL);
+}
