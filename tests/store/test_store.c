@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "store/audit.h"
+#include "store/state.h"
 #include "stores.h"
 
 #define KIB (UINT64_C(1) << 10)
@@ -366,6 +367,51 @@ static void expiry(void **state)
     struct store_stats stats;
     store_stats(stores.world.computes[0].store, &stats);
     assert_true(stats.expired >= 5);
+}
+
+/* Somebody found it expired and is about to remove it, when it is stored anew: the record that it named has
+ * been freed by whoever did that, and what is there now stays. */
+static void expired_and_stored_anew(void **state)
+{
+    char longer[200];
+    struct store_raw old = {.present = true};
+    struct store_stats before, after;
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = 0;
+    stores_now(&stores, 1000);
+    assert_int_equal(put("key", longer, 2000), 0);
+    size_t length = sizeof old.bytes;
+    assert_int_equal(tree_lookup(session->tree, session->store->tree, "key", 3, old.bytes, &length), 0);
+    old.length = (uint8_t)length;
+    stores_now(&stores, 3000);
+    longer[0] = 'y';
+    assert_int_equal(put("key", longer, 0), 0);
+    store_stats(stores.world.computes[0].store, &before);
+    assert_false(store_expire(session, "key", 3, &old));
+    store_stats(stores.world.computes[0].store, &after);
+    assert_int_equal(after.records_freed, before.records_freed);
+    expect("key", longer);
+}
+
+/* The same key, the same length, the same place: who still has the old reference is not told the new value.
+ */
+static void a_record_in_anothers_place(void **state)
+{
+    char bytes[200];
+    struct store_value value = {.bytes = (const uint8_t *)bytes, .length = sizeof bytes}, read;
+    struct store_reference old, new;
+    memset(bytes, 'x', sizeof bytes);
+    assert_int_equal(store_record_write(session, "key", 3, &value, &old), 0);
+    store_record_free(session, "key", 3, &old, true);
+    memset(bytes, 'y', sizeof bytes);
+    assert_int_equal(store_record_write(session, "key", 3, &value, &new), 0);
+    assert_int_equal(new.address, old.address);
+    assert_int_equal(store_record_read(session, "key", 3, &old, STORE_PART_VALUE, STORE_SINK_BUFFER, &read),
+                     STORE_STALE);
+    assert_int_equal(store_record_read(session, "key", 3, &new, STORE_PART_VALUE, STORE_SINK_BUFFER, &read),
+                     0);
+    assert_memory_equal(read.bytes, bytes, sizeof bytes);
+    store_record_free(session, "key", 3, &new, true);
 }
 
 static void sweep(void **state)
@@ -1083,6 +1129,8 @@ int main(void)
         TEST(costs_of_many_puts),
         TEST(many_puts_of_all_kinds),
         TEST(expiry),
+        TEST(expired_and_stored_anew),
+        TEST(a_record_in_anothers_place),
         TEST(sweep),
         TEST(modify_kinds),
         TEST(modify_expiry),

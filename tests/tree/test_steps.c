@@ -380,6 +380,27 @@ static void an_internal_node_of_another_tag_is_not_believed(void **state)
     rig_close(&rig);
 }
 
+/* A parent's last entry leads outside of the pool: the list fails behind its CAS. */
+static void a_lock_is_given_back_when_its_list_fails(void **state)
+{
+    struct rig rig;
+    rig_open(&rig);
+    struct side *writer = &rig.sides[0], *victim = &rig.sides[1];
+    append(&rig, writer, 1);
+    uint8_t image[INTERNAL_BYTES],
+        *node = memory_node_target(rig.memory)->pool + gaddr_offset(parent_of(writer, rig.last));
+    struct tree_header header;
+    static struct tree_entry entries[TREE_ENTRIES_MAX];
+    memcpy(image, node, sizeof image);
+    assert_true(tree_header_decode(&writer->tree->layout, image, &header));
+    assert_true(tree_internal_decode(&writer->tree->layout, image, &header, entries));
+    entries[header.count - 1].link.address = gaddr_make(0, UINT64_C(1) << 40);
+    tree_internal_encode(&writer->tree->layout, &header, entries, header.count, node);
+    assert_int_equal(put(victim, rig.last, 2), BANYAN_ECORRUPT);
+    assert_int_equal(memory_node_release_locks(rig.memory, victim->id), 0);
+    rig_close(&rig);
+}
+
 /* ---- a key that moves within its leaf while the leaf is read ---------------------------------------- */
 
 struct moving {
@@ -440,13 +461,91 @@ static void a_scan_tells_a_key_once(void **state)
         moving.second++;
     assert_int_equal(put(reader, moving.first, 1), 0);
     assert_int_equal(put(reader, moving.second, 1), 0);
-    stepper_tear(reader->fabric, reads_leaf, reader->tree->layout.slot_offset[1], move_forward, &moving);
+    stepper_tear(reader->fabric, reads_leaf, reader->tree->layout.slot_offset[1], LEAF_BYTES, move_forward,
+                 &moving);
     const struct tree_range everything = {0};
     assert_int_equal(tree_scan(reader->session, reader->tree, &everything, meet, &moving), 0);
     assert_true(stepper_met(reader->fabric));
     assert_int_equal(moving.met, 1);
     rig_judge(&rig);
     rig_close(&rig);
+}
+
+/* ---- a leaf that is widened while it is read --------------------------------------------------------- */
+
+struct widening {
+    struct rig *rig;
+    gaddr left; /* the leaf that is read in two parts: its header, and later its slots */
+    bool reverse, ordered;
+    uint64_t before; /* what the scan told last */
+    unsigned met;    /* the key that changes its leaf */
+};
+
+static bool reads_left_leaf(const struct fabric_list *list, void *context)
+{
+    return reads_leaf(list, context) && list->commands[0].address == ((const struct widening *)context)->left;
+}
+
+/* Its right neighbour's only key goes, and comes again in the leaf that has got the range. */
+static void widen_left_leaf(void *context)
+{
+    struct widening *widening = context;
+    struct rig *rig = widening->rig;
+    struct side *other = &rig->sides[1];
+    uint64_t splits = tree_session_stats(other->session)->splits;
+    assert_int_equal(drop(other, rig->last), 0);
+    assert_int_equal(put(other, rig->last, 7), 0);
+    assert_int_equal(leaf_of(other, rig->last), widening->left);
+    assert_int_equal(tree_session_stats(other->session)->splits, splits);
+}
+
+static bool meet_in_order(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    struct widening *widening = context;
+    uint64_t number = 0;
+    for (unsigned i = 0; i < 8; i++)
+        number = number << 8 | ((const uint8_t *)key)[i];
+    if (widening->before)
+        widening->ordered &= widening->reverse ? number < widening->before : number > widening->before;
+    widening->before = number;
+    widening->met += number == widening->rig->last;
+    return true;
+}
+
+/* Its version stays, so its slots are valid under the narrow header. */
+static void scan_while_widening(bool reverse)
+{
+    struct rig rig;
+    rig_open(&rig);
+    struct side *writer = &rig.sides[0], *reader = &rig.sides[2];
+    append(&rig, writer, 3);
+    struct widening widening = {.rig = &rig, .reverse = reverse, .ordered = true};
+    widening.left = leaf_of(writer, rig.last - STEP);
+    assert_int_equal(keys_of_leaf(writer, rig.last), 1);
+    for (unsigned i = keys_of_leaf(writer, rig.last - STEP); i > 1; i--) /* room for one more */
+        assert_int_equal(drop(writer, rig.last - i * STEP), 0);
+    stepper_tear(reader->fabric, reads_left_leaf, 0, reader->tree->layout.header_bytes, widen_left_leaf,
+                 &widening);
+    const struct tree_range everything = {.reverse = reverse};
+    assert_int_equal(tree_scan(reader->session, reader->tree, &everything, meet_in_order, &widening), 0);
+    assert_true(stepper_met(reader->fabric));
+    assert_true(widening.ordered);
+    assert_int_equal(widening.met, 1);
+    assert_int_equal(get(reader, rig.last), 7);
+    rig_judge(&rig);
+    rig_close(&rig);
+}
+
+static void a_leaf_widened_while_it_is_scanned_keeps_to_the_fence_that_was_read(void **state)
+{
+    scan_while_widening(false);
+}
+
+/* Backwards the position, where the last leaf began, cuts off what lies beyond; and lower fences never
+ * change. */
+static void a_leaf_widened_while_it_is_scanned_backwards_keeps_to_the_position(void **state)
+{
+    scan_while_widening(true);
 }
 
 int main(void)
@@ -458,7 +557,10 @@ int main(void)
         cmocka_unit_test(a_leaf_that_no_entry_names_stays),
         cmocka_unit_test(a_half_split_left_neighbour_is_finished),
         cmocka_unit_test(an_internal_node_of_another_tag_is_not_believed),
+        cmocka_unit_test(a_lock_is_given_back_when_its_list_fails),
         cmocka_unit_test(a_scan_tells_a_key_once),
+        cmocka_unit_test(a_leaf_widened_while_it_is_scanned_keeps_to_the_fence_that_was_read),
+        cmocka_unit_test(a_leaf_widened_while_it_is_scanned_backwards_keeps_to_the_position),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
