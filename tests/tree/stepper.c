@@ -14,7 +14,7 @@ struct stepper {
     void (*act)(void *context);
     void *context;
     uint16_t commands; /* with act NULL: that are done before the death */
-    uint32_t tear;     /* 0: the list is whole */
+    uint32_t from, to; /* of a torn READ, what is fetched before the act; none: the list is whole */
     bool met, dead;
 };
 struct stepper_endpoint {
@@ -42,19 +42,19 @@ static void run(struct fabric_endpoint *endpoint, struct fabric_list *list, uint
         }
 }
 
-/* What is fetched first is what stands last. */
 static void run_torn(struct fabric_endpoint *endpoint, struct fabric_list *list)
 {
     struct stepper *stepper = stepper_of(endpoint);
     struct fabric_command *read = &list->commands[0];
     uint8_t early[65536];
-    if (list->count != 1 || read->operation != FABRIC_READ || read->length > sizeof early)
+    if (list->count != 1 || read->operation != FABRIC_READ || read->length > sizeof early ||
+        stepper->to > read->length)
         abort();
     run(endpoint, list, 1);
     memcpy(early, read->read.buffer, read->length);
     stepper->act(stepper->context);
     run(endpoint, list, 1);
-    memcpy((uint8_t *)read->read.buffer + stepper->tear, early + stepper->tear, read->length - stepper->tear);
+    memcpy((uint8_t *)read->read.buffer + stepper->from, early + stepper->from, stepper->to - stepper->from);
 }
 
 static int run_list(struct fabric_endpoint *endpoint, struct fabric_list *list)
@@ -67,7 +67,7 @@ static int run_list(struct fabric_endpoint *endpoint, struct fabric_list *list)
         stepper->choice = NULL; /* the others' lists, and our next ones, are none of it */
         stepper->met = true;
         stepper->dead = !stepper->act;
-        if (stepper->tear) {
+        if (stepper->to) {
             run_torn(endpoint, list);
             return list->status;
         }
@@ -149,7 +149,7 @@ static void arm(struct fabric *fabric, stepper_choice *choice, void (*act)(void 
     stepper->choice = choice;
     stepper->act = act;
     stepper->commands = commands;
-    stepper->tear = 0;
+    stepper->from = stepper->to = 0;
     stepper->context = context;
     stepper->met = false;
 }
@@ -164,11 +164,12 @@ void stepper_kill(struct fabric *fabric, stepper_choice *choice, uint16_t comman
     arm(fabric, choice, NULL, commands, context);
 }
 
-void stepper_tear(struct fabric *fabric, stepper_choice *choice, uint32_t offset, void (*act)(void *context),
-                  void *context)
+void stepper_tear(struct fabric *fabric, stepper_choice *choice, uint32_t from, uint32_t to,
+                  void (*act)(void *context), void *context)
 {
     arm(fabric, choice, act, 0, context);
-    ((struct stepper *)fabric)->tear = offset;
+    ((struct stepper *)fabric)->from = from;
+    ((struct stepper *)fabric)->to = to;
 }
 
 bool stepper_met(const struct fabric *fabric)

@@ -24,10 +24,10 @@ typedef bool stepper_choice(const struct fabric_list *list, void *context);
 void stepper_hold(struct fabric *fabric, stepper_choice *choice, void (*act)(void *context), void *context);
 /* At the next list that `choice` accepts only the first `commands` of its commands are done. */
 void stepper_kill(struct fabric *fabric, stepper_choice *choice, uint16_t commands, void *context);
-/* Of the next list that `choice` accepts, a READ alone, the bytes from `offset` on are fetched before
- * act(context) is called, those before it afterwards. */
-void stepper_tear(struct fabric *fabric, stepper_choice *choice, uint32_t offset, void (*act)(void *context),
-                  void *context);
+/* Of the next list that `choice` accepts, a READ alone, the bytes from `from` up to `to` are fetched before
+ * act(context) is called, the others afterwards. */
+void stepper_tear(struct fabric *fabric, stepper_choice *choice, uint32_t from, uint32_t to,
+                  void (*act)(void *context), void *context);
 /* Whether that list has come. */
 bool stepper_met(const struct fabric *fabric);
 
