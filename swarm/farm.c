@@ -88,16 +88,25 @@ static int job_start(struct job *job, const struct swarm_farm *farm, uint64_t se
     return error_set(error, BANYAN_ENOMEM, "seed %" PRIu64 ": no process for it: %s", seed, strerror(why));
 }
 
-/* The last words, on one line. */
+/* On one line, and in no alphabet but one: a terminal or a reader of JSON takes nothing else from a process
+ * that may have gone mad. */
+static void make_plain(char *text)
+{
+    for (char *at = text; *at; at++)
+        if (*at == '\n' || *at == '\t')
+            *at = ' ';
+        else if (*at < ' ' || *at > '~')
+            *at = '?';
+}
+
+/* The last words. */
 static void job_words(struct job *job)
 {
     char *words = job->outcome.words;
     off_t length = lseek(job->words, 0, SEEK_END), room = (off_t)sizeof job->outcome.words - 1;
     ssize_t got = pread(job->words, words, (size_t)room, length > room ? length - room : 0);
     words[got > 0 ? got : 0] = 0;
-    for (char *at = words; *at; at++)
-        if (*at == '\n' || *at == '\t')
-            *at = ' ';
+    make_plain(words);
 }
 
 static void job_finish(struct job *job)
@@ -114,6 +123,8 @@ static void job_finish(struct job *job)
     if (outcome->end == SWARM_TIMEOUT || outcome->end == SWARM_MEMORY)
         return;
     if (job->got == sizeof outcome->result) {
+        outcome->result.what[sizeof outcome->result.what - 1] = 0;
+        make_plain(outcome->result.what);
         outcome->end = outcome->result.status ? SWARM_FAILED : SWARM_SOUND;
         return;
     }

@@ -12,6 +12,7 @@ struct swarm_run {
     struct world world;
     struct churn churn;
     struct swarm_skip skip;
+    uint64_t unfinished;
     struct random random; /* of what happens to the cluster */
 };
 
@@ -188,6 +189,7 @@ static int judge(struct swarm_run *run)
     /* As the last operation left it, and after all of it has been read. */
     int status = world_check_locks(world);
     status = status ? status : world_check(world, &left);
+    run->unfinished = left.dead + left.marked + left.missing_parents;
     status = status ? status : churn_world_verify(world, &run->churn, &report);
     status = status ? status : world_check_locks(world);
     bool hurt = world_any_dead(world) || world_lossy(world);
@@ -217,6 +219,8 @@ static void result_of(struct swarm_run *run, int status, struct swarm_result *re
                                     .unreachable = met.unreachable,
                                     .unknown = met.unknown,
                                     .refused = met.refused,
+                                    .lost_bytes = world->lost_bytes,
+                                    .unfinished = run->unfinished,
                                     .longest_ns = met.longest_ns};
     if (status)
         snprintf(result->what, sizeof result->what, "%s: %.280s", error_name(status), world->error.text);

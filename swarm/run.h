@@ -24,6 +24,10 @@ struct swarm_result {
     uint64_t events, virtual_ns, hash;
     uint64_t splits, unlinks, retries, handovers;
     uint64_t deaths, restarts, losses, unreachable, unknown, refused;
+    uint64_t
+        lost_bytes; /* of blocks that are nobody's at the end: what the dead held, or a lost reply gave */
+    uint64_t
+        unfinished; /* nodes that the last operation left half split, unlinked by half, or without entry */
     uint64_t longest_ns; /* operation after the faults had stopped */
 };
 

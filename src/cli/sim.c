@@ -36,7 +36,8 @@ static const struct option_entry table[] = {
     ROW("jobs", OPTION_U32, jobs, 1, 256, NULL, "Runs at once; by default one for each CPU"),
     ROW("shrink", OPTION_BOOL, shrink, 0, 0, NULL,
         "Reduce what fails (--seed or --replay) to a minimal plan"),
-    ROW("save", OPTION_TEXT, save, 0, 0, "FILE", "Write the plan that failed, shrunk or not, to this file"),
+    ROW("save", OPTION_TEXT, save, 0, 0, "FILE",
+        "Write the plan that failed (of several the lowest seed's), shrunk or not, to this file"),
     ROW("trace", OPTION_BOOL, trace, 0, 0, NULL,
         "Print the trace of a failure: by default with --seed and --replay"),
     ROW("rows", OPTION_U32, rows, 10, 1000000, NULL, "Rows of a trace, at most"),
@@ -126,13 +127,14 @@ static void tell_json(const struct swarm_outcome *outcome)
 {
     const struct swarm_result *result = &outcome->result;
     json_t *json = json_pack(
-        "{s:I, s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "seed",
+        "{s:I, s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "seed",
         (json_int_t)outcome->seed, "end", swarm_end_name(outcome->end), "what", result->what, "words",
         outcome->words, "seconds", outcome->seconds, "operations", (json_int_t)result->operations, "events",
         (json_int_t)result->events, "virtual_ns", (json_int_t)result->virtual_ns, "splits",
         (json_int_t)result->splits, "unlinks", (json_int_t)result->unlinks, "deaths",
         (json_int_t)result->deaths, "restarts", (json_int_t)result->restarts, "losses",
-        (json_int_t)result->losses, "unknown", (json_int_t)result->unknown, "longest_ns",
+        (json_int_t)result->losses, "unknown", (json_int_t)result->unknown, "lost_bytes",
+        (json_int_t)result->lost_bytes, "unfinished", (json_int_t)result->unfinished, "longest_ns",
         (json_int_t)result->longest_ns, "hash", (json_int_t)(result->hash >> 1));
     if (json && json_dumpf(json, stdout, JSON_COMPACT) == 0)
         putchar('\n');
@@ -187,9 +189,10 @@ static bool report(void *context, const struct swarm_outcome *outcome)
         run->longest_ns = result->longest_ns;
     if (failed && (!run->failures++ || outcome->seed < run->first_failed))
         run->first_failed = outcome->seed;
-    if (run->settings.json)
+    bool told = failed || !run->settings.quiet;
+    if (told && run->settings.json)
         tell_json(outcome);
-    else if (failed || !run->settings.quiet)
+    else if (told)
         tell_text(run, outcome);
     fflush(stdout);
     return true;
@@ -269,7 +272,8 @@ static int look_closely(struct sim_run *run, uint64_t seed, struct error *error)
         }
     }
     status = status ? status : save(run, &plan, error);
-    if (!status && !run->settings.json) {
+    bool one = run->settings.seed || run->settings.replay; /* else the trace has to be asked for */
+    if (!status && !run->settings.json && (one || run->settings.trace)) {
         const struct swarm_trace_options options = {.rows_max = run->settings.rows,
                                                     .seconds_max = run->settings.timeout,
                                                     .bytes_max = run->settings.memory};
@@ -342,11 +346,14 @@ static int run_all(struct sim_run *run, struct error *error)
     if (status || settings->plan)
         return status;
     bool one = farm.from == farm.to;
+    if (settings->json && (settings->trace || (settings->shrink && !settings->save)))
+        return error_set(error, BANYAN_EINVAL, "--json tells of runs, without %s",
+                         settings->trace ? "--trace" : "what --shrink finds: give --save, too");
     if (settings->shrink && !one)
         return error_set(error, BANYAN_EINVAL, "--shrink wants one failure: --seed or --replay");
     run->begun = seconds_now();
     status = swarm_farm_run(&farm, error);
-    if (!status && run->failures && (one || settings->trace))
+    if (!status && run->failures && (one || settings->trace || settings->save))
         status = look_closely(run, run->first_failed, error);
     if (!one || settings->json)
         summarize(run);

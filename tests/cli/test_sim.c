@@ -142,6 +142,36 @@ static void bounds_hold(void **state)
     program_expect("sim --seeds 8-9 --set events=2000 --quiet --fail-fast --jobs 1", 1, "1 runs, 1 failed");
 }
 
+static void a_failing_plan_is_kept(void **state)
+{
+    char arguments[300];
+    snprintf(arguments, sizeof arguments,
+             "sim --seeds 8-10 --set events=2000 --quiet --jobs 2 --save %s/kept.plan", folder);
+    program_expect(arguments, 1, "3 runs, 3 failed");
+    snprintf(arguments, sizeof arguments, "sim --quiet --replay %s/kept.plan", folder);
+    program_expect(arguments, 1, "seed 8: FAILED: ");
+}
+
+/* One JSON object a line and nothing else; with --quiet those of failures and the last. */
+static void json_is_nothing_else(void **state)
+{
+    struct program_outcome sound = program_run("sim --seeds 1-3 --json --quiet", "2>&1"),
+                           failed = program_run("sim --seeds 8-9 --set events=2000 --json --quiet", "2>&1");
+    unsigned lines = 0;
+    json_error_t error;
+    assert_int_equal(strncmp(sound.text, "{\"runs\":3,", 10), 0);
+    for (char *rest = failed.text, *line; (line = strsep(&rest, "\n")) && *line; lines++) {
+        json_t *json = json_loads(line, 0, &error);
+        assert_non_null(json);
+        json_decref(json);
+    }
+    assert_int_equal(lines, 3);
+    free(sound.text);
+    free(failed.text);
+    program_expect("sim --seeds 8-9 --json --trace", 2, "without --trace");
+    program_expect("sim --seed 8 --json --shrink", 2, "give --save");
+}
+
 /* Seeds that could not be started have not passed. */
 static void a_lack_of_processes_is_told(void **state)
 {
@@ -181,6 +211,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_plan_is_its_seed),
         cmocka_unit_test(many_seeds_make_a_summary),
         cmocka_unit_test(bounds_hold),
+        cmocka_unit_test(a_failing_plan_is_kept),
+        cmocka_unit_test(json_is_nothing_else),
         cmocka_unit_test(a_lack_of_processes_is_told),
     };
     return cmocka_run_group_tests_name("sim_command", tests, make_folder, drop_folder);
