@@ -20,7 +20,7 @@
 static void *volatile kept;
 
 /* What a seed's process does instead of a run. */
-enum { SOUND, WRONG, CRASHES, LEAVES, GROWS, STAYS, SEEDS };
+enum { SOUND, WRONG, CRASHES, LEAVES, GROWS, SEEDS, STAYS = SEEDS };
 
 struct seen {
     struct swarm_outcome outcomes[SEEDS];
@@ -65,15 +65,15 @@ static void every_end_is_told(void **state)
     struct seen seen = {.count = 0};
     struct error error;
     const struct swarm_farm farm = {.from = SOUND,
-                                    .to = STAYS,
+                                    .to = GROWS,
                                     .jobs = 4,
-                                    .seconds_max = 2,
-                                    .bytes_max = UINT64_C(600) << 20,
+                                    .seconds_max = 60,
+                                    .bytes_max = UINT64_C(400) << 20,
                                     .plan = misbehave,
                                     .report = remember,
                                     .context = &seen};
-    static const enum swarm_end ends[SEEDS] = {SWARM_SOUND,   SWARM_FAILED, SWARM_CRASHED,
-                                               SWARM_CRASHED, SWARM_MEMORY, SWARM_TIMEOUT};
+    static const enum swarm_end ends[SEEDS] = {SWARM_SOUND, SWARM_FAILED, SWARM_CRASHED, SWARM_CRASHED,
+                                               SWARM_MEMORY};
     assert_int_equal(swarm_farm_run(&farm, &error), 0);
     assert_int_equal(seen.count, SEEDS);
     for (unsigned seed = 0; seed < SEEDS; seed++) {
@@ -89,12 +89,35 @@ static void every_end_is_told(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child, dead or alive */
 }
 
+static bool remember_one(void *context, const struct swarm_outcome *outcome)
+{
+    *(struct swarm_outcome *)context = *outcome;
+    return true;
+}
+
+static void time_without_end_ends(void **state)
+{
+    struct swarm_outcome outcome = {.seed = 0};
+    struct error error;
+    const struct swarm_farm farm = {.from = STAYS,
+                                    .to = STAYS,
+                                    .jobs = 1,
+                                    .seconds_max = 0.3,
+                                    .bytes_max = UINT64_C(1) << 40,
+                                    .plan = misbehave,
+                                    .report = remember_one,
+                                    .context = &outcome};
+    assert_int_equal(swarm_farm_run(&farm, &error), 0);
+    assert_int_equal(outcome.end, SWARM_TIMEOUT);
+    assert_int_equal(outcome.seed, STAYS);
+}
+
 static void the_first_failure_ends_it(void **state)
 {
     struct seen seen = {.count = 0};
     struct error error;
     const struct swarm_farm farm = {.from = SOUND,
-                                    .to = STAYS,
+                                    .to = GROWS,
                                     .jobs = 1,
                                     .seconds_max = 60,
                                     .bytes_max = UINT64_C(1) << 40,
@@ -110,6 +133,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_end_is_told),
+        cmocka_unit_test(time_without_end_ends),
         cmocka_unit_test(the_first_failure_ends_it),
     };
     return cmocka_run_group_tests_name("swarm_farm", tests, NULL, NULL);
