@@ -14,9 +14,11 @@
 #define KNOWN_MAX 256u
 
 struct lane {
-    uint32_t act;    /* 0: no operation is under way */
-    bool on_key;     /* the operation concerns the focus by itself */
-    bool wide;       /* it concerns other keys too */
+    uint32_t act; /* 0: no operation is under way */
+    bool on_key;  /* the operation concerns the focus by itself */
+    bool wide;    /* it concerns other keys too */
+    bool has_key; /* it is about this key alone */
+    uint64_t key;
     uint64_t latest; /* 1 more than the number of its latest record of an effect; 0: none */
     uint32_t repeated;
 };
@@ -74,6 +76,8 @@ void recording_clear(struct recording *recording)
     recording->count = recording->blamed = 0;
     recording->name_count = 0;
     recording->failure[0] = 0;
+    recording->contended = GADDR_NULL;
+    recording->contended_times = 0;
     memset(&recording->last, 0, sizeof recording->last);
     memset(&recording->culprit, 0, sizeof recording->culprit);
 }
@@ -154,14 +158,13 @@ static bool own(struct recorder *recorder, struct record *record, uint32_t lane)
     return at->act && at->on_key;
 }
 
-static void note_last(struct recorder *recorder, uint32_t lane)
+static void note_last(struct recorder *recorder, uint32_t number)
 {
-    struct recorder_last *last = &recorder->recording->last;
-    if (lane == RECORDING_LANE_NONE)
+    if (number == RECORDING_LANE_NONE)
         return;
-    if (last->lane != lane)
-        *last = (struct recorder_last){.lane = lane};
-    last->busy = lane_at(recorder, lane)->act != 0;
+    const struct lane *lane = lane_at(recorder, number);
+    recorder->recording->last = (struct recorder_last){
+        .lane = number, .busy = lane->act != 0, .has_key = lane->has_key, .key = lane->key};
 }
 
 /* What every record may be the first to see. */
@@ -277,7 +280,9 @@ static void look(void *context, const struct driver_sight *sight)
         *lane = (struct lane){.act = ++recorder->acts,
                               .on_key = covered || (focus->has_lane && focus->lane == number) ||
                                         (!focus->has_key && !focus->has_lane && !focus->has_node),
-                              .wide = focus->has_key && sight->count > 1};
+                              .wide = focus->has_key && sight->count > 1,
+                              .has_key = !sight->scan && sight->count == 1,
+                              .key = sight->ops->key};
     if (recording->texts) {
         struct record *record = record_new(recorder, begins ? RECORD_BEGIN : RECORD_END,
                                            begins ? sight->ops->time : sim_task_now(recorder->world->sim));
@@ -291,8 +296,6 @@ static void look(void *context, const struct driver_sight *sight)
     if (!begins)
         *lane = (struct lane){0};
     note_last(recorder, number);
-    recording->last.has_key = !sight->scan && sight->count == 1;
-    recording->last.key = sight->ops->key;
 }
 
 /* ---- addresses ---- */
@@ -595,6 +598,13 @@ static bool is_slot_of_key(const struct recorder *recorder, const struct place *
                     recorder->layout.slot_bytes);
 }
 
+/* A lock may be a part of the word. */
+static gaddr lock_of(const struct fabric_command *command)
+{
+    uint64_t mask = command->operation == FABRIC_CAS ? command->cas.mask : 0;
+    return command->address + (mask ? (uint64_t)__builtin_ctzll(mask) / 8 : 0);
+}
+
 /* About the address in the failure's message. Beside a key's operations only changes of it are of interest.
  */
 static bool is_focus(const struct recorder *recorder, const struct place *place,
@@ -890,6 +900,7 @@ static void tell_event(struct recorder *recorder, const struct sim_observation *
         break;
     default:
         if (seen->task != UINT32_MAX) { /* of interest where its operation is */
+            record->concern = RECORD_ASIDE;
             own(recorder, record, lane_of(recorder, seen->task));
             record->kind = RECORD_RETURNED;
             add(record, seen->status ? "(its thread stands still)" : "(stands still)");
@@ -900,6 +911,21 @@ static void tell_event(struct recorder *recorder, const struct sim_observation *
             add(record, "compute %d stands still", seen->compute);
         }
     }
+}
+
+static void note_lock(struct recording *recording, const struct fabric_command *command)
+{
+    gaddr lock = lock_of(command);
+    bool held = (command->cas.old & command->cas.mask) != (command->cas.compare & command->cas.mask);
+    if (!held && lock == recording->contended)
+        recording->contended_times = 0;
+    if (!held || !(command->cas.swap & command->cas.mask))
+        return;
+    if (lock != recording->contended && recording->contended_times < RECORDING_STUCK) {
+        recording->contended = lock;
+        recording->contended_times = 0;
+    }
+    recording->contended_times += lock == recording->contended;
 }
 
 static void see(void *context, const struct sim_observation *seen)
@@ -916,6 +942,9 @@ static void see(void *context, const struct sim_observation *seen)
             tell_list(recorder, seen);
         break;
     case SIM_EFFECT:
+        for (uint32_t i = 0; i < seen->count; i++)
+            if (seen->commands[i].operation == FABRIC_CAS)
+                note_lock(recorder->recording, &seen->commands[i]);
         for (uint32_t i = 0; i < seen->count && recorder->recording->texts; i++)
             effect(recorder, seen, &seen->commands[i]);
         break;

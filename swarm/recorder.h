@@ -13,6 +13,7 @@
 #define RECORD_TEXT         92u
 #define RECORDS_MAX         (UINT64_C(1) << 18) /* 32 MiB */
 #define RECORDING_NAMES     400u
+#define RECORDING_STUCK     100u /* times that a lock is found held: somebody keeps it */
 #define RECORDING_LANE_NONE UINT32_MAX
 
 enum record_kind {
@@ -66,6 +67,8 @@ struct recording {
     struct history_op culprit;
     char failure[sizeof((struct error *)0)->text];
     struct recorder_last last;
+    gaddr contended; /* a lock that was found held again and again, so many times, and never free since */
+    uint64_t contended_times;
     uint32_t name_count;
     struct {
         gaddr address, lock;

@@ -14,6 +14,7 @@
 #define INDENT       6u /* of what goes on in the next line */
 #define AFTER_PART   8u /* of the rows, how many may stand after the culprit */
 #define ACT_PART     8u /* of the rows, how many one operation may take; more are cut in the middle */
+#define ACT_LEAST    6u /* at its begin, and at its end */
 
 /* ---- what the failure is about ---- */
 
@@ -35,6 +36,13 @@ static gaddr address_in(const char *text)
     return GADDR_NULL;
 }
 
+static bool is_stuck(const struct swarm_outcome *outcome)
+{
+    return outcome->end == SWARM_TIMEOUT || outcome->end == SWARM_MEMORY ||
+           (outcome->end == SWARM_FAILED && outcome->result.status == BANYAN_ETIMEOUT);
+}
+
+/* Where nothing else is known: a lock that nobody gets; or what the task did that ran last. */
 static void focus_find(struct recording *recording, const struct swarm_outcome *outcome)
 {
     struct recorder_focus *focus = &recording->focus;
@@ -45,7 +53,12 @@ static void focus_find(struct recording *recording, const struct swarm_outcome *
     }
     focus->node = address_in(recording->failure);
     focus->has_node = focus->node != GADDR_NULL;
-    if (outcome->end != SWARM_CRASHED || focus->has_key || focus->has_node)
+    if (is_stuck(outcome) && !focus->has_key && !focus->has_node &&
+        recording->contended_times >= RECORDING_STUCK) {
+        focus->has_node = true;
+        focus->node = recording->contended;
+    }
+    if (outcome->end == SWARM_FAILED || outcome->end == SWARM_SOUND || focus->has_key || focus->has_node)
         return;
     focus->has_lane = true;
     focus->lane = last->lane;
@@ -104,10 +117,7 @@ static void choose_acts(struct trace *trace)
 static void choose_stuck(struct trace *trace)
 {
     const struct recorder_focus *focus = &trace->recording->focus;
-    int status = trace->outcome->result.status;
-    bool stuck = trace->outcome->end == SWARM_TIMEOUT || trace->outcome->end == SWARM_MEMORY ||
-                 (trace->outcome->end == SWARM_FAILED && status == BANYAN_ETIMEOUT);
-    if (!stuck || focus->has_key || focus->has_node || focus->has_lane)
+    if (!is_stuck(trace->outcome) || focus->has_key || focus->has_node || focus->has_lane)
         return;
     uint32_t lanes = 0;
     uint8_t *open = calloc(trace->acts + 1, 1);
@@ -136,6 +146,7 @@ static void choose_records(struct trace *trace)
 {
     uint32_t *all = calloc(trace->acts + 1, sizeof *all), *seen = calloc(trace->acts + 1, sizeof *seen);
     uint32_t half = trace->rows_max / ACT_PART / 2;
+    half = half < ACT_LEAST ? ACT_LEAST : half;
     trace->shown = calloc(trace->end - trace->first + 1, 1);
     if (!all || !seen || !trace->shown)
         abort();

@@ -740,11 +740,16 @@ int world_check_locks(struct world *world)
     for (unsigned i = 0; i < world->options.memory_nodes; i++) {
         const struct fabric_target *target = memory_node_target(world->memory[i]);
         uint64_t at;
-        if (!all_zero(target->locks, target->lock_bytes, &at) ||
-            !all_zero(target->pool + MEMORY_LOCK_TABLE_OFFSET, target->lock_bytes, &at))
-            return world_fail(world, BANYAN_ECORRUPT,
-                              "a lock of memory node %u (byte %" PRIu64 ") is held though nobody is at work",
-                              i, at);
+        char text[GADDR_TEXT_BYTES];
+        gaddr first = gaddr_make((uint16_t)i, GADDR_LOCK_REGION);
+        bool free = all_zero(target->locks, target->lock_bytes, &at);
+        if (free) {
+            first = gaddr_make((uint16_t)i, MEMORY_LOCK_TABLE_OFFSET);
+            free = all_zero(target->pool + MEMORY_LOCK_TABLE_OFFSET, target->lock_bytes, &at);
+        }
+        if (!free)
+            return world_fail(world, BANYAN_ECORRUPT, "the lock %s is held though nobody is at work",
+                              gaddr_format(first + at, text));
     }
     return 0;
 }

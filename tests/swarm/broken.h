@@ -13,7 +13,7 @@ enum breakage {
     BROKEN_DIES,   /* the process aborts in the third put of the key */
     BROKEN_HANGS,  /* the process never returns from it */
     BROKEN_EATS,   /* it takes memory for ever */
-    BROKEN_SPOILS, /* a leaf loses its header */
+    BROKEN_SPOILS, /* leaves lose their headers */
 };
 
 struct broken {
