@@ -170,7 +170,7 @@ static void test_server(void **state)
         assert_int_equal(failing_each(ONE(FAILING_URING, EINVAL), server_attempt, &making, BANYAN_ENOTSUP),
                          0);
         assert_int_equal(failing_each(ONE(FAILING_URING, EPERM), server_attempt, &making, BANYAN_ENOTSUP), 3);
-        failing_each(ONE(FAILING_EVENTFD, EMFILE), server_attempt, &making, BANYAN_ENOMEM);
+        assert_true(failing_each(ONE(any, ENOMEM), server_attempt, &making, BANYAN_ENOMEM) >= 12);
     } else {
         assert_int_equal(status, BANYAN_ENOTSUP);
         print_message("SKIPPED: the kernel refuses io_uring\n");
