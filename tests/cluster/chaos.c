@@ -23,6 +23,14 @@ const struct chaos_variant chaos_variants[] = {
     {"shape", CHAOS_TCP, CHAOS_SHAPE},     {NULL, CHAOS_TCP, CHAOS_KILL},
 };
 
+const struct chaos_variant *chaos_variant_find(const char *name)
+{
+    for (const struct chaos_variant *variant = chaos_variants; variant->name; variant++)
+        if (!strcmp(variant->name, name))
+            return variant;
+    fail_hard("no variant is called %s", name);
+}
+
 struct chaos {
     const struct chaos_options *options;
     struct chaos_result *result;

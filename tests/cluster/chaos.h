@@ -27,6 +27,7 @@ struct chaos_variant {
     enum chaos_deed deed;
 };
 extern const struct chaos_variant chaos_variants[]; /* ends with a NULL name */
+const struct chaos_variant *chaos_variant_find(const char *name);
 
 struct chaos_options {
     const struct chaos_variant *variant;

@@ -16,14 +16,6 @@
 
 #define MS UINT64_C(1000000)
 
-static const struct chaos_variant *find_variant(const char *name)
-{
-    for (const struct chaos_variant *variant = chaos_variants; variant->name; variant++)
-        if (!strcmp(variant->name, name))
-            return variant;
-    fail_hard("no variant is called %s", name);
-}
-
 static bool strict(void)
 {
     const char *text = getenv("BANYAN_STRICT");
@@ -50,7 +42,8 @@ static void test_variant(void **state)
 
 static int soak(int count, char **arguments)
 {
-    struct chaos_options options = {.variant = find_variant(arguments[1]), .tell = true, .verify_every = 10};
+    struct chaos_options options = {
+        .variant = chaos_variant_find(arguments[1]), .tell = true, .verify_every = 10};
     struct chaos_result result;
     options.deeds = (unsigned)strtoul(arguments[2], NULL, 10);
     options.seed = strtoull(arguments[3], NULL, 10);

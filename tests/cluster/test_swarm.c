@@ -20,14 +20,6 @@
 
 #define MS UINT64_C(1000000)
 
-static const struct chaos_variant *find_variant(const char *name)
-{
-    for (const struct chaos_variant *variant = chaos_variants; variant->name; variant++)
-        if (!strcmp(variant->name, name))
-            return variant;
-    fail_hard("no variant is called %s", name);
-}
-
 /* The first seed from there on whose index holds records, or plain values. */
 static uint64_t seed_with(bool records, uint64_t seed)
 {
@@ -70,7 +62,7 @@ static void expect_noticed(const char *lies)
     pid_t child = fork();
     if (child == 0) {
         dup2(ends[1], STDERR_FILENO);
-        struct chaos_options options = {.variant = find_variant("kill-tcp"),
+        struct chaos_options options = {.variant = chaos_variant_find("kill-tcp"),
                                         .kind = &load_library,
                                         .lies = lies,
                                         .seed = 2,
@@ -107,7 +99,7 @@ static void missed_keys_are_noticed(void **state)
 
 static int soak(char **arguments)
 {
-    struct chaos_options options = {.variant = find_variant(arguments[1]),
+    struct chaos_options options = {.variant = chaos_variant_find(arguments[1]),
                                     .kind = &load_library,
                                     .deeds = (unsigned)strtoul(arguments[2], NULL, 10),
                                     .seed = strtoull(arguments[3], NULL, 10),
