@@ -291,6 +291,9 @@ static int tasks_equip(struct world *world, unsigned number)
         if (compute->store)
             status = store_session_create(&world->tasks[i].store_session, compute->store,
                                           world->tasks[i].session, &world->error);
+        if (compute->store && !status)
+            store_session_seed(world->tasks[i].store_session,
+                               random_mix(world->options.seed ^ random_mix(UINT64_C(0x57a3b) + i)));
     }
     return status;
 }

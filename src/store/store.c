@@ -151,10 +151,15 @@ int store_session_create(struct store_session **out, struct store *store, struct
         return error_set(error, BANYAN_ENOMEM, "no memory for a session");
     session->store = store;
     session->tree = tree;
-    session->stamp = random_entropy();
-    random_seed(&session->random, task_now() ^ (uint64_t)(uintptr_t)tree);
+    store_session_seed(session, random_entropy());
     *out = session;
     return 0;
+}
+
+void store_session_seed(struct store_session *session, uint64_t seed)
+{
+    session->stamp = seed;
+    random_seed(&session->random, random_mix(seed));
 }
 
 void store_session_destroy(struct store_session *session)

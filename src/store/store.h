@@ -60,6 +60,11 @@ void store_session_set_cancel(struct store_session *session, bool (*cancelled)(v
 /* The results of the last call are not needed any more: their memory goes back, if it is much. The next call
  * does the same. */
 void store_session_rest(struct store_session *session);
+/* What the session draws (the stamps of its records, waits) comes from this seed, which must be another for
+ * each session of an index, and never come again. For simulations: by default it is from the system's
+ * entropy.
+ */
+void store_session_seed(struct store_session *session, uint64_t seed);
 /* Wall-clock time in milliseconds since 1970, as expiries are given: `now` is asked once per call. Default:
  * CLOCK_REALTIME; tests and simulations give their own. */
 void store_set_clock(struct store *store, uint64_t (*now)(void *context), void *context);
