@@ -153,13 +153,13 @@ static void try_advance(struct epoch_domain *domain)
                                     __ATOMIC_RELAXED);
 }
 
-void epoch_retire(struct epoch_slot *slot, void (*callback)(void *, void *), void *object, void *context)
+bool epoch_retire(struct epoch_slot *slot, void (*callback)(void *, void *), void *object, void *context)
 {
     if (slot->count == slot->capacity) {
         uint32_t capacity = slot->capacity ? 2 * slot->capacity : 2 * BATCH;
         struct retired *larger = realloc(slot->retired, capacity * sizeof *larger);
         if (!larger)
-            return; /* no memory to remember it by: leaking it is safe, freeing it is not */
+            return false; /* never freeing it is safe, freeing it now is not */
         slot->retired = larger;
         slot->capacity = capacity;
     }
@@ -168,7 +168,8 @@ void epoch_retire(struct epoch_slot *slot, void (*callback)(void *, void *), voi
     uint64_t epoch = atomic_load_acquire(&slot->domain->epoch);
     slot->retired[slot->count++] = (struct retired){callback, object, context, epoch};
     if (slot->count % BATCH)
-        return;
+        return true;
     try_advance(slot->domain);
     run_until(slot, atomic_load_acquire(&slot->domain->epoch) - 2);
+    return true;
 }

@@ -9,6 +9,7 @@
 #ifndef BASE_EPOCH_H
 #define BASE_EPOCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct epoch_domain;
@@ -24,7 +25,8 @@ void epoch_slot_release(struct epoch_slot *slot);
 /* Sections of one slot may nest. */
 void epoch_enter(struct epoch_slot *slot);
 void epoch_leave(struct epoch_slot *slot);
-void epoch_retire(struct epoch_slot *slot, void (*callback)(void *object, void *context), void *object,
+/* False: there is no memory to remember it by, and it will never be called back. */
+bool epoch_retire(struct epoch_slot *slot, void (*callback)(void *object, void *context), void *object,
                   void *context);
 
 #endif

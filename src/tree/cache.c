@@ -317,6 +317,17 @@ static void frame_remove(struct tree_cache *cache, struct tree_frame *frame)
     cache->retired++;
 }
 
+/* Not under the lock: what is freed goes back to the cache, which takes it. A frame that nobody can remember
+ * stays where it is until the cache goes. */
+static void frame_retire(struct tree_cache *cache, struct epoch_slot *slot, struct tree_frame *frame)
+{
+    if (epoch_retire(slot, frame_free, frame, cache))
+        return;
+    spinlock_lock(&cache->lock);
+    cache->retired--; /* the cache is not closed yet: we are using it */
+    spinlock_unlock(&cache->lock);
+}
+
 static struct tree_frame *evict_one(struct tree_cache *cache, const struct tree_frame *keep)
 {
     struct tree_frame *oldest = NULL;
@@ -389,9 +400,8 @@ bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr
         gone[count++] = evicted;
     }
     spinlock_unlock(&cache->lock);
-    /* Not under the lock: what is freed goes back to the cache, which takes it. */
     for (uint32_t i = 0; i < count; i++)
-        epoch_retire(slot, frame_free, gone[i], cache);
+        frame_retire(cache, slot, gone[i]);
     return built;
 }
 
@@ -405,7 +415,7 @@ void tree_cache_forget(struct tree_cache *cache, struct epoch_slot *slot, struct
         frame_remove(cache, frame);
     spinlock_unlock(&cache->lock);
     if (frame)
-        epoch_retire(slot, frame_free, frame, cache);
+        frame_retire(cache, slot, frame);
 }
 
 void tree_cache_swizzle(struct tree_cache *cache, struct tree_frame *parent, uint32_t entry,
