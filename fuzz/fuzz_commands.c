@@ -165,6 +165,19 @@ static struct resp_argument take_argument(struct trial *trial, char *room, size_
     return (struct resp_argument){.bytes = fuzz_text(room, length), .length = length};
 }
 
+/* So many that SCAN does not tell all of them at once. */
+static void fill(struct trial *trial, uint8_t count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        char key[16];
+        const struct resp_argument arguments[] = {
+            {.bytes = "SET", .length = 3},
+            {.bytes = key, .length = (size_t)snprintf(key, sizeof key, "k%u", i * 7)},
+            {.bytes = key, .length = 2}};
+        run(trial, arguments, 3);
+    }
+}
+
 static void step(struct trial *trial)
 {
     struct resp_argument arguments[ARGUMENTS_MAX];
@@ -172,6 +185,10 @@ static void step(struct trial *trial)
     uint8_t which = fuzz_byte(&trial->input), count = fuzz_byte(&trial->input) % (ARGUMENTS_MAX - 1);
     const struct server_command *command =
         command_table_at(trial->table, which % command_table_count(trial->table));
+    if (which == 254) {
+        fill(trial, (uint8_t)(count * 5));
+        return;
+    }
     if (which == 255) {
         trial->rig.now_ms += count * UINT64_C(300);
         return;

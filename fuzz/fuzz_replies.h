@@ -16,7 +16,7 @@ static inline const char *fuzz_line_end(const char *at, const char *end)
     return line && line + 1 < end && line[1] == '\n' ? line : NULL;
 }
 
-/* The place behind the reply at `at`, or NULL: it is none. */
+/* The place behind the reply at `at`, or NULL: it is none. Protocol 0: either. */
 static inline const char *fuzz_reply_end(const char *at, const char *end, int protocol, unsigned depth)
 {
     const char *line = fuzz_line_end(at + 1, end);
@@ -34,21 +34,21 @@ static inline const char *fuzz_reply_end(const char *at, const char *end, int pr
         return is_number ? at : NULL;
     case '$':
     case '=':
-        if (!is_number || number < -1 || (kind == '=' && protocol < 3))
+        if (!is_number || number < -1 || (kind == '=' && protocol == 2))
             return NULL;
         if (number < 0)
-            return protocol == 2 ? at : NULL;
+            return protocol != 3 ? at : NULL;
         return end - at >= number + 2 && !memcmp(at + number, "\r\n", 2) ? at + number + 2 : NULL;
     case '_':
     case '#':
     case ',':
     case '(':
-        return protocol == 3 ? at : NULL;
+        return protocol != 2 ? at : NULL;
     case '*':
     case '%':
     case '~':
     case '>':
-        if (!is_number || number < -1 || (kind != '*' && protocol < 3))
+        if (!is_number || number < -1 || (kind != '*' && protocol == 2))
             return NULL;
         for (long long i = kind == '%' ? 2 * number : number; at && i > 0; i--)
             at = fuzz_reply_end(at, end, protocol, depth + 1);
