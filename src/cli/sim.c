@@ -15,6 +15,8 @@
 #include "swarm/shrink.h"
 #include "swarm/trace.h"
 
+#define SHRINK_MINUTES 5 /* a race that hits seldom would be shrunk for hours */
+
 struct sim_settings {
     char *seed, *seeds, *replay, *set, *save;
     double minutes, timeout;
@@ -30,7 +32,8 @@ struct sim_settings {
 static const struct option_entry table[] = {
     ROW("seed", OPTION_TEXT, seed, 0, 0, "N", "Run this seed alone, and tell all about it if it fails"),
     ROW("seeds", OPTION_TEXT, seeds, 0, 0, "FROM-TO", "Run these seeds"),
-    ROW("minutes", OPTION_DOUBLE, minutes, 0, 1e6, "M", "Run fresh seeds for so long (or stop --seeds then)"),
+    ROW("minutes", OPTION_DOUBLE, minutes, 0, 1e6, "M",
+        "Run fresh seeds for so long (or end --seeds, or --shrink, then)"),
     ROW("replay", OPTION_TEXT, replay, 0, 0, "FILE", "Run a plan that --save, --shrink or --plan wrote"),
     ROW("set", OPTION_TEXT, set, 0, 0, "NAME=VALUE,...", "Change these fields of every plan; see --fields"),
     ROW("jobs", OPTION_U32, jobs, 1, 256, NULL, "Runs at once; by default one for each CPU"),
@@ -260,11 +263,13 @@ static int look_closely(struct sim_run *run, uint64_t seed, struct error *error)
     struct swarm_outcome outcome;
     int status = make_plan(run, seed, &plan, error);
     if (!status && run->settings.shrink) {
-        const struct swarm_shrink_options options = {.jobs = run->settings.jobs,
-                                                     .seconds_max = run->settings.timeout,
-                                                     .bytes_max = run->settings.memory,
-                                                     .progress = tell_shrunk,
-                                                     .context = run};
+        const struct swarm_shrink_options options = {
+            .jobs = run->settings.jobs,
+            .minutes = run->settings.minutes > 0 ? run->settings.minutes : SHRINK_MINUTES,
+            .seconds_max = run->settings.timeout,
+            .bytes_max = run->settings.memory,
+            .progress = tell_shrunk,
+            .context = run};
         status = swarm_shrink(&plan, &options, &outcome, error);
         if (!status && !run->settings.json) {
             printf("\nshrunk to this plan: %s: %s\n\n", swarm_end_name(outcome.end), outcome.result.what);
