@@ -58,12 +58,8 @@ static void side_open(struct rig *rig, struct side *side, uint16_t id)
     assert_int_equal(tree_session_create(&side->session, side->worker, &error), 0);
 }
 
-static void rig_open(struct rig *rig)
+static void rig_open_as(struct rig *rig, const struct tree_geometry *geometry)
 {
-    const struct tree_geometry geometry = {.key_bytes = 8,
-                                           .value_bytes = VALUE_BYTES,
-                                           .leaf_bytes = LEAF_BYTES,
-                                           .internal_bytes = INTERNAL_BYTES};
     struct memory_options options = {.pool_bytes = 4 << 20, .chunk_bytes = 64 << 10};
     struct error error = {0};
     memset(rig, 0, sizeof *rig);
@@ -71,9 +67,18 @@ static void rig_open(struct rig *rig)
     for (uint16_t i = 0; i < SIDES; i++)
         side_open(rig, &rig->sides[i], (uint16_t)(i + 1));
     assert_int_equal(tree_format(rig->sides[0].session), 0);
-    assert_int_equal(tree_create(rig->sides[0].session, "steps", &geometry, &rig->sides[0].tree), 0);
+    assert_int_equal(tree_create(rig->sides[0].session, "steps", geometry, &rig->sides[0].tree), 0);
     for (unsigned i = 1; i < SIDES; i++)
         assert_int_equal(tree_open(rig->sides[i].session, "steps", &rig->sides[i].tree), 0);
+}
+
+static void rig_open(struct rig *rig)
+{
+    const struct tree_geometry geometry = {.key_bytes = 8,
+                                           .value_bytes = VALUE_BYTES,
+                                           .leaf_bytes = LEAF_BYTES,
+                                           .internal_bytes = INTERNAL_BYTES};
+    rig_open_as(rig, &geometry);
 }
 
 static void count_node(void *context, gaddr node, uint32_t bytes)
@@ -550,6 +555,63 @@ static void a_leaf_widened_while_it_is_scanned_backwards_keeps_to_the_position(v
     scan_while_widening(true, false);
 }
 
+/* ---- a key block that becomes another key's while a leaf is read -------------------------------------- */
+
+#define LONG_BYTES 200u
+
+static bool reads_key_block(const struct fabric_list *list, void *context)
+{
+    return list->commands[0].operation == FABRIC_READ && list->commands[0].length == LONG_BYTES;
+}
+
+static void long_key(uint8_t first, uint8_t key[LONG_BYTES])
+{
+    memset(key, 'k', LONG_BYTES);
+    key[0] = first;
+}
+
+static void long_put(struct side *side, uint8_t first)
+{
+    uint8_t key[LONG_BYTES];
+    long_key(first, key);
+    assert_int_equal(tree_upsert(side->session, side->tree, key, sizeof key, &first, 1), 0);
+}
+
+static void block_changes_hands(void *context)
+{
+    struct side *other = context;
+    uint8_t key[LONG_BYTES];
+    long_key('a', key);
+    assert_int_equal(tree_delete(other->session, other->tree, key, sizeof key), 0);
+    long_put(other, 'b'); /* into the block that was freed */
+}
+
+/* The value is the key's first byte. */
+static bool meet_long(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    unsigned *met = context;
+    ++*met;
+    assert_int_equal(key_length, LONG_BYTES);
+    assert_int_equal(*(const uint8_t *)key, *(const uint8_t *)value);
+    return true;
+}
+
+static void a_key_block_is_believed_by_its_hash(void **state)
+{
+    const struct tree_geometry geometry = {.key_kind = TREE_KEY_VARIABLE, .value_bytes = 1};
+    const struct tree_range everything = {0};
+    struct rig rig;
+    unsigned met = 0;
+    rig_open_as(&rig, &geometry);
+    long_put(&rig.sides[1], 'a');
+    stepper_hold(rig.sides[0].fabric, reads_key_block, block_changes_hands, &rig.sides[1]);
+    assert_int_equal(tree_scan(rig.sides[0].session, rig.sides[0].tree, &everything, meet_long, &met), 0);
+    assert_true(stepper_met(rig.sides[0].fabric));
+    assert_int_equal(met, 1);
+    rig_judge(&rig);
+    rig_close(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -561,6 +623,7 @@ int main(void)
         cmocka_unit_test(an_internal_node_of_another_tag_is_not_believed),
         cmocka_unit_test(a_lock_is_given_back_when_its_list_fails),
         cmocka_unit_test(a_scan_tells_a_key_once),
+        cmocka_unit_test(a_key_block_is_believed_by_its_hash),
         cmocka_unit_test(a_leaf_widened_while_it_is_scanned_keeps_to_the_fence_that_was_read),
         cmocka_unit_test(a_leaf_widened_while_it_is_scanned_backwards_keeps_to_the_position),
     };
