@@ -143,20 +143,22 @@ static void churn_patch(struct driver *driver, const struct churn *churn, const 
     }
 }
 
-/* In the part of the key space that changes. */
+/* In the part of the key space that changes. (One draw to a statement, here and elsewhere: compilers differ
+ * in which of two arguments they evaluate first, and a seed has to be the same run with all of them.) */
 static void churn_change(struct driver *driver, const struct churn *churn, const struct churn_place *place,
                          unsigned round)
 {
-    uint64_t first = churn->keys / 4 + 4, space = churn->keys - first;
+    uint64_t first = churn->keys / 4 + 4, space = churn->keys - first, key;
     if (churn->pattern == CHURN_UNIFORM) {
-        operate(driver, churn, place, PICK(anything), first + random_below(&driver->random, space));
+        key = first + random_below(&driver->random, space);
+        operate(driver, churn, place, PICK(anything), key);
     } else if (churn->pattern == CHURN_PATCH) {
         churn_patch(driver, churn, place, round);
     } else if (churn->pattern == CHURN_TIDE) {
         /* Four times in and out, everywhere. */
         bool in = round * 8 / churn->rounds % 2 == 0;
-        operate(driver, churn, place, in ? PICK(growing) : PICK(shrinking),
-                first + random_below(&driver->random, space));
+        key = first + random_below(&driver->random, space);
+        operate(driver, churn, place, in ? PICK(growing) : PICK(shrinking), key);
     } else {
         /* Twice over the space while the task runs; all tasks are about equally far. */
         uint64_t base = space * 2 * round / churn->rounds;
@@ -169,16 +171,17 @@ static void churn_change(struct driver *driver, const struct churn *churn, const
 static void churn_one(struct driver *driver, const struct churn *churn, const struct churn_place *place,
                       unsigned round)
 {
-    uint64_t quarter = churn->keys / 4, dice = random_below(&driver->random, 100);
+    uint64_t quarter = churn->keys / 4, dice = random_below(&driver->random, 100), key;
     if (dice < churn->scans) {
         churn_scan(driver, churn);
         churn_sample(driver, churn);
     } else if (dice < churn->scans + churn->multis) {
         churn_multi(driver, churn, place);
     } else if (dice < churn->scans + churn->multis + churn->hot) {
-        operate(driver, churn, place, PICK(anything), quarter + random_below(&driver->random, 4));
+        key = quarter + random_below(&driver->random, 4);
+        operate(driver, churn, place, PICK(anything), key);
     } else if (random_chance(&driver->random, 0.2)) {
-        uint64_t key = random_below(&driver->random, quarter);
+        key = random_below(&driver->random, quarter);
         operate(driver, churn, place, kind_for(driver, churn, key), key);
     } else {
         churn_change(driver, churn, place, round);

@@ -62,9 +62,10 @@ static void happen(void *argument)
     case MISHAP_STALL: /* half of them past the lease; some of a memory node */
         if (dice % 4 == 0)
             sim_stall_memory(world->sim, memory, random_below(&run->random, 2 * lease));
-        else
-            sim_stall_compute(world->sim, (int)any_compute(run), random_below(&run->random, 2 * lease),
-                              lease);
+        else {
+            uint64_t ns = random_below(&run->random, 2 * lease);
+            sim_stall_compute(world->sim, (int)any_compute(run), ns, lease);
+        }
         break;
     case MISHAP_CUT:
         sim_cut(world->sim, (int)any_compute(run), memory);
