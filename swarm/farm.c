@@ -232,7 +232,7 @@ static void conclude(struct farm_run *run, struct job *job)
 static void wait_some(struct farm_run *run)
 {
     struct pollfd polls[JOBS_MAX];
-    unsigned owners[JOBS_MAX], count = 0;
+    unsigned owners[JOBS_MAX] = {0}, count = 0;
     for (unsigned i = 0; i < run->farm->jobs; i++)
         if (run->jobs[i].process) {
             owners[count] = i;

@@ -109,7 +109,7 @@ void swarm_plan_default(struct swarm_plan *plan)
                                 .hot = 8,
                                 .scans = 6,
                                 .multis = 5,
-                                .patience_ns = 40000000,
+                                .patience_ns = 100000000,
                                 .events = 100000000};
     tree_switches_preset(&plan->switches, "banyan", &error);
     plan->switches.cache_bytes = UINT64_C(8) << 20;

@@ -656,10 +656,12 @@ static void restart_now(void *argument)
 {
     const struct world_plan *again = argument;
     struct world *world = again->world;
-    if (sim_compute_alive(world->sim, (int)again->compute) || world->computes[again->compute].replaced ||
-        driver_stopped(&world->tasks[0].driver))
+    bool alive = sim_compute_alive(world->sim, (int)again->compute);
+    bool peace = world->setting.calm_ns || !world->function;
+    if (world->computes[again->compute].replaced || driver_stopped(&world->tasks[0].driver) ||
+        (alive && peace))
         return;
-    if (!world->computes[again->compute].dead) { /* not fenced yet */
+    if (!world->computes[again->compute].dead) { /* its death is yet to come, or it is not fenced yet */
         world_restart_at(world, again->compute, 20000);
         return;
     }

@@ -297,7 +297,7 @@ static int read_number(const char *text, const char **end, uint64_t *number)
     errno = 0;
     if (*text < '0' || *text > '9')
         return BANYAN_EINVAL;
-    *number = strtoull(text, &after, 0);
+    *number = strtoull(text, &after, 10);
     *end = after;
     return errno ? BANYAN_EINVAL : 0;
 }
