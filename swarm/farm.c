@@ -299,8 +299,8 @@ static bool one_report(void *context, const struct swarm_outcome *outcome)
     return false;
 }
 
-int swarm_farm_one(const struct swarm_plan *plan, double seconds_max, uint64_t bytes_max,
-                   struct swarm_outcome *outcome, struct error *error)
+int swarm_farm_one(const struct swarm_plan *plan, const struct swarm_watch *watch, double seconds_max,
+                   uint64_t bytes_max, struct swarm_outcome *outcome, struct error *error)
 {
     struct one one = {plan, outcome};
     const struct swarm_farm farm = {.from = plan->seed,
@@ -308,6 +308,7 @@ int swarm_farm_one(const struct swarm_plan *plan, double seconds_max, uint64_t b
                                     .jobs = 1,
                                     .seconds_max = seconds_max,
                                     .bytes_max = bytes_max,
+                                    .watch = watch,
                                     .plan = one_plan,
                                     .report = one_report,
                                     .context = &one};

@@ -45,8 +45,8 @@ struct swarm_farm {
 /* All seeds; a SIGINT or SIGTERM ends it early, once those under way are killed. 0, BANYAN_EABORT (ended
  * early), or an error of this process's own. */
 int swarm_farm_run(const struct swarm_farm *farm, struct error *error);
-/* One plan in a process of its own. */
-int swarm_farm_one(const struct swarm_plan *plan, double seconds_max, uint64_t bytes_max,
-                   struct swarm_outcome *outcome, struct error *error);
+/* One plan in a process of its own; watch may be NULL. */
+int swarm_farm_one(const struct swarm_plan *plan, const struct swarm_watch *watch, double seconds_max,
+                   uint64_t bytes_max, struct swarm_outcome *outcome, struct error *error);
 
 #endif

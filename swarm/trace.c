@@ -420,40 +420,12 @@ static void print(struct trace *trace)
 
 /* ---- running ---- */
 
-struct one {
-    const struct swarm_plan *plan;
-    struct swarm_outcome *outcome;
-};
-
-static int one_plan(void *context, uint64_t seed, struct swarm_plan *plan, struct error *error)
-{
-    const struct one *one = context;
-    return swarm_plan_copy(plan, one->plan, error);
-}
-
-static bool one_report(void *context, const struct swarm_outcome *outcome)
-{
-    const struct one *one = context;
-    *one->outcome = *outcome;
-    return false;
-}
-
 static int run(const struct swarm_plan *plan, const struct swarm_trace_options *options,
                struct recording *recording, struct swarm_outcome *outcome, struct error *error)
 {
-    struct one one = {plan, outcome};
     struct swarm_watch watch = recorder_watch(recording);
-    const struct swarm_farm farm = {.from = plan->seed,
-                                    .to = plan->seed,
-                                    .jobs = 1,
-                                    .seconds_max = options->seconds_max,
-                                    .bytes_max = options->bytes_max,
-                                    .watch = &watch,
-                                    .plan = one_plan,
-                                    .report = one_report,
-                                    .context = &one};
     recording_clear(recording);
-    return swarm_farm_run(&farm, error);
+    return swarm_farm_one(plan, &watch, options->seconds_max, options->bytes_max, outcome, error);
 }
 
 int swarm_trace_run(const struct swarm_plan *plan, const struct swarm_trace_options *options, FILE *out,
