@@ -22,6 +22,7 @@
  *  12 a leaf is freed as soon as it is dead
  *  13 a scan delivers a leaf that is not the one that its link was made for
  *  14 a scan delivers what lies beyond the upper fence of the header that it has
+ *  15 who replaces an entry of the parent leaves the node that it named to others
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -101,8 +102,8 @@ inline post(a, t) {
     may_die();
     parent_lock = 0;
     if
-    :: replaced != NOTHING -> atomic { release(replaced); replaced = NOTHING }
-    :: else
+    :: replaced != NOTHING && MUTANT != 15 -> atomic { release(replaced); replaced = NOTHING }
+    :: else -> replaced = NOTHING
     fi
 }
 inline drop(a, t) {
@@ -153,7 +154,7 @@ inline unlink_finish(a, t) {
 
 proctype Writer(byte left) {
     byte at, link_tag, cached = 1, cached_tag = 2, replaced, made, made_tag;
-    bool direct, looked, lives, dropped, put, wrote_slot, wrote_header;
+    bool direct, looked, walks, lives, dropped, put, wrote_slot, wrote_header;
     do
     :: left == 0 -> break
     :: else ->
@@ -184,12 +185,13 @@ again:
           unlink_finish(at, link_tag);
           atomic { cached = LEAF; cached_tag = 0; goto descend }
        :: tag[at] == link_tag && state[at] == LIVE && !DUE_HERE(at) -> /* walk right */
-          atomic { lock[at] = 0; made = sibling; made_tag = sibling_tag }
-          if
-          :: looked -> post(made, made_tag)
-          :: else
-          fi;
-          atomic { at = made; link_tag = made_tag; direct = 0; looked = 0; made = 0; made_tag = 0; goto again }
+          atomic {
+              lock[at] = 0; made = sibling; made_tag = sibling_tag; walks = 1;
+              if
+              :: looked -> goto posting
+              :: else -> goto right
+              fi
+          }
        :: tag[at] == link_tag && (state[at] == LIVE || MUTANT == 11) && DUE_HERE(at) -> skip
        fi;
        if
@@ -258,7 +260,17 @@ split: /* of the leftmost leaf: D moves to a sibling in memory that is free */
        may_die();
        lock[LEAF] = 0;
        may_die();
+posting:
        post(made, made_tag);
+right:
+       atomic {
+           if
+           :: walks ->
+              at = made; link_tag = made_tag; direct = 0; looked = 0; walks = 0; made = 0; made_tag = 0;
+              goto again
+           :: else
+           fi
+       };
 next:
        atomic { made = 0; made_tag = 0; at = 0; link_tag = 0; direct = 0; looked = 0; put = 0; lives = 0 }
     od;

@@ -196,7 +196,7 @@ inline write_leaf() {
     :: n < 3 -> /* delete */
        d_step { key[n] = EMPTY; value[n] = 0; present = 0; absences++ }
     :: n == 3 && key[0] == EMPTY -> n = 0; put_here()
-    :: n == 3 && key[1] == EMPTY -> n = 1; put_here() /* never here: J has it */
+    :: n == 3 && key[1] == EMPTY -> n = 1; put_here() /* J has it: never here */
     :: n == 3 && key[2] == EMPTY -> n = 2; put_here()
     :: n == 3 && SLOT_OF(EMPTY) == 3 -> skip /* full: it would split the leaf */
     fi
