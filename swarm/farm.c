@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -109,10 +110,18 @@ static void job_words(struct job *job)
     make_plain(words);
 }
 
-static void job_finish(struct job *job)
+static void too_much_memory(struct job *job, uint64_t bytes)
+{
+    job->outcome.end = SWARM_MEMORY;
+    snprintf(job->outcome.result.what, sizeof job->outcome.result.what, "stopped at %" PRIu64 " MB",
+             bytes >> 20);
+}
+
+static void job_finish(struct job *job, const struct swarm_farm *farm)
 {
     int status = 0;
-    while (waitpid(job->process, &status, 0) < 0 && errno == EINTR)
+    struct rusage usage = {0};
+    while (wait4(job->process, &status, 0, &usage) < 0 && errno == EINTR)
         ;
     struct swarm_outcome *outcome = &job->outcome;
     outcome->seconds = seconds_now() - job->begun;
@@ -122,6 +131,11 @@ static void job_finish(struct job *job)
     job->process = 0;
     if (outcome->end == SWARM_TIMEOUT || outcome->end == SWARM_MEMORY)
         return;
+    uint64_t most = (uint64_t)usage.ru_maxrss << 10;
+    if (most > farm->bytes_max) { /* it came and went between two looks */
+        too_much_memory(job, most);
+        return;
+    }
     if (job->got == sizeof outcome->result) {
         outcome->result.what[sizeof outcome->result.what - 1] = 0;
         make_plain(outcome->result.what);
@@ -160,9 +174,7 @@ static void job_bound(struct job *job, const struct swarm_farm *farm)
         snprintf(outcome->result.what, sizeof outcome->result.what, "stopped after %.0f s",
                  farm->seconds_max);
     } else if (resident > farm->bytes_max) {
-        outcome->end = SWARM_MEMORY;
-        snprintf(outcome->result.what, sizeof outcome->result.what, "stopped at %" PRIu64 " MB",
-                 resident >> 20);
+        too_much_memory(job, resident);
     } else {
         return;
     }
@@ -222,7 +234,7 @@ static int start_some(struct farm_run *run, struct error *error)
 
 static void conclude(struct farm_run *run, struct job *job)
 {
-    job_finish(job);
+    job_finish(job, run->farm);
     run->under_way--;
     bool more = interrupted || run->farm->report(run->farm->context, &job->outcome);
     if (!more || (run->farm->fail_fast && job->outcome.end != SWARM_SOUND))

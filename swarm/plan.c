@@ -1,7 +1,6 @@
 /* plan.c - see plan.h. */
 #include "swarm/plan.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -401,6 +400,25 @@ void swarm_plan_geometry(const struct swarm_plan *plan, struct tree_geometry *ge
                                        .content = plan->records ? TREE_CONTENT_STORE : TREE_CONTENT_PLAIN};
 }
 
+bool swarm_plan_may_be_full(const struct swarm_plan *plan)
+{
+    return plan->pool_bytes < UINT64_C(4) << 20;
+}
+
+void swarm_plan_churn(const struct swarm_plan *plan, struct churn *churn)
+{
+    *churn = (struct churn){.seed = plan->seed,
+                            .keys = plan->keys,
+                            .pattern = plan->pattern,
+                            .window = plan->window,
+                            .rounds = plan->rounds,
+                            .hot = plan->hot,
+                            .scans = plan->scans,
+                            .multis = plan->multis,
+                            .disjoint = plan->disjoint,
+                            .may_lack = swarm_plan_may_be_full(plan)};
+}
+
 /* ---- text ---- */
 
 #define HEADING "banyan sim plan, version "
@@ -423,16 +441,6 @@ int swarm_plan_write(const struct swarm_plan *plan, FILE *file)
     if (plan->skip)
         fprintf(file, "skip = %s\n", plan->skip);
     return fflush(file) || ferror(file) ? BANYAN_ENOSPC : 0;
-}
-
-static char *trim(char *text)
-{
-    while (isspace((unsigned char)*text))
-        text++;
-    size_t length = strlen(text);
-    while (length && isspace((unsigned char)text[length - 1]))
-        text[--length] = 0;
-    return text;
 }
 
 static int parse_heading(const char *line, struct error *error)
@@ -458,7 +466,7 @@ static int parse_line(struct swarm_plan *plan, char *line, unsigned number, stru
     if (!equals)
         return error_set(error, BANYAN_EINVAL, "line %u is no 'name = value': %.60s", number, line);
     *equals = 0;
-    int status = swarm_plan_set(plan, trim(line), trim(equals + 1), &why);
+    int status = swarm_plan_set(plan, option_trim(line), option_trim(equals + 1), &why);
     return status ? error_set(error, status, "line %u: %s", number, why.text) : 0;
 }
 
@@ -471,7 +479,7 @@ int swarm_plan_parse(struct swarm_plan *plan, const char *text, struct error *er
     int status = 0;
     bool headed = false;
     for (unsigned number = 1; !status && (line = strsep(&rest, "\n")); number++) {
-        line = trim(line);
+        line = option_trim(line);
         if (!headed)
             status = parse_heading(line, error);
         else if (*line && *line != '#')

@@ -62,6 +62,10 @@ int swarm_plan_copy(struct swarm_plan *copy, const struct swarm_plan *plan, stru
 int swarm_plan_set(struct swarm_plan *plan, const char *name, const char *value, struct error *error);
 /* Whether a run can be made of it: BANYAN_EINVAL. */
 int swarm_plan_check(const struct swarm_plan *plan, struct error *error);
+/* The workload; skip, after and context are the caller's. */
+void swarm_plan_churn(const struct swarm_plan *plan, struct churn *churn);
+/* The pool is so small that there may be no room for something. */
+bool swarm_plan_may_be_full(const struct swarm_plan *plan);
 void swarm_plan_geometry(const struct swarm_plan *plan, struct tree_geometry *geometry);
 /* Text: a line with the version, then name = value for what is not as swarm_plan_default has it; lines with #
  * are remarks. */

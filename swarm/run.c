@@ -118,11 +118,6 @@ static void after_round(void *context, unsigned task, unsigned round)
         world_calm(&run->world);
 }
 
-static bool may_be_full(const struct swarm_plan *plan)
-{
-    return plan->pool_bytes < UINT64_C(4) << 20;
-}
-
 static void options_of(const struct swarm_plan *plan, struct world_options *options)
 {
     world_options_default(options);
@@ -144,7 +139,7 @@ static void options_of(const struct swarm_plan *plan, struct world_options *opti
     options->params = plan->params;
     options->faults = plan->faults;
     options->records = plan->records;
-    options->accept_full = may_be_full(plan);
+    options->accept_full = swarm_plan_may_be_full(plan);
     options->accept_refusals = plan->refusals > 0;
     options->restarts = plan->restarts + 1; /* one more, should all be dead at the end */
     options->events_max = plan->events;
@@ -153,19 +148,10 @@ static void options_of(const struct swarm_plan *plan, struct world_options *opti
 
 static void churn_of(struct swarm_run *run)
 {
-    const struct swarm_plan *plan = run->plan;
-    run->churn = (struct churn){.keys = plan->keys,
-                                .pattern = plan->pattern,
-                                .window = plan->window,
-                                .rounds = plan->rounds,
-                                .hot = plan->hot,
-                                .scans = plan->scans,
-                                .multis = plan->multis,
-                                .disjoint = plan->disjoint,
-                                .may_lack = may_be_full(plan),
-                                .skip = left_out,
-                                .after = after_round,
-                                .context = run};
+    swarm_plan_churn(run->plan, &run->churn);
+    run->churn.skip = left_out;
+    run->churn.after = after_round;
+    run->churn.context = run;
 }
 
 static int work(struct swarm_run *run)
@@ -206,7 +192,8 @@ static int judge_excuses(struct swarm_run *run, const struct tree_check_report *
                           " lost connections",
                           world->lost_bytes, deaths, losses);
     uint64_t unfinished = deaths * plan->threads * plan->fibers + met.unknown + met.unreachable;
-    bool full = may_be_full(plan) || plan->refusals; /* no room for the parent's split leaves an entry out */
+    bool full = swarm_plan_may_be_full(plan) ||
+                plan->refusals; /* no room for the parent's split leaves an entry out */
     if (left->dead + left->marked > unfinished || (!full && left->missing_parents > unfinished))
         return world_fail(world, BANYAN_ECORRUPT,
                           "too much is unfinished: %" PRIu64 " dead, %" PRIu64 " half split, %" PRIu64

@@ -46,5 +46,7 @@ const struct option_entry *option_find(const struct option_entry *table, const c
 int option_parse_size(const char *text, uint64_t *value, struct error *error);
 /* "10M" style counts; suffixes k/K m/M g/G are powers of 1000. */
 int option_parse_count(const char *text, uint64_t *value, struct error *error);
+/* The text without the blanks around it; it is cut in place. For readers of `name = value` files. */
+char *option_trim(char *text);
 
 #endif

@@ -1,7 +1,6 @@
 #include "cli/settings.h"
 
 #include <argp.h>
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,23 +15,13 @@
 
 /* ---- the file ---- */
 
-static char *trim(char *text)
-{
-    while (isspace((unsigned char)*text))
-        text++;
-    size_t length = strlen(text);
-    while (length && isspace((unsigned char)text[length - 1]))
-        text[--length] = 0;
-    return text;
-}
-
 static int file_line(const struct settings_command *command, void *object, char *line, bool *ours,
                      struct error *error)
 {
     char *comment = strchr(line, '#');
     if (comment)
         *comment = 0;
-    line = trim(line);
+    line = option_trim(line);
     if (!*line)
         return 0;
     size_t length = strlen(line);
@@ -40,7 +29,7 @@ static int file_line(const struct settings_command *command, void *object, char 
         if (line[length - 1] != ']')
             return error_set(error, BANYAN_EINVAL, "a section is written [name]");
         line[length - 1] = 0;
-        *ours = !strcmp(trim(line + 1), command->name);
+        *ours = !strcmp(option_trim(line + 1), command->name);
         return 0;
     }
     if (!*ours)
@@ -49,7 +38,7 @@ static int file_line(const struct settings_command *command, void *object, char 
     if (!equals)
         return error_set(error, BANYAN_EINVAL, "'%.60s': write name = value", line);
     *equals = 0;
-    return option_set(command->table, object, trim(line), trim(equals + 1), error);
+    return option_set(command->table, object, option_trim(line), option_trim(equals + 1), error);
 }
 
 int settings_read_file(const struct settings_command *command, void *object, const char *path,

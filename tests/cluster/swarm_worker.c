@@ -174,15 +174,9 @@ static void thread_prepare(struct at_work *thread, struct worker *worker, unsign
                            worker->shared->ops[worker->number][number], SHARED_LOG);
     driver_init(&thread->driver, &thread->setting, lies ? &liar : &subject_api,
                 lies ? (void *)thread : (void *)&thread->api, &thread->shared->log, plan->seed);
-    thread->churn = (struct churn){.keys = plan->keys,
-                                   .pattern = plan->pattern,
-                                   .window = plan->window,
-                                   .rounds = plan->rounds,
-                                   .hot = plan->hot,
-                                   .scans = plan->scans,
-                                   .multis = plan->multis,
-                                   .after = after_round,
-                                   .context = thread};
+    swarm_plan_churn(plan, &thread->churn);
+    thread->churn.after = after_round;
+    thread->churn.context = thread;
 }
 
 /* The pool may be out of reach for a while: a compute node goes on trying. */
