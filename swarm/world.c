@@ -21,6 +21,7 @@ struct world_plan {
     struct world *world;
     unsigned compute;
     uint64_t lease_ns;
+    unsigned waits; /* for the death of who is to be replaced */
 };
 
 static void *allocate(size_t count, size_t bytes)
@@ -553,7 +554,8 @@ int world_run_one(struct world *world, unsigned task, void (*function)(struct wo
 static struct world_plan *plan_make(struct world *world, unsigned compute, uint64_t lease_ns)
 {
     struct world_plan *plan = allocate(1, sizeof *plan);
-    *plan = (struct world_plan){world->plans, world, compute, lease_ns};
+    *plan =
+        (struct world_plan){.next = world->plans, .world = world, .compute = compute, .lease_ns = lease_ns};
     world->plans = plan;
     return plan;
 }
@@ -652,17 +654,23 @@ static int restart(struct world *world, unsigned dead)
     return spawn(world, number * per_compute(world));
 }
 
+/* Who is to be replaced may die later than planned, or never: then nobody waits for ever. */
+#define RESTART_WAITS   200u
+#define RESTART_WAIT_NS 20000u
+
 static void restart_now(void *argument)
 {
-    const struct world_plan *again = argument;
+    struct world_plan *again = argument;
     struct world *world = again->world;
     bool alive = sim_compute_alive(world->sim, (int)again->compute);
     bool peace = world->setting.calm_ns || !world->function;
     if (world->computes[again->compute].replaced || driver_stopped(&world->tasks[0].driver) ||
-        (alive && peace))
+        (alive && (peace || again->waits == RESTART_WAITS)))
         return;
     if (!world->computes[again->compute].dead) { /* its death is yet to come, or it is not fenced yet */
-        world_restart_at(world, again->compute, 20000);
+        again->waits += alive;
+        if (sim_at(world->sim, sim_now(world->sim) + RESTART_WAIT_NS, restart_now, again))
+            world_fail(world, BANYAN_ENOMEM, "no memory for an event");
         return;
     }
     /* The last place is kept for world_revive. */
