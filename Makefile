@@ -12,7 +12,7 @@ export BUILD
 build: ## build the library, the programs and the tests (build/gcc)
 	@scripts/test build
 
-test: ## everything: tests, ASan+UBSan, TSan, style, lint
+test: ## everything: tests, ASan+UBSan, TSan, fuzzers, models, a sample of mutants, style, lint
 	@scripts/setup --check --quiet || scripts/setup
 	@scripts/test all
 
