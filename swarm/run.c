@@ -169,11 +169,11 @@ static int work(struct swarm_run *run)
     return status ? status : world_end_losses(world);
 }
 
-/* What one death may lose, for each thread: the free blocks that its worker held; and one lost connection:
- * blocks on their way in or out. Several times what was seen in thousands of runs (docs/internals/swarm.md).
- */
-#define DEATH_LOSES UINT64_C(524288) /* bytes */
-#define LOSS_LOSES  UINT64_C(131072)
+/* What may be nobody's: of each thread of a dead compute node the free blocks that its worker held; of each
+ * task that a death or a lost connection met what its operation had under way: some records with extents, at
+ * most. */
+#define WORKER_HOLDS  UINT64_C(524288) /* bytes */
+#define TASK_UNDERWAY UINT64_C(262144)
 
 /* Deaths, losses and a full pool excuse only so much of what is lost or left half done. */
 static int judge_excuses(struct swarm_run *run, const struct tree_check_report *left)
@@ -185,13 +185,14 @@ static int judge_excuses(struct swarm_run *run, const struct tree_check_report *
     world_met(world, &met);
     for (unsigned i = 0; i < world->compute_count; i++)
         deaths += world->computes[i].dead;
-    uint64_t bytes = deaths * plan->threads * DEATH_LOSES + losses * LOSS_LOSES;
+    uint64_t tasks = (uint64_t)plan->threads * plan->fibers; /* of one compute node */
+    uint64_t bytes = deaths * plan->threads * WORKER_HOLDS + (deaths + losses) * tasks * TASK_UNDERWAY;
     if (world->lost_bytes > bytes)
         return world_fail(world, BANYAN_ECORRUPT,
                           "%" PRIu64 " bytes are nobody's: too many for %" PRIu64 " deaths and %" PRIu64
                           " lost connections",
                           world->lost_bytes, deaths, losses);
-    uint64_t unfinished = deaths * plan->threads * plan->fibers + met.unknown + met.unreachable;
+    uint64_t unfinished = deaths * tasks + met.unknown + met.unreachable;
     bool full = swarm_plan_may_be_full(plan) ||
                 plan->refusals; /* no room for the parent's split leaves an entry out */
     if (left->dead + left->marked > unfinished || (!full && left->missing_parents > unfinished))
