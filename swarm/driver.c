@@ -72,7 +72,8 @@ static size_t value_length(const struct driver_shape *shape, uint64_t number)
     return shape->value_variable && length > 8 ? 8 + random_mix(number) % (length - 7) : length;
 }
 
-size_t driver_value_room(const struct driver_shape *shape)
+/* Room that every value fits in. */
+static size_t value_room(const struct driver_shape *shape)
 {
     return shape->records ? DRIVER_RECORD_MAX : TREE_VALUE_MAX;
 }
@@ -114,7 +115,7 @@ void driver_init(struct driver *driver, struct driver_setting *setting, const st
 {
     *driver = (struct driver){.setting = setting, .subject = subject, .session = session, .log = log};
     random_seed(&driver->random, seed);
-    driver->room = malloc((SUBJECT_MANY_MAX + 1) * driver_value_room(&setting->shape));
+    driver->room = malloc((SUBJECT_MANY_MAX + 1) * value_room(&setting->shape));
     if (!driver->room)
         abort();
 }
@@ -127,7 +128,7 @@ void driver_free(struct driver *driver)
 
 static uint8_t *room(const struct driver *driver, size_t place)
 {
-    return driver->room + place * driver_value_room(&driver->setting->shape);
+    return driver->room + place * value_room(&driver->setting->shape);
 }
 
 void driver_blame(struct driver *driver, uint64_t key)
@@ -268,7 +269,7 @@ int driver_operate(struct driver *driver, enum history_kind kind, uint64_t numbe
                                 .key = key,
                                 .key_length = driver_key(shape, number, key),
                                 .result = room(driver, 2),
-                                .result_room = driver_value_room(shape)};
+                                .result_room = value_room(shape)};
     uint64_t argument =
         kind == HISTORY_GET || kind == HISTORY_DELETE ? 0 : history_value(driver->setting->history);
     if (kind == HISTORY_MODIFY && random_chance(&driver->random, 0.4))
@@ -305,7 +306,7 @@ void driver_many(struct driver *driver, bool writes, const uint64_t *keys, size_
                                          .key = bytes[i],
                                          .key_length = driver_key(shape, keys[i], bytes[i]),
                                          .result = room(driver, i),
-                                         .result_room = driver_value_room(shape)};
+                                         .result_room = value_room(shape)};
         if (writes)
             value_make(driver, &calls[i], value, room(driver, i));
         history_begin(driver->log, calls[i].kind, keys[i], value, 0);

@@ -28,8 +28,6 @@ struct driver_shape {
 size_t driver_key(const struct driver_shape *shape, uint64_t number, uint8_t key[TREE_KEY_MAX]);
 /* The number back; UINT64_MAX if these bytes are no key of driver_key. */
 uint64_t driver_key_number(const struct driver_shape *shape, const uint8_t *key, size_t length);
-/* Room that every value fits in. */
-size_t driver_value_room(const struct driver_shape *shape);
 size_t driver_value(const struct driver_shape *shape, uint64_t number, uint8_t *value);
 /* The number back; 0 if the bytes do not hold together. */
 uint64_t driver_value_number(const struct driver_shape *shape, const uint8_t *value, size_t length);

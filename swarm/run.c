@@ -175,16 +175,22 @@ static int work(struct swarm_run *run)
 #define WORKER_HOLDS  UINT64_C(524288) /* bytes */
 #define TASK_UNDERWAY UINT64_C(262144)
 
+static uint64_t deaths_of(const struct world *world)
+{
+    uint64_t deaths = 0;
+    for (unsigned i = 0; i < world->compute_count; i++)
+        deaths += world->computes[i].dead;
+    return deaths;
+}
+
 /* Deaths, losses and a full pool excuse only so much of what is lost or left half done. */
 static int judge_excuses(struct swarm_run *run, const struct tree_check_report *left)
 {
     struct world *world = &run->world;
     const struct swarm_plan *plan = run->plan;
     struct world_met met;
-    uint64_t deaths = 0, losses = sim_losses(world->sim);
+    uint64_t deaths = deaths_of(world), losses = sim_losses(world->sim);
     world_met(world, &met);
-    for (unsigned i = 0; i < world->compute_count; i++)
-        deaths += world->computes[i].dead;
     uint64_t tasks = (uint64_t)plan->threads * plan->fibers; /* of one compute node */
     uint64_t bytes = deaths * plan->threads * WORKER_HOLDS + (deaths + losses) * tasks * TASK_UNDERWAY;
     if (world->lost_bytes > bytes)
@@ -240,8 +246,7 @@ static void result_of(struct swarm_run *run, int status, struct swarm_result *re
         snprintf(result->what, sizeof result->what, "%s: %.280s", error_name(status), world->error.text);
     for (unsigned i = 0; i < world->task_count; i++)
         result->recorded += world->tasks[i].log.count;
-    for (unsigned i = 0; i < world->compute_count; i++)
-        result->deaths += world->computes[i].dead;
+    result->deaths = deaths_of(world);
     result->restarts = world->compute_count - world->options.compute_nodes;
     if (!world->sim)
         return;

@@ -686,7 +686,7 @@ int world_restart_at(struct world *world, unsigned compute, uint64_t delay_ns)
     return sim_at(world->sim, sim_now(world->sim) + delay_ns, restart_now, again);
 }
 
-bool world_any_dead(const struct world *world)
+static bool any_dead(const struct world *world)
 {
     for (unsigned i = 0; i < world->compute_count; i++)
         if (world->computes[i].dead)
@@ -867,7 +867,7 @@ static int missing(struct account *account, const struct piece *piece)
     world->lost_bytes += piece->bytes;
     /* What the dead had taken and not linked; what was given or taken by a call whose reply was lost, or
      * named by an unknown write. */
-    if (world_any_dead(world) || world_lossy(world))
+    if (any_dead(world) || world_lossy(world))
         return 0;
     return world_fail(world, BANYAN_ECORRUPT,
                       "the block of %" PRIu64 " bytes at %s is handed out, but nobody's", piece->bytes,

@@ -138,7 +138,6 @@ static inline bool world_lossy(const struct world *world)
 {
     return world->sim && sim_losses(world->sim);
 }
-bool world_any_dead(const struct world *world);
 /* Simulated: no connection is lost from now on, and those that were are there again. */
 int world_end_losses(struct world *world);
 /* Checks the index (and the store) from a living compute node, and that every block that the memory nodes
