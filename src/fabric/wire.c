@@ -12,6 +12,7 @@ _Static_assert(sizeof(struct wire_greeting) == 16 + NET_NONCE_BYTES, "wire_greet
 _Static_assert(sizeof(struct wire_hello) == 8 + NET_NONCE_BYTES + NET_PROOF_BYTES + 32 + WIRE_NAME_MAX + 1,
                "wire_hello has no holes");
 _Static_assert(sizeof(struct wire_welcome) == NET_PROOF_BYTES + 16 + 40, "wire_welcome has no holes");
+_Static_assert(sizeof(struct wire_card) == 16 + 16 + 24, "wire_card has no holes");
 _Static_assert(offsetof(struct wire_staging, data) == 64, "staged bytes begin at a cache line");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs travel as they lie in memory");
 

@@ -26,6 +26,12 @@
  * bytes; CAS and FAA: the old word; WRITE: nothing. status != 0: the command after those was refused. Replies
  * come in the order of the requests.
  *
+ * CARDS. A compute node that says hello.card gets at the memory through its network card: each data
+ * connection has a queue pair beside its stream. The client sends WIRE_ATTACH with its end, the server
+ * connects its own to it and answers WIRE_ATTACHED. Calls, heartbeats and goodbyes stay on the stream; LIST
+ * is not for such a connection. The queue pair lives no longer than its data connection: the server destroys
+ * it, and with it the keys, before the connection leaves its group (G6).
+ *
  * STAGING (mapped pools; G5). A WRITE of at most WIRE_STAGING_DATA bytes that is not one store (1, 2, 4 or 8
  * bytes, aligned) is first put down in the endpoint's staging area, then marked WIRE_STAGED (release), copied
  * to its place, and the mark cleared. When the process has died the memory node finishes what is marked.
@@ -42,7 +48,7 @@
 #include "net/net.h"
 
 #define WIRE_MAGIC   UINT32_C(0x4e414e42) /* "BNAN" */
-#define WIRE_VERSION 1u
+#define WIRE_VERSION 2u
 
 enum wire_kind {
     WIRE_GREETING = 1, /* server: struct wire_greeting */
@@ -55,8 +61,11 @@ enum wire_kind {
     WIRE_RESULT,       /* server: its reply */
     WIRE_HEARTBEAT,    /* client, control: nothing; the server sends it back */
     WIRE_GOODBYE,      /* client: an orderly end of this connection; the server closes */
-    WIRE_FORMAT, /* client, formatter: struct wire_format; WIRE_RESULT answers, with a sentence if it failed
-                  */
+    WIRE_FORMAT,   /* client, formatter: struct wire_format; WIRE_RESULT answers, with a sentence if it failed
+                    */
+    WIRE_ATTACH,   /* client, data, once: struct wire_card, its end of a queue pair */
+    WIRE_ATTACHED, /* server: struct wire_card, the other end, and where the memory is; or, with a status, a
+                      sentence */
     WIRE_KINDS
 };
 
@@ -107,7 +116,8 @@ struct wire_hello {
     uint32_t map;                   /* 1: map the pool (Unix sockets only) */
     uint32_t lease_ms;              /* CONTROL: wanted; the server has the last word */
     uint16_t compute_id; /* CONTROL: wanted; 0: the server chooses one that is free. DATA: of the group */
-    uint16_t reserved;
+    uint8_t card;        /* 1: lists go through network cards (WIRE_ATTACH), not over this stream */
+    uint8_t reserved;
     uint64_t instance;  /* random, of this compute node's life: who has it is the same compute node */
     uint64_t group_key; /* DATA: from the control connection's WELCOME */
     char name[WIRE_NAME_MAX + 1]; /* for people: host and process */
@@ -120,11 +130,32 @@ struct wire_welcome {
     uint16_t node_count; /* of the cluster; 0: not known (an embedded node's) */
     uint8_t mapped;      /* 1: descriptors follow (net_send_descriptors) */
     uint8_t lock_width;
-    uint32_t reserved;
+    uint16_t card_packet; /* bytes: the path MTU of the server's port */
+    uint8_t card;         /* 1: as asked for */
+    uint8_t card_promises;
     uint64_t group_key;
     uint64_t cluster_id; /* made by the format; 0: never formatted */
     uint64_t instance;   /* of the memory node's life: another one after a restart */
     uint64_t pool_bytes, lock_bytes;
+};
+/* welcome.card_promises: what the memory node's card promises about words that others CAS. */
+#define WIRE_CARD_RELEASE_BY_WRITE 1u /* G3 */
+#define WIRE_CARD_MASKED_CAS       2u
+
+/* One end of a queue pair (InfiniBand specification, volume 1, chapter 9: reliable connection). */
+struct wire_card {
+    uint8_t gid[16]; /* of the port */
+    uint32_t queue;  /* queue pair number, 24 bits */
+    uint32_t packet; /* number of the first packet that it sends, 24 bits */
+    uint16_t lid;    /* InfiniBand; 0 on Ethernet */
+    uint8_t ethernet;
+    uint8_t mtu;         /* enum ibv_mtu of its port */
+    uint8_t reads_taken; /* READs and atomics from the other end that it keeps under way at once */
+    uint8_t reads_begun; /* ... that it wants to have under way there */
+    uint8_t reserved[2];
+    /* ATTACHED */
+    uint32_t pool_key, lock_key; /* good through this queue pair, as long as it is connected */
+    uint64_t pool_address, lock_address;
 };
 
 /* In shared pages of its own for each data connection of a mapped pool. */

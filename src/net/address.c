@@ -99,20 +99,22 @@ int net_address_parse(struct net_address *address, const char *text, uint16_t de
     memset(address, 0, sizeof *address);
     if (strncasecmp(text, "unix:", 5) == 0)
         return parse_path(address, text, text + 5, error);
-    const char *rest = strncasecmp(text, "tcp://", 6) == 0 ? text + 6 : text;
+    address->rdma = strncasecmp(text, "rdma://", 7) == 0;
+    const char *rest = address->rdma ? text + 7 : strncasecmp(text, "tcp://", 6) == 0 ? text + 6 : text;
     if (strstr(rest, "://"))
-        return refuse(text, "neither unix:/path nor tcp://host:port", error);
+        return refuse(text, "neither unix:/path nor tcp://host:port nor rdma://host:port", error);
     return parse_host(address, text, rest, default_port, error);
 }
 
 char *net_address_format(const struct net_address *address, char text[NET_TEXT_MAX])
 {
+    const char *scheme = address->rdma ? "rdma" : "tcp";
     if (address->kind == NET_UNIX)
         snprintf(text, NET_TEXT_MAX, "unix:%s", address->path);
     else if (strchr(address->host, ':'))
-        snprintf(text, NET_TEXT_MAX, "tcp://[%s]:%u", address->host, address->port);
+        snprintf(text, NET_TEXT_MAX, "%s://[%s]:%u", scheme, address->host, address->port);
     else
-        snprintf(text, NET_TEXT_MAX, "tcp://%s:%u", address->host, address->port);
+        snprintf(text, NET_TEXT_MAX, "%s://%s:%u", scheme, address->host, address->port);
     return text;
 }
 

@@ -25,10 +25,11 @@ struct net_address {
     enum net_kind kind;
     char host[NET_HOST_MAX + 1]; /* TCP: a name or a literal; "*" or "" when listening: every interface */
     uint16_t port;               /* TCP; 0 when listening: the system chooses */
+    bool rdma; /* TCP: "rdma://", the connection only arranges what network cards then do by themselves */
     char path[NET_PATH_MAX + 1]; /* UNIX */
 };
-/* "unix:/run/banyan.sock", "tcp://host:port", "host:port", "host", "[::1]:7100". default_port 0: a port must
- * be there. BANYAN_EINVAL names the text. */
+/* "unix:/run/banyan.sock", "tcp://host:port", "rdma://host:port", "host:port", "host", "[::1]:7100".
+ * default_port 0: a port must be there. BANYAN_EINVAL names the text. */
 int net_address_parse(struct net_address *address, const char *text, uint16_t default_port,
                       struct error *error);
 /* As net_address_parse takes it. Returns text. */

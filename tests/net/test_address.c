@@ -22,6 +22,8 @@ static const struct good goods[] = {
     {"unix:/run/banyan.sock", 0, NET_UNIX, "/run/banyan.sock", 0, "unix:/run/banyan.sock", true},
     {"unix:relative", 7, NET_UNIX, "relative", 0, "unix:relative", true},
     {"tcp://example.org:7100", 0, NET_TCP, "example.org", 7100, "tcp://example.org:7100", false},
+    {"rdma://10.9.0.1:7100", 0, NET_TCP, "10.9.0.1", 7100, "rdma://10.9.0.1:7100", false},
+    {"RDMA://[fe80::2]", 7100, NET_TCP, "fe80::2", 7100, "rdma://[fe80::2]:7100", false},
     {"example.org:65535", 1, NET_TCP, "example.org", 65535, "tcp://example.org:65535", false},
     {"example.org", 7100, NET_TCP, "example.org", 7100, "tcp://example.org:7100", false},
     {"localhost:0", 7100, NET_TCP, "localhost", 0, "tcp://localhost:0", true},

@@ -1,0 +1,92 @@
+/*
+ * verbs_device.h - a network card with RDMA (InfiniBand, RoCE v1 and v2), opened: which device, port and GID,
+ * its limits, its memory registrations, and the states of its queue pairs. Both ends use it: compute nodes
+ * (verbs_queue.h) and memory nodes (memory/server_card.h).
+ *
+ * CHOICE. Without options the device and port are those that own the local address of the connection to the
+ * other side (librdmacm), so `rdma://host:port` needs nothing more; where librdmacm cannot say, the only
+ * device with an active port. The GID is the RoCE v2 one of that address, else any RoCE v2 one that is
+ * routable, else RoCE v1; on InfiniBand index 0. The path MTU is the port's. iWARP is refused: it has no
+ * atomics.
+ *
+ * Opening, registering and connecting wait for the kernel; on any thread. A device may be shared by threads.
+ * Errors say what to do: BANYAN_ENOTSUP (no such device, no RDMA at all, iWARP, no atomics), BANYAN_EINVAL
+ * (an option that the device cannot do), BANYAN_ENOMEM (locked memory: ulimit -l), BANYAN_ENET (the port is
+ * down, no path).
+ */
+#ifndef FABRIC_VERBS_DEVICE_H
+#define FABRIC_VERBS_DEVICE_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/error.h"
+#include "fabric/verbs_provider.h"
+#include "fabric/wire.h"
+
+/* All of it may stay 0: then it is chosen. */
+struct verbs_options {
+    const char *device;     /* as `rdma link` shows it: "mlx5_0"; NULL: chosen */
+    uint32_t port;          /* from 1; 0: chosen */
+    uint32_t gid_index;     /* from 1: index + 1; 0: chosen */
+    uint32_t packet;        /* path MTU, 256 to 4096, a power of two; 0: the port's */
+    uint32_t traffic_class; /* 0 to 255; RoCE v2: DSCP << 2 and ECN; 0: the system's */
+    uint32_t service_level; /* 0 to 15 */
+    uint32_t timeout;       /* 4.096 us << timeout until a packet is sent again, 1 to 31; 0: 18 (1.07 s) */
+    uint32_t spin_us;       /* how long a waiting worker polls before it sleeps; 0: 50 */
+};
+
+struct verbs_limits {
+    uint32_t queues;      /* queue pairs */
+    uint32_t works;       /* requests under way on one */
+    uint32_t completions; /* of one completion queue */
+    uint32_t reads_taken; /* READs and atomics from the other side that a queue keeps under way */
+    uint32_t reads_begun; /* ... to the other side */
+    uint64_t message;     /* bytes of one request */
+    uint64_t memory;      /* bytes of one registration */
+};
+
+struct verbs_device {
+    struct ibv_context *context;
+    struct ibv_pd *domain;
+    const struct verbs_provider *provider;
+    struct verbs_features features;
+    struct verbs_limits limits;
+    struct verbs_options options; /* `device` NULL */
+    char name[64];
+    uint8_t port;
+    bool ethernet; /* RoCE */
+    uint8_t gid[16];
+    int gid_index;
+    uint16_t lid;
+    enum ibv_mtu mtu;
+};
+
+/* local: the own end of the connection to the other side, or the address that is listened on; NULL or a
+ * wildcard: any. */
+int verbs_device_open(struct verbs_device **device, const struct verbs_options *options,
+                      const struct sockaddr *local, struct error *error);
+/* When nothing made on it is left. NULL: does nothing. */
+void verbs_device_close(struct verbs_device *device);
+/* Bytes of one packet: a WRITE that fits takes effect wholly or not at all (G5). */
+uint32_t verbs_mtu_bytes(enum ibv_mtu mtu);
+
+/* ibv_reg_mr with the reason when it fails; `what` is for the message. Never on-demand paging. */
+int verbs_memory_register(const struct verbs_device *device, void *memory, uint64_t bytes, int access,
+                          const char *what, struct ibv_mr **region, struct error *error);
+
+/* ---- queue pairs: INIT, then RTR and RTS with the other end ---- */
+
+/* Fills `ours` with this end: port, queue number, a random first packet number, limits. Brings the queue to
+ * INIT with these rights for the other end (IBV_ACCESS_REMOTE_*, 0: none). */
+int verbs_pair_begin(const struct verbs_device *device, struct ibv_qp *queue, int access,
+                     struct wire_card *ours, struct error *error);
+/* Judges `theirs`, which comes from the network, and brings the queue to RTR and RTS. */
+int verbs_pair_connect(const struct verbs_device *device, struct ibv_qp *queue, const struct wire_card *ours,
+                       const struct wire_card *theirs, struct error *error);
+/* "remote access error", and what it means to a person: for messages about completions. */
+const char *verbs_completion_reason(enum ibv_wc_status status);
+
+#endif
