@@ -30,6 +30,40 @@ int cluster_addresses_parse(struct cluster_addresses *addresses, const char *set
     return status;
 }
 
+/* ---- RDMA ---- */
+
+const char *const cluster_rdma_mtus[] = {"auto", "256", "512", "1024", "2048", "4096", NULL};
+
+/* A GID table has at most some hundred entries. */
+#define GID_INDEX_MAX 65535u
+
+int cluster_rdma_prepare(struct verbs_options *options, const struct cluster_rdma_settings *settings,
+                         struct error *error)
+{
+    *options = (struct verbs_options){
+        .device = settings->device != NULL && settings->device[0] ? settings->device : NULL,
+        .port = settings->port,
+        .packet = settings->mtu > 0 ? 128u << settings->mtu : 0,
+        .traffic_class = settings->traffic_class,
+        .service_level = settings->service_level,
+        .timeout = settings->timeout,
+    };
+    if (settings->gid == NULL || !settings->gid[0])
+        return 0;
+    /* Digits only: strtoul alone would take signs and blanks. */
+    size_t length = strspn(settings->gid, "0123456789");
+    unsigned long index = length > 0 && length < 8 ? strtoul(settings->gid, NULL, 10) : GID_INDEX_MAX + 1;
+    if (settings->gid[length] || index > GID_INDEX_MAX)
+        return error_set(error, BANYAN_EINVAL,
+                         "rdma-gid: '%.40s' is no index of a GID: 0 to %u; 'rdma link' and "
+                         "/sys/class/infiniband/*/ports/*/gids show what there is",
+                         settings->gid, GID_INDEX_MAX);
+    options->gid_index = (uint32_t)index + 1;
+    return 0;
+}
+
+/* ---- compute nodes ---- */
+
 int cluster_fabric_prepare(struct cluster_fabric *fabric, const struct cluster_fabric_settings *settings,
                            struct error *error)
 {

@@ -7,6 +7,7 @@
 
 #include "cli/settings.h"
 #include "fabric/remote.h"
+#include "fabric/verbs_device.h"
 #include "net/net.h"
 
 #define CLUSTER_ADDRESSES_MAX 64u
@@ -87,6 +88,42 @@ struct cluster_fabric_settings {
     {                                                                                                        \
         .lease_ms = 2000, .timeout_ms = 5000                                                                 \
     }
+
+/* Which network card, and how it sends: settings `rdma-device`, `rdma-port`, ... Without them the card is the
+ * one that owns the address. */
+struct cluster_rdma_settings {
+    char *device, *gid;
+    uint32_t port, traffic_class, service_level, timeout;
+    int mtu; /* of cluster_rdma_mtus */
+};
+#define CLUSTER_RDMA_ROW(type, member, name, kind, field, low, high, choices, unit, help)                    \
+    {                                                                                                        \
+        "rdma-" name, kind, offsetof(type, member.field), low, high, choices, unit, help                     \
+    }
+/* Rows of a settings table over a struct that has a cluster_rdma_settings as its member `member`. */
+#define CLUSTER_RDMA_ROWS(type, member)                                                                      \
+    CLUSTER_RDMA_ROW(type, member, "device", OPTION_TEXT, device, 0, 0, NULL, "NAME",                        \
+                     "RDMA: the network card, as 'rdma link' names it; else the one that owns the address"), \
+        CLUSTER_RDMA_ROW(type, member, "port", OPTION_U32, port, 0, 254, NULL, "N",                          \
+                         "RDMA: the card's port, from 1; 0: the one that owns the address"),                 \
+        CLUSTER_RDMA_ROW(type, member, "gid", OPTION_TEXT, gid, 0, 0, NULL, "INDEX",                         \
+                         "RDMA: index of the port's GID; else the RoCE v2 one of the address"),              \
+        CLUSTER_RDMA_ROW(type, member, "mtu", OPTION_CHOICE, mtu, 0, 0, cluster_rdma_mtus,                   \
+                         "auto|256|512|1024|2048|4096", "RDMA: bytes of a packet; auto: the port's"),        \
+        CLUSTER_RDMA_ROW(type, member, "traffic-class", OPTION_U32, traffic_class, 0, 255, NULL, "N",        \
+                         "RDMA: of packets; RoCE v2: DSCP * 4 + ECN"),                                       \
+        CLUSTER_RDMA_ROW(type, member, "service-level", OPTION_U32, service_level, 0, 15, NULL, "N",         \
+                         "RDMA: of packets; RoCE: the VLAN's priority"),                                     \
+        CLUSTER_RDMA_ROW(type, member, "timeout", OPTION_U32, timeout, 1, 31, NULL, "N",                     \
+                         "RDMA: a packet without an answer is sent again after 4.096 us * 2^N")
+#define CLUSTER_RDMA_DEFAULTS                                                                                \
+    {                                                                                                        \
+        .timeout = 18                                                                                        \
+    }
+extern const char *const cluster_rdma_mtus[];
+/* The settings as options of the device, which keep pointing at `device`. BANYAN_EINVAL: the GID's index. */
+int cluster_rdma_prepare(struct verbs_options *options, const struct cluster_rdma_settings *settings,
+                         struct error *error);
 
 struct cluster_fabric {
     struct cluster_addresses addresses;
