@@ -29,6 +29,10 @@
 /* A busy worker polls its descriptors after so many rounds, or so many ns, whatever is first. */
 #define POLL_ROUNDS 8u
 #define POLL_PERIOD 5000u
+/* Who polls for something that no descriptor tells, and finds nothing in its descriptors, waits twice as long
+ * for the next look, up to this: a system call in each of its rounds would cost more than what it waits for.
+ */
+#define POLL_PERIOD_AWAKE 100000u
 /* After so many rounds in which every fiber did nothing but yield, they may all be waiting for a thread that
  * wants this CPU: it is offered. */
 #define WAITING_ROUNDS 4u
@@ -376,7 +380,28 @@ static void poll_watches(struct worker *worker, uint64_t now)
 {
     worker->unpolled_rounds = 0;
     worker->polled = now;
-    worker_watch_dispatch(worker, worker_watch_wait(worker, 0));
+    int count = worker_watch_wait(worker, 0);
+    uint64_t longer = 2 * worker->poll_period;
+    worker->poll_period = count > 0 || longer < POLL_PERIOD ? POLL_PERIOD
+                          : longer < POLL_PERIOD_AWAKE      ? longer
+                                                            : POLL_PERIOD_AWAKE;
+    worker_watch_dispatch(worker, count);
+}
+
+static bool hooks_awake(struct worker *worker)
+{
+    bool awake = false;
+    for (struct worker_hook *hook = worker->hooks; hook; hook = hook->next)
+        awake |= hook->awake && hook->awake(hook);
+    return awake;
+}
+
+static bool hooks_poll(const struct worker *worker)
+{
+    const struct worker_hook *hook = worker->hooks;
+    while (hook && !hook->awake)
+        hook = hook->next;
+    return hook != NULL;
 }
 
 /* Nothing is runnable: waits for descriptors, for mail, and at most so long. */
@@ -390,15 +415,23 @@ static void sleep_idle(struct worker *worker, uint64_t nanoseconds)
     worker_watch_dispatch(worker, count);
 }
 
+/* Fibers can run: descriptors have their turn only now and then. */
+static void poll_sometimes(struct worker *worker, uint64_t now)
+{
+    worker->unpolled_rounds++;
+    bool due = hooks_poll(worker)
+                   ? now - worker->polled >= worker->poll_period
+                   : worker->unpolled_rounds >= POLL_ROUNDS || now - worker->polled >= POLL_PERIOD;
+    if (worker->watches && due)
+        poll_watches(worker, now);
+}
+
 static void look_around(struct worker *worker)
 {
     uint64_t now = worker->watches || worker->sleeping_tasks ? clock_now() : 0;
     sleepers_wake(worker, now);
-    if (worker->head) {
-        worker->unpolled_rounds++;
-        if (worker->watches &&
-            (worker->unpolled_rounds >= POLL_ROUNDS || now - worker->polled >= POLL_PERIOD))
-            poll_watches(worker, now);
+    if (worker->head || hooks_awake(worker)) {
+        poll_sometimes(worker, now);
         return;
     }
     uint64_t left = worker->sleeping_tasks ? worker->sleepers[0]->due - now : UINT64_MAX;

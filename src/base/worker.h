@@ -12,6 +12,7 @@
 #ifndef BASE_WORKER_H
 #define BASE_WORKER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -61,6 +62,11 @@ struct worker_hook {
     void (*turn)(struct worker_hook *hook);
     /* NULL, or called by worker_destroy: the hook is removed already, watches must be removed now. */
     void (*gone)(struct worker_hook *hook);
+    /* NULL, or asked when no fiber can run: true while something that no descriptor tells is expected so soon
+     * that sleeping would cost more than looking for it: `turn` is then called again at once. Before it says
+     * false it must see to it that a descriptor will tell. While it says true, descriptors in which nothing
+     * happens are looked at less and less often, every 100 us at last. */
+    bool (*awake)(struct worker_hook *hook);
     struct worker_hook *next;
 };
 void worker_hook_add(struct worker *worker, struct worker_hook *hook);

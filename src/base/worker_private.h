@@ -52,6 +52,7 @@ struct worker {
     uint64_t yields;         /* by its fibers, ever */
     unsigned waiting_rounds; /* in a row, of nothing but yields */
     uint64_t polled;         /* when */
+    uint64_t poll_period;    /* ns until descriptors are looked at again by who is awake for something else */
     struct epoll_event ready[WORKER_READY_MAX];
 
     struct worker_mail *inbox __attribute__((aligned(64)));

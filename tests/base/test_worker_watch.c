@@ -1,5 +1,6 @@
 /* test_worker_watch.c - what a worker does beside running fibers: ready descriptors, turn hooks, posted
  * functions, thousands of sleepers, and being woken out of its sleep by other threads. */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -347,6 +348,88 @@ static void test_hooks_hear_when_the_worker_goes(void **state)
     assert_string_equal(trace.text, "31");
 }
 
+/* A hook that polls for what no descriptor tells: the worker goes round as long as it is awake, and looks at
+ * descriptors meanwhile. */
+struct poller {
+    struct worker_hook hook; /* first */
+    struct task *waiting;
+    unsigned turns, asked, due;
+};
+
+static void poller_turn(struct worker_hook *hook)
+{
+    struct poller *poller = (struct poller *)hook;
+    if (poller->waiting && ++poller->turns == poller->due) {
+        task_unpark(poller->waiting);
+        poller->waiting = NULL;
+    }
+}
+
+static bool poller_awake(struct worker_hook *hook)
+{
+    struct poller *poller = (struct poller *)hook;
+    poller->asked++;
+    return poller->waiting != NULL;
+}
+
+static void wait_for_poller(void *argument)
+{
+    struct poller *poller = argument;
+    poller->waiting = task_self();
+    while (poller->waiting)
+        task_park();
+}
+
+static void test_awake_hooks_keep_the_worker_from_sleeping(void **state)
+{
+    (void)state;
+    struct worker *worker = worker_create();
+    struct poller poller = {.hook = {.turn = poller_turn, .awake = poller_awake}, .due = 1000};
+    worker_hook_add(worker, &poller.hook);
+    assert_int_equal(worker_spawn(worker, wait_for_poller, &poller), 0);
+    worker_run(worker); /* would sleep for ever */
+    assert_int_equal(poller.turns, 1000);
+    assert_true(poller.asked >= 999);
+    worker_hook_remove(worker, &poller.hook);
+    worker_destroy(worker);
+}
+
+struct heard {
+    struct worker_watch watch; /* first */
+    struct poller *poller;
+    bool was;
+};
+
+static void hear_and_unpark(struct worker_watch *watch, uint32_t events)
+{
+    struct heard *heard = (struct heard *)watch;
+    (void)events;
+    heard->was = true;
+    worker_watch_remove(watch);
+    task_unpark(heard->poller->waiting);
+    heard->poller->waiting = NULL;
+}
+
+static void test_awake_hooks_do_not_hide_descriptors(void **state)
+{
+    (void)state;
+    struct worker *worker = worker_create();
+    struct poller poller = {.hook = {.turn = poller_turn, .awake = poller_awake}, .due = UINT_MAX};
+    struct heard heard = {.poller = &poller};
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], "x", 1), 1);
+    assert_int_equal(worker_watch_add(worker, &heard.watch, ends[0], EPOLLIN, hear_and_unpark), 0);
+    worker_hook_add(worker, &poller.hook);
+    assert_int_equal(worker_spawn(worker, wait_for_poller, &poller), 0);
+    worker_run(worker); /* would go round for ever */
+    assert_true(heard.was);
+    worker_hook_remove(worker, &poller.hook);
+    worker_destroy(worker);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 /* A callback that wakes nobody is followed by the hooks before the worker sleeps again. */
 struct gatherer {
     struct reader reader;    /* first */
@@ -603,6 +686,8 @@ int main(void)
         cmocka_unit_test(test_hooks_run_once_a_round),
         cmocka_unit_test(test_hooks_remove_hooks),
         cmocka_unit_test(test_hooks_hear_when_the_worker_goes),
+        cmocka_unit_test(test_awake_hooks_keep_the_worker_from_sleeping),
+        cmocka_unit_test(test_awake_hooks_do_not_hide_descriptors),
         cmocka_unit_test(test_hooks_run_after_callbacks),
         cmocka_unit_test(test_posts_run_after_the_last_fiber),
         cmocka_unit_test(test_posts_keep_their_order),
