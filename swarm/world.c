@@ -14,6 +14,7 @@
 #include "base/worker.h"
 #include "fabric/local.h"
 #include "swarm/linearize.h"
+#include "swarm/served.h"
 
 /* What shall happen to a compute node; the world's, since it may never come to it. */
 struct world_plan {
@@ -101,12 +102,14 @@ static int memory_build(struct world *world)
 {
     const struct world_options *options = &world->options;
     for (unsigned i = 0; i < options->memory_nodes; i++) {
-        const struct memory_options one = {.node = (uint16_t)i,
-                                           .pool_bytes = options->pool_bytes,
-                                           .chunk_bytes = options->chunk_bytes,
-                                           .lock_bytes = options->lock_bytes,
-                                           .lock_width = options->lock_width};
-        int status = memory_node_create(&world->memory[i], &one, &world->error);
+        struct memory_options one = {.node = (uint16_t)i,
+                                     .pool_bytes = options->pool_bytes,
+                                     .chunk_bytes = options->chunk_bytes,
+                                     .lock_bytes = options->lock_bytes,
+                                     .lock_width = options->lock_width};
+        int status = options->simulated ? 0 : served_prepare(served_way(), &one, &world->error);
+        if (!status)
+            status = memory_node_create(&world->memory[i], &one, &world->error);
         if (status)
             return status;
     }
@@ -125,6 +128,18 @@ static int fabrics_build_local(struct world *world)
             return world->error.code;
     }
     return 0;
+}
+
+/* As $BANYAN_FABRIC has it. */
+static int fabrics_build_real(struct world *world)
+{
+    enum served_way way = served_way();
+    if (way == SERVED_LOCAL)
+        return fabrics_build_local(world);
+    int status = served_start(&world->served, way, world->memory, world->options.memory_nodes, &world->error);
+    for (unsigned i = 0; i < world->options.compute_nodes && !status; i++)
+        status = served_open(world->served, &world->computes[i].fabric, &world->error);
+    return status;
 }
 
 static void after_loss(void *argument, int compute, int memory)
@@ -348,7 +363,7 @@ int world_create(struct world *world, const struct world_options *options)
     shape_set(world);
     int status = memory_build(world);
     if (!status)
-        status = o->simulated ? fabrics_build_simulated(world) : fabrics_build_local(world);
+        status = o->simulated ? fabrics_build_simulated(world) : fabrics_build_real(world);
     if (!status)
         status = computes_build(world);
     if (!status)
@@ -416,6 +431,7 @@ void world_destroy(struct world *world)
     }
     if (world->sim)
         sim_destroy(world->sim);
+    served_stop(world->served);
     for (unsigned i = 0; i < WORLD_MEMORY_MAX; i++)
         if (world->memory[i])
             memory_node_destroy(world->memory[i]);

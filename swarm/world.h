@@ -1,6 +1,7 @@
 /*
  * world.h - a whole cluster for a test with one call: memory nodes, compute nodes, their workers and
- * sessions, and one index, either on real threads over the local fabric or in the simulator's virtual time.
+ * sessions, and one index, either on real threads over the fabric that $BANYAN_FABRIC names (served.h; local)
+ * or in the simulator's virtual time.
  *
  * The test's thread calls world_create, then world_run as often as it likes (each runs one function as every
  * task of the cluster, or as some of them, and returns when all have returned), then world_check, then
@@ -80,6 +81,7 @@ struct world {
     struct world_options options;
     struct error error; /* the first failure */
     struct sim *sim;
+    struct served *served; /* real time, over a network */
     struct memory_node *memory[WORLD_MEMORY_MAX];
     struct world_compute computes[WORLD_COMPUTE_MAX];
     unsigned compute_count;   /* options.compute_nodes, and those that replaced dead ones */

@@ -1,0 +1,119 @@
+/* served.c - see served.h. */
+#include "swarm/served.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fabric/remote.h"
+#include "memory/server.h"
+
+/* Machines that tests run on may be slow, and emulated: nobody is to be fenced for that. */
+#define LEASE_MS   30000u
+#define TIMEOUT_MS 60000u
+
+struct served {
+    enum served_way way;
+    unsigned count;
+    struct memory_server **servers;
+    struct net_address *addresses;
+};
+
+static const char *card_address(void)
+{
+    const char *address = getenv("BANYAN_RDMA_ADDRESS");
+    if (address != NULL && address[0] != 0)
+        return address;
+    fprintf(stderr,
+            "BANYAN_FABRIC=rdma: BANYAN_RDMA_ADDRESS must say the address of a network card with RDMA\n");
+    abort();
+}
+
+enum served_way served_way(void)
+{
+    static const char *const names[] = {"local", "tcp", "unix", "rdma"};
+    const char *wanted = getenv("BANYAN_FABRIC");
+    if (wanted == NULL || wanted[0] == 0)
+        return SERVED_LOCAL;
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(wanted, names[i]) == 0)
+            return (enum served_way)i;
+    fprintf(stderr, "BANYAN_FABRIC: '%s' is none of local, tcp, unix, rdma\n", wanted);
+    abort();
+}
+
+int served_prepare(enum served_way way, struct memory_options *options, struct error *error)
+{
+    options->shared = way == SERVED_UNIX;
+    return BANYAN_OK;
+}
+
+static void listen_on(const struct served *served, unsigned number, struct net_address *address)
+{
+    *address = (struct net_address){.kind = served->way == SERVED_UNIX ? NET_UNIX : NET_TCP};
+    if (served->way == SERVED_UNIX)
+        snprintf(address->path, sizeof address->path, "/tmp/banyan-served-%ld-%p-%u.sock", (long)getpid(),
+                 (const void *)served, number);
+    else
+        snprintf(address->host, sizeof address->host, "%s",
+                 served->way == SERVED_RDMA ? card_address() : "127.0.0.1");
+}
+
+static int serve(struct served *served, unsigned number, struct memory_node *node, struct error *error)
+{
+    struct net_address *address = &served->addresses[number];
+    struct memory_server_options options = {.listen = address, .listen_count = 1};
+    listen_on(served, number, address);
+    int status = memory_server_create(&served->servers[number], node, &options, error);
+    if (status == BANYAN_OK)
+        status = memory_server_start(served->servers[number], error);
+    if (status == BANYAN_OK && address->kind == NET_TCP)
+        address->port = memory_server_port(served->servers[number], 0);
+    address->rdma = served->way == SERVED_RDMA;
+    return status;
+}
+
+int served_start(struct served **made, enum served_way way, struct memory_node *const *nodes, unsigned count,
+                 struct error *error)
+{
+    struct served *served = calloc(1, sizeof *served);
+    int status = BANYAN_OK;
+    if (served == NULL)
+        abort();
+    served->way = way;
+    served->count = count;
+    served->servers = calloc(count, sizeof(struct memory_server *));
+    served->addresses = calloc(count, sizeof *served->addresses);
+    if (served->servers == NULL || served->addresses == NULL)
+        abort();
+    for (unsigned i = 0; i < count && status == BANYAN_OK; i++)
+        status = serve(served, i, nodes[i], error);
+    *made = served;
+    return status;
+}
+
+int served_open(struct served *served, struct fabric **fabric, struct error *error)
+{
+    const struct fabric_remote_options options = {.nodes = served->addresses,
+                                                  .count = (uint16_t)served->count,
+                                                  .lease_ms = LEASE_MS,
+                                                  .timeout_ms = TIMEOUT_MS};
+    return fabric_remote_open(fabric, &options, error);
+}
+
+void served_stop(struct served *served)
+{
+    if (served == NULL)
+        return;
+    for (unsigned i = 0; i < served->count; i++) {
+        if (served->servers[i] == NULL)
+            continue;
+        memory_server_stop(served->servers[i]);
+        memory_server_join(served->servers[i]);
+        memory_server_destroy(served->servers[i]);
+    }
+    free(served->servers);
+    free(served->addresses);
+    free(served);
+}
