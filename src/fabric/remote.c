@@ -23,7 +23,8 @@
 
 #define ID_TRIES 64u
 #define ID_PAUSE (20 * REMOTE_MS)
-#define BEATS    8u /* round trips measured when a connection opens */
+#define SPIN_US  50u /* longer than a round trip on a card, shorter than a wake-up */
+#define BEATS    8u  /* round trips measured when a connection opens */
 
 /* ---- lists ---- */
 
@@ -78,7 +79,9 @@ static int execute_any(struct remote_endpoint *endpoint, struct fabric_list *con
     struct remote_wait wait = {.task = endpoint->worker != NULL ? task_self() : NULL};
     for (uint32_t i = 0; i < count; i++) {
         struct remote_link *link = &endpoint->links[lists[i]->node];
-        if (!link->node->mapped)
+        if (link->node->device != NULL)
+            remote_card_post(link, lists[i], &wait);
+        else if (!link->node->mapped)
             remote_link_post(link, lists[i], &wait);
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -131,7 +134,7 @@ static struct fabric_endpoint *remote_endpoint_open(struct fabric *fabric, struc
         calloc(1, sizeof *endpoint + remote->count * sizeof endpoint->links[0]);
     if (endpoint != NULL) {
         endpoint->input = malloc(REMOTE_INPUT_BYTES);
-        endpoint->polls = calloc(remote->count, sizeof *endpoint->polls);
+        endpoint->polls = calloc(2u * remote->count, sizeof *endpoint->polls);
     }
     if (endpoint == NULL || endpoint->input == NULL || endpoint->polls == NULL) {
         if (endpoint != NULL)
@@ -147,6 +150,8 @@ static struct fabric_endpoint *remote_endpoint_open(struct fabric *fabric, struc
         link->endpoint = endpoint;
         link->node = &remote->nodes[i];
         link->seen_at = task_now();
+        if (link->node->device != NULL)
+            endpoint->spin_ns = (remote->card.spin_us != 0 ? remote->card.spin_us : SPIN_US) * UINT64_C(1000);
         /* One that cannot be reached now is opened by the mender when it can. */
         remote_ground_open(link->node, remote->identity.timeout_ms * REMOTE_MS, &link->ground, NULL);
     }
@@ -237,6 +242,8 @@ static void remote_close(struct fabric *fabric)
         if (node->target.locks != NULL)
             munmap(node->target.locks, node->target.lock_bytes);
     }
+    remote_cards_close(remote);
+    free(remote->card_name);
     if (remote->secret != NULL)
         explicit_bzero(remote->secret, remote->identity.secret_length);
     free(remote->secret);
@@ -439,6 +446,12 @@ static int lease_node(struct remote_node *node, uint16_t *id, struct error *erro
     node->lease_ms = welcome->lease_ms != 0 ? welcome->lease_ms : remote->identity.lease_ms;
     if (status == BANYAN_OK && node->mapped)
         status = map_pool(node, &dialed, error);
+    if (status == BANYAN_OK && node->address.rdma)
+        status = remote_card_open(node, &dialed, error);
+    if (status == BANYAN_OK && node->address.rdma)
+        status = remote_card_judge(node, welcome, error);
+    node->packet = welcome->card_packet;
+    node->promises = welcome->card_promises;
     if (status == BANYAN_OK)
         status = measure(node, dialed.stream, task_now() + timeout, error);
     if (status == BANYAN_OK) {
@@ -486,10 +499,28 @@ static int lease_nodes(struct remote_fabric *remote, struct error *error)
 
 /* ---- opening: all of it ---- */
 
+/* What a memory node behind a card takes away from what CPUs promise. */
+static void limit_to_card(struct fabric_capabilities *capabilities, const struct remote_node *node)
+{
+    uint32_t packet = verbs_mtu_bytes(node->device->mtu);
+    packet = node->packet < packet ? node->packet : packet;
+    if (packet < capabilities->atomic_write) /* G5: one packet is written wholly or not at all */
+        capabilities->atomic_write = packet;
+    if (!(node->promises & WIRE_CARD_RELEASE_BY_WRITE))
+        capabilities->release_by_write = false;
+    if (!(node->promises & WIRE_CARD_MASKED_CAS) || !node->device->features.masked_cas)
+        capabilities->masked_cas = false;
+}
+
+static const char *backend_name(uint16_t count, uint16_t mapped, uint16_t cards)
+{
+    return mapped == count ? "local" : cards == count ? "rdma" : mapped + cards == 0 ? "tcp" : "mixed";
+}
+
 static void set_capabilities(struct remote_fabric *remote)
 {
     struct fabric_capabilities *capabilities = &remote->fabric.capabilities;
-    uint16_t mapped = 0, id = capabilities->compute_id;
+    uint16_t mapped = 0, cards = 0, id = capabilities->compute_id;
     *capabilities = (struct fabric_capabilities){
         .memory_nodes = remote->count,
         .compute_id = id,
@@ -497,19 +528,46 @@ static void set_capabilities(struct remote_fabric *remote)
         .lock_region_bytes = UINT64_MAX,
         .release_by_write = true, /* both ends use the CPU's stores and compare-exchanges */
         .masked_cas = true,
+        .atomic_write = FABRIC_LENGTH_MAX, /* G5: a message's command is run once it is wholly there */
     };
     for (uint16_t i = 0; i < remote->count; i++) {
         const struct remote_node *node = &remote->nodes[i];
-        mapped = (uint16_t)(mapped + node->mapped);
         if (node->lock_bytes < capabilities->lock_region_bytes)
             capabilities->lock_region_bytes = node->lock_bytes;
         if (node->round_trip_ns > capabilities->round_trip_ns)
             capabilities->round_trip_ns = node->round_trip_ns;
+        if (node->mapped && capabilities->atomic_write > WIRE_STAGING_DATA)
+            capabilities->atomic_write = WIRE_STAGING_DATA; /* a mapped pool's WRITE once it is staged */
+        if (node->device != NULL)
+            limit_to_card(capabilities, node);
+        mapped = (uint16_t)(mapped + node->mapped);
+        cards = (uint16_t)(cards + (node->device != NULL));
     }
-    capabilities->backend = mapped == 0 ? "tcp" : mapped == remote->count ? "local" : "mixed";
+    capabilities->backend = backend_name(remote->count, mapped, cards);
     capabilities->direct = mapped > 0;
-    /* G5: a message's command is run once it is wholly there; a mapped pool's WRITE once it is staged. */
-    capabilities->atomic_write = mapped > 0 ? WIRE_STAGING_DATA : FABRIC_LENGTH_MAX;
+}
+
+/* The way through each card. */
+static int probe_cards(struct remote_fabric *remote, struct error *error)
+{
+    int status = BANYAN_OK;
+    for (uint16_t i = 0; i < remote->count && status == BANYAN_OK; i++)
+        if (remote->nodes[i].device != NULL)
+            status = remote_card_probe(&remote->nodes[i], error);
+    return status;
+}
+
+static int copy_card(struct remote_fabric *remote, const struct verbs_options *card, struct error *error)
+{
+    remote->card = *card;
+    remote->card.device = NULL;
+    if (card->device == NULL)
+        return BANYAN_OK;
+    remote->card_name = strdup(card->device);
+    if (remote->card_name == NULL)
+        return error_set(error, BANYAN_ENOMEM, "no memory for a device's name");
+    remote->card.device = remote->card_name;
+    return BANYAN_OK;
 }
 
 static int open_nodes(struct remote_fabric *remote, const struct fabric_remote_options *options,
@@ -522,11 +580,15 @@ static int open_nodes(struct remote_fabric *remote, const struct fabric_remote_o
         memcpy(remote->secret, options->secret, options->secret_length);
         remote->identity.secret = remote->secret;
     }
-    int status = place_nodes(remote, options->nodes, error);
+    int status = copy_card(remote, &options->card, error);
+    if (status == BANYAN_OK)
+        status = place_nodes(remote, options->nodes, error);
     for (uint16_t i = 0; i < options->count && status == BANYAN_OK; i++)
         remote->nodes[i].since = 1;
     if (status == BANYAN_OK)
         status = lease_nodes(remote, error);
+    if (status == BANYAN_OK)
+        status = probe_cards(remote, error);
     if (status != BANYAN_OK)
         return status;
     set_capabilities(remote);

@@ -1,12 +1,13 @@
 /*
- * remote.h - the backend for memory nodes in other processes: over TCP (with TLS where wanted), or, on the
- * same machine, over a Unix socket through which the pool is mapped (design.md calls these `tcp` and
- * `local`).
+ * remote.h - the backend for memory nodes in other processes: over TCP (with TLS where wanted); on the same
+ * machine, over a Unix socket through which the pool is mapped; or through network cards with RDMA (`tcp`,
+ * `local` and `rdma` in fabric_capabilities).
  *
- * One fabric may have both kinds of memory node. A list to a mapped one is run by the calling thread at once,
- * as in local.c; a list to another is one message each way: messages of all fibers of a worker are sent
- * together when none of them can run any more. An endpoint may be used by fibers of one worker
- * (base/worker.h), or by one plain thread, which then waits in poll().
+ * One fabric may have all kinds of memory node. A list to a mapped one is run by the calling thread at once,
+ * as in local.c; a list to an rdma:// one is one chain of work requests (verbs_queue.h); a list to another is
+ * one message each way: messages of all fibers of a worker are sent together when none of them can run any
+ * more. An endpoint may be used by fibers of one worker (base/worker.h), or by one plain thread, which then
+ * waits in poll().
  *
  * A LOST CONNECTION fails every list that is under way there (BANYAN_ENET), and all lists, for good, of
  * operations that began before it (fabric.h, incarnations). It is opened anew in the background, with delays
@@ -17,6 +18,7 @@
 #define FABRIC_REMOTE_H
 
 #include "fabric/fabric.h"
+#include "fabric/verbs_device.h"
 #include "net/net.h"
 
 struct fabric_remote_options {
@@ -26,9 +28,10 @@ struct fabric_remote_options {
     struct net_tls *tls; /* for TCP addresses; NULL: plain */
     const char *secret;  /* NULL: none */
     size_t secret_length;
-    uint32_t lease_ms;   /* wanted; 0: 2,000 */
-    uint32_t timeout_ms; /* of a list or call until the connection counts as lost; 0: 5,000 */
-    bool copy;           /* Unix sockets: do not map the pool, send messages */
+    uint32_t lease_ms;         /* wanted; 0: 2,000 */
+    uint32_t timeout_ms;       /* of a list or call until the connection counts as lost; 0: 5,000 */
+    bool copy;                 /* Unix sockets: do not map the pool, send messages */
+    struct verbs_options card; /* for rdma:// addresses; copied */
 };
 
 /* Connects to every memory node; they must all be of one cluster, and all of it. BANYAN_ENET,

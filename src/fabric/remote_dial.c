@@ -146,6 +146,7 @@ static void fill_hello(struct wire_hello *hello, const struct remote_identity *i
         .role = (uint32_t)wish->role,
         .map = identity->map && address->kind == NET_UNIX &&
                (wish->role == WIRE_CONTROL || wish->role == WIRE_DATA),
+        .card = address->rdma && (wish->role == WIRE_CONTROL || wish->role == WIRE_DATA),
         .lease_ms = identity->lease_ms,
         .compute_id = wish->compute_id,
         .instance = identity->instance,

@@ -125,6 +125,7 @@ int remote_ground_open(struct remote_node *node, uint64_t timeout_ns, struct rem
     spinlock_unlock(&node->lock);
     if (opened.group % 2 == 0)
         return error_set(error, BANYAN_ENET, "memory node %.100s is not connected", node->text);
+    uint64_t deadline = task_now() + timeout_ns;
     int status = remote_dial(&remote->identity, &node->address, &wish, timeout_ns, &dialed, error);
     if (status != BANYAN_OK)
         return status;
@@ -132,6 +133,8 @@ int remote_ground_open(struct remote_node *node, uint64_t timeout_ns, struct rem
         status = error_set(&inner, BANYAN_ENET, "it maps its pool now and then only");
     else if (node->mapped)
         status = map_staging(dialed.descriptors[0], &opened.staging, &inner);
+    else if (node->device != NULL)
+        status = remote_card_attach(node, dialed.stream, deadline, &opened.queue, &inner);
     if (status != BANYAN_OK) {
         remote_hang_up(dialed.stream); /* it was let in: without a goodbye it would cost the group */
         dialed.stream = NULL;
@@ -153,6 +156,7 @@ void remote_ground_close(struct remote_ground *ground, bool goodbye)
         net_stream_destroy(ground->stream);
     if (ground->staging != NULL)
         munmap(ground->staging, sizeof *ground->staging);
+    verbs_queue_destroy(ground->queue, NULL, NULL); /* nothing is under way on it */
     *ground = (struct remote_ground){0};
 }
 
@@ -395,6 +399,8 @@ static int mend_node(struct remote_node *node, struct error *error)
     if (status == BANYAN_OK && (dialed.welcome.mapped != 0) != node->mapped)
         status =
             error_set(error, BANYAN_ENET, "memory node %.100s does not share its pool as before", node->text);
+    if (status == BANYAN_OK && node->device != NULL)
+        status = remote_card_judge(node, &dialed.welcome, error);
     if (status != BANYAN_OK) {
         remote_hang_up(dialed.stream);
         dialed.stream = NULL;

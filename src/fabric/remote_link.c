@@ -52,7 +52,7 @@ static struct fabric_list *list_next(const struct fabric_list *list)
 
 /* ---- completing ---- */
 
-static void complete(struct remote_link *link, struct fabric_list *list, int status)
+void remote_link_complete(struct remote_link *link, struct fabric_list *list, int status)
 {
     struct remote_wait *wait = list->backend[1];
     struct remote_call *call = list->count == 0 ? list->backend[2] : NULL;
@@ -84,28 +84,33 @@ static void link_reset(struct remote_link *link)
     link->command = link->offset = 0;
 }
 
-/* The connection is of no use any more: drops it and fails what is under way. */
-static void link_fail(struct remote_link *link, const char *why)
+void remote_link_fail(struct remote_link *link, const char *why)
 {
     struct remote_ground old = link->ground;
     if (old.group == 0)
         return;
     remote_node_lose(link->node, old.group, why);
     worker_watch_remove(&link->watch);
+    worker_watch_remove(&link->card_watch);
     spinlock_lock(&link->lock);
     link->ground = (struct remote_ground){0};
     spinlock_unlock(&link->lock);
+    struct verbs_queue *queue = old.queue;
+    old.queue = NULL;
     remote_ground_close(&old, false);
     link_reset(link);
     struct fabric_list *list = link->first;
     link->first = link->last = NULL;
-    atomic_store_relaxed(&link->outstanding, 0u);
     while (list != NULL) {
         struct fabric_list *next = list_next(list);
-        complete(link, list, BANYAN_ENET);
+        atomic_store_relaxed(&link->outstanding, link->outstanding - 1); /* relaxed: a hint for the pulse */
+        remote_link_complete(link, list, BANYAN_ENET);
         list = next;
     }
     wake_waiters(link);
+    if (queue != NULL)
+        remote_card_drop(link, queue);
+    assert(link->outstanding == 0);
 }
 
 /* ---- output ---- */
@@ -167,7 +172,7 @@ static void link_push(struct remote_link *link)
     if (link->ground.stream == NULL)
         return;
     if (unsent(link) > 0 && !link_flush(link))
-        link_fail(link, net_stream_error(link->ground.stream));
+        remote_link_fail(link, net_stream_error(link->ground.stream));
     else if (link->watch.worker != NULL)
         worker_watch_change(&link->watch, net_stream_wants(link->ground.stream, unsent(link) > 0));
 }
@@ -198,6 +203,8 @@ static void endpoint_turn(struct worker_hook *hook)
         link->dirty = false;
         link_push(link);
     }
+    if (hook->awake != NULL)
+        remote_card_turn(endpoint);
 }
 
 /* ---- input ---- */
@@ -257,7 +264,7 @@ static void answer_end(struct remote_link *link)
             if (list->commands[i].operation == FABRIC_READ)
                 list->commands[i].read.data = list->commands[i].read.buffer;
     }
-    complete(link, list, status);
+    remote_link_complete(link, list, status);
 }
 
 /* Takes some bytes of an answer's body to where they belong. Returns how many. */
@@ -329,12 +336,12 @@ static void link_receive(struct remote_link *link)
         if (status == NET_AGAIN)
             return;
         if (status != NET_OK) {
-            link_fail(link, status == NET_END ? "it closed the connection" : net_stream_error(stream));
+            remote_link_fail(link, status == NET_END ? "it closed the connection" : net_stream_error(stream));
             return;
         }
         atomic_store_relaxed(&link->progress, link->progress + 1);
         if (!link_take(link, endpoint->input, length)) {
-            link_fail(link, "it answered what was not asked");
+            remote_link_fail(link, "it answered what was not asked");
             return;
         }
         if (length < REMOTE_INPUT_BYTES && !net_stream_pending(stream))
@@ -363,6 +370,7 @@ void remote_endpoint_unbind(struct remote_endpoint *endpoint)
         return;
     for (uint16_t i = 0; i < endpoint->count; i++) {
         worker_watch_remove(&endpoint->links[i].watch);
+        worker_watch_remove(&endpoint->links[i].card_watch);
         endpoint->links[i].dirty = false;
     }
     endpoint->dirty = NULL;
@@ -374,16 +382,19 @@ void remote_endpoint_unbind(struct remote_endpoint *endpoint)
 static bool watched(struct remote_link *link)
 {
     struct remote_endpoint *endpoint = link->endpoint;
-    return endpoint->worker == NULL || link->ground.stream == NULL || link->watch.worker != NULL ||
-           worker_watch_add(endpoint->worker, &link->watch, net_stream_fd(link->ground.stream), EPOLLIN,
-                            link_ready) == BANYAN_OK;
+    if (endpoint->worker == NULL || link->ground.stream == NULL)
+        return true;
+    return (link->watch.worker != NULL ||
+            worker_watch_add(endpoint->worker, &link->watch, net_stream_fd(link->ground.stream), EPOLLIN,
+                             link_ready) == BANYAN_OK) &&
+           remote_card_watched(link);
 }
 
 /* Of a mapped pool only calls need it, and try again: losing the connection would cost this process. */
 static void link_watch(struct remote_link *link)
 {
     if (!watched(link) && !link->node->mapped)
-        link_fail(link, "no memory to watch it");
+        remote_link_fail(link, "no memory to watch it");
 }
 
 int remote_endpoint_bind(struct remote_endpoint *endpoint)
@@ -395,7 +406,9 @@ int remote_endpoint_bind(struct remote_endpoint *endpoint)
     if (here == NULL)
         return BANYAN_OK;
     endpoint->worker = here;
-    endpoint->hook = (struct worker_hook){.turn = endpoint_turn, .gone = endpoint_gone};
+    endpoint->hook = (struct worker_hook){.turn = endpoint_turn,
+                                          .gone = endpoint_gone,
+                                          .awake = endpoint->spin_ns != 0 ? remote_card_awake : NULL};
     worker_hook_add(here, &endpoint->hook);
     for (uint16_t i = 0; i < endpoint->count; i++) {
         /* one owner at a time; it takes what was left behind along */
@@ -405,29 +418,51 @@ int remote_endpoint_bind(struct remote_endpoint *endpoint)
     return BANYAN_OK;
 }
 
+/* What a plain thread waits for on one link: its answers, its card, and, for both, that its group ends. */
+static nfds_t poll_link(struct remote_link *link, struct pollfd *polls)
+{
+    nfds_t count = 0;
+    bool card = link->ground.queue != NULL && verbs_queue_under_way(link->ground.queue) > 0;
+    link_push(link);
+    if (link->ground.stream == NULL || (link->first == NULL && !card))
+        return 0;
+    uint32_t wants = net_stream_wants(link->ground.stream, unsent(link) > 0);
+    polls[count++] =
+        (struct pollfd){.fd = net_stream_fd(link->ground.stream),
+                        .events = (short)((wants & EPOLLIN ? POLLIN : 0) | (wants & EPOLLOUT ? POLLOUT : 0))};
+    if (card)
+        polls[count++] = (struct pollfd){.fd = verbs_queue_descriptor(link->ground.queue), .events = POLLIN};
+    return count;
+}
+
 /* A plain thread's: sends and receives what can be, and waits for more, once. */
 static void endpoint_pump(struct remote_endpoint *endpoint, int timeout_ms)
 {
     nfds_t count = 0;
-    for (uint16_t i = 0; i < endpoint->count; i++) {
-        struct remote_link *link = &endpoint->links[i];
-        link_push(link);
-        if (link->ground.stream == NULL || link->first == NULL)
-            continue;
-        uint32_t wants = net_stream_wants(link->ground.stream, unsent(link) > 0);
-        endpoint->polls[count++] = (struct pollfd){
-            .fd = net_stream_fd(link->ground.stream),
-            .events = (short)((wants & EPOLLIN ? POLLIN : 0) | (wants & EPOLLOUT ? POLLOUT : 0))};
-    }
+    if (endpoint->spin_ns != 0 && remote_card_pump(endpoint))
+        return;
+    for (uint16_t i = 0; i < endpoint->count; i++)
+        count += poll_link(&endpoint->links[i], endpoint->polls + count);
     if (count == 0 || poll(endpoint->polls, count, timeout_ms) <= 0)
         return;
     for (uint16_t i = 0, at = 0; i < endpoint->count && at < count; i++) {
         struct remote_link *link = &endpoint->links[i];
         if (link->ground.stream == NULL || net_stream_fd(link->ground.stream) != endpoint->polls[at].fd)
             continue;
-        if (endpoint->polls[at++].revents != 0)
+        bool told = at + 1u < count && link->ground.queue != NULL &&
+                    verbs_queue_descriptor(link->ground.queue) == endpoint->polls[at + 1].fd;
+        bool heard = endpoint->polls[at].revents != 0, spoken = told && endpoint->polls[at + 1].revents != 0;
+        at = (uint16_t)(at + 1 + told);
+        if (spoken)
+            remote_card_told(link);
+        if (heard && link->ground.stream != NULL)
             link_receive(link);
     }
+}
+
+void remote_endpoint_pump(struct remote_endpoint *endpoint)
+{
+    endpoint_pump(endpoint, POLL_MS);
 }
 
 void remote_endpoint_wait(struct remote_endpoint *endpoint, struct remote_wait *wait)
@@ -462,7 +497,7 @@ int remote_link_admit_slow(struct remote_link *link, uint64_t incarnation)
     /* acquire: condition (2) of remote_private.h; and with an odd number, the group's `since` */
     uint64_t group = atomic_load_acquire(&node->group);
     if (link->ground.group != group) {
-        link_fail(link, "its group ended"); /* says it to nobody: that group is over */
+        remote_link_fail(link, "its group ended"); /* says it to nobody: that group is over */
         spinlock_lock(&link->lock);
         if (link->fresh.group == group) {
             fresh = link->fresh;
@@ -655,7 +690,7 @@ void remote_link_close(struct remote_link *link)
         struct fabric_list *list = link->first;
         link->first = list_next(list);
         assert(list->count == 0 && ((struct remote_call *)list->backend[2])->left_behind);
-        complete(link, list, BANYAN_ENET);
+        remote_link_complete(link, list, BANYAN_ENET);
     }
     /* acquire: of a group that still lives we take leave; a dead one's socket is dead too */
     bool alive = link->ground.group == atomic_load_acquire(&link->node->group);

@@ -4,6 +4,7 @@
  *  remote.c         opening and closing a fabric and its endpoints; format, ask; the operations' entry
  *  remote_dial.c    opening one connection: greeting, hello, welcome, descriptors
  *  remote_link.c    an endpoint's data connection: messages out, answers in, who waits for them
+ *  remote_card.c    lists that go through a network card beside the data connection
  *  remote_lease.c   groups of connections that live and die together: heartbeats, losses, mending
  *
  * GROUPS. The connections to one memory node form a group (wire.h), numbered by node->group: odd while the
@@ -44,6 +45,7 @@
 #include "base/worker.h"
 #include "fabric/fabric.h"
 #include "fabric/remote.h"
+#include "fabric/verbs_queue.h"
 #include "fabric/wire.h"
 #include "net/net.h"
 
@@ -105,6 +107,10 @@ struct remote_node {
     uint8_t lock_width;
     bool mapped;
     struct fabric_target target; /* where mapped */
+    /* rdma://: the card that leads there, and what the memory node's says (WIRE_CARD_*); NULL: none */
+    const struct verbs_device *device;
+    uint16_t packet;
+    uint8_t promises;
 
     uint64_t group; /* atomic, see above; changes under `lock` */
     uint64_t since; /* atomic; changes under `lock` while group is even */
@@ -143,6 +149,7 @@ struct remote_wait {
 struct remote_ground {
     struct net_stream *stream;
     struct wire_staging *staging; /* mapped pools */
+    struct verbs_queue *queue;    /* cards */
     uint64_t group, since;        /* 0: never connected */
 };
 
@@ -164,6 +171,11 @@ struct remote_link {
     struct fabric_list *first, *last;
     uint64_t sent_id, answered_id;
     uint32_t left_behind; /* calls that nobody waits for any more (mapped pools) */
+
+    /* cards */
+    struct worker_watch card_watch;
+    struct fabric_list *waiting_first, *waiting_last; /* for room in the queue */
+    bool armed;
 
     /* the answer that is arriving */
     struct wire_head head;
@@ -189,19 +201,30 @@ struct remote_endpoint {
     uint64_t runs;                /* atomic: odd while a list runs on a mapped pool */
     uint64_t seen_runs;           /* the mender's */
     uint8_t *input;               /* what was read last; answers are copied out at once */
-    struct pollfd *polls;         /* one a link */
+    struct pollfd *polls;         /* two a link: its stream, its card */
+    uint64_t idle_since, spin_ns; /* cards: since when nothing came while lists are under way; 0: not so */
     struct remote_endpoint *next; /* of the fabric; under its lock */
     uint16_t count;
     struct remote_link links[];
 };
 
+/* A card, and the address of ours by which it was chosen. */
+struct remote_device {
+    struct remote_device *next;
+    struct verbs_device *device;
+    struct sockaddr_storage local;
+};
+
 struct remote_fabric {
     struct fabric fabric;
     struct remote_identity identity;
-    char *secret;         /* owned copy */
-    uint64_t incarnation; /* atomic, from 1 */
-    bool membarrier;      /* the kernel has it: lists on mapped pools need no fence of their own */
-    struct spinlock lock; /* guards `endpoints` */
+    struct verbs_options card;
+    char *card_name;               /* owned: card.device */
+    struct remote_device *devices; /* made while the fabric is opened */
+    char *secret;                  /* owned copy */
+    uint64_t incarnation;          /* atomic, from 1 */
+    bool membarrier;               /* the kernel has it: lists on mapped pools need no fence of their own */
+    struct spinlock lock;          /* guards `endpoints` */
     struct remote_endpoint *endpoints;
     uint32_t quit; /* atomic */
     int pulse_event, mender_event;
@@ -252,11 +275,45 @@ static inline int remote_link_admit(struct remote_link *link, uint64_t incarnati
     return __builtin_expect(incarnation != 0 && incarnation < link->ground.since, 0) ? BANYAN_EFENCED
                                                                                      : BANYAN_OK;
 }
+/* The connection is of no use any more: drops it and fails what is under way. */
+void remote_link_fail(struct remote_link *link, const char *why);
+/* A list of it is done. */
+void remote_link_complete(struct remote_link *link, struct fabric_list *list, int status);
+/* A plain thread's: sends, receives, waits for something once. */
+void remote_endpoint_pump(struct remote_endpoint *endpoint);
 /* Makes the endpoint the calling thread's: its worker's, or nobody's. */
 int remote_endpoint_bind(struct remote_endpoint *endpoint);
 void remote_endpoint_unbind(struct remote_endpoint *endpoint);
 void remote_endpoint_wait(struct remote_endpoint *endpoint, struct remote_wait *wait);
 /* Of an endpoint that nobody uses any more. */
 void remote_link_close(struct remote_link *link);
+
+/* ---- remote_card.c ---- */
+
+/* Opens the card that leads to the memory node, if that is not done yet: node->device. */
+int remote_card_open(struct remote_node *node, const struct remote_dialed *dialed, struct error *error);
+void remote_cards_close(struct remote_fabric *remote);
+int remote_card_judge(const struct remote_node *node, const struct wire_welcome *welcome,
+                      struct error *error);
+/* A queue pair for a data connection that was welcomed. The message does not name the memory node. */
+int remote_card_attach(const struct remote_node *node, struct net_stream *stream, uint64_t deadline,
+                       struct verbs_queue **queue, struct error *error);
+/* Tries the way to the memory node and sets its round_trip_ns. */
+int remote_card_probe(struct remote_node *node, struct error *error);
+void remote_card_post(struct remote_link *link, struct fabric_list *list, struct remote_wait *wait);
+/* Completes what is done; returns how many, or that the link failed. */
+uint32_t remote_card_poll(struct remote_link *link);
+/* A link's queue goes: its lists end with BANYAN_ENET, whoever waits for room tries again. */
+void remote_card_drop(struct remote_link *link, struct verbs_queue *queue);
+void remote_card_wake(struct remote_link *link, bool all);
+/* The endpoint's hook. */
+void remote_card_turn(struct remote_endpoint *endpoint);
+bool remote_card_awake(struct worker_hook *hook);
+/* Whether the worker hears of the link's queue. */
+bool remote_card_watched(struct remote_link *link);
+/* A plain thread's: polls for a while, then arms. True: something is done, do not wait. */
+bool remote_card_pump(struct remote_endpoint *endpoint);
+/* The queue's descriptor was readable. */
+void remote_card_told(struct remote_link *link);
 
 #endif
