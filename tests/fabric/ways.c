@@ -1,0 +1,172 @@
+/* ways.c - see ways.h. */
+#include "ways.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <pthread.h>
+#include <cmocka.h>
+
+#include "base/worker.h"
+#include "fabric/remote.h"
+#include "tests/net/certificates.h"
+
+static void way_close(struct way *way)
+{
+    for (uint16_t i = 0; i < way->count; i++) {
+        if (way->proxies[i] != NULL)
+            proxy_stop(way->proxies[i]);
+        way->proxies[i] = NULL;
+        daemon_kill(&way->daemons[i]);
+    }
+}
+
+static struct fabric *way_open(void *context, const struct fabric_target *const *targets, uint16_t count)
+{
+    struct way *way = context;
+    struct net_address nodes[CONFORMANCE_NODES_MAX];
+    struct error error = {0};
+    struct fabric *fabric;
+    way->count = count;
+    for (uint16_t i = 0; i < count; i++) {
+        const struct daemon_options options = {.number = i,
+                                               .secret = way->secret,
+                                               .certificate = way->certificate,
+                                               .key = way->key,
+                                               .pool_bytes = CONFORMANCE_POOL_BYTES,
+                                               .chunk_bytes = CONFORMANCE_CHUNK_BYTES,
+                                               .lock_bytes = CONFORMANCE_LOCK_BYTES};
+        bool local = way->unix_sockets && (!way->mixed || i % 2 == 0);
+        daemon_start(&way->daemons[i], &options);
+        nodes[i] = local ? way->daemons[i].local : way->daemons[i].tcp;
+        if (way->proxied) {
+            way->proxies[i] = proxy_start(&nodes[i]);
+            nodes[i] = proxy_address(way->proxies[i]);
+        }
+    }
+    const struct fabric_remote_options options = {.nodes = nodes,
+                                                  .count = count,
+                                                  .tls = way->tls,
+                                                  .secret = way->secret,
+                                                  .secret_length = way->secret ? strlen(way->secret) : 0,
+                                                  .timeout_ms = 20000,
+                                                  .lease_ms = 20000,
+                                                  .copy = way->copy};
+    if (fabric_remote_open(&fabric, &options, &error) != BANYAN_OK) {
+        fprintf(stderr, "open: %s\n", error.text);
+        way_close(way);
+        return NULL;
+    }
+    return fabric;
+}
+
+static void way_shut(void *context, struct fabric *fabric)
+{
+    fabric_close(fabric);
+    way_close(context);
+}
+
+static void way_lose(void *context, struct fabric *fabric, uint16_t node)
+{
+    struct way *way = context;
+    proxy_cut(way->proxies[node]);
+    proxy_open(way->proxies[node]);
+}
+
+/* ---- tasks ---- */
+
+struct start {
+    void (*function)(void *);
+    void *argument;
+};
+
+static void *thread_main(void *argument)
+{
+    struct start *start = argument;
+    start->function(start->argument);
+    return NULL;
+}
+
+static void run_threads(void *context, struct fabric *fabric, void (*const *functions)(void *),
+                        void *const *arguments, unsigned count)
+{
+    pthread_t threads[CONFORMANCE_TASKS_MAX];
+    struct start starts[CONFORMANCE_TASKS_MAX];
+    for (unsigned i = 0; i < count; i++) {
+        starts[i] = (struct start){functions[i], arguments[i]};
+        if (pthread_create(&threads[i], NULL, thread_main, &starts[i]) != 0)
+            abort();
+    }
+    for (unsigned i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+}
+
+#define WORKERS 2
+
+static void worker_main(void *worker)
+{
+    worker_run(worker);
+}
+
+static void run_fibers(void *context, struct fabric *fabric, void (*const *functions)(void *),
+                       void *const *arguments, unsigned count)
+{
+    struct worker *workers[WORKERS];
+    void (*mains[WORKERS])(void *);
+    void *worker_arguments[WORKERS];
+    for (unsigned i = 0; i < WORKERS; i++) {
+        workers[i] = worker_create();
+        if (workers[i] == NULL)
+            abort();
+        mains[i] = worker_main;
+        worker_arguments[i] = workers[i];
+    }
+    for (unsigned i = 0; i < count; i++)
+        if (worker_spawn(workers[i % WORKERS], functions[i], arguments[i]) != 0)
+            abort();
+    run_threads(context, fabric, mains, worker_arguments, WORKERS);
+    for (unsigned i = 0; i < WORKERS; i++)
+        worker_destroy(workers[i]);
+}
+
+void ways_conform(struct way way, const char *part, bool fibers, unsigned rounds)
+{
+    const struct conformance_backend backend = {.name = way.name,
+                                                .context = &way,
+                                                .rounds = rounds,
+                                                .open = way_open,
+                                                .run = fibers ? run_fibers : run_threads,
+                                                .close = way_shut,
+                                                .lose = way.proxied ? way_lose : NULL};
+    assert_int_equal(part ? conformance_run_some(&backend, part) : conformance_run(&backend), 0);
+}
+
+void ways_conform_tls(struct way way, bool fibers, unsigned rounds)
+{
+    char directory[] = "/tmp/banyan-test-tls-XXXXXX", authority_file[64], certificate_file[64], key_file[64];
+    struct certificate authority, server;
+    struct error error = {0};
+    assert_non_null(mkdtemp(directory));
+    snprintf(authority_file, sizeof authority_file, "%s/authority", directory);
+    snprintf(certificate_file, sizeof certificate_file, "%s/certificate", directory);
+    snprintf(key_file, sizeof key_file, "%s/key", directory);
+    assert_true(certificate_make(&authority, NULL, "test authority", NULL, -60, 3600));
+    assert_true(certificate_make(&server, &authority, "memory", "DNS:localhost,IP:127.0.0.1", -60, 3600));
+    assert_true(certificate_write(&authority, authority_file, NULL));
+    assert_true(certificate_write(&server, certificate_file, key_file));
+    way.certificate = certificate_file;
+    way.key = key_file;
+    const struct net_tls_options options = {.authority_file = authority_file};
+    assert_int_equal(net_tls_create(&way.tls, false, &options, &error), BANYAN_OK);
+    ways_conform(way, NULL, fibers, rounds);
+    net_tls_destroy(way.tls);
+    certificate_free(&server);
+    certificate_free(&authority);
+    unlink(authority_file);
+    unlink(certificate_file);
+    unlink(key_file);
+    rmdir(directory);
+}
