@@ -1,0 +1,505 @@
+/*
+ * verbs_choice.c - which device, port and GID (verbs_device.h, CHOICE), and what to do where there is none.
+ *
+ * Called when a device is opened. Opens every device for a moment where librdmacm cannot say which it is:
+ * some milliseconds each.
+ */
+#include "fabric/verbs_private.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <rdma/rdma_cma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEVICE_FOLDER "/dev/infiniband/"
+#define GID_INDEX_MAX 255u /* struct ibv_global_route has a byte for it, and tables may be longer */
+
+/* ---- lists for people ---- */
+
+struct text {
+    char bytes[100];
+    size_t length;
+};
+
+/* "a, b, c ..." */
+static void text_add(struct text *text, const char *word)
+{
+    size_t room = sizeof text->bytes - text->length, more = strlen(word) + 2;
+    if (more + sizeof " ..." > room) {
+        if (text->length > 0 && text->bytes[text->length - 1] != '.')
+            text->length += (size_t)snprintf(text->bytes + text->length, room, " ...");
+        return;
+    }
+    text->length +=
+        (size_t)snprintf(text->bytes + text->length, room, "%s%s", text->length > 0 ? ", " : "", word);
+}
+
+/* ---- no device ---- */
+
+/* The first name in the folder that begins so; false: there is none. */
+static bool entry_find(const char *folder, const char *name, const char *prefix, char found[64])
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    DIR *entries = opendir(path);
+    bool seen = false;
+    if (entries == NULL)
+        return false;
+    for (const struct dirent *entry; !seen && (entry = readdir(entries)) != NULL;)
+        if (entry->d_name[0] != '.' && strncmp(entry->d_name, prefix, strlen(prefix)) == 0) {
+            snprintf(found, 64, "%.63s", entry->d_name);
+            seen = true;
+        }
+    closedir(entries);
+    return seen;
+}
+
+int verbs_absent(const char *folder, int reason, struct error *error)
+{
+    char found[64];
+    if (reason != 0 && reason != ENOSYS)
+        return error_set(error, BANYAN_ENOTSUP, "RDMA devices cannot be listed: %s", strerror(reason));
+    if (entry_find(folder, "infiniband_verbs", "abi_version", found)) {
+        if (reason == ENOSYS)
+            return error_set(
+                error, BANYAN_ENOTSUP,
+                "libibverbs and the kernel do not speak the same version: install the libibverbs "
+                "(rdma-core) that belongs to this kernel or its driver package");
+        if (entry_find(folder, "infiniband_verbs", "uverbs", found))
+            return error_set(error, BANYAN_ENOTSUP,
+                             "libibverbs has no driver for %s, which the kernel knows: install "
+                             "ibverbs-providers (Debian) or libibverbs (Red Hat)",
+                             found);
+    } else if (entry_find(folder, "infiniband", "", found))
+        return error_set(error, BANYAN_ENOTSUP,
+                         "RDMA device %s is out of reach of programs: the kernel's module ib_uverbs is not "
+                         "loaded (modprobe ib_uverbs)",
+                         found);
+    return error_set(error, BANYAN_ENOTSUP,
+                     "no RDMA device: `rdma link` shows what there is. A card needs its kernel driver "
+                     "(mlx5_ib, bnxt_re, irdma ...); without a card: modprobe rdma_rxe, then "
+                     "`rdma link add rxe0 type rxe netdev INTERFACE`");
+}
+
+/* ---- opening ---- */
+
+/* Asked first, since libibverbs waits some seconds for a device that it may not open. */
+static int permission(const struct ibv_device *device, struct error *error)
+{
+    char path[sizeof DEVICE_FOLDER + sizeof device->dev_name];
+    snprintf(path, sizeof path, DEVICE_FOLDER "%s", device->dev_name);
+    if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) == 0)
+        return 0;
+    if (errno == EACCES || errno == EPERM)
+        return error_set(error, BANYAN_ENOTSUP,
+                         "RDMA device %s: no permission to open %s: this user must be in the group that owns "
+                         "it (ls -l), or a udev rule give it mode 0666",
+                         device->name, path);
+    return error_set(error, BANYAN_ENOTSUP,
+                     "RDMA device %s: %s is missing: udev makes it (package rdma-core); a container must be "
+                     "given the folder /dev/infiniband",
+                     device->name, path);
+}
+
+/* What no option can change. */
+static int device_judge(struct ibv_context *context, struct ibv_device_attr *attributes, struct error *error)
+{
+    const struct ibv_device *device = context->device;
+    if (device->transport_type == IBV_TRANSPORT_IWARP)
+        return error_set(error, BANYAN_ENOTSUP,
+                         "RDMA device %s: iWARP has no atomics, and locks need them: use a card with "
+                         "InfiniBand or RoCE, or tcp://",
+                         device->name);
+    if (device->transport_type != IBV_TRANSPORT_IB)
+        return error_set(error, BANYAN_ENOTSUP,
+                         "RDMA device %s: neither InfiniBand nor RoCE: use another card, or tcp://",
+                         device->name);
+    int result = ibv_query_device(context, attributes);
+    if (result != 0)
+        return error_set(error, BANYAN_ENET, "RDMA device %s: it does not say what it can: %s", device->name,
+                         strerror(result > 0 ? result : errno));
+    if (attributes->atomic_cap == IBV_ATOMIC_NONE)
+        return error_set(error, BANYAN_ENOTSUP,
+                         "RDMA device %s: it has no atomics, and locks need them: use another card, or "
+                         "tcp://",
+                         device->name);
+    return 0;
+}
+
+static int context_open(struct ibv_device *device, struct ibv_context **context,
+                        struct ibv_device_attr *attributes, struct error *error)
+{
+    int status = permission(device, error);
+    if (status)
+        return status;
+    *context = ibv_open_device(device);
+    if (*context == NULL)
+        return error_set(error, BANYAN_ENOTSUP, "RDMA device %s cannot be opened: %s", device->name,
+                         strerror(errno));
+    status = device_judge(*context, attributes, error);
+    if (status)
+        ibv_close_device(*context);
+    return status;
+}
+
+/* ---- ports ---- */
+
+static const char *state_meaning(const struct ibv_port_attr *attributes)
+{
+    switch (attributes->state) {
+    case IBV_PORT_DOWN:
+        return "down (PORT_DOWN): no cable, or its network interface is down (ip link set INTERFACE up)";
+    case IBV_PORT_INIT:
+        return "waiting for a subnet manager (PORT_INIT): InfiniBand needs one, such as opensm";
+    case IBV_PORT_ARMED:
+        return "waiting for a subnet manager (PORT_ARMED): InfiniBand needs one, such as opensm";
+    default:
+        return "not in a state to carry packets";
+    }
+}
+
+int verbs_port_active(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attributes,
+                      struct error *error)
+{
+    const char *name = ibv_get_device_name(context->device);
+    int result = ibv_query_port(context, port, attributes);
+    if (result != 0)
+        return error_set(error, BANYAN_EINVAL, "RDMA device %s has no port %u: --rdma-port (%s)", name,
+                         (unsigned)port, strerror(result > 0 ? result : errno));
+    if (attributes->state == IBV_PORT_ACTIVE || attributes->state == IBV_PORT_ACTIVE_DEFER)
+        return 0;
+    return error_set(error, BANYAN_ENET, "RDMA device %s: port %u is %s", name, (unsigned)port,
+                     state_meaning(attributes));
+}
+
+/* ---- GIDs ---- */
+
+const char *verbs_gid_text(const uint8_t gid[16], char text[VERBS_GID_TEXT_BYTES])
+{
+    return inet_ntop(AF_INET6, gid, text, VERBS_GID_TEXT_BYTES);
+}
+
+bool verbs_address_gid(const struct sockaddr *address, union ibv_gid *gid)
+{
+    struct in6_addr six = {0};
+    if (address == NULL)
+        return false;
+    if (address->sa_family == AF_INET) {
+        six.s6_addr[10] = six.s6_addr[11] = 0xff;
+        memcpy(six.s6_addr + 12, &((const struct sockaddr_in *)(const void *)address)->sin_addr, 4);
+    } else if (address->sa_family == AF_INET6)
+        six = ((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+    else
+        return false;
+    if (IN6_IS_ADDR_UNSPECIFIED(&six) || IN6_IS_ADDR_LOOPBACK(&six))
+        return false;
+    const uint8_t none[4] = {0};
+    if (IN6_IS_ADDR_V4MAPPED(&six) && (six.s6_addr[12] == 127 || memcmp(six.s6_addr + 12, none, 4) == 0))
+        return false;
+    memcpy(gid->raw, six.s6_addr, sizeof gid->raw);
+    return true;
+}
+
+struct gids {
+    struct ibv_gid_entry *entries; /* of all ports, those in use alone */
+    size_t count;
+};
+
+static int gids_read(struct ibv_context *context, struct gids *gids, struct error *error)
+{
+    const char *name = ibv_get_device_name(context->device);
+    struct ibv_device_attr attributes;
+    size_t most = 0;
+    *gids = (struct gids){0};
+    if (ibv_query_device(context, &attributes) == 0)
+        for (unsigned port = 1; port <= attributes.phys_port_cnt; port++) {
+            struct ibv_port_attr of_port;
+            if (ibv_query_port(context, (uint8_t)port, &of_port) == 0 && of_port.gid_tbl_len > 0)
+                most += (size_t)of_port.gid_tbl_len;
+        }
+    gids->entries = calloc(most > 0 ? most : 1, sizeof *gids->entries);
+    if (gids->entries == NULL)
+        return error_set(error, BANYAN_ENOMEM, "RDMA device %s: no memory for its table of GIDs", name);
+    ssize_t count = ibv_query_gid_table(context, gids->entries, most, 0);
+    if (count >= 0) {
+        gids->count = (size_t)count;
+        return 0;
+    }
+    free(gids->entries);
+    gids->entries = NULL;
+    return error_set(error, BANYAN_ENET, "RDMA device %s: its table of GIDs cannot be read: %s", name,
+                     strerror((int)-count));
+}
+
+static bool gid_is(const struct ibv_gid_entry *entry, unsigned port, const union ibv_gid *gid)
+{
+    return entry->port_num == port && memcmp(entry->gid.raw, gid->raw, sizeof gid->raw) == 0;
+}
+
+/* The port of the device that has the GID; 0: none. */
+static uint8_t gid_owner(struct ibv_context *context, const union ibv_gid *gid, unsigned ports)
+{
+    struct gids gids;
+    uint8_t owner = 0;
+    if (gids_read(context, &gids, NULL))
+        return 0;
+    for (unsigned port = 1; port <= ports && owner == 0; port++)
+        for (size_t i = 0; i < gids.count && owner == 0; i++)
+            if (gid_is(&gids.entries[i], port, gid))
+                owner = (uint8_t)port;
+    free(gids.entries);
+    return owner;
+}
+
+/* Higher is better; 0: of no use. Both ends come to the same version where both have RoCE v2. */
+static unsigned gid_worth(const struct ibv_gid_entry *entry, unsigned port, const union ibv_gid *address)
+{
+    struct in6_addr six;
+    memcpy(six.s6_addr, entry->gid.raw, sizeof six.s6_addr);
+    if (entry->port_num != port || entry->gid_type == IBV_GID_TYPE_IB || entry->gid_index > GID_INDEX_MAX)
+        return 0;
+    unsigned version = entry->gid_type == IBV_GID_TYPE_ROCE_V2 ? 10 : 0;
+    if (address != NULL && gid_is(entry, port, address))
+        return version + 4;
+    if (IN6_IS_ADDR_V4MAPPED(&six))
+        return version + 3;
+    return version + (IN6_IS_ADDR_LINKLOCAL(&six) ? 1 : 2);
+}
+
+static int gid_take(struct verbs_device *device, const struct ibv_gid_entry *entry)
+{
+    device->gid_index = (int)entry->gid_index;
+    memcpy(device->gid, entry->gid.raw, sizeof device->gid);
+    return 0;
+}
+
+/* --rdma-gid: it must be there. */
+static int gid_by_index(struct verbs_device *device, const struct gids *gids, int length, struct error *error)
+{
+    struct text there = {0};
+    uint32_t wanted = device->options.gid_index - 1;
+    for (size_t i = 0; i < gids->count; i++) {
+        char number[16];
+        if (gids->entries[i].port_num != device->port || gids->entries[i].gid_index > GID_INDEX_MAX)
+            continue;
+        if (gids->entries[i].gid_index == wanted)
+            return gid_take(device, &gids->entries[i]);
+        snprintf(number, sizeof number, "%u", gids->entries[i].gid_index);
+        text_add(&there, number);
+    }
+    return error_set(error, BANYAN_EINVAL,
+                     "RDMA device %s: port %u has no GID at index %u (its table has %d places, used: %s); "
+                     "--rdma-gid must name one that `ibv_devinfo -v` or `show_gids` shows",
+                     device->name, (unsigned)device->port, wanted, length,
+                     there.length ? there.bytes : "none");
+}
+
+static int gid_by_worth(struct verbs_device *device, const struct gids *gids, const struct sockaddr *local,
+                        struct error *error)
+{
+    const struct ibv_gid_entry *best = NULL;
+    unsigned most = 0;
+    union ibv_gid address;
+    bool known = verbs_address_gid(local, &address);
+    for (size_t i = 0; i < gids->count; i++) {
+        unsigned worth = gid_worth(&gids->entries[i], device->port, known ? &address : NULL);
+        if (worth > most) {
+            most = worth;
+            best = &gids->entries[i];
+        }
+    }
+    if (best != NULL)
+        return gid_take(device, best);
+    return error_set(error, BANYAN_ENET,
+                     "RDMA device %s: port %u has no GID: give its network interface an address "
+                     "(ip address add)",
+                     device->name, (unsigned)device->port);
+}
+
+int verbs_gid_choose(struct verbs_device *device, const struct ibv_port_attr *attributes,
+                     const struct sockaddr *local, struct error *error)
+{
+    struct gids gids;
+    int status = gids_read(device->context, &gids, error);
+    if (status)
+        return status;
+    if (device->options.gid_index == 0 && !device->ethernet)
+        device->options.gid_index = 1;
+    if (device->options.gid_index > 0)
+        status = gid_by_index(device, &gids, attributes->gid_tbl_len, error);
+    else
+        status = gid_by_worth(device, &gids, local, error);
+    free(gids.entries);
+    return status;
+}
+
+/* ---- the choice ---- */
+
+/* What was found among the devices that come into question. */
+struct survey {
+    const struct verbs_options *options;
+    const union ibv_gid *address; /* NULL: not known */
+    int owner, active;            /* places in the list; -1: none */
+    uint8_t owner_port, active_port;
+    unsigned actives; /* devices with an active port */
+    struct text names;
+    struct error error; /* of the first that is of no use */
+};
+
+/* The first port, or the one that was asked for, that is active; 0: none. */
+static uint8_t port_find(struct ibv_context *context, unsigned ports, uint32_t wanted, struct error *error)
+{
+    struct ibv_port_attr attributes;
+    if (wanted > ports) {
+        error_set(error, BANYAN_EINVAL, "RDMA device %s has no port %u: --rdma-port (it has %u)",
+                  ibv_get_device_name(context->device), wanted, ports);
+        return 0;
+    }
+    for (unsigned port = wanted ? wanted : 1; port <= (wanted ? wanted : ports); port++)
+        if (verbs_port_active(context, (uint8_t)port, &attributes, error) == 0)
+            return (uint8_t)port;
+    return 0;
+}
+
+static void survey_device(struct survey *survey, struct ibv_device **list, int place)
+{
+    struct ibv_context *context;
+    struct ibv_device_attr attributes;
+    struct error error = {0};
+    int status = context_open(list[place], &context, &attributes, &error);
+    uint8_t port = 0;
+    if (status == 0) {
+        port = port_find(context, attributes.phys_port_cnt, survey->options->port, &error);
+        uint8_t owner = survey->address != NULL && survey->owner < 0
+                            ? gid_owner(context, survey->address, attributes.phys_port_cnt)
+                            : 0;
+        if (owner > 0 && (survey->options->port == 0 || survey->options->port == owner)) {
+            survey->owner = place;
+            survey->owner_port = owner;
+        }
+        ibv_close_device(context);
+    }
+    if (port == 0) {
+        if (survey->error.code == 0)
+            survey->error = error;
+        return;
+    }
+    text_add(&survey->names, ibv_get_device_name(list[place]));
+    if (survey->actives++ == 0) {
+        survey->active = place;
+        survey->active_port = port;
+    }
+}
+
+/* librdmacm's answer; false: it cannot say. */
+static bool manager_ask(const struct sockaddr *local, const union ibv_gid *gid, char name[64], uint8_t *port)
+{
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6};
+    struct sockaddr_in four = {.sin_family = AF_INET};
+    memcpy(&six.sin6_addr, gid->raw, sizeof six.sin6_addr);
+    memcpy(&four.sin_addr, gid->raw + 12, sizeof four.sin_addr);
+    bool mapped = IN6_IS_ADDR_V4MAPPED(&six.sin6_addr);
+    if (local->sa_family == AF_INET6)
+        six.sin6_scope_id = ((const struct sockaddr_in6 *)(const void *)local)->sin6_scope_id;
+    /* Like permission(): librdmacm would wait for it. */
+    if (faccessat(AT_FDCWD, DEVICE_FOLDER "rdma_cm", R_OK | W_OK, AT_EACCESS) != 0)
+        return false;
+    struct rdma_cm_id *id;
+    if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) != 0)
+        return false;
+    struct sockaddr *address = mapped ? (struct sockaddr *)(void *)&four : (struct sockaddr *)(void *)&six;
+    bool known = rdma_bind_addr(id, address) == 0 && id->verbs != NULL && id->port_num > 0;
+    if (known) {
+        snprintf(name, 64, "%s", ibv_get_device_name(id->verbs->device));
+        *port = id->port_num;
+    }
+    rdma_destroy_id(id);
+    return known;
+}
+
+static bool wanted(const struct verbs_options *options, const char *name)
+{
+    return options->device == NULL || strcmp(options->device, name) == 0;
+}
+
+/* Fills the survey: from librdmacm alone where it knows, so that other devices are not touched. */
+static void survey_run(struct survey *survey, struct ibv_device **list, int count,
+                       const struct sockaddr *local)
+{
+    char name[64];
+    uint8_t port;
+    if (survey->address != NULL && manager_ask(local, survey->address, name, &port) &&
+        (survey->options->port == 0 || survey->options->port == port))
+        for (int i = 0; i < count; i++)
+            if (wanted(survey->options, name) && strcmp(ibv_get_device_name(list[i]), name) == 0) {
+                survey->owner = i;
+                survey->owner_port = port;
+                return;
+            }
+    for (int i = 0; i < count; i++)
+        if (wanted(survey->options, ibv_get_device_name(list[i])))
+            survey_device(survey, list, i);
+}
+
+static int choose_from(struct verbs_place *place, struct ibv_device **list, int count,
+                       const struct verbs_options *options, const struct sockaddr *local, struct error *error)
+{
+    union ibv_gid address;
+    struct survey survey = {.options = options, .owner = -1, .active = -1};
+    struct ibv_device_attr attributes;
+    struct ibv_port_attr port;
+    if (verbs_address_gid(local, &address))
+        survey.address = &address;
+    survey_run(&survey, list, count, local);
+    if (survey.owner < 0 && survey.actives > 1)
+        return error_set(error, BANYAN_EINVAL,
+                         "several RDMA devices have an active port (%s), and none owns the address of the "
+                         "connection: choose one with --rdma-device NAME",
+                         survey.names.bytes);
+    int chosen = survey.owner >= 0 ? survey.owner : survey.active;
+    if (chosen < 0)
+        return error_set(error, survey.error.code, "%s", survey.error.text);
+    place->port = survey.owner >= 0 ? survey.owner_port : survey.active_port;
+    int status = context_open(list[chosen], &place->context, &attributes, error);
+    if (status == 0 && (status = verbs_port_active(place->context, place->port, &port, error)) != 0)
+        ibv_close_device(place->context);
+    return status;
+}
+
+static int not_there(const char *name, struct ibv_device **list, int count, struct error *error)
+{
+    struct text names = {0};
+    for (int i = 0; i < count; i++)
+        text_add(&names, ibv_get_device_name(list[i]));
+    return error_set(error, BANYAN_ENOTSUP,
+                     "RDMA device %.63s: there is none of that name; there are: %s "
+                     "(--rdma-device)",
+                     name, names.bytes);
+}
+
+int verbs_choose(struct verbs_place *place, const struct verbs_options *options, const struct sockaddr *local,
+                 struct error *error)
+{
+    int count = 0, status;
+    bool there = false;
+    errno = 0;
+    struct ibv_device **list = ibv_get_device_list(&count);
+    if (list == NULL)
+        return verbs_absent("/sys/class", errno != 0 ? errno : ENOSYS, error);
+    for (int i = 0; i < count; i++)
+        there = there || wanted(options, ibv_get_device_name(list[i]));
+    if (count == 0)
+        status = verbs_absent("/sys/class", 0, error);
+    else if (!there)
+        status = not_there(options->device, list, count, error);
+    else
+        status = choose_from(place, list, count, options, local, error);
+    ibv_free_device_list(list);
+    return status;
+}
