@@ -41,8 +41,12 @@ static uint64_t pool_bytes(const struct bench_config *config, const struct workl
 
 static struct fabric_remote_options remote_options(const struct bench_pool *pool)
 {
-    return (struct fabric_remote_options){
-        .nodes = pool->addresses, .count = (uint16_t)pool->count, .name = "bench"};
+    return (struct fabric_remote_options){.nodes = pool->addresses,
+                                          .count = (uint16_t)pool->count,
+                                          .name = "bench",
+                                          .secret = pool->config->secret,
+                                          .secret_length = pool->config->secret_length,
+                                          .card = pool->config->card};
 }
 
 /* In processes of their own. */
@@ -77,8 +81,8 @@ struct fabric *bench_pool_fabric(const struct bench_pool *pool, uint16_t id, str
 int bench_pool_create(struct bench_pool *pool, const struct bench_config *config,
                       const struct workload_source *source, struct error *error)
 {
-    *pool = (struct bench_pool){0};
-    if (config->fabric == BENCH_TCP || config->fabric == BENCH_UNIX)
+    *pool = (struct bench_pool){.config = config};
+    if (config->fabric == BENCH_TCP || config->fabric == BENCH_UNIX || config->fabric == BENCH_RDMA)
         return create_remote(pool, config, source, error);
     pool->nodes = calloc(config->memory_nodes, sizeof *pool->nodes);
     pool->targets = calloc(config->memory_nodes, sizeof *pool->targets);
@@ -89,6 +93,8 @@ int bench_pool_create(struct bench_pool *pool, const struct bench_config *config
                                          .pool_bytes = pool_bytes(config, source),
                                          .chunk_bytes = chunk_bytes(config),
                                          .huge_pages = config->fabric == BENCH_LOCAL};
+        if (config->fabric == BENCH_SIM)
+            options.lock_width = config->sim.lock_width;
         int status = memory_node_create(&pool->nodes[i], &options, error);
         if (status)
             return status;

@@ -16,6 +16,7 @@
 
 struct bench_pool {
     unsigned count;
+    const struct bench_config *config;
     struct memory_node **nodes;
     const struct fabric_target **targets;
     struct bench_daemons daemons;        /* TCP, UNIX: those that were started */

@@ -7,7 +7,7 @@
 #include "bench/runner_local.h"
 #include "bench/runner_sim.h"
 
-const char *const bench_fabric_names[] = {"local", "sim", "tcp", "unix"};
+const char *const bench_fabric_names[] = {"local", "sim", "tcp", "unix", "rdma"};
 
 static double seconds_since(uint64_t begin)
 {

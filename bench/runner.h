@@ -20,12 +20,14 @@
 #include "base/histogram.h"
 #include "base/task.h"
 #include "bench/workloads.h"
+#include "fabric/verbs_device.h"
 #include "net/net.h"
 #include "sim/params.h"
 #include "tree/tree.h"
 
-/* TCP and UNIX: memory nodes in processes of their own, over loopback TCP or with their pools mapped. */
-enum bench_fabric { BENCH_LOCAL, BENCH_SIM, BENCH_TCP, BENCH_UNIX };
+/* TCP and UNIX: memory nodes in processes of their own, over loopback TCP or with their pools mapped. RDMA:
+ * through network cards, to memory nodes that run already. */
+enum bench_fabric { BENCH_LOCAL, BENCH_SIM, BENCH_TCP, BENCH_UNIX, BENCH_RDMA };
 extern const char *const bench_fabric_names[];
 
 struct bench_config {
@@ -40,8 +42,11 @@ struct bench_config {
     struct tree_geometry geometry;
     struct sim_params sim;
     struct sim_faults faults;
-    /* TCP, UNIX: memory nodes that run already; every run formats them anew. NULL: starts its own. */
+    /* TCP, UNIX, RDMA: memory nodes that run already; every run formats them anew. NULL: starts its own. */
     const struct net_address *memory;
+    const char *secret; /* theirs; NULL: none */
+    size_t secret_length;
+    struct verbs_options card; /* RDMA: ours */
     /* May be NULL: called now and then with a phase and how much of it is done, 0 to 1. */
     void (*progress)(void *context, const char *phase, double done);
     void *progress_context;

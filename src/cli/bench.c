@@ -40,6 +40,10 @@ enum option_key {
     KEY_NO_CHECK,
     KEY_PIN,
     KEY_MEMORY,
+    KEY_SECRET_FILE,
+    KEY_RDMA_DEVICE,
+    KEY_RDMA_GID,
+    KEY_RDMA_SPIN,
     KEY_JSON,
     KEY_REPORT,
     KEY_ABLATION,
@@ -74,11 +78,20 @@ static const struct argp_option fixed_options[] = {
     {0, 0, 0, 0, "Where to run it:", 2},
     {"fabric", KEY_FABRIC, "NAME", 0,
      "local (this process, real time), sim (virtual time), or to memory nodes in processes of their own: "
-     "tcp, or "
-     "unix, which maps their pools (default: local)",
+     "tcp, "
+     "unix, which maps their pools, or rdma, through network cards (default: local)",
      2},
     {"memory", KEY_MEMORY, "URI,...", 0,
-     "On tcp and unix, memory nodes that run already; each run FORMATS them (default: starts its own)", 2},
+     "On tcp, unix and rdma, memory nodes that run already; each run FORMATS them (default, but for rdma: "
+     "starts "
+     "its own)",
+     2},
+    {"secret-file", KEY_SECRET_FILE, "FILE", 0, "First line: the secret of those memory nodes", 2},
+    {"rdma-device", KEY_RDMA_DEVICE, "NAME", 0, "On rdma, the card (default: the one that owns the address)",
+     2},
+    {"rdma-gid", KEY_RDMA_GID, "INDEX", 0, "On rdma, the port's GID (default: chosen)", 2},
+    {"rdma-spin", KEY_RDMA_SPIN, "US", 0,
+     "On rdma, a thread that waits polls so long before it sleeps (default: 50)", 2},
     {"memory-nodes", KEY_MEMORY_NODES, "N", 0, "Memory nodes (default: 1, on sim 8)", 2},
     {"compute-nodes", KEY_COMPUTE_NODES, "N", 0, "Compute nodes (default: 1, on sim 8)", 2},
     {"threads", KEY_THREADS, "N", 0, "Threads of each compute node (default: 1, on sim 22)", 2},
@@ -143,6 +156,9 @@ struct request {
     const char *json, *report;
     bool ablation, quiet;
     struct cluster_addresses addresses; /* --memory */
+    char secret[NET_SECRET_MAX + 1];
+    struct cluster_rdma_settings rdma;
+    uint32_t spin_us;
     struct switch_setting settings[64];
     unsigned setting_count;
 };
@@ -264,8 +280,10 @@ static void parse_fabric(struct argp_state *state, struct bench_config *config, 
         config->fabric = BENCH_TCP;
     else if (!strcmp(text, "unix"))
         config->fabric = BENCH_UNIX;
+    else if (!strcmp(text, "rdma"))
+        config->fabric = BENCH_RDMA;
     else
-        argp_error(state, "--fabric: '%s' is not one of local, sim, tcp, unix", text);
+        argp_error(state, "--fabric: '%s' is not one of local, sim, tcp, unix, rdma", text);
 }
 
 static bool parse_switch(struct request *request, struct argp_state *state, int key, const char *value)
@@ -395,6 +413,20 @@ static bool parse_where(struct request *request, struct argp_state *state, int k
         if (cluster_addresses_parse(&request->addresses, "--memory", text, 7100, &error))
             refuse(state, &error);
         break;
+    case KEY_SECRET_FILE:
+        if (net_secret_read(text, request->secret, &config->secret_length, &error))
+            refuse(state, &error);
+        config->secret = request->secret;
+        break;
+    case KEY_RDMA_DEVICE:
+        request->rdma.device = (char *)text; /* only read */
+        break;
+    case KEY_RDMA_GID:
+        request->rdma.gid = (char *)text; /* as above */
+        break;
+    case KEY_RDMA_SPIN:
+        request->spin_us = (uint32_t)parse_count(state, key, text, 60000000);
+        break;
     case KEY_PIN:
         config->pin = true;
         break;
@@ -447,11 +479,16 @@ static void complete(struct request *request, struct argp_state *state)
     config->memory_nodes = (uint32_t)or_default(request->memory_nodes, sim ? 8 : 1);
     config->compute_nodes = (uint32_t)or_default(request->compute_nodes, sim ? 8 : 1);
     if (request->addresses.count) {
-        if (config->fabric != BENCH_TCP && config->fabric != BENCH_UNIX)
-            argp_error(state, "--memory: memory nodes that run already are for --fabric tcp or unix");
+        if (config->fabric == BENCH_LOCAL || config->fabric == BENCH_SIM)
+            argp_error(state, "--memory: memory nodes that run already are for --fabric tcp, unix or rdma");
         config->memory = request->addresses.list;
         config->memory_nodes = request->addresses.count;
+    } else if (config->fabric == BENCH_RDMA) {
+        argp_error(state, "--fabric rdma: name memory nodes that run: --memory rdma://host:port");
     }
+    if (cluster_rdma_prepare(&config->card, &request->rdma, &error))
+        refuse(state, &error);
+    config->card.spin_us = request->spin_us;
     config->threads = (uint32_t)or_default(request->threads, sim ? 22 : 1);
     config->fibers = (uint32_t)or_default(request->fibers, 1);
     config->keys = or_default(request->keys, request->ablation ? 10000000 : 1000000);

@@ -71,7 +71,8 @@ int cluster_fabric_prepare(struct cluster_fabric *fabric, const struct cluster_f
     int status = cluster_addresses_parse(&fabric->addresses, "memory", settings->memory, 7100, error);
     if (!status && !fabric->addresses.count)
         status = error_set(error, BANYAN_EINVAL,
-                           "no memory nodes are named: give --memory tcp://host:port or --memory unix:/path");
+                           "no memory nodes are named: give --memory tcp://host:port, rdma://host:port or "
+                           "unix:/path");
     if (!status && settings->secret_file)
         status = net_secret_read(settings->secret_file, fabric->secret, &fabric->secret_length, error);
     if (!status && (settings->certificate || settings->authority)) {
@@ -85,6 +86,10 @@ int cluster_fabric_prepare(struct cluster_fabric *fabric, const struct cluster_f
         else
             status = net_tls_create(&fabric->tls, false, &options, error);
     }
+    struct verbs_options card = {0};
+    if (!status)
+        status = cluster_rdma_prepare(&card, &settings->rdma, error);
+    card.spin_us = settings->spin_us;
     fabric->options = (struct fabric_remote_options){
         .nodes = fabric->addresses.list,
         .count = (uint16_t)fabric->addresses.count,
@@ -94,6 +99,7 @@ int cluster_fabric_prepare(struct cluster_fabric *fabric, const struct cluster_f
         .lease_ms = settings->lease_ms,
         .timeout_ms = settings->timeout_ms,
         .copy = settings->copy,
+        .card = card,
     };
     return status;
 }

@@ -21,12 +21,50 @@ struct cluster_addresses {
 int cluster_addresses_parse(struct cluster_addresses *addresses, const char *setting, const char *text,
                             uint16_t default_port, struct error *error);
 
+/* Which network card, and how it sends: settings `rdma-device`, `rdma-port`, ... Without them the card is the
+ * one that owns the address. */
+struct cluster_rdma_settings {
+    char *device, *gid;
+    uint32_t port, traffic_class, service_level, timeout;
+    int mtu; /* of cluster_rdma_mtus */
+};
+#define CLUSTER_RDMA_ROW(type, member, name, kind, field, low, high, choices, unit, help)                    \
+    {                                                                                                        \
+        "rdma-" name, kind, offsetof(type, member.field), low, high, choices, unit, help                     \
+    }
+/* Rows of a settings table over a struct that has a cluster_rdma_settings as its member `member`. */
+#define CLUSTER_RDMA_ROWS(type, member)                                                                      \
+    CLUSTER_RDMA_ROW(type, member, "device", OPTION_TEXT, device, 0, 0, NULL, "NAME",                        \
+                     "RDMA: the network card, as 'rdma link' names it; else the one that owns the address"), \
+        CLUSTER_RDMA_ROW(type, member, "port", OPTION_U32, port, 0, 254, NULL, "N",                          \
+                         "RDMA: the card's port, from 1; 0: the one that owns the address"),                 \
+        CLUSTER_RDMA_ROW(type, member, "gid", OPTION_TEXT, gid, 0, 0, NULL, "INDEX",                         \
+                         "RDMA: index of the port's GID; else the RoCE v2 one of the address"),              \
+        CLUSTER_RDMA_ROW(type, member, "mtu", OPTION_CHOICE, mtu, 0, 0, cluster_rdma_mtus,                   \
+                         "auto|256|512|1024|2048|4096", "RDMA: bytes of a packet; auto: the port's"),        \
+        CLUSTER_RDMA_ROW(type, member, "traffic-class", OPTION_U32, traffic_class, 0, 255, NULL, "N",        \
+                         "RDMA: of packets; RoCE v2: DSCP * 4 + ECN"),                                       \
+        CLUSTER_RDMA_ROW(type, member, "service-level", OPTION_U32, service_level, 0, 15, NULL, "N",         \
+                         "RDMA: of packets; RoCE: the VLAN's priority"),                                     \
+        CLUSTER_RDMA_ROW(type, member, "timeout", OPTION_U32, timeout, 1, 31, NULL, "N",                     \
+                         "RDMA: a packet without an answer is sent again after 4.096 us * 2^N")
+#define CLUSTER_RDMA_DEFAULTS                                                                                \
+    {                                                                                                        \
+        .timeout = 18                                                                                        \
+    }
+extern const char *const cluster_rdma_mtus[];
+/* The settings as options of the device, which keep pointing at `device`. BANYAN_EINVAL: the GID's index. */
+int cluster_rdma_prepare(struct verbs_options *options, const struct cluster_rdma_settings *settings,
+                         struct error *error);
+
 /* How memory nodes are reached: settings `memory`, `secret-file`, `fabric-certificate`, ... */
 struct cluster_fabric_settings {
     char *memory, *secret_file;
     char *certificate, *key, *authority;
     uint32_t lease_ms, timeout_ms;
     bool copy;
+    struct cluster_rdma_settings rdma;
+    uint32_t spin_us;
 };
 /* Rows of a settings table over a struct that has a cluster_fabric_settings as its member `member`. */
 #define CLUSTER_FABRIC_ROWS(type, member)                                                                    \
@@ -37,7 +75,7 @@ struct cluster_fabric_settings {
      0,                                                                                                      \
      NULL,                                                                                                   \
      "ADDRESS,...",                                                                                          \
-     "The memory nodes: tcp://host:port or unix:/path, comma separated"},                                    \
+     "The memory nodes: tcp://host:port, rdma://host:port or unix:/path, comma separated"},                  \
         {"secret-file",                                                                                      \
          OPTION_TEXT,                                                                                        \
          offsetof(type, member.secret_file),                                                                 \
@@ -80,50 +118,23 @@ struct cluster_fabric_settings {
          NULL,                                                                                               \
          "ms",                                                                                               \
          "A memory node that does not answer for so long counts as lost"},                                   \
+        {"copy",                                                                                             \
+         OPTION_BOOL,                                                                                        \
+         offsetof(type, member.copy),                                                                        \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         NULL,                                                                                               \
+         NULL,                                                                                               \
+         "Over Unix sockets, send messages instead of mapping the pool"},                                    \
+        CLUSTER_RDMA_ROWS(type, member.rdma),                                                                \
     {                                                                                                        \
-        "copy", OPTION_BOOL, offsetof(type, member.copy), 0, 0, NULL, NULL,                                  \
-            "Over Unix sockets, send messages instead of mapping the pool"                                   \
+        "rdma-spin", OPTION_U32, offsetof(type, member.spin_us), 1, 60e6, NULL, "us",                        \
+            "RDMA: so long a thread that waits for a card polls it before it sleeps"                         \
     }
 #define CLUSTER_FABRIC_DEFAULTS                                                                              \
     {                                                                                                        \
-        .lease_ms = 2000, .timeout_ms = 5000                                                                 \
+        .lease_ms = 2000, .timeout_ms = 5000, .rdma = CLUSTER_RDMA_DEFAULTS, .spin_us = 50                   \
     }
-
-/* Which network card, and how it sends: settings `rdma-device`, `rdma-port`, ... Without them the card is the
- * one that owns the address. */
-struct cluster_rdma_settings {
-    char *device, *gid;
-    uint32_t port, traffic_class, service_level, timeout;
-    int mtu; /* of cluster_rdma_mtus */
-};
-#define CLUSTER_RDMA_ROW(type, member, name, kind, field, low, high, choices, unit, help)                    \
-    {                                                                                                        \
-        "rdma-" name, kind, offsetof(type, member.field), low, high, choices, unit, help                     \
-    }
-/* Rows of a settings table over a struct that has a cluster_rdma_settings as its member `member`. */
-#define CLUSTER_RDMA_ROWS(type, member)                                                                      \
-    CLUSTER_RDMA_ROW(type, member, "device", OPTION_TEXT, device, 0, 0, NULL, "NAME",                        \
-                     "RDMA: the network card, as 'rdma link' names it; else the one that owns the address"), \
-        CLUSTER_RDMA_ROW(type, member, "port", OPTION_U32, port, 0, 254, NULL, "N",                          \
-                         "RDMA: the card's port, from 1; 0: the one that owns the address"),                 \
-        CLUSTER_RDMA_ROW(type, member, "gid", OPTION_TEXT, gid, 0, 0, NULL, "INDEX",                         \
-                         "RDMA: index of the port's GID; else the RoCE v2 one of the address"),              \
-        CLUSTER_RDMA_ROW(type, member, "mtu", OPTION_CHOICE, mtu, 0, 0, cluster_rdma_mtus,                   \
-                         "auto|256|512|1024|2048|4096", "RDMA: bytes of a packet; auto: the port's"),        \
-        CLUSTER_RDMA_ROW(type, member, "traffic-class", OPTION_U32, traffic_class, 0, 255, NULL, "N",        \
-                         "RDMA: of packets; RoCE v2: DSCP * 4 + ECN"),                                       \
-        CLUSTER_RDMA_ROW(type, member, "service-level", OPTION_U32, service_level, 0, 15, NULL, "N",         \
-                         "RDMA: of packets; RoCE: the VLAN's priority"),                                     \
-        CLUSTER_RDMA_ROW(type, member, "timeout", OPTION_U32, timeout, 1, 31, NULL, "N",                     \
-                         "RDMA: a packet without an answer is sent again after 4.096 us * 2^N")
-#define CLUSTER_RDMA_DEFAULTS                                                                                \
-    {                                                                                                        \
-        .timeout = 18                                                                                        \
-    }
-extern const char *const cluster_rdma_mtus[];
-/* The settings as options of the device, which keep pointing at `device`. BANYAN_EINVAL: the GID's index. */
-int cluster_rdma_prepare(struct verbs_options *options, const struct cluster_rdma_settings *settings,
-                         struct error *error);
 
 struct cluster_fabric {
     struct cluster_addresses addresses;
