@@ -1,12 +1,12 @@
 # Banyan's front door. The logic stands in scripts/; meson does the building, in build/.
 # Variables: BUILD (folder, build), PREFIX (install, /usr/local), DESTDIR, ARGS (for serve, bench, bench-redis, soak,
-# coverage, models).
+# test-rdma, coverage, models).
 
 BUILD  ?= build
 PREFIX ?= /usr/local
 export BUILD
 
-.PHONY: build serve demo soak test quick coverage fuzz mutants bench bench-redis deb models check-style lint sanitize tsan install deps clean help
+.PHONY: build serve demo soak test test-rdma quick coverage fuzz mutants bench bench-redis deb models check-style lint sanitize tsan install deps clean help
 .DEFAULT_GOAL := build
 
 build: ## build the library, the programs and the tests (build/gcc)
@@ -18,6 +18,10 @@ test: ## everything: tests, ASan+UBSan, TSan, fuzzers, models, a sample of mutan
 
 quick: ## the quick tests only
 	@scripts/test quick
+
+test-rdma: ## every test of RDMA, on Soft-RoCE in virtual machines (ARGS="--quick", "--list")
+	@scripts/setup --check --quiet || scripts/setup
+	@scripts/test-rdma $(ARGS)
 
 sanitize: ## the whole suite under ASan and UBSan
 	@scripts/test sanitize
