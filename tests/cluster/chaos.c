@@ -22,10 +22,18 @@ const struct chaos_variant chaos_variants[] = {
     {"hold", CHAOS_TCP, CHAOS_HOLD},       {"slow", CHAOS_TCP, CHAOS_SLOW},
     {"shape", CHAOS_TCP, CHAOS_SHAPE},     {NULL, CHAOS_TCP, CHAOS_KILL},
 };
+const struct chaos_variant chaos_variants_rdma[] = {
+    {"kill-rdma", CHAOS_RDMA, CHAOS_KILL}, {"stop-rdma", CHAOS_RDMA, CHAOS_STOP},
+    {"cut-rdma", CHAOS_RDMA, CHAOS_CUT},   {"hold-rdma", CHAOS_RDMA, CHAOS_HOLD},
+    {NULL, CHAOS_RDMA, CHAOS_KILL},
+};
 
 const struct chaos_variant *chaos_variant_find(const char *name)
 {
     for (const struct chaos_variant *variant = chaos_variants; variant->name; variant++)
+        if (!strcmp(variant->name, name))
+            return variant;
+    for (const struct chaos_variant *variant = chaos_variants_rdma; variant->name; variant++)
         if (!strcmp(variant->name, name))
             return variant;
     fail_hard("no variant is called %s", name);
@@ -38,7 +46,8 @@ struct chaos {
     struct random random;
     struct process *memories[MEMORY_NODES], *computes[COMPUTES];
     struct proxy *proxies[COMPUTES][MEMORY_NODES];
-    void *load; /* of the kind */
+    char secret_file[SCENE_PATH_MAX]; /* "": none */
+    void *load;                       /* of the kind */
     unsigned round;
 };
 
@@ -49,12 +58,28 @@ static bool proxied(const struct chaos *chaos)
     return chaos->options->variant->deed >= CHAOS_CUT;
 }
 
+static const char *const memory_names[] = {"memory-0", "memory-1"};
+
+/* A card's address is open to the network, so there is a secret; all of a pool is locked in memory. */
+static void start_memories_rdma(struct chaos *chaos)
+{
+    const char *address = getenv("BANYAN_RDMA_ADDRESS");
+    if (!address)
+        fail_hard("BANYAN_RDMA_ADDRESS must say the address of a network card with RDMA");
+    snprintf(chaos->secret_file, sizeof chaos->secret_file, "%s",
+             scene_write(&chaos->scene, "secret", "the secret of this chaos\n"));
+    for (unsigned i = 0; i < MEMORY_NODES; i++)
+        chaos->memories[i] = process_start(&chaos->scene, memory_names[i],
+                                           ARGUMENTS("memory", "--listen", text_of("rdma://%s:0", address),
+                                                     "--size", "128M", "--chunk-size", "1M", "--secret-file",
+                                                     chaos->secret_file, "--http", "127.0.0.1:0"));
+}
+
 static void start_memories(struct chaos *chaos)
 {
-    static const char *const names[] = {"memory-0", "memory-1"};
     for (unsigned i = 0; i < MEMORY_NODES; i++)
         chaos->memories[i] =
-            process_start(&chaos->scene, names[i],
+            process_start(&chaos->scene, memory_names[i],
                           ARGUMENTS("memory", "--listen",
                                     text_of("127.0.0.1:0,unix:%s", scene_path(&chaos->scene, "m%u.sock", i)),
                                     "--size", "512M", "--http", "127.0.0.1:0"));
@@ -64,10 +89,11 @@ static void start_memories(struct chaos *chaos)
 static void format_reach(struct chaos *chaos, unsigned number, unsigned node, char text[NET_TEXT_MAX])
 {
     enum chaos_reach reach = chaos->options->variant->reach;
-    bool tcp = reach == CHAOS_TCP || (reach == CHAOS_BOTH && (number + node) % 2);
+    bool tcp = reach == CHAOS_TCP || reach == CHAOS_RDMA || (reach == CHAOS_BOTH && (number + node) % 2);
     struct net_address address = process_address(chaos->memories[node], tcp ? 0 : 1);
     if (proxied(chaos))
         address = proxy_address(chaos->proxies[number][node]);
+    address.rdma = reach == CHAOS_RDMA;
     net_address_format(&address, text);
 }
 
@@ -105,6 +131,7 @@ static void create_load(struct chaos *chaos)
                                      .seed = chaos->options->seed,
                                      .lease_ms = chaos->options->lease_ms,
                                      .copy = chaos->options->variant->reach == CHAOS_COPY,
+                                     .secret_file = chaos->secret_file[0] ? chaos->secret_file : NULL,
                                      .lies = chaos->options->lies};
     char memories[512];
     list_memories(chaos, 0, memories, sizeof memories);
@@ -113,7 +140,10 @@ static void create_load(struct chaos *chaos)
 
 static void start_cluster(struct chaos *chaos)
 {
-    start_memories(chaos);
+    if (chaos->options->variant->reach == CHAOS_RDMA)
+        start_memories_rdma(chaos);
+    else
+        start_memories(chaos);
     for (unsigned i = 0; i < COMPUTES && proxied(chaos); i++)
         for (unsigned j = 0; j < MEMORY_NODES; j++) {
             struct net_address address = process_address(chaos->memories[j], 0);
@@ -296,7 +326,11 @@ static json_t *check(struct chaos *chaos, bool reclaim, int code_wanted, int cod
                  net_address_format(&address, one));
     }
     process_run(&chaos->scene, NULL,
-                ARGUMENTS("check", "--json", "--memory", memories, reclaim ? "--reclaim" : NULL), &result);
+                chaos->secret_file[0]
+                    ? ARGUMENTS("check", "--json", "--memory", memories, "--secret-file", chaos->secret_file,
+                                reclaim ? "--reclaim" : NULL)
+                    : ARGUMENTS("check", "--json", "--memory", memories, reclaim ? "--reclaim" : NULL),
+                &result);
     json_t *json = json_loads(result.output, 0, NULL);
     if (!json || (result.code != code_wanted && result.code != code_wanted_too) ||
         !json_is_true(json_object_get(json, "sound")))

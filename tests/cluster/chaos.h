@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct load_kind;
-enum chaos_reach { CHAOS_TCP, CHAOS_MAPPED, CHAOS_BOTH, CHAOS_COPY };
+enum chaos_reach { CHAOS_TCP, CHAOS_MAPPED, CHAOS_BOTH, CHAOS_COPY, CHAOS_RDMA };
 enum chaos_deed {
     CHAOS_KILL,  /* SIGKILL and start again */
     CHAOS_STOP,  /* SIGSTOP until it is fenced, then SIGCONT */
@@ -27,6 +27,8 @@ struct chaos_variant {
     enum chaos_deed deed;
 };
 extern const struct chaos_variant chaos_variants[]; /* ends with a NULL name */
+/* On the network card at $BANYAN_RDMA_ADDRESS; of RESP servers. */
+extern const struct chaos_variant chaos_variants_rdma[]; /* as above */
 const struct chaos_variant *chaos_variant_find(const char *name);
 
 struct chaos_options {

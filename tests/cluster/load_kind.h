@@ -11,14 +11,15 @@
 #include "cluster/load.h"
 #include "cluster/process.h"
 
-#define LOAD_ARGUMENTS_MAX 16u
+#define LOAD_ARGUMENTS_MAX 20u
 
 struct load_setup {
     struct scene *scene;
     uint64_t seed;
     uint32_t lease_ms;
-    bool copy;        /* map no pools */
-    const char *lies; /* how the workers lie: "lose", "miss"; NULL: not at all (library only) */
+    bool copy;               /* map no pools */
+    const char *secret_file; /* of the memory nodes; NULL: none */
+    const char *lies;        /* how the workers lie: "lose", "miss"; NULL: not at all (library only) */
 };
 
 struct load_kind {

@@ -34,9 +34,18 @@ static const char *servers_compute(void *object, unsigned server, const char *me
                                "--lease",
                                text_of("%u", servers->setup.lease_ms),
                                servers->setup.copy ? "--copy" : "--no-copy",
-                               first && server == 0 ? "--format" : NULL,
                                NULL};
+    size_t used = sizeof all / sizeof *all - 1;
     memcpy(arguments, all, sizeof all);
+    if (servers->setup.secret_file) { /* on a card, which may be emulated: give it time */
+        arguments[used++] = "--secret-file";
+        arguments[used++] = servers->setup.secret_file;
+        arguments[used++] = "--timeout";
+        arguments[used++] = text_of("%u", 5 * servers->setup.lease_ms);
+    }
+    if (first && server == 0)
+        arguments[used++] = "--format";
+    arguments[used] = NULL;
     return NULL;
 }
 

@@ -19,6 +19,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "cluster/process.h"
+#include "cluster/talk.h"
 #include "net/certificates.h"
 
 #define SECOND UINT64_C(1000000000)
@@ -40,57 +41,6 @@ static int teardown(void **state)
     return 0;
 }
 
-/* A text that stays, unlike the rotating ones. */
-static const char *keep(const char *text)
-{
-    static char kept[128][512];
-    static unsigned next;
-    char *place = kept[next++ % 128];
-    snprintf(place, sizeof kept[0], "%s", text);
-    return place;
-}
-
-/* ---- clients ---- */
-
-static redisContext *client_of(const struct process *process, unsigned address)
-{
-    struct net_address where = process_address(process, address);
-    return client_connect(&where);
-}
-
-/* The reply as text: "(nil)", "7", "-ERR ...". */
-static const char *ask(redisContext *client, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static const char *ask(redisContext *client, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    redisReply *reply = redisvCommand(client, format, list);
-    va_end(list);
-    if (!reply)
-        return text_of("(no reply: %s)", client->errstr);
-    const char *text = "(array)";
-    if (reply->type == REDIS_REPLY_NIL)
-        text = "(nil)";
-    else if (reply->type == REDIS_REPLY_INTEGER)
-        text = text_of("%lld", reply->integer);
-    else if (reply->type != REDIS_REPLY_ARRAY)
-        text = text_of("%s%.900s", reply->type == REDIS_REPLY_ERROR ? "-" : "", reply->str);
-    freeReplyObject(reply);
-    return text;
-}
-
-static void assert_contains(const char *text, const char *part)
-{
-    if (!strstr(text, part))
-        fail_msg("\"%s\" is not in: %s", part, text);
-}
-
-static void assert_lacks(const char *text, const char *part)
-{
-    if (strstr(text, part))
-        fail_msg("\"%s\" is in: %s", part, text);
-}
-
 /* ---- clusters ---- */
 
 static struct process *start_memory(struct scene *scene, const char *name, const char *more,
@@ -100,13 +50,6 @@ static struct process *start_memory(struct scene *scene, const char *name, const
                          ARGUMENTS("memory", "--listen",
                                    text_of("127.0.0.1:0,unix:%s", scene_path(scene, "%s.sock", name)),
                                    "--size", "64M", more, value));
-}
-
-static const char *address_text(const struct process *process, unsigned number)
-{
-    char text[NET_TEXT_MAX];
-    struct net_address address = process_address(process, number);
-    return keep(net_address_format(&address, text));
 }
 
 /* Both addresses: TCP, and a socket that keeps its name over restarts. */

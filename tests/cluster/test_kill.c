@@ -22,6 +22,30 @@ static bool strict(void)
     return text && !strcmp(text, "1");
 }
 
+static void run_variant(struct chaos_options *options)
+{
+    struct chaos_result result;
+    chaos_run(options, &result);
+    chaos_print(options, &result);
+    assert_int_equal(result.deeds, options->deeds);
+    assert_true(result.operations > 0);
+    assert_int_equal(result.blocks_lost, result.blocks_reclaimed);
+}
+
+/* On a card; those there are for tests are emulated, and slow. */
+static void test_variant_rdma(void **state)
+{
+    const struct chaos_variant *variant = *state;
+    if (!getenv("BANYAN_RDMA_ADDRESS")) {
+        fprintf(stderr, "%s SKIPPED, nothing was tested: BANYAN_RDMA_ADDRESS names no network card\n",
+                variant->name);
+        skip();
+    }
+    struct chaos_options options = {
+        .variant = variant, .seed = 1, .deeds = 3, .lease_ms = 4000, .stall_max_ns = 30000 * MS};
+    run_variant(&options);
+}
+
 /* The short form: machines are noisy, so the bound on stalls is a generous one. */
 static void test_variant(void **state)
 {
@@ -32,12 +56,7 @@ static void test_variant(void **state)
                                         variant->deed == CHAOS_STOP || variant->deed == CHAOS_HOLD ? 3 : 10,
                                     .lease_ms = 1000,
                                     .stall_max_ns = 3000 * MS};
-    struct chaos_result result;
-    chaos_run(&options, &result);
-    chaos_print(&options, &result);
-    assert_int_equal(result.deeds, options.deeds);
-    assert_true(result.operations > 0);
-    assert_int_equal(result.blocks_lost, result.blocks_reclaimed);
+    run_variant(&options);
 }
 
 static int soak(int count, char **arguments)
@@ -56,16 +75,27 @@ static int soak(int count, char **arguments)
     return 0;
 }
 
+/* Those with this name, NULL: all. Returns how many. */
+static size_t add_variants(struct CMUnitTest *tests, const struct chaos_variant *variants,
+                           CMUnitTestFunction test, const char *name)
+{
+    size_t used = 0;
+    for (const struct chaos_variant *variant = variants; variant->name; variant++)
+        if (!name || !strcmp(name, variant->name))
+            tests[used++] = (struct CMUnitTest){
+                .name = variant->name, .test_func = test, .initial_state = (void *)(uintptr_t)variant};
+    return used;
+}
+
 int main(int count, char **arguments)
 {
     if (count >= 5)
         return soak(count, arguments);
-    struct CMUnitTest tests[16] = {{0}};
-    size_t used = 0;
-    for (const struct chaos_variant *variant = chaos_variants; variant->name; variant++)
-        if (count < 2 || !strcmp(arguments[1], variant->name))
-            tests[used++] = (struct CMUnitTest){.name = variant->name,
-                                                .test_func = test_variant,
-                                                .initial_state = (void *)(uintptr_t)variant};
+    struct CMUnitTest tests[24] = {{0}};
+    const char *name = count < 2 ? NULL : arguments[1];
+    size_t used = add_variants(tests, chaos_variants, test_variant, name);
+    used += add_variants(tests + used, chaos_variants_rdma, test_variant_rdma, name);
+    if (!used)
+        fail_hard("no variant is called %s", name);
     return _cmocka_run_group_tests("kill", tests, used, NULL, NULL);
 }

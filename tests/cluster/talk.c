@@ -1,0 +1,62 @@
+/* talk.c - see talk.h. */
+#include "cluster/talk.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+const char *keep(const char *text)
+{
+    static char kept[128][512];
+    static unsigned next;
+    char *place = kept[next++ % 128];
+    snprintf(place, sizeof kept[0], "%s", text);
+    return place;
+}
+
+redisContext *client_of(const struct process *process, unsigned address)
+{
+    struct net_address where = process_address(process, address);
+    return client_connect(&where);
+}
+
+const char *ask(redisContext *client, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    redisReply *reply = redisvCommand(client, format, list);
+    va_end(list);
+    if (!reply)
+        return text_of("(no reply: %s)", client->errstr);
+    const char *text = "(array)";
+    if (reply->type == REDIS_REPLY_NIL)
+        text = "(nil)";
+    else if (reply->type == REDIS_REPLY_INTEGER)
+        text = text_of("%lld", reply->integer);
+    else if (reply->type != REDIS_REPLY_ARRAY)
+        text = text_of("%s%.900s", reply->type == REDIS_REPLY_ERROR ? "-" : "", reply->str);
+    freeReplyObject(reply);
+    return text;
+}
+
+void assert_contains(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("\"%s\" is not in: %s", part, text);
+}
+
+void assert_lacks(const char *text, const char *part)
+{
+    if (strstr(text, part))
+        fail_msg("\"%s\" is in: %s", part, text);
+}
+
+const char *address_text(const struct process *process, unsigned number)
+{
+    char text[NET_TEXT_MAX];
+    struct net_address address = process_address(process, number);
+    return keep(net_address_format(&address, text));
+}

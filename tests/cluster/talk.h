@@ -1,0 +1,21 @@
+/*
+ * talk.h - how tests talk to the processes of a scene (process.h), and judge what they hear. Failures are
+ * cmocka's.
+ */
+#ifndef TESTS_CLUSTER_TALK_H
+#define TESTS_CLUSTER_TALK_H
+
+#include "cluster/process.h"
+
+/* A text that stays, unlike the rotating ones: one of 128. */
+const char *keep(const char *text);
+/* The process's number-th address, as text that stays. */
+const char *address_text(const struct process *process, unsigned number);
+/* A connection to the number-th address that the process announced. */
+redisContext *client_of(const struct process *process, unsigned address);
+/* The reply as text: "(nil)", "7", "-ERR ...". */
+const char *ask(redisContext *client, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void assert_contains(const char *text, const char *part);
+void assert_lacks(const char *text, const char *part);
+
+#endif
