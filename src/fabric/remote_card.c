@@ -186,9 +186,9 @@ void remote_card_wake(struct remote_link *link, bool all)
 uint32_t remote_card_poll(struct remote_link *link)
 {
     struct verbs_queue *queue = link->ground.queue;
-    if (queue == NULL || verbs_queue_under_way(queue) == 0)
+    if (queue == NULL)
         return 0;
-    uint32_t done = verbs_queue_poll(queue, list_done, link);
+    uint32_t done = verbs_queue_under_way(queue) > 0 ? verbs_queue_poll(queue, list_done, link) : 0;
     if (done > 0)
         remote_card_wake(link, false);
     const char *broken = verbs_queue_broken(queue);
