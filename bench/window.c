@@ -4,6 +4,17 @@
 #include "base/atomic.h"
 #include "bench/runner.h"
 
+/* The longest batch, up to `most`, of which both warm-up and measuring are made of whole ones: so that one client
+ * alone counts the very operations that it was asked for. */
+static uint32_t whole_batch(const struct bench_config *config, uint32_t most)
+{
+    const uint64_t warm_up = config->warm_up ? config->warm_up : 1;
+    uint32_t batch = most;
+    while (config->operations % batch || warm_up % batch)
+        batch--;
+    return batch;
+}
+
 void bench_window_init(struct bench_window *window, const struct bench_config *config, unsigned clients,
                        struct spinlock *lock)
 {
@@ -11,6 +22,8 @@ void bench_window_init(struct bench_window *window, const struct bench_config *c
     *window = (struct bench_window){.config = config, .lock = lock};
     /* In the simulator one thread runs everything, and a counter costs no cache line. */
     window->batch = config->fabric == BENCH_SIM ? 1 : (uint32_t)(batch < 64 ? batch : 64);
+    if (clients == 1)
+        window->batch = whole_batch(config, window->batch);
     window->cold = clients;
 }
 

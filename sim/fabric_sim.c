@@ -484,10 +484,10 @@ void sim_fabric_init(struct sim_compute *compute)
     compute->fabric.capabilities = (struct fabric_capabilities){
         .backend = "sim",
         .compute_id = (uint16_t)(compute->machine + 1),
-        .lock_width = 2,
+        .lock_width = params->lock_width,
         .atomic_write = params->atomic_write,
-        .release_by_write = true,
-        .masked_cas = true,
+        .release_by_write = params->release_by_write,
+        .masked_cas = params->masked_cas,
         .direct = false,
         .round_trip_ns = params->post_ns + params->command_ns + params->doorbell_ns + 4 * params->card_ns +
                          2 * params->wire_ns + params->pcie_read_ns + params->pcie_write_ns +

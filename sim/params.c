@@ -71,6 +71,12 @@ const struct option_entry sim_params_table[] = {
     WHOLE("atomic-write", atomic_write, 1024, 1048576, "bytes",
           "A WRITE no longer than this happens entirely or not at all when its sender dies: the path MTU "
           "bounds it."),
+    WHOLE("lock-width", lock_width, 2, 8, "bytes", "Of a lock: 2, where masked-cas is on, or 8."),
+    FLAG("release-by-write", release_by_write,
+         "The card promises that a WRITE to a word under CAS is safe, so that it can release a lock; "
+         "Soft-RoCE does not."),
+    FLAG("masked-cas", masked_cas,
+         "CAS can be of some bits of a word only, so that locks can be of 2 bytes; Soft-RoCE has none."),
     WHOLE("rpc-cores", rpc_cores, 1, 64, NULL,
           "Cores of a memory node that answer RPCs [Sherman 4.2: one thread]."),
     NANOSECONDS("rpc-ns", rpc_ns, "Time of one RPC on such a core: receive, handle, reply; an estimate."),
@@ -156,6 +162,9 @@ void sim_params_default(struct sim_params *params)
         .chip_rate = 110,
         .chip_ns = 30,
         .atomic_write = 1024,
+        .lock_width = 2,
+        .release_by_write = true,
+        .masked_cas = true,
         .rpc_cores = 1,
         .rpc_ns = 2000,
         .post_ns = 80,
@@ -233,7 +242,14 @@ static int check(const struct option_entry *table, const void *object, struct er
 
 int sim_params_check(const struct sim_params *params, struct error *error)
 {
-    return check(sim_params_table, params, error);
+    int status = check(sim_params_table, params, error);
+    if (status == BANYAN_OK && params->lock_width != 2 && params->lock_width != 8)
+        return error_set(error, BANYAN_EINVAL, "simulator: lock-width is %u, must be 2 or 8",
+                         params->lock_width);
+    if (status == BANYAN_OK && params->lock_width == 2 && !params->masked_cas)
+        return error_set(error, BANYAN_EINVAL,
+                         "simulator: a lock-width of 2 needs masked-cas; without it set lock-width to 8");
+    return status;
 }
 
 int sim_faults_check(const struct sim_faults *faults, struct error *error)

@@ -35,7 +35,10 @@ struct sim_params {
     uint32_t atomic_writeback_ns; /* PCIe write of the new value: the bucket is busy for so much longer */
     double chip_rate;             /* million atomics per second on the card's own memory */
     uint32_t chip_ns;             /* latency of an access to the card's own memory */
-    uint32_t atomic_write;        /* capability: bytes that a WRITE takes effect for as a whole at death */
+    /* what the card says of itself: struct fabric_capabilities */
+    uint32_t atomic_write; /* bytes that a WRITE takes effect for as a whole at death */
+    uint32_t lock_width;   /* 2 or 8; for who makes the memory nodes, whose own counts */
+    bool release_by_write, masked_cas;
     /* the memory node's CPU */
     uint32_t rpc_cores, rpc_ns;
     /* the client's CPU */

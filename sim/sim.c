@@ -388,6 +388,10 @@ int sim_add_memory(struct sim *sim, const struct fabric_target *target, struct e
     uint32_t index = sim->memory_count;
     if (index >= UINT16_MAX)
         return error_set(error, BANYAN_EINVAL, "simulator: more than 65,535 memory nodes");
+    if (target->lock_width != 8 && !sim->params.masked_cas)
+        return error_set(error, BANYAN_EINVAL,
+                         "simulator: memory node %u has locks of %u bytes, which need masked-cas", index,
+                         target->lock_width);
     struct sim_memory *memories = realloc(sim->memories, (index + 1) * sizeof *memories);
     if (!memories)
         return error_set(error, BANYAN_ENOMEM, "simulator: no memory for memory node %u", index);

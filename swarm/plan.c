@@ -30,7 +30,6 @@ const struct option_entry swarm_plan_table[] = {
     ENTRY("chunk-bytes", OPTION_U64, chunk_bytes, 0, 0, NULL, "bytes", "that the pool is handed out in"),
     ENTRY("lock-bytes", OPTION_U64, lock_bytes, 0, 0, NULL, "bytes",
           "of locks in each memory node; 0: its default"),
-    ENTRY("lock-width", OPTION_U32, lock_width, 2, 8, NULL, "bytes", "of a lock: 2 or 8"),
     ENTRY("unlock-by-atomic", OPTION_BOOL, unlock_by_atomic, 0, 0, NULL, NULL,
           "the card does not promise that a WRITE may release a lock"),
     ENTRY("records", OPTION_BOOL, records, 0, 0, NULL, NULL,
@@ -97,7 +96,6 @@ void swarm_plan_default(struct swarm_plan *plan)
                                 .fibers = 1,
                                 .pool_bytes = UINT64_C(64) << 20,
                                 .chunk_bytes = UINT64_C(64) << 10,
-                                .lock_width = 2,
                                 .key_kind = TREE_KEY_FIXED,
                                 .key_bytes = 8,
                                 .value_bytes = 8,
@@ -149,7 +147,7 @@ static void draw_cluster(struct swarm_plan *plan, struct random *random)
     /* So few locks that many nodes share one. */
     if (random_chance(random, 0.3))
         plan->lock_bytes = UINT64_C(64) << random_below(random, 6);
-    plan->lock_width = random_chance(random, 0.2) ? 8 : 2;
+    plan->params.lock_width = random_chance(random, 0.2) ? 8 : 2;
     plan->unlock_by_atomic = random_chance(random, 0.1);
 }
 
@@ -367,8 +365,6 @@ int swarm_plan_check(const struct swarm_plan *plan, struct error *error)
     if (status)
         return status;
     uint64_t lock_bytes = plan->lock_bytes ? plan->lock_bytes : MEMORY_LOCK_BYTES;
-    if (plan->lock_width != 2 && plan->lock_width != 8)
-        return error_set(error, BANYAN_EINVAL, "plan: lock-width is %u, must be 2 or 8", plan->lock_width);
     if (plan->keys % 4)
         return error_set(error, BANYAN_EINVAL, "plan: keys is %" PRIu64 ", must be a multiple of 4",
                          plan->keys);

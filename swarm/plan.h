@@ -24,7 +24,6 @@ struct swarm_plan {
     /* cluster */
     uint32_t memory_nodes, compute_nodes, threads, fibers;
     uint64_t pool_bytes, chunk_bytes, lock_bytes;
-    uint32_t lock_width; /* bytes: 2 or 8 */
     bool unlock_by_atomic;
     /* index */
     bool records; /* a store above it */

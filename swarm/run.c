@@ -135,7 +135,7 @@ static void options_of(const struct swarm_plan *plan, struct world_options *opti
     options->pool_bytes = plan->pool_bytes;
     options->chunk_bytes = plan->chunk_bytes;
     options->lock_bytes = plan->lock_bytes;
-    options->lock_width = plan->lock_width;
+    options->lock_width = plan->params.lock_width;
     options->params = plan->params;
     options->faults = plan->faults;
     options->records = plan->records;
