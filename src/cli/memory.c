@@ -14,11 +14,14 @@ struct memory_settings {
     char *listen, *secret_file, *certificate, *key, *authority, *http;
     uint64_t size, chunk, locks;
     uint32_t threads, lease_ms_max, connections_max;
-    int engine, log_level;
-    bool huge_pages, busy_poll;
+    int engine, log_level, lock_width;
+    bool huge_pages, busy_poll, rdma;
+    struct cluster_rdma_settings card;
 };
 
 static const char *const engines[] = {"auto", "io_uring", "epoll", NULL};
+static const char *const lock_widths[] = {"auto", "2", "8", NULL};
+static const uint32_t lock_width_bytes[] = {0, 2, 8};
 
 #define ROW(name, kind, field, low, high, choices, unit, help)                                               \
     {                                                                                                        \
@@ -26,7 +29,7 @@ static const char *const engines[] = {"auto", "io_uring", "epoll", NULL};
     }
 static const struct option_entry table[] = {
     ROW("listen", OPTION_TEXT, listen, 0, 0, NULL, "ADDRESS,...",
-        "Where compute nodes connect: host:port or unix:/path, comma separated"),
+        "Where compute nodes connect: host:port, rdma://host:port or unix:/path, comma separated"),
     ROW("size", OPTION_U64, size, 16 << 20, 0x1p46, NULL, "BYTES",
         "Size of the pool, as 4G; taken from the system as it is used"),
     ROW("threads", OPTION_U32, threads, 1, 64, NULL, "N", "I/O threads"),
@@ -47,11 +50,17 @@ static const struct option_entry table[] = {
     ROW("chunk-size", OPTION_U64, chunk, 65536, 1 << 30, NULL, "BYTES",
         "The pool is cut into blocks of one size by chunks of this many bytes, a power of two"),
     ROW("lock-bytes", OPTION_U64, locks, 4096, 1 << 30, NULL, "BYTES", "Size of the lock region"),
+    ROW("lock-width", OPTION_CHOICE, lock_width, 0, 0, lock_widths, "auto|2|8",
+        "Bytes of a lock; 8 where network cards cannot take locks of 2, which is what auto asks this node's"),
     ROW("huge-pages", OPTION_BOOL, huge_pages, 0, 0, NULL, NULL,
         "Huge pages for the pool where there are some"),
     ROW("busy-poll", OPTION_BOOL, busy_poll, 0, 0, NULL, NULL, "Never sleep, for lowest latency"),
     ROW("log-level", OPTION_CHOICE, log_level, 0, 0, cluster_log_levels, "LEVEL",
         "debug, info, warning or error; messages go to standard error"),
+    ROW("rdma", OPTION_BOOL, rdma, 0, 0, NULL, NULL,
+        "Serve the memory through a network card with RDMA, and in no other way; an address rdma://host:port "
+        "says the same"),
+    CLUSTER_RDMA_ROWS(struct memory_settings, card),
     {.kind = OPTION_END},
 };
 
@@ -68,13 +77,15 @@ static const struct settings_command command = {
         "Examples:\n"
         "  banyan memory --listen 127.0.0.1:7100 --size 4G\n"
         "  banyan memory --listen unix:/run/banyan/memory.sock,127.0.0.1:7100\n"
-        "  banyan memory --listen 0.0.0.0:7100 --tls-certificate node.pem --tls-authority ca.pem\n\n"
+        "  banyan memory --listen 0.0.0.0:7100 --tls-certificate node.pem --tls-authority ca.pem\n"
+        "  banyan memory --listen rdma://10.0.0.1:7100 --secret-file secret --size 64G --huge-pages\n\n"
         "Exit status: 0 after SIGINT or SIGTERM, 1 when it could not start, 2 when a setting makes no sense.",
 };
 
 struct daemon {
     struct memory_settings settings;
     struct cluster_addresses listen, http_address;
+    struct verbs_options card;
     char secret[NET_SECRET_MAX + 1];
     size_t secret_length;
     struct net_tls *tls;
@@ -102,6 +113,8 @@ static int prepare(struct daemon *daemon, struct error *error)
     const struct memory_settings *settings = &daemon->settings;
     int status = cluster_addresses_parse(&daemon->listen, "listen", settings->listen, 7100, error);
     if (!status)
+        status = cluster_rdma_prepare(&daemon->card, &settings->card, error);
+    if (!status)
         status = cluster_addresses_parse(&daemon->http_address, "http", settings->http, 0, error);
     if (!status && !daemon->listen.count)
         status = error_set(error, BANYAN_EINVAL, "nowhere to listen: give --listen");
@@ -122,6 +135,15 @@ static int prepare(struct daemon *daemon, struct error *error)
     return status;
 }
 
+/* An address that says rdma:// speaks for the memory node: what a card serves, nothing else does. */
+static bool wants_card(const struct daemon *daemon)
+{
+    bool wanted = daemon->settings.rdma;
+    for (unsigned i = 0; i < daemon->listen.count; i++)
+        wanted |= daemon->listen.list[i].rdma;
+    return wanted;
+}
+
 static int start(struct daemon *daemon, struct error *error)
 {
     const struct memory_settings *settings = &daemon->settings;
@@ -140,8 +162,13 @@ static int start(struct daemon *daemon, struct error *error)
                                             .lease_ms_max = settings->lease_ms_max,
                                             .connections_max = settings->connections_max,
                                             .engine = settings->engine,
-                                            .busy_poll = settings->busy_poll};
-    int status = memory_node_create(&daemon->node, &memory, error);
+                                            .busy_poll = settings->busy_poll,
+                                            .card = wants_card(daemon) ? &daemon->card : NULL};
+    int status = memory_server_lock_width(&options, &memory.lock_width, error);
+    if (settings->lock_width)
+        memory.lock_width = lock_width_bytes[settings->lock_width];
+    if (!status)
+        status = memory_node_create(&daemon->node, &memory, error);
     if (!status)
         status = memory_server_create(&daemon->server, daemon->node, &options, error);
     return status ? status : memory_server_start(daemon->server, error);
@@ -165,12 +192,16 @@ static void announce(struct daemon *daemon)
 {
     printf("banyan memory: %.1f GiB at", (double)daemon->settings.size / (double)(1 << 30));
     for (unsigned i = 0; i < daemon->listen.count; i++) {
-        if (daemon->listen.list[i].kind == NET_TCP)
+        if (daemon->listen.list[i].kind == NET_TCP) {
             daemon->listen.list[i].port = memory_server_port(daemon->server, i);
+            daemon->listen.list[i].rdma = memory_server_card(daemon->server) != NULL;
+        }
         net_address_format(&daemon->listen.list[i], daemon->address);
         printf("%s %s", i ? "," : "", daemon->address);
     }
     printf(" (%s%s)\n", memory_server_engine(daemon->server), daemon->tls ? ", TLS" : "");
+    if (memory_server_card(daemon->server))
+        printf("banyan memory: RDMA by %s\n", memory_server_card(daemon->server));
     if (daemon->http) {
         char text[NET_TEXT_MAX];
         net_address_format(&daemon->http_address.list[0], text);
@@ -219,6 +250,7 @@ int command_memory(int argc, char **argv)
                                                 .connections_max = 4096,
                                                 .chunk = MEMORY_CHUNK_BYTES,
                                                 .locks = MEMORY_LOCK_BYTES,
+                                                .card = CLUSTER_RDMA_DEFAULTS,
                                                 .log_level = LOG_INFO};
     int status = settings_read(&command, &daemon->settings, argc, argv, NULL, &error);
     log_set_level((enum log_level)daemon->settings.log_level);

@@ -334,8 +334,12 @@ int memory_node_format(struct memory_node *node, uint64_t cluster_id, uint16_t n
         return error_set(error, BANYAN_EINVAL, "memory node %u is not one of a cluster of %u",
                          (unsigned)number, (unsigned)node_count);
     spinlock_lock(&node->lock);
-    pages_clear(&node->pool);
-    pages_clear(&node->locks);
+    bool used =
+        node->cluster_id != 0; /* nobody is let in before the first format: all is zero but the header */
+    if (used || !node->pool.pinned) {
+        pages_clear(&node->pool);
+        pages_clear(&node->locks);
+    }
     blocks_clear(node->blocks);
     node->allocations_total = node->frees_total = node->refusals_total = 0;
     node->number = number;
@@ -344,6 +348,13 @@ int memory_node_format(struct memory_node *node, uint64_t cluster_id, uint16_t n
     write_header(node);
     spinlock_unlock(&node->lock);
     return BANYAN_OK;
+}
+
+void memory_node_pin(struct memory_node *node)
+{
+    spinlock_lock(&node->lock);
+    node->pool.pinned = node->locks.pinned = true;
+    spinlock_unlock(&node->lock);
 }
 
 int memory_node_pool_descriptor(const struct memory_node *node)

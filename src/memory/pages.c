@@ -38,7 +38,7 @@ static bool map_explicit(struct pages *pages, size_t bytes)
     void *start = map_anonymous(whole, MAP_HUGETLB | MAP_HUGE_2MB);
     if (start == NULL)
         return false;
-    *pages = (struct pages){start, whole, "explicit huge pages", -1};
+    *pages = (struct pages){.start = start, .bytes = whole, .kind = "explicit huge pages", .descriptor = -1};
     return true;
 }
 
@@ -72,7 +72,8 @@ static bool map_transparent(struct pages *pages, size_t bytes)
         munmap(start + before, whole);
         return false;
     }
-    *pages = (struct pages){start + before, whole, "transparent huge pages", -1};
+    *pages = (struct pages){
+        .start = start + before, .bytes = whole, .kind = "transparent huge pages", .descriptor = -1};
     return true;
 }
 
@@ -82,7 +83,7 @@ static bool map_plain(struct pages *pages, size_t bytes)
     void *start = map_anonymous(whole, MAP_NORESERVE);
     if (start == NULL)
         return false;
-    *pages = (struct pages){start, whole, "plain pages", -1};
+    *pages = (struct pages){.start = start, .bytes = whole, .kind = "plain pages", .descriptor = -1};
     return true;
 }
 
@@ -135,7 +136,7 @@ static bool map_file(struct pages *pages, const char *name, size_t bytes, unsign
         errno = cause;
         return false;
     }
-    *pages = (struct pages){start, whole, kind, descriptor};
+    *pages = (struct pages){.start = start, .bytes = whole, .kind = kind, .descriptor = descriptor};
     return true;
 }
 
@@ -164,12 +165,14 @@ void pages_clear(struct pages *pages)
     int status;
     if (pages->start == NULL)
         return;
-    if (pages->descriptor >= 0)
+    if (pages->pinned)
+        status = -1;
+    else if (pages->descriptor >= 0)
         status =
             fallocate(pages->descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)pages->bytes);
     else
         status = madvise(pages->start, pages->bytes, MADV_DONTNEED);
-    if (status != 0) /* old kernels refuse it for explicit huge pages */
+    if (status != 0) /* pinned; and old kernels refuse it for explicit huge pages */
         memset(pages->start, 0, pages->bytes);
 }
 

@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/task.h"
+#include "memory/server_card.h"
 
 #define THREADS_MAX 64u
 
@@ -93,6 +95,64 @@ static int choose_engine(struct memory_server *server, unsigned count, struct er
     return make_loops(server, &server_epoll, count, error);
 }
 
+/* ---- the network card ---- */
+
+/* The address whose card serves the memory; NULL: none of TCP. */
+static const struct net_address *card_address(const struct memory_server_options *options)
+{
+    const struct net_address *first = NULL;
+    for (unsigned i = 0; i < options->listen_count; i++) {
+        const struct net_address *address = &options->listen[i];
+        if (address->kind == NET_TCP && address->rdma)
+            return address;
+        if (address->kind == NET_TCP && first == NULL)
+            first = address;
+    }
+    return first;
+}
+
+static int card_place(const struct memory_server_options *options, struct sockaddr_storage *place,
+                      const struct sockaddr **local, struct error *error)
+{
+    const struct net_address *address = card_address(options);
+    *local = NULL;
+    if (address == NULL)
+        return BANYAN_OK;
+    *local = (const struct sockaddr *)place;
+    return net_address_resolve(address, place, error);
+}
+
+int memory_server_lock_width(const struct memory_server_options *options, uint32_t *lock_width,
+                             struct error *error)
+{
+    struct sockaddr_storage place;
+    const struct sockaddr *local;
+    *lock_width = 2;
+    if (options->card == NULL)
+        return BANYAN_OK;
+    int status = card_place(options, &place, &local, error);
+    return status == BANYAN_OK ? server_card_lock_width(options->card, local, lock_width, error) : status;
+}
+
+static int open_card(struct memory_server *server, const struct memory_server_options *options,
+                     struct error *error)
+{
+    struct sockaddr_storage place;
+    const struct sockaddr *local;
+    if (options->card == NULL)
+        return BANYAN_OK;
+    int status = card_place(options, &place, &local, error);
+    return status == BANYAN_OK ? server_card_create(&server->card, server->node, options->card, local, error)
+                               : status;
+}
+
+const char *memory_server_card(const struct memory_server *server)
+{
+    return server->card != NULL ? server_card_text(server->card) : NULL;
+}
+
+/* ---- life ---- */
+
 int memory_server_create(struct memory_server **made, struct memory_node *node,
                          const struct memory_server_options *options, struct error *error)
 {
@@ -116,6 +176,8 @@ int memory_server_create(struct memory_server **made, struct memory_node *node,
         server_groups_create(server);
         status = open_listeners(server, options, error);
     }
+    if (status == BANYAN_OK)
+        status = open_card(server, options, error);
     if (status == BANYAN_OK)
         status = choose_engine(server, threads, error);
     if (status == BANYAN_OK)
@@ -145,6 +207,8 @@ int memory_server_start(struct memory_server *server, struct error *error)
         log_info("memory node: listening on %s (%s)", net_address_format(&server->listeners[i].address, text),
                  memory_server_engine(server));
     }
+    if (server->card != NULL)
+        log_info("memory node: serves RDMA by %s", server_card_text(server->card));
     return BANYAN_OK;
 }
 
@@ -197,6 +261,7 @@ void memory_server_destroy(struct memory_server *server)
     if (!server->started && server->keeper.epoll >= 0)
         server_groups_destroy(server);
     server_keeper_destroy(server);
+    server_card_destroy(server->card);
     memset(server->secret, 0, sizeof server->secret);
     free(server->listeners);
     free(server->loops);
@@ -218,6 +283,8 @@ void memory_server_status(struct memory_server *server, struct memory_status_rep
     struct server_groups *groups = &server->groups;
     memory_node_status(server->node, status);
     status->uptime_ms = (task_now() - server->started_at) / 1000000;
+    status->card = server->card != NULL;
+    status->card_queues = server->card != NULL ? server_card_queues(server->card) : 0;
     status->connections = atomic_load_relaxed(&server->connections); /* a count */
     for (unsigned i = 0; i < server->loop_count; i++) {
         const struct server_counts *counts = &server->loops[i].counts;

@@ -12,6 +12,8 @@
 #include "memory/memory.h"
 #include "net/net.h"
 
+struct verbs_options; /* fabric/verbs_device.h */
+
 enum memory_engine { MEMORY_ENGINE_AUTO, MEMORY_ENGINE_IO_URING, MEMORY_ENGINE_EPOLL };
 
 struct memory_server_options {
@@ -26,11 +28,20 @@ struct memory_server_options {
     uint32_t connections_max;            /* 0: 4,096 */
     int engine;                          /* enum memory_engine */
     bool busy_poll;                      /* never sleep: for benchmarks */
+    /* Compute nodes get at the memory through this network card (RDMA), and in no other way; NULL: over the
+     * stream. The card is chosen by the first rdma:// address, else by the first of TCP. Needs a memory node
+     * with locks of memory_server_lock_width. */
+    const struct verbs_options *card;
 };
+
+/* The lock width to make the memory node with: 2, but 8 for cards that cannot do better. Opens the card:
+ * fails as memory_server_create does. */
+int memory_server_lock_width(const struct memory_server_options *options, uint32_t *lock_width,
+                             struct error *error);
 
 struct memory_server;
 /* Listens. BANYAN_EBUSY, BANYAN_EINVAL, BANYAN_ENET with the address at fault; BANYAN_ENOTSUP: no io_uring
- * here. */
+ * here; or of the card (verbs_device.h). */
 int memory_server_create(struct memory_server **server, struct memory_node *node,
                          const struct memory_server_options *options, struct error *error);
 int memory_server_start(struct memory_server *server, struct error *error);
@@ -41,6 +52,8 @@ void memory_server_destroy(struct memory_server *server);
 uint16_t memory_server_port(const struct memory_server *server, unsigned listener);
 /* "io_uring" or "epoll". */
 const char *memory_server_engine(const struct memory_server *server);
+/* "mlx5_0 port 1, RoCE v2, ...": the network card that serves the memory; NULL: none does. */
+const char *memory_server_card(const struct memory_server *server);
 /* memory_node_status with the daemon's fields filled in. Any thread. */
 void memory_server_status(struct memory_server *server, struct memory_status_reply *status);
 

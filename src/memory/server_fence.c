@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/task.h"
+#include "memory/server_card.h"
 #include "memory/server_process.h"
 
 #define MILLISECOND UINT64_C(1000000)
@@ -22,6 +23,8 @@
 #define GRACE (200 * MILLISECOND)
 /* A process that was killed wakes the keeper when it is dead; should that be missed, the keeper looks. */
 #define LOOK_AGAIN (50 * MILLISECOND)
+/* A card that failed to free locks is asked again. */
+#define CARD_PAUSE (1000 * MILLISECOND)
 
 void server_groups_create(struct memory_server *server)
 {
@@ -123,11 +126,35 @@ static void drop_group(struct memory_server *server, struct server_group *group,
     free(group);
 }
 
+/* False: not yet (server_card_locks.c says why that is the only way). */
+static bool free_locks(struct memory_server *server, struct server_group *group, uint64_t now,
+                       uint64_t *deadline)
+{
+    struct error error = {0};
+    if (group->haunted)
+        return false;
+    if (server->card == NULL) {
+        group->freed = memory_node_release_locks(server->node, group->compute_id);
+        return true;
+    }
+    if (now >= group->bury_at) {
+        if (server_card_release_locks(server->card, group->compute_id, &group->freed, &error) == BANYAN_OK)
+            return true;
+        group->bury_at = now + CARD_PAUSE;
+        log_error("memory node %u: the locks of compute node %u are not freed yet: %s",
+                  (unsigned)server->groups.number, (unsigned)group->compute_id, error.text);
+    }
+    earlier(deadline, group->bury_at);
+    return false;
+}
+
 /* The group is over, none of its connections is left, and its process can write no more. */
-static void bury(struct memory_server *server, struct server_group *group)
+static void bury(struct memory_server *server, struct server_group *group, uint64_t now, uint64_t *deadline)
 {
     finish_staged(server, group);
-    uint64_t freed = memory_node_release_locks(server->node, group->compute_id);
+    if (!free_locks(server, group, now, deadline))
+        return;
+    uint64_t freed = group->freed;
     if (group->state == GROUP_FENCED)
         log_warning("memory node %u: compute node %u was fenced: %s (%s): %s; %llu locks freed",
                     (unsigned)server->groups.number, (unsigned)group->compute_id, group->name, group->peer,
@@ -154,7 +181,7 @@ uint64_t server_groups_step(struct memory_server *server, uint64_t now)
             continue;
         spinlock_unlock(&groups->lock);
         if (process_gone(server, group, now, &deadline) && connections == 0)
-            bury(server, group);
+            bury(server, group, now, &deadline);
         spinlock_lock(&groups->lock);
     }
     spinlock_unlock(&groups->lock);

@@ -7,7 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/task.h"
+#include "memory/server_card.h"
 #include "memory/server_process.h"
 
 #define LEASE_DEFAULT_MS 2000u
@@ -152,6 +154,7 @@ static int join_control(struct server_session *session, const struct wire_hello 
     spinlock_lock(&groups->lock);
     int status = judge_control(groups, group, hello, welcome, error);
     if (status == BANYAN_OK) {
+        group->card = session->card;
         group->mapped = session->mapped;
         group->pid = session->pid;
         group->own = session->mapped && session->pid == (int)getpid();
@@ -179,6 +182,12 @@ static int judge_data(const struct server_session *session, const struct server_
         !net_equal(&group->key, &hello->group_key, sizeof group->key))
         return error_set(error, BANYAN_EFENCED, "there is no such lease of compute node %u (any more)",
                          (unsigned)hello->compute_id);
+    if (session->card != group->card)
+        return error_set(error, BANYAN_EINVAL,
+                         "compute node %u: a data connection %s a network card, where its control connection "
+                         "is %s",
+                         (unsigned)hello->compute_id, session->card ? "with" : "without",
+                         group->card ? "with one" : "without");
     if (session->mapped && (!group->mapped || group->pid != session->pid))
         return error_set(error, BANYAN_EINVAL,
                          "compute node %u: a data connection of process %d to map the pool, which %s",
@@ -247,6 +256,37 @@ void server_group_leave(struct server_session *session, enum server_leaving how,
         server_keeper_wake(session->server); /* the group may be gone already */
 }
 
+void server_group_haunt(struct server_session *session, const char *why)
+{
+    struct server_groups *groups = &session->server->groups;
+    struct server_group *group = session->group;
+    spinlock_lock(&groups->lock);
+    group->haunted = true;
+    spinlock_unlock(&groups->lock);
+    log_error("memory node %u: a queue pair of compute node %u could not be destroyed: its locks stay taken "
+              "until this memory node is started anew",
+              (unsigned)session->number, (unsigned)group->compute_id);
+    server_group_leave(session, SERVER_BROKEN, why);
+}
+
+static bool has_queue(const struct server_group *group, const struct server_card_queue *queue)
+{
+    const struct server_session *session = group->sessions;
+    while (session != NULL && (queue == NULL ? session->queue == NULL : session->queue != queue))
+        session = session->group_next;
+    return session != NULL;
+}
+
+void server_groups_break(struct memory_server *server, const struct server_card_queue *queue, const char *why)
+{
+    struct server_groups *groups = &server->groups;
+    spinlock_lock(&groups->lock);
+    for (struct server_group *group = groups->first; group != NULL; group = group->next)
+        if (has_queue(group, queue))
+            server_group_fence(groups, group, false, why);
+    spinlock_unlock(&groups->lock);
+}
+
 void server_group_heartbeat(struct server_session *session, uint64_t now)
 {
     struct server_groups *groups = &session->server->groups;
@@ -290,6 +330,8 @@ int server_groups_format(struct memory_server *server, const struct wire_format 
         return status;
 
     status = memory_node_format(server->node, format->cluster_id, format->number, format->node_count, error);
+    if (status == BANYAN_OK && server->card != NULL)
+        status = server_card_format(server->card, error);
     spinlock_lock(&groups->lock);
     if (status == BANYAN_OK) {
         groups->number = format->number;

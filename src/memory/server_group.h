@@ -28,6 +28,7 @@
 struct memory_server;
 struct server_session;
 struct server_group;
+struct server_card_queue;
 
 struct server_groups {
     struct spinlock lock; /* guards all of this, every group, and the sessions' group links */
@@ -57,6 +58,12 @@ int server_group_join(struct server_session *session, const struct wire_hello *h
                       struct wire_welcome *welcome, struct error *error);
 /* Takes the session out of its group (of none: does nothing). From then on it must execute nothing more. */
 void server_group_leave(struct server_session *session, enum server_leaving how, const char *why);
+/* The same for one whose queue pair could not be destroyed, so that something of it may still arrive: its
+ * group is fenced as far as that goes, and never ends; its locks stay as they are. */
+void server_group_haunt(struct server_session *session, const char *why);
+/* Fences the group of the session with this queue pair; NULL: of every one that has any. */
+void server_groups_break(struct memory_server *server, const struct server_card_queue *queue,
+                         const char *why);
 void server_group_heartbeat(struct server_session *session, uint64_t now);
 /* Relaxed: a hint that saves work; what makes fencing safe is that the locks wait for the last to leave. */
 bool server_group_fenced(const struct server_session *session);

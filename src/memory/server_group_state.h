@@ -17,6 +17,11 @@ struct server_group {
     uint32_t lease_ms;
     uint64_t joined_at, heartbeat_at, fenced_at;
 
+    bool card;        /* its lists go through the network card */
+    bool haunted;     /* a queue pair of it could not be destroyed: it is never buried */
+    uint64_t freed;   /* locks of it, so far */
+    uint64_t bury_at; /* not before: the card failed to free its locks */
+
     bool mapped;
     bool own;     /* mapped by this very process (tests): it cannot be killed */
     bool patient; /* its process may be about to die: wait a moment before killing it */

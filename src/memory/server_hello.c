@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "memory/server_card.h"
 #include "memory/server_process.h"
 
 static enum session_result refuse(struct server_session *session, const struct error *error)
@@ -67,13 +68,28 @@ static int judge_proof(const struct server_session *session, const struct wire_h
     return BANYAN_OK;
 }
 
+/* Lists go through the network card, or over the stream: never both, since a card's atomics are not atomic
+ * against this machine's CPU. Who sends no lists may come either way. */
+static int judge_card(const struct server_session *session, const struct wire_hello *hello,
+                      struct error *error)
+{
+    bool has = session->server->card != NULL;
+    if ((hello->role != WIRE_CONTROL && hello->role != WIRE_DATA) || has == (hello->card == 1))
+        return BANYAN_OK;
+    return error_set(error, BANYAN_ENOTSUP,
+                     has ? "this memory node is reached over RDMA alone: connect with rdma://host:port"
+                         : "this memory node does not serve its memory over RDMA: start it with --rdma, or "
+                           "connect with tcp://host:port");
+}
+
 /* ---- mapping ---- */
 
 /* May this connection get the memory itself? hello->map becomes 0 where it cannot be had. */
 static int judge_map(struct server_session *session, struct wire_hello *hello, struct error *error)
 {
     const struct memory_node *node = session->server->node;
-    bool possible = session->is_unix && (hello->role == WIRE_CONTROL || hello->role == WIRE_DATA) &&
+    bool possible = session->is_unix && session->server->card == NULL &&
+                    (hello->role == WIRE_CONTROL || hello->role == WIRE_DATA) &&
                     memory_node_pool_descriptor(node) >= 0 && memory_node_locks_descriptor(node) >= 0;
     if (hello->map != 1 || !possible) {
         hello->map = 0;
@@ -121,6 +137,11 @@ static void fill_welcome(const struct server_session *session, const struct wire
     if (server->secret_length > 0)
         net_proof(server->secret, server->secret_length, "banyan server", hello->nonce, session->nonce,
                   welcome->proof);
+    if (server->card != NULL) {
+        welcome->card = hello->card == 1;
+        welcome->card_packet = server_card_packet(server->card);
+        welcome->card_promises = server_card_promises(server->card);
+    }
     spinlock_lock(&groups->lock);
     welcome->node = groups->number;
     welcome->node_count = groups->node_count;
@@ -132,12 +153,15 @@ static void fill_welcome(const struct server_session *session, const struct wire
 static int admit(struct server_session *session, struct wire_hello *hello, struct wire_welcome *welcome,
                  struct error *error)
 {
-    int status = judge_map(session, hello, error);
+    int status = judge_card(session, hello, error);
+    if (status == BANYAN_OK)
+        status = judge_map(session, hello, error);
     if (status != BANYAN_OK)
         return status;
     fill_welcome(session, hello, welcome);
     session->role = hello->role;
     session->number = welcome->node;
+    session->card = welcome->card == 1;
     if (hello->role == WIRE_MONITOR || hello->role == WIRE_FORMATTER ||
         (hello->role == WIRE_CONTROL && welcome->cluster_id == 0))
         return BANYAN_OK;
@@ -160,7 +184,9 @@ static void log_welcome(const struct server_session *session, const struct wire_
     else if (session->role == WIRE_CONTROL)
         log_info("memory node %u: compute node %u connected: %s (%s), lease %u ms%s", session->number,
                  (unsigned)welcome->compute_id, session->name, session->peer, welcome->lease_ms,
-                 session->mapped ? ", pool mapped" : "");
+                 session->mapped ? ", pool mapped"
+                 : session->card ? ", RDMA"
+                                 : "");
 }
 
 enum session_result server_session_hello(struct server_session *session, const struct wire_head *head,

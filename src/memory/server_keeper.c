@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "base/task.h"
+#include "memory/server_card.h"
 
 #define MILLISECOND UINT64_C(1000000)
 #define SECOND      (1000 * MILLISECOND)
@@ -35,6 +36,10 @@ int server_keeper_create(struct memory_server *server, struct error *error)
     for (unsigned i = 0; i < server->listener_count && !failed; i++) {
         event.data.ptr = &server->listeners[i];
         failed = epoll_ctl(keeper->epoll, EPOLL_CTL_ADD, server->listeners[i].fd, &event) != 0;
+    }
+    if (server->card != NULL && !failed) {
+        event.data.ptr = server->card;
+        failed = epoll_ctl(keeper->epoll, EPOLL_CTL_ADD, server_card_descriptor(server->card), &event) != 0;
     }
     if (failed)
         return error_set(error, BANYAN_ENOMEM, "memory node: no epoll for accepting: %s", strerror(errno));
@@ -112,6 +117,22 @@ static void watch_listeners(struct memory_server *server, bool wanted)
     }
 }
 
+/* ---- the network card ---- */
+
+static void queue_broken(void *owner, struct server_card_queue *queue, const char *why)
+{
+    server_groups_break(owner, queue, why);
+}
+
+static void take_events(struct memory_server *server)
+{
+    if (server_card_events(server->card, queue_broken, server))
+        return;
+    log_error("memory node: the network card is gone; compute nodes cannot come any more");
+    epoll_ctl(server->keeper.epoll, EPOLL_CTL_DEL, server_card_descriptor(server->card), NULL);
+    server_groups_break(server, NULL, "the network card is gone");
+}
+
 /* ---- the thread ---- */
 
 /* Sleeps at most until the deadline and takes what came. */
@@ -131,9 +152,11 @@ static void wait_and_accept(struct memory_server *server, uint64_t deadline)
     }
     int count = epoll_wait(keeper->epoll, events, 32, milliseconds);
     for (int i = 0; i < count; i++) {
-        const struct server_listener *listener = events[i].data.ptr;
-        if (listener != NULL)
-            accept_some(server, listener);
+        void *what = events[i].data.ptr;
+        if (what != NULL && what == server->card)
+            take_events(server);
+        else if (what != NULL)
+            accept_some(server, what);
     }
     uint64_t ignored;
     ssize_t length = read(keeper->wake, &ignored, sizeof ignored);

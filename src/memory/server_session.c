@@ -125,11 +125,14 @@ static enum session_result take_format(struct server_session *session, const str
 /* ---- messages ---- */
 
 /* Who may send what, once the hello was accepted. */
-static bool may_send(uint32_t role, uint8_t kind)
+static bool may_send(const struct server_session *session, uint8_t kind)
 {
+    uint32_t role = session->role;
     switch (kind) {
     case WIRE_LIST:
-        return role == WIRE_DATA;
+        return role == WIRE_DATA && !session->card;
+    case WIRE_ATTACH:
+        return role == WIRE_DATA && session->card;
     case WIRE_CALL:
         return true;
     case WIRE_HEARTBEAT:
@@ -151,6 +154,8 @@ static enum session_result take_open(struct server_session *session, const struc
         return take_call(session, head, bytes);
     case WIRE_FORMAT:
         return take_format(session, head, bytes);
+    case WIRE_ATTACH:
+        return server_session_attach(session, head, bytes);
     case WIRE_HEARTBEAT:
         server_group_heartbeat(session, task_now());
         if (!server_session_send(session, WIRE_HEARTBEAT, 0, head->id, NULL, 0))
@@ -195,9 +200,9 @@ static enum session_result step(struct server_session *session, bool *on)
     if (!session->open && (head.kind != WIRE_HELLO || head.length > SESSION_INPUT_HELLO - sizeof head))
         return server_session_broken(session, "message kind %u of %u bytes where a hello was due", head.kind,
                                      head.length);
-    if (session->open && !may_send(session->role, head.kind))
-        return server_session_broken(session, "message kind %u is not for a connection of role %u", head.kind,
-                                     session->role);
+    if (session->open && !may_send(session, head.kind))
+        return server_session_broken(session, "message kind %u is not for a connection of role %u%s",
+                                     head.kind, session->role, session->card ? " with a network card" : "");
     if (head.kind == WIRE_LIST) {
         in->start += sizeof head;
         *on = true;
@@ -253,7 +258,11 @@ void server_session_descriptors_sent(struct server_session *session)
 void server_session_leave(struct server_session *session, enum server_leaving how, const char *why)
 {
     session->over = true;
-    server_group_leave(session, how, why);
+    /* The order is what G6 hangs on: the locks wait for the last of a group to leave. */
+    if (server_session_detach(session))
+        server_group_leave(session, how, why);
+    else
+        server_group_haunt(session, why);
 }
 
 void server_session_finish(struct server_session *session)

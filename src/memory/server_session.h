@@ -52,6 +52,8 @@ struct server_session {
     uint8_t nonce[NET_NONCE_BYTES];
     uint32_t role;   /* enum wire_role, once open */
     uint16_t number; /* of the memory node, once open */
+    bool card;       /* its lists go through the network card */
+    bool attached;   /* it has asked for a queue pair */
     struct session_list list;
 
     int fd; /* for shutting it down; -1: none (fuzzer) */
@@ -64,6 +66,7 @@ struct server_session {
     struct server_staging *staging;
 
     /* the group table's, under its lock */
+    struct server_card_queue *queue; /* NULL: none. Set and cleared by its own thread alone */
     struct server_group *group;
     struct server_session *group_next, *group_previous;
 
@@ -78,7 +81,7 @@ bool server_session_begin(struct server_session *session, struct memory_server *
 enum session_result server_session_run(struct server_session *session);
 /* The descriptors have been sent. */
 void server_session_descriptors_sent(struct server_session *session);
-/* The connection is gone: leaves the group. May be called twice. */
+/* The connection is gone: destroys its queue pair, then leaves the group. May be called twice. */
 void server_session_leave(struct server_session *session, enum server_leaving how, const char *why);
 /* Frees everything that the session owns. */
 void server_session_finish(struct server_session *session);
@@ -98,6 +101,10 @@ enum session_result server_session_hello(struct server_session *session, const s
  * been answered. */
 enum session_result server_session_list_begin(struct server_session *session, const struct wire_head *head);
 enum session_result server_session_list_step(struct server_session *session);
+/* server_attach.c: an ATTACH of `length` bytes; the end of its queue pair: false when that is not certain. */
+enum session_result server_session_attach(struct server_session *session, const struct wire_head *head,
+                                          const void *bytes);
+bool server_session_detach(struct server_session *session);
 /* A whole message into the output. false: no memory. */
 bool server_session_send(struct server_session *session, enum wire_kind kind, int32_t status, uint64_t id,
                          const void *bytes, size_t length);

@@ -40,9 +40,11 @@ struct server_keeper {
 };
 
 struct server_loop;
+struct server_card;
 struct memory_server {
     struct memory_node *node;
     const struct fabric_target *target;
+    struct server_card *card; /* NULL: compute nodes come over the stream */
     struct net_tls *tls;
     uint8_t secret[NET_SECRET_MAX];
     size_t secret_length; /* 0: none wanted */

@@ -37,6 +37,12 @@ char *net_address_format(const struct net_address *address, char text[NET_TEXT_M
 /* Unix sockets, 127.0.0.0/8, ::1 and "localhost": nobody outside of this machine gets there. */
 bool net_address_loopback(const struct net_address *address);
 
+struct sockaddr_storage;
+/* Where net_listen would listen: the first address that the name has, IPv4 before IPv6. TCP alone.
+ * BANYAN_ENET, BANYAN_ENOMEM. */
+int net_address_resolve(const struct net_address *address, struct sockaddr_storage *name,
+                        struct error *error);
+
 /* ---- sockets: all non-blocking and close-on-exec, TCP_NODELAY and keep-alive set ---- */
 
 /* TCP: SO_REUSEADDR. UNIX: a socket that nobody listens on any more is replaced, one in use is BANYAN_EBUSY;

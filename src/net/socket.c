@@ -101,6 +101,22 @@ static int resolve(const struct net_address *address, bool passive, struct addri
                      status == EAI_SYSTEM ? strerror(errno) : gai_strerror(status));
 }
 
+int net_address_resolve(const struct net_address *address, struct sockaddr_storage *name, struct error *error)
+{
+    struct addrinfo *found;
+    int status = resolve(address, true, &found, error);
+    if (status)
+        return status;
+    const struct addrinfo *best = found;
+    while (best && best->ai_family != AF_INET)
+        best = best->ai_next;
+    best = best ? best : found;
+    memset(name, 0, sizeof *name);
+    memcpy(name, best->ai_addr, best->ai_addrlen);
+    freeaddrinfo(found);
+    return 0;
+}
+
 /* ---- listening ---- */
 
 static int listen_failed(const struct net_address *address, int number, struct error *error)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "fabric/verbs_device.h"
 #include "memory/server.h"
 
 __attribute__((noreturn, format(printf, 1, 2))) static void give_up(const char *format, ...)
@@ -51,15 +52,49 @@ enum {
     LOCKS,
     LEASE,
     CONNECTIONS,
+    RDMA,
     SOCKET,
     WORDS
 };
 
-static void serve(struct memory_node *node, char **arguments, struct error *error)
+bool daemon_has_rdma(void)
 {
-    struct net_address listen[2] = {{.kind = NET_TCP, .host = "127.0.0.1"}, {.kind = NET_UNIX}};
-    struct net_tls *tls = NULL;
+    return getenv("BANYAN_RDMA_ADDRESS") != NULL;
+}
+
+static struct net_address stream_address(bool rdma)
+{
+    struct net_address address = {.kind = NET_TCP, .host = "127.0.0.1", .rdma = rdma};
+    if (rdma && !daemon_has_rdma())
+        give_up("daemon: BANYAN_RDMA_ADDRESS does not say where there is a network card with RDMA");
+    if (rdma)
+        snprintf(address.host, sizeof address.host, "%s", getenv("BANYAN_RDMA_ADDRESS"));
+    return address;
+}
+
+static void run_server(struct memory_node *node, const struct memory_server_options *options,
+                       const char *socket, struct error *error)
+{
     struct memory_server *server;
+    if (memory_server_create(&server, node, options, error) != BANYAN_OK ||
+        memory_server_start(server, error) != BANYAN_OK)
+        give_up("daemon: %s", error->text);
+    printf("%u\n", (unsigned)memory_server_port(server, 0));
+    fflush(stdout);
+    char byte;
+    while (read(STDIN_FILENO, &byte, 1) < 0 && errno == EINTR)
+        ;
+    unlink(socket);
+    _exit(0); /* as a daemon that is killed, but for the socket's file */
+}
+
+static void serve(char **arguments, struct error *error)
+{
+    bool rdma = number(arguments, RDMA) != 0;
+    struct net_address listen[2] = {stream_address(rdma), {.kind = NET_UNIX}};
+    struct net_tls *tls = NULL;
+    struct memory_node *node;
+    const struct verbs_options card = {0};
     const char *secret = word(arguments, SECRET);
     listen[0].port = (uint16_t)number(arguments, PORT);
     snprintf(listen[1].path, sizeof listen[1].path, "%s", arguments[SOCKET]);
@@ -75,36 +110,27 @@ static void serve(struct memory_node *node, char **arguments, struct error *erro
                                                   .secret = secret,
                                                   .secret_length = secret != NULL ? strlen(secret) : 0,
                                                   .lease_ms_min = (uint32_t)number(arguments, LEASE),
-                                                  .connections_max =
-                                                      (uint32_t)number(arguments, CONNECTIONS)};
-    if (memory_server_create(&server, node, &options, error) != BANYAN_OK ||
-        memory_server_start(server, error) != BANYAN_OK)
+                                                  .connections_max = (uint32_t)number(arguments, CONNECTIONS),
+                                                  .card = rdma ? &card : NULL};
+    struct memory_options memory = {.node = (uint16_t)number(arguments, NUMBER),
+                                    .unformatted = number(arguments, UNFORMATTED) != 0,
+                                    .pool_bytes = number(arguments, POOL),
+                                    .chunk_bytes = number(arguments, CHUNK),
+                                    .lock_bytes = number(arguments, LOCKS),
+                                    .shared = true};
+    if (memory_server_lock_width(&options, &memory.lock_width, error) != BANYAN_OK ||
+        memory_node_create(&node, &memory, error) != BANYAN_OK)
         give_up("daemon: %s", error->text);
-    printf("%u\n", (unsigned)memory_server_port(server, 0));
-    fflush(stdout);
-    char byte;
-    while (read(STDIN_FILENO, &byte, 1) < 0 && errno == EINTR)
-        ;
-    unlink(arguments[SOCKET]);
-    _exit(0); /* as a daemon that is killed, but for the socket's file */
+    run_server(node, &options, arguments[SOCKET], error);
 }
 
 void daemon_main(int count, char **arguments)
 {
     struct error error = {0};
-    struct memory_node *node;
     if (count != WORDS || strcmp(arguments[1], "--daemon") != 0)
         return;
     log_set_level(LOG_ERROR);
-    const struct memory_options options = {.node = (uint16_t)number(arguments, NUMBER),
-                                           .unformatted = number(arguments, UNFORMATTED) != 0,
-                                           .pool_bytes = number(arguments, POOL),
-                                           .chunk_bytes = number(arguments, CHUNK),
-                                           .lock_bytes = number(arguments, LOCKS),
-                                           .shared = true};
-    if (memory_node_create(&node, &options, &error) != BANYAN_OK)
-        give_up("daemon: %s", error.text);
-    serve(node, arguments, &error);
+    serve(arguments, &error);
 }
 
 /* ---- the test's side ---- */
@@ -124,7 +150,7 @@ void daemon_start(struct daemon *daemon, const struct daemon_options *options)
     char *arguments[WORDS + 1] = {"daemon", "--daemon"};
     int leash[2], answer[2];
     unsigned port = 0;
-    *daemon = (struct daemon){.tcp = {.kind = NET_TCP, .host = "127.0.0.1"}, .local = {.kind = NET_UNIX}};
+    *daemon = (struct daemon){.tcp = stream_address(options->rdma), .local = {.kind = NET_UNIX}};
     snprintf(daemon->local.path, sizeof daemon->local.path, "/tmp/banyan-test-%ld-%u.sock", (long)getpid(),
              started++);
     snprintf(texts[NUMBER], 128, "%u", (unsigned)options->number);
@@ -138,6 +164,7 @@ void daemon_start(struct daemon *daemon, const struct daemon_options *options)
     snprintf(texts[LOCKS], 128, "%llu", (unsigned long long)options->lock_bytes);
     snprintf(texts[LEASE], 128, "%u", options->lease_ms_min);
     snprintf(texts[CONNECTIONS], 128, "%u", options->connections_max);
+    snprintf(texts[RDMA], 128, "%d", options->rdma);
     snprintf(texts[SOCKET], 128, "%s", daemon->local.path);
     for (unsigned i = NUMBER; i < WORDS; i++)
         arguments[i] = texts[i];

@@ -22,11 +22,16 @@ struct daemon_options {
     const char *certificate, *key; /* TLS on TCP; NULL: plain */
     uint64_t pool_bytes, chunk_bytes, lock_bytes;
     uint32_t lease_ms_min, connections_max;
+    /* Serves its pool through the network card of the address in BANYAN_RDMA_ADDRESS, and listens there;
+     * without that variable the test aborts. */
+    bool rdma;
 };
+/* True where tests can have RDMA. */
+bool daemon_has_rdma(void);
 struct daemon {
     pid_t pid;
-    int leash; /* it ends when this is closed */
-    struct net_address tcp, local;
+    int leash;                     /* it ends when this is closed */
+    struct net_address tcp, local; /* tcp.rdma: as asked for */
 };
 /* If this process was started to be a daemon, is one until its end, and exits. */
 void daemon_main(int count, char **arguments);
