@@ -1,39 +1,33 @@
 /*
- * verbs_choice.c - which device, port and GID (verbs_device.h, CHOICE), and what to do where there is none.
+ * verbs_choice.c - which device and port (verbs_device.h, CHOICE), and what to do where there is none. GIDs
+ * stand in verbs_gid.c.
  *
  * Called when a device is opened. Opens every device for a moment where librdmacm cannot say which it is:
  * some milliseconds each.
  */
 #include "fabric/verbs_private.h"
 
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define DEVICE_FOLDER "/dev/infiniband/"
-#define GID_INDEX_MAX 255u /* struct ibv_global_route has a byte for it, and tables may be longer */
 
 /* ---- lists for people ---- */
 
-struct text {
-    char bytes[100];
-    size_t length;
-};
-
-/* "a, b, c ..." */
-static void text_add(struct text *text, const char *word)
+void verbs_text_add(struct verbs_text *text, const char *word)
 {
     size_t room = sizeof text->bytes - text->length, more = strlen(word) + 2;
+    if (text->full)
+        return;
     if (more + sizeof " ..." > room) {
-        if (text->length > 0 && text->bytes[text->length - 1] != '.')
-            text->length += (size_t)snprintf(text->bytes + text->length, room, " ...");
+        text->length += (size_t)snprintf(text->bytes + text->length, room, " ...");
+        text->full = true;
         return;
     }
     text->length +=
@@ -178,167 +172,6 @@ int verbs_port_active(struct ibv_context *context, uint8_t port, struct ibv_port
                      state_meaning(attributes));
 }
 
-/* ---- GIDs ---- */
-
-const char *verbs_gid_text(const uint8_t gid[16], char text[VERBS_GID_TEXT_BYTES])
-{
-    return inet_ntop(AF_INET6, gid, text, VERBS_GID_TEXT_BYTES);
-}
-
-bool verbs_address_gid(const struct sockaddr *address, union ibv_gid *gid)
-{
-    struct in6_addr six = {0};
-    if (address == NULL)
-        return false;
-    if (address->sa_family == AF_INET) {
-        six.s6_addr[10] = six.s6_addr[11] = 0xff;
-        memcpy(six.s6_addr + 12, &((const struct sockaddr_in *)(const void *)address)->sin_addr, 4);
-    } else if (address->sa_family == AF_INET6)
-        six = ((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
-    else
-        return false;
-    if (IN6_IS_ADDR_UNSPECIFIED(&six) || IN6_IS_ADDR_LOOPBACK(&six))
-        return false;
-    const uint8_t none[4] = {0};
-    if (IN6_IS_ADDR_V4MAPPED(&six) && (six.s6_addr[12] == 127 || memcmp(six.s6_addr + 12, none, 4) == 0))
-        return false;
-    memcpy(gid->raw, six.s6_addr, sizeof gid->raw);
-    return true;
-}
-
-struct gids {
-    struct ibv_gid_entry *entries; /* of all ports, those in use alone */
-    size_t count;
-};
-
-static int gids_read(struct ibv_context *context, struct gids *gids, struct error *error)
-{
-    const char *name = ibv_get_device_name(context->device);
-    struct ibv_device_attr attributes;
-    size_t most = 0;
-    *gids = (struct gids){0};
-    if (ibv_query_device(context, &attributes) == 0)
-        for (unsigned port = 1; port <= attributes.phys_port_cnt; port++) {
-            struct ibv_port_attr of_port;
-            if (ibv_query_port(context, (uint8_t)port, &of_port) == 0 && of_port.gid_tbl_len > 0)
-                most += (size_t)of_port.gid_tbl_len;
-        }
-    gids->entries = calloc(most > 0 ? most : 1, sizeof *gids->entries);
-    if (gids->entries == NULL)
-        return error_set(error, BANYAN_ENOMEM, "RDMA device %s: no memory for its table of GIDs", name);
-    ssize_t count = ibv_query_gid_table(context, gids->entries, most, 0);
-    if (count >= 0) {
-        gids->count = (size_t)count;
-        return 0;
-    }
-    free(gids->entries);
-    gids->entries = NULL;
-    return error_set(error, BANYAN_ENET, "RDMA device %s: its table of GIDs cannot be read: %s", name,
-                     strerror((int)-count));
-}
-
-static bool gid_is(const struct ibv_gid_entry *entry, unsigned port, const union ibv_gid *gid)
-{
-    return entry->port_num == port && memcmp(entry->gid.raw, gid->raw, sizeof gid->raw) == 0;
-}
-
-/* The port of the device that has the GID; 0: none. */
-static uint8_t gid_owner(struct ibv_context *context, const union ibv_gid *gid, unsigned ports)
-{
-    struct gids gids;
-    uint8_t owner = 0;
-    if (gids_read(context, &gids, NULL))
-        return 0;
-    for (unsigned port = 1; port <= ports && owner == 0; port++)
-        for (size_t i = 0; i < gids.count && owner == 0; i++)
-            if (gid_is(&gids.entries[i], port, gid))
-                owner = (uint8_t)port;
-    free(gids.entries);
-    return owner;
-}
-
-/* Higher is better; 0: of no use. Both ends come to the same version where both have RoCE v2. */
-static unsigned gid_worth(const struct ibv_gid_entry *entry, unsigned port, const union ibv_gid *address)
-{
-    struct in6_addr six;
-    memcpy(six.s6_addr, entry->gid.raw, sizeof six.s6_addr);
-    if (entry->port_num != port || entry->gid_type == IBV_GID_TYPE_IB || entry->gid_index > GID_INDEX_MAX)
-        return 0;
-    unsigned version = entry->gid_type == IBV_GID_TYPE_ROCE_V2 ? 10 : 0;
-    if (address != NULL && gid_is(entry, port, address))
-        return version + 4;
-    if (IN6_IS_ADDR_V4MAPPED(&six))
-        return version + 3;
-    return version + (IN6_IS_ADDR_LINKLOCAL(&six) ? 1 : 2);
-}
-
-static int gid_take(struct verbs_device *device, const struct ibv_gid_entry *entry)
-{
-    device->gid_index = (int)entry->gid_index;
-    memcpy(device->gid, entry->gid.raw, sizeof device->gid);
-    return 0;
-}
-
-/* --rdma-gid: it must be there. */
-static int gid_by_index(struct verbs_device *device, const struct gids *gids, int length, struct error *error)
-{
-    struct text there = {0};
-    uint32_t wanted = device->options.gid_index - 1;
-    for (size_t i = 0; i < gids->count; i++) {
-        char number[16];
-        if (gids->entries[i].port_num != device->port || gids->entries[i].gid_index > GID_INDEX_MAX)
-            continue;
-        if (gids->entries[i].gid_index == wanted)
-            return gid_take(device, &gids->entries[i]);
-        snprintf(number, sizeof number, "%u", gids->entries[i].gid_index);
-        text_add(&there, number);
-    }
-    return error_set(error, BANYAN_EINVAL,
-                     "RDMA device %s: port %u has no GID at index %u (its table has %d places, used: %s); "
-                     "--rdma-gid must name one that `ibv_devinfo -v` or `show_gids` shows",
-                     device->name, (unsigned)device->port, wanted, length,
-                     there.length ? there.bytes : "none");
-}
-
-static int gid_by_worth(struct verbs_device *device, const struct gids *gids, const struct sockaddr *local,
-                        struct error *error)
-{
-    const struct ibv_gid_entry *best = NULL;
-    unsigned most = 0;
-    union ibv_gid address;
-    bool known = verbs_address_gid(local, &address);
-    for (size_t i = 0; i < gids->count; i++) {
-        unsigned worth = gid_worth(&gids->entries[i], device->port, known ? &address : NULL);
-        if (worth > most) {
-            most = worth;
-            best = &gids->entries[i];
-        }
-    }
-    if (best != NULL)
-        return gid_take(device, best);
-    return error_set(error, BANYAN_ENET,
-                     "RDMA device %s: port %u has no GID: give its network interface an address "
-                     "(ip address add)",
-                     device->name, (unsigned)device->port);
-}
-
-int verbs_gid_choose(struct verbs_device *device, const struct ibv_port_attr *attributes,
-                     const struct sockaddr *local, struct error *error)
-{
-    struct gids gids;
-    int status = gids_read(device->context, &gids, error);
-    if (status)
-        return status;
-    if (device->options.gid_index == 0 && !device->ethernet)
-        device->options.gid_index = 1;
-    if (device->options.gid_index > 0)
-        status = gid_by_index(device, &gids, attributes->gid_tbl_len, error);
-    else
-        status = gid_by_worth(device, &gids, local, error);
-    free(gids.entries);
-    return status;
-}
-
 /* ---- the choice ---- */
 
 /* What was found among the devices that come into question. */
@@ -348,7 +181,7 @@ struct survey {
     int owner, active;            /* places in the list; -1: none */
     uint8_t owner_port, active_port;
     unsigned actives; /* devices with an active port */
-    struct text names;
+    struct verbs_text names;
     struct error error; /* of the first that is of no use */
 };
 
@@ -376,9 +209,8 @@ static void survey_device(struct survey *survey, struct ibv_device **list, int p
     uint8_t port = 0;
     if (status == 0) {
         port = port_find(context, attributes.phys_port_cnt, survey->options->port, &error);
-        uint8_t owner = survey->address != NULL && survey->owner < 0
-                            ? gid_owner(context, survey->address, attributes.phys_port_cnt)
-                            : 0;
+        uint8_t owner =
+            survey->address != NULL && survey->owner < 0 ? verbs_gid_owner(context, survey->address) : 0;
         if (owner > 0 && (survey->options->port == 0 || survey->options->port == owner)) {
             survey->owner = place;
             survey->owner_port = owner;
@@ -390,7 +222,7 @@ static void survey_device(struct survey *survey, struct ibv_device **list, int p
             survey->error = error;
         return;
     }
-    text_add(&survey->names, ibv_get_device_name(list[place]));
+    verbs_text_add(&survey->names, ibv_get_device_name(list[place]));
     if (survey->actives++ == 0) {
         survey->active = place;
         survey->active_port = port;
@@ -474,9 +306,9 @@ static int choose_from(struct verbs_place *place, struct ibv_device **list, int 
 
 static int not_there(const char *name, struct ibv_device **list, int count, struct error *error)
 {
-    struct text names = {0};
+    struct verbs_text names = {0};
     for (int i = 0; i < count; i++)
-        text_add(&names, ibv_get_device_name(list[i]));
+        verbs_text_add(&names, ibv_get_device_name(list[i]));
     return error_set(error, BANYAN_ENOTSUP,
                      "RDMA device %.63s: there is none of that name; there are: %s "
                      "(--rdma-device)",

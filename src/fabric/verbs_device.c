@@ -1,6 +1,6 @@
 /*
  * verbs_device.c - opening a network card, its limits, and its memory registrations; see verbs_device.h.
- * Which one it is stands in verbs_choice.c, queue pairs in verbs_pair.c.
+ * Which one it is stands in verbs_choice.c and verbs_gid.c, queue pairs in verbs_pair.c.
  *
  * FORK. ibv_fork_init is not called: no program of ours forks, and it would call madvise for every
  * registration. What is registered for the other side is shared memory (a memfd), which a fork does not copy.

@@ -133,8 +133,8 @@ static int unreachable(const struct verbs_device *device, const struct wire_card
             device->name, from, device->gid_index, to);
     default: /* ENETUNREACH, EHOSTUNREACH, ETIMEDOUT, ENODEV, ... */
         return error_set(error, BANYAN_ENET,
-                         "RDMA: no way from GID %s (%s, index %d) to %s: %s; do both ends have addresses in "
-                         "one network? else --rdma-gid, --rdma-device",
+                         "RDMA: no way from GID %s (%s, index %d) to %s: %s; are both in one network? else "
+                         "--rdma-gid, --rdma-device",
                          from, device->name, device->gid_index, to, strerror(reason));
     }
 }

@@ -27,6 +27,8 @@ int verbs_gid_choose(struct verbs_device *device, const struct ibv_port_attr *at
 /* The GID that an address has where it stands in a port's table. False: an address of no port (loopback, a
  * wildcard, NULL, a Unix socket's). */
 bool verbs_address_gid(const struct sockaddr *address, union ibv_gid *gid);
+/* The first port of the device that has this GID; 0: none. */
+uint8_t verbs_gid_owner(struct ibv_context *context, const union ibv_gid *gid);
 /* Why libibverbs finds no device: `folder` is /sys/class (tests have another), `reason` the errno of
  * ibv_get_device_list, 0 if its list was empty. Returns BANYAN_ENOTSUP. */
 int verbs_absent(const char *folder, int reason, struct error *error);
@@ -34,5 +36,13 @@ int verbs_absent(const char *folder, int reason, struct error *error);
 /* As `ibv_devinfo -v` writes it: an IPv6 address. Returns text. */
 #define VERBS_GID_TEXT_BYTES 46
 const char *verbs_gid_text(const uint8_t gid[16], char text[VERBS_GID_TEXT_BYTES]);
+
+/* A list for people: "rxe0, rxe1 ...", as far as there is room. */
+struct verbs_text {
+    char bytes[80];
+    size_t length;
+    bool full;
+};
+void verbs_text_add(struct verbs_text *text, const char *word);
 
 #endif
