@@ -19,7 +19,7 @@ test: ## everything: tests, ASan+UBSan, TSan, fuzzers, models, a sample of mutan
 quick: ## the quick tests only
 	@scripts/test quick
 
-test-rdma: ## every test of RDMA, on Soft-RoCE in virtual machines (ARGS="--quick", "--list")
+test-rdma: ## every test of RDMA, on Soft-RoCE in virtual machines (ARGS="--quick", "--two-guests", "--list")
 	@scripts/setup --check --quiet || scripts/setup
 	@scripts/test-rdma $(ARGS)
 
