@@ -49,6 +49,20 @@ static struct fabric_remote_options remote_options(const struct bench_pool *pool
                                           .card = pool->config->card};
 }
 
+#define FORMAT_PATIENCE_NS UINT64_C(5000000000)
+
+/* Memory nodes let nobody format them while a compute node is connected. That of the run before has hung up,
+ * but they may not have seen it yet. */
+static int format_remote(const struct bench_pool *pool, struct error *error)
+{
+    const struct fabric_remote_options options = remote_options(pool);
+    const uint64_t until = task_now() + FORMAT_PATIENCE_NS;
+    int status;
+    while ((status = fabric_remote_format(&options, error)) == BANYAN_EBUSY && task_now() < until)
+        task_sleep(1000000);
+    return status;
+}
+
 /* In processes of their own. */
 static int create_remote(struct bench_pool *pool, const struct bench_config *config,
                          const struct workload_source *source, struct error *error)
@@ -64,8 +78,7 @@ static int create_remote(struct bench_pool *pool, const struct bench_config *con
                                      config->fabric == BENCH_TCP ? NET_TCP : NET_UNIX, error);
     pool->addresses = config->memory ? config->memory : pool->daemons.addresses;
     pool->count = config->memory_nodes;
-    struct fabric_remote_options options = remote_options(pool);
-    return status ? status : fabric_remote_format(&options, error);
+    return status ? status : format_remote(pool, error);
 }
 
 struct fabric *bench_pool_fabric(const struct bench_pool *pool, uint16_t id, struct error *error)

@@ -62,6 +62,17 @@ static json_t *config_json(const struct bench_report *report)
     return json;
 }
 
+/* By these names they are parameters of the simulator too. */
+static json_t *capabilities_json(const struct fabric_capabilities *capabilities)
+{
+    json_t *json = json_object();
+    json_object_set_new(json, "lock-width", integer(capabilities->lock_width));
+    json_object_set_new(json, "release-by-write", json_boolean(capabilities->release_by_write));
+    json_object_set_new(json, "masked-cas", json_boolean(capabilities->masked_cas));
+    json_object_set_new(json, "atomic-write", integer(capabilities->atomic_write));
+    return json;
+}
+
 static json_t *latency_json(const struct histogram *latency)
 {
     json_t *json = json_object();
@@ -151,6 +162,7 @@ static json_t *result_json(const struct bench_report *report, const struct bench
     json_object_set_new(json, "peer", json_boolean(result->peer));
     if (result->peer)
         return json;
+    json_object_set_new(json, "capabilities", capabilities_json(&result->capabilities));
     json_object_set_new(json, "per_op", cost_json(&result->cost, result->operations));
     json_object_set_new(json, "retries", json_real(report_per_operation(result, result->retries)));
     json_object_set_new(json, "cache_hit", json_real(report_cache_hit(result)));

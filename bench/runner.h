@@ -83,8 +83,9 @@ struct bench_result {
     uint64_t entries_scanned;
     uint64_t unfinished, unfinished_longest_ns;
     struct bench_space loaded, ended;
-    uint64_t trace_hash, events;          /* sim */
-    double load_seconds, measure_seconds; /* of real time */
+    struct fabric_capabilities capabilities; /* what the fabric said of itself */
+    uint64_t trace_hash, events;             /* sim */
+    double load_seconds, measure_seconds;    /* of real time */
 };
 
 int bench_run(const struct bench_config *config, const struct tree_switches *switches,

@@ -189,6 +189,7 @@ int bench_measure_local(struct bench_pool *pool, const struct bench_config *conf
         close_run(&run, false);
         return status;
     }
+    result->capabilities = *fabric_capabilities(run.computes[0].fabric);
     bench_window_init(&run.window, config, run.thread_count * config->fibers, &run.lock);
     unsigned started = start_threads(&run, error);
     uint64_t begin = task_now();

@@ -196,6 +196,8 @@ int bench_measure_sim(struct bench_pool *pool, const struct bench_config *config
     if (!status)
         status = build_world(&run, pool, switches, error);
     if (!status)
+        result->capabilities = *fabric_capabilities(sim_fabric(run.sim, 0));
+    if (!status)
         status = build_clients(&run, error);
     uint64_t begin = task_now();
     if (!status)

@@ -4,8 +4,8 @@
 #include "base/atomic.h"
 #include "bench/runner.h"
 
-/* The longest batch, up to `most`, of which both warm-up and measuring are made of whole ones: so that one client
- * alone counts the very operations that it was asked for. */
+/* The longest batch, up to `most`, of which both warm-up and measuring are made of whole ones: so that one
+ * client alone counts the very operations that it was asked for. */
 static uint32_t whole_batch(const struct bench_config *config, uint32_t most)
 {
     const uint64_t warm_up = config->warm_up ? config->warm_up : 1;

@@ -276,6 +276,47 @@ static void test_bad_parameters_are_refused(void **state)
     assert_non_null(strstr(error.text, "torn-reads"));
 }
 
+/* What the card says of itself: the fabric says the same, and what cannot be is refused. */
+static void test_capabilities(void **state)
+{
+    (void)state;
+    struct sim_params params;
+    struct cluster cluster;
+    struct error error = {0};
+    sim_params_default(&params);
+    cluster_create(&cluster, 1, 1, &params, NULL, 1);
+    const struct fabric_capabilities *capabilities = fabric_capabilities(sim_fabric(cluster.sim, 0));
+    assert_true(capabilities->masked_cas && capabilities->release_by_write);
+    assert_int_equal(capabilities->lock_width, 2);
+    assert_int_equal(capabilities->atomic_write, 1024);
+    cluster_destroy(&cluster);
+
+    assert_int_equal(option_set_list(sim_params_table, &params,
+                                     "lock-width=8,masked-cas=no,release-by-write=no,atomic-write=2048",
+                                     &error),
+                     0);
+    struct sim *sim = sim_create(&params, NULL, 1, &error);
+    assert_non_null(sim);
+    struct fabric_target target = {.lock_width = 2};
+    assert_int_equal(sim_add_memory(sim, &target, &error), BANYAN_EINVAL); /* another's locks */
+    assert_non_null(strstr(error.text, "masked-cas"));
+    target.lock_width = 8;
+    assert_int_equal(sim_add_memory(sim, &target, &error), 0);
+    assert_int_equal(sim_add_compute(sim, &error), 0);
+    capabilities = fabric_capabilities(sim_fabric(sim, 0));
+    assert_false(capabilities->masked_cas || capabilities->release_by_write);
+    assert_int_equal(capabilities->lock_width, 8);
+    assert_int_equal(capabilities->atomic_write, 2048);
+    sim_destroy(sim);
+
+    params.lock_width = 2;
+    assert_null(sim_create(&params, NULL, 1, &error));
+    assert_non_null(strstr(error.text, "masked-cas"));
+    params.lock_width = 4;
+    assert_null(sim_create(&params, NULL, 1, &error));
+    assert_non_null(strstr(error.text, "must be 2 or 8"));
+}
+
 static void test_tables_set_and_find_every_parameter(void **state)
 {
     (void)state;
@@ -311,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_run_stops_at_its_limit),
         cmocka_unit_test(test_misuse_is_refused),
         cmocka_unit_test(test_bad_parameters_are_refused),
+        cmocka_unit_test(test_capabilities),
         cmocka_unit_test(test_tables_set_and_find_every_parameter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
