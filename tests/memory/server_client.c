@@ -15,10 +15,22 @@
 
 #include "base/atomic.h"
 #include "base/task.h"
+#include "fabric/verbs_device.h"
 
 #define LOOK_NS UINT64_C(1000000)
 
 /* ---- the server ---- */
+
+static struct net_address stream_address(bool rdma)
+{
+    struct net_address address = {.kind = NET_TCP, .host = "127.0.0.1", .rdma = rdma};
+    const char *card = getenv("BANYAN_RDMA_ADDRESS");
+    if (rdma) {
+        assert_non_null(card);
+        snprintf(address.host, sizeof address.host, "%s", card);
+    }
+    return address;
+}
 
 int site_open(struct site *site, const struct site_options *options)
 {
@@ -31,13 +43,11 @@ int site_open(struct site *site, const struct site_options *options)
                                   .shared = options->shared,
                                   .unformatted = options->unformatted};
     *site = (struct site){0};
-    if (memory_node_create(&site->node, &pool, &error) != BANYAN_OK)
-        fail_msg("%s", error.text);
     char path[64];
+    static const struct verbs_options card;
     struct net_address listen[2];
     snprintf(path, sizeof path, "unix:/tmp/banyan-test-%d-%u.sock", (int)getpid(), serial++);
-    assert_int_equal(net_address_parse(&listen[0], "127.0.0.1:0", 1, &error), BANYAN_OK);
-    listen[0].port = 0;
+    listen[0] = stream_address(options->rdma);
     assert_int_equal(net_address_parse(&listen[1], path, 1, &error), BANYAN_OK);
     struct memory_server_options server = {.listen = listen,
                                            .listen_count = 2,
@@ -49,7 +59,11 @@ int site_open(struct site *site, const struct site_options *options)
                                            .threads = options->threads != 0 ? options->threads : 2,
                                            .lease_ms_min = options->lease_ms_min,
                                            .connections_max = options->connections_max,
-                                           .engine = options->engine};
+                                           .engine = options->engine,
+                                           .card = options->rdma ? &card : NULL};
+    if (memory_server_lock_width(&server, &pool.lock_width, &error) != BANYAN_OK ||
+        memory_node_create(&site->node, &pool, &error) != BANYAN_OK)
+        fail_msg("%s", error.text);
     int status = memory_server_create(&site->server, site->node, &server, &error);
     if (status == BANYAN_ENOTSUP) {
         memory_node_destroy(site->node);
@@ -140,6 +154,12 @@ gaddr site_address(uint64_t offset)
 /* ---- bytes ---- */
 
 static struct net_tls *use_tls;
+static bool use_card;
+
+void client_use_card(bool card)
+{
+    use_card = card;
+}
 
 void client_use_tls(struct net_tls *tls)
 {
@@ -309,6 +329,7 @@ void client_close(struct client *client)
 struct wire_hello client_hello(const struct client *client, uint32_t role, const char *secret)
 {
     struct wire_hello hello = {.magic = WIRE_MAGIC, .version = WIRE_VERSION, .role = role, .name = "test"};
+    hello.card = use_card && (role == WIRE_CONTROL || role == WIRE_DATA);
     net_random(hello.nonce, sizeof hello.nonce);
     if (secret != NULL)
         net_proof(secret, strlen(secret), "banyan client", client->greeting.nonce, hello.nonce, hello.proof);

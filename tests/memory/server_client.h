@@ -19,6 +19,7 @@ struct site {
 struct site_options {
     int engine;
     bool shared, unformatted, busy_poll;
+    bool rdma; /* its memory through the network card of the address in BANYAN_RDMA_ADDRESS */
     const char *secret;
     struct net_tls *tls;
     uint32_t lease_ms_min, connections_max;
@@ -49,6 +50,8 @@ struct client {
     struct wire_welcome welcome;
     struct wire_hello hello; /* as it was sent */
 };
+/* Hellos of compute nodes say that they come through a network card, from now on. */
+void client_use_card(bool card);
 /* Over TCP from now on; NULL: plain again. */
 void client_use_tls(struct net_tls *tls);
 /* Connects and takes the greeting. */
