@@ -14,7 +14,7 @@
 
 #define NUMBER_24       UINT32_C(0xffffff)
 #define HOP_LIMIT       64u
-#define RETRIES         7u  /* after that many timeouts the other side is gone */
+#define RETRIES         6u  /* then the other side is gone; Soft-RoCE takes 7, the most, for "for ever" */
 #define RNR_RETRIES     7u  /* for ever; nothing here is ever received, so it is never "not ready" */
 #define RNR_TIMER       12u /* 0.64 ms */
 #define LID_UNICAST     0xbfffu

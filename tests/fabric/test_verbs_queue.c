@@ -13,10 +13,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/random.h"
 #include "fabric/target.h"
 #include "fabric/verbs_works.h"
 #include "fake_card.h"
+#include "trials.h"
 
 #define NODE  3
 #define LISTS 600
@@ -382,85 +382,8 @@ static void test_bad_commands(void **state)
 
 /* ---- against a model ---- */
 
-struct trial {
-    struct fabric_list list;
-    struct fabric_command commands[FABRIC_COMMANDS_MAX], expected[FABRIC_COMMANDS_MAX];
-    uint8_t *buffers[FABRIC_COMMANDS_MAX], *expected_buffers[FABRIC_COMMANDS_MAX];
-    int expected_status;
-};
-
 /* Lists are modelled when they are posted: the card does them in that order. */
 static struct fabric_target model;
-
-static void trial_command(struct trial *trial, unsigned index, struct random *random, uint32_t length_max)
-{
-    uint32_t length = (uint32_t)random_below(random, random_chance(random, 0.6) ? 64 : length_max) + 1;
-    gaddr address = random_chance(random, 0.3)
-                        ? lock_at(8 * random_below(random, FAKE_LOCK_BYTES / 8))
-                        : pool_at(8 * random_below(random, (FAKE_POOL_BYTES - length_max) / 8 - 1) + 8);
-    if (gaddr_offset(address) & GADDR_LOCK_REGION)
-        length = 8;
-    trial->buffers[index] = calloc(1, length);
-    trial->expected_buffers[index] = calloc(1, length);
-    switch (random_below(random, 4)) {
-    case 0:
-        trial->commands[index] = read_of(address, trial->buffers[index], length);
-        break;
-    case 1:
-        for (uint32_t i = 0; i < length; i++)
-            trial->buffers[index][i] = (uint8_t)random_next(random);
-        trial->commands[index] = write_of(address, trial->buffers[index], length);
-        break;
-    case 2:
-        trial->commands[index] = cas_of(address, random_below(random, 3), random_below(random, 3),
-                                        random_chance(random, 0.5) ? UINT64_MAX : 0xffff);
-        break;
-    default:
-        trial->commands[index] = faa_of(address, random_below(random, 3));
-    }
-    if (random_chance(random, 0.01))
-        trial->commands[index].address = pool_at(FAKE_POOL_BYTES + random_below(random, 100) * 8);
-}
-
-static struct trial *trial_make(struct random *random)
-{
-    struct trial *trial = calloc(1, sizeof *trial);
-    uint32_t length_max = random_chance(random, 0.02) ? 200000 : random_chance(random, 0.2) ? 8000 : 500;
-    unsigned most = length_max > 100000 ? 20 : FABRIC_COMMANDS_MAX;
-    unsigned count = 1 + (unsigned)random_below(random, random_chance(random, 0.7) ? 3 : most);
-    trial->list = list_of(trial->commands, count);
-    for (unsigned i = 0; i < count; i++)
-        trial_command(trial, i, random, length_max);
-    return trial;
-}
-
-static void trial_model(struct trial *trial)
-{
-    memcpy(trial->expected, trial->commands, sizeof trial->expected);
-    for (unsigned i = 0; i < trial->list.count && trial->expected_status == BANYAN_OK; i++) {
-        struct fabric_command *command = &trial->expected[i];
-        if (command->operation == FABRIC_READ)
-            command->read.buffer = trial->expected_buffers[i];
-        trial->expected_status = fabric_target_execute(&model, command);
-    }
-}
-
-static void trial_judge(struct trial *trial)
-{
-    assert_int_equal(trial->list.status, trial->expected_status);
-    for (unsigned i = 0; i < trial->list.count; i++) {
-        const struct fabric_command *command = &trial->commands[i], *expected = &trial->expected[i];
-        if (command->operation == FABRIC_READ)
-            assert_memory_equal(trial->buffers[i], trial->expected_buffers[i], command->length);
-        else if (command->operation == FABRIC_CAS)
-            assert_int_equal(command->cas.old, expected->cas.old);
-        else if (command->operation == FABRIC_FAA)
-            assert_int_equal(command->faa.old, expected->faa.old);
-        free(trial->buffers[i]);
-        free(trial->expected_buffers[i]);
-    }
-    free(trial);
-}
 
 /* Takes what is done, in the order of the posts, and judges it. `first`: the number of the oldest. */
 static void trials_take(struct trial **trials, uint32_t *first)
@@ -478,6 +401,12 @@ static void trials_take(struct trial **trials, uint32_t *first)
 static void random_lists(uint64_t seed, uint64_t message)
 {
     static struct trial *trials[LISTS];
+    const struct trial_space space = {.node = NODE,
+                                      .masked = true,
+                                      .pool_begin = 8,
+                                      .pool_end = FAKE_POOL_BYTES,
+                                      .lock_end = FAKE_LOCK_BYTES,
+                                      .bad = FAKE_POOL_BYTES};
     struct random random;
     uint32_t first = 0, posted = 0, busy = 0;
     random_seed(&random, seed);
@@ -491,7 +420,7 @@ static void random_lists(uint64_t seed, uint64_t message)
                                    .lock_bytes = FAKE_LOCK_BYTES,
                                    .lock_width = 8};
     while (posted < 3000) {
-        struct trial *trial = trial_make(&random);
+        struct trial *trial = trial_make(&random, &space);
         int status;
         while ((status = verbs_queue_post(queue, &trial->list)) == BANYAN_EBUSY) {
             assert_true(verbs_queue_under_way(queue) > 0);
@@ -499,7 +428,7 @@ static void random_lists(uint64_t seed, uint64_t message)
             fake_card_run((uint32_t)random_below(&random, 100) + 1);
             trials_take(trials, &first);
         }
-        trial_model(trial);
+        trial_model(trial, &model);
         if (status == BANYAN_OK) {
             trials[posted++ % LISTS] = trial;
         } else { /* the first command is bad */
