@@ -16,7 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DEVICE_FOLDER "/dev/infiniband/"
+#define CLASSES       "/sys/class"
+#define DEVICE_FOLDER "/dev/infiniband"
 
 /* ---- lists for people ---- */
 
@@ -54,23 +55,36 @@ static bool entry_find(const char *folder, const char *name, const char *prefix,
     return seen;
 }
 
-int verbs_absent(const char *folder, int reason, struct error *error)
+/* The kernel has one and lets programs at it; libibverbs does not show it. */
+static int not_shown(const char *devices, const char *name, struct error *error)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", devices, name);
+    if (access(path, F_OK) != 0)
+        return error_set(error, BANYAN_ENOTSUP,
+                         "no RDMA device: the kernel has one, but %s is missing: udev makes it (package "
+                         "rdma-core); a container must be given the folder /dev/infiniband",
+                         path);
+    return error_set(error, BANYAN_ENOTSUP,
+                     "libibverbs has no driver for %s, which the kernel knows: install ibverbs-providers "
+                     "(Debian) or libibverbs (Red Hat)",
+                     path);
+}
+
+int verbs_absent(const char *classes, const char *devices, int reason, struct error *error)
 {
     char found[64];
     if (reason != 0 && reason != ENOSYS)
         return error_set(error, BANYAN_ENOTSUP, "RDMA devices cannot be listed: %s", strerror(reason));
-    if (entry_find(folder, "infiniband_verbs", "abi_version", found)) {
+    if (entry_find(classes, "infiniband_verbs", "abi_version", found)) {
         if (reason == ENOSYS)
             return error_set(
                 error, BANYAN_ENOTSUP,
                 "libibverbs and the kernel do not speak the same version: install the libibverbs "
                 "(rdma-core) that belongs to this kernel or its driver package");
-        if (entry_find(folder, "infiniband_verbs", "uverbs", found))
-            return error_set(error, BANYAN_ENOTSUP,
-                             "libibverbs has no driver for %s, which the kernel knows: install "
-                             "ibverbs-providers (Debian) or libibverbs (Red Hat)",
-                             found);
-    } else if (entry_find(folder, "infiniband", "", found))
+        if (entry_find(classes, "infiniband_verbs", "uverbs", found))
+            return not_shown(devices, found, error);
+    } else if (entry_find(classes, "infiniband", "", found))
         return error_set(error, BANYAN_ENOTSUP,
                          "RDMA device %s is out of reach of programs: the kernel's module ib_uverbs is not "
                          "loaded (modprobe ib_uverbs)",
@@ -86,8 +100,8 @@ int verbs_absent(const char *folder, int reason, struct error *error)
 /* Asked first, since libibverbs waits some seconds for a device that it may not open. */
 static int permission(const struct ibv_device *device, struct error *error)
 {
-    char path[sizeof DEVICE_FOLDER + sizeof device->dev_name];
-    snprintf(path, sizeof path, DEVICE_FOLDER "%s", device->dev_name);
+    char path[sizeof DEVICE_FOLDER "/" + sizeof device->dev_name];
+    snprintf(path, sizeof path, DEVICE_FOLDER "/%s", device->dev_name);
     if (faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) == 0)
         return 0;
     if (errno == EACCES || errno == EPERM)
@@ -95,10 +109,8 @@ static int permission(const struct ibv_device *device, struct error *error)
                          "RDMA device %s: no permission to open %s: this user must be in the group that owns "
                          "it (ls -l), or a udev rule give it mode 0666",
                          device->name, path);
-    return error_set(error, BANYAN_ENOTSUP,
-                     "RDMA device %s: %s is missing: udev makes it (package rdma-core); a container must be "
-                     "given the folder /dev/infiniband",
-                     device->name, path);
+    return error_set(error, BANYAN_ENOTSUP, "RDMA device %s cannot be opened: %s: %s", device->name, path,
+                     strerror(errno));
 }
 
 /* What no option can change. */
@@ -240,7 +252,7 @@ static bool manager_ask(const struct sockaddr *local, const union ibv_gid *gid, 
     if (local->sa_family == AF_INET6)
         six.sin6_scope_id = ((const struct sockaddr_in6 *)(const void *)local)->sin6_scope_id;
     /* Like permission(): librdmacm would wait for it. */
-    if (faccessat(AT_FDCWD, DEVICE_FOLDER "rdma_cm", R_OK | W_OK, AT_EACCESS) != 0)
+    if (faccessat(AT_FDCWD, DEVICE_FOLDER "/rdma_cm", R_OK | W_OK, AT_EACCESS) != 0)
         return false;
     struct rdma_cm_id *id;
     if (rdma_create_id(NULL, &id, NULL, RDMA_PS_TCP) != 0)
@@ -323,11 +335,11 @@ int verbs_choose(struct verbs_place *place, const struct verbs_options *options,
     errno = 0;
     struct ibv_device **list = ibv_get_device_list(&count);
     if (list == NULL)
-        return verbs_absent("/sys/class", errno != 0 ? errno : ENOSYS, error);
+        return verbs_absent(CLASSES, DEVICE_FOLDER, errno != 0 ? errno : ENOSYS, error);
     for (int i = 0; i < count; i++)
         there = there || wanted(options, ibv_get_device_name(list[i]));
     if (count == 0)
-        status = verbs_absent("/sys/class", 0, error);
+        status = verbs_absent(CLASSES, DEVICE_FOLDER, 0, error);
     else if (!there)
         status = not_there(options->device, list, count, error);
     else
