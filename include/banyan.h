@@ -184,7 +184,8 @@ BANYAN_API int banyan_session_stats_reset(struct banyan_session *session);
 /* Fixed when an index is created. */
 struct banyan_geometry {
     size_t struct_bytes;   /* sizeof(struct banyan_geometry) */
-    uint32_t key_bytes;    /* fixed keys: exactly, 8 to 255; variable keys: at most, 1 to 255 (0: 255) */
+    uint32_t key_bytes;    /* fixed keys: exactly, 8 to 255; variable keys: at most, 1 to 255 (0: as many
+                            * as the network allows: 255, some 140 on RDMA with an MTU below 2,048 */
     uint32_t key_variable; /* 0: all keys have key_bytes bytes; 1: variable */
     uint32_t
         value_bytes;           /* exactly, or at most if value_variable. Up to 255: kept in the index's slots.
@@ -192,17 +193,18 @@ struct banyan_geometry {
                                 * in the      slots, longer ones are records of their own, one more round trip away */
     uint32_t value_variable;   /* 0 or 1 */
     uint32_t leaf_bytes;       /* power of two, 512 to 65536. 0: 1024; with variable keys 4096 */
-    uint32_t internal_bytes;   /* power of two, 512 to 4096. 0: 1024; keys above 64 bytes: 4096 */
+    uint32_t internal_bytes;   /* power of two, 512 to 4096. 0: 1024; keys above 64 bytes: 4096, but
+                                * no more than is written at once: on RDMA, the path MTU */
     uint32_t inline_key_bytes; /* variable keys: the longest remainder kept in a slot; what is longer has a
                                   block of its own. At least 16 where key_bytes is more. 0: 24 */
 };
 
-/* Creates an index and opens it. geometry may be NULL: variable keys up to 255 bytes, variable values up to
+/* Creates an index and opens it. geometry may be NULL: variable keys, key_bytes 0, and variable values up to
  * 64 MiB in records: such as the RESP server's own, which is the index "redis". BANYAN_EEXIST, BANYAN_EINVAL
  * (name or geometry), BANYAN_ENOSPC. */
 BANYAN_API int banyan_index_create(struct banyan_session *session, const char *name,
                                    const struct banyan_geometry *geometry, struct banyan_index **index);
-/* BANYAN_ENOTFOUND. */
+/* BANYAN_ENOTFOUND; BANYAN_ENOTSUP: its internal nodes are larger than what this network writes at once. */
 BANYAN_API int banyan_index_open(struct banyan_session *session, const char *name,
                                  struct banyan_index **index);
 /* Closes the handle; the index and its contents stay in the pool. No other thread may be using the handle.

@@ -207,6 +207,8 @@ static int compute_build(struct world *world, struct world_compute *compute)
         return status;
     if (world->options.unlock_by_atomic)
         compute->fabric->capabilities.release_by_write = false;
+    if (world->options.atomic_write)
+        compute->fabric->capabilities.atomic_write = world->options.atomic_write;
     compute->workers = allocate(world->options.threads, sizeof(struct tree_worker *));
     status = tree_compute_create(&compute->compute, compute->fabric, &switches, &world->error);
     for (unsigned thread = 0; thread < world->options.threads && !status; thread++)

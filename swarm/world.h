@@ -38,13 +38,14 @@ struct world_options {
     unsigned memory_nodes, compute_nodes, threads, fibers; /* 0: 1 */
     uint64_t pool_bytes, chunk_bytes, lock_bytes;          /* 0: 64 MiB, 64 KiB, the memory node's default */
     uint32_t lock_width;                                   /* 0: the memory node's default */
-    struct sim_params params;                              /* simulated only; fill with sim_params_default */
-    struct sim_faults faults;                              /* simulated only */
-    bool accept_full;     /* BANYAN_ENOSPC is no failure: the operation had no effect */
-    bool accept_refusals; /* the same until world_calm */
-    bool empty;           /* only format the pool, create no index */
-    bool records;         /* a store above the index: values of any size */
-    unsigned restarts;    /* simulated: dead compute nodes that may be replaced, at most (world_restart_at) */
+    uint32_t atomic_write;    /* the fabric claims to have no more; 0: what it has */
+    struct sim_params params; /* simulated only; fill with sim_params_default */
+    struct sim_faults faults; /* simulated only */
+    bool accept_full;         /* BANYAN_ENOSPC is no failure: the operation had no effect */
+    bool accept_refusals;     /* the same until world_calm */
+    bool empty;               /* only format the pool, create no index */
+    bool records;             /* a store above the index: values of any size */
+    unsigned restarts; /* simulated: dead compute nodes that may be replaced, at most (world_restart_at) */
     uint64_t events_max, until_ns; /* simulated: a run that takes more is over (0: no limit) */
     uint64_t
         patience_ns; /* longest wait of an operation once the faults have stopped (world_calm); 0: no limit */

@@ -293,11 +293,19 @@ static int geometry_of_records(struct banyan_session *session, const struct bany
                                   &session->error);
 }
 
+/* The largest power of two that is not larger. */
+static uint32_t largest_power(uint32_t number)
+{
+    uint32_t power = 1;
+    while (power <= number / 2)
+        power *= 2;
+    return power;
+}
+
 static int geometry_convert(struct banyan_session *session, const struct banyan_geometry *given,
                             struct tree_geometry *geometry)
 {
-    struct banyan_geometry g = {
-        .key_bytes = TREE_KEY_MAX, .key_variable = 1, .value_bytes = BANYAN_VALUE_MAX, .value_variable = 1};
+    struct banyan_geometry g = {.key_variable = 1, .value_bytes = BANYAN_VALUE_MAX, .value_variable = 1};
     if (given) {
         int status = api_struct_in(&g, sizeof g, given, "geometry", &session->error);
         if (status)
@@ -316,9 +324,9 @@ static int geometry_convert(struct banyan_session *session, const struct banyan_
     if (g.value_bytes > TREE_VALUE_MAX)
         return geometry_of_records(session, &g, geometry);
     /* Inner nodes hold whole keys: the tree's own default has no room for enough long ones. */
-    bool long_keys = g.key_bytes > LONG_KEY_BYTES || (g.key_variable && g.key_bytes == 0);
-    if (g.internal_bytes == 0 && long_keys)
-        g.internal_bytes = LONG_KEY_INTERNAL;
+    uint32_t atomic_write = fabric_capabilities(session->banyan->fabric)->atomic_write;
+    if (g.internal_bytes == 0 && g.key_bytes > LONG_KEY_BYTES)
+        g.internal_bytes = largest_power(atomic_write < LONG_KEY_INTERNAL ? atomic_write : LONG_KEY_INTERNAL);
     *geometry = (struct tree_geometry){
         .leaf_bytes = g.leaf_bytes,
         .internal_bytes = g.internal_bytes,
@@ -328,8 +336,7 @@ static int geometry_convert(struct banyan_session *session, const struct banyan_
         .value_bytes = (uint8_t)g.value_bytes,
         .value_variable = g.value_variable != 0,
     };
-    return tree_geometry_complete(geometry, fabric_capabilities(session->banyan->fabric)->atomic_write,
-                                  &session->error);
+    return tree_geometry_complete(geometry, atomic_write, &session->error);
 }
 
 /* Creates (geometry given) or opens the tree and wraps it. */

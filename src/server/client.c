@@ -701,9 +701,9 @@ static uint64_t execute(struct server_fiber *fiber, struct server_client *client
     return end;
 }
 
-static bool key_valid(const struct resp_argument *key)
+static bool key_valid(const struct server_fiber *fiber, const struct resp_argument *key)
 {
-    return key->length && key->length <= STORE_KEY_MAX;
+    return key->length && key->length <= store_key_max(fiber->store);
 }
 
 /* What may stand in one batch: requests of the same kind. 0: runs by itself. */
@@ -733,7 +733,7 @@ static uint32_t batch_items(struct server_fiber *fiber, uint32_t count)
     uint32_t items = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct resp_argument *key = &fiber->batch[i].arguments[1], *value = key + 1;
-        if (!key_valid(key))
+        if (!key_valid(fiber, key))
             continue;
         struct store_item *item = &fiber->items[items++];
         *item = (struct store_item){.key = key->bytes, .key_length = key->length};
@@ -785,7 +785,7 @@ static bool batch_execute(struct server_fiber *fiber, struct server_client *clie
     const struct store_item *item = fiber->items;
     for (uint32_t i = 0; i < count; i++) {
         const struct client_request *request = &fiber->batch[i];
-        bool valid = key_valid(&request->arguments[1]);
+        bool valid = key_valid(fiber, &request->arguments[1]);
         if (valid && kind != BATCH_PUTS && item->status == BANYAN_ENOMEM && item != fiber->items) {
             batch_rewind(client, request);
             return false;

@@ -169,7 +169,7 @@ void server_reply_failure(struct server_call *call, int status)
         text = error_name(status);
     switch (status) {
     case BANYAN_EKEYSIZE:
-        resp_error(call->reply, "ERR a key has 1 to %u bytes", STORE_KEY_MAX);
+        resp_error(call->reply, "ERR a key has 1 to %u bytes", store_key_max(call->store));
         break;
     case BANYAN_EVALUESIZE:
         resp_error(call->reply, "ERR string exceeds maximum allowed size (%llu bytes)",
@@ -254,8 +254,9 @@ bool server_argument_integer(struct server_call *call, const struct resp_argumen
 
 bool server_argument_key(struct server_call *call, const struct resp_argument *argument)
 {
-    if (argument->length >= 1 && argument->length <= STORE_KEY_MAX)
+    uint32_t most = store_key_max(call->store);
+    if (argument->length >= 1 && argument->length <= most)
         return true;
-    resp_error(call->reply, "ERR a key has 1 to %u bytes, this one has %zu", STORE_KEY_MAX, argument->length);
+    resp_error(call->reply, "ERR a key has 1 to %u bytes, this one has %zu", most, argument->length);
     return false;
 }

@@ -103,7 +103,7 @@ bool server_argument_is(const struct resp_argument *argument, const char *name);
 /* A whole decimal integer as Redis reads it (no leading zeros, blanks or plus sign); replies and returns
  * false. */
 bool server_argument_integer(struct server_call *call, const struct resp_argument *argument, int64_t *value);
-/* Keys beyond STORE_KEY_MAX bytes, and empty ones, which Banyan does not have: replies and returns false. */
+/* Keys longer than the index takes, and empty ones, which Banyan does not have: replies and returns false. */
 bool server_argument_key(struct server_call *call, const struct resp_argument *argument);
 
 #endif

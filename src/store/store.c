@@ -14,7 +14,6 @@
 void store_geometry(struct tree_geometry *geometry)
 {
     *geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE,
-                                       .key_bytes = STORE_KEY_MAX,
                                        .inline_key_bytes = 16,
                                        .value_bytes = STORE_INLINE_MAX + 1,
                                        .value_variable = true,
@@ -296,6 +295,11 @@ int store_fail_memory(struct store_session *session)
     return tree_session_fail(
         session->tree, BANYAN_ENOMEM,
         "no memory for the values of this call, or those under way have all that they may");
+}
+
+uint32_t store_key_max(const struct store_session *session)
+{
+    return tree_geometry(session->store->tree)->key_bytes;
 }
 
 /* Before records are written: the index would refuse the key only afterwards. */

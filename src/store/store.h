@@ -33,9 +33,10 @@ struct store_session;
 
 /* ---- life ---- */
 
-/* The geometry of a new store's index: variable keys to 255 bytes, 16 bytes of a key's remainder and 17 of
- * value in the slot (one of them says what the rest is). Its internal nodes need a fabric whose atomic_write
- * is at least 4,096; where it is less, set key_bytes to 64. */
+/* The geometry of a new store's index: variable keys, 16 bytes of a key's remainder and 17 of value in the
+ * slot (one of them says what the rest is). Keys may have as many bytes as the fabric allows, since internal
+ * nodes hold whole ones and are written at once: 255 where its atomic_write is at least 2,048, some 140 where
+ * it is 1,024. */
 void store_geometry(struct tree_geometry *geometry);
 /* Opens the named index as a store; with `create`, makes it where it does not exist. BANYAN_ENOTFOUND,
  * BANYAN_EINVAL (it holds plain values). */
@@ -53,6 +54,8 @@ struct tree *store_tree(const struct store *store);
 int store_session_create(struct store_session **session, struct store *store,
                          struct tree_session *tree_session, struct error *error);
 void store_session_destroy(struct store_session *session);
+/* Bytes of the longest key. */
+uint32_t store_key_max(const struct store_session *session);
 struct tree_session *store_session_tree(const struct store_session *session);
 /* Scans, counts and deletes of ranges ask this before each of their batches: true ends them with
  * BANYAN_EABORT, what they have done until then stays done. NULL, as it is at first: nobody ends them. */

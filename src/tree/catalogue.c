@@ -221,11 +221,17 @@ int tree_open(struct tree_session *session, const char *name, struct tree **tree
     struct tree_geometry geometry;
     entry_geometry(&search.entry, &geometry);
     struct tree_geometry completed = geometry;
-    status = tree_geometry_complete(&completed, fabric_capabilities(session->compute->fabric)->atomic_write,
-                                    &session->error);
+    status = tree_geometry_complete(&completed, UINT32_MAX, &session->error);
     if (!status && !geometry_equal(&completed, &geometry))
         status =
             tree_corrupt(session, entry_address(search.number), "a catalogue entry's geometry is incomplete");
+    const uint32_t atomic_write = fabric_capabilities(session->compute->fabric)->atomic_write;
+    if (!status && geometry.internal_bytes > atomic_write)
+        status =
+            tree_fail(session, BANYAN_ENOTSUP,
+                      "index %s has internal nodes of %u bytes, and this fabric writes at most %u at once "
+                      "(RDMA: the path MTU; raise it on every machine, or use another fabric)",
+                      name, geometry.internal_bytes, atomic_write);
     if (status)
         return status;
     return tree_make(session, name, &geometry, search.number, tree);

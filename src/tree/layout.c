@@ -82,6 +82,12 @@ static uint32_t entry_size(const struct tree_geometry *geometry)
     return (geometry->key_kind == TREE_KEY_VARIABLE ? 3u : 0u) + geometry->key_bytes + 12u;
 }
 
+/* Bytes of an internal node with so many of the longest keys. */
+static uint32_t internal_size(const struct tree_geometry *geometry, uint32_t entries)
+{
+    return header_size(geometry) + TREE_BODY_CRC_BYTES + entries * entry_size(geometry);
+}
+
 /* An internal node should hold eight of the longest keys, and must hold four. Where nothing is asked for,
  * keys are as long as that allows. */
 static void complete_variable(struct tree_geometry *geometry, uint32_t atomic_write)
@@ -93,18 +99,16 @@ static void complete_variable(struct tree_geometry *geometry, uint32_t atomic_wr
         geometry->inline_key_bytes = 24;
     if (any_size)
         geometry->internal_bytes = 1024;
-    uint32_t least = header_size(geometry) + TREE_BODY_CRC_BYTES + 8 * entry_size(geometry);
-    while (any_size && geometry->internal_bytes < least && geometry->internal_bytes < 4096 &&
-           2 * geometry->internal_bytes <= atomic_write)
+    while (any_size && geometry->internal_bytes < internal_size(geometry, 8) &&
+           geometry->internal_bytes < 4096 && 2 * geometry->internal_bytes <= atomic_write)
         geometry->internal_bytes *= 2;
-    while (any_length &&
-           header_size(geometry) + TREE_BODY_CRC_BYTES + 4 * entry_size(geometry) > geometry->internal_bytes)
+    while (any_length && internal_size(geometry, 4) > geometry->internal_bytes)
         geometry->key_bytes--;
 }
 
 int tree_geometry_complete(struct tree_geometry *geometry, uint32_t atomic_write, struct error *error)
 {
-    bool variable = geometry->key_kind == TREE_KEY_VARIABLE;
+    bool variable = geometry->key_kind == TREE_KEY_VARIABLE, any_size = !geometry->internal_bytes;
     if (geometry->key_kind > TREE_KEY_VARIABLE)
         return error_set(error, BANYAN_EINVAL, "key kind %u is neither fixed nor variable",
                          geometry->key_kind);
@@ -131,10 +135,18 @@ int tree_geometry_complete(struct tree_geometry *geometry, uint32_t atomic_write
         geometry->internal_bytes > 4096)
         return error_set(error, BANYAN_EINVAL, "internal node size %u is not a power of two from 512 to 4096",
                          geometry->internal_bytes);
+    if (any_size && internal_size(geometry, 4) > atomic_write)
+        return error_set(
+            error, BANYAN_EINVAL,
+            "keys of %u bytes need internal nodes of %u bytes, and the fabric writes at most %u at "
+            "once (RDMA: the path MTU): ask for shorter keys or use larger packets",
+            geometry->key_bytes, internal_size(geometry, 4), atomic_write);
     if (geometry->internal_bytes > atomic_write)
-        return error_set(error, BANYAN_EINVAL,
-                         "internal node size %u exceeds the fabric's atomic write of %u bytes",
-                         geometry->internal_bytes, atomic_write);
+        return error_set(
+            error, BANYAN_EINVAL,
+            "internal node size %u exceeds the fabric's atomic write of %u bytes (RDMA: the path "
+            "MTU): ask for less or use larger packets",
+            geometry->internal_bytes, atomic_write);
     struct tree_layout layout;
     int status = tree_layout_init(&layout, geometry, error);
     if (!status)
@@ -186,7 +198,7 @@ int tree_layout_init(struct tree_layout *layout, const struct tree_geometry *geo
             error, BANYAN_EINVAL,
             "leaf size %u cannot hold four slots of %u bytes and a header of %u: choose a larger leaf",
             geometry->leaf_bytes, layout->slot_bytes, layout->header_bytes);
-    if (layout->header_bytes + TREE_BODY_CRC_BYTES + 4 * layout->entry_bytes > geometry->internal_bytes)
+    if (internal_size(geometry, 4) > geometry->internal_bytes)
         return error_set(
             error, BANYAN_EINVAL,
             "internal node size %u cannot hold four entries of %u bytes and a header of %u: choose a "

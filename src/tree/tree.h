@@ -35,7 +35,8 @@ struct tree_geometry {
     uint32_t internal_bytes; /* power of two, 512 to 4096, at most the fabric's atomic_write; 0: 1024, or what
                                 long variable keys need */
     uint8_t key_kind;        /* enum tree_key_kind */
-    uint8_t key_bytes; /* fixed: exactly, 8 to 255; variable: at most, 1 to 255 (0: what nodes can hold) */
+    uint8_t key_bytes; /* fixed: exactly, 8 to 255; variable: at most, 1 to 255 (0: as many as nodes can hold
+                          that the fabric writes at once; 255 where that is 2,048 bytes or more) */
     uint8_t inline_key_bytes; /* variable: longest remainder kept in a slot; what is longer stands in a block
                                  of its own (layout.h). At least 16 if key_bytes is more. 0: 24 */
     uint8_t value_bytes;      /* exactly (fixed) or at most (variable) this many, 0 to 255 */
@@ -104,6 +105,7 @@ void tree_worker_abandon(struct tree_worker *worker);
 int tree_format(struct tree_session *session);
 int tree_create(struct tree_session *session, const char *name, const struct tree_geometry *geometry,
                 struct tree **tree);
+/* BANYAN_ENOTFOUND; BANYAN_ENOTSUP: it was made on a fabric with a larger atomic_write, and needs that. */
 int tree_open(struct tree_session *session, const char *name, struct tree **tree);
 void tree_close(struct tree *tree);
 const struct tree_geometry *tree_geometry(const struct tree *tree);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include "commands.h"
 
-void commands_create(struct commands *commands, uint64_t pool_bytes)
+void commands_create(struct commands *commands, uint64_t pool_bytes, uint32_t atomic_write)
 {
     static const struct server_command *const tables[] = {server_string_commands, server_key_commands,
                                                           server_range_commands, NULL};
@@ -20,6 +20,7 @@ void commands_create(struct commands *commands, uint64_t pool_bytes)
     memset(commands, 0, sizeof *commands);
     stores_options_default(&options);
     options.memory_nodes = 2;
+    options.atomic_write = atomic_write;
     options.pool_bytes = pool_bytes ? pool_bytes : UINT64_C(512) << 20;
     assert_int_equal(stores_create(&commands->stores, &options), 0);
     assert_int_equal(command_table_create(&commands->table, tables, &error), 0);

@@ -20,8 +20,8 @@ struct commands {
     uint64_t hits, misses; /* of the last command */
 };
 /* Aborts the test on failure. pool_bytes of each of two memory nodes; 0: room for some of the longest values.
- */
-void commands_create(struct commands *commands, uint64_t pool_bytes);
+ * atomic_write: what the fabric claims to have, 0: what it has. */
+void commands_create(struct commands *commands, uint64_t pool_bytes, uint32_t atomic_write);
 /* Checks the store first: false if it is not sound, or blocks are lost. */
 bool commands_destroy(struct commands *commands);
 /* The clock of the store and of the commands. */

@@ -18,7 +18,7 @@ static struct commands commands;
 
 static int set_up(void **state)
 {
-    commands_create(&commands, 0);
+    commands_create(&commands, 0, 0);
     return 0;
 }
 
@@ -651,34 +651,70 @@ static void replies_too_long(void **state)
     commands.reply.reply_max = 0;
 }
 
-static void keys_too_long(void **state)
+/* Keys of `most` bytes are the longest. */
+static void expect_longest(unsigned most)
 {
-    char key[256], line[400];
+    char key[256], line[400], reply[400];
     memset(key, 'k', sizeof key);
-    snprintf(line, sizeof line, "SET %.*s v", 255, key);
+    snprintf(line, sizeof line, "SET %.*s v", (int)most, key);
     EXPECT(line, OK);
-    snprintf(line, sizeof line, "GET %.*s", 255, key);
+    snprintf(line, sizeof line, "GET %.*s", (int)most, key);
     EXPECT(line, "$1\r\nv\r\n");
     static const char *const words[] = {"GET %.*s",      "SET %.*s v",      "DEL %.*s",     "EXISTS %.*s a",
                                         "APPEND %.*s v", "INCR %.*s",       "TTL %.*s",     "EXPIRE %.*s 1",
                                         "GETDEL %.*s",   "GETEX %.*s EX 1", "MSET %.*s 1",  "MGET a %.*s",
                                         "PERSIST %.*s",  "SETNX %.*s v",    "GETSET %.*s v"};
+    int length =
+        snprintf(reply, sizeof reply, "-ERR a key has 1 to %u bytes, this one has %u\r\n", most, most + 1);
     for (unsigned i = 0; i < sizeof words / sizeof *words; i++) {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-        snprintf(line, sizeof line, words[i], 256, key);
+        snprintf(line, sizeof line, words[i], (int)most + 1, key);
 #pragma GCC diagnostic pop
-        EXPECT(line, "-ERR a key has 1 to 255 bytes, this one has 256\r\n");
+        commands_expect(&commands, line, reply, (size_t)length, __FILE__, __LINE__);
     }
     snprintf(line, sizeof line, "PREVKEY %.*s", 256, key);
     assert_true(commands_line(&commands, line));
-    assert_int_equal(commands.reply.length, 6 + 255 + 2);
+    assert_int_equal(commands.reply.length, 6 + most + 2);
     snprintf(line, sizeof line, "NEXTKEY %.*s", 256, key);
     EXPECT(line, NIL);
     snprintf(line, sizeof line, "RANGECOUNT [%.*s +", 256, key);
     EXPECT(line, ":0\r\n");
     snprintf(line, sizeof line, "RANGECOUNT - (%.*s", 256, key);
     EXPECT(line, ":1\r\n");
+    snprintf(line, sizeof line, "RANGECOUNT - (%.*s", (int)most + 1, key);
+    EXPECT(line, ":1\r\n");
+    snprintf(line, sizeof line, "RANGECOUNT (%.*s +", (int)most, key);
+    EXPECT(line, ":0\r\n");
+}
+
+static void keys_too_long(void **state)
+{
+    expect_longest(255);
+}
+
+/* A fabric that writes less at once, as RDMA does with small packets: inner nodes are smaller, and so are
+ * keys. */
+static void keys_on_small_packets(void **state)
+{
+    static const struct {
+        uint32_t atomic_write, longest;
+    } cases[] = {{1024, 144}, {2048, 255}, {4096, 255}};
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_true(commands_destroy(&commands));
+        commands_create(&commands, 0, cases[i].atomic_write);
+        expect_longest(cases[i].longest);
+        char line[400], prefix[140];
+        memset(prefix, 'p', sizeof prefix);
+        for (unsigned n = 0; n < 2000; n++) { /* inner nodes of some levels */
+            snprintf(line, sizeof line, "SET %.*s%04u %u", (int)sizeof prefix, prefix, n, n);
+            EXPECT(line, OK);
+        }
+        snprintf(line, sizeof line, "RANGECOUNT [%.*s +", (int)sizeof prefix, prefix);
+        EXPECT(line, ":2000\r\n");
+        snprintf(line, sizeof line, "GET %.*s1234", (int)sizeof prefix, prefix);
+        EXPECT(line, "$4\r\n1234\r\n");
+    }
 }
 
 static void hits_are_counted(void **state)
@@ -706,7 +742,7 @@ static void full_pool(void **state)
     char *value = malloc(300000), key[16];
     unsigned stored = 0;
     commands_destroy(&commands);
-    commands_create(&commands, UINT64_C(24) << 20);
+    commands_create(&commands, UINT64_C(24) << 20, 0);
     assert_non_null(value);
     memset(value, 'x', 300000);
     arguments[1].bytes = key;
@@ -778,6 +814,7 @@ int main(void)
         TEST(ranges),
         TEST(replies_too_long),
         TEST(keys_too_long),
+        TEST(keys_on_small_packets),
         TEST(hits_are_counted),
         TEST(full_pool),
         cmocka_unit_test(all_are_documented),

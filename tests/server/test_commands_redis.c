@@ -508,7 +508,7 @@ static void random_commands(int protocol, uint64_t seed, uint64_t rounds)
     struct resp_argument hello[] = {word("HELLO"), word(protocol == 3 ? "3" : "2")},
                          flush[] = {word("FLUSHALL")};
     uint64_t errors = 0, nulls = 0;
-    commands_create(&commands, 0);
+    commands_create(&commands, 0, 0);
     commands.reply.protocol = protocol;
     redis_run(&redis, hello, 2);
     redis_run(&redis, flush, 1);
@@ -560,7 +560,7 @@ static void random_patterns(void **state)
     struct random random;
     struct resp_argument flush[] = {word("FLUSHALL")}, hello[] = {word("HELLO"), word("2")};
     uint64_t matched = 0;
-    commands_create(&commands, 0);
+    commands_create(&commands, 0, 0);
     random_seed(&random, environment("BANYAN_SEED", 1));
     redis_run(&redis, hello, 2);
     redis_run(&redis, flush, 1);

@@ -341,7 +341,8 @@ static void options_for(struct world_options *options, uint64_t seed, const char
     if (random_chance(&random, 0.5))
         options->params.atomic_write = 4096;
     else
-        options->geometry.key_bytes = 64; /* what nodes of 1,024 bytes can hold */
+        /* what nodes of 1,024 bytes can hold eight of, or four */
+        options->geometry.key_bytes = random_chance(&random, 0.5) ? 64 : 0;
     sim_faults_hostile(&options->faults);
 }
 

@@ -1058,6 +1058,34 @@ static void life(void **state)
     assert_non_null(strstr(message(), "plain"));
 }
 
+/* Over a network with small packets: what was made there is opened anywhere, but not the other way round. */
+static void life_on_small_packets(void **state)
+{
+    struct tree_session *below = stores.world.tasks[0].session;
+    struct fabric_capabilities *capabilities = &stores.world.computes[0].fabric->capabilities;
+    const uint32_t large = capabilities->atomic_write;
+    struct store *store;
+    assert_true(large >= 4096);
+    assert_int_equal(store_open(&store, below, "large", true), 0);
+    assert_int_equal(tree_geometry(store_tree(store))->internal_bytes, 4096);
+    store_close(store);
+    capabilities->atomic_write = 1024;
+    assert_int_equal(store_open(&store, below, "large", true), BANYAN_ENOTSUP);
+    assert_null(store);
+    assert_non_null(strstr(message(), "index large has internal nodes of 4096 bytes"));
+    assert_non_null(strstr(message(), "at most 1024"));
+    assert_int_equal(store_open(&store, below, "small", true), 0);
+    assert_int_equal(tree_geometry(store_tree(store))->internal_bytes, 1024);
+    assert_int_equal(tree_geometry(store_tree(store))->key_bytes, 144);
+    store_close(store);
+    capabilities->atomic_write = large;
+    assert_int_equal(store_open(&store, below, "small", false), 0);
+    assert_int_equal(tree_geometry(store_tree(store))->key_bytes, 144);
+    store_close(store);
+    assert_int_equal(store_open(&store, below, "large", false), 0);
+    store_close(store);
+}
+
 /* The other indexes' nodes are nobody's in this test's accounting. */
 static int tear_down_unchecked(void **state)
 {
@@ -1148,6 +1176,7 @@ int main(void)
         TEST(audit_tells_in_plain_text),
         cmocka_unit_test_setup_teardown(foreign_slots, set_up, tear_down),
         cmocka_unit_test_setup_teardown(life, set_up, tear_down_unchecked),
+        cmocka_unit_test_setup_teardown(life_on_small_packets, set_up, tear_down_unchecked),
     };
     return cmocka_run_group_tests_name("store", tests, NULL, NULL);
 }

@@ -507,6 +507,18 @@ static void geometries_fill_in_what_is_left_open(void **state)
     geometry = (struct tree_geometry){.key_bytes = 8, .value_bytes = 8, .internal_bytes = 4096};
     assert_int_equal(tree_geometry_complete(&geometry, 1024, &error), BANYAN_EINVAL);
     assert_non_null(strstr(error.text, "4096"));
+    /* Long keys that were asked for: nodes as large as are written at once, or it says why not. */
+    geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE, .key_bytes = 255, .value_bytes = 8};
+    assert_int_equal(tree_geometry_complete(&geometry, 1024, &error), BANYAN_EINVAL);
+    assert_non_null(strstr(error.text, "keys of 255 bytes need"));
+    assert_non_null(strstr(error.text, "at most 1024"));
+    geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE, .key_bytes = 255, .value_bytes = 8};
+    assert_int_equal(tree_geometry_complete(&geometry, 2048, &error), 0);
+    assert_int_equal(geometry.internal_bytes, 2048);
+    geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE, .value_bytes = 8};
+    assert_int_equal(tree_geometry_complete(&geometry, 2048, &error), 0);
+    assert_int_equal(geometry.internal_bytes, 2048);
+    assert_int_equal(geometry.key_bytes, TREE_KEY_MAX);
     /* Tiny entries in the largest leaves: more buckets than are used. */
     struct tree_geometry_shape shape;
     geometry = (struct tree_geometry){.key_bytes = 8, .value_bytes = 0, .leaf_bytes = 65536};
