@@ -3,10 +3,12 @@
  * a few connections at once, which may be of one group, and the keeper's steps in between.
  *
  * Input is a little program, so that mutations get behind the hello (nobody guesses a group's key): each step
- * is a byte, connection in its low 2 bits and action above, and what the action wants. See step().
+ * is a byte, connection in its low 2 bits and action above, and what the action wants. See step(). An input
+ * of an odd number of bytes meets a memory node behind a network card, which stands here as functions.
  *
  * Oracle: what the server keeps is bounded, what it says is whole; a block is never given twice, nor taken
- * back from who does not have it, and at the end as many are in use as were given.
+ * back from who does not have it, and at the end as many are in use as were given; a connection gets one
+ * queue pair at most, which is destroyed once, and before locks of its compute node are freed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,7 @@
 #include "base/log.h"
 #include "base/task.h"
 #include "fuzz/fuzz.h"
+#include "memory/server_card.h"
 #include "memory/server_session.h"
 
 #define CONNECTIONS 4u
@@ -28,8 +31,17 @@
 #define INPUT_MOST  (FABRIC_LENGTH_MAX + sizeof(struct wire_command) + 65536u + SESSION_INPUT_LISTS)
 #define OUTPUT_MOST (SESSION_OUTPUT_PAUSE + 2u * (WIRE_LENGTH_MAX + WIRE_SMALL_MAX))
 
+struct world;
+struct server_card {
+    struct world *world;
+    uint32_t queues;
+    uint32_t releases; /* asked for; every third fails */
+    bool obeys;        /* none fails any more */
+};
+
 struct world {
     struct memory_node *node;
+    struct server_card card;
     struct memory_server *server;
     struct server_counts counts;
     struct server_session *sessions[CONNECTIONS];
@@ -53,6 +65,120 @@ static void must(bool condition, const char *what)
 {
     fuzz_must(condition, "%s", what);
 }
+
+/* ---- the network card: memory/server_card.h in place of the real one ---- */
+
+struct server_card_queue {
+    struct server_card *card;
+};
+
+int server_card_create(struct server_card **card, struct memory_node *node,
+                       const struct verbs_options *options, const struct sockaddr *local, struct error *error)
+{
+    return error_set(error, BANYAN_ENOTSUP, "no card is opened here");
+}
+
+void server_card_destroy(struct server_card *card)
+{
+    if (card != NULL)
+        must(card->queues == 0, "no queue pair outlives the server");
+}
+
+int server_card_lock_width(const struct verbs_options *options, const struct sockaddr *local,
+                           uint32_t *lock_width, struct error *error)
+{
+    return error_set(error, BANYAN_ENOTSUP, "no card is opened here");
+}
+
+uint16_t server_card_packet(const struct server_card *card)
+{
+    return 1024;
+}
+
+uint8_t server_card_promises(const struct server_card *card)
+{
+    return 0;
+}
+
+const char *server_card_text(const struct server_card *card)
+{
+    return "fuzz";
+}
+
+uint32_t server_card_queues(const struct server_card *card)
+{
+    return card->queues;
+}
+
+/* Half of the ends are refused, and of those some leave a queue pair all the same. */
+int server_card_attach(struct server_card *card, const struct wire_card *theirs, struct wire_card *ours,
+                       struct server_card_queue **queue, struct error *error)
+{
+    bool refused = theirs->mtu & 1;
+    *ours = (struct wire_card){.queue = 17};
+    *queue = NULL;
+    if (!refused || theirs->mtu & 2) {
+        *queue = calloc(1, sizeof **queue);
+        (*queue)->card = card;
+        card->queues++;
+    }
+    return refused ? error_set(error, BANYAN_EINVAL, "the fuzzer wants it to fail") : BANYAN_OK;
+}
+
+bool server_card_detach(struct server_card_queue *queue)
+{
+    if (queue == NULL)
+        return true;
+    must(queue->card->queues > 0, "there is a queue pair to destroy");
+    queue->card->queues--;
+    free(queue); /* a second time is the sanitizer's */
+    return true;
+}
+
+/* Every queue pair is some session's, and none of them is of that compute node. */
+static void judge_release(const struct world *world, uint16_t compute_id)
+{
+    uint32_t seen = 0;
+    for (unsigned i = 0; i < CONNECTIONS; i++) {
+        const struct server_session *session = world->sessions[i];
+        if (session == NULL || session->queue == NULL)
+            continue;
+        seen++;
+        must(session->group != NULL, "a session leaves its group after its queue pair is destroyed");
+        must(server_group_compute_id(session) != compute_id, "locks are freed after the last queue pair");
+    }
+    must(seen == world->server->card->queues, "every queue pair is a session's");
+}
+
+int server_card_release_locks(struct server_card *card, uint16_t compute_id, uint64_t *freed,
+                              struct error *error)
+{
+    judge_release(card->world, compute_id);
+    if (++card->releases % 3 == 0 && !card->obeys)
+        return error_set(error, BANYAN_ENET, "the fuzzer wants it to fail");
+    *freed += memory_node_release_locks(card->world->node, compute_id);
+    return BANYAN_OK;
+}
+
+int server_card_format(struct server_card *card, struct error *error)
+{
+    must(card->queues == 0, "nobody is connected while it is formatted");
+    return BANYAN_OK;
+}
+
+int server_card_descriptor(const struct server_card *card)
+{
+    return -1;
+}
+
+bool server_card_events(struct server_card *card,
+                        void (*broken)(void *owner, struct server_card_queue *queue, const char *why),
+                        void *owner)
+{
+    return true;
+}
+
+/* ---- the world ---- */
 
 static struct world *world_make(void)
 {
@@ -221,6 +347,7 @@ static void feed_hello(struct world *world, unsigned index, uint8_t how)
                                .map = how >> 7,
                                .instance = INSTANCE + (how >> 5 & 1u),
                                .lease_ms = 1000,
+                               .card = (world->server->card != NULL) ^ (how >> 3 & 1u),
                                .name = "fuzz"};
     struct wire_head head = {.kind = WIRE_HELLO, .length = sizeof hello};
     if (hello.role == WIRE_DATA) {
@@ -298,6 +425,26 @@ static void feed_call(struct world *world, unsigned index, struct fuzz_input *in
     world->call.kind = 0;
 }
 
+static void feed_attach(struct world *world, unsigned index, struct fuzz_input *input)
+{
+    struct wire_card end = {0};
+    uint8_t how = fuzz_byte(input);
+    struct wire_head head = {.kind = WIRE_ATTACH, .length = how & 1 ? how : sizeof end};
+    fuzz_take(input, &end, how & 2 ? sizeof end : 0);
+    end.mtu = how >> 4;
+    feed(world, index, &head, sizeof head);
+    if (world->sessions[index] != NULL)
+        feed(world, index, &end, sizeof end < head.length ? sizeof end : head.length);
+}
+
+/* What the keeper does when the card says so. */
+static void break_queue(struct world *world, unsigned index)
+{
+    const struct server_session *session = world->sessions[index];
+    if (session != NULL && session->queue != NULL)
+        server_groups_break(world->server, session->queue, "fuzz");
+}
+
 static void feed_raw(struct world *world, unsigned index, struct fuzz_input *input, size_t length)
 {
     uint8_t bytes[65536] = {0};
@@ -331,12 +478,17 @@ static void step(struct world *world, struct fuzz_input *input)
         feed_command(world, index, input);
         break;
     case 5:
-        drain(world, session_of(world, index));
+        if (what & 128)
+            feed_attach(world, index, input);
+        else
+            drain(world, session_of(world, index));
         break;
     case 6:
         session_end(world, index, what & 0x80 ? SERVER_LOST : SERVER_GOODBYE);
         break;
     default:
+        if (what & 128)
+            break_queue(world, index);
         world->now += UINT64_C(1000000) * fuzz_byte(input) * 16;
         server_groups_step(world->server, world->now);
         break;
@@ -352,7 +504,9 @@ static bool world_end(struct world *world)
     struct memory_status_reply status;
     for (unsigned i = 0; i < CONNECTIONS; i++)
         session_end(world, i, SERVER_LOST);
-    server_groups_step(world->server, task_now());
+    world->card.obeys = true;
+    must(world->card.queues == 0, "queue pairs end with their connections");
+    server_groups_step(world->server, world->now + UINT64_C(2000000000));
     must(world->server->groups.count == 0, "all groups end with their connections");
     memory_node_each_used(world->node, count_block, &used);
     memory_node_status(world->node, &status);
@@ -368,6 +522,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     if (!world)
         world = world_make();
     world->now = task_now();
+    world->card = (struct server_card){.world = world};
+    world->server->card = length % 2 ? &world->card : NULL;
     while (input.length > 0)
         step(world, &input);
     if (world_end(world)) {

@@ -593,7 +593,8 @@ static void without(struct card_faults faults, const char *not_there)
     assert_int_equal(word, 4);
     client_close(&one.data);
     wait_lock(&site, 6, 0);
-    assert_int_not_equal(raw_read(&one.raw, OFFSET, &word), IBV_WC_SUCCESS);
+    if (faults.no_windows) /* keys that outlive their queue pair are of no use without one; takes seconds */
+        assert_int_not_equal(raw_read(&one.raw, OFFSET, &word), IBV_WC_SUCCESS);
     peer_goodbye(&other);
     peer_close(&one);
     site_close(&site);
