@@ -80,7 +80,7 @@ static enum ibv_wc_status execute(struct fake_request *request)
     return IBV_WC_SUCCESS;
 }
 
-static void complete(const struct verbs_work *work, enum ibv_wc_status status)
+void fake_card_complete(const struct verbs_work *work, enum ibv_wc_status status)
 {
     if (status == IBV_WC_SUCCESS && !work->signalled)
         return;
@@ -100,7 +100,7 @@ static void next(enum ibv_wc_status status)
         status = execute(request);
     fake_card.failed |= status != IBV_WC_SUCCESS;
     fake_card.executed++;
-    complete(&request->work, status);
+    fake_card_complete(&request->work, status);
 }
 
 void fake_card_run(uint32_t requests)

@@ -68,6 +68,8 @@ void fake_card_end(void);
 void fake_card_run(uint32_t requests);
 /* The next request ends with this status; all behind it are flushed. */
 void fake_card_fail(enum ibv_wc_status status);
+/* A completion out of turn. */
+void fake_card_complete(const struct verbs_work *work, enum ibv_wc_status status);
 uint32_t fake_card_waiting(void);
 
 #endif

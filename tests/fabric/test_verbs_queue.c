@@ -142,6 +142,7 @@ static void test_cas_and_read(void **state)
     assert_int_equal(fake_card.last[0].swap, 7);
     assert_false(fake_card.last[0].masked || fake_card.last[0].inlined || fake_card.last[1].inlined);
     expect_work(1, FABRIC_READ, fake_card.memory.pool_address + 4096, FAKE_POOL_KEY, sizeof words);
+    assert_int_equal(fake_card.last[0].local % 64, 0); /* a list has its cache lines for itself */
     assert_int_equal(verbs_id_command(fake_card.last[0].id), 0);
     assert_int_equal(verbs_id_command(fake_card.last[1].id), 1);
     assert_int_equal(verbs_id_sequence(fake_card.last[0].id), verbs_id_sequence(fake_card.last[1].id));
@@ -152,18 +153,25 @@ static void test_cas_and_read(void **state)
     assert_int_equal(take(), 0);
     assert_int_equal(verbs_queue_under_way(queue), 1);
     assert_int_equal(words[0], 0);
-    finish(&list, BANYAN_OK);
+    struct fabric_command faa = faa_of(pool_at(8), 1);
+    struct fabric_list next = list_of(&faa, 1);
+    assert_int_equal(verbs_queue_post(queue, &next), BANYAN_OK);
+    assert_int_equal(fake_card.last[0].local % 64, 0);
+    fake_card_run(1);
+    assert_int_equal(take(), 1);
+    finish(&next, BANYAN_OK);
+    assert_int_equal(list.status, BANYAN_OK);
     assert_int_equal(words[7], 0x3333333333333333);
     assert_ptr_equal(commands[1].read.data, words);
     assert_int_equal(commands[0].cas.old, 0);
     assert_int_equal(fake_card.locks[64], 7);
 
     const struct verbs_counts *counts = verbs_queue_counts(queue);
-    assert_int_equal(counts->lists, 1);
-    assert_int_equal(counts->doorbells, 1);
-    assert_int_equal(counts->works, 2);
-    assert_int_equal(counts->signalled, 1);
-    assert_int_equal(counts->completions, 1);
+    assert_int_equal(counts->lists, 2);
+    assert_int_equal(counts->doorbells, 2);
+    assert_int_equal(counts->works, 3);
+    assert_int_equal(counts->signalled, 2);
+    assert_int_equal(counts->completions, 2);
     assert_int_equal(counts->inlined, 0);
     assert_int_equal(counts->registered, 0);
 }
@@ -380,6 +388,19 @@ static void test_bad_commands(void **state)
     assert_null(verbs_queue_broken(queue));
 }
 
+/* Of node 0 the first byte is null and cannot be addressed, the second can. */
+static void test_null(void **state)
+{
+    uint8_t bytes[8];
+    struct fabric_command commands[] = {read_of(GADDR_NULL, bytes, 8), read_of(gaddr_make(0, 1), bytes, 8)};
+    struct fabric_list list = {.count = 1, .commands = commands};
+    open_queue();
+    assert_int_equal(verbs_queue_post(queue, &list), BANYAN_EADDRESS);
+    list.commands++;
+    assert_int_equal(verbs_queue_post(queue, &list), BANYAN_OK);
+    finish(&list, BANYAN_OK);
+}
+
 /* ---- against a model ---- */
 
 /* Lists are modelled when they are posted: the card does them in that order. */
@@ -585,7 +606,7 @@ static void test_command_fails(void **state)
     }
 }
 
-/* Each kind of command at fault is named, also when a flush comes before it. */
+/* Each kind of command at fault is named. */
 static void test_names(void **state)
 {
     static const char *const texts[] = {
@@ -600,8 +621,11 @@ static void test_names(void **state)
         open_queue();
         assert_int_equal(verbs_queue_post(queue, &list), BANYAN_OK);
         fake_card_run(which);
+        /* The first is blamed, and no flush. */
+        fake_card_complete(&fake_card.last[3 - which], IBV_WC_WR_FLUSH_ERR);
         fake_card_fail(IBV_WC_RETRY_EXC_ERR);
         fake_card_run(UINT32_MAX);
+        fake_card_complete(&fake_card.last[3 - which], IBV_WC_GENERAL_ERR);
         assert_int_equal(take(), 0);
         assert_string_equal(verbs_queue_broken(queue), texts[which]);
         verbs_queue_destroy(queue, done, &queue);
@@ -851,6 +875,7 @@ int main(void)
         CASE(test_inline_limit),
         CASE(test_masked),
         CASE(test_bad_commands),
+        CASE(test_null),
         CASE(test_random_lists),
         CASE(test_bounds),
         CASE(test_no_memory_for_a_large_list),
