@@ -506,7 +506,8 @@ static void limit_to_card(struct fabric_capabilities *capabilities, const struct
     packet = node->packet < packet ? node->packet : packet;
     if (packet < capabilities->atomic_write) /* G5: one packet is written wholly or not at all */
         capabilities->atomic_write = packet;
-    if (!(node->promises & WIRE_CARD_RELEASE_BY_WRITE))
+    /* Smaller locks share their 8 bytes with others, whose CASes may write all of those back. */
+    if (!(node->promises & WIRE_CARD_RELEASE_BY_WRITE) || node->lock_width < 8)
         capabilities->release_by_write = false;
     if (!(node->promises & WIRE_CARD_MASKED_CAS) || !node->device->features.masked_cas)
         capabilities->masked_cas = false;

@@ -9,25 +9,26 @@
  *  - The card has it: QUERY_HCA_CAP, atomic capabilities (as in the kernel's mlx5_ifc.h): atomic_operations
  *    has bit 2 (masked compare-and-swap), atomic_size_qp has bit 3 (8 bytes).
  *  - Old values come back in the host's byte order: atomic_req_8B_endianness_mode is not 0. The kernel sets
- * it where the card can, and without it reports no atomics at all.
+ *    it where the card can, and without it reports no atomics at all.
  *  - The responder's queue pair is in the extended mode. No option of the verbs asks for that; the kernel
- * does it by itself for every queue pair that others may do atomics to, whenever the card reports extended
- *    atomics (mlx5_ib: get_atomic_mode, since Linux 4.20). On an older kernel of the memory node a masked CAS
- *    ends with a remote invalid request error: the connection breaks, and nothing is changed.
+ *    does it by itself for every queue pair that others may do atomics to, whenever the card reports
+ *    extended atomics (mlx5_ib: get_atomic_mode, since Linux 4.20). On an older kernel a masked CAS ends with
+ *    a remote invalid request error: the connection breaks, and nothing is changed.
  *  - The request (as UCX builds its own): opcode 0x14, modifier 8 | log2(bytes) - 2; then remote address;
  *    swap, compare, mask of the swap, mask of the comparison, 8 bytes each, big endian; then the place for
- * the old value. It is 80 bytes, so it takes two of the queue's 64-byte blocks.
+ *    the old value. It is 80 bytes, so it takes two of the queue's 64-byte blocks.
  *  - It and an ordinary CAS are atomic against each other: both are done by the responder's atomics unit.
- *    Tried by nobody here: the order of bytes in the responder's memory for 8-byte masked operations, which
- *    UCX takes to be the host's, as for ordinary ones.
+ *    The order of bytes in the responder's memory is taken to be the host's, as for ordinary ones.
+ * None of it is believed: a memory node whose locks are masked tries a masked CAS on its own card when it
+ * starts (memory/server_card_locks.c), and does not start where the word is not what it must be.
  *
  * RELEASE BY WRITE. What makes a WRITE to a lock unsafe is a responder that reads a word, compares, fails,
  * and writes the old value back; Soft-RoCE does. The InfiniBand specification allows it, and no public manual
- * of these cards forbids it in so many words. What it rests on is practice: Sherman (SIGMOD 2022, §4.3 and
- * §4.5: ConnectX-5, locks in device memory, released by a WRITE in the list of the write-back) ran its whole
- * evaluation that way, under contention that one lost release would stop for ever. Not known: whether it
- * holds for every card and firmware, or for locks in host memory. Whoever doubts it releases by atomics, for
- * the same round trips.
+ * of these cards forbids it in so many words. What the promise rests on is practice: Sherman (SIGMOD 2022,
+ * section 4.3 and 4.5: ConnectX-5, locks in device memory, released by a WRITE in the list of the write-back)
+ * ran its whole evaluation that way, under contention that one lost release would stop for ever. Not known:
+ * whether it holds for every card and firmware, and for locks in host memory. It is used for locks of 8
+ * bytes only (remote.c); smaller ones are released by an atomic, for the same round trips.
  */
 #include <endian.h>
 #include <errno.h>

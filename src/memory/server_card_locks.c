@@ -152,26 +152,30 @@ static int prove_word(struct server_card *card, enum card_part part, uint64_t of
 /* Half a word changes and the other half does not. */
 static int prove_mask(struct server_card *card, struct error *error)
 {
-    struct verbs_work works[3];
+    struct verbs_work works[4];
     works[0] = work_on(card, CARD_LOCKS, 0, FABRIC_READ, 8, 0);
     int status = run(card, works, 1, error);
     if (status != BANYAN_OK)
         return status;
     uint64_t before = *room_word(card, 0);
     for (unsigned i = 0; i < 2; i++) {
-        works[i] = work_on(card, CARD_LOCKS, 0, FABRIC_CAS, 8, OLD_AT + i * 8);
-        works[i].masked = true;
-        works[i].mask = UINT64_C(0xffff0000);
-        works[i].compare = i == 0 ? before : ~before;
-        works[i].swap = ~works[i].compare;
+        struct verbs_work *swap = &works[2 * i];
+        *swap = work_on(card, CARD_LOCKS, 0, FABRIC_CAS, 8, OLD_AT + i * 8);
+        swap->masked = true;
+        swap->mask = UINT64_C(0xffff0000);
+        swap->compare = i == 0 ? before : ~before;
+        swap->swap = ~swap->compare;
+        /* By a READ one sees which bytes they were, whatever order the card has them in. */
+        works[2 * i + 1] = work_on(card, CARD_LOCKS, 0, FABRIC_READ, 8, 8 + i * 8);
     }
-    works[2] = work_on(card, CARD_LOCKS, 0, FABRIC_READ, 8, 8);
-    status = run(card, works, 3, error);
+    status = run(card, works, 4, error);
     if (status != BANYAN_OK)
         return status;
-    if (*room_word(card, OLD_AT) != before || *room_word(card, OLD_AT + 8) != (before ^ works[0].mask) ||
-        *room_word(card, 8) != before)
-        return error_set(error, BANYAN_ENOTSUP, "%s: its masked compare-and-swap is none",
+    const uint64_t between = before ^ works[0].mask;
+    if (*room_word(card, OLD_AT) != before || *room_word(card, 8) != between ||
+        *room_word(card, OLD_AT + 8) != between || *room_word(card, 16) != before)
+        return error_set(error, BANYAN_ENOTSUP,
+                         "%s: its masked compare-and-swap is none; start the memory node with --lock-width 8",
                          card->device->name);
     return BANYAN_OK;
 }

@@ -2,11 +2,10 @@
  * test_costs.c - one client's operations cost the same on a real fabric as in the simulator, to the last
  * command and byte: the same workloads with the same seed run on both, and every count of `banyan bench
  * --json` must be equal. So what is measured in the simulator holds for networks, and no backend hides a
- * round trip.
+ * round trip. The simulator is told what the fabric says of itself (lock width, release by WRITE, ...).
  *
- * Usage: test_costs [FABRIC...]    tcp, unix (the default: both), or rdma: on the card at
- * $BANYAN_RDMA_ADDRESS The simulator is told what the fabric says of itself (lock width, release by WRITE,
- * ...).
+ * Usage: test_costs [FABRIC...]: tcp, unix, or rdma, which is the card at $BANYAN_RDMA_ADDRESS
+ * Default: rdma where that is set, else tcp and unix.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -203,9 +202,10 @@ static void costs_are_equal(void **state)
 
 int main(int argc, char **argv)
 {
-    static char *usual[] = {"", "tcp", "unix"};
-    char **names = argc > 1 ? argv : usual;
-    size_t count = (argc > 1 ? (size_t)argc : 3) - 1;
+    static char *usual[] = {"", "tcp", "unix"}, *card[] = {"", "rdma"};
+    bool rdma = getenv("BANYAN_RDMA_ADDRESS") != NULL;
+    char **names = argc > 1 ? argv : rdma ? card : usual;
+    size_t count = (argc > 1 ? (size_t)argc : rdma ? 2 : 3) - 1;
     struct CMUnitTest tests[8];
     if (count > sizeof tests / sizeof tests[0])
         fail_hard("at most 8 fabrics");
