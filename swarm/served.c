@@ -7,11 +7,14 @@
 #include <unistd.h>
 
 #include "fabric/remote.h"
+#include "fabric/verbs_device.h"
 #include "memory/server.h"
 
 /* Machines that tests run on may be slow, and emulated: nobody is to be fenced for that. */
 #define LEASE_MS   30000u
 #define TIMEOUT_MS 60000u
+
+static const struct verbs_options any_card;
 
 struct served {
     enum served_way way;
@@ -43,34 +46,41 @@ enum served_way served_way(void)
     abort();
 }
 
+static void listen_on(enum served_way way, unsigned number, struct net_address *address)
+{
+    static unsigned sockets;
+    *address = (struct net_address){.kind = way == SERVED_UNIX ? NET_UNIX : NET_TCP};
+    if (way == SERVED_UNIX)
+        snprintf(address->path, sizeof address->path, "/tmp/banyan-served-%ld-%u-%u.sock", (long)getpid(),
+                 sockets++, number);
+    else
+        snprintf(address->host, sizeof address->host, "%s",
+                 way == SERVED_RDMA ? card_address() : "127.0.0.1");
+    address->rdma = way == SERVED_RDMA;
+}
+
 int served_prepare(enum served_way way, struct memory_options *options, struct error *error)
 {
     options->shared = way == SERVED_UNIX;
-    return BANYAN_OK;
-}
-
-static void listen_on(const struct served *served, unsigned number, struct net_address *address)
-{
-    *address = (struct net_address){.kind = served->way == SERVED_UNIX ? NET_UNIX : NET_TCP};
-    if (served->way == SERVED_UNIX)
-        snprintf(address->path, sizeof address->path, "/tmp/banyan-served-%ld-%p-%u.sock", (long)getpid(),
-                 (const void *)served, number);
-    else
-        snprintf(address->host, sizeof address->host, "%s",
-                 served->way == SERVED_RDMA ? card_address() : "127.0.0.1");
+    if (way != SERVED_RDMA || options->lock_width != 0)
+        return BANYAN_OK;
+    struct net_address address;
+    listen_on(way, 0, &address);
+    const struct memory_server_options server = {.listen = &address, .listen_count = 1, .card = &any_card};
+    return memory_server_lock_width(&server, &options->lock_width, error);
 }
 
 static int serve(struct served *served, unsigned number, struct memory_node *node, struct error *error)
 {
     struct net_address *address = &served->addresses[number];
-    struct memory_server_options options = {.listen = address, .listen_count = 1};
-    listen_on(served, number, address);
+    const struct memory_server_options options = {
+        .listen = address, .listen_count = 1, .card = served->way == SERVED_RDMA ? &any_card : NULL};
+    listen_on(served->way, number, address);
     int status = memory_server_create(&served->servers[number], node, &options, error);
     if (status == BANYAN_OK)
         status = memory_server_start(served->servers[number], error);
     if (status == BANYAN_OK && address->kind == NET_TCP)
         address->port = memory_server_port(served->servers[number], 0);
-    address->rdma = served->way == SERVED_RDMA;
     return status;
 }
 

@@ -38,7 +38,7 @@ static void mixed(void **state)
 }
 static void tls_fibers(void **state)
 {
-    ways_conform_tls((struct way){.name = "tls, fibers"}, true, 200);
+    ways_conform_tls((struct way){.name = "tls, fibers"}, NULL, true, 200);
 }
 
 int main(int count, char **arguments)

@@ -33,6 +33,7 @@ static struct fabric *way_open(void *context, const struct fabric_target *const 
     way->count = count;
     for (uint16_t i = 0; i < count; i++) {
         const struct daemon_options options = {.number = i,
+                                               .rdma = way->rdma,
                                                .secret = way->secret,
                                                .certificate = way->certificate,
                                                .key = way->key,
@@ -45,6 +46,7 @@ static struct fabric *way_open(void *context, const struct fabric_target *const 
         if (way->proxied) {
             way->proxies[i] = proxy_start(&nodes[i]);
             nodes[i] = proxy_address(way->proxies[i]);
+            nodes[i].rdma = way->rdma;
         }
     }
     const struct fabric_remote_options options = {.nodes = nodes,
@@ -144,9 +146,13 @@ void ways_conform(struct way way, const char *part, bool fibers, unsigned rounds
     assert_int_equal(part ? conformance_run_some(&backend, part) : conformance_run(&backend), 0);
 }
 
-void ways_conform_tls(struct way way, bool fibers, unsigned rounds)
+void ways_conform_tls(struct way way, const char *part, bool fibers, unsigned rounds)
 {
     char directory[] = "/tmp/banyan-test-tls-XXXXXX", authority_file[64], certificate_file[64], key_file[64];
+    char names[128] = "DNS:localhost,IP:127.0.0.1";
+    const char *card = getenv("BANYAN_RDMA_ADDRESS");
+    if (way.rdma && card)
+        snprintf(names, sizeof names, "DNS:localhost,IP:127.0.0.1,IP:%s", card);
     struct certificate authority, server;
     struct error error = {0};
     assert_non_null(mkdtemp(directory));
@@ -154,14 +160,14 @@ void ways_conform_tls(struct way way, bool fibers, unsigned rounds)
     snprintf(certificate_file, sizeof certificate_file, "%s/certificate", directory);
     snprintf(key_file, sizeof key_file, "%s/key", directory);
     assert_true(certificate_make(&authority, NULL, "test authority", NULL, -60, 3600));
-    assert_true(certificate_make(&server, &authority, "memory", "DNS:localhost,IP:127.0.0.1", -60, 3600));
+    assert_true(certificate_make(&server, &authority, "memory", names, -60, 3600));
     assert_true(certificate_write(&authority, authority_file, NULL));
     assert_true(certificate_write(&server, certificate_file, key_file));
     way.certificate = certificate_file;
     way.key = key_file;
     const struct net_tls_options options = {.authority_file = authority_file};
     assert_int_equal(net_tls_create(&way.tls, false, &options, &error), BANYAN_OK);
-    ways_conform(way, NULL, fibers, rounds);
+    ways_conform(way, part, fibers, rounds);
     net_tls_destroy(way.tls);
     certificate_free(&server);
     certificate_free(&authority);

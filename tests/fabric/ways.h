@@ -26,6 +26,6 @@ struct way {
 /* `part`: the cases whose name contains it; NULL: all. */
 void ways_conform(struct way way, const char *part, bool fibers, unsigned rounds);
 /* With TLS, certificates made on the spot. */
-void ways_conform_tls(struct way way, bool fibers, unsigned rounds);
+void ways_conform_tls(struct way way, const char *part, bool fibers, unsigned rounds);
 
 #endif

@@ -365,8 +365,10 @@ static int conclude(const struct settings *settings, unsigned runs, unsigned los
 
 static int judge_run(struct settings *settings)
 {
-    const struct daemon_options options = {
-        .pool_bytes = UINT64_C(4) << 20, .chunk_bytes = UINT64_C(64) << 10, .lock_bytes = LOCK_BYTES};
+    const struct daemon_options options = {.rdma = !settings->tcp,
+                                           .pool_bytes = UINT64_C(4) << 20,
+                                           .chunk_bytes = UINT64_C(64) << 10,
+                                           .lock_bytes = LOCK_BYTES};
     struct error error = {0};
     struct daemon daemon;
     daemon_start(&daemon, &options);
