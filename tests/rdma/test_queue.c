@@ -4,6 +4,7 @@
  * what the data path costs when it is warm, counted by standing in front of the C library's functions.
  *
  * It must run where there is a device: scripts/test-rdma. Numbers for people go to standard output.
+ * Usage: test_queue [PATTERN], the tests to run: 'test_warm*'
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -803,7 +804,7 @@ static void test_one_list_or_two(void **state)
 
 #define CASE(function) cmocka_unit_test_setup(function, setup)
 
-int main(void)
+int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
         CASE(test_operations),           CASE(test_lengths),
@@ -813,6 +814,8 @@ int main(void)
         CASE(test_never_missed),         CASE(test_warm_path),
         CASE(test_one_list_or_two),
     };
+    if (count > 1)
+        cmocka_set_test_filter(arguments[1]);
     setvbuf(stdout, NULL, _IOLBF, 0);
     return cmocka_run_group_tests_name("queue", tests, group_setup, group_teardown);
 }
