@@ -89,10 +89,10 @@ int verbs_absent(const char *classes, const char *devices, int reason, struct er
                          "RDMA device %s is out of reach of programs: the kernel's module ib_uverbs is not "
                          "loaded (modprobe ib_uverbs)",
                          found);
-    return error_set(error, BANYAN_ENOTSUP,
-                     "no RDMA device: `rdma link` shows what there is. A card needs its kernel driver "
-                     "(mlx5_ib, bnxt_re, irdma ...); without a card: modprobe rdma_rxe, then "
-                     "`rdma link add rxe0 type rxe netdev INTERFACE`");
+    return error_set(
+        error, BANYAN_ENOTSUP,
+        "no RDMA device: load the card's kernel driver (mlx5_ib ...), or, without a card: modprobe "
+        "rdma_rxe; rdma link add rxe0 type rxe netdev INTERFACE");
 }
 
 /* ---- opening ---- */
@@ -322,7 +322,7 @@ static int not_there(const char *name, struct ibv_device **list, int count, stru
     for (int i = 0; i < count; i++)
         verbs_text_add(&names, ibv_get_device_name(list[i]));
     return error_set(error, BANYAN_ENOTSUP,
-                     "RDMA device %.63s: there is none of that name; there are: %s "
+                     "RDMA device %.40s: there is none of that name; there are: %s "
                      "(--rdma-device)",
                      name, names.bytes);
 }

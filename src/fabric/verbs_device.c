@@ -2,10 +2,10 @@
  * verbs_device.c - opening a network card, its limits, and its memory registrations; see verbs_device.h.
  * Which one it is stands in verbs_choice.c and verbs_gid.c, queue pairs in verbs_pair.c.
  *
- * FORK. ibv_fork_init is not called: no program of ours forks, and it would call madvise for every
- * registration. What is registered for the other side is shared memory (a memfd), which a fork does not copy.
- * A program that uses the library and forks needs Linux 5.12, which copies pinned pages for the child at
- * once, or RDMAV_FORK_SAFE=1; the child must not use what it has inherited (docs/rdma.md).
+ * FORK. ibv_fork_init is not called: no program of ours forks, and it would cost an madvise(MADV_DONTFORK)
+ * for every registration, which splits mappings and takes whatever shares a page with it from the child. A
+ * program that uses the library and forks needs Linux 5.12, which copies pinned pages for the child at once,
+ * so that the parent's stay where the card looks; or RDMAV_FORK_SAFE=1 (docs/rdma.md).
  */
 #include "fabric/verbs_device.h"
 
@@ -230,8 +230,8 @@ static int registration_failed(const struct verbs_device *device, uint64_t bytes
                                                (bytes > locked.limit || locked.used > locked.limit - bytes))))
         return error_set(error, BANYAN_ENOMEM,
                          "%.40s: RDMA must lock %" PRIu64 " bytes in memory, the limit is %" PRIu64
-                         " (%" PRIu64 " in use): raise it with ulimit -l, in /etc/security/limits.d, or with "
-                         "LimitMEMLOCK=infinity of the systemd unit",
+                         " (%" PRIu64
+                         " in use): raise it (ulimit -l, /etc/security/limits.d, systemd's LimitMEMLOCK=)",
                          what, bytes, locked.limit, locked.used);
     if (reason == EFAULT)
         return error_set(error, BANYAN_ENOMEM,

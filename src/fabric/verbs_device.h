@@ -5,14 +5,14 @@
  *
  * CHOICE. Without options the device and port are those that own the local address of the connection to the
  * other side (librdmacm), so `rdma://host:port` needs nothing more; where librdmacm cannot say, the only
- * device with an active port. The GID is the RoCE v2 one of that address, else any RoCE v2 one that is
- * routable, else RoCE v1; on InfiniBand index 0. The path MTU is the port's. iWARP is refused: it has no
- * atomics.
+ * device with an active port. The GID is the RoCE v2 one of that address, else any RoCE v2 one (IPv4's before
+ * IPv6's, link-local ones last), else RoCE v1 in the same order; on InfiniBand index 0. The path MTU is the
+ * port's. iWARP is refused: it has no atomics.
  *
  * Opening, registering and connecting wait for the kernel; on any thread. A device may be shared by threads.
- * Errors say what to do: BANYAN_ENOTSUP (no such device, no RDMA at all, iWARP, no atomics), BANYAN_EINVAL
- * (an option that the device cannot do), BANYAN_ENOMEM (locked memory: ulimit -l), BANYAN_ENET (the port is
- * down, no path).
+ * Errors say what to do: BANYAN_ENOTSUP (no such device, no RDMA at all, no permission, iWARP, no atomics),
+ * BANYAN_EINVAL (an option that the device cannot do), BANYAN_ENOMEM (locked memory: ulimit -l), BANYAN_ENET
+ * (the port is down, no path).
  */
 #ifndef FABRIC_VERBS_DEVICE_H
 #define FABRIC_VERBS_DEVICE_H

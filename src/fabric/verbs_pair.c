@@ -228,9 +228,9 @@ const char *verbs_completion_reason(enum ibv_wc_status status)
     case IBV_WC_REM_OP_ERR:
         return "remote operation error: the other side's card failed to do it";
     case IBV_WC_RETRY_EXC_ERR:
-        return "no answer, however often it was sent: the other side is gone, has destroyed its queue pair, "
-               "or "
-               "the network drops the packets (RoCE versions differ, MTU, firewall on UDP port 4791)";
+        return "no answer, however often it was sent: the other side is gone, or the network drops packets "
+               "(RoCE "
+               "versions differ, MTU, firewall: UDP port 4791)";
     case IBV_WC_RNR_RETRY_EXC_ERR:
         return "the other side is not ready to receive, however often it was sent";
     case IBV_WC_LOC_RDD_VIOL_ERR:

@@ -39,7 +39,7 @@ const char *verbs_gid_text(const uint8_t gid[16], char text[VERBS_GID_TEXT_BYTES
 
 /* A list for people: "rxe0, rxe1 ...", as far as there is room. */
 struct verbs_text {
-    char bytes[80];
+    char bytes[56];
     size_t length;
     bool full;
 };
