@@ -64,8 +64,8 @@ struct sample {
     bool keys_known;
 };
 struct memory_line {
-    bool known, connected;
-    uint64_t used, pool, compute_nodes, fenced;
+    bool known, connected, rdma;
+    uint64_t used, pool, compute_nodes, fenced, queue_pairs;
 };
 struct watched {
     const char *name;
@@ -129,6 +129,8 @@ static void read_memory(struct watched *server, const char *info)
                                  .used = part(line, "used_bytes"),
                                  .pool = part(line, "pool_bytes"),
                                  .compute_nodes = part(line, "compute_nodes"),
+                                 .rdma = part(line, "rdma"),
+                                 .queue_pairs = part(line, "queue_pairs"),
                                  .fenced = part(line, "fenced")};
     }
 }
@@ -267,8 +269,10 @@ static void print_memory(const struct top *top)
     for (unsigned i = 0; i < teller->memory_nodes; i++) {
         const struct memory_line *line = &teller->memory[i];
         printf("%-12u %-12s %12.1f %12.1f %5.1f%% %8" PRIu64 " %7" PRIu64 "\n", i,
-               line->connected ? "connected" : "LOST", (double)line->used / 1048576,
-               (double)line->pool / 1048576,
+               !line->connected ? "LOST"
+               : line->rdma     ? "RDMA"
+                                : "connected",
+               (double)line->used / 1048576, (double)line->pool / 1048576,
                line->pool ? 100.0 * (double)line->used / (double)line->pool : 0.0, line->compute_nodes,
                line->fenced);
     }
@@ -290,10 +294,12 @@ static json_t *server_json(const struct watched *server)
         return json_pack("{s:s, s:b, s:s}", "server", server->name, "alive", 0, "trouble", server->trouble);
     json_t *memory = json_array();
     for (unsigned i = 0; i < server->memory_nodes; i++)
-        json_array_append_new(memory, json_pack("{s:i, s:b, s:I, s:I}", "node", (int)i, "connected",
-                                                server->memory[i].connected, "used_bytes",
-                                                (json_int_t)server->memory[i].used, "pool_bytes",
-                                                (json_int_t)server->memory[i].pool));
+        json_array_append_new(memory,
+                              json_pack("{s:i, s:b, s:I, s:I, s:b, s:I}", "node", (int)i, "connected",
+                                        server->memory[i].connected, "used_bytes",
+                                        (json_int_t)server->memory[i].used, "pool_bytes",
+                                        (json_int_t)server->memory[i].pool, "rdma", server->memory[i].rdma,
+                                        "queue_pairs", (json_int_t)server->memory[i].queue_pairs));
     return json_pack("{s:s, s:b, s:I, s:f, s:f, s:I, s:I, s:f, s:I, s:o}", "server", server->name, "alive", 1,
                      "clients", (json_int_t)server->now.clients, "operations_per_second",
                      rate(server, server->now.commands, server->before.commands), "hit_percent",

@@ -512,6 +512,40 @@ static int hello_of(struct site *site, struct wire_hello change, const char *sec
     return status;
 }
 
+/* A memory node without a network card says so, and takes no ends of queue pairs. */
+static void test_no_card(void **state)
+{
+    struct site site;
+    struct client client, control;
+    char sentence[256];
+    struct wire_card end = {.queue = 17, .mtu = 3};
+    if (!open_site(&site, (struct site_options){0}))
+        return;
+    for (unsigned role = WIRE_CONTROL; role <= WIRE_FORMATTER; role++) {
+        client_connect(&client, &site.tcp);
+        struct wire_hello hello = client_hello(&client, role, NULL);
+        hello.card = 1;
+        bool lists = role == WIRE_CONTROL || role == WIRE_DATA;
+        assert_int_equal(client_say_hello(&client, &hello, sentence), lists ? BANYAN_ENOTSUP : BANYAN_OK);
+        if (lists)
+            assert_non_null(strstr(sentence, "--rdma"));
+        else
+            assert_int_equal(client.welcome.card, 0);
+        client_close(&client);
+    }
+    client_control(&control, &site.tcp, 3, 60000);
+    client_data(&client, &site.tcp, &control);
+    assert_int_equal(client.welcome.card, 0);
+    client_message(&client, WIRE_ATTACH, 1, &end, sizeof end);
+    assert_true(client_closed(&client));
+    client_close(&client);
+    client_close(&control);
+    struct memory_status_reply status = site_status(&site);
+    assert_int_equal(status.card, 0);
+    assert_int_equal(status.card_queues, 0);
+    site_close(&site);
+}
+
 static void test_openings(void **state)
 {
     struct site site;
@@ -1048,6 +1082,7 @@ int main(void)
         cmocka_unit_test(test_deaf_client),
         cmocka_unit_test(test_eager_client),
         cmocka_unit_test(test_time_limits),
+        cmocka_unit_test(test_no_card),
         cmocka_unit_test(test_openings),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_cut_messages),
