@@ -75,7 +75,8 @@ int verbs_absent(const char *classes, const char *devices, int reason, struct er
 {
     char found[64];
     if (reason != 0 && reason != ENOSYS)
-        return error_set(error, BANYAN_ENOTSUP, "RDMA devices cannot be listed: %s", strerror(reason));
+        return error_set(error, reason == ENOMEM ? BANYAN_ENOMEM : BANYAN_ENOTSUP,
+                         "RDMA devices cannot be listed: %s", strerror(reason));
     if (entry_find(classes, "infiniband_verbs", "abi_version", found)) {
         if (reason == ENOSYS)
             return error_set(
@@ -146,8 +147,8 @@ static int context_open(struct ibv_device *device, struct ibv_context **context,
         return status;
     *context = ibv_open_device(device);
     if (*context == NULL)
-        return error_set(error, BANYAN_ENOTSUP, "RDMA device %s cannot be opened: %s", device->name,
-                         strerror(errno));
+        return error_set(error, errno == ENOMEM ? BANYAN_ENOMEM : BANYAN_ENOTSUP,
+                         "RDMA device %s cannot be opened: %s", device->name, strerror(errno));
     status = device_judge(*context, attributes, error);
     if (status)
         ibv_close_device(*context);

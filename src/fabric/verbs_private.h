@@ -30,7 +30,8 @@ bool verbs_address_gid(const struct sockaddr *address, union ibv_gid *gid);
 /* The first port of the device that has this GID; 0: none. */
 uint8_t verbs_gid_owner(struct ibv_context *context, const union ibv_gid *gid);
 /* Why libibverbs finds no device: `classes` is /sys/class and `devices` /dev/infiniband (tests have others),
- * `reason` the errno of ibv_get_device_list, 0 if its list was empty. Returns BANYAN_ENOTSUP. */
+ * `reason` the errno of ibv_get_device_list, 0 if its list was empty. Returns BANYAN_ENOTSUP, or
+ * BANYAN_ENOMEM for ENOMEM. */
 int verbs_absent(const char *classes, const char *devices, int reason, struct error *error);
 
 /* As `ibv_devinfo -v` writes it: an IPv6 address. Returns text. */

@@ -20,9 +20,10 @@ struct fake_device {
     const char *name;
     enum ibv_transport_type transport;
     enum ibv_atomic_cap atomics;
-    int no_access; /* errno of access to its file */
-    int no_open;   /* errno of ibv_open_device */
-    int no_query;  /* errno of ibv_query_device */
+    int no_access;    /* errno of access to its file */
+    int no_open;      /* errno of ibv_open_device */
+    int no_query;     /* errno of ibv_query_device ... */
+    unsigned queries; /* ... after so many that went well */
     bool nvidia;
     unsigned ports;
     struct ibv_port_attr port[FAKE_PORTS];
@@ -51,7 +52,7 @@ struct fake_verbs {
 
     /* what was seen */
     unsigned contexts, domains; /* open now */
-    unsigned opened;            /* ever */
+    unsigned opened, queries;   /* ever */
     unsigned manager_asked, accesses;
     unsigned region_access;
     struct ibv_qp_attr changes[3]; /* INIT, RTR, RTS */

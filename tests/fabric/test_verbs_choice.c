@@ -19,6 +19,7 @@
 
 #include "fabric/verbs_device.h"
 #include "fabric/verbs_private.h"
+#include "failing.h"
 #include "fake_verbs.h"
 
 /* ---- helpers ---- */
@@ -348,7 +349,14 @@ static void test_no_atomics(void **state)
     refused(NULL, "10.0.0.1", BANYAN_ENOTSUP, "card0", "no atomics", NULL);
     fake.devices[0].atomics = IBV_ATOMIC_GLOB;
     opens_as(NULL, "10.0.0.1", "card0", 1);
+    /* When it is looked at among others, when it is opened, and when its limits are read. */
     fake.devices[0].no_query = EIO;
+    for (unsigned i = 0; i < 3; i++) {
+        fake.queries = 0;
+        fake.devices[0].queries = i;
+        refused(NULL, "127.0.0.1", BANYAN_ENET, "card0", "does not say what it can", NULL);
+    }
+    fake.queries = fake.devices[0].queries = 0;
     refused(NULL, "10.0.0.1", BANYAN_ENET, "card0", "does not say what it can", NULL);
 }
 
@@ -370,8 +378,38 @@ static void test_ports(void **state)
     refused(&options, "127.0.0.1", BANYAN_ENET, "port 2", "not in a state", NULL);
     fake.devices[0].port[1].state = IBV_PORT_ACTIVE_DEFER;
     opens_as(&options, "127.0.0.1", "card0", 2);
+    /* librdmacm knows a port that the device does not. */
+    fake.manager = true;
+    fake.manager_device = "card0";
+    fake.manager_port = 5;
+    refused(NULL, "10.0.0.1", BANYAN_EINVAL, "card0 has no port 5", NULL);
+    fake.manager = false;
     fake.no_domain = ENOMEM;
     refused(&options, "127.0.0.1", BANYAN_ENOMEM, "no protection domain", strerror(ENOMEM), NULL);
+}
+
+static int out_of_memory_attempt(void *with_manager)
+{
+    struct verbs_device *device;
+    struct error error;
+    fake.manager = with_manager != NULL;
+    int status = open_at(&device, NULL, "10.0.0.1", &error);
+    verbs_device_close(device);
+    assert_int_equal(status, error.code);
+    assert_int_equal(status == 0, error.text[0] == 0);
+    assert_int_equal(fake.contexts, 0);
+    assert_int_equal(fake.domains, 0);
+    return status;
+}
+
+static void test_out_of_memory(void **state)
+{
+    const struct failing_order order = {.calls = FAILING_MEMORY, .count = 1, .error = ENOMEM};
+    one_device();
+    fake.manager_device = "card0";
+    fake.manager_port = 1;
+    assert_true(failing_each(&order, out_of_memory_attempt, NULL, BANYAN_ENOMEM) >= 5);
+    assert_true(failing_each(&order, out_of_memory_attempt, state, BANYAN_ENOMEM) >= 5);
 }
 
 /* ---- options ---- */
@@ -908,19 +946,19 @@ static void test_reasons(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_address_gid),     cmocka_unit_test(test_absent),
-        cmocka_unit_test(test_by_name),         cmocka_unit_test(test_by_manager),
-        cmocka_unit_test(test_by_gid),          cmocka_unit_test(test_the_only_one),
-        cmocka_unit_test(test_no_permission),   cmocka_unit_test(test_no_atomics),
-        cmocka_unit_test(test_ports),           cmocka_unit_test(test_options),
-        cmocka_unit_test(test_packets),         cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_gid_worth),       cmocka_unit_test(test_gid_index),
-        cmocka_unit_test(test_no_gids),         cmocka_unit_test(test_infiniband),
-        cmocka_unit_test(test_register),        cmocka_unit_test(test_memlock),
-        cmocka_unit_test(test_pair_roce),       cmocka_unit_test(test_pair_asking),
-        cmocka_unit_test(test_pair_infiniband), cmocka_unit_test(test_judgement),
-        cmocka_unit_test(test_changes_fail),    cmocka_unit_test(test_long_messages),
-        cmocka_unit_test(test_reasons),
+        cmocka_unit_test(test_address_gid),   cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_by_name),       cmocka_unit_test(test_by_manager),
+        cmocka_unit_test(test_by_gid),        cmocka_unit_test(test_the_only_one),
+        cmocka_unit_test(test_no_permission), cmocka_unit_test(test_no_atomics),
+        cmocka_unit_test(test_ports),         cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_options),       cmocka_unit_test(test_packets),
+        cmocka_unit_test(test_limits),        cmocka_unit_test(test_gid_worth),
+        cmocka_unit_test(test_gid_index),     cmocka_unit_test(test_no_gids),
+        cmocka_unit_test(test_infiniband),    cmocka_unit_test(test_register),
+        cmocka_unit_test(test_memlock),       cmocka_unit_test(test_pair_roce),
+        cmocka_unit_test(test_pair_asking),   cmocka_unit_test(test_pair_infiniband),
+        cmocka_unit_test(test_judgement),     cmocka_unit_test(test_changes_fail),
+        cmocka_unit_test(test_long_messages), cmocka_unit_test(test_reasons),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
