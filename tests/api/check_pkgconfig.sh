@@ -18,7 +18,10 @@ flags="$(pkg-config --define-variable=prefix="$root$prefix" --cflags --libs bany
 # shellcheck disable=SC2086 # flags are words
 $compiler -Wall -Wextra -Werror "$example" $flags -o "$root/shared"
 LD_LIBRARY_PATH="$root$prefix/$libdir" "$root/shared"
+# The archive, and what it needs of other libraries, which stay shared.
+# shellcheck disable=SC2046 # names are words
+needs=$(pkg-config --libs $(pkg-config --print-requires-private banyan | cut -d' ' -f1))
 # shellcheck disable=SC2086
-$compiler -Wall -Wextra -Werror "$example" -I"$root$prefix/include" "$root$prefix/$libdir/libbanyan.a" -pthread -lm -lssl -lcrypto \
+$compiler -Wall -Wextra -Werror "$example" -I"$root$prefix/include" "$root$prefix/$libdir/libbanyan.a" -pthread -lm $needs \
     -o "$root/static"
 "$root/static"
