@@ -71,12 +71,12 @@ const struct option_entry sim_params_table[] = {
     WHOLE("atomic-write", atomic_write, 1024, 1048576, "bytes",
           "A WRITE no longer than this happens entirely or not at all when its sender dies: the path MTU "
           "bounds it."),
-    WHOLE("lock-width", lock_width, 2, 8, "bytes", "Of a lock: 2, where masked-cas is on, or 8."),
     FLAG("release-by-write", release_by_write,
          "The card promises that a WRITE to a word under CAS is safe, so that it can release a lock; "
          "Soft-RoCE does not."),
     FLAG("masked-cas", masked_cas,
          "CAS can be of some bits of a word only, so that locks can be of 2 bytes; Soft-RoCE has none."),
+    WHOLE("lock-width", lock_width, 2, 8, "bytes", "Of a lock: 2, where masked-cas is on, or 8."),
     WHOLE("rpc-cores", rpc_cores, 1, 64, NULL,
           "Cores of a memory node that answer RPCs [Sherman 4.2: one thread]."),
     NANOSECONDS("rpc-ns", rpc_ns, "Time of one RPC on such a core: receive, handle, reply; an estimate."),

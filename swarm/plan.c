@@ -148,7 +148,10 @@ static void draw_cluster(struct swarm_plan *plan, struct random *random)
     if (random_chance(random, 0.3))
         plan->lock_bytes = UINT64_C(64) << random_below(random, 6);
     plan->params.lock_width = random_chance(random, 0.2) ? 8 : 2;
-    plan->unlock_by_atomic = random_chance(random, 0.1);
+    /* Half of the wide locks are of a card that promises nothing and has no masks, as Soft-RoCE. */
+    bool wide = plan->params.lock_width == 8;
+    plan->unlock_by_atomic = random_chance(random, wide ? 0.5 : 0.05);
+    plan->params.masked_cas = !(wide && plan->unlock_by_atomic);
 }
 
 static void draw_index(struct swarm_plan *plan, struct random *random)

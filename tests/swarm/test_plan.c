@@ -54,7 +54,7 @@ static void plans_differ(void **state)
 {
     enum { SEEDS = 2000 };
     unsigned records = 0, variable = 0, kills = 0, restarts = 0, stalls = 0, cuts = 0, refusals = 0,
-             small = 0, lose = 0, calm = 0, torn = 0, everything = 0;
+             small = 0, lose = 0, calm = 0, torn = 0, everything = 0, soft_roce = 0, two_bytes = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         struct swarm_plan plan;
         swarm_plan_draw(&plan, seed);
@@ -65,6 +65,9 @@ static void plans_differ(void **state)
         stalls += plan.stalls > 0;
         cuts += plan.cuts > 0;
         refusals += plan.refusals > 0;
+        soft_roce += plan.params.lock_width == 8 && plan.unlock_by_atomic && !plan.params.masked_cas &&
+                     plan.params.atomic_write == 1024;
+        two_bytes += plan.params.lock_width == 2 && plan.unlock_by_atomic;
         small += plan.pool_bytes < UINT64_C(1) << 20;
         lose += plan.faults.lose > 0;
         torn += plan.faults.torn_reads > 0;
@@ -72,7 +75,8 @@ static void plans_differ(void **state)
         everything += plan.kills && plan.restarts && plan.stalls && plan.cuts && plan.faults.torn_reads > 0;
         swarm_plan_free(&plan);
     }
-    const unsigned counts[] = {records, variable, kills, restarts, stalls, cuts, refusals, small, lose, torn};
+    const unsigned counts[] = {records,  variable, kills, restarts, stalls,    cuts,
+                               refusals, small,    lose,  torn,     soft_roce, two_bytes};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         if (counts[i] < SEEDS / 40 || counts[i] > SEEDS * 3 / 4)
             fail_msg("feature %d is in %u of %d plans", (int)i, counts[i], SEEDS);
