@@ -191,7 +191,7 @@ int verbs_port_active(struct ibv_context *context, uint8_t port, struct ibv_port
 struct survey {
     const struct verbs_options *options;
     const union ibv_gid *address; /* NULL: not known */
-    int owner, active;            /* places in the list; -1: none */
+    int owner, active;            /* places in the list, of the last active one; -1: none */
     uint8_t owner_port, active_port;
     unsigned actives; /* devices with an active port */
     struct verbs_text names;
@@ -236,10 +236,9 @@ static void survey_device(struct survey *survey, struct ibv_device **list, int p
         return;
     }
     verbs_text_add(&survey->names, ibv_get_device_name(list[place]));
-    if (survey->actives++ == 0) {
-        survey->active = place;
-        survey->active_port = port;
-    }
+    survey->active = place;
+    survey->active_port = port;
+    survey->actives++;
 }
 
 /* librdmacm's answer; false: it cannot say. */

@@ -235,6 +235,23 @@ static bool registers(const struct verbs_device *device, uint64_t bytes, struct 
     return status == 0;
 }
 
+/* What is locked already counts too. */
+static bool memlock_used_up(const struct verbs_device *device)
+{
+    static char first[ROOM / 4] __attribute__((aligned(4096)));
+    struct ibv_mr *region;
+    struct error error = {0};
+    if (verbs_memory_register(device, first, sizeof first, IBV_ACCESS_LOCAL_WRITE, "the first", &region,
+                              &error) != 0)
+        return false;
+    bool right = !registers(device, ROOM / 2 - 4096, &error) && error.code == BANYAN_ENOMEM &&
+                 strstr(error.text, "the limit is 524288 (262144 in use)") != NULL;
+    if (!right)
+        print_error("%s\n", error.text);
+    ibv_dereg_mr(region);
+    return right;
+}
+
 static bool memlock_too_small(struct verbs_device *device)
 {
     struct rlimit limits = {.rlim_cur = ROOM / 2, .rlim_max = ROOM / 2};
@@ -247,6 +264,7 @@ static bool memlock_too_small(struct verbs_device *device)
                  strstr(error.text, "the limit is 524288") != NULL && strstr(error.text, "ulimit -l") != NULL;
     if (!right)
         print_error("%s\n", error.text);
+    right = memlock_used_up(device) && right;
     limits.rlim_cur = limits.rlim_max = 0;
     return right && setrlimit(RLIMIT_MEMLOCK, &limits) == 0 && !registers(device, 4096, &error) &&
            strstr(error.text, "the limit is 0") != NULL;
