@@ -77,7 +77,7 @@ static int register_chip(struct server_card *card, struct error *error)
     struct ibv_alloc_dm_attr wanted = {.length = card->target->lock_bytes};
     card->chip = ibv_alloc_dm(card->device->context, &wanted);
     if (card->chip == NULL)
-        return error_set(error, BANYAN_ENOMEM, "%s gives no %llu bytes of device memory: %s",
+        return error_set(error, BANYAN_ENOMEM, "%s gives none of its device memory (%llu bytes wanted): %s",
                          card->device->name, (unsigned long long)wanted.length, strerror(errno));
     int status = clear_chip(card, error);
     if (status != BANYAN_OK)
