@@ -357,9 +357,9 @@ static void test_keys(void **state)
 struct rival {
     struct peer peer;
     pthread_t thread;
-    uint32_t stop;   /* atomic */
-    uint64_t failed; /* atomic */
-    uint64_t taken[2 * HELD];
+    uint32_t stop;            /* atomic */
+    uint64_t failed;          /* atomic */
+    uint64_t taken[2 * HELD]; /* atomic */
 };
 
 static void *want_locks(void *argument)
@@ -374,7 +374,7 @@ static void *want_locks(void *argument)
             atomic_store_relaxed(&rival->failed, rival->failed + 1); /* a count that others look at */
             continue;
         }
-        rival->taken[word]++;
+        atomic_store_relaxed(&rival->taken[word], rival->taken[word] + 1); /* the same */
         if (raw_cas(&rival->peer.raw, offset, id, 0, &old) != IBV_WC_SUCCESS || old != id)
             return rival;
     }
