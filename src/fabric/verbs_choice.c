@@ -241,7 +241,7 @@ static void survey_device(struct survey *survey, struct ibv_device **list, int p
     survey->actives++;
 }
 
-/* librdmacm's answer; false: it cannot say. */
+/* librdmacm's answer; false: it cannot say. It keeps what it has opened until the process ends. */
 static bool manager_ask(const struct sockaddr *local, const union ibv_gid *gid, char name[64], uint8_t *port)
 {
     struct sockaddr_in6 six = {.sin6_family = AF_INET6};

@@ -213,8 +213,9 @@ static void test_absent(void **state)
     snprintf(command, sizeof command, "rm -r %s", folder);
     assert_int_equal(system(command), 0);
 
+    /* What it says depends on the system that this runs on. */
     fake_verbs_start();
-    refused(NULL, "10.0.0.1", BANYAN_ENOTSUP, "RDMA", NULL);
+    refused(NULL, "10.0.0.1", BANYAN_ENOTSUP, NULL);
     fake.no_list = EMFILE;
     refused(NULL, "10.0.0.1", BANYAN_ENOTSUP, "cannot be listed", strerror(EMFILE), NULL);
 }

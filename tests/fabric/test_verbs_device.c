@@ -124,8 +124,10 @@ static void test_nothing_there(void **state)
     if (devices_expected() > 0 || devices_there() > 0)
         skip();
     struct verbs_options options = {.device = "mlx5_0"};
-    assert_true(refused(NULL, "127.0.0.1", BANYAN_ENOTSUP, "no RDMA device", "modprobe", NULL));
-    assert_true(refused(&options, "127.0.0.1", BANYAN_ENOTSUP, "RDMA", NULL));
+    assert_true(refused(NULL, "127.0.0.1", BANYAN_ENOTSUP, NULL));
+    assert_true(refused(&options, "127.0.0.1", BANYAN_ENOTSUP, NULL));
+    if (access("/sys/class/infiniband", F_OK) != 0)
+        assert_true(refused(NULL, "127.0.0.1", BANYAN_ENOTSUP, "no RDMA device", "modprobe", NULL));
 }
 
 static void test_choice(void **state)
