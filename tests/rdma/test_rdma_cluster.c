@@ -194,15 +194,21 @@ static bool was_fenced(void *memory)
     return memory_counter(memory, "banyan_memory_fenced_total") > 0;
 }
 
-/* Queue pairs of reliable connections that a process has, as the kernel counts them. */
+/* Queue pairs of reliable connections that a process has, as the kernel counts them: by the threads that made
+ * them. */
 static unsigned queues_of(const struct process *process)
 {
-    FILE *list = popen(text_of("rdma resource show qp pid %d", process->pid), "r");
+    FILE *list = popen("rdma resource show qp", "r");
     char line[512];
     unsigned count = 0;
     assert_non_null(list);
-    while (fgets(line, sizeof line, list))
-        count += strstr(line, "type RC") != NULL;
+    while (fgets(line, sizeof line, list)) {
+        const char *owner = strstr(line, " pid ");
+        struct stat status;
+        if (owner && strstr(line, " type RC ") &&
+            !stat(text_of("/proc/%d/task/%ld", process->pid, strtol(owner + 5, NULL, 10)), &status))
+            count++;
+    }
     assert_int_equal(pclose(list), 0);
     return count;
 }
@@ -320,23 +326,16 @@ static void demand_command(const char *command)
         fail_msg("'%s' fails", command);
 }
 
+/* Nobody may have the device open: the kernel would wait for them. */
 static void test_no_device(void **state)
 {
     struct scene *scene = *state;
-    struct process *memory = start_memory(scene, "memory");
-    const char *address = address_text(memory, 0);
     demand_command("rdma link delete rxe0");
     run_memory(scene, NULL, NULL);
-    int code = result.code;
-    char *said = strdup(result.error);
-    run_compute(scene, address, NULL, NULL);
     demand_command("rdma link add rxe0 type rxe netdev dummy0");
-    demand_refusal("compute node without a device", "no RDMA device", "rdma link", NULL);
-    result.code = code;
-    snprintf(result.error, sizeof result.error, "%s", said);
-    free(said);
     demand_refusal("memory node without a device", "no RDMA device", "rdma link", NULL);
-    process_kill(memory); /* its device went away */
+    struct process *memory = start_memory(scene, "memory");
+    assert_int_equal(process_stop(memory), 0);
     scene->passed = true;
 }
 
@@ -353,8 +352,6 @@ static void test_wrong_settings(void **state)
     demand_refusal("compute node, wrong device", "mlx5_7", "rxe0", NULL);
     run_compute(scene, address, "--rdma-port", "9");
     demand_refusal("compute node, wrong port", "rxe0", "--rdma-port", NULL);
-    run_compute(scene, address, "--rdma-mtu", "4096");
-    demand_refusal("compute node, packets too large", "rxe0", "4096", "--rdma-mtu");
     struct process *compute = start_compute(scene, "compute", address, LONG_LEASE, "--format");
     stop_all(compute, memory, NULL); /* none of it has disturbed it */
     scene->passed = true;
