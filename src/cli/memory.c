@@ -31,7 +31,7 @@ static const struct option_entry table[] = {
     ROW("listen", OPTION_TEXT, listen, 0, 0, NULL, "ADDRESS,...",
         "Where compute nodes connect: host:port, rdma://host:port or unix:/path, comma separated"),
     ROW("size", OPTION_U64, size, 16 << 20, 0x1p46, NULL, "BYTES",
-        "Size of the pool, as 4G; taken from the system as it is used"),
+        "Size of the pool, as 4G; taken from the system as it is used, but with RDMA at once"),
     ROW("threads", OPTION_U32, threads, 1, 64, NULL, "N", "I/O threads"),
     ROW("engine", OPTION_CHOICE, engine, 0, 0, engines, "auto|io_uring|epoll",
         "How the threads do their I/O"),

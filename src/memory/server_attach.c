@@ -6,6 +6,7 @@
  * side, and the connection lives on, of no use but for calls.
  */
 #include "base/log.h"
+#include "base/task.h"
 #include "memory/server_card.h"
 #include "memory/server_session.h"
 
@@ -16,6 +17,19 @@ static void set_queue(struct server_session *session, struct server_card_queue *
     spinlock_lock(&groups->lock);
     session->queue = queue;
     spinlock_unlock(&groups->lock);
+}
+
+/* While this thread waits for the kernel it reads no heartbeats, and nobody shall lose a lease for it. */
+static int attach(struct memory_server *server, const struct wire_card *theirs, struct wire_card *ours,
+                  struct server_card_queue **queue, struct error *error)
+{
+    atomic_add_relaxed(&server->attaching,
+                       1u); /* the keeper is late to see it by no more than its next look */
+    int status = server_card_attach(server->card, theirs, ours, queue, error);
+    server_groups_forgive(server, task_now());
+    /* release: who sees that it is over sees that leases were prolonged */
+    __atomic_fetch_sub(&server->attaching, 1u, __ATOMIC_RELEASE);
+    return status;
 }
 
 enum session_result server_session_attach(struct server_session *session, const struct wire_head *head,
@@ -30,7 +44,7 @@ enum session_result server_session_attach(struct server_session *session, const 
         return server_session_broken(session, "a second queue pair");
     session->attached = session->worked = true;
     memcpy(&theirs, bytes, sizeof theirs);
-    int status = server_card_attach(session->server->card, &theirs, &ours, &queue, &error);
+    int status = attach(session->server, &theirs, &ours, &queue, &error);
     set_queue(session, queue);
     bool sent;
     if (status == BANYAN_OK)

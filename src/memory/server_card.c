@@ -122,7 +122,12 @@ static void bring_down(struct server_card *card)
 static int bring_up_best(struct server_card *card, struct error *error)
 {
     bool windows = card->device->features.windows;
-    bool chip = card->device->features.device_memory >= card->target->lock_bytes;
+    uint64_t chip_bytes = card->device->features.device_memory, lock_bytes = card->target->lock_bytes;
+    bool chip = chip_bytes >= lock_bytes;
+    if (!chip && chip_bytes > 0)
+        log_info("memory node: %s has %llu bytes of device memory, too few for the lock region of %llu: "
+                 "locks are in host memory (--lock-bytes)",
+                 card->device->name, (unsigned long long)chip_bytes, (unsigned long long)lock_bytes);
     for (;;) {
         struct error detail = {0};
         int status = bring_up(card, chip, windows, &detail);

@@ -287,6 +287,8 @@ int server_card_release_locks(struct server_card *card, uint16_t compute_id, uin
         return BANYAN_OK; /* the mark of a free lock */
     if (!card->own.broken && sweep_all(card, compute_id, freed, &first) == BANYAN_OK)
         return BANYAN_OK;
+    if (first.code != 0)
+        log_warning("memory node: its own queue pair broke and is made anew: %s", first.text);
     card_own_close(card);
     int status = card_own_open(card, error);
     card->own.broken = status != BANYAN_OK;

@@ -170,6 +170,9 @@ uint64_t server_groups_step(struct memory_server *server, uint64_t now)
 {
     struct server_groups *groups = &server->groups;
     uint64_t deadline = UINT64_MAX;
+    /* acquire: see server_attach.c */
+    if (atomic_load_acquire(&server->attaching) != 0)
+        server_groups_forgive(server, now);
     spinlock_lock(&groups->lock);
     for (struct server_group *group = groups->first, *next; group != NULL; group = next) {
         if (group->state == GROUP_LIVE || group->state == GROUP_LEAVING)

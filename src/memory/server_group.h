@@ -76,8 +76,8 @@ void server_groups_peers(struct memory_server *server, uint32_t skip, struct mem
 /* The keeper's: expires leases, takes groups apart. Returns when it wants to be called again at the latest,
  * on task_now()'s clock; UINT64_MAX: when woken. */
 uint64_t server_groups_step(struct memory_server *server, uint64_t now);
-/* The keeper was kept from running itself: no lease ends before the heartbeats that lie unread have been
- * read. */
+/* The keeper or an I/O thread was kept from running: no lease ends before the heartbeats that lie unread have
+ * been read. Any thread. */
 void server_groups_forgive(struct memory_server *server, uint64_t now);
 /* The server stops: every group is fenced, nobody is killed. */
 void server_groups_stop(struct memory_server *server);

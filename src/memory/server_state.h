@@ -59,6 +59,7 @@ struct memory_server {
     struct server_keeper keeper;
     struct server_groups groups;
     uint32_t connections; /* atomic */
+    uint32_t attaching;   /* atomic: I/O threads that wait for the kernel to make a queue pair */
     uint32_t stopping;    /* atomic */
     bool started, joined;
 };

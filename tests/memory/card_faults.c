@@ -215,6 +215,7 @@ int __wrap_verbs_pair_connect(const struct verbs_device *device, struct ibv_qp *
                               struct error *error)
 {
     uint32_t left = atomic_load_relaxed(&card_faults.connections); /* a test's switch */
+    task_sleep(atomic_load_relaxed(&card_faults.delay_ms) * UINT64_C(1000000));
     if (left == 0)
         return __real_verbs_pair_connect(device, queue, ours, theirs, error);
     if (left != UINT32_MAX)

@@ -17,6 +17,7 @@ struct card_faults {
     bool broken_chip;     /* it says so, and gives none */
     bool events;          /* events are those of card_faults_event */
     uint32_t queues;      /* not 0: so many queue pairs, it says */
+    uint32_t delay_ms;    /* each connection of a queue pair takes so long */
     uint32_t connections; /* so many connections of queue pairs fail, UINT32_MAX: all; counts down */
 };
 /* Of the next devices that are opened with time-outs of the default: the memory node's. */

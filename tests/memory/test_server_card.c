@@ -350,6 +350,35 @@ static void test_keys(void **state)
     site_close(&site);
 }
 
+/* An I/O thread that waits for the kernel to make a queue pair reads no heartbeats: nobody loses a lease. */
+static void test_slow_attach(void **state)
+{
+    struct site site;
+    struct client patient;
+    struct peer slow;
+    struct wire_card answer;
+    const struct site_options options = {.rdma = true, .shared = true, .threads = 1};
+    assert_int_equal(site_open(&site, &options), BANYAN_OK);
+    client_control(&patient, &site.tcp, 7, 500);
+    client_control(&slow.control, &site.tcp, 8, LONG_LEASE);
+    client_data(&slow.data, &site.tcp, &slow.control);
+    raw_open(&slow.raw);
+    atomic_store_relaxed(&card_faults.delay_ms, 1500u); /* a test's switch */
+    client_heartbeat(&patient);
+    client_message(&slow.data, WIRE_ATTACH, 1, &slow.raw.ours, sizeof slow.raw.ours);
+    client_heartbeat(&patient); /* waits as long */
+    client_heartbeat(&patient);
+    assert_int_equal(client_take(&slow.data, &answer, sizeof answer).status, BANYAN_OK);
+    atomic_store_relaxed(&card_faults.delay_ms, 0u);
+    assert_int_equal(site_status(&site).fenced_total, 0);
+    assert_int_equal(site_status(&site).card_queues, 1);
+    peer_goodbye(&slow);
+    assert_true(client_closed(&patient)); /* its lease still runs out when it is silent */
+    site_wait_nodes(&site, 0);
+    client_close(&patient);
+    site_close(&site);
+}
+
 /* ---- the locks of the dead ---- */
 
 #define HELD 150u
@@ -683,15 +712,25 @@ static void test_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_commands),       cmocka_unit_test(test_calls),
-        cmocka_unit_test(test_roles),          cmocka_unit_test(test_wrong_messages),
-        cmocka_unit_test(test_short_end),      cmocka_unit_test(test_nonsense),
-        cmocka_unit_test(test_no_more_queues), cmocka_unit_test(test_silence),
-        cmocka_unit_test(test_loss),           cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_release),        cmocka_unit_test(test_forgotten),
-        cmocka_unit_test(test_own_breaks),     cmocka_unit_test(test_own_stays_broken),
-        cmocka_unit_test(test_format),         cmocka_unit_test(test_chip),
-        cmocka_unit_test(test_without),        cmocka_unit_test(test_lock_width),
+        cmocka_unit_test(test_commands),
+        cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_roles),
+        cmocka_unit_test(test_wrong_messages),
+        cmocka_unit_test(test_short_end),
+        cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_no_more_queues),
+        cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_slow_attach),
+        cmocka_unit_test(test_release),
+        cmocka_unit_test(test_forgotten),
+        cmocka_unit_test(test_own_breaks),
+        cmocka_unit_test(test_own_stays_broken),
+        cmocka_unit_test(test_format),
+        cmocka_unit_test(test_chip),
+        cmocka_unit_test(test_without),
+        cmocka_unit_test(test_lock_width),
         cmocka_unit_test(test_events),
     };
     if (getenv("BANYAN_RDMA_ADDRESS") == NULL) {
