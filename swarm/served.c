@@ -13,6 +13,8 @@
 /* Machines that tests run on may be slow, and emulated: nobody is to be fenced for that. */
 #define LEASE_MS   30000u
 #define TIMEOUT_MS 60000u
+/* A card's pool is locked in memory as a whole, where others take pages as they are used. */
+#define POOL_BYTES_MAX (UINT64_C(192) << 20)
 
 static const struct verbs_options any_card;
 
@@ -62,7 +64,11 @@ static void listen_on(enum served_way way, unsigned number, struct net_address *
 int served_prepare(enum served_way way, struct memory_options *options, struct error *error)
 {
     options->shared = way == SERVED_UNIX;
-    if (way != SERVED_RDMA || options->lock_width != 0)
+    if (way != SERVED_RDMA)
+        return BANYAN_OK;
+    if (options->pool_bytes > POOL_BYTES_MAX)
+        options->pool_bytes = POOL_BYTES_MAX;
+    if (options->lock_width != 0)
         return BANYAN_OK;
     struct net_address address;
     listen_on(way, 0, &address);

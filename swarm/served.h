@@ -17,7 +17,8 @@
 enum served_way { SERVED_LOCAL, SERVED_TCP, SERVED_UNIX, SERVED_RDMA };
 /* Aborts when the variables make no sense: a suite that was to run over a card must not run without. */
 enum served_way served_way(void);
-/* What memory nodes must be made with to be served so: their lock width where none is wanted (0). */
+/* What memory nodes must be made with to be served so: their lock width where none is wanted (0), and no more
+ * memory than a card may lock. */
 int served_prepare(enum served_way way, struct memory_options *options, struct error *error);
 
 struct served;

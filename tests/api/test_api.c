@@ -27,7 +27,7 @@ static const struct banyan_geometry plain = {.struct_bytes = sizeof plain,
                                              .key_variable = 1,
                                              .value_bytes = BANYAN_SLOT_VALUE_MAX,
                                              .value_variable = 1};
-static char uri[160]; /* of the daemon's socket; "": a pool of this process */
+static char uri[160]; /* of the memory node; "": a pool of this process */
 
 static int setup(const struct banyan_geometry *geometry)
 {
@@ -634,9 +634,15 @@ static int run_cluster(const char *program)
     return failed;
 }
 
-/* Argument: the `banyan` program, for its memory node; without it the cluster is left out. */
+/* Argument: the `banyan` program, for its memory node; without it the cluster is left out. With $BANYAN_URI
+ * the tests run on the memory node there, which they format, and nowhere else. */
 int main(int argc, char **argv)
 {
+    const char *there = getenv("BANYAN_URI");
+    if (there) {
+        snprintf(uri, sizeof uri, "%s", there);
+        return cmocka_run_group_tests_name("records there", record_tests, setup_records, teardown);
+    }
     int failed = cmocka_run_group_tests_name("plain values", plain_tests, setup_plain, teardown);
     failed += cmocka_run_group_tests_name("records", record_tests, setup_records, teardown);
     if (argc > 1)

@@ -1,11 +1,14 @@
-/* test_concurrent.c - threads with sessions of their own: parallel bulk load, then writers beside an
- * iterator. */
+/*
+ * test_concurrent.c - threads with sessions of their own: parallel bulk load, then writers beside an
+ * iterator. In a pool of this process; with $BANYAN_URI on the memory nodes there, which it formats.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include "banyan.h"
 
@@ -115,6 +118,9 @@ static void test_load_and_write(void **state)
 {
     struct banyan_options options = {
         .struct_bytes = sizeof options, .memory_nodes = 2, .pool_bytes = 128u << 20};
+    const char *uri = getenv("BANYAN_URI");
+    if (uri)
+        options = (struct banyan_options){.struct_bytes = sizeof options, .uri = uri, .format = 1};
     struct banyan_geometry geometry = {.struct_bytes = sizeof geometry, .key_bytes = 8, .value_bytes = 8};
     struct banyan *banyan;
     struct banyan_session *session;
