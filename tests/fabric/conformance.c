@@ -929,12 +929,14 @@ static void lose_and_return(struct actor *actor)
     uint64_t before = fabric_incarnation(trial->fabric), buffer;
     unsigned tries = 0;
     trial->backend->lose(trial->backend->context, trial->fabric, 0);
-    /* Reads until the memory node is there again: they may be posted whatever was lost. */
+    /* Reads until the memory node is there again: they may be posted whatever was lost. One that was begun
+     * before the loss was noticed may still succeed: through a card, which lives until then. */
     for (;;) {
+        uint64_t now = fabric_incarnation(trial->fabric);
         struct fabric_command command = read_command(gaddr_make(0, AREA), &buffer, 8);
         struct fabric_list list = make_list(&command, 1), *lists[] = {&list};
         int status = fabric_execute(actor->endpoint, lists, 1, NULL);
-        if (status == BANYAN_OK && fabric_incarnation(trial->fabric) > before)
+        if (status == BANYAN_OK && now > before)
             break;
         CHECK(trial, status == BANYAN_OK || status == BANYAN_ENET, "a lost connection: status %d", status);
         CHECK(trial, ++tries < 20000, "the memory node did not come back");
