@@ -1,12 +1,12 @@
 # Banyan's front door. The logic stands in scripts/; meson does the building, in build/.
 # Variables: BUILD (folder, build), PREFIX (install, /usr/local), DESTDIR, ARGS (for serve, bench, bench-redis, soak,
-# test-rdma, coverage, models).
+# soak-rdma, test-rdma, coverage, models).
 
 BUILD  ?= build
 PREFIX ?= /usr/local
 export BUILD
 
-.PHONY: build serve demo soak test test-rdma quick coverage fuzz mutants bench bench-redis deb models check-style lint sanitize tsan install deps clean help
+.PHONY: build serve demo soak soak-rdma test test-rdma quick coverage fuzz mutants bench bench-redis deb models check-style lint sanitize tsan install deps clean help
 .DEFAULT_GOAL := build
 
 build: ## build the library, the programs and the tests (build/gcc)
@@ -72,6 +72,10 @@ demo: ## a cluster of four processes with this system's package index in it
 soak: ## simulated and real clusters under every fault, without end (ARGS="--minutes 60")
 	@scripts/setup --check --quiet || scripts/setup
 	@scripts/soak $(ARGS)
+
+soak-rdma: ## clusters over RDMA under every fault, in virtual machines (ARGS="--minutes 120")
+	@scripts/setup --check --quiet || scripts/setup
+	@scripts/soak-rdma $(ARGS)
 
 deb: ## Debian packages, in build/deb
 	@scripts/deb

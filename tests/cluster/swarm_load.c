@@ -36,8 +36,13 @@ static unsigned place_take(struct swarm_load *load, unsigned server)
 static void worker_arguments(struct swarm_load *load, unsigned place, const char *memories, const char *mode,
                              const char *arguments[LOAD_ARGUMENTS_MAX])
 {
-    const char *const all[] = {SWARM_WORKER, number_text((uint64_t)load->descriptor), number_text(place),
-                               memories,     number_text(load->setup.lease_ms),       mode,
+    const char *const all[] = {SWARM_WORKER,
+                               number_text((uint64_t)load->descriptor),
+                               number_text(place),
+                               memories,
+                               number_text(load->setup.lease_ms),
+                               mode,
+                               load->setup.secret_file, /* may be the NULL */
                                NULL};
     memcpy(arguments, all, sizeof all);
 }

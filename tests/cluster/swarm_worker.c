@@ -278,8 +278,8 @@ static void run_threads(struct worker *worker)
 
 int swarm_worker_main(int argc, char **argv)
 {
-    if (argc != 7)
-        fail_hard("%s takes five arguments", SWARM_WORKER);
+    if (argc != 7 && argc != 8)
+        fail_hard("%s takes five or six arguments", SWARM_WORKER);
     struct worker worker = {.number = (unsigned)atoi(argv[3]), .mode = argv[6]};
     char message[300] = "";
     worker.once = !strcmp(worker.mode, "fill") || !strcmp(worker.mode, "read");
@@ -290,6 +290,8 @@ int swarm_worker_main(int argc, char **argv)
     struct banyan_options options = {.struct_bytes = sizeof options,
                                      .uri = argv[4],
                                      .lease_ms = (uint32_t)atoi(argv[5]),
+                                     .timeout_ms = 5 * (uint32_t)atoi(argv[5]),
+                                     .secret_file = argv[7],
                                      .format = !strcmp(worker.mode, "fill"),
                                      .message = message,
                                      .message_bytes = sizeof message};

@@ -17,7 +17,7 @@
 /* The rest of its arguments, in this order: descriptor, place, uri of the memory nodes, lease in ms, what to
  * do: "fill" (makes pool and index, puts in what is always there), "work" (until stopped), "read" (every key
  * once); and, for tests of the judges, "lose" or "age": "work", but one acknowledged write gets lost, one old
- * value is read. */
+ * value is read. Then the file with the memory nodes' secret, if they have one. */
 int swarm_worker_main(int argc, char **argv);
 /* The workload of a seed: the part of its plan that says index and workload. To be freed. */
 void swarm_worker_plan(uint64_t seed, struct swarm_plan *plan);
