@@ -45,6 +45,7 @@ struct world {
     struct memory_server *server;
     struct server_counts counts;
     struct server_session *sessions[CONNECTIONS];
+    const struct server_session *fed; /* that got bytes last */
     /* of the last control connection's welcome */
     uint16_t compute_id;
     uint64_t group_key;
@@ -70,6 +71,7 @@ static void must(bool condition, const char *what)
 
 struct server_card_queue {
     struct server_card *card;
+    const struct server_session *session;
 };
 
 int server_card_create(struct server_card **card, struct memory_node *node,
@@ -120,6 +122,7 @@ int server_card_attach(struct server_card *card, const struct wire_card *theirs,
     if (!refused || theirs->mtu & 2) {
         *queue = calloc(1, sizeof **queue);
         (*queue)->card = card;
+        (*queue)->session = card->world->fed;
         card->queues++;
     }
     return refused ? error_set(error, BANYAN_EINVAL, "the fuzzer wants it to fail") : BANYAN_OK;
@@ -130,6 +133,7 @@ bool server_card_detach(struct server_card_queue *queue)
     if (queue == NULL)
         return true;
     must(queue->card->queues > 0, "there is a queue pair to destroy");
+    must(queue->session->group != NULL, "a session leaves its group after its queue pair is destroyed");
     queue->card->queues--;
     free(queue); /* a second time is the sanitizer's */
     return true;
@@ -144,7 +148,6 @@ static void judge_release(const struct world *world, uint16_t compute_id)
         if (session == NULL || session->queue == NULL)
             continue;
         seen++;
-        must(session->group != NULL, "a session leaves its group after its queue pair is destroyed");
         must(server_group_compute_id(session) != compute_id, "locks are freed after the last queue pair");
     }
     must(seen == world->server->card->queues, "every queue pair is a session's");
@@ -335,6 +338,7 @@ static void run(struct world *world, unsigned index)
 
 static void feed(struct world *world, unsigned index, const void *bytes, size_t length)
 {
+    world->fed = session_of(world, index);
     must(server_buffer_append(&session_of(world, index)->in, bytes, length), "memory");
     run(world, index);
 }
