@@ -346,6 +346,11 @@ static void test_keys(void **state)
     assert_int_equal(raw_cas(&other.raw, LOCK(1), 0, 9, NULL), IBV_WC_REM_ACCESS_ERR); /* of a fenced one */
     assert_int_equal(lock_now(&site, 1), 0);
     peer_goodbye(&other);
+    /* Nor is the registration's own, should somebody guess it. */
+    peer_open(&other, &site, 10, LONG_LEASE);
+    other.raw.theirs.pool_key = site.server->card->regions[CARD_POOL].registration->rkey;
+    assert_int_equal(raw_read(&other.raw, OFFSET, &word), IBV_WC_REM_ACCESS_ERR);
+    peer_goodbye(&other);
     peer_close(&one);
     site_close(&site);
 }
