@@ -415,7 +415,7 @@ static void sleep_idle(struct worker *worker, uint64_t nanoseconds)
     worker_watch_dispatch(worker, count);
 }
 
-/* Fibers can run: descriptors have their turn only now and then. */
+/* Fibers can run, or hooks are awake: descriptors have their turn only now and then. */
 static void poll_sometimes(struct worker *worker, uint64_t now)
 {
     worker->unpolled_rounds++;

@@ -23,8 +23,7 @@
 
 #define ID_TRIES 64u
 #define ID_PAUSE (20 * REMOTE_MS)
-#define SPIN_US  50u /* longer than a round trip on a card, shorter than a wake-up */
-#define BEATS    8u  /* round trips measured when a connection opens */
+#define BEATS    8u /* round trips measured when a connection opens */
 
 /* ---- lists ---- */
 
@@ -151,7 +150,7 @@ static struct fabric_endpoint *remote_endpoint_open(struct fabric *fabric, struc
         link->node = &remote->nodes[i];
         link->seen_at = task_now();
         if (link->node->device != NULL)
-            endpoint->spin_ns = (remote->card.spin_us != 0 ? remote->card.spin_us : SPIN_US) * UINT64_C(1000);
+            endpoint->spin_ns = link->node->device->options.spin_us * UINT64_C(1000);
         /* One that cannot be reached now is opened by the mender when it can. */
         remote_ground_open(link->node, remote->identity.timeout_ms * REMOTE_MS, &link->ground, NULL);
     }

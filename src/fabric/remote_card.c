@@ -159,28 +159,58 @@ static void list_done(void *owner, struct fabric_list *list, int status)
     remote_link_complete(link, list, status);
 }
 
-void remote_card_drop(struct remote_link *link, struct verbs_queue *queue)
+/* WAITING FOR ROOM. Lists wait in a chain through backend[0], their waits in backend[1]; backend[2] says that
+ * they do. The first may try when something is done, and stays the first until it is posted or refused, which
+ * lets the next one try: so short lists do not pass a long one for ever. */
+
+static void room_wake(struct fabric_list *list)
 {
-    verbs_queue_destroy(queue, list_done, link);
-    link->armed = false;
-    remote_card_wake(link, true);
+    const struct remote_wait *wait = list->backend[1];
+    list->backend[2] = NULL;
+    task_unpark(wait->task);
 }
 
-/* There is room again for the first list that waits; its task wakes the next when it has posted. Lists wait
- * in a chain through backend[0], their tasks in backend[1]; backend[2] says that they do. */
-void remote_card_wake(struct remote_link *link, bool all)
+/* The first list is posted or refused: the next may try. */
+static void room_leave(struct remote_link *link)
 {
-    do {
-        struct fabric_list *list = link->waiting_first;
-        if (list == NULL)
-            return;
-        const struct remote_wait *wait = list->backend[1];
-        link->waiting_first = list->backend[0];
-        if (link->waiting_first == NULL)
-            link->waiting_last = NULL;
-        list->backend[2] = NULL;
-        task_unpark(wait->task);
-    } while (all);
+    link->waiting_first = link->waiting_first->backend[0];
+    if (link->waiting_first == NULL)
+        link->waiting_last = NULL;
+    else
+        room_wake(link->waiting_first);
+}
+
+/* On a plain thread nobody else is there. */
+static void room_wait(struct remote_link *link, struct fabric_list *list)
+{
+    struct remote_endpoint *endpoint = link->endpoint;
+    if (endpoint->worker == NULL) {
+        remote_endpoint_pump(endpoint);
+        return;
+    }
+    if (link->waiting_first == NULL) {
+        link->waiting_first = link->waiting_last = list;
+    } else if (link->waiting_first != list) {
+        link->waiting_last->backend[0] = list;
+        link->waiting_last = list;
+    }
+    list->backend[2] = link;
+    while (list->backend[2] != NULL)
+        task_park();
+}
+
+void remote_card_drop(struct remote_link *link, struct verbs_queue *queue)
+{
+    struct fabric_list *list = link->waiting_first;
+    verbs_queue_destroy(queue, list_done, link);
+    link->armed = false;
+    link->waiting_first = link->waiting_last = NULL;
+    while (list != NULL) {
+        struct fabric_list *next = list->backend[0];
+        list->backend[0] = NULL; /* it may come to wait again */
+        room_wake(list);
+        list = next;
+    }
 }
 
 uint32_t remote_card_poll(struct remote_link *link)
@@ -189,8 +219,11 @@ uint32_t remote_card_poll(struct remote_link *link)
     if (queue == NULL)
         return 0;
     uint32_t done = verbs_queue_under_way(queue) > 0 ? verbs_queue_poll(queue, list_done, link) : 0;
-    if (done > 0)
-        remote_card_wake(link, false);
+    if (done > 0) {
+        link->endpoint->idle_since = 0;
+        if (link->waiting_first != NULL)
+            room_wake(link->waiting_first);
+    }
     const char *broken = verbs_queue_broken(queue);
     if (__builtin_expect(broken != NULL, 0)) {
         char why[256];
@@ -203,45 +236,22 @@ uint32_t remote_card_poll(struct remote_link *link)
 
 /* ---- posting ---- */
 
-/* Waits for the list's turn to be tried again. On a plain thread nobody else is there. */
-static void wait_room(struct remote_link *link, struct fabric_list *list)
-{
-    struct remote_endpoint *endpoint = link->endpoint;
-    if (endpoint->worker == NULL) {
-        remote_endpoint_pump(endpoint);
-        return;
-    }
-    list->backend[0] = NULL;
-    list->backend[2] = link;
-    if (link->waiting_last != NULL)
-        link->waiting_last->backend[0] = list;
-    else
-        link->waiting_first = list;
-    link->waiting_last = list;
-    while (list->backend[2] != NULL)
-        task_park();
-}
-
 void remote_card_post(struct remote_link *link, struct fabric_list *list, struct remote_wait *wait)
 {
-    bool waited = false;
     int status;
     list->backend[0] = NULL;
     list->backend[1] = wait;
     list->backend[2] = NULL;
+    if (link->waiting_first != NULL) /* behind those who were here before */
+        room_wait(link, list);
     for (;;) {
-        if (!waited && link->waiting_first != NULL) { /* behind those who were here before */
-            wait_room(link, list);
-            waited = true;
-        }
         /* From here on nothing suspends: what was admitted is posted to the same queue. */
         status = remote_link_admit(link, list->incarnation);
         if (status == BANYAN_OK)
             status = verbs_queue_post(link->ground.queue, list);
         if (status != BANYAN_EBUSY)
             break;
-        wait_room(link, list);
-        waited = true;
+        room_wait(link, list);
     }
     if (status == BANYAN_OK) {
         wait->left++;
@@ -252,8 +262,8 @@ void remote_card_post(struct remote_link *link, struct fabric_list *list, struct
         if (status == BANYAN_ENET)
             remote_card_poll(link); /* it broke: says so to all */
     }
-    if (waited)
-        remote_card_wake(link, false);
+    if (link->waiting_first == list)
+        room_leave(link);
 }
 
 /* ---- sleeping ---- */
@@ -297,19 +307,13 @@ bool remote_card_awake(struct worker_hook *hook)
         endpoint->idle_since = now;
     if (now - endpoint->idle_since < endpoint->spin_ns)
         return true;
-    if (!arm_all(endpoint))
-        return false; /* a descriptor tells */
-    endpoint->idle_since = 0;
-    return true;
+    return arm_all(endpoint); /* false: a descriptor tells */
 }
 
 void remote_card_turn(struct remote_endpoint *endpoint)
 {
-    uint32_t done = 0;
     for (uint16_t i = 0; i < endpoint->count; i++)
-        done += remote_card_poll(&endpoint->links[i]);
-    if (done > 0)
-        endpoint->idle_since = 0;
+        remote_card_poll(&endpoint->links[i]);
 }
 
 void remote_card_told(struct remote_link *link)
@@ -332,6 +336,21 @@ bool remote_card_watched(struct remote_link *link)
                             verbs_queue_descriptor(link->ground.queue), EPOLLIN, card_ready) == BANYAN_OK;
 }
 
+/* Of a link with lists under way. A worker hears of it from the connection, which it looks at while it polls;
+ * a plain thread does not look. */
+static bool group_ended(const struct remote_endpoint *endpoint)
+{
+    for (uint16_t i = 0; i < endpoint->count; i++) {
+        const struct remote_link *link = &endpoint->links[i];
+        if (link->ground.queue == NULL || verbs_queue_under_way(link->ground.queue) == 0)
+            continue;
+        /* acquire: as everywhere */
+        if (link->ground.group != atomic_load_acquire(&link->node->group))
+            return true;
+    }
+    return false;
+}
+
 bool remote_card_pump(struct remote_endpoint *endpoint)
 {
     if (!under_way(endpoint))
@@ -343,7 +362,7 @@ bool remote_card_pump(struct remote_endpoint *endpoint)
             done += remote_card_poll(&endpoint->links[i]);
         if (done > 0)
             return true;
-    } while (task_now() - begin < endpoint->spin_ns);
+    } while (task_now() - begin < endpoint->spin_ns && !group_ended(endpoint));
     return arm_all(endpoint);
 }
 
@@ -372,9 +391,12 @@ static int probe_once(struct verbs_queue *queue, uint16_t number, uint64_t deadl
     if (status == BANYAN_OK && done)
         return list.status;
     const char *broken = verbs_queue_broken(queue);
+    status = error_set(error, status != BANYAN_OK ? status : BANYAN_ENET, "%.200s",
+                       broken != NULL        ? broken
+                       : status == BANYAN_OK ? "its card does not answer in time"
+                                             : "its pool is too short for a header");
     verbs_queue_destroy(queue, probe_done, &done); /* the list is ours again */
-    return error_set(error, status != BANYAN_OK ? status : BANYAN_ENET, "%.200s",
-                     broken != NULL ? broken : "its card does not answer in time");
+    return status;
 }
 
 /* Reads the memory node's header through a queue pair: a fabric that cannot get there says so when it is

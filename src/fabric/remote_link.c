@@ -423,7 +423,6 @@ static nfds_t poll_link(struct remote_link *link, struct pollfd *polls)
 {
     nfds_t count = 0;
     bool card = link->ground.queue != NULL && verbs_queue_under_way(link->ground.queue) > 0;
-    link_push(link);
     if (link->ground.stream == NULL || (link->first == NULL && !card))
         return 0;
     uint32_t wants = net_stream_wants(link->ground.stream, unsent(link) > 0);
@@ -439,6 +438,8 @@ static nfds_t poll_link(struct remote_link *link, struct pollfd *polls)
 static void endpoint_pump(struct remote_endpoint *endpoint, int timeout_ms)
 {
     nfds_t count = 0;
+    for (uint16_t i = 0; i < endpoint->count; i++) /* first: answers travel while cards are polled */
+        link_push(&endpoint->links[i]);
     if (endpoint->spin_ns != 0 && remote_card_pump(endpoint))
         return;
     for (uint16_t i = 0; i < endpoint->count; i++)

@@ -305,7 +305,6 @@ void remote_card_post(struct remote_link *link, struct fabric_list *list, struct
 uint32_t remote_card_poll(struct remote_link *link);
 /* A link's queue goes: its lists end with BANYAN_ENET, whoever waits for room tries again. */
 void remote_card_drop(struct remote_link *link, struct verbs_queue *queue);
-void remote_card_wake(struct remote_link *link, bool all);
 /* The endpoint's hook. */
 void remote_card_turn(struct remote_endpoint *endpoint);
 bool remote_card_awake(struct worker_hook *hook);
