@@ -64,8 +64,8 @@ struct worker_hook {
     void (*gone)(struct worker_hook *hook);
     /* NULL, or asked when no fiber can run: true while something that no descriptor tells is expected so soon
      * that sleeping would cost more than looking for it: `turn` is then called again at once. Before it says
-     * false it must see to it that a descriptor will tell. While it says true, descriptors in which nothing
-     * happens are looked at less and less often, every 100 us at last. */
+     * false it must see to it that a descriptor will tell. With such a hook, descriptors in which nothing
+     * happens are looked at less and less often while it says true or fibers run, every 100 us at last. */
     bool (*awake)(struct worker_hook *hook);
     struct worker_hook *next;
 };

@@ -693,6 +693,8 @@ void remote_link_close(struct remote_link *link)
         assert(list->count == 0 && ((struct remote_call *)list->backend[2])->left_behind);
         remote_link_complete(link, list, BANYAN_ENET);
     }
+    assert(link->waiting_first == NULL);
+    assert(link->ground.queue == NULL || verbs_queue_under_way(link->ground.queue) == 0);
     /* acquire: of a group that still lives we take leave; a dead one's socket is dead too */
     bool alive = link->ground.group == atomic_load_acquire(&link->node->group);
     remote_ground_close(&link->ground, alive);

@@ -182,6 +182,8 @@ int verbs_queue_descriptor(const struct verbs_queue *queue)
 void verbs_queue_arm(struct verbs_queue *queue)
 {
     pthread_mutex_lock(&mutex);
+    if (atomic_load_acquire(&fake_queues.races)) /* acquire: as the test set it */
+        queue->ready = queue->end;
     queue->armed = true;
     pthread_mutex_unlock(&mutex);
     atomic_store_release(&fake_queues.armed_at, task_now()); /* release: before who sees the arm */

@@ -20,7 +20,8 @@ struct fake_queues {
     const char *broken; /* what is wrong with every new one; NULL: nothing */
     bool connect_fails; /* to the other end */
     /* atomic */
-    uint32_t held; /* 1: lists wait until fake_queues_finish */
+    uint32_t held;  /* 1: lists wait until fake_queues_finish */
+    uint32_t races; /* 1: what was posted is done just before a queue is armed, which tells nothing of it */
     uint32_t arms, awakes, posts, devices, queues;
     uint64_t armed_at; /* task_now() of the last arm */
 };

@@ -629,6 +629,43 @@ static void test_worker_sleeps_and_spins(void **state)
     worker_destroy(worker);
 }
 
+/* What is done between the last look and the arm is not told by the descriptor; the arm is good for the next
+ * list. */
+static void race(bool worker)
+{
+    struct helper helper;
+    for (unsigned i = 0; i < 2; i++) {
+        struct client client = {.count = 1, .rounds = 1};
+        struct thread *thread = NULL;
+        atomic_store_release(&fake_queues.races, i == 0); /* release: before the next arm */
+        if (i == 1)
+            thread = when_posted(&helper, fake_queues_finish, false);
+        uint32_t arms = fake_queues.arms;
+        if (worker)
+            run_clients(&client, 1);
+        else
+            client_main(&client);
+        thread_join(thread);
+        assert_int_equal(client.status, BANYAN_OK);
+        assert_int_equal(fake_queues.arms, arms + 1 - i);
+    }
+}
+static void test_race_with_arm(void **state)
+{
+    (void)state;
+    uint64_t begin = task_now();
+    place_start(0, 1, true);
+    must_open(1, 1);
+    hold(true);
+    for (unsigned i = 0; i < 2; i++) {
+        open_endpoint();
+        race(i == 0);
+        fabric_endpoint_close(endpoint);
+        endpoint = NULL;
+    }
+    assert_true(task_now() - begin < LIMIT);
+}
+
 /* More lists than there is room for: all are done. */
 static void test_room(void **state)
 {
@@ -746,6 +783,7 @@ int main(void)
         TEST(test_mixed_plain),
         TEST(test_mixed_worker),
         TEST(test_worker_sleeps_and_spins),
+        TEST(test_race_with_arm),
         TEST(test_room),
         TEST(test_room_for_the_long),
         TEST(test_worker_cut_asleep),
