@@ -118,12 +118,20 @@ static void bring_down(struct server_card *card)
     card->chip = NULL;
 }
 
+/* The word of a part that the proof works on. */
+static uint64_t *proof_word(const struct server_card *card, enum card_part part)
+{
+    uint8_t *word = part == CARD_POOL ? card->target->pool + MEMORY_LOCK_TABLE_OFFSET : card->target->locks;
+    return (uint64_t *)(void *)word;
+}
+
 /* The best that can be proved to work. */
 static int bring_up_best(struct server_card *card, struct error *error)
 {
     bool windows = card->device->features.windows;
     uint64_t chip_bytes = card->device->features.device_memory, lock_bytes = card->target->lock_bytes;
     bool chip = chip_bytes >= lock_bytes;
+    const uint64_t pool_word = *proof_word(card, CARD_POOL), lock_word = *proof_word(card, CARD_LOCKS);
     if (!chip && chip_bytes > 0)
         log_info("memory node: %s has %llu bytes of device memory, too few for the lock region of %llu: "
                  "locks are in host memory (--lock-bytes)",
@@ -134,6 +142,10 @@ static int bring_up_best(struct server_card *card, struct error *error)
         if (status == BANYAN_OK)
             return status;
         bring_down(card);
+        /* A proof that failed halfway has left them changed: locks that nobody would ever free. Nobody is
+         * here, not even a queue pair, so for once the CPU may put them right. */
+        *proof_word(card, CARD_POOL) = pool_word;
+        *proof_word(card, CARD_LOCKS) = lock_word;
         if (!windows && !chip)
             return error_set(error, status, "%s", detail.text);
         log_info("memory node: %s without %s: %s", card->device->name,

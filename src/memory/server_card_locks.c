@@ -71,15 +71,15 @@ int card_own_open(struct server_card *card, struct error *error)
 void card_own_close(struct server_card *card)
 {
     struct card_own *own = &card->own;
-    if (own->near != NULL)
-        ibv_destroy_qp(own->near);
+    bool gone = own->near == NULL || ibv_destroy_qp(own->near) == 0;
     if (own->far != NULL)
         card_queue_close(own->far);
     if (own->completions != NULL)
         ibv_destroy_cq(own->completions);
     if (own->registration != NULL)
         ibv_dereg_mr(own->registration);
-    free(own->room);
+    if (gone) /* else the card may still write there what it was asked to read */
+        free(own->room);
     free(own->scratch);
     *own = (struct card_own){.broken = true};
 }

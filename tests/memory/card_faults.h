@@ -15,6 +15,7 @@ struct card_faults {
     bool broken_windows;  /* it says so, and gives none */
     bool chip;            /* it has device memory: `chip_memory` */
     bool broken_chip;     /* it says so, and gives none */
+    bool half_proof;      /* the first list of four requests ends, as if well, behind its first */
     bool events;          /* events are those of card_faults_event */
     uint32_t queues;      /* not 0: so many queue pairs, it says */
     uint32_t delay_ms;    /* each connection of a queue pair takes so long */

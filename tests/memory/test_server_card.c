@@ -619,6 +619,8 @@ static void without(struct card_faults faults, const char *not_there)
     open_site(&site);
     assert_null(strstr(memory_server_card(site.server), not_there));
     assert_non_null(strstr(memory_server_card(site.server), "locks in host memory"));
+    assert_int_equal(lock_now(&site, 0), 0); /* what was tried has left no lock behind */
+    assert_int_equal(site_word(&site, TABLE(0)), 0);
     peer_open(&one, &site, 7, LONG_LEASE);
     peer_open(&other, &site, 8, LONG_LEASE);
     take_lock(&one, LOCK(6));
@@ -639,6 +641,7 @@ static void test_without(void **state)
 {
     without((struct card_faults){.no_windows = true}, "keys bound");
     without((struct card_faults){.broken_windows = true}, "keys bound");
+    without((struct card_faults){.half_proof = true}, "keys bound");
     without((struct card_faults){.broken_chip = true}, "device memory");
 }
 
