@@ -34,8 +34,8 @@ int cluster_addresses_parse(struct cluster_addresses *addresses, const char *set
 
 const char *const cluster_rdma_mtus[] = {"auto", "256", "512", "1024", "2048", "4096", NULL};
 
-/* A GID table has at most some hundred entries. */
-#define GID_INDEX_MAX 65535u
+/* Packets' routes have a byte for it (struct ibv_global_route). */
+#define GID_INDEX_MAX 255u
 
 int cluster_rdma_prepare(struct verbs_options *options, const struct cluster_rdma_settings *settings,
                          struct error *error)

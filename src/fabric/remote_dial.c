@@ -129,8 +129,9 @@ static int judge_greeting(const struct remote_identity *identity, const struct w
         return error_set(error, BANYAN_EVERSION, "what answers there is not a Banyan memory node");
     if (greeting->version != WIRE_VERSION)
         return error_set(error, BANYAN_EVERSION,
-                         "it speaks version %u of the protocol, this program version %u", greeting->version,
-                         WIRE_VERSION);
+                         "it speaks version %u of the protocol, this program version %u: install the same "
+                         "version of Banyan at both ends",
+                         greeting->version, WIRE_VERSION);
     if (greeting->secret_wanted != 0 && identity->secret == NULL)
         return error_set(error, BANYAN_EINVAL, "it asks for a secret, and none was given");
     return BANYAN_OK;

@@ -3,7 +3,7 @@
  * mean; see verbs_device.h.
  *
  * Called when a queue pair is made and connected. Each change of state waits for the kernel, the one to RTR
- * perhaps for the other side's hardware address (ARP) too: up to some seconds.
+ * perhaps for the other side's hardware address (ARP) too: up to a second.
  */
 #include <assert.h>
 #include <errno.h>

@@ -48,8 +48,11 @@ static int judge_version(const struct wire_head *head, const void *bytes, struct
         return error_set(error, BANYAN_EINVAL,
                          "this is a memory node of Banyan, the other side speaks something else");
     if (words[1] != WIRE_VERSION)
-        return error_set(error, BANYAN_EVERSION, "this memory node speaks version %u, the other side %u",
-                         WIRE_VERSION, words[1]);
+        return error_set(
+            error, BANYAN_EVERSION,
+            "this memory node speaks version %u of the protocol, the other side %u: install the same "
+            "version of Banyan at both ends",
+            WIRE_VERSION, words[1]);
     if (head->length != sizeof(struct wire_hello))
         return error_set(error, BANYAN_EINVAL, "a hello of %u bytes", head->length);
     return BANYAN_OK;
