@@ -24,6 +24,7 @@
 #include "fabric/verbs_queue.h"
 
 #define PROBE_READS 8u
+#define PACKET_MIN  256u /* the specification's smallest */
 
 /* ---- devices ---- */
 
@@ -81,12 +82,20 @@ void remote_cards_close(struct remote_fabric *remote)
     }
 }
 
-/* What the memory node's card needs of ours. */
+/* What the memory node says of its card, and needs of ours. */
 int remote_card_judge(const struct remote_node *node, const struct wire_welcome *welcome, struct error *error)
 {
     if (welcome->card != 1)
         return error_set(error, BANYAN_EVERSION, "memory node %.100s does not say that it serves RDMA",
                          node->text);
+    if (welcome->card_packet < PACKET_MIN ||
+        (welcome->lock_width == 2 && !(welcome->card_promises & WIRE_CARD_MASKED_CAS)))
+        return error_set(
+            error, BANYAN_EVERSION,
+            "memory node %.100s describes an impossible card: packets of %u bytes, lock words of "
+            "%u, promises 0x%x",
+            node->text, (unsigned)welcome->card_packet, (unsigned)welcome->lock_width,
+            (unsigned)welcome->card_promises);
     if (welcome->lock_width == 2 && !node->device->features.masked_cas)
         return error_set(error, BANYAN_ENOTSUP,
                          "memory node %.80s has lock words of 2 bytes, for which device %.40s lacks a masked "

@@ -333,6 +333,12 @@ static void test_unfit(void **state)
     places[0].welcome.card = 0;
     expect_refused(BANYAN_EVERSION, "does not say that it serves RDMA");
     places[0].welcome.card = 1;
+    places[0].welcome.card_packet = 255;
+    expect_refused(BANYAN_EVERSION, "impossible card: packets of 255 bytes");
+    places[0].welcome.card_packet = 256;
+    places[0].welcome.card_promises = WIRE_CARD_RELEASE_BY_WRITE;
+    expect_refused(BANYAN_EVERSION, "lock words of 2, promises 0x1");
+    places[0].welcome.card_promises = WIRE_CARD_MASKED_CAS;
     fake_queues.masked_cas = false;
     expect_refused(BANYAN_ENOTSUP, "--lock-width 8");
     fake_queues.masked_cas = true;
