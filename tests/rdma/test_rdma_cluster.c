@@ -3,6 +3,8 @@
  * processes, what is left of them when they are killed or stopped, and what each gets who asks for what is
  * not there. One scene for each test. Runs as root in a machine with Soft-RoCE at $BANYAN_RDMA_ADDRESS.
  *
+ * `test_rdma_cluster huge-pages` is the one test that needs a machine with some.
+ *
  * Started as `test_rdma_cluster --as-nobody KILOBYTES PROGRAM ARGUMENT...` it becomes that program as the
  * user nobody, who may lock so much memory.
  */
@@ -156,6 +158,36 @@ static void test_two_processes(void **state)
     demand_check(scene, address);
     assert_lacks(result.output, "lost");
     assert_int_equal(process_stop(memory), 0);
+    scene->passed = true;
+}
+
+/* In a guest with huge pages: the pool is made of them, registered, filled, and emptied for another cluster.
+ */
+static void test_huge_pages(void **state)
+{
+    struct scene *scene = *state;
+    struct process *memory =
+        process_start(scene, "memory",
+                      ARGUMENTS("memory", "--listen", text_of("rdma://%s:0", card), "--size", "64M",
+                                "--chunk-size", "1M", "--secret-file", secret_of(scene), "--huge-pages"));
+    const char *address = address_text(memory, 0);
+    char *errors = process_errors(scene, memory);
+    assert_contains(errors, "on explicit huge pages");
+    free(errors);
+    struct process *compute = start_compute(scene, "compute", address, LONG_LEASE, "--format");
+    redisContext *client = client_of(compute, 0);
+    load(client);
+    demand_values(client);
+    redisFree(client);
+    assert_int_equal(process_stop(compute), 0);
+    demand_check(scene, address);
+    compute = start_compute(scene, "again", address, LONG_LEASE, "--format");
+    client = client_of(compute, 0);
+    assert_string_equal(ask(client, "DBSIZE"), "0");
+    load(client);
+    demand_values(client);
+    redisFree(client);
+    stop_all(compute, memory, NULL);
     scene->passed = true;
 }
 
@@ -459,7 +491,7 @@ static void test_other_version(void **state)
     address = liar.address;
     address.rdma = true;
     run_compute(scene, net_address_format(&address, text), NULL, NULL);
-    demand_refusal("memory node of another version", text, "version", NULL);
+    demand_refusal("memory node of another version", text, "install the same version", NULL);
     liar_stop(&liar);
     scene->passed = true;
 }
@@ -512,6 +544,9 @@ int main(int count, char **arguments)
         fprintf(stderr, "BANYAN_RDMA_ADDRESS must say the address of a network card with RDMA\n");
         return 1;
     }
+    const struct CMUnitTest huge_pages[] = {TEST(test_huge_pages)};
+    if (count > 1 && !strcmp(arguments[1], "huge-pages"))
+        return cmocka_run_group_tests(huge_pages, NULL, NULL);
     if (count > 1)
         cmocka_set_test_filter(arguments[1]);
     const struct CMUnitTest tests[] = {
