@@ -11,8 +11,8 @@
  * keys, bound to it, which die with it; elsewhere keys are those of the registration, of no use without a
  * queue pair, which only the authenticated data connection gives. Whether windows work is found out, not
  * believed: a READ, a WRITE and a CAS through one, by a queue pair between the card and itself. (mlx5's reach
- * over 2 GiB at most.) Registered memory begins at address 0, so that offsets are addresses, and nobody is
- * told where it lies in this process.
+ * over 2 GiB at most.) Registered memory begins at address 0, where the device can do that, so that offsets
+ * are addresses, and nobody is told where it lies in this process.
  *
  * FENCING (G6). server_card_detach returns when the queue pair is destroyed: nothing of it can take effect.
  * The session calls it before it leaves its group, and a group's locks are freed when its last session has

@@ -297,8 +297,9 @@ static int connect_failed(const struct net_address *address, int number, struct 
     int code = number == ETIMEDOUT                                        ? BANYAN_ETIMEOUT
                : number == EMFILE || number == ENFILE || number == ENOMEM ? BANYAN_ENOMEM
                                                                           : BANYAN_ENET;
-    return error_set(error, code, "cannot connect to %s: %s", net_address_format(address, text),
-                     strerror(number));
+    return error_set(
+        error, code, "cannot connect to %s: %s%s", net_address_format(address, text), strerror(number),
+        number == ECONNREFUSED ? ": nothing listens there; is it running, is the port right?" : "");
 }
 
 /* The descriptor, or the negative errno. */

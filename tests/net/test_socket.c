@@ -243,7 +243,7 @@ static void test_connect_fails(void **state)
     struct net_address address;
     assert_int_equal(net_address_parse(&address, "127.0.0.1:0", 0, NULL), 0);
     close(listen_at(&address)); /* a port that was free a moment ago */
-    refused(&address, SECOND, BANYAN_ENET, "Connection refused");
+    refused(&address, SECOND, BANYAN_ENET, "Connection refused: nothing listens there");
     refused(&unix_address, SECOND, BANYAN_ENET, "No such file");
     close(listen_at(&unix_address));
     refused(&unix_address, SECOND, BANYAN_ENET, "Connection refused");
