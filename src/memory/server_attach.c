@@ -23,10 +23,12 @@ static void set_queue(struct server_session *session, struct server_card_queue *
 static int attach(struct memory_server *server, const struct wire_card *theirs, struct wire_card *ours,
                   struct server_card_queue **queue, struct error *error)
 {
-    atomic_add_relaxed(&server->attaching,
-                       1u); /* the keeper is late to see it by no more than its next look */
+    uint64_t begin = task_now();
+    /* relaxed: the keeper is late to see it by no more than its next look */
+    atomic_add_relaxed(&server->attaching, 1u);
     int status = server_card_attach(server->card, theirs, ours, queue, error);
-    server_groups_forgive(server, task_now());
+    uint64_t now = task_now();
+    server_groups_prolong(server, now, now - begin);
     /* release: who sees that it is over sees that leases were prolonged */
     __atomic_fetch_sub(&server->attaching, 1u, __ATOMIC_RELEASE);
     return status;

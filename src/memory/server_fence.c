@@ -204,6 +204,16 @@ void server_groups_forgive(struct memory_server *server, uint64_t now)
     spinlock_unlock(&groups->lock);
 }
 
+void server_groups_prolong(struct memory_server *server, uint64_t now, uint64_t by)
+{
+    struct server_groups *groups = &server->groups;
+    spinlock_lock(&groups->lock);
+    for (struct server_group *group = groups->first; group != NULL; group = group->next)
+        if (group->heartbeat_at < now)
+            group->heartbeat_at += by < now - group->heartbeat_at ? by : now - group->heartbeat_at;
+    spinlock_unlock(&groups->lock);
+}
+
 void server_groups_stop(struct memory_server *server)
 {
     struct server_groups *groups = &server->groups;

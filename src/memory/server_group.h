@@ -79,6 +79,9 @@ uint64_t server_groups_step(struct memory_server *server, uint64_t now);
 /* The keeper or an I/O thread was kept from running: no lease ends before the heartbeats that lie unread have
  * been read. Any thread. */
 void server_groups_forgive(struct memory_server *server, uint64_t now);
+/* An I/O thread read nothing for so long: that time does not count. So little, that threads which wait again
+ * and again do not keep the dead alive. Any thread. */
+void server_groups_prolong(struct memory_server *server, uint64_t now, uint64_t by);
 /* The server stops: every group is fenced, nobody is killed. */
 void server_groups_stop(struct memory_server *server);
 

@@ -384,6 +384,36 @@ static void test_slow_attach(void **state)
     site_close(&site);
 }
 
+/* However often others come, and are refused, a silent one's lease runs out: else its queue pairs, for want
+ * of which they are refused, would never be theirs. */
+static void test_many_attach(void **state)
+{
+    struct site site;
+    struct peer peer;
+    struct client control, data;
+    struct raw raw;
+    struct wire_card answer;
+    char sentence[256];
+    card_faults.queues = 3; /* two are the memory node's own */
+    open_site(&site);
+    raw_open(&raw);
+    client_control(&control, &site.tcp, 8, LONG_LEASE);
+    peer_open(&peer, &site, 7, SHORT_LEASE);
+    for (uint64_t start = task_now();; tick(start, "a silent one's end")) {
+        client_data(&data, &site.tcp, &control);
+        bool let_in = raw_ask(&data, &raw.ours, &answer, sentence) == BANYAN_OK;
+        client_goodbye(&data);
+        if (let_in)
+            break;
+    }
+    assert_int_equal(site_status(&site).fenced_total, 1);
+    client_goodbye(&control);
+    peer_close(&peer);
+    raw_close(&raw);
+    site_close(&site);
+    card_faults = (struct card_faults){0};
+}
+
 /* ---- the locks of the dead ---- */
 
 #define HELD 150u
@@ -720,25 +750,16 @@ static void test_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_commands),
-        cmocka_unit_test(test_calls),
-        cmocka_unit_test(test_roles),
-        cmocka_unit_test(test_wrong_messages),
-        cmocka_unit_test(test_short_end),
-        cmocka_unit_test(test_nonsense),
-        cmocka_unit_test(test_no_more_queues),
-        cmocka_unit_test(test_silence),
-        cmocka_unit_test(test_loss),
-        cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_slow_attach),
-        cmocka_unit_test(test_release),
-        cmocka_unit_test(test_forgotten),
-        cmocka_unit_test(test_own_breaks),
-        cmocka_unit_test(test_own_stays_broken),
-        cmocka_unit_test(test_format),
-        cmocka_unit_test(test_chip),
-        cmocka_unit_test(test_without),
-        cmocka_unit_test(test_lock_width),
+        cmocka_unit_test(test_commands),       cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_roles),          cmocka_unit_test(test_wrong_messages),
+        cmocka_unit_test(test_short_end),      cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_no_more_queues), cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_loss),           cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_slow_attach),    cmocka_unit_test(test_many_attach),
+        cmocka_unit_test(test_release),        cmocka_unit_test(test_forgotten),
+        cmocka_unit_test(test_own_breaks),     cmocka_unit_test(test_own_stays_broken),
+        cmocka_unit_test(test_format),         cmocka_unit_test(test_chip),
+        cmocka_unit_test(test_without),        cmocka_unit_test(test_lock_width),
         cmocka_unit_test(test_events),
     };
     if (getenv("BANYAN_RDMA_ADDRESS") == NULL) {

@@ -10,6 +10,7 @@
 #include "base/atomic.h"
 #include "base/log.h"
 #include "base/task.h"
+#include "memory/server_group_state.h"
 #include "server_client.h"
 
 static int engine;
@@ -56,6 +57,39 @@ static void test_silence(void **state)
         client_close(&data[i]);
     client_close(&silent);
     client_goodbye(&other);
+    site_close(&site);
+}
+
+static uint64_t heartbeat_at(struct site *site)
+{
+    struct server_groups *groups = &site->server->groups;
+    spinlock_lock(&groups->lock);
+    uint64_t at = groups->first->heartbeat_at;
+    spinlock_unlock(&groups->lock);
+    return at;
+}
+
+/* Time in which an I/O thread read nothing is added to a lease, as much as it was and never beyond now:
+ * whoever waits again and again keeps nobody's lease alive. */
+static void test_prolonged(void **state)
+{
+    struct site site;
+    struct client control;
+    if (!open_site(&site, (struct site_options){0}))
+        return;
+    client_control(&control, &site.tcp, 2, LONG_LEASE);
+    const uint64_t begin = heartbeat_at(&site); /* it sends none */
+    server_groups_prolong(site.server, begin + 5000, 0);
+    assert_int_equal(heartbeat_at(&site), begin);
+    for (unsigned i = 1; i <= 3; i++) {
+        server_groups_prolong(site.server, begin + 5000, 1500);
+        assert_int_equal(heartbeat_at(&site), begin + i * 1500);
+    }
+    server_groups_prolong(site.server, begin + 5000, 1500);
+    assert_int_equal(heartbeat_at(&site), begin + 5000);
+    server_groups_prolong(site.server, begin + 4000, UINT64_MAX); /* two threads: it is later already */
+    assert_int_equal(heartbeat_at(&site), begin + 5000);
+    client_goodbye(&control);
     site_close(&site);
 }
 
@@ -413,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_gives_up),
         cmocka_unit_test(test_ids),
         cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_prolonged),
         cmocka_unit_test(test_connects_anew),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_churn),
