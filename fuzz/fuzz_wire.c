@@ -86,8 +86,8 @@ void server_card_destroy(struct server_card *card)
         must(card->queues == 0, "no queue pair outlives the server");
 }
 
-int server_card_lock_width(const struct verbs_options *options, const struct sockaddr *local,
-                           uint32_t *lock_width, struct error *error)
+int server_card_locks(const struct verbs_options *options, const struct sockaddr *local, uint32_t *lock_width,
+                      uint64_t *lock_bytes, struct error *error)
 {
     return error_set(error, BANYAN_ENOTSUP, "no card is opened here");
 }

@@ -73,7 +73,7 @@ int served_prepare(enum served_way way, struct memory_options *options, struct e
     struct net_address address;
     listen_on(way, 0, &address);
     const struct memory_server_options server = {.listen = &address, .listen_count = 1, .card = &any_card};
-    return memory_server_lock_width(&server, &options->lock_width, error);
+    return memory_server_locks(&server, options, error);
 }
 
 static int serve(struct served *served, unsigned number, struct memory_node *node, struct error *error)

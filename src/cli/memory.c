@@ -49,7 +49,8 @@ static const struct option_entry table[] = {
         "Serve /metrics and a status page here; off if empty"),
     ROW("chunk-size", OPTION_U64, chunk, 65536, 1 << 30, NULL, "BYTES",
         "The pool is cut into blocks of one size by chunks of this many bytes, a power of two"),
-    ROW("lock-bytes", OPTION_U64, locks, 4096, 1 << 30, NULL, "BYTES", "Size of the lock region"),
+    ROW("lock-bytes", OPTION_U64, locks, 0, 1 << 30, NULL, "BYTES",
+        "Size of the lock region; 0: 256K, or what fits the network card's own memory"),
     ROW("lock-width", OPTION_CHOICE, lock_width, 0, 0, lock_widths, "auto|2|8",
         "Bytes of a lock; 8 where network cards cannot take locks of 2, which is what auto asks this node's"),
     ROW("huge-pages", OPTION_BOOL, huge_pages, 0, 0, NULL, NULL,
@@ -150,6 +151,7 @@ static int start(struct daemon *daemon, struct error *error)
     struct memory_options memory = {.pool_bytes = settings->size & ~UINT64_C(4095),
                                     .chunk_bytes = settings->chunk,
                                     .lock_bytes = settings->locks & ~UINT64_C(7),
+                                    .lock_width = lock_width_bytes[settings->lock_width],
                                     .huge_pages = settings->huge_pages,
                                     .shared = true,
                                     .unformatted = true};
@@ -164,9 +166,7 @@ static int start(struct daemon *daemon, struct error *error)
                                             .engine = settings->engine,
                                             .busy_poll = settings->busy_poll,
                                             .card = wants_card(daemon) ? &daemon->card : NULL};
-    int status = memory_server_lock_width(&options, &memory.lock_width, error);
-    if (settings->lock_width)
-        memory.lock_width = lock_width_bytes[settings->lock_width];
+    int status = memory_server_locks(&options, &memory, error);
     if (!status)
         status = memory_node_create(&daemon->node, &memory, error);
     if (!status)
@@ -249,7 +249,6 @@ int command_memory(int argc, char **argv)
                                                 .lease_ms_max = 60000,
                                                 .connections_max = 4096,
                                                 .chunk = MEMORY_CHUNK_BYTES,
-                                                .locks = MEMORY_LOCK_BYTES,
                                                 .card = CLUSTER_RDMA_DEFAULTS,
                                                 .log_level = LOG_INFO};
     int status = settings_read(&command, &daemon->settings, argc, argv, NULL, &error);

@@ -27,8 +27,9 @@
  * of these cards forbids it in so many words. What the promise rests on is practice: Sherman (SIGMOD 2022,
  * section 4.3 and 4.5: ConnectX-5, locks in device memory, released by a WRITE in the list of the write-back)
  * ran its whole evaluation that way, under contention that one lost release would stop for ever. Not known:
- * whether it holds for every card and firmware, and for locks in host memory. It is used for locks of 8
- * bytes only (remote.c); smaller ones are released by an atomic, for the same round trips.
+ * whether it holds for every card and firmware, and for locks in host memory. So a memory node passes it on
+ * for locks in device memory alone (server_card_promises), and it is used for locks of 8 bytes only
+ * (remote.c); others are released by an atomic, for the same round trips.
  */
 #include <endian.h>
 #include <errno.h>

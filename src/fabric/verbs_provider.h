@@ -46,7 +46,7 @@ struct verbs_scratch {
 
 struct verbs_features {
     bool masked_cas;        /* 64-bit CAS under a mask, on the initiator's side and on the responder's */
-    bool release_by_write;  /* G3: a WRITE to a word under CAS is safe, the maker says so */
+    bool release_by_write;  /* G3: in device memory a WRITE to a word under CAS is safe */
     bool windows;           /* memory windows of type 2: keys that die with their queue pair */
     uint64_t device_memory; /* bytes that ibv_alloc_dm can give; 0: none */
 };

@@ -122,16 +122,19 @@ static int card_place(const struct memory_server_options *options, struct sockad
     return net_address_resolve(address, place, error);
 }
 
-int memory_server_lock_width(const struct memory_server_options *options, uint32_t *lock_width,
-                             struct error *error)
+int memory_server_locks(const struct memory_server_options *options, struct memory_options *memory,
+                        struct error *error)
 {
     struct sockaddr_storage place;
     const struct sockaddr *local;
-    *lock_width = 2;
-    if (options->card == NULL)
-        return BANYAN_OK;
-    int status = card_place(options, &place, &local, error);
-    return status == BANYAN_OK ? server_card_lock_width(options->card, local, lock_width, error) : status;
+    uint32_t width = 2;
+    uint64_t bytes = MEMORY_LOCK_BYTES;
+    int status = options->card != NULL ? card_place(options, &place, &local, error) : BANYAN_OK;
+    if (status == BANYAN_OK && options->card != NULL)
+        status = server_card_locks(options->card, local, &width, &bytes, error);
+    memory->lock_width = memory->lock_width != 0 ? memory->lock_width : width;
+    memory->lock_bytes = memory->lock_bytes != 0 ? memory->lock_bytes : bytes;
+    return status;
 }
 
 static int open_card(struct memory_server *server, const struct memory_server_options *options,

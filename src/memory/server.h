@@ -30,14 +30,14 @@ struct memory_server_options {
     bool busy_poll;                      /* never sleep: for benchmarks */
     /* Compute nodes get at the memory through this network card (RDMA), and in no other way; NULL: over the
      * stream. The card is chosen by the first rdma:// address, else by the first of TCP. Needs a memory node
-     * with locks of memory_server_lock_width. */
+     * with locks as memory_server_locks says. */
     const struct verbs_options *card;
 };
 
-/* The lock width to make the memory node with: 2, but 8 for cards that cannot do better. Opens the card:
- * fails as memory_server_create does. */
-int memory_server_lock_width(const struct memory_server_options *options, uint32_t *lock_width,
-                             struct error *error);
+/* Chooses what is 0 of the memory node's lock_width and lock_bytes, by the card if there is one
+ * (server_card_locks). Opens the card: fails as memory_server_create does. */
+int memory_server_locks(const struct memory_server_options *options, struct memory_options *memory,
+                        struct error *error);
 
 struct memory_server;
 /* Listens. BANYAN_EBUSY, BANYAN_EINVAL, BANYAN_ENET with the address at fault; BANYAN_ENOTSUP: no io_uring

@@ -141,12 +141,14 @@ static int bring_up_best(struct server_card *card, struct error *error)
         int status = bring_up(card, chip, windows, &detail);
         if (status == BANYAN_OK)
             return status;
+        /* Without room for the pool itself nothing gets better. */
+        bool hopeless = status == BANYAN_ENOMEM && card->regions[CARD_POOL].registration == NULL;
         bring_down(card);
         /* A proof that failed halfway has left them changed: locks that nobody would ever free. Nobody is
          * here, not even a queue pair, so for once the CPU may put them right. */
         *proof_word(card, CARD_POOL) = pool_word;
         *proof_word(card, CARD_LOCKS) = lock_word;
-        if (!windows && !chip)
+        if (hopeless || (!windows && !chip))
             return error_set(error, status, "%s", detail.text);
         log_info("memory node: %s without %s: %s", card->device->name,
                  windows ? "memory windows" : "device memory", detail.text);
@@ -234,14 +236,19 @@ void server_card_destroy(struct server_card *card)
     free(card);
 }
 
-int server_card_lock_width(const struct verbs_options *options, const struct sockaddr *local,
-                           uint32_t *lock_width, struct error *error)
+int server_card_locks(const struct verbs_options *options, const struct sockaddr *local, uint32_t *lock_width,
+                      uint64_t *lock_bytes, struct error *error)
 {
     struct verbs_device *device;
     int status = verbs_device_open(&device, options, local, error);
     if (status != BANYAN_OK)
         return status;
     *lock_width = device->features.masked_cas ? 2 : 8;
+    *lock_bytes = MEMORY_LOCK_BYTES;
+    while (*lock_bytes > device->features.device_memory && *lock_bytes > SERVER_CARD_CHIP_MIN)
+        *lock_bytes /= 2;
+    if (*lock_bytes > device->features.device_memory) /* in host memory, where there is room */
+        *lock_bytes = MEMORY_LOCK_BYTES;
     verbs_device_close(device);
     return BANYAN_OK;
 }
@@ -254,7 +261,10 @@ uint16_t server_card_packet(const struct server_card *card)
 uint8_t server_card_promises(const struct server_card *card)
 {
     const struct verbs_features *features = &card->device->features;
-    return (uint8_t)((features->release_by_write ? WIRE_CARD_RELEASE_BY_WRITE : 0) |
+    /* What the maker says of WRITEs beside CAS is about the card's own memory: in the host's, the card's
+     * read and write of an atomic are two, with the bus between them. */
+    bool release_by_write = features->release_by_write && card->chip != NULL;
+    return (uint8_t)((release_by_write ? WIRE_CARD_RELEASE_BY_WRITE : 0) |
                      (features->masked_cas ? WIRE_CARD_MASKED_CAS : 0));
 }
 

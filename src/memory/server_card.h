@@ -39,10 +39,12 @@ int server_card_create(struct server_card **card, struct memory_node *node,
                        struct error *error);
 /* When no queue is left. NULL: does nothing. */
 void server_card_destroy(struct server_card *card);
-/* The lock width to make a memory node with, before one is made: 2 where the device has masked CAS, else 8.
- */
-int server_card_lock_width(const struct verbs_options *options, const struct sockaddr *local,
-                           uint32_t *lock_width, struct error *error);
+/* What to make a memory node's locks like, before one is made: 2 bytes each where the device has masked CAS,
+ * else 8; so many that they fit the device's own memory, as long as that holds SERVER_CARD_CHIP_MIN bytes,
+ * and MEMORY_LOCK_BYTES at most. */
+#define SERVER_CARD_CHIP_MIN (UINT64_C(16) << 10)
+int server_card_locks(const struct verbs_options *options, const struct sockaddr *local, uint32_t *lock_width,
+                      uint64_t *lock_bytes, struct error *error);
 
 /* For the welcome. */
 uint16_t server_card_packet(const struct server_card *card);

@@ -118,7 +118,7 @@ static void serve(char **arguments, struct error *error)
                                     .chunk_bytes = number(arguments, CHUNK),
                                     .lock_bytes = number(arguments, LOCKS),
                                     .shared = true};
-    if (memory_server_lock_width(&options, &memory.lock_width, error) != BANYAN_OK ||
+    if (memory_server_locks(&options, &memory, error) != BANYAN_OK ||
         memory_node_create(&node, &memory, error) != BANYAN_OK)
         give_up("daemon: %s", error->text);
     run_server(node, &options, arguments[SOCKET], error);

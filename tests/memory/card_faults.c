@@ -175,12 +175,15 @@ static void spoil(struct verbs_device *device)
     spoiled_timeout = device->options.timeout;
     struct verbs_context *context = (struct verbs_context *)(void *)((uint8_t *)device->context -
                                                                      offsetof(struct verbs_context, context));
+    if (card_faults.promises)
+        device->features.release_by_write = true;
     if (card_faults.no_windows)
         device->features.windows = false;
     if (card_faults.broken_windows)
         device->context->ops.alloc_mw = no_window;
     if (card_faults.chip || card_faults.broken_chip) {
-        device->features.device_memory = UINT64_C(1) << 20;
+        device->features.device_memory =
+            card_faults.chip_bytes != 0 ? card_faults.chip_bytes : UINT64_C(1) << 20;
         context->alloc_dm = chip_allocate;
         context->free_dm = chip_free;
         context->reg_dm_mr = chip_register;

@@ -14,6 +14,8 @@ struct card_faults {
     bool no_windows;      /* it says that it has none */
     bool broken_windows;  /* it says so, and gives none */
     bool chip;            /* it has device memory: `chip_memory` */
+    uint64_t chip_bytes;  /* not 0: no more of it */
+    bool promises;        /* its maker promises that a WRITE beside CASes is safe */
     bool broken_chip;     /* it says so, and gives none */
     bool half_proof;      /* the first list of four requests ends, as if well, behind its first */
     bool events;          /* events are those of card_faults_event */

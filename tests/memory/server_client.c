@@ -61,7 +61,7 @@ int site_open(struct site *site, const struct site_options *options)
                                            .connections_max = options->connections_max,
                                            .engine = options->engine,
                                            .card = options->rdma ? &card : NULL};
-    if (memory_server_lock_width(&server, &pool.lock_width, &error) != BANYAN_OK ||
+    if (memory_server_locks(&server, &pool, &error) != BANYAN_OK ||
         memory_node_create(&site->node, &pool, &error) != BANYAN_OK)
         fail_msg("%s", error.text);
     int status = memory_server_create(&site->server, site->node, &server, &error);

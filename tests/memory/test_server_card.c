@@ -609,9 +609,10 @@ static void test_chip(void **state)
     struct peer peer, other;
     struct error error = {0};
     struct wire_format format = {.cluster_id = 98, .number = SITE_NODE, .node_count = SITE_NODE + 1};
-    card_faults.chip = true;
+    card_faults.chip = card_faults.promises = true;
     open_site(&site);
     assert_non_null(strstr(memory_server_card(site.server), "locks in device memory"));
+    assert_int_equal(server_card_promises(site.server->card), WIRE_CARD_RELEASE_BY_WRITE);
     uint64_t *chip = (uint64_t *)(void *)card_faults_chip();
     assert_non_null(chip);
     for (unsigned i = 0; i < SITE_LOCKS / 8; i++)
@@ -636,6 +637,41 @@ static void test_chip(void **state)
     peer_close(&peer);
     site_close(&site);
     assert_null(card_faults_chip()); /* given back */
+    card_faults = (struct card_faults){0};
+}
+
+/* As many locks as the device's own memory holds, if that is worth it. */
+static void test_lock_bytes(void **state)
+{
+    static const uint64_t sizes[][2] = {{0, MEMORY_LOCK_BYTES},
+                                        {16383, MEMORY_LOCK_BYTES},
+                                        {16384, 16384},
+                                        {100000, 65536},
+                                        {131072, 131072},
+                                        {MEMORY_LOCK_BYTES - 1, MEMORY_LOCK_BYTES / 2},
+                                        {UINT64_C(1) << 20, MEMORY_LOCK_BYTES}};
+    const struct verbs_options options = {0};
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct error error = {0};
+        uint32_t width = 0;
+        uint64_t bytes = 0;
+        card_faults = (struct card_faults){.chip = sizes[i][0] != 0, .chip_bytes = sizes[i][0]};
+        assert_int_equal(server_card_locks(&options, NULL, &width, &bytes, &error), BANYAN_OK);
+        assert_int_equal(width, 8);
+        assert_int_equal(bytes, sizes[i][1]);
+    }
+    card_faults = (struct card_faults){0};
+}
+
+/* A maker's promise is about the chip. */
+static void test_no_promise_for_host_memory(void **state)
+{
+    struct site site;
+    card_faults.promises = true;
+    open_site(&site);
+    assert_non_null(strstr(memory_server_card(site.server), "locks in host memory"));
+    assert_int_equal(server_card_promises(site.server->card), 0);
+    site_close(&site);
     card_faults = (struct card_faults){0};
 }
 
@@ -759,6 +795,7 @@ int main(void)
         cmocka_unit_test(test_release),        cmocka_unit_test(test_forgotten),
         cmocka_unit_test(test_own_breaks),     cmocka_unit_test(test_own_stays_broken),
         cmocka_unit_test(test_format),         cmocka_unit_test(test_chip),
+        cmocka_unit_test(test_lock_bytes),     cmocka_unit_test(test_no_promise_for_host_memory),
         cmocka_unit_test(test_without),        cmocka_unit_test(test_lock_width),
         cmocka_unit_test(test_events),
     };
