@@ -174,13 +174,24 @@ struct fencing {
     bool node[MEMORY_NODES]; /* awaited of this one */
 };
 
+static bool all_there(void *context)
+{
+    const struct fencing *fencing = context;
+    for (unsigned i = 0; i < MEMORY_NODES; i++)
+        if (fencing->node[i] && memory_counter(fencing->chaos, i, "banyan_memory_compute_nodes") < COMPUTES)
+            return false;
+    return true;
+}
+
+/* Who has not come back from the last deed yet cannot be fenced: it is waited for. */
 static struct fencing fencing_from_now(struct chaos *chaos, int node)
 {
     struct fencing fencing = {.chaos = chaos};
-    for (unsigned i = 0; i < MEMORY_NODES; i++) {
-        fencing.before[i] = memory_counter(chaos, i, "banyan_memory_fenced_total");
+    for (unsigned i = 0; i < MEMORY_NODES; i++)
         fencing.node[i] = node < 0 || (unsigned)node == i;
-    }
+    wait_until(all_there, &fencing, "compute nodes to be connected");
+    for (unsigned i = 0; i < MEMORY_NODES; i++)
+        fencing.before[i] = memory_counter(chaos, i, "banyan_memory_fenced_total");
     return fencing;
 }
 
