@@ -272,18 +272,12 @@ static void parse_faults(struct argp_state *state, int key, struct bench_config 
 
 static void parse_fabric(struct argp_state *state, struct bench_config *config, const char *text)
 {
-    if (!strcmp(text, "local"))
-        config->fabric = BENCH_LOCAL;
-    else if (!strcmp(text, "sim"))
-        config->fabric = BENCH_SIM;
-    else if (!strcmp(text, "tcp"))
-        config->fabric = BENCH_TCP;
-    else if (!strcmp(text, "unix"))
-        config->fabric = BENCH_UNIX;
-    else if (!strcmp(text, "rdma"))
-        config->fabric = BENCH_RDMA;
-    else
-        argp_error(state, "--fabric: '%s' is not one of local, sim, tcp, unix, rdma", text);
+    for (enum bench_fabric fabric = BENCH_LOCAL; fabric <= BENCH_RDMA; fabric++)
+        if (!strcmp(text, bench_fabric_names[fabric])) {
+            config->fabric = fabric;
+            return;
+        }
+    argp_error(state, "--fabric: '%s' is not one of local, sim, tcp, unix, rdma", text);
 }
 
 static bool parse_switch(struct request *request, struct argp_state *state, int key, const char *value)

@@ -127,10 +127,12 @@ int memory_server_locks(const struct memory_server_options *options, struct memo
 {
     struct sockaddr_storage place;
     const struct sockaddr *local;
-    uint32_t width = 2;
-    uint64_t bytes = MEMORY_LOCK_BYTES;
-    int status = options->card != NULL ? card_place(options, &place, &local, error) : BANYAN_OK;
-    if (status == BANYAN_OK && options->card != NULL)
+    uint32_t width = 0;
+    uint64_t bytes = 0;
+    if (options->card == NULL)
+        return BANYAN_OK; /* memory_node_create has its own defaults */
+    int status = card_place(options, &place, &local, error);
+    if (status == BANYAN_OK)
         status = server_card_locks(options->card, local, &width, &bytes, error);
     memory->lock_width = memory->lock_width != 0 ? memory->lock_width : width;
     memory->lock_bytes = memory->lock_bytes != 0 ? memory->lock_bytes : bytes;

@@ -34,8 +34,8 @@ struct memory_server_options {
     const struct verbs_options *card;
 };
 
-/* Chooses what is 0 of the memory node's lock_width and lock_bytes, by the card if there is one
- * (server_card_locks). Opens the card: fails as memory_server_create does. */
+/* Chooses what is 0 of the memory node's lock_width and lock_bytes by the card (server_card_locks); without
+ * one it leaves them to memory_node_create. Opens the card: fails as memory_server_create does. */
 int memory_server_locks(const struct memory_server_options *options, struct memory_options *memory,
                         struct error *error);
 
