@@ -5,14 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <pthread.h>
 #include <cmocka.h>
 
-#include "base/worker.h"
 #include "conformance.h"
 #include "fabric/local.h"
 #include "fabric/target.h"
 #include "memory/memory.h"
+#include "runners.h"
 
 static struct fabric *local_open(void *context, const struct fabric_target *const *targets, uint16_t count)
 {
@@ -25,78 +24,23 @@ static void local_shut(void *context, struct fabric *fabric)
     fabric_close(fabric);
 }
 
-/* ---- tasks on plain threads ---- */
-
-struct start {
-    void (*function)(void *);
-    void *argument;
-};
-
-static void *thread_main(void *argument)
-{
-    struct start *start = argument;
-    start->function(start->argument);
-    return NULL;
-}
-
-static void run_threads(void *context, struct fabric *fabric, void (*const *functions)(void *),
-                        void *const *arguments, unsigned count)
-{
-    pthread_t threads[CONFORMANCE_TASKS_MAX];
-    struct start starts[CONFORMANCE_TASKS_MAX];
-    for (unsigned i = 0; i < count; i++) {
-        starts[i] = (struct start){functions[i], arguments[i]};
-        if (pthread_create(&threads[i], NULL, thread_main, &starts[i]) != 0)
-            abort();
-    }
-    for (unsigned i = 0; i < count; i++)
-        pthread_join(threads[i], NULL);
-}
-
 static void conformance_on_threads(void **state)
 {
     const struct conformance_backend backend = {.name = "local, threads",
                                                 .rounds = 50000,
                                                 .open = local_open,
-                                                .run = run_threads,
+                                                .run = conformance_run_threads,
                                                 .close = local_shut};
     assert_int_equal(conformance_run(&backend), 0);
 }
 
-/* ---- tasks on the fibers of two workers ---- */
-
-#define WORKERS 2
-
-static void worker_main(void *worker)
-{
-    worker_run(worker);
-}
-
-static void run_fibers(void *context, struct fabric *fabric, void (*const *functions)(void *),
-                       void *const *arguments, unsigned count)
-{
-    struct worker *workers[WORKERS];
-    void (*mains[WORKERS])(void *);
-    void *worker_arguments[WORKERS];
-    for (unsigned i = 0; i < WORKERS; i++) {
-        workers[i] = worker_create();
-        if (workers[i] == NULL)
-            abort();
-        mains[i] = worker_main;
-        worker_arguments[i] = workers[i];
-    }
-    for (unsigned i = 0; i < count; i++)
-        if (worker_spawn(workers[i % WORKERS], functions[i], arguments[i]) != 0)
-            abort();
-    run_threads(context, fabric, mains, worker_arguments, WORKERS);
-    for (unsigned i = 0; i < WORKERS; i++)
-        worker_destroy(workers[i]);
-}
-
 static void conformance_on_fibers(void **state)
 {
-    const struct conformance_backend backend = {
-        .name = "local, fibers", .rounds = 50000, .open = local_open, .run = run_fibers, .close = local_shut};
+    const struct conformance_backend backend = {.name = "local, fibers",
+                                                .rounds = 50000,
+                                                .open = local_open,
+                                                .run = conformance_run_fibers,
+                                                .close = local_shut};
     assert_int_equal(conformance_run(&backend), 0);
 }
 

@@ -1,4 +1,5 @@
 /* ways.c - see ways.h. */
+#include "runners.h"
 #include "ways.h"
 
 #include <setjmp.h>
@@ -7,10 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <pthread.h>
 #include <cmocka.h>
 
-#include "base/worker.h"
 #include "fabric/remote.h"
 #include "tests/net/certificates.h"
 
@@ -78,69 +77,14 @@ static void way_lose(void *context, struct fabric *fabric, uint16_t node)
     proxy_open(way->proxies[node]);
 }
 
-/* ---- tasks ---- */
-
-struct start {
-    void (*function)(void *);
-    void *argument;
-};
-
-static void *thread_main(void *argument)
-{
-    struct start *start = argument;
-    start->function(start->argument);
-    return NULL;
-}
-
-static void run_threads(void *context, struct fabric *fabric, void (*const *functions)(void *),
-                        void *const *arguments, unsigned count)
-{
-    pthread_t threads[CONFORMANCE_TASKS_MAX];
-    struct start starts[CONFORMANCE_TASKS_MAX];
-    for (unsigned i = 0; i < count; i++) {
-        starts[i] = (struct start){functions[i], arguments[i]};
-        if (pthread_create(&threads[i], NULL, thread_main, &starts[i]) != 0)
-            abort();
-    }
-    for (unsigned i = 0; i < count; i++)
-        pthread_join(threads[i], NULL);
-}
-
-#define WORKERS 2
-
-static void worker_main(void *worker)
-{
-    worker_run(worker);
-}
-
-static void run_fibers(void *context, struct fabric *fabric, void (*const *functions)(void *),
-                       void *const *arguments, unsigned count)
-{
-    struct worker *workers[WORKERS];
-    void (*mains[WORKERS])(void *);
-    void *worker_arguments[WORKERS];
-    for (unsigned i = 0; i < WORKERS; i++) {
-        workers[i] = worker_create();
-        if (workers[i] == NULL)
-            abort();
-        mains[i] = worker_main;
-        worker_arguments[i] = workers[i];
-    }
-    for (unsigned i = 0; i < count; i++)
-        if (worker_spawn(workers[i % WORKERS], functions[i], arguments[i]) != 0)
-            abort();
-    run_threads(context, fabric, mains, worker_arguments, WORKERS);
-    for (unsigned i = 0; i < WORKERS; i++)
-        worker_destroy(workers[i]);
-}
-
 void ways_conform(struct way way, const char *part, bool fibers, unsigned rounds)
 {
     const struct conformance_backend backend = {.name = way.name,
                                                 .context = &way,
                                                 .rounds = rounds,
                                                 .open = way_open,
-                                                .run = fibers ? run_fibers : run_threads,
+                                                .run =
+                                                    fibers ? conformance_run_fibers : conformance_run_threads,
                                                 .close = way_shut,
                                                 .lose = way.proxied ? way_lose : NULL};
     assert_int_equal(part ? conformance_run_some(&backend, part) : conformance_run(&backend), 0);
