@@ -78,23 +78,6 @@ static gaddr lock_at(uint64_t offset)
 {
     return gaddr_make(NODE, GADDR_LOCK_REGION | offset);
 }
-static struct fabric_command read_of(gaddr address, void *buffer, uint32_t length)
-{
-    return (struct fabric_command){FABRIC_READ, length, address, .read = {.buffer = buffer}};
-}
-static struct fabric_command write_of(gaddr address, const void *data, uint32_t length)
-{
-    return (struct fabric_command){FABRIC_WRITE, length, address, .write = {.data = data}};
-}
-static struct fabric_command cas_of(gaddr address, uint64_t compare, uint64_t swap, uint64_t mask)
-{
-    return (struct fabric_command){FABRIC_CAS, 8, address,
-                                   .cas = {.compare = compare, .swap = swap, .mask = mask}};
-}
-static struct fabric_command faa_of(gaddr address, uint64_t add)
-{
-    return (struct fabric_command){FABRIC_FAA, 0, address, .faa = {.add = add}};
-}
 static struct fabric_list list_of(struct fabric_command *commands, unsigned count)
 {
     return (struct fabric_list){.node = NODE, .count = (uint16_t)count, .commands = commands, .status = 1};
@@ -129,7 +112,7 @@ static void expect_work(uint32_t index, enum fabric_operation operation, uint64_
 static void test_cas_and_read(void **state)
 {
     uint64_t words[8] = {0};
-    struct fabric_command commands[] = {cas_of(lock_at(64), 0, 7, UINT64_MAX),
+    struct fabric_command commands[] = {cas_of(lock_at(64), 0, 7),
                                         read_of(pool_at(4096), words, sizeof words)};
     struct fabric_list list = list_of(commands, 2);
     open_queue();
@@ -317,8 +300,8 @@ static void test_masked(void **state)
     for (int able = 0; able <= 1; able++) {
         uint64_t word = 0xaaaabbbbccccdddd;
         struct fabric_command commands[] = {faa_of(pool_at(8), 1),
-                                            cas_of(lock_at(16), 0xcccc0000, 0x99990000, 0xffff0000),
-                                            cas_of(lock_at(16), 0, 1, UINT64_MAX)};
+                                            masked_of(lock_at(16), 0xcccc0000, 0x99990000, 0xffff0000),
+                                            cas_of(lock_at(16), 0, 1)};
         struct fabric_list list = list_of(commands, 3);
         fake_card.device.features.masked_cas = able;
         open_queue();
@@ -362,8 +345,8 @@ static void test_bad_commands(void **state)
         read_of(pool_at(64), buffer, UINT32_MAX),
         write_of(lock_at(FAKE_LOCK_BYTES), buffer, 1),
         write_of(lock_at(FAKE_LOCK_BYTES - 1), buffer, 2),
-        cas_of(lock_at(4), 0, 0, UINT64_MAX),
-        cas_of(lock_at(FAKE_LOCK_BYTES), 0, 0, UINT64_MAX),
+        cas_of(lock_at(4), 0, 0),
+        cas_of(lock_at(FAKE_LOCK_BYTES), 0, 0),
         faa_of(pool_at(7), 1),
         faa_of(pool_at(FAKE_POOL_BYTES), 1),
         {.operation = (enum fabric_operation)4, .length = 8, .address = gaddr_make(NODE, 64)},
@@ -615,7 +598,7 @@ static void test_names(void **state)
     uint64_t words[8] = {0};
     for (uint32_t which = 0; which < 4; which++) {
         struct fabric_command commands[] = {write_of(pool_at(8), words, 5), read_of(pool_at(64), words, 64),
-                                            cas_of(lock_at(16), 1, 2, UINT64_MAX), faa_of(pool_at(24), 1)};
+                                            cas_of(lock_at(16), 1, 2), faa_of(pool_at(24), 1)};
         struct fabric_list list = list_of(commands, 4);
         fake_card.failed = false;
         open_queue();

@@ -33,4 +33,29 @@ void trial_model(struct trial *trial, const struct fabric_target *model);
 /* Fails the test if list.status or a result is not the model's. Frees the trial. */
 void trial_judge(struct trial *trial);
 
+/* ---- single commands ---- */
+
+static inline struct fabric_command read_of(gaddr address, void *buffer, uint32_t length)
+{
+    return (struct fabric_command){FABRIC_READ, length, address, .read = {.buffer = buffer}};
+}
+static inline struct fabric_command write_of(gaddr address, const void *data, uint32_t length)
+{
+    return (struct fabric_command){FABRIC_WRITE, length, address, .write = {.data = data}};
+}
+static inline struct fabric_command masked_of(gaddr address, uint64_t compare, uint64_t swap, uint64_t mask)
+{
+    return (struct fabric_command){FABRIC_CAS, 8, address,
+                                   .cas = {.compare = compare, .swap = swap, .mask = mask}};
+}
+static inline struct fabric_command cas_of(gaddr address, uint64_t compare, uint64_t swap)
+{
+    return masked_of(address, compare, swap, UINT64_MAX);
+}
+/* Atomics have 8 bytes whatever their length says. */
+static inline struct fabric_command faa_of(gaddr address, uint64_t add)
+{
+    return (struct fabric_command){FABRIC_FAA, 0, address, .faa = {.add = add}};
+}
+
 #endif

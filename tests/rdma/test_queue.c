@@ -302,23 +302,6 @@ static gaddr lock_at(uint64_t offset)
 {
     return gaddr_make(NODE, GADDR_LOCK_REGION | offset);
 }
-static struct fabric_command read_of(gaddr address, void *buffer, uint32_t length)
-{
-    return (struct fabric_command){FABRIC_READ, length, address, .read = {.buffer = buffer}};
-}
-static struct fabric_command write_of(gaddr address, const void *data, uint32_t length)
-{
-    return (struct fabric_command){FABRIC_WRITE, length, address, .write = {.data = data}};
-}
-static struct fabric_command cas_of(gaddr address, uint64_t compare, uint64_t swap)
-{
-    return (struct fabric_command){FABRIC_CAS, 8, address,
-                                   .cas = {.compare = compare, .swap = swap, .mask = UINT64_MAX}};
-}
-static struct fabric_command faa_of(gaddr address, uint64_t add)
-{
-    return (struct fabric_command){FABRIC_FAA, 8, address, .faa = {.add = add}};
-}
 
 /* ---- what lists do ---- */
 
