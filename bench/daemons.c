@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "memory/server.h"
+#include "memoryd/memoryd.h"
 
 /* What the daemon tells once: its port, or why there is none. */
 struct answer {

@@ -9,9 +9,9 @@
  */
 #include "base/crc32c.h"
 #include "fuzz/fuzz.h"
-#include "memory/server_staging.h"
+#include "memoryd/staging.h"
 #include "store/state.h"
-#include "tree/layout.h"
+#include "format/layout.h"
 #define XXH_INLINE_ALL
 #include <unistd.h>
 #include <xxhash.h>

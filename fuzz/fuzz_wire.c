@@ -1,5 +1,5 @@
 /*
- * fuzz_wire.c - feeds bytes to the memory daemon's conversations (memory/server_session.h), without sockets:
+ * fuzz_wire.c - feeds bytes to the memory daemon's conversations (memoryd/session.h), without sockets:
  * a few connections at once, which may be of one group, and the keeper's steps in between.
  *
  * Input is a little program, so that mutations get behind the hello (nobody guesses a group's key): each step
@@ -19,8 +19,8 @@
 #include "base/log.h"
 #include "base/task.h"
 #include "fuzz/fuzz.h"
-#include "memory/server_card.h"
-#include "memory/server_session.h"
+#include "memoryd/nic.h"
+#include "memoryd/session.h"
 
 #define CONNECTIONS 4u
 #define INSTANCE    7u
@@ -67,7 +67,7 @@ static void must(bool condition, const char *what)
     fuzz_must(condition, "%s", what);
 }
 
-/* ---- the network card: memory/server_card.h in place of the real one ---- */
+/* ---- the network card: memoryd/nic.h in place of the real one ---- */
 
 struct server_card_queue {
     struct server_card *card;

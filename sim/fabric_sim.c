@@ -58,7 +58,7 @@ static inline struct sim_connection *connection_get(struct sim_endpoint *endpoin
     return connection_make(endpoint, node);
 }
 
-/* When a request posted by the running task arrives. The way out is booked at sim->now (see card.h: a
+/* When a request posted by the running task arrives. The way out is booked at sim->now (see nic.h: a
  * delay may as well stand behind a server), the CPU's time and the latencies come on top. */
 static sim_time arrival_time(struct sim *sim, struct sim_compute *compute, struct sim_task *task,
                              struct sim_connection *connection, struct sim_load load, sim_time fetch)

@@ -12,7 +12,7 @@
 
 #include "base/fiber.h"
 #include "base/random.h"
-#include "sim/card.h"
+#include "sim/nic.h"
 #include "sim/queue.h"
 #include "sim/sim.h"
 

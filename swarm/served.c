@@ -8,7 +8,7 @@
 
 #include "fabric/remote.h"
 #include "fabric/verbs_device.h"
-#include "memory/server.h"
+#include "memoryd/memoryd.h"
 
 /* Machines that tests run on may be slow, and emulated: nobody is to be fenced for that. */
 #define LEASE_MS   30000u

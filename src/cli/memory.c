@@ -6,7 +6,7 @@
 #include "base/signals.h"
 #include "cli/cluster.h"
 #include "cli/command.h"
-#include "memory/server.h"
+#include "memoryd/memoryd.h"
 #include "server/http.h"
 #include "server/metrics.h"
 

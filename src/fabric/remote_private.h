@@ -4,7 +4,7 @@
  *  remote.c         opening and closing a fabric and its endpoints; format, ask; the operations' entry
  *  remote_dial.c    opening one connection: greeting, hello, welcome, descriptors
  *  remote_link.c    an endpoint's data connection: messages out, answers in, who waits for them
- *  remote_card.c    lists that go through a network card beside the data connection
+ *  remote_nic.c    lists that go through a network card beside the data connection
  *  remote_lease.c   groups of connections that live and die together: heartbeats, losses, mending
  *
  * GROUPS. The connections to one memory node form a group (wire.h), numbered by node->group: odd while the
@@ -288,7 +288,7 @@ void remote_endpoint_wait(struct remote_endpoint *endpoint, struct remote_wait *
 /* Of an endpoint that nobody uses any more. */
 void remote_link_close(struct remote_link *link);
 
-/* ---- remote_card.c ---- */
+/* ---- remote_nic.c ---- */
 
 /* Opens the card that leads to the memory node, if that is not done yet: node->device. */
 int remote_card_open(struct remote_node *node, const struct remote_dialed *dialed, struct error *error);

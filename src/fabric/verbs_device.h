@@ -1,7 +1,7 @@
 /*
  * verbs_device.h - a network card with RDMA (InfiniBand, RoCE v1 and v2), opened: which device, port and GID,
  * its limits, its memory registrations, and the states of its queue pairs. Both ends use it: compute nodes
- * (verbs_queue.h) and memory nodes (memory/server_card.h).
+ * (verbs_queue.h) and memory nodes (memoryd/nic.h).
  *
  * CHOICE. Without options the device and port are those that own the local address of the connection to the
  * other side (librdmacm), so `rdma://host:port` needs nothing more; where librdmacm cannot say, the only

@@ -20,7 +20,7 @@
  *  - It and an ordinary CAS are atomic against each other: both are done by the responder's atomics unit.
  *    The order of bytes in the responder's memory is taken to be the host's, as for ordinary ones.
  * None of it is believed: a memory node whose locks are masked tries a masked CAS on its own card when it
- * starts (memory/server_card_locks.c), and does not start where the word is not what it must be.
+ * starts (memoryd/nic_locks.c), and does not start where the word is not what it must be.
  *
  * RELEASE BY WRITE. What makes a WRITE to a lock unsafe is a responder that reads a word, compares, fails,
  * and writes the old value back; Soft-RoCE does. The InfiniBand specification allows it, and no public manual

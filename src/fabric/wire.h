@@ -1,7 +1,7 @@
 /*
  * wire.h - what compute nodes and memory nodes say to each other over a stream (TCP, TLS or a Unix socket).
  *
- * Written and read by fabric/remote.c (compute node) and memory/server.c (memory node). Little-endian
+ * Written and read by fabric/remote.c (compute node) and memoryd/memoryd.c (memory node). Little-endian
  * throughout; both ends are little-endian machines, so structs travel as they lie in memory. The codec here
  * trusts nothing: lengths are judged before they are believed. docs/internals/wire.md tells the protocol as a
  * story.

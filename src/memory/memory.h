@@ -64,7 +64,7 @@ enum memory_request_kind {
     MEMORY_FREE = 2,
     MEMORY_STATUS = 3,
     MEMORY_USAGE = 4, /* which blocks of a chunk are handed out: for `banyan check` */
-    MEMORY_PEERS = 5, /* who is connected; answered by memory/server.c, BANYAN_ENOTSUP elsewhere */
+    MEMORY_PEERS = 5, /* who is connected; answered by memoryd/memoryd.c, BANYAN_ENOTSUP elsewhere */
 };
 #define MEMORY_BATCH_MAX 64
 

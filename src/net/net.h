@@ -2,7 +2,7 @@
  * net.h - sockets as the fabric and the servers need them: addresses, listening, connecting, and non-blocking
  * streams of bytes with TLS where it is wanted (OpenSSL).
  *
- * Called by src/fabric/remote.c, src/memory/server.c, src/server/ and the command line. No thread of its own;
+ * Called by src/fabric/remote.c, src/memoryd/memoryd.c, src/server/ and the command line. No thread of its own;
  * an object belongs to the thread that uses it, a struct net_tls may be shared by all. No call here waits but
  * net_connect and name look-ups. Errors carry a message that names the address, the peer or the file.
  */

@@ -1,6 +1,6 @@
 /*
  * metrics.h - what a compute node and a memory node tell about themselves over HTTP: metrics in Prometheus's
- * text format, and a plain page for people. No logic: reads the statistics of server.h and memory/server.h.
+ * text format, and a plain page for people. No logic: reads the statistics of server.h and memoryd/memoryd.h.
  * Any thread; each call reads the counters once.
  */
 #ifndef SERVER_METRICS_H

@@ -20,7 +20,7 @@
 #include "base/epoch.h"
 #include "base/random.h"
 #include "base/task.h"
-#include "tree/layout.h"
+#include "format/layout.h"
 
 /* Internal verdicts, never seen by callers of tree.h. */
 #define TREE_RESTART  1 /* look for the node again, from what the cache now says */

@@ -16,7 +16,7 @@
 
 #include "base/log.h"
 #include "fabric/verbs_device.h"
-#include "memory/server.h"
+#include "memoryd/memoryd.h"
 
 __attribute__((noreturn, format(printf, 1, 2))) static void give_up(const char *format, ...)
 {

@@ -1,6 +1,6 @@
 /*
  * fake_queue.h - queue pairs whose lists are done when a test says so: stands in for verbs_queue.c and
- * verbs_device.c, for tests of remote_card.c. READs return bytes of 0x77, atomics old words of the same, and
+ * verbs_device.c, for tests of remote_nic.c. READs return bytes of 0x77, atomics old words of the same, and
  * nothing else happens; commands that do not end within the pool are bad. A list that is still there when a
  * queue goes that has none, or a queue or device that is left in the end, fails the test.
  *

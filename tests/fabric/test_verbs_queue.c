@@ -1,4 +1,4 @@
-/* test_verbs_queue.c - a queue of the verbs backend on a card that is not there (fake_card.h): which requests
+/* test_verbs_queue.c - a queue of the verbs backend on a card that is not there (fake_nic.h): which requests
  * a list becomes, its bounds, its results against a model, its end when something fails; and what the plain
  * provider makes of requests. */
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 
 #include "fabric/target.h"
 #include "fabric/verbs_works.h"
-#include "fake_card.h"
+#include "fake_nic.h"
 #include "trials.h"
 
 #define NODE  3

@@ -15,7 +15,7 @@
 
 #include "store/audit.h"
 #include "stores.h"
-#include "tree/layout.h"
+#include "format/layout.h"
 
 #define KEYS         6000u
 #define NODE_BYTES   1024u

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "tree/layout.h"
+#include "format/layout.h"
 
 #define KEYS 900u
 

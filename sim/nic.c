@@ -1,0 +1,136 @@
+/* nic.c - the network card's arithmetic (see nic.h). */
+#include "sim/nic.h"
+
+#include <math.h>
+
+#include "base/task.h"
+
+static sim_time per_second(double millions)
+{
+    return (sim_time)llround(1e6 / millions);
+}
+static sim_time per_byte(double gigabits)
+{
+    return (sim_time)llround(8000.0 / gigabits);
+}
+
+void sim_model_init(struct sim_model *model, const struct sim_params *params)
+{
+    *model = (struct sim_model){
+        .byte = per_byte(params->bandwidth),
+        .message_in = per_second(params->message_rate_in),
+        .message_out = per_second(params->message_rate_out),
+        .pcie_byte = per_byte(params->pcie_bandwidth),
+        .doorbell = params->doorbell_ns * SIM_NANOSECOND,
+        .pass = params->card_ns * SIM_NANOSECOND,
+        .wire = params->wire_ns * SIM_NANOSECOND,
+        .pcie_read = params->pcie_read_ns * SIM_NANOSECOND,
+        .pcie_write = params->pcie_write_ns * SIM_NANOSECOND,
+        .atomic_fetch = params->atomic_fetch_ns * SIM_NANOSECOND,
+        .atomic_writeback = params->atomic_writeback_ns * SIM_NANOSECOND,
+        .chip_gap = per_second(params->chip_rate),
+        .chip = params->chip_ns * SIM_NANOSECOND,
+        .rpc = params->rpc_ns * SIM_NANOSECOND,
+        .post = params->post_ns * SIM_NANOSECOND,
+        .command = params->command_ns * SIM_NANOSECOND,
+        .poll = params->poll_ns * SIM_NANOSECOND,
+        .yield = params->yield_ns * SIM_NANOSECOND,
+        .clock = params->clock_ns * SIM_NANOSECOND,
+        .header = params->header_bytes,
+        .mtu = params->mtu,
+        .inline_bytes = params->inline_bytes,
+        .block_responses = params->block_responses,
+        .jittered = params->jitter_ns > 0,
+    };
+    model->work[TASK_WORK_OPERATION] = params->operation_ns * SIM_NANOSECOND;
+    model->work[TASK_WORK_SEARCH] = params->search_ns * SIM_NANOSECOND;
+    model->work[TASK_WORK_LEAF] = (sim_time)llround(params->leaf_ns * 1000);
+    model->work[TASK_WORK_SPLIT] = params->split_ns * SIM_NANOSECOND;
+    model->work[TASK_WORK_HANDOVER] = params->handover_ns * SIM_NANOSECOND;
+    for (int step = 0; step < SIM_JITTER_STEPS; step++) {
+        double tail = 1 - (step + 0.5) / SIM_JITTER_STEPS;
+        model->jitter[step] = (sim_time)llround(-log(tail) * params->jitter_ns * 1000);
+    }
+}
+
+/* A bad length fails at the memory node; until then it must not count for more than any other. */
+static uint32_t payload(const struct fabric_command *command)
+{
+    return command->length <= FABRIC_LENGTH_MAX ? command->length : 0;
+}
+
+struct sim_load sim_request_load(const struct sim_model *model, const struct fabric_list *list,
+                                 sim_time *fetch)
+{
+    struct sim_load load = {.messages = list->count};
+    *fetch = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct fabric_command *command = &list->commands[i];
+        if (command->operation != FABRIC_WRITE) {
+            load.bytes += model->header;
+            continue;
+        }
+        load.bytes += sim_wire_bytes(model, payload(command));
+        if (payload(command) > model->inline_bytes) /* reads of several payloads overlap */
+            *fetch = sim_later(*fetch, model->pcie_read) + payload(command) * model->pcie_byte;
+    }
+    return load;
+}
+
+struct sim_load sim_response_load(const struct sim_model *model, const struct fabric_list *list)
+{
+    struct sim_load load = {0};
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct fabric_command *command = &list->commands[i];
+        if (command->operation == FABRIC_WRITE)
+            continue; /* acknowledged by whatever answers the last command */
+        load.messages++;
+        load.bytes +=
+            command->operation == FABRIC_READ ? sim_wire_bytes(model, payload(command)) : model->header + 8;
+    }
+    if (list->commands[list->count - 1].operation == FABRIC_WRITE) {
+        load.messages++;
+        load.bytes += model->header;
+    }
+    return load;
+}
+
+static bool is_effective(const struct fabric_command *command)
+{
+    return command->operation == FABRIC_FAA ||
+           ((command->cas.old ^ command->cas.compare) & command->cas.mask) == 0;
+}
+
+sim_time sim_card_serve(const struct sim_model *model, struct sim_card *card, sim_time at,
+                        const struct fabric_list *list, bool executed, sim_time *begun, sim_time *starts)
+{
+    sim_time pipeline = sim_later(card->serve_free, at);
+    sim_time after = pipeline; /* what stands behind an atomic of the same list waits for it */
+    sim_time ready = pipeline;
+    *begun = pipeline;
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct fabric_command *command = &list->commands[i];
+        bool on_chip = (command->address & GADDR_LOCK_REGION) != 0;
+        sim_time start = sim_later(pipeline, after), done = start;
+        if (command->operation == FABRIC_READ) {
+            done += on_chip ? model->chip : model->pcie_read + payload(command) * model->pcie_byte;
+        } else if (command->operation == FABRIC_WRITE) {
+            done += on_chip ? model->chip : 0; /* posted: nobody waits for PCIe */
+        } else if (on_chip) {
+            start = sim_later(card->chip_free, start);
+            card->chip_free = start + model->chip_gap;
+            after = done = card->chip_free + model->chip;
+        } else {
+            sim_time *bucket = &card->bucket_free[gaddr_offset(command->address) % SIM_ATOMIC_BUCKETS];
+            if (*bucket > start) /* the card stops here until the bucket is free: so do all behind it */
+                start = pipeline = *bucket;
+            after = done = start + model->atomic_fetch;
+            *bucket = done + (!executed || is_effective(command) ? model->atomic_writeback : 0);
+        }
+        ready = sim_later(ready, done);
+        if (starts)
+            starts[i] = start;
+    }
+    card->serve_free = pipeline;
+    return ready;
+}

@@ -1,0 +1,68 @@
+/* buffer.c - see buffer.h. */
+#include "memoryd/buffer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CAPACITY_MIN 4096u
+
+static void to_front(struct server_buffer *buffer)
+{
+    if (buffer->start == 0)
+        return;
+    memmove(buffer->bytes, buffer->bytes + buffer->start, buffer->end - buffer->start);
+    buffer->ready -= buffer->ready < buffer->start ? buffer->ready : buffer->start;
+    buffer->end -= buffer->start;
+    buffer->start = 0;
+}
+
+bool server_buffer_room(struct server_buffer *buffer, size_t more)
+{
+    if (buffer->capacity - buffer->end >= more && buffer->bytes != NULL)
+        return true;
+    size_t needed = server_buffer_held(buffer) + more;
+    if (needed > buffer->capacity || buffer->bytes == NULL) {
+        size_t capacity = CAPACITY_MIN;
+        while (capacity < needed)
+            capacity *= 2;
+        uint8_t *bytes = realloc(buffer->bytes, capacity);
+        if (bytes == NULL)
+            return false;
+        buffer->bytes = bytes;
+        buffer->capacity = capacity;
+    }
+    to_front(buffer);
+    return true;
+}
+
+void server_buffer_shrink(struct server_buffer *buffer, size_t keep)
+{
+    buffer->start = buffer->ready = buffer->end = 0;
+    if (buffer->capacity <= keep)
+        return;
+    if (keep == 0) {
+        server_buffer_free(buffer);
+        return;
+    }
+    uint8_t *bytes = realloc(buffer->bytes, keep);
+    if (bytes == NULL)
+        return; /* then it stays large */
+    buffer->bytes = bytes;
+    buffer->capacity = keep;
+}
+
+void server_buffer_free(struct server_buffer *buffer)
+{
+    free(buffer->bytes);
+    *buffer = (struct server_buffer){0};
+}
+
+bool server_buffer_append(struct server_buffer *buffer, const void *bytes, size_t length)
+{
+    if (!server_buffer_room(buffer, length))
+        return false;
+    if (length != 0)
+        memcpy(buffer->bytes + buffer->end, bytes, length);
+    buffer->end += length;
+    return true;
+}

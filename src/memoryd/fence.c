@@ -1,0 +1,241 @@
+/*
+ * fence.c - the end of groups (G6): leases run out; a group that is over is taken apart, in this
+ * order: its connections are gone; its process is dead, where it had mapped the pool; what it had staged is
+ * finished; its locks are freed; its id is free.
+ *
+ * All of it on the keeper's thread. Only this file frees groups, so the keeper may look at one without the
+ * table's lock once nobody can join it any more.
+ */
+#include "memoryd/group_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/task.h"
+#include "memoryd/nic.h"
+#include "memoryd/process.h"
+
+#define MILLISECOND UINT64_C(1000000)
+/* A process that dies closes its sockets a moment before it is dead. */
+#define GRACE (200 * MILLISECOND)
+/* A process that was killed wakes the keeper when it is dead; should that be missed, the keeper looks. */
+#define LOOK_AGAIN (50 * MILLISECOND)
+/* A card that failed to free locks is asked again. */
+#define CARD_PAUSE (1000 * MILLISECOND)
+
+void server_groups_create(struct memory_server *server)
+{
+    struct memory_status_reply status;
+    memory_node_status(server->node, &status);
+    server->groups = (struct server_groups){.number = (uint16_t)status.node,
+                                            .node_count = (uint16_t)status.node_count,
+                                            .cluster_id = status.cluster_id};
+}
+
+static void earlier(uint64_t *deadline, uint64_t other)
+{
+    if (other < *deadline)
+        *deadline = other;
+}
+
+/* After the keeper could not run, a lease goes on at least so long, in which heartbeats that lie unread are
+ * read. */
+#define FORGIVEN (50 * MILLISECOND)
+
+/* The table's lock is held. */
+static void check_lease(struct server_groups *groups, struct server_group *group, uint64_t now,
+                        uint64_t *deadline)
+{
+    char why[96];
+    uint64_t end = group->heartbeat_at + group->lease_ms * MILLISECOND;
+    if (now < end) {
+        earlier(deadline, end);
+        return;
+    }
+    if (group->state == GROUP_LEAVING)
+        snprintf(why, sizeof why, "it said goodbye, but kept a data connection");
+    else
+        snprintf(why, sizeof why, "no heartbeat for its lease of %u ms", group->lease_ms);
+    server_group_fence(groups, group, false, why);
+}
+
+/* True when the process can no longer write. */
+static bool process_gone(struct memory_server *server, struct server_group *group, uint64_t now,
+                         uint64_t *deadline)
+{
+    if (!group->mapped || group->own || group->state == GROUP_ENDED || server_process_dead(group->pidfd))
+        return true;
+    if (atomic_load_acquire(&server->stopping))
+        return false;
+    if (!group->watched) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT};
+        epoll_ctl(server->keeper.epoll, EPOLL_CTL_ADD, group->pidfd, &event);
+        group->watched = true;
+    }
+    if (group->patient && now < group->fenced_at + GRACE) {
+        earlier(deadline, group->fenced_at + GRACE);
+        return false;
+    }
+    if (!group->killed)
+        log_warning(
+            "memory node %u: killing process %d of compute node %u (%s), which has the pool mapped: %s",
+            (unsigned)server->groups.number, group->pid, (unsigned)group->compute_id, group->name,
+            group->why);
+    group->killed = true;
+    server_process_kill(group->pidfd);
+    earlier(deadline, now + LOOK_AGAIN);
+    return false;
+}
+
+static void finish_staged(struct memory_server *server, struct server_group *group)
+{
+    unsigned finished = 0;
+    while (group->staging != NULL) {
+        struct server_staging *staging = group->staging;
+        bool complaint = false;
+        if (group->state == GROUP_FENCED &&
+            server_staging_finish(staging, server->target, server->groups.number, &complaint))
+            finished++;
+        if (complaint)
+            log_warning("memory node %u: compute node %u left an impossible write in its staging area",
+                        (unsigned)server->groups.number, (unsigned)group->compute_id);
+        group->staging = staging->next;
+        server_staging_destroy(staging);
+    }
+    if (finished > 0)
+        log_info("memory node %u: finished %u writes of compute node %u", (unsigned)server->groups.number,
+                 finished, (unsigned)group->compute_id);
+}
+
+static void drop_group(struct memory_server *server, struct server_group *group, uint64_t freed)
+{
+    struct server_groups *groups = &server->groups;
+    spinlock_lock(&groups->lock);
+    struct server_group **link = &groups->first;
+    while (*link != group)
+        link = &(*link)->next;
+    *link = group->next;
+    groups->count--;
+    groups->locks_freed_total += freed;
+    spinlock_unlock(&groups->lock);
+    if (group->pidfd >= 0)
+        close(group->pidfd);
+    free(group);
+}
+
+/* False: not yet (nic_locks.c says why that is the only way). */
+static bool free_locks(struct memory_server *server, struct server_group *group, uint64_t now,
+                       uint64_t *deadline)
+{
+    struct error error = {0};
+    if (group->haunted)
+        return false;
+    if (server->card == NULL) {
+        group->freed = memory_node_release_locks(server->node, group->compute_id);
+        return true;
+    }
+    if (now >= group->bury_at) {
+        if (server_card_release_locks(server->card, group->compute_id, &group->freed, &error) == BANYAN_OK)
+            return true;
+        group->bury_at = now + CARD_PAUSE;
+        log_error("memory node %u: the locks of compute node %u are not freed yet: %s",
+                  (unsigned)server->groups.number, (unsigned)group->compute_id, error.text);
+    }
+    earlier(deadline, group->bury_at);
+    return false;
+}
+
+/* The group is over, none of its connections is left, and its process can write no more. */
+static void bury(struct memory_server *server, struct server_group *group, uint64_t now, uint64_t *deadline)
+{
+    finish_staged(server, group);
+    if (!free_locks(server, group, now, deadline))
+        return;
+    uint64_t freed = group->freed;
+    if (group->state == GROUP_FENCED)
+        log_warning("memory node %u: compute node %u was fenced: %s (%s): %s; %llu locks freed",
+                    (unsigned)server->groups.number, (unsigned)group->compute_id, group->name, group->peer,
+                    group->why, (unsigned long long)freed);
+    else
+        log_info("memory node %u: compute node %u disconnected: %s (%s); %llu locks freed",
+                 (unsigned)server->groups.number, (unsigned)group->compute_id, group->name, group->peer,
+                 (unsigned long long)freed);
+    drop_group(server, group, freed);
+}
+
+uint64_t server_groups_step(struct memory_server *server, uint64_t now)
+{
+    struct server_groups *groups = &server->groups;
+    uint64_t deadline = UINT64_MAX;
+    /* acquire: see attach.c */
+    if (atomic_load_acquire(&server->attaching) != 0)
+        server_groups_forgive(server, now);
+    spinlock_lock(&groups->lock);
+    for (struct server_group *group = groups->first, *next; group != NULL; group = next) {
+        if (group->state == GROUP_LIVE || group->state == GROUP_LEAVING)
+            check_lease(groups, group, now, &deadline);
+        bool over = group->state == GROUP_FENCED || group->state == GROUP_ENDED;
+        uint32_t connections = group->connections;
+        next = group->next; /* groups are put in before the first and taken out by this thread */
+        if (!over)
+            continue;
+        spinlock_unlock(&groups->lock);
+        if (process_gone(server, group, now, &deadline) && connections == 0)
+            bury(server, group, now, &deadline);
+        spinlock_lock(&groups->lock);
+    }
+    spinlock_unlock(&groups->lock);
+    return deadline;
+}
+
+void server_groups_forgive(struct memory_server *server, uint64_t now)
+{
+    struct server_groups *groups = &server->groups;
+    spinlock_lock(&groups->lock);
+    for (struct server_group *group = groups->first; group != NULL; group = group->next) {
+        uint64_t least = now + FORGIVEN - group->lease_ms * MILLISECOND;
+        if (least <= now &&
+            group->heartbeat_at < least) /* a lease shorter than that is not worth the trouble */
+            group->heartbeat_at = least;
+    }
+    spinlock_unlock(&groups->lock);
+}
+
+void server_groups_prolong(struct memory_server *server, uint64_t now, uint64_t by)
+{
+    struct server_groups *groups = &server->groups;
+    spinlock_lock(&groups->lock);
+    for (struct server_group *group = groups->first; group != NULL; group = group->next)
+        if (group->heartbeat_at < now)
+            group->heartbeat_at += by < now - group->heartbeat_at ? by : now - group->heartbeat_at;
+    spinlock_unlock(&groups->lock);
+}
+
+void server_groups_stop(struct memory_server *server)
+{
+    struct server_groups *groups = &server->groups;
+    spinlock_lock(&groups->lock);
+    for (struct server_group *group = groups->first; group != NULL; group = group->next)
+        server_group_fence(groups, group, true, "the memory node stops");
+    spinlock_unlock(&groups->lock);
+}
+
+/* Whose process lives on with the pool mapped keeps its locks: it may still write what they guard. Nobody
+ * else can take one any more. */
+void server_groups_destroy(struct memory_server *server)
+{
+    struct server_groups *groups = &server->groups;
+    server_groups_step(server, task_now());
+    while (groups->first != NULL) {
+        struct server_group *group = groups->first;
+        while (group->staging != NULL) {
+            struct server_staging *staging = group->staging;
+            group->staging = staging->next;
+            server_staging_destroy(staging);
+        }
+        drop_group(server, group, 0);
+    }
+}

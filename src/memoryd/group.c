@@ -1,0 +1,375 @@
+/* group.c - see group.h: who joins, who leaves, what ends a group. Its last steps are in
+ * fence.c. */
+#include "memoryd/group_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/task.h"
+#include "memoryd/nic.h"
+#include "memoryd/process.h"
+
+#define LEASE_DEFAULT_MS 2000u
+
+/* ---- the table; its lock is held ---- */
+
+static struct server_group *find_id(const struct server_groups *groups, uint16_t compute_id)
+{
+    struct server_group *group = groups->first;
+    while (group != NULL && group->compute_id != compute_id)
+        group = group->next;
+    return group;
+}
+
+static struct server_group *find_instance(const struct server_groups *groups, uint64_t instance)
+{
+    struct server_group *group = groups->first;
+    while (group != NULL && group->instance != instance)
+        group = group->next;
+    return group;
+}
+
+/* Ascending, so that an id is not used again soon after its last owner; 0: all are in use. */
+static uint16_t choose_id(struct server_groups *groups)
+{
+    for (uint32_t tries = 0; tries < UINT16_MAX; tries++) {
+        groups->last_id = groups->last_id == UINT16_MAX ? 1 : (uint16_t)(groups->last_id + 1);
+        if (find_id(groups, groups->last_id) == NULL)
+            return groups->last_id;
+    }
+    return 0;
+}
+
+static void link_session(struct server_group *group, struct server_session *session)
+{
+    session->group = group;
+    session->group_previous = NULL;
+    session->group_next = group->sessions;
+    if (group->sessions != NULL)
+        group->sessions->group_previous = session;
+    group->sessions = session;
+    group->connections++;
+}
+
+static void unlink_session(struct server_group *group, struct server_session *session)
+{
+    if (session->group_previous != NULL)
+        session->group_previous->group_next = session->group_next;
+    else
+        group->sessions = session->group_next;
+    if (session->group_next != NULL)
+        session->group_next->group_previous = session->group_previous;
+    session->group = NULL;
+    session->group_next = session->group_previous = NULL;
+    group->connections--;
+}
+
+void server_group_fence(struct server_groups *groups, struct server_group *group, bool patient,
+                        const char *why)
+{
+    if (group->state == GROUP_FENCED || group->state == GROUP_ENDED)
+        return;
+    group->state = GROUP_FENCED;
+    group->patient = patient;
+    group->fenced_at = task_now();
+    snprintf(group->why, sizeof group->why, "%s", why);
+    groups->fenced_total++;
+    atomic_store_relaxed(&group->fenced, 1u); /* a hint (group.h) */
+    /* A session unlinks itself before its descriptor is closed, so these are its own. */
+    for (struct server_session *session = group->sessions; session != NULL; session = session->group_next)
+        shutdown(session->fd, SHUT_RDWR);
+}
+
+/* ---- joining ---- */
+
+static struct server_group *make_group(struct server_session *session, const struct wire_hello *hello)
+{
+    const struct memory_server *server = session->server;
+    struct server_group *group = calloc(1, sizeof *group);
+    if (group == NULL)
+        return NULL;
+    uint32_t lease_ms = hello->lease_ms != 0 ? hello->lease_ms : LEASE_DEFAULT_MS;
+    if (lease_ms < server->lease_ms_min)
+        lease_ms = server->lease_ms_min;
+    if (lease_ms > server->lease_ms_max)
+        lease_ms = server->lease_ms_max;
+    group->lease_ms = lease_ms;
+    group->instance = hello->instance;
+    group->joined_at = group->heartbeat_at = task_now();
+    group->pidfd = -1;
+    do
+        net_random(&group->key, sizeof group->key);
+    while (group->key == 0);
+    snprintf(group->name, sizeof group->name, "%s", session->name);
+    snprintf(group->peer, sizeof group->peer, "%.*s", (int)sizeof group->peer - 1, session->peer);
+    return group;
+}
+
+/* May a compute node come in? Its id in group->compute_id. */
+static int judge_control(struct server_groups *groups, struct server_group *group,
+                         const struct wire_hello *hello, const struct wire_welcome *welcome,
+                         struct error *error)
+{
+    struct server_group *other = find_instance(groups, hello->instance);
+    if (other != NULL) {
+        /* It says itself that its last connections are gone. But a process that maps the pool cannot be
+         * fenced without its end, so that one must first lose its lease. */
+        if (!other->mapped)
+            server_group_fence(groups, other, true, "it connected anew");
+        return error_set(
+            error, BANYAN_EBUSY,
+            "this compute node's last connections (as number %u) are not yet taken down; try again",
+            (unsigned)other->compute_id);
+    }
+    if (groups->formatting || groups->cluster_id != welcome->cluster_id)
+        return error_set(error, BANYAN_EBUSY, "the memory node is being formatted; try again");
+    other = hello->compute_id != 0 ? find_id(groups, hello->compute_id) : NULL;
+    if (other != NULL)
+        return error_set(error, BANYAN_EBUSY, "compute node %u is connected already: %s (%s)%s",
+                         (unsigned)other->compute_id, other->name, other->peer,
+                         other->state == GROUP_LIVE ? "" : ", and is being taken down; try again");
+    group->compute_id = hello->compute_id != 0 ? hello->compute_id : choose_id(groups);
+    if (group->compute_id == 0)
+        return error_set(error, BANYAN_EBUSY, "all ids of compute nodes are in use");
+    return BANYAN_OK;
+}
+
+static void fill_ids(const struct server_group *group, struct wire_welcome *welcome)
+{
+    welcome->lease_ms = group->lease_ms;
+    welcome->compute_id = group->compute_id;
+    welcome->group_key = group->key;
+}
+
+static int join_control(struct server_session *session, const struct wire_hello *hello,
+                        struct wire_welcome *welcome, struct error *error)
+{
+    struct server_groups *groups = &session->server->groups;
+    struct server_group *group = make_group(session, hello);
+    if (group == NULL)
+        return error_set(error, BANYAN_ENOMEM, "no memory for another compute node");
+    spinlock_lock(&groups->lock);
+    int status = judge_control(groups, group, hello, welcome, error);
+    if (status == BANYAN_OK) {
+        group->card = session->card;
+        group->mapped = session->mapped;
+        group->pid = session->pid;
+        group->own = session->mapped && session->pid == (int)getpid();
+        if (session->mapped) {
+            group->pidfd = session->pidfd;
+            session->pidfd = -1;
+        }
+        group->next = groups->first;
+        groups->first = group;
+        groups->count++;
+        link_session(group, session);
+        fill_ids(group, welcome);
+    }
+    spinlock_unlock(&groups->lock);
+    if (status != BANYAN_OK)
+        free(group);
+    server_keeper_wake(session->server); /* there is a new lease, or an old life to take down */
+    return status;
+}
+
+static int judge_data(const struct server_session *session, const struct server_group *group,
+                      const struct wire_hello *hello, struct error *error)
+{
+    if (group == NULL || group->state != GROUP_LIVE || group->instance != hello->instance ||
+        !net_equal(&group->key, &hello->group_key, sizeof group->key))
+        return error_set(error, BANYAN_EFENCED, "there is no such lease of compute node %u (any more)",
+                         (unsigned)hello->compute_id);
+    if (session->card != group->card)
+        return error_set(error, BANYAN_EINVAL,
+                         "compute node %u: a data connection %s a network card, where its control connection "
+                         "is %s",
+                         (unsigned)hello->compute_id, session->card ? "with" : "without",
+                         group->card ? "with one" : "without");
+    if (session->mapped && (!group->mapped || group->pid != session->pid))
+        return error_set(error, BANYAN_EINVAL,
+                         "compute node %u: a data connection of process %d to map the pool, which %s",
+                         (unsigned)hello->compute_id, session->pid,
+                         group->mapped ? "another process has mapped" : "its control connection has not");
+    return BANYAN_OK;
+}
+
+static int join_data(struct server_session *session, const struct wire_hello *hello,
+                     struct wire_welcome *welcome, struct error *error)
+{
+    struct server_groups *groups = &session->server->groups;
+    spinlock_lock(&groups->lock);
+    struct server_group *group = find_id(groups, hello->compute_id);
+    int status = judge_data(session, group, hello, error);
+    if (status == BANYAN_OK) {
+        link_session(group, session);
+        fill_ids(group, welcome);
+    }
+    spinlock_unlock(&groups->lock);
+    return status;
+}
+
+int server_group_join(struct server_session *session, const struct wire_hello *hello,
+                      struct wire_welcome *welcome, struct error *error)
+{
+    if (hello->role == WIRE_CONTROL)
+        return join_control(session, hello, welcome, error);
+    return join_data(session, hello, welcome, error);
+}
+
+/* ---- leaving ---- */
+
+/* In good order, as far as it goes. */
+static void left_orderly(struct server_group *group, const struct server_session *session)
+{
+    if (group->state == GROUP_LIVE && session->role == WIRE_CONTROL) {
+        group->state = GROUP_LEAVING;
+        group->heartbeat_at = task_now(); /* so long the data connections have to follow */
+    }
+    if (group->state == GROUP_LEAVING && group->connections == 0)
+        group->state = GROUP_ENDED;
+}
+
+void server_group_leave(struct server_session *session, enum server_leaving how, const char *why)
+{
+    struct server_groups *groups = &session->server->groups;
+    struct server_group *group = session->group; /* set and cleared by this thread alone */
+    if (group == NULL)
+        return;
+    spinlock_lock(&groups->lock);
+    unlink_session(group, session);
+    if (how == SERVER_GOODBYE)
+        left_orderly(group, session);
+    else
+        server_group_fence(groups, group, how == SERVER_LOST, why);
+    /* What is staged there is finished when the process is dead. */
+    if (session->staging != NULL && group->state == GROUP_FENCED) {
+        session->staging->next = group->staging;
+        group->staging = session->staging;
+        session->staging = NULL;
+    }
+    bool over = group->state != GROUP_LIVE;
+    spinlock_unlock(&groups->lock);
+    if (over)
+        server_keeper_wake(session->server); /* the group may be gone already */
+}
+
+void server_group_haunt(struct server_session *session, const char *why)
+{
+    struct server_groups *groups = &session->server->groups;
+    struct server_group *group = session->group;
+    spinlock_lock(&groups->lock);
+    group->haunted = true;
+    spinlock_unlock(&groups->lock);
+    log_error("memory node %u: a queue pair of compute node %u could not be destroyed: its locks stay taken "
+              "until this memory node is started anew",
+              (unsigned)session->number, (unsigned)group->compute_id);
+    server_group_leave(session, SERVER_BROKEN, why);
+}
+
+static bool has_queue(const struct server_group *group, const struct server_card_queue *queue)
+{
+    const struct server_session *session = group->sessions;
+    while (session != NULL && (queue == NULL ? session->queue == NULL : session->queue != queue))
+        session = session->group_next;
+    return session != NULL;
+}
+
+void server_groups_break(struct memory_server *server, const struct server_card_queue *queue, const char *why)
+{
+    struct server_groups *groups = &server->groups;
+    spinlock_lock(&groups->lock);
+    for (struct server_group *group = groups->first; group != NULL; group = group->next)
+        if (has_queue(group, queue))
+            server_group_fence(groups, group, false, why);
+    spinlock_unlock(&groups->lock);
+}
+
+void server_group_heartbeat(struct server_session *session, uint64_t now)
+{
+    struct server_groups *groups = &session->server->groups;
+    if (session->group == NULL)
+        return;
+    spinlock_lock(&groups->lock);
+    session->group->heartbeat_at = now;
+    spinlock_unlock(&groups->lock);
+}
+
+bool server_group_fenced(const struct server_session *session)
+{
+    return session->group != NULL && atomic_load_relaxed(&session->group->fenced) != 0;
+}
+
+uint16_t server_group_compute_id(const struct server_session *session)
+{
+    return session->group != NULL ? session->group->compute_id : 0;
+}
+
+/* ---- format, peers ---- */
+
+int server_groups_format(struct memory_server *server, const struct wire_format *format, struct error *error)
+{
+    struct server_groups *groups = &server->groups;
+    int status = BANYAN_OK;
+    if (format->cluster_id == 0 || format->number >= format->node_count)
+        return error_set(error, BANYAN_EINVAL, "no format as number %u of %u of cluster %llx",
+                         (unsigned)format->number, (unsigned)format->node_count,
+                         (unsigned long long)format->cluster_id);
+    spinlock_lock(&groups->lock);
+    if (groups->first != NULL)
+        status = error_set(error, BANYAN_EBUSY, "compute node %u is connected: %s (%s)",
+                           (unsigned)groups->first->compute_id, groups->first->name, groups->first->peer);
+    else if (groups->formatting)
+        status = error_set(error, BANYAN_EBUSY, "it is being formatted already");
+    else
+        groups->formatting = true; /* nobody joins meanwhile */
+    spinlock_unlock(&groups->lock);
+    if (status != BANYAN_OK)
+        return status;
+
+    status = memory_node_format(server->node, format->cluster_id, format->number, format->node_count, error);
+    if (status == BANYAN_OK && server->card != NULL)
+        status = server_card_format(server->card, error);
+    spinlock_lock(&groups->lock);
+    if (status == BANYAN_OK) {
+        groups->number = format->number;
+        groups->node_count = format->node_count;
+        groups->cluster_id = format->cluster_id;
+    }
+    groups->formatting = false;
+    spinlock_unlock(&groups->lock);
+    return status;
+}
+
+static uint64_t milliseconds_since(uint64_t then, uint64_t now)
+{
+    return now > then ? (now - then) / 1000000 : 0;
+}
+
+void server_groups_peers(struct memory_server *server, uint32_t skip, struct memory_peers_reply *reply)
+{
+    struct server_groups *groups = &server->groups;
+    uint64_t now = task_now();
+    reply->count = 0;
+    spinlock_lock(&groups->lock);
+    reply->total = groups->count;
+    for (const struct server_group *group = groups->first; group != NULL; group = group->next) {
+        if (skip > 0) {
+            skip--;
+            continue;
+        }
+        if (reply->count == MEMORY_PEERS_MAX)
+            break;
+        struct memory_peer *peer = &reply->peers[reply->count++];
+        *peer = (struct memory_peer){.compute_id = group->compute_id,
+                                     .mapped = group->mapped,
+                                     .connections = group->connections,
+                                     .connected_ms = milliseconds_since(group->joined_at, now),
+                                     .heartbeat_ms = milliseconds_since(group->heartbeat_at, now)};
+        memcpy(peer->name, group->name, sizeof peer->name);
+        memcpy(peer->address, group->peer, sizeof peer->address);
+    }
+    spinlock_unlock(&groups->lock);
+}

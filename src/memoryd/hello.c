@@ -1,0 +1,221 @@
+/*
+ * hello.c - the opening of a connection: is it ours, does it know the secret, what does it want, may
+ * it have that; and the answer.
+ *
+ * On the connection's I/O thread. A refusal is a sentence for the other side and a line in the log; neither
+ * ever holds the secret or a proof of it.
+ */
+#include "memoryd/session.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "memoryd/nic.h"
+#include "memoryd/process.h"
+
+static enum session_result refuse(struct server_session *session, const struct error *error)
+{
+    uint8_t message[4 + sizeof error->text];
+    int32_t code = error->code;
+    size_t length = strlen(error->text);
+    memcpy(message, &code, sizeof code);
+    memcpy(message + sizeof code, error->text, length);
+    log_warning("memory node: %s (%s) was refused: %s", session->peer,
+                session->name[0] != 0 ? session->name : "no name yet", error->text);
+    if (!server_session_send(session, WIRE_REFUSE, error->code, 0, message, sizeof code + length))
+        return server_session_broken(session, "no memory for a reply");
+    return SESSION_ENDED;
+}
+
+/* What of a name can be printed, for logs and for people. */
+static void clean_name(char to[WIRE_NAME_MAX + 1], const char from[WIRE_NAME_MAX + 1])
+{
+    size_t length = 0;
+    for (; length < WIRE_NAME_MAX && from[length] != 0; length++)
+        to[length] = from[length] > ' ' && from[length] < 127 ? from[length] : '?';
+    if (length == 0)
+        to[length++] = '?';
+    to[length] = 0;
+}
+
+static int judge_version(const struct wire_head *head, const void *bytes, struct error *error)
+{
+    uint32_t words[2] = {0, 0};
+    if (head->length >= sizeof words)
+        memcpy(words, bytes, sizeof words);
+    if (words[0] != WIRE_MAGIC)
+        return error_set(error, BANYAN_EINVAL,
+                         "this is a memory node of Banyan, the other side speaks something else");
+    if (words[1] != WIRE_VERSION)
+        return error_set(
+            error, BANYAN_EVERSION,
+            "this memory node speaks version %u of the protocol, the other side %u: install the same "
+            "version of Banyan at both ends",
+            WIRE_VERSION, words[1]);
+    if (head->length != sizeof(struct wire_hello))
+        return error_set(error, BANYAN_EINVAL, "a hello of %u bytes", head->length);
+    return BANYAN_OK;
+}
+
+static int judge_proof(const struct server_session *session, const struct wire_hello *hello,
+                       struct error *error)
+{
+    const struct memory_server *server = session->server;
+    uint8_t proof[NET_PROOF_BYTES];
+    if (server->secret_length == 0)
+        return BANYAN_OK;
+    net_proof(server->secret, server->secret_length, "banyan client", session->nonce, hello->nonce, proof);
+    if (!net_equal(proof, hello->proof, sizeof proof))
+        return error_set(error, BANYAN_EINVAL, "the shared secret is missing or not the same");
+    return BANYAN_OK;
+}
+
+/* Lists go through the network card, or over the stream: never both, since a card's atomics are not atomic
+ * against this machine's CPU. Who sends no lists may come either way. */
+static int judge_card(const struct server_session *session, const struct wire_hello *hello,
+                      struct error *error)
+{
+    bool has = session->server->card != NULL;
+    if ((hello->role != WIRE_CONTROL && hello->role != WIRE_DATA) || has == (hello->card == 1))
+        return BANYAN_OK;
+    return error_set(error, BANYAN_ENOTSUP,
+                     has ? "this memory node is reached over RDMA alone: connect with rdma://host:port"
+                         : "this memory node does not serve its memory over RDMA: start it with --rdma, or "
+                           "connect with tcp://host:port");
+}
+
+/* ---- mapping ---- */
+
+/* May this connection get the memory itself? hello->map becomes 0 where it cannot be had. */
+static int judge_map(struct server_session *session, struct wire_hello *hello, struct error *error)
+{
+    const struct memory_node *node = session->server->node;
+    bool possible = session->is_unix && session->server->card == NULL &&
+                    (hello->role == WIRE_CONTROL || hello->role == WIRE_DATA) &&
+                    memory_node_pool_descriptor(node) >= 0 && memory_node_locks_descriptor(node) >= 0;
+    if (hello->map != 1 || !possible) {
+        hello->map = 0;
+        return BANYAN_OK;
+    }
+    /* Who may write the pool without us must be one whom we can stop (G6). */
+    if (!server_process_killable(session->pidfd))
+        return error_set(
+            error, BANYAN_ENOTSUP,
+            "the pool is not mapped for process %d: this memory node may not signal it, and could "
+            "not fence it; connect without mapping, or run both as the same user",
+            session->pid);
+    return BANYAN_OK;
+}
+
+static int map_session(struct server_session *session, struct error *error)
+{
+    const struct memory_node *node = session->server->node;
+    if (session->role == WIRE_CONTROL) {
+        session->descriptors[0] = memory_node_pool_descriptor(node);
+        session->descriptors[1] = memory_node_locks_descriptor(node);
+        session->descriptor_count = 2;
+    } else {
+        int status = server_staging_create(&session->staging, &session->descriptors[0], error);
+        if (status != BANYAN_OK)
+            return status;
+        session->descriptors_owned = true;
+        session->descriptor_count = 1;
+    }
+    session->mapped = true;
+    return BANYAN_OK;
+}
+
+/* ---- the answer ---- */
+
+static void fill_welcome(const struct server_session *session, const struct wire_hello *hello,
+                         struct wire_welcome *welcome)
+{
+    struct memory_server *server = session->server;
+    struct server_groups *groups = &server->groups;
+    *welcome = (struct wire_welcome){.lock_width = (uint8_t)server->target->lock_width,
+                                     .instance = server->instance,
+                                     .pool_bytes = server->target->pool_bytes,
+                                     .lock_bytes = server->target->lock_bytes};
+    if (server->secret_length > 0)
+        net_proof(server->secret, server->secret_length, "banyan server", hello->nonce, session->nonce,
+                  welcome->proof);
+    if (server->card != NULL) {
+        welcome->card = hello->card == 1;
+        welcome->card_packet = server_card_packet(server->card);
+        welcome->card_promises = server_card_promises(server->card);
+    }
+    spinlock_lock(&groups->lock);
+    welcome->node = groups->number;
+    welcome->node_count = groups->node_count;
+    welcome->cluster_id = groups->cluster_id;
+    spinlock_unlock(&groups->lock);
+}
+
+/* Gives the session what its role asks for. */
+static int admit(struct server_session *session, struct wire_hello *hello, struct wire_welcome *welcome,
+                 struct error *error)
+{
+    int status = judge_card(session, hello, error);
+    if (status == BANYAN_OK)
+        status = judge_map(session, hello, error);
+    if (status != BANYAN_OK)
+        return status;
+    fill_welcome(session, hello, welcome);
+    session->role = hello->role;
+    session->number = welcome->node;
+    session->card = welcome->card == 1;
+    if (hello->role == WIRE_MONITOR || hello->role == WIRE_FORMATTER ||
+        (hello->role == WIRE_CONTROL && welcome->cluster_id == 0))
+        return BANYAN_OK;
+    if (hello->role != WIRE_CONTROL && hello->role != WIRE_DATA)
+        return error_set(error, BANYAN_EINVAL, "there is no role %u", hello->role);
+    /* The mapping first: a session that has joined can only end, not be refused. */
+    if (hello->map == 1)
+        status = map_session(session, error);
+    if (status == BANYAN_OK)
+        status = server_group_join(session, hello, welcome, error);
+    welcome->mapped = session->mapped;
+    return status;
+}
+
+static void log_welcome(const struct server_session *session, const struct wire_welcome *welcome)
+{
+    if (session->role == WIRE_CONTROL && welcome->cluster_id == 0)
+        log_info("memory node: %s (%s) was told that there is no cluster here yet", session->name,
+                 session->peer);
+    else if (session->role == WIRE_CONTROL)
+        log_info("memory node %u: compute node %u connected: %s (%s), lease %u ms%s", session->number,
+                 (unsigned)welcome->compute_id, session->name, session->peer, welcome->lease_ms,
+                 session->mapped ? ", pool mapped"
+                 : session->card ? ", RDMA"
+                                 : "");
+}
+
+enum session_result server_session_hello(struct server_session *session, const struct wire_head *head,
+                                         const void *bytes)
+{
+    struct wire_hello hello;
+    struct wire_welcome welcome;
+    struct error error = {0};
+    if (judge_version(head, bytes, &error) != BANYAN_OK)
+        return refuse(session, &error);
+    memcpy(&hello, bytes, sizeof hello);
+    if (judge_proof(session, &hello, &error) != BANYAN_OK)
+        return refuse(session, &error);
+    clean_name(session->name, hello.name);
+    if (admit(session, &hello, &welcome, &error) != BANYAN_OK) {
+        server_session_descriptors_sent(session); /* they will not be */
+        return refuse(session, &error);
+    }
+    session->open = true;
+    if (session->pidfd >= 0) /* the group has it, or nobody needs it */
+        close(session->pidfd);
+    session->pidfd = -1;
+    log_welcome(session, &welcome);
+    if (!server_session_send(session, WIRE_WELCOME, 0, 0, &welcome, sizeof welcome))
+        return server_session_broken(session, "no memory for a reply");
+    if (session->role == WIRE_CONTROL && session->group == NULL)
+        return SESSION_ENDED;
+    return session->descriptor_count > 0 ? SESSION_DESCRIPTORS : SESSION_MORE;
+}

@@ -1,0 +1,192 @@
+/*
+ * keeper.c - the thread that accepts connections and keeps the leases: it does nothing that has to be
+ * fast, so that I/O threads do nothing else.
+ *
+ * It sleeps until something connects, a lease runs out, a process that is being fenced dies, or an I/O thread
+ * wakes it because a group is over.
+ */
+#include "memoryd/loop.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/task.h"
+#include "memoryd/nic.h"
+
+#define MILLISECOND UINT64_C(1000000)
+#define SECOND      (1000 * MILLISECOND)
+/* Connections taken from one listener before leases are looked at again. */
+#define ACCEPT_BATCH 64
+#define ACCEPT_PAUSE (100 * MILLISECOND)
+/* Awake so much later than meant: this process did not run, and heartbeats lie unread. */
+#define OVERSLEPT (10 * MILLISECOND)
+
+int server_keeper_create(struct memory_server *server, struct error *error)
+{
+    struct server_keeper *keeper = &server->keeper;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    keeper->epoll = epoll_create1(EPOLL_CLOEXEC);
+    keeper->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int failed = keeper->epoll < 0 || keeper->wake < 0 ||
+                 epoll_ctl(keeper->epoll, EPOLL_CTL_ADD, keeper->wake, &event) != 0;
+    for (unsigned i = 0; i < server->listener_count && !failed; i++) {
+        event.data.ptr = &server->listeners[i];
+        failed = epoll_ctl(keeper->epoll, EPOLL_CTL_ADD, server->listeners[i].fd, &event) != 0;
+    }
+    if (server->card != NULL && !failed) {
+        event.data.ptr = server->card;
+        failed = epoll_ctl(keeper->epoll, EPOLL_CTL_ADD, server_card_descriptor(server->card), &event) != 0;
+    }
+    if (failed)
+        return error_set(error, BANYAN_ENOMEM, "memory node: no epoll for accepting: %s", strerror(errno));
+    return BANYAN_OK;
+}
+
+void server_keeper_destroy(struct memory_server *server)
+{
+    if (server->keeper.epoll >= 0)
+        close(server->keeper.epoll);
+    if (server->keeper.wake >= 0)
+        close(server->keeper.wake);
+    server->keeper.epoll = server->keeper.wake = -1;
+}
+
+void server_keeper_wake(struct memory_server *server)
+{
+    uint64_t one = 1;
+    ssize_t written = write(server->keeper.wake, &one, sizeof one);
+    (void)written; /* it can only fail because it is awake already */
+}
+
+/* ---- accepting ---- */
+
+static void complain(struct memory_server *server, const char *what, const char *peer)
+{
+    struct server_keeper *keeper = &server->keeper;
+    uint64_t now = task_now();
+    if (keeper->complained_at != 0 && now < keeper->complained_at + SECOND)
+        return; /* whoever knocks fast must not fill the log */
+    keeper->complained_at = now;
+    log_warning("memory node: %s%s%s", what, peer[0] != 0 ? ": " : "", peer);
+}
+
+static void take_connection(struct memory_server *server, const struct server_listener *listener, int fd,
+                            const char *peer)
+{
+    struct server_loop *loop = &server->loops[server->keeper.next_loop++ % server->loop_count];
+    /* relaxed: a limit, not a promise to the last one */
+    if (atomic_load_relaxed(&server->connections) >= server->connections_max) {
+        complain(server, "turned away, all connections are in use", peer);
+        close(fd);
+        return;
+    }
+    struct server_connection *connection = server_connection_create(server, loop, fd, listener, peer);
+    if (connection == NULL) {
+        complain(server, "turned away for want of memory", peer);
+        return;
+    }
+    server_loop_give(loop, connection);
+}
+
+static void accept_some(struct memory_server *server, const struct server_listener *listener)
+{
+    for (unsigned i = 0; i < ACCEPT_BATCH; i++) {
+        char peer[NET_TEXT_MAX] = "";
+        struct error error = {0};
+        int fd = -1;
+        if (net_accept(listener->fd, &fd, peer, &error) != BANYAN_OK) {
+            complain(server, error.text, "");
+            server->keeper.pause_until = task_now() + ACCEPT_PAUSE;
+            return;
+        }
+        if (fd < 0)
+            return;
+        take_connection(server, listener, fd, peer);
+    }
+}
+
+static void watch_listeners(struct memory_server *server, bool wanted)
+{
+    for (unsigned i = 0; i < server->listener_count; i++) {
+        struct epoll_event event = {.events = wanted ? EPOLLIN : 0, .data.ptr = &server->listeners[i]};
+        epoll_ctl(server->keeper.epoll, EPOLL_CTL_MOD, server->listeners[i].fd, &event);
+    }
+}
+
+/* ---- the network card ---- */
+
+static void queue_broken(void *owner, struct server_card_queue *queue, const char *why)
+{
+    server_groups_break(owner, queue, why);
+}
+
+static void take_events(struct memory_server *server)
+{
+    if (server_card_events(server->card, queue_broken, server))
+        return;
+    log_error("memory node: the network card is gone; compute nodes cannot come any more");
+    epoll_ctl(server->keeper.epoll, EPOLL_CTL_DEL, server_card_descriptor(server->card), NULL);
+    server_groups_break(server, NULL, "the network card is gone");
+}
+
+/* ---- the thread ---- */
+
+/* Sleeps at most until the deadline and takes what came. */
+static void wait_and_accept(struct memory_server *server, uint64_t deadline)
+{
+    struct epoll_event events[32];
+    struct server_keeper *keeper = &server->keeper;
+    uint64_t now = task_now();
+    if (keeper->pause_until != 0 && keeper->pause_until < deadline)
+        deadline = keeper->pause_until;
+    int milliseconds = -1;
+    keeper->awake_at = UINT64_MAX;
+    if (deadline != UINT64_MAX) {
+        uint64_t wait = deadline > now ? (deadline - now) / MILLISECOND + 1 : 0;
+        milliseconds = wait < 60000 ? (int)wait : 60000;
+        keeper->awake_at = now + (uint64_t)milliseconds * MILLISECOND;
+    }
+    int count = epoll_wait(keeper->epoll, events, 32, milliseconds);
+    for (int i = 0; i < count; i++) {
+        void *what = events[i].data.ptr;
+        if (what != NULL && what == server->card)
+            take_events(server);
+        else if (what != NULL)
+            accept_some(server, what);
+    }
+    uint64_t ignored;
+    ssize_t length = read(keeper->wake, &ignored, sizeof ignored);
+    (void)length;
+}
+
+static void mind_pause(struct memory_server *server, uint64_t now, bool *paused)
+{
+    bool want = server->keeper.pause_until > now;
+    if (!want)
+        server->keeper.pause_until = 0;
+    if (want != *paused)
+        watch_listeners(server, !want);
+    *paused = want;
+}
+
+void server_keeper_main(void *argument)
+{
+    struct memory_server *server = argument;
+    bool paused = false;
+    server->keeper.awake_at = UINT64_MAX;
+    /* acquire: what was prepared before the stop is seen */
+    while (!atomic_load_acquire(&server->stopping)) {
+        uint64_t now = task_now();
+        if (server->keeper.awake_at != UINT64_MAX && now > server->keeper.awake_at + OVERSLEPT)
+            server_groups_forgive(server, now);
+        mind_pause(server, now, &paused);
+        wait_and_accept(server, server_groups_step(server, now));
+    }
+    server_groups_stop(server);
+    for (unsigned i = 0; i < server->loop_count; i++)
+        server_loop_wake(&server->loops[i]);
+}

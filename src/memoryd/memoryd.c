@@ -1,0 +1,306 @@
+/* server.c - see server.h: how a memory node's daemon comes to life and ends. */
+#include "memoryd/loop.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/task.h"
+#include "memoryd/nic.h"
+
+#define THREADS_MAX 64u
+
+static void copy_options(struct memory_server *server, const struct memory_server_options *options)
+{
+    server->tls = options->tls;
+    if (options->secret != NULL) {
+        server->secret_length = options->secret_length;
+        memcpy(server->secret, options->secret, options->secret_length);
+    }
+    server->lease_ms_min = options->lease_ms_min != 0 ? options->lease_ms_min : 100;
+    server->lease_ms_max = options->lease_ms_max != 0 ? options->lease_ms_max : 60000;
+    server->connections_max = options->connections_max != 0 ? options->connections_max : 4096;
+    server->engine = (enum memory_engine)options->engine;
+    server->busy_poll = options->busy_poll;
+    server->started_at = task_now();
+    net_random(&server->instance, sizeof server->instance);
+}
+
+static int check_options(const struct memory_server_options *options, struct error *error)
+{
+    if (options->threads > THREADS_MAX)
+        return error_set(error, BANYAN_EINVAL, "memory node: %u I/O threads; at most %u", options->threads,
+                         THREADS_MAX);
+    if (options->secret != NULL && options->secret_length - 1 >= NET_SECRET_MAX)
+        return error_set(error, BANYAN_EINVAL, "memory node: a secret of %zu bytes; 1 to %u",
+                         options->secret_length, NET_SECRET_MAX);
+    if (options->lease_ms_max != 0 && options->lease_ms_min > options->lease_ms_max)
+        return error_set(error, BANYAN_EINVAL, "memory node: leases of at least %u and at most %u ms",
+                         options->lease_ms_min, options->lease_ms_max);
+    if (options->engine < MEMORY_ENGINE_AUTO || options->engine > MEMORY_ENGINE_EPOLL)
+        return error_set(error, BANYAN_EINVAL, "memory node: there is no engine %d", options->engine);
+    return BANYAN_OK;
+}
+
+static int open_listeners(struct memory_server *server, const struct memory_server_options *options,
+                          struct error *error)
+{
+    for (unsigned i = 0; i < options->listen_count; i++) {
+        struct server_listener *listener = &server->listeners[i];
+        listener->address = options->listen[i];
+        listener->fd = -1;
+        int status = net_listen(&listener->address, options->unix_mode, &listener->fd, error);
+        if (status != BANYAN_OK)
+            return status;
+        server->listener_count++;
+    }
+    return BANYAN_OK;
+}
+
+static int make_loops(struct memory_server *server, const struct server_engine *engine, unsigned count,
+                      struct error *error)
+{
+    for (unsigned i = 0; i < count; i++) {
+        int status = server_loop_create(&server->loops[i], server, engine, error);
+        if (status != BANYAN_OK)
+            return status;
+        server->loop_count++;
+    }
+    return BANYAN_OK;
+}
+
+static void destroy_loops(struct memory_server *server)
+{
+    for (unsigned i = 0; i < server->loop_count; i++)
+        server_loop_destroy(&server->loops[i]);
+    server->loop_count = 0;
+}
+
+/* The engine that was asked for, or the best that there is. */
+static int choose_engine(struct memory_server *server, unsigned count, struct error *error)
+{
+    struct error refused = {0};
+    if (server->engine == MEMORY_ENGINE_EPOLL)
+        return make_loops(server, &server_epoll, count, error);
+    int status = make_loops(server, &server_uring, count, &refused);
+    if (status == BANYAN_OK)
+        return status;
+    destroy_loops(server);
+    if (server->engine == MEMORY_ENGINE_IO_URING)
+        return error_set(error, refused.code, "%s", refused.text);
+    log_info("memory node: epoll instead of io_uring: %s", refused.text);
+    return make_loops(server, &server_epoll, count, error);
+}
+
+/* ---- the network card ---- */
+
+/* The address whose card serves the memory; NULL: none of TCP. */
+static const struct net_address *card_address(const struct memory_server_options *options)
+{
+    const struct net_address *first = NULL;
+    for (unsigned i = 0; i < options->listen_count; i++) {
+        const struct net_address *address = &options->listen[i];
+        if (address->kind == NET_TCP && address->rdma)
+            return address;
+        if (address->kind == NET_TCP && first == NULL)
+            first = address;
+    }
+    return first;
+}
+
+static int card_place(const struct memory_server_options *options, struct sockaddr_storage *place,
+                      const struct sockaddr **local, struct error *error)
+{
+    const struct net_address *address = card_address(options);
+    *local = NULL;
+    if (address == NULL)
+        return BANYAN_OK;
+    *local = (const struct sockaddr *)place;
+    return net_address_resolve(address, place, error);
+}
+
+int memory_server_locks(const struct memory_server_options *options, struct memory_options *memory,
+                        struct error *error)
+{
+    struct sockaddr_storage place;
+    const struct sockaddr *local;
+    uint32_t width = 0;
+    uint64_t bytes = 0;
+    if (options->card == NULL)
+        return BANYAN_OK; /* memory_node_create has its own defaults */
+    int status = card_place(options, &place, &local, error);
+    if (status == BANYAN_OK)
+        status = server_card_locks(options->card, local, &width, &bytes, error);
+    memory->lock_width = memory->lock_width != 0 ? memory->lock_width : width;
+    memory->lock_bytes = memory->lock_bytes != 0 ? memory->lock_bytes : bytes;
+    return status;
+}
+
+static int open_card(struct memory_server *server, const struct memory_server_options *options,
+                     struct error *error)
+{
+    struct sockaddr_storage place;
+    const struct sockaddr *local;
+    if (options->card == NULL)
+        return BANYAN_OK;
+    int status = card_place(options, &place, &local, error);
+    return status == BANYAN_OK ? server_card_create(&server->card, server->node, options->card, local, error)
+                               : status;
+}
+
+const char *memory_server_card(const struct memory_server *server)
+{
+    return server->card != NULL ? server_card_text(server->card) : NULL;
+}
+
+/* ---- life ---- */
+
+int memory_server_create(struct memory_server **made, struct memory_node *node,
+                         const struct memory_server_options *options, struct error *error)
+{
+    *made = NULL;
+    int status = check_options(options, error);
+    if (status != BANYAN_OK)
+        return status;
+    struct memory_server *server = calloc(1, sizeof *server);
+    unsigned threads = options->threads != 0 ? options->threads : 1;
+    if (server != NULL) {
+        server->listeners = calloc(options->listen_count + 1, sizeof *server->listeners);
+        server->loops = calloc(threads, sizeof *server->loops);
+        server->keeper.epoll = server->keeper.wake = -1;
+        server->node = node;
+        server->target = memory_node_target(node);
+    }
+    if (server == NULL || server->listeners == NULL || server->loops == NULL) {
+        status = error_set(error, BANYAN_ENOMEM, "no memory for a memory node's daemon");
+    } else {
+        copy_options(server, options);
+        server_groups_create(server);
+        status = open_listeners(server, options, error);
+    }
+    if (status == BANYAN_OK)
+        status = open_card(server, options, error);
+    if (status == BANYAN_OK)
+        status = choose_engine(server, threads, error);
+    if (status == BANYAN_OK)
+        status = server_keeper_create(server, error);
+    if (status != BANYAN_OK)
+        memory_server_destroy(server);
+    else
+        *made = server;
+    return status;
+}
+
+int memory_server_start(struct memory_server *server, struct error *error)
+{
+    int status = BANYAN_OK;
+    server->started = true;
+    for (unsigned i = 0; i < server->loop_count && status == BANYAN_OK; i++)
+        status = thread_start(&server->loops[i].thread, server_loop_main, &server->loops[i], error);
+    if (status == BANYAN_OK)
+        status = thread_start(&server->keeper.thread, server_keeper_main, server, error);
+    if (status != BANYAN_OK) {
+        memory_server_stop(server);
+        memory_server_join(server);
+        return status;
+    }
+    for (unsigned i = 0; i < server->listener_count; i++) {
+        char text[NET_TEXT_MAX];
+        log_info("memory node: listening on %s (%s)", net_address_format(&server->listeners[i].address, text),
+                 memory_server_engine(server));
+    }
+    if (server->card != NULL)
+        log_info("memory node: serves RDMA by %s", server_card_text(server->card));
+    return BANYAN_OK;
+}
+
+void memory_server_stop(struct memory_server *server)
+{
+    /* release: see server_keeper_main */
+    atomic_store_release(&server->stopping, 1u);
+    server_keeper_wake(server);
+    for (unsigned i = 0; i < server->loop_count; i++)
+        server_loop_wake(&server->loops[i]);
+}
+
+static void close_listeners(struct memory_server *server)
+{
+    for (unsigned i = 0; i < server->listener_count; i++) {
+        if (server->listeners[i].fd < 0)
+            continue;
+        close(server->listeners[i].fd);
+        if (server->listeners[i].address.kind == NET_UNIX)
+            unlink(server->listeners[i].address.path);
+        server->listeners[i].fd = -1;
+    }
+}
+
+void memory_server_join(struct memory_server *server)
+{
+    if (server->joined || !server->started)
+        return;
+    thread_join(server->keeper.thread);
+    for (unsigned i = 0; i < server->loop_count; i++)
+        thread_join(server->loops[i].thread);
+    server->joined = true;
+    close_listeners(server);
+    server_groups_stop(server); /* whoever came while the threads ended */
+    server_groups_destroy(server);
+}
+
+void memory_server_destroy(struct memory_server *server)
+{
+    if (server == NULL)
+        return;
+    if (server->started) {
+        memory_server_stop(server);
+        memory_server_join(server);
+    }
+    if (server->listeners != NULL)
+        close_listeners(server);
+    if (server->loops != NULL)
+        destroy_loops(server);
+    if (!server->started && server->keeper.epoll >= 0)
+        server_groups_destroy(server);
+    server_keeper_destroy(server);
+    server_card_destroy(server->card);
+    memset(server->secret, 0, sizeof server->secret);
+    free(server->listeners);
+    free(server->loops);
+    free(server);
+}
+
+uint16_t memory_server_port(const struct memory_server *server, unsigned listener)
+{
+    return listener < server->listener_count ? server->listeners[listener].address.port : 0;
+}
+
+const char *memory_server_engine(const struct memory_server *server)
+{
+    return server->loops[0].engine->name;
+}
+
+void memory_server_status(struct memory_server *server, struct memory_status_reply *status)
+{
+    struct server_groups *groups = &server->groups;
+    memory_node_status(server->node, status);
+    status->uptime_ms = (task_now() - server->started_at) / 1000000;
+    status->card = server->card != NULL;
+    status->card_queues = server->card != NULL ? server_card_queues(server->card) : 0;
+    status->connections = atomic_load_relaxed(&server->connections); /* a count */
+    for (unsigned i = 0; i < server->loop_count; i++) {
+        const struct server_counts *counts = &server->loops[i].counts;
+        status->lists_total += atomic_load_relaxed(&counts->lists);
+        status->commands_total += atomic_load_relaxed(&counts->commands);
+        status->bytes_read_total += atomic_load_relaxed(&counts->bytes_read);
+        status->bytes_written_total += atomic_load_relaxed(&counts->bytes_written);
+    }
+    spinlock_lock(&groups->lock);
+    status->compute_nodes = groups->count;
+    status->fenced_total = groups->fenced_total;
+    status->locks_freed_total = groups->locks_freed_total;
+    spinlock_unlock(&groups->lock);
+}

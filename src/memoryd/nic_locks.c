@@ -1,0 +1,296 @@
+/*
+ * nic_locks.c - the memory node's own queue pair, connected to itself: what the memory node does to
+ * words that compute nodes CAS, it does through it; see nic.h.
+ *
+ * On one thread at a time: who creates the card, then the keeper. Waits for the card.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "memoryd/nic_state.h"
+
+#define OWN_WORKS   64u                                     /* requests of one post */
+#define PIECE_BYTES (64u << 10)                             /* read at once */
+#define OLD_AT      PIECE_BYTES                             /* in the room: what atomics found */
+#define NEW_AT      (OLD_AT + OWN_WORKS * sizeof(uint64_t)) /* and the words that are written */
+#define ROOM_BYTES  (NEW_AT + sizeof(uint64_t))
+
+/* ---- life ---- */
+
+static int make_room(struct server_card *card, struct error *error)
+{
+    struct card_own *own = &card->own;
+    own->room = aligned_alloc(4096, (ROOM_BYTES + 4095) / 4096 * 4096);
+    own->scratch = malloc(sizeof *own->scratch);
+    if (own->room == NULL || own->scratch == NULL)
+        return error_set(error, BANYAN_ENOMEM, "no memory for the memory node's own queue pair");
+    memset(own->scratch, 0, sizeof *own->scratch);
+    return verbs_memory_register(card->device, own->room, ROOM_BYTES, IBV_ACCESS_LOCAL_WRITE,
+                                 "the room of the memory node's own queue pair", &own->registration, error);
+}
+
+static int make_near(struct server_card *card, struct error *error)
+{
+    const struct verbs_device *device = card->device;
+    struct card_own *own = &card->own;
+    own->completions = ibv_create_cq(device->context, (int)OWN_WORKS, NULL, NULL, 0);
+    if (own->completions == NULL)
+        return error_set(error, BANYAN_ENOMEM, "%s gives no completion queue: %s", device->name,
+                         strerror(errno));
+    struct ibv_qp_init_attr wanted = {
+        .send_cq = own->completions,
+        .recv_cq = own->completions,
+        .qp_type = IBV_QPT_RC,
+        .cap = {.max_send_wr = OWN_WORKS, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+    };
+    own->near = device->provider->queue_create(device->domain, &wanted, device->features.masked_cas);
+    if (own->near == NULL)
+        return error_set(error, BANYAN_ENOMEM, "%s gives no queue pair: %s", device->name, strerror(errno));
+    return BANYAN_OK;
+}
+
+int card_own_open(struct server_card *card, struct error *error)
+{
+    struct card_own *own = &card->own;
+    struct wire_card near = {0};
+    *own = (struct card_own){0};
+    int status = make_room(card, error);
+    if (status == BANYAN_OK)
+        status = make_near(card, error);
+    if (status == BANYAN_OK)
+        status = verbs_pair_begin(card->device, own->near, 0, &near, error);
+    if (status == BANYAN_OK)
+        status = card_queue_open(card, &near, &own->where, &own->far, error);
+    if (status == BANYAN_OK)
+        status = verbs_pair_connect(card->device, own->near, &near, &own->where, error);
+    return status;
+}
+
+void card_own_close(struct server_card *card)
+{
+    struct card_own *own = &card->own;
+    bool gone = own->near == NULL || ibv_destroy_qp(own->near) == 0;
+    if (own->far != NULL)
+        card_queue_close(own->far);
+    if (own->completions != NULL)
+        ibv_destroy_cq(own->completions);
+    if (own->registration != NULL)
+        ibv_dereg_mr(own->registration);
+    if (gone) /* else the card may still write there what it was asked to read */
+        free(own->room);
+    free(own->scratch);
+    *own = (struct card_own){.broken = true};
+}
+
+/* ---- commands ---- */
+
+static struct verbs_work work_on(const struct server_card *card, enum card_part part, uint64_t offset,
+                                 enum fabric_operation operation, uint32_t length, uint64_t room_at)
+{
+    const struct card_own *own = &card->own;
+    bool pool = part == CARD_POOL;
+    return (struct verbs_work){.operation = operation,
+                               .length = length,
+                               .local = (uintptr_t)own->room + room_at,
+                               .local_key = own->registration->lkey,
+                               .remote = (pool ? own->where.pool_address : own->where.lock_address) + offset,
+                               .remote_key = pool ? own->where.pool_key : own->where.lock_key};
+}
+
+/* Posts them with one doorbell, and waits until the last is done: so all are. */
+static int run(struct server_card *card, struct verbs_work *works, uint32_t count, struct error *error)
+{
+    struct card_own *own = &card->own;
+    for (uint32_t i = 0; i < count; i++) {
+        works[i].id = own->posted++;
+        works[i].signalled = i + 1 == count;
+    }
+    int failed = card->device->provider->post(own->near, works, count, own->scratch);
+    int status = failed != 0 ? error_set(error, BANYAN_ENET, "%s takes no requests: %s", card->device->name,
+                                         strerror(failed))
+                             : card_wait(own->completions, "the memory node's own queue pair", error);
+    own->broken = own->broken || status != BANYAN_OK;
+    return status;
+}
+
+static uint64_t *room_word(const struct server_card *card, uint64_t at)
+{
+    return (uint64_t *)(void *)(card->own.room + at);
+}
+
+/* ---- the proof ---- */
+
+/* READ, CAS, WRITE on one word, which is afterwards what it was. Nobody else is here yet. */
+static int prove_word(struct server_card *card, enum card_part part, uint64_t offset, struct error *error)
+{
+    struct verbs_work works[4];
+    const char *where = part == CARD_POOL ? "the pool" : "the lock region";
+    works[0] = work_on(card, part, offset, FABRIC_READ, 8, 0);
+    int status = run(card, works, 1, error);
+    if (status != BANYAN_OK)
+        return status;
+    uint64_t before = *room_word(card, 0);
+    *room_word(card, NEW_AT) = before;
+    works[0] = work_on(card, part, offset, FABRIC_CAS, 8, OLD_AT);
+    works[0].compare = before;
+    works[0].swap = ~before;
+    works[1] = work_on(card, part, offset, FABRIC_READ, 8, 8);
+    works[2] = work_on(card, part, offset, FABRIC_WRITE, 8, NEW_AT);
+    works[3] = work_on(card, part, offset, FABRIC_READ, 8, 16);
+    status = run(card, works, 4, error);
+    if (status != BANYAN_OK)
+        return status;
+    if (*room_word(card, OLD_AT) != before || *room_word(card, 8) != ~before ||
+        *room_word(card, 16) != before)
+        return error_set(error, BANYAN_ENOTSUP, "%s does not do to %s what it is told to", card->device->name,
+                         where);
+    return BANYAN_OK;
+}
+
+/* Half a word changes and the other half does not. */
+static int prove_mask(struct server_card *card, struct error *error)
+{
+    struct verbs_work works[4];
+    works[0] = work_on(card, CARD_LOCKS, 0, FABRIC_READ, 8, 0);
+    int status = run(card, works, 1, error);
+    if (status != BANYAN_OK)
+        return status;
+    uint64_t before = *room_word(card, 0);
+    for (unsigned i = 0; i < 2; i++) {
+        struct verbs_work *swap = &works[2 * i];
+        *swap = work_on(card, CARD_LOCKS, 0, FABRIC_CAS, 8, OLD_AT + i * 8);
+        swap->masked = true;
+        swap->mask = UINT64_C(0xffff0000);
+        swap->compare = i == 0 ? before : ~before;
+        swap->swap = ~swap->compare;
+        /* By a READ one sees which bytes they were, whatever order the card has them in. */
+        works[2 * i + 1] = work_on(card, CARD_LOCKS, 0, FABRIC_READ, 8, 8 + i * 8);
+    }
+    status = run(card, works, 4, error);
+    if (status != BANYAN_OK)
+        return status;
+    const uint64_t between = before ^ works[0].mask;
+    if (*room_word(card, OLD_AT) != before || *room_word(card, 8) != between ||
+        *room_word(card, OLD_AT + 8) != between || *room_word(card, 16) != before)
+        return error_set(error, BANYAN_ENOTSUP,
+                         "%s: its masked compare-and-swap is none; start the memory node with --lock-width 8",
+                         card->device->name);
+    return BANYAN_OK;
+}
+
+int card_own_prove(struct server_card *card, struct error *error)
+{
+    int status = prove_word(card, CARD_POOL, MEMORY_LOCK_TABLE_OFFSET, error);
+    if (status == BANYAN_OK)
+        status = prove_word(card, CARD_LOCKS, 0, error);
+    if (status == BANYAN_OK && card->target->lock_width < 8)
+        status = prove_mask(card, error);
+    return status;
+}
+
+/* ---- locks of the dead ---- */
+
+/* Which bits of the word are locks that bear the id. */
+static uint64_t bits_of(uint64_t word, uint16_t id, uint32_t width)
+{
+    uint64_t bits = 0;
+    if (width == 8)
+        return word == id ? UINT64_MAX : 0;
+    for (unsigned shift = 0; shift < 64; shift += 16)
+        if ((uint16_t)(word >> shift) == id)
+            bits |= UINT64_C(0xffff) << shift;
+    return bits;
+}
+
+struct sweep {
+    struct server_card *card;
+    enum card_part part;
+    uint16_t id;
+    uint64_t *freed;
+    uint32_t count;
+    struct verbs_work works[OWN_WORKS];
+    uint32_t locks[OWN_WORKS]; /* that each of them frees */
+};
+
+static int flush(struct sweep *sweep, struct error *error)
+{
+    if (sweep->count == 0)
+        return BANYAN_OK;
+    int status = run(sweep->card, sweep->works, sweep->count, error);
+    for (uint32_t i = 0; status == BANYAN_OK && i < sweep->count; i++) {
+        const struct verbs_work *work = &sweep->works[i];
+        uint64_t mask = work->masked ? work->mask : UINT64_MAX;
+        if (((*room_word(sweep->card, OLD_AT + i * 8) ^ work->compare) & mask) == 0)
+            *sweep->freed += sweep->locks[i];
+    }
+    sweep->count = 0;
+    return status;
+}
+
+static int free_word(struct sweep *sweep, uint64_t offset, uint64_t word, uint64_t bits, struct error *error)
+{
+    uint32_t width = sweep->card->target->lock_width;
+    struct verbs_work *work = &sweep->works[sweep->count];
+    *work = work_on(sweep->card, sweep->part, offset, FABRIC_CAS, 8, OLD_AT + sweep->count * 8);
+    work->compare = word & bits;
+    work->masked = width < 8;
+    work->mask = bits;
+    sweep->locks[sweep->count] = (uint32_t)__builtin_popcountll(bits) / (width * 8);
+    return ++sweep->count == OWN_WORKS ? flush(sweep, error) : BANYAN_OK;
+}
+
+/* One table, `start` bytes into its part. It is read by the card too: what the CPU sees of device memory, and
+ * when, is another matter. Others go on taking and releasing locks meanwhile; those that bear the id stay as
+ * they are, since their owner is gone, so none is missed. */
+static int sweep_table(struct sweep *sweep, uint64_t start, struct error *error)
+{
+    struct server_card *card = sweep->card;
+    uint64_t bytes = card->target->lock_bytes;
+    for (uint64_t at = 0; at < bytes; at += PIECE_BYTES) {
+        uint32_t length = bytes - at < PIECE_BYTES ? (uint32_t)(bytes - at) : PIECE_BYTES;
+        struct verbs_work read = work_on(card, sweep->part, start + at, FABRIC_READ, length, 0);
+        int status = run(card, &read, 1, error);
+        for (uint32_t i = 0; status == BANYAN_OK && i < length; i += 8) {
+            uint64_t word = *room_word(card, i), bits = bits_of(word, sweep->id, card->target->lock_width);
+            if (bits != 0)
+                status = free_word(sweep, start + at + i, word, bits, error);
+        }
+        if (status == BANYAN_OK)
+            status = flush(sweep, error);
+        if (status != BANYAN_OK)
+            return status;
+    }
+    return BANYAN_OK;
+}
+
+static int sweep_all(struct server_card *card, uint16_t id, uint64_t *freed, struct error *error)
+{
+    struct sweep sweep = {.card = card, .id = id, .freed = freed, .part = CARD_LOCKS};
+    int status = sweep_table(&sweep, 0, error);
+    sweep.part = CARD_POOL;
+    return status == BANYAN_OK ? sweep_table(&sweep, MEMORY_LOCK_TABLE_OFFSET, error) : status;
+}
+
+/* Where the card fails, words may be left that bear the id. To free them with this machine's CPU would not
+ * do: its store can be undone by a CAS of another compute node that the card is just failing, and the lock
+ * would be lost for ever. To leave them would be the same loss. So the caller keeps the compute node
+ * unburied, its id not given away, and tries again until the card obeys: all that waits for it are those who
+ * want these very locks, and they could do nothing through a card that is broken. A sweep may be repeated:
+ * what it freed bears the id no more. */
+int server_card_release_locks(struct server_card *card, uint16_t compute_id, uint64_t *freed,
+                              struct error *error)
+{
+    struct error first = {0};
+    if (compute_id == 0)
+        return BANYAN_OK; /* the mark of a free lock */
+    if (!card->own.broken && sweep_all(card, compute_id, freed, &first) == BANYAN_OK)
+        return BANYAN_OK;
+    if (first.code != 0)
+        log_warning("memory node: its own queue pair broke and is made anew: %s", first.text);
+    card_own_close(card);
+    int status = card_own_open(card, error);
+    card->own.broken = status != BANYAN_OK;
+    return status == BANYAN_OK ? sweep_all(card, compute_id, freed, error) : status;
+}

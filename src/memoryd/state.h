@@ -1,0 +1,76 @@
+/*
+ * state.h - what the parts of the memory daemon share: the server, its listeners, its counters. Not
+ * for anyone outside of src/memory/server*.c, its tests and its fuzzer.
+ *
+ * THREADS. The keeper (keeper.c) accepts connections and watches over leases. Each loop
+ * (loop.h) is one I/O thread with an engine and the connections that were given to it. They meet at
+ * the table of groups (group.h), which a spin lock guards, and at a loop's inbox.
+ */
+#ifndef MEMORY_SERVER_STATE_H
+#define MEMORY_SERVER_STATE_H
+
+#include "base/atomic.h"
+#include "base/thread.h"
+#include "fabric/wire.h"
+#include "memoryd/memoryd.h"
+#include "memoryd/group.h"
+
+/* Written by one thread each, summed up by any: every field is loaded and stored relaxed, since a count says
+ * nothing about anything else. */
+struct server_counts {
+    uint64_t lists, commands, bytes_read, bytes_written;
+};
+static inline void server_count(uint64_t *counter, uint64_t more)
+{
+    atomic_store_relaxed(counter, *counter + more);
+}
+
+struct server_listener {
+    struct net_address address;
+    int fd;
+};
+
+struct server_keeper {
+    struct thread *thread;
+    int epoll, wake;        /* wake: an eventfd */
+    uint64_t awake_at;      /* when it meant to wake up, ns */
+    uint64_t pause_until;   /* no accepting before: the process has no descriptors left */
+    uint64_t complained_at; /* the last warning about connections that were turned away */
+    unsigned next_loop;
+};
+
+struct server_loop;
+struct server_card;
+struct memory_server {
+    struct memory_node *node;
+    const struct fabric_target *target;
+    struct server_card *card; /* NULL: compute nodes come over the stream */
+    struct net_tls *tls;
+    uint8_t secret[NET_SECRET_MAX];
+    size_t secret_length; /* 0: none wanted */
+    uint32_t lease_ms_min, lease_ms_max;
+    uint32_t connections_max;
+    enum memory_engine engine;
+    bool busy_poll;
+    uint64_t instance, started_at;
+    unsigned listener_count, loop_count;
+    struct server_listener *listeners;
+    struct server_loop *loops;
+    struct server_keeper keeper;
+    struct server_groups groups;
+    uint32_t connections; /* atomic */
+    uint32_t attaching;   /* atomic: I/O threads that wait for the kernel to make a queue pair */
+    uint32_t stopping;    /* atomic */
+    bool started, joined;
+};
+
+/* ---- keeper (keeper.c) ---- */
+
+int server_keeper_create(struct memory_server *server, struct error *error);
+void server_keeper_destroy(struct memory_server *server);
+/* The thread: until the server is stopping. */
+void server_keeper_main(void *server);
+/* Any thread: the keeper looks at groups and at `stopping` again. */
+void server_keeper_wake(struct memory_server *server);
+
+#endif

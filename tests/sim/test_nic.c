@@ -1,0 +1,366 @@
+/* test_nic.c - the card's arithmetic seen from outside: latencies when idle, limits under load, atomics,
+ * blocking. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/task.h"
+#include "tests/sim/cluster.h"
+
+struct probe {
+    struct fabric_endpoint *endpoint;
+    struct fabric_command *commands;
+    uint16_t count;
+    uint64_t spent;
+};
+
+static void run_probe(void *argument)
+{
+    struct probe *probe = argument;
+    struct fabric_list list = {
+        .node = gaddr_node(probe->commands[0].address), .count = probe->count, .commands = probe->commands};
+    struct fabric_list *lists[] = {&list};
+    uint64_t before = task_now();
+    assert_int_equal(fabric_execute(probe->endpoint, lists, 1, NULL), 0);
+    probe->spent = task_now() - before;
+}
+
+/* Nanoseconds from before the call to after it on an idle cluster, the clock's own cost taken off. */
+static uint64_t idle_latency(const struct sim_params *params, struct fabric_command *commands, uint16_t count)
+{
+    struct cluster cluster;
+    cluster_create(&cluster, 1, 1, params, NULL, 1);
+    struct probe probe = {.endpoint = cluster.endpoints[0], .commands = commands, .count = count};
+    assert_int_equal(sim_spawn(cluster.sim, 0, 0, run_probe, &probe, NULL), 0);
+    assert_int_equal(sim_run(cluster.sim, UINT64_MAX), 0);
+    cluster_destroy(&cluster);
+    return probe.spent - params->clock_ns;
+}
+
+/* What every list of one command costs, without its memory access and its bytes. */
+static uint64_t base_latency(const struct sim_params *params)
+{
+    return params->post_ns + params->command_ns + params->doorbell_ns + 4 * params->card_ns +
+           2 * params->wire_ns + params->pcie_write_ns + params->poll_ns;
+}
+
+static void test_idle_latencies(void **state)
+{
+    (void)state;
+    struct sim_params params;
+    uint64_t data[128] = {0};
+    cluster_plain_params(&params);
+    uint64_t base = base_latency(&params);
+
+    struct fabric_command read = {
+        .operation = FABRIC_READ, .length = 64, .address = gaddr_make(0, 4096), .read.buffer = data};
+    uint64_t small = idle_latency(&params, &read, 1);
+    /* up to 25 ns of wire and PCIe time for the bytes */
+    assert_in_range(small, base + params.pcie_read_ns, base + params.pcie_read_ns + 25);
+    assert_in_range(small, 1700, 2200); /* "about 2 us" */
+
+    read.length = 1024;
+    uint64_t large = idle_latency(&params, &read, 1);
+    /* 960 bytes more: 77 ns of wire, once, and 61 ns of PCIe at each end */
+    assert_in_range(large - small, 195, 203);
+
+    struct fabric_command write = {
+        .operation = FABRIC_WRITE, .length = 64, .address = gaddr_make(0, 4096), .write.data = data};
+    uint64_t inlined = idle_latency(&params, &write, 1);
+    assert_in_range(inlined, base, base + 25);
+    write.length = 512; /* too long to be inlined: the card fetches it from the sender's memory */
+    assert_in_range(idle_latency(&params, &write, 1), inlined + params.pcie_read_ns,
+                    inlined + params.pcie_read_ns + 100);
+
+    struct fabric_command add = {.operation = FABRIC_FAA, .address = gaddr_make(0, 4096), .faa.add = 1};
+    assert_in_range(idle_latency(&params, &add, 1), base + params.atomic_fetch_ns,
+                    base + params.atomic_fetch_ns + 20);
+    add.address = gaddr_make(0, GADDR_LOCK_REGION | 64);
+    assert_in_range(idle_latency(&params, &add, 1), base + params.chip_ns, base + params.chip_ns + 30);
+}
+
+static void test_a_list_costs_one_round_trip(void **state)
+{
+    (void)state;
+    struct sim_params params;
+    uint64_t data[8] = {0};
+    cluster_plain_params(&params);
+    struct fabric_command commands[4];
+    for (unsigned i = 0; i < 4; i++)
+        commands[i] = (struct fabric_command){.operation = FABRIC_READ,
+                                              .length = 8,
+                                              .address = gaddr_make(0, 4096 + i * 8),
+                                              .read.buffer = &data[i]};
+    uint64_t one = idle_latency(&params, commands, 1), four = idle_latency(&params, commands, 4);
+    assert_in_range(four, one + 3 * params.command_ns, one + 3 * params.command_ns + 60);
+}
+
+/* ------------------------------------------------------------------ load */
+
+struct load {
+    struct fabric_endpoint *endpoint;
+    struct fabric_command command; /* repeated for ever */
+    uint64_t done, slowest;
+};
+
+static void run_load(void *argument)
+{
+    struct load *load = argument;
+    uint64_t buffer[128];
+    for (;;) {
+        struct fabric_command command = load->command;
+        struct fabric_list list = {.node = gaddr_node(command.address), .count = 1, .commands = &command};
+        struct fabric_list *lists[] = {&list};
+        if (command.operation == FABRIC_READ)
+            command.read.buffer = buffer;
+        if (command.operation == FABRIC_WRITE)
+            command.write.data = buffer;
+        uint64_t before = task_now();
+        assert_int_equal(fabric_execute(load->endpoint, lists, 1, NULL), 0);
+        uint64_t spent = task_now() - before;
+        load->slowest = spent > load->slowest ? spent : load->slowest;
+        load->done++;
+    }
+}
+
+static void spawn_load(struct cluster *cluster, struct load *load, unsigned compute, unsigned thread)
+{
+    load->endpoint = cluster->endpoints[compute];
+    assert_int_equal(sim_spawn(cluster->sim, (int)compute, thread, run_load, load, NULL), 0);
+}
+
+#define RUN_NS 1000000 /* virtual */
+
+/* Commands per virtual second that `count` tasks on `computes` nodes get done. */
+static double throughput(const struct sim_params *params, const struct fabric_command *commands,
+                         unsigned count, unsigned computes)
+{
+    struct cluster cluster;
+    struct load loads[256];
+    uint64_t done = 0;
+    cluster_create(&cluster, 1, computes, params, NULL, 1);
+    for (unsigned i = 0; i < count; i++) {
+        loads[i] = (struct load){.command = commands[i]};
+        spawn_load(&cluster, &loads[i], i % computes, i / computes);
+    }
+    sim_run(cluster.sim, RUN_NS);
+    for (unsigned i = 0; i < count; i++)
+        done += loads[i].done;
+    cluster_destroy(&cluster);
+    return (double)done * 1e9 / RUN_NS;
+}
+
+static void fill(struct fabric_command *commands, unsigned count, enum fabric_operation operation,
+                 uint32_t length, uint64_t offset, uint64_t stride)
+{
+    for (unsigned i = 0; i < count; i++) {
+        commands[i] = (struct fabric_command){
+            .operation = operation, .length = length, .address = gaddr_make(0, offset + i * stride)};
+        if (operation == FABRIC_FAA)
+            commands[i].faa.add = 1;
+    }
+}
+
+static void test_link_bandwidth_is_reached_and_kept(void **state)
+{
+    (void)state;
+    struct sim_params params;
+    struct fabric_command commands[128];
+    sim_params_default(&params);
+    params.shared_card = false;
+    double most = 100e9 / 8 / (1024 + params.header_bytes);
+    fill(commands, 128, FABRIC_READ, 1024, 4096, 1024);
+    double reads = throughput(&params, commands, 128, 4);
+    assert_true(reads > 0.95 * most && reads <= most);
+    fill(commands, 128, FABRIC_WRITE, 1024, 4096, 1024);
+    double writes = throughput(&params, commands, 128, 4);
+    assert_true(writes > 0.95 * most && writes <= most);
+}
+
+static void test_message_rate_is_reached_and_kept(void **state)
+{
+    (void)state;
+    struct sim_params params;
+    struct fabric_command commands[128];
+    sim_params_default(&params);
+    params.shared_card = false;
+    fill(commands, 128, FABRIC_READ, 8, 4096, 8);
+    params.message_rate_in = 10;
+    double in = throughput(&params, commands, 128, 4);
+    assert_true(in > 9.5e6 && in <= 10e6);
+    params.message_rate_in = 200;
+    params.message_rate_out = 10;
+    double out = throughput(&params, commands, 128, 4);
+    assert_true(out > 9.5e6 && out <= 10e6);
+}
+
+static void test_hot_atomics_on_host_and_on_chip(void **state)
+{
+    (void)state;
+    struct sim_params params;
+    struct fabric_command commands[256];
+    sim_params_default(&params);
+    params.shared_card = false;
+
+    fill(commands, 64, FABRIC_FAA, 0, 4096, 0); /* one counter */
+    double hot = throughput(&params, commands, 64, 4),
+           bucket = 1e9 / (params.atomic_fetch_ns + params.atomic_writeback_ns);
+    assert_true(hot > 0.95 * bucket && hot <= bucket * 1.001);
+
+    fill(commands, 64, FABRIC_FAA, 0, 4096, 4096); /* 64 counters of one bucket: no better */
+    double bucketed = throughput(&params, commands, 64, 4);
+    assert_true(bucketed > 0.95 * bucket && bucketed <= bucket * 1.001);
+
+    fill(commands, 64, FABRIC_FAA, 0, 4096, 8); /* 64 buckets: limited by latency alone */
+    double cold = throughput(&params, commands, 64, 4);
+    assert_true(cold > 10 * hot);
+
+    params.post_ns = params.command_ns = params.poll_ns = 0;
+    fill(commands, 256, FABRIC_FAA, 0, GADDR_LOCK_REGION | 64, 0); /* one counter on the chip */
+    double chip = throughput(&params, commands, 256, 8);
+    assert_true(chip > 0.95 * 110e6 && chip <= 110e6 * 1.001);
+}
+
+static void test_failed_cas_omits_the_write_back(void **state)
+{
+    (void)state;
+    struct sim_params params;
+    struct fabric_command commands[64];
+    sim_params_default(&params);
+    params.shared_card = false;
+    for (unsigned i = 0; i < 64; i++) /* the word is 0 and stays so */
+        commands[i] = (struct fabric_command){
+            .operation = FABRIC_CAS, .address = gaddr_make(0, 4096), .cas = {1, 2, UINT64_MAX, 0}};
+    double failing = throughput(&params, commands, 64, 4), most = 1e9 / params.atomic_fetch_ns;
+    assert_true(failing > 0.95 * most && failing <= most * 1.001);
+}
+
+static void test_a_hot_atomic_blocks_its_card_alone(void **state)
+{
+    (void)state;
+    struct sim_params params;
+    struct cluster cluster;
+    struct load hot[64], reader_there, reader_elsewhere;
+    cluster_plain_params(&params);
+    cluster_create(&cluster, 2, 4, &params, NULL, 1);
+    for (unsigned i = 0; i < 64; i++) {
+        hot[i] =
+            (struct load){.command = {.operation = FABRIC_FAA, .address = gaddr_make(0, 4096), .faa.add = 1}};
+        spawn_load(&cluster, &hot[i], i % 3, i / 3);
+    }
+    reader_there =
+        (struct load){.command = {.operation = FABRIC_READ, .length = 64, .address = gaddr_make(0, 65536)}};
+    reader_elsewhere =
+        (struct load){.command = {.operation = FABRIC_READ, .length = 64, .address = gaddr_make(1, 65536)}};
+    spawn_load(&cluster, &reader_there, 3, 0);
+    spawn_load(&cluster, &reader_elsewhere, 3, 1);
+    sim_run(cluster.sim, RUN_NS);
+    uint64_t idle = base_latency(&params) + params.pcie_read_ns;
+    assert_true(reader_there.slowest > 10 * idle);
+    assert_true(reader_elsewhere.slowest < idle + 100);
+    assert_true(reader_elsewhere.done > 8 * reader_there.done);
+    cluster_destroy(&cluster);
+}
+
+/* The slowest READ from memory node 1 by compute node 0, whose machine's memory node 0 has a hot atomic. */
+static uint64_t slowest_beside_hot_atomic(bool shared_card, bool block_responses)
+{
+    struct sim_params params;
+    struct cluster cluster;
+    struct load hot[64], reader;
+    cluster_plain_params(&params);
+    params.shared_card = shared_card;
+    params.block_responses = block_responses;
+    cluster_create(&cluster, 2, 4, &params, NULL, 1);
+    for (unsigned i = 0; i < 64; i++) {
+        hot[i] =
+            (struct load){.command = {.operation = FABRIC_FAA, .address = gaddr_make(0, 4096), .faa.add = 1}};
+        spawn_load(&cluster, &hot[i], 2 + i % 2, i / 2);
+    }
+    reader =
+        (struct load){.command = {.operation = FABRIC_READ, .length = 64, .address = gaddr_make(1, 65536)}};
+    spawn_load(&cluster, &reader, 0, 0);
+    sim_run(cluster.sim, RUN_NS);
+    cluster_destroy(&cluster);
+    return reader.slowest;
+}
+
+static void test_answers_wait_behind_a_hot_atomic_only_if_told(void **state)
+{
+    (void)state;
+    uint64_t apart = slowest_beside_hot_atomic(false, true), shared = slowest_beside_hot_atomic(true, false),
+             blocked = slowest_beside_hot_atomic(true, true);
+    assert_in_range(shared, apart, apart + 200); /* the same link, but not the same pipeline */
+    assert_true(blocked > 5 * apart);
+}
+
+/* ------------------------------------------------------------------ calls */
+
+struct caller {
+    struct cluster *cluster;
+    unsigned compute;
+    uint64_t spent;
+};
+
+static void run_caller(void *argument)
+{
+    struct caller *caller = argument;
+    char request[] = "chunk", reply[16];
+    size_t length;
+    uint64_t before = task_now();
+    assert_int_equal(fabric_call(caller->cluster->endpoints[caller->compute], 0, request, sizeof request,
+                                 reply, sizeof reply, &length, NULL),
+                     0);
+    caller->spent = task_now() - before;
+    assert_int_equal(length, sizeof request);
+    assert_memory_equal(reply, request, sizeof request);
+}
+
+static uint64_t slowest_call(uint32_t cores, unsigned count)
+{
+    struct sim_params params;
+    struct cluster cluster;
+    struct caller callers[8] = {0};
+    uint64_t slowest = 0;
+    cluster_plain_params(&params);
+    params.rpc_cores = cores;
+    params.rpc_ns = 10000;
+    cluster_create(&cluster, 1, 1, &params, NULL, 1);
+    for (unsigned i = 0; i < count; i++) {
+        callers[i] = (struct caller){.cluster = &cluster};
+        assert_int_equal(sim_spawn(cluster.sim, 0, i, run_caller, &callers[i], NULL), 0);
+    }
+    assert_int_equal(sim_run(cluster.sim, UINT64_MAX), 0);
+    assert_int_equal(cluster.calls, count);
+    for (unsigned i = 0; i < count; i++)
+        slowest = callers[i].spent > slowest ? callers[i].spent : slowest;
+    cluster_destroy(&cluster);
+    return slowest;
+}
+
+static void test_calls_queue_for_the_cores(void **state)
+{
+    (void)state;
+    uint64_t one = slowest_call(1, 1);
+    assert_in_range(one, 10000, 13000);
+    assert_in_range(slowest_call(1, 8), one + 7 * 10000 - 100, one + 7 * 10000 + 100);
+    assert_in_range(slowest_call(4, 8), one + 10000 - 100, one + 10000 + 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_idle_latencies),
+        cmocka_unit_test(test_a_list_costs_one_round_trip),
+        cmocka_unit_test(test_link_bandwidth_is_reached_and_kept),
+        cmocka_unit_test(test_message_rate_is_reached_and_kept),
+        cmocka_unit_test(test_hot_atomics_on_host_and_on_chip),
+        cmocka_unit_test(test_failed_cas_omits_the_write_back),
+        cmocka_unit_test(test_a_hot_atomic_blocks_its_card_alone),
+        cmocka_unit_test(test_answers_wait_behind_a_hot_atomic_only_if_told),
+        cmocka_unit_test(test_calls_queue_for_the_cores),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
