@@ -7,7 +7,7 @@ struct action {
     struct bench_client *client;
     struct workload_operation operation; /* the one under way */
     size_t key_length, value_length;
-    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX + 1];
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX + 1];
     uint64_t visited;
     bool wrong; /* a value came back that was never written to its key */
 };
@@ -110,8 +110,8 @@ static bool judge(struct action *action, int status)
 static void warm_cache(struct bench_client *client, struct action *action)
 {
     const struct bench_config *config = client->config;
-    struct tree_geometry_shape shape;
-    tree_geometry_shape(&config->geometry, &shape);
+    struct format_geometry_shape shape;
+    format_geometry_shape(&config->geometry, &shape);
     /* A quarter of the keys below a full node above the leaves: no such node is missed. */
     uint64_t stride = (uint64_t)((double)shape.slots * shape.internal_entries * config->fill / 4) + 1;
     for (uint64_t rank = client->number * stride; rank < config->keys; rank += client->of * stride) {

@@ -22,15 +22,15 @@ static void serve(const struct memory_options *memory, struct net_address *addre
 {
     struct answer answer = {0};
     struct memory_node *node;
-    struct memory_server *server;
-    const struct memory_server_options options = {.listen = address, .listen_count = 1};
+    struct memoryd *server;
+    const struct memoryd_options options = {.listen = address, .listen_count = 1};
     int status = memory_node_create(&node, memory, &answer.error);
     if (!status)
-        status = memory_server_create(&server, node, &options, &answer.error);
+        status = memoryd_create(&server, node, &options, &answer.error);
     if (!status)
-        status = memory_server_start(server, &answer.error);
+        status = memoryd_start(server, &answer.error);
     if (!status)
-        answer.port = memory_server_port(server, 0);
+        answer.port = memoryd_port(server, 0);
     char byte;
     if (write(tell, &answer, sizeof answer) == sizeof answer && !status)
         while (read(leash, &byte, 1) < 0 && errno == EINTR)

@@ -107,8 +107,8 @@ static int check_numbers(const struct bench_config *config, struct error *error)
         {"operations", config->operations, 1, UINT64_C(1) << 50},
         {"keys", config->keys, 0, UINT64_C(1) << 40},
         {"scan-length", config->scan_length, 1, 1u << 24},
-        {"key-bytes", config->geometry.key_bytes, 8, TREE_KEY_MAX},
-        {"value-bytes", config->geometry.value_bytes, 0, TREE_VALUE_MAX},
+        {"key-bytes", config->geometry.key_bytes, 8, FORMAT_KEY_MAX},
+        {"value-bytes", config->geometry.value_bytes, 0, FORMAT_VALUE_MAX},
     };
     int status = 0;
     for (size_t i = 0; !status && i < sizeof ranges / sizeof ranges[0]; i++)
@@ -131,8 +131,8 @@ static int check_numbers(const struct bench_config *config, struct error *error)
 static int check_memory(const struct bench_plan *plan, struct error *error)
 {
     const struct bench_config *config = &plan->config;
-    struct tree_geometry_shape shape;
-    tree_geometry_shape(&config->geometry, &shape);
+    struct format_geometry_shape shape;
+    format_geometry_shape(&config->geometry, &shape);
     double inserts = 0;
     for (unsigned i = 0; i < plan->workload_count; i++) {
         const double *share = plan->workloads[i].share;
@@ -185,7 +185,7 @@ int bench_plan_check(struct bench_plan *plan, struct error *error)
         status = check_pool(config, error);
     uint32_t atomic_write = config->fabric == BENCH_SIM ? config->sim.atomic_write : 4096;
     if (!status)
-        status = tree_geometry_complete(&config->geometry, atomic_write, error);
+        status = format_geometry_complete(&config->geometry, atomic_write, error);
     return status ? status : check_memory(plan, error);
 }
 

@@ -23,8 +23,8 @@ static uint64_t pool_bytes(const struct bench_config *config, const struct workl
 {
     if (config->pool_bytes)
         return config->pool_bytes;
-    struct tree_geometry_shape shape;
-    tree_geometry_shape(&config->geometry, &shape);
+    struct format_geometry_shape shape;
+    format_geometry_shape(&config->geometry, &shape);
     const double *share = source->workload->share;
     double made =
         (double)(config->operations + config->warm_up) * (share[WORKLOAD_INSERT] + share[WORKLOAD_UPSERT]);
@@ -46,7 +46,7 @@ static struct fabric_remote_options remote_options(const struct bench_pool *pool
                                           .name = "bench",
                                           .secret = pool->config->secret,
                                           .secret_length = pool->config->secret_length,
-                                          .card = pool->config->card};
+                                          .nic = pool->config->nic};
 }
 
 #define FORMAT_PATIENCE_NS UINT64_C(5000000000)
@@ -176,7 +176,7 @@ static int session_failed(const struct tree_session *session, int status, struct
 struct loading {
     const struct bench_config *config;
     uint64_t next;
-    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX + 1];
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX + 1];
 };
 
 static bool next_entry(void *context, const void **key, size_t *key_length, const void **value,

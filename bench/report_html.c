@@ -19,7 +19,7 @@ static const char style[] =
     "10px;color:var(--soft);font-weight:600}"
     "p{margin:0 0 12px;color:var(--soft);max-width:100ch}.grid{display:grid;gap:16px;"
     "grid-template-columns:repeat(auto-fit,minmax(min(100%,500px),1fr))}"
-    ".card{background:var(--paper);border:1px solid var(--line);border-radius:10px;padding:16px 18px}"
+    ".nic{background:var(--paper);border:1px solid var(--line);border-radius:10px;padding:16px 18px}"
     ".wide{grid-column:1/-1;overflow-x:auto}svg{width:100%;height:auto;display:block}"
     "svg text{fill:var(--ink);font:12px system-ui,sans-serif}svg .soft{fill:var(--soft)}"
     "svg .axis{stroke:var(--line);stroke-width:1}table{border-collapse:collapse;width:100%;font-size:12.5px;"
@@ -279,7 +279,7 @@ static void put_row(FILE *file, const struct bench_result *result)
 
 static void put_table(FILE *file, const struct bench_result *results, size_t count)
 {
-    fputs("<div class=\"card wide\"><table><thead><tr><th>preset</th><th>Mops</th><th>p50 µs</th><th>p90 "
+    fputs("<div class=\"NIC wide\"><table><thead><tr><th>preset</th><th>Mops</th><th>p50 µs</th><th>p90 "
           "µs</th><th>p99 "
           "µs</th><th>p99.9 µs</th><th>round "
           "trips</th><th>reads</th><th>writes</th><th>atomics</th><th>RPCs</th>"
@@ -308,7 +308,7 @@ static void put_costs(FILE *file, const struct bench_result *results, size_t cou
         {atomics, "Atomics per operation"},
     };
     for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++) {
-        fputs("<div class=\"card\">", file);
+        fputs("<div class=\"NIC\">", file);
         put_bars(file, results, count, costs[i].measure, costs[i].title, BAR_STEP, false);
         fputs("</div>", file);
     }
@@ -324,10 +324,10 @@ static void put_group(FILE *file, const struct bench_result *results, size_t cou
     fprintf(file, ", %s", results->distribution);
     if (results->kinds[WORKLOAD_SCAN].count)
         fprintf(file, ", scans of %u", results->scan_length);
-    fputs("</h2><div class=\"grid\"><div class=\"card\">", file);
+    fputs("</h2><div class=\"grid\"><div class=\"NIC\">", file);
     put_bars(file, results, count, throughput, "Throughput, million operations per second",
              count <= 8 ? TALL_STEP : BAR_STEP, true);
-    fputs("</div><div class=\"card\">", file);
+    fputs("</div><div class=\"NIC\">", file);
     put_latency(file, results, count);
     fputs("</div>", file);
     put_table(file, results, count);

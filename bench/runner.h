@@ -26,7 +26,7 @@
 #include "tree/tree.h"
 
 /* TCP and UNIX: memory nodes in processes of their own, over loopback TCP or with their pools mapped. RDMA:
- * through network cards, to memory nodes that run already. */
+ * through NICs, to memory nodes that run already. */
 enum bench_fabric { BENCH_LOCAL, BENCH_SIM, BENCH_TCP, BENCH_UNIX, BENCH_RDMA };
 extern const char *const bench_fabric_names[];
 
@@ -39,14 +39,14 @@ struct bench_config {
     uint64_t pool_bytes, chunk_bytes; /* 0: chosen from the rest */
     bool check; /* walk the index after loading and after the run: proves it, and counts its bytes */
     bool pin;   /* local: keep thread i on CPU i */
-    struct tree_geometry geometry;
+    struct format_geometry geometry;
     struct sim_params sim;
     struct sim_faults faults;
     /* TCP, UNIX, RDMA: memory nodes that run already; every run formats them anew. NULL: starts its own. */
     const struct net_address *memory;
     const char *secret; /* theirs; NULL: none */
     size_t secret_length;
-    struct verbs_options card; /* RDMA: ours */
+    struct verbs_options nic; /* RDMA: ours */
     /* May be NULL: called now and then with a phase and how much of it is done, 0 to 1. */
     void (*progress)(void *context, const char *phase, double done);
     void *progress_context;

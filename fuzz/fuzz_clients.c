@@ -98,7 +98,7 @@ static void take_options(struct fuzz_input *input, struct world_options *options
     options->geometry.value_bytes = values[shape % 4];
     options->geometry.value_variable = shape & 4;
     if (shape & 8) {
-        options->geometry.key_kind = TREE_KEY_VARIABLE;
+        options->geometry.key_kind = FORMAT_KEY_VARIABLE;
         options->geometry.key_bytes = 60;
         options->geometry.inline_key_bytes = 16;
         options->geometry.leaf_bytes = options->geometry.internal_bytes = 1024;

@@ -18,7 +18,7 @@ struct fuzz_key {
 
 /* What keys of a map look like. */
 struct fuzz_keys {
-    size_t longest;  /* TREE_KEY_MAX at most */
+    size_t longest;  /* FORMAT_KEY_MAX at most */
     bool fixed;      /* all have `longest` bytes */
     uint8_t padding; /* of fixed keys */
 };

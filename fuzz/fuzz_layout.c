@@ -18,10 +18,10 @@
 
 /* ---- a second reading of layout.h ---- */
 
-static uint32_t naive_header_bytes(const struct tree_geometry *geometry, const uint8_t *image)
+static uint32_t naive_header_bytes(const struct format_geometry *geometry, const uint8_t *image)
 {
     uint32_t all = (32u + 2u * geometry->key_bytes + 63) / 64 * 64;
-    return geometry->key_kind == TREE_KEY_FIXED ? all : 32u + image[28] + image[29];
+    return geometry->key_kind == FORMAT_KEY_FIXED ? all : 32u + image[28] + image[29];
 }
 
 static void put_crc(uint8_t *image, uint32_t used)
@@ -32,7 +32,7 @@ static void put_crc(uint8_t *image, uint32_t used)
 
 struct naive_slot {
     bool possible;
-    uint8_t key[TREE_KEY_MAX];
+    uint8_t key[FORMAT_KEY_MAX];
     uint32_t key_length, value_length;
     const uint8_t *value;
     bool is_long;
@@ -40,17 +40,17 @@ struct naive_slot {
 };
 
 /* What the slot at `bytes` says, and the check that it should have. */
-static void naive_read(const struct tree_layout *layout, const uint8_t *bytes, uint32_t seed,
-                       struct tree_key lower, struct naive_slot *slot)
+static void naive_read(const struct format_layout *layout, const uint8_t *bytes, uint32_t seed,
+                       struct format_key lower, struct naive_slot *slot)
 {
-    const struct tree_geometry *geometry = &layout->geometry;
-    bool fixed = geometry->key_kind == TREE_KEY_FIXED;
+    const struct format_geometry *geometry = &layout->geometry;
+    bool fixed = geometry->key_kind == FORMAT_KEY_FIXED;
     uint32_t at = 4 + (fixed ? geometry->key_bytes : 2u + geometry->inline_key_bytes);
     *slot = (struct naive_slot){.value_length = geometry->value_variable ? bytes[at] : geometry->value_bytes};
     slot->value = bytes + at + geometry->value_variable;
     if (slot->value_length > geometry->value_bytes)
         return;
-    uint8_t text[4 + 2 * TREE_KEY_MAX + 16]; /* what the check is of */
+    uint8_t text[4 + 2 * FORMAT_KEY_MAX + 16]; /* what the check is of */
     uint32_t length = 0;
     slot->key_length = fixed ? geometry->key_bytes : bytes[4];
     slot->is_long = !fixed && geometry->key_bytes > geometry->inline_key_bytes && bytes[5] == 0xff;
@@ -84,71 +84,71 @@ static void naive_read(const struct tree_layout *layout, const uint8_t *bytes, u
 
 /* ---- images: as they should be, then changed here and there; or any bytes at all ---- */
 
-static struct tree_key take_key(const struct tree_layout *layout, struct fuzz_input *input, uint8_t *room,
-                                uint8_t number)
+static struct format_key take_key(const struct format_layout *layout, struct fuzz_input *input, uint8_t *room,
+                                  uint8_t number)
 {
     uint32_t most = layout->geometry.key_bytes, length = most;
     memset(room, 'k', most);
-    if (layout->geometry.key_kind == TREE_KEY_VARIABLE)
+    if (layout->geometry.key_kind == FORMAT_KEY_VARIABLE)
         length = 1 + fuzz_byte(input) % most;
     room[0] = number; /* ascending */
-    return (struct tree_key){room, length};
+    return (struct format_key){room, length};
 }
 
-static void format_leaf(const struct tree_layout *layout, struct tree_header *header, uint8_t *image,
+static void format_leaf(const struct format_layout *layout, struct format_header *header, uint8_t *image,
                         struct fuzz_input *input)
 {
-    uint8_t room[TREE_KEY_MAX], value[TREE_VALUE_MAX];
-    uint32_t seed = tree_slot_seed(header->tag, header->version);
-    tree_leaf_format(layout, header, image);
+    uint8_t room[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX];
+    uint32_t seed = format_slot_seed(header->tag, header->version);
+    format_leaf_format(layout, header, image);
     for (uint8_t count = fuzz_byte(input) % 32; count > 0; count--) {
-        struct tree_key key = take_key(layout, input, room, fuzz_byte(input));
-        struct tree_key text = {value, layout->geometry.value_bytes};
-        gaddr block = tree_slot_needs_block(layout, header->lower, key) ? 64u * count : GADDR_NULL;
+        struct format_key key = take_key(layout, input, room, fuzz_byte(input));
+        struct format_key text = {value, layout->geometry.value_bytes};
+        gaddr block = format_slot_needs_block(layout, header->lower, key) ? 64u * count : GADDR_NULL;
         memset(value, count, sizeof value);
-        tree_slot_write(layout, image, fuzz_u16(input) % layout->slots, seed, header->lower, block, key,
-                        text);
+        format_slot_write(layout, image, fuzz_u16(input) % layout->slots, seed, header->lower, block, key,
+                          text);
     }
 }
 
-static void format_internal(const struct tree_layout *layout, struct tree_header *header, uint8_t *image,
+static void format_internal(const struct format_layout *layout, struct format_header *header, uint8_t *image,
                             struct fuzz_input *input)
 {
-    static struct tree_entry entries[TREE_ENTRIES_MAX];
-    static uint8_t rooms[32][TREE_KEY_MAX];
+    static struct format_entry entries[FORMAT_ENTRIES_MAX];
+    static uint8_t rooms[32][FORMAT_KEY_MAX];
     uint32_t count = 1;
-    entries[0] = (struct tree_entry){.key = header->lower, .link = {fuzz_byte(input), 1}};
+    entries[0] = (struct format_entry){.key = header->lower, .link = {fuzz_byte(input), 1}};
     for (uint8_t wanted = fuzz_byte(input) % 32; count < wanted; count++) {
         entries[count] =
-            (struct tree_entry){.key = take_key(layout, input, rooms[count], (uint8_t)(1 + count)),
-                                .link = {1u + fuzz_byte(input), count}};
-        if (tree_internal_size(layout, entries, count + 1) > layout->geometry.internal_bytes)
+            (struct format_entry){.key = take_key(layout, input, rooms[count], (uint8_t)(1 + count)),
+                                  .link = {1u + fuzz_byte(input), count}};
+        if (format_internal_size(layout, entries, count + 1) > layout->geometry.internal_bytes)
             break;
     }
-    tree_internal_encode(layout, header, entries, count, image);
+    format_internal_encode(layout, header, entries, count, image);
 }
 
-typedef void format_function(const struct tree_layout *layout, struct tree_header *header, uint8_t *image,
+typedef void format_function(const struct format_layout *layout, struct format_header *header, uint8_t *image,
                              struct fuzz_input *input);
 
 /* Of exactly `bytes` bytes; `format` NULL: any at all. */
-static uint8_t *take_image(const struct tree_layout *layout, struct fuzz_input *input, uint32_t bytes,
+static uint8_t *take_image(const struct format_layout *layout, struct fuzz_input *input, uint32_t bytes,
                            format_function *format)
 {
-    static const uint8_t zeros[TREE_KEY_MAX];
-    uint8_t *image = malloc(bytes), room[TREE_KEY_MAX];
+    static const uint8_t zeros[FORMAT_KEY_MAX];
+    uint8_t *image = malloc(bytes), room[FORMAT_KEY_MAX];
     if (!format) {
         fuzz_take(input, image, bytes);
         return image;
     }
     uint8_t how = fuzz_byte(input);
-    struct tree_header header = {.tag = how, .version = how, .level = how & 1, .state = TREE_NODE_LIVE};
-    if (layout->geometry.key_kind == TREE_KEY_FIXED)
-        header.lower = (struct tree_key){zeros, layout->geometry.key_bytes};
+    struct format_header header = {.tag = how, .version = how, .level = how & 1, .state = FORMAT_NODE_LIVE};
+    if (layout->geometry.key_kind == FORMAT_KEY_FIXED)
+        header.lower = (struct format_key){zeros, layout->geometry.key_bytes};
     if (how & 2) {
         header.has_upper = true;
         header.upper = take_key(layout, input, room, 0xff);
-        header.sibling = (struct tree_link){fuzz_byte(input) + 1u, 7};
+        header.sibling = (struct format_link){fuzz_byte(input) + 1u, 7};
     }
     format(layout, &header, image, input);
     for (uint8_t changes = fuzz_byte(input) % 16; changes > 0; changes--)
@@ -158,73 +158,78 @@ static uint8_t *take_image(const struct tree_layout *layout, struct fuzz_input *
 
 /* ---- leaves ---- */
 
-static void judge_taken(const struct tree_layout *layout, const uint8_t *image, const struct tree_slot *slot,
-                        const struct naive_slot *naive, const struct tree_header *header, uint32_t seed)
+static void judge_taken(const struct format_layout *layout, const uint8_t *image,
+                        const struct format_slot *slot, const struct naive_slot *naive,
+                        const struct format_header *header, uint32_t seed)
 {
     fuzz_must((slot->block != GADDR_NULL) == naive->is_long, "slot %u: long or not", slot->number);
     fuzz_must(slot->value.length == naive->value_length && slot->value.bytes == naive->value,
               "slot %u: another value", slot->number);
     uint8_t *copy = malloc(layout->geometry.leaf_bytes);
     memcpy(copy, image, layout->geometry.leaf_bytes);
-    tree_slot_renew(layout, copy, slot->number, seed + 1, header->lower);
-    struct tree_slot again;
-    fuzz_must(tree_slot_read(layout, copy, slot->number, seed + 1, header->lower, &again) == TREE_SLOT_TAKEN,
+    format_slot_renew(layout, copy, slot->number, seed + 1, header->lower);
+    struct format_slot again;
+    fuzz_must(format_slot_read(layout, copy, slot->number, seed + 1, header->lower, &again) ==
+                  FORMAT_SLOT_TAKEN,
               "slot %u: not taken after its renewal", slot->number);
     if (naive->is_long) {
         free(copy);
         return;
     }
-    struct tree_key key = {naive->key, naive->key_length};
+    struct format_key key = {naive->key, naive->key_length};
     fuzz_must(slot->head_length + slot->remainder.length == key.length &&
                   !memcmp(slot->remainder.bytes, key.bytes + slot->head_length, slot->remainder.length),
               "slot %u: another key", slot->number);
-    struct tree_bucket bucket;
-    struct tree_slot found;
-    tree_bucket_number(layout, 2 * (slot->number / layout->triple_slots), &bucket);
-    for (unsigned side = 0; side < 2; side++, tree_bucket_number(layout, bucket.number + 1, &bucket)) {
+    struct format_bucket bucket;
+    struct format_slot found;
+    format_bucket_number(layout, 2 * (slot->number / layout->triple_slots), &bucket);
+    for (unsigned side = 0; side < 2; side++, format_bucket_number(layout, bucket.number + 1, &bucket)) {
         if (slot->number < bucket.first || slot->number >= bucket.first + bucket.count)
             continue;
-        fuzz_must(tree_bucket_find(layout, image, &bucket, seed, key, &found),
+        fuzz_must(format_bucket_find(layout, image, &bucket, seed, key, &found),
                   "slot %u: not found by its key", slot->number);
         fuzz_must(found.number <= slot->number, "slot %u: a later one is found", slot->number);
     }
-    if (tree_slot_remainder(layout, header->lower, key) <= layout->geometry.inline_key_bytes ||
-        layout->geometry.key_kind == TREE_KEY_FIXED) {
-        tree_slot_write(layout, copy, slot->number, seed, header->lower, GADDR_NULL, key, slot->value);
-        fuzz_must(tree_slot_read(layout, copy, slot->number, seed, header->lower, &again) == TREE_SLOT_TAKEN,
+    if (format_slot_remainder(layout, header->lower, key) <= layout->geometry.inline_key_bytes ||
+        layout->geometry.key_kind == FORMAT_KEY_FIXED) {
+        format_slot_write(layout, copy, slot->number, seed, header->lower, GADDR_NULL, key, slot->value);
+        fuzz_must(format_slot_read(layout, copy, slot->number, seed, header->lower, &again) ==
+                      FORMAT_SLOT_TAKEN,
                   "slot %u: not taken after it was written", slot->number);
-        fuzz_must(!tree_key_compare(again.value, slot->value), "slot %u: wrote another value", slot->number);
+        fuzz_must(!format_key_compare(again.value, slot->value), "slot %u: wrote another value",
+                  slot->number);
     }
     free(copy);
 }
 
-static void judge_slots(const struct tree_layout *layout, const uint8_t *image,
-                        const struct tree_header *header, uint32_t seed)
+static void judge_slots(const struct format_layout *layout, const uint8_t *image,
+                        const struct format_header *header, uint32_t seed)
 {
     bool all = true;
     for (uint32_t i = 0; i < layout->slots; i++) {
         const uint8_t *bytes = image + layout->slot_offset[i];
         struct naive_slot naive;
-        struct tree_slot slot;
+        struct format_slot slot;
         uint32_t check;
         memcpy(&check, bytes, 4);
         naive_read(layout, bytes, seed, header->lower, &naive);
-        enum tree_slot_state state = tree_slot_read(layout, image, i, seed, header->lower, &slot),
-                             expected = check == (seed & ~1u)                    ? TREE_SLOT_EMPTY
-                                        : naive.possible && naive.check == check ? TREE_SLOT_TAKEN
-                                                                                 : TREE_SLOT_INVALID;
+        enum format_slot_state state = format_slot_read(layout, image, i, seed, header->lower, &slot),
+                               expected = check == (seed & ~1u)                    ? FORMAT_SLOT_EMPTY
+                                          : naive.possible && naive.check == check ? FORMAT_SLOT_TAKEN
+                                                                                   : FORMAT_SLOT_INVALID;
         fuzz_must(state == expected, "slot %u: state %d instead of %d", i, (int)state, (int)expected);
-        fuzz_must(tree_slots_valid(layout, image, i, 1, seed, header->lower) == (state != TREE_SLOT_INVALID),
+        fuzz_must(format_slots_valid(layout, image, i, 1, seed, header->lower) ==
+                      (state != FORMAT_SLOT_INVALID),
                   "slot %u: validity", i);
-        all &= state != TREE_SLOT_INVALID;
-        if (state == TREE_SLOT_TAKEN)
+        all &= state != FORMAT_SLOT_INVALID;
+        if (state == FORMAT_SLOT_TAKEN)
             judge_taken(layout, image, &slot, &naive, header, seed);
     }
-    fuzz_must(tree_slots_valid(layout, image, 0, layout->slots, seed, header->lower) == all,
+    fuzz_must(format_slots_valid(layout, image, 0, layout->slots, seed, header->lower) == all,
               "the slots' validity together");
 }
 
-static void mend_slots(const struct tree_layout *layout, uint8_t *image, const struct tree_header *header,
+static void mend_slots(const struct format_layout *layout, uint8_t *image, const struct format_header *header,
                        uint32_t seed, struct fuzz_input *choices)
 {
     for (uint32_t i = 0; i < layout->slots; i++) {
@@ -239,44 +244,45 @@ static void mend_slots(const struct tree_layout *layout, uint8_t *image, const s
 }
 
 /* True if it passes. */
-static bool judge_header(const struct tree_layout *layout, const uint8_t *image, struct tree_header *header)
+static bool judge_header(const struct format_layout *layout, const uint8_t *image,
+                         struct format_header *header)
 {
     uint32_t used = naive_header_bytes(&layout->geometry, image), crc;
     memcpy(&crc, image, 4);
-    bool valid = tree_header_valid(layout, image);
+    bool valid = format_header_valid(layout, image);
     fuzz_must(valid == (used <= layout->header_bytes && crc == crc32c(0, image + 4, used - 4)),
               "the header's validity");
-    if (!tree_header_decode(layout, image, header) || !valid)
+    if (!format_header_decode(layout, image, header) || !valid)
         return false;
     uint8_t *copy = malloc(layout->header_bytes);
-    struct tree_header again;
-    tree_header_encode(layout, header, copy);
-    fuzz_must(tree_header_valid(layout, copy) && tree_header_decode(layout, copy, &again),
+    struct format_header again;
+    format_header_encode(layout, header, copy);
+    fuzz_must(format_header_valid(layout, copy) && format_header_decode(layout, copy, &again),
               "a header is no header when it is written again");
     fuzz_must(again.tag == header->tag && again.version == header->version && again.level == header->level &&
                   again.state == header->state && again.index == header->index &&
                   again.has_upper == header->has_upper && again.count == header->count &&
-                  tree_link_equal(again.sibling, header->sibling) &&
-                  !tree_key_compare(again.lower, header->lower) &&
-                  !tree_key_compare(again.upper, header->upper),
+                  format_link_equal(again.sibling, header->sibling) &&
+                  !format_key_compare(again.lower, header->lower) &&
+                  !format_key_compare(again.upper, header->upper),
               "a header reads otherwise when it is written again");
     free(copy);
     return true;
 }
 
-static void judge_leaf(const struct tree_layout *layout, struct fuzz_input *input, bool mend, bool format)
+static void judge_leaf(const struct format_layout *layout, struct fuzz_input *input, bool mend, bool format)
 {
     uint8_t *image = take_image(layout, input, layout->geometry.leaf_bytes, format ? format_leaf : NULL);
-    struct tree_header header;
+    struct format_header header;
     struct fuzz_input choices = {image, layout->geometry.leaf_bytes};
     uint32_t used = naive_header_bytes(&layout->geometry, image);
     if (mend && used <= layout->header_bytes)
         put_crc(image, used);
     if (judge_header(layout, image, &header)) {
-        uint32_t seed = tree_slot_seed(header.tag, header.version);
+        uint32_t seed = format_slot_seed(header.tag, header.version);
         uint8_t *mended = malloc(layout->geometry.leaf_bytes);
         memcpy(mended, image, layout->geometry.leaf_bytes);
-        tree_header_decode(layout, mended, &header);
+        format_header_decode(layout, mended, &header);
         if (mend)
             mend_slots(layout, mended, &header, seed, &choices);
         judge_slots(layout, mended, &header, seed);
@@ -287,36 +293,39 @@ static void judge_leaf(const struct tree_layout *layout, struct fuzz_input *inpu
 
 /* ---- internal nodes ---- */
 
-static void judge_internal(const struct tree_layout *layout, struct fuzz_input *input, bool mend, bool format)
+static void judge_internal(const struct format_layout *layout, struct fuzz_input *input, bool mend,
+                           bool format)
 {
-    static struct tree_entry entries[TREE_ENTRIES_MAX], again[TREE_ENTRIES_MAX];
-    uint32_t bytes = layout->geometry.internal_bytes, start = layout->header_bytes + TREE_BODY_CRC_BYTES;
+    static struct format_entry entries[FORMAT_ENTRIES_MAX], again[FORMAT_ENTRIES_MAX];
+    uint32_t bytes = layout->geometry.internal_bytes, start = layout->header_bytes + FORMAT_BODY_CRC_BYTES;
     uint8_t *image = take_image(layout, input, bytes, format ? format_internal : NULL), *copy = malloc(bytes);
-    struct tree_header header, second;
+    struct format_header header, second;
     uint32_t used = naive_header_bytes(&layout->geometry, image);
     if (mend && used <= layout->header_bytes) {
         put_crc(image, used);
         uint32_t crc = crc32c(crc32c(0, image, 4), image + used, layout->header_bytes - used);
         crc = crc32c(crc, image + start, bytes - start);
         memcpy(image + layout->header_bytes, &crc, 4);
-        fuzz_must(tree_internal_valid(layout, image), "a node with right checks is not valid");
+        fuzz_must(format_internal_valid(layout, image), "a node with right checks is not valid");
     }
-    if (judge_header(layout, image, &header) && tree_internal_decode(layout, image, &header, entries)) {
+    if (judge_header(layout, image, &header) && format_internal_decode(layout, image, &header, entries)) {
         for (uint32_t i = 0; i < header.count; i++) {
-            fuzz_must(!i || tree_key_compare(entries[i - 1].key, entries[i].key) < 0, "entries out of order");
+            fuzz_must(!i || format_key_compare(entries[i - 1].key, entries[i].key) < 0,
+                      "entries out of order");
             fuzz_must(entries[i].key.bytes >= image &&
                           entries[i].key.bytes + entries[i].key.length <= image + bytes,
                       "an entry's key outside of the node");
         }
         /* Entries may lie one over the other: then they need not fit. */
-        if (tree_internal_size(layout, entries, header.count) <= bytes) {
-            tree_internal_encode(layout, &header, entries, header.count, copy);
-            fuzz_must(tree_internal_valid(layout, copy) && tree_header_decode(layout, copy, &second) &&
-                          tree_internal_decode(layout, copy, &second, again) && second.count == header.count,
+        if (format_internal_size(layout, entries, header.count) <= bytes) {
+            format_internal_encode(layout, &header, entries, header.count, copy);
+            fuzz_must(format_internal_valid(layout, copy) && format_header_decode(layout, copy, &second) &&
+                          format_internal_decode(layout, copy, &second, again) &&
+                          second.count == header.count,
                       "a node is no node when it is written again");
             for (uint32_t i = 0; i < header.count; i++)
-                fuzz_must(!tree_key_compare(entries[i].key, again[i].key) &&
-                              tree_link_equal(entries[i].link, again[i].link),
+                fuzz_must(!format_key_compare(entries[i].key, again[i].key) &&
+                              format_link_equal(entries[i].link, again[i].link),
                           "entry %u reads otherwise when it is written again", i);
         }
     }
@@ -375,7 +384,7 @@ static void judge_record(struct fuzz_input *input, bool mend)
         memcpy(block, &hash, 8);
         reference.check = hash >> 27;
     }
-    if (store_record_judge(&reference, key, key_length, part, block, &value)) {
+    if (store_record_validate(&reference, key, key_length, part, block, &value)) {
         uint64_t expires;
         memcpy(&expires, block + 16, 8);
         fuzz_must(value.length == reference.length && value.expires == expires &&
@@ -441,24 +450,24 @@ static void judge_staging(struct fuzz_input *input)
 
 /* ---- */
 
-static bool take_layout(struct fuzz_input *input, struct tree_layout *layout)
+static bool take_layout(struct fuzz_input *input, struct format_layout *layout)
 {
     static const uint8_t lengths[] = {8, 9, 16, 33, 64, 255}, values[] = {0, 1, 8, 17, 100, 255};
     uint8_t kind = fuzz_byte(input), size = fuzz_byte(input);
-    struct tree_geometry geometry = {.key_kind = kind & 1 ? TREE_KEY_VARIABLE : TREE_KEY_FIXED,
-                                     .key_bytes = lengths[kind / 2 % 6],
-                                     .value_variable = kind & 64,
-                                     .inline_key_bytes = kind & 128 ? 16 : 24,
-                                     .value_bytes = values[size % 6],
-                                     .leaf_bytes = 512u << size / 8 % 4,
-                                     .internal_bytes = 512u << size / 32 % 4};
-    return !tree_geometry_complete(&geometry, 4096, NULL) && !tree_layout_init(layout, &geometry, NULL);
+    struct format_geometry geometry = {.key_kind = kind & 1 ? FORMAT_KEY_VARIABLE : FORMAT_KEY_FIXED,
+                                       .key_bytes = lengths[kind / 2 % 6],
+                                       .value_variable = kind & 64,
+                                       .inline_key_bytes = kind & 128 ? 16 : 24,
+                                       .value_bytes = values[size % 6],
+                                       .leaf_bytes = 512u << size / 8 % 4,
+                                       .internal_bytes = 512u << size / 32 % 4};
+    return !format_geometry_complete(&geometry, 4096, NULL) && !format_layout_init(layout, &geometry, NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
     struct fuzz_input input = {bytes, length};
-    struct tree_layout layout;
+    struct format_layout layout;
     uint8_t what = fuzz_byte(&input);
     bool mend = what & 128;
     if (what % 4 == 0 && what & 32)
@@ -469,7 +478,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
         judge_record(&input, mend);
     else if (take_layout(&input, &layout)) {
         (what % 4 == 2 ? judge_leaf : judge_internal)(&layout, &input, mend, what & 64);
-        tree_layout_free(&layout);
+        format_layout_free(&layout);
     }
     return 0;
 }

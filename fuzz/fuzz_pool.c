@@ -355,11 +355,11 @@ static void try_audit(struct trial *trial, bool reclaim)
                   (unsigned long long)report.entries);
 }
 
-static void list_visit(void *context, const char *name, const struct tree_geometry *geometry)
+static void list_visit(void *context, const char *name, const struct format_geometry *geometry)
 {
-    struct tree_geometry_shape shape;
+    struct format_geometry_shape shape;
     fuzz_must(strlen(name) <= TREE_NAME_MAX, "a name that is too long");
-    tree_geometry_shape(geometry, &shape);
+    format_geometry_shape(geometry, &shape);
     ++*(unsigned *)context;
 }
 

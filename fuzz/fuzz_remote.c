@@ -40,7 +40,7 @@ struct net_stream {
 /* The last reply to a list of a node, as it was said. */
 struct said {
     bool there, clean;
-    struct wire_head head, asked;
+    struct wire_header head, asked;
     uint8_t *body; /* head.length bytes where clean */
 };
 
@@ -88,7 +88,7 @@ static void overwrite(void *bytes, size_t length)
 }
 
 /* True: it was said, whole, and nothing else; though it may be a lie. */
-static bool say(struct net_stream *stream, struct wire_head *head, uint8_t *body, uint32_t length)
+static bool say(struct net_stream *stream, struct wire_header *head, uint8_t *body, uint32_t length)
 {
     uint8_t garbage[32];
     uint8_t how = world.input.length ? fuzz_byte(&world.input) : 255;
@@ -125,7 +125,7 @@ static bool say(struct net_stream *stream, struct wire_head *head, uint8_t *body
 
 static void say_greeting(struct net_stream *stream)
 {
-    struct wire_head head = {.kind = WIRE_GREETING};
+    struct wire_header head = {.kind = WIRE_GREETING};
     struct wire_greeting greeting = {
         .magic = WIRE_MAGIC, .version = WIRE_VERSION, .secret_wanted = world.secret};
     memset(stream->nonce, 'n', sizeof stream->nonce);
@@ -135,7 +135,7 @@ static void say_greeting(struct net_stream *stream)
 
 static void say_refusal(struct net_stream *stream)
 {
-    struct wire_head head = {.kind = WIRE_REFUSE};
+    struct wire_header head = {.kind = WIRE_REFUSE};
     uint8_t body[300];
     uint32_t length = fuzz_byte(&world.input) + 4u;
     int32_t code = -(int32_t)(fuzz_byte(&world.input) % 24);
@@ -147,7 +147,7 @@ static void say_refusal(struct net_stream *stream)
 
 static void hear_hello(struct net_stream *stream, const struct wire_hello *hello)
 {
-    struct wire_head head = {.kind = WIRE_WELCOME};
+    struct wire_header head = {.kind = WIRE_WELCOME};
     struct wire_welcome welcome = {.lease_ms = 1000,
                                    .compute_id = hello->compute_id ? hello->compute_id : 9,
                                    .node = (uint16_t)stream->node,
@@ -174,12 +174,12 @@ static uint8_t content(uint64_t address, uint32_t at)
     return (uint8_t)(address * 7 + at * 3 + 1);
 }
 
-static void hear_list(struct net_stream *stream, const struct wire_head *asked, const uint8_t *bytes)
+static void hear_list(struct net_stream *stream, const struct wire_header *asked, const uint8_t *bytes)
 {
     struct said *said = &world.said[stream->node];
     uint8_t *body = malloc(8u * 65536u); /* a list's 8 commands, see take_list */
     uint32_t length = 0, stop = fuzz_byte(&world.input);
-    struct wire_head head = {.kind = WIRE_REPLY, .id = asked->id};
+    struct wire_header head = {.kind = WIRE_REPLY, .id = asked->id};
     for (; head.count < asked->count; head.count++) {
         struct wire_command command;
         memcpy(&command, bytes, sizeof command);
@@ -202,9 +202,9 @@ static void hear_list(struct net_stream *stream, const struct wire_head *asked, 
     said->clean &= head.length <= length;
 }
 
-static void hear_call(struct net_stream *stream, const struct wire_head *asked)
+static void hear_call(struct net_stream *stream, const struct wire_header *asked)
 {
-    struct wire_head head = {.kind = WIRE_RESULT, .id = asked->id};
+    struct wire_header head = {.kind = WIRE_RESULT, .id = asked->id};
     uint8_t body[256];
     uint32_t length = fuzz_byte(&world.input);
     memset(body, 'c', sizeof body);
@@ -214,10 +214,10 @@ static void hear_call(struct net_stream *stream, const struct wire_head *asked)
 }
 
 /* A whole message of the client's; what it sends must always make sense. */
-static void hear(struct net_stream *stream, const struct wire_head *head, const uint8_t *body)
+static void hear(struct net_stream *stream, const struct wire_header *head, const uint8_t *body)
 {
-    struct wire_head echo = *head;
-    if (!wire_head_valid(head)) { /* a goodbye in the middle of a call that was left behind */
+    struct wire_header echo = *head;
+    if (!wire_header_valid(head)) { /* a goodbye in the middle of a call that was left behind */
         fuzz_must(stream->mapped && stream->role == WIRE_DATA, "the client sends an invalid head");
         stream->ended = true;
         return;
@@ -324,7 +324,7 @@ enum net_status net_stream_write(struct net_stream *stream, const void *data, si
     fuzz_must(stream->in, "no memory");
     memcpy(stream->in + stream->in_length, data, *written);
     stream->in_length += *written;
-    struct wire_head head;
+    struct wire_header head;
     while (stream->in_length >= sizeof head) {
         memcpy(&head, stream->in, sizeof head);
         size_t whole = sizeof head + head.length;
@@ -446,7 +446,7 @@ static bool sayable(const struct fabric_list *list, unsigned i)
 /* What should have become of a list whose reply was said as `said`. */
 static void judge_list(const struct fabric_list *list, const struct said *said)
 {
-    const struct wire_head *head = &said->head;
+    const struct wire_header *head = &said->head;
     unsigned sent = 0;
     uint64_t length = 0;
     while (sent < list->count && sayable(list, sent))

@@ -18,7 +18,7 @@ struct rig_options {
     uint64_t pool_bytes, chunk_bytes;
     const char *preset;
     uint64_t cache_bytes;
-    struct tree_geometry geometry;
+    struct format_geometry geometry;
     bool records; /* a store */
 };
 
@@ -43,7 +43,7 @@ static inline void rig_options_default(struct rig_options *options)
                              .chunk_bytes = UINT64_C(64) << 10,
                              .preset = "banyan",
                              .cache_bytes = UINT64_C(1) << 20,
-                             .geometry = {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8}};
+                             .geometry = {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .value_bytes = 8}};
 }
 
 static inline uint64_t rig_now(void *context)

@@ -36,7 +36,7 @@ static void take_key(struct trial *trial, struct fuzz_key *key)
 
 static size_t make_value(struct trial *trial, uint8_t value[FUZZ_KEY_ROOM])
 {
-    const struct tree_geometry *geometry = &trial->world.options.geometry;
+    const struct format_geometry *geometry = &trial->world.options.geometry;
     size_t length = geometry->value_bytes;
     uint8_t how = fuzz_byte(&trial->input);
     if (geometry->value_variable)
@@ -49,7 +49,7 @@ static size_t make_value(struct trial *trial, uint8_t value[FUZZ_KEY_ROOM])
 
 static bool value_fits(const struct trial *trial, size_t length)
 {
-    const struct tree_geometry *geometry = &trial->world.options.geometry;
+    const struct format_geometry *geometry = &trial->world.options.geometry;
     return geometry->value_variable ? length <= geometry->value_bytes : length == geometry->value_bytes;
 }
 
@@ -80,7 +80,7 @@ static void do_lookup(struct trial *trial)
     struct fuzz_key key;
     take_key(trial, &key);
     const struct reference_entry *entry = reference_find(&trial->reference, key.bytes, key.length);
-    size_t length = fuzz_byte(&trial->input) % 4 ? TREE_VALUE_MAX : 3;
+    size_t length = fuzz_byte(&trial->input) % 4 ? FORMAT_VALUE_MAX : 3;
     bool small = entry && entry->value_length > length;
     uint8_t *value = malloc(length); /* of its very size */
     int expected = !fuzz_key_fits(&trial->keys, &key) ? BANYAN_EKEYSIZE
@@ -228,7 +228,7 @@ static void do_modify(struct trial *trial)
 
 struct many {
     struct fuzz_key keys[MANY];
-    uint8_t values[MANY][FUZZ_KEY_ROOM], old[MANY][TREE_VALUE_MAX];
+    uint8_t values[MANY][FUZZ_KEY_ROOM], old[MANY][FORMAT_VALUE_MAX];
     struct tree_item items[MANY];
     size_t count;
 };
@@ -243,7 +243,7 @@ static void take_many(struct trial *trial, struct many *many)
         many->items[i] = (struct tree_item){.key = many->keys[i].bytes,
                                             .key_length = many->keys[i].length,
                                             .value = many->values[i],
-                                            .length = TREE_VALUE_MAX,
+                                            .length = FORMAT_VALUE_MAX,
                                             .status = 99};
     }
 }
@@ -322,8 +322,8 @@ static void scan_range(struct trial *trial, const struct tree_range *range, uint
     struct scan scan = {trial, range->reverse ? high - 1 : low, range->reverse ? SIZE_MAX : 1, 0, stop_after};
     expected = range->limit && expected > range->limit ? range->limit : expected;
     expected = expected > stop_after ? stop_after : expected;
-    bool possible = (!range->from || range->from_length <= TREE_KEY_MAX) &&
-                    (!range->to || range->to_length <= TREE_KEY_MAX);
+    bool possible = (!range->from || range->from_length <= FORMAT_KEY_MAX) &&
+                    (!range->to || range->to_length <= FORMAT_KEY_MAX);
     int status = tree_scan(trial->task->session, trial->task->tree, range, visit, &scan);
     judge(trial, "scan", status, possible ? 0 : BANYAN_EKEYSIZE);
     fuzz_must(!possible || scan.seen == expected, "operation %u, scan: %llu entries instead of %llu",
@@ -351,7 +351,7 @@ static void do_scan(struct trial *trial)
 
 static void do_sample(struct trial *trial)
 {
-    uint8_t key[TREE_KEY_MAX];
+    uint8_t key[FORMAT_KEY_MAX];
     size_t length = sizeof key;
     int status = tree_sample(trial->task->session, trial->task->tree, key, &length);
     if (status == BANYAN_ENOTFOUND) /* also where it is so sparse that none is met */
@@ -533,15 +533,15 @@ static bool take_options(struct trial *trial, struct world_options *options)
     static const uint8_t lengths[] = {8, 9, 16, 33, 64, 255}, values[] = {0, 1, 8, 17, 100, 255};
     static const uint32_t leaves[] = {512, 1024, 2048, 4096}, internals[] = {512, 1024, 4096, 0};
     uint8_t kind = fuzz_byte(&trial->input), size = fuzz_byte(&trial->input), how = fuzz_byte(&trial->input);
-    struct tree_geometry *geometry = &options->geometry;
+    struct format_geometry *geometry = &options->geometry;
     world_options_default(options);
-    *geometry = (struct tree_geometry){.key_kind = kind & 1 ? TREE_KEY_VARIABLE : TREE_KEY_FIXED,
-                                       .key_bytes = lengths[kind / 2 % 6],
-                                       .value_variable = kind & 64,
-                                       .value_bytes = values[size % 6],
-                                       .leaf_bytes = leaves[size / 8 % 4],
-                                       .internal_bytes = internals[size / 32 % 4],
-                                       .inline_key_bytes = size & 128 ? 16 : 24};
+    *geometry = (struct format_geometry){.key_kind = kind & 1 ? FORMAT_KEY_VARIABLE : FORMAT_KEY_FIXED,
+                                         .key_bytes = lengths[kind / 2 % 6],
+                                         .value_variable = kind & 64,
+                                         .value_bytes = values[size % 6],
+                                         .leaf_bytes = leaves[size / 8 % 4],
+                                         .internal_bytes = internals[size / 32 % 4],
+                                         .inline_key_bytes = size & 128 ? 16 : 24};
     options->simulated = true;
     options->seed = how;
     options->random_switches = how & 1;
@@ -553,11 +553,11 @@ static bool take_options(struct trial *trial, struct world_options *options)
     options->memory_nodes = 1 + (how & 64) / 64;
     options->compute_nodes = 2;
     options->pool_bytes = 16u << 20;
-    struct tree_geometry complete = *geometry;
-    if (tree_geometry_complete(&complete, options->params.atomic_write, NULL))
+    struct format_geometry complete = *geometry;
+    if (format_geometry_complete(&complete, options->params.atomic_write, NULL))
         return false;
     trial->keys = (struct fuzz_keys){.longest = complete.key_bytes,
-                                     .fixed = complete.key_kind == TREE_KEY_FIXED,
+                                     .fixed = complete.key_kind == FORMAT_KEY_FIXED,
                                      .padding = how & 4 ? 0xff : 0};
     return true;
 }

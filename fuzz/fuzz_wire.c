@@ -4,7 +4,7 @@
  *
  * Input is a little program, so that mutations get behind the hello (nobody guesses a group's key): each step
  * is a byte, connection in its low 2 bits and action above, and what the action wants. See step(). An input
- * of an odd number of bytes meets a memory node behind a network card, which stands here as functions.
+ * of an odd number of bytes meets a memory node behind a NIC, which stands here as functions.
  *
  * Oracle: what the server keeps is bounded, what it says is whole; a block is never given twice, nor taken
  * back from who does not have it, and at the end as many are in use as were given; a connection gets one
@@ -32,7 +32,7 @@
 #define OUTPUT_MOST (SESSION_OUTPUT_PAUSE + 2u * (WIRE_LENGTH_MAX + WIRE_SMALL_MAX))
 
 struct world;
-struct server_card {
+struct server_nic {
     struct world *world;
     uint32_t queues;
     uint32_t releases; /* asked for; every third fails */
@@ -41,8 +41,8 @@ struct server_card {
 
 struct world {
     struct memory_node *node;
-    struct server_card card;
-    struct memory_server *server;
+    struct server_nic nic;
+    struct memoryd *server;
     struct server_counts counts;
     struct server_session *sessions[CONNECTIONS];
     const struct server_session *fed; /* that got bytes last */
@@ -67,74 +67,74 @@ static void must(bool condition, const char *what)
     fuzz_must(condition, "%s", what);
 }
 
-/* ---- the network card: memoryd/nic.h in place of the real one ---- */
+/* ---- the NIC: memoryd/nic.h in place of the real one ---- */
 
-struct server_card_queue {
-    struct server_card *card;
+struct server_nic_queue {
+    struct server_nic *nic;
     const struct server_session *session;
 };
 
-int server_card_create(struct server_card **card, struct memory_node *node,
-                       const struct verbs_options *options, const struct sockaddr *local, struct error *error)
+int server_nic_create(struct server_nic **nic, struct memory_node *node, const struct verbs_options *options,
+                      const struct sockaddr *local, struct error *error)
 {
-    return error_set(error, BANYAN_ENOTSUP, "no card is opened here");
+    return error_set(error, BANYAN_ENOTSUP, "no NIC is opened here");
 }
 
-void server_card_destroy(struct server_card *card)
+void server_nic_destroy(struct server_nic *nic)
 {
-    if (card != NULL)
-        must(card->queues == 0, "no queue pair outlives the server");
+    if (nic != NULL)
+        must(nic->queues == 0, "no queue pair outlives the server");
 }
 
-int server_card_locks(const struct verbs_options *options, const struct sockaddr *local, uint32_t *lock_width,
-                      uint64_t *lock_bytes, struct error *error)
+int server_nic_locks(const struct verbs_options *options, const struct sockaddr *local, uint32_t *lock_width,
+                     uint64_t *lock_bytes, struct error *error)
 {
-    return error_set(error, BANYAN_ENOTSUP, "no card is opened here");
+    return error_set(error, BANYAN_ENOTSUP, "no NIC is opened here");
 }
 
-uint16_t server_card_packet(const struct server_card *card)
+uint16_t server_nic_packet(const struct server_nic *nic)
 {
     return 1024;
 }
 
-uint8_t server_card_promises(const struct server_card *card)
+uint8_t server_nic_promises(const struct server_nic *nic)
 {
     return 0;
 }
 
-const char *server_card_text(const struct server_card *card)
+const char *server_nic_text(const struct server_nic *nic)
 {
     return "fuzz";
 }
 
-uint32_t server_card_queues(const struct server_card *card)
+uint32_t server_nic_queues(const struct server_nic *nic)
 {
-    return card->queues;
+    return nic->queues;
 }
 
 /* Half of the ends are refused, and of those some leave a queue pair all the same. */
-int server_card_attach(struct server_card *card, const struct wire_card *theirs, struct wire_card *ours,
-                       struct server_card_queue **queue, struct error *error)
+int server_nic_attach(struct server_nic *nic, const struct wire_nic *theirs, struct wire_nic *ours,
+                      struct server_nic_queue **queue, struct error *error)
 {
     bool refused = theirs->mtu & 1;
-    *ours = (struct wire_card){.queue = 17};
+    *ours = (struct wire_nic){.queue = 17};
     *queue = NULL;
     if (!refused || theirs->mtu & 2) {
         *queue = calloc(1, sizeof **queue);
-        (*queue)->card = card;
-        (*queue)->session = card->world->fed;
-        card->queues++;
+        (*queue)->nic = nic;
+        (*queue)->session = nic->world->fed;
+        nic->queues++;
     }
     return refused ? error_set(error, BANYAN_EINVAL, "the fuzzer wants it to fail") : BANYAN_OK;
 }
 
-bool server_card_detach(struct server_card_queue *queue)
+bool server_nic_detach(struct server_nic_queue *queue)
 {
     if (queue == NULL)
         return true;
-    must(queue->card->queues > 0, "there is a queue pair to destroy");
+    must(queue->nic->queues > 0, "there is a queue pair to destroy");
     must(queue->session->group != NULL, "a session leaves its group after its queue pair is destroyed");
-    queue->card->queues--;
+    queue->nic->queues--;
     free(queue); /* a second time is the sanitizer's */
     return true;
 }
@@ -150,33 +150,33 @@ static void judge_release(const struct world *world, uint16_t compute_id)
         seen++;
         must(server_group_compute_id(session) != compute_id, "locks are freed after the last queue pair");
     }
-    must(seen == world->server->card->queues, "every queue pair is a session's");
+    must(seen == world->server->nic->queues, "every queue pair is a session's");
 }
 
-int server_card_release_locks(struct server_card *card, uint16_t compute_id, uint64_t *freed,
-                              struct error *error)
+int server_nic_release_locks(struct server_nic *nic, uint16_t compute_id, uint64_t *freed,
+                             struct error *error)
 {
-    judge_release(card->world, compute_id);
-    if (++card->releases % 3 == 0 && !card->obeys)
+    judge_release(nic->world, compute_id);
+    if (++nic->releases % 3 == 0 && !nic->obeys)
         return error_set(error, BANYAN_ENET, "the fuzzer wants it to fail");
-    *freed += memory_node_release_locks(card->world->node, compute_id);
+    *freed += memory_node_release_locks(nic->world->node, compute_id);
     return BANYAN_OK;
 }
 
-int server_card_format(struct server_card *card, struct error *error)
+int server_nic_format(struct server_nic *nic, struct error *error)
 {
-    must(card->queues == 0, "nobody is connected while it is formatted");
+    must(nic->queues == 0, "nobody is connected while it is formatted");
     return BANYAN_OK;
 }
 
-int server_card_descriptor(const struct server_card *card)
+int server_nic_descriptor(const struct server_nic *nic)
 {
     return -1;
 }
 
-bool server_card_events(struct server_card *card,
-                        void (*broken)(void *owner, struct server_card_queue *queue, const char *why),
-                        void *owner)
+bool server_nic_events(struct server_nic *nic,
+                       void (*broken)(void *owner, struct server_nic_queue *queue, const char *why),
+                       void *owner)
 {
     return true;
 }
@@ -188,11 +188,11 @@ static struct world *world_make(void)
     struct world *world = calloc(1, sizeof *world);
     struct memory_options pool = {
         .node = 1, .pool_bytes = POOL_BYTES, .chunk_bytes = 64u << 10, .shared = true};
-    struct memory_server_options server = {.engine = MEMORY_ENGINE_EPOLL};
+    struct memoryd_options server = {.engine = MEMORY_ENGINE_EPOLL};
     struct error error = {0};
     log_set_level(LOG_ERROR);
     must(memory_node_create(&world->node, &pool, &error) == BANYAN_OK, error.text);
-    must(memory_server_create(&world->server, world->node, &server, &error) == BANYAN_OK, error.text);
+    must(memoryd_create(&world->server, world->node, &server, &error) == BANYAN_OK, error.text);
     return world;
 }
 
@@ -251,7 +251,7 @@ static void judge_returned(struct world *world)
     }
 }
 
-static void judge_result(struct world *world, const struct wire_head *head, const uint8_t *body)
+static void judge_result(struct world *world, const struct wire_header *head, const uint8_t *body)
 {
     uint8_t copy[sizeof(struct memory_usage_reply) + sizeof(struct memory_peers_reply)] = {0};
     must(head->status <= 0 && head->status >= BANYAN_EVERSION, "results have a status of ours");
@@ -277,11 +277,11 @@ static void count_block(void *context, gaddr address, uint32_t bytes)
 static void drain(struct world *world, struct server_session *session)
 {
     struct server_buffer *out = &session->out;
-    struct wire_head head;
+    struct wire_header head;
     while (out->start < out->ready) {
         must(out->ready - out->start >= sizeof head, "whole heads are sent");
         memcpy(&head, out->bytes + out->start, sizeof head);
-        must(wire_head_valid(&head), "heads that are sent are valid");
+        must(wire_header_valid(&head), "heads that are sent are valid");
         must(out->ready - out->start - sizeof head >= head.length, "whole messages are sent");
         if (head.kind == WIRE_WELCOME) {
             struct wire_welcome welcome;
@@ -351,9 +351,9 @@ static void feed_hello(struct world *world, unsigned index, uint8_t how)
                                .map = how >> 7,
                                .instance = INSTANCE + (how >> 5 & 1u),
                                .lease_ms = 1000,
-                               .card = (world->server->card != NULL) ^ (how >> 3 & 1u),
+                               .nic = (world->server->nic != NULL) ^ (how >> 3 & 1u),
                                .name = "fuzz"};
-    struct wire_head head = {.kind = WIRE_HELLO, .length = sizeof hello};
+    struct wire_header head = {.kind = WIRE_HELLO, .length = sizeof hello};
     if (hello.role == WIRE_DATA) {
         hello.compute_id = world->compute_id;
         hello.group_key = world->group_key ^ (how >> 6 & 1u);
@@ -365,7 +365,7 @@ static void feed_hello(struct world *world, unsigned index, uint8_t how)
 
 static void feed_head(struct world *world, unsigned index, struct fuzz_input *input)
 {
-    struct wire_head head = {.kind = fuzz_byte(input), .count = fuzz_byte(input)};
+    struct wire_header head = {.kind = fuzz_byte(input), .count = fuzz_byte(input)};
     fuzz_take(input, &head.length, 3);
     feed(world, index, &head, sizeof head);
 }
@@ -397,7 +397,7 @@ static uint32_t take_block_bytes(struct fuzz_input *input)
 static void feed_call(struct world *world, unsigned index, struct fuzz_input *input)
 {
     struct memory_free_request call = {.kind = fuzz_byte(input) % 7};
-    struct wire_head head = {.kind = WIRE_CALL, .length = sizeof call};
+    struct wire_header head = {.kind = WIRE_CALL, .length = sizeof call};
     uint8_t how = fuzz_byte(input);
     if (call.kind == MEMORY_ALLOCATE || call.kind == MEMORY_FREE) {
         call.block_bytes = take_block_bytes(input);
@@ -431,9 +431,9 @@ static void feed_call(struct world *world, unsigned index, struct fuzz_input *in
 
 static void feed_attach(struct world *world, unsigned index, struct fuzz_input *input)
 {
-    struct wire_card end = {0};
+    struct wire_nic end = {0};
     uint8_t how = fuzz_byte(input);
-    struct wire_head head = {.kind = WIRE_ATTACH, .length = how & 1 ? how : sizeof end};
+    struct wire_header head = {.kind = WIRE_ATTACH, .length = how & 1 ? how : sizeof end};
     fuzz_take(input, &end, how & 2 ? sizeof end : 0);
     end.mtu = how >> 4;
     feed(world, index, &head, sizeof head);
@@ -441,7 +441,7 @@ static void feed_attach(struct world *world, unsigned index, struct fuzz_input *
         feed(world, index, &end, sizeof end < head.length ? sizeof end : head.length);
 }
 
-/* What the keeper does when the card says so. */
+/* What the keeper does when the NIC says so. */
 static void break_queue(struct world *world, unsigned index)
 {
     const struct server_session *session = world->sessions[index];
@@ -508,8 +508,8 @@ static bool world_end(struct world *world)
     struct memory_status_reply status;
     for (unsigned i = 0; i < CONNECTIONS; i++)
         session_end(world, i, SERVER_LOST);
-    world->card.obeys = true;
-    must(world->card.queues == 0, "queue pairs end with their connections");
+    world->nic.obeys = true;
+    must(world->nic.queues == 0, "queue pairs end with their connections");
     server_groups_step(world->server, world->now + UINT64_C(2000000000));
     must(world->server->groups.count == 0, "all groups end with their connections");
     memory_node_each_used(world->node, count_block, &used);
@@ -526,12 +526,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     if (!world)
         world = world_make();
     world->now = task_now();
-    world->card = (struct server_card){.world = world};
-    world->server->card = length % 2 ? &world->card : NULL;
+    world->nic = (struct server_nic){.world = world};
+    world->server->nic = length % 2 ? &world->nic : NULL;
     while (input.length > 0)
         step(world, &input);
     if (world_end(world)) {
-        memory_server_destroy(world->server);
+        memoryd_destroy(world->server);
         memory_node_destroy(world->node);
         free(world);
         world = NULL;

@@ -116,7 +116,7 @@ struct banyan_options {
      * "tcp://host:port,tcp://host:port" (or "host:port"): a cluster's memory nodes (`banyan memory`), all of
      * them. "unix:/path": the same on this machine, the pool being mapped into this process; a process that
      * hangs for longer than the lease is then killed by the memory node, so do not stop it in a debugger.
-     * "rdma://host:port": through a network card (InfiniBand, RoCE), to memory nodes that serve RDMA. The
+     * "rdma://host:port": through a NIC (InfiniBand, RoCE), to memory nodes that serve RDMA. The
      * fields below are for clusters, those from memory_nodes to pool_bytes are not. */
     const char *uri;
     uint32_t copy;     /* 1: do not map the pool of a unix: address, send messages */
@@ -127,12 +127,12 @@ struct banyan_options {
     const char *secret_file; /* first line: the secret that the memory nodes want. NULL: none */
     const char *certificate_file, *key_file; /* PEM, for mutual TLS. NULL: none */
     const char *authority_file;              /* PEM: who signs the memory nodes' certificates. NULL: no TLS */
-    /* rdma: addresses, whose connections for control may be TLS's, while what cards do is not encrypted. */
+    /* rdma: addresses, whose connections for control may be TLS's, while what NICs do is not encrypted. */
     const char *rdma_device;     /* as `rdma link` names it. NULL: the one that owns our address */
     uint32_t rdma_port;          /* of the device, from 1. 0: chosen */
     uint32_t rdma_gid;           /* the index of the port's GID, plus 1. 0: chosen */
     uint32_t rdma_traffic_class; /* 0 to 255: RoCE v2's DSCP * 4 + ECN */
-    uint32_t rdma_spin_us;       /* a thread that waits polls its card so long before it sleeps. 0: 50 */
+    uint32_t rdma_spin_us;       /* a thread that waits polls its NIC so long before it sleeps. 0: 50 */
 };
 
 /* Opens a pool. options may be NULL: all defaults, an empty pool in this process. BANYAN_EINVAL,

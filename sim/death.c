@@ -4,7 +4,7 @@
  * A dead node's tasks never run again. What it had posted goes on until the lease ends, cut somewhere
  * (faults.c); after that no event of it is looked at (sim.c: run_event). One that is killed before an effect
  * is cut there, on all its connections. A restarted process is a compute node of its own with the old id and
- * the old card: nothing else of the dead one is reachable from it.
+ * the old NIC: nothing else of the dead one is reachable from it.
  */
 #include <assert.h>
 
@@ -78,7 +78,7 @@ int sim_restart_compute(struct sim *sim, int index, struct error *error)
                          index);
     if (!before->fenced)
         return error_set(error, BANYAN_EBUSY, "simulator: compute node %d is not dead and fenced", index);
-    struct sim_compute *compute = sim_compute_make(sim, before->machine, before->card, error);
+    struct sim_compute *compute = sim_compute_make(sim, before->machine, before->nic, error);
     if (!compute)
         return error && error->code ? error->code : BANYAN_ENOMEM;
     before->replaced = true;

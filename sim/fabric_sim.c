@@ -2,15 +2,15 @@
  * fabric_sim.c - the fabric's backend in virtual time: endpoints, lists and calls on the way there and back.
  *
  * INSTANTS. Without faults all commands of a list take effect at the event of its arrival at the memory
- * node's card, although the card may come to it only later: whatever reaches that memory comes through the
- * same card in the same order, so nobody can tell the difference; only the answer is late. With faults on,
+ * node's NIC, although the NIC may come to it only later: whatever reaches that memory comes through the
+ * same NIC in the same order, so nobody can tell the difference; only the answer is late. With faults on,
  * faults.c spreads the effects. READs are copied into the caller's buffer at those instants.
  *
  * DEATH. A list's or call's ARRIVE event carries the time at which it was posted: the list's own memory says
  * only what its task has written since.
  *
  * Called from tasks (fabric_ops) and from the event loop (sim_list_*, sim_call_*). A list costs two
- * events, and a third where the card was behind by more than RESPOND_SLACK.
+ * events, and a third where the NIC was behind by more than RESPOND_SLACK.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #include "fabric/target.h"
 #include "sim/world.h"
 
-/* A response ready so much later than its list's arrival books the card's way out in an event of its own:
+/* A response ready so much later than its list's arrival books the NIC's way out in an event of its own:
  * booked now, it would hold up what leaves before it. */
 #define RESPOND_SLACK (200 * SIM_NANOSECOND)
 
@@ -64,7 +64,7 @@ static sim_time arrival_time(struct sim *sim, struct sim_compute *compute, struc
                              struct sim_connection *connection, struct sim_load load, sim_time fetch)
 {
     const struct sim_model *model = &sim->model;
-    sim_time sent = sim_card_send(model, compute->card, sim->now, load);
+    sim_time sent = sim_nic_send(model, compute->nic, sim->now, load);
     sim_time arrival = sent + (task->cpu->busy - sim->now) + model->doorbell + fetch + model->pass +
                        model->wire + sim_jitter(model, &sim->jitter_random);
     if (sim->faulty && sim_dice(sim, SIM_DIE_LATE, sim->faults.late))
@@ -141,11 +141,10 @@ static int backend_execute(struct fabric_endpoint *base, struct fabric_list *con
 
 /* The events of a list after its posting have the time of their last byte; the lane was in use before
  * that. */
-static sim_time receive(struct sim *sim, struct sim_card *card, struct sim_load load)
+static sim_time receive(struct sim *sim, struct sim_nic *nic, struct sim_load load)
 {
     sim_time own = sim_receive_time(&sim->model, load);
-    return sim_later(sim_card_receive(&sim->model, card, sim->now > own ? sim->now - own : 0, load),
-                     sim->now);
+    return sim_later(sim_nic_receive(&sim->model, nic, sim->now > own ? sim->now - own : 0, load), sim->now);
 }
 
 static void note_list(struct sim *sim, const struct sim_compute *compute, const struct fabric_list *list)
@@ -192,10 +191,10 @@ static bool run_list(struct sim *sim, struct sim_compute *compute, struct fabric
 static void arrive_troubled(struct sim *sim, struct sim_compute *compute, struct fabric_list *list,
                             struct sim_load load)
 {
-    struct sim_card *card = sim->memories[list->node].card;
-    sim_card_trouble(sim, card, list);
-    sim_time begun, starts[FABRIC_COMMANDS_MAX], received = receive(sim, card, load) + sim->model.pass;
-    sim_time ready = sim_card_serve(&sim->model, card, received, list, false, &begun, starts);
+    struct sim_nic *nic = sim->memories[list->node].nic;
+    sim_nic_trouble(sim, nic, list);
+    sim_time begun, starts[FABRIC_COMMANDS_MAX], received = receive(sim, nic, load) + sim->model.pass;
+    sim_time ready = sim_nic_serve(&sim->model, nic, received, list, false, &begun, starts);
     sim_transfer_start(sim, compute, list, ready, starts);
 }
 
@@ -220,8 +219,8 @@ void sim_list_arrive(struct sim *sim, struct sim_compute *compute, struct fabric
     }
     if (!run_list(sim, compute, list))
         return;
-    sim_time begun, received = receive(sim, memory->card, load) + sim->model.pass;
-    sim_time ready = sim_card_serve(&sim->model, memory->card, received, list, true, &begun, NULL);
+    sim_time begun, received = receive(sim, memory->nic, load) + sim->model.pass;
+    sim_time ready = sim_nic_serve(&sim->model, memory->nic, received, list, true, &begun, NULL);
     if (begun > received + RESPOND_SLACK)
         sim_push(sim, begun, SIM_EVENT_RESPOND, list, ready, compute->index);
     else
@@ -240,7 +239,7 @@ void sim_list_respond(struct sim *sim, struct sim_compute *compute, struct fabri
     const struct sim_model *model = &sim->model;
     struct sim_connection *connection = list->backend[2];
     struct sim_load load = sim_response_load(model, list);
-    sim_time waited = sim_card_send(model, sim->memories[list->node].card, sim->now, load) - sim->now;
+    sim_time waited = sim_nic_send(model, sim->memories[list->node].nic, sim->now, load) - sim->now;
     sim_time arrival = sim_later(ready, sim->now) + waited + 2 * model->pass + model->wire +
                        model->pcie_write + load.bytes * model->pcie_byte +
                        sim_jitter(model, &sim->jitter_random) + late_reply(sim);
@@ -269,9 +268,9 @@ void sim_list_return(struct sim *sim, struct sim_compute *compute, struct fabric
         list->status = BANYAN_ENET;
     }
     sim_see_list(sim, SIM_RETURNED, list_task(list), list, 0, list->count, list->status);
-    sim_time seen = receive(sim, compute->card, load_unpack(load));
+    sim_time seen = receive(sim, compute->nic, load_unpack(load));
     if (sim->model.block_responses)
-        seen = sim_later(seen, compute->card->serve_free);
+        seen = sim_later(seen, compute->nic->serve_free);
     complete(sim, compute, list->backend[0], seen);
 }
 
@@ -343,8 +342,8 @@ void sim_call_request(struct sim *sim, struct sim_compute *compute, struct sim_c
             refuse_call(sim, compute, call);
         return;
     }
-    sim_time received = receive(sim, memory->card, call_load(sim, call->length)) + sim->model.pass;
-    sim_time start = sim_later(received, memory->card->serve_free) + sim->model.pcie_write;
+    sim_time received = receive(sim, memory->nic, call_load(sim, call->length)) + sim->model.pass;
+    sim_time start = sim_later(received, memory->nic->serve_free) + sim->model.pcie_write;
     sim_time *core = &memory->core_free[0];
     for (uint32_t i = 1; i < sim->params.rpc_cores; i++)
         if (memory->core_free[i] < *core)
@@ -386,7 +385,7 @@ void sim_call_served(struct sim *sim, struct sim_compute *compute, struct sim_ca
         memory->target->call(memory->target->owner, compute->fabric.capabilities.compute_id, call->request,
                              call->length, call->reply, call->capacity, call->reply_length);
     struct sim_load load = call_load(sim, *call->reply_length);
-    sim_time sent = sim_card_send(model, memory->card, sim->now, load);
+    sim_time sent = sim_nic_send(model, memory->nic, sim->now, load);
     sim_time arrival = sent + model->doorbell + 2 * model->pass + model->wire + model->pcie_write +
                        sim_jitter(model, &sim->jitter_random) + late_reply(sim);
     sim_push(sim, arrival, SIM_EVENT_REPLY, call, 0, compute->index);
@@ -402,7 +401,7 @@ void sim_call_reply(struct sim *sim, struct sim_compute *compute, struct sim_cal
         *call->reply_length = 0;
     }
     sim_see_call(sim, SIM_CALL_RETURNED, call->waiter.task, call->node, call->status);
-    complete(sim, compute, &call->waiter, receive(sim, compute->card, call_load(sim, *call->reply_length)));
+    complete(sim, compute, &call->waiter, receive(sim, compute->nic, call_load(sim, *call->reply_length)));
 }
 
 /* ------------------------------------------------------------------ endpoints */
@@ -489,7 +488,7 @@ void sim_fabric_init(struct sim_compute *compute)
         .release_by_write = params->release_by_write,
         .masked_cas = params->masked_cas,
         .direct = false,
-        .round_trip_ns = params->post_ns + params->command_ns + params->doorbell_ns + 4 * params->card_ns +
+        .round_trip_ns = params->post_ns + params->command_ns + params->doorbell_ns + 4 * params->nic_ns +
                          2 * params->wire_ns + params->pcie_read_ns + params->pcie_write_ns +
                          params->poll_ns + 2 * params->jitter_ns,
     };

@@ -3,7 +3,7 @@
  * at several instants, lists spread over time, atomics that queue, and the lists of a compute node that dies.
  *
  * With faults on, an arriving list becomes a transfer: a plan of steps, each with its instant, made once from
- * the seeded random streams and then followed event by event. No command takes effect before the card comes
+ * the seeded random streams and then followed event by event. No command takes effect before the NIC comes
  * to it. WRITEs and atomics keep their order within the list and from list to list of a connection (G1); a
  * READ begins no earlier than what stands before it, and what stands behind it need not wait. The words of a
  * torn READ are fetch.c's: its steps are its beginning and its end. Only the event loop calls this.
@@ -52,23 +52,23 @@ int sim_set_faults(struct sim *sim, const struct sim_faults *faults, struct erro
     return BANYAN_OK;
 }
 
-/* ------------------------------------------------------------------ the card */
+/* ------------------------------------------------------------------ the NIC */
 
 /* As if atomics of others were queued before this one. */
-static void queue_atomic(struct sim *sim, struct sim_card *card, const struct fabric_command *command)
+static void queue_atomic(struct sim *sim, struct sim_nic *nic, const struct fabric_command *command)
 {
     sim_time queue = sim_dice_time(sim, SIM_DIE_ATOMIC_QUEUE, sim->faults.atomic_queue_ns);
     sim_time *free = command->address & GADDR_LOCK_REGION
-                         ? &card->chip_free
-                         : &card->bucket_free[gaddr_offset(command->address) % SIM_ATOMIC_BUCKETS];
+                         ? &nic->chip_free
+                         : &nic->bucket_free[gaddr_offset(command->address) % SIM_ATOMIC_BUCKETS];
     *free = sim_later(*free, sim->now) + queue;
 }
 
-void sim_card_trouble(struct sim *sim, struct sim_card *card, const struct fabric_list *list)
+void sim_nic_trouble(struct sim *sim, struct sim_nic *nic, const struct fabric_list *list)
 {
     if (sim_dice(sim, SIM_DIE_STALL, sim->faults.stall)) {
-        card->serve_free =
-            sim_later(card->serve_free, sim->now) + sim_dice_time(sim, SIM_DIE_STALL, sim->faults.stall_ns);
+        nic->serve_free =
+            sim_later(nic->serve_free, sim->now) + sim_dice_time(sim, SIM_DIE_STALL, sim->faults.stall_ns);
         sim_see_node(sim, SIM_STALLED, -1, list->node, 0);
     }
     if (sim->faults.atomic_queue <= 0)
@@ -77,7 +77,7 @@ void sim_card_trouble(struct sim *sim, struct sim_card *card, const struct fabri
         const struct fabric_command *command = &list->commands[i];
         if ((command->operation == FABRIC_CAS || command->operation == FABRIC_FAA) &&
             sim_dice(sim, SIM_DIE_ATOMIC_QUEUE, sim->faults.atomic_queue))
-            queue_atomic(sim, card, command);
+            queue_atomic(sim, nic, command);
     }
 }
 

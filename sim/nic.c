@@ -1,4 +1,4 @@
-/* nic.c - the network card's arithmetic (see nic.h). */
+/* nic.c - the NIC's arithmetic (see nic.h). */
 #include "sim/nic.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ void sim_model_init(struct sim_model *model, const struct sim_params *params)
         .message_out = per_second(params->message_rate_out),
         .pcie_byte = per_byte(params->pcie_bandwidth),
         .doorbell = params->doorbell_ns * SIM_NANOSECOND,
-        .pass = params->card_ns * SIM_NANOSECOND,
+        .pass = params->nic_ns * SIM_NANOSECOND,
         .wire = params->wire_ns * SIM_NANOSECOND,
         .pcie_read = params->pcie_read_ns * SIM_NANOSECOND,
         .pcie_write = params->pcie_write_ns * SIM_NANOSECOND,
@@ -101,10 +101,10 @@ static bool is_effective(const struct fabric_command *command)
            ((command->cas.old ^ command->cas.compare) & command->cas.mask) == 0;
 }
 
-sim_time sim_card_serve(const struct sim_model *model, struct sim_card *card, sim_time at,
-                        const struct fabric_list *list, bool executed, sim_time *begun, sim_time *starts)
+sim_time sim_nic_serve(const struct sim_model *model, struct sim_nic *nic, sim_time at,
+                       const struct fabric_list *list, bool executed, sim_time *begun, sim_time *starts)
 {
-    sim_time pipeline = sim_later(card->serve_free, at);
+    sim_time pipeline = sim_later(nic->serve_free, at);
     sim_time after = pipeline; /* what stands behind an atomic of the same list waits for it */
     sim_time ready = pipeline;
     *begun = pipeline;
@@ -117,12 +117,12 @@ sim_time sim_card_serve(const struct sim_model *model, struct sim_card *card, si
         } else if (command->operation == FABRIC_WRITE) {
             done += on_chip ? model->chip : 0; /* posted: nobody waits for PCIe */
         } else if (on_chip) {
-            start = sim_later(card->chip_free, start);
-            card->chip_free = start + model->chip_gap;
-            after = done = card->chip_free + model->chip;
+            start = sim_later(nic->chip_free, start);
+            nic->chip_free = start + model->chip_gap;
+            after = done = nic->chip_free + model->chip;
         } else {
-            sim_time *bucket = &card->bucket_free[gaddr_offset(command->address) % SIM_ATOMIC_BUCKETS];
-            if (*bucket > start) /* the card stops here until the bucket is free: so do all behind it */
+            sim_time *bucket = &nic->bucket_free[gaddr_offset(command->address) % SIM_ATOMIC_BUCKETS];
+            if (*bucket > start) /* the NIC stops here until the bucket is free: so do all behind it */
                 start = pipeline = *bucket;
             after = done = start + model->atomic_fetch;
             *bucket = done + (!executed || is_effective(command) ? model->atomic_writeback : 0);
@@ -131,6 +131,6 @@ sim_time sim_card_serve(const struct sim_model *model, struct sim_card *card, si
         if (starts)
             starts[i] = start;
     }
-    card->serve_free = pipeline;
+    nic->serve_free = pipeline;
     return ready;
 }

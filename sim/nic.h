@@ -1,7 +1,7 @@
 /*
- * nic.h - the model of one network card: link, message rate, PCIe, atomics.
+ * nic.h - the model of one NIC: link, message rate, PCIe, atomics.
  *
- * A card is a few servers, each remembering only when it is next free. Whoever passes a server books it
+ * A NIC is a few servers, each remembering only when it is next free. Whoever passes a server books it
  * at the virtual time of the event under way, never ahead of it: so bookings are made in the order of
  * time, and a response that must wait long in one queue does not make others wait in the next. A constant
  * delay may stand before or after a server without changing what the server sees, which is why a list
@@ -9,8 +9,8 @@
  *
  * Called from the event loop alone. Costs some tens of nanoseconds a list. Cannot fail.
  */
-#ifndef SIM_CARD_H
-#define SIM_CARD_H
+#ifndef SIM_NIC_H
+#define SIM_NIC_H
 
 #include "base/random.h"
 #include "base/task.h"
@@ -43,7 +43,7 @@ struct sim_lane {
     sim_time message_free, byte_free;
 };
 
-struct sim_card {
+struct sim_nic {
     struct sim_lane in, out;
     sim_time serve_free; /* the pipeline of incoming requests is held up until then */
     sim_time chip_free;
@@ -76,15 +76,15 @@ static inline sim_time sim_lane_book(struct sim_lane *lane, sim_time at, sim_tim
     lane->byte_free = sim_later(lane->byte_free, at) + bytes;
     return sim_later(lane->message_free, lane->byte_free);
 }
-static inline sim_time sim_card_send(const struct sim_model *model, struct sim_card *card, sim_time at,
-                                     struct sim_load load)
+static inline sim_time sim_nic_send(const struct sim_model *model, struct sim_nic *nic, sim_time at,
+                                    struct sim_load load)
 {
-    return sim_lane_book(&card->out, at, load.messages * model->message_out, load.bytes * model->byte);
+    return sim_lane_book(&nic->out, at, load.messages * model->message_out, load.bytes * model->byte);
 }
-static inline sim_time sim_card_receive(const struct sim_model *model, struct sim_card *card, sim_time at,
-                                        struct sim_load load)
+static inline sim_time sim_nic_receive(const struct sim_model *model, struct sim_nic *nic, sim_time at,
+                                       struct sim_load load)
 {
-    return sim_lane_book(&card->in, at, load.messages * model->message_in, load.bytes * model->byte);
+    return sim_lane_book(&nic->in, at, load.messages * model->message_in, load.bytes * model->byte);
 }
 /* How long the load itself takes on an idle lane. */
 static inline sim_time sim_receive_time(const struct sim_model *model, struct sim_load load)
@@ -98,11 +98,11 @@ struct sim_load sim_request_load(const struct sim_model *model, const struct fab
 /* What the answer puts on the wire. */
 struct sim_load sim_response_load(const struct sim_model *model, const struct fabric_list *list);
 
-/* Passes the list, received by `at`, through the memory node's card. Returns when its response may leave;
- * `begun` is set to the time at which the card began with it, and `starts`, unless NULL, to the times at
+/* Passes the list, received by `at`, through the memory node's NIC. Returns when its response may leave;
+ * `begun` is set to the time at which the NIC began with it, and `starts`, unless NULL, to the times at
  * which it came to each command. CAS commands must have their `old` already where `executed`; otherwise they
  * count as successful. */
-sim_time sim_card_serve(const struct sim_model *model, struct sim_card *card, sim_time at,
-                        const struct fabric_list *list, bool executed, sim_time *begun, sim_time *starts);
+sim_time sim_nic_serve(const struct sim_model *model, struct sim_nic *nic, sim_time at,
+                       const struct fabric_list *list, bool executed, sim_time *begun, sim_time *starts);
 
 #endif

@@ -22,16 +22,16 @@
 
 #define OBJECT sim_params
 const struct option_entry sim_params_table[] = {
-    FLAG("shared-card", shared_card,
-         "Compute node i and memory node i are one machine with one card, as in Sherman's evaluation "
+    FLAG("shared-nic", shared_nic,
+         "Compute node i and memory node i are one machine with one NIC, as in Sherman's evaluation "
          "[Sherman 5.1]."),
     FLAG("block-responses", block_responses,
-         "A conflicting atomic also holds up responses that arrive at its card; not published, so off."),
+         "A conflicting atomic also holds up responses that arrive at its NIC; not published, so off."),
     NUMBER("bandwidth", bandwidth, 0.1, 10000, "Gb/s", "Link bandwidth, each direction [CX5: 100 Gb/s]."),
     NUMBER("message-rate-in", message_rate_in, 0.001, 10000, "M/s",
-           "Messages that a card takes in [CX5: 200 M/s]."),
+           "Messages that a NIC takes in [CX5: 200 M/s]."),
     NUMBER("message-rate-out", message_rate_out, 0.001, 10000, "M/s",
-           "Messages that a card sends [CX5: 200 M/s]."),
+           "Messages that a NIC sends [CX5: 200 M/s]."),
     WHOLE("header-bytes", header_bytes, 0, 1024, "bytes",
           "Bytes on the wire beside a packet's payload: LRH 8, BTH 12, RETH 16, ICRC 4, VCRC 2 [IBA]."),
     WHOLE("mtu", mtu, 256, 65536, "bytes", "Payload of one packet [IBA: 256 to 4096]."),
@@ -39,10 +39,10 @@ const struct option_entry sim_params_table[] = {
           "Longer WRITE payloads cost a PCIe read at the sender; mlx5 queue pairs commonly allow 220 bytes "
           "and more [Kalia16 section 2: inlining]."),
     NANOSECONDS("doorbell-ns", doorbell_ns,
-                "From the CPU's doorbell store to the card holding the command: about half a PCIe round trip "
+                "From the CPU's doorbell store to the NIC holding the command: about half a PCIe round trip "
                 "[Neugebauer18]."),
-    NANOSECONDS("card-ns", card_ns,
-                "One pass through one card's pipeline: what is left of Sherman's 2 us round trip beside PCIe "
+    NANOSECONDS("NIC-ns", nic_ns,
+                "One pass through one NIC's pipeline: what is left of Sherman's 2 us round trip beside PCIe "
                 "and wire."),
     NANOSECONDS(
         "wire-ns", wire_ns,
@@ -66,13 +66,13 @@ const struct option_entry sim_params_table[] = {
                 "failed CAS "
                 "omits it [Sherman 3.2.2]."),
     NUMBER("chip-rate", chip_rate, 0.001, 10000, "M/s",
-           "Atomics on the card's own memory [Sherman 4.3: 110 M/s]."),
-    NANOSECONDS("chip-ns", chip_ns, "Latency of an access to the card's own memory: no PCIe, an estimate."),
+           "Atomics on the NIC's own memory [Sherman 4.3: 110 M/s]."),
+    NANOSECONDS("chip-ns", chip_ns, "Latency of an access to the NIC's own memory: no PCIe, an estimate."),
     WHOLE("atomic-write", atomic_write, 1024, 1048576, "bytes",
           "A WRITE no longer than this happens entirely or not at all when its sender dies: the path MTU "
           "bounds it."),
     FLAG("release-by-write", release_by_write,
-         "The card promises that a WRITE to a word under CAS is safe, so that it can release a lock; "
+         "The NIC promises that a WRITE to a word under CAS is safe, so that it can release a lock; "
          "Soft-RoCE does not."),
     FLAG("masked-cas", masked_cas,
          "CAS can be of some bits of a word only, so that locks can be of 2 bytes; Soft-RoCE has none."),
@@ -142,7 +142,7 @@ const struct option_entry sim_faults_table[] = {
 void sim_params_default(struct sim_params *params)
 {
     *params = (struct sim_params){
-        .shared_card = true,
+        .shared_nic = true,
         .block_responses = false,
         .bandwidth = 100,
         .message_rate_in = 200,
@@ -151,7 +151,7 @@ void sim_params_default(struct sim_params *params)
         .mtu = 4096,
         .inline_bytes = 220,
         .doorbell_ns = 200,
-        .card_ns = 75,
+        .nic_ns = 75,
         .wire_ns = 250,
         .pcie_read_ns = 400,
         .pcie_write_ns = 200,

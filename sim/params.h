@@ -14,17 +14,17 @@
 #include "base/options.h"
 
 struct sim_params {
-    /* the card and the network */
-    bool shared_card;        /* compute node i and memory node i are one machine with one card */
-    bool block_responses;    /* a conflicting atomic also holds up responses that arrive at that card */
+    /* the NIC and the network */
+    bool shared_nic;         /* compute node i and memory node i are one machine with one NIC */
+    bool block_responses;    /* a conflicting atomic also holds up responses that arrive at that NIC */
     double bandwidth;        /* Gb/s, each direction */
     double message_rate_in;  /* million messages per second */
     double message_rate_out; /* million messages per second */
     uint32_t header_bytes;   /* on the wire, per packet */
     uint32_t mtu;            /* payload bytes of one packet */
     uint32_t inline_bytes;   /* WRITE payload that travels with the command over PCIe */
-    uint32_t doorbell_ns;    /* from the CPU's store to the card having the command */
-    uint32_t card_ns;        /* one pass through one card */
+    uint32_t doorbell_ns;    /* from the CPU's store to the NIC having the command */
+    uint32_t nic_ns;         /* one pass through one NIC */
     uint32_t wire_ns;        /* cables and switch, one way */
     uint32_t pcie_read_ns;   /* one DMA read */
     uint32_t pcie_write_ns;  /* one DMA write until a polling CPU sees it */
@@ -33,9 +33,9 @@ struct sim_params {
     /* atomics */
     uint32_t atomic_fetch_ns;     /* PCIe read of an atomic on host memory: the bucket is busy */
     uint32_t atomic_writeback_ns; /* PCIe write of the new value: the bucket is busy for so much longer */
-    double chip_rate;             /* million atomics per second on the card's own memory */
-    uint32_t chip_ns;             /* latency of an access to the card's own memory */
-    /* what the card says of itself: struct fabric_capabilities */
+    double chip_rate;             /* million atomics per second on the NIC's own memory */
+    uint32_t chip_ns;             /* latency of an access to the NIC's own memory */
+    /* what the NIC says of itself: struct fabric_capabilities */
     uint32_t atomic_write; /* bytes that a WRITE takes effect for as a whole at death */
     uint32_t lock_width;   /* 2 or 8; for who makes the memory nodes, whose own counts */
     bool release_by_write, masked_cas;
@@ -65,7 +65,7 @@ struct sim_faults {
     double late;         /* probability that a request is delayed */
     double late_replies; /* probability that an answer is delayed */
     uint32_t late_ns;
-    double stall; /* probability, per arriving list, that the memory node's card stops serving */
+    double stall; /* probability, per arriving list, that the memory node's NIC stops serving */
     uint32_t stall_ns;
     double atomic_queue; /* probability, per arriving atomic, that many others queue before it */
     uint32_t atomic_queue_ns;

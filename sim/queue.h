@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef uint64_t sim_time; /* picoseconds: a card's service times are not whole nanoseconds */
+typedef uint64_t sim_time; /* picoseconds: a NIC's service times are not whole nanoseconds */
 
 #define SIM_NANOSECOND  ((sim_time)1000)
 #define SIM_INDEX_BITS  24
@@ -22,13 +22,13 @@ typedef uint64_t sim_time; /* picoseconds: a card's service times are not whole 
 enum sim_event_kind {
     SIM_EVENT_RESUME,  /* object: task */
     SIM_EVENT_CPU,     /* object: CPU thread, whose next ready task may run */
-    SIM_EVENT_ARRIVE,  /* object: list, at its memory node's card */
+    SIM_EVENT_ARRIVE,  /* object: list, at its memory node's NIC */
     SIM_EVENT_RESPOND, /* object: list whose response leaves after a long queue, number: when it is ready */
-    SIM_EVENT_RETURN,  /* object: list, its response at the compute node's card */
+    SIM_EVENT_RETURN,  /* object: list, its response at the compute node's NIC */
     SIM_EVENT_STEP,    /* object: transfer, its next part (faults) */
-    SIM_EVENT_REQUEST, /* object: call, at its memory node's card */
+    SIM_EVENT_REQUEST, /* object: call, at its memory node's NIC */
     SIM_EVENT_SERVED,  /* object: call, when the memory node's core has done it */
-    SIM_EVENT_REPLY,   /* object: call, its reply at the compute node's card */
+    SIM_EVENT_REPLY,   /* object: call, its reply at the compute node's NIC */
     SIM_EVENT_FENCE,   /* object: compute node whose lease has run out */
     SIM_EVENT_AT       /* object: sim_at's argument, function */
 };

@@ -363,15 +363,15 @@ struct sim *sim_create(const struct sim_params *params, const struct sim_faults 
     return sim;
 }
 
-/* Machine number `index`'s card, where the other node of that machine has one already. */
-static struct sim_card *card_get(struct sim_card *shared, bool sharing, struct error *error)
+/* Machine number `index`'s NIC, where the other node of that machine has one already. */
+static struct sim_nic *nic_get(struct sim_nic *shared, bool sharing, struct error *error)
 {
     if (sharing && shared)
         return shared;
-    struct sim_card *card = calloc(1, sizeof *card);
-    if (!card)
-        error_set(error, BANYAN_ENOMEM, "simulator: no memory for a network card");
-    return card;
+    struct sim_nic *nic = calloc(1, sizeof *nic);
+    if (!nic)
+        error_set(error, BANYAN_ENOMEM, "simulator: no memory for a NIC");
+    return nic;
 }
 
 /* The compute node of a machine, before any restart; NULL: there is none. */
@@ -400,20 +400,20 @@ int sim_add_memory(struct sim *sim, const struct fabric_target *target, struct e
     if (!core_free)
         return error_set(error, BANYAN_ENOMEM, "simulator: no memory for memory node %u", index);
     struct sim_compute *machine = first_process(sim, index);
-    struct sim_card *card = card_get(machine ? machine->card : NULL, sim->params.shared_card, error);
-    if (!card) {
+    struct sim_nic *nic = nic_get(machine ? machine->nic : NULL, sim->params.shared_nic, error);
+    if (!nic) {
         free(core_free);
         return BANYAN_ENOMEM;
     }
-    if (machine && machine->card == card)
-        machine->owns_card = false; /* it is freed with the memory node */
-    memories[index] = (struct sim_memory){.target = target, .card = card, .core_free = core_free};
+    if (machine && machine->nic == nic)
+        machine->owns_nic = false; /* it is freed with the memory node */
+    memories[index] = (struct sim_memory){.target = target, .nic = nic, .core_free = core_free};
     sim->memory_count++;
     sim_fabric_refresh(sim);
     return (int)index;
 }
 
-struct sim_compute *sim_compute_make(struct sim *sim, uint16_t machine, struct sim_card *card,
+struct sim_compute *sim_compute_make(struct sim *sim, uint16_t machine, struct sim_nic *nic,
                                      struct error *error)
 {
     uint32_t index = sim->compute_count;
@@ -433,7 +433,7 @@ struct sim_compute *sim_compute_make(struct sim *sim, uint16_t machine, struct s
     compute->sim = sim;
     compute->index = (uint16_t)index;
     compute->machine = machine;
-    compute->card = card;
+    compute->nic = nic;
     sim->computes[index] = compute;
     sim->compute_count++;
     sim_fabric_init(compute);
@@ -444,18 +444,18 @@ struct sim_compute *sim_compute_make(struct sim *sim, uint16_t machine, struct s
 int sim_add_compute(struct sim *sim, struct error *error)
 {
     uint32_t machine = sim->machine_count;
-    struct sim_card *shared = machine < sim->memory_count ? sim->memories[machine].card : NULL;
-    struct sim_card *card = card_get(shared, sim->params.shared_card, error);
-    if (!card)
+    struct sim_nic *shared = machine < sim->memory_count ? sim->memories[machine].nic : NULL;
+    struct sim_nic *nic = nic_get(shared, sim->params.shared_nic, error);
+    if (!nic)
         return BANYAN_ENOMEM;
     struct error inner = {0};
-    struct sim_compute *compute = sim_compute_make(sim, (uint16_t)machine, card, &inner);
+    struct sim_compute *compute = sim_compute_make(sim, (uint16_t)machine, nic, &inner);
     if (!compute) {
-        if (card != shared)
-            free(card);
+        if (nic != shared)
+            free(nic);
         return error_set(error, inner.code, "%s", inner.text);
     }
-    compute->owns_card = card != shared;
+    compute->owns_nic = nic != shared;
     sim->machine_count++;
     return compute->index;
 }
@@ -473,8 +473,8 @@ static void free_compute(struct sim_compute *compute)
         free(cpu);
     }
     sim_fabric_free(compute);
-    if (compute->owns_card)
-        free(compute->card);
+    if (compute->owns_nic)
+        free(compute->nic);
     free(compute);
 }
 
@@ -497,7 +497,7 @@ void sim_destroy(struct sim *sim)
     for (uint32_t i = 0; i < sim->compute_count; i++)
         free_compute(sim->computes[i]);
     for (uint32_t i = 0; i < sim->memory_count; i++) {
-        free(sim->memories[i].card);
+        free(sim->memories[i].nic);
         free(sim->memories[i].core_free);
     }
     free(sim->computes);

@@ -1,5 +1,5 @@
 /*
- * sim.h - the simulated world: virtual time, network cards, faults, one thread, one seed.
+ * sim.h - the simulated world: virtual time, NICs, faults, one thread, one seed.
  *
  * Every client thread of every compute node is a fiber of one OS thread; time passes only when all of
  * them wait. The same seed, parameters and program give the same run, bit for bit: nothing here depends
@@ -14,7 +14,7 @@
 
 struct sim;
 
-/* The card and CPU model: every parameter is named, documented with its source and settable
+/* The NIC and CPU model: every parameter is named, documented with its source and settable
  * (sim_params_table). */
 struct sim_params; /* defined in sim/params.h */
 struct sim_faults; /* defined in sim/params.h */
@@ -26,7 +26,7 @@ void sim_destroy(struct sim *sim);
 
 /* Adds a memory node, its number is the order of adding. The target must outlive the world. */
 int sim_add_memory(struct sim *sim, const struct fabric_target *target, struct error *error);
-/* Adds a compute node (with a card of its own); returns its index from 0, or a negative error. */
+/* Adds a compute node (with a NIC of its own); returns its index from 0, or a negative error. */
 int sim_add_compute(struct sim *sim, struct error *error);
 /* The compute node's fabric; owned by the world. Its compute_id is 1, 2, ... in the order of sim_add_compute,
  * and after a restart that of the process before: callbacks that are given an index find the id here. */
@@ -75,14 +75,14 @@ void sim_kill_compute(struct sim *sim, int compute, uint64_t lease_ns, void (*fe
 void sim_kill_compute_at(struct sim *sim, int compute, uint64_t effects, uint64_t lease_ns,
                          void (*fenced)(void *), void *argument);
 /* Another process takes the place of a dead compute node, which must be fenced (the callback may call this):
- * same compute_id, same card, nothing of its memory. Returns its index, a new one. BANYAN_EBUSY: not dead and
+ * same compute_id, same NIC, nothing of its memory. Returns its index, a new one. BANYAN_EBUSY: not dead and
  * fenced. BANYAN_EINVAL: no such node, or it has a successor already. */
 int sim_restart_compute(struct sim *sim, int compute, struct error *error);
 /* All threads of a compute node stand still for so long, from now; what they have posted goes on. Longer than
  * lease_ns: at the lease's end every memory node fences it as at a loss (the sim_on_loss callback for each;
  * without one nothing is fenced), and it learns of that when it goes on, or soon after. */
 void sim_stall_compute(struct sim *sim, int compute, uint64_t ns, uint64_t lease_ns);
-/* The memory node's card serves nothing for so long. */
+/* The memory node's NIC serves nothing for so long. */
 void sim_stall_memory(struct sim *sim, int memory, uint64_t ns);
 /* Cuts the connection between the two now, as the fault `lose` does. Nothing happens where it is cut already,
  * where the compute node is dead, or before sim_on_loss was called. */

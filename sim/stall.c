@@ -1,7 +1,7 @@
 /*
- * stall.c - what stands still: a task, a CPU thread, a compute node, a memory node's card.
+ * stall.c - what stands still: a task, a CPU thread, a compute node, a memory node's NIC.
  *
- * A CPU thread stands still by being busy: its tasks wait for it as for any other work. What its card was
+ * A CPU thread stands still by being busy: its tasks wait for it as for any other work. What its NIC was
  * given goes on. A compute node that stands still past its lease is fenced at the lease's end, as at a loss
  * of every connection.
  */
@@ -62,8 +62,8 @@ void sim_stall_compute(struct sim *sim, int index, uint64_t ns, uint64_t lease_n
 void sim_stall_memory(struct sim *sim, int index, uint64_t ns)
 {
     assert(index >= 0 && (uint32_t)index < sim->memory_count);
-    struct sim_card *card = sim->memories[index].card;
-    card->serve_free = sim_after(sim_later(card->serve_free, sim_effective(sim)), ns);
+    struct sim_nic *nic = sim->memories[index].nic;
+    nic->serve_free = sim_after(sim_later(nic->serve_free, sim_effective(sim)), ns);
     sim_note(sim, ns);
     sim_see_node(sim, SIM_STALLED, -1, index, 0);
 }

@@ -72,10 +72,10 @@ struct sim_compute {
     uint32_t link_count;
     uint64_t incarnation;
     struct sim *sim;
-    struct sim_card *card;
+    struct sim_nic *nic;
     uint16_t index, machine; /* machine: the order of sim_add_compute; a restarted process has that of the one
                                 before */
-    bool owns_card;          /* else it is the memory node's, or that of the process before */
+    bool owns_nic;           /* else it is the memory node's, or that of the process before */
     bool dead, fenced, replaced;
     bool cut; /* dead, and nothing of it takes effect any more, but for short WRITEs that have begun */
     uint64_t effects; /* 0: it lives on; else it dies just before so many more, with lease_ns, on_fenced */
@@ -90,7 +90,7 @@ struct sim_compute {
 
 struct sim_memory {
     const struct fabric_target *target;
-    struct sim_card *card;
+    struct sim_nic *nic;
     sim_time *core_free;       /* params.rpc_cores of them */
     struct sim_fetch *fetches; /* READs that are being fetched word by word */
 };
@@ -206,11 +206,11 @@ void sim_call_request(struct sim *sim, struct sim_compute *compute, struct sim_c
 void sim_call_served(struct sim *sim, struct sim_compute *compute, struct sim_call *call);
 void sim_call_reply(struct sim *sim, struct sim_compute *compute, struct sim_call *call);
 
-/* faults.c: a list arrives where faults are on (`starts`: when the card comes to each of its commands); its
+/* faults.c: a list arrives where faults are on (`starts`: when the NIC comes to each of its commands); its
  * next step; a list of a dead node arrives; what is under way when a connection or a node is fenced: short
  * WRITEs that have begun are finished, of one memory node or of SIM_EVERY_NODE. */
 #define SIM_EVERY_NODE UINT32_MAX
-void sim_card_trouble(struct sim *sim, struct sim_card *card, const struct fabric_list *list);
+void sim_nic_trouble(struct sim *sim, struct sim_nic *nic, const struct fabric_list *list);
 void sim_transfer_start(struct sim *sim, struct sim_compute *compute, struct fabric_list *list,
                         sim_time ready, const sim_time *starts);
 void sim_transfer_step(struct sim *sim, struct sim_compute *compute, void *transfer);
@@ -237,7 +237,7 @@ static inline bool sim_effect_happens(struct sim *sim, struct sim_compute *compu
 }
 void sim_compute_fence(struct sim *sim, struct sim_compute *compute);
 /* sim.c */
-struct sim_compute *sim_compute_make(struct sim *sim, uint16_t machine, struct sim_card *card,
+struct sim_compute *sim_compute_make(struct sim *sim, uint16_t machine, struct sim_nic *nic,
                                      struct error *error);
 
 /* stall.c: a task's resumption, where sim->stalling: true if it comes later by an event of its own. */

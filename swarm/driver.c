@@ -14,7 +14,7 @@
 
 /* Fixed keys: the number, big-endian, in the first eight bytes, then bytes made from it. Variable keys: a
  * prefix that many share, the number as text, and a tail whose length depends on it. */
-size_t driver_key(const struct driver_shape *shape, uint64_t number, uint8_t key[TREE_KEY_MAX])
+size_t driver_key(const struct driver_shape *shape, uint64_t number, uint8_t key[FORMAT_KEY_MAX])
 {
     if (shape->fixed_keys) {
         for (unsigned i = 0; i < 8; i++)
@@ -23,7 +23,7 @@ size_t driver_key(const struct driver_shape *shape, uint64_t number, uint8_t key
             key[i] = (uint8_t)(random_mix(number) >> (i % 8 * 8));
         return shape->key_bytes;
     }
-    int length = snprintf((char *)key, TREE_KEY_MAX, "k%012" PRIu64, number);
+    int length = snprintf((char *)key, FORMAT_KEY_MAX, "k%012" PRIu64, number);
     uint64_t tail = random_mix(number) % 9;
     if (shape->long_keys && random_mix(number + 7) % 3 == 0)
         tail = random_mix(number) % (shape->key_bytes - 12u);
@@ -35,7 +35,7 @@ size_t driver_key(const struct driver_shape *shape, uint64_t number, uint8_t key
 uint64_t driver_key_number(const struct driver_shape *shape, const uint8_t *key, size_t length)
 {
     uint64_t number = 0;
-    uint8_t again[TREE_KEY_MAX];
+    uint8_t again[FORMAT_KEY_MAX];
     if (shape->fixed_keys) {
         for (unsigned i = 0; i < 8 && i < length; i++)
             number = number << 8 | key[i];
@@ -75,7 +75,7 @@ static size_t value_length(const struct driver_shape *shape, uint64_t number)
 /* Room that every value fits in. */
 static size_t value_room(const struct driver_shape *shape)
 {
-    return shape->records ? DRIVER_RECORD_MAX : TREE_VALUE_MAX;
+    return shape->records ? DRIVER_RECORD_MAX : FORMAT_VALUE_MAX;
 }
 
 static uint64_t value_word(uint64_t number, size_t at)
@@ -264,7 +264,7 @@ static void value_make(const struct driver *driver, struct subject_call *call, u
 int driver_operate(struct driver *driver, enum history_kind kind, uint64_t number, uint64_t expected)
 {
     const struct driver_shape *shape = &driver->setting->shape;
-    uint8_t key[TREE_KEY_MAX];
+    uint8_t key[FORMAT_KEY_MAX];
     struct subject_call call = {.kind = kind,
                                 .key = key,
                                 .key_length = driver_key(shape, number, key),
@@ -298,7 +298,7 @@ void driver_many(struct driver *driver, bool writes, const uint64_t *keys, size_
 {
     const struct driver_shape *shape = &driver->setting->shape;
     struct subject_call calls[SUBJECT_MANY_MAX];
-    uint8_t bytes[SUBJECT_MANY_MAX][TREE_KEY_MAX];
+    uint8_t bytes[SUBJECT_MANY_MAX][FORMAT_KEY_MAX];
     size_t first = driver->log->count;
     for (size_t i = 0; i < count; i++) {
         uint64_t value = writes ? history_value(driver->setting->history) : 0;
@@ -378,7 +378,7 @@ bool driver_scan(struct driver *driver, struct driver_scan *scan)
 {
     const struct driver_setting *setting = driver->setting;
     struct scan_visit visit = {.driver = driver, .scan = scan};
-    uint8_t from[TREE_KEY_MAX], to[TREE_KEY_MAX];
+    uint8_t from[FORMAT_KEY_MAX], to[FORMAT_KEY_MAX];
     const struct tree_range range = {.from = from,
                                      .from_length = driver_key(&setting->shape, scan->low, from),
                                      .to = to,
@@ -418,7 +418,7 @@ bool driver_scan(struct driver *driver, struct driver_scan *scan)
 uint64_t driver_sample(struct driver *driver)
 {
     const struct driver_setting *setting = driver->setting;
-    uint8_t key[TREE_KEY_MAX];
+    uint8_t key[FORMAT_KEY_MAX];
     size_t length = sizeof key;
     if (!driver->subject->sample)
         return UINT64_MAX;

@@ -25,7 +25,7 @@ struct driver_shape {
     bool records; /* values of any length to DRIVER_RECORD_MAX instead */
 };
 
-size_t driver_key(const struct driver_shape *shape, uint64_t number, uint8_t key[TREE_KEY_MAX]);
+size_t driver_key(const struct driver_shape *shape, uint64_t number, uint8_t key[FORMAT_KEY_MAX]);
 /* The number back; UINT64_MAX if these bytes are no key of driver_key. */
 uint64_t driver_key_number(const struct driver_shape *shape, const uint8_t *key, size_t length);
 size_t driver_value(const struct driver_shape *shape, uint64_t number, uint8_t *value);

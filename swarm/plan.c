@@ -31,7 +31,7 @@ const struct option_entry swarm_plan_table[] = {
     ENTRY("lock-bytes", OPTION_U64, lock_bytes, 0, 0, NULL, "bytes",
           "of locks in each memory node; 0: its default"),
     ENTRY("unlock-by-atomic", OPTION_BOOL, unlock_by_atomic, 0, 0, NULL, NULL,
-          "the card does not promise that a WRITE may release a lock"),
+          "the NIC does not promise that a WRITE may release a lock"),
     ENTRY("records", OPTION_BOOL, records, 0, 0, NULL, NULL,
           "a store above the index, with values of any size"),
     ENTRY("key-kind", OPTION_CHOICE, key_kind, 0, 0, key_kinds, NULL, "keys of one length or of any"),
@@ -96,7 +96,7 @@ void swarm_plan_default(struct swarm_plan *plan)
                                 .fibers = 1,
                                 .pool_bytes = UINT64_C(64) << 20,
                                 .chunk_bytes = UINT64_C(64) << 10,
-                                .key_kind = TREE_KEY_FIXED,
+                                .key_kind = FORMAT_KEY_FIXED,
                                 .key_bytes = 8,
                                 .value_bytes = 8,
                                 .span_ns = 3000000,
@@ -148,7 +148,7 @@ static void draw_cluster(struct swarm_plan *plan, struct random *random)
     if (random_chance(random, 0.3))
         plan->lock_bytes = UINT64_C(64) << random_below(random, 6);
     plan->params.lock_width = random_chance(random, 0.2) ? 8 : 2;
-    /* Half of the wide locks are of a card that promises nothing and has no masks, as Soft-RoCE. */
+    /* Half of the wide locks are of a NIC that promises nothing and has no masks, as Soft-RoCE. */
     bool wide = plan->params.lock_width == 8;
     plan->unlock_by_atomic = random_chance(random, wide ? 0.5 : 0.05);
     plan->params.masked_cas = !(wide && plan->unlock_by_atomic);
@@ -163,7 +163,7 @@ static void draw_index(struct swarm_plan *plan, struct random *random)
     plan->internal_bytes = random_chance(random, 0.5) ? 512 : 1024;
     plan->records = random_chance(random, 0.3);
     if (plan->records) {
-        plan->key_kind = TREE_KEY_VARIABLE;
+        plan->key_kind = FORMAT_KEY_VARIABLE;
         plan->key_bytes = plan->params.atomic_write == 4096 ? 255 : 64;
         plan->inline_key_bytes = 16;
         plan->value_bytes = 17;
@@ -180,7 +180,7 @@ static void draw_index(struct swarm_plan *plan, struct random *random)
         plan->key_bytes = random_chance(random, 0.7) ? 8 : 16;
         return;
     }
-    plan->key_kind = TREE_KEY_VARIABLE;
+    plan->key_kind = FORMAT_KEY_VARIABLE;
     plan->long_keys = random_chance(random, 0.5);
     plan->key_bytes = plan->long_keys ? 60 : 30;
     plan->inline_key_bytes = plan->long_keys ? 16 : 0;
@@ -282,7 +282,7 @@ static void draw_hardware(struct swarm_plan *plan, struct random *random)
     plan->params.rpc_ns = 200 + (uint32_t)random_below(random, 20000);
     plan->params.operation_ns = 50 + (uint32_t)random_below(random, 5000);
     plan->params.split_ns = 50 + (uint32_t)random_below(random, 20000);
-    plan->params.shared_card = random_chance(random, 0.5);
+    plan->params.shared_nic = random_chance(random, 0.5);
     plan->params.block_responses = random_chance(random, 0.2);
 }
 
@@ -352,9 +352,9 @@ int swarm_plan_set(struct swarm_plan *plan, const char *name, const char *value,
 
 static int check_geometry(const struct swarm_plan *plan, struct error *error)
 {
-    struct tree_geometry geometry;
+    struct format_geometry geometry;
     swarm_plan_geometry(plan, &geometry);
-    return tree_geometry_complete(&geometry, plan->params.atomic_write, error);
+    return format_geometry_complete(&geometry, plan->params.atomic_write, error);
 }
 
 int swarm_plan_check(const struct swarm_plan *plan, struct error *error)
@@ -375,9 +375,9 @@ int swarm_plan_check(const struct swarm_plan *plan, struct error *error)
         return error_set(error, BANYAN_EINVAL,
                          "plan: a window of %" PRIu64 " keys is more than half of all %" PRIu64, plan->window,
                          plan->keys);
-    if (plan->long_keys && (plan->key_kind != TREE_KEY_VARIABLE || plan->key_bytes < 40))
+    if (plan->long_keys && (plan->key_kind != FORMAT_KEY_VARIABLE || plan->key_bytes < 40))
         return error_set(error, BANYAN_EINVAL, "plan: long-keys wants variable keys of at least 40 bytes");
-    if (plan->key_kind == TREE_KEY_VARIABLE && plan->key_bytes < 24)
+    if (plan->key_kind == FORMAT_KEY_VARIABLE && plan->key_bytes < 24)
         return error_set(error, BANYAN_EINVAL, "plan: variable keys need key-bytes of at least 24");
     if (plan->pool_bytes % 8 || plan->pool_bytes < MEMORY_FIRST_CHUNK(lock_bytes) + plan->chunk_bytes)
         return error_set(error, BANYAN_EINVAL, "plan: a pool of %" PRIu64 " bytes has no room for a chunk",
@@ -387,16 +387,17 @@ int swarm_plan_check(const struct swarm_plan *plan, struct error *error)
     return 0;
 }
 
-void swarm_plan_geometry(const struct swarm_plan *plan, struct tree_geometry *geometry)
+void swarm_plan_geometry(const struct swarm_plan *plan, struct format_geometry *geometry)
 {
-    *geometry = (struct tree_geometry){.leaf_bytes = plan->leaf_bytes,
-                                       .internal_bytes = plan->internal_bytes,
-                                       .key_kind = (uint8_t)plan->key_kind,
-                                       .key_bytes = (uint8_t)plan->key_bytes,
-                                       .inline_key_bytes = (uint8_t)plan->inline_key_bytes,
-                                       .value_bytes = (uint8_t)plan->value_bytes,
-                                       .value_variable = plan->value_variable,
-                                       .content = plan->records ? TREE_CONTENT_STORE : TREE_CONTENT_PLAIN};
+    *geometry =
+        (struct format_geometry){.leaf_bytes = plan->leaf_bytes,
+                                 .internal_bytes = plan->internal_bytes,
+                                 .key_kind = (uint8_t)plan->key_kind,
+                                 .key_bytes = (uint8_t)plan->key_bytes,
+                                 .inline_key_bytes = (uint8_t)plan->inline_key_bytes,
+                                 .value_bytes = (uint8_t)plan->value_bytes,
+                                 .value_variable = plan->value_variable,
+                                 .content = plan->records ? FORMAT_CONTENT_STORE : FORMAT_CONTENT_PLAIN};
 }
 
 bool swarm_plan_may_be_full(const struct swarm_plan *plan)
@@ -531,10 +532,10 @@ int swarm_plan_read(struct swarm_plan *plan, const char *path, struct error *err
 void swarm_plan_describe(const struct swarm_plan *plan, char *text, size_t size)
 {
     char preset[160] = "";
-    struct tree_geometry geometry;
+    struct format_geometry geometry;
     struct error error;
     swarm_plan_geometry(plan, &geometry);
-    tree_geometry_complete(&geometry, plan->params.atomic_write, &error);
+    format_geometry_complete(&geometry, plan->params.atomic_write, &error);
     for (const struct option_entry *entry = sim_faults_table; entry->kind != OPTION_END; entry++) {
         double rate = 0;
         if (entry->kind == OPTION_DOUBLE)

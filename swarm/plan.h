@@ -27,7 +27,7 @@ struct swarm_plan {
     bool unlock_by_atomic;
     /* index */
     bool records; /* a store above it */
-    int key_kind; /* enum tree_key_kind */
+    int key_kind; /* enum format_key_kind */
     uint32_t key_bytes, inline_key_bytes, value_bytes, leaf_bytes, internal_bytes;
     bool value_variable, long_keys;
     struct tree_switches switches;
@@ -65,7 +65,7 @@ int swarm_plan_check(const struct swarm_plan *plan, struct error *error);
 void swarm_plan_churn(const struct swarm_plan *plan, struct churn *churn);
 /* The pool is so small that there may be no room for something. */
 bool swarm_plan_may_be_full(const struct swarm_plan *plan);
-void swarm_plan_geometry(const struct swarm_plan *plan, struct tree_geometry *geometry);
+void swarm_plan_geometry(const struct swarm_plan *plan, struct format_geometry *geometry);
 /* Text: a line with the version, then name = value for what is not as swarm_plan_default has it; lines with #
  * are remarks. */
 int swarm_plan_write(const struct swarm_plan *plan, FILE *file);

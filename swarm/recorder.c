@@ -34,7 +34,7 @@ struct known {
 struct recorder {
     struct recording *recording;
     struct world *world;
-    struct tree_layout layout;
+    struct format_layout layout;
     struct lane *lanes; /* by the world's tasks */
     uint32_t lane_count;
     uint32_t *lane_of; /* by the simulator's tasks */
@@ -42,9 +42,9 @@ struct recorder {
     uint32_t acts;
     bool calm;
     uint8_t *image; /* of a node */
-    struct tree_entry *entries;
-    uint8_t key_bytes[TREE_KEY_MAX];
-    struct tree_key key;
+    struct format_entry *entries;
+    uint8_t key_bytes[FORMAT_KEY_MAX];
+    struct format_key key;
     struct known known[KNOWN_MAX]; /* by hash of the address; a newer one takes the place */
 };
 
@@ -306,7 +306,7 @@ struct place {
     gaddr block; /* begins here */
     uint32_t bytes, offset;
     bool used; /* handed out */
-    struct tree_header header;
+    struct format_header header;
     bool decoded;       /* the header, of what is in memory */
     const uint8_t *now; /* the block, in memory */
 };
@@ -354,10 +354,10 @@ static void place_find(struct recorder *recorder, gaddr address, struct place *p
         return;
     place->offset = (uint32_t)(address - place->block);
     place->now = target->pool + gaddr_offset(place->block);
-    const struct tree_geometry *geometry = &recorder->layout.geometry;
+    const struct format_geometry *geometry = &recorder->layout.geometry;
     if (place->bytes != geometry->leaf_bytes && place->bytes != geometry->internal_bytes)
         return;
-    place->decoded = tree_header_decode(&recorder->layout, place->now, &place->header) && place->header.tag;
+    place->decoded = format_header_decode(&recorder->layout, place->now, &place->header) && place->header.tag;
     bool leaf = place->decoded ? place->header.level == 0 : place->bytes == geometry->leaf_bytes;
     if (place->bytes == (leaf ? geometry->leaf_bytes : geometry->internal_bytes))
         place->kind = leaf ? PLACE_LEAF : PLACE_INTERNAL;
@@ -418,7 +418,7 @@ static uint32_t name_of_lock(const struct recording *recording, gaddr lock)
 /* ---- what is in a node ---- */
 
 /* A key, or as much of one as a separator has kept of it: "k" and some digits. */
-static void add_fence(struct recorder *recorder, struct record *record, struct tree_key key)
+static void add_fence(struct recorder *recorder, struct record *record, struct format_key key)
 {
     const struct driver_shape *shape = &recorder->world->setting.shape;
     uint64_t number = shape->fixed_keys ? driver_key_number(shape, key.bytes, key.length) : 0;
@@ -428,7 +428,7 @@ static void add_fence(struct recorder *recorder, struct record *record, struct t
         add(record, "%" PRIu64, number);
 }
 
-static void add_header(struct recorder *recorder, struct record *record, const struct tree_header *header)
+static void add_header(struct recorder *recorder, struct record *record, const struct format_header *header)
 {
     static const char *const states[] = {"state 0", "live", "splitting", "dead"};
     add(record, " ver %u ", header->version);
@@ -444,7 +444,7 @@ static void add_header(struct recorder *recorder, struct record *record, const s
     add(record, ")");
 }
 
-static void add_value(struct recorder *recorder, struct record *record, struct tree_key value)
+static void add_value(struct recorder *recorder, struct record *record, struct format_key value)
 {
     const struct driver_shape *shape = &recorder->world->setting.shape;
     uint64_t number = shape->records ? 0 : driver_value_number(shape, value.bytes, value.length);
@@ -456,13 +456,13 @@ static void add_value(struct recorder *recorder, struct record *record, struct t
 
 /* What these bytes of the leaf say about the key, as a reader would judge who takes them for this leaf's. */
 static void add_key(struct recorder *recorder, struct record *record, const struct place *place,
-                    const struct tree_bucket *bucket, bool reads)
+                    const struct format_bucket *bucket, bool reads)
 {
     const uint8_t *image = recorder->image;
-    uint32_t seed = tree_slot_seed(place->header.tag, tree_bucket_version(image, bucket)), invalid = 0;
-    struct tree_slot slot;
+    uint32_t seed = format_slot_seed(place->header.tag, format_bucket_version(image, bucket)), invalid = 0;
+    struct format_slot slot;
     add(record, ": ");
-    if (tree_bucket_find(&recorder->layout, image, bucket, seed, recorder->key, &slot)) {
+    if (format_bucket_find(&recorder->layout, image, bucket, seed, recorder->key, &slot)) {
         add(record, "%" PRIu64, recorder->recording->focus.key);
         add_value(recorder, record, slot.value);
         if (reads)
@@ -470,8 +470,8 @@ static void add_key(struct recorder *recorder, struct record *record, const stru
         return;
     }
     for (uint32_t i = bucket->first; i < bucket->first + bucket->count; i++)
-        invalid += tree_slot_read(&recorder->layout, image, i, seed, place->header.lower, &slot) ==
-                   TREE_SLOT_INVALID;
+        invalid += format_slot_read(&recorder->layout, image, i, seed, place->header.lower, &slot) ==
+                   FORMAT_SLOT_INVALID;
     add(record, "no %" PRIu64, recorder->recording->focus.key);
     if (invalid)
         add(record, ", %u slots invalid", invalid);
@@ -483,10 +483,10 @@ static bool overlaps(uint32_t a, uint32_t a_bytes, uint32_t b, uint32_t b_bytes)
 }
 
 static void add_slot(struct recorder *recorder, struct record *record, const struct place *place,
-                     const struct tree_slot *slot)
+                     const struct format_slot *slot)
 {
-    uint8_t bytes[2 * TREE_KEY_MAX];
-    struct tree_key lower = place->header.lower;
+    uint8_t bytes[2 * FORMAT_KEY_MAX];
+    struct format_key lower = place->header.lower;
     if (slot->block != GADDR_NULL) {
         add(record, " a long key");
     } else {
@@ -503,46 +503,46 @@ static void add_slot(struct recorder *recorder, struct record *record, const str
 static void add_slots(struct recorder *recorder, struct record *record, const struct place *place,
                       uint32_t length)
 {
-    const struct tree_layout *layout = &recorder->layout;
-    uint32_t states[3] = {0}, seed = tree_slot_seed(place->header.tag, place->header.version);
-    struct tree_slot slot, taken = {0};
+    const struct format_layout *layout = &recorder->layout;
+    uint32_t states[3] = {0}, seed = format_slot_seed(place->header.tag, place->header.version);
+    struct format_slot slot, taken = {0};
     for (uint32_t i = 0; i < layout->slots; i++) {
         if (!overlaps(place->offset, length, layout->slot_offset[i], layout->slot_bytes))
             continue;
-        enum tree_slot_state state =
-            tree_slot_read(layout, recorder->image, i, seed, place->header.lower, &slot);
+        enum format_slot_state state =
+            format_slot_read(layout, recorder->image, i, seed, place->header.lower, &slot);
         states[state]++;
-        if (state == TREE_SLOT_TAKEN)
+        if (state == FORMAT_SLOT_TAKEN)
             taken = slot;
     }
     uint32_t all = states[0] + states[1] + states[2];
-    if (all == 1 && states[TREE_SLOT_TAKEN]) {
+    if (all == 1 && states[FORMAT_SLOT_TAKEN]) {
         add(record, ":");
         add_slot(recorder, record, place, &taken);
     } else if (all == 1) {
-        add(record, states[TREE_SLOT_EMPTY] ? ": empty" : ": invalid");
+        add(record, states[FORMAT_SLOT_EMPTY] ? ": empty" : ": invalid");
     } else if (all) {
-        add(record, ": %u taken", states[TREE_SLOT_TAKEN]);
-        if (states[TREE_SLOT_INVALID])
-            add(record, ", %u invalid", states[TREE_SLOT_INVALID]);
+        add(record, ": %u taken", states[FORMAT_SLOT_TAKEN]);
+        if (states[FORMAT_SLOT_INVALID])
+            add(record, ", %u invalid", states[FORMAT_SLOT_INVALID]);
     }
 }
 
 /* Under which child the node's bytes say that the key is. */
-static void add_child(struct recorder *recorder, struct record *record, const struct tree_header *header)
+static void add_child(struct recorder *recorder, struct record *record, const struct format_header *header)
 {
-    struct tree_entry *entries = recorder->entries;
+    struct format_entry *entries = recorder->entries;
     uint32_t at = 0;
-    if (!tree_internal_valid(&recorder->layout, recorder->image) ||
-        !tree_internal_decode(&recorder->layout, recorder->image, header, entries)) {
+    if (!format_internal_valid(&recorder->layout, recorder->image) ||
+        !format_internal_decode(&recorder->layout, recorder->image, header, entries)) {
         add(record, ": torn");
         return;
     }
-    while (at < header->count && tree_key_compare(entries[at].key, recorder->key) <= 0)
+    while (at < header->count && format_key_compare(entries[at].key, recorder->key) <= 0)
         at++;
     if (at == 0)
         return;
-    const struct tree_link *link = &entries[at - 1].link;
+    const struct format_link *link = &entries[at - 1].link;
     add(record, ": %" PRIu64 " under ", recorder->recording->focus.key);
     if (link->address == GADDR_NULL)
         add(record, "the left neighbour (a gap)");
@@ -554,8 +554,8 @@ static void add_child(struct recorder *recorder, struct record *record, const st
 static void add_part(struct recorder *recorder, struct record *record, const struct place *place,
                      uint32_t length)
 {
-    const struct tree_layout *layout = &recorder->layout;
-    struct tree_bucket bucket;
+    const struct format_layout *layout = &recorder->layout;
+    struct format_bucket bucket;
     uint32_t from = place->offset;
     if (from == 0 && length >= place->bytes)
         return;
@@ -564,7 +564,7 @@ static void add_part(struct recorder *recorder, struct record *record, const str
         return;
     }
     for (uint32_t i = 0; i < layout->buckets && place->kind == PLACE_LEAF; i++) {
-        tree_bucket_number(layout, i, &bucket);
+        format_bucket_number(layout, i, &bucket);
         if (bucket.offset == from && bucket.bytes == length) {
             add(record, " bucket %u", i);
             return;
@@ -589,11 +589,11 @@ static void image_take(struct recorder *recorder, const struct place *place,
 
 /* Whether the command's bytes are those of the slot that the key is in. */
 static bool is_slot_of_key(const struct recorder *recorder, const struct place *place, uint32_t length,
-                           const struct tree_bucket *bucket)
+                           const struct format_bucket *bucket)
 {
-    struct tree_slot slot;
-    uint32_t seed = tree_slot_seed(place->header.tag, tree_bucket_version(recorder->image, bucket));
-    return tree_bucket_find(&recorder->layout, recorder->image, bucket, seed, recorder->key, &slot) &&
+    struct format_slot slot;
+    uint32_t seed = format_slot_seed(place->header.tag, format_bucket_version(recorder->image, bucket));
+    return format_bucket_find(&recorder->layout, recorder->image, bucket, seed, recorder->key, &slot) &&
            overlaps(place->offset, length, recorder->layout.slot_offset[slot.number],
                     recorder->layout.slot_bytes);
 }
@@ -621,17 +621,17 @@ static bool is_focus(const struct recorder *recorder, const struct place *place,
 static void tell_node(struct recorder *recorder, struct place *place, const struct fabric_command *command,
                       struct record *about_node, struct record *about_slots, struct record *about_key)
 {
-    const struct tree_layout *layout = &recorder->layout;
+    const struct format_layout *layout = &recorder->layout;
     bool has_key = recorder->recording->focus.has_key, headed = false;
-    struct tree_bucket bucket;
-    struct tree_header header;
+    struct format_bucket bucket;
+    struct format_header header;
     uint32_t length = command->length;
     image_take(recorder, place, command, true);
-    if (place->offset == 0 && length >= TREE_HEADER_FIXED) {
-        headed = tree_header_decode(layout, recorder->image, &header);
+    if (place->offset == 0 && length >= FORMAT_HEADER_FIXED) {
+        headed = format_header_decode(layout, recorder->image, &header);
         if (headed)
             add_header(recorder, about_node, &header);
-        if (!tree_header_valid(layout, recorder->image))
+        if (!format_header_valid(layout, recorder->image))
             add(about_node, " torn");
     }
     if (!place->decoded)
@@ -641,7 +641,7 @@ static void tell_node(struct recorder *recorder, struct place *place, const stru
             add_child(recorder, about_key, &header);
         return;
     }
-    tree_bucket_of(layout, place->header.tag, recorder->key, &bucket);
+    format_bucket_of(layout, place->header.tag, recorder->key, &bucket);
     bool writes = command->operation == FABRIC_WRITE;
     bool all = place->offset <= bucket.offset && place->offset + length >= bucket.offset + bucket.bytes;
     bool some = overlaps(place->offset, length, bucket.offset, bucket.bytes);
@@ -715,7 +715,7 @@ static bool is_of_key(const struct recorder *recorder, const struct place *place
 {
     if (!recorder->recording->focus.has_key)
         return false;
-    return known->touched || (place->decoded && tree_header_side(&place->header, recorder->key) == 0);
+    return known->touched || (place->decoded && format_header_side(&place->header, recorder->key) == 0);
 }
 
 static enum record_concern node_concern(struct recorder *recorder, const struct record *record, bool mine,
@@ -968,12 +968,12 @@ static void begin(void *context, struct world *world)
     recording->recorder = recorder;
     if (recording->more && recording->more->begin)
         recording->more->begin(recording->more->context, world);
-    if (!world->sim || tree_layout_init(&recorder->layout, &world->options.geometry, &error))
+    if (!world->sim || format_layout_init(&recorder->layout, &world->options.geometry, &error))
         return;
-    const struct tree_geometry *geometry = &recorder->layout.geometry;
-    recorder->entries = allocate(NULL, TREE_ENTRIES_MAX * sizeof *recorder->entries);
+    const struct format_geometry *geometry = &recorder->layout.geometry;
+    recorder->entries = allocate(NULL, FORMAT_ENTRIES_MAX * sizeof *recorder->entries);
     recorder->image = allocate(NULL, geometry->leaf_bytes + geometry->internal_bytes + 1024);
-    recorder->key = (struct tree_key){
+    recorder->key = (struct format_key){
         recorder->key_bytes,
         (uint32_t)driver_key(&world->setting.shape, recording->focus.key, recorder->key_bytes)};
     world->setting.look = look;
@@ -995,7 +995,7 @@ static void end(void *context, struct world *world, const struct swarm_result *r
         recording->more->end(recording->more->context, world, result);
     if (!recorder)
         return;
-    tree_layout_free(&recorder->layout);
+    format_layout_free(&recorder->layout);
     free(recorder->lanes);
     free(recorder->lane_of);
     free(recorder->image);

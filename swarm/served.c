@@ -13,25 +13,24 @@
 /* Machines that tests run on may be slow, and emulated: nobody is to be fenced for that. */
 #define LEASE_MS   30000u
 #define TIMEOUT_MS 60000u
-/* A card's pool is locked in memory as a whole, where others take pages as they are used. */
+/* A NIC's pool is locked in memory as a whole, where others take pages as they are used. */
 #define POOL_BYTES_MAX (UINT64_C(192) << 20)
 
-static const struct verbs_options any_card;
+static const struct verbs_options any_nic;
 
 struct served {
     enum served_way way;
     unsigned count;
-    struct memory_server **servers;
+    struct memoryd **servers;
     struct net_address *addresses;
 };
 
-static const char *card_address(void)
+static const char *nic_address(void)
 {
     const char *address = getenv("BANYAN_RDMA_ADDRESS");
     if (address != NULL && address[0] != 0)
         return address;
-    fprintf(stderr,
-            "BANYAN_FABRIC=rdma: BANYAN_RDMA_ADDRESS must say the address of a network card with RDMA\n");
+    fprintf(stderr, "BANYAN_FABRIC=rdma: BANYAN_RDMA_ADDRESS must say the address of a NIC with RDMA\n");
     abort();
 }
 
@@ -56,8 +55,7 @@ static void listen_on(enum served_way way, unsigned number, struct net_address *
         snprintf(address->path, sizeof address->path, "/tmp/banyan-served-%ld-%u-%u.sock", (long)getpid(),
                  sockets++, number);
     else
-        snprintf(address->host, sizeof address->host, "%s",
-                 way == SERVED_RDMA ? card_address() : "127.0.0.1");
+        snprintf(address->host, sizeof address->host, "%s", way == SERVED_RDMA ? nic_address() : "127.0.0.1");
     address->rdma = way == SERVED_RDMA;
 }
 
@@ -72,21 +70,21 @@ int served_prepare(enum served_way way, struct memory_options *options, struct e
         return BANYAN_OK;
     struct net_address address;
     listen_on(way, 0, &address);
-    const struct memory_server_options server = {.listen = &address, .listen_count = 1, .card = &any_card};
-    return memory_server_locks(&server, options, error);
+    const struct memoryd_options server = {.listen = &address, .listen_count = 1, .nic = &any_nic};
+    return memoryd_locks(&server, options, error);
 }
 
 static int serve(struct served *served, unsigned number, struct memory_node *node, struct error *error)
 {
     struct net_address *address = &served->addresses[number];
-    const struct memory_server_options options = {
-        .listen = address, .listen_count = 1, .card = served->way == SERVED_RDMA ? &any_card : NULL};
+    const struct memoryd_options options = {
+        .listen = address, .listen_count = 1, .nic = served->way == SERVED_RDMA ? &any_nic : NULL};
     listen_on(served->way, number, address);
-    int status = memory_server_create(&served->servers[number], node, &options, error);
+    int status = memoryd_create(&served->servers[number], node, &options, error);
     if (status == BANYAN_OK)
-        status = memory_server_start(served->servers[number], error);
+        status = memoryd_start(served->servers[number], error);
     if (status == BANYAN_OK && address->kind == NET_TCP)
-        address->port = memory_server_port(served->servers[number], 0);
+        address->port = memoryd_port(served->servers[number], 0);
     return status;
 }
 
@@ -99,7 +97,7 @@ int served_start(struct served **made, enum served_way way, struct memory_node *
         abort();
     served->way = way;
     served->count = count;
-    served->servers = calloc(count, sizeof(struct memory_server *));
+    served->servers = calloc(count, sizeof(struct memoryd *));
     served->addresses = calloc(count, sizeof *served->addresses);
     if (served->servers == NULL || served->addresses == NULL)
         abort();
@@ -125,9 +123,9 @@ void served_stop(struct served *served)
     for (unsigned i = 0; i < served->count; i++) {
         if (served->servers[i] == NULL)
             continue;
-        memory_server_stop(served->servers[i]);
-        memory_server_join(served->servers[i]);
-        memory_server_destroy(served->servers[i]);
+        memoryd_stop(served->servers[i]);
+        memoryd_join(served->servers[i]);
+        memoryd_destroy(served->servers[i]);
     }
     free(served->servers);
     free(served->addresses);

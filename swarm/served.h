@@ -4,7 +4,7 @@
  * and blocks directly while nobody is at work.
  *
  * $BANYAN_FABRIC says what worlds in real time run on: "local" or nothing: the memory itself; "tcp"; "unix",
- * whose pools are mapped; "rdma": the network card that has the address $BANYAN_RDMA_ADDRESS. The test's
+ * whose pools are mapped; "rdma": the NIC that has the address $BANYAN_RDMA_ADDRESS. The test's
  * thread calls all of it. Nothing here is made for speed.
  */
 #ifndef SWARM_SERVED_H
@@ -15,10 +15,10 @@
 #include "memory/memory.h"
 
 enum served_way { SERVED_LOCAL, SERVED_TCP, SERVED_UNIX, SERVED_RDMA };
-/* Aborts when the variables make no sense: a suite that was to run over a card must not run without. */
+/* Aborts when the variables make no sense: a suite that was to run over a NIC must not run without. */
 enum served_way served_way(void);
 /* What memory nodes must be made with to be served so: their lock width where none is wanted (0), and no more
- * memory than a card may lock. */
+ * memory than a NIC may lock. */
 int served_prepare(enum served_way way, struct memory_options *options, struct error *error);
 
 struct served;

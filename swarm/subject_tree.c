@@ -55,7 +55,7 @@ static void many(void *context, struct subject_call *calls, size_t count)
         items[i] = (struct tree_item){.key = calls[i].key,
                                       .key_length = calls[i].key_length,
                                       .value = writes ? (void *)(uintptr_t)calls[i].value : calls[i].result,
-                                      .length = writes ? calls[i].length : TREE_VALUE_MAX};
+                                      .length = writes ? calls[i].length : FORMAT_VALUE_MAX};
     if (writes)
         tree_multi_put(task->session, task->tree, items, count);
     else

@@ -44,7 +44,7 @@ void world_options_default(struct world_options *options)
                                .pool_bytes = UINT64_C(64) << 20,
                                .chunk_bytes = UINT64_C(64) << 10,
                                .cache_bytes = UINT64_C(8) << 20,
-                               .geometry = {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8}};
+                               .geometry = {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .value_bytes = 8}};
     sim_params_default(&options->params);
     sim_faults_none(&options->faults);
 }
@@ -318,8 +318,8 @@ static int tasks_equip(struct world *world, unsigned number)
 
 static void shape_set(struct world *world)
 {
-    const struct tree_geometry *geometry = &world->options.geometry;
-    world->setting.shape = (struct driver_shape){.fixed_keys = geometry->key_kind == TREE_KEY_FIXED,
+    const struct format_geometry *geometry = &world->options.geometry;
+    world->setting.shape = (struct driver_shape){.fixed_keys = geometry->key_kind == FORMAT_KEY_FIXED,
                                                  .long_keys = world->options.long_keys,
                                                  .key_bytes = geometry->key_bytes,
                                                  .value_bytes = geometry->value_bytes,
@@ -1022,7 +1022,7 @@ void world_stats(const struct world *world, struct tree_stats *stats)
 
 /* ---- recorded operations ------------------------------------------------------------------------- */
 
-size_t world_key(const struct world *world, uint64_t number, uint8_t key[TREE_KEY_MAX])
+size_t world_key(const struct world *world, uint64_t number, uint8_t key[FORMAT_KEY_MAX])
 {
     return driver_key(&world->setting.shape, number, key);
 }

@@ -33,7 +33,7 @@ struct world_options {
     bool random_switches; /* the seed draws every switch, instead of the preset */
     bool unlock_by_atomic; /* the fabric claims not to have release_by_write */
     uint64_t cache_bytes;  /* 0: 8 MiB */
-    struct tree_geometry geometry;
+    struct format_geometry geometry;
     bool long_keys; /* of variable keys, a third have up to key_bytes bytes: too long for a slot */
     unsigned memory_nodes, compute_nodes, threads, fibers; /* 0: 1 */
     uint64_t pool_bytes, chunk_bytes, lock_bytes;          /* 0: 64 MiB, 64 KiB, the memory node's default */
@@ -164,7 +164,7 @@ uint64_t world_fresh_seed(void);
 /* ---- recorded operations: the index's call together with its entry in the history ---------------- */
 
 /* Keys are numbers, turned into key bytes as the geometry has it; values begin with the history's value. */
-size_t world_key(const struct world *world, uint64_t number, uint8_t key[TREE_KEY_MAX]);
+size_t world_key(const struct world *world, uint64_t number, uint8_t key[FORMAT_KEY_MAX]);
 /* The number back; UINT64_MAX if these bytes are no key of world_key. */
 uint64_t world_key_number(const struct world *world, const uint8_t *key, size_t length);
 size_t world_value(const struct world *world, uint64_t number, uint8_t *value);

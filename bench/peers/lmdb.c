@@ -101,7 +101,7 @@ static void store_close(struct peer_store *store)
 
 static int store_load(struct peer_store *store, const struct bench_config *config, struct error *error)
 {
-    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX + 1];
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX + 1];
     MDB_val k = {config->geometry.key_bytes, key}, v = {config->geometry.value_bytes, value};
     for (uint64_t rank = 0; rank < config->keys;) {
         MDB_txn *txn;
@@ -220,7 +220,7 @@ static int perform_write(struct peer_thread *thread, const struct workload_opera
 
 static int perform(struct peer_thread *thread, const struct workload_operation *operation, bool *wrong)
 {
-    uint8_t bytes[TREE_KEY_MAX], value[TREE_VALUE_MAX + 1];
+    uint8_t bytes[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX + 1];
     MDB_val key = {thread->run->config->geometry.key_bytes, bytes};
     workload_key(operation->number, bytes, key.mv_size);
     if (operation->kind == WORKLOAD_LOOKUP)

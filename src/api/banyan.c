@@ -108,19 +108,19 @@ static int check_key(struct banyan_session *session, const struct banyan_index *
         return status;
     if (!key)
         return error_set(&session->error, BANYAN_EINVAL, "index %s: the key is NULL", index->name);
-    const struct tree_geometry *geometry = tree_geometry(index->tree);
-    bool fits = geometry->key_kind == TREE_KEY_FIXED ? length == geometry->key_bytes
-                                                     : length >= 1 && length <= geometry->key_bytes;
+    const struct format_geometry *geometry = tree_geometry(index->tree);
+    bool fits = geometry->key_kind == FORMAT_KEY_FIXED ? length == geometry->key_bytes
+                                                       : length >= 1 && length <= geometry->key_bytes;
     if (!fits)
         return error_set(&session->error, BANYAN_EKEYSIZE, "index %s: a key of %zu bytes; %s %u", index->name,
-                         length, geometry->key_kind == TREE_KEY_FIXED ? "keys have" : "keys have 1 to",
+                         length, geometry->key_kind == FORMAT_KEY_FIXED ? "keys have" : "keys have 1 to",
                          geometry->key_bytes);
     return BANYAN_OK;
 }
 
 static bool value_fits(const struct banyan_index *index, size_t length)
 {
-    const struct tree_geometry *geometry = tree_geometry(index->tree);
+    const struct format_geometry *geometry = tree_geometry(index->tree);
     if (index->store)
         return length <= STORE_VALUE_MAX;
     return geometry->value_variable ? length <= geometry->value_bytes : length == geometry->value_bytes;
@@ -129,7 +129,7 @@ static bool value_fits(const struct banyan_index *index, size_t length)
 static int check_value(struct banyan_session *session, const struct banyan_index *index, const void *value,
                        size_t length)
 {
-    const struct tree_geometry *geometry = tree_geometry(index->tree);
+    const struct format_geometry *geometry = tree_geometry(index->tree);
     if (!value && length > 0)
         return error_set(&session->error, BANYAN_EINVAL, "index %s: the value is NULL", index->name);
     if (!value_fits(index, length) && index->store)
@@ -274,7 +274,7 @@ static int check_name(struct banyan_session *session, const char *name, struct b
 
 /* Records: the store's own geometry, with what else the program asks for. */
 static int geometry_of_records(struct banyan_session *session, const struct banyan_geometry *given,
-                               struct tree_geometry *geometry)
+                               struct format_geometry *geometry)
 {
     if (!given->key_variable || !given->value_variable)
         return error_set(&session->error, BANYAN_EINVAL,
@@ -289,8 +289,8 @@ static int geometry_of_records(struct banyan_session *session, const struct bany
         geometry->inline_key_bytes = (uint8_t)given->inline_key_bytes;
     if (given->key_bytes)
         geometry->key_bytes = (uint8_t)given->key_bytes;
-    return tree_geometry_complete(geometry, fabric_capabilities(session->banyan->fabric)->atomic_write,
-                                  &session->error);
+    return format_geometry_complete(geometry, fabric_capabilities(session->banyan->fabric)->atomic_write,
+                                    &session->error);
 }
 
 /* The largest power of two that is not larger. */
@@ -303,7 +303,7 @@ static uint32_t largest_power(uint32_t number)
 }
 
 static int geometry_convert(struct banyan_session *session, const struct banyan_geometry *given,
-                            struct tree_geometry *geometry)
+                            struct format_geometry *geometry)
 {
     struct banyan_geometry g = {.key_variable = 1, .value_bytes = BANYAN_VALUE_MAX, .value_variable = 1};
     if (given) {
@@ -311,37 +311,37 @@ static int geometry_convert(struct banyan_session *session, const struct banyan_
         if (status)
             return status;
     }
-    if (g.key_bytes > TREE_KEY_MAX || g.inline_key_bytes > TREE_KEY_MAX)
+    if (g.key_bytes > FORMAT_KEY_MAX || g.inline_key_bytes > FORMAT_KEY_MAX)
         return error_set(&session->error, BANYAN_EINVAL,
                          "geometry: key_bytes %u, inline_key_bytes %u: one is above %u", g.key_bytes,
-                         g.inline_key_bytes, TREE_KEY_MAX);
+                         g.inline_key_bytes, FORMAT_KEY_MAX);
     if (g.value_bytes > BANYAN_VALUE_MAX)
         return error_set(&session->error, BANYAN_EINVAL, "geometry: value_bytes is %u, at most %u",
                          g.value_bytes, BANYAN_VALUE_MAX);
     if (g.key_variable > 1 || g.value_variable > 1)
         return error_set(&session->error, BANYAN_EINVAL,
                          "geometry: key_variable and value_variable are 0 or 1");
-    if (g.value_bytes > TREE_VALUE_MAX)
+    if (g.value_bytes > FORMAT_VALUE_MAX)
         return geometry_of_records(session, &g, geometry);
     /* Inner nodes hold whole keys: the tree's own default has no room for enough long ones. */
     uint32_t atomic_write = fabric_capabilities(session->banyan->fabric)->atomic_write;
     if (g.internal_bytes == 0 && g.key_bytes > LONG_KEY_BYTES)
         g.internal_bytes = largest_power(atomic_write < LONG_KEY_INTERNAL ? atomic_write : LONG_KEY_INTERNAL);
-    *geometry = (struct tree_geometry){
+    *geometry = (struct format_geometry){
         .leaf_bytes = g.leaf_bytes,
         .internal_bytes = g.internal_bytes,
-        .key_kind = g.key_variable ? TREE_KEY_VARIABLE : TREE_KEY_FIXED,
+        .key_kind = g.key_variable ? FORMAT_KEY_VARIABLE : FORMAT_KEY_FIXED,
         .key_bytes = (uint8_t)g.key_bytes,
         .inline_key_bytes = (uint8_t)g.inline_key_bytes,
         .value_bytes = (uint8_t)g.value_bytes,
         .value_variable = g.value_variable != 0,
     };
-    return tree_geometry_complete(geometry, atomic_write, &session->error);
+    return format_geometry_complete(geometry, atomic_write, &session->error);
 }
 
 /* Creates (geometry given) or opens the tree and wraps it. */
-static int index_wrap(struct banyan_session *session, const char *name, const struct tree_geometry *geometry,
-                      struct banyan_index **index)
+static int index_wrap(struct banyan_session *session, const char *name,
+                      const struct format_geometry *geometry, struct banyan_index **index)
 {
     struct banyan_index *opened = calloc(1, sizeof *opened);
     if (!opened)
@@ -354,7 +354,7 @@ static int index_wrap(struct banyan_session *session, const char *name, const st
         free(opened);
         return api_result(session, status);
     }
-    if (tree_geometry(opened->tree)->content == TREE_CONTENT_STORE) {
+    if (tree_geometry(opened->tree)->content == FORMAT_CONTENT_STORE) {
         status = store_wrap(&opened->store, opened->tree, &session->error);
         if (status) {
             tree_close(opened->tree);
@@ -370,7 +370,7 @@ static int index_wrap(struct banyan_session *session, const char *name, const st
 int banyan_index_create(struct banyan_session *session, const char *name,
                         const struct banyan_geometry *geometry, struct banyan_index **index)
 {
-    struct tree_geometry converted;
+    struct format_geometry converted;
     int status = check_name(session, name, index);
     if (!status)
         status = geometry_convert(session, geometry, &converted);
@@ -403,10 +403,10 @@ int banyan_index_geometry(const struct banyan_index *index, struct banyan_geomet
 {
     if (!index || !geometry)
         return BANYAN_EINVAL;
-    const struct tree_geometry *from = tree_geometry(index->tree);
+    const struct format_geometry *from = tree_geometry(index->tree);
     struct banyan_geometry to = {
         .key_bytes = from->key_bytes,
-        .key_variable = from->key_kind == TREE_KEY_VARIABLE,
+        .key_variable = from->key_kind == FORMAT_KEY_VARIABLE,
         .value_bytes = index->store ? BANYAN_VALUE_MAX : from->value_bytes,
         .value_variable = from->value_variable,
         .leaf_bytes = from->leaf_bytes,
@@ -421,7 +421,7 @@ struct list_call {
     void *context;
 };
 
-static void list_visit(void *context, const char *name, const struct tree_geometry *geometry)
+static void list_visit(void *context, const char *name, const struct format_geometry *geometry)
 {
     struct list_call *call = context;
     (void)geometry;
@@ -444,7 +444,7 @@ int banyan_index_list(struct banyan_session *session, void (*visit)(void *contex
 int banyan_get(struct banyan_session *session, struct banyan_index *index, const void *key, size_t key_length,
                void *value, size_t *length)
 {
-    unsigned char whole[TREE_VALUE_MAX];
+    unsigned char whole[FORMAT_VALUE_MAX];
     size_t whole_length = sizeof whole;
     int status = check_key(session, index, key, key_length);
     if (status)
@@ -559,7 +559,7 @@ static enum tree_verdict modify_run(void *context, const void *old, size_t old_l
                                     size_t *length)
 {
     struct modify_call *call = context;
-    const struct tree_geometry *geometry = tree_geometry(call->index->tree);
+    const struct format_geometry *geometry = tree_geometry(call->index->tree);
     size_t new_length = geometry->value_bytes;
     enum banyan_verdict verdict = call->function(call->context, old, old_length, value, &new_length);
     call->status = BANYAN_OK;

@@ -55,9 +55,9 @@ int banyan_bulk_begin(struct banyan_session *session, struct banyan_index *index
 static int entry_check(struct part_call *call, const void *key, size_t key_length, const void *value,
                        size_t length)
 {
-    const struct tree_geometry *geometry = tree_geometry(call->index->tree);
+    const struct format_geometry *geometry = tree_geometry(call->index->tree);
     struct error *error = &call->session->error;
-    bool fixed = geometry->key_kind == TREE_KEY_FIXED;
+    bool fixed = geometry->key_kind == FORMAT_KEY_FIXED;
     if (!key || (!value && length > 0))
         return error_set(error, BANYAN_EINVAL, "index %s: bulk load: NULL in an entry", call->index->name);
     if (fixed ? key_length != geometry->key_bytes : key_length < 1 || key_length > geometry->key_bytes)

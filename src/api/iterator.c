@@ -53,13 +53,13 @@ static unsigned char *slot_value(const struct banyan_iterator *iterator, uint32_
 static int bound_set(struct banyan_iterator *iterator, struct bound *bound, const void *key, size_t length,
                      uint32_t exclusive)
 {
-    const struct tree_geometry *geometry = tree_geometry(iterator->index->tree);
+    const struct format_geometry *geometry = tree_geometry(iterator->index->tree);
     if (!key && length == 0)
         return BANYAN_OK;
     if (!key || exclusive > 1)
         return error_set(&iterator->session->error, BANYAN_EINVAL, "index %s: the range's bound is malformed",
                          iterator->index->name);
-    if (length > BANYAN_KEY_MAX || (geometry->key_kind == TREE_KEY_FIXED && length != geometry->key_bytes))
+    if (length > BANYAN_KEY_MAX || (geometry->key_kind == FORMAT_KEY_FIXED && length != geometry->key_bytes))
         return error_set(&iterator->session->error, BANYAN_EKEYSIZE, "index %s: a bound of %zu bytes",
                          iterator->index->name, length);
     bound->set = true;

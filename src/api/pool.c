@@ -174,11 +174,11 @@ static int pool_connect(struct banyan *banyan, const struct banyan_options *opti
     banyan->remote.lease_ms = options->lease_ms;
     banyan->remote.timeout_ms = options->timeout_ms;
     banyan->remote.copy = options->copy != 0;
-    banyan->remote.card = (struct verbs_options){.device = options->rdma_device,
-                                                 .port = options->rdma_port,
-                                                 .gid_index = options->rdma_gid,
-                                                 .traffic_class = options->rdma_traffic_class,
-                                                 .spin_us = options->rdma_spin_us};
+    banyan->remote.nic = (struct verbs_options){.device = options->rdma_device,
+                                                .port = options->rdma_port,
+                                                .gid_index = options->rdma_gid,
+                                                .traffic_class = options->rdma_traffic_class,
+                                                .spin_us = options->rdma_spin_us};
     if (!status && options->format)
         status = fabric_remote_format(&banyan->remote, error);
     return status ? status : fabric_remote_open(&banyan->fabric, &banyan->remote, error);

@@ -1,6 +1,6 @@
 /*
  * options.h - tables of named, documented, bounded settings over a plain struct.
- * The simulator's card model, the tree's switches and the benchmark's options are such tables:
+ * The simulator's NIC model, the tree's switches and the benchmark's options are such tables:
  * one place gives the name, the range, the default, the unit and the help text.
  */
 #ifndef BASE_OPTIONS_H

@@ -79,7 +79,7 @@ static const struct argp_option fixed_options[] = {
     {"fabric", KEY_FABRIC, "NAME", 0,
      "local (this process, real time), sim (virtual time), or to memory nodes in processes of their own: "
      "tcp, "
-     "unix, which maps their pools, or rdma, through network cards (default: local)",
+     "unix, which maps their pools, or rdma, through NICs (default: local)",
      2},
     {"memory", KEY_MEMORY, "URI,...", 0,
      "On tcp, unix and rdma, memory nodes that run already; each run FORMATS them (default, but for rdma: "
@@ -87,7 +87,7 @@ static const struct argp_option fixed_options[] = {
      "its own)",
      2},
     {"secret-file", KEY_SECRET_FILE, "FILE", 0, "First line: the secret of those memory nodes", 2},
-    {"rdma-device", KEY_RDMA_DEVICE, "NAME", 0, "On rdma, the card (default: the one that owns the address)",
+    {"rdma-device", KEY_RDMA_DEVICE, "NAME", 0, "On rdma, the NIC (default: the one that owns the address)",
      2},
     {"rdma-gid", KEY_RDMA_GID, "INDEX", 0, "On rdma, the port's GID (default: chosen)", 2},
     {"rdma-spin", KEY_RDMA_SPIN, "US", 0,
@@ -380,10 +380,10 @@ static bool parse_where(struct request *request, struct argp_state *state, int k
         request->fibers = parse_count(state, key, text, UINT32_MAX);
         break;
     case KEY_KEY_BYTES:
-        config->geometry.key_bytes = (uint8_t)parse_size(state, key, text, TREE_KEY_MAX);
+        config->geometry.key_bytes = (uint8_t)parse_size(state, key, text, FORMAT_KEY_MAX);
         break;
     case KEY_VALUE_BYTES:
-        config->geometry.value_bytes = (uint8_t)parse_size(state, key, text, TREE_VALUE_MAX);
+        config->geometry.value_bytes = (uint8_t)parse_size(state, key, text, FORMAT_VALUE_MAX);
         break;
     case KEY_LEAF_BYTES:
         config->geometry.leaf_bytes = (uint32_t)parse_size(state, key, text, UINT32_MAX);
@@ -480,9 +480,9 @@ static void complete(struct request *request, struct argp_state *state)
     } else if (config->fabric == BENCH_RDMA) {
         argp_error(state, "--fabric rdma: name memory nodes that run: --memory rdma://host:port");
     }
-    if (cluster_rdma_prepare(&config->card, &request->rdma, &error))
+    if (cluster_rdma_prepare(&config->nic, &request->rdma, &error))
         refuse(state, &error);
-    config->card.spin_us = request->spin_us;
+    config->nic.spin_us = request->spin_us;
     config->threads = (uint32_t)or_default(request->threads, sim ? 22 : 1);
     config->fibers = (uint32_t)or_default(request->fibers, 1);
     config->keys = or_default(request->keys, request->ablation ? 10000000 : 1000000);
@@ -682,7 +682,7 @@ int command_bench(int argc, char **argv)
         *config =
             (struct bench_config){.fill = 0.8, .theta = 0.99, .scan_length = 100, .seed = 1, .check = true};
         config->geometry =
-            (struct tree_geometry){.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8};
+            (struct format_geometry){.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .value_bytes = 8};
         sim_params_default(&config->sim);
         sim_faults_none(&config->faults);
         make_options(list);

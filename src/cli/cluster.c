@@ -86,10 +86,10 @@ int cluster_fabric_prepare(struct cluster_fabric *fabric, const struct cluster_f
         else
             status = net_tls_create(&fabric->tls, false, &options, error);
     }
-    struct verbs_options card = {0};
+    struct verbs_options nic = {0};
     if (!status)
-        status = cluster_rdma_prepare(&card, &settings->rdma, error);
-    card.spin_us = settings->spin_us;
+        status = cluster_rdma_prepare(&nic, &settings->rdma, error);
+    nic.spin_us = settings->spin_us;
     fabric->options = (struct fabric_remote_options){
         .nodes = fabric->addresses.list,
         .count = (uint16_t)fabric->addresses.count,
@@ -99,7 +99,7 @@ int cluster_fabric_prepare(struct cluster_fabric *fabric, const struct cluster_f
         .lease_ms = settings->lease_ms,
         .timeout_ms = settings->timeout_ms,
         .copy = settings->copy,
-        .card = card,
+        .nic = nic,
     };
     return status;
 }

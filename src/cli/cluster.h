@@ -21,7 +21,7 @@ struct cluster_addresses {
 int cluster_addresses_parse(struct cluster_addresses *addresses, const char *setting, const char *text,
                             uint16_t default_port, struct error *error);
 
-/* Which network card, and how it sends: settings `rdma-device`, `rdma-port`, ... Without them the card is the
+/* Which NIC, and how it sends: settings `rdma-device`, `rdma-port`, ... Without them the NIC is the
  * one that owns the address. */
 struct cluster_rdma_settings {
     char *device, *gid;
@@ -35,9 +35,9 @@ struct cluster_rdma_settings {
 /* Rows of a settings table over a struct that has a cluster_rdma_settings as its member `member`. */
 #define CLUSTER_RDMA_ROWS(type, member)                                                                      \
     CLUSTER_RDMA_ROW(type, member, "device", OPTION_TEXT, device, 0, 0, NULL, "NAME",                        \
-                     "RDMA: the network card, as 'rdma link' names it; else the one that owns the address"), \
+                     "RDMA: the NIC, as 'rdma link' names it; else the one that owns the address"),          \
         CLUSTER_RDMA_ROW(type, member, "port", OPTION_U32, port, 0, 254, NULL, "N",                          \
-                         "RDMA: the card's port, from 1; 0: the one that owns the address"),                 \
+                         "RDMA: the NIC's port, from 1; 0: the one that owns the address"),                  \
         CLUSTER_RDMA_ROW(type, member, "gid", OPTION_TEXT, gid, 0, 0, NULL, "INDEX",                         \
                          "RDMA: index of the port's GID; else the RoCE v2 one of the address"),              \
         CLUSTER_RDMA_ROW(type, member, "mtu", OPTION_CHOICE, mtu, 0, 0, cluster_rdma_mtus,                   \
@@ -129,7 +129,7 @@ struct cluster_fabric_settings {
         CLUSTER_RDMA_ROWS(type, member.rdma),                                                                \
     {                                                                                                        \
         "rdma-spin", OPTION_U32, offsetof(type, member.spin_us), 1, 60e6, NULL, "us",                        \
-            "RDMA: so long a thread that waits for a card polls it before it sleeps"                         \
+            "RDMA: so long a thread that waits for a NIC polls it before it sleeps"                          \
     }
 #define CLUSTER_FABRIC_DEFAULTS                                                                              \
     {                                                                                                        \

@@ -16,7 +16,7 @@ struct memory_settings {
     uint32_t threads, lease_ms_max, connections_max;
     int engine, log_level, lock_width;
     bool huge_pages, busy_poll, rdma;
-    struct cluster_rdma_settings card;
+    struct cluster_rdma_settings nic;
 };
 
 static const char *const engines[] = {"auto", "io_uring", "epoll", NULL};
@@ -50,18 +50,18 @@ static const struct option_entry table[] = {
     ROW("chunk-size", OPTION_U64, chunk, 65536, 1 << 30, NULL, "BYTES",
         "The pool is cut into blocks of one size by chunks of this many bytes, a power of two"),
     ROW("lock-bytes", OPTION_U64, locks, 0, 1 << 30, NULL, "BYTES",
-        "Size of the lock region; 0: 256K, or what fits the network card's own memory"),
+        "Size of the lock region; 0: 256K, or what fits the NIC's own memory"),
     ROW("lock-width", OPTION_CHOICE, lock_width, 0, 0, lock_widths, "auto|2|8",
-        "Bytes of a lock; 8 where network cards cannot take locks of 2, which is what auto asks this node's"),
+        "Bytes of a lock; 8 where NICs cannot take locks of 2, which is what auto asks this node's"),
     ROW("huge-pages", OPTION_BOOL, huge_pages, 0, 0, NULL, NULL,
         "Huge pages for the pool where there are some"),
     ROW("busy-poll", OPTION_BOOL, busy_poll, 0, 0, NULL, NULL, "Never sleep, for lowest latency"),
     ROW("log-level", OPTION_CHOICE, log_level, 0, 0, cluster_log_levels, "LEVEL",
         "debug, info, warning or error; messages go to standard error"),
     ROW("rdma", OPTION_BOOL, rdma, 0, 0, NULL, NULL,
-        "Serve the memory through a network card with RDMA, and in no other way; an address rdma://host:port "
+        "Serve the memory through a NIC with RDMA, and in no other way; an address rdma://host:port "
         "says the same"),
-    CLUSTER_RDMA_ROWS(struct memory_settings, card),
+    CLUSTER_RDMA_ROWS(struct memory_settings, nic),
     {.kind = OPTION_END},
 };
 
@@ -86,12 +86,12 @@ static const struct settings_command command = {
 struct daemon {
     struct memory_settings settings;
     struct cluster_addresses listen, http_address;
-    struct verbs_options card;
+    struct verbs_options nic;
     char secret[NET_SECRET_MAX + 1];
     size_t secret_length;
     struct net_tls *tls;
     struct memory_node *node;
-    struct memory_server *server;
+    struct memoryd *server;
     struct metrics_memory_source source;
     struct http_page pages[3];
     struct http *http;
@@ -101,12 +101,12 @@ struct daemon {
 static void on_signal(void *context, int number)
 {
     (void)number;
-    memory_server_stop(context);
+    memoryd_stop(context);
 }
 
 static void node_status(void *owner, struct memory_status_reply *status)
 {
-    memory_server_status(owner, status);
+    memoryd_status(owner, status);
 }
 
 static int prepare(struct daemon *daemon, struct error *error)
@@ -114,7 +114,7 @@ static int prepare(struct daemon *daemon, struct error *error)
     const struct memory_settings *settings = &daemon->settings;
     int status = cluster_addresses_parse(&daemon->listen, "listen", settings->listen, 7100, error);
     if (!status)
-        status = cluster_rdma_prepare(&daemon->card, &settings->card, error);
+        status = cluster_rdma_prepare(&daemon->nic, &settings->nic, error);
     if (!status)
         status = cluster_addresses_parse(&daemon->http_address, "http", settings->http, 0, error);
     if (!status && !daemon->listen.count)
@@ -136,8 +136,8 @@ static int prepare(struct daemon *daemon, struct error *error)
     return status;
 }
 
-/* An address that says rdma:// speaks for the memory node: what a card serves, nothing else does. */
-static bool wants_card(const struct daemon *daemon)
+/* An address that says rdma:// speaks for the memory node: what a NIC serves, nothing else does. */
+static bool wants_nic(const struct daemon *daemon)
 {
     bool wanted = daemon->settings.rdma;
     for (unsigned i = 0; i < daemon->listen.count; i++)
@@ -155,23 +155,23 @@ static int start(struct daemon *daemon, struct error *error)
                                     .huge_pages = settings->huge_pages,
                                     .shared = true,
                                     .unformatted = true};
-    struct memory_server_options options = {.listen = daemon->listen.list,
-                                            .listen_count = daemon->listen.count,
-                                            .tls = daemon->tls,
-                                            .secret = daemon->secret_length ? daemon->secret : NULL,
-                                            .secret_length = daemon->secret_length,
-                                            .threads = settings->threads,
-                                            .lease_ms_max = settings->lease_ms_max,
-                                            .connections_max = settings->connections_max,
-                                            .engine = settings->engine,
-                                            .busy_poll = settings->busy_poll,
-                                            .card = wants_card(daemon) ? &daemon->card : NULL};
-    int status = memory_server_locks(&options, &memory, error);
+    struct memoryd_options options = {.listen = daemon->listen.list,
+                                      .listen_count = daemon->listen.count,
+                                      .tls = daemon->tls,
+                                      .secret = daemon->secret_length ? daemon->secret : NULL,
+                                      .secret_length = daemon->secret_length,
+                                      .threads = settings->threads,
+                                      .lease_ms_max = settings->lease_ms_max,
+                                      .connections_max = settings->connections_max,
+                                      .engine = settings->engine,
+                                      .busy_poll = settings->busy_poll,
+                                      .nic = wants_nic(daemon) ? &daemon->nic : NULL};
+    int status = memoryd_locks(&options, &memory, error);
     if (!status)
         status = memory_node_create(&daemon->node, &memory, error);
     if (!status)
-        status = memory_server_create(&daemon->server, daemon->node, &options, error);
-    return status ? status : memory_server_start(daemon->server, error);
+        status = memoryd_create(&daemon->server, daemon->node, &options, error);
+    return status ? status : memoryd_start(daemon->server, error);
 }
 
 static int start_http(struct daemon *daemon, struct error *error)
@@ -193,15 +193,15 @@ static void announce(struct daemon *daemon)
     printf("banyan memory: %.1f GiB at", (double)daemon->settings.size / (double)(1 << 30));
     for (unsigned i = 0; i < daemon->listen.count; i++) {
         if (daemon->listen.list[i].kind == NET_TCP) {
-            daemon->listen.list[i].port = memory_server_port(daemon->server, i);
-            daemon->listen.list[i].rdma = memory_server_card(daemon->server) != NULL;
+            daemon->listen.list[i].port = memoryd_port(daemon->server, i);
+            daemon->listen.list[i].rdma = memoryd_nic(daemon->server) != NULL;
         }
         net_address_format(&daemon->listen.list[i], daemon->address);
         printf("%s %s", i ? "," : "", daemon->address);
     }
-    printf(" (%s%s)\n", memory_server_engine(daemon->server), daemon->tls ? ", TLS" : "");
-    if (memory_server_card(daemon->server))
-        printf("banyan memory: RDMA by %s\n", memory_server_card(daemon->server));
+    printf(" (%s%s)\n", memoryd_engine(daemon->server), daemon->tls ? ", TLS" : "");
+    if (memoryd_nic(daemon->server))
+        printf("banyan memory: RDMA by %s\n", memoryd_nic(daemon->server));
     if (daemon->http) {
         char text[NET_TEXT_MAX];
         net_address_format(&daemon->http_address.list[0], text);
@@ -225,12 +225,12 @@ static int run(struct daemon *daemon, struct error *error)
         announce(daemon);
         status = signals_start(&signals, on_signal, daemon->server, error);
         if (status)
-            memory_server_stop(daemon->server);
-        memory_server_join(daemon->server);
+            memoryd_stop(daemon->server);
+        memoryd_join(daemon->server);
         signals_stop(signals);
     }
     http_stop(daemon->http);
-    memory_server_destroy(daemon->server);
+    memoryd_destroy(daemon->server);
     memory_node_destroy(daemon->node);
     net_tls_destroy(daemon->tls);
     explicit_bzero(daemon->secret, sizeof daemon->secret);
@@ -249,7 +249,7 @@ int command_memory(int argc, char **argv)
                                                 .lease_ms_max = 60000,
                                                 .connections_max = 4096,
                                                 .chunk = MEMORY_CHUNK_BYTES,
-                                                .card = CLUSTER_RDMA_DEFAULTS,
+                                                .nic = CLUSTER_RDMA_DEFAULTS,
                                                 .log_level = LOG_INFO};
     int status = settings_read(&command, &daemon->settings, argc, argv, NULL, &error);
     log_set_level((enum log_level)daemon->settings.log_level);

@@ -49,8 +49,9 @@ static inline int run_mapped(struct remote_endpoint *endpoint, struct remote_lin
 {
     const struct remote_fabric *remote = (const struct remote_fabric *)endpoint->endpoint.fabric;
     uint64_t runs = endpoint->runs;
-    /* Says "running" before it looks at the group; the mender says "over" before it looks at who is running,
-     * and its membarrier does for both sides what a fence here would do (remote_lease.c, quiesce). */
+    /* Says "running" before it looks at the group; the reconnect says "over" before it looks at who is
+     * running, and its membarrier does for both sides what a fence here would do (remote_lease.c, quiesce).
+     */
     atomic_store_relaxed(&endpoint->runs, runs + 1);
     if (__builtin_expect(remote->membarrier, 1))
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -79,7 +80,7 @@ static int execute_any(struct remote_endpoint *endpoint, struct fabric_list *con
     for (uint32_t i = 0; i < count; i++) {
         struct remote_link *link = &endpoint->links[lists[i]->node];
         if (link->node->device != NULL)
-            remote_card_post(link, lists[i], &wait);
+            remote_nic_post(link, lists[i], &wait);
         else if (!link->node->mapped)
             remote_link_post(link, lists[i], &wait);
     }
@@ -151,18 +152,18 @@ static struct fabric_endpoint *remote_endpoint_open(struct fabric *fabric, struc
         link->seen_at = task_now();
         if (link->node->device != NULL)
             endpoint->spin_ns = link->node->device->options.spin_us * UINT64_C(1000);
-        /* One that cannot be reached now is opened by the mender when it can. */
+        /* One that cannot be reached now is opened by the reconnect when it can. */
         remote_ground_open(link->node, remote->identity.timeout_ms * REMOTE_MS, &link->ground, NULL);
     }
     spinlock_lock(&remote->lock);
     endpoint->next = remote->endpoints;
     remote->endpoints = endpoint;
     spinlock_unlock(&remote->lock);
-    remote_event_set(remote->mender_event);
+    remote_event_set(remote->reconnect_event);
     return &endpoint->endpoint;
 }
 
-/* Out of the fabric's list, where its threads find it. False: the mender is at one of its links. */
+/* Out of the fabric's list, where its threads find it. False: the reconnect is at one of its links. */
 static bool endpoint_forget(struct remote_fabric *remote, struct remote_endpoint *endpoint)
 {
     bool mending = false;
@@ -241,8 +242,8 @@ static void remote_close(struct fabric *fabric)
         if (node->target.locks != NULL)
             munmap(node->target.locks, node->target.lock_bytes);
     }
-    remote_cards_close(remote);
-    free(remote->card_name);
+    remote_nics_close(remote);
+    free(remote->nic_name);
     if (remote->secret != NULL)
         explicit_bzero(remote->secret, remote->identity.secret_length);
     free(remote->secret);
@@ -399,7 +400,7 @@ static int map_pool(struct remote_node *node, const struct remote_dialed *dialed
     return BANYAN_OK;
 }
 
-/* The shortest of some round trips by heartbeats, before the pulse takes the connection over. */
+/* The shortest of some round trips by heartbeats, before the heartbeat takes the connection over. */
 static int measure(struct remote_node *node, struct net_stream *stream, uint64_t deadline,
                    struct error *error)
 {
@@ -409,7 +410,7 @@ static int measure(struct remote_node *node, struct net_stream *stream, uint64_t
         return BANYAN_OK;
     }
     for (unsigned i = 0; i < BEATS; i++) {
-        struct wire_head beat = {.kind = WIRE_HEARTBEAT}, echo;
+        struct wire_header beat = {.kind = WIRE_HEARTBEAT}, echo;
         struct error inner = {0};
         uint64_t begin = task_now();
         int status = remote_send(stream, &beat, sizeof beat, deadline, &inner);
@@ -446,17 +447,17 @@ static int lease_node(struct remote_node *node, uint16_t *id, struct error *erro
     if (status == BANYAN_OK && node->mapped)
         status = map_pool(node, &dialed, error);
     if (status == BANYAN_OK && node->address.rdma)
-        status = remote_card_open(node, &dialed, error);
+        status = remote_nic_open(node, &dialed, error);
     if (status == BANYAN_OK && node->address.rdma)
-        status = remote_card_judge(node, welcome, error);
-    node->packet = welcome->card_packet;
-    node->promises = welcome->card_promises;
+        status = remote_nic_validate(node, welcome, error);
+    node->packet = welcome->nic_packet;
+    node->promises = welcome->nic_promises;
     if (status == BANYAN_OK)
         status = measure(node, dialed.stream, task_now() + timeout, error);
     if (status == BANYAN_OK) {
         *id = welcome->compute_id;
         remote_node_join(node, &dialed);
-        remote_event_set(remote->pulse_event); /* it beats from now on, whoever else lets us wait */
+        remote_event_set(remote->heartbeat_event); /* it beats from now on, whoever else lets us wait */
     } else {
         remote_hang_up(dialed.stream);
         dialed.stream = NULL;
@@ -469,7 +470,7 @@ static void leave_nodes(struct remote_fabric *remote)
 {
     for (uint16_t i = 0; i < remote->count; i++) {
         remote_node_leave(&remote->nodes[i]);
-        remote->nodes[i].group = 0; /* the pulse was stopped: no thread sees it */
+        remote->nodes[i].group = 0; /* the heartbeat was stopped: no thread sees it */
     }
 }
 
@@ -481,7 +482,7 @@ static int lease_nodes(struct remote_fabric *remote, struct error *error)
     uint16_t wanted = 0;
     for (unsigned try = 0;; try++) {
         uint16_t id = wanted;
-        int status = remote_pulse_start(remote, error);
+        int status = remote_heartbeat_start(remote, error);
         for (uint16_t i = 0; i < remote->count && status == BANYAN_OK; i++)
             status = lease_node(&remote->nodes[i], &id, error);
         remote->fabric.capabilities.compute_id = id;
@@ -498,29 +499,29 @@ static int lease_nodes(struct remote_fabric *remote, struct error *error)
 
 /* ---- opening: all of it ---- */
 
-/* What a memory node behind a card takes away from what CPUs promise. */
-static void limit_to_card(struct fabric_capabilities *capabilities, const struct remote_node *node)
+/* What a memory node behind a NIC takes away from what CPUs promise. */
+static void limit_to_nic(struct fabric_capabilities *capabilities, const struct remote_node *node)
 {
     uint32_t packet = verbs_mtu_bytes(node->device->mtu);
     packet = node->packet < packet ? node->packet : packet;
     if (packet < capabilities->atomic_write) /* G5: one packet is written wholly or not at all */
         capabilities->atomic_write = packet;
     /* Smaller locks share their 8 bytes with others, whose CASes may write all of those back. */
-    if (!(node->promises & WIRE_CARD_RELEASE_BY_WRITE) || node->lock_width < 8)
+    if (!(node->promises & WIRE_NIC_RELEASE_BY_WRITE) || node->lock_width < 8)
         capabilities->release_by_write = false;
-    if (!(node->promises & WIRE_CARD_MASKED_CAS) || !node->device->features.masked_cas)
+    if (!(node->promises & WIRE_NIC_MASKED_CAS) || !node->device->features.masked_cas)
         capabilities->masked_cas = false;
 }
 
-static const char *backend_name(uint16_t count, uint16_t mapped, uint16_t cards)
+static const char *backend_name(uint16_t count, uint16_t mapped, uint16_t nics)
 {
-    return mapped == count ? "local" : cards == count ? "rdma" : mapped + cards == 0 ? "tcp" : "mixed";
+    return mapped == count ? "local" : nics == count ? "rdma" : mapped + nics == 0 ? "tcp" : "mixed";
 }
 
 static void set_capabilities(struct remote_fabric *remote)
 {
     struct fabric_capabilities *capabilities = &remote->fabric.capabilities;
-    uint16_t mapped = 0, cards = 0, id = capabilities->compute_id;
+    uint16_t mapped = 0, nics = 0, id = capabilities->compute_id;
     *capabilities = (struct fabric_capabilities){
         .memory_nodes = remote->count,
         .compute_id = id,
@@ -539,34 +540,34 @@ static void set_capabilities(struct remote_fabric *remote)
         if (node->mapped && capabilities->atomic_write > WIRE_STAGING_DATA)
             capabilities->atomic_write = WIRE_STAGING_DATA; /* a mapped pool's WRITE once it is staged */
         if (node->device != NULL)
-            limit_to_card(capabilities, node);
+            limit_to_nic(capabilities, node);
         mapped = (uint16_t)(mapped + node->mapped);
-        cards = (uint16_t)(cards + (node->device != NULL));
+        nics = (uint16_t)(nics + (node->device != NULL));
     }
-    capabilities->backend = backend_name(remote->count, mapped, cards);
+    capabilities->backend = backend_name(remote->count, mapped, nics);
     capabilities->direct = mapped > 0;
 }
 
-/* The way through each card. */
-static int probe_cards(struct remote_fabric *remote, struct error *error)
+/* The way through each NIC. */
+static int probe_nics(struct remote_fabric *remote, struct error *error)
 {
     int status = BANYAN_OK;
     for (uint16_t i = 0; i < remote->count && status == BANYAN_OK; i++)
         if (remote->nodes[i].device != NULL)
-            status = remote_card_probe(&remote->nodes[i], error);
+            status = remote_nic_probe(&remote->nodes[i], error);
     return status;
 }
 
-static int copy_card(struct remote_fabric *remote, const struct verbs_options *card, struct error *error)
+static int copy_nic(struct remote_fabric *remote, const struct verbs_options *nic, struct error *error)
 {
-    remote->card = *card;
-    remote->card.device = NULL;
-    if (card->device == NULL)
+    remote->nic = *nic;
+    remote->nic.device = NULL;
+    if (nic->device == NULL)
         return BANYAN_OK;
-    remote->card_name = strdup(card->device);
-    if (remote->card_name == NULL)
+    remote->nic_name = strdup(nic->device);
+    if (remote->nic_name == NULL)
         return error_set(error, BANYAN_ENOMEM, "no memory for a device's name");
-    remote->card.device = remote->card_name;
+    remote->nic.device = remote->nic_name;
     return BANYAN_OK;
 }
 
@@ -580,7 +581,7 @@ static int open_nodes(struct remote_fabric *remote, const struct fabric_remote_o
         memcpy(remote->secret, options->secret, options->secret_length);
         remote->identity.secret = remote->secret;
     }
-    int status = copy_card(remote, &options->card, error);
+    int status = copy_nic(remote, &options->nic, error);
     if (status == BANYAN_OK)
         status = place_nodes(remote, options->nodes, error);
     for (uint16_t i = 0; i < options->count && status == BANYAN_OK; i++)
@@ -588,11 +589,11 @@ static int open_nodes(struct remote_fabric *remote, const struct fabric_remote_o
     if (status == BANYAN_OK)
         status = lease_nodes(remote, error);
     if (status == BANYAN_OK)
-        status = probe_cards(remote, error);
+        status = probe_nics(remote, error);
     if (status != BANYAN_OK)
         return status;
     set_capabilities(remote);
-    return remote_mender_start(remote, error);
+    return remote_reconnect_start(remote, error);
 }
 
 int fabric_remote_open(struct fabric **fabric, const struct fabric_remote_options *options,
@@ -610,7 +611,7 @@ int fabric_remote_open(struct fabric **fabric, const struct fabric_remote_option
     remote->fabric.ops = &remote_ops;
     remote->count = options->count;
     remote->incarnation = 1;
-    remote->pulse_event = remote->mender_event = -1;
+    remote->heartbeat_event = remote->reconnect_event = -1;
     remote->membarrier = remote_membarrier_register();
     remote_identity_set(&remote->identity, options);
     int status = open_nodes(remote, options, error);
@@ -628,7 +629,7 @@ static int converse(struct net_stream *stream, enum wire_kind kind, const void *
                     void *reply, size_t capacity, size_t *reply_length, uint64_t deadline,
                     struct error *error)
 {
-    struct wire_head head = {.length = (uint32_t)length, .kind = (uint8_t)kind, .id = 1};
+    struct wire_header head = {.length = (uint32_t)length, .kind = (uint8_t)kind, .id = 1};
     *reply_length = 0;
     int status = remote_send(stream, &head, sizeof head, deadline, error);
     if (status == BANYAN_OK)
@@ -637,7 +638,7 @@ static int converse(struct net_stream *stream, enum wire_kind kind, const void *
         status = remote_receive(stream, &head, sizeof head, deadline, error);
     if (status != BANYAN_OK)
         return status;
-    if (!wire_head_valid(&head) || head.kind != WIRE_RESULT)
+    if (!wire_header_valid(&head) || head.kind != WIRE_RESULT)
         return error_set(error, BANYAN_EVERSION, "it answers with something else than a result");
     if (head.length > capacity)
         return error_set(error, BANYAN_EINVAL, "its answer of %u bytes is longer than expected", head.length);

@@ -1,6 +1,6 @@
 /*
  * remote.h - the backend for memory nodes in other processes: over TCP (with TLS where wanted); on the same
- * machine, over a Unix socket through which the pool is mapped; or through network cards with RDMA (`tcp`,
+ * machine, over a Unix socket through which the pool is mapped; or through NICs with RDMA (`tcp`,
  * `local` and `rdma` in fabric_capabilities).
  *
  * One fabric may have all kinds of memory node. A list to a mapped one is run by the calling thread at once,
@@ -28,10 +28,10 @@ struct fabric_remote_options {
     struct net_tls *tls; /* for TCP addresses; NULL: plain */
     const char *secret;  /* NULL: none */
     size_t secret_length;
-    uint32_t lease_ms;         /* wanted; 0: 2,000 */
-    uint32_t timeout_ms;       /* of a list or call until the connection counts as lost; 0: 5,000 */
-    bool copy;                 /* Unix sockets: do not map the pool, send messages */
-    struct verbs_options card; /* for rdma:// addresses; copied */
+    uint32_t lease_ms;        /* wanted; 0: 2,000 */
+    uint32_t timeout_ms;      /* of a list or call until the connection counts as lost; 0: 5,000 */
+    bool copy;                /* Unix sockets: do not map the pool, send messages */
+    struct verbs_options nic; /* for rdma:// addresses; copied */
 };
 
 /* Connects to every memory node; they must all be of one cluster, and all of it. BANYAN_ENET,

@@ -3,8 +3,8 @@
  * descriptors that follow it where the pool is mapped. Both sides prove that they know the secret, if there
  * is one; see wire.h.
  *
- * Called when a fabric or an endpoint is opened and by the mender's thread. Waits, at most as long as it is
- * told. Nothing that the other side says is believed before it was judged; every message names the memory
+ * Called when a fabric or an endpoint is opened and by the reconnect's thread. Waits, at most as long as it
+ * is told. Nothing that the other side says is believed before it was judged; every message names the memory
  * node.
  */
 #include "fabric/remote_private.h"
@@ -86,7 +86,7 @@ int remote_receive(struct net_stream *stream, void *data, size_t length, uint64_
 
 /* ---- the handshake ---- */
 
-static int refused(const struct wire_head *head, struct net_stream *stream, uint64_t deadline,
+static int refused(const struct wire_header *head, struct net_stream *stream, uint64_t deadline,
                    struct error *error)
 {
     struct {
@@ -109,13 +109,13 @@ static int refused(const struct wire_head *head, struct net_stream *stream, uint
 static int expect(struct net_stream *stream, enum wire_kind kind, void *body, uint32_t length,
                   uint64_t deadline, struct error *error)
 {
-    struct wire_head head;
+    struct wire_header head;
     int status = remote_receive(stream, &head, sizeof head, deadline, error);
     if (status != BANYAN_OK)
         return status;
-    if (wire_head_valid(&head) && head.kind == WIRE_REFUSE)
+    if (wire_header_valid(&head) && head.kind == WIRE_REFUSE)
         return refused(&head, stream, deadline, error);
-    if (!wire_head_valid(&head) || head.kind != kind || head.length != length)
+    if (!wire_header_valid(&head) || head.kind != kind || head.length != length)
         return error_set(error, BANYAN_EVERSION,
                          "what answers there is not a Banyan memory node, or one of "
                          "another version");
@@ -147,7 +147,7 @@ static void fill_hello(struct wire_hello *hello, const struct remote_identity *i
         .role = (uint32_t)wish->role,
         .map = identity->map && address->kind == NET_UNIX &&
                (wish->role == WIRE_CONTROL || wish->role == WIRE_DATA),
-        .card = address->rdma && (wish->role == WIRE_CONTROL || wish->role == WIRE_DATA),
+        .nic = address->rdma && (wish->role == WIRE_CONTROL || wish->role == WIRE_DATA),
         .lease_ms = identity->lease_ms,
         .compute_id = wish->compute_id,
         .instance = identity->instance,
@@ -166,7 +166,7 @@ static int shake_hands(const struct remote_identity *identity, const struct net_
 {
     struct wire_greeting greeting;
     struct {
-        struct wire_head head;
+        struct wire_header head;
         struct wire_hello hello;
     } message = {.head = {.length = sizeof(struct wire_hello), .kind = WIRE_HELLO}};
     int status = expect(dialed->stream, WIRE_GREETING, &greeting, sizeof greeting, deadline, error);
@@ -245,7 +245,7 @@ void remote_dialed_drop(struct remote_dialed *dialed)
 
 void remote_hang_up(struct net_stream *stream)
 {
-    struct wire_head goodbye = {.kind = WIRE_GOODBYE};
+    struct wire_header goodbye = {.kind = WIRE_GOODBYE};
     if (stream == NULL)
         return;
     remote_send(stream, &goodbye, sizeof goodbye, task_now() + GOODBYE_NS, NULL);

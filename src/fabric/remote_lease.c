@@ -2,14 +2,14 @@
  * remote_lease.c - groups of connections that live and die together: how they begin, how their loss is
  * noticed, and how they are opened anew (remote_private.h says why nothing gets from one into the next).
  *
- * The pulse's thread sends heartbeats on all control connections four times a lease, reads them back, and
+ * The heartbeat's thread sends heartbeats on all control connections four times a lease, reads them back, and
  * ends a group when a connection breaks or is silent for the time-out while an answer is due. It cuts the
- * dead group's sockets, by which their owners notice. The mender's thread opens control connections again,
+ * dead group's sockets, by which their owners notice. The reconnect's thread opens control connections again,
  * with delays from 10 ms to 1 s, then a data connection for each endpoint, which its owner takes when it next
  * needs one. remote_node_lose may be called on any thread.
  *
- * While a fabric is being opened the pulse is there already, and keeps the leases of the memory nodes that
- * have joined while others let us wait; the mender is not.
+ * While a fabric is being opened the heartbeat is there already, and keeps the leases of the memory nodes
+ * that have joined while others let us wait; the reconnect is not.
  */
 #include "fabric/remote_private.h"
 
@@ -56,7 +56,7 @@ void remote_node_lose(struct remote_node *node, uint64_t group, const char *why)
     if (!ours)
         return;
     log_warning("%s", text);
-    remote_event_set(node->fabric->pulse_event);
+    remote_event_set(node->fabric->heartbeat_event);
 }
 
 void remote_node_join(struct remote_node *node, struct remote_dialed *dialed)
@@ -134,7 +134,7 @@ int remote_ground_open(struct remote_node *node, uint64_t timeout_ns, struct rem
     else if (node->mapped)
         status = map_staging(dialed.descriptors[0], &opened.staging, &inner);
     else if (node->device != NULL)
-        status = remote_card_attach(node, dialed.stream, deadline, &opened.queue, &inner);
+        status = remote_nic_attach(node, dialed.stream, deadline, &opened.queue, &inner);
     if (status != BANYAN_OK) {
         remote_hang_up(dialed.stream); /* it was let in: without a goodbye it would cost the group */
         dialed.stream = NULL;
@@ -180,7 +180,7 @@ static void event_wait(struct pollfd *polls, nfds_t count, uint64_t due)
     }
 }
 
-/* ---- the pulse ---- */
+/* ---- the heartbeat ---- */
 
 /* Shuts the sockets of the node's dead groups, so that their owners notice. */
 static void cut_links(struct remote_node *node)
@@ -201,7 +201,7 @@ static void cut_links(struct remote_node *node)
 /* NULL: well. */
 static const char *send_beat(struct remote_node *node, struct net_stream *control, uint64_t now)
 {
-    static const struct wire_head beat = {.kind = WIRE_HEARTBEAT};
+    static const struct wire_header beat = {.kind = WIRE_HEARTBEAT};
     if (now >= node->beat_due && node->beats_unsent == 0) {
         node->beats_unsent = sizeof beat;
         node->beat_due = now + node->lease_ms * REMOTE_MS / 4;
@@ -256,7 +256,7 @@ static void tell_silence(struct remote_node *node, bool silent)
 }
 
 /* Returns what to wait for. */
-static struct pollfd pulse_node(struct remote_node *node, uint64_t now, uint64_t *due)
+static struct pollfd heartbeat_node(struct remote_node *node, uint64_t now, uint64_t *due)
 {
     struct pollfd nothing = {.fd = -1};
     spinlock_lock(&node->lock);
@@ -270,7 +270,7 @@ static struct pollfd pulse_node(struct remote_node *node, uint64_t now, uint64_t
     if (group % 2 == 0) {
         cut_links(node);
         net_stream_destroy(control);
-        remote_event_set(node->fabric->mender_event);
+        remote_event_set(node->fabric->reconnect_event);
         return nothing;
     }
     const char *trouble = receive_echo(node, control);
@@ -295,7 +295,7 @@ static struct pollfd pulse_node(struct remote_node *node, uint64_t now, uint64_t
 }
 
 /* Ends the group of a link that has waited too long for an answer. */
-static void pulse_link(struct remote_link *link, uint64_t now, bool late)
+static void heartbeat_link(struct remote_link *link, uint64_t now, bool late)
 {
     /* relaxed: a look from outside; what is missed now is seen the next time */
     uint32_t progress = atomic_load_relaxed(&link->progress);
@@ -315,31 +315,31 @@ static void pulse_link(struct remote_link *link, uint64_t now, bool late)
     remote_node_lose(link->node, group, "it does not answer in time");
 }
 
-static void pulse_main(void *argument)
+static void heartbeat_main(void *argument)
 {
     struct remote_fabric *remote = argument;
     uint64_t tick = remote->identity.timeout_ms * REMOTE_MS / 8, last = task_now();
     struct pollfd *polls = remote->polls;
     tick = tick < 2 * REMOTE_MS ? 2 * REMOTE_MS : tick > 250 * REMOTE_MS ? 250 * REMOTE_MS : tick;
-    polls[0] = (struct pollfd){.fd = remote->pulse_event, .events = POLLIN};
+    polls[0] = (struct pollfd){.fd = remote->heartbeat_event, .events = POLLIN};
     /* acquire: the other side of remote_threads_stop */
     while (!atomic_load_acquire(&remote->quit)) {
         uint64_t now = task_now(), due = now + tick;
         bool late = now - last > 4 * tick; /* this process was stopped: nobody else's fault */
         last = now;
         for (uint16_t i = 0; i < remote->count; i++)
-            polls[i + 1] = pulse_node(&remote->nodes[i], now, &due);
+            polls[i + 1] = heartbeat_node(&remote->nodes[i], now, &due);
         spinlock_lock(&remote->lock);
         for (struct remote_endpoint *endpoint = remote->endpoints; endpoint != NULL;
              endpoint = endpoint->next)
             for (uint16_t i = 0; i < endpoint->count; i++)
-                pulse_link(&endpoint->links[i], now, late);
+                heartbeat_link(&endpoint->links[i], now, late);
         spinlock_unlock(&remote->lock);
         event_wait(polls, remote->count + 1u, due);
     }
 }
 
-/* ---- the mender ---- */
+/* ---- the reconnect ---- */
 
 bool remote_membarrier_register(void)
 {
@@ -385,7 +385,7 @@ static uint64_t dial_timeout(const struct remote_fabric *remote)
     return timeout < DIAL_NS ? timeout : DIAL_NS;
 }
 
-static int mend_node(struct remote_node *node, struct error *error)
+static int reconnect_node(struct remote_node *node, struct error *error)
 {
     struct remote_fabric *remote = node->fabric;
     struct remote_wish wish = {.role = WIRE_CONTROL, .compute_id = remote->fabric.capabilities.compute_id};
@@ -400,20 +400,20 @@ static int mend_node(struct remote_node *node, struct error *error)
         status =
             error_set(error, BANYAN_ENET, "memory node %.100s does not share its pool as before", node->text);
     if (status == BANYAN_OK && node->device != NULL)
-        status = remote_card_judge(node, &dialed.welcome, error);
+        status = remote_nic_validate(node, &dialed.welcome, error);
     if (status != BANYAN_OK) {
         remote_hang_up(dialed.stream);
         dialed.stream = NULL;
     } else {
         remote_node_join(node, &dialed);
         log_info("connected to memory node %s again", node->text);
-        remote_event_set(remote->pulse_event);
+        remote_event_set(remote->heartbeat_event);
     }
     remote_dialed_drop(&dialed); /* the descriptors: the same memory is mapped already */
     return status;
 }
 
-static void mend_nodes(struct remote_fabric *remote, uint64_t *due)
+static void reconnect_nodes(struct remote_fabric *remote, uint64_t *due)
 {
     for (uint16_t i = 0; i < remote->count; i++) {
         struct remote_node *node = &remote->nodes[i];
@@ -424,7 +424,7 @@ static void mend_nodes(struct remote_fabric *remote, uint64_t *due)
         if (!down)
             continue;
         if (task_now() >= node->retry_at) {
-            int status = mend_node(node, &error);
+            int status = reconnect_node(node, &error);
             node->retry_delay = status == BANYAN_OK ? 0 : delay_next(node->retry_delay);
             node->retry_at = task_now() + node->retry_delay;
             if (status == BANYAN_OK)
@@ -463,7 +463,7 @@ static struct remote_link *find_broken(struct remote_fabric *remote, uint64_t *d
     return found;
 }
 
-static void mend_links(struct remote_fabric *remote, uint64_t *due)
+static void reconnect_links(struct remote_fabric *remote, uint64_t *due)
 {
     struct remote_link *link;
     /* acquire: as in the loops */
@@ -487,54 +487,54 @@ static void mend_links(struct remote_fabric *remote, uint64_t *due)
     }
 }
 
-static void mender_main(void *argument)
+static void reconnect_main(void *argument)
 {
     struct remote_fabric *remote = argument;
-    struct pollfd event = {.fd = remote->mender_event, .events = POLLIN};
+    struct pollfd event = {.fd = remote->reconnect_event, .events = POLLIN};
     /* acquire: the other side of remote_threads_stop */
     while (!atomic_load_acquire(&remote->quit)) {
         uint64_t due = task_now() + DELAY_LAST;
-        mend_nodes(remote, &due);
-        mend_links(remote, &due);
+        reconnect_nodes(remote, &due);
+        reconnect_links(remote, &due);
         event_wait(&event, 1, due);
     }
 }
 
 /* ---- both ---- */
 
-int remote_pulse_start(struct remote_fabric *remote, struct error *error)
+int remote_heartbeat_start(struct remote_fabric *remote, struct error *error)
 {
-    remote->pulse_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    remote->mender_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (remote->pulse_event < 0 || remote->mender_event < 0)
+    remote->heartbeat_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    remote->reconnect_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (remote->heartbeat_event < 0 || remote->reconnect_event < 0)
         return error_set(error, BANYAN_ENOMEM, "no descriptors for the fabric's threads: %s",
                          strerror(errno));
     remote->polls = calloc(remote->count + 1u, sizeof *remote->polls);
     if (remote->polls == NULL)
         return error_set(error, BANYAN_ENOMEM, "no memory for the fabric's threads");
-    return thread_start(&remote->pulse, pulse_main, remote, error);
+    return thread_start(&remote->heartbeat, heartbeat_main, remote, error);
 }
 
-int remote_mender_start(struct remote_fabric *remote, struct error *error)
+int remote_reconnect_start(struct remote_fabric *remote, struct error *error)
 {
-    return thread_start(&remote->mender, mender_main, remote, error);
+    return thread_start(&remote->reconnect, reconnect_main, remote, error);
 }
 
 void remote_threads_stop(struct remote_fabric *remote)
 {
     atomic_store_release(&remote->quit, 1u); /* release: all that the threads should find is there */
-    if (remote->pulse_event >= 0)
-        remote_event_set(remote->pulse_event);
-    if (remote->mender_event >= 0)
-        remote_event_set(remote->mender_event);
-    thread_join(remote->pulse);
-    thread_join(remote->mender);
-    if (remote->pulse_event >= 0)
-        close(remote->pulse_event);
-    if (remote->mender_event >= 0)
-        close(remote->mender_event);
-    remote->pulse = remote->mender = NULL;
-    remote->pulse_event = remote->mender_event = -1;
+    if (remote->heartbeat_event >= 0)
+        remote_event_set(remote->heartbeat_event);
+    if (remote->reconnect_event >= 0)
+        remote_event_set(remote->reconnect_event);
+    thread_join(remote->heartbeat);
+    thread_join(remote->reconnect);
+    if (remote->heartbeat_event >= 0)
+        close(remote->heartbeat_event);
+    if (remote->reconnect_event >= 0)
+        close(remote->reconnect_event);
+    remote->heartbeat = remote->reconnect = NULL;
+    remote->heartbeat_event = remote->reconnect_event = -1;
     free(remote->polls);
     remote->polls = NULL;
     atomic_store_relaxed(&remote->quit, 0u); /* relaxed: nobody is there */

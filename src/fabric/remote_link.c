@@ -25,8 +25,8 @@
 #define OUTPUT_HIGH  (UINT32_C(2) << 20)   /* who comes now has to wait */
 #define OUTPUT_KEEP  (UINT32_C(1) << 20)   /* a larger buffer is given back when it is empty */
 
-/* How long a plain thread waits in poll() before it looks around. The pulse cuts a connection that is silent
- * for too long, which ends the wait before. */
+/* How long a plain thread waits in poll() before it looks around. The heartbeat cuts a connection that is
+ * silent for too long, which ends the wait before. */
 #define POLL_MS 1000
 /* How often a call to a mapped memory node looks whether its answer is there. */
 #define CALL_LOOK_NS UINT64_C(20000)
@@ -91,7 +91,7 @@ void remote_link_fail(struct remote_link *link, const char *why)
         return;
     remote_node_lose(link->node, old.group, why);
     worker_watch_remove(&link->watch);
-    worker_watch_remove(&link->card_watch);
+    worker_watch_remove(&link->nic_watch);
     spinlock_lock(&link->lock);
     link->ground = (struct remote_ground){0};
     spinlock_unlock(&link->lock);
@@ -103,13 +103,14 @@ void remote_link_fail(struct remote_link *link, const char *why)
     link->first = link->last = NULL;
     while (list != NULL) {
         struct fabric_list *next = list_next(list);
-        atomic_store_relaxed(&link->outstanding, link->outstanding - 1); /* relaxed: a hint for the pulse */
+        atomic_store_relaxed(&link->outstanding,
+                             link->outstanding - 1); /* relaxed: a hint for the heartbeat */
         remote_link_complete(link, list, BANYAN_ENET);
         list = next;
     }
     wake_waiters(link);
     if (queue != NULL)
-        remote_card_drop(link, queue);
+        remote_nic_drop(link, queue);
     assert(link->outstanding == 0);
 }
 
@@ -204,7 +205,7 @@ static void endpoint_turn(struct worker_hook *hook)
         link_push(link);
     }
     if (hook->awake != NULL)
-        remote_card_turn(endpoint);
+        remote_nic_turn(endpoint);
 }
 
 /* ---- input ---- */
@@ -224,9 +225,9 @@ static uint32_t result_bytes(const struct fabric_command *command)
 /* A head is complete: is it the answer to the first request under way? */
 static bool answer_begin(struct remote_link *link)
 {
-    const struct wire_head *head = &link->head;
+    const struct wire_header *head = &link->head;
     struct fabric_list *list = link->first;
-    if (!wire_head_valid(head) || list == NULL || head->id != link->answered_id + 1)
+    if (!wire_header_valid(head) || list == NULL || head->id != link->answered_id + 1)
         return false;
     link->body_left = head->length;
     link->command = link->offset = 0;
@@ -249,7 +250,7 @@ static void answer_end(struct remote_link *link)
     link->first = list_next(list);
     if (link->first == NULL)
         link->last = NULL;
-    /* relaxed: a hint for the pulse */
+    /* relaxed: a hint for the heartbeat */
     atomic_store_relaxed(&link->outstanding, link->outstanding - 1);
     if (list->count == 0) {
         struct remote_call *call = list->backend[2];
@@ -370,7 +371,7 @@ void remote_endpoint_unbind(struct remote_endpoint *endpoint)
         return;
     for (uint16_t i = 0; i < endpoint->count; i++) {
         worker_watch_remove(&endpoint->links[i].watch);
-        worker_watch_remove(&endpoint->links[i].card_watch);
+        worker_watch_remove(&endpoint->links[i].nic_watch);
         endpoint->links[i].dirty = false;
     }
     endpoint->dirty = NULL;
@@ -387,7 +388,7 @@ static bool watched(struct remote_link *link)
     return (link->watch.worker != NULL ||
             worker_watch_add(endpoint->worker, &link->watch, net_stream_fd(link->ground.stream), EPOLLIN,
                              link_ready) == BANYAN_OK) &&
-           remote_card_watched(link);
+           remote_nic_watched(link);
 }
 
 /* Of a mapped pool only calls need it, and try again: losing the connection would cost this process. */
@@ -408,7 +409,7 @@ int remote_endpoint_bind(struct remote_endpoint *endpoint)
     endpoint->worker = here;
     endpoint->hook = (struct worker_hook){.turn = endpoint_turn,
                                           .gone = endpoint_gone,
-                                          .awake = endpoint->spin_ns != 0 ? remote_card_awake : NULL};
+                                          .awake = endpoint->spin_ns != 0 ? remote_nic_awake : NULL};
     worker_hook_add(here, &endpoint->hook);
     for (uint16_t i = 0; i < endpoint->count; i++) {
         /* one owner at a time; it takes what was left behind along */
@@ -418,18 +419,18 @@ int remote_endpoint_bind(struct remote_endpoint *endpoint)
     return BANYAN_OK;
 }
 
-/* What a plain thread waits for on one link: its answers, its card, and, for both, that its group ends. */
+/* What a plain thread waits for on one link: its answers, its NIC, and, for both, that its group ends. */
 static nfds_t poll_link(struct remote_link *link, struct pollfd *polls)
 {
     nfds_t count = 0;
-    bool card = link->ground.queue != NULL && verbs_queue_under_way(link->ground.queue) > 0;
-    if (link->ground.stream == NULL || (link->first == NULL && !card))
+    bool nic = link->ground.queue != NULL && verbs_queue_under_way(link->ground.queue) > 0;
+    if (link->ground.stream == NULL || (link->first == NULL && !nic))
         return 0;
     uint32_t wants = net_stream_wants(link->ground.stream, unsent(link) > 0);
     polls[count++] =
         (struct pollfd){.fd = net_stream_fd(link->ground.stream),
                         .events = (short)((wants & EPOLLIN ? POLLIN : 0) | (wants & EPOLLOUT ? POLLOUT : 0))};
-    if (card)
+    if (nic)
         polls[count++] = (struct pollfd){.fd = verbs_queue_descriptor(link->ground.queue), .events = POLLIN};
     return count;
 }
@@ -438,9 +439,9 @@ static nfds_t poll_link(struct remote_link *link, struct pollfd *polls)
 static void endpoint_pump(struct remote_endpoint *endpoint, int timeout_ms)
 {
     nfds_t count = 0;
-    for (uint16_t i = 0; i < endpoint->count; i++) /* first: answers travel while cards are polled */
+    for (uint16_t i = 0; i < endpoint->count; i++) /* first: answers travel while NICs are polled */
         link_push(&endpoint->links[i]);
-    if (endpoint->spin_ns != 0 && remote_card_pump(endpoint))
+    if (endpoint->spin_ns != 0 && remote_nic_pump(endpoint))
         return;
     for (uint16_t i = 0; i < endpoint->count; i++)
         count += poll_link(&endpoint->links[i], endpoint->polls + count);
@@ -455,7 +456,7 @@ static void endpoint_pump(struct remote_endpoint *endpoint, int timeout_ms)
         bool heard = endpoint->polls[at].revents != 0, spoken = told && endpoint->polls[at + 1].revents != 0;
         at = (uint16_t)(at + 1 + told);
         if (spoken)
-            remote_card_told(link);
+            remote_nic_told(link);
         if (heard && link->ground.stream != NULL)
             link_receive(link);
     }
@@ -576,7 +577,7 @@ static void enqueue(struct remote_link *link, struct fabric_list *list, struct r
     else
         link->first = list;
     link->last = list;
-    /* relaxed: a hint for the pulse */
+    /* relaxed: a hint for the heartbeat */
     atomic_store_relaxed(&link->outstanding, link->outstanding + 1);
     mark_dirty(link);
 }
@@ -594,12 +595,12 @@ void remote_link_post(struct remote_link *link, struct fabric_list *list, struct
     list->status = remote_link_admit(link, list->incarnation);
     if (list->status != BANYAN_OK)
         return;
-    uint8_t *to = out_reserve(link, sizeof(struct wire_head) + length);
+    uint8_t *to = out_reserve(link, sizeof(struct wire_header) + length);
     if (to == NULL) {
         list->status = BANYAN_ENOMEM;
         return;
     }
-    struct wire_head head = {
+    struct wire_header head = {
         .length = (uint32_t)length, .kind = WIRE_LIST, .count = (uint16_t)sent, .id = ++link->sent_id};
     to = put(to, &head, sizeof head);
     for (uint32_t i = 0; i < sent; i++)
@@ -614,10 +615,10 @@ static int call_post(struct remote_link *link, struct remote_call *call, const v
 {
     if (remote_link_admit(link, 0) != BANYAN_OK)
         return BANYAN_EFENCED;
-    uint8_t *to = watched(link) ? out_reserve(link, sizeof(struct wire_head) + length) : NULL;
+    uint8_t *to = watched(link) ? out_reserve(link, sizeof(struct wire_header) + length) : NULL;
     if (to == NULL)
         return BANYAN_ENOMEM;
-    struct wire_head head = {.length = (uint32_t)length, .kind = WIRE_CALL, .id = ++link->sent_id};
+    struct wire_header head = {.length = (uint32_t)length, .kind = WIRE_CALL, .id = ++link->sent_id};
     to = put(to, &head, sizeof head);
     if (length > 0)
         put(to, request, length);

@@ -1,11 +1,11 @@
 /*
- * remote_nic.c - memory nodes that are reached through a network card (`rdma://`): lists go through a queue
+ * remote_nic.c - memory nodes that are reached through a NIC (`rdma://`): lists go through a queue
  * pair (verbs_queue.h) beside the data connection, which keeps calls, and whose end is the queue pair's end.
  *
- * Everything here runs on the endpoint's owner, but for opening (remote_card_attach: the thread that opens an
- * endpoint, or the mender). On a worker, the turn hook polls; while lists are under way and the worker has
+ * Everything here runs on the endpoint's owner, but for opening (remote_nic_attach: the thread that opens an
+ * endpoint, or the reconnect). On a worker, the turn hook polls; while lists are under way and the worker has
  * nothing else to do it goes on polling for `spin_us`, then arms the queues and sleeps until their
- * descriptors tell. A plain thread does the same in remote_card_pump. Once warm, posting and polling neither
+ * descriptors tell. A plain thread does the same in remote_nic_pump. Once warm, posting and polling neither
  * allocate nor lock nor call the system.
  *
  * WHY NOTHING REACHES TWO GROUPS: remote_private.h's two conditions are asked just before a list is posted,
@@ -40,7 +40,7 @@ static bool same_place(const struct sockaddr_storage *one, const struct sockaddr
            memcmp(&six->sin6_addr, &other_six->sin6_addr, sizeof six->sin6_addr) == 0;
 }
 
-int remote_card_open(struct remote_node *node, const struct remote_dialed *dialed, struct error *error)
+int remote_nic_open(struct remote_node *node, const struct remote_dialed *dialed, struct error *error)
 {
     struct remote_fabric *remote = node->fabric;
     struct sockaddr_storage local = {0};
@@ -56,10 +56,10 @@ int remote_card_open(struct remote_node *node, const struct remote_dialed *diale
     if (device == NULL) {
         device = calloc(1, sizeof *device);
         if (device == NULL)
-            return error_set(error, BANYAN_ENOMEM, "no memory for a network card");
+            return error_set(error, BANYAN_ENOMEM, "no memory for a NIC");
         device->local = local;
         int status =
-            verbs_device_open(&device->device, &remote->card,
+            verbs_device_open(&device->device, &remote->nic,
                               local.ss_family != AF_UNSPEC ? (const struct sockaddr *)&local : NULL, &inner);
         if (status != BANYAN_OK) {
             free(device);
@@ -72,7 +72,7 @@ int remote_card_open(struct remote_node *node, const struct remote_dialed *diale
     return BANYAN_OK;
 }
 
-void remote_cards_close(struct remote_fabric *remote)
+void remote_nics_close(struct remote_fabric *remote)
 {
     while (remote->devices != NULL) {
         struct remote_device *device = remote->devices;
@@ -82,20 +82,20 @@ void remote_cards_close(struct remote_fabric *remote)
     }
 }
 
-/* What the memory node says of its card, and needs of ours. */
-int remote_card_judge(const struct remote_node *node, const struct wire_welcome *welcome, struct error *error)
+/* What the memory node says of its NIC, and needs of ours. */
+int remote_nic_validate(const struct remote_node *node, const struct wire_welcome *welcome,
+                        struct error *error)
 {
-    if (welcome->card != 1)
+    if (welcome->nic != 1)
         return error_set(error, BANYAN_EVERSION, "memory node %.100s does not say that it serves RDMA",
                          node->text);
-    if (welcome->card_packet < PACKET_MIN ||
-        (welcome->lock_width == 2 && !(welcome->card_promises & WIRE_CARD_MASKED_CAS)))
-        return error_set(
-            error, BANYAN_EVERSION,
-            "memory node %.100s describes an impossible card: packets of %u bytes, lock words of "
-            "%u, promises 0x%x",
-            node->text, (unsigned)welcome->card_packet, (unsigned)welcome->lock_width,
-            (unsigned)welcome->card_promises);
+    if (welcome->nic_packet < PACKET_MIN ||
+        (welcome->lock_width == 2 && !(welcome->nic_promises & WIRE_NIC_MASKED_CAS)))
+        return error_set(error, BANYAN_EVERSION,
+                         "memory node %.100s describes an impossible NIC: packets of %u bytes, lock words of "
+                         "%u, promises 0x%x",
+                         node->text, (unsigned)welcome->nic_packet, (unsigned)welcome->lock_width,
+                         (unsigned)welcome->nic_promises);
     if (welcome->lock_width == 2 && !node->device->features.masked_cas)
         return error_set(error, BANYAN_ENOTSUP,
                          "memory node %.80s has lock words of 2 bytes, for which device %.40s lacks a masked "
@@ -106,37 +106,37 @@ int remote_card_judge(const struct remote_node *node, const struct wire_welcome 
 
 /* ---- attaching ---- */
 
-static int exchange(struct net_stream *stream, const struct wire_card *ours, struct wire_card *theirs,
+static int exchange(struct net_stream *stream, const struct wire_nic *ours, struct wire_nic *theirs,
                     uint64_t deadline, struct error *error)
 {
     struct {
-        struct wire_head head;
-        struct wire_card card;
-    } message = {.head = {.length = sizeof message.card, .kind = WIRE_ATTACH}, .card = *ours};
+        struct wire_header head;
+        struct wire_nic nic;
+    } message = {.head = {.length = sizeof message.nic, .kind = WIRE_ATTACH}, .nic = *ours};
     char sentence[sizeof error->text] = "";
     int status = remote_send(stream, &message, sizeof message, deadline, error);
     if (status == BANYAN_OK)
         status = remote_receive(stream, &message.head, sizeof message.head, deadline, error);
     if (status != BANYAN_OK)
         return status;
-    const struct wire_head *head = &message.head;
-    bool refused = wire_head_valid(head) && head->kind == WIRE_ATTACHED && head->status != BANYAN_OK &&
+    const struct wire_header *head = &message.head;
+    bool refused = wire_header_valid(head) && head->kind == WIRE_ATTACHED && head->status != BANYAN_OK &&
                    head->length < sizeof sentence;
     if (refused) {
         status = remote_receive(stream, sentence, head->length, deadline, error);
         for (char *at = sentence; *at != 0; at++)
             *at = (unsigned char)*at < ' ' || *at == 127 ? '?' : *at;
-        return status != BANYAN_OK ? status : error_set(error, head->status, "its card: %s", sentence);
+        return status != BANYAN_OK ? status : error_set(error, head->status, "its NIC: %s", sentence);
     }
-    if (!wire_head_valid(head) || head->kind != WIRE_ATTACHED || head->length != sizeof *theirs)
+    if (!wire_header_valid(head) || head->kind != WIRE_ATTACHED || head->length != sizeof *theirs)
         return error_set(error, BANYAN_EVERSION, "it answers an end of a queue pair with something else");
     return remote_receive(stream, theirs, sizeof *theirs, deadline, error);
 }
 
-int remote_card_attach(const struct remote_node *node, struct net_stream *stream, uint64_t deadline,
-                       struct verbs_queue **queue, struct error *error)
+int remote_nic_attach(const struct remote_node *node, struct net_stream *stream, uint64_t deadline,
+                      struct verbs_queue **queue, struct error *error)
 {
-    struct wire_card theirs;
+    struct wire_nic theirs;
     int status = verbs_queue_create(queue, node->device, error);
     if (status != BANYAN_OK)
         return status;
@@ -162,7 +162,7 @@ int remote_card_attach(const struct remote_node *node, struct net_stream *stream
 static void list_done(void *owner, struct fabric_list *list, int status)
 {
     struct remote_link *link = owner;
-    /* relaxed, both: hints for the pulse */
+    /* relaxed, both: hints for the heartbeat */
     atomic_store_relaxed(&link->outstanding, link->outstanding - 1);
     atomic_store_relaxed(&link->progress, link->progress + 1);
     remote_link_complete(link, list, status);
@@ -208,7 +208,7 @@ static void room_wait(struct remote_link *link, struct fabric_list *list)
         task_park();
 }
 
-void remote_card_drop(struct remote_link *link, struct verbs_queue *queue)
+void remote_nic_drop(struct remote_link *link, struct verbs_queue *queue)
 {
     struct fabric_list *list = link->waiting_first;
     verbs_queue_destroy(queue, list_done, link);
@@ -222,7 +222,7 @@ void remote_card_drop(struct remote_link *link, struct verbs_queue *queue)
     }
 }
 
-uint32_t remote_card_poll(struct remote_link *link)
+uint32_t remote_nic_poll(struct remote_link *link)
 {
     struct verbs_queue *queue = link->ground.queue;
     if (queue == NULL)
@@ -245,7 +245,7 @@ uint32_t remote_card_poll(struct remote_link *link)
 
 /* ---- posting ---- */
 
-void remote_card_post(struct remote_link *link, struct fabric_list *list, struct remote_wait *wait)
+void remote_nic_post(struct remote_link *link, struct fabric_list *list, struct remote_wait *wait)
 {
     int status;
     list->backend[0] = NULL;
@@ -264,12 +264,12 @@ void remote_card_post(struct remote_link *link, struct fabric_list *list, struct
     }
     if (status == BANYAN_OK) {
         wait->left++;
-        /* relaxed: a hint for the pulse */
+        /* relaxed: a hint for the heartbeat */
         atomic_store_relaxed(&link->outstanding, link->outstanding + 1);
     } else {
         list->status = status;
         if (status == BANYAN_ENET)
-            remote_card_poll(link); /* it broke: says so to all */
+            remote_nic_poll(link); /* it broke: says so to all */
     }
     if (link->waiting_first == list)
         room_leave(link);
@@ -289,7 +289,7 @@ static bool arm_all(struct remote_endpoint *endpoint)
         if (!link->armed)
             verbs_queue_arm(link->ground.queue);
         link->armed = true;
-        done += remote_card_poll(link);
+        done += remote_nic_poll(link);
     }
     return done > 0;
 }
@@ -303,7 +303,7 @@ static bool under_way(const struct remote_endpoint *endpoint)
     return false;
 }
 
-bool remote_card_awake(struct worker_hook *hook)
+bool remote_nic_awake(struct worker_hook *hook)
 {
     struct remote_endpoint *endpoint =
         (struct remote_endpoint *)((char *)hook - offsetof(struct remote_endpoint, hook));
@@ -319,30 +319,30 @@ bool remote_card_awake(struct worker_hook *hook)
     return arm_all(endpoint); /* false: a descriptor tells */
 }
 
-void remote_card_turn(struct remote_endpoint *endpoint)
+void remote_nic_turn(struct remote_endpoint *endpoint)
 {
     for (uint16_t i = 0; i < endpoint->count; i++)
-        remote_card_poll(&endpoint->links[i]);
+        remote_nic_poll(&endpoint->links[i]);
 }
 
-void remote_card_told(struct remote_link *link)
+void remote_nic_told(struct remote_link *link)
 {
     link->armed = false;
     verbs_queue_awake(link->ground.queue);
-    remote_card_poll(link);
+    remote_nic_poll(link);
 }
 
-static void card_ready(struct worker_watch *watch, uint32_t events)
+static void nic_ready(struct worker_watch *watch, uint32_t events)
 {
     (void)events;
-    remote_card_told((struct remote_link *)((char *)watch - offsetof(struct remote_link, card_watch)));
+    remote_nic_told((struct remote_link *)((char *)watch - offsetof(struct remote_link, nic_watch)));
 }
 
-bool remote_card_watched(struct remote_link *link)
+bool remote_nic_watched(struct remote_link *link)
 {
-    return link->ground.queue == NULL || link->card_watch.worker != NULL ||
-           worker_watch_add(link->endpoint->worker, &link->card_watch,
-                            verbs_queue_descriptor(link->ground.queue), EPOLLIN, card_ready) == BANYAN_OK;
+    return link->ground.queue == NULL || link->nic_watch.worker != NULL ||
+           worker_watch_add(link->endpoint->worker, &link->nic_watch,
+                            verbs_queue_descriptor(link->ground.queue), EPOLLIN, nic_ready) == BANYAN_OK;
 }
 
 /* Of a link with lists under way. A worker hears of it from the connection, which it looks at while it polls;
@@ -360,7 +360,7 @@ static bool group_ended(const struct remote_endpoint *endpoint)
     return false;
 }
 
-bool remote_card_pump(struct remote_endpoint *endpoint)
+bool remote_nic_pump(struct remote_endpoint *endpoint)
 {
     if (!under_way(endpoint))
         return false;
@@ -368,7 +368,7 @@ bool remote_card_pump(struct remote_endpoint *endpoint)
     do {
         uint32_t done = 0;
         for (uint16_t i = 0; i < endpoint->count; i++)
-            done += remote_card_poll(&endpoint->links[i]);
+            done += remote_nic_poll(&endpoint->links[i]);
         if (done > 0)
             return true;
     } while (task_now() - begin < endpoint->spin_ns && !group_ended(endpoint));
@@ -402,7 +402,7 @@ static int probe_once(struct verbs_queue *queue, uint16_t number, uint64_t deadl
     const char *broken = verbs_queue_broken(queue);
     status = error_set(error, status != BANYAN_OK ? status : BANYAN_ENET, "%.200s",
                        broken != NULL        ? broken
-                       : status == BANYAN_OK ? "its card does not answer in time"
+                       : status == BANYAN_OK ? "its NIC does not answer in time"
                                              : "its pool is too short for a header");
     verbs_queue_destroy(queue, probe_done, &done); /* the list is ours again */
     return status;
@@ -410,7 +410,7 @@ static int probe_once(struct verbs_queue *queue, uint16_t number, uint64_t deadl
 
 /* Reads the memory node's header through a queue pair: a fabric that cannot get there says so when it is
  * opened, not when it is used. The shortest READ is what a round trip costs. */
-int remote_card_probe(struct remote_node *node, struct error *error)
+int remote_nic_probe(struct remote_node *node, struct error *error)
 {
     uint64_t timeout = node->fabric->identity.timeout_ms * REMOTE_MS, shortest = UINT32_MAX;
     uint64_t deadline = task_now() + timeout;

@@ -4,7 +4,7 @@
  *  remote.c         opening and closing a fabric and its endpoints; format, ask; the operations' entry
  *  remote_dial.c    opening one connection: greeting, hello, welcome, descriptors
  *  remote_link.c    an endpoint's data connection: messages out, answers in, who waits for them
- *  remote_nic.c    lists that go through a network card beside the data connection
+ *  remote_nic.c    lists that go through a NIC beside the data connection
  *  remote_lease.c   groups of connections that live and die together: heartbeats, losses, mending
  *
  * GROUPS. The connections to one memory node form a group (wire.h), numbered by node->group: odd while the
@@ -31,8 +31,8 @@
  * locks of a live process before it says hello again, or is dead.
  *
  * THREADS. A link belongs to its endpoint's owner (a worker or a plain thread), but for what `lock` guards.
- * Two threads of the fabric's own serve all of it: the pulse sends heartbeats, notices silence and cuts dead
- * groups' sockets, and never waits for a connection to open; the mender opens connections, and may.
+ * Two threads of the fabric's own serve all of it: the heartbeat sends heartbeats, notices silence and cuts
+ * dead groups' sockets, and never waits for a connection to open; the reconnect opens connections, and may.
  */
 #ifndef FABRIC_REMOTE_PRIVATE_H
 #define FABRIC_REMOTE_PRIVATE_H
@@ -107,7 +107,7 @@ struct remote_node {
     uint8_t lock_width;
     bool mapped;
     struct fabric_target target; /* where mapped */
-    /* rdma://: the card that leads there, and what the memory node's says (WIRE_CARD_*); NULL: none */
+    /* rdma://: the NIC that leads there, and what the memory node's says (WIRE_NIC_*); NULL: none */
     const struct verbs_device *device;
     uint16_t packet;
     uint8_t promises;
@@ -116,19 +116,19 @@ struct remote_node {
     uint64_t since; /* atomic; changes under `lock` while group is even */
 
     struct spinlock lock;       /* guards what follows */
-    struct net_stream *control; /* used and freed by the pulse; set by the mender; its socket is shut down by
-                                   remote_node_lose */
+    struct net_stream *control; /* used and freed by the heartbeat; set by the reconnect; its socket is shut
+                                   down by remote_node_lose */
     uint64_t group_key;
     uint64_t losses;
     char trouble[256];
 
-    /* the pulse's */
+    /* the heartbeat's */
     uint64_t beat_due, unanswered_since; /* 0: every heartbeat was answered */
     bool silent;                         /* mapped: and it was said */
     uint32_t beats_unsent;               /* bytes of the heartbeat that the socket has not taken */
-    struct wire_head echo;
+    struct wire_header echo;
     uint32_t echo_have;
-    /* the mender's */
+    /* the reconnect's */
     uint64_t retry_at, retry_delay;
 };
 
@@ -149,7 +149,7 @@ struct remote_wait {
 struct remote_ground {
     struct net_stream *stream;
     struct wire_staging *staging; /* mapped pools */
-    struct verbs_queue *queue;    /* cards */
+    struct verbs_queue *queue;    /* NICs */
     uint64_t group, since;        /* 0: never connected */
 };
 
@@ -172,25 +172,25 @@ struct remote_link {
     uint64_t sent_id, answered_id;
     uint32_t left_behind; /* calls that nobody waits for any more (mapped pools) */
 
-    /* cards */
-    struct worker_watch card_watch;
+    /* NICs */
+    struct worker_watch nic_watch;
     struct fabric_list *waiting_first, *waiting_last; /* for room in the queue */
     bool armed;
 
     /* the answer that is arriving */
-    struct wire_head head;
+    struct wire_header head;
     uint32_t head_have, body_left;
     uint32_t command, offset; /* where in the list, and in that command's result */
 
-    /* For the pulse, which judges silence: relaxed. */
+    /* For the heartbeat, which judges silence: relaxed. */
     uint32_t outstanding, progress;
-    uint32_t seen_progress; /* the pulse's */
+    uint32_t seen_progress; /* the heartbeat's */
     uint64_t seen_at;
 
     struct spinlock lock;       /* guards `fresh`, `mending`, and every change of `ground` */
-    struct remote_ground fresh; /* opened by the mender, for the owner to take; stream NULL: none */
+    struct remote_ground fresh; /* opened by the reconnect, for the owner to take; stream NULL: none */
     bool mending;
-    uint64_t retry_at, retry_delay; /* the mender's */
+    uint64_t retry_at, retry_delay; /* the reconnect's */
 };
 
 struct remote_endpoint {
@@ -199,16 +199,16 @@ struct remote_endpoint {
     struct worker *worker; /* that has the hook and the watches; NULL: none */
     struct remote_link *dirty;
     uint64_t runs;                /* atomic: odd while a list runs on a mapped pool */
-    uint64_t seen_runs;           /* the mender's */
+    uint64_t seen_runs;           /* the reconnect's */
     uint8_t *input;               /* what was read last; answers are copied out at once */
-    struct pollfd *polls;         /* two a link: its stream, its card */
-    uint64_t idle_since, spin_ns; /* cards: since when nothing came while lists are under way; 0: not so */
+    struct pollfd *polls;         /* two a link: its stream, its NIC */
+    uint64_t idle_since, spin_ns; /* NICs: since when nothing came while lists are under way; 0: not so */
     struct remote_endpoint *next; /* of the fabric; under its lock */
     uint16_t count;
     struct remote_link links[];
 };
 
-/* A card, and the address of ours by which it was chosen. */
+/* A NIC, and the address of ours by which it was chosen. */
 struct remote_device {
     struct remote_device *next;
     struct verbs_device *device;
@@ -218,8 +218,8 @@ struct remote_device {
 struct remote_fabric {
     struct fabric fabric;
     struct remote_identity identity;
-    struct verbs_options card;
-    char *card_name;               /* owned: card.device */
+    struct verbs_options nic;
+    char *nic_name;                /* owned: NIC.device */
     struct remote_device *devices; /* made while the fabric is opened */
     char *secret;                  /* owned copy */
     uint64_t incarnation;          /* atomic, from 1 */
@@ -227,9 +227,9 @@ struct remote_fabric {
     struct spinlock lock;          /* guards `endpoints` */
     struct remote_endpoint *endpoints;
     uint32_t quit; /* atomic */
-    int pulse_event, mender_event;
-    struct pollfd *polls; /* the pulse's */
-    struct thread *pulse, *mender;
+    int heartbeat_event, reconnect_event;
+    struct pollfd *polls; /* the heartbeat's */
+    struct thread *heartbeat, *reconnect;
     uint16_t count;
     struct remote_node nodes[]; /* by number */
 };
@@ -249,9 +249,9 @@ void remote_ground_close(struct remote_ground *ground, bool goodbye);
 /* Says goodbye when the last heartbeat's echo has come, or 100 ms later: an echo that meets a closed socket
  * would make a loss of it. When no thread of the fabric runs. */
 void remote_node_leave(struct remote_node *node);
-/* The pulse before the first group, the mender when all memory nodes have joined. */
-int remote_pulse_start(struct remote_fabric *remote, struct error *error);
-int remote_mender_start(struct remote_fabric *remote, struct error *error);
+/* The heartbeat before the first group, the reconnect when all memory nodes have joined. */
+int remote_heartbeat_start(struct remote_fabric *remote, struct error *error);
+int remote_reconnect_start(struct remote_fabric *remote, struct error *error);
 /* Those that run. They may be started again. */
 void remote_threads_stop(struct remote_fabric *remote);
 void remote_event_set(int event);
@@ -265,7 +265,7 @@ void remote_link_post(struct remote_link *link, struct fabric_list *list, struct
 int remote_link_call(struct remote_link *link, const void *request, size_t length, void *reply,
                      size_t capacity, size_t *reply_length);
 /* Whether something numbered so may be posted now: BANYAN_OK, BANYAN_ENET or BANYAN_EFENCED. Takes over what
- * the mender opened. */
+ * the reconnect opened. */
 int remote_link_admit_slow(struct remote_link *link, uint64_t incarnation);
 static inline int remote_link_admit(struct remote_link *link, uint64_t incarnation)
 {
@@ -290,29 +290,29 @@ void remote_link_close(struct remote_link *link);
 
 /* ---- remote_nic.c ---- */
 
-/* Opens the card that leads to the memory node, if that is not done yet: node->device. */
-int remote_card_open(struct remote_node *node, const struct remote_dialed *dialed, struct error *error);
-void remote_cards_close(struct remote_fabric *remote);
-int remote_card_judge(const struct remote_node *node, const struct wire_welcome *welcome,
-                      struct error *error);
+/* Opens the NIC that leads to the memory node, if that is not done yet: node->device. */
+int remote_nic_open(struct remote_node *node, const struct remote_dialed *dialed, struct error *error);
+void remote_nics_close(struct remote_fabric *remote);
+int remote_nic_validate(const struct remote_node *node, const struct wire_welcome *welcome,
+                        struct error *error);
 /* A queue pair for a data connection that was welcomed. The message does not name the memory node. */
-int remote_card_attach(const struct remote_node *node, struct net_stream *stream, uint64_t deadline,
-                       struct verbs_queue **queue, struct error *error);
+int remote_nic_attach(const struct remote_node *node, struct net_stream *stream, uint64_t deadline,
+                      struct verbs_queue **queue, struct error *error);
 /* Tries the way to the memory node and sets its round_trip_ns. */
-int remote_card_probe(struct remote_node *node, struct error *error);
-void remote_card_post(struct remote_link *link, struct fabric_list *list, struct remote_wait *wait);
+int remote_nic_probe(struct remote_node *node, struct error *error);
+void remote_nic_post(struct remote_link *link, struct fabric_list *list, struct remote_wait *wait);
 /* Completes what is done; returns how many, or that the link failed. */
-uint32_t remote_card_poll(struct remote_link *link);
+uint32_t remote_nic_poll(struct remote_link *link);
 /* A link's queue goes: its lists end with BANYAN_ENET, whoever waits for room tries again. */
-void remote_card_drop(struct remote_link *link, struct verbs_queue *queue);
+void remote_nic_drop(struct remote_link *link, struct verbs_queue *queue);
 /* The endpoint's hook. */
-void remote_card_turn(struct remote_endpoint *endpoint);
-bool remote_card_awake(struct worker_hook *hook);
+void remote_nic_turn(struct remote_endpoint *endpoint);
+bool remote_nic_awake(struct worker_hook *hook);
 /* Whether the worker hears of the link's queue. */
-bool remote_card_watched(struct remote_link *link);
+bool remote_nic_watched(struct remote_link *link);
 /* A plain thread's: polls for a while, then arms. True: something is done, do not wait. */
-bool remote_card_pump(struct remote_endpoint *endpoint);
+bool remote_nic_pump(struct remote_endpoint *endpoint);
 /* The queue's descriptor was readable. */
-void remote_card_told(struct remote_link *link);
+void remote_nic_told(struct remote_link *link);
 
 #endif

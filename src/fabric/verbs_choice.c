@@ -92,7 +92,7 @@ int verbs_absent(const char *classes, const char *devices, int reason, struct er
                          found);
     return error_set(
         error, BANYAN_ENOTSUP,
-        "no RDMA device: load the card's kernel driver (mlx5_ib ...), or, without a card: modprobe "
+        "no RDMA device: load the NIC's kernel driver (mlx5_ib ...), or, without a NIC: modprobe "
         "rdma_rxe; rdma link add rxe0 type rxe netdev INTERFACE");
 }
 
@@ -120,12 +120,12 @@ static int device_judge(struct ibv_context *context, struct ibv_device_attr *att
     const struct ibv_device *device = context->device;
     if (device->transport_type == IBV_TRANSPORT_IWARP)
         return error_set(error, BANYAN_ENOTSUP,
-                         "RDMA device %s: iWARP has no atomics, and locks need them: use a card with "
+                         "RDMA device %s: iWARP has no atomics, and locks need them: use a NIC with "
                          "InfiniBand or RoCE, or tcp://",
                          device->name);
     if (device->transport_type != IBV_TRANSPORT_IB)
         return error_set(error, BANYAN_ENOTSUP,
-                         "RDMA device %s: neither InfiniBand nor RoCE: use another card, or tcp://",
+                         "RDMA device %s: neither InfiniBand nor RoCE: use another NIC, or tcp://",
                          device->name);
     int result = ibv_query_device(context, attributes);
     if (result != 0)
@@ -133,7 +133,7 @@ static int device_judge(struct ibv_context *context, struct ibv_device_attr *att
                          strerror(result > 0 ? result : errno));
     if (attributes->atomic_cap == IBV_ATOMIC_NONE)
         return error_set(error, BANYAN_ENOTSUP,
-                         "RDMA device %s: it has no atomics, and locks need them: use another card, or "
+                         "RDMA device %s: it has no atomics, and locks need them: use another NIC, or "
                          "tcp://",
                          device->name);
     return 0;

@@ -1,11 +1,11 @@
 /*
- * verbs_device.c - opening a network card, its limits, and its memory registrations; see verbs_device.h.
+ * verbs_device.c - opening a NIC, its limits, and its memory registrations; see verbs_device.h.
  * Which one it is stands in verbs_choice.c and verbs_gid.c, queue pairs in verbs_pair.c.
  *
  * FORK. ibv_fork_init is not called: no program of ours forks, and it would cost an madvise(MADV_DONTFORK)
  * for every registration, which splits mappings and takes whatever shares a page with it from the child. A
  * program that uses the library and forks needs Linux 5.12, which copies pinned pages for the child at once,
- * so that the parent's stay where the card looks; or RDMAV_FORK_SAFE=1 (docs/rdma.md).
+ * so that the parent's stay where the NIC looks; or RDMAV_FORK_SAFE=1 (docs/rdma.md).
  */
 #include "fabric/verbs_device.h"
 
@@ -72,7 +72,7 @@ static uint32_t limit(int value)
     return value < 0 ? UINT32_MAX : (uint32_t)value;
 }
 
-/* struct wire_card has a byte for it. */
+/* struct wire_nic has a byte for it. */
 static uint32_t limit_byte(int value)
 {
     return limit(value) < 255 ? limit(value) : 255;

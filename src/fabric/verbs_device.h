@@ -1,5 +1,5 @@
 /*
- * verbs_device.h - a network card with RDMA (InfiniBand, RoCE v1 and v2), opened: which device, port and GID,
+ * verbs_device.h - a NIC with RDMA (InfiniBand, RoCE v1 and v2), opened: which device, port and GID,
  * its limits, its memory registrations, and the states of its queue pairs. Both ends use it: compute nodes
  * (verbs_queue.h) and memory nodes (memoryd/nic.h).
  *
@@ -82,10 +82,10 @@ int verbs_memory_register(const struct verbs_device *device, void *memory, uint6
 /* Fills `ours` with this end: port, queue number, a random first packet number, limits. Brings the queue to
  * INIT with these rights for the other end (IBV_ACCESS_REMOTE_*, 0: none). */
 int verbs_pair_begin(const struct verbs_device *device, struct ibv_qp *queue, int access,
-                     struct wire_card *ours, struct error *error);
+                     struct wire_nic *ours, struct error *error);
 /* Judges `theirs`, which comes from the network, and brings the queue to RTR and RTS. */
-int verbs_pair_connect(const struct verbs_device *device, struct ibv_qp *queue, const struct wire_card *ours,
-                       const struct wire_card *theirs, struct error *error);
+int verbs_pair_connect(const struct verbs_device *device, struct ibv_qp *queue, const struct wire_nic *ours,
+                       const struct wire_nic *theirs, struct error *error);
 /* "remote access error", and what it means to a person: for messages about completions. */
 const char *verbs_completion_reason(enum ibv_wc_status status);
 

@@ -2,16 +2,16 @@
  * verbs_mlx5.c - NVIDIA's (Mellanox's) ConnectX-4 and later, through mlx5dv: masked compare-and-swap, device
  * memory, and lists posted through ibv_wr_*, which builds them in the queue itself. Contract and threads:
  * verbs_provider.h. Built where libmlx5 is there, else verbs_mlx5_absent.c. Its requests are tested against
- * fakes (tests/fabric/test_verbs_mlx5.c); it has not been tried on a card yet.
+ * fakes (tests/fabric/test_verbs_mlx5.c); it has not been tried on a NIC yet.
  *
- * MASKED CAS is "extended atomics" of these cards; rdma-core has no verb for it, so its request is built
+ * MASKED CAS is "extended atomics" of these NICs; rdma-core has no verb for it, so its request is built
  * here, byte for byte, and handed over as a raw one. What that needs, and where it comes from:
- *  - The card has it: QUERY_HCA_CAP, atomic capabilities (as in the kernel's mlx5_ifc.h): atomic_operations
+ *  - The NIC has it: QUERY_HCA_CAP, atomic capabilities (as in the kernel's mlx5_ifc.h): atomic_operations
  *    has bit 2 (masked compare-and-swap), atomic_size_qp has bit 3 (8 bytes).
  *  - Old values come back in the host's byte order: atomic_req_8B_endianness_mode is not 0. The kernel sets
- *    it where the card can, and without it reports no atomics at all.
+ *    it where the NIC can, and without it reports no atomics at all.
  *  - The responder's queue pair is in the extended mode. No option of the verbs asks for that; the kernel
- *    does it by itself for every queue pair that others may do atomics to, whenever the card reports
+ *    does it by itself for every queue pair that others may do atomics to, whenever the NIC reports
  *    extended atomics (mlx5_ib: get_atomic_mode, since Linux 4.20). On an older kernel a masked CAS ends with
  *    a remote invalid request error: the connection breaks, and nothing is changed.
  *  - The request (as UCX builds its own): opcode 0x14, modifier 8 | log2(bytes) - 2; then remote address;
@@ -19,16 +19,16 @@
  *    the old value. It is 80 bytes, so it takes two of the queue's 64-byte blocks.
  *  - It and an ordinary CAS are atomic against each other: both are done by the responder's atomics unit.
  *    The order of bytes in the responder's memory is taken to be the host's, as for ordinary ones.
- * None of it is believed: a memory node whose locks are masked tries a masked CAS on its own card when it
+ * None of it is believed: a memory node whose locks are masked tries a masked CAS on its own NIC when it
  * starts (memoryd/nic_locks.c), and does not start where the word is not what it must be.
  *
  * RELEASE BY WRITE. What makes a WRITE to a lock unsafe is a responder that reads a word, compares, fails,
  * and writes the old value back; Soft-RoCE does. The InfiniBand specification allows it, and no public manual
- * of these cards forbids it in so many words. What the promise rests on is practice: Sherman (SIGMOD 2022,
+ * of these NICs forbids it in so many words. What the promise rests on is practice: Sherman (SIGMOD 2022,
  * section 4.3 and 4.5: ConnectX-5, locks in device memory, released by a WRITE in the list of the write-back)
  * ran its whole evaluation that way, under contention that one lost release would stop for ever. Not known:
- * whether it holds for every card and firmware, and for locks in host memory. So a memory node passes it on
- * for locks in device memory alone (server_card_promises), and it is used for locks of 8 bytes only
+ * whether it holds for every NIC and firmware, and for locks in host memory. So a memory node passes it on
+ * for locks in device memory alone (server_nic_promises), and it is used for locks of 8 bytes only
  * (remote.c); others are released by an atomic, for the same round trips.
  */
 #include <endian.h>
@@ -38,7 +38,7 @@
 
 #include "fabric/verbs_provider.h"
 
-/* ---- what the card can do ---- */
+/* ---- what the NIC can do ---- */
 
 /* QUERY_HCA_CAP: 16 bytes of command; 16 bytes of head and 4096 of capabilities come back. Big endian. */
 enum {
@@ -199,7 +199,7 @@ static int mlx5_post(struct ibv_qp *pair, const struct verbs_work *works, uint32
     for (uint32_t i = 0; i < count; i++) {
         int error = work_build(queue, &works[i]);
         if (error != 0) {
-            ibv_wr_abort(queue); /* nothing of the list has reached the card */
+            ibv_wr_abort(queue); /* nothing of the list has reached the NIC */
             return error;
         }
     }

@@ -35,7 +35,7 @@ static int change(struct ibv_qp *queue, struct ibv_qp_attr *attributes, int mask
 /* ---- INIT ---- */
 
 int verbs_pair_begin(const struct verbs_device *device, struct ibv_qp *queue, int access,
-                     struct wire_card *ours, struct error *error)
+                     struct wire_nic *ours, struct error *error)
 {
     struct ibv_qp_attr attributes = {
         .qp_state = IBV_QPS_INIT,
@@ -44,7 +44,7 @@ int verbs_pair_begin(const struct verbs_device *device, struct ibv_qp *queue, in
         .qp_access_flags = (unsigned)access,
     };
     bool read = (access & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
-    *ours = (struct wire_card){
+    *ours = (struct wire_nic){
         .queue = queue->qp_num,
         .packet = (uint32_t)random_entropy() & NUMBER_24,
         .lid = device->lid,
@@ -78,12 +78,12 @@ static bool gid_is_zero(const uint8_t gid[16])
 }
 
 /* On InfiniBand a LID reaches all of a subnet, whose prefix is the GID's first half. */
-static bool gid_needed(const struct wire_card *ours, const struct wire_card *theirs)
+static bool gid_needed(const struct wire_nic *ours, const struct wire_nic *theirs)
 {
     return ours->ethernet || (!gid_is_zero(theirs->gid) && memcmp(ours->gid, theirs->gid, 8) != 0);
 }
 
-static int judge(const struct wire_card *ours, const struct wire_card *theirs, struct error *error)
+static int judge(const struct wire_nic *ours, const struct wire_nic *theirs, struct error *error)
 {
     /* 0 and 1 are the network's own management, the last one is all of a multicast group. */
     if (theirs->queue < 2 || theirs->queue >= NUMBER_24)
@@ -98,7 +98,7 @@ static int judge(const struct wire_card *ours, const struct wire_card *theirs, s
         return error_set(
             error, BANYAN_EINVAL,
             "one end of the RDMA connection is InfiniBand, the other RoCE (this one is %s): choose "
-            "cards of one network with --rdma-device",
+            "NICs of one network with --rdma-device",
             ours->ethernet ? "RoCE" : "InfiniBand");
     if (theirs->ethernet && gid_is_zero(theirs->gid))
         return refuse(error, "its GID is empty");
@@ -114,7 +114,7 @@ static int judge(const struct wire_card *ours, const struct wire_card *theirs, s
 
 /* ---- RTR and RTS ---- */
 
-static int unreachable(const struct verbs_device *device, const struct wire_card *theirs, int reason,
+static int unreachable(const struct verbs_device *device, const struct wire_nic *theirs, int reason,
                        struct error *error)
 {
     char from[VERBS_GID_TEXT_BYTES], to[VERBS_GID_TEXT_BYTES];
@@ -139,8 +139,8 @@ static int unreachable(const struct verbs_device *device, const struct wire_card
     }
 }
 
-static int to_receive(const struct verbs_device *device, struct ibv_qp *queue, const struct wire_card *ours,
-                      const struct wire_card *theirs, struct error *error)
+static int to_receive(const struct verbs_device *device, struct ibv_qp *queue, const struct wire_nic *ours,
+                      const struct wire_nic *theirs, struct error *error)
 {
     struct ibv_qp_attr attributes = {
         .qp_state = IBV_QPS_RTR,
@@ -168,8 +168,8 @@ static int to_receive(const struct verbs_device *device, struct ibv_qp *queue, c
     return reason == 0 ? 0 : unreachable(device, theirs, reason, error);
 }
 
-static int to_send(const struct verbs_device *device, struct ibv_qp *queue, const struct wire_card *ours,
-                   const struct wire_card *theirs, struct error *error)
+static int to_send(const struct verbs_device *device, struct ibv_qp *queue, const struct wire_nic *ours,
+                   const struct wire_nic *theirs, struct error *error)
 {
     struct ibv_qp_attr attributes = {
         .qp_state = IBV_QPS_RTS,
@@ -185,8 +185,8 @@ static int to_send(const struct verbs_device *device, struct ibv_qp *queue, cons
     return reason == 0 ? 0 : unreachable(device, theirs, reason, error);
 }
 
-int verbs_pair_connect(const struct verbs_device *device, struct ibv_qp *queue, const struct wire_card *ours,
-                       const struct wire_card *theirs, struct error *error)
+int verbs_pair_connect(const struct verbs_device *device, struct ibv_qp *queue, const struct wire_nic *ours,
+                       const struct wire_nic *theirs, struct error *error)
 {
     assert(ours->queue == queue->qp_num && ours->mtu == (uint8_t)device->mtu);
     int status = judge(ours, theirs, error);
@@ -205,9 +205,9 @@ const char *verbs_completion_reason(enum ibv_wc_status status)
     case IBV_WC_SUCCESS:
         return "success";
     case IBV_WC_LOC_LEN_ERR:
-        return "local length error: the request is longer than the card can send at once";
+        return "local length error: the request is longer than the NIC can send at once";
     case IBV_WC_LOC_QP_OP_ERR:
-        return "local queue pair operation error: the card cannot do such a request";
+        return "local queue pair operation error: the NIC cannot do such a request";
     case IBV_WC_LOC_EEC_OP_ERR:
         return "local end-to-end context error: not of a reliable connection";
     case IBV_WC_LOC_PROT_ERR:
@@ -215,18 +215,18 @@ const char *verbs_completion_reason(enum ibv_wc_status status)
     case IBV_WC_WR_FLUSH_ERR:
         return "flushed: the queue pair had failed before, or was closed by this side";
     case IBV_WC_MW_BIND_ERR:
-        return "memory window bind error: the card does not bind this memory to a key";
+        return "memory window bind error: the NIC does not bind this memory to a key";
     case IBV_WC_BAD_RESP_ERR:
-        return "bad response: the other side's card answered something else than was asked";
+        return "bad response: the other side's NIC answered something else than was asked";
     case IBV_WC_LOC_ACCESS_ERR:
         return "local access error: the memory here may not be written";
     case IBV_WC_REM_INV_REQ_ERR:
-        return "remote invalid request: the other side's card cannot do it (length, alignment, or operation)";
+        return "remote invalid request: the other side's NIC cannot do it (length, alignment, or operation)";
     case IBV_WC_REM_ACCESS_ERR:
         return "remote access error: the other side refuses the key, the address or the length; "
                "or it has fenced this compute node";
     case IBV_WC_REM_OP_ERR:
-        return "remote operation error: the other side's card failed to do it";
+        return "remote operation error: the other side's NIC failed to do it";
     case IBV_WC_RETRY_EXC_ERR:
         return "no answer, however often it was sent: the other side is gone, or the network drops packets "
                "(RoCE "
@@ -243,11 +243,11 @@ const char *verbs_completion_reason(enum ibv_wc_status status)
     case IBV_WC_INV_EEC_STATE_ERR:
         return "invalid end-to-end context: not of a reliable connection";
     case IBV_WC_FATAL_ERR:
-        return "fatal error: the card or its driver failed (dmesg says more)";
+        return "fatal error: the NIC or its driver failed (dmesg says more)";
     case IBV_WC_RESP_TIMEOUT_ERR:
         return "response timeout: the other side did not answer in time";
     case IBV_WC_GENERAL_ERR:
-        return "general error: the card's maker says what it means (dmesg may say more)";
+        return "general error: the NIC's maker says what it means (dmesg may say more)";
     case IBV_WC_TM_ERR:
     case IBV_WC_TM_RNDV_INCOMPLETE:
         return "tag matching error: not of this kind of queue pair";

@@ -1,5 +1,5 @@
 /*
- * verbs_plain.c - the provider for every card: what the InfiniBand specification promises and libibverbs
+ * verbs_plain.c - the provider for every NIC: what the InfiniBand specification promises and libibverbs
  * offers, and no more (verbs_provider.h). Lock words are 8 bytes and freed by atomics.
  */
 #include "fabric/verbs_provider.h"

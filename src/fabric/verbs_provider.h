@@ -1,13 +1,13 @@
 /*
- * verbs_provider.h - the seam between the verbs backend and what differs between makers of network cards:
- * what a card can do beyond the InfiniBand specification, how its queue pairs are made, and how a list of
+ * verbs_provider.h - the seam between the verbs backend and what differs between makers of NICs:
+ * what a NIC can do beyond the InfiniBand specification, how its queue pairs are made, and how a list of
  * work requests is handed to it with one doorbell.
  *
- *  verbs_plain.c   libibverbs alone: every card, and Soft-RoCE
+ *  verbs_plain.c   libibverbs alone: every NIC, and Soft-RoCE
  *  verbs_mlx5.c    NVIDIA/Mellanox ConnectX-4 and later: locks in device memory, masked compare-and-swap
  *
  * A provider is chosen when a device is opened (verbs_device.h): the first that knows it, the plain one last.
- * `post` is the one place where work reaches a card: who wants to count doorbells, count calls of it. Called
+ * `post` is the one place where work reaches a NIC: who wants to count doorbells, count calls of it. Called
  * on the thread that owns the queue; no allocation, no lock of ours; a system call only where the provider's
  * own library makes one (Soft-RoCE does, for its doorbell).
  */
@@ -21,7 +21,7 @@
 #include "base/error.h"
 #include "fabric/fabric.h"
 
-/* One work request: a command, or a part of one that is longer than the card's longest message. */
+/* One work request: a command, or a part of one that is longer than the NIC's longest message. */
 struct verbs_work {
     uint64_t id; /* comes back with the completion */
     enum fabric_operation operation;

@@ -23,17 +23,17 @@
 #include "fabric/verbs_works.h"
 
 /* Eight of the longest lists, more than that of the usual ones (two or three requests), which is more than
- * one connection can use: most cards keep 16 READs and atomics under way on it. */
+ * one connection can use: most NICs keep 16 READs and atomics under way on it. */
 #define QUEUE_WORKS 512u
 /* Four scans' lists of 64 leaves of 1 KiB, or as many READs of one leaf as QUEUE_WORKS allows, and half of it
  * spare; all in all some megabytes for a worker's queues to tens of memory nodes. */
 #define RING_BYTES (UINT32_C(256) << 10)
-/* Lists' bytes begin on a cache line of their own: cards write whole lines faster. */
+/* Lists' bytes begin on a cache line of their own: NICs write whole lines faster. */
 #define RING_ALIGN 64u
 /* Of lists that are longer than the ring, together: four of the longest. */
 #define OWN_BYTES_MAX (4 * (FABRIC_LIST_BYTES_MAX + 8 * FABRIC_COMMANDS_MAX))
-/* Bytes within requests: slots, lock words, small values. With 220 a request of NVIDIA's cards has 256 bytes;
- * more would make all requests of the queue longer. Cards that cannot do it get the next. */
+/* Bytes within requests: slots, lock words, small values. With 220 a request of NVIDIA's NICs has 256 bytes;
+ * more would make all requests of the queue longer. NICs that cannot do it get the next. */
 static const uint32_t inline_steps[] = {220, 128, 64, 28, 0};
 #define BATCH 16
 
@@ -53,7 +53,7 @@ struct verbs_queue {
     struct ibv_comp_channel *channel;
     struct ibv_cq *completions;
     struct ibv_qp *pair;
-    struct wire_card ours;
+    struct wire_nic ours;
     struct verbs_counts counts;
     struct error broken; /* code 0: it is not */
     bool blamed;         /* ... and the text names the command at fault */
@@ -90,7 +90,7 @@ static int limits_judge(struct verbs_queue *queue, struct error *error)
     const struct verbs_limits *limits = &device->limits;
     if (limits->message < VERBS_MESSAGE_MIN)
         return error_set(error, BANYAN_ENOTSUP,
-                         "%s: its longest message is %llu bytes, and lists need %llu; use another card",
+                         "%s: its longest message is %llu bytes, and lists need %llu; use another NIC",
                          device->name, (unsigned long long)limits->message,
                          (unsigned long long)VERBS_MESSAGE_MIN);
     queue->rules.message = limits->message;
@@ -101,7 +101,7 @@ static int limits_judge(struct verbs_queue *queue, struct error *error)
     if (queue->works_max < need)
         return error_set(
             error, BANYAN_ENOTSUP,
-            "%s: a queue pair can have %u requests under way, and lists need %u; use another card",
+            "%s: a queue pair can have %u requests under way, and lists need %u; use another NIC",
             device->name, queue->works_max, need);
     return BANYAN_OK;
 }
@@ -148,7 +148,7 @@ static int pair_create(struct verbs_queue *queue, struct error *error)
         return error_set(
             error, errno_error(errno),
             "%s: no queue pair for %u requests: %s; check the limit of locked memory (ulimit -l) "
-            "and the card's of queue pairs, fewer workers need fewer",
+            "and the NIC's of queue pairs, fewer workers need fewer",
             device->name, queue->works_max, strerror(errno));
     queue->rules.inlined = attributes.cap.max_inline_data;
     if (attributes.cap.max_send_wr < queue->works_max)
@@ -205,7 +205,7 @@ int verbs_queue_create(struct verbs_queue **created, const struct verbs_device *
     return BANYAN_OK;
 }
 
-const struct wire_card *verbs_queue_end(const struct verbs_queue *queue)
+const struct wire_nic *verbs_queue_end(const struct verbs_queue *queue)
 {
     return &queue->ours;
 }
@@ -216,7 +216,7 @@ static bool region_possible(uint64_t address, uint64_t bytes)
     return address % 8 == 0 && bytes <= GADDR_LOCK_REGION && address + bytes >= address;
 }
 
-int verbs_queue_connect(struct verbs_queue *queue, const struct wire_card *theirs,
+int verbs_queue_connect(struct verbs_queue *queue, const struct wire_nic *theirs,
                         const struct verbs_memory *memory, struct error *error)
 {
     if (!region_possible(memory->pool_address, memory->pool_bytes) ||
@@ -282,7 +282,7 @@ int verbs_queue_post(struct verbs_queue *queue, struct fabric_list *list)
     struct verbs_shape shape;
     if (queue->broken.code != BANYAN_OK)
         return queue->broken.code;
-    int status = verbs_list_judge(&queue->rules, list, &shape);
+    int status = verbs_list_validate(&queue->rules, list, &shape);
     if (status != BANYAN_OK)
         return status;
     if (shape.works > queue->works_max - queue->works_under_way)
@@ -414,7 +414,7 @@ void verbs_queue_destroy(struct verbs_queue *queue, verbs_done_function *done, v
 {
     if (queue == NULL)
         return;
-    /* First of all: while there is a pair the card may write to our memory. */
+    /* First of all: while there is a pair the NIC may write to our memory. */
     if (queue->pair != NULL)
         ibv_destroy_qp(queue->pair);
     for (; queue->first < queue->next; queue->first++) {

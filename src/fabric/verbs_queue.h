@@ -7,7 +7,7 @@
  * lists under way. So posting and polling neither allocate nor lock nor call the system (but see
  * verbs_provider.h); a list that is larger than all of that room gets its own, once, which does.
  *
- * G1: reliable connections execute WRITEs and atomics in their order, and a READ after them. G2: the card's
+ * G1: reliable connections execute WRITEs and atomics in their order, and a READ after them. G2: the NIC's
  * words. G4: the completion comes after the effect. G5: verbs_mtu_bytes. Addresses and lengths are judged
  * here, before anything is posted, since a bad one would cost the connection.
  */
@@ -41,8 +41,8 @@ struct verbs_queue;
 /* BANYAN_ENOMEM, BANYAN_ENOTSUP, BANYAN_EINVAL. The device must outlive it. */
 int verbs_queue_create(struct verbs_queue **queue, const struct verbs_device *device, struct error *error);
 /* This end, to be sent to the other side. */
-const struct wire_card *verbs_queue_end(const struct verbs_queue *queue);
-int verbs_queue_connect(struct verbs_queue *queue, const struct wire_card *theirs,
+const struct wire_nic *verbs_queue_end(const struct verbs_queue *queue);
+int verbs_queue_connect(struct verbs_queue *queue, const struct wire_nic *theirs,
                         const struct verbs_memory *memory, struct error *error);
 /* Destroys the pair: nothing of it comes into our memory any more. Then calls done for every list that was
  * under way, with BANYAN_ENET. NULL: does nothing. */

@@ -51,8 +51,8 @@ static uint32_t place_of(const struct verbs_rules *rules, const struct fabric_co
     return within_request(rules, command) ? 0 : (command->length + 7) & ~7u;
 }
 
-int verbs_list_judge(const struct verbs_rules *rules, const struct fabric_list *list,
-                     struct verbs_shape *shape)
+int verbs_list_validate(const struct verbs_rules *rules, const struct fabric_list *list,
+                        struct verbs_shape *shape)
 {
     *shape = (struct verbs_shape){.status = BANYAN_OK};
     assert(list->count - 1u < FABRIC_COMMANDS_MAX);
@@ -92,7 +92,7 @@ static void set_atomic(struct verbs_work *work, const struct fabric_command *com
     work->masked = command->cas.mask != UINT64_MAX;
 }
 
-/* Requests `whole` in as many as the card's messages ask for; returns behind the last one. */
+/* Requests `whole` in as many as the NIC's messages ask for; returns behind the last one. */
 static struct verbs_work *split(struct verbs_work *work, const struct verbs_work *whole, uint64_t message)
 {
     for (uint32_t done = 0; done < whole->length; work++) {

@@ -1,8 +1,8 @@
 /*
  * verbs_works.h - from a command list to the work requests that do it, and from the bytes they brought back
- * to the list's results. For verbs_queue.c alone; no card is touched here.
+ * to the list's results. For verbs_queue.c alone; no NIC is touched here.
  *
- * A list is judged first (verbs_list_judge): how much of it may be posted, how many requests and how many
+ * A list is judged first (verbs_list_validate): how much of it may be posted, how many requests and how many
  * bytes of registered memory ("place") that takes. Then it is built (verbs_list_build): what WRITEs bring is
  * copied into the place, or goes within the request where it is short. When the last request has completed,
  * verbs_list_take copies out what READs and atomics brought. The layout of the place follows from the list
@@ -45,8 +45,8 @@ struct verbs_shape {
 };
 
 /* 0; BANYAN_EADDRESS: already the first command is bad; BANYAN_ENOTSUP: a mask that the device cannot do. */
-int verbs_list_judge(const struct verbs_rules *rules, const struct fabric_list *list,
-                     struct verbs_shape *shape);
+int verbs_list_validate(const struct verbs_rules *rules, const struct fabric_list *list,
+                        struct verbs_shape *shape);
 /* Writes shape->works requests; `key` is the place's. An id is the list's sequence and the command's index.
  */
 void verbs_list_build(const struct verbs_rules *rules, const struct fabric_list *list,

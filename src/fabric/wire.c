@@ -5,21 +5,21 @@
 #include "fabric/wire.h"
 
 /* Both ends must see the same bytes, whatever the compiler. */
-_Static_assert(sizeof(struct wire_head) == 24, "wire_head has no holes");
+_Static_assert(sizeof(struct wire_header) == 24, "wire_header has no holes");
 _Static_assert(sizeof(struct wire_command) == 16, "wire_command has no holes");
 _Static_assert(sizeof(struct wire_format) == 16, "wire_format has no holes");
 _Static_assert(sizeof(struct wire_greeting) == 16 + NET_NONCE_BYTES, "wire_greeting has no holes");
 _Static_assert(sizeof(struct wire_hello) == 8 + NET_NONCE_BYTES + NET_PROOF_BYTES + 32 + WIRE_NAME_MAX + 1,
                "wire_hello has no holes");
 _Static_assert(sizeof(struct wire_welcome) == NET_PROOF_BYTES + 16 + 40, "wire_welcome has no holes");
-_Static_assert(sizeof(struct wire_card) == 16 + 16 + 24, "wire_card has no holes");
+_Static_assert(sizeof(struct wire_nic) == 16 + 16 + 24, "wire_nic has no holes");
 _Static_assert(offsetof(struct wire_staging, data) == 64, "staged bytes begin at a cache line");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs travel as they lie in memory");
 
 #define CAS_PAYLOAD 24u
 #define WORD        8u
 
-bool wire_head_valid(const struct wire_head *head)
+bool wire_header_valid(const struct wire_header *head)
 {
     if (head->kind < WIRE_GREETING || head->kind >= WIRE_KINDS || head->status > 0 ||
         head->status < BANYAN_EVERSION)

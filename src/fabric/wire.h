@@ -26,7 +26,7 @@
  * bytes; CAS and FAA: the old word; WRITE: nothing. status != 0: the command after those was refused. Replies
  * come in the order of the requests.
  *
- * CARDS. A compute node that says hello.card gets at the memory through its network card: each data
+ * NICS. A compute node that says hello.nic gets at the memory through its NIC: each data
  * connection has a queue pair beside its stream. The client sends WIRE_ATTACH with its end, the server
  * connects its own to it and answers WIRE_ATTACHED. Calls, heartbeats and goodbyes stay on the stream; LIST
  * is not for such a connection. The queue pair lives no longer than its data connection: the server destroys
@@ -63,14 +63,14 @@ enum wire_kind {
     WIRE_GOODBYE,      /* client: an orderly end of this connection; the server closes */
     WIRE_FORMAT,   /* client, formatter: struct wire_format; WIRE_RESULT answers, with a sentence if it failed
                     */
-    WIRE_ATTACH,   /* client, data, once: struct wire_card, its end of a queue pair */
-    WIRE_ATTACHED, /* server: struct wire_card, the other end, and where the memory is; or, with a status, a
+    WIRE_ATTACH,   /* client, data, once: struct wire_nic, its end of a queue pair */
+    WIRE_ATTACHED, /* server: struct wire_nic, the other end, and where the memory is; or, with a status, a
                       sentence */
     WIRE_KINDS
 };
 
 /* Every message begins with this. */
-struct wire_head {
+struct wire_header {
     uint32_t length; /* of all that follows this head */
     uint8_t kind;    /* enum wire_kind */
     uint8_t reserved;
@@ -116,7 +116,7 @@ struct wire_hello {
     uint32_t map;                   /* 1: map the pool (Unix sockets only) */
     uint32_t lease_ms;              /* CONTROL: wanted; the server has the last word */
     uint16_t compute_id; /* CONTROL: wanted; 0: the server chooses one that is free. DATA: of the group */
-    uint8_t card;        /* 1: lists go through network cards (WIRE_ATTACH), not over this stream */
+    uint8_t nic;         /* 1: lists go through NICs (WIRE_ATTACH), not over this stream */
     uint8_t reserved;
     uint64_t instance;  /* random, of this compute node's life: who has it is the same compute node */
     uint64_t group_key; /* DATA: from the control connection's WELCOME */
@@ -130,20 +130,20 @@ struct wire_welcome {
     uint16_t node_count; /* of the cluster; 0: not known (an embedded node's) */
     uint8_t mapped;      /* 1: descriptors follow (net_send_descriptors) */
     uint8_t lock_width;
-    uint16_t card_packet; /* bytes: the path MTU of the server's port */
-    uint8_t card;         /* 1: as asked for */
-    uint8_t card_promises;
+    uint16_t nic_packet; /* bytes: the path MTU of the server's port */
+    uint8_t nic;         /* 1: as asked for */
+    uint8_t nic_promises;
     uint64_t group_key;
     uint64_t cluster_id; /* made by the format; 0: never formatted */
     uint64_t instance;   /* of the memory node's life: another one after a restart */
     uint64_t pool_bytes, lock_bytes;
 };
-/* welcome.card_promises: what the memory node's card promises about words that others CAS. */
-#define WIRE_CARD_RELEASE_BY_WRITE 1u /* G3 */
-#define WIRE_CARD_MASKED_CAS       2u
+/* welcome.nic_promises: what the memory node's NIC promises about words that others CAS. */
+#define WIRE_NIC_RELEASE_BY_WRITE 1u /* G3 */
+#define WIRE_NIC_MASKED_CAS       2u
 
 /* One end of a queue pair (InfiniBand specification, volume 1, chapter 9: reliable connection). */
-struct wire_card {
+struct wire_nic {
     uint8_t gid[16]; /* of the port */
     uint32_t queue;  /* queue pair number, 24 bits */
     uint32_t packet; /* number of the first packet that it sends, 24 bits */
@@ -170,7 +170,7 @@ struct wire_staging {
 #define WIRE_STAGED UINT64_C(0x5354414745440001)
 
 /* Judges a head that has arrived: true if kind, length, count and status are possible. */
-bool wire_head_valid(const struct wire_head *head);
+bool wire_header_valid(const struct wire_header *head);
 /* Bytes of a command's payload in a LIST and in a REPLY; UINT32_MAX: no such command. */
 uint32_t wire_command_payload(const struct wire_command *command);
 uint32_t wire_command_result(const struct wire_command *command);

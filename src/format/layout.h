@@ -23,7 +23,7 @@
  * right as the fence before it did, so what fits a slot of a leaf fits its siblings' slots.
  *
  * Long slot: where the remainder is longer than inline_key_bytes (then at least 16), the key part is: key
- * length, TREE_SLOT_LONG, 8 address of the key block, 8 XXH3-64 of the whole key. The check covers these
+ * length, FORMAT_SLOT_LONG, 8 address of the key block, 8 XXH3-64 of the whole key. The check covers these
  * bytes as they lie and the value, so it needs no read of the block; the hash says whether a block that was
  * read is the slot's. The key block is the whole key and nothing else, in a block of memory_block_bytes(key
  * length). A key stays in its block while it stays in the index, also where its remainder would fit by now.
@@ -33,51 +33,51 @@
  * The first entry's key is the node's lower fence. A link with address 0 in the first entry says that the
  * range up to the next entry belongs to the left neighbour's last child (unlink.c).
  */
-#ifndef TREE_LAYOUT_H
-#define TREE_LAYOUT_H
+#ifndef FORMAT_LAYOUT_H
+#define FORMAT_LAYOUT_H
 
 #include <string.h>
 
 #include "tree/tree.h"
 
-struct tree_link {
+struct format_link {
     gaddr address;
     uint32_t tag;
 };
-static inline bool tree_link_equal(struct tree_link a, struct tree_link b)
+static inline bool format_link_equal(struct format_link a, struct format_link b)
 {
     return a.address == b.address && a.tag == b.tag;
 }
 
-struct tree_key {
+struct format_key {
     const uint8_t *bytes;
     uint32_t length;
 };
 /* A key with room of its own. */
-struct tree_key_copy {
+struct format_key_copy {
     uint16_t length;
-    uint8_t bytes[TREE_KEY_MAX];
+    uint8_t bytes[FORMAT_KEY_MAX];
 };
 
-int tree_key_compare(struct tree_key a, struct tree_key b);
-uint32_t tree_key_common(struct tree_key a, struct tree_key b);
-void tree_key_store(struct tree_key_copy *copy, struct tree_key key);
-static inline struct tree_key tree_key_of(const struct tree_key_copy *copy)
+int format_key_compare(struct format_key a, struct format_key b);
+uint32_t format_key_common(struct format_key a, struct format_key b);
+void format_key_store(struct format_key_copy *copy, struct format_key key);
+static inline struct format_key format_key_of(const struct format_key_copy *copy)
 {
-    return (struct tree_key){copy->bytes, copy->length};
+    return (struct format_key){copy->bytes, copy->length};
 }
 /* The first eight bytes as a number that orders like memcmp; shorter keys are padded with zeros. */
-uint64_t tree_key_head(struct tree_key key);
+uint64_t format_key_head(struct format_key key);
 
 /* A leaf of more than this many buckets leaves room unused: tiny entries in the largest leaves. */
-#define TREE_BUCKETS_MAX 512u
+#define FORMAT_BUCKETS_MAX 512u
 /* Far beyond what the smallest nodes could need. */
-#define TREE_LEVEL_MAX      28u
-#define TREE_HEADER_FIXED   32u
-#define TREE_BODY_CRC_BYTES 4u /* of an internal node */
+#define FORMAT_LEVEL_MAX      28u
+#define FORMAT_HEADER_FIXED   32u
+#define FORMAT_BODY_CRC_BYTES 4u /* of an internal node */
 
-struct tree_layout {
-    struct tree_geometry geometry;
+struct format_layout {
+    struct format_geometry geometry;
     uint32_t header_bytes;
     uint32_t slot_bytes;
     uint32_t value_offset;  /* in a slot, of the length byte if there is one, else of the value */
@@ -95,153 +95,161 @@ struct tree_layout {
 };
 
 /* The geometry must be complete. BANYAN_ENOMEM, BANYAN_EINVAL with a message. */
-int tree_layout_init(struct tree_layout *layout, const struct tree_geometry *geometry, struct error *error);
-void tree_layout_free(struct tree_layout *layout);
+int format_layout_init(struct format_layout *layout, const struct format_geometry *geometry,
+                       struct error *error);
+void format_layout_free(struct format_layout *layout);
 /* Fixed keys and values: slots are entries as they lie. */
-static inline bool tree_layout_plain(const struct tree_layout *layout)
+static inline bool format_layout_plain(const struct format_layout *layout)
 {
-    return layout->geometry.key_kind == TREE_KEY_FIXED && !layout->geometry.value_variable;
+    return layout->geometry.key_kind == FORMAT_KEY_FIXED && !layout->geometry.value_variable;
 }
 
 /* ---- header ---- */
 
-enum tree_node_state { TREE_NODE_LIVE = 1, TREE_NODE_SPLITTING = 2, TREE_NODE_DEAD = 3 };
+enum format_node_state { FORMAT_NODE_LIVE = 1, FORMAT_NODE_SPLITTING = 2, FORMAT_NODE_DEAD = 3 };
 
-struct tree_header {
+struct format_header {
     uint32_t tag;
     uint16_t version;
     uint8_t level, state;
     uint16_t index;
-    bool has_upper;               /* else the node reaches to the end of the key space */
-    uint16_t count;               /* internal nodes */
-    struct tree_link sibling;     /* address 0 on the rightmost node */
-    struct tree_key lower, upper; /* decoded: into the image */
+    bool has_upper;                 /* else the node reaches to the end of the key space */
+    uint16_t count;                 /* internal nodes */
+    struct format_link sibling;     /* address 0 on the rightmost node */
+    struct format_key lower, upper; /* decoded: into the image */
 };
 
 /* Where a backend returned the mapped header in place: takes a private copy, as far as the fences reach. */
-void tree_header_settle(const struct tree_layout *layout, const struct fabric_command *command);
+void format_header_settle(const struct format_layout *layout, const struct fabric_command *command);
 /* Decodes without judging the crc; false if lengths or values are impossible. */
-bool tree_header_decode(const struct tree_layout *layout, const uint8_t *image, struct tree_header *header);
+bool format_header_decode(const struct format_layout *layout, const uint8_t *image,
+                          struct format_header *header);
 /* True if the header proves itself: that is all of a leaf's proof, its slots have their own. */
-bool tree_header_valid(const struct tree_layout *layout, const uint8_t *image);
-bool tree_internal_valid(const struct tree_layout *layout, const uint8_t *image);
+bool format_header_valid(const struct format_layout *layout, const uint8_t *image);
+bool format_internal_valid(const struct format_layout *layout, const uint8_t *image);
 /* lower/upper may point into the same image. Sets the header's crc; an internal node is sealed by
- * tree_internal_encode. */
-void tree_header_encode(const struct tree_layout *layout, const struct tree_header *header, uint8_t *image);
+ * format_internal_encode. */
+void format_header_encode(const struct format_layout *layout, const struct format_header *header,
+                          uint8_t *image);
 /* -1: key below the node's fences, 0: within, 1: above. */
-int tree_header_side(const struct tree_header *header, struct tree_key key);
+int format_header_side(const struct format_header *header, struct format_key key);
 /* The node that the link names lies here yet, and is dead: whoever meets it finishes its unlinking (R4). */
-static inline bool tree_header_departed(const struct tree_header *header, struct tree_link link,
-                                        uint16_t index)
+static inline bool format_header_departed(const struct format_header *header, struct format_link link,
+                                          uint16_t index)
 {
-    return header->tag == link.tag && header->index == index && header->state == TREE_NODE_DEAD;
+    return header->tag == link.tag && header->index == index && header->state == FORMAT_NODE_DEAD;
 }
 
 /* ---- leaf ---- */
 
-struct tree_bucket {
+struct format_bucket {
     uint32_t number;
     uint32_t first, count;  /* its slots: own segment and shared overflow */
     uint32_t offset, bytes; /* in the leaf */
     uint32_t head;          /* offset of the version word */
 };
 
-void tree_bucket_of(const struct tree_layout *layout, uint32_t tag, struct tree_key key,
-                    struct tree_bucket *bucket);
-void tree_bucket_number(const struct tree_layout *layout, uint32_t number, struct tree_bucket *bucket);
-static inline uint16_t tree_bucket_version(const uint8_t *image, const struct tree_bucket *bucket)
+void format_bucket_of(const struct format_layout *layout, uint32_t tag, struct format_key key,
+                      struct format_bucket *bucket);
+void format_bucket_number(const struct format_layout *layout, uint32_t number, struct format_bucket *bucket);
+static inline uint16_t format_bucket_version(const uint8_t *image, const struct format_bucket *bucket)
 {
     uint16_t version;
     memcpy(&version, image + bucket->head, sizeof version);
     return version;
 }
 /* Starts a slot check: of tag and version. */
-uint32_t tree_slot_seed(uint32_t tag, uint16_t version);
-static inline uint32_t tree_slot_empty_check(uint32_t seed)
+uint32_t format_slot_seed(uint32_t tag, uint16_t version);
+static inline uint32_t format_slot_empty_check(uint32_t seed)
 {
     return seed & ~1u;
 }
 
-enum tree_slot_state { TREE_SLOT_EMPTY, TREE_SLOT_TAKEN, TREE_SLOT_INVALID };
+enum format_slot_state { FORMAT_SLOT_EMPTY, FORMAT_SLOT_TAKEN, FORMAT_SLOT_INVALID };
 
-struct tree_slot {
+struct format_slot {
     uint32_t number;
-    struct tree_key value;
-    uint32_t head_length;      /* bytes of the key that the leaf's lower fence supplies */
-    struct tree_key remainder; /* the rest, in the image (fixed keys: the whole key) */
-    gaddr block;               /* long slots: of the key; else GADDR_NULL */
+    struct format_key value;
+    uint32_t head_length;        /* bytes of the key that the leaf's lower fence supplies */
+    struct format_key remainder; /* the rest, in the image (fixed keys: the whole key) */
+    gaddr block;                 /* long slots: of the key; else GADDR_NULL */
     /* long slots only */
     uint32_t key_length;
     uint64_t hash;
 };
 
 /* In the place of a remainder's length. */
-#define TREE_SLOT_LONG       0xffu
-#define TREE_LONG_PART_BYTES 16u /* address and hash */
+#define FORMAT_SLOT_LONG       0xffu
+#define FORMAT_LONG_PART_BYTES 16u /* address and hash */
 /* What a long slot knows its key by. */
-uint64_t tree_key_hash(struct tree_key key);
+uint64_t format_key_hash(struct format_key key);
 
 /* Judges a slot by its own check; `lower` supplies variable keys' prefixes (the leaf's lower fence). */
-enum tree_slot_state tree_slot_read(const struct tree_layout *layout, const uint8_t *image, uint32_t number,
-                                    uint32_t seed, struct tree_key lower, struct tree_slot *slot);
+enum format_slot_state format_slot_read(const struct format_layout *layout, const uint8_t *image,
+                                        uint32_t number, uint32_t seed, struct format_key lower,
+                                        struct format_slot *slot);
 /* Looks for a key among a bucket's slots without knowing the header (R1). True: hit, *slot is proven. */
-bool tree_bucket_find(const struct tree_layout *layout, const uint8_t *image,
-                      const struct tree_bucket *bucket, uint32_t seed, struct tree_key key,
-                      struct tree_slot *slot);
+bool format_bucket_find(const struct format_layout *layout, const uint8_t *image,
+                        const struct format_bucket *bucket, uint32_t seed, struct format_key key,
+                        struct format_slot *slot);
 /* Fixed keys and values: the checks that taken slots should have, computed for several at once; returns for
  * how many from `first` on. */
-#define TREE_SLOT_RUN_MAX 64u
-uint32_t tree_slot_checks(const struct tree_layout *layout, const uint8_t *image, uint32_t first,
-                          uint32_t count, uint32_t seed, uint32_t checks[TREE_SLOT_RUN_MAX]);
+#define FORMAT_SLOT_RUN_MAX 64u
+uint32_t format_slot_checks(const struct format_layout *layout, const uint8_t *image, uint32_t first,
+                            uint32_t count, uint32_t seed, uint32_t checks[FORMAT_SLOT_RUN_MAX]);
 /* R2's second half: every slot of the range is valid under the seed. */
-bool tree_slots_valid(const struct tree_layout *layout, const uint8_t *image, uint32_t first, uint32_t count,
-                      uint32_t seed, struct tree_key lower);
+bool format_slots_valid(const struct format_layout *layout, const uint8_t *image, uint32_t first,
+                        uint32_t count, uint32_t seed, struct format_key lower);
 /* How many bytes of the key an inline slot of this leaf would have to hold. */
-uint32_t tree_slot_remainder(const struct tree_layout *layout, struct tree_key lower, struct tree_key key);
+uint32_t format_slot_remainder(const struct format_layout *layout, struct format_key lower,
+                               struct format_key key);
 /* Whether that is too much: the key needs a block of its own. */
-static inline bool tree_slot_needs_block(const struct tree_layout *layout, struct tree_key lower,
-                                         struct tree_key key)
+static inline bool format_slot_needs_block(const struct format_layout *layout, struct format_key lower,
+                                           struct format_key key)
 {
-    return layout->long_keys && tree_slot_remainder(layout, lower, key) > layout->geometry.inline_key_bytes;
+    return layout->long_keys && format_slot_remainder(layout, lower, key) > layout->geometry.inline_key_bytes;
 }
 /* Writes key, value and check into the image: a long slot if there is a `block`, which then holds the key;
  * else the remainder must fit. */
-void tree_slot_write(const struct tree_layout *layout, uint8_t *image, uint32_t number, uint32_t seed,
-                     struct tree_key lower, gaddr block, struct tree_key key, struct tree_key value);
+void format_slot_write(const struct format_layout *layout, uint8_t *image, uint32_t number, uint32_t seed,
+                       struct format_key lower, gaddr block, struct format_key key, struct format_key value);
 /* Gives a proven slot the check of another version; nothing else of it changes. */
-void tree_slot_renew(const struct tree_layout *layout, uint8_t *image, uint32_t number, uint32_t seed,
-                     struct tree_key lower);
+void format_slot_renew(const struct format_layout *layout, uint8_t *image, uint32_t number, uint32_t seed,
+                       struct format_key lower);
 /* Of a proven long slot. */
-static inline uint64_t tree_slot_hash(const struct tree_layout *layout, const uint8_t *image, uint32_t number)
+static inline uint64_t format_slot_hash(const struct format_layout *layout, const uint8_t *image,
+                                        uint32_t number)
 {
     uint64_t hash;
     memcpy(&hash, image + layout->slot_offset[number] + 14, sizeof hash);
     return hash;
 }
-void tree_slot_clear(const struct tree_layout *layout, uint8_t *image, uint32_t number, uint32_t seed);
+void format_slot_clear(const struct format_layout *layout, uint8_t *image, uint32_t number, uint32_t seed);
 /* A free slot for a key of this bucket, own segment first; UINT32_MAX when full. */
-uint32_t tree_bucket_free_slot(const struct tree_layout *layout, const uint8_t *image,
-                               const struct tree_bucket *bucket, uint32_t seed);
+uint32_t format_bucket_free_slot(const struct format_layout *layout, const uint8_t *image,
+                                 const struct format_bucket *bucket, uint32_t seed);
 /* An empty leaf with this header: heads and empty slots. */
-void tree_leaf_format(const struct tree_layout *layout, const struct tree_header *header, uint8_t *image);
+void format_leaf_format(const struct format_layout *layout, const struct format_header *header,
+                        uint8_t *image);
 
 /* ---- internal nodes ---- */
 
-struct tree_entry {
-    struct tree_key key;
-    struct tree_link link;
+struct format_entry {
+    struct format_key key;
+    struct format_link link;
 };
 /* Most entries that any internal node can hold (4,096 bytes, shortest variable keys). */
-#define TREE_ENTRIES_MAX 320u
+#define FORMAT_ENTRIES_MAX 320u
 
 /* Decodes the entries of a valid internal node (keys point into the image); false if it is malformed. */
-bool tree_internal_decode(const struct tree_layout *layout, const uint8_t *image,
-                          const struct tree_header *header, struct tree_entry entries[TREE_ENTRIES_MAX]);
+bool format_internal_decode(const struct format_layout *layout, const uint8_t *image,
+                            const struct format_header *header,
+                            struct format_entry entries[FORMAT_ENTRIES_MAX]);
 /* Bytes that these entries need together with the header; compare with internal_bytes. */
-uint32_t tree_internal_size(const struct tree_layout *layout, const struct tree_entry *entries,
-                            uint32_t count);
+uint32_t format_internal_size(const struct format_layout *layout, const struct format_entry *entries,
+                              uint32_t count);
 /* Builds header and entries in `image` (which no key may point into) and seals it. header->count is set. */
-void tree_internal_encode(const struct tree_layout *layout, struct tree_header *header,
-                          const struct tree_entry *entries, uint32_t count, uint8_t *image);
+void format_internal_encode(const struct format_layout *layout, struct format_header *header,
+                            const struct format_entry *entries, uint32_t count, uint8_t *image);
 
 #endif

@@ -101,7 +101,7 @@ struct memory_status_reply {
     /* a daemon's, else 0 */
     uint64_t uptime_ms, compute_nodes, connections, fenced_total, locks_freed_total;
     uint64_t lists_total, commands_total, bytes_read_total, bytes_written_total;
-    uint64_t card, card_queues; /* 1: it serves RDMA; queue pairs of compute nodes. What goes through them is
+    uint64_t nic, nic_queues; /* 1: it serves RDMA; queue pairs of compute nodes. What goes through them is
                                    in none of the counts above */
 };
 struct memory_usage_request {
@@ -149,7 +149,7 @@ void memory_node_status(struct memory_node *node, struct memory_status_reply *st
  * may be using it. */
 int memory_node_format(struct memory_node *node, uint64_t cluster_id, uint16_t number, uint16_t node_count,
                        struct error *error);
-/* From now on its pages stay where they are, since a network card writes to them: a format fills them with
+/* From now on its pages stay where they are, since a NIC writes to them: a format fills them with
  * zeros (some seconds for each 10 GiB) instead of giving them back to the system. */
 void memory_node_pin(struct memory_node *node);
 /* Descriptors of pool and lock region, -1 if not `shared`. Owned by the node; sealed against resizing. */

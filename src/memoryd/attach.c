@@ -11,59 +11,59 @@
 #include "memoryd/session.h"
 
 /* The keeper looks for the session of a queue pair that broke. */
-static void set_queue(struct server_session *session, struct server_card_queue *queue)
+static void set_queue(struct memoryd_session *session, struct memoryd_nic_queue *queue)
 {
-    struct server_groups *groups = &session->server->groups;
+    struct memoryd_groups *groups = &session->server->groups;
     spinlock_lock(&groups->lock);
     session->queue = queue;
     spinlock_unlock(&groups->lock);
 }
 
 /* While this thread waits for the kernel it reads no heartbeats, and nobody shall lose a lease for it. */
-static int attach(struct memory_server *server, const struct wire_card *theirs, struct wire_card *ours,
-                  struct server_card_queue **queue, struct error *error)
+static int attach(struct memoryd *server, const struct wire_nic *theirs, struct wire_nic *ours,
+                  struct memoryd_nic_queue **queue, struct error *error)
 {
     uint64_t begin = task_now();
     /* relaxed: the keeper is late to see it by no more than its next look */
     atomic_add_relaxed(&server->attaching, 1u);
-    int status = server_card_attach(server->card, theirs, ours, queue, error);
+    int status = memoryd_nic_attach(server->nic, theirs, ours, queue, error);
     uint64_t now = task_now();
-    server_groups_prolong(server, now, now - begin);
+    memoryd_groups_prolong(server, now, now - begin);
     /* release: who sees that it is over sees that leases were prolonged */
     __atomic_fetch_sub(&server->attaching, 1u, __ATOMIC_RELEASE);
     return status;
 }
 
-enum session_result server_session_attach(struct server_session *session, const struct wire_head *head,
-                                          const void *bytes)
+enum session_result memoryd_session_attach(struct memoryd_session *session, const struct wire_header *head,
+                                           const void *bytes)
 {
-    struct wire_card theirs, ours = {0};
-    struct server_card_queue *queue = NULL;
+    struct wire_nic theirs, ours = {0};
+    struct memoryd_nic_queue *queue = NULL;
     struct error error = {0};
     if (head->length != sizeof theirs)
-        return server_session_broken(session, "the end of a queue pair in %u bytes", head->length);
+        return memoryd_session_broken(session, "the end of a queue pair in %u bytes", head->length);
     if (session->attached)
-        return server_session_broken(session, "a second queue pair");
+        return memoryd_session_broken(session, "a second queue pair");
     session->attached = session->worked = true;
     memcpy(&theirs, bytes, sizeof theirs);
     int status = attach(session->server, &theirs, &ours, &queue, &error);
     set_queue(session, queue);
     bool sent;
     if (status == BANYAN_OK)
-        sent = server_session_send(session, WIRE_ATTACHED, BANYAN_OK, head->id, &ours, sizeof ours);
+        sent = memoryd_session_send(session, WIRE_ATTACHED, BANYAN_OK, head->id, &ours, sizeof ours);
     else
-        sent = server_session_send(session, WIRE_ATTACHED, status, head->id, error.text, strlen(error.text));
+        sent = memoryd_session_send(session, WIRE_ATTACHED, status, head->id, error.text, strlen(error.text));
     if (status != BANYAN_OK)
         log_warning("memory node %u: no queue pair for compute node %u (%s): %s", (unsigned)session->number,
-                    (unsigned)server_group_compute_id(session), session->peer, error.text);
-    return sent ? SESSION_MORE : server_session_broken(session, "no memory for a reply");
+                    (unsigned)memoryd_group_compute_id(session), session->peer, error.text);
+    return sent ? SESSION_MORE : memoryd_session_broken(session, "no memory for a reply");
 }
 
-bool server_session_detach(struct server_session *session)
+bool memoryd_session_detach(struct memoryd_session *session)
 {
-    struct server_card_queue *queue = session->queue;
+    struct memoryd_nic_queue *queue = session->queue;
     if (queue == NULL)
         return true;
     set_queue(session, NULL);
-    return server_card_detach(queue);
+    return memoryd_nic_detach(queue);
 }

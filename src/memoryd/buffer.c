@@ -6,7 +6,7 @@
 
 #define CAPACITY_MIN 4096u
 
-static void to_front(struct server_buffer *buffer)
+static void to_front(struct memoryd_buffer *buffer)
 {
     if (buffer->start == 0)
         return;
@@ -16,11 +16,11 @@ static void to_front(struct server_buffer *buffer)
     buffer->start = 0;
 }
 
-bool server_buffer_room(struct server_buffer *buffer, size_t more)
+bool memoryd_buffer_room(struct memoryd_buffer *buffer, size_t more)
 {
     if (buffer->capacity - buffer->end >= more && buffer->bytes != NULL)
         return true;
-    size_t needed = server_buffer_held(buffer) + more;
+    size_t needed = memoryd_buffer_held(buffer) + more;
     if (needed > buffer->capacity || buffer->bytes == NULL) {
         size_t capacity = CAPACITY_MIN;
         while (capacity < needed)
@@ -35,13 +35,13 @@ bool server_buffer_room(struct server_buffer *buffer, size_t more)
     return true;
 }
 
-void server_buffer_shrink(struct server_buffer *buffer, size_t keep)
+void memoryd_buffer_shrink(struct memoryd_buffer *buffer, size_t keep)
 {
     buffer->start = buffer->ready = buffer->end = 0;
     if (buffer->capacity <= keep)
         return;
     if (keep == 0) {
-        server_buffer_free(buffer);
+        memoryd_buffer_free(buffer);
         return;
     }
     uint8_t *bytes = realloc(buffer->bytes, keep);
@@ -51,15 +51,15 @@ void server_buffer_shrink(struct server_buffer *buffer, size_t keep)
     buffer->capacity = keep;
 }
 
-void server_buffer_free(struct server_buffer *buffer)
+void memoryd_buffer_free(struct memoryd_buffer *buffer)
 {
     free(buffer->bytes);
-    *buffer = (struct server_buffer){0};
+    *buffer = (struct memoryd_buffer){0};
 }
 
-bool server_buffer_append(struct server_buffer *buffer, const void *bytes, size_t length)
+bool memoryd_buffer_append(struct memoryd_buffer *buffer, const void *bytes, size_t length)
 {
-    if (!server_buffer_room(buffer, length))
+    if (!memoryd_buffer_room(buffer, length))
         return false;
     if (length != 0)
         memcpy(buffer->bytes + buffer->end, bytes, length);

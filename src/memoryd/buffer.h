@@ -6,28 +6,28 @@
  * Bytes start..ready may be taken; ready..end are being made (a reply whose list has not ended; for input
  * ready is not used). Growth is bounded by the callers, who know what the protocol allows.
  */
-#ifndef MEMORY_SERVER_BUFFER_H
-#define MEMORY_SERVER_BUFFER_H
+#ifndef MEMORYD_BUFFER_H
+#define MEMORYD_BUFFER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct server_buffer {
+struct memoryd_buffer {
     uint8_t *bytes;
     size_t capacity, start, ready, end;
 };
 
 /* Makes room for `more` bytes behind end: moves what is there to the front, grows to a power of two. false:
  * no memory, nothing was changed. */
-bool server_buffer_room(struct server_buffer *buffer, size_t more);
+bool memoryd_buffer_room(struct memoryd_buffer *buffer, size_t more);
 /* start..end is empty: gives all but `keep` bytes of capacity back. */
-void server_buffer_shrink(struct server_buffer *buffer, size_t keep);
-void server_buffer_free(struct server_buffer *buffer);
+void memoryd_buffer_shrink(struct memoryd_buffer *buffer, size_t keep);
+void memoryd_buffer_free(struct memoryd_buffer *buffer);
 /* Copies behind end. false: no memory. */
-bool server_buffer_append(struct server_buffer *buffer, const void *bytes, size_t length);
+bool memoryd_buffer_append(struct memoryd_buffer *buffer, const void *bytes, size_t length);
 
-static inline size_t server_buffer_held(const struct server_buffer *buffer)
+static inline size_t memoryd_buffer_held(const struct memoryd_buffer *buffer)
 {
     return buffer->end - buffer->start;
 }

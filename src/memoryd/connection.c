@@ -21,12 +21,12 @@
 /* Descriptors follow a welcome into an empty Unix socket: there is room. */
 #define DESCRIPTORS_LIMIT (SECOND / 10)
 
-struct server_connection *server_connection_create(struct memory_server *server, struct server_loop *loop,
-                                                   int fd, const struct server_listener *listener,
-                                                   const char *peer)
+struct memoryd_connection *memoryd_connection_create(struct memoryd *server, struct memoryd_loop *loop,
+                                                     int fd, const struct memoryd_listener *listener,
+                                                     const char *peer)
 {
-    struct server_connection *connection = calloc(1, sizeof *connection);
-    struct server_session *session;
+    struct memoryd_connection *connection = calloc(1, sizeof *connection);
+    struct memoryd_session *session;
     bool is_unix = listener->address.kind == NET_UNIX;
     struct net_stream *stream = net_stream_create(fd, is_unix ? NULL : server->tls, true, NULL);
     if (connection == NULL || stream == NULL) {
@@ -49,19 +49,19 @@ struct server_connection *server_connection_create(struct memory_server *server,
     atomic_add_relaxed(&server->connections, 1u); /* a count */
     char name[NET_TEXT_MAX];
     snprintf(name, sizeof name, "%s", peer);
-    if (!server_session_begin(session, server, &loop->counts, fd, name)) {
-        server_connection_free(connection);
+    if (!memoryd_session_begin(session, server, &loop->counts, fd, name)) {
+        memoryd_connection_free(connection);
         return NULL;
     }
     connection->deadline = task_now() + HELLO_LIMIT;
     return connection;
 }
 
-void server_connection_free(struct server_connection *connection)
+void memoryd_connection_free(struct memoryd_connection *connection)
 {
     net_stream_destroy(connection->stream);
-    server_buffer_free(&connection->sending);
-    server_session_finish(&connection->session);
+    memoryd_buffer_free(&connection->sending);
+    memoryd_session_finish(&connection->session);
     /* relaxed: a count */
     atomic_add_relaxed(&connection->session.server->connections, UINT32_MAX);
     free(connection);
@@ -69,82 +69,83 @@ void server_connection_free(struct server_connection *connection)
 
 /* ---- closing ---- */
 
-void server_connection_close(struct server_connection *connection, enum server_leaving how, const char *why)
+void memoryd_connection_close(struct memoryd_connection *connection, enum memoryd_leaving how,
+                              const char *why)
 {
-    struct server_session *session = &connection->session;
+    struct memoryd_session *session = &connection->session;
     if (connection->gone)
         return;
     /* Who is gone before the welcome, and what is mapped, could be sent has nothing under way. */
-    if (how == SERVER_LOST && session->open && !connection->welcomed && !session->worked)
-        how = SERVER_GOODBYE;
-    if (how == SERVER_BROKEN)
+    if (how == MEMORYD_LOST && session->open && !connection->welcomed && !session->worked)
+        how = MEMORYD_GOODBYE;
+    if (how == MEMORYD_BROKEN)
         log_warning("memory node: the connection of %s (%s) was closed: %s",
                     session->name[0] != 0 ? session->name : "somebody", session->peer, why);
-    else if (how == SERVER_LOST && session->group == NULL)
+    else if (how == MEMORYD_LOST && session->group == NULL)
         log_debug("memory node: the connection of %s was lost: %s", session->peer, why);
-    server_session_leave(session, how, why);
+    memoryd_session_leave(session, how, why);
     connection->gone = true;
-    server_loop_remove(connection);
+    memoryd_loop_remove(connection);
     shutdown(session->fd, SHUT_RDWR);
     if (connection->loop->engine->remove(connection))
-        server_connection_free(connection);
+        memoryd_connection_free(connection);
     else
         connection->loop->flying++;
 }
 
-static bool all_sent(const struct server_connection *connection)
+static bool all_sent(const struct memoryd_connection *connection)
 {
-    const struct server_buffer *out = &connection->session.out;
+    const struct memoryd_buffer *out = &connection->session.out;
     return out->ready == out->start && connection->session.unsent == 0;
 }
 
 /* The conversation is over; what has been said is still delivered, if the peer takes it soon. */
-static void begin_ending(struct server_connection *connection)
+static void begin_ending(struct memoryd_connection *connection)
 {
-    server_session_leave(&connection->session, SERVER_GOODBYE, "");
+    memoryd_session_leave(&connection->session, MEMORYD_GOODBYE, "");
     connection->ending = true;
-    server_loop_set_deadline(connection, task_now() + ENDING_LIMIT);
+    memoryd_loop_set_deadline(connection, task_now() + ENDING_LIMIT);
 }
 
-void server_connection_expire(struct server_connection *connection)
+void memoryd_connection_expire(struct memoryd_connection *connection)
 {
-    const struct server_session *session = &connection->session;
+    const struct memoryd_session *session = &connection->session;
     /* Not a warning: anyone can make many of these. */
     if (!session->open)
         log_debug("memory node: %s was closed: no hello in time, or too many others came", session->peer);
-    server_connection_close(connection, SERVER_LOST, "it did not take what it was sent");
+    memoryd_connection_close(connection, MEMORYD_LOST, "it did not take what it was sent");
 }
 
 /* ---- the session's turn ---- */
 
-static int write_all(struct server_connection *connection);
+static int write_all(struct memoryd_connection *connection);
 
 /* The welcome goes first, then the descriptors. false: closed. */
-static bool send_descriptors(struct server_connection *connection)
+static bool send_descriptors(struct memoryd_connection *connection)
 {
-    struct server_session *session = &connection->session;
-    struct server_buffer *out = &session->out;
+    struct memoryd_session *session = &connection->session;
+    struct memoryd_buffer *out = &session->out;
     struct error error = {0};
     if (write_all(connection) < 0)
         return false;
     if (out->start != out->ready ||
         net_send_descriptors(session->fd, session->descriptors, session->descriptor_count, DESCRIPTORS_LIMIT,
                              &error) != BANYAN_OK) {
-        server_connection_close(connection, SERVER_LOST, "it did not take the descriptors of its mapping");
+        memoryd_connection_close(connection, MEMORYD_LOST, "it did not take the descriptors of its mapping");
         return false;
     }
-    server_session_descriptors_sent(session);
+    memoryd_session_descriptors_sent(session);
     return true;
 }
 
 /* After the hello the engine may move the bytes itself. */
-static void become_open(struct server_connection *connection)
+static void become_open(struct memoryd_connection *connection)
 {
-    struct server_session *session = &connection->session;
+    struct memoryd_session *session = &connection->session;
     connection->deadline = 0;
-    server_loop_set_deadline(connection, 0);
+    memoryd_loop_set_deadline(connection, 0);
     bool plain = session->is_unix || session->server->tls == NULL;
-    if (connection->loop->engine == &server_uring && plain) {
+    if (connection->loop->engine == &memoryd_uring && plain) {
         int flags = fcntl(session->fd, F_GETFL);
         /* io_uring would hand out EAGAIN at once for a non-blocking socket. */
         connection->completion = flags >= 0 && fcntl(session->fd, F_SETFL, flags & ~O_NONBLOCK) == 0;
@@ -152,23 +153,23 @@ static void become_open(struct server_connection *connection)
 }
 
 /* Lets the session work on what is there. false: the connection is closed, and may be gone. */
-static bool run_session(struct server_connection *connection)
+static bool run_session(struct memoryd_connection *connection)
 {
-    struct server_session *session = &connection->session;
+    struct memoryd_session *session = &connection->session;
     enum session_result result;
     if (connection->ending)
         return true;
     bool was_open = session->open;
-    while ((result = server_session_run(session)) == SESSION_DESCRIPTORS)
+    while ((result = memoryd_session_run(session)) == SESSION_DESCRIPTORS)
         if (!send_descriptors(connection))
             return false;
     connection->paused = result == SESSION_PAUSED;
     if (result == SESSION_FENCED) {
-        server_connection_close(connection, SERVER_LOST, "fenced");
+        memoryd_connection_close(connection, MEMORYD_LOST, "fenced");
         return false;
     }
     if (result == SESSION_BROKEN) {
-        server_connection_close(connection, SERVER_BROKEN, session->why);
+        memoryd_connection_close(connection, MEMORYD_BROKEN, session->why);
         return false;
     }
     if (result == SESSION_ENDED)
@@ -181,16 +182,16 @@ static bool run_session(struct server_connection *connection)
     if (session->open && !was_open && all_sent(connection) && !connection->paused)
         become_open(connection);
     else if (session->open && !was_open)
-        server_loop_set_deadline(connection, 0); /* it stays with readiness */
+        memoryd_loop_set_deadline(connection, 0); /* it stays with readiness */
     return true;
 }
 
 /* ---- readiness ---- */
 
 /* Writes what it can. 1: all is written; 0: the peer must take some first; -1: closed. */
-static int write_all(struct server_connection *connection)
+static int write_all(struct memoryd_connection *connection)
 {
-    struct server_buffer *out = &connection->session.out;
+    struct memoryd_buffer *out = &connection->session.out;
     while (out->start < out->ready) {
         size_t written = 0;
         enum net_status status =
@@ -201,7 +202,7 @@ static int write_all(struct server_connection *connection)
             char why[160];
             snprintf(why, sizeof why, "lost: %s",
                      status == NET_END ? "closed" : net_stream_error(connection->stream));
-            server_connection_close(connection, SERVER_LOST, why);
+            memoryd_connection_close(connection, MEMORYD_LOST, why);
             return -1;
         }
         out->start += written;
@@ -209,30 +210,30 @@ static int write_all(struct server_connection *connection)
     if (out->start == out->end)
         out->start = out->ready = out->end = 0;
     if (connection->ending) {
-        server_connection_close(connection, SERVER_GOODBYE, "");
+        memoryd_connection_close(connection, MEMORYD_GOODBYE, "");
         return -1;
     }
     return 1;
 }
 
-static size_t input_keep(const struct server_session *session)
+static size_t input_keep(const struct memoryd_session *session)
 {
     if (!session->open)
         return SESSION_INPUT_HELLO;
     return session->role == WIRE_DATA ? SESSION_INPUT_LISTS : SESSION_INPUT_SMALL;
 }
 
-int server_connection_input_room(struct server_connection *connection)
+int memoryd_connection_input_room(struct memoryd_connection *connection)
 {
-    struct server_session *session = &connection->session;
-    struct server_buffer *in = &session->in;
-    size_t held = server_buffer_held(in), keep = input_keep(session);
+    struct memoryd_session *session = &connection->session;
+    struct memoryd_buffer *in = &session->in;
+    size_t held = memoryd_buffer_held(in), keep = input_keep(session);
     if (connection->ending || connection->paused)
         return 0;
     if (held == 0) {
         in->start = in->ready = in->end = 0;
         if (connection->large && in->capacity > keep)
-            server_buffer_shrink(in, keep);
+            memoryd_buffer_shrink(in, keep);
         connection->large = false;
     }
     size_t whole = session->need > keep ? session->need : keep;
@@ -240,20 +241,20 @@ int server_connection_input_room(struct server_connection *connection)
     /* A short rest at the buffer's end is read into as it is, as long as the next step fits. */
     if (in->bytes != NULL && session->need <= in->capacity - in->start && in->capacity - in->end >= keep / 4)
         return 1;
-    if (server_buffer_room(in, more))
+    if (memoryd_buffer_room(in, more))
         return 1;
-    server_connection_close(connection, SERVER_BROKEN, "no memory for what it sends");
+    memoryd_connection_close(connection, MEMORYD_BROKEN, "no memory for what it sends");
     return -1;
 }
 
 /* 1: bytes came; 0: none now; -1: closed. */
-static int read_some(struct server_connection *connection)
+static int read_some(struct memoryd_connection *connection)
 {
-    struct server_session *session = &connection->session;
-    struct server_buffer *in = &session->in;
+    struct memoryd_session *session = &connection->session;
+    struct memoryd_buffer *in = &session->in;
     size_t length = 0;
     char why[160];
-    int room = server_connection_input_room(connection);
+    int room = memoryd_connection_input_room(connection);
     if (room <= 0)
         return room;
     switch (net_stream_read(connection->stream, in->bytes + in->end, in->capacity - in->end, &length)) {
@@ -263,16 +264,16 @@ static int read_some(struct server_connection *connection)
     case NET_AGAIN:
         return 0;
     case NET_END:
-        server_connection_close(connection, SERVER_LOST, "its connection was closed without a goodbye");
+        memoryd_connection_close(connection, MEMORYD_LOST, "its connection was closed without a goodbye");
         return -1;
     default:
         snprintf(why, sizeof why, "a connection of it was lost: %s", net_stream_error(connection->stream));
-        server_connection_close(connection, SERVER_LOST, why);
+        memoryd_connection_close(connection, MEMORYD_LOST, why);
         return -1;
     }
 }
 
-void server_connection_ready(struct server_connection *connection)
+void memoryd_connection_ready(struct memoryd_connection *connection)
 {
     bool on = true;
     while (on) {
@@ -283,15 +284,15 @@ void server_connection_ready(struct server_connection *connection)
             return;
         /* TLS: what it holds decrypted makes no descriptor ready. Paused: there may be input left. */
         on = !connection->ending && !connection->completion &&
-             ((connection->paused && !server_session_paused(&connection->session)) ||
+             ((connection->paused && !memoryd_session_paused(&connection->session)) ||
               (!connection->paused && net_stream_pending(connection->stream)));
     }
     connection->loop->engine->arm(connection);
 }
 
-uint32_t server_connection_wants(const struct server_connection *connection)
+uint32_t memoryd_connection_wants(const struct memoryd_connection *connection)
 {
-    const struct server_buffer *out = &connection->session.out;
+    const struct memoryd_buffer *out = &connection->session.out;
     bool write = out->start < out->ready;
     uint32_t events = net_stream_wants(connection->stream, write);
     /* Input that nobody will read must not wake us. */
@@ -303,15 +304,15 @@ uint32_t server_connection_wants(const struct server_connection *connection)
 /* ---- completion ---- */
 
 /* After a turn: what has ended and is sent is closed, else more is expected. */
-static void settle(struct server_connection *connection)
+static void settle(struct memoryd_connection *connection)
 {
     if (connection->ending && all_sent(connection))
-        server_connection_close(connection, SERVER_GOODBYE, "");
+        memoryd_connection_close(connection, MEMORYD_GOODBYE, "");
     else
         connection->loop->engine->arm(connection);
 }
 
-void server_connection_received(struct server_connection *connection, int count)
+void memoryd_connection_received(struct memoryd_connection *connection, int count)
 {
     char why[160];
     if (count <= 0 && count != -EAGAIN && count != -EINTR && count != -ECANCELED) {
@@ -319,7 +320,7 @@ void server_connection_received(struct server_connection *connection, int count)
             snprintf(why, sizeof why, "its connection was closed without a goodbye");
         else
             snprintf(why, sizeof why, "a connection of it was lost: %s", strerror(-count));
-        server_connection_close(connection, SERVER_LOST, why);
+        memoryd_connection_close(connection, MEMORYD_LOST, why);
         return;
     }
     if (count > 0)
@@ -328,13 +329,13 @@ void server_connection_received(struct server_connection *connection, int count)
         settle(connection);
 }
 
-void server_connection_sent(struct server_connection *connection, int count)
+void memoryd_connection_sent(struct memoryd_connection *connection, int count)
 {
-    struct server_session *session = &connection->session;
+    struct memoryd_session *session = &connection->session;
     char why[160];
     if (count <= 0 && count != -EAGAIN && count != -EINTR) {
         snprintf(why, sizeof why, "a connection of it was lost: %s", strerror(-count));
-        server_connection_close(connection, SERVER_LOST, why);
+        memoryd_connection_close(connection, MEMORYD_LOST, why);
         return;
     }
     if (count > 0) {
@@ -343,25 +344,25 @@ void server_connection_sent(struct server_connection *connection, int count)
     }
     if (session->unsent == 0)
         connection->sending.start = connection->sending.ready = connection->sending.end = 0;
-    if (connection->paused && !server_session_paused(session) && !run_session(connection))
+    if (connection->paused && !memoryd_session_paused(session) && !run_session(connection))
         return;
     settle(connection);
 }
 
-int server_connection_output(struct server_connection *connection)
+int memoryd_connection_output(struct memoryd_connection *connection)
 {
-    struct server_session *session = &connection->session;
-    struct server_buffer *out = &session->out, *sending = &connection->sending;
+    struct memoryd_session *session = &connection->session;
+    struct memoryd_buffer *out = &session->out, *sending = &connection->sending;
     if (session->unsent > 0)
         return 1;
     if (out->start == out->ready)
         return 0;
-    struct server_buffer empty = *sending, full = *out;
+    struct memoryd_buffer empty = *sending, full = *out;
     /* A reply that is still being made stays behind. */
     empty.start = empty.ready = empty.end = 0;
-    if (!server_buffer_append(&empty, full.bytes + full.ready, full.end - full.ready)) {
+    if (!memoryd_buffer_append(&empty, full.bytes + full.ready, full.end - full.ready)) {
         *sending = empty;
-        server_connection_close(connection, SERVER_BROKEN, "no memory for a reply");
+        memoryd_connection_close(connection, MEMORYD_BROKEN, "no memory for a reply");
         return -1;
     }
     empty.ready = 0;
@@ -372,14 +373,14 @@ int server_connection_output(struct server_connection *connection)
     return 1;
 }
 
-void server_connection_tidy(struct server_connection *connection)
+void memoryd_connection_tidy(struct memoryd_connection *connection)
 {
-    struct server_session *session = &connection->session;
-    if (session->out.capacity > SESSION_OUTPUT_KEEP && server_buffer_held(&session->out) == 0)
-        server_buffer_shrink(&session->out, 0);
+    struct memoryd_session *session = &connection->session;
+    if (session->out.capacity > SESSION_OUTPUT_KEEP && memoryd_buffer_held(&session->out) == 0)
+        memoryd_buffer_shrink(&session->out, 0);
     if (connection->sending.capacity > SESSION_OUTPUT_KEEP && session->unsent == 0)
-        server_buffer_shrink(&connection->sending, 0);
-    if (session->in.capacity > input_keep(session) && server_buffer_held(&session->in) == 0) {
+        memoryd_buffer_shrink(&connection->sending, 0);
+    if (session->in.capacity > input_keep(session) && memoryd_buffer_held(&session->in) == 0) {
         /* The second look in a row that finds it so. */
         bool again = connection->large;
         connection->large = true;

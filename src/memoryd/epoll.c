@@ -14,12 +14,12 @@ struct epoll_state {
     int fd;
 };
 
-static int state_fd(const struct server_loop *loop)
+static int state_fd(const struct memoryd_loop *loop)
 {
     return ((const struct epoll_state *)loop->state)->fd;
 }
 
-static int epoll_engine_create(struct server_loop *loop, struct error *error)
+static int epoll_engine_create(struct memoryd_loop *loop, struct error *error)
 {
     struct epoll_state *state = malloc(sizeof *state);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
@@ -38,18 +38,18 @@ static int epoll_engine_create(struct server_loop *loop, struct error *error)
     return BANYAN_OK;
 }
 
-static void epoll_engine_destroy(struct server_loop *loop)
+static void epoll_engine_destroy(struct memoryd_loop *loop)
 {
     close(state_fd(loop));
     free(loop->state);
 }
 
-static int epoll_engine_begin(struct server_loop *loop, struct error *error)
+static int epoll_engine_begin(struct memoryd_loop *loop, struct error *error)
 {
     return BANYAN_OK;
 }
 
-static int epoll_engine_add(struct server_loop *loop, struct server_connection *connection)
+static int epoll_engine_add(struct memoryd_loop *loop, struct memoryd_connection *connection)
 {
     struct epoll_event event = {.events = 0, .data.ptr = connection};
     connection->events = 0;
@@ -57,9 +57,9 @@ static int epoll_engine_add(struct server_loop *loop, struct server_connection *
                                                                                          : BANYAN_ENOMEM;
 }
 
-static void epoll_engine_arm(struct server_connection *connection)
+static void epoll_engine_arm(struct memoryd_connection *connection)
 {
-    uint32_t events = server_connection_wants(connection);
+    uint32_t events = memoryd_connection_wants(connection);
     struct epoll_event event = {.events = events, .data.ptr = connection};
     if (events == connection->events)
         return;
@@ -67,12 +67,12 @@ static void epoll_engine_arm(struct server_connection *connection)
     epoll_ctl(state_fd(connection->loop), EPOLL_CTL_MOD, connection->session.fd, &event);
 }
 
-static void epoll_engine_shrink(struct server_connection *connection)
+static void epoll_engine_shrink(struct memoryd_connection *connection)
 {
-    server_connection_input_room(connection); /* nothing is being received between two events */
+    memoryd_connection_input_room(connection); /* nothing is being received between two events */
 }
 
-static void epoll_engine_wait(struct server_loop *loop, uint64_t timeout_ns)
+static void epoll_engine_wait(struct memoryd_loop *loop, uint64_t timeout_ns)
 {
     struct epoll_event events[EVENTS];
     int milliseconds = (int)((timeout_ns + 999999) / 1000000);
@@ -80,19 +80,19 @@ static void epoll_engine_wait(struct server_loop *loop, uint64_t timeout_ns)
     for (int i = 0; i < count; i++) {
         /* A connection is closed by its own event alone, so those that follow are still there. */
         if (events[i].data.ptr != NULL)
-            server_connection_ready(events[i].data.ptr);
+            memoryd_connection_ready(events[i].data.ptr);
         else
-            server_loop_woken(loop);
+            memoryd_loop_woken(loop);
     }
 }
 
-static bool epoll_engine_remove(struct server_connection *connection)
+static bool epoll_engine_remove(struct memoryd_connection *connection)
 {
     epoll_ctl(state_fd(connection->loop), EPOLL_CTL_DEL, connection->session.fd, NULL);
     return true;
 }
 
-const struct server_engine server_epoll = {
+const struct memoryd_engine memoryd_epoll = {
     .name = "epoll",
     .create = epoll_engine_create,
     .destroy = epoll_engine_destroy,

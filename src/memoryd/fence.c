@@ -23,16 +23,16 @@
 #define GRACE (200 * MILLISECOND)
 /* A process that was killed wakes the keeper when it is dead; should that be missed, the keeper looks. */
 #define LOOK_AGAIN (50 * MILLISECOND)
-/* A card that failed to free locks is asked again. */
-#define CARD_PAUSE (1000 * MILLISECOND)
+/* A NIC that failed to free locks is asked again. */
+#define NIC_PAUSE (1000 * MILLISECOND)
 
-void server_groups_create(struct memory_server *server)
+void memoryd_groups_create(struct memoryd *server)
 {
     struct memory_status_reply status;
     memory_node_status(server->node, &status);
-    server->groups = (struct server_groups){.number = (uint16_t)status.node,
-                                            .node_count = (uint16_t)status.node_count,
-                                            .cluster_id = status.cluster_id};
+    server->groups = (struct memoryd_groups){.number = (uint16_t)status.node,
+                                             .node_count = (uint16_t)status.node_count,
+                                             .cluster_id = status.cluster_id};
 }
 
 static void earlier(uint64_t *deadline, uint64_t other)
@@ -46,7 +46,7 @@ static void earlier(uint64_t *deadline, uint64_t other)
 #define FORGIVEN (50 * MILLISECOND)
 
 /* The table's lock is held. */
-static void check_lease(struct server_groups *groups, struct server_group *group, uint64_t now,
+static void check_lease(struct memoryd_groups *groups, struct memoryd_group *group, uint64_t now,
                         uint64_t *deadline)
 {
     char why[96];
@@ -59,14 +59,14 @@ static void check_lease(struct server_groups *groups, struct server_group *group
         snprintf(why, sizeof why, "it said goodbye, but kept a data connection");
     else
         snprintf(why, sizeof why, "no heartbeat for its lease of %u ms", group->lease_ms);
-    server_group_fence(groups, group, false, why);
+    memoryd_group_fence(groups, group, false, why);
 }
 
 /* True when the process can no longer write. */
-static bool process_gone(struct memory_server *server, struct server_group *group, uint64_t now,
+static bool process_gone(struct memoryd *server, struct memoryd_group *group, uint64_t now,
                          uint64_t *deadline)
 {
-    if (!group->mapped || group->own || group->state == GROUP_ENDED || server_process_dead(group->pidfd))
+    if (!group->mapped || group->own || group->state == GROUP_ENDED || memoryd_process_dead(group->pidfd))
         return true;
     if (atomic_load_acquire(&server->stopping))
         return false;
@@ -85,36 +85,36 @@ static bool process_gone(struct memory_server *server, struct server_group *grou
             (unsigned)server->groups.number, group->pid, (unsigned)group->compute_id, group->name,
             group->why);
     group->killed = true;
-    server_process_kill(group->pidfd);
+    memoryd_process_kill(group->pidfd);
     earlier(deadline, now + LOOK_AGAIN);
     return false;
 }
 
-static void finish_staged(struct memory_server *server, struct server_group *group)
+static void finish_staged(struct memoryd *server, struct memoryd_group *group)
 {
     unsigned finished = 0;
     while (group->staging != NULL) {
-        struct server_staging *staging = group->staging;
+        struct memoryd_staging *staging = group->staging;
         bool complaint = false;
         if (group->state == GROUP_FENCED &&
-            server_staging_finish(staging, server->target, server->groups.number, &complaint))
+            memoryd_staging_finish(staging, server->target, server->groups.number, &complaint))
             finished++;
         if (complaint)
             log_warning("memory node %u: compute node %u left an impossible write in its staging area",
                         (unsigned)server->groups.number, (unsigned)group->compute_id);
         group->staging = staging->next;
-        server_staging_destroy(staging);
+        memoryd_staging_destroy(staging);
     }
     if (finished > 0)
         log_info("memory node %u: finished %u writes of compute node %u", (unsigned)server->groups.number,
                  finished, (unsigned)group->compute_id);
 }
 
-static void drop_group(struct memory_server *server, struct server_group *group, uint64_t freed)
+static void drop_group(struct memoryd *server, struct memoryd_group *group, uint64_t freed)
 {
-    struct server_groups *groups = &server->groups;
+    struct memoryd_groups *groups = &server->groups;
     spinlock_lock(&groups->lock);
-    struct server_group **link = &groups->first;
+    struct memoryd_group **link = &groups->first;
     while (*link != group)
         link = &(*link)->next;
     *link = group->next;
@@ -127,29 +127,28 @@ static void drop_group(struct memory_server *server, struct server_group *group,
 }
 
 /* False: not yet (nic_locks.c says why that is the only way). */
-static bool free_locks(struct memory_server *server, struct server_group *group, uint64_t now,
-                       uint64_t *deadline)
+static bool free_locks(struct memoryd *server, struct memoryd_group *group, uint64_t now, uint64_t *deadline)
 {
     struct error error = {0};
-    if (group->haunted)
+    if (group->quarantined)
         return false;
-    if (server->card == NULL) {
+    if (server->nic == NULL) {
         group->freed = memory_node_release_locks(server->node, group->compute_id);
         return true;
     }
-    if (now >= group->bury_at) {
-        if (server_card_release_locks(server->card, group->compute_id, &group->freed, &error) == BANYAN_OK)
+    if (now >= group->reap_at) {
+        if (memoryd_nic_release_locks(server->nic, group->compute_id, &group->freed, &error) == BANYAN_OK)
             return true;
-        group->bury_at = now + CARD_PAUSE;
+        group->reap_at = now + NIC_PAUSE;
         log_error("memory node %u: the locks of compute node %u are not freed yet: %s",
                   (unsigned)server->groups.number, (unsigned)group->compute_id, error.text);
     }
-    earlier(deadline, group->bury_at);
+    earlier(deadline, group->reap_at);
     return false;
 }
 
 /* The group is over, none of its connections is left, and its process can write no more. */
-static void bury(struct memory_server *server, struct server_group *group, uint64_t now, uint64_t *deadline)
+static void reap(struct memoryd *server, struct memoryd_group *group, uint64_t now, uint64_t *deadline)
 {
     finish_staged(server, group);
     if (!free_locks(server, group, now, deadline))
@@ -166,15 +165,15 @@ static void bury(struct memory_server *server, struct server_group *group, uint6
     drop_group(server, group, freed);
 }
 
-uint64_t server_groups_step(struct memory_server *server, uint64_t now)
+uint64_t memoryd_groups_step(struct memoryd *server, uint64_t now)
 {
-    struct server_groups *groups = &server->groups;
+    struct memoryd_groups *groups = &server->groups;
     uint64_t deadline = UINT64_MAX;
     /* acquire: see attach.c */
     if (atomic_load_acquire(&server->attaching) != 0)
-        server_groups_forgive(server, now);
+        memoryd_groups_forgive(server, now);
     spinlock_lock(&groups->lock);
-    for (struct server_group *group = groups->first, *next; group != NULL; group = next) {
+    for (struct memoryd_group *group = groups->first, *next; group != NULL; group = next) {
         if (group->state == GROUP_LIVE || group->state == GROUP_LEAVING)
             check_lease(groups, group, now, &deadline);
         bool over = group->state == GROUP_FENCED || group->state == GROUP_ENDED;
@@ -184,18 +183,18 @@ uint64_t server_groups_step(struct memory_server *server, uint64_t now)
             continue;
         spinlock_unlock(&groups->lock);
         if (process_gone(server, group, now, &deadline) && connections == 0)
-            bury(server, group, now, &deadline);
+            reap(server, group, now, &deadline);
         spinlock_lock(&groups->lock);
     }
     spinlock_unlock(&groups->lock);
     return deadline;
 }
 
-void server_groups_forgive(struct memory_server *server, uint64_t now)
+void memoryd_groups_forgive(struct memoryd *server, uint64_t now)
 {
-    struct server_groups *groups = &server->groups;
+    struct memoryd_groups *groups = &server->groups;
     spinlock_lock(&groups->lock);
-    for (struct server_group *group = groups->first; group != NULL; group = group->next) {
+    for (struct memoryd_group *group = groups->first; group != NULL; group = group->next) {
         uint64_t least = now + FORGIVEN - group->lease_ms * MILLISECOND;
         if (least <= now &&
             group->heartbeat_at < least) /* a lease shorter than that is not worth the trouble */
@@ -204,37 +203,37 @@ void server_groups_forgive(struct memory_server *server, uint64_t now)
     spinlock_unlock(&groups->lock);
 }
 
-void server_groups_prolong(struct memory_server *server, uint64_t now, uint64_t by)
+void memoryd_groups_prolong(struct memoryd *server, uint64_t now, uint64_t by)
 {
-    struct server_groups *groups = &server->groups;
+    struct memoryd_groups *groups = &server->groups;
     spinlock_lock(&groups->lock);
-    for (struct server_group *group = groups->first; group != NULL; group = group->next)
+    for (struct memoryd_group *group = groups->first; group != NULL; group = group->next)
         if (group->heartbeat_at < now)
             group->heartbeat_at += by < now - group->heartbeat_at ? by : now - group->heartbeat_at;
     spinlock_unlock(&groups->lock);
 }
 
-void server_groups_stop(struct memory_server *server)
+void memoryd_groups_stop(struct memoryd *server)
 {
-    struct server_groups *groups = &server->groups;
+    struct memoryd_groups *groups = &server->groups;
     spinlock_lock(&groups->lock);
-    for (struct server_group *group = groups->first; group != NULL; group = group->next)
-        server_group_fence(groups, group, true, "the memory node stops");
+    for (struct memoryd_group *group = groups->first; group != NULL; group = group->next)
+        memoryd_group_fence(groups, group, true, "the memory node stops");
     spinlock_unlock(&groups->lock);
 }
 
 /* Whose process lives on with the pool mapped keeps its locks: it may still write what they guard. Nobody
  * else can take one any more. */
-void server_groups_destroy(struct memory_server *server)
+void memoryd_groups_destroy(struct memoryd *server)
 {
-    struct server_groups *groups = &server->groups;
-    server_groups_step(server, task_now());
+    struct memoryd_groups *groups = &server->groups;
+    memoryd_groups_step(server, task_now());
     while (groups->first != NULL) {
-        struct server_group *group = groups->first;
+        struct memoryd_group *group = groups->first;
         while (group->staging != NULL) {
-            struct server_staging *staging = group->staging;
+            struct memoryd_staging *staging = group->staging;
             group->staging = staging->next;
-            server_staging_destroy(staging);
+            memoryd_staging_destroy(staging);
         }
         drop_group(server, group, 0);
     }

@@ -16,24 +16,24 @@
 
 /* ---- the table; its lock is held ---- */
 
-static struct server_group *find_id(const struct server_groups *groups, uint16_t compute_id)
+static struct memoryd_group *find_id(const struct memoryd_groups *groups, uint16_t compute_id)
 {
-    struct server_group *group = groups->first;
+    struct memoryd_group *group = groups->first;
     while (group != NULL && group->compute_id != compute_id)
         group = group->next;
     return group;
 }
 
-static struct server_group *find_instance(const struct server_groups *groups, uint64_t instance)
+static struct memoryd_group *find_instance(const struct memoryd_groups *groups, uint64_t instance)
 {
-    struct server_group *group = groups->first;
+    struct memoryd_group *group = groups->first;
     while (group != NULL && group->instance != instance)
         group = group->next;
     return group;
 }
 
 /* Ascending, so that an id is not used again soon after its last owner; 0: all are in use. */
-static uint16_t choose_id(struct server_groups *groups)
+static uint16_t choose_id(struct memoryd_groups *groups)
 {
     for (uint32_t tries = 0; tries < UINT16_MAX; tries++) {
         groups->last_id = groups->last_id == UINT16_MAX ? 1 : (uint16_t)(groups->last_id + 1);
@@ -43,7 +43,7 @@ static uint16_t choose_id(struct server_groups *groups)
     return 0;
 }
 
-static void link_session(struct server_group *group, struct server_session *session)
+static void link_session(struct memoryd_group *group, struct memoryd_session *session)
 {
     session->group = group;
     session->group_previous = NULL;
@@ -54,7 +54,7 @@ static void link_session(struct server_group *group, struct server_session *sess
     group->connections++;
 }
 
-static void unlink_session(struct server_group *group, struct server_session *session)
+static void unlink_session(struct memoryd_group *group, struct memoryd_session *session)
 {
     if (session->group_previous != NULL)
         session->group_previous->group_next = session->group_next;
@@ -67,8 +67,8 @@ static void unlink_session(struct server_group *group, struct server_session *se
     group->connections--;
 }
 
-void server_group_fence(struct server_groups *groups, struct server_group *group, bool patient,
-                        const char *why)
+void memoryd_group_fence(struct memoryd_groups *groups, struct memoryd_group *group, bool patient,
+                         const char *why)
 {
     if (group->state == GROUP_FENCED || group->state == GROUP_ENDED)
         return;
@@ -79,16 +79,16 @@ void server_group_fence(struct server_groups *groups, struct server_group *group
     groups->fenced_total++;
     atomic_store_relaxed(&group->fenced, 1u); /* a hint (group.h) */
     /* A session unlinks itself before its descriptor is closed, so these are its own. */
-    for (struct server_session *session = group->sessions; session != NULL; session = session->group_next)
+    for (struct memoryd_session *session = group->sessions; session != NULL; session = session->group_next)
         shutdown(session->fd, SHUT_RDWR);
 }
 
 /* ---- joining ---- */
 
-static struct server_group *make_group(struct server_session *session, const struct wire_hello *hello)
+static struct memoryd_group *make_group(struct memoryd_session *session, const struct wire_hello *hello)
 {
-    const struct memory_server *server = session->server;
-    struct server_group *group = calloc(1, sizeof *group);
+    const struct memoryd *server = session->server;
+    struct memoryd_group *group = calloc(1, sizeof *group);
     if (group == NULL)
         return NULL;
     uint32_t lease_ms = hello->lease_ms != 0 ? hello->lease_ms : LEASE_DEFAULT_MS;
@@ -109,16 +109,16 @@ static struct server_group *make_group(struct server_session *session, const str
 }
 
 /* May a compute node come in? Its id in group->compute_id. */
-static int judge_control(struct server_groups *groups, struct server_group *group,
+static int judge_control(struct memoryd_groups *groups, struct memoryd_group *group,
                          const struct wire_hello *hello, const struct wire_welcome *welcome,
                          struct error *error)
 {
-    struct server_group *other = find_instance(groups, hello->instance);
+    struct memoryd_group *other = find_instance(groups, hello->instance);
     if (other != NULL) {
         /* It says itself that its last connections are gone. But a process that maps the pool cannot be
          * fenced without its end, so that one must first lose its lease. */
         if (!other->mapped)
-            server_group_fence(groups, other, true, "it connected anew");
+            memoryd_group_fence(groups, other, true, "it connected anew");
         return error_set(
             error, BANYAN_EBUSY,
             "this compute node's last connections (as number %u) are not yet taken down; try again",
@@ -137,24 +137,24 @@ static int judge_control(struct server_groups *groups, struct server_group *grou
     return BANYAN_OK;
 }
 
-static void fill_ids(const struct server_group *group, struct wire_welcome *welcome)
+static void fill_ids(const struct memoryd_group *group, struct wire_welcome *welcome)
 {
     welcome->lease_ms = group->lease_ms;
     welcome->compute_id = group->compute_id;
     welcome->group_key = group->key;
 }
 
-static int join_control(struct server_session *session, const struct wire_hello *hello,
+static int join_control(struct memoryd_session *session, const struct wire_hello *hello,
                         struct wire_welcome *welcome, struct error *error)
 {
-    struct server_groups *groups = &session->server->groups;
-    struct server_group *group = make_group(session, hello);
+    struct memoryd_groups *groups = &session->server->groups;
+    struct memoryd_group *group = make_group(session, hello);
     if (group == NULL)
         return error_set(error, BANYAN_ENOMEM, "no memory for another compute node");
     spinlock_lock(&groups->lock);
     int status = judge_control(groups, group, hello, welcome, error);
     if (status == BANYAN_OK) {
-        group->card = session->card;
+        group->nic = session->nic;
         group->mapped = session->mapped;
         group->pid = session->pid;
         group->own = session->mapped && session->pid == (int)getpid();
@@ -171,23 +171,23 @@ static int join_control(struct server_session *session, const struct wire_hello 
     spinlock_unlock(&groups->lock);
     if (status != BANYAN_OK)
         free(group);
-    server_keeper_wake(session->server); /* there is a new lease, or an old life to take down */
+    memoryd_keeper_wake(session->server); /* there is a new lease, or an old life to take down */
     return status;
 }
 
-static int judge_data(const struct server_session *session, const struct server_group *group,
+static int judge_data(const struct memoryd_session *session, const struct memoryd_group *group,
                       const struct wire_hello *hello, struct error *error)
 {
     if (group == NULL || group->state != GROUP_LIVE || group->instance != hello->instance ||
         !net_equal(&group->key, &hello->group_key, sizeof group->key))
         return error_set(error, BANYAN_EFENCED, "there is no such lease of compute node %u (any more)",
                          (unsigned)hello->compute_id);
-    if (session->card != group->card)
+    if (session->nic != group->nic)
         return error_set(error, BANYAN_EINVAL,
-                         "compute node %u: a data connection %s a network card, where its control connection "
+                         "compute node %u: a data connection %s a NIC, where its control connection "
                          "is %s",
-                         (unsigned)hello->compute_id, session->card ? "with" : "without",
-                         group->card ? "with one" : "without");
+                         (unsigned)hello->compute_id, session->nic ? "with" : "without",
+                         group->nic ? "with one" : "without");
     if (session->mapped && (!group->mapped || group->pid != session->pid))
         return error_set(error, BANYAN_EINVAL,
                          "compute node %u: a data connection of process %d to map the pool, which %s",
@@ -196,12 +196,12 @@ static int judge_data(const struct server_session *session, const struct server_
     return BANYAN_OK;
 }
 
-static int join_data(struct server_session *session, const struct wire_hello *hello,
+static int join_data(struct memoryd_session *session, const struct wire_hello *hello,
                      struct wire_welcome *welcome, struct error *error)
 {
-    struct server_groups *groups = &session->server->groups;
+    struct memoryd_groups *groups = &session->server->groups;
     spinlock_lock(&groups->lock);
-    struct server_group *group = find_id(groups, hello->compute_id);
+    struct memoryd_group *group = find_id(groups, hello->compute_id);
     int status = judge_data(session, group, hello, error);
     if (status == BANYAN_OK) {
         link_session(group, session);
@@ -211,8 +211,8 @@ static int join_data(struct server_session *session, const struct wire_hello *he
     return status;
 }
 
-int server_group_join(struct server_session *session, const struct wire_hello *hello,
-                      struct wire_welcome *welcome, struct error *error)
+int memoryd_group_join(struct memoryd_session *session, const struct wire_hello *hello,
+                       struct wire_welcome *welcome, struct error *error)
 {
     if (hello->role == WIRE_CONTROL)
         return join_control(session, hello, welcome, error);
@@ -222,7 +222,7 @@ int server_group_join(struct server_session *session, const struct wire_hello *h
 /* ---- leaving ---- */
 
 /* In good order, as far as it goes. */
-static void left_orderly(struct server_group *group, const struct server_session *session)
+static void left_orderly(struct memoryd_group *group, const struct memoryd_session *session)
 {
     if (group->state == GROUP_LIVE && session->role == WIRE_CONTROL) {
         group->state = GROUP_LEAVING;
@@ -232,18 +232,18 @@ static void left_orderly(struct server_group *group, const struct server_session
         group->state = GROUP_ENDED;
 }
 
-void server_group_leave(struct server_session *session, enum server_leaving how, const char *why)
+void memoryd_group_leave(struct memoryd_session *session, enum memoryd_leaving how, const char *why)
 {
-    struct server_groups *groups = &session->server->groups;
-    struct server_group *group = session->group; /* set and cleared by this thread alone */
+    struct memoryd_groups *groups = &session->server->groups;
+    struct memoryd_group *group = session->group; /* set and cleared by this thread alone */
     if (group == NULL)
         return;
     spinlock_lock(&groups->lock);
     unlink_session(group, session);
-    if (how == SERVER_GOODBYE)
+    if (how == MEMORYD_GOODBYE)
         left_orderly(group, session);
     else
-        server_group_fence(groups, group, how == SERVER_LOST, why);
+        memoryd_group_fence(groups, group, how == MEMORYD_LOST, why);
     /* What is staged there is finished when the process is dead. */
     if (session->staging != NULL && group->state == GROUP_FENCED) {
         session->staging->next = group->staging;
@@ -253,43 +253,43 @@ void server_group_leave(struct server_session *session, enum server_leaving how,
     bool over = group->state != GROUP_LIVE;
     spinlock_unlock(&groups->lock);
     if (over)
-        server_keeper_wake(session->server); /* the group may be gone already */
+        memoryd_keeper_wake(session->server); /* the group may be gone already */
 }
 
-void server_group_haunt(struct server_session *session, const char *why)
+void memoryd_group_quarantine(struct memoryd_session *session, const char *why)
 {
-    struct server_groups *groups = &session->server->groups;
-    struct server_group *group = session->group;
+    struct memoryd_groups *groups = &session->server->groups;
+    struct memoryd_group *group = session->group;
     spinlock_lock(&groups->lock);
-    group->haunted = true;
+    group->quarantined = true;
     spinlock_unlock(&groups->lock);
     log_error("memory node %u: a queue pair of compute node %u could not be destroyed: its locks stay taken "
               "until this memory node is started anew",
               (unsigned)session->number, (unsigned)group->compute_id);
-    server_group_leave(session, SERVER_BROKEN, why);
+    memoryd_group_leave(session, MEMORYD_BROKEN, why);
 }
 
-static bool has_queue(const struct server_group *group, const struct server_card_queue *queue)
+static bool has_queue(const struct memoryd_group *group, const struct memoryd_nic_queue *queue)
 {
-    const struct server_session *session = group->sessions;
+    const struct memoryd_session *session = group->sessions;
     while (session != NULL && (queue == NULL ? session->queue == NULL : session->queue != queue))
         session = session->group_next;
     return session != NULL;
 }
 
-void server_groups_break(struct memory_server *server, const struct server_card_queue *queue, const char *why)
+void memoryd_groups_break(struct memoryd *server, const struct memoryd_nic_queue *queue, const char *why)
 {
-    struct server_groups *groups = &server->groups;
+    struct memoryd_groups *groups = &server->groups;
     spinlock_lock(&groups->lock);
-    for (struct server_group *group = groups->first; group != NULL; group = group->next)
+    for (struct memoryd_group *group = groups->first; group != NULL; group = group->next)
         if (has_queue(group, queue))
-            server_group_fence(groups, group, false, why);
+            memoryd_group_fence(groups, group, false, why);
     spinlock_unlock(&groups->lock);
 }
 
-void server_group_heartbeat(struct server_session *session, uint64_t now)
+void memoryd_group_heartbeat(struct memoryd_session *session, uint64_t now)
 {
-    struct server_groups *groups = &session->server->groups;
+    struct memoryd_groups *groups = &session->server->groups;
     if (session->group == NULL)
         return;
     spinlock_lock(&groups->lock);
@@ -297,21 +297,21 @@ void server_group_heartbeat(struct server_session *session, uint64_t now)
     spinlock_unlock(&groups->lock);
 }
 
-bool server_group_fenced(const struct server_session *session)
+bool memoryd_group_fenced(const struct memoryd_session *session)
 {
     return session->group != NULL && atomic_load_relaxed(&session->group->fenced) != 0;
 }
 
-uint16_t server_group_compute_id(const struct server_session *session)
+uint16_t memoryd_group_compute_id(const struct memoryd_session *session)
 {
     return session->group != NULL ? session->group->compute_id : 0;
 }
 
 /* ---- format, peers ---- */
 
-int server_groups_format(struct memory_server *server, const struct wire_format *format, struct error *error)
+int memoryd_groups_format(struct memoryd *server, const struct wire_format *format, struct error *error)
 {
-    struct server_groups *groups = &server->groups;
+    struct memoryd_groups *groups = &server->groups;
     int status = BANYAN_OK;
     if (format->cluster_id == 0 || format->number >= format->node_count)
         return error_set(error, BANYAN_EINVAL, "no format as number %u of %u of cluster %llx",
@@ -330,8 +330,8 @@ int server_groups_format(struct memory_server *server, const struct wire_format 
         return status;
 
     status = memory_node_format(server->node, format->cluster_id, format->number, format->node_count, error);
-    if (status == BANYAN_OK && server->card != NULL)
-        status = server_card_format(server->card, error);
+    if (status == BANYAN_OK && server->nic != NULL)
+        status = memoryd_nic_format(server->nic, error);
     spinlock_lock(&groups->lock);
     if (status == BANYAN_OK) {
         groups->number = format->number;
@@ -348,14 +348,14 @@ static uint64_t milliseconds_since(uint64_t then, uint64_t now)
     return now > then ? (now - then) / 1000000 : 0;
 }
 
-void server_groups_peers(struct memory_server *server, uint32_t skip, struct memory_peers_reply *reply)
+void memoryd_groups_peers(struct memoryd *server, uint32_t skip, struct memory_peers_reply *reply)
 {
-    struct server_groups *groups = &server->groups;
+    struct memoryd_groups *groups = &server->groups;
     uint64_t now = task_now();
     reply->count = 0;
     spinlock_lock(&groups->lock);
     reply->total = groups->count;
-    for (const struct server_group *group = groups->first; group != NULL; group = group->next) {
+    for (const struct memoryd_group *group = groups->first; group != NULL; group = group->next) {
         if (skip > 0) {
             skip--;
             continue;

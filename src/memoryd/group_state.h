@@ -1,14 +1,14 @@
 /* group_state.h - what group.c and fence.c share: a group. See group.h. */
-#ifndef MEMORY_SERVER_GROUP_STATE_H
-#define MEMORY_SERVER_GROUP_STATE_H
+#ifndef MEMORYD_GROUP_STATE_H
+#define MEMORYD_GROUP_STATE_H
 
 #include "memoryd/session.h"
 
 enum group_state { GROUP_LIVE, GROUP_LEAVING, GROUP_FENCED, GROUP_ENDED };
 
-struct server_group {
-    struct server_group *next;
-    struct server_session *sessions;
+struct memoryd_group {
+    struct memoryd_group *next;
+    struct memoryd_session *sessions;
     uint32_t connections;
     uint32_t fenced; /* atomic; the state, for those who look without the lock */
     enum group_state state;
@@ -17,17 +17,17 @@ struct server_group {
     uint32_t lease_ms;
     uint64_t joined_at, heartbeat_at, fenced_at;
 
-    bool card;        /* its lists go through the network card */
-    bool haunted;     /* a queue pair of it could not be destroyed: it is never buried */
+    bool nic;         /* its lists go through the NIC */
+    bool quarantined; /* a queue pair of it could not be destroyed: it is never reaped */
     uint64_t freed;   /* locks of it, so far */
-    uint64_t bury_at; /* not before: the card failed to free its locks */
+    uint64_t reap_at; /* not before: the NIC failed to free its locks */
 
     bool mapped;
     bool own;     /* mapped by this very process (tests): it cannot be killed */
     bool patient; /* its process may be about to die: wait a moment before killing it */
     bool killed, watched;
     int pidfd, pid;
-    struct server_staging *staging; /* of connections that are gone */
+    struct memoryd_staging *staging; /* of connections that are gone */
 
     char name[WIRE_NAME_MAX + 1];
     char peer[128];
@@ -35,7 +35,7 @@ struct server_group {
 };
 
 /* The table's lock is held. `patient`: only a socket has been closed. */
-void server_group_fence(struct server_groups *groups, struct server_group *group, bool patient,
-                        const char *why);
+void memoryd_group_fence(struct memoryd_groups *groups, struct memoryd_group *group, bool patient,
+                         const char *why);
 
 #endif

@@ -14,7 +14,7 @@
 #include "memoryd/nic.h"
 #include "memoryd/process.h"
 
-static enum session_result refuse(struct server_session *session, const struct error *error)
+static enum session_result refuse(struct memoryd_session *session, const struct error *error)
 {
     uint8_t message[4 + sizeof error->text];
     int32_t code = error->code;
@@ -23,8 +23,8 @@ static enum session_result refuse(struct server_session *session, const struct e
     memcpy(message + sizeof code, error->text, length);
     log_warning("memory node: %s (%s) was refused: %s", session->peer,
                 session->name[0] != 0 ? session->name : "no name yet", error->text);
-    if (!server_session_send(session, WIRE_REFUSE, error->code, 0, message, sizeof code + length))
-        return server_session_broken(session, "no memory for a reply");
+    if (!memoryd_session_send(session, WIRE_REFUSE, error->code, 0, message, sizeof code + length))
+        return memoryd_session_broken(session, "no memory for a reply");
     return SESSION_ENDED;
 }
 
@@ -39,7 +39,7 @@ static void clean_name(char to[WIRE_NAME_MAX + 1], const char from[WIRE_NAME_MAX
     to[length] = 0;
 }
 
-static int judge_version(const struct wire_head *head, const void *bytes, struct error *error)
+static int judge_version(const struct wire_header *head, const void *bytes, struct error *error)
 {
     uint32_t words[2] = {0, 0};
     if (head->length >= sizeof words)
@@ -58,10 +58,10 @@ static int judge_version(const struct wire_head *head, const void *bytes, struct
     return BANYAN_OK;
 }
 
-static int judge_proof(const struct server_session *session, const struct wire_hello *hello,
+static int judge_proof(const struct memoryd_session *session, const struct wire_hello *hello,
                        struct error *error)
 {
-    const struct memory_server *server = session->server;
+    const struct memoryd *server = session->server;
     uint8_t proof[NET_PROOF_BYTES];
     if (server->secret_length == 0)
         return BANYAN_OK;
@@ -71,13 +71,13 @@ static int judge_proof(const struct server_session *session, const struct wire_h
     return BANYAN_OK;
 }
 
-/* Lists go through the network card, or over the stream: never both, since a card's atomics are not atomic
+/* Lists go through the NIC, or over the stream: never both, since a NIC's atomics are not atomic
  * against this machine's CPU. Who sends no lists may come either way. */
-static int judge_card(const struct server_session *session, const struct wire_hello *hello,
-                      struct error *error)
+static int judge_nic(const struct memoryd_session *session, const struct wire_hello *hello,
+                     struct error *error)
 {
-    bool has = session->server->card != NULL;
-    if ((hello->role != WIRE_CONTROL && hello->role != WIRE_DATA) || has == (hello->card == 1))
+    bool has = session->server->nic != NULL;
+    if ((hello->role != WIRE_CONTROL && hello->role != WIRE_DATA) || has == (hello->nic == 1))
         return BANYAN_OK;
     return error_set(error, BANYAN_ENOTSUP,
                      has ? "this memory node is reached over RDMA alone: connect with rdma://host:port"
@@ -88,10 +88,10 @@ static int judge_card(const struct server_session *session, const struct wire_he
 /* ---- mapping ---- */
 
 /* May this connection get the memory itself? hello->map becomes 0 where it cannot be had. */
-static int judge_map(struct server_session *session, struct wire_hello *hello, struct error *error)
+static int judge_map(struct memoryd_session *session, struct wire_hello *hello, struct error *error)
 {
     const struct memory_node *node = session->server->node;
-    bool possible = session->is_unix && session->server->card == NULL &&
+    bool possible = session->is_unix && session->server->nic == NULL &&
                     (hello->role == WIRE_CONTROL || hello->role == WIRE_DATA) &&
                     memory_node_pool_descriptor(node) >= 0 && memory_node_locks_descriptor(node) >= 0;
     if (hello->map != 1 || !possible) {
@@ -99,7 +99,7 @@ static int judge_map(struct server_session *session, struct wire_hello *hello, s
         return BANYAN_OK;
     }
     /* Who may write the pool without us must be one whom we can stop (G6). */
-    if (!server_process_killable(session->pidfd))
+    if (!memoryd_process_killable(session->pidfd))
         return error_set(
             error, BANYAN_ENOTSUP,
             "the pool is not mapped for process %d: this memory node may not signal it, and could "
@@ -108,7 +108,7 @@ static int judge_map(struct server_session *session, struct wire_hello *hello, s
     return BANYAN_OK;
 }
 
-static int map_session(struct server_session *session, struct error *error)
+static int map_session(struct memoryd_session *session, struct error *error)
 {
     const struct memory_node *node = session->server->node;
     if (session->role == WIRE_CONTROL) {
@@ -116,7 +116,7 @@ static int map_session(struct server_session *session, struct error *error)
         session->descriptors[1] = memory_node_locks_descriptor(node);
         session->descriptor_count = 2;
     } else {
-        int status = server_staging_create(&session->staging, &session->descriptors[0], error);
+        int status = memoryd_staging_create(&session->staging, &session->descriptors[0], error);
         if (status != BANYAN_OK)
             return status;
         session->descriptors_owned = true;
@@ -128,11 +128,11 @@ static int map_session(struct server_session *session, struct error *error)
 
 /* ---- the answer ---- */
 
-static void fill_welcome(const struct server_session *session, const struct wire_hello *hello,
+static void fill_welcome(const struct memoryd_session *session, const struct wire_hello *hello,
                          struct wire_welcome *welcome)
 {
-    struct memory_server *server = session->server;
-    struct server_groups *groups = &server->groups;
+    struct memoryd *server = session->server;
+    struct memoryd_groups *groups = &server->groups;
     *welcome = (struct wire_welcome){.lock_width = (uint8_t)server->target->lock_width,
                                      .instance = server->instance,
                                      .pool_bytes = server->target->pool_bytes,
@@ -140,10 +140,10 @@ static void fill_welcome(const struct server_session *session, const struct wire
     if (server->secret_length > 0)
         net_proof(server->secret, server->secret_length, "banyan server", hello->nonce, session->nonce,
                   welcome->proof);
-    if (server->card != NULL) {
-        welcome->card = hello->card == 1;
-        welcome->card_packet = server_card_packet(server->card);
-        welcome->card_promises = server_card_promises(server->card);
+    if (server->nic != NULL) {
+        welcome->nic = hello->nic == 1;
+        welcome->nic_packet = memoryd_nic_packet(server->nic);
+        welcome->nic_promises = memoryd_nic_promises(server->nic);
     }
     spinlock_lock(&groups->lock);
     welcome->node = groups->number;
@@ -153,10 +153,10 @@ static void fill_welcome(const struct server_session *session, const struct wire
 }
 
 /* Gives the session what its role asks for. */
-static int admit(struct server_session *session, struct wire_hello *hello, struct wire_welcome *welcome,
+static int admit(struct memoryd_session *session, struct wire_hello *hello, struct wire_welcome *welcome,
                  struct error *error)
 {
-    int status = judge_card(session, hello, error);
+    int status = judge_nic(session, hello, error);
     if (status == BANYAN_OK)
         status = judge_map(session, hello, error);
     if (status != BANYAN_OK)
@@ -164,7 +164,7 @@ static int admit(struct server_session *session, struct wire_hello *hello, struc
     fill_welcome(session, hello, welcome);
     session->role = hello->role;
     session->number = welcome->node;
-    session->card = welcome->card == 1;
+    session->nic = welcome->nic == 1;
     if (hello->role == WIRE_MONITOR || hello->role == WIRE_FORMATTER ||
         (hello->role == WIRE_CONTROL && welcome->cluster_id == 0))
         return BANYAN_OK;
@@ -174,12 +174,12 @@ static int admit(struct server_session *session, struct wire_hello *hello, struc
     if (hello->map == 1)
         status = map_session(session, error);
     if (status == BANYAN_OK)
-        status = server_group_join(session, hello, welcome, error);
+        status = memoryd_group_join(session, hello, welcome, error);
     welcome->mapped = session->mapped;
     return status;
 }
 
-static void log_welcome(const struct server_session *session, const struct wire_welcome *welcome)
+static void log_welcome(const struct memoryd_session *session, const struct wire_welcome *welcome)
 {
     if (session->role == WIRE_CONTROL && welcome->cluster_id == 0)
         log_info("memory node: %s (%s) was told that there is no cluster here yet", session->name,
@@ -188,12 +188,12 @@ static void log_welcome(const struct server_session *session, const struct wire_
         log_info("memory node %u: compute node %u connected: %s (%s), lease %u ms%s", session->number,
                  (unsigned)welcome->compute_id, session->name, session->peer, welcome->lease_ms,
                  session->mapped ? ", pool mapped"
-                 : session->card ? ", RDMA"
+                 : session->nic  ? ", RDMA"
                                  : "");
 }
 
-enum session_result server_session_hello(struct server_session *session, const struct wire_head *head,
-                                         const void *bytes)
+enum session_result memoryd_session_hello(struct memoryd_session *session, const struct wire_header *head,
+                                          const void *bytes)
 {
     struct wire_hello hello;
     struct wire_welcome welcome;
@@ -205,7 +205,7 @@ enum session_result server_session_hello(struct server_session *session, const s
         return refuse(session, &error);
     clean_name(session->name, hello.name);
     if (admit(session, &hello, &welcome, &error) != BANYAN_OK) {
-        server_session_descriptors_sent(session); /* they will not be */
+        memoryd_session_descriptors_sent(session); /* they will not be */
         return refuse(session, &error);
     }
     session->open = true;
@@ -213,8 +213,8 @@ enum session_result server_session_hello(struct server_session *session, const s
         close(session->pidfd);
     session->pidfd = -1;
     log_welcome(session, &welcome);
-    if (!server_session_send(session, WIRE_WELCOME, 0, 0, &welcome, sizeof welcome))
-        return server_session_broken(session, "no memory for a reply");
+    if (!memoryd_session_send(session, WIRE_WELCOME, 0, 0, &welcome, sizeof welcome))
+        return memoryd_session_broken(session, "no memory for a reply");
     if (session->role == WIRE_CONTROL && session->group == NULL)
         return SESSION_ENDED;
     return session->descriptor_count > 0 ? SESSION_DESCRIPTORS : SESSION_MORE;

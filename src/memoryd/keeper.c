@@ -25,9 +25,9 @@
 /* Awake so much later than meant: this process did not run, and heartbeats lie unread. */
 #define OVERSLEPT (10 * MILLISECOND)
 
-int server_keeper_create(struct memory_server *server, struct error *error)
+int memoryd_keeper_create(struct memoryd *server, struct error *error)
 {
-    struct server_keeper *keeper = &server->keeper;
+    struct memoryd_keeper *keeper = &server->keeper;
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
     keeper->epoll = epoll_create1(EPOLL_CLOEXEC);
     keeper->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -37,16 +37,16 @@ int server_keeper_create(struct memory_server *server, struct error *error)
         event.data.ptr = &server->listeners[i];
         failed = epoll_ctl(keeper->epoll, EPOLL_CTL_ADD, server->listeners[i].fd, &event) != 0;
     }
-    if (server->card != NULL && !failed) {
-        event.data.ptr = server->card;
-        failed = epoll_ctl(keeper->epoll, EPOLL_CTL_ADD, server_card_descriptor(server->card), &event) != 0;
+    if (server->nic != NULL && !failed) {
+        event.data.ptr = server->nic;
+        failed = epoll_ctl(keeper->epoll, EPOLL_CTL_ADD, memoryd_nic_descriptor(server->nic), &event) != 0;
     }
     if (failed)
         return error_set(error, BANYAN_ENOMEM, "memory node: no epoll for accepting: %s", strerror(errno));
     return BANYAN_OK;
 }
 
-void server_keeper_destroy(struct memory_server *server)
+void memoryd_keeper_destroy(struct memoryd *server)
 {
     if (server->keeper.epoll >= 0)
         close(server->keeper.epoll);
@@ -55,7 +55,7 @@ void server_keeper_destroy(struct memory_server *server)
     server->keeper.epoll = server->keeper.wake = -1;
 }
 
-void server_keeper_wake(struct memory_server *server)
+void memoryd_keeper_wake(struct memoryd *server)
 {
     uint64_t one = 1;
     ssize_t written = write(server->keeper.wake, &one, sizeof one);
@@ -64,9 +64,9 @@ void server_keeper_wake(struct memory_server *server)
 
 /* ---- accepting ---- */
 
-static void complain(struct memory_server *server, const char *what, const char *peer)
+static void complain(struct memoryd *server, const char *what, const char *peer)
 {
-    struct server_keeper *keeper = &server->keeper;
+    struct memoryd_keeper *keeper = &server->keeper;
     uint64_t now = task_now();
     if (keeper->complained_at != 0 && now < keeper->complained_at + SECOND)
         return; /* whoever knocks fast must not fill the log */
@@ -74,25 +74,25 @@ static void complain(struct memory_server *server, const char *what, const char 
     log_warning("memory node: %s%s%s", what, peer[0] != 0 ? ": " : "", peer);
 }
 
-static void take_connection(struct memory_server *server, const struct server_listener *listener, int fd,
+static void take_connection(struct memoryd *server, const struct memoryd_listener *listener, int fd,
                             const char *peer)
 {
-    struct server_loop *loop = &server->loops[server->keeper.next_loop++ % server->loop_count];
+    struct memoryd_loop *loop = &server->loops[server->keeper.next_loop++ % server->loop_count];
     /* relaxed: a limit, not a promise to the last one */
     if (atomic_load_relaxed(&server->connections) >= server->connections_max) {
         complain(server, "turned away, all connections are in use", peer);
         close(fd);
         return;
     }
-    struct server_connection *connection = server_connection_create(server, loop, fd, listener, peer);
+    struct memoryd_connection *connection = memoryd_connection_create(server, loop, fd, listener, peer);
     if (connection == NULL) {
         complain(server, "turned away for want of memory", peer);
         return;
     }
-    server_loop_give(loop, connection);
+    memoryd_loop_give(loop, connection);
 }
 
-static void accept_some(struct memory_server *server, const struct server_listener *listener)
+static void accept_some(struct memoryd *server, const struct memoryd_listener *listener)
 {
     for (unsigned i = 0; i < ACCEPT_BATCH; i++) {
         char peer[NET_TEXT_MAX] = "";
@@ -109,7 +109,7 @@ static void accept_some(struct memory_server *server, const struct server_listen
     }
 }
 
-static void watch_listeners(struct memory_server *server, bool wanted)
+static void watch_listeners(struct memoryd *server, bool wanted)
 {
     for (unsigned i = 0; i < server->listener_count; i++) {
         struct epoll_event event = {.events = wanted ? EPOLLIN : 0, .data.ptr = &server->listeners[i]};
@@ -117,29 +117,29 @@ static void watch_listeners(struct memory_server *server, bool wanted)
     }
 }
 
-/* ---- the network card ---- */
+/* ---- the NIC ---- */
 
-static void queue_broken(void *owner, struct server_card_queue *queue, const char *why)
+static void queue_broken(void *owner, struct memoryd_nic_queue *queue, const char *why)
 {
-    server_groups_break(owner, queue, why);
+    memoryd_groups_break(owner, queue, why);
 }
 
-static void take_events(struct memory_server *server)
+static void take_events(struct memoryd *server)
 {
-    if (server_card_events(server->card, queue_broken, server))
+    if (memoryd_nic_events(server->nic, queue_broken, server))
         return;
-    log_error("memory node: the network card is gone; compute nodes cannot come any more");
-    epoll_ctl(server->keeper.epoll, EPOLL_CTL_DEL, server_card_descriptor(server->card), NULL);
-    server_groups_break(server, NULL, "the network card is gone");
+    log_error("memory node: the NIC is gone; compute nodes cannot come any more");
+    epoll_ctl(server->keeper.epoll, EPOLL_CTL_DEL, memoryd_nic_descriptor(server->nic), NULL);
+    memoryd_groups_break(server, NULL, "the NIC is gone");
 }
 
 /* ---- the thread ---- */
 
 /* Sleeps at most until the deadline and takes what came. */
-static void wait_and_accept(struct memory_server *server, uint64_t deadline)
+static void wait_and_accept(struct memoryd *server, uint64_t deadline)
 {
     struct epoll_event events[32];
-    struct server_keeper *keeper = &server->keeper;
+    struct memoryd_keeper *keeper = &server->keeper;
     uint64_t now = task_now();
     if (keeper->pause_until != 0 && keeper->pause_until < deadline)
         deadline = keeper->pause_until;
@@ -153,7 +153,7 @@ static void wait_and_accept(struct memory_server *server, uint64_t deadline)
     int count = epoll_wait(keeper->epoll, events, 32, milliseconds);
     for (int i = 0; i < count; i++) {
         void *what = events[i].data.ptr;
-        if (what != NULL && what == server->card)
+        if (what != NULL && what == server->nic)
             take_events(server);
         else if (what != NULL)
             accept_some(server, what);
@@ -163,7 +163,7 @@ static void wait_and_accept(struct memory_server *server, uint64_t deadline)
     (void)length;
 }
 
-static void mind_pause(struct memory_server *server, uint64_t now, bool *paused)
+static void mind_pause(struct memoryd *server, uint64_t now, bool *paused)
 {
     bool want = server->keeper.pause_until > now;
     if (!want)
@@ -173,20 +173,20 @@ static void mind_pause(struct memory_server *server, uint64_t now, bool *paused)
     *paused = want;
 }
 
-void server_keeper_main(void *argument)
+void memoryd_keeper_main(void *argument)
 {
-    struct memory_server *server = argument;
+    struct memoryd *server = argument;
     bool paused = false;
     server->keeper.awake_at = UINT64_MAX;
     /* acquire: what was prepared before the stop is seen */
     while (!atomic_load_acquire(&server->stopping)) {
         uint64_t now = task_now();
         if (server->keeper.awake_at != UINT64_MAX && now > server->keeper.awake_at + OVERSLEPT)
-            server_groups_forgive(server, now);
+            memoryd_groups_forgive(server, now);
         mind_pause(server, now, &paused);
-        wait_and_accept(server, server_groups_step(server, now));
+        wait_and_accept(server, memoryd_groups_step(server, now));
     }
-    server_groups_stop(server);
+    memoryd_groups_stop(server);
     for (unsigned i = 0; i < server->loop_count; i++)
-        server_loop_wake(&server->loops[i]);
+        memoryd_loop_wake(&server->loops[i]);
 }

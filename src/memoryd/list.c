@@ -15,33 +15,34 @@
 #define ATOMICS_ARE_FENCES false /* later loads may be satisfied before the atomic's own store is seen */
 #endif
 
-enum session_result server_session_list_begin(struct server_session *session, const struct wire_head *head)
+enum session_result memoryd_session_list_begin(struct memoryd_session *session,
+                                               const struct wire_header *head)
 {
-    struct server_buffer *out = &session->out;
+    struct memoryd_buffer *out = &session->out;
     session->list = (struct session_list){.left = head->length, .count = head->count, .id = head->id};
     session->worked = true;
-    server_count(&session->counts->lists, 1);
+    memoryd_count(&session->counts->lists, 1);
     /* The reply's head: filled in when the list has ended. */
-    if (!server_buffer_room(out, sizeof(struct wire_head)))
-        return server_session_broken(session, "no memory for a reply");
-    out->end += sizeof(struct wire_head);
+    if (!memoryd_buffer_room(out, sizeof(struct wire_header)))
+        return memoryd_session_broken(session, "no memory for a reply");
+    out->end += sizeof(struct wire_header);
     return SESSION_MORE;
 }
 
-static void list_end(struct server_session *session)
+static void list_end(struct memoryd_session *session)
 {
     struct session_list *list = &session->list;
-    struct server_buffer *out = &session->out;
+    struct memoryd_buffer *out = &session->out;
     if (list->pending)
         fabric_target_fence();
-    struct wire_head head = {.length = (uint32_t)(out->end - out->ready - sizeof head),
-                             .kind = WIRE_REPLY,
-                             .count = list->run,
-                             .status = list->status,
-                             .id = list->id};
+    struct wire_header head = {.length = (uint32_t)(out->end - out->ready - sizeof head),
+                               .kind = WIRE_REPLY,
+                               .count = list->run,
+                               .status = list->status,
+                               .id = list->id};
     memcpy(out->bytes + out->ready, &head, sizeof head);
     out->ready = out->end;
-    server_count(&session->counts->commands, list->run);
+    memoryd_count(&session->counts->commands, list->run);
     *list = (struct session_list){0};
 }
 
@@ -53,16 +54,16 @@ static uint64_t word_at(const uint8_t *bytes)
 }
 
 /* `out` has room for the result. */
-static void run_command(struct server_session *session, uint8_t *where, struct fabric_command *command,
+static void run_command(struct memoryd_session *session, uint8_t *where, struct fabric_command *command,
                         const uint8_t *payload)
 {
     struct session_list *list = &session->list;
-    struct server_buffer *out = &session->out;
+    struct memoryd_buffer *out = &session->out;
     if (command->operation == FABRIC_WRITE) {
         command->write.data = payload;
         fabric_target_write(where, command);
         list->pending = true;
-        server_count(&session->counts->bytes_written, command->length);
+        memoryd_count(&session->counts->bytes_written, command->length);
         return;
     }
     if (list->pending)
@@ -72,7 +73,7 @@ static void run_command(struct server_session *session, uint8_t *where, struct f
         command->read.buffer = out->bytes + out->end;
         fabric_target_read(where, command);
         out->end += command->length;
-        server_count(&session->counts->bytes_read, command->length);
+        memoryd_count(&session->counts->bytes_read, command->length);
         return;
     }
     uint64_t old;
@@ -93,7 +94,7 @@ static void run_command(struct server_session *session, uint8_t *where, struct f
 }
 
 /* Where the command works; NULL: it is refused. */
-static uint8_t *admit(struct server_session *session, const struct wire_command *wire,
+static uint8_t *admit(struct memoryd_session *session, const struct wire_command *wire,
                       struct fabric_command *command)
 {
     struct session_list *list = &session->list;
@@ -110,16 +111,16 @@ static uint8_t *admit(struct server_session *session, const struct wire_command 
 }
 
 /* The next command: *taken says whether it was there. */
-static enum session_result command_step(struct server_session *session, bool *taken)
+static enum session_result command_step(struct memoryd_session *session, bool *taken)
 {
     struct session_list *list = &session->list;
-    struct server_buffer *in = &session->in;
-    size_t held = server_buffer_held(in);
+    struct memoryd_buffer *in = &session->in;
+    size_t held = memoryd_buffer_held(in);
     struct wire_command wire;
     struct fabric_command command;
     *taken = false;
     if (list->left < sizeof wire)
-        return server_session_broken(session, "a list is shorter than its commands");
+        return memoryd_session_broken(session, "a list is shorter than its commands");
     if (held < sizeof wire) {
         session->need = sizeof wire;
         return SESSION_MORE;
@@ -133,13 +134,13 @@ static enum session_result command_step(struct server_session *session, bool *ta
     }
     size_t whole = sizeof wire + wire_command_payload(&wire);
     if (list->left < whole)
-        return server_session_broken(session, "a command's payload ends behind its list");
+        return memoryd_session_broken(session, "a command's payload ends behind its list");
     if (held < whole) {
         session->need = whole;
         return SESSION_MORE;
     }
-    if (!server_buffer_room(&session->out, wire_command_result(&wire)))
-        return server_session_broken(session, "no memory for a reply");
+    if (!memoryd_buffer_room(&session->out, wire_command_result(&wire)))
+        return memoryd_session_broken(session, "no memory for a reply");
     if (wire.operation == FABRIC_READ || wire.operation == FABRIC_WRITE)
         list->volume += wire.length;
     run_command(session, where, &command, in->bytes + in->start + sizeof wire);
@@ -151,16 +152,16 @@ static enum session_result command_step(struct server_session *session, bool *ta
 }
 
 /* What is left of a list that was refused. */
-static void skip(struct server_session *session)
+static void skip(struct memoryd_session *session)
 {
-    size_t held = server_buffer_held(&session->in);
+    size_t held = memoryd_buffer_held(&session->in);
     size_t some = held < session->list.left ? held : session->list.left;
     session->in.start += some;
     session->list.left -= (uint32_t)some;
     session->need = session->list.left < SESSION_INPUT_LISTS ? session->list.left : SESSION_INPUT_LISTS;
 }
 
-enum session_result server_session_list_step(struct server_session *session)
+enum session_result memoryd_session_list_step(struct memoryd_session *session)
 {
     struct session_list *list = &session->list;
     bool taken = true;
@@ -172,7 +173,7 @@ enum session_result server_session_list_step(struct server_session *session)
     if (list->status != BANYAN_OK)
         skip(session);
     else if (list->run == list->count && list->left > 0)
-        return server_session_broken(session, "a list is longer than its commands");
+        return memoryd_session_broken(session, "a list is longer than its commands");
     if (list->left == 0)
         list_end(session);
     return SESSION_MORE;

@@ -14,10 +14,10 @@
 /* Connections of one loop that have not been let in yet; the oldest makes room for the newest. */
 #define STRANGERS_MAX 128u
 
-int server_loop_create(struct server_loop *loop, struct memory_server *server,
-                       const struct server_engine *engine, struct error *error)
+int memoryd_loop_create(struct memoryd_loop *loop, struct memoryd *server,
+                        const struct memoryd_engine *engine, struct error *error)
 {
-    *loop = (struct server_loop){.server = server, .engine = engine};
+    *loop = (struct memoryd_loop){.server = server, .engine = engine};
     loop->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (loop->wake < 0)
         return error_set(error, BANYAN_ENOMEM, "memory node: no eventfd for an I/O thread: %s",
@@ -30,45 +30,45 @@ int server_loop_create(struct server_loop *loop, struct memory_server *server,
     return status;
 }
 
-void server_loop_destroy(struct server_loop *loop)
+void memoryd_loop_destroy(struct memoryd_loop *loop)
 {
     if (loop->engine == NULL)
         return;
     while (loop->inbox != NULL) { /* given to a loop that never ran */
-        struct server_connection *connection = loop->inbox;
+        struct memoryd_connection *connection = loop->inbox;
         loop->inbox = connection->timed_next;
-        server_connection_free(connection);
+        memoryd_connection_free(connection);
     }
     loop->engine->destroy(loop);
     close(loop->wake);
 }
 
-void server_loop_wake(struct server_loop *loop)
+void memoryd_loop_wake(struct memoryd_loop *loop)
 {
     uint64_t one = 1;
     ssize_t written = write(loop->wake, &one, sizeof one);
     (void)written; /* it can only fail because it is awake already */
 }
 
-void server_loop_woken(struct server_loop *loop)
+void memoryd_loop_woken(struct memoryd_loop *loop)
 {
     uint64_t count;
     ssize_t length = read(loop->wake, &count, sizeof count);
     (void)length;
 }
 
-void server_loop_give(struct server_loop *loop, struct server_connection *connection)
+void memoryd_loop_give(struct memoryd_loop *loop, struct memoryd_connection *connection)
 {
     spinlock_lock(&loop->inbox_lock);
     connection->timed_next = loop->inbox;
     loop->inbox = connection;
     spinlock_unlock(&loop->inbox_lock);
-    server_loop_wake(loop);
+    memoryd_loop_wake(loop);
 }
 
 /* ---- time limits: the earliest first; all limits are equally long, so that new ones go last ---- */
 
-static void unlink_timed(struct server_loop *loop, struct server_connection *connection)
+static void unlink_timed(struct memoryd_loop *loop, struct memoryd_connection *connection)
 {
     if (connection->timed_previous != NULL)
         connection->timed_previous->timed_next = connection->timed_next;
@@ -82,14 +82,14 @@ static void unlink_timed(struct server_loop *loop, struct server_connection *con
     loop->timed_count--;
 }
 
-static bool timed(const struct server_loop *loop, const struct server_connection *connection)
+static bool timed(const struct memoryd_loop *loop, const struct memoryd_connection *connection)
 {
     return connection->timed_previous != NULL || loop->timed_first == connection;
 }
 
-void server_loop_set_deadline(struct server_connection *connection, uint64_t deadline)
+void memoryd_loop_set_deadline(struct memoryd_connection *connection, uint64_t deadline)
 {
-    struct server_loop *loop = connection->loop;
+    struct memoryd_loop *loop = connection->loop;
     if (timed(loop, connection))
         unlink_timed(loop, connection);
     connection->deadline = deadline;
@@ -105,19 +105,19 @@ void server_loop_set_deadline(struct server_connection *connection, uint64_t dea
     loop->timed_count++;
 }
 
-static void expire(struct server_loop *loop, uint64_t now)
+static void expire(struct memoryd_loop *loop, uint64_t now)
 {
     while (loop->timed_first != NULL &&
            (loop->timed_first->deadline <= now || loop->timed_count > STRANGERS_MAX))
-        server_connection_expire(loop->timed_first);
+        memoryd_connection_expire(loop->timed_first);
 }
 
 /* ---- connections ---- */
 
-void server_loop_remove(struct server_connection *connection)
+void memoryd_loop_remove(struct memoryd_connection *connection)
 {
-    struct server_loop *loop = connection->loop;
-    server_loop_set_deadline(connection, 0);
+    struct memoryd_loop *loop = connection->loop;
+    memoryd_loop_set_deadline(connection, 0);
     if (connection->previous != NULL)
         connection->previous->next = connection->next;
     else
@@ -127,28 +127,28 @@ void server_loop_remove(struct server_connection *connection)
     connection->next = connection->previous = NULL;
 }
 
-static void take_in(struct server_loop *loop, struct server_connection *connection)
+static void take_in(struct memoryd_loop *loop, struct memoryd_connection *connection)
 {
     connection->next = loop->first;
     connection->previous = NULL;
     if (loop->first != NULL)
         loop->first->previous = connection;
     loop->first = connection;
-    server_loop_set_deadline(connection, connection->deadline);
+    memoryd_loop_set_deadline(connection, connection->deadline);
     if (loop->engine->add(loop, connection) != BANYAN_OK)
-        server_connection_close(connection, SERVER_BROKEN, "no memory for another connection");
+        memoryd_connection_close(connection, MEMORYD_BROKEN, "no memory for another connection");
     else
-        server_connection_ready(connection); /* sends the greeting */
+        memoryd_connection_ready(connection); /* sends the greeting */
 }
 
-static void take_inbox(struct server_loop *loop)
+static void take_inbox(struct memoryd_loop *loop)
 {
     spinlock_lock(&loop->inbox_lock);
-    struct server_connection *connection = loop->inbox;
+    struct memoryd_connection *connection = loop->inbox;
     loop->inbox = NULL;
     spinlock_unlock(&loop->inbox_lock);
     while (connection != NULL) {
-        struct server_connection *next = connection->timed_next;
+        struct memoryd_connection *next = connection->timed_next;
         connection->timed_next = NULL;
         take_in(loop, connection);
         connection = next;
@@ -156,18 +156,18 @@ static void take_inbox(struct server_loop *loop)
 }
 
 /* Once a second while there are connections: large buffers of idle ones are given back. */
-static void tidy(struct server_loop *loop, uint64_t now)
+static void tidy(struct memoryd_loop *loop, uint64_t now)
 {
     if (now < loop->tidy_at)
         return;
     loop->tidy_at = now + SECOND;
-    for (struct server_connection *connection = loop->first, *next; connection != NULL; connection = next) {
+    for (struct memoryd_connection *connection = loop->first, *next; connection != NULL; connection = next) {
         next = connection->next; /* one that gets no memory is closed */
-        server_connection_tidy(connection);
+        memoryd_connection_tidy(connection);
     }
 }
 
-static uint64_t sleep_for(const struct server_loop *loop, uint64_t now)
+static uint64_t sleep_for(const struct memoryd_loop *loop, uint64_t now)
 {
     uint64_t until = loop->first != NULL ? loop->tidy_at : now + 60 * SECOND;
     if (loop->server->busy_poll)
@@ -177,13 +177,13 @@ static uint64_t sleep_for(const struct server_loop *loop, uint64_t now)
     return until > now ? until - now : 0;
 }
 
-void server_loop_main(void *argument)
+void memoryd_loop_main(void *argument)
 {
-    struct server_loop *loop = argument;
+    struct memoryd_loop *loop = argument;
     struct error error = {0};
     if (loop->engine->begin(loop, &error) != BANYAN_OK) {
         log_error("memory node: an I/O thread cannot begin, the memory node stops: %s", error.text);
-        memory_server_stop(loop->server);
+        memoryd_stop(loop->server);
     }
     /* acquire: what was prepared before the stop is seen */
     while (!atomic_load_acquire(&loop->server->stopping)) {
@@ -195,7 +195,7 @@ void server_loop_main(void *argument)
     }
     take_inbox(loop);
     while (loop->first != NULL)
-        server_connection_close(loop->first, SERVER_LOST, "the memory node stops");
+        memoryd_connection_close(loop->first, MEMORYD_LOST, "the memory node stops");
     while (loop->flying > 0) /* the kernel may still be writing into their buffers */
         loop->engine->wait(loop, SECOND / 100);
 }

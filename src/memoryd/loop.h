@@ -8,43 +8,43 @@
  * answered) completion  the engine itself receives into the session's input and sends from
  * connection->sending, and says when it has (io_uring, plain sockets)
  */
-#ifndef MEMORY_SERVER_LOOP_H
-#define MEMORY_SERVER_LOOP_H
+#ifndef MEMORYD_LOOP_H
+#define MEMORYD_LOOP_H
 
 #include "memoryd/session.h"
 
-struct server_loop;
-struct server_connection;
+struct memoryd_loop;
+struct memoryd_connection;
 
-struct server_engine {
+struct memoryd_engine {
     const char *name;
     /* On the server's own thread. BANYAN_ENOTSUP: the kernel has it not. */
-    int (*create)(struct server_loop *loop, struct error *error);
-    void (*destroy)(struct server_loop *loop);
+    int (*create)(struct memoryd_loop *loop, struct error *error);
+    void (*destroy)(struct memoryd_loop *loop);
     /* All others on the loop's thread. */
-    int (*begin)(struct server_loop *loop, struct error *error);
+    int (*begin)(struct memoryd_loop *loop, struct error *error);
     /* A new connection. BANYAN_ENOMEM: it must be given up. */
-    int (*add)(struct server_loop *loop, struct server_connection *connection);
+    int (*add)(struct memoryd_loop *loop, struct memoryd_connection *connection);
     /* Sees to it that what the connection waits for will be told. Called after each of its turns. */
-    void (*arm)(struct server_connection *connection);
+    void (*arm)(struct memoryd_connection *connection);
     /* The session's input is empty and larger than need be, and a receive may be holding it. */
-    void (*shrink)(struct server_connection *connection);
+    void (*shrink)(struct memoryd_connection *connection);
     /* Waits for events and hands them to the connections; 0: only looks. */
-    void (*wait)(struct server_loop *loop, uint64_t timeout_ns);
+    void (*wait)(struct memoryd_loop *loop, uint64_t timeout_ns);
     /* The connection's socket is shut down. True: it may be freed now; else the engine frees it by
-     * server_connection_free when nothing is under way any more. */
-    bool (*remove)(struct server_connection *connection);
+     * memoryd_connection_free when nothing is under way any more. */
+    bool (*remove)(struct memoryd_connection *connection);
 };
-extern const struct server_engine server_epoll;
-extern const struct server_engine server_uring;
+extern const struct memoryd_engine memoryd_epoll;
+extern const struct memoryd_engine memoryd_uring;
 
-struct server_connection {
-    struct server_session session;
+struct memoryd_connection {
+    struct memoryd_session session;
     struct net_stream *stream;
-    struct server_loop *loop;
-    struct server_connection *next, *previous;             /* of the loop */
-    struct server_connection *timed_next, *timed_previous; /* with a time limit, the earliest first */
-    uint64_t deadline;                                     /* 0: none */
+    struct memoryd_loop *loop;
+    struct memoryd_connection *next, *previous;             /* of the loop */
+    struct memoryd_connection *timed_next, *timed_previous; /* with a time limit, the earliest first */
+    uint64_t deadline;                                      /* 0: none */
     bool completion;
     bool welcomed;   /* the welcome, with its descriptors, is on its way */
     bool paused;     /* the session waits for its output to go */
@@ -53,64 +53,65 @@ struct server_connection {
     bool large;      /* its buffers were seen larger than need be while nothing was in them */
     uint32_t events; /* epoll: what was asked for */
     unsigned flying; /* io_uring: operations under way, one bit each */
-    struct server_buffer sending;
+    struct memoryd_buffer sending;
 };
 
-struct server_loop {
-    struct memory_server *server;
-    const struct server_engine *engine;
+struct memoryd_loop {
+    struct memoryd *server;
+    const struct memoryd_engine *engine;
     void *state; /* the engine's */
     struct thread *thread;
     int wake; /* eventfd: the inbox has something, or the server stops */
     struct spinlock inbox_lock;
-    struct server_connection *inbox; /* by timed_next */
-    struct server_connection *first, *timed_first, *timed_last;
+    struct memoryd_connection *inbox; /* by timed_next */
+    struct memoryd_connection *first, *timed_first, *timed_last;
     uint32_t timed_count;
     uint32_t flying;  /* connections that are closed, but not yet freed by the engine */
     uint64_t tidy_at; /* when buffers are looked at again */
-    struct server_counts counts;
+    struct memoryd_counts counts;
 };
 
-int server_loop_create(struct server_loop *loop, struct memory_server *server,
-                       const struct server_engine *engine, struct error *error);
-void server_loop_destroy(struct server_loop *loop);
-void server_loop_main(void *loop);
-void server_loop_wake(struct server_loop *loop);
+int memoryd_loop_create(struct memoryd_loop *loop, struct memoryd *server,
+                        const struct memoryd_engine *engine, struct error *error);
+void memoryd_loop_destroy(struct memoryd_loop *loop);
+void memoryd_loop_main(void *loop);
+void memoryd_loop_wake(struct memoryd_loop *loop);
 /* Any thread: the connection is the loop's from now on. */
-void server_loop_give(struct server_loop *loop, struct server_connection *connection);
+void memoryd_loop_give(struct memoryd_loop *loop, struct memoryd_connection *connection);
 /* The engine's: the eventfd became readable. */
-void server_loop_woken(struct server_loop *loop);
+void memoryd_loop_woken(struct memoryd_loop *loop);
 
 /* ---- connections (connection.c) ---- */
 
 /* Takes the sockets over, also when it fails (NULL: no memory). */
-struct server_connection *server_connection_create(struct memory_server *server, struct server_loop *loop,
-                                                   int fd, const struct server_listener *listener,
-                                                   const char *peer);
-void server_connection_free(struct server_connection *connection);
+struct memoryd_connection *memoryd_connection_create(struct memoryd *server, struct memoryd_loop *loop,
+                                                     int fd, const struct memoryd_listener *listener,
+                                                     const char *peer);
+void memoryd_connection_free(struct memoryd_connection *connection);
 /* Readiness: whatever the descriptor is ready for. */
-void server_connection_ready(struct server_connection *connection);
+void memoryd_connection_ready(struct memoryd_connection *connection);
 /* Completion: `count` bytes are in the session's input; 0: the peer has closed; < 0: an errno. */
-void server_connection_received(struct server_connection *connection, int count);
+void memoryd_connection_received(struct memoryd_connection *connection, int count);
 /* Completion: `count` bytes of connection->sending are gone; < 0: an errno. */
-void server_connection_sent(struct server_connection *connection, int count);
+void memoryd_connection_sent(struct memoryd_connection *connection, int count);
 /* Closes it: leaves its group and its loop. */
-void server_connection_close(struct server_connection *connection, enum server_leaving how, const char *why);
+void memoryd_connection_close(struct memoryd_connection *connection, enum memoryd_leaving how,
+                              const char *why);
 /* Closes it by its time limit. */
-void server_connection_expire(struct server_connection *connection);
+void memoryd_connection_expire(struct memoryd_connection *connection);
 /* Gives memory of idle buffers back. */
-void server_connection_tidy(struct server_connection *connection);
+void memoryd_connection_tidy(struct memoryd_connection *connection);
 /* For engines. Readiness: epoll's events to wait for. */
-uint32_t server_connection_wants(const struct server_connection *connection);
+uint32_t memoryd_connection_wants(const struct memoryd_connection *connection);
 /* 1: input is wanted, and there is room for it; 0: not now; -1: it had to be closed, and may be gone. */
-int server_connection_input_room(struct server_connection *connection);
+int memoryd_connection_input_room(struct memoryd_connection *connection);
 /* Completion: moves finished output to `sending`, which must be empty. 1: there is something to send; 0:
  * there is not; -1: closed, and may be gone. */
-int server_connection_output(struct server_connection *connection);
+int memoryd_connection_output(struct memoryd_connection *connection);
 
 /* ---- for connection.c ---- */
 
-void server_loop_remove(struct server_connection *connection);
-void server_loop_set_deadline(struct server_connection *connection, uint64_t deadline);
+void memoryd_loop_remove(struct memoryd_connection *connection);
+void memoryd_loop_set_deadline(struct memoryd_connection *connection, uint64_t deadline);
 
 #endif

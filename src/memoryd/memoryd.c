@@ -13,7 +13,7 @@
 
 #define THREADS_MAX 64u
 
-static void copy_options(struct memory_server *server, const struct memory_server_options *options)
+static void copy_options(struct memoryd *server, const struct memoryd_options *options)
 {
     server->tls = options->tls;
     if (options->secret != NULL) {
@@ -29,7 +29,7 @@ static void copy_options(struct memory_server *server, const struct memory_serve
     net_random(&server->instance, sizeof server->instance);
 }
 
-static int check_options(const struct memory_server_options *options, struct error *error)
+static int check_options(const struct memoryd_options *options, struct error *error)
 {
     if (options->threads > THREADS_MAX)
         return error_set(error, BANYAN_EINVAL, "memory node: %u I/O threads; at most %u", options->threads,
@@ -45,11 +45,10 @@ static int check_options(const struct memory_server_options *options, struct err
     return BANYAN_OK;
 }
 
-static int open_listeners(struct memory_server *server, const struct memory_server_options *options,
-                          struct error *error)
+static int open_listeners(struct memoryd *server, const struct memoryd_options *options, struct error *error)
 {
     for (unsigned i = 0; i < options->listen_count; i++) {
-        struct server_listener *listener = &server->listeners[i];
+        struct memoryd_listener *listener = &server->listeners[i];
         listener->address = options->listen[i];
         listener->fd = -1;
         int status = net_listen(&listener->address, options->unix_mode, &listener->fd, error);
@@ -60,11 +59,11 @@ static int open_listeners(struct memory_server *server, const struct memory_serv
     return BANYAN_OK;
 }
 
-static int make_loops(struct memory_server *server, const struct server_engine *engine, unsigned count,
+static int make_loops(struct memoryd *server, const struct memoryd_engine *engine, unsigned count,
                       struct error *error)
 {
     for (unsigned i = 0; i < count; i++) {
-        int status = server_loop_create(&server->loops[i], server, engine, error);
+        int status = memoryd_loop_create(&server->loops[i], server, engine, error);
         if (status != BANYAN_OK)
             return status;
         server->loop_count++;
@@ -72,33 +71,33 @@ static int make_loops(struct memory_server *server, const struct server_engine *
     return BANYAN_OK;
 }
 
-static void destroy_loops(struct memory_server *server)
+static void destroy_loops(struct memoryd *server)
 {
     for (unsigned i = 0; i < server->loop_count; i++)
-        server_loop_destroy(&server->loops[i]);
+        memoryd_loop_destroy(&server->loops[i]);
     server->loop_count = 0;
 }
 
 /* The engine that was asked for, or the best that there is. */
-static int choose_engine(struct memory_server *server, unsigned count, struct error *error)
+static int choose_engine(struct memoryd *server, unsigned count, struct error *error)
 {
     struct error refused = {0};
     if (server->engine == MEMORY_ENGINE_EPOLL)
-        return make_loops(server, &server_epoll, count, error);
-    int status = make_loops(server, &server_uring, count, &refused);
+        return make_loops(server, &memoryd_epoll, count, error);
+    int status = make_loops(server, &memoryd_uring, count, &refused);
     if (status == BANYAN_OK)
         return status;
     destroy_loops(server);
     if (server->engine == MEMORY_ENGINE_IO_URING)
         return error_set(error, refused.code, "%s", refused.text);
     log_info("memory node: epoll instead of io_uring: %s", refused.text);
-    return make_loops(server, &server_epoll, count, error);
+    return make_loops(server, &memoryd_epoll, count, error);
 }
 
-/* ---- the network card ---- */
+/* ---- the NIC ---- */
 
-/* The address whose card serves the memory; NULL: none of TCP. */
-static const struct net_address *card_address(const struct memory_server_options *options)
+/* The address whose NIC serves the memory; NULL: none of TCP. */
+static const struct net_address *nic_address(const struct memoryd_options *options)
 {
     const struct net_address *first = NULL;
     for (unsigned i = 0; i < options->listen_count; i++) {
@@ -111,10 +110,10 @@ static const struct net_address *card_address(const struct memory_server_options
     return first;
 }
 
-static int card_place(const struct memory_server_options *options, struct sockaddr_storage *place,
-                      const struct sockaddr **local, struct error *error)
+static int nic_place(const struct memoryd_options *options, struct sockaddr_storage *place,
+                     const struct sockaddr **local, struct error *error)
 {
-    const struct net_address *address = card_address(options);
+    const struct net_address *address = nic_address(options);
     *local = NULL;
     if (address == NULL)
         return BANYAN_OK;
@@ -122,50 +121,48 @@ static int card_place(const struct memory_server_options *options, struct sockad
     return net_address_resolve(address, place, error);
 }
 
-int memory_server_locks(const struct memory_server_options *options, struct memory_options *memory,
-                        struct error *error)
+int memoryd_locks(const struct memoryd_options *options, struct memory_options *memory, struct error *error)
 {
     struct sockaddr_storage place;
     const struct sockaddr *local;
     uint32_t width = 0;
     uint64_t bytes = 0;
-    if (options->card == NULL)
+    if (options->nic == NULL)
         return BANYAN_OK; /* memory_node_create has its own defaults */
-    int status = card_place(options, &place, &local, error);
+    int status = nic_place(options, &place, &local, error);
     if (status == BANYAN_OK)
-        status = server_card_locks(options->card, local, &width, &bytes, error);
+        status = memoryd_nic_locks(options->nic, local, &width, &bytes, error);
     memory->lock_width = memory->lock_width != 0 ? memory->lock_width : width;
     memory->lock_bytes = memory->lock_bytes != 0 ? memory->lock_bytes : bytes;
     return status;
 }
 
-static int open_card(struct memory_server *server, const struct memory_server_options *options,
-                     struct error *error)
+static int open_nic(struct memoryd *server, const struct memoryd_options *options, struct error *error)
 {
     struct sockaddr_storage place;
     const struct sockaddr *local;
-    if (options->card == NULL)
+    if (options->nic == NULL)
         return BANYAN_OK;
-    int status = card_place(options, &place, &local, error);
-    return status == BANYAN_OK ? server_card_create(&server->card, server->node, options->card, local, error)
+    int status = nic_place(options, &place, &local, error);
+    return status == BANYAN_OK ? memoryd_nic_create(&server->nic, server->node, options->nic, local, error)
                                : status;
 }
 
-const char *memory_server_card(const struct memory_server *server)
+const char *memoryd_nic(const struct memoryd *server)
 {
-    return server->card != NULL ? server_card_text(server->card) : NULL;
+    return server->nic != NULL ? memoryd_nic_text(server->nic) : NULL;
 }
 
 /* ---- life ---- */
 
-int memory_server_create(struct memory_server **made, struct memory_node *node,
-                         const struct memory_server_options *options, struct error *error)
+int memoryd_create(struct memoryd **made, struct memory_node *node, const struct memoryd_options *options,
+                   struct error *error)
 {
     *made = NULL;
     int status = check_options(options, error);
     if (status != BANYAN_OK)
         return status;
-    struct memory_server *server = calloc(1, sizeof *server);
+    struct memoryd *server = calloc(1, sizeof *server);
     unsigned threads = options->threads != 0 ? options->threads : 1;
     if (server != NULL) {
         server->listeners = calloc(options->listen_count + 1, sizeof *server->listeners);
@@ -178,55 +175,55 @@ int memory_server_create(struct memory_server **made, struct memory_node *node,
         status = error_set(error, BANYAN_ENOMEM, "no memory for a memory node's daemon");
     } else {
         copy_options(server, options);
-        server_groups_create(server);
+        memoryd_groups_create(server);
         status = open_listeners(server, options, error);
     }
     if (status == BANYAN_OK)
-        status = open_card(server, options, error);
+        status = open_nic(server, options, error);
     if (status == BANYAN_OK)
         status = choose_engine(server, threads, error);
     if (status == BANYAN_OK)
-        status = server_keeper_create(server, error);
+        status = memoryd_keeper_create(server, error);
     if (status != BANYAN_OK)
-        memory_server_destroy(server);
+        memoryd_destroy(server);
     else
         *made = server;
     return status;
 }
 
-int memory_server_start(struct memory_server *server, struct error *error)
+int memoryd_start(struct memoryd *server, struct error *error)
 {
     int status = BANYAN_OK;
     server->started = true;
     for (unsigned i = 0; i < server->loop_count && status == BANYAN_OK; i++)
-        status = thread_start(&server->loops[i].thread, server_loop_main, &server->loops[i], error);
+        status = thread_start(&server->loops[i].thread, memoryd_loop_main, &server->loops[i], error);
     if (status == BANYAN_OK)
-        status = thread_start(&server->keeper.thread, server_keeper_main, server, error);
+        status = thread_start(&server->keeper.thread, memoryd_keeper_main, server, error);
     if (status != BANYAN_OK) {
-        memory_server_stop(server);
-        memory_server_join(server);
+        memoryd_stop(server);
+        memoryd_join(server);
         return status;
     }
     for (unsigned i = 0; i < server->listener_count; i++) {
         char text[NET_TEXT_MAX];
         log_info("memory node: listening on %s (%s)", net_address_format(&server->listeners[i].address, text),
-                 memory_server_engine(server));
+                 memoryd_engine(server));
     }
-    if (server->card != NULL)
-        log_info("memory node: serves RDMA by %s", server_card_text(server->card));
+    if (server->nic != NULL)
+        log_info("memory node: serves RDMA by %s", memoryd_nic_text(server->nic));
     return BANYAN_OK;
 }
 
-void memory_server_stop(struct memory_server *server)
+void memoryd_stop(struct memoryd *server)
 {
-    /* release: see server_keeper_main */
+    /* release: see memoryd_keeper_main */
     atomic_store_release(&server->stopping, 1u);
-    server_keeper_wake(server);
+    memoryd_keeper_wake(server);
     for (unsigned i = 0; i < server->loop_count; i++)
-        server_loop_wake(&server->loops[i]);
+        memoryd_loop_wake(&server->loops[i]);
 }
 
-static void close_listeners(struct memory_server *server)
+static void close_listeners(struct memoryd *server)
 {
     for (unsigned i = 0; i < server->listener_count; i++) {
         if (server->listeners[i].fd < 0)
@@ -238,7 +235,7 @@ static void close_listeners(struct memory_server *server)
     }
 }
 
-void memory_server_join(struct memory_server *server)
+void memoryd_join(struct memoryd *server)
 {
     if (server->joined || !server->started)
         return;
@@ -247,52 +244,52 @@ void memory_server_join(struct memory_server *server)
         thread_join(server->loops[i].thread);
     server->joined = true;
     close_listeners(server);
-    server_groups_stop(server); /* whoever came while the threads ended */
-    server_groups_destroy(server);
+    memoryd_groups_stop(server); /* whoever came while the threads ended */
+    memoryd_groups_destroy(server);
 }
 
-void memory_server_destroy(struct memory_server *server)
+void memoryd_destroy(struct memoryd *server)
 {
     if (server == NULL)
         return;
     if (server->started) {
-        memory_server_stop(server);
-        memory_server_join(server);
+        memoryd_stop(server);
+        memoryd_join(server);
     }
     if (server->listeners != NULL)
         close_listeners(server);
     if (server->loops != NULL)
         destroy_loops(server);
     if (!server->started && server->keeper.epoll >= 0)
-        server_groups_destroy(server);
-    server_keeper_destroy(server);
-    server_card_destroy(server->card);
+        memoryd_groups_destroy(server);
+    memoryd_keeper_destroy(server);
+    memoryd_nic_destroy(server->nic);
     memset(server->secret, 0, sizeof server->secret);
     free(server->listeners);
     free(server->loops);
     free(server);
 }
 
-uint16_t memory_server_port(const struct memory_server *server, unsigned listener)
+uint16_t memoryd_port(const struct memoryd *server, unsigned listener)
 {
     return listener < server->listener_count ? server->listeners[listener].address.port : 0;
 }
 
-const char *memory_server_engine(const struct memory_server *server)
+const char *memoryd_engine(const struct memoryd *server)
 {
     return server->loops[0].engine->name;
 }
 
-void memory_server_status(struct memory_server *server, struct memory_status_reply *status)
+void memoryd_status(struct memoryd *server, struct memory_status_reply *status)
 {
-    struct server_groups *groups = &server->groups;
+    struct memoryd_groups *groups = &server->groups;
     memory_node_status(server->node, status);
     status->uptime_ms = (task_now() - server->started_at) / 1000000;
-    status->card = server->card != NULL;
-    status->card_queues = server->card != NULL ? server_card_queues(server->card) : 0;
+    status->nic = server->nic != NULL;
+    status->nic_queues = server->nic != NULL ? memoryd_nic_queues(server->nic) : 0;
     status->connections = atomic_load_relaxed(&server->connections); /* a count */
     for (unsigned i = 0; i < server->loop_count; i++) {
-        const struct server_counts *counts = &server->loops[i].counts;
+        const struct memoryd_counts *counts = &server->loops[i].counts;
         status->lists_total += atomic_load_relaxed(&counts->lists);
         status->commands_total += atomic_load_relaxed(&counts->commands);
         status->bytes_read_total += atomic_load_relaxed(&counts->bytes_read);

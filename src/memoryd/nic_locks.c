@@ -2,7 +2,7 @@
  * nic_locks.c - the memory node's own queue pair, connected to itself: what the memory node does to
  * words that compute nodes CAS, it does through it; see nic.h.
  *
- * On one thread at a time: who creates the card, then the keeper. Waits for the card.
+ * On one thread at a time: who creates the NIC, then the keeper. Waits for the NIC.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,22 +19,22 @@
 
 /* ---- life ---- */
 
-static int make_room(struct server_card *card, struct error *error)
+static int make_room(struct memoryd_nic *nic, struct error *error)
 {
-    struct card_own *own = &card->own;
+    struct nic_own *own = &nic->own;
     own->room = aligned_alloc(4096, (ROOM_BYTES + 4095) / 4096 * 4096);
     own->scratch = malloc(sizeof *own->scratch);
     if (own->room == NULL || own->scratch == NULL)
         return error_set(error, BANYAN_ENOMEM, "no memory for the memory node's own queue pair");
     memset(own->scratch, 0, sizeof *own->scratch);
-    return verbs_memory_register(card->device, own->room, ROOM_BYTES, IBV_ACCESS_LOCAL_WRITE,
+    return verbs_memory_register(nic->device, own->room, ROOM_BYTES, IBV_ACCESS_LOCAL_WRITE,
                                  "the room of the memory node's own queue pair", &own->registration, error);
 }
 
-static int make_near(struct server_card *card, struct error *error)
+static int make_near(struct memoryd_nic *nic, struct error *error)
 {
-    const struct verbs_device *device = card->device;
-    struct card_own *own = &card->own;
+    const struct verbs_device *device = nic->device;
+    struct nic_own *own = &nic->own;
     own->completions = ibv_create_cq(device->context, (int)OWN_WORKS, NULL, NULL, 0);
     if (own->completions == NULL)
         return error_set(error, BANYAN_ENOMEM, "%s gives no completion queue: %s", device->name,
@@ -51,46 +51,46 @@ static int make_near(struct server_card *card, struct error *error)
     return BANYAN_OK;
 }
 
-int card_own_open(struct server_card *card, struct error *error)
+int nic_own_open(struct memoryd_nic *nic, struct error *error)
 {
-    struct card_own *own = &card->own;
-    struct wire_card near = {0};
-    *own = (struct card_own){0};
-    int status = make_room(card, error);
+    struct nic_own *own = &nic->own;
+    struct wire_nic near = {0};
+    *own = (struct nic_own){0};
+    int status = make_room(nic, error);
     if (status == BANYAN_OK)
-        status = make_near(card, error);
+        status = make_near(nic, error);
     if (status == BANYAN_OK)
-        status = verbs_pair_begin(card->device, own->near, 0, &near, error);
+        status = verbs_pair_begin(nic->device, own->near, 0, &near, error);
     if (status == BANYAN_OK)
-        status = card_queue_open(card, &near, &own->where, &own->far, error);
+        status = nic_queue_open(nic, &near, &own->where, &own->far, error);
     if (status == BANYAN_OK)
-        status = verbs_pair_connect(card->device, own->near, &near, &own->where, error);
+        status = verbs_pair_connect(nic->device, own->near, &near, &own->where, error);
     return status;
 }
 
-void card_own_close(struct server_card *card)
+void nic_own_close(struct memoryd_nic *nic)
 {
-    struct card_own *own = &card->own;
+    struct nic_own *own = &nic->own;
     bool gone = own->near == NULL || ibv_destroy_qp(own->near) == 0;
     if (own->far != NULL)
-        card_queue_close(own->far);
+        nic_queue_close(own->far);
     if (own->completions != NULL)
         ibv_destroy_cq(own->completions);
     if (own->registration != NULL)
         ibv_dereg_mr(own->registration);
-    if (gone) /* else the card may still write there what it was asked to read */
+    if (gone) /* else the NIC may still write there what it was asked to read */
         free(own->room);
     free(own->scratch);
-    *own = (struct card_own){.broken = true};
+    *own = (struct nic_own){.broken = true};
 }
 
 /* ---- commands ---- */
 
-static struct verbs_work work_on(const struct server_card *card, enum card_part part, uint64_t offset,
+static struct verbs_work work_on(const struct memoryd_nic *nic, enum nic_part part, uint64_t offset,
                                  enum fabric_operation operation, uint32_t length, uint64_t room_at)
 {
-    const struct card_own *own = &card->own;
-    bool pool = part == CARD_POOL;
+    const struct nic_own *own = &nic->own;
+    bool pool = part == NIC_POOL;
     return (struct verbs_work){.operation = operation,
                                .length = length,
                                .local = (uintptr_t)own->room + room_at,
@@ -100,93 +100,92 @@ static struct verbs_work work_on(const struct server_card *card, enum card_part 
 }
 
 /* Posts them with one doorbell, and waits until the last is done: so all are. */
-static int run(struct server_card *card, struct verbs_work *works, uint32_t count, struct error *error)
+static int run(struct memoryd_nic *nic, struct verbs_work *works, uint32_t count, struct error *error)
 {
-    struct card_own *own = &card->own;
+    struct nic_own *own = &nic->own;
     for (uint32_t i = 0; i < count; i++) {
         works[i].id = own->posted++;
         works[i].signalled = i + 1 == count;
     }
-    int failed = card->device->provider->post(own->near, works, count, own->scratch);
-    int status = failed != 0 ? error_set(error, BANYAN_ENET, "%s takes no requests: %s", card->device->name,
+    int failed = nic->device->provider->post(own->near, works, count, own->scratch);
+    int status = failed != 0 ? error_set(error, BANYAN_ENET, "%s takes no requests: %s", nic->device->name,
                                          strerror(failed))
-                             : card_wait(own->completions, "the memory node's own queue pair", error);
+                             : nic_wait(own->completions, "the memory node's own queue pair", error);
     own->broken = own->broken || status != BANYAN_OK;
     return status;
 }
 
-static uint64_t *room_word(const struct server_card *card, uint64_t at)
+static uint64_t *room_word(const struct memoryd_nic *nic, uint64_t at)
 {
-    return (uint64_t *)(void *)(card->own.room + at);
+    return (uint64_t *)(void *)(nic->own.room + at);
 }
 
 /* ---- the proof ---- */
 
 /* READ, CAS, WRITE on one word, which is afterwards what it was. Nobody else is here yet. */
-static int prove_word(struct server_card *card, enum card_part part, uint64_t offset, struct error *error)
+static int prove_word(struct memoryd_nic *nic, enum nic_part part, uint64_t offset, struct error *error)
 {
     struct verbs_work works[4];
-    const char *where = part == CARD_POOL ? "the pool" : "the lock region";
-    works[0] = work_on(card, part, offset, FABRIC_READ, 8, 0);
-    int status = run(card, works, 1, error);
+    const char *where = part == NIC_POOL ? "the pool" : "the lock region";
+    works[0] = work_on(nic, part, offset, FABRIC_READ, 8, 0);
+    int status = run(nic, works, 1, error);
     if (status != BANYAN_OK)
         return status;
-    uint64_t before = *room_word(card, 0);
-    *room_word(card, NEW_AT) = before;
-    works[0] = work_on(card, part, offset, FABRIC_CAS, 8, OLD_AT);
+    uint64_t before = *room_word(nic, 0);
+    *room_word(nic, NEW_AT) = before;
+    works[0] = work_on(nic, part, offset, FABRIC_CAS, 8, OLD_AT);
     works[0].compare = before;
     works[0].swap = ~before;
-    works[1] = work_on(card, part, offset, FABRIC_READ, 8, 8);
-    works[2] = work_on(card, part, offset, FABRIC_WRITE, 8, NEW_AT);
-    works[3] = work_on(card, part, offset, FABRIC_READ, 8, 16);
-    status = run(card, works, 4, error);
+    works[1] = work_on(nic, part, offset, FABRIC_READ, 8, 8);
+    works[2] = work_on(nic, part, offset, FABRIC_WRITE, 8, NEW_AT);
+    works[3] = work_on(nic, part, offset, FABRIC_READ, 8, 16);
+    status = run(nic, works, 4, error);
     if (status != BANYAN_OK)
         return status;
-    if (*room_word(card, OLD_AT) != before || *room_word(card, 8) != ~before ||
-        *room_word(card, 16) != before)
-        return error_set(error, BANYAN_ENOTSUP, "%s does not do to %s what it is told to", card->device->name,
+    if (*room_word(nic, OLD_AT) != before || *room_word(nic, 8) != ~before || *room_word(nic, 16) != before)
+        return error_set(error, BANYAN_ENOTSUP, "%s does not do to %s what it is told to", nic->device->name,
                          where);
     return BANYAN_OK;
 }
 
 /* Half a word changes and the other half does not. */
-static int prove_mask(struct server_card *card, struct error *error)
+static int prove_mask(struct memoryd_nic *nic, struct error *error)
 {
     struct verbs_work works[4];
-    works[0] = work_on(card, CARD_LOCKS, 0, FABRIC_READ, 8, 0);
-    int status = run(card, works, 1, error);
+    works[0] = work_on(nic, NIC_LOCKS, 0, FABRIC_READ, 8, 0);
+    int status = run(nic, works, 1, error);
     if (status != BANYAN_OK)
         return status;
-    uint64_t before = *room_word(card, 0);
+    uint64_t before = *room_word(nic, 0);
     for (unsigned i = 0; i < 2; i++) {
         struct verbs_work *swap = &works[2 * i];
-        *swap = work_on(card, CARD_LOCKS, 0, FABRIC_CAS, 8, OLD_AT + i * 8);
+        *swap = work_on(nic, NIC_LOCKS, 0, FABRIC_CAS, 8, OLD_AT + i * 8);
         swap->masked = true;
         swap->mask = UINT64_C(0xffff0000);
         swap->compare = i == 0 ? before : ~before;
         swap->swap = ~swap->compare;
-        /* By a READ one sees which bytes they were, whatever order the card has them in. */
-        works[2 * i + 1] = work_on(card, CARD_LOCKS, 0, FABRIC_READ, 8, 8 + i * 8);
+        /* By a READ one sees which bytes they were, whatever order the NIC has them in. */
+        works[2 * i + 1] = work_on(nic, NIC_LOCKS, 0, FABRIC_READ, 8, 8 + i * 8);
     }
-    status = run(card, works, 4, error);
+    status = run(nic, works, 4, error);
     if (status != BANYAN_OK)
         return status;
     const uint64_t between = before ^ works[0].mask;
-    if (*room_word(card, OLD_AT) != before || *room_word(card, 8) != between ||
-        *room_word(card, OLD_AT + 8) != between || *room_word(card, 16) != before)
+    if (*room_word(nic, OLD_AT) != before || *room_word(nic, 8) != between ||
+        *room_word(nic, OLD_AT + 8) != between || *room_word(nic, 16) != before)
         return error_set(error, BANYAN_ENOTSUP,
                          "%s: its masked compare-and-swap is none; start the memory node with --lock-width 8",
-                         card->device->name);
+                         nic->device->name);
     return BANYAN_OK;
 }
 
-int card_own_prove(struct server_card *card, struct error *error)
+int nic_own_prove(struct memoryd_nic *nic, struct error *error)
 {
-    int status = prove_word(card, CARD_POOL, MEMORY_LOCK_TABLE_OFFSET, error);
+    int status = prove_word(nic, NIC_POOL, MEMORY_LOCK_TABLE_OFFSET, error);
     if (status == BANYAN_OK)
-        status = prove_word(card, CARD_LOCKS, 0, error);
-    if (status == BANYAN_OK && card->target->lock_width < 8)
-        status = prove_mask(card, error);
+        status = prove_word(nic, NIC_LOCKS, 0, error);
+    if (status == BANYAN_OK && nic->target->lock_width < 8)
+        status = prove_mask(nic, error);
     return status;
 }
 
@@ -205,8 +204,8 @@ static uint64_t bits_of(uint64_t word, uint16_t id, uint32_t width)
 }
 
 struct sweep {
-    struct server_card *card;
-    enum card_part part;
+    struct memoryd_nic *nic;
+    enum nic_part part;
     uint16_t id;
     uint64_t *freed;
     uint32_t count;
@@ -218,11 +217,11 @@ static int flush(struct sweep *sweep, struct error *error)
 {
     if (sweep->count == 0)
         return BANYAN_OK;
-    int status = run(sweep->card, sweep->works, sweep->count, error);
+    int status = run(sweep->nic, sweep->works, sweep->count, error);
     for (uint32_t i = 0; status == BANYAN_OK && i < sweep->count; i++) {
         const struct verbs_work *work = &sweep->works[i];
         uint64_t mask = work->masked ? work->mask : UINT64_MAX;
-        if (((*room_word(sweep->card, OLD_AT + i * 8) ^ work->compare) & mask) == 0)
+        if (((*room_word(sweep->nic, OLD_AT + i * 8) ^ work->compare) & mask) == 0)
             *sweep->freed += sweep->locks[i];
     }
     sweep->count = 0;
@@ -231,9 +230,9 @@ static int flush(struct sweep *sweep, struct error *error)
 
 static int free_word(struct sweep *sweep, uint64_t offset, uint64_t word, uint64_t bits, struct error *error)
 {
-    uint32_t width = sweep->card->target->lock_width;
+    uint32_t width = sweep->nic->target->lock_width;
     struct verbs_work *work = &sweep->works[sweep->count];
-    *work = work_on(sweep->card, sweep->part, offset, FABRIC_CAS, 8, OLD_AT + sweep->count * 8);
+    *work = work_on(sweep->nic, sweep->part, offset, FABRIC_CAS, 8, OLD_AT + sweep->count * 8);
     work->compare = word & bits;
     work->masked = width < 8;
     work->mask = bits;
@@ -241,19 +240,19 @@ static int free_word(struct sweep *sweep, uint64_t offset, uint64_t word, uint64
     return ++sweep->count == OWN_WORKS ? flush(sweep, error) : BANYAN_OK;
 }
 
-/* One table, `start` bytes into its part. It is read by the card too: what the CPU sees of device memory, and
+/* One table, `start` bytes into its part. It is read by the NIC too: what the CPU sees of device memory, and
  * when, is another matter. Others go on taking and releasing locks meanwhile; those that bear the id stay as
  * they are, since their owner is gone, so none is missed. */
 static int sweep_table(struct sweep *sweep, uint64_t start, struct error *error)
 {
-    struct server_card *card = sweep->card;
-    uint64_t bytes = card->target->lock_bytes;
+    struct memoryd_nic *nic = sweep->nic;
+    uint64_t bytes = nic->target->lock_bytes;
     for (uint64_t at = 0; at < bytes; at += PIECE_BYTES) {
         uint32_t length = bytes - at < PIECE_BYTES ? (uint32_t)(bytes - at) : PIECE_BYTES;
-        struct verbs_work read = work_on(card, sweep->part, start + at, FABRIC_READ, length, 0);
-        int status = run(card, &read, 1, error);
+        struct verbs_work read = work_on(nic, sweep->part, start + at, FABRIC_READ, length, 0);
+        int status = run(nic, &read, 1, error);
         for (uint32_t i = 0; status == BANYAN_OK && i < length; i += 8) {
-            uint64_t word = *room_word(card, i), bits = bits_of(word, sweep->id, card->target->lock_width);
+            uint64_t word = *room_word(nic, i), bits = bits_of(word, sweep->id, nic->target->lock_width);
             if (bits != 0)
                 status = free_word(sweep, start + at + i, word, bits, error);
         }
@@ -265,32 +264,32 @@ static int sweep_table(struct sweep *sweep, uint64_t start, struct error *error)
     return BANYAN_OK;
 }
 
-static int sweep_all(struct server_card *card, uint16_t id, uint64_t *freed, struct error *error)
+static int sweep_all(struct memoryd_nic *nic, uint16_t id, uint64_t *freed, struct error *error)
 {
-    struct sweep sweep = {.card = card, .id = id, .freed = freed, .part = CARD_LOCKS};
+    struct sweep sweep = {.nic = nic, .id = id, .freed = freed, .part = NIC_LOCKS};
     int status = sweep_table(&sweep, 0, error);
-    sweep.part = CARD_POOL;
+    sweep.part = NIC_POOL;
     return status == BANYAN_OK ? sweep_table(&sweep, MEMORY_LOCK_TABLE_OFFSET, error) : status;
 }
 
-/* Where the card fails, words may be left that bear the id. To free them with this machine's CPU would not
- * do: its store can be undone by a CAS of another compute node that the card is just failing, and the lock
+/* Where the NIC fails, words may be left that bear the id. To free them with this machine's CPU would not
+ * do: its store can be undone by a CAS of another compute node that the NIC is just failing, and the lock
  * would be lost for ever. To leave them would be the same loss. So the caller keeps the compute node
- * unburied, its id not given away, and tries again until the card obeys: all that waits for it are those who
- * want these very locks, and they could do nothing through a card that is broken. A sweep may be repeated:
+ * unreaped, its id not given away, and tries again until the NIC obeys: all that waits for it are those who
+ * want these very locks, and they could do nothing through a NIC that is broken. A sweep may be repeated:
  * what it freed bears the id no more. */
-int server_card_release_locks(struct server_card *card, uint16_t compute_id, uint64_t *freed,
+int memoryd_nic_release_locks(struct memoryd_nic *nic, uint16_t compute_id, uint64_t *freed,
                               struct error *error)
 {
     struct error first = {0};
     if (compute_id == 0)
         return BANYAN_OK; /* the mark of a free lock */
-    if (!card->own.broken && sweep_all(card, compute_id, freed, &first) == BANYAN_OK)
+    if (!nic->own.broken && sweep_all(nic, compute_id, freed, &first) == BANYAN_OK)
         return BANYAN_OK;
     if (first.code != 0)
         log_warning("memory node: its own queue pair broke and is made anew: %s", first.text);
-    card_own_close(card);
-    int status = card_own_open(card, error);
-    card->own.broken = status != BANYAN_OK;
-    return status == BANYAN_OK ? sweep_all(card, compute_id, freed, error) : status;
+    nic_own_close(nic);
+    int status = nic_own_open(nic, error);
+    nic->own.broken = status != BANYAN_OK;
+    return status == BANYAN_OK ? sweep_all(nic, compute_id, freed, error) : status;
 }

@@ -3,15 +3,15 @@
  * stays that of the process it was taken for, even when its number is used again. Some system calls, any
  * thread.
  */
-#ifndef MEMORY_SERVER_PROCESS_H
-#define MEMORY_SERVER_PROCESS_H
+#ifndef MEMORYD_PROCESS_H
+#define MEMORYD_PROCESS_H
 
 #include <stdbool.h>
 
 /* True for one that is dead already. */
-bool server_process_killable(int pidfd);
-bool server_process_dead(int pidfd);
+bool memoryd_process_killable(int pidfd);
+bool memoryd_process_dead(int pidfd);
 /* SIGKILL. false: it could not be sent (and the process is not dead). */
-bool server_process_kill(int pidfd);
+bool memoryd_process_kill(int pidfd);
 
 #endif

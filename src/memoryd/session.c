@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/task.h"
 
-enum session_result server_session_broken(struct server_session *session, const char *format, ...)
+enum session_result memoryd_session_broken(struct memoryd_session *session, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -18,22 +18,22 @@ enum session_result server_session_broken(struct server_session *session, const 
     return SESSION_BROKEN;
 }
 
-bool server_session_send(struct server_session *session, enum wire_kind kind, int32_t status, uint64_t id,
-                         const void *bytes, size_t length)
+bool memoryd_session_send(struct memoryd_session *session, enum wire_kind kind, int32_t status, uint64_t id,
+                          const void *bytes, size_t length)
 {
-    struct server_buffer *out = &session->out;
-    struct wire_head head = {.length = (uint32_t)length, .kind = (uint8_t)kind, .status = status, .id = id};
-    if (!server_buffer_room(out, sizeof head + length))
+    struct memoryd_buffer *out = &session->out;
+    struct wire_header head = {.length = (uint32_t)length, .kind = (uint8_t)kind, .status = status, .id = id};
+    if (!memoryd_buffer_room(out, sizeof head + length))
         return false;
-    server_buffer_append(out, &head, sizeof head);
-    server_buffer_append(out, bytes, length);
+    memoryd_buffer_append(out, &head, sizeof head);
+    memoryd_buffer_append(out, bytes, length);
     out->ready = out->end;
     return true;
 }
 
 /* ---- calls ---- */
 
-static bool may_call(const struct server_session *session, uint32_t kind)
+static bool may_call(const struct memoryd_session *session, uint32_t kind)
 {
     if (kind == MEMORY_STATUS || kind == MEMORY_PEERS)
         return true;
@@ -42,18 +42,18 @@ static bool may_call(const struct server_session *session, uint32_t kind)
     return session->role == WIRE_DATA;
 }
 
-static int answer_status(struct server_session *session, size_t length, void *reply, size_t *reply_length)
+static int answer_status(struct memoryd_session *session, size_t length, void *reply, size_t *reply_length)
 {
     struct memory_status_reply status;
     if (length < sizeof(struct memory_status_request))
         return BANYAN_EINVAL;
-    memory_server_status(session->server, &status);
+    memoryd_status(session->server, &status);
     memcpy(reply, &status, sizeof status);
     *reply_length = sizeof status;
     return BANYAN_OK;
 }
 
-static int answer_peers(struct server_session *session, const void *bytes, size_t length, void *reply,
+static int answer_peers(struct memoryd_session *session, const void *bytes, size_t length, void *reply,
                         size_t *reply_length)
 {
     struct memory_peers_request request;
@@ -61,13 +61,13 @@ static int answer_peers(struct server_session *session, const void *bytes, size_
     if (length < sizeof request)
         return BANYAN_EINVAL;
     memcpy(&request, bytes, sizeof request);
-    server_groups_peers(session->server, request.skip, &peers);
+    memoryd_groups_peers(session->server, request.skip, &peers);
     *reply_length = offsetof(struct memory_peers_reply, peers) + peers.count * sizeof peers.peers[0];
     memcpy(reply, &peers, *reply_length);
     return BANYAN_OK;
 }
 
-static int answer(struct server_session *session, const void *request, size_t length, void *reply,
+static int answer(struct memoryd_session *session, const void *request, size_t length, void *reply,
                   size_t capacity, size_t *reply_length)
 {
     const struct fabric_target *target = session->server->target;
@@ -82,19 +82,19 @@ static int answer(struct server_session *session, const void *request, size_t le
         return answer_status(session, length, reply, reply_length);
     if (kind == MEMORY_PEERS)
         return answer_peers(session, request, length, reply, reply_length);
-    return target->call(target->owner, server_group_compute_id(session), request, length, reply, capacity,
+    return target->call(target->owner, memoryd_group_compute_id(session), request, length, reply, capacity,
                         reply_length);
 }
 
-static enum session_result take_call(struct server_session *session, const struct wire_head *head,
+static enum session_result take_call(struct memoryd_session *session, const struct wire_header *head,
                                      const uint8_t *bytes)
 {
-    struct server_buffer *out = &session->out;
-    struct wire_head result = {.kind = WIRE_RESULT, .id = head->id};
+    struct memoryd_buffer *out = &session->out;
+    struct wire_header result = {.kind = WIRE_RESULT, .id = head->id};
     size_t reply_length = 0;
     session->worked = true;
-    if (!server_buffer_room(out, sizeof result + WIRE_SMALL_MAX))
-        return server_session_broken(session, "no memory for a reply");
+    if (!memoryd_buffer_room(out, sizeof result + WIRE_SMALL_MAX))
+        return memoryd_session_broken(session, "no memory for a reply");
     uint8_t *reply = out->bytes + out->end + sizeof result;
     result.status = answer(session, bytes, head->length, reply, WIRE_SMALL_MAX, &reply_length);
     result.length = result.status == BANYAN_OK ? (uint32_t)reply_length : 0;
@@ -104,35 +104,35 @@ static enum session_result take_call(struct server_session *session, const struc
     return SESSION_MORE;
 }
 
-static enum session_result take_format(struct server_session *session, const struct wire_head *head,
+static enum session_result take_format(struct memoryd_session *session, const struct wire_header *head,
                                        const uint8_t *bytes)
 {
     struct wire_format format;
     struct error error = {0};
     if (head->length != sizeof format)
-        return server_session_broken(session, "a format of %u bytes", head->length);
+        return memoryd_session_broken(session, "a format of %u bytes", head->length);
     memcpy(&format, bytes, sizeof format);
-    int status = server_groups_format(session->server, &format, &error);
+    int status = memoryd_groups_format(session->server, &format, &error);
     if (status == BANYAN_OK)
         log_info("memory node: formatted as number %u of %u of cluster %016llx, asked for by %s (%s)",
                  (unsigned)format.number, (unsigned)format.node_count, (unsigned long long)format.cluster_id,
                  session->name, session->peer);
-    if (!server_session_send(session, WIRE_RESULT, status, head->id, error.text, strlen(error.text)))
-        return server_session_broken(session, "no memory for a reply");
+    if (!memoryd_session_send(session, WIRE_RESULT, status, head->id, error.text, strlen(error.text)))
+        return memoryd_session_broken(session, "no memory for a reply");
     return SESSION_MORE;
 }
 
 /* ---- messages ---- */
 
 /* Who may send what, once the hello was accepted. */
-static bool may_send(const struct server_session *session, uint8_t kind)
+static bool may_send(const struct memoryd_session *session, uint8_t kind)
 {
     uint32_t role = session->role;
     switch (kind) {
     case WIRE_LIST:
-        return role == WIRE_DATA && !session->card;
+        return role == WIRE_DATA && !session->nic;
     case WIRE_ATTACH:
-        return role == WIRE_DATA && session->card;
+        return role == WIRE_DATA && session->nic;
     case WIRE_CALL:
         return true;
     case WIRE_HEARTBEAT:
@@ -146,7 +146,7 @@ static bool may_send(const struct server_session *session, uint8_t kind)
     }
 }
 
-static enum session_result take_open(struct server_session *session, const struct wire_head *head,
+static enum session_result take_open(struct memoryd_session *session, const struct wire_header *head,
                                      const uint8_t *bytes)
 {
     switch (head->kind) {
@@ -155,11 +155,11 @@ static enum session_result take_open(struct server_session *session, const struc
     case WIRE_FORMAT:
         return take_format(session, head, bytes);
     case WIRE_ATTACH:
-        return server_session_attach(session, head, bytes);
+        return memoryd_session_attach(session, head, bytes);
     case WIRE_HEARTBEAT:
-        server_group_heartbeat(session, task_now());
-        if (!server_session_send(session, WIRE_HEARTBEAT, 0, head->id, NULL, 0))
-            return server_session_broken(session, "no memory for a reply");
+        memoryd_group_heartbeat(session, task_now());
+        if (!memoryd_session_send(session, WIRE_HEARTBEAT, 0, head->id, NULL, 0))
+            return memoryd_session_broken(session, "no memory for a reply");
         return SESSION_MORE;
     default: /* WIRE_GOODBYE */
         return SESSION_ENDED;
@@ -167,63 +167,63 @@ static enum session_result take_open(struct server_session *session, const struc
 }
 
 /* A message that is wholly there. */
-static enum session_result take_message(struct server_session *session, const struct wire_head *head)
+static enum session_result take_message(struct memoryd_session *session, const struct wire_header *head)
 {
-    struct server_buffer *in = &session->in;
+    struct memoryd_buffer *in = &session->in;
     const uint8_t *bytes = in->bytes + in->start + sizeof *head;
     in->start += sizeof *head + head->length;
     if (!session->open)
-        return server_session_hello(session, head, bytes);
+        return memoryd_session_hello(session, head, bytes);
     return take_open(session, head, bytes);
 }
 
 /* One message, or one step of a list. *on: there may be more to do. */
-static enum session_result step(struct server_session *session, bool *on)
+static enum session_result step(struct memoryd_session *session, bool *on)
 {
-    struct server_buffer *in = &session->in;
-    struct wire_head head;
+    struct memoryd_buffer *in = &session->in;
+    struct wire_header head;
     *on = false;
     if (session->list.left > 0) {
-        enum session_result result = server_session_list_step(session);
+        enum session_result result = memoryd_session_list_step(session);
         *on = result == SESSION_MORE && session->list.left == 0;
         return result;
     }
-    if (server_session_paused(session))
+    if (memoryd_session_paused(session))
         return SESSION_PAUSED;
     session->need = sizeof head;
-    if (server_buffer_held(in) < sizeof head)
+    if (memoryd_buffer_held(in) < sizeof head)
         return SESSION_MORE;
     memcpy(&head, in->bytes + in->start, sizeof head);
-    if (!wire_head_valid(&head))
-        return server_session_broken(session, "message kind %u of %u bytes with %u commands", head.kind,
-                                     head.length, (unsigned)head.count);
+    if (!wire_header_valid(&head))
+        return memoryd_session_broken(session, "message kind %u of %u bytes with %u commands", head.kind,
+                                      head.length, (unsigned)head.count);
     if (!session->open && (head.kind != WIRE_HELLO || head.length > SESSION_INPUT_HELLO - sizeof head))
-        return server_session_broken(session, "message kind %u of %u bytes where a hello was due", head.kind,
-                                     head.length);
+        return memoryd_session_broken(session, "message kind %u of %u bytes where a hello was due", head.kind,
+                                      head.length);
     if (session->open && !may_send(session, head.kind))
-        return server_session_broken(session, "message kind %u is not for a connection of role %u%s",
-                                     head.kind, session->role, session->card ? " with a network card" : "");
+        return memoryd_session_broken(session, "message kind %u is not for a connection of role %u%s",
+                                      head.kind, session->role, session->nic ? " with a NIC" : "");
     if (head.kind == WIRE_LIST) {
         in->start += sizeof head;
         *on = true;
-        return server_session_list_begin(session, &head);
+        return memoryd_session_list_begin(session, &head);
     }
     session->need = sizeof head + head.length;
-    if (server_buffer_held(in) < session->need)
+    if (memoryd_buffer_held(in) < session->need)
         return SESSION_MORE;
     session->need = sizeof head;
     *on = true;
     return take_message(session, &head);
 }
 
-enum session_result server_session_run(struct server_session *session)
+enum session_result memoryd_session_run(struct memoryd_session *session)
 {
     enum session_result result = SESSION_MORE;
     bool on = true;
     while (on && result == SESSION_MORE) {
         if (session->over)
             return SESSION_ENDED;
-        if (server_group_fenced(session))
+        if (memoryd_group_fenced(session))
             return SESSION_FENCED;
         result = step(session, &on);
     }
@@ -232,22 +232,22 @@ enum session_result server_session_run(struct server_session *session)
 
 /* ---- life ---- */
 
-bool server_session_begin(struct server_session *session, struct memory_server *server,
-                          struct server_counts *counts, int fd, const char *peer)
+bool memoryd_session_begin(struct memoryd_session *session, struct memoryd *server,
+                           struct memoryd_counts *counts, int fd, const char *peer)
 {
     struct wire_greeting greeting = {
         .magic = WIRE_MAGIC, .version = WIRE_VERSION, .secret_wanted = server->secret_length > 0};
     session->server = server;
     session->counts = counts;
     session->fd = fd;
-    session->need = sizeof(struct wire_head);
+    session->need = sizeof(struct wire_header);
     snprintf(session->peer, sizeof session->peer, "%s", peer);
     net_random(session->nonce, sizeof session->nonce);
     memcpy(greeting.nonce, session->nonce, sizeof greeting.nonce);
-    return server_session_send(session, WIRE_GREETING, 0, 0, &greeting, sizeof greeting);
+    return memoryd_session_send(session, WIRE_GREETING, 0, 0, &greeting, sizeof greeting);
 }
 
-void server_session_descriptors_sent(struct server_session *session)
+void memoryd_session_descriptors_sent(struct memoryd_session *session)
 {
     if (session->descriptors_owned)
         for (unsigned i = 0; i < session->descriptor_count; i++)
@@ -255,22 +255,22 @@ void server_session_descriptors_sent(struct server_session *session)
     session->descriptor_count = 0;
 }
 
-void server_session_leave(struct server_session *session, enum server_leaving how, const char *why)
+void memoryd_session_leave(struct memoryd_session *session, enum memoryd_leaving how, const char *why)
 {
     session->over = true;
     /* The order is what G6 hangs on: the locks wait for the last of a group to leave. */
-    if (server_session_detach(session))
-        server_group_leave(session, how, why);
+    if (memoryd_session_detach(session))
+        memoryd_group_leave(session, how, why);
     else
-        server_group_haunt(session, why);
+        memoryd_group_quarantine(session, why);
 }
 
-void server_session_finish(struct server_session *session)
+void memoryd_session_finish(struct memoryd_session *session)
 {
-    server_session_descriptors_sent(session);
-    server_buffer_free(&session->in);
-    server_buffer_free(&session->out);
-    server_staging_destroy(session->staging);
+    memoryd_session_descriptors_sent(session);
+    memoryd_buffer_free(&session->in);
+    memoryd_buffer_free(&session->out);
+    memoryd_staging_destroy(session->staging);
     if (session->pidfd >= 0)
         close(session->pidfd);
 }

@@ -6,8 +6,8 @@
  * runs every command that is wholly there. Nothing that a peer sends makes it fail worse than by
  * SESSION_BROKEN, or makes its buffers grow beyond one command of input and two lists of output.
  */
-#ifndef MEMORY_SERVER_SESSION_H
-#define MEMORY_SERVER_SESSION_H
+#ifndef MEMORYD_SESSION_H
+#define MEMORYD_SESSION_H
 
 #include "memoryd/buffer.h"
 #include "memoryd/staging.h"
@@ -40,10 +40,10 @@ struct session_list {
     bool pending; /* a store may not be seen by all yet (G1, G4) */
 };
 
-struct server_session {
-    struct memory_server *server;
-    struct server_counts *counts; /* of its thread */
-    struct server_buffer in, out;
+struct memoryd_session {
+    struct memoryd *server;
+    struct memoryd_counts *counts; /* of its thread */
+    struct memoryd_buffer in, out;
     size_t need;   /* bytes that `in` must hold for the next step */
     size_t unsent; /* output that is no longer in `out` but on its way (the connection's) */
     bool open;     /* the hello was accepted */
@@ -52,7 +52,7 @@ struct server_session {
     uint8_t nonce[NET_NONCE_BYTES];
     uint32_t role;   /* enum wire_role, once open */
     uint16_t number; /* of the memory node, once open */
-    bool card;       /* its lists go through the network card */
+    bool nic;        /* its lists go through the NIC */
     bool attached;   /* it has asked for a queue pair */
     struct session_list list;
 
@@ -63,12 +63,12 @@ struct server_session {
     int descriptors[2];     /* SESSION_DESCRIPTORS */
     bool descriptors_owned; /* closed when they have been sent */
     unsigned descriptor_count;
-    struct server_staging *staging;
+    struct memoryd_staging *staging;
 
     /* the group table's, under its lock */
-    struct server_card_queue *queue; /* NULL: none. Set and cleared by its own thread alone */
-    struct server_group *group;
-    struct server_session *group_next, *group_previous;
+    struct memoryd_nic_queue *queue; /* NULL: none. Set and cleared by its own thread alone */
+    struct memoryd_group *group;
+    struct memoryd_session *group_next, *group_previous;
 
     char peer[NET_TEXT_MAX]; /* address */
     char name[WIRE_NAME_MAX + 1];
@@ -76,37 +76,38 @@ struct server_session {
 };
 
 /* Puts the greeting into the output. false: no memory. Takes pidfd over. */
-bool server_session_begin(struct server_session *session, struct memory_server *server,
-                          struct server_counts *counts, int fd, const char *peer);
-enum session_result server_session_run(struct server_session *session);
+bool memoryd_session_begin(struct memoryd_session *session, struct memoryd *server,
+                           struct memoryd_counts *counts, int fd, const char *peer);
+enum session_result memoryd_session_run(struct memoryd_session *session);
 /* The descriptors have been sent. */
-void server_session_descriptors_sent(struct server_session *session);
+void memoryd_session_descriptors_sent(struct memoryd_session *session);
 /* The connection is gone: destroys its queue pair, then leaves the group. May be called twice. */
-void server_session_leave(struct server_session *session, enum server_leaving how, const char *why);
+void memoryd_session_leave(struct memoryd_session *session, enum memoryd_leaving how, const char *why);
 /* Frees everything that the session owns. */
-void server_session_finish(struct server_session *session);
-static inline bool server_session_paused(const struct server_session *session)
+void memoryd_session_finish(struct memoryd_session *session);
+static inline bool memoryd_session_paused(const struct memoryd_session *session)
 {
     return session->out.ready - session->out.start + session->unsent > SESSION_OUTPUT_PAUSE;
 }
 
 /* ---- between the parts of a session ---- */
 
-enum session_result server_session_broken(struct server_session *session, const char *format, ...)
+enum session_result memoryd_session_broken(struct memoryd_session *session, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* hello.c: a HELLO of `length` bytes. */
-enum session_result server_session_hello(struct server_session *session, const struct wire_head *head,
-                                         const void *bytes);
+enum session_result memoryd_session_hello(struct memoryd_session *session, const struct wire_header *head,
+                                          const void *bytes);
 /* list.c: a LIST's head has been taken; and every step of it. SESSION_MORE with list.left == 0: it has
  * been answered. */
-enum session_result server_session_list_begin(struct server_session *session, const struct wire_head *head);
-enum session_result server_session_list_step(struct server_session *session);
+enum session_result memoryd_session_list_begin(struct memoryd_session *session,
+                                               const struct wire_header *head);
+enum session_result memoryd_session_list_step(struct memoryd_session *session);
 /* attach.c: an ATTACH of `length` bytes; the end of its queue pair: false when that is not certain. */
-enum session_result server_session_attach(struct server_session *session, const struct wire_head *head,
-                                          const void *bytes);
-bool server_session_detach(struct server_session *session);
+enum session_result memoryd_session_attach(struct memoryd_session *session, const struct wire_header *head,
+                                           const void *bytes);
+bool memoryd_session_detach(struct memoryd_session *session);
 /* A whole message into the output. false: no memory. */
-bool server_session_send(struct server_session *session, enum wire_kind kind, int32_t status, uint64_t id,
-                         const void *bytes, size_t length);
+bool memoryd_session_send(struct memoryd_session *session, enum wire_kind kind, int32_t status, uint64_t id,
+                          const void *bytes, size_t length);
 
 #endif

@@ -14,9 +14,9 @@ static size_t area_bytes(void)
     return (sizeof(struct wire_staging) + page - 1) / page * page;
 }
 
-int server_staging_create(struct server_staging **made, int *descriptor, struct error *error)
+int memoryd_staging_create(struct memoryd_staging **made, int *descriptor, struct error *error)
 {
-    struct server_staging *staging = calloc(1, sizeof *staging);
+    struct memoryd_staging *staging = calloc(1, sizeof *staging);
     void *area = MAP_FAILED;
     int fd = memfd_create("banyan-staging", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     /* Sealed: a client that cut it short would make this process fail at its next look. */
@@ -36,7 +36,7 @@ int server_staging_create(struct server_staging **made, int *descriptor, struct 
     return BANYAN_OK;
 }
 
-void server_staging_destroy(struct server_staging *staging)
+void memoryd_staging_destroy(struct memoryd_staging *staging)
 {
     if (staging == NULL)
         return;
@@ -44,8 +44,8 @@ void server_staging_destroy(struct server_staging *staging)
     free(staging);
 }
 
-bool server_staging_finish(const struct server_staging *staging, const struct fabric_target *target,
-                           uint16_t number, bool *complaint)
+bool memoryd_staging_finish(const struct memoryd_staging *staging, const struct fabric_target *target,
+                            uint16_t number, bool *complaint)
 {
     const struct wire_staging *area = staging->area;
     uint8_t data[WIRE_STAGING_DATA];

@@ -6,25 +6,25 @@
  * Made on I/O threads, finished by the keeper's thread. The client writes the area as it likes: nothing in it
  * is believed.
  */
-#ifndef MEMORY_SERVER_STAGING_H
-#define MEMORY_SERVER_STAGING_H
+#ifndef MEMORYD_STAGING_H
+#define MEMORYD_STAGING_H
 
 #include <stdbool.h>
 #include "base/error.h"
 #include "fabric/target.h"
 #include "fabric/wire.h"
 
-struct server_staging {
+struct memoryd_staging {
     struct wire_staging *area;
-    struct server_staging *next;
+    struct memoryd_staging *next;
 };
 
 /* *descriptor: of the area, for the client; the caller closes it. */
-int server_staging_create(struct server_staging **staging, int *descriptor, struct error *error);
-void server_staging_destroy(struct server_staging *staging);
+int memoryd_staging_create(struct memoryd_staging **staging, int *descriptor, struct error *error);
+void memoryd_staging_destroy(struct memoryd_staging *staging);
 /* The client cannot write any more. true: something was marked and has been put in its place; false: nothing
  * was marked, or what was marked is not possible (`complaint` is then true). */
-bool server_staging_finish(const struct server_staging *staging, const struct fabric_target *target,
-                           uint16_t number, bool *complaint);
+bool memoryd_staging_finish(const struct memoryd_staging *staging, const struct fabric_target *target,
+                            uint16_t number, bool *complaint);
 
 #endif

@@ -6,8 +6,8 @@
  * (loop.h) is one I/O thread with an engine and the connections that were given to it. They meet at
  * the table of groups (group.h), which a spin lock guards, and at a loop's inbox.
  */
-#ifndef MEMORY_SERVER_STATE_H
-#define MEMORY_SERVER_STATE_H
+#ifndef MEMORYD_STATE_H
+#define MEMORYD_STATE_H
 
 #include "base/atomic.h"
 #include "base/thread.h"
@@ -17,20 +17,20 @@
 
 /* Written by one thread each, summed up by any: every field is loaded and stored relaxed, since a count says
  * nothing about anything else. */
-struct server_counts {
+struct memoryd_counts {
     uint64_t lists, commands, bytes_read, bytes_written;
 };
-static inline void server_count(uint64_t *counter, uint64_t more)
+static inline void memoryd_count(uint64_t *counter, uint64_t more)
 {
     atomic_store_relaxed(counter, *counter + more);
 }
 
-struct server_listener {
+struct memoryd_listener {
     struct net_address address;
     int fd;
 };
 
-struct server_keeper {
+struct memoryd_keeper {
     struct thread *thread;
     int epoll, wake;        /* wake: an eventfd */
     uint64_t awake_at;      /* when it meant to wake up, ns */
@@ -39,12 +39,12 @@ struct server_keeper {
     unsigned next_loop;
 };
 
-struct server_loop;
-struct server_card;
-struct memory_server {
+struct memoryd_loop;
+struct memoryd_nic;
+struct memoryd {
     struct memory_node *node;
     const struct fabric_target *target;
-    struct server_card *card; /* NULL: compute nodes come over the stream */
+    struct memoryd_nic *nic; /* NULL: compute nodes come over the stream */
     struct net_tls *tls;
     uint8_t secret[NET_SECRET_MAX];
     size_t secret_length; /* 0: none wanted */
@@ -54,10 +54,10 @@ struct memory_server {
     bool busy_poll;
     uint64_t instance, started_at;
     unsigned listener_count, loop_count;
-    struct server_listener *listeners;
-    struct server_loop *loops;
-    struct server_keeper keeper;
-    struct server_groups groups;
+    struct memoryd_listener *listeners;
+    struct memoryd_loop *loops;
+    struct memoryd_keeper keeper;
+    struct memoryd_groups groups;
     uint32_t connections; /* atomic */
     uint32_t attaching;   /* atomic: I/O threads that wait for the kernel to make a queue pair */
     uint32_t stopping;    /* atomic */
@@ -66,11 +66,11 @@ struct memory_server {
 
 /* ---- keeper (keeper.c) ---- */
 
-int server_keeper_create(struct memory_server *server, struct error *error);
-void server_keeper_destroy(struct memory_server *server);
+int memoryd_keeper_create(struct memoryd *server, struct error *error);
+void memoryd_keeper_destroy(struct memoryd *server);
 /* The thread: until the server is stopping. */
-void server_keeper_main(void *server);
+void memoryd_keeper_main(void *server);
 /* Any thread: the keeper looks at groups and at `stopping` again. */
-void server_keeper_wake(struct memory_server *server);
+void memoryd_keeper_wake(struct memoryd *server);
 
 #endif

@@ -34,7 +34,7 @@ struct uring_state {
     bool wake_armed;
 };
 
-static struct io_uring *ring_of(const struct server_loop *loop)
+static struct io_uring *ring_of(const struct memoryd_loop *loop)
 {
     return &((struct uring_state *)loop->state)->ring;
 }
@@ -56,7 +56,7 @@ static int ring_make(struct io_uring *ring)
     return code;
 }
 
-static int uring_create(struct server_loop *loop, struct error *error)
+static int uring_create(struct memoryd_loop *loop, struct error *error)
 {
     struct uring_state *state = calloc(1, sizeof *state);
     if (state == NULL)
@@ -70,7 +70,7 @@ static int uring_create(struct server_loop *loop, struct error *error)
     return BANYAN_OK;
 }
 
-static void uring_destroy(struct server_loop *loop)
+static void uring_destroy(struct memoryd_loop *loop)
 {
     io_uring_queue_exit(ring_of(loop));
     free(loop->state);
@@ -85,7 +85,7 @@ static struct io_uring_sqe *next_entry(struct io_uring *ring)
     return entry;
 }
 
-static void arm_wake(struct server_loop *loop)
+static void arm_wake(struct memoryd_loop *loop)
 {
     struct uring_state *state = loop->state;
     if (state->wake_armed)
@@ -96,7 +96,7 @@ static void arm_wake(struct server_loop *loop)
     state->wake_armed = true;
 }
 
-static int uring_begin(struct server_loop *loop, struct error *error)
+static int uring_begin(struct memoryd_loop *loop, struct error *error)
 {
     /* liburing 2.3 declares io_uring_enable_rings, but does not export it. */
     if (syscall(__NR_io_uring_register, ring_of(loop)->ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0) < 0)
@@ -104,31 +104,31 @@ static int uring_begin(struct server_loop *loop, struct error *error)
     return BANYAN_OK;
 }
 
-static int uring_add(struct server_loop *loop, struct server_connection *connection)
+static int uring_add(struct memoryd_loop *loop, struct memoryd_connection *connection)
 {
     return BANYAN_OK;
 }
 
-static uint64_t data_of(const struct server_connection *connection, enum uring_kind kind)
+static uint64_t data_of(const struct memoryd_connection *connection, enum uring_kind kind)
 {
     return (uint64_t)(uintptr_t)connection | (uint64_t)kind;
 }
 
-static bool flying(const struct server_connection *connection, enum uring_kind kind)
+static bool flying(const struct memoryd_connection *connection, enum uring_kind kind)
 {
     return (connection->flying & 1u << kind) != 0;
 }
 
-static void launch(struct server_connection *connection, struct io_uring_sqe *entry, enum uring_kind kind)
+static void launch(struct memoryd_connection *connection, struct io_uring_sqe *entry, enum uring_kind kind)
 {
     entry->user_data = data_of(connection, kind);
     connection->flying |= 1u << kind;
 }
 
-static void arm_readiness(struct server_connection *connection)
+static void arm_readiness(struct memoryd_connection *connection)
 {
     struct io_uring *ring = ring_of(connection->loop);
-    uint32_t events = server_connection_wants(connection);
+    uint32_t events = memoryd_connection_wants(connection);
     static const struct {
         uint32_t event;
         enum uring_kind kind;
@@ -142,10 +142,10 @@ static void arm_readiness(struct server_connection *connection)
     }
 }
 
-static void arm_receive(struct server_connection *connection)
+static void arm_receive(struct memoryd_connection *connection)
 {
-    struct server_buffer *in = &connection->session.in;
-    if (flying(connection, URING_RECEIVE) || server_connection_input_room(connection) <= 0)
+    struct memoryd_buffer *in = &connection->session.in;
+    if (flying(connection, URING_RECEIVE) || memoryd_connection_input_room(connection) <= 0)
         return;
     struct io_uring_sqe *entry = next_entry(ring_of(connection->loop));
     io_uring_prep_recv(entry, connection->session.fd, in->bytes + in->end, in->capacity - in->end, 0);
@@ -153,12 +153,12 @@ static void arm_receive(struct server_connection *connection)
 }
 
 /* False: closed. */
-static bool arm_send(struct server_connection *connection)
+static bool arm_send(struct memoryd_connection *connection)
 {
-    struct server_buffer *sending = &connection->sending;
+    struct memoryd_buffer *sending = &connection->sending;
     if (flying(connection, URING_SEND))
         return true;
-    int output = server_connection_output(connection);
+    int output = memoryd_connection_output(connection);
     if (output <= 0)
         return output == 0;
     struct io_uring_sqe *entry = next_entry(ring_of(connection->loop));
@@ -168,7 +168,7 @@ static bool arm_send(struct server_connection *connection)
     return true;
 }
 
-static void uring_arm(struct server_connection *connection)
+static void uring_arm(struct memoryd_connection *connection)
 {
     if (!connection->completion) {
         arm_readiness(connection);
@@ -178,7 +178,7 @@ static void uring_arm(struct server_connection *connection)
         arm_receive(connection);
 }
 
-static void cancel(struct server_connection *connection, enum uring_kind kind)
+static void cancel(struct memoryd_connection *connection, enum uring_kind kind)
 {
     if (!flying(connection, kind))
         return;
@@ -187,15 +187,15 @@ static void cancel(struct server_connection *connection, enum uring_kind kind)
     entry->user_data = DATA_NONE;
 }
 
-static void uring_shrink(struct server_connection *connection)
+static void uring_shrink(struct memoryd_connection *connection)
 {
     if (connection->completion)
         cancel(connection, URING_RECEIVE); /* it is begun anew with a smaller buffer */
     else
-        server_connection_input_room(connection);
+        memoryd_connection_input_room(connection);
 }
 
-static bool uring_remove(struct server_connection *connection)
+static bool uring_remove(struct memoryd_connection *connection)
 {
     for (enum uring_kind kind = URING_RECEIVE; kind < URING_KINDS; kind++)
         cancel(connection, kind);
@@ -204,22 +204,22 @@ static bool uring_remove(struct server_connection *connection)
 
 /* ---- completions ---- */
 
-static void completed(struct server_connection *connection, enum uring_kind kind, int result)
+static void completed(struct memoryd_connection *connection, enum uring_kind kind, int result)
 {
     connection->flying &= ~(1u << kind);
     if (connection->gone) {
         if (connection->flying == 0) {
             connection->loop->flying--;
-            server_connection_free(connection);
+            memoryd_connection_free(connection);
         }
         return;
     }
     if (kind == URING_SEND)
-        server_connection_sent(connection, result);
+        memoryd_connection_sent(connection, result);
     else if (kind == URING_RECEIVE)
-        server_connection_received(connection, result);
+        memoryd_connection_received(connection, result);
     else if (!connection->completion)
-        server_connection_ready(connection);
+        memoryd_connection_ready(connection);
 }
 
 struct seen {
@@ -243,7 +243,7 @@ static unsigned collect(struct io_uring *ring, struct seen seen[BATCH])
 
 /* Returns how many there were. A connection is freed with its last operation only, so none of those that are
  * behind it in `seen` can be of it. */
-static unsigned take_completions(struct server_loop *loop)
+static unsigned take_completions(struct memoryd_loop *loop)
 {
     struct seen seen[BATCH];
     unsigned count = collect(ring_of(loop), seen);
@@ -252,16 +252,16 @@ static unsigned take_completions(struct server_loop *loop)
             continue;
         if (seen[i].data == DATA_WAKE) {
             ((struct uring_state *)loop->state)->wake_armed = false;
-            server_loop_woken(loop);
+            memoryd_loop_woken(loop);
             continue;
         }
-        completed((struct server_connection *)(uintptr_t)(seen[i].data & ~KIND_MASK),
+        completed((struct memoryd_connection *)(uintptr_t)(seen[i].data & ~KIND_MASK),
                   (enum uring_kind)(seen[i].data & KIND_MASK), seen[i].result);
     }
     return count;
 }
 
-static void uring_wait(struct server_loop *loop, uint64_t timeout_ns)
+static void uring_wait(struct memoryd_loop *loop, uint64_t timeout_ns)
 {
     struct io_uring *ring = ring_of(loop);
     struct io_uring_cqe *entry;
@@ -276,7 +276,7 @@ static void uring_wait(struct server_loop *loop, uint64_t timeout_ns)
         ;
 }
 
-const struct server_engine server_uring = {
+const struct memoryd_engine memoryd_uring = {
     .name = "io_uring",
     .create = uring_create,
     .destroy = uring_destroy,

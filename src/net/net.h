@@ -2,9 +2,10 @@
  * net.h - sockets as the fabric and the servers need them: addresses, listening, connecting, and non-blocking
  * streams of bytes with TLS where it is wanted (OpenSSL).
  *
- * Called by src/fabric/remote.c, src/memoryd/memoryd.c, src/server/ and the command line. No thread of its own;
- * an object belongs to the thread that uses it, a struct net_tls may be shared by all. No call here waits but
- * net_connect and name look-ups. Errors carry a message that names the address, the peer or the file.
+ * Called by src/fabric/remote.c, src/memoryd/memoryd.c, src/server/ and the command line. No thread of its
+ * own; an object belongs to the thread that uses it, a struct net_tls may be shared by all. No call here
+ * waits but net_connect and name look-ups. Errors carry a message that names the address, the peer or the
+ * file.
  */
 #ifndef NET_NET_H
 #define NET_NET_H
@@ -25,7 +26,7 @@ struct net_address {
     enum net_kind kind;
     char host[NET_HOST_MAX + 1]; /* TCP: a name or a literal; "*" or "" when listening: every interface */
     uint16_t port;               /* TCP; 0 when listening: the system chooses */
-    bool rdma; /* TCP: "rdma://", the connection only arranges what network cards then do by themselves */
+    bool rdma; /* TCP: "rdma://", the connection only arranges what NICs then do by themselves */
     char path[NET_PATH_MAX + 1]; /* UNIX */
 };
 /* "unix:/run/banyan.sock", "tcp://host:port", "rdma://host:port", "host:port", "host", "[::1]:7100".

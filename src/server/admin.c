@@ -597,7 +597,7 @@ static bool key_stat(struct server_call *call, const struct resp_argument *key, 
 static void memory_usage(struct server_call *call)
 {
     struct store_value value;
-    struct tree_geometry_shape shape;
+    struct format_geometry_shape shape;
     int64_t samples;
     if (call->count != 3 && (call->count != 5 || !server_argument_is(&call->arguments[3], "SAMPLES"))) {
         server_reply_syntax(call);
@@ -607,7 +607,7 @@ static void memory_usage(struct server_call *call)
         return;
     if (!key_stat(call, &call->arguments[2], &value))
         return;
-    tree_geometry_shape(tree_geometry(store_tree(server_of(call)->store)), &shape);
+    format_geometry_shape(tree_geometry(store_tree(server_of(call)->store)), &shape);
     uint64_t bytes = shape.slot_bytes;
     if (value.length > STORE_INLINE_MAX) {
         uint32_t block = value.length < MEMORY_BLOCK_MAX ? memory_block_bytes(value.length) : 0;

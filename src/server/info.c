@@ -201,7 +201,7 @@ static void section_banyan(struct figures *f)
                  "memory_node%u:connected=%d,pool_bytes=%" PRIu64 ",used_bytes=%" PRIu64
                  ",compute_nodes=%" PRIu64 ",fenced=%" PRIu64 ",rdma=%d,queue_pairs=%" PRIu64 "\r\n",
                  i, state.connected, status.pool_bytes, status.bytes_used, status.compute_nodes,
-                 status.fenced_total, status.card != 0, status.card_queues);
+                 status.fenced_total, status.nic != 0, status.nic_queues);
     }
 }
 

@@ -175,13 +175,13 @@ void metrics_memory(void *context, FILE *out)
     counter(out, "banyan_memory_refusals_total", "Allocations that found no room.", status.refusals_total);
     gauge(out, "banyan_memory_compute_nodes", "Compute nodes that hold a lease.", status.compute_nodes);
     gauge(out, "banyan_memory_connections", "Connections.", status.connections);
-    gauge(out, "banyan_memory_rdma", "Whether a network card serves the memory.", status.card);
-    gauge(out, "banyan_memory_queue_pairs", "Queue pairs of compute nodes.", status.card_queues);
+    gauge(out, "banyan_memory_rdma", "Whether a NIC serves the memory.", status.nic);
+    gauge(out, "banyan_memory_queue_pairs", "Queue pairs of compute nodes.", status.nic_queues);
     counter(out, "banyan_memory_fenced_total", "Compute nodes fenced.", status.fenced_total);
     counter(out, "banyan_memory_locks_freed_total", "Locks of fenced compute nodes freed.",
             status.locks_freed_total);
-    counter(out, "banyan_memory_lists_total",
-            "Command lists run; those through a network card are not known here.", status.lists_total);
+    counter(out, "banyan_memory_lists_total", "Command lists run; those through a NIC are not known here.",
+            status.lists_total);
     counter(out, "banyan_memory_commands_total", "Commands run.", status.commands_total);
     counter(out, "banyan_memory_read_bytes_total", "Bytes read by commands.", status.bytes_read_total);
     counter(out, "banyan_memory_written_bytes_total", "Bytes written by commands.",
@@ -332,8 +332,8 @@ void metrics_memory_page(void *context, FILE *out)
     row(out, "allocations refused", status.refusals_total);
     row(out, "compute nodes", status.compute_nodes);
     row(out, "connections", status.connections);
-    if (status.card)
-        row(out, "queue pairs (RDMA)", status.card_queues);
+    if (status.nic)
+        row(out, "queue pairs (RDMA)", status.nic_queues);
     row(out, "compute nodes fenced so far", status.fenced_total);
     row(out, "their locks freed", status.locks_freed_total);
     row(out, "command lists", status.lists_total);

@@ -208,7 +208,7 @@ static void reach(void *context, gaddr block, uint32_t bytes)
 
 /* ---- indexes ---- */
 
-static void remember(void *context, const char *name, const struct tree_geometry *geometry)
+static void remember(void *context, const char *name, const struct format_geometry *geometry)
 {
     struct audit *audit = context;
     if (audit->name_count == NAMES_MAX)
@@ -274,8 +274,8 @@ static int check_index(struct audit *audit, uint32_t number)
     progress(audit, audit->index);
     int status = tree_open(audit->session, audit->index, &tree);
     if (!status)
-        status = audit->contents[number] == TREE_CONTENT_STORE ? check_store(audit, tree)
-                                                               : check_plain(audit, tree);
+        status = audit->contents[number] == FORMAT_CONTENT_STORE ? check_store(audit, tree)
+                                                                 : check_plain(audit, tree);
     if (status == BANYAN_ECORRUPT) { /* it could not be opened; the others are still worth a look */
         index_problem(audit, tree_session_error(audit->session)->text);
         return 0;

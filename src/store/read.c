@@ -128,8 +128,8 @@ static void entry_judge(struct store_session *session, struct store_entry *entry
                         const struct fabric_command *read, int status, uint64_t now, enum store_part part)
 {
     entry->status = STORE_STALE; /* its own error it meets again when it is fetched by itself */
-    if (status || !store_record_judge(&entry->slot.reference, entry->key, entry->key_length, part,
-                                      read->read.buffer, &entry->value)) {
+    if (status || !store_record_validate(&entry->slot.reference, entry->key, entry->key_length, part,
+                                         read->read.buffer, &entry->value)) {
         store_count_up(session, record_retries, 1);
         return;
     }

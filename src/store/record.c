@@ -312,8 +312,8 @@ int store_record_write_head(struct store_session *session, const void *key, size
 
 /* ---- reading ---- */
 
-bool store_record_judge(const struct store_reference *reference, const void *key, size_t key_length,
-                        enum store_part part, const uint8_t *block, struct store_value *value)
+bool store_record_validate(const struct store_reference *reference, const void *key, size_t key_length,
+                           enum store_part part, const uint8_t *block, struct store_value *value)
 {
     uint32_t length, head = store_record_head_bytes(key_length, reference->length);
     uint64_t hash = load64(block + AT_HASH);
@@ -385,7 +385,7 @@ int store_record_read(struct store_session *session, const void *key, size_t key
     struct fabric_command read = {
         .operation = FABRIC_READ, .address = reference->address, .length = bytes, .read = {.buffer = room}};
     int status = read_status(store_transfer(session, &read, 1, NULL));
-    if (!status && !store_record_judge(reference, key, key_length, part, room, value))
+    if (!status && !store_record_validate(reference, key, key_length, part, room, value))
         status = STORE_STALE;
     if (!status && part == STORE_PART_VALUE && !whole)
         status = extents_read(session, key_length, sink, value);

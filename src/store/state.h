@@ -46,7 +46,7 @@ struct store_slot {
 struct store_raw {
     bool present;
     uint8_t length;
-    uint8_t bytes[TREE_VALUE_MAX];
+    uint8_t bytes[FORMAT_VALUE_MAX];
 };
 
 /* False if no store wrote this. slot->bytes points into `bytes`. */
@@ -179,8 +179,8 @@ int store_record_write_head(struct store_session *session, const void *key, size
 void store_record_free(struct store_session *session, const void *key, size_t key_length,
                        const struct store_reference *reference, bool extents);
 /* Judges what was read of a head's block. Fills value (bytes: where they lie in `block`, else NULL). */
-bool store_record_judge(const struct store_reference *reference, const void *key, size_t key_length,
-                        enum store_part part, const uint8_t *block, struct store_value *value);
+bool store_record_validate(const struct store_reference *reference, const void *key, size_t key_length,
+                           enum store_part part, const uint8_t *block, struct store_value *value);
 /* 0, STORE_STALE or an error. A head, or that of a value in extents, is in session->head afterwards. */
 int store_record_read(struct store_session *session, const void *key, size_t key_length,
                       const struct store_reference *reference, enum store_part part, enum store_sink sink,
@@ -250,8 +250,8 @@ struct store_cursor {
     bool count_only; /* collects those entries alone whose expiry stands in their record; counts the others */
     uint64_t now, counted;
     bool done;
-    uint8_t bound[TREE_KEY_MAX]; /* the range's, once it has moved on */
-    uint8_t last[TREE_KEY_MAX];
+    uint8_t bound[FORMAT_KEY_MAX]; /* the range's, once it has moved on */
+    uint8_t last[FORMAT_KEY_MAX];
     size_t last_length;
     /* of the batch under way */
     uint32_t met;

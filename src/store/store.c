@@ -11,13 +11,13 @@
 
 /* ---- stores ---- */
 
-void store_geometry(struct tree_geometry *geometry)
+void store_geometry(struct format_geometry *geometry)
 {
-    *geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE,
-                                       .inline_key_bytes = 16,
-                                       .value_bytes = STORE_INLINE_MAX + 1,
-                                       .value_variable = true,
-                                       .content = TREE_CONTENT_STORE};
+    *geometry = (struct format_geometry){.key_kind = FORMAT_KEY_VARIABLE,
+                                         .inline_key_bytes = 16,
+                                         .value_bytes = STORE_INLINE_MAX + 1,
+                                         .value_variable = true,
+                                         .content = FORMAT_CONTENT_STORE};
 }
 
 static uint64_t wall_clock(void *context)
@@ -27,9 +27,9 @@ static uint64_t wall_clock(void *context)
 
 int store_wrap(struct store **out, struct tree *tree, struct error *error)
 {
-    const struct tree_geometry *geometry = tree_geometry(tree);
+    const struct format_geometry *geometry = tree_geometry(tree);
     *out = NULL;
-    if (geometry->content != TREE_CONTENT_STORE)
+    if (geometry->content != FORMAT_CONTENT_STORE)
         return error_set(error, BANYAN_EINVAL, "the index holds plain values, it is not a store");
     if (!geometry->value_variable || geometry->value_bytes < STORE_SLOT_RECORD_BYTES)
         return error_set(error, BANYAN_EINVAL, "a store's index has variable values of at least %u bytes",
@@ -48,7 +48,7 @@ int store_wrap(struct store **out, struct tree *tree, struct error *error)
 static int tree_open_or_create(struct tree_session *session, const char *name, bool create,
                                struct tree **tree)
 {
-    struct tree_geometry geometry;
+    struct format_geometry geometry;
     int status = tree_open(session, name, tree);
     if (status != BANYAN_ENOTFOUND || !create)
         return status;
@@ -305,10 +305,10 @@ uint32_t store_key_max(const struct store_session *session)
 /* Before records are written: the index would refuse the key only afterwards. */
 int store_key_check(struct store_session *session, const void *key, size_t length)
 {
-    const struct tree_geometry *geometry = tree_geometry(session->store->tree);
+    const struct format_geometry *geometry = tree_geometry(session->store->tree);
     if (!key)
         return tree_session_fail(session->tree, BANYAN_EINVAL, "the key is a null pointer");
-    if (geometry->key_kind == TREE_KEY_FIXED && length != geometry->key_bytes)
+    if (geometry->key_kind == FORMAT_KEY_FIXED && length != geometry->key_bytes)
         return tree_session_fail(session->tree, BANYAN_EKEYSIZE, "a key has %u bytes, this one %zu",
                                  geometry->key_bytes, length);
     if (!length || length > geometry->key_bytes)

@@ -22,7 +22,7 @@
 #include "tree/tree.h"
 
 #define STORE_VALUE_MAX  (UINT64_C(64) << 20) /* bytes */
-#define STORE_KEY_MAX    TREE_KEY_MAX
+#define STORE_KEY_MAX    FORMAT_KEY_MAX
 #define STORE_INLINE_MAX 16u /* longest value kept in the slot of the default geometry */
 /* Values that one store_multi_get returns, together, or a single one that is longer: what is more gets
  * BANYAN_ENOMEM and is asked for again. */
@@ -37,7 +37,7 @@ struct store_session;
  * slot (one of them says what the rest is). Keys may have as many bytes as the fabric allows, since internal
  * nodes hold whole ones and are written at once: 255 where its atomic_write is at least 2,048, some 140 where
  * it is 1,024. */
-void store_geometry(struct tree_geometry *geometry);
+void store_geometry(struct format_geometry *geometry);
 /* Opens the named index as a store; with `create`, makes it where it does not exist. BANYAN_ENOTFOUND,
  * BANYAN_EINVAL (it holds plain values). */
 int store_open(struct store **store, struct tree_session *session, const char *name, bool create);
@@ -146,7 +146,7 @@ int store_sample(struct store_session *session, void *key, size_t *length);
 /* ---- expiry ---- */
 
 struct store_sweep {
-    uint8_t cursor[TREE_KEY_MAX]; /* begin with cursor_length 0 */
+    uint8_t cursor[FORMAT_KEY_MAX]; /* begin with cursor_length 0 */
     size_t cursor_length;
     uint64_t seen, removed; /* so far in this pass */
     uint64_t last_pass_keys, last_pass_removed, passes;

@@ -15,8 +15,8 @@
 #define TAG_TRIES 16u
 
 struct child {
-    struct tree_link link;
-    struct tree_key_copy *key; /* owned: the lower fence */
+    struct format_link link;
+    struct format_key_copy *key; /* owned: the lower fence */
 };
 
 struct children {
@@ -26,9 +26,9 @@ struct children {
 
 struct part {
     struct children leaves;
-    uint8_t *last;                      /* owned: image of the newest leaf, not yet written */
-    struct tree_header header;          /* of it; fences point to `lower` */
-    struct tree_key_copy lower, newest; /* its fence; the part's last key */
+    uint8_t *last;                        /* owned: image of the newest leaf, not yet written */
+    struct format_header header;          /* of it; fences point to `lower` */
+    struct format_key_copy lower, newest; /* its fence; the part's last key */
     bool taken, begun, done;
 };
 
@@ -42,8 +42,8 @@ struct tree_bulk {
 
 /* ---- memory ---- */
 
-static int child_append(struct tree_session *session, struct children *children, struct tree_link link,
-                        struct tree_key key)
+static int child_append(struct tree_session *session, struct children *children, struct format_link link,
+                        struct format_key key)
 {
     if (children->count == children->capacity) {
         size_t capacity = children->capacity ? 2 * children->capacity : 64;
@@ -53,10 +53,10 @@ static int child_append(struct tree_session *session, struct children *children,
         children->items = larger;
         children->capacity = capacity;
     }
-    struct tree_key_copy *copy = malloc(sizeof *copy - TREE_KEY_MAX + key.length);
+    struct format_key_copy *copy = malloc(sizeof *copy - FORMAT_KEY_MAX + key.length);
     if (!copy)
         return tree_fail_memory(session);
-    tree_key_store(copy, key);
+    format_key_store(copy, key);
     children->items[children->count++] = (struct child){link, copy};
     return 0;
 }
@@ -120,19 +120,19 @@ struct loader {
     struct tree_leaf_entry *entries; /* owned: of the leaf being collected; keys and values in `bytes` */
     uint8_t *bytes;                  /* owned */
     uint32_t count;
-    uint32_t carried;              /* the first so many have been given their blocks already */
-    struct tree_key_copy lower;    /* of the leaf being collected */
-    struct tree_key_copy previous; /* newest key */
+    uint32_t carried;                /* the first so many have been given their blocks already */
+    struct format_key_copy lower;    /* of the leaf being collected */
+    struct format_key_copy previous; /* newest key */
 };
 
-static size_t entry_room(const struct tree_layout *layout)
+static size_t entry_room(const struct format_layout *layout)
 {
     return (size_t)layout->geometry.key_bytes + layout->geometry.value_bytes;
 }
 
 static int loader_init(struct loader *loader)
 {
-    const struct tree_layout *layout = &loader->bulk->tree->layout;
+    const struct format_layout *layout = &loader->bulk->tree->layout;
     uint32_t room = loader->bulk->per_leaf;
     loader->entries = malloc(room * sizeof *loader->entries);
     loader->bytes = malloc(room * (entry_room(layout) + 1));
@@ -142,51 +142,51 @@ static int loader_init(struct loader *loader)
     return 0;
 }
 
-static void entry_store(struct loader *loader, struct tree_key key, struct tree_key value, gaddr block)
+static void entry_store(struct loader *loader, struct format_key key, struct format_key value, gaddr block)
 {
     struct tree_leaf_entry *entry = &loader->entries[loader->count];
     uint8_t *to = loader->bytes + loader->count * entry_room(&loader->bulk->tree->layout);
     loader->count++;
     memcpy(to, key.bytes, key.length);
-    entry->key = (struct tree_key){to, key.length};
+    entry->key = (struct format_key){to, key.length};
     if (value.length)
         memcpy(to + key.length, value.bytes, value.length);
-    entry->value = (struct tree_key){to + key.length, value.length};
+    entry->value = (struct format_key){to + key.length, value.length};
     entry->block = block;
 }
 
 /* Writes the part's newest leaf, now that its right neighbour is known (address 0: there is none). */
 static int last_write(struct tree_session *session, struct tree *tree, struct part *part,
-                      struct tree_link sibling, struct tree_key upper)
+                      struct format_link sibling, struct format_key upper)
 {
     gaddr leaf = part->leaves.items[part->leaves.count - 1].link.address;
     part->header.sibling = sibling;
     part->header.has_upper = sibling.address != GADDR_NULL;
     part->header.upper = upper;
-    part->header.lower = tree_key_of(&part->lower);
-    tree_header_encode(&tree->layout, &part->header, part->last);
+    part->header.lower = format_key_of(&part->lower);
+    format_header_encode(&tree->layout, &part->header, part->last);
     struct fabric_command write = tree_write_command(leaf, part->last, tree->layout.geometry.leaf_bytes);
     return tree_execute(session, gaddr_node(leaf), &write, 1);
 }
 
 /* Gives back the blocks that a leaf's slots name. Whatever fails leaves them to an offline check. */
-static void leaf_blocks_release(struct tree_session *session, const struct tree_layout *layout,
-                                struct tree_link link, const uint8_t *image)
+static void leaf_blocks_release(struct tree_session *session, const struct format_layout *layout,
+                                struct format_link link, const uint8_t *image)
 {
-    struct tree_header header;
-    struct tree_slot slot;
-    if (!tree_header_valid(layout, image) || !tree_header_decode(layout, image, &header) ||
+    struct format_header header;
+    struct format_slot slot;
+    if (!format_header_valid(layout, image) || !format_header_decode(layout, image, &header) ||
         header.tag != link.tag)
         return;
-    uint32_t seed = tree_slot_seed(header.tag, header.version);
+    uint32_t seed = format_slot_seed(header.tag, header.version);
     for (uint32_t i = 0; i < layout->slots; i++)
-        if (tree_slot_read(layout, image, i, seed, header.lower, &slot) == TREE_SLOT_TAKEN &&
+        if (format_slot_read(layout, image, i, seed, header.lower, &slot) == FORMAT_SLOT_TAKEN &&
             slot.block != GADDR_NULL)
             tree_block_release(session, slot.block, slot.key_length);
 }
 
 /* The load has failed: what its leaves name is in the leaves alone. The newest one is not written yet. */
-static void part_blocks_release(struct tree_session *session, const struct tree_layout *layout,
+static void part_blocks_release(struct tree_session *session, const struct format_layout *layout,
                                 const struct part *part)
 {
     for (size_t i = 0; i + 1 < part->leaves.count; i++) {
@@ -206,14 +206,14 @@ static void part_blocks_release(struct tree_session *session, const struct tree_
  * for all. An entry that was carried on from the leaf before keeps the block that it has. */
 static int blocks_make(struct loader *loader, gaddr leaf)
 {
-    const struct tree_layout *layout = &loader->bulk->tree->layout;
+    const struct format_layout *layout = &loader->bulk->tree->layout;
     int status = 0;
     if (!layout->long_keys)
         return 0;
     uint32_t made = loader->carried;
     for (; made < loader->count && !status; made++) {
         struct tree_leaf_entry *entry = &loader->entries[made];
-        if (tree_slot_needs_block(layout, tree_key_of(&loader->lower), entry->key))
+        if (format_slot_needs_block(layout, format_key_of(&loader->lower), entry->key))
             status = tree_block_allocate(loader->session, leaf, entry->key.length, &entry->block);
     }
     if (!status)
@@ -236,11 +236,11 @@ static int leaf_close(struct loader *loader)
 {
     struct tree_session *session = loader->session;
     struct tree *tree = loader->bulk->tree;
-    const struct tree_layout *layout = &tree->layout;
+    const struct format_layout *layout = &tree->layout;
     struct part *part = loader->part;
-    struct tree_header header = {
-        .state = TREE_NODE_LIVE, .index = tree->index, .lower = tree_key_of(&loader->lower)};
-    struct tree_link link;
+    struct format_header header = {
+        .state = FORMAT_NODE_LIVE, .index = tree->index, .lower = format_key_of(&loader->lower)};
+    struct format_link link;
     uint32_t count = loader->count;
     int status = tree_allocate(session, TREE_ANY_NODE, layout->geometry.leaf_bytes, &link.address);
     if (status)
@@ -266,8 +266,8 @@ static int leaf_close(struct loader *loader)
     memcpy(part->last, session->image.bytes, layout->geometry.leaf_bytes);
     uint32_t rest = loader->count - count;
     if (rest)
-        tree_key_store(&loader->lower,
-                       tree_separator(layout, loader->entries[count - 1].key, loader->entries[count].key));
+        format_key_store(&loader->lower,
+                         tree_separator(layout, loader->entries[count - 1].key, loader->entries[count].key));
     loader->count = 0;
     loader->carried = rest;
     for (uint32_t i = 0; i < rest; i++) { /* to the front: never behind where it is read from */
@@ -277,14 +277,14 @@ static int leaf_close(struct loader *loader)
     return 0;
 }
 
-static int entry_add(struct loader *loader, bool first, struct tree_key key, struct tree_key value)
+static int entry_add(struct loader *loader, bool first, struct format_key key, struct format_key value)
 {
     struct tree_session *session = loader->session;
     struct tree *tree = loader->bulk->tree;
     int status = tree_key_check(session, tree, key.bytes, key.length);
     if (!status)
         status = tree_value_check(session, tree, value.bytes, value.length);
-    if (!status && !first && tree_key_compare(tree_key_of(&loader->previous), key) >= 0)
+    if (!status && !first && format_key_compare(format_key_of(&loader->previous), key) >= 0)
         status = tree_fail(session, BANYAN_EINVAL, "index %s: the keys of a bulk load must ascend strictly",
                            tree->name);
     while (!status && loader->count == loader->bulk->per_leaf)
@@ -292,9 +292,10 @@ static int entry_add(struct loader *loader, bool first, struct tree_key key, str
     if (status)
         return status;
     if (!loader->count && loader->part->begun)
-        tree_key_store(&loader->lower, tree_separator(&tree->layout, tree_key_of(&loader->previous), key));
+        format_key_store(&loader->lower,
+                         tree_separator(&tree->layout, format_key_of(&loader->previous), key));
     entry_store(loader, key, value, GADDR_NULL);
-    tree_key_store(&loader->previous, key);
+    format_key_store(&loader->previous, key);
     return 0;
 }
 
@@ -313,15 +314,15 @@ int tree_bulk_part(struct tree_session *session, struct tree_bulk *bulk, unsigne
     size_t key_length, length;
     bool first = true;
     while (!status && next(context, &key, &key_length, &value, &length)) {
-        if (key_length > TREE_KEY_MAX || length > TREE_VALUE_MAX) {
+        if (key_length > FORMAT_KEY_MAX || length > FORMAT_VALUE_MAX) {
             status = tree_fail(session, BANYAN_EKEYSIZE, "index %s: an entry of %zu+%zu bytes is too long",
                                bulk->tree->name, key_length, length);
             break;
         }
-        struct tree_key given = {key, (uint32_t)key_length};
+        struct format_key given = {key, (uint32_t)key_length};
         if (first) /* the leftmost leaf begins at the least key, another part's first at its own */
-            tree_key_store(&loader.lower, number ? given : tree_key_least(&bulk->tree->layout));
-        status = entry_add(&loader, first, given, (struct tree_key){value, (uint32_t)length});
+            format_key_store(&loader.lower, number ? given : format_key_least(&bulk->tree->layout));
+        status = entry_add(&loader, first, given, (struct format_key){value, (uint32_t)length});
         first = false;
     }
     while (!status && loader.count)
@@ -343,7 +344,7 @@ static int leaf_leftmost(struct tree_session *session, struct tree_bulk *bulk)
     struct loader loader = {.session = session, .bulk = bulk, .part = &bulk->part[0]};
     free(loader.part->last);
     int status = loader_init(&loader);
-    tree_key_store(&loader.lower, tree_key_least(&bulk->tree->layout));
+    format_key_store(&loader.lower, format_key_least(&bulk->tree->layout));
     if (!status)
         status = leaf_close(&loader);
     free(loader.entries);
@@ -368,37 +369,37 @@ static int leaves_join(struct tree_session *session, struct tree_bulk *bulk, str
         if (!part->begun)
             continue;
         if (right) {
-            struct tree_key upper = tree_key_of(right->leaves.items[0].key);
-            if (tree_key_compare(tree_key_of(&part->lower), upper) >= 0 ||
-                tree_key_compare(tree_key_of(&part->newest), upper) >= 0)
+            struct format_key upper = format_key_of(right->leaves.items[0].key);
+            if (format_key_compare(format_key_of(&part->lower), upper) >= 0 ||
+                format_key_compare(format_key_of(&part->newest), upper) >= 0)
                 return tree_fail(session, BANYAN_EINVAL,
                                  "index %s: part %u of the bulk load reaches into the next", bulk->tree->name,
                                  i);
             status = last_write(session, bulk->tree, part, right->leaves.items[0].link, upper);
         } else {
-            status = last_write(session, bulk->tree, part, (struct tree_link){0}, (struct tree_key){0});
+            status = last_write(session, bulk->tree, part, (struct format_link){0}, (struct format_key){0});
         }
     }
     for (unsigned i = 0; i < bulk->parts && !status; i++)
         for (size_t j = 0; j < bulk->part[i].leaves.count && !status; j++) {
             struct child *child = &bulk->part[i].leaves.items[j];
-            status = child_append(session, all, child->link, tree_key_of(child->key));
+            status = child_append(session, all, child->link, format_key_of(child->key));
         }
     return status;
 }
 
 /* How many of the children from `start` on make one node at the given fill. */
 static uint32_t group_size(const struct tree_bulk *bulk, const struct children *children, size_t start,
-                           struct tree_entry *entries)
+                           struct format_entry *entries)
 {
-    const struct tree_layout *layout = &bulk->tree->layout;
+    const struct format_layout *layout = &bulk->tree->layout;
     uint32_t header = layout->header_bytes;
     uint32_t limit = header + (uint32_t)((layout->geometry.internal_bytes - header) * bulk->fill);
     uint32_t count = 0;
-    while (start + count < children->count && count < TREE_ENTRIES_MAX) {
+    while (start + count < children->count && count < FORMAT_ENTRIES_MAX) {
         const struct child *child = &children->items[start + count];
-        entries[count] = (struct tree_entry){tree_key_of(child->key), child->link};
-        if (count >= 2 && tree_internal_size(layout, entries, count + 1) > limit)
+        entries[count] = (struct format_entry){format_key_of(child->key), child->link};
+        if (count >= 2 && format_internal_size(layout, entries, count + 1) > limit)
             break;
         count++;
     }
@@ -410,11 +411,11 @@ static int level_build(struct tree_session *session, struct tree_bulk *bulk, uin
                        const struct children *below, struct children *nodes)
 {
     struct tree *tree = bulk->tree;
-    const struct tree_layout *layout = &tree->layout;
-    struct tree_entry *entries = session->internal;
+    const struct format_layout *layout = &tree->layout;
+    struct format_entry *entries = session->internal;
     int status = 0;
     for (size_t start = 0; start < below->count && !status;) {
-        struct tree_link link;
+        struct format_link link;
         start += group_size(bulk, below, start, entries);
         status = tree_allocate(session, TREE_ANY_NODE, layout->geometry.internal_bytes, &link.address);
         if (status)
@@ -428,19 +429,19 @@ static int level_build(struct tree_session *session, struct tree_bulk *bulk, uin
     size_t start = 0;
     for (size_t i = 0; i < nodes->count && !status; i++) {
         const struct child *node = &nodes->items[i];
-        struct tree_header header = {.tag = node->link.tag,
-                                     .level = level,
-                                     .state = TREE_NODE_LIVE,
-                                     .index = tree->index,
-                                     .lower = tree_key_of(node->key)};
+        struct format_header header = {.tag = node->link.tag,
+                                       .level = level,
+                                       .state = FORMAT_NODE_LIVE,
+                                       .index = tree->index,
+                                       .lower = format_key_of(node->key)};
         if (i + 1 < nodes->count) {
             header.has_upper = true;
-            header.upper = tree_key_of(nodes->items[i + 1].key);
+            header.upper = format_key_of(nodes->items[i + 1].key);
             header.sibling = nodes->items[i + 1].link;
         }
         uint32_t count = group_size(bulk, below, start, entries);
         start += count;
-        tree_internal_encode(layout, &header, entries, count, session->spare);
+        format_internal_encode(layout, &header, entries, count, session->spare);
         struct fabric_command write =
             tree_write_command(node->link.address, session->spare, layout->geometry.internal_bytes);
         status = tree_execute(session, gaddr_node(node->link.address), &write, 1);
@@ -453,12 +454,13 @@ static int level_build(struct tree_session *session, struct tree_bulk *bulk, uin
  * the last two steps whoever meets the dead leaf takes the second (tree_unlink_finish), so a loader that dies
  * there has loaded the index.
  */
-static int root_replace(struct tree_session *session, struct tree *tree, struct tree_link root, uint8_t level)
+static int root_replace(struct tree_session *session, struct tree *tree, struct format_link root,
+                        uint8_t level)
 {
-    const struct tree_layout *layout = &tree->layout;
-    struct tree_link old;
+    const struct format_layout *layout = &tree->layout;
+    struct format_link old;
     struct tree_hold hold;
-    struct tree_header header;
+    struct format_header header;
     struct fabric_command writes[2];
     uint8_t old_level;
     uint32_t count = 0;
@@ -476,15 +478,15 @@ static int root_replace(struct tree_session *session, struct tree *tree, struct 
         return status;
     status = tree_leaf_complete(session, tree, old.address);
     if (!status)
-        status = tree_leaf_judge(session, tree, old, &header);
+        status = tree_leaf_validate(session, tree, old, &header);
     if (!status)
         status = tree_leaf_entries(session, layout, session->image.bytes, &header, &count);
     if (!status && (count || header.has_upper))
         status = TREE_RESTART;
     if (!status) {
-        header.state = TREE_NODE_DEAD;
+        header.state = FORMAT_NODE_DEAD;
         header.sibling = root;
-        tree_header_encode(layout, &header, session->image.bytes);
+        format_header_encode(layout, &header, session->image.bytes);
         writes[0] = tree_write_command(old.address, session->image.bytes, layout->header_bytes);
         status = tree_unknown(session, tree_execute(session, gaddr_node(old.address), writes, 1));
         if (!status) /* the index is loaded, whatever comes of this: who meets the dead leaf does it again */
@@ -507,7 +509,7 @@ static int root_replace(struct tree_session *session, struct tree *tree, struct 
 int tree_bulk_finish(struct tree_session *session, struct tree_bulk *bulk)
 {
     struct tree *tree = bulk->tree;
-    const struct tree_layout *layout = &tree->layout;
+    const struct format_layout *layout = &tree->layout;
     struct children levels[32] = {0};
     uint8_t top = 0;
     int status = tree_begin(session, tree);
@@ -518,7 +520,7 @@ int tree_bulk_finish(struct tree_session *session, struct tree_bulk *bulk)
     const struct part *anything = part_after(bulk, 0);
     /* Not where the first entry's key is the least that there is: nothing could lie before it. */
     if (!status && anything && !bulk->part[0].begun &&
-        tree_key_compare(tree_key_least(layout), tree_key_of(anything->leaves.items[0].key)) < 0)
+        format_key_compare(format_key_least(layout), format_key_of(anything->leaves.items[0].key)) < 0)
         status = leaf_leftmost(session, bulk);
     if (!status && anything)
         status = leaves_join(session, bulk, &levels[0]);

@@ -27,7 +27,7 @@ struct slab {
 
 struct tree_cache {
     struct spinlock lock;
-    const struct tree_layout *layout;
+    const struct format_layout *layout;
     uint64_t slab_bytes;
     uint32_t frame_bytes;    /* of the largest frame */
     struct slab *slabs;      /* owned; frames are cut from them and never given back before the end */
@@ -44,22 +44,22 @@ struct tree_cache {
     struct random random;
 };
 
-static uint32_t frame_size(const struct tree_layout *layout, uint32_t count)
+static uint32_t frame_size(const struct format_layout *layout, uint32_t count)
 {
-    uint32_t entry = sizeof(uint64_t) + sizeof(struct tree_link) + sizeof(struct tree_frame *);
+    uint32_t entry = sizeof(uint64_t) + sizeof(struct format_link) + sizeof(struct tree_frame *);
     return (uint32_t)(sizeof(struct tree_frame) + count * entry + layout->geometry.internal_bytes + 63u) &
            ~63u;
 }
 
-static uint32_t most_entries(const struct tree_layout *layout)
+static uint32_t most_entries(const struct format_layout *layout)
 {
     uint32_t room = layout->geometry.internal_bytes - layout->header_bytes;
-    bool fixed = layout->geometry.key_kind == TREE_KEY_FIXED;
+    bool fixed = layout->geometry.key_kind == FORMAT_KEY_FIXED;
     uint32_t most = fixed ? layout->internal_entries : room / 15;
-    return most < TREE_ENTRIES_MAX ? most : TREE_ENTRIES_MAX;
+    return most < FORMAT_ENTRIES_MAX ? most : FORMAT_ENTRIES_MAX;
 }
 
-struct tree_cache *tree_cache_create(uint64_t bytes, const struct tree_layout *layout)
+struct tree_cache *tree_cache_create(uint64_t bytes, const struct format_layout *layout)
 {
     struct tree_cache *cache = calloc(1, sizeof *cache);
     if (!cache)
@@ -117,7 +117,7 @@ static struct tree_frame **bucket_of(const struct tree_cache *cache, gaddr addre
     return &cache->buckets[random_mix(address) & (cache->bucket_count - 1)];
 }
 
-struct tree_frame *tree_cache_find(struct tree_cache *cache, struct tree_link link)
+struct tree_frame *tree_cache_find(struct tree_cache *cache, struct format_link link)
 {
     /* Acquire pairs with the release in frame_publish: a frame that is found is wholly built. */
     struct tree_frame *frame = atomic_load_acquire(bucket_of(cache, link.address));
@@ -166,12 +166,12 @@ static void frame_return(struct tree_cache *cache, struct tree_frame *frame)
 }
 
 /* The first eight bytes behind `skip`, which are those of the key at least. */
-static uint64_t head_behind(struct tree_key key, uint32_t skip)
+static uint64_t head_behind(struct format_key key, uint32_t skip)
 {
     uint32_t left = key.length - skip;
     uint64_t word;
     if (left >= sizeof word || key.length < sizeof word)
-        return tree_key_head((struct tree_key){key.bytes + skip, left});
+        return format_key_head((struct format_key){key.bytes + skip, left});
     if (!left)
         return 0;
     memcpy(&word, key.bytes + key.length - sizeof word, sizeof word);
@@ -180,44 +180,44 @@ static uint64_t head_behind(struct tree_key key, uint32_t skip)
 
 /* What all keys share but the first, which stands for all that is less than the second: a search compares it
  * once. */
-static void frame_share(struct tree_frame *frame, const struct tree_entry *entries, uint32_t count)
+static void frame_share(struct tree_frame *frame, const struct format_entry *entries, uint32_t count)
 {
     if (frame->whole || count < 2)
         return;
-    frame->common = tree_key_common(entries[1].key, entries[count - 1].key);
+    frame->common = format_key_common(entries[1].key, entries[count - 1].key);
     if (frame->common > TREE_PREFIX_MAX)
         frame->common = TREE_PREFIX_MAX;
     memcpy(frame->prefix, entries[1].key.bytes, frame->common);
 }
 
-static bool frame_build(const struct tree_layout *layout, struct tree_frame *frame, gaddr address,
-                        const uint8_t *image, struct tree_entry *entries)
+static bool frame_build(const struct format_layout *layout, struct tree_frame *frame, gaddr address,
+                        const uint8_t *image, struct format_entry *entries)
 {
-    struct tree_header header;
-    if (!tree_header_decode(layout, image, &header) || !header.level ||
-        !tree_internal_decode(layout, image, &header, entries))
+    struct format_header header;
+    if (!format_header_decode(layout, image, &header) || !header.level ||
+        !format_internal_decode(layout, image, &header, entries))
         return false;
     memset(frame, 0, sizeof *frame);
-    struct tree_link *links = (struct tree_link *)(frame->heads + header.count);
+    struct format_link *links = (struct format_link *)(frame->heads + header.count);
     struct tree_frame **children = (struct tree_frame **)(links + header.count);
     uint8_t *copy = (uint8_t *)(children + header.count);
     memset(children, 0, header.count * sizeof *children);
     memcpy(copy, image, layout->geometry.internal_bytes);
     bool decoded =
-        tree_header_decode(layout, copy, &header); /* again: the fences shall point into the copy */
+        format_header_decode(layout, copy, &header); /* again: the fences shall point into the copy */
     assert(decoded);
     (void)decoded;
-    frame->link = (struct tree_link){address, header.tag};
+    frame->link = (struct format_link){address, header.tag};
     frame->level = header.level;
     frame->has_upper = header.has_upper;
     frame->count = header.count;
     frame->sibling = header.sibling;
     frame->lower = header.lower;
     frame->upper = header.upper;
-    frame->whole = layout->geometry.key_kind == TREE_KEY_FIXED && layout->geometry.key_bytes == 8;
+    frame->whole = layout->geometry.key_kind == FORMAT_KEY_FIXED && layout->geometry.key_bytes == 8;
     frame_share(frame, entries, header.count);
-    frame->lower_head = tree_key_head(header.lower);
-    frame->upper_head = tree_key_head(header.upper);
+    frame->lower_head = format_key_head(header.lower);
+    frame->upper_head = format_key_head(header.upper);
     for (uint32_t i = 0; i < header.count; i++) {
         frame->heads[i] = i || frame->whole ? head_behind(entries[i].key, frame->common) : 0;
         links[i] = entries[i].link;
@@ -229,19 +229,19 @@ static bool frame_build(const struct tree_layout *layout, struct tree_frame *fra
     return true;
 }
 
-struct tree_key tree_frame_key(const struct tree_layout *layout, const struct tree_frame *frame,
-                               uint32_t entry)
+struct format_key tree_frame_key(const struct format_layout *layout, const struct tree_frame *frame,
+                                 uint32_t entry)
 {
-    const uint8_t *at = frame->image + layout->header_bytes + TREE_BODY_CRC_BYTES;
-    if (layout->geometry.key_kind == TREE_KEY_FIXED)
-        return (struct tree_key){at + entry * layout->entry_bytes, layout->geometry.key_bytes};
+    const uint8_t *at = frame->image + layout->header_bytes + FORMAT_BODY_CRC_BYTES;
+    if (layout->geometry.key_kind == FORMAT_KEY_FIXED)
+        return (struct format_key){at + entry * layout->entry_bytes, layout->geometry.key_bytes};
     uint16_t offset;
     memcpy(&offset, at + 2 * entry, sizeof offset);
-    return (struct tree_key){frame->image + offset + 1, frame->image[offset]};
+    return (struct format_key){frame->image + offset + 1, frame->image[offset]};
 }
 
-uint32_t tree_frame_search(const struct tree_layout *layout, const struct tree_frame *frame,
-                           struct tree_key key, bool before)
+uint32_t tree_frame_search(const struct format_layout *layout, const struct tree_frame *frame,
+                           struct format_key key, bool before)
 {
     uint32_t skip = frame->common;
     if (skip) {
@@ -264,7 +264,7 @@ uint32_t tree_frame_search(const struct tree_layout *layout, const struct tree_f
     if (frame->whole && !before && key.length >= 8)
         return low;
     while (low > 0 && frame->heads[low] == head) {
-        int order = tree_key_compare(tree_frame_key(layout, frame, low), key);
+        int order = format_key_compare(tree_frame_key(layout, frame, low), key);
         if (before ? order < 0 : order <= 0)
             break;
         low--;
@@ -376,7 +376,7 @@ static struct tree_frame *find_locked(struct tree_cache *cache, gaddr address)
 }
 
 bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr address,
-                        const uint8_t *image, struct tree_entry *entries)
+                        const uint8_t *image, struct format_entry *entries)
 {
     struct tree_frame *gone[EVICTIONS_MAX + 1];
     uint32_t count = 0;
@@ -405,7 +405,7 @@ bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr
     return built;
 }
 
-void tree_cache_forget(struct tree_cache *cache, struct epoch_slot *slot, struct tree_link link)
+void tree_cache_forget(struct tree_cache *cache, struct epoch_slot *slot, struct format_link link)
 {
     spinlock_lock(&cache->lock);
     struct tree_frame *frame = find_locked(cache, link.address);

@@ -68,7 +68,7 @@ int tree_format(struct tree_session *session)
     return tree_execute(session, 0, &write, 1);
 }
 
-static int superblock_judge(struct tree_session *session, const struct superblock *block)
+static int superblock_validate(struct tree_session *session, const struct superblock *block)
 {
     if (block->magic != SUPERBLOCK_MAGIC)
         return tree_fail(
@@ -101,16 +101,16 @@ static int entry_read(struct tree_session *session, uint32_t number, struct cata
     return tree_corrupt(session, entry_address(number), "a catalogue entry fails its check");
 }
 
-static void entry_geometry(const struct catalogue_entry *entry, struct tree_geometry *geometry)
+static void entry_geometry(const struct catalogue_entry *entry, struct format_geometry *geometry)
 {
-    *geometry = (struct tree_geometry){.leaf_bytes = entry->leaf_bytes,
-                                       .internal_bytes = entry->internal_bytes,
-                                       .key_kind = entry->key_kind,
-                                       .key_bytes = entry->key_bytes,
-                                       .inline_key_bytes = entry->inline_key_bytes,
-                                       .value_bytes = entry->value_bytes,
-                                       .value_variable = entry->value_variable,
-                                       .content = entry->content};
+    *geometry = (struct format_geometry){.leaf_bytes = entry->leaf_bytes,
+                                         .internal_bytes = entry->internal_bytes,
+                                         .key_kind = entry->key_kind,
+                                         .key_bytes = entry->key_bytes,
+                                         .inline_key_bytes = entry->inline_key_bytes,
+                                         .value_bytes = entry->value_bytes,
+                                         .value_variable = entry->value_variable,
+                                         .content = entry->content};
 }
 
 /* Calls visit for each used entry until it returns true; *number is that entry's, or the first free one's
@@ -125,7 +125,7 @@ static int catalogue_walk(struct tree_session *session,
     if (status)
         return status;
     tree_read_settle(&read);
-    status = superblock_judge(session, &block);
+    status = superblock_validate(session, &block);
     *stopped = false;
     *free_entry = ENTRIES;
     for (uint32_t i = 0; i < ENTRIES && !status && !*stopped; i++) {
@@ -167,13 +167,13 @@ static int name_check(struct tree_session *session, const char *name)
     return 0;
 }
 
-static int tree_make(struct tree_session *session, const char *name, const struct tree_geometry *geometry,
+static int tree_make(struct tree_session *session, const char *name, const struct format_geometry *geometry,
                      uint32_t number, struct tree **out)
 {
     struct tree *tree = calloc(1, sizeof *tree);
     if (!tree)
         return tree_fail_memory(session);
-    int status = tree_layout_init(&tree->layout, geometry, &session->error);
+    int status = format_layout_init(&tree->layout, geometry, &session->error);
     if (status) {
         free(tree);
         return status;
@@ -194,7 +194,7 @@ static int tree_make(struct tree_session *session, const char *name, const struc
     return status;
 }
 
-static bool geometry_equal(const struct tree_geometry *a, const struct tree_geometry *b)
+static bool geometry_equal(const struct format_geometry *a, const struct format_geometry *b)
 {
     return a->leaf_bytes == b->leaf_bytes && a->internal_bytes == b->internal_bytes &&
            a->key_kind == b->key_kind && a->key_bytes == b->key_bytes &&
@@ -218,10 +218,10 @@ int tree_open(struct tree_session *session, const char *name, struct tree **tree
         status = tree_fail(session, BANYAN_ENOTFOUND, "there is no index named '%s'", name);
     if (status)
         return status;
-    struct tree_geometry geometry;
+    struct format_geometry geometry;
     entry_geometry(&search.entry, &geometry);
-    struct tree_geometry completed = geometry;
-    status = tree_geometry_complete(&completed, UINT32_MAX, &session->error);
+    struct format_geometry completed = geometry;
+    status = format_geometry_complete(&completed, UINT32_MAX, &session->error);
     if (!status && !geometry_equal(&completed, &geometry))
         status =
             tree_corrupt(session, entry_address(search.number), "a catalogue entry's geometry is incomplete");
@@ -242,11 +242,11 @@ void tree_close(struct tree *tree)
     if (!tree)
         return;
     tree_cache_destroy(tree->cache);
-    tree_layout_free(&tree->layout);
+    format_layout_free(&tree->layout);
     free(tree);
 }
 
-const struct tree_geometry *tree_geometry(const struct tree *tree)
+const struct format_geometry *tree_geometry(const struct tree *tree)
 {
     return &tree->layout.geometry;
 }
@@ -260,12 +260,12 @@ void tree_cache_stats(const struct tree *tree, struct tree_cache_stats *stats)
 
 static int root_leaf_write(struct tree_session *session, struct tree *tree, gaddr *root)
 {
-    const struct tree_layout *layout = &tree->layout;
+    const struct format_layout *layout = &tree->layout;
     int status = tree_allocate(session, TREE_ANY_NODE, layout->geometry.leaf_bytes, root);
     if (status)
         return status;
-    struct tree_header header = {
-        .state = TREE_NODE_LIVE, .index = tree->index, .lower = tree_key_least(layout)};
+    struct format_header header = {
+        .state = FORMAT_NODE_LIVE, .index = tree->index, .lower = format_key_least(layout)};
     bool fits = true;
     status =
         tree_leaf_build(session, layout, gaddr_node(*root), 1, &header, NULL, 0, session->image.bytes, &fits);
@@ -281,7 +281,7 @@ static int root_leaf_write(struct tree_session *session, struct tree *tree, gadd
 
 static int entry_write(struct tree_session *session, const struct tree *tree, gaddr root, uint32_t number)
 {
-    const struct tree_geometry *geometry = &tree->layout.geometry;
+    const struct format_geometry *geometry = &tree->layout.geometry;
     struct catalogue_entry entry;
     memset(&entry, 0, sizeof entry);
     entry.root = root;
@@ -301,7 +301,7 @@ static int entry_write(struct tree_session *session, const struct tree *tree, ga
 }
 
 /* One attempt. Writing the entry is what creates the index; the lock's release has no say in it. */
-static int create(struct tree_session *session, const char *name, const struct tree_geometry *geometry,
+static int create(struct tree_session *session, const char *name, const struct format_geometry *geometry,
                   struct tree **tree)
 {
     struct search search = {.name = name};
@@ -335,15 +335,15 @@ static int create(struct tree_session *session, const char *name, const struct t
     return status;
 }
 
-int tree_create(struct tree_session *session, const char *name, const struct tree_geometry *wanted,
+int tree_create(struct tree_session *session, const char *name, const struct format_geometry *wanted,
                 struct tree **tree)
 {
     *tree = NULL;
-    struct tree_geometry geometry = *wanted;
+    struct format_geometry geometry = *wanted;
     int status = name_check(session, name);
     tree_session_begin(session);
     if (!status)
-        status = tree_geometry_complete(
+        status = format_geometry_complete(
             &geometry, fabric_capabilities(session->compute->fabric)->atomic_write, &session->error);
     if (status)
         return status;
@@ -354,7 +354,7 @@ int tree_create(struct tree_session *session, const char *name, const struct tre
 }
 
 struct listing {
-    void (*visit)(void *context, const char *name, const struct tree_geometry *geometry);
+    void (*visit)(void *context, const char *name, const struct format_geometry *geometry);
     void *context;
 };
 
@@ -362,14 +362,14 @@ static bool listing_visit(void *context, uint32_t number, const struct catalogue
 {
     (void)number;
     struct listing *listing = context;
-    struct tree_geometry geometry;
+    struct format_geometry geometry;
     entry_geometry(entry, &geometry);
     listing->visit(listing->context, entry->name, &geometry);
     return false;
 }
 
-int tree_list(struct tree_session *session, void (*visit)(void *, const char *, const struct tree_geometry *),
-              void *context)
+int tree_list(struct tree_session *session,
+              void (*visit)(void *, const char *, const struct format_geometry *), void *context)
 {
     struct listing listing = {visit, context};
     bool stopped;

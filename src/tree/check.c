@@ -72,15 +72,15 @@ static struct tree_walk_place *place_of(struct tree_walk *walk, gaddr address)
 
 static uint32_t node_bytes(const struct tree_walk *walk, uint8_t level)
 {
-    const struct tree_geometry *geometry = &walk->tree->layout.geometry;
+    const struct format_geometry *geometry = &walk->tree->layout.geometry;
     return level ? geometry->internal_bytes : geometry->leaf_bytes;
 }
 
 /* Reads a node and judges its header. *wrong: NULL, or what is wrong with the node or its link. */
-static int node_read(struct tree_walk *walk, struct tree_link link, uint8_t level, uint8_t *image,
-                     struct tree_header *header, const char **wrong)
+static int node_read(struct tree_walk *walk, struct format_link link, uint8_t level, uint8_t *image,
+                     struct format_header *header, const char **wrong)
 {
-    const struct tree_layout *layout = &walk->tree->layout;
+    const struct format_layout *layout = &walk->tree->layout;
     struct tree_session *session = walk->session;
     *wrong = "a link leads outside of the pool";
     if (link.address == GADDR_NULL || gaddr_node(link.address) >= session->worker->memory_nodes)
@@ -90,9 +90,9 @@ static int node_read(struct tree_walk *walk, struct tree_link link, uint8_t leve
     if (status)
         return tree_walk_damage(status) ? 0 : status;
     tree_read_settle(&read);
-    if (!tree_header_valid(layout, image))
+    if (!format_header_valid(layout, image))
         *wrong = "a node's header fails its check";
-    else if (!tree_header_decode(layout, image, header))
+    else if (!format_header_decode(layout, image, header))
         *wrong = "a node's header is malformed";
     else if (header->tag != link.tag || header->index != walk->tree->index)
         *wrong = "a link leads to a node of another tag";
@@ -103,13 +103,13 @@ static int node_read(struct tree_walk *walk, struct tree_link link, uint8_t leve
     return 0;
 }
 
-static void node_count(struct tree_walk *walk, gaddr node, uint8_t level, const struct tree_header *header)
+static void node_count(struct tree_walk *walk, gaddr node, uint8_t level, const struct format_header *header)
 {
-    walk->report->dead += header->state == TREE_NODE_DEAD;
+    walk->report->dead += header->state == FORMAT_NODE_DEAD;
     tree_walk_count(walk, node, node_bytes(walk, level));
 }
 
-static int below_append(struct tree_walk *walk, gaddr node, struct tree_link link)
+static int below_append(struct tree_walk *walk, gaddr node, struct format_link link)
 {
     struct tree_walk_place *place = place_of(walk, link.address);
     if (!place)
@@ -118,7 +118,7 @@ static int below_append(struct tree_walk *walk, gaddr node, struct tree_link lin
         return tree_walk_tell(walk, node, "an inner node names a node that is named already");
     if (walk->below_count == walk->below_capacity) {
         size_t capacity = walk->below_capacity ? 2 * walk->below_capacity : 256;
-        struct tree_link *larger = realloc(walk->below, capacity * sizeof *larger);
+        struct format_link *larger = realloc(walk->below, capacity * sizeof *larger);
         if (!larger)
             return tree_fail_memory(walk->session);
         walk->below = larger;
@@ -130,21 +130,21 @@ static int below_append(struct tree_walk *walk, gaddr node, struct tree_link lin
 }
 
 /* The entries of a node that fails its own check are good to find nodes by, for these prove themselves. */
-static int internal_check(struct tree_walk *walk, gaddr node, const struct tree_header *header)
+static int internal_check(struct tree_walk *walk, gaddr node, const struct format_header *header)
 {
-    struct tree_entry *entries = walk->session->internal;
-    const struct tree_layout *layout = &walk->tree->layout;
+    struct format_entry *entries = walk->session->internal;
+    const struct format_layout *layout = &walk->tree->layout;
     const char *wrong = NULL;
     walk->report->internals++;
-    bool decoded = tree_internal_decode(layout, walk->image, header, entries);
-    if (!tree_internal_valid(layout, walk->image))
+    bool decoded = format_internal_decode(layout, walk->image, header, entries);
+    if (!format_internal_valid(layout, walk->image))
         wrong = "an inner node's entries fail their check";
     else if (!decoded)
         wrong = "an internal node's entries are malformed or out of order";
     int status = wrong ? tree_walk_tell(walk, node, wrong) : 0;
     walk->damaged = walk->damaged || wrong;
     for (uint32_t i = 0; !status && decoded && i < header->count; i++) {
-        if (!wrong && header->has_upper && tree_key_compare(entries[i].key, header->upper) >= 0)
+        if (!wrong && header->has_upper && format_key_compare(entries[i].key, header->upper) >= 0)
             status = tree_walk_tell(walk, node, "an internal node's entry lies beyond its upper fence");
         if (!status && entries[i].link.address != GADDR_NULL)
             status = below_append(walk, node, entries[i].link);
@@ -158,15 +158,15 @@ static int internal_check(struct tree_walk *walk, gaddr node, const struct tree_
  * The next node to go on with that the level above names and that has not been met; address 0: none. Dead
  * ones may have left the chain of siblings already, which is what a crash leaves; they are counted here.
  */
-static int level_resume(struct tree_walk *walk, uint8_t level, struct tree_link *next)
+static int level_resume(struct tree_walk *walk, uint8_t level, struct format_link *next)
 {
     walk->resumed = true;
     walk->known = false;
-    *next = (struct tree_link){0};
+    *next = (struct format_link){0};
     for (; walk->named_at < walk->named_count; walk->named_at++) {
-        struct tree_link link = walk->named[walk->named_at];
+        struct format_link link = walk->named[walk->named_at];
         struct tree_walk_place *place = place_of(walk, link.address);
-        struct tree_header header;
+        struct format_header header;
         const char *wrong;
         if (!place)
             return BANYAN_ENOMEM;
@@ -175,7 +175,7 @@ static int level_resume(struct tree_walk *walk, uint8_t level, struct tree_link 
         int status = node_read(walk, link, level, walk->aside, &header, &wrong);
         if (status)
             return status;
-        if (!wrong && header.state != TREE_NODE_DEAD) {
+        if (!wrong && header.state != FORMAT_NODE_DEAD) {
             *next = link;
             return 0;
         }
@@ -194,7 +194,7 @@ static int level_resume(struct tree_walk *walk, uint8_t level, struct tree_link 
 
 /* The level above must name the nodes of this one in their order. Live ones may not be named yet: that too
  * is what a crash leaves, and traversers mend. */
-static int named_match(struct tree_walk *walk, const struct tree_walk_place *place, struct tree_link link)
+static int named_match(struct tree_walk *walk, const struct tree_walk_place *place, struct format_link link)
 {
     if (!place->named) {
         walk->report->missing_parents += !walk->damaged_above;
@@ -203,7 +203,7 @@ static int named_match(struct tree_walk *walk, const struct tree_walk_place *pla
     size_t at = place->named - 1u;
     if (at >= walk->named_count || walk->named[at].address != link.address)
         return 0; /* a link of a higher level: it has been told */
-    if (!tree_link_equal(walk->named[at], link))
+    if (!format_link_equal(walk->named[at], link))
         return tree_walk_tell(walk, link.address, "the level above names the node with another tag");
     if (walk->leftovers)
         return 0;
@@ -214,35 +214,35 @@ static int named_match(struct tree_walk *walk, const struct tree_walk_place *pla
 
 /* The siblings lead to a node that has been met. After damage that may be where two parts of them join. */
 static int met_again(struct tree_walk *walk, uint8_t level, const struct tree_walk_place *place,
-                     struct tree_link link)
+                     struct format_link link)
 {
-    struct tree_header header;
+    struct format_header header;
     const char *wrong;
     if (place->state == BAD)
         return 0;
     int status = walk->resumed ? node_read(walk, link, level, walk->aside, &header, &wrong) : 0;
     if (status || (walk->resumed && !wrong && walk->known &&
-                   !tree_key_compare(header.lower, tree_key_of(&walk->expected))))
+                   !format_key_compare(header.lower, format_key_of(&walk->expected))))
         return status;
     return tree_walk_tell(walk, link.address, "the siblings of its level lead to the node a second time");
 }
 
-static int fences_check(struct tree_walk *walk, gaddr node, const struct tree_header *header)
+static int fences_check(struct tree_walk *walk, gaddr node, const struct format_header *header)
 {
     int status = 0;
-    if (walk->known && tree_key_compare(header->lower, tree_key_of(&walk->expected)))
+    if (walk->known && format_key_compare(header->lower, format_key_of(&walk->expected)))
         status = tree_walk_tell(walk, node, "a node does not begin where its left neighbour ends");
-    if (!status && header->has_upper && tree_key_compare(header->lower, header->upper) >= 0)
+    if (!status && header->has_upper && format_key_compare(header->lower, header->upper) >= 0)
         status = tree_walk_tell(walk, node, "a node's fences are out of order");
-    tree_key_store(&walk->expected, header->upper);
+    format_key_store(&walk->expected, header->upper);
     walk->known = true;
     return status;
 }
 
 /* *link becomes the next node's. */
-static int node_visit(struct tree_walk *walk, uint8_t level, struct tree_link *link)
+static int node_visit(struct tree_walk *walk, uint8_t level, struct format_link *link)
 {
-    struct tree_header header;
+    struct format_header header;
     const char *wrong;
     const gaddr node = link->address;
     struct tree_walk_place *place = place_of(walk, node);
@@ -259,7 +259,7 @@ static int node_visit(struct tree_walk *walk, uint8_t level, struct tree_link *l
     if (wrong) {
         /* A sibling's link may be at fault rather than the node: then the level above leads to it yet. */
         size_t at = place->named ? place->named - 1u : walk->named_count;
-        bool named_so = at < walk->named_count && tree_link_equal(walk->named[at], *link);
+        bool named_so = at < walk->named_count && format_link_equal(walk->named[at], *link);
         if (named_so || !place->named)
             place->state = BAD;
         if (named_so && !walk->leftovers && at >= walk->named_at)
@@ -281,11 +281,11 @@ static int node_visit(struct tree_walk *walk, uint8_t level, struct tree_link *l
 
 static int level_walk(struct tree_walk *walk, uint8_t level)
 {
-    struct tree_link link = walk->named[0];
+    struct format_link link = walk->named[0];
     walk->named_at = 0;
     walk->resumed = walk->leftovers = walk->damaged = false;
     walk->known = !walk->damaged_above;
-    tree_key_store(&walk->expected, tree_key_least(&walk->tree->layout));
+    format_key_store(&walk->expected, format_key_least(&walk->tree->layout));
     int status = 0;
     while (!status) {
         while (!status && link.address != GADDR_NULL)
@@ -304,7 +304,7 @@ static int level_walk(struct tree_walk *walk, uint8_t level)
 
 /* ---- all of it ---- */
 
-static int walk_begin(struct tree_walk *walk, struct tree_link root)
+static int walk_begin(struct tree_walk *walk, struct format_link root)
 {
     uint32_t leaf = node_bytes(walk, 0), internal = node_bytes(walk, 1),
              bytes = leaf > internal ? leaf : internal;
@@ -341,7 +341,7 @@ int tree_check_all(struct tree_session *session, struct tree *tree, const struct
                    struct tree_check_report *report)
 {
     struct tree_walk walk = {.session = session, .tree = tree, .report = report, .visitor = visitor};
-    struct tree_link root;
+    struct format_link root;
     uint8_t level;
     memset(report, 0, sizeof *report);
     int status = tree_begin(session, tree);

@@ -15,15 +15,15 @@ struct tree_walk {
     struct tree *tree;
     struct tree_check_report *report;
     const struct tree_check_visitor *visitor;
-    uint8_t *image;          /* owned: the node at hand */
-    uint8_t *aside;          /* owned: another one, looked at meanwhile */
-    struct tree_link *named; /* owned: links that the level above holds, in key order */
+    uint8_t *image;            /* owned: the node at hand */
+    uint8_t *aside;            /* owned: another one, looked at meanwhile */
+    struct format_link *named; /* owned: links that the level above holds, in key order */
     size_t named_count, named_at;
-    struct tree_link *below; /* owned: links that this level holds */
+    struct format_link *below; /* owned: links that this level holds */
     size_t below_count, below_capacity;
     struct tree_walk_place *places; /* owned: all nodes named or met so far, by address */
     size_t place_count, place_capacity;
-    struct tree_key_copy expected; /* lower fence of the next node, if `known` */
+    struct format_key_copy expected; /* lower fence of the next node, if `known` */
     bool known;
     bool resumed;                /* the siblings did not lead through this level by themselves */
     bool leftovers;              /* their chain has ended: what is left are nodes that it does not pass */
@@ -40,6 +40,6 @@ static inline bool tree_walk_damage(int status)
     return status == BANYAN_ECORRUPT || status == BANYAN_EADDRESS || status == BANYAN_EINVAL;
 }
 /* Judges a leaf's slots and key blocks: its image is in walk->image, and its header proven. */
-int tree_walk_leaf(struct tree_walk *walk, gaddr node, const struct tree_header *header);
+int tree_walk_leaf(struct tree_walk *walk, gaddr node, const struct format_header *header);
 
 #endif

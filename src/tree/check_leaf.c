@@ -12,11 +12,11 @@
 /* ---- slot by slot ---- */
 
 /* A variable key, put together at `room`; *good false if its block is none, which has been told. */
-static int slot_key(struct tree_walk *walk, const struct tree_header *header, const struct tree_slot *slot,
-                    uint8_t *room, struct tree_key *key, bool *good)
+static int slot_key(struct tree_walk *walk, const struct format_header *header,
+                    const struct format_slot *slot, uint8_t *room, struct format_key *key, bool *good)
 {
     struct tree_session *session = walk->session;
-    *key = (struct tree_key){room, slot->head_length + slot->remainder.length};
+    *key = (struct format_key){room, slot->head_length + slot->remainder.length};
     *good = true;
     if (slot->block == GADDR_NULL) {
         memcpy(room, header->lower.bytes, slot->head_length);
@@ -32,29 +32,29 @@ static int slot_key(struct tree_walk *walk, const struct tree_header *header, co
         return status;
     if (!status)
         tree_read_settle(&read);
-    *good = !status && tree_key_hash(*key) == slot->hash;
+    *good = !status && format_key_hash(*key) == slot->hash;
     return *good ? 0
                  : tree_walk_tell(walk, slot->block, "a key block does not hold the key that its slot tells");
 }
 
 /* Decodes the slot into *entry; *taken false where there is nothing, or nothing good. */
-static int slot_take(struct tree_walk *walk, gaddr node, const struct tree_header *header, uint32_t number,
+static int slot_take(struct tree_walk *walk, gaddr node, const struct format_header *header, uint32_t number,
                      uint8_t *room, struct tree_leaf_entry *entry, bool *taken)
 {
-    const struct tree_layout *layout = &walk->tree->layout;
-    struct tree_slot slot;
-    bool marked = header->state == TREE_NODE_SPLITTING;
-    enum tree_slot_state state = tree_slot_read(
-        layout, walk->image, number, tree_slot_seed(header->tag, header->version), header->lower, &slot);
-    if (state == TREE_SLOT_INVALID && marked)
-        state = tree_slot_read(layout, walk->image, number,
-                               tree_slot_seed(header->tag, (uint16_t)(header->version - 1)), header->lower,
-                               &slot);
-    bool variable = layout->geometry.key_kind == TREE_KEY_VARIABLE;
+    const struct format_layout *layout = &walk->tree->layout;
+    struct format_slot slot;
+    bool marked = header->state == FORMAT_NODE_SPLITTING;
+    enum format_slot_state state = format_slot_read(
+        layout, walk->image, number, format_slot_seed(header->tag, header->version), header->lower, &slot);
+    if (state == FORMAT_SLOT_INVALID && marked)
+        state = format_slot_read(layout, walk->image, number,
+                                 format_slot_seed(header->tag, (uint16_t)(header->version - 1)),
+                                 header->lower, &slot);
+    bool variable = layout->geometry.key_kind == FORMAT_KEY_VARIABLE;
     *taken = false;
-    if (state == TREE_SLOT_EMPTY)
+    if (state == FORMAT_SLOT_EMPTY)
         return 0;
-    if (state == TREE_SLOT_INVALID ||
+    if (state == FORMAT_SLOT_INVALID ||
         (variable && slot.block == GADDR_NULL &&
          slot.head_length + slot.remainder.length > layout->geometry.key_bytes)) {
         char what[64];
@@ -67,31 +67,31 @@ static int slot_take(struct tree_walk *walk, gaddr node, const struct tree_heade
     return variable ? slot_key(walk, header, &slot, room, &entry->key, taken) : 0;
 }
 
-static bool held_already(const struct tree_session *session, uint32_t count, struct tree_key key)
+static bool held_already(const struct tree_session *session, uint32_t count, struct format_key key)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (!tree_key_compare(session->entries[i].key, key))
+        if (!format_key_compare(session->entries[i].key, key))
             return true;
     return false;
 }
 
 /* The leaf could not be decoded as a whole. The session's buffers are large enough since that was tried. */
-static int slots_take(struct tree_walk *walk, gaddr node, const struct tree_header *header, uint32_t *count)
+static int slots_take(struct tree_walk *walk, gaddr node, const struct format_header *header, uint32_t *count)
 {
     struct tree_session *session = walk->session;
-    const struct tree_layout *layout = &walk->tree->layout;
+    const struct format_layout *layout = &walk->tree->layout;
     uint32_t stride = (layout->geometry.key_bytes + 7u) & ~7u;
     int status = 0;
     *count = 0;
     for (uint32_t i = 0; !status && i < layout->slots; i++) {
         struct tree_leaf_entry *entry = &session->entries[*count];
         uint8_t *room =
-            layout->geometry.key_kind == TREE_KEY_VARIABLE ? session->keys + (size_t)*count * stride : NULL;
+            layout->geometry.key_kind == FORMAT_KEY_VARIABLE ? session->keys + (size_t)*count * stride : NULL;
         bool taken;
         status = slot_take(walk, node, header, i, room, entry, &taken);
         if (status || !taken)
             continue;
-        if (header->state != TREE_NODE_SPLITTING && held_already(session, *count, entry->key))
+        if (header->state != FORMAT_NODE_SPLITTING && held_already(session, *count, entry->key))
             status = tree_walk_tell(walk, node, "a leaf holds a key twice");
         ++*count;
     }
@@ -100,13 +100,13 @@ static int slots_take(struct tree_walk *walk, gaddr node, const struct tree_head
 
 /* ---- judging ---- */
 
-static int heads_check(struct tree_walk *walk, gaddr node, const struct tree_header *header)
+static int heads_check(struct tree_walk *walk, gaddr node, const struct format_header *header)
 {
-    const struct tree_layout *layout = &walk->tree->layout;
+    const struct format_layout *layout = &walk->tree->layout;
     for (uint32_t number = 0; number < layout->buckets; number += 2) { /* two share a head */
-        struct tree_bucket bucket;
-        tree_bucket_number(layout, number, &bucket);
-        if (tree_bucket_version(walk->image, &bucket) != header->version)
+        struct format_bucket bucket;
+        format_bucket_number(layout, number, &bucket);
+        if (format_bucket_version(walk->image, &bucket) != header->version)
             return tree_walk_tell(walk, node, "a bucket's version is not that of its leaf");
     }
     return 0;
@@ -120,12 +120,12 @@ static void block_count(struct tree_walk *walk, const struct tree_leaf_entry *en
     tree_walk_count(walk, entry->block, memory_block_bytes(entry->key.length));
 }
 
-static int entry_check(struct tree_walk *walk, gaddr node, const struct tree_header *header,
+static int entry_check(struct tree_walk *walk, gaddr node, const struct format_header *header,
                        const struct tree_leaf_entry *entry)
 {
     const struct tree_check_visitor *visitor = walk->visitor;
-    bool marked = header->state == TREE_NODE_SPLITTING;
-    int side = tree_header_side(header, entry->key), status = 0;
+    bool marked = header->state == FORMAT_NODE_SPLITTING;
+    int side = format_header_side(header, entry->key), status = 0;
     if (marked && side > 0) /* the sibling's by now */
         return 0;
     block_count(walk, entry);
@@ -133,8 +133,8 @@ static int entry_check(struct tree_walk *walk, gaddr node, const struct tree_hea
     if (side)
         status = tree_walk_tell(walk, node, "a leaf holds a key outside of its fences");
     if (!status && !marked) {
-        struct tree_bucket bucket;
-        tree_bucket_of(&walk->tree->layout, header->tag, entry->key, &bucket);
+        struct format_bucket bucket;
+        format_bucket_of(&walk->tree->layout, header->tag, entry->key, &bucket);
         if (entry->number < bucket.first || entry->number >= bucket.first + bucket.count)
             status = tree_walk_tell(walk, node, "a leaf holds a key outside of its bucket");
     }
@@ -144,22 +144,22 @@ static int entry_check(struct tree_walk *walk, gaddr node, const struct tree_hea
     return status;
 }
 
-int tree_walk_leaf(struct tree_walk *walk, gaddr node, const struct tree_header *header)
+int tree_walk_leaf(struct tree_walk *walk, gaddr node, const struct format_header *header)
 {
     struct tree_session *session = walk->session;
-    const struct tree_layout *layout = &walk->tree->layout;
+    const struct format_layout *layout = &walk->tree->layout;
     uint32_t count;
     walk->report->leaves++;
     /* Whoever locks a marked one next finishes it. */
-    bool marked = header->state == TREE_NODE_SPLITTING;
+    bool marked = header->state == FORMAT_NODE_SPLITTING;
     walk->report->marked += marked;
     int status = marked ? tree_leaf_halves(session, layout, walk->image, header, &count)
                         : tree_leaf_entries(session, layout, walk->image, header, &count);
     if (status > 0)
         status = slots_take(walk, node, header, &count);
-    if (!status && header->state == TREE_NODE_LIVE)
+    if (!status && header->state == FORMAT_NODE_LIVE)
         status = heads_check(walk, node, header);
-    if (!status && header->state == TREE_NODE_DEAD && count)
+    if (!status && header->state == FORMAT_NODE_DEAD && count)
         status = tree_walk_tell(walk, node, "a dead leaf holds entries");
     for (uint32_t i = 0; !status && i < count; i++)
         status = entry_check(walk, node, header, &session->entries[i]);

@@ -6,12 +6,13 @@
 
 #include <stdlib.h>
 
-struct tree_key tree_separator(const struct tree_layout *layout, struct tree_key left, struct tree_key right)
+struct format_key tree_separator(const struct format_layout *layout, struct format_key left,
+                                 struct format_key right)
 {
-    if (layout->geometry.key_kind == TREE_KEY_FIXED)
+    if (layout->geometry.key_kind == FORMAT_KEY_FIXED)
         return right;
-    uint32_t common = tree_key_common(left, right);
-    return (struct tree_key){right.bytes, common < right.length ? common + 1 : right.length};
+    uint32_t common = format_key_common(left, right);
+    return (struct format_key){right.bytes, common < right.length ? common + 1 : right.length};
 }
 
 /* ---- a leaf's entries in order ---- */
@@ -22,25 +23,25 @@ struct tree_key tree_separator(const struct tree_layout *layout, struct tree_key
 /* What is being sorted: entries of `entries`, or where that is NULL slots of `image` (fixed keys and values).
  */
 struct sorting {
-    const struct tree_layout *layout;
+    const struct format_layout *layout;
     const uint8_t *image;
     const struct tree_leaf_entry *entries;
     bool repeated; /* a key stood there twice */
 };
 
-static struct tree_key key_at(const struct sorting *sorting, uint32_t at)
+static struct format_key key_at(const struct sorting *sorting, uint32_t at)
 {
     if (sorting->entries)
         return sorting->entries[at].key;
-    return (struct tree_key){sorting->image + sorting->layout->slot_offset[at] + 4,
-                             sorting->layout->geometry.key_bytes};
+    return (struct format_key){sorting->image + sorting->layout->slot_offset[at] + 4,
+                               sorting->layout->geometry.key_bytes};
 }
 
 static bool precedes(struct sorting *sorting, struct tree_leaf_order a, struct tree_leaf_order b)
 {
     if (a.head != b.head)
         return a.head < b.head;
-    int order = tree_key_compare(key_at(sorting, a.at), key_at(sorting, b.at));
+    int order = format_key_compare(key_at(sorting, a.at), key_at(sorting, b.at));
     sorting->repeated |= !order;
     return order < 0;
 }
@@ -99,7 +100,7 @@ static void sort_merge(struct sorting *sorting, struct tree_leaf_order *order, u
     }
 }
 
-static int entries_reserve(struct tree_session *session, const struct tree_layout *layout)
+static int entries_reserve(struct tree_session *session, const struct format_layout *layout)
 {
     if (session->entries_capacity < layout->slots) {
         struct tree_leaf_entry *larger = malloc(2 * layout->slots * sizeof *larger); /* sorted, unsorted */
@@ -116,7 +117,7 @@ static int entries_reserve(struct tree_session *session, const struct tree_layou
         session->order = order;
         session->entries_capacity = layout->slots;
     }
-    if (layout->geometry.key_kind == TREE_KEY_FIXED)
+    if (layout->geometry.key_kind == FORMAT_KEY_FIXED)
         return 0;
     return tree_reserve(session, &session->keys, &session->keys_capacity,
                         layout->slots * ((layout->geometry.key_bytes + 7u) & ~7u));
@@ -124,14 +125,14 @@ static int entries_reserve(struct tree_session *session, const struct tree_layou
 
 /* Fixed keys and values: the checks of many slots are computed in one go, and the slots themselves are the
  * entries. TREE_RESTART if one is invalid. */
-static int collect_fixed(const struct tree_layout *layout, const uint8_t *image, uint32_t seed,
+static int collect_fixed(const struct format_layout *layout, const uint8_t *image, uint32_t seed,
                          struct tree_leaf_order *order, uint32_t *count)
 {
-    const uint32_t empty = tree_slot_empty_check(seed);
-    uint32_t found = 0, checks[TREE_SLOT_RUN_MAX];
+    const uint32_t empty = format_slot_empty_check(seed);
+    uint32_t found = 0, checks[FORMAT_SLOT_RUN_MAX];
     for (uint32_t first = 0, run; first < layout->slots; first += run) {
         const uint8_t *slot = image + layout->slot_offset[first];
-        run = tree_slot_checks(layout, image, first, layout->slots - first, seed, checks);
+        run = format_slot_checks(layout, image, first, layout->slots - first, seed, checks);
         for (uint32_t i = 0; i < run; i++, slot += layout->slot_bytes) {
             uint32_t check;
             uint64_t head;
@@ -150,8 +151,8 @@ static int collect_fixed(const struct tree_layout *layout, const uint8_t *image,
 
 /* A variable key put together; a long one's bytes are left to tree_key_blocks_read. Returns where the next
  * key may begin. */
-static uint8_t *entry_key(struct tree_leaf_entry *entry, const struct tree_slot *slot, struct tree_key lower,
-                          uint8_t *keys)
+static uint8_t *entry_key(struct tree_leaf_entry *entry, const struct format_slot *slot,
+                          struct format_key lower, uint8_t *keys)
 {
     bool whole = slot->block == GADDR_NULL;
     uint32_t length = whole ? slot->head_length + slot->remainder.length : slot->key_length;
@@ -159,30 +160,30 @@ static uint8_t *entry_key(struct tree_leaf_entry *entry, const struct tree_slot 
         memcpy(keys, lower.bytes, slot->head_length);
         memcpy(keys + slot->head_length, slot->remainder.bytes, slot->remainder.length);
     }
-    entry->key = (struct tree_key){keys, length};
+    entry->key = (struct format_key){keys, length};
     return keys + ((length + 7u) & ~7u); /* what is read from the pool is read to aligned places */
 }
 
 /* A leaf's taken slots in the order of the slots; each may be valid under any of the seeds. */
-static int collect(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
-                   const struct tree_header *header, const uint32_t *seeds, uint32_t seed_count,
+static int collect(struct tree_session *session, const struct format_layout *layout, const uint8_t *image,
+                   const struct format_header *header, const uint32_t *seeds, uint32_t seed_count,
                    struct tree_leaf_entry *entries, uint32_t *count)
 {
     uint32_t found = 0, blocks = 0;
     uint8_t *keys = session->keys;
     session->stranger = GADDR_NULL;
     for (uint32_t i = 0; i < layout->slots; i++) {
-        struct tree_slot slot;
-        enum tree_slot_state state = TREE_SLOT_INVALID;
-        for (uint32_t seed = 0; seed < seed_count && state == TREE_SLOT_INVALID; seed++)
-            state = tree_slot_read(layout, image, i, seeds[seed], header->lower, &slot);
-        if (state == TREE_SLOT_INVALID)
+        struct format_slot slot;
+        enum format_slot_state state = FORMAT_SLOT_INVALID;
+        for (uint32_t seed = 0; seed < seed_count && state == FORMAT_SLOT_INVALID; seed++)
+            state = format_slot_read(layout, image, i, seeds[seed], header->lower, &slot);
+        if (state == FORMAT_SLOT_INVALID)
             return TREE_RESTART;
-        if (state == TREE_SLOT_EMPTY)
+        if (state == FORMAT_SLOT_EMPTY)
             continue;
         struct tree_leaf_entry *entry = &entries[found++];
         entry->key = slot.remainder;
-        if (layout->geometry.key_kind == TREE_KEY_VARIABLE) {
+        if (layout->geometry.key_kind == FORMAT_KEY_VARIABLE) {
             if (slot.head_length + slot.remainder.length > layout->geometry.key_bytes)
                 return TREE_RESTART;
             keys = entry_key(entry, &slot, header->lower, keys);
@@ -196,32 +197,32 @@ static int collect(struct tree_session *session, const struct tree_layout *layou
     return blocks ? tree_key_blocks_read(session, layout, image, entries, found) : 0;
 }
 
-int tree_leaf_halves(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
-                     const struct tree_header *header, uint32_t *count)
+int tree_leaf_halves(struct tree_session *session, const struct format_layout *layout, const uint8_t *image,
+                     const struct format_header *header, uint32_t *count)
 {
-    const uint32_t seeds[2] = {tree_slot_seed(header->tag, (uint16_t)(header->version - 1)),
-                               tree_slot_seed(header->tag, header->version)};
+    const uint32_t seeds[2] = {format_slot_seed(header->tag, (uint16_t)(header->version - 1)),
+                               format_slot_seed(header->tag, header->version)};
     int status = entries_reserve(session, layout);
     return status ? status : collect(session, layout, image, header, seeds, 2, session->entries, count);
 }
 
-int tree_leaf_order(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
-                    const struct tree_header *header, uint32_t *count)
+int tree_leaf_order(struct tree_session *session, const struct format_layout *layout, const uint8_t *image,
+                    const struct format_header *header, uint32_t *count)
 {
     int status = entries_reserve(session, layout);
     if (status)
         return status;
     struct tree_leaf_entry *unsorted = session->entries + layout->slots;
-    uint32_t seed = tree_slot_seed(header->tag, header->version);
-    status = tree_layout_plain(layout) ? collect_fixed(layout, image, seed, session->order, count)
-                                       : collect(session, layout, image, header, &seed, 1, unsorted, count);
+    uint32_t seed = format_slot_seed(header->tag, header->version);
+    status = format_layout_plain(layout) ? collect_fixed(layout, image, seed, session->order, count)
+                                         : collect(session, layout, image, header, &seed, 1, unsorted, count);
     if (status)
         return status;
-    for (uint32_t i = 0; i < *count && !tree_layout_plain(layout); i++) {
-        unsorted[i].head = tree_key_head(unsorted[i].key);
+    for (uint32_t i = 0; i < *count && !format_layout_plain(layout); i++) {
+        unsorted[i].head = format_key_head(unsorted[i].key);
         session->order[i] = (struct tree_leaf_order){unsorted[i].head, i};
     }
-    struct sorting sorting = {layout, image, tree_layout_plain(layout) ? NULL : unsorted, false};
+    struct sorting sorting = {layout, image, format_layout_plain(layout) ? NULL : unsorted, false};
     if (*count <= SORT_FAST)
         sort_fast(&sorting, session->order, *count);
     else
@@ -231,8 +232,8 @@ int tree_leaf_order(struct tree_session *session, const struct tree_layout *layo
     return sorting.repeated ? TREE_RESTART : 0;
 }
 
-int tree_leaf_entries(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
-                      const struct tree_header *header, uint32_t *count)
+int tree_leaf_entries(struct tree_session *session, const struct format_layout *layout, const uint8_t *image,
+                      const struct format_header *header, uint32_t *count)
 {
     int status = tree_leaf_order(session, layout, image, header, count);
     for (uint32_t i = 0; !status && i < *count; i++)
@@ -243,13 +244,13 @@ int tree_leaf_entries(struct tree_session *session, const struct tree_layout *la
 /* ---- building ---- */
 
 /* Where each entry goes under this tag: its number is set. False if a bucket and its overflow are full. */
-static bool place_all(const struct tree_layout *layout, uint32_t tag, const struct tree_leaf_entry *entries,
+static bool place_all(const struct format_layout *layout, uint32_t tag, const struct tree_leaf_entry *entries,
                       uint32_t count, uint32_t *numbers)
 {
-    uint8_t own[TREE_BUCKETS_MAX] = {0}, overflow[TREE_BUCKETS_MAX / 2] = {0};
+    uint8_t own[FORMAT_BUCKETS_MAX] = {0}, overflow[FORMAT_BUCKETS_MAX / 2] = {0};
     for (uint32_t i = 0; i < count; i++) {
-        struct tree_bucket bucket;
-        tree_bucket_of(layout, tag, entries[i].key, &bucket);
+        struct format_bucket bucket;
+        format_bucket_of(layout, tag, entries[i].key, &bucket);
         uint32_t triple = bucket.number / 2, side = bucket.number % 2;
         uint32_t base = triple * layout->triple_slots;
         if (own[bucket.number] < layout->segment_slots)
@@ -263,8 +264,8 @@ static bool place_all(const struct tree_layout *layout, uint32_t tag, const stru
     return true;
 }
 
-int tree_leaf_build(struct tree_session *session, const struct tree_layout *layout, uint16_t node,
-                    unsigned tries, struct tree_header *header, const struct tree_leaf_entry *entries,
+int tree_leaf_build(struct tree_session *session, const struct format_layout *layout, uint16_t node,
+                    unsigned tries, struct format_header *header, const struct tree_leaf_entry *entries,
                     uint32_t count, uint8_t *image, bool *fits)
 {
     uint32_t small[128];
@@ -280,11 +281,11 @@ int tree_leaf_build(struct tree_session *session, const struct tree_layout *layo
     }
     if (!status && *fits) {
         header->version = 0;
-        tree_leaf_format(layout, header, image);
-        uint32_t seed = tree_slot_seed(header->tag, header->version);
+        format_leaf_format(layout, header, image);
+        uint32_t seed = format_slot_seed(header->tag, header->version);
         for (uint32_t i = 0; i < count; i++)
-            tree_slot_write(layout, image, numbers[i], seed, header->lower, entries[i].block, entries[i].key,
-                            entries[i].value);
+            format_slot_write(layout, image, numbers[i], seed, header->lower, entries[i].block,
+                              entries[i].key, entries[i].value);
     }
     if (numbers != small)
         free(numbers);

@@ -68,7 +68,7 @@ static void gather_fill(struct tree_gather *gather, const struct tree_leaf_entry
             continue;
         struct fabric_list *list = NULL;
         for (uint32_t i = first; i < count; i++) {
-            struct tree_key key = entries[i].key;
+            struct format_key key = entries[i].key;
             if (entries[i].block == GADDR_NULL || gaddr_node(entries[i].block) != node)
                 continue;
             gather_add(gather, &list,
@@ -93,8 +93,8 @@ static int gather_blame(struct tree_session *session, const struct tree_gather *
     return status;
 }
 
-int tree_key_blocks_read(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
-                         const struct tree_leaf_entry *entries, uint32_t count)
+int tree_key_blocks_read(struct tree_session *session, const struct format_layout *layout,
+                         const uint8_t *image, const struct tree_leaf_entry *entries, uint32_t count)
 {
     int status = gather_reserve(session, layout->slots);
     if (status)
@@ -109,7 +109,7 @@ int tree_key_blocks_read(struct tree_session *session, const struct tree_layout 
     for (uint32_t i = 0; i < gather->count; i++) {
         const struct tree_leaf_entry *entry = &entries[gather->entries[i]];
         tree_read_settle(&gather->commands[i]);
-        if (tree_key_hash(entry->key) != tree_slot_hash(layout, image, entry->number)) {
+        if (format_key_hash(entry->key) != format_slot_hash(layout, image, entry->number)) {
             session->stranger = entry->block;
             return TREE_RESTART;
         }
@@ -128,7 +128,7 @@ int tree_key_blocks_write(struct tree_session *session, const struct tree_leaf_e
                : 0;
 }
 
-int tree_key_block_prepare(struct tree_session *session, gaddr leaf, struct tree_key key,
+int tree_key_block_prepare(struct tree_session *session, gaddr leaf, struct format_key key,
                            struct fabric_command *write, gaddr *block)
 {
     int status = tree_block_allocate(session, leaf, key.length, block);

@@ -7,16 +7,16 @@
 
 #include <assert.h>
 
-struct tree_key tree_key_least(const struct tree_layout *layout)
+struct format_key format_key_least(const struct format_layout *layout)
 {
-    static const uint8_t zeros[TREE_KEY_MAX];
-    bool fixed = layout->geometry.key_kind == TREE_KEY_FIXED;
-    return (struct tree_key){zeros, fixed ? layout->geometry.key_bytes : 0};
+    static const uint8_t zeros[FORMAT_KEY_MAX];
+    bool fixed = layout->geometry.key_kind == FORMAT_KEY_FIXED;
+    return (struct format_key){zeros, fixed ? layout->geometry.key_bytes : 0};
 }
 
 /* ---- the root ---- */
 
-void tree_root_set(struct tree *tree, struct tree_link root, uint8_t level)
+void tree_root_set(struct tree *tree, struct format_link root, uint8_t level)
 {
     spinlock_lock(&tree->root_lock);
     tree->root = root;
@@ -26,10 +26,10 @@ void tree_root_set(struct tree *tree, struct tree_link root, uint8_t level)
 
 void tree_root_forget(struct tree *tree)
 {
-    tree_root_set(tree, (struct tree_link){0}, 0);
+    tree_root_set(tree, (struct format_link){0}, 0);
 }
 
-static bool root_known(struct tree *tree, struct tree_link *root, uint8_t *level)
+static bool root_known(struct tree *tree, struct format_link *root, uint8_t *level)
 {
     spinlock_lock(&tree->root_lock);
     *root = tree->root;
@@ -38,9 +38,9 @@ static bool root_known(struct tree *tree, struct tree_link *root, uint8_t *level
     return root->address != GADDR_NULL;
 }
 
-int tree_root_get(struct tree_session *session, struct tree *tree, struct tree_link *root, uint8_t *level)
+int tree_root_get(struct tree_session *session, struct tree *tree, struct format_link *root, uint8_t *level)
 {
-    const struct tree_layout *layout = &tree->layout;
+    const struct format_layout *layout = &tree->layout;
     for (unsigned attempt = 0; !root_known(tree, root, level); attempt++) {
         gaddr address;
         int status = tree_root_read(session, tree, &address);
@@ -51,17 +51,17 @@ int tree_root_get(struct tree_session *session, struct tree *tree, struct tree_l
         if (status)
             return status;
         tree_read_settle(&read);
-        struct tree_header header;
-        bool proven = tree_header_valid(layout, session->scratch) &&
-                      tree_header_decode(layout, session->scratch, &header) && header.index == tree->index;
-        if (proven && header.state != TREE_NODE_DEAD) {
-            tree_root_set(tree, (struct tree_link){address, header.tag}, header.level);
+        struct format_header header;
+        bool proven = format_header_valid(layout, session->scratch) &&
+                      format_header_decode(layout, session->scratch, &header) && header.index == tree->index;
+        if (proven && header.state != FORMAT_NODE_DEAD) {
+            tree_root_set(tree, (struct format_link){address, header.tag}, header.level);
             continue;
         }
         /* The old root of a bulk load names its successor. Any other dead node: the word that we read was
          * old. */
-        if (proven && !tree_key_compare(header.lower, tree_key_least(layout)))
-            status = tree_unlink_finish(session, tree, (struct tree_link){address, header.tag}, &header);
+        if (proven && !format_key_compare(header.lower, format_key_least(layout)))
+            status = tree_unlink_finish(session, tree, (struct format_link){address, header.tag}, &header);
         else if (!proven && attempt > TREE_PATIENCE)
             status = tree_corrupt(session, address, "the root's header fails its check");
         if (!status)
@@ -74,11 +74,11 @@ int tree_root_get(struct tree_session *session, struct tree *tree, struct tree_l
 
 /* ---- fetching ---- */
 
-static int internal_judge(struct tree_session *session, struct tree *tree, struct tree_link link,
-                          uint8_t level, const uint8_t *image, struct tree_header *header)
+static int internal_validate(struct tree_session *session, struct tree *tree, struct format_link link,
+                             uint8_t level, const uint8_t *image, struct format_header *header)
 {
-    const struct tree_layout *layout = &tree->layout;
-    if (!tree_header_decode(layout, image, header))
+    const struct format_layout *layout = &tree->layout;
+    if (!format_header_decode(layout, image, header))
         return tree_corrupt(session, link.address, "an internal node's header is malformed");
     if (header->tag != link.tag || header->index != tree->index)
         return TREE_RESTART;
@@ -89,10 +89,10 @@ static int internal_judge(struct tree_session *session, struct tree *tree, struc
 
 /* Reads an internal node and checks it under its link; retries torn reads. 0, TREE_RESTART (another node lies
  * there now), or an error. Dead nodes are returned too: judge header->state. */
-static int internal_fetch(struct tree_session *session, struct tree *tree, struct tree_link link,
-                          uint8_t level, uint8_t *image, struct tree_header *header)
+static int internal_fetch(struct tree_session *session, struct tree *tree, struct format_link link,
+                          uint8_t level, uint8_t *image, struct format_header *header)
 {
-    const struct tree_layout *layout = &tree->layout;
+    const struct format_layout *layout = &tree->layout;
     assert(level > 0);
     for (unsigned attempt = 0;; attempt++) {
         struct fabric_command read = tree_read_command(link.address, image, layout->geometry.internal_bytes);
@@ -109,9 +109,9 @@ static int internal_fetch(struct tree_session *session, struct tree *tree, struc
         }
         if (status)
             return status;
-        if (tree_internal_valid(layout, image))
-            return internal_judge(session, tree, link, level, image, header);
-        if (tree_header_valid(layout, image) && tree_header_decode(layout, image, header) &&
+        if (format_internal_valid(layout, image))
+            return internal_validate(session, tree, link, level, image, header);
+        if (format_header_valid(layout, image) && format_header_decode(layout, image, header) &&
             header->tag != link.tag)
             return TREE_RESTART; /* reused, perhaps as a leaf */
         if (locked)
@@ -125,20 +125,20 @@ static int internal_fetch(struct tree_session *session, struct tree *tree, struc
 enum descent_verdict { DESCENT_FOUND, DESCENT_MISS, DESCENT_ASTRAY, DESCENT_GAP, DESCENT_HELP };
 
 struct descent {
-    struct tree_key key;
+    struct format_key key;
     uint64_t head; /* of the key's first eight bytes */
     bool eight;    /* that is all of the key */
     bool before;
     uint8_t level; /* wanted */
     /* where the way stands */
-    struct tree_link link, parent;
-    struct tree_link left; /* the cached node whose sibling link led here instead; address 0: none */
-    uint8_t at;            /* link's level */
+    struct format_link link, parent;
+    struct format_link left; /* the cached node whose sibling link led here instead; address 0: none */
+    uint8_t at;              /* link's level */
     bool direct;
     uint32_t fresh; /* bit per level: fetched during this call (the root's parent: the root word was read) */
     /* DESCENT_GAP: just below this key; DESCENT_HELP: this is the missing separator, of sibling */
-    struct tree_key_copy bound;
-    struct tree_link sibling;
+    struct format_key_copy bound;
+    struct format_link sibling;
 };
 
 /* -1: the key lies left of the frame's range, 1: right of it. Only where a search found the first or the last
@@ -153,9 +153,9 @@ static int frame_side(const struct tree_frame *frame, const struct descent *desc
         if (frame->has_upper)
             upper = descent->head < frame->upper_head ? -1 : descent->head > frame->upper_head;
     } else {
-        lower = tree_key_compare(descent->key, frame->lower);
+        lower = format_key_compare(descent->key, frame->lower);
         if (frame->has_upper)
-            upper = tree_key_compare(descent->key, frame->upper);
+            upper = format_key_compare(descent->key, frame->upper);
     }
     if (descent->before ? lower <= 0 : lower < 0)
         return -1;
@@ -180,7 +180,7 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
             frame = atomic_load_acquire(&above->children[entry]);
         else
             frame = NULL;
-        if (!frame || !tree_link_equal(frame->link, descent->link)) {
+        if (!frame || !format_link_equal(frame->link, descent->link)) {
             frame = tree_cache_find(tree->cache, descent->link);
             if (frame && above && above->children)
                 tree_cache_swizzle(tree->cache, above, entry, frame);
@@ -204,7 +204,7 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
         if (side > 0) {
             if (descent->fresh & 1u << (frame->level + 1)) {
                 descent->fresh &= ~(1u << (frame->level + 1));
-                tree_key_store(&descent->bound, frame->upper);
+                format_key_store(&descent->bound, frame->upper);
                 descent->sibling = frame->sibling;
                 verdict = DESCENT_HELP;
                 break;
@@ -220,13 +220,13 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
             continue;
         }
         descent->parent = frame->link;
-        descent->left = (struct tree_link){0};
+        descent->left = (struct format_link){0};
         descent->link = frame->links[entry];
         descent->at--;
         descent->direct = true;
         above = frame;
         if (descent->link.address == GADDR_NULL) {
-            tree_key_store(&descent->bound, frame->lower);
+            format_key_store(&descent->bound, frame->lower);
             verdict = DESCENT_GAP;
             break;
         }
@@ -247,18 +247,18 @@ static void forget_way(struct tree_session *session, struct tree *tree, const st
         tree_root_forget(tree);
 }
 
-int tree_frame_fetch(struct tree_session *session, struct tree *tree, struct tree_link link, uint8_t level)
+int tree_frame_fetch(struct tree_session *session, struct tree *tree, struct format_link link, uint8_t level)
 {
-    struct tree_header header;
+    struct format_header header;
     session->stats.cache_misses++;
     int status = internal_fetch(session, tree, link, level, session->scratch, &header);
     if (status)
         return status;
-    if (header.state == TREE_NODE_DEAD) {
+    if (header.state == FORMAT_NODE_DEAD) {
         status = tree_unlink_finish(session, tree, link, &header);
         return status ? status : TREE_RESTART;
     }
-    if (!tree_internal_decode(&tree->layout, session->scratch, &header, session->internal))
+    if (!format_internal_decode(&tree->layout, session->scratch, &header, session->internal))
         return tree_corrupt(session, link.address, "an internal node's entries are malformed");
     if (!tree_cache_install(tree->cache, session->worker->epoch, link.address, session->scratch,
                             session->internal))
@@ -287,16 +287,16 @@ static int start_at_root(struct tree_session *session, struct tree *tree, struct
         return status;
     if (!known)
         descent->fresh |= 1u << (descent->at + 1);
-    descent->parent = descent->left = (struct tree_link){0};
+    descent->parent = descent->left = (struct format_link){0};
     descent->direct = true;
     return descent->at < descent->level ? BANYAN_ENOTFOUND : 0;
 }
 
-int tree_locate(struct tree_session *session, struct tree *tree, struct tree_key key, bool before,
+int tree_locate(struct tree_session *session, struct tree *tree, struct format_key key, bool before,
                 uint8_t level, struct tree_path *path)
 {
     struct descent descent = {
-        .key = key, .before = before, .level = level, .head = tree_key_head(key), .eight = key.length == 8};
+        .key = key, .before = before, .level = level, .head = format_key_head(key), .eight = key.length == 8};
     struct tree_path across = {0}; /* beyond a gap: where to go on instead of at the root */
     uint8_t across_level = 0;
     for (;;) {
@@ -304,7 +304,7 @@ int tree_locate(struct tree_session *session, struct tree *tree, struct tree_key
         if (across.link.address) {
             descent.link = across.link;
             descent.parent = across.parent;
-            descent.left = (struct tree_link){0};
+            descent.left = (struct format_link){0};
             descent.at = across_level;
             descent.direct = false;
         } else {
@@ -332,7 +332,7 @@ int tree_locate(struct tree_session *session, struct tree *tree, struct tree_key
             status = tree_restart(session, descent.link.address);
             break;
         case DESCENT_GAP:
-            status = tree_locate(session, tree, tree_key_of(&descent.bound), true, descent.at, &across);
+            status = tree_locate(session, tree, format_key_of(&descent.bound), true, descent.at, &across);
             across_level = descent.at;
             if (!status && across_level == level) {
                 *path = across;
@@ -341,8 +341,8 @@ int tree_locate(struct tree_session *session, struct tree *tree, struct tree_key
             }
             break;
         case DESCENT_HELP:
-            status = tree_parent_insert(session, tree, (uint8_t)(descent.at + 1), tree_key_of(&descent.bound),
-                                        descent.sibling);
+            status = tree_parent_insert(session, tree, (uint8_t)(descent.at + 1),
+                                        format_key_of(&descent.bound), descent.sibling);
             if (status == BANYAN_ENOSPC)
                 status = 0; /* no room to help: the sibling link will do */
             break;
@@ -361,13 +361,13 @@ void tree_path_forget(struct tree_session *session, struct tree *tree, const str
 }
 
 int tree_path_right(struct tree_session *session, struct tree *tree, struct tree_path *path,
-                    struct tree_key upper, struct tree_link sibling, uint8_t level)
+                    struct format_key upper, struct format_link sibling, uint8_t level)
 {
-    struct tree_key_copy separator;
-    tree_key_store(&separator, upper);
+    struct format_key_copy separator;
+    format_key_store(&separator, upper);
     int status = 0;
     if (path->fresh)
-        status = tree_parent_insert(session, tree, (uint8_t)(level + 1), tree_key_of(&separator), sibling);
+        status = tree_parent_insert(session, tree, (uint8_t)(level + 1), format_key_of(&separator), sibling);
     else
         tree_path_forget(session, tree, path);
     if (status && status != BANYAN_ENOSPC) /* no room to help: the sibling link will do */

@@ -28,23 +28,23 @@ enum verdict { HIT, MISS, AGAIN, ELSEWHERE };
 struct point {
     struct tree_session *session;
     struct tree *tree;
-    struct tree_key key;
+    struct format_key key;
     struct tree_path path;
-    struct tree_bucket bucket;
+    struct format_bucket bucket;
     uint32_t seed;
     uint16_t version; /* at the segment's head */
-    struct tree_slot slot;
+    struct format_slot slot;
 };
 
 static int point_read(struct point *point, bool header_too)
 {
     struct tree_session *session = point->session;
-    const struct tree_layout *layout = &point->tree->layout;
+    const struct format_layout *layout = &point->tree->layout;
     gaddr leaf = point->path.link.address;
     uint8_t *image = session->image.bytes;
     struct fabric_command reads[2];
     uint32_t count = 0, slots = layout->bucket_slots;
-    tree_bucket_of(layout, point->path.link.tag, point->key, &point->bucket);
+    format_bucket_of(layout, point->path.link.tag, point->key, &point->bucket);
     if (session->compute->switches.read_unit == TREE_READ_LEAF) {
         reads[count++] = tree_read_command(leaf, image, layout->geometry.leaf_bytes);
         slots = layout->slots;
@@ -59,10 +59,10 @@ static int point_read(struct point *point, bool header_too)
         return status;
     tree_read_settle(&reads[0]);
     if (count > 1)
-        tree_header_settle(layout, &reads[1]);
+        format_header_settle(layout, &reads[1]);
     task_charge(TASK_WORK_LEAF, slots);
-    point->version = tree_bucket_version(image, &point->bucket);
-    point->seed = tree_slot_seed(point->path.link.tag, point->version);
+    point->version = format_bucket_version(image, &point->bucket);
+    point->seed = format_slot_seed(point->path.link.tag, point->version);
     return 0;
 }
 
@@ -73,7 +73,7 @@ static int header_read(struct point *point)
         tree_read_command(point->path.link.address, session->image.bytes, point->tree->layout.header_bytes);
     int status = tree_execute(session, gaddr_node(read.address), &read, 1);
     if (!status)
-        tree_header_settle(&point->tree->layout, &read);
+        format_header_settle(&point->tree->layout, &read);
     return status;
 }
 
@@ -81,27 +81,27 @@ static int header_read(struct point *point)
 static int miss_judge(struct point *point, enum verdict *verdict)
 {
     struct tree_session *session = point->session;
-    const struct tree_layout *layout = &point->tree->layout;
-    struct tree_header header;
+    const struct format_layout *layout = &point->tree->layout;
+    struct format_header header;
     *verdict = AGAIN;
-    if (!tree_header_valid(layout, session->image.bytes) ||
-        !tree_header_decode(layout, session->image.bytes, &header))
+    if (!format_header_valid(layout, session->image.bytes) ||
+        !format_header_decode(layout, session->image.bytes, &header))
         return 0;
     *verdict = ELSEWHERE;
     if (header.tag != point->path.link.tag || header.index != point->tree->index || header.level != 0) {
         tree_path_forget(session, point->tree, &point->path);
         return tree_restart(session, point->path.link.address);
     }
-    if (header.state == TREE_NODE_DEAD) {
+    if (header.state == FORMAT_NODE_DEAD) {
         int status = tree_unlink_finish(session, point->tree, point->path.link, &header);
         tree_path_forget(session, point->tree, &point->path);
         return status ? status : tree_restart(session, point->path.link.address);
     }
-    if (header.state == TREE_NODE_SPLITTING) { /* R3: nobody follows the new link yet */
+    if (header.state == FORMAT_NODE_SPLITTING) { /* R3: nobody follows the new link yet */
         *verdict = AGAIN;
         return 0;
     }
-    int side = tree_header_side(&header, point->key);
+    int side = format_header_side(&header, point->key);
     if (side > 0) {
         *verdict = AGAIN; /* at the sibling */
         return tree_path_right(session, point->tree, &point->path, header.upper, header.sibling, 0);
@@ -111,8 +111,8 @@ static int miss_judge(struct point *point, enum verdict *verdict)
         return tree_restart(session, point->path.link.address);
     }
     bool proven = header.version == point->version &&
-                  tree_slots_valid(layout, session->image.bytes, point->bucket.first, point->bucket.count,
-                                   point->seed, header.lower);
+                  format_slots_valid(layout, session->image.bytes, point->bucket.first, point->bucket.count,
+                                     point->seed, header.lower);
     *verdict = proven ? MISS : AGAIN;
     return 0;
 }
@@ -125,8 +125,8 @@ static int point_attempt(struct point *point, unsigned attempt, enum verdict *ve
     int status = point_read(point, together);
     if (status)
         return status;
-    if (tree_bucket_find(&point->tree->layout, session->image.bytes, &point->bucket, point->seed, point->key,
-                         &point->slot)) {
+    if (format_bucket_find(&point->tree->layout, session->image.bytes, &point->bucket, point->seed,
+                           point->key, &point->slot)) {
         *verdict = HIT; /* R1 */
         return 0;
     }

@@ -14,7 +14,7 @@ static bool bucket_known(const struct tree_image *image, uint32_t number)
     return image->buckets[number / 64] >> (number % 64) & 1u;
 }
 
-static void image_learn_all(struct tree_session *session, const struct tree_layout *layout, gaddr leaf)
+static void image_learn_all(struct tree_session *session, const struct format_layout *layout, gaddr leaf)
 {
     struct tree_image *image = &session->image;
     image->address = leaf;
@@ -24,7 +24,7 @@ static void image_learn_all(struct tree_session *session, const struct tree_layo
         image->buckets[i / 64] |= UINT64_C(1) << (i % 64);
 }
 
-static bool image_complete(const struct tree_session *session, const struct tree_layout *layout)
+static bool image_complete(const struct tree_session *session, const struct format_layout *layout)
 {
     for (uint32_t i = 0; i < layout->buckets; i++)
         if (!bucket_known(&session->image, i))
@@ -48,21 +48,21 @@ int tree_leaf_complete(struct tree_session *session, struct tree *tree, gaddr le
     return 0;
 }
 
-int tree_leaf_judge(struct tree_session *session, struct tree *tree, struct tree_link link,
-                    struct tree_header *header)
+int tree_leaf_validate(struct tree_session *session, struct tree *tree, struct format_link link,
+                       struct format_header *header)
 {
     const uint8_t *image = session->image.bytes;
-    if (!tree_header_valid(&tree->layout, image)) {
-        *header = (struct tree_header){0};
+    if (!format_header_valid(&tree->layout, image)) {
+        *header = (struct format_header){0};
         return tree_invalid(session, link.address, "a leaf's header fails its check");
     }
-    if (!tree_header_decode(&tree->layout, image, header))
+    if (!format_header_decode(&tree->layout, image, header))
         return tree_corrupt(session, link.address, "a leaf's header is malformed");
     if (header->tag != link.tag || header->index != tree->index)
         return TREE_RESTART;
     if (header->level != 0)
         return tree_corrupt(session, link.address, "a node is not on the level that its parent says");
-    return header->state == TREE_NODE_DEAD ? TREE_RESTART : 0;
+    return header->state == FORMAT_NODE_DEAD ? TREE_RESTART : 0;
 }
 
 /* ---- one attempt ---- */
@@ -70,15 +70,15 @@ int tree_leaf_judge(struct tree_session *session, struct tree *tree, struct tree
 struct change {
     struct tree_session *session;
     struct tree *tree;
-    struct tree_key key;
+    struct format_key key;
     tree_modify_function *function;
     void *context;
     struct tree_path path;
     struct tree_hold hold;
-    struct tree_header header; /* of session->image */
-    struct tree_bucket bucket;
+    struct format_header header; /* of session->image */
+    struct format_bucket bucket;
     uint32_t seed;
-    struct tree_slot slot; /* where the key is, if found */
+    struct format_slot slot; /* where the key is, if found */
     bool found;
 };
 
@@ -90,7 +90,7 @@ static bool whole_leaf(const struct tree_session *session)
 
 static uint32_t change_reads(struct change *change, bool header, struct fabric_command *reads)
 {
-    const struct tree_layout *layout = &change->tree->layout;
+    const struct format_layout *layout = &change->tree->layout;
     gaddr leaf = change->path.link.address;
     uint8_t *image = change->session->image.bytes;
     if (whole_leaf(change->session)) {
@@ -126,7 +126,7 @@ static int change_lock(struct change *change)
     struct tree_session *session = change->session;
     gaddr leaf = change->path.link.address;
     struct fabric_command reads[2], unlock[1];
-    tree_bucket_of(&change->tree->layout, change->path.link.tag, change->key, &change->bucket);
+    format_bucket_of(&change->tree->layout, change->path.link.tag, change->key, &change->bucket);
     uint32_t count = change_reads(change, true, reads);
     int status = tree_lock(session, leaf, true, reads, count, &change->hold);
     if (status)
@@ -146,7 +146,7 @@ static int change_lock(struct change *change)
         change->hold.unheard = false;
     }
     if (count > 1)
-        tree_header_settle(&change->tree->layout, &reads[0]);
+        format_header_settle(&change->tree->layout, &reads[0]);
     tree_read_settle(&reads[count - 1]);
     change_learn(change);
     return 0;
@@ -163,19 +163,19 @@ static int change_judge(struct change *change)
 {
     struct tree_session *session = change->session;
     struct tree *tree = change->tree;
-    struct tree_link link = change->path.link;
-    int status = tree_leaf_judge(session, tree, link, &change->header);
-    if (!status && change->header.state == TREE_NODE_SPLITTING) {
+    struct format_link link = change->path.link;
+    int status = tree_leaf_validate(session, tree, link, &change->header);
+    if (!status && change->header.state == FORMAT_NODE_SPLITTING) {
         status = tree_leaf_complete(session, tree, link.address);
         if (!status)
             status = tree_split_finish(session, tree, link);
         if (!status)
-            status = tree_leaf_judge(session, tree, link, &change->header);
+            status = tree_leaf_validate(session, tree, link, &change->header);
     }
     if (status < 0)
         return change_quit(change, status);
     if (status == TREE_RESTART) {
-        bool dead = tree_header_departed(&change->header, link, tree->index);
+        bool dead = format_header_departed(&change->header, link, tree->index);
         status = change_quit(change, TREE_RESTART);
         if (status == TREE_RESTART && dead) {
             int finished = tree_unlink_finish(session, tree, link, &change->header);
@@ -184,21 +184,21 @@ static int change_judge(struct change *change)
         tree_path_forget(session, tree, &change->path);
         return status;
     }
-    int side = tree_header_side(&change->header, change->key);
+    int side = format_header_side(&change->header, change->key);
     if (side > 0) {
-        struct tree_key_copy upper;
-        struct tree_link sibling = change->header.sibling;
-        tree_key_store(&upper, change->header.upper);
+        struct format_key_copy upper;
+        struct format_link sibling = change->header.sibling;
+        format_key_store(&upper, change->header.upper);
         status = change_quit(change, 0);
         if (!status)
-            status = tree_path_right(session, tree, &change->path, tree_key_of(&upper), sibling, 0);
+            status = tree_path_right(session, tree, &change->path, format_key_of(&upper), sibling, 0);
         return status ? status : TREE_SIDEWAYS;
     }
     if (side < 0) {
         tree_path_forget(session, tree, &change->path);
         return change_quit(change, TREE_RESTART);
     }
-    change->seed = tree_slot_seed(change->header.tag, change->header.version);
+    change->seed = format_slot_seed(change->header.tag, change->header.version);
     return 0;
 }
 
@@ -212,7 +212,7 @@ static int change_judge(struct change *change)
 static uint32_t write_back(struct change *change, uint32_t number, uint32_t bytes, bool header,
                            struct fabric_command *writes)
 {
-    const struct tree_layout *layout = &change->tree->layout;
+    const struct format_layout *layout = &change->tree->layout;
     struct tree_session *session = change->session;
     const uint8_t *image = session->image.bytes;
     gaddr leaf = change->path.link.address;
@@ -230,7 +230,7 @@ static uint32_t write_back(struct change *change, uint32_t number, uint32_t byte
 }
 
 /* The key's bucket is full. TREE_RESTART where there is room now, or the addition is not in yet. */
-static int change_split(struct change *change, struct tree_key value)
+static int change_split(struct change *change, struct format_key value)
 {
     struct tree_session *session = change->session;
     struct tree *tree = change->tree;
@@ -266,27 +266,27 @@ static int change_block(struct change *change, gaddr *block, struct fabric_comma
 
 /* Puts the value where the key is, or into a free slot; splits the leaf if there is none. A key that has a
  * block keeps it, whatever its remainder is by now. */
-static int change_put(struct change *change, struct tree_key value)
+static int change_put(struct change *change, struct format_key value)
 {
     struct tree_session *session = change->session;
-    const struct tree_layout *layout = &change->tree->layout;
-    struct tree_key lower = change->header.lower;
+    const struct format_layout *layout = &change->tree->layout;
+    struct format_key lower = change->header.lower;
     gaddr block = change->found ? change->slot.block : GADDR_NULL;
     uint32_t number =
         change->found ? change->slot.number
-                      : tree_bucket_free_slot(layout, session->image.bytes, &change->bucket, change->seed);
+                      : format_bucket_free_slot(layout, session->image.bytes, &change->bucket, change->seed);
     if (number == UINT32_MAX)
         return change_split(change, value);
     struct fabric_command writes[5];
     uint32_t count = 0;
-    bool fresh = !change->found && tree_slot_needs_block(layout, lower, change->key);
+    bool fresh = !change->found && format_slot_needs_block(layout, lower, change->key);
     int status = 0;
     if (fresh) {
         status = change_block(change, &block, writes, &count);
         if (status)
             return change_quit(change, status);
     }
-    tree_slot_write(layout, session->image.bytes, number, change->seed, lower, block, change->key, value);
+    format_slot_write(layout, session->image.bytes, number, change->seed, lower, block, change->key, value);
     count += write_back(change, number, layout->slot_bytes, false, writes + count);
     status = tree_unlock(session, &change->hold, writes, count);
     if (status == BANYAN_EFENCED && fresh)
@@ -294,10 +294,10 @@ static int change_put(struct change *change, struct tree_key value)
     return status;
 }
 
-static bool only_entry(const struct tree_layout *layout, const uint8_t *image, uint32_t seed, uint32_t first,
-                       uint32_t count, uint32_t except)
+static bool only_entry(const struct format_layout *layout, const uint8_t *image, uint32_t seed,
+                       uint32_t first, uint32_t count, uint32_t except)
 {
-    uint32_t empty = tree_slot_empty_check(seed);
+    uint32_t empty = format_slot_empty_check(seed);
     for (uint32_t i = first; i < first + count; i++) {
         uint32_t check;
         memcpy(&check, image + layout->slot_offset[i], sizeof check);
@@ -313,10 +313,10 @@ static bool only_entry(const struct tree_layout *layout, const uint8_t *image, u
 static int change_empties(struct change *change, bool *empties)
 {
     struct tree_session *session = change->session;
-    const struct tree_layout *layout = &change->tree->layout;
+    const struct format_layout *layout = &change->tree->layout;
     *empties = false;
     if (!change->path.direct || !change->path.parent.address ||
-        !tree_key_compare(change->header.lower, tree_key_least(layout)) ||
+        !format_key_compare(change->header.lower, format_key_least(layout)) ||
         !only_entry(layout, session->image.bytes, change->seed, change->bucket.first, change->bucket.count,
                     change->slot.number))
         return 0;
@@ -331,17 +331,17 @@ static int change_delete(struct change *change)
 {
     struct tree_session *session = change->session;
     struct tree *tree = change->tree;
-    const struct tree_layout *layout = &tree->layout;
+    const struct format_layout *layout = &tree->layout;
     struct fabric_command writes[4];
     gaddr block = change->slot.block;
     bool empties;
     int status = change_empties(change, &empties);
     if (status)
         return change_quit(change, status);
-    tree_slot_clear(layout, session->image.bytes, change->slot.number, change->seed);
+    format_slot_clear(layout, session->image.bytes, change->slot.number, change->seed);
     if (empties) {
-        change->header.state = TREE_NODE_DEAD;
-        tree_header_encode(layout, &change->header, session->image.bytes);
+        change->header.state = FORMAT_NODE_DEAD;
+        format_header_encode(layout, &change->header, session->image.bytes);
     }
     uint32_t count = write_back(change, change->slot.number, 4, empties, writes);
     status = tree_unlock(session, &change->hold, writes, count);
@@ -359,16 +359,16 @@ static int change_decide(struct change *change)
 {
     struct tree_session *session = change->session;
     struct tree *tree = change->tree;
-    const struct tree_layout *layout = &tree->layout;
+    const struct format_layout *layout = &tree->layout;
     task_charge(TASK_WORK_LEAF, whole_leaf(session) ? layout->slots : layout->bucket_slots);
-    change->found = tree_bucket_find(layout, session->image.bytes, &change->bucket, change->seed, change->key,
-                                     &change->slot);
+    change->found = format_bucket_find(layout, session->image.bytes, &change->bucket, change->seed,
+                                       change->key, &change->slot);
     if (!change->found && /* one of them may be the key's */
-        !tree_slots_valid(layout, session->image.bytes, change->bucket.first, change->bucket.count,
-                          change->seed, change->header.lower))
+        !format_slots_valid(layout, session->image.bytes, change->bucket.first, change->bucket.count,
+                            change->seed, change->header.lower))
         return change_quit(change, tree_corrupt(session, change->path.link.address,
                                                 "a leaf's slot fails its check under the leaf's lock"));
-    uint8_t value[TREE_VALUE_MAX + 1];
+    uint8_t value[FORMAT_VALUE_MAX + 1];
     size_t length = 0;
     enum tree_verdict verdict =
         change->function(change->context, change->found ? change->slot.value.bytes : NULL,
@@ -376,7 +376,7 @@ static int change_decide(struct change *change)
     if (verdict == TREE_PUT) {
         int status = tree_value_check(session, tree, value, length);
         return status ? change_quit(change, status)
-                      : change_put(change, (struct tree_key){value, (uint32_t)length});
+                      : change_put(change, (struct format_key){value, (uint32_t)length});
     }
     if (verdict == TREE_DELETE && change->found)
         return change_delete(change);
@@ -418,10 +418,10 @@ int tree_modify(struct tree_session *session, struct tree *tree, const void *key
     }
 }
 
-int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct tree_link link)
+int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct format_link link)
 {
     struct tree_hold hold;
-    struct tree_header header;
+    struct format_header header;
     struct fabric_command read =
         tree_read_command(link.address, session->image.bytes, tree->layout.geometry.leaf_bytes);
     uint32_t count;
@@ -430,13 +430,13 @@ int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct tre
         return status;
     tree_read_settle(&read);
     image_learn_all(session, &tree->layout, link.address);
-    status = tree_leaf_judge(session, tree, link, &header);
-    if (!status && header.state == TREE_NODE_SPLITTING) {
+    status = tree_leaf_validate(session, tree, link, &header);
+    if (!status && header.state == FORMAT_NODE_SPLITTING) {
         status = tree_split_finish(session, tree, link);
         if (!status)
-            status = tree_leaf_judge(session, tree, link, &header);
+            status = tree_leaf_validate(session, tree, link, &header);
     }
-    if (status == TREE_RESTART && tree_header_departed(&header, link, tree->index))
+    if (status == TREE_RESTART && format_header_departed(&header, link, tree->index))
         status = 0; /* the reader judges that by itself */
     else if (!status &&
              tree_leaf_entries(session, &tree->layout, session->image.bytes, &header, &count) == TREE_RESTART)

@@ -15,7 +15,7 @@
 struct batch_item {
     struct tree_item *item;
     struct tree_path path;
-    struct tree_bucket bucket;
+    struct format_bucket bucket;
     uint8_t *image;                  /* as large as a leaf; only what was read is there */
     struct fabric_command *commands; /* its part of the batch's */
     struct fabric_list list;
@@ -41,9 +41,9 @@ struct tree_batch {
     uint32_t count;
 };
 
-static struct tree_key item_key(const struct tree_item *item)
+static struct format_key item_key(const struct tree_item *item)
 {
-    return (struct tree_key){item->key, (uint32_t)item->key_length};
+    return (struct format_key){item->key, (uint32_t)item->key_length};
 }
 
 static int batch_images(struct tree_batch *batch)
@@ -79,7 +79,7 @@ static int batch_execute(struct tree_batch *batch)
 
 /* ---- get ---- */
 
-static int get_finish(struct tree_batch *batch, struct tree_item *item, const struct tree_slot *slot)
+static int get_finish(struct tree_batch *batch, struct tree_item *item, const struct format_slot *slot)
 {
     size_t capacity = item->length;
     item->length = slot->value.length;
@@ -95,10 +95,10 @@ static int get_finish(struct tree_batch *batch, struct tree_item *item, const st
 static void get_batch(struct tree_batch *batch)
 {
     struct tree_session *session = batch->session;
-    const struct tree_layout *layout = &batch->tree->layout;
+    const struct format_layout *layout = &batch->tree->layout;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
-        tree_bucket_of(layout, entry->path.link.tag, item_key(entry->item), &entry->bucket);
+        format_bucket_of(layout, entry->path.link.tag, item_key(entry->item), &entry->bucket);
         entry->commands = &batch->commands[i];
         entry->commands[0] = tree_read_command(entry->path.link.address + entry->bucket.offset,
                                                entry->image + entry->bucket.offset, entry->bucket.bytes);
@@ -107,13 +107,14 @@ static void get_batch(struct tree_batch *batch)
     int status = batch_execute(batch);
     for (uint32_t i = 0; i < batch->count && !status; i++) {
         struct batch_item *entry = &batch->items[i];
-        struct tree_slot slot;
+        struct format_slot slot;
         tree_read_settle(&entry->commands[0]);
         task_charge(TASK_WORK_LEAF, layout->bucket_slots);
-        uint16_t version = tree_bucket_version(entry->image, &entry->bucket);
+        uint16_t version = format_bucket_version(entry->image, &entry->bucket);
         entry->list.count = 0;
-        if (tree_bucket_find(layout, entry->image, &entry->bucket,
-                             tree_slot_seed(entry->path.link.tag, version), item_key(entry->item), &slot)) {
+        if (format_bucket_find(layout, entry->image, &entry->bucket,
+                               format_slot_seed(entry->path.link.tag, version), item_key(entry->item),
+                               &slot)) {
             entry->item->status = get_finish(batch, entry->item, &slot);
             entry->answered = true;
             continue;
@@ -127,16 +128,16 @@ static void get_batch(struct tree_batch *batch)
         struct batch_item *entry = &batch->items[i];
         if (!entry->posted)
             continue;
-        tree_header_settle(layout, &entry->commands[0]);
-        struct tree_header header;
-        uint16_t version = tree_bucket_version(entry->image, &entry->bucket);
-        entry->deferred = !tree_header_valid(layout, entry->image) ||
-                          !tree_header_decode(layout, entry->image, &header) ||
+        format_header_settle(layout, &entry->commands[0]);
+        struct format_header header;
+        uint16_t version = format_bucket_version(entry->image, &entry->bucket);
+        entry->deferred = !format_header_valid(layout, entry->image) ||
+                          !format_header_decode(layout, entry->image, &header) ||
                           header.tag != entry->path.link.tag || header.index != batch->tree->index ||
-                          header.level || header.state != TREE_NODE_LIVE || header.version != version ||
-                          tree_header_side(&header, item_key(entry->item)) ||
-                          !tree_slots_valid(layout, entry->image, entry->bucket.first, entry->bucket.count,
-                                            tree_slot_seed(header.tag, version), header.lower);
+                          header.level || header.state != FORMAT_NODE_LIVE || header.version != version ||
+                          format_header_side(&header, item_key(entry->item)) ||
+                          !format_slots_valid(layout, entry->image, entry->bucket.first, entry->bucket.count,
+                                              format_slot_seed(header.tag, version), header.lower);
         entry->answered = !entry->deferred;
         if (entry->answered)
             entry->item->status = BANYAN_ENOTFOUND;
@@ -157,7 +158,7 @@ static void get_batch(struct tree_batch *batch)
 /* ---- put ---- */
 
 /* Length and last eight bytes: tells most keys apart. */
-static uint64_t key_mark(struct tree_key key)
+static uint64_t key_mark(struct format_key key)
 {
     uint64_t tail = 0;
     uint32_t bytes = key.length < sizeof tail ? key.length : (uint32_t)sizeof tail;
@@ -170,7 +171,7 @@ static bool same_key_before(const struct tree_batch *batch, uint32_t number)
     uint64_t mark = batch->marks[number];
     for (uint32_t i = 0; i < number; i++)
         if (batch->marks[i] == mark &&
-            !tree_key_compare(item_key(batch->items[i].item), item_key(batch->items[number].item)))
+            !format_key_compare(item_key(batch->items[i].item), item_key(batch->items[number].item)))
             return true;
     return false;
 }
@@ -206,7 +207,7 @@ static int put_single(struct tree_session *session, struct tree *tree, struct tr
 /* The earlier item whose lock and image this one can share; BATCH: none. */
 static uint32_t put_leader(const struct tree_batch *batch, uint32_t number)
 {
-    struct tree_link link = batch->items[number].path.link;
+    struct format_link link = batch->items[number].path.link;
     for (uint32_t i = 0; i < number; i++) {
         const struct batch_item *entry = &batch->items[i];
         if (entry->path.link.address == link.address && entry->leader == i && !entry->deferred &&
@@ -229,7 +230,7 @@ static void put_prepare(struct tree_batch *batch, uint32_t number)
     entry->deferred = same_key_before(batch, number);
     if (entry->deferred)
         return;
-    tree_bucket_of(&batch->tree->layout, entry->path.link.tag, item_key(entry->item), &entry->bucket);
+    format_bucket_of(&batch->tree->layout, entry->path.link.tag, item_key(entry->item), &entry->bucket);
     uint32_t leader = put_leader(batch, number);
     if (leader == BATCH) {
         entry->deferred = !tree_lock_try_local(batch->session, entry->path.link.address, &entry->hold);
@@ -259,7 +260,7 @@ static void put_list(struct tree_batch *batch, uint32_t leader)
     first->commands[count++] = tree_lock_command(batch->session, &first->hold);
     first->commands[count++] = tree_read_command(leaf, first->image, batch->tree->layout.header_bytes);
     for (uint32_t i = leader; i != BATCH; i = batch->items[i].next) {
-        const struct tree_bucket *bucket = &batch->items[i].bucket;
+        const struct format_bucket *bucket = &batch->items[i].bucket;
         if (!put_reads(batch, leader, i))
             first->commands[count++] =
                 tree_read_command(leaf + bucket->offset, first->image + bucket->offset, bucket->bytes);
@@ -271,7 +272,7 @@ static void put_list(struct tree_batch *batch, uint32_t leader)
  * leaf's memory node: the plain case has one list. */
 static bool put_block(struct tree_batch *batch, struct batch_item *entry, struct fabric_command *write)
 {
-    struct tree_key key = item_key(entry->item);
+    struct format_key key = item_key(entry->item);
     gaddr leaf = entry->path.link.address, block;
     if (tree_key_block_prepare(batch->session, leaf, key, write, &block))
         return false;
@@ -285,43 +286,43 @@ static bool put_block(struct tree_batch *batch, struct batch_item *entry, struct
 
 /* Under the lock: whether this is the leaf, and in order. */
 static bool put_judge(const struct tree_batch *batch, const struct batch_item *leader,
-                      struct tree_header *header)
+                      struct format_header *header)
 {
-    const struct tree_layout *layout = &batch->tree->layout;
-    return tree_header_valid(layout, leader->image) && tree_header_decode(layout, leader->image, header) &&
-           header->tag == leader->path.link.tag && header->index == batch->tree->index && !header->level &&
-           header->state == TREE_NODE_LIVE;
+    const struct format_layout *layout = &batch->tree->layout;
+    return format_header_valid(layout, leader->image) &&
+           format_header_decode(layout, leader->image, header) && header->tag == leader->path.link.tag &&
+           header->index == batch->tree->index && !header->level && header->state == FORMAT_NODE_LIVE;
 }
 
 /* Under the lock: changes the image, and adds what writes it back. False if it is not the plain case. */
 static bool put_slot(struct tree_batch *batch, struct batch_item *leader, struct batch_item *entry,
-                     const struct tree_header *header)
+                     const struct format_header *header)
 {
-    const struct tree_layout *layout = &batch->tree->layout;
+    const struct format_layout *layout = &batch->tree->layout;
     struct fabric_command *commands = leader->commands;
-    struct tree_key key = item_key(entry->item);
-    struct tree_key value = {entry->item->value, (uint32_t)entry->item->length};
-    struct tree_slot slot;
+    struct format_key key = item_key(entry->item);
+    struct format_key value = {entry->item->value, (uint32_t)entry->item->length};
+    struct format_slot slot;
     uint8_t *image = leader->image;
-    uint32_t seed = tree_slot_seed(header->tag, header->version);
-    if (tree_header_side(header, key))
+    uint32_t seed = format_slot_seed(header->tag, header->version);
+    if (format_header_side(header, key))
         return false;
-    bool found = tree_bucket_find(layout, image, &entry->bucket, seed, key, &slot);
-    if (!found && !tree_slots_valid(layout, image, entry->bucket.first, entry->bucket.count, seed,
-                                    header->lower)) /* one of them may be the key's */
+    bool found = format_bucket_find(layout, image, &entry->bucket, seed, key, &slot);
+    if (!found && !format_slots_valid(layout, image, entry->bucket.first, entry->bucket.count, seed,
+                                      header->lower)) /* one of them may be the key's */
         return false;
     put_replaced(entry->item, found ? slot.value.bytes : NULL, found ? slot.value.length : 0);
     gaddr block = found ? slot.block : GADDR_NULL;
-    uint32_t number = found ? slot.number : tree_bucket_free_slot(layout, image, &entry->bucket, seed);
+    uint32_t number = found ? slot.number : format_bucket_free_slot(layout, image, &entry->bucket, seed);
     if (number == UINT32_MAX)
         return false;
-    if (!found && tree_slot_needs_block(layout, header->lower, key)) {
+    if (!found && format_slot_needs_block(layout, header->lower, key)) {
         if (!put_block(batch, entry, &commands[leader->list.count]))
             return false;
         leader->list.count++;
         block = entry->block;
     }
-    tree_slot_write(layout, image, number, seed, header->lower, block, key, value);
+    format_slot_write(layout, image, number, seed, header->lower, block, key, value);
     commands[leader->list.count++] =
         tree_write_command(leader->path.link.address + layout->slot_offset[number],
                            image + layout->slot_offset[number], layout->slot_bytes);
@@ -332,9 +333,9 @@ static bool put_slot(struct tree_batch *batch, struct batch_item *leader, struct
  */
 static void put_apply(struct tree_batch *batch, struct batch_item *leader)
 {
-    const struct tree_layout *layout = &batch->tree->layout;
-    struct tree_header header;
-    tree_header_settle(layout, &leader->commands[1]);
+    const struct format_layout *layout = &batch->tree->layout;
+    struct format_header header;
+    format_header_settle(layout, &leader->commands[1]);
     for (uint32_t i = 2; i < leader->list.count; i++)
         tree_read_settle(&leader->commands[i]);
     leader->list.count = 0;

@@ -9,29 +9,30 @@
 /* ---- locking an internal node ---- */
 
 /* Under the lock: 0, or a verdict with the lock given up. */
-static int internal_judge(struct tree_session *session, struct tree *tree, struct tree_key key, bool before,
-                          uint8_t level, struct tree_path *path, struct tree_hold *hold,
-                          struct tree_header *header)
+static int internal_validate(struct tree_session *session, struct tree *tree, struct format_key key,
+                             bool before, uint8_t level, struct tree_path *path, struct tree_hold *hold,
+                             struct format_header *header)
 {
-    const struct tree_layout *layout = &tree->layout;
+    const struct format_layout *layout = &tree->layout;
     struct fabric_command unlock[1];
     uint8_t *image = session->scratch;
-    bool valid = tree_internal_valid(layout, image);
+    bool valid = format_internal_valid(layout, image);
     /* The node may have been reused, as a leaf even: then its header alone proves itself. */
-    bool decoded = (valid || tree_header_valid(layout, image)) && tree_header_decode(layout, image, header);
+    bool decoded =
+        (valid || format_header_valid(layout, image)) && format_header_decode(layout, image, header);
     int status = 0;
     if (!decoded) {
-        *header = (struct tree_header){0};
+        *header = (struct format_header){0};
         status = tree_invalid(session, path->link.address, "an internal node fails its check");
     } else if (header->tag != path->link.tag || header->index != tree->index ||
-               header->state == TREE_NODE_DEAD)
+               header->state == FORMAT_NODE_DEAD)
         status = TREE_RESTART;
     else if (!valid || header->level != level ||
-             !tree_internal_decode(layout, image, header, session->internal))
+             !format_internal_decode(layout, image, header, session->internal))
         status = tree_invalid(session, path->link.address, "an internal node is malformed");
     if (!status) {
-        int order = header->has_upper ? tree_key_compare(key, header->upper) : -1;
-        int lowest = tree_key_compare(key, header->lower);
+        int order = header->has_upper ? format_key_compare(key, header->upper) : -1;
+        int lowest = format_key_compare(key, header->lower);
         if (before ? order > 0 : order >= 0)
             status = TREE_SIDEWAYS;
         else if (before ? lowest <= 0 : lowest < 0)
@@ -39,7 +40,7 @@ static int internal_judge(struct tree_session *session, struct tree *tree, struc
     }
     if (!status)
         return 0;
-    bool dead = status == TREE_RESTART && tree_header_departed(header, path->link, tree->index);
+    bool dead = status == TREE_RESTART && format_header_departed(header, path->link, tree->index);
     int released = tree_unlock(session, hold, unlock, 0);
     if (released)
         return released;
@@ -59,9 +60,9 @@ static int internal_judge(struct tree_session *session, struct tree *tree, struc
     return status;
 }
 
-int tree_internal_lock(struct tree_session *session, struct tree *tree, struct tree_key key, bool before,
+int tree_internal_lock(struct tree_session *session, struct tree *tree, struct format_key key, bool before,
                        uint8_t level, struct tree_path *path, struct tree_hold *hold,
-                       struct tree_header *header)
+                       struct format_header *header)
 {
     for (bool located = false;;) {
         int status = located ? 0 : tree_locate(session, tree, key, before, level, path);
@@ -74,7 +75,7 @@ int tree_internal_lock(struct tree_session *session, struct tree *tree, struct t
         if (status)
             return status;
         tree_read_settle(&read);
-        status = internal_judge(session, tree, key, before, level, path, hold, header);
+        status = internal_validate(session, tree, key, before, level, path, hold, header);
         if (status <= 0 || status == TREE_DEAD)
             return status;
         located = status == TREE_SIDEWAYS;
@@ -88,7 +89,7 @@ int tree_internal_lock(struct tree_session *session, struct tree *tree, struct t
 static int internal_replace(struct tree_session *session, struct tree *tree, gaddr node,
                             struct tree_hold *hold, struct fabric_command *writes, uint32_t count)
 {
-    const struct tree_layout *layout = &tree->layout;
+    const struct format_layout *layout = &tree->layout;
     writes[count++] = tree_write_command(node, session->spare, layout->geometry.internal_bytes);
     int status = tree_unlock(session, hold, writes, count);
     if (!status)
@@ -98,11 +99,11 @@ static int internal_replace(struct tree_session *session, struct tree *tree, gad
 
 /* ---- a new root ---- */
 
-static int grow(struct tree_session *session, struct tree *tree, uint8_t level, struct tree_key separator,
-                struct tree_link link, bool *grown)
+static int grow(struct tree_session *session, struct tree *tree, uint8_t level, struct format_key separator,
+                struct format_link link, bool *grown)
 {
-    const struct tree_layout *layout = &tree->layout;
-    struct tree_link root, fresh;
+    const struct format_layout *layout = &tree->layout;
+    struct format_link root, fresh;
     uint8_t root_level;
     *grown = false;
     int status = tree_root_get(session, tree, &root, &root_level);
@@ -113,13 +114,13 @@ static int grow(struct tree_session *session, struct tree *tree, uint8_t level, 
         return status;
     status = tree_take_tag(session, gaddr_node(fresh.address), &fresh.tag);
     if (!status) {
-        struct tree_header header = {.tag = fresh.tag,
-                                     .level = level,
-                                     .state = TREE_NODE_LIVE,
-                                     .index = tree->index,
-                                     .lower = tree_key_least(layout)};
-        struct tree_entry entries[2] = {{tree_key_least(layout), root}, {separator, link}};
-        tree_internal_encode(layout, &header, entries, 2, session->spare);
+        struct format_header header = {.tag = fresh.tag,
+                                       .level = level,
+                                       .state = FORMAT_NODE_LIVE,
+                                       .index = tree->index,
+                                       .lower = format_key_least(layout)};
+        struct format_entry entries[2] = {{format_key_least(layout), root}, {separator, link}};
+        format_internal_encode(layout, &header, entries, 2, session->spare);
         struct fabric_command write =
             tree_write_command(fresh.address, session->spare, layout->geometry.internal_bytes);
         status = tree_execute(session, gaddr_node(fresh.address), &write, 1);
@@ -142,12 +143,12 @@ static int grow(struct tree_session *session, struct tree *tree, uint8_t level, 
 /* The node in scratch is full with session->internal[0..count): its upper part moves to a new sibling in
  * session->image. */
 static int internal_split(struct tree_session *session, struct tree *tree, struct tree_path *path,
-                          struct tree_hold *hold, struct tree_header *header, uint32_t count)
+                          struct tree_hold *hold, struct format_header *header, uint32_t count)
 {
-    const struct tree_layout *layout = &tree->layout;
-    const struct tree_entry *entries = session->internal;
+    const struct format_layout *layout = &tree->layout;
+    const struct format_entry *entries = session->internal;
     struct fabric_command writes[4];
-    struct tree_link sibling;
+    struct format_link sibling;
     uint32_t bytes = layout->geometry.internal_bytes, kept = count / 2, used = 0;
     int status = tree_allocate(session, gaddr_node(path->link.address), bytes, &sibling.address);
     bool allocated = !status;
@@ -160,16 +161,16 @@ static int internal_split(struct tree_session *session, struct tree *tree, struc
         return status;
     }
     task_charge(TASK_WORK_SPLIT, 1);
-    while (tree_internal_size(layout, entries, kept) > bytes)
+    while (format_internal_size(layout, entries, kept) > bytes)
         kept--;
-    while (tree_internal_size(layout, entries + kept, count - kept) > bytes)
+    while (format_internal_size(layout, entries + kept, count - kept) > bytes)
         kept++;
     if (!header->has_upper && entries[count - 1].link.address == session->appended)
         kept = count - 1; /* keys are appended: leave a full node behind */
     assert(kept > 0 && kept < count);
-    struct tree_key_copy separator;
-    tree_key_store(&separator, entries[kept].key);
-    struct tree_header left = *header, right = *header;
+    struct format_key_copy separator;
+    format_key_store(&separator, entries[kept].key);
+    struct format_header left = *header, right = *header;
     right.tag = sibling.tag;
     right.version = 0;
     right.lower = entries[kept].key;
@@ -177,8 +178,8 @@ static int internal_split(struct tree_session *session, struct tree *tree, struc
     left.has_upper = true;
     left.upper = entries[kept].key;
     left.sibling = sibling;
-    tree_internal_encode(layout, &right, entries + kept, count - kept, session->image.bytes);
-    tree_internal_encode(layout, &left, entries, kept, session->spare);
+    format_internal_encode(layout, &right, entries + kept, count - kept, session->image.bytes);
+    format_internal_encode(layout, &left, entries, kept, session->spare);
     session->image.address = GADDR_NULL;
     writes[used++] = tree_write_command(sibling.address, session->image.bytes, bytes);
     if (gaddr_node(sibling.address) != gaddr_node(path->link.address)) {
@@ -198,7 +199,8 @@ static int internal_split(struct tree_session *session, struct tree *tree, struc
     tree_cache_install(tree->cache, session->worker->epoch, sibling.address, session->image.bytes,
                        session->internal);
     session->stats.splits++;
-    return tree_parent_insert(session, tree, (uint8_t)(header->level + 1), tree_key_of(&separator), sibling);
+    return tree_parent_insert(session, tree, (uint8_t)(header->level + 1), format_key_of(&separator),
+                              sibling);
 }
 
 /*
@@ -208,11 +210,11 @@ static int internal_split(struct tree_session *session, struct tree *tree, struc
  * is ever linked, and an entry that stands in the way is a dead node's.
  */
 static int child_lives(struct tree_session *session, struct tree *tree, uint8_t level,
-                       struct tree_key separator, struct tree_link link, bool *lives)
+                       struct format_key separator, struct format_link link, bool *lives)
 {
-    const struct tree_layout *layout = &tree->layout;
+    const struct format_layout *layout = &tree->layout;
     uint8_t *image = session->spare;
-    struct tree_header header;
+    struct format_header header;
     *lives = false;
     for (unsigned attempt = 0; attempt <= TREE_PATIENCE; attempt++) {
         struct fabric_command read = tree_read_command(link.address, image, layout->header_bytes);
@@ -220,28 +222,28 @@ static int child_lives(struct tree_session *session, struct tree *tree, uint8_t 
         if (status)
             return status;
         tree_read_settle(&read);
-        if (!tree_header_valid(layout, image) || !tree_header_decode(layout, image, &header)) {
+        if (!format_header_valid(layout, image) || !format_header_decode(layout, image, &header)) {
             session->stats.retries++;
             continue;
         }
         *lives = header.tag == link.tag && header.index == tree->index && header.level == level &&
-                 header.state != TREE_NODE_DEAD && !tree_key_compare(header.lower, separator);
+                 header.state != FORMAT_NODE_DEAD && !format_key_compare(header.lower, separator);
         return 0;
     }
     return 0; /* busy or worse: a later traverser judges it */
 }
 
 int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t level,
-                       struct tree_key separator, struct tree_link link)
+                       struct format_key separator, struct format_link link)
 {
-    const struct tree_layout *layout = &tree->layout;
-    struct tree_key_copy copy;
+    const struct format_layout *layout = &tree->layout;
+    struct format_key_copy copy;
     struct tree_path path;
     struct tree_hold hold;
-    struct tree_header header;
+    struct format_header header;
     struct fabric_command writes[2];
-    tree_key_store(&copy, separator);
-    separator = tree_key_of(&copy);
+    format_key_store(&copy, separator);
+    separator = format_key_of(&copy);
     for (;;) {
         int status = tree_internal_lock(session, tree, separator, false, level, &path, &hold, &header);
         if (!status)
@@ -255,33 +257,33 @@ int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t 
         if (status || grown)
             return status;
     }
-    struct tree_entry *entries = session->internal;
+    struct format_entry *entries = session->internal;
     uint32_t at = 0, count = header.count;
-    while (at + 1 < count && tree_key_compare(entries[at + 1].key, separator) <= 0)
+    while (at + 1 < count && format_key_compare(entries[at + 1].key, separator) <= 0)
         at++;
-    struct tree_link replaced = {0};
+    struct format_link replaced = {0};
     bool lives = false;
     int status = 0;
-    if (!tree_link_equal(entries[at].link, link))
+    if (!format_link_equal(entries[at].link, link))
         status = child_lives(session, tree, (uint8_t)(level - 1), separator, link, &lives);
     if (status || !lives) {
         int released = tree_unlock(session, &hold, writes, 0);
         return status ? status : released;
     }
-    if (!tree_key_compare(entries[at].key, separator)) {
+    if (!format_key_compare(entries[at].key, separator)) {
         replaced = entries[at].link; /* of a dead node, whose range has been given away and split off again */
         entries[at].link = link;
     } else {
         at++;
         memmove(entries + at + 1, entries + at, (count - at) * sizeof *entries);
-        entries[at] = (struct tree_entry){separator, link};
+        entries[at] = (struct format_entry){separator, link};
         count++;
     }
     session->appended = at + 1 == count ? link.address : GADDR_NULL;
-    if (tree_internal_size(layout, entries, count) > layout->geometry.internal_bytes)
+    if (format_internal_size(layout, entries, count) > layout->geometry.internal_bytes)
         return internal_split(session, tree, &path, &hold, &header, count);
     header.version++;
-    tree_internal_encode(layout, &header, entries, count, session->spare);
+    format_internal_encode(layout, &header, entries, count, session->spare);
     status = internal_replace(session, tree, path.link.address, &hold, writes, 0);
     if (!status && replaced.address)
         tree_release(session, replaced.address,
@@ -291,38 +293,38 @@ int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t 
 
 /* ---- dropping ---- */
 
-int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t level, struct tree_key lower,
-                     struct tree_link link)
+int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t level, struct format_key lower,
+                     struct format_link link)
 {
-    const struct tree_layout *layout = &tree->layout;
+    const struct format_layout *layout = &tree->layout;
     struct tree_path path;
     struct tree_hold hold;
-    struct tree_header header;
+    struct format_header header;
     struct fabric_command writes[2];
     int status = tree_internal_lock(session, tree, lower, false, level, &path, &hold, &header);
     if (status)
         return status == BANYAN_ENOTFOUND ? 0 : status;
-    struct tree_entry *entries = session->internal;
+    struct format_entry *entries = session->internal;
     uint32_t at = 0, count = header.count;
-    while (at < count && !tree_link_equal(entries[at].link, link))
+    while (at < count && !format_link_equal(entries[at].link, link))
         at++;
     if (at == count)
         return tree_unlock(session, &hold, writes, 0);
     if (at) {
         memmove(entries + at, entries + at + 1, (count - at - 1) * sizeof *entries);
         count--;
-    } else if (!tree_key_compare(header.lower, tree_key_least(layout))) {
+    } else if (!format_key_compare(header.lower, format_key_least(layout))) {
         status = tree_unlock(session, &hold, writes, 0);
         return status ? status
                       : tree_corrupt(session, link.address, "the leftmost node of its level is dead");
     } else {
-        entries[0].link = (struct tree_link){0}; /* the range belongs to the left neighbour's last child */
+        entries[0].link = (struct format_link){0}; /* the range belongs to the left neighbour's last child */
     }
     bool empty = count == 1 && entries[0].link.address == GADDR_NULL && path.direct && path.parent.address;
     header.version++;
     if (empty)
-        header.state = TREE_NODE_DEAD;
-    tree_internal_encode(layout, &header, entries, count, session->spare);
+        header.state = FORMAT_NODE_DEAD;
+    format_internal_encode(layout, &header, entries, count, session->spare);
     status = internal_replace(session, tree, path.link.address, &hold, writes, 0);
     if (status)
         return status;

@@ -18,11 +18,11 @@
 struct sample {
     struct tree_session *session;
     struct tree *tree;
-    struct tree_key_copy from, to; /* of the range that was chosen */
+    struct format_key_copy from, to; /* of the range that was chosen */
     bool bounded;
     double weight;
     uint64_t met;
-    struct tree_key_copy key;
+    struct format_key_copy key;
 };
 
 static bool keep_one_of_all(void *context, const void *key, size_t key_length, const void *value,
@@ -32,7 +32,7 @@ static bool keep_one_of_all(void *context, const void *key, size_t key_length, c
     (void)value;
     (void)length;
     if (!random_below(&sample->session->sample_random, ++sample->met))
-        tree_key_store(&sample->key, (struct tree_key){key, (uint32_t)key_length});
+        format_key_store(&sample->key, (struct format_key){key, (uint32_t)key_length});
     return true;
 }
 
@@ -51,15 +51,15 @@ static int pick(struct sample *sample, uint64_t limit)
 }
 
 /* In an epoch: chooses an entry of the frame. */
-static void choose(struct sample *sample, const struct tree_frame *frame, bool root, struct tree_link *link)
+static void choose(struct sample *sample, const struct tree_frame *frame, bool root, struct format_link *link)
 {
-    const struct tree_layout *layout = &sample->tree->layout;
+    const struct format_layout *layout = &sample->tree->layout;
     uint32_t entry = (uint32_t)random_below(&sample->session->sample_random, frame->count);
     bool last = entry + 1 == frame->count;
-    tree_key_store(&sample->from, entry ? tree_frame_key(layout, frame, entry) : frame->lower);
+    format_key_store(&sample->from, entry ? tree_frame_key(layout, frame, entry) : frame->lower);
     sample->bounded = !last || frame->has_upper;
     if (sample->bounded)
-        tree_key_store(&sample->to, last ? frame->upper : tree_frame_key(layout, frame, entry + 1));
+        format_key_store(&sample->to, last ? frame->upper : tree_frame_key(layout, frame, entry + 1));
     if (!root)
         sample->weight *= frame->count;
     *link = frame->links[entry];
@@ -70,7 +70,7 @@ static int walk(struct sample *sample)
 {
     struct tree_session *session = sample->session;
     struct tree *tree = sample->tree;
-    struct tree_link link, root;
+    struct format_link link, root;
     uint8_t level;
     int status = tree_root_get(session, tree, &root, &level);
     if (status)
@@ -78,14 +78,14 @@ static int walk(struct sample *sample)
     link = root;
     sample->weight = 1;
     sample->bounded = false;
-    tree_key_store(&sample->from, tree_key_least(&tree->layout));
+    format_key_store(&sample->from, format_key_least(&tree->layout));
     for (bool fetched = false; level > 0;) {
         epoch_enter(session->worker->epoch);
         struct tree_frame *frame = tree_cache_find(tree->cache, link);
         bool found = frame && frame->level == level;
         if (found) {
             tree_cache_touch(tree->cache, frame);
-            choose(sample, frame, tree_link_equal(link, root), &link);
+            choose(sample, frame, format_link_equal(link, root), &link);
         }
         epoch_leave(session->worker->epoch);
         if (found) {
@@ -115,7 +115,7 @@ static int correct(struct sample *sample)
     struct tree_session *session = sample->session;
     int status = tree_restart(session, sample->tree->root_word);
     if (!status)
-        status = tree_locate(session, sample->tree, tree_key_of(&sample->from), false, 0, &path);
+        status = tree_locate(session, sample->tree, format_key_of(&sample->from), false, 0, &path);
     tree_again(session, &status);
     return status;
 }
@@ -149,7 +149,7 @@ static int try_walks(struct sample *sample, bool *found)
 {
     struct tree_session *session = sample->session;
     unsigned learn = session->sample_weight > 0 ? 0 : TRIES_LEARN;
-    struct tree_key_copy candidate;
+    struct format_key_copy candidate;
     *found = false;
     for (unsigned attempt = 0; attempt < TRIES_MAX; attempt++) {
         int status = walk(sample);
@@ -191,7 +191,7 @@ int tree_sample(struct tree_session *session, struct tree *tree, void *key, size
         sample.bounded = false;
         status = pick(&sample, 1);
         found = sample.met;
-        tree_key_store(&sample.from, tree_key_least(&tree->layout));
+        format_key_store(&sample.from, format_key_least(&tree->layout));
     }
     if (status)
         return tree_not_done(session, status);

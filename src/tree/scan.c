@@ -23,12 +23,12 @@ struct scan {
     void *context;
     uint64_t left; /* of the limit */
     bool stopped;
-    struct tree_key_copy position; /* forward: keys from here on are due; reverse: keys below it */
-    bool unbounded;                /* reverse: from the very end, whatever the position says */
+    struct format_key_copy position; /* forward: keys from here on are due; reverse: keys below it */
+    bool unbounded;                  /* reverse: from the very end, whatever the position says */
 };
 
 struct ahead {
-    struct tree_link links[AHEAD_MAX];
+    struct format_link links[AHEAD_MAX];
     uint32_t count;
     struct tree_path path; /* to the first */
 };
@@ -45,12 +45,12 @@ static uint32_t leaves_wanted(const struct scan *scan)
 }
 
 /* Forward: stop at leaves that begin beyond the range's end. */
-static bool past_end(const struct scan *scan, struct tree_key lower)
+static bool past_end(const struct scan *scan, struct format_key lower)
 {
     const struct tree_range *range = scan->range;
     if (scan->range->reverse || !range->to)
         return false;
-    int order = tree_key_compare(lower, (struct tree_key){range->to, (uint32_t)range->to_length});
+    int order = format_key_compare(lower, (struct format_key){range->to, (uint32_t)range->to_length});
     return range->to_open ? order >= 0 : order > 0;
 }
 
@@ -59,7 +59,7 @@ static int look_ahead(struct scan *scan, struct ahead *ahead)
 {
     struct tree_session *session = scan->session;
     struct tree *tree = scan->tree;
-    struct tree_key position = tree_key_of(&scan->position);
+    struct format_key position = format_key_of(&scan->position);
     bool before = scan->range->reverse;
     int status = tree_locate(session, tree, position, before, 0, &ahead->path);
     if (status)
@@ -118,45 +118,45 @@ static int read_leaves(struct scan *scan, const struct ahead *ahead, const uint8
 /* ---- delivering one leaf ---- */
 
 /* The key lies before all that is due, in key order. */
-static bool below(const struct scan *scan, struct tree_key key)
+static bool below(const struct scan *scan, struct format_key key)
 {
     const struct tree_range *range = scan->range;
-    if (!range->reverse && tree_key_compare(key, tree_key_of(&scan->position)) < 0)
+    if (!range->reverse && format_key_compare(key, format_key_of(&scan->position)) < 0)
         return true;
     if (!range->from)
         return false;
-    int order = tree_key_compare(key, (struct tree_key){range->from, (uint32_t)range->from_length});
+    int order = format_key_compare(key, (struct format_key){range->from, (uint32_t)range->from_length});
     return order < 0 || (!order && range->from_open);
 }
 
 /* The key lies behind all that is due. */
-static bool above(const struct scan *scan, struct tree_key key)
+static bool above(const struct scan *scan, struct format_key key)
 {
     const struct tree_range *range = scan->range;
-    if (range->reverse && !scan->unbounded && tree_key_compare(key, tree_key_of(&scan->position)) >= 0)
+    if (range->reverse && !scan->unbounded && format_key_compare(key, format_key_of(&scan->position)) >= 0)
         return true;
     if (!range->to)
         return false;
-    int order = tree_key_compare(key, (struct tree_key){range->to, (uint32_t)range->to_length});
+    int order = format_key_compare(key, (struct format_key){range->to, (uint32_t)range->to_length});
     return order > 0 || (!order && range->to_open);
 }
 
 /* Whether the position lies where this leaf's range begins or continues. */
-static bool continues(const struct scan *scan, const struct tree_header *header)
+static bool continues(const struct scan *scan, const struct format_header *header)
 {
-    struct tree_key position = tree_key_of(&scan->position);
+    struct format_key position = format_key_of(&scan->position);
     if (!scan->range->reverse)
-        return tree_header_side(header, position) == 0;
+        return format_header_side(header, position) == 0;
     if (scan->unbounded)
         return !header->has_upper;
-    return tree_key_compare(position, header->lower) > 0 &&
-           (!header->has_upper || tree_key_compare(position, header->upper) <= 0);
+    return format_key_compare(position, header->lower) > 0 &&
+           (!header->has_upper || format_key_compare(position, header->upper) <= 0);
 }
 
 /* How many of the sorted entries satisfy a condition that holds for the first so many: most often none or
  * all. */
 static uint32_t leading(const struct scan *scan, const uint8_t *image, uint32_t count,
-                        bool (*condition)(const struct scan *, struct tree_key), bool wanted)
+                        bool (*condition)(const struct scan *, struct format_key), bool wanted)
 {
     struct tree_leaf_entry entry;
     uint32_t low = 0, high = count; /* entries below low satisfy it, those from high on do not */
@@ -173,13 +173,13 @@ static uint32_t leading(const struct scan *scan, const uint8_t *image, uint32_t 
 /* How many of the sorted entries lie below the upper fence. All of them, but for a leaf that was widened over
  * its dead neighbour while it was read: its header was fetched before, and a slot that got a key of that
  * neighbour's range after. Such a key comes when the scan has got there. */
-static uint32_t within(const struct scan *scan, const struct tree_header *header, const uint8_t *image,
+static uint32_t within(const struct scan *scan, const struct format_header *header, const uint8_t *image,
                        uint32_t count)
 {
     struct tree_leaf_entry entry;
     for (; header->has_upper && count; count--) {
         tree_leaf_entry_at(scan->session, &scan->tree->layout, image, count - 1, &entry);
-        if (tree_key_compare(entry.key, header->upper) < 0)
+        if (format_key_compare(entry.key, header->upper) < 0)
             break;
     }
     return count;
@@ -188,7 +188,7 @@ static uint32_t within(const struct scan *scan, const struct tree_header *header
 static void deliver(struct scan *scan, const uint8_t *image, uint32_t count)
 {
     const struct tree_session *session = scan->session;
-    const struct tree_layout *layout = &scan->tree->layout;
+    const struct format_layout *layout = &scan->tree->layout;
     struct tree_leaf_entry entry;
     /* What is due is a run of the sorted entries. */
     uint32_t first = leading(scan, image, count, below, true);
@@ -204,51 +204,51 @@ static void deliver(struct scan *scan, const uint8_t *image, uint32_t count)
 }
 
 /* Moves the position past the leaf; stops at the range's end. */
-static void advance(struct scan *scan, const struct tree_header *header)
+static void advance(struct scan *scan, const struct format_header *header)
 {
     const struct tree_range *range = scan->range;
     if (range->reverse) {
-        struct tree_key from = {range->from, (uint32_t)range->from_length};
-        if (!tree_key_compare(header->lower, tree_key_least(&scan->tree->layout)) ||
-            (range->from && tree_key_compare(header->lower, from) <= 0))
+        struct format_key from = {range->from, (uint32_t)range->from_length};
+        if (!format_key_compare(header->lower, format_key_least(&scan->tree->layout)) ||
+            (range->from && format_key_compare(header->lower, from) <= 0))
             scan->stopped = true;
-        tree_key_store(&scan->position, header->lower);
+        format_key_store(&scan->position, header->lower);
         scan->unbounded = false;
         return;
     }
     if (!header->has_upper || past_end(scan, header->upper))
         scan->stopped = true;
     else
-        tree_key_store(&scan->position, header->upper);
+        format_key_store(&scan->position, header->upper);
 }
 
 enum leaf_verdict { LEAF_DELIVERED, LEAF_TORN, LEAF_RIGHT, LEAF_ASTRAY };
 
-static int leaf_deliver(struct scan *scan, struct tree_link link, const uint8_t *data,
-                        enum leaf_verdict *verdict, struct tree_header *header)
+static int leaf_deliver(struct scan *scan, struct format_link link, const uint8_t *data,
+                        enum leaf_verdict *verdict, struct format_header *header)
 {
     struct tree_session *session = scan->session;
-    const struct tree_layout *layout = &scan->tree->layout;
+    const struct format_layout *layout = &scan->tree->layout;
     uint8_t *image = session->image.bytes;
     uint32_t count;
     atomic_copy_from(image, data, layout->geometry.leaf_bytes);
     task_charge(TASK_WORK_LEAF, layout->slots);
     *verdict = LEAF_TORN;
-    if (!tree_header_valid(layout, image) || !tree_header_decode(layout, image, header))
+    if (!format_header_valid(layout, image) || !format_header_decode(layout, image, header))
         return 0;
     if (header->tag != link.tag || header->index != scan->tree->index || header->level ||
-        header->state == TREE_NODE_DEAD) {
+        header->state == FORMAT_NODE_DEAD) {
         *verdict = LEAF_ASTRAY;
         return 0;
     }
-    if (header->state == TREE_NODE_SPLITTING)
+    if (header->state == FORMAT_NODE_SPLITTING)
         return 0;
     if (!continues(scan, header)) {
-        struct tree_key position = tree_key_of(&scan->position);
+        struct format_key position = format_key_of(&scan->position);
         bool right =
             header->has_upper &&
-            (scan->unbounded || (scan->range->reverse ? tree_key_compare(position, header->upper) > 0
-                                                      : tree_key_compare(position, header->upper) >= 0));
+            (scan->unbounded || (scan->range->reverse ? format_key_compare(position, header->upper) > 0
+                                                      : format_key_compare(position, header->upper) >= 0));
         *verdict = right ? LEAF_RIGHT : LEAF_ASTRAY;
         return 0;
     }
@@ -275,7 +275,7 @@ static int follow(struct scan *scan, struct tree_path *path)
         struct ahead one = {.links = {path->link}, .count = 1};
         const uint8_t *data[1];
         enum leaf_verdict verdict;
-        struct tree_header header;
+        struct format_header header;
         int status =
             attempt && attempt % TREE_PATIENCE == 0 ? tree_leaf_settle(session, tree, path->link) : 0;
         if (!status)
@@ -292,8 +292,8 @@ static int follow(struct scan *scan, struct tree_path *path)
             status = tree_path_right(session, tree, path, header.upper, header.sibling, 0);
             attempt = 0;
         } else if (verdict == LEAF_ASTRAY) {
-            struct tree_link link = path->link;
-            bool dead = tree_header_departed(&header, link, tree->index);
+            struct format_link link = path->link;
+            bool dead = format_header_departed(&header, link, tree->index);
             status = dead ? tree_unlink_finish(session, tree, link, &header) : 0;
             tree_path_forget(session, tree, path);
             return status ? status : tree_restart(session, link.address);
@@ -321,7 +321,7 @@ static int step(struct scan *scan)
         status = read_leaves(scan, &ahead, data);
     for (uint32_t i = 0; i < ahead.count && !status && !scan->stopped; i++) {
         enum leaf_verdict verdict;
-        struct tree_header header;
+        struct format_header header;
         if (i + 1 < ahead.count)
             leaf_prefetch(data[i + 1], scan->tree->layout.geometry.leaf_bytes);
         status = leaf_deliver(scan, ahead.links[i], data[i], &verdict, &header);
@@ -338,20 +338,21 @@ static int step(struct scan *scan)
 static int range_check(struct scan *scan)
 {
     const struct tree_range *range = scan->range;
-    if ((range->from && range->from_length > TREE_KEY_MAX) || (range->to && range->to_length > TREE_KEY_MAX))
+    if ((range->from && range->from_length > FORMAT_KEY_MAX) ||
+        (range->to && range->to_length > FORMAT_KEY_MAX))
         return tree_fail(scan->session, BANYAN_EKEYSIZE, "index %s: a bound is longer than %u bytes",
-                         scan->tree->name, TREE_KEY_MAX);
+                         scan->tree->name, FORMAT_KEY_MAX);
     return 0;
 }
 
-/* The smallest byte string above the position; false if there is none of at most TREE_KEY_MAX bytes. */
-static bool position_successor(struct tree_key_copy *position)
+/* The smallest byte string above the position; false if there is none of at most FORMAT_KEY_MAX bytes. */
+static bool position_successor(struct format_key_copy *position)
 {
-    if (position->length < TREE_KEY_MAX) {
+    if (position->length < FORMAT_KEY_MAX) {
         position->bytes[position->length++] = 0;
         return true;
     }
-    for (uint32_t i = TREE_KEY_MAX; i--;)
+    for (uint32_t i = FORMAT_KEY_MAX; i--;)
         if (++position->bytes[i])
             return true;
     return false;
@@ -360,23 +361,23 @@ static bool position_successor(struct tree_key_copy *position)
 static void position_start(struct scan *scan)
 {
     const struct tree_range *range = scan->range;
-    struct tree_key least = tree_key_least(&scan->tree->layout);
+    struct format_key least = format_key_least(&scan->tree->layout);
     if (!range->reverse) {
-        struct tree_key from = {range->from, (uint32_t)range->from_length};
+        struct format_key from = {range->from, (uint32_t)range->from_length};
         /* Bounds need not be keys: one below the least fence starts there. */
-        tree_key_store(&scan->position, range->from && tree_key_compare(from, least) > 0 ? from : least);
+        format_key_store(&scan->position, range->from && format_key_compare(from, least) > 0 ? from : least);
         return;
     }
     scan->unbounded = !range->to;
     if (range->to) {
-        tree_key_store(&scan->position, (struct tree_key){range->to, (uint32_t)range->to_length});
+        format_key_store(&scan->position, (struct format_key){range->to, (uint32_t)range->to_length});
         if (!range->to_open)
             scan->unbounded = !position_successor(&scan->position);
     }
     if (scan->unbounded) {
-        memset(scan->position.bytes, 0xff, TREE_KEY_MAX);
-        scan->position.length = TREE_KEY_MAX;
-    } else if (tree_key_compare(tree_key_of(&scan->position), least) <= 0) {
+        memset(scan->position.bytes, 0xff, FORMAT_KEY_MAX);
+        scan->position.length = FORMAT_KEY_MAX;
+    } else if (format_key_compare(format_key_of(&scan->position), least) <= 0) {
         scan->stopped = true; /* nothing lies below */
     }
 }

@@ -212,7 +212,7 @@ int tree_reserve_wide(struct tree_session *session, size_t bytes)
 
 int tree_buffers(struct tree_session *session, const struct tree *tree)
 {
-    const struct tree_geometry *geometry = &tree->layout.geometry;
+    const struct format_geometry *geometry = &tree->layout.geometry;
     uint32_t larger =
         geometry->leaf_bytes > geometry->internal_bytes ? geometry->leaf_bytes : geometry->internal_bytes;
     if (session->image.capacity >= larger && session->spare_capacity >= larger)
@@ -237,10 +237,10 @@ int tree_begin(struct tree_session *session, struct tree *tree)
 
 int tree_key_check(struct tree_session *session, struct tree *tree, const void *key, size_t length)
 {
-    const struct tree_geometry *geometry = &tree->layout.geometry;
+    const struct format_geometry *geometry = &tree->layout.geometry;
     if (!key && length)
         return tree_fail(session, BANYAN_EINVAL, "index %s: the key is a null pointer", tree->name);
-    if (geometry->key_kind == TREE_KEY_FIXED && length != geometry->key_bytes)
+    if (geometry->key_kind == FORMAT_KEY_FIXED && length != geometry->key_bytes)
         return tree_fail(session, BANYAN_EKEYSIZE, "index %s: a key has %u bytes, this one %zu", tree->name,
                          geometry->key_bytes, length);
     if (!length || length > geometry->key_bytes)
@@ -251,7 +251,7 @@ int tree_key_check(struct tree_session *session, struct tree *tree, const void *
 
 int tree_value_check(struct tree_session *session, struct tree *tree, const void *value, size_t length)
 {
-    const struct tree_geometry *geometry = &tree->layout.geometry;
+    const struct format_geometry *geometry = &tree->layout.geometry;
     if (!value && length)
         return tree_fail(session, BANYAN_EINVAL, "index %s: the value is a null pointer", tree->name);
     if (geometry->value_variable ? length > geometry->value_bytes : length != geometry->value_bytes)

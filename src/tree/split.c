@@ -12,11 +12,11 @@
 struct split {
     struct tree_session *session;
     struct tree *tree;
-    struct tree_link link;     /* of the leaf */
-    struct tree_header header; /* of the leaf, before */
-    struct tree_header right;  /* of the sibling */
-    struct tree_link sibling;
-    struct tree_key_copy separator;
+    struct format_link link;     /* of the leaf */
+    struct format_header header; /* of the leaf, before */
+    struct format_header right;  /* of the sibling */
+    struct format_link sibling;
+    struct format_key_copy separator;
     uint32_t count, kept; /* entries of the leaf; the first `kept` stay */
     gaddr block;          /* of the addition, where it is a long key; else GADDR_NULL */
     struct fabric_command block_write;
@@ -26,21 +26,21 @@ struct split {
 /* Where to cut. Keys appended at the right end leave a full leaf behind instead of halves. */
 static void choose_separator(struct split *split, const struct tree_addition *addition)
 {
-    const struct tree_layout *layout = &split->tree->layout;
+    const struct format_layout *layout = &split->tree->layout;
     const struct tree_leaf_entry *entries = split->session->entries;
-    struct tree_key last = entries[split->count - 1].key;
-    bool append = addition && !split->header.has_upper && tree_key_compare(addition->key, last) > 0;
+    struct format_key last = entries[split->count - 1].key;
+    bool append = addition && !split->header.has_upper && format_key_compare(addition->key, last) > 0;
     split->kept = append ? split->count : split->count / 2;
-    struct tree_key right = append ? addition->key : entries[split->kept].key;
-    tree_key_store(&split->separator, tree_separator(layout, entries[split->kept - 1].key, right));
+    struct format_key right = append ? addition->key : entries[split->kept].key;
+    format_key_store(&split->separator, tree_separator(layout, entries[split->kept - 1].key, right));
 }
 
 /* A block for the addition if it is a long key of the leaf (or sibling) with that lower fence. False if there
  * is none: the addition does without the split's help, and finds out itself. */
-static bool block_take(struct split *split, gaddr leaf, struct tree_key lower,
+static bool block_take(struct split *split, gaddr leaf, struct format_key lower,
                        const struct tree_addition *addition)
 {
-    return !tree_slot_needs_block(&split->tree->layout, lower, addition->key) ||
+    return !format_slot_needs_block(&split->tree->layout, lower, addition->key) ||
            !tree_key_block_prepare(split->session, leaf, addition->key, &split->block_write, &split->block);
 }
 
@@ -66,12 +66,12 @@ static int block_write(struct split *split, gaddr leaf, struct fabric_command *w
 static int build_sibling(struct split *split, const struct tree_addition *addition, bool *added)
 {
     struct tree_session *session = split->session;
-    const struct tree_layout *layout = &split->tree->layout;
+    const struct format_layout *layout = &split->tree->layout;
     struct tree_leaf_entry *moved = session->entries + split->kept;
     uint32_t count = split->count - split->kept;
     split->right = split->header;
-    split->right.lower = tree_key_of(&split->separator);
-    *added = addition && tree_key_compare(addition->key, split->right.lower) >= 0 &&
+    split->right.lower = format_key_of(&split->separator);
+    *added = addition && format_key_compare(addition->key, split->right.lower) >= 0 &&
              block_take(split, split->sibling.address, split->right.lower, addition);
     if (*added) /* behind the last: there is room even in a full leaf's array */
         moved[count++] =
@@ -98,29 +98,30 @@ static int build_sibling(struct split *split, const struct tree_addition *additi
 
 /* The leaf's slots under its next version: the `kept` entries checked anew, all other slots emptied, nothing
  * moved. A slot's bytes change in its check alone (R3). */
-static void narrow(const struct tree_layout *layout, uint8_t *image, const struct tree_leaf_entry *entries,
-                   uint32_t kept, uint32_t seed, uint16_t version, struct tree_key lower)
+static void narrow(const struct format_layout *layout, uint8_t *image, const struct tree_leaf_entry *entries,
+                   uint32_t kept, uint32_t seed, uint16_t version, struct format_key lower)
 {
     uint8_t stays[1024] = {0};
     assert(layout->slots <= 8 * sizeof stays);
     for (uint32_t number = 0; number < layout->buckets; number += 2) {
-        struct tree_bucket bucket;
-        tree_bucket_number(layout, number, &bucket);
+        struct format_bucket bucket;
+        format_bucket_number(layout, number, &bucket);
         memcpy(image + bucket.head, &version, sizeof version);
     }
     for (uint32_t i = 0; i < kept; i++) {
         uint32_t number = entries[i].number;
         stays[number / 8] = (uint8_t)(stays[number / 8] | 1u << (number % 8));
-        tree_slot_renew(layout, image, number, seed, lower);
+        format_slot_renew(layout, image, number, seed, lower);
     }
     for (uint32_t number = 0; number < layout->slots; number++)
         if (!(stays[number / 8] >> (number % 8) & 1u))
-            tree_slot_clear(layout, image, number, seed);
+            format_slot_clear(layout, image, number, seed);
 }
 
 /* The marked header is the final one but for its state: who finishes the split finds all that it needs there.
  */
-static void narrow_header(struct tree_header *header, struct tree_key separator, struct tree_link sibling)
+static void narrow_header(struct format_header *header, struct format_key separator,
+                          struct format_link sibling)
 {
     header->version++;
     header->has_upper = true;
@@ -131,14 +132,14 @@ static void narrow_header(struct tree_header *header, struct tree_key separator,
 /* A slot in the narrowed leaf for an addition that stays there, and its block: split->number. */
 static void place_left(struct split *split, const struct tree_addition *addition)
 {
-    const struct tree_layout *layout = &split->tree->layout;
-    struct tree_bucket bucket;
+    const struct format_layout *layout = &split->tree->layout;
+    struct format_bucket bucket;
     split->number = UINT32_MAX;
-    if (!addition || tree_key_compare(addition->key, tree_key_of(&split->separator)) >= 0)
+    if (!addition || format_key_compare(addition->key, format_key_of(&split->separator)) >= 0)
         return;
-    tree_bucket_of(layout, split->header.tag, addition->key, &bucket);
-    uint32_t seed = tree_slot_seed(split->header.tag, (uint16_t)(split->header.version + 1));
-    uint32_t number = tree_bucket_free_slot(layout, split->session->image.bytes, &bucket, seed);
+    format_bucket_of(layout, split->header.tag, addition->key, &bucket);
+    uint32_t seed = format_slot_seed(split->header.tag, (uint16_t)(split->header.version + 1));
+    uint32_t number = format_bucket_free_slot(layout, split->session->image.bytes, &bucket, seed);
     if (number != UINT32_MAX && block_take(split, split->link.address, split->header.lower, addition))
         split->number = number;
 }
@@ -148,7 +149,7 @@ static void place_left(struct split *split, const struct tree_addition *addition
 static int write_sibling(struct split *split, bool added, struct fabric_command *writes, uint32_t *count)
 {
     struct tree_session *session = split->session;
-    const struct tree_layout *layout = &split->tree->layout;
+    const struct format_layout *layout = &split->tree->layout;
     const uint32_t header_bytes = layout->header_bytes, leaf_bytes = layout->geometry.leaf_bytes;
     gaddr sibling = split->sibling.address;
     int status = added ? block_write(split, sibling, writes, count) : 0;
@@ -175,7 +176,7 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
                        bool *added)
 {
     struct tree_session *session = split->session;
-    const struct tree_layout *layout = &split->tree->layout;
+    const struct format_layout *layout = &split->tree->layout;
     const uint32_t header_bytes = layout->header_bytes, body = layout->geometry.leaf_bytes - header_bytes;
     gaddr leaf = split->link.address;
     uint8_t marked[HEADER_MAX], final[HEADER_MAX];
@@ -192,22 +193,22 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
         block_give_back(split, addition);
         return status;
     }
-    struct tree_header header = split->header;
-    struct tree_key separator = tree_key_of(&split->separator);
+    struct format_header header = split->header;
+    struct format_key separator = format_key_of(&split->separator);
     narrow_header(&header, separator, split->sibling);
-    header.state = TREE_NODE_SPLITTING;
-    tree_header_encode(layout, &header, marked);
-    header.state = TREE_NODE_LIVE;
-    tree_header_encode(layout, &header, final);
+    header.state = FORMAT_NODE_SPLITTING;
+    format_header_encode(layout, &header, marked);
+    header.state = FORMAT_NODE_LIVE;
+    format_header_encode(layout, &header, final);
     memcpy(session->image.bytes, final, header_bytes);
     memcpy(session->scratch, session->image.bytes, layout->geometry.leaf_bytes);
     writes[count++] = tree_write_command(leaf, marked, header_bytes);
     writes[count++] = tree_write_command(leaf + header_bytes, session->scratch + header_bytes, body);
     writes[count++] = tree_write_command(leaf, final, header_bytes);
     if (split->number != UINT32_MAX) {
-        uint32_t number = split->number, seed = tree_slot_seed(header.tag, header.version);
-        tree_slot_write(layout, session->image.bytes, number, seed, split->header.lower, split->block,
-                        addition->key, addition->value);
+        uint32_t number = split->number, seed = format_slot_seed(header.tag, header.version);
+        format_slot_write(layout, session->image.bytes, number, seed, split->header.lower, split->block,
+                          addition->key, addition->value);
         writes[count++] =
             tree_write_command(leaf + layout->slot_offset[number],
                                session->image.bytes + layout->slot_offset[number], layout->slot_bytes);
@@ -221,13 +222,13 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
     return status;
 }
 
-int tree_split(struct tree_session *session, struct tree *tree, struct tree_link link, struct tree_hold *hold,
-               const struct tree_addition *addition, bool *added)
+int tree_split(struct tree_session *session, struct tree *tree, struct format_link link,
+               struct tree_hold *hold, const struct tree_addition *addition, bool *added)
 {
-    const struct tree_layout *layout = &tree->layout;
+    const struct format_layout *layout = &tree->layout;
     struct split split = {.session = session, .tree = tree, .link = link, .number = UINT32_MAX};
     *added = false;
-    bool decoded = tree_header_decode(layout, session->image.bytes, &split.header);
+    bool decoded = format_header_decode(layout, session->image.bytes, &split.header);
     assert(decoded); /* judged before */
     (void)decoded;
     int status = tree_leaf_entries(session, layout, session->image.bytes, &split.header, &split.count);
@@ -244,18 +245,18 @@ int tree_split(struct tree_session *session, struct tree *tree, struct tree_link
     uint16_t version = (uint16_t)(split.header.version + 1);
     choose_separator(&split, addition);
     /* The image is rewritten for good from here on; the header's fences must not point into what changes. */
-    struct tree_key_copy lower, upper;
-    tree_key_store(&lower, split.header.lower);
-    tree_key_store(&upper, split.header.upper);
-    split.header.lower = tree_key_of(&lower);
-    split.header.upper = tree_key_of(&upper);
+    struct format_key_copy lower, upper;
+    format_key_store(&lower, split.header.lower);
+    format_key_store(&upper, split.header.upper);
+    split.header.lower = format_key_of(&lower);
+    split.header.upper = format_key_of(&upper);
     status = build_sibling(&split, addition, added);
     if (status) {
         tree_release(session, split.sibling.address, layout->geometry.leaf_bytes);
         return tree_unlock_with(session, hold, status);
     }
     narrow(layout, session->image.bytes, session->entries, split.kept,
-           tree_slot_seed(split.header.tag, version), version, split.header.lower);
+           format_slot_seed(split.header.tag, version), version, split.header.lower);
     if (!*added)
         place_left(&split, addition);
     status = write_split(&split, hold, addition, added);
@@ -264,20 +265,20 @@ int tree_split(struct tree_session *session, struct tree *tree, struct tree_link
         return status;
     }
     session->stats.splits++;
-    status = tree_parent_insert(session, tree, 1, tree_key_of(&split.separator), split.sibling);
+    status = tree_parent_insert(session, tree, 1, format_key_of(&split.separator), split.sibling);
     return status == BANYAN_ENOSPC ? 0 : status;
 }
 
 /* Rewrites the image as the finished leaf, and the pool's leaf with it. Blocks of long keys that have moved
  * are still what they were: nobody has met the sibling yet. */
-static int finish(struct tree_session *session, struct tree *tree, struct tree_link link)
+static int finish(struct tree_session *session, struct tree *tree, struct format_link link)
 {
-    const struct tree_layout *layout = &tree->layout;
+    const struct format_layout *layout = &tree->layout;
     uint8_t *image = session->image.bytes;
     struct tree_leaf_entry *entries;
-    struct tree_header header;
+    struct format_header header;
     uint32_t count, kept = 0;
-    if (!tree_header_decode(layout, image, &header) || header.state != TREE_NODE_SPLITTING ||
+    if (!format_header_decode(layout, image, &header) || header.state != FORMAT_NODE_SPLITTING ||
         !header.has_upper)
         return tree_corrupt(session, link.address, "a half-split leaf's header is malformed");
     int status = tree_leaf_halves(session, layout, image, &header, &count);
@@ -287,11 +288,11 @@ static int finish(struct tree_session *session, struct tree *tree, struct tree_l
         return status == TREE_RESTART ? tree_leaf_corrupt(session, link.address) : status;
     entries = session->entries;
     for (uint32_t i = 0; i < count; i++)
-        if (tree_key_compare(entries[i].key, header.upper) < 0)
+        if (format_key_compare(entries[i].key, header.upper) < 0)
             entries[kept++] = entries[i];
-    header.state = TREE_NODE_LIVE;
-    tree_header_encode(layout, &header, image);
-    narrow(layout, image, entries, kept, tree_slot_seed(header.tag, header.version), header.version,
+    header.state = FORMAT_NODE_LIVE;
+    format_header_encode(layout, &header, image);
+    narrow(layout, image, entries, kept, format_slot_seed(header.tag, header.version), header.version,
            header.lower);
     uint32_t body = layout->geometry.leaf_bytes - layout->header_bytes;
     struct fabric_command writes[2] = {
@@ -300,7 +301,7 @@ static int finish(struct tree_session *session, struct tree *tree, struct tree_l
     return tree_execute(session, gaddr_node(link.address), writes, 2);
 }
 
-int tree_split_finish(struct tree_session *session, struct tree *tree, struct tree_link link)
+int tree_split_finish(struct tree_session *session, struct tree *tree, struct format_link link)
 {
     int status = finish(session, tree, link);
     if (status)

@@ -81,7 +81,7 @@ struct tree_image {
     uint32_t capacity;
     gaddr address; /* GADDR_NULL: nothing is known */
     bool header;
-    uint64_t buckets[TREE_BUCKETS_MAX / 64];
+    uint64_t buckets[FORMAT_BUCKETS_MAX / 64];
 };
 
 struct tree_waiter {
@@ -96,7 +96,7 @@ struct tree_waiter {
 
 struct tree_leaf_entry {
     uint64_t head; /* of the key: sorts all but a few */
-    struct tree_key key, value;
+    struct format_key key, value;
     gaddr block;     /* of a long key; else GADDR_NULL */
     uint32_t number; /* of its slot */
 };
@@ -127,7 +127,7 @@ struct tree_session {
     uint32_t entries_capacity, keys_capacity;
     struct tree_gather *gather; /* of keyblocks.c; owned */
     gaddr stranger;             /* key block that did not hold its slot's key when a leaf was last laid out */
-    struct tree_entry internal[TREE_ENTRIES_MAX + 1]; /* of the internal node in scratch */
+    struct format_entry internal[FORMAT_ENTRIES_MAX + 1]; /* of the internal node in scratch */
     gaddr appended; /* newest child at the right end of an internal node: keys may be coming in order */
     struct random sample_random; /* of sample.c, with the greatest weight met of late in that tree */
     double sample_weight;
@@ -142,12 +142,12 @@ struct tree_session {
 
 struct tree {
     struct tree_compute *compute;
-    struct tree_layout layout;
+    struct format_layout layout;
     char name[TREE_NAME_MAX + 1];
     uint16_t index;
     gaddr root_word; /* in the catalogue */
     struct spinlock root_lock;
-    struct tree_link root; /* under root_lock; address 0: not known */
+    struct format_link root; /* under root_lock; address 0: not known */
     uint8_t root_level;
     struct tree_cache *cache;
 };
@@ -275,7 +275,7 @@ void tree_arenas_destroy(struct tree_worker *worker);
  * lines.
  */
 struct tree_frame {
-    struct tree_link link;
+    struct format_link link;
     uint8_t level;
     bool has_upper;
     bool whole; /* keys are eight bytes: heads are all there is to compare */
@@ -283,12 +283,12 @@ struct tree_frame {
     uint32_t common;                 /* bytes that all keys but the first share: of `prefix` */
     uint32_t used;                   /* the cache's clock when it was last used */
     uint64_t lower_head, upper_head; /* of the fences' first eight bytes */
-    const struct tree_link *links;
+    const struct format_link *links;
     struct tree_frame **children; /* [count], swizzled, NULL where unknown; NULL array on level 1 */
     uint8_t prefix[TREE_PREFIX_MAX];
     /* seldom needed */
-    struct tree_link sibling;
-    struct tree_key lower, upper;
+    struct format_link sibling;
+    struct format_key lower, upper;
     const uint8_t *image;
     /* the cache's own, under its lock */
     struct tree_frame *parent;
@@ -298,18 +298,18 @@ struct tree_frame {
     uint64_t heads[] __attribute__((aligned(64)));
 };
 
-struct tree_cache *tree_cache_create(uint64_t bytes, const struct tree_layout *layout);
+struct tree_cache *tree_cache_create(uint64_t bytes, const struct format_layout *layout);
 void tree_cache_destroy(struct tree_cache *cache);
 /* In an epoch. NULL when it is not cached under this tag. */
-struct tree_frame *tree_cache_find(struct tree_cache *cache, struct tree_link link);
+struct tree_frame *tree_cache_find(struct tree_cache *cache, struct format_link link);
 /*
  * Decodes a valid image into a frame and publishes it in place of an older one; false if the node is
- * malformed or memory short. `entries` is room to work in, TREE_ENTRIES_MAX of them: too much for a fiber's
+ * malformed or memory short. `entries` is room to work in, FORMAT_ENTRIES_MAX of them: too much for a fiber's
  * stack.
  */
 bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr address,
-                        const uint8_t *image, struct tree_entry *entries);
-void tree_cache_forget(struct tree_cache *cache, struct epoch_slot *slot, struct tree_link link);
+                        const uint8_t *image, struct format_entry *entries);
+void tree_cache_forget(struct tree_cache *cache, struct epoch_slot *slot, struct format_link link);
 /* In an epoch: the frame was used. */
 void tree_cache_touch(struct tree_cache *cache, struct tree_frame *frame);
 /* In an epoch: remembers that entry `entry` of parent leads to child. */
@@ -318,36 +318,36 @@ void tree_cache_swizzle(struct tree_cache *cache, struct tree_frame *parent, uin
 void tree_cache_count(const struct tree_cache *cache, struct tree_cache_stats *stats);
 /* The entry whose range holds the key (before: what lies just below the key), if the key is within the
  * frame; the first one if it lies left of it, the last one if right. */
-uint32_t tree_frame_search(const struct tree_layout *layout, const struct tree_frame *frame,
-                           struct tree_key key, bool before);
-struct tree_key tree_frame_key(const struct tree_layout *layout, const struct tree_frame *frame,
-                               uint32_t entry);
+uint32_t tree_frame_search(const struct format_layout *layout, const struct tree_frame *frame,
+                           struct format_key key, bool before);
+struct format_key tree_frame_key(const struct format_layout *layout, const struct tree_frame *frame,
+                                 uint32_t entry);
 
 /* ---- locate.c ---- */
 
 struct tree_path {
-    struct tree_link link;   /* the node looked for, as far as the cache knows: it may have split since */
-    struct tree_link parent; /* the internal node that named it; address 0: it is the root */
-    bool direct;             /* parent's entry leads to it, no sibling link was followed */
-    bool fresh;              /* parent was fetched by this very call */
+    struct format_link link;   /* the node looked for, as far as the cache knows: it may have split since */
+    struct format_link parent; /* the internal node that named it; address 0: it is the root */
+    bool direct;               /* parent's entry leads to it, no sibling link was followed */
+    bool fresh;                /* parent was fetched by this very call */
 };
 /* The node of `level` that covers the key, or with `before` what lies just below it. BANYAN_ENOTFOUND: the
  * tree is not that high. */
-int tree_locate(struct tree_session *session, struct tree *tree, struct tree_key key, bool before,
+int tree_locate(struct tree_session *session, struct tree *tree, struct format_key key, bool before,
                 uint8_t level, struct tree_path *path);
 /* Fetches an internal node into the cache. 0, TREE_RESTART (another node lies there now, or a dead one), or
  * an error. */
-int tree_frame_fetch(struct tree_session *session, struct tree *tree, struct tree_link link, uint8_t level);
+int tree_frame_fetch(struct tree_session *session, struct tree *tree, struct format_link link, uint8_t level);
 /* The path led astray (dead or reused node): forgets what named it. */
 void tree_path_forget(struct tree_session *session, struct tree *tree, const struct tree_path *path);
 /* The path's node has split: continues at its sibling, forgets the stale parent, and where a fresh parent did
  * not know of the sibling, posts the missing entry. `upper` is the node's upper fence. */
 int tree_path_right(struct tree_session *session, struct tree *tree, struct tree_path *path,
-                    struct tree_key upper, struct tree_link sibling, uint8_t level);
+                    struct format_key upper, struct format_link sibling, uint8_t level);
 /* The smallest key there is: lower fence of leftmost nodes. */
-struct tree_key tree_key_least(const struct tree_layout *layout);
-int tree_root_get(struct tree_session *session, struct tree *tree, struct tree_link *root, uint8_t *level);
-void tree_root_set(struct tree *tree, struct tree_link root, uint8_t level);
+struct format_key format_key_least(const struct format_layout *layout);
+int tree_root_get(struct tree_session *session, struct tree *tree, struct format_link *root, uint8_t *level);
+void tree_root_set(struct tree *tree, struct format_link root, uint8_t level);
 void tree_root_forget(struct tree *tree);
 
 /* ---- entries.c ---- */
@@ -355,54 +355,55 @@ void tree_root_forget(struct tree *tree);
 /* Decodes a leaf's taken slots into session->entries in key order; keys point into the image or into
  * session->keys. 0 with *count, TREE_RESTART if a slot is not valid under the header's version (R5), or
  * BANYAN_ENOMEM. */
-int tree_leaf_entries(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
-                      const struct tree_header *header, uint32_t *count);
+int tree_leaf_entries(struct tree_session *session, const struct format_layout *layout, const uint8_t *image,
+                      const struct format_header *header, uint32_t *count);
 /* Of a leaf marked as splitting: its entries under either version, in no order, into session->entries; fixed
  * keys too point into the image. */
-int tree_leaf_halves(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
-                     const struct tree_header *header, uint32_t *count);
+int tree_leaf_halves(struct tree_session *session, const struct format_layout *layout, const uint8_t *image,
+                     const struct format_header *header, uint32_t *count);
 /* The same, without laying the entries out: tree_leaf_entry_at gives them one by one, in key order. */
-int tree_leaf_order(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
-                    const struct tree_header *header, uint32_t *count);
-static inline void tree_leaf_entry_at(const struct tree_session *session, const struct tree_layout *layout,
+int tree_leaf_order(struct tree_session *session, const struct format_layout *layout, const uint8_t *image,
+                    const struct format_header *header, uint32_t *count);
+static inline void tree_leaf_entry_at(const struct tree_session *session, const struct format_layout *layout,
                                       const uint8_t *image, uint32_t number, struct tree_leaf_entry *entry)
 {
     struct tree_leaf_order order = session->order[number];
-    if (!tree_layout_plain(layout)) {
+    if (!format_layout_plain(layout)) {
         *entry = session->entries[layout->slots + order.at];
         return;
     }
     const uint8_t *key = image + layout->slot_offset[order.at] + 4;
     entry->head = order.head;
     entry->number = order.at;
-    entry->key = (struct tree_key){key, layout->geometry.key_bytes};
+    entry->key = (struct format_key){key, layout->geometry.key_bytes};
     entry->block = GADDR_NULL;
-    entry->value = (struct tree_key){key + layout->geometry.key_bytes, layout->geometry.value_bytes};
+    entry->value = (struct format_key){key + layout->geometry.key_bytes, layout->geometry.value_bytes};
 }
 /* Tags tried for one leaf. With two thirds of its slots taken, about two tags in three will do. */
 #define TREE_TAG_TRIES 512u
 /* Builds a leaf in `image` under a fresh tag of that memory node with which all entries find room in their
  * buckets; sets header->tag and version. *fits false: none of so many tags would do. */
-int tree_leaf_build(struct tree_session *session, const struct tree_layout *layout, uint16_t node,
-                    unsigned tries, struct tree_header *header, const struct tree_leaf_entry *entries,
+int tree_leaf_build(struct tree_session *session, const struct format_layout *layout, uint16_t node,
+                    unsigned tries, struct format_header *header, const struct tree_leaf_entry *entries,
                     uint32_t count, uint8_t *image, bool *fits);
 /* The shortest key that is greater than `left` and at most `right`: a prefix of right (fixed keys: right
  * itself). */
-struct tree_key tree_separator(const struct tree_layout *layout, struct tree_key left, struct tree_key right);
+struct format_key tree_separator(const struct format_layout *layout, struct format_key left,
+                                 struct format_key right);
 
 /* ---- keyblocks.c ---- */
 
 /* Reads the keys of all entries that have a block to where their key.bytes say (8-byte aligned): one round
  * trip. TREE_RESTART if a block does not hold the key of the entry's slot in `image`: then session->stranger
  * names it. Without the leaf's lock that means that the leaf has changed. */
-int tree_key_blocks_read(struct tree_session *session, const struct tree_layout *layout, const uint8_t *image,
-                         const struct tree_leaf_entry *entries, uint32_t count);
+int tree_key_blocks_read(struct tree_session *session, const struct format_layout *layout,
+                         const uint8_t *image, const struct tree_leaf_entry *entries, uint32_t count);
 /* Writes the keys of all entries that have a block. */
 int tree_key_blocks_write(struct tree_session *session, const struct tree_leaf_entry *entries,
                           uint32_t count);
 /* A block for a long key of this leaf, on the leaf's memory node where that has room, and the command that
  * writes it, to be run before any that writes the slot. */
-int tree_key_block_prepare(struct tree_session *session, gaddr leaf, struct tree_key key,
+int tree_key_block_prepare(struct tree_session *session, gaddr leaf, struct format_key key,
                            struct fabric_command *write, gaddr *block);
 /* A leaf was not valid under its lock (TREE_RESTART): the error that names what is at fault. */
 int tree_leaf_corrupt(struct tree_session *session, gaddr leaf);
@@ -412,39 +413,39 @@ int tree_leaf_corrupt(struct tree_session *session, gaddr leaf);
 /* Under the leaf's lock: completes the image (all buckets, header). */
 int tree_leaf_complete(struct tree_session *session, struct tree *tree, gaddr leaf);
 /* Judges a header read under the lock: 0, TREE_RESTART (other tag, dead), or corrupt. */
-int tree_leaf_judge(struct tree_session *session, struct tree *tree, struct tree_link link,
-                    struct tree_header *header);
+int tree_leaf_validate(struct tree_session *session, struct tree *tree, struct format_link link,
+                       struct format_header *header);
 /* Under the lock of a leaf marked as splitting, whose image is complete: finishes it in memory and in the
  * pool (R3). The lock stays held. */
-int tree_split_finish(struct tree_session *session, struct tree *tree, struct tree_link link);
+int tree_split_finish(struct tree_session *session, struct tree *tree, struct format_link link);
 /* Takes the leaf's lock, finishes a split if there is one and lets go: for readers that met a mark for long.
  */
-int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct tree_link link);
+int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct format_link link);
 struct tree_addition {
-    struct tree_key key, value;
+    struct format_key key, value;
 };
 /* Under the lock, image complete and valid: splits, puts the addition (may be NULL key: none) where it
  * belongs if there is room, *added tells, and releases the lock. Posts the separator to the parent. */
-int tree_split(struct tree_session *session, struct tree *tree, struct tree_link link, struct tree_hold *hold,
-               const struct tree_addition *addition, bool *added);
+int tree_split(struct tree_session *session, struct tree *tree, struct format_link link,
+               struct tree_hold *hold, const struct tree_addition *addition, bool *added);
 /* Locks the internal node of `level` that covers the key (before: what lies just below it), its image in
  * session->scratch, and decodes it into *header and session->internal. BANYAN_ENOTFOUND: the tree is not that
  * high. */
-int tree_internal_lock(struct tree_session *session, struct tree *tree, struct tree_key key, bool before,
+int tree_internal_lock(struct tree_session *session, struct tree *tree, struct format_key key, bool before,
                        uint8_t level, struct tree_path *path, struct tree_hold *hold,
-                       struct tree_header *header);
+                       struct format_header *header);
 /* The separator and its link appear on `level`; a no-op if they are there. Grows the tree where it is not
  * that high. */
 int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t level,
-                       struct tree_key separator, struct tree_link link);
+                       struct format_key separator, struct format_link link);
 /* The link to a dead node disappears from `level`, and who made it disappear frees the node; a no-op if it is
  * gone. */
-int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t level, struct tree_key lower,
-                     struct tree_link link);
+int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t level, struct format_key lower,
+                     struct format_link link);
 /* The node is dead: extends its left neighbour over it, drops it from its parent, frees it. Idempotent,
  * anybody may call it. `image` is the dead node's (valid) header. */
-int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct tree_link link,
-                       const struct tree_header *header);
+int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct format_link link,
+                       const struct format_header *header);
 
 /* ---- catalogue.c ---- */
 

@@ -15,7 +15,7 @@ const struct option_entry tree_switches_table[] = {
      "command combination: off, writes (write-back and unlock in one list: Sherman §4.5), all (lock and read "
      "too)"},
     {"lock-region", OPTION_CHOICE, FIELD(lock_region), 0, 0, region_choices, NULL,
-     "where the global locks lie: onchip (the card's memory: Sherman §4.3) or dram (the memory node's)"},
+     "where the global locks lie: onchip (the NIC's memory: Sherman §4.3) or dram (the memory node's)"},
     {"local-locks", OPTION_BOOL, FIELD(local_locks), 0, 0, NULL, NULL,
      "a local lock with a first-come-first-served queue before each global one (Sherman §4.3)"},
     {"handover", OPTION_U32, FIELD(handover), 0, 1000000, NULL, NULL,

@@ -22,36 +22,37 @@
 #include "base/options.h"
 #include "fabric/fabric.h"
 
-#define TREE_KEY_MAX   255u
-#define TREE_VALUE_MAX 255u
-#define TREE_NAME_MAX  63u
+#define FORMAT_KEY_MAX   255u
+#define FORMAT_VALUE_MAX 255u
+#define TREE_NAME_MAX    63u
 
 /* ---- geometry: fixed when an index is created ---- */
 
-enum tree_key_kind { TREE_KEY_FIXED, TREE_KEY_VARIABLE };
+enum format_key_kind { FORMAT_KEY_FIXED, FORMAT_KEY_VARIABLE };
 
-struct tree_geometry {
+struct format_geometry {
     uint32_t leaf_bytes;     /* power of two, 512 to 64 KiB. 0: 1024, variable keys 4096 */
     uint32_t internal_bytes; /* power of two, 512 to 4096, at most the fabric's atomic_write; 0: 1024, or what
                                 long variable keys need */
-    uint8_t key_kind;        /* enum tree_key_kind */
+    uint8_t key_kind;        /* enum format_key_kind */
     uint8_t key_bytes; /* fixed: exactly, 8 to 255; variable: at most, 1 to 255 (0: as many as nodes can hold
                           that the fabric writes at once; 255 where that is 2,048 bytes or more) */
     uint8_t inline_key_bytes; /* variable: longest remainder kept in a slot; what is longer stands in a block
                                  of its own (layout.h). At least 16 if key_bytes is more. 0: 24 */
     uint8_t value_bytes;      /* exactly (fixed) or at most (variable) this many, 0 to 255 */
     bool value_variable;
-    uint8_t content; /* what the values mean, for whoever opens the index: TREE_CONTENT_PLAIN or store.h's */
+    uint8_t
+        content; /* what the values mean, for whoever opens the index: FORMAT_CONTENT_PLAIN or store.h's */
 };
-enum tree_content { TREE_CONTENT_PLAIN = 0, TREE_CONTENT_STORE = 1 };
+enum format_content { FORMAT_CONTENT_PLAIN = 0, FORMAT_CONTENT_STORE = 1 };
 
 /* Fills defaults and checks. */
-int tree_geometry_complete(struct tree_geometry *geometry, uint32_t atomic_write, struct error *error);
+int format_geometry_complete(struct format_geometry *geometry, uint32_t atomic_write, struct error *error);
 /* Slots of a leaf, bytes of a slot, bytes of a point read: for reports. */
-struct tree_geometry_shape {
+struct format_geometry_shape {
     uint32_t slot_bytes, slots, bucket_read_bytes, header_bytes, internal_entries;
 };
-void tree_geometry_shape(const struct tree_geometry *geometry, struct tree_geometry_shape *shape);
+void format_geometry_shape(const struct format_geometry *geometry, struct format_geometry_shape *shape);
 
 /* ---- switches: each technique can be turned off at run time ---- */
 
@@ -103,15 +104,15 @@ void tree_worker_abandon(struct tree_worker *worker);
 
 /* Writes an empty catalogue to memory node 0; all that was there is gone. */
 int tree_format(struct tree_session *session);
-int tree_create(struct tree_session *session, const char *name, const struct tree_geometry *geometry,
+int tree_create(struct tree_session *session, const char *name, const struct format_geometry *geometry,
                 struct tree **tree);
 /* BANYAN_ENOTFOUND; BANYAN_ENOTSUP: it was made on a fabric with a larger atomic_write, and needs that. */
 int tree_open(struct tree_session *session, const char *name, struct tree **tree);
 void tree_close(struct tree *tree);
-const struct tree_geometry *tree_geometry(const struct tree *tree);
+const struct format_geometry *tree_geometry(const struct tree *tree);
 /* Visits the catalogue's index names. */
 int tree_list(struct tree_session *session,
-              void (*visit)(void *context, const char *name, const struct tree_geometry *), void *context);
+              void (*visit)(void *context, const char *name, const struct format_geometry *), void *context);
 
 /* ---- point operations ---- */
 

@@ -6,33 +6,34 @@
 
 /* What must outlive the buffers: a dead node's own description, which nobody changes any more. */
 struct departed {
-    struct tree_link link, sibling;
-    struct tree_key_copy lower, upper;
+    struct format_link link, sibling;
+    struct format_key_copy lower, upper;
     bool has_upper;
     uint8_t level;
 };
 
-static void departed_store(struct departed *departed, struct tree_link link, const struct tree_header *header)
+static void departed_store(struct departed *departed, struct format_link link,
+                           const struct format_header *header)
 {
     departed->link = link;
     departed->sibling = header->sibling;
     departed->has_upper = header->has_upper;
     departed->level = header->level;
-    tree_key_store(&departed->lower, header->lower);
-    tree_key_store(&departed->upper, header->upper);
+    format_key_store(&departed->lower, header->lower);
+    format_key_store(&departed->upper, header->upper);
 }
 
 /* True if the locked left neighbour still ends where the dead node begins and names it. */
-static bool names(const struct tree_header *left, const struct departed *departed)
+static bool names(const struct format_header *left, const struct departed *departed)
 {
-    return left->has_upper && !tree_key_compare(left->upper, tree_key_of(&departed->lower)) &&
-           tree_link_equal(left->sibling, departed->link);
+    return left->has_upper && !format_key_compare(left->upper, format_key_of(&departed->lower)) &&
+           format_link_equal(left->sibling, departed->link);
 }
 
-static void widen(struct tree_header *left, const struct departed *departed)
+static void widen(struct format_header *left, const struct departed *departed)
 {
     left->has_upper = departed->has_upper;
-    left->upper = tree_key_of(&departed->upper);
+    left->upper = format_key_of(&departed->upper);
     left->sibling = departed->sibling;
 }
 
@@ -43,10 +44,10 @@ static void widen(struct tree_header *left, const struct departed *departed)
 static int extend_leaf(struct tree_session *session, struct tree *tree, const struct departed *departed,
                        struct tree_path *path, struct departed *next)
 {
-    const struct tree_layout *layout = &tree->layout;
-    struct tree_key lower = tree_key_of(&departed->lower);
+    const struct format_layout *layout = &tree->layout;
+    struct format_key lower = format_key_of(&departed->lower);
     struct tree_hold hold;
-    struct tree_header header = {0};
+    struct format_header header = {0};
     struct fabric_command writes[2], read;
     gaddr leaf = path->link.address;
     read = tree_read_command(leaf, session->image.bytes, layout->header_bytes);
@@ -55,37 +56,37 @@ static int extend_leaf(struct tree_session *session, struct tree *tree, const st
         return status;
     tree_read_settle(&read);
     session->image.address = GADDR_NULL;
-    status = tree_leaf_judge(session, tree, path->link, &header);
-    if (!status && header.state == TREE_NODE_SPLITTING) {
+    status = tree_leaf_validate(session, tree, path->link, &header);
+    if (!status && header.state == FORMAT_NODE_SPLITTING) {
         status = tree_leaf_complete(session, tree, leaf);
         if (!status)
             status = tree_split_finish(session, tree, path->link);
         if (!status)
-            status = tree_leaf_judge(session, tree, path->link, &header);
+            status = tree_leaf_validate(session, tree, path->link, &header);
     }
     if (status) {
-        bool dead = status == TREE_RESTART && tree_header_departed(&header, path->link, tree->index);
+        bool dead = status == TREE_RESTART && format_header_departed(&header, path->link, tree->index);
         if (dead)
             departed_store(next, path->link, &header);
         int released = tree_unlock(session, &hold, writes, 0);
         return released ? released : dead ? TREE_SIDEWAYS : status;
     }
-    if (header.has_upper && tree_key_compare(lower, header.upper) > 0) {
-        struct tree_key_copy upper;
-        tree_key_store(&upper, header.upper);
+    if (header.has_upper && format_key_compare(lower, header.upper) > 0) {
+        struct format_key_copy upper;
+        format_key_store(&upper, header.upper);
         status = tree_unlock(session, &hold, writes, 0);
         if (!status)
-            status = tree_path_right(session, tree, path, tree_key_of(&upper), header.sibling, 0);
+            status = tree_path_right(session, tree, path, format_key_of(&upper), header.sibling, 0);
         return status ? status : WALK_ON;
     }
-    if (tree_key_compare(lower, header.lower) <= 0) {
+    if (format_key_compare(lower, header.lower) <= 0) {
         status = tree_unlock(session, &hold, writes, 0);
         return status ? status : TREE_RESTART;
     }
     if (!names(&header, departed))
         return tree_unlock(session, &hold, writes, 0);
     widen(&header, departed);
-    tree_header_encode(layout, &header, session->image.bytes);
+    format_header_encode(layout, &header, session->image.bytes);
     writes[0] = tree_write_command(leaf, session->image.bytes, layout->header_bytes);
     return tree_unlock(session, &hold, writes, 1);
 }
@@ -93,12 +94,12 @@ static int extend_leaf(struct tree_session *session, struct tree *tree, const st
 static int extend_internal(struct tree_session *session, struct tree *tree, const struct departed *departed,
                            struct departed *next)
 {
-    const struct tree_layout *layout = &tree->layout;
+    const struct format_layout *layout = &tree->layout;
     struct tree_path path;
     struct tree_hold hold;
-    struct tree_header header;
+    struct format_header header;
     struct fabric_command writes[2];
-    int status = tree_internal_lock(session, tree, tree_key_of(&departed->lower), true, departed->level,
+    int status = tree_internal_lock(session, tree, format_key_of(&departed->lower), true, departed->level,
                                     &path, &hold, &header);
     if (status == TREE_DEAD) {
         departed_store(next, path.link, &header);
@@ -111,7 +112,7 @@ static int extend_internal(struct tree_session *session, struct tree *tree, cons
         return tree_unlock(session, &hold, writes, 0);
     widen(&header, departed);
     header.version++;
-    tree_internal_encode(layout, &header, session->internal, header.count, session->spare);
+    format_internal_encode(layout, &header, session->internal, header.count, session->spare);
     writes[0] = tree_write_command(path.link.address, session->spare, layout->geometry.internal_bytes);
     status = tree_unlock(session, &hold, writes, 1);
     if (!status)
@@ -130,7 +131,7 @@ static int extend_left(struct tree_session *session, struct tree *tree, const st
             status = extend_internal(session, tree, departed, next);
         } else {
             struct tree_path path;
-            status = tree_locate(session, tree, tree_key_of(&departed->lower), true, 0, &path);
+            status = tree_locate(session, tree, format_key_of(&departed->lower), true, 0, &path);
             if (!status)
                 do
                     status = extend_leaf(session, tree, departed, &path, next);
@@ -146,13 +147,13 @@ static int extend_left(struct tree_session *session, struct tree *tree, const st
     }
 }
 
-int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct tree_link link,
-                       const struct tree_header *header)
+int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct format_link link,
+                       const struct format_header *header)
 {
     struct departed first, now, next;
     /* Nothing lies to the left: this was the root of an empty index, and names the one that a bulk load made.
      */
-    if (!tree_key_compare(header->lower, tree_key_least(&tree->layout))) {
+    if (!format_key_compare(header->lower, format_key_least(&tree->layout))) {
         bool swapped;
         gaddr successor = header->sibling.address;
         tree_root_forget(tree);
@@ -170,9 +171,9 @@ int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct t
                 status = extend_left(session, tree, &now, &next);
         }
         if (!status)
-            status =
-                tree_parent_drop(session, tree, (uint8_t)(now.level + 1), tree_key_of(&now.lower), now.link);
-        if (status || tree_link_equal(now.link, first.link))
+            status = tree_parent_drop(session, tree, (uint8_t)(now.level + 1), format_key_of(&now.lower),
+                                      now.link);
+        if (status || format_link_equal(now.link, first.link))
             return status;
     }
 }

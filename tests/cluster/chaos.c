@@ -60,12 +60,12 @@ static bool proxied(const struct chaos *chaos)
 
 static const char *const memory_names[] = {"memory-0", "memory-1"};
 
-/* A card's address is open to the network, so there is a secret; all of a pool is locked in memory. */
+/* A NIC's address is open to the network, so there is a secret; all of a pool is locked in memory. */
 static void start_memories_rdma(struct chaos *chaos)
 {
     const char *address = getenv("BANYAN_RDMA_ADDRESS");
     if (!address)
-        fail_hard("BANYAN_RDMA_ADDRESS must say the address of a network card with RDMA");
+        fail_hard("BANYAN_RDMA_ADDRESS must say the address of a NIC with RDMA");
     snprintf(chaos->secret_file, sizeof chaos->secret_file, "%s",
              scene_write(&chaos->scene, "secret", "the secret of this chaos\n"));
     for (unsigned i = 0; i < MEMORY_NODES; i++)

@@ -27,7 +27,7 @@ struct chaos_variant {
     enum chaos_deed deed;
 };
 extern const struct chaos_variant chaos_variants[]; /* ends with a NULL name */
-/* On the network card at $BANYAN_RDMA_ADDRESS; of RESP servers. */
+/* On the NIC at $BANYAN_RDMA_ADDRESS; of RESP servers. */
 extern const struct chaos_variant chaos_variants_rdma[]; /* as above */
 const struct chaos_variant *chaos_variant_find(const char *name);
 

@@ -37,7 +37,7 @@ static const char *servers_compute(void *object, unsigned server, const char *me
                                NULL};
     size_t used = sizeof all / sizeof *all - 1;
     memcpy(arguments, all, sizeof all);
-    if (servers->setup.secret_file) { /* on a card, which may be emulated: give it time */
+    if (servers->setup.secret_file) { /* on a NIC, which may be emulated: give it time */
         arguments[used++] = "--secret-file";
         arguments[used++] = servers->setup.secret_file;
         arguments[used++] = "--timeout";

@@ -158,7 +158,7 @@ static void thread_prepare(struct at_work *thread, struct worker *worker, unsign
     thread->worker = worker;
     thread->number = number;
     thread->shared = &worker->place->thread[number];
-    thread->setting = (struct driver_setting){.shape = {.fixed_keys = plan->key_kind == TREE_KEY_FIXED,
+    thread->setting = (struct driver_setting){.shape = {.fixed_keys = plan->key_kind == FORMAT_KEY_FIXED,
                                                         .long_keys = plan->long_keys,
                                                         .key_bytes = (uint8_t)plan->key_bytes,
                                                         .value_bytes = (uint8_t)plan->value_bytes,
@@ -230,7 +230,7 @@ static void create_index(struct worker *worker, struct at_work *thread)
     const struct swarm_plan *plan = &worker->plan;
     const struct banyan_geometry plain = {.struct_bytes = sizeof plain,
                                           .key_bytes = plan->key_bytes,
-                                          .key_variable = plan->key_kind == TREE_KEY_VARIABLE,
+                                          .key_variable = plan->key_kind == FORMAT_KEY_VARIABLE,
                                           .value_bytes = plan->value_bytes,
                                           .value_variable = plan->value_variable,
                                           .leaf_bytes = plan->leaf_bytes,

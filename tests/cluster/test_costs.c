@@ -4,7 +4,7 @@
  * --json` must be equal. So what is measured in the simulator holds for networks, and no backend hides a
  * round trip. The simulator is told what the fabric says of itself (lock width, release by WRITE, ...).
  *
- * Usage: test_costs [FABRIC...]: tcp, unix, or rdma, which is the card at $BANYAN_RDMA_ADDRESS
+ * Usage: test_costs [FABRIC...]: tcp, unix, or rdma, which is the NIC at $BANYAN_RDMA_ADDRESS
  * Default: rdma where that is set, else tcp and unix.
  */
 #include <setjmp.h>
@@ -44,14 +44,14 @@ static char secret_file[SCENE_PATH_MAX];
 static void start_memories(void)
 {
     static const char *const names[] = {"memory-0", "memory-1"};
-    const char *card = getenv("BANYAN_RDMA_ADDRESS");
+    const char *nic = getenv("BANYAN_RDMA_ADDRESS");
     bool rdma = !strcmp(fabric, "rdma");
-    if (rdma && !card)
-        fail_hard("BANYAN_RDMA_ADDRESS must say the address of a network card with RDMA");
+    if (rdma && !nic)
+        fail_hard("BANYAN_RDMA_ADDRESS must say the address of a NIC with RDMA");
     snprintf(secret_file, sizeof secret_file, "%s",
              scene_write(&scene, "secret", "what compute nodes must know\n"));
     for (unsigned i = 0; i < MEMORY_NODES; i++) {
-        const char *listen = rdma                      ? text_of("rdma://%s:0", card)
+        const char *listen = rdma                      ? text_of("rdma://%s:0", nic)
                              : !strcmp(fabric, "unix") ? text_of("unix:%s", scene_path(&scene, "m%u.sock", i))
                                                        : "127.0.0.1:0";
         memories[i] = process_start(&scene, names[i],
@@ -212,9 +212,9 @@ static void costs_are_equal(void **state)
 
 int main(int argc, char **argv)
 {
-    static char *usual[] = {"", "tcp", "unix"}, *card[] = {"", "rdma"};
+    static char *usual[] = {"", "tcp", "unix"}, *nic[] = {"", "rdma"};
     bool rdma = getenv("BANYAN_RDMA_ADDRESS") != NULL;
-    char **names = argc > 1 ? argv : rdma ? card : usual;
+    char **names = argc > 1 ? argv : rdma ? nic : usual;
     size_t count = (argc > 1 ? (size_t)argc : rdma ? 2 : 3) - 1;
     struct CMUnitTest tests[8];
     if (count > sizeof tests / sizeof tests[0])

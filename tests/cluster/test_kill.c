@@ -32,13 +32,12 @@ static void run_variant(struct chaos_options *options)
     assert_int_equal(result.blocks_lost, result.blocks_reclaimed);
 }
 
-/* On a card; those there are for tests are emulated, and slow. */
+/* On a NIC; those there are for tests are emulated, and slow. */
 static void test_variant_rdma(void **state)
 {
     const struct chaos_variant *variant = *state;
     if (!getenv("BANYAN_RDMA_ADDRESS")) {
-        fprintf(stderr, "%s SKIPPED, nothing was tested: BANYAN_RDMA_ADDRESS names no network card\n",
-                variant->name);
+        fprintf(stderr, "%s SKIPPED, nothing was tested: BANYAN_RDMA_ADDRESS names no NIC\n", variant->name);
         skip();
     }
     struct chaos_options options = {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The troubleshooting table of docs/rdma.md has every message that the opening of a network card can end with.
+"""The troubleshooting table of docs/rdma.md has every message that the opening of a NIC can end with.
 
 Usage: check_rdma_docs.py DOCUMENT SOURCE.c...
 

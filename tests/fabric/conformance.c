@@ -930,7 +930,7 @@ static void lose_and_return(struct actor *actor)
     unsigned tries = 0;
     trial->backend->lose(trial->backend->context, trial->fabric, 0);
     /* Reads until the memory node is there again: they may be posted whatever was lost. One that was begun
-     * before the loss was noticed may still succeed: through a card, which lives until then. */
+     * before the loss was noticed may still succeed: through a NIC, which lives until then. */
     for (;;) {
         uint64_t now = fabric_incarnation(trial->fabric);
         struct fabric_command command = read_command(gaddr_make(0, AREA), &buffer, 8);

@@ -66,20 +66,20 @@ static struct net_address stream_address(bool rdma)
 {
     struct net_address address = {.kind = NET_TCP, .host = "127.0.0.1", .rdma = rdma};
     if (rdma && !daemon_has_rdma())
-        give_up("daemon: BANYAN_RDMA_ADDRESS does not say where there is a network card with RDMA");
+        give_up("daemon: BANYAN_RDMA_ADDRESS does not say where there is a NIC with RDMA");
     if (rdma)
         snprintf(address.host, sizeof address.host, "%s", getenv("BANYAN_RDMA_ADDRESS"));
     return address;
 }
 
-static void run_server(struct memory_node *node, const struct memory_server_options *options,
-                       const char *socket, struct error *error)
+static void run_server(struct memory_node *node, const struct memoryd_options *options, const char *socket,
+                       struct error *error)
 {
-    struct memory_server *server;
-    if (memory_server_create(&server, node, options, error) != BANYAN_OK ||
-        memory_server_start(server, error) != BANYAN_OK)
+    struct memoryd *server;
+    if (memoryd_create(&server, node, options, error) != BANYAN_OK ||
+        memoryd_start(server, error) != BANYAN_OK)
         give_up("daemon: %s", error->text);
-    printf("%u\n", (unsigned)memory_server_port(server, 0));
+    printf("%u\n", (unsigned)memoryd_port(server, 0));
     fflush(stdout);
     char byte;
     while (read(STDIN_FILENO, &byte, 1) < 0 && errno == EINTR)
@@ -94,7 +94,7 @@ static void serve(char **arguments, struct error *error)
     struct net_address listen[2] = {stream_address(rdma), {.kind = NET_UNIX}};
     struct net_tls *tls = NULL;
     struct memory_node *node;
-    const struct verbs_options card = {0};
+    const struct verbs_options nic = {0};
     const char *secret = word(arguments, SECRET);
     listen[0].port = (uint16_t)number(arguments, PORT);
     snprintf(listen[1].path, sizeof listen[1].path, "%s", arguments[SOCKET]);
@@ -104,21 +104,21 @@ static void serve(char **arguments, struct error *error)
         if (net_tls_create(&tls, true, &tls_options, error) != BANYAN_OK)
             give_up("daemon: %s", error->text);
     }
-    const struct memory_server_options options = {.listen = listen,
-                                                  .listen_count = 2,
-                                                  .tls = tls,
-                                                  .secret = secret,
-                                                  .secret_length = secret != NULL ? strlen(secret) : 0,
-                                                  .lease_ms_min = (uint32_t)number(arguments, LEASE),
-                                                  .connections_max = (uint32_t)number(arguments, CONNECTIONS),
-                                                  .card = rdma ? &card : NULL};
+    const struct memoryd_options options = {.listen = listen,
+                                            .listen_count = 2,
+                                            .tls = tls,
+                                            .secret = secret,
+                                            .secret_length = secret != NULL ? strlen(secret) : 0,
+                                            .lease_ms_min = (uint32_t)number(arguments, LEASE),
+                                            .connections_max = (uint32_t)number(arguments, CONNECTIONS),
+                                            .nic = rdma ? &nic : NULL};
     struct memory_options memory = {.node = (uint16_t)number(arguments, NUMBER),
                                     .unformatted = number(arguments, UNFORMATTED) != 0,
                                     .pool_bytes = number(arguments, POOL),
                                     .chunk_bytes = number(arguments, CHUNK),
                                     .lock_bytes = number(arguments, LOCKS),
                                     .shared = true};
-    if (memory_server_locks(&options, &memory, error) != BANYAN_OK ||
+    if (memoryd_locks(&options, &memory, error) != BANYAN_OK ||
         memory_node_create(&node, &memory, error) != BANYAN_OK)
         give_up("daemon: %s", error->text);
     run_server(node, &options, arguments[SOCKET], error);

@@ -22,7 +22,7 @@ struct daemon_options {
     const char *certificate, *key; /* TLS on TCP; NULL: plain */
     uint64_t pool_bytes, chunk_bytes, lock_bytes;
     uint32_t lease_ms_min, connections_max;
-    /* Serves its pool through the network card of the address in BANYAN_RDMA_ADDRESS, and listens there;
+    /* Serves its pool through the NIC of the address in BANYAN_RDMA_ADDRESS, and listens there;
      * without that variable the test aborts. */
     bool rdma;
 };

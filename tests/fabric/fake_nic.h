@@ -1,14 +1,14 @@
 /*
- * fake_nic.h - a network card of memory and patience, for tests of verbs_queue.c: it stands in for
+ * fake_nic.h - a NIC of memory and patience, for tests of verbs_queue.c: it stands in for
  * libibverbs, for verbs_device.c and for a provider, does what it is posted when it is told to, and holds the
- * queue to a real card's rules: a request more than the send queue has room for, a completion too many for
+ * queue to a real NIC's rules: a request more than the send queue has room for, a completion too many for
  * its queue, a local place that is not registered, or anything that is not destroyed in the end fails the
  * test.
  *
- * There is one at a time (fake_card_start, fake_card_end).
+ * There is one at a time (fake_nic_start, fake_nic_end).
  */
-#ifndef TESTS_FABRIC_FAKE_CARD_H
-#define TESTS_FABRIC_FAKE_CARD_H
+#ifndef TESTS_FABRIC_FAKE_NIC_H
+#define TESTS_FABRIC_FAKE_NIC_H
 
 #include "fabric/verbs_queue.h"
 
@@ -28,7 +28,7 @@ enum fake_failure {
     FAKE_FAILURES
 };
 
-struct fake_card {
+struct fake_nic {
     struct verbs_device device; /* what a queue is made on; may be changed before */
     uint8_t *pool, *locks;      /* the other side's */
     struct verbs_memory memory; /* ... where they are */
@@ -60,16 +60,16 @@ struct fake_card {
     bool failed; /* the pair: all that follows is flushed */
 };
 
-extern struct fake_card fake_card;
-void fake_card_start(void);
-void fake_card_end(void);
+extern struct fake_nic fake_nic;
+void fake_nic_start(void);
+void fake_nic_end(void);
 
 /* Does so many requests, as far as there are. */
-void fake_card_run(uint32_t requests);
+void fake_nic_run(uint32_t requests);
 /* The next request ends with this status; all behind it are flushed. */
-void fake_card_fail(enum ibv_wc_status status);
+void fake_nic_fail(enum ibv_wc_status status);
 /* A completion out of turn. */
-void fake_card_complete(const struct verbs_work *work, enum ibv_wc_status status);
-uint32_t fake_card_waiting(void);
+void fake_nic_complete(const struct verbs_work *work, enum ibv_wc_status status);
+uint32_t fake_nic_waiting(void);
 
 #endif

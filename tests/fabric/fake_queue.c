@@ -18,7 +18,7 @@
 
 struct verbs_queue {
     struct verbs_queue *next;
-    struct wire_card ours;
+    struct wire_nic ours;
     struct fabric_list *lists[LISTS];
     uint32_t first, end, ready; /* counted on and on; up to `ready` they are done */
     uint32_t used;              /* commands */
@@ -59,12 +59,12 @@ int verbs_queue_create(struct verbs_queue **created, const struct verbs_device *
     return BANYAN_OK;
 }
 
-const struct wire_card *verbs_queue_end(const struct verbs_queue *queue)
+const struct wire_nic *verbs_queue_end(const struct verbs_queue *queue)
 {
     return &queue->ours;
 }
 
-int verbs_queue_connect(struct verbs_queue *queue, const struct wire_card *theirs,
+int verbs_queue_connect(struct verbs_queue *queue, const struct wire_nic *theirs,
                         const struct verbs_memory *memory, struct error *error)
 {
     if (fake_queues.connect_fails)
@@ -198,7 +198,7 @@ void verbs_queue_awake(struct verbs_queue *queue)
     count(&fake_queues.awakes, 1);
 }
 
-/* As a card: only what comes after the arm is told, once. */
+/* As a NIC: only what comes after the arm is told, once. */
 static void tell(struct verbs_queue *queue)
 {
     uint64_t one = 1;

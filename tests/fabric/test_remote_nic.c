@@ -1,4 +1,4 @@
-/* test_remote_nic.c - the compute node's side of memory nodes behind network cards, with queue pairs that do
+/* test_remote_nic.c - the compute node's side of memory nodes behind NICs, with queue pairs that do
  * what a test says (fake_queue.h) and memory nodes that say what they should not (liar.h): how such a fabric
  * is opened or refused, sleeping, waiting for room, and what becomes of lists when something breaks. */
 #include <setjmp.h>
@@ -25,7 +25,7 @@
 #define SEVENS  UINT64_C(0x7777777777777777)
 #define FOREVER 60000000u /* us */
 
-/* ---- a memory node behind a card, or one without ---- */
+/* ---- a memory node behind a NIC, or one without ---- */
 
 enum attach { GOOD, REFUSES, MUMBLES, TALKS, LONG, SHORT, POSITIVE, CLOSES, SILENT };
 
@@ -41,7 +41,7 @@ struct place {
 
 static bool say(int fd, enum wire_kind kind, int32_t status, uint64_t id, const void *body, uint32_t length)
 {
-    struct wire_head head = {.length = length, .kind = (uint8_t)kind, .status = status, .id = id};
+    struct wire_header head = {.length = length, .kind = (uint8_t)kind, .status = status, .id = id};
     return liar_say(fd, &head, sizeof head) && (length == 0 || liar_say(fd, body, length));
 }
 
@@ -49,9 +49,9 @@ static bool answer_attach(const struct place *place, int fd)
 {
     static const char sentence[] = "no queue pairs left\n";
     static const uint8_t zeros[400];
-    struct wire_card card;
-    const struct wire_card ours = {.queue = 8, .pool_key = 0x1111, .lock_key = 0x2222};
-    if (!liar_take(fd, &card, sizeof card) || card.queue != 7)
+    struct wire_nic nic;
+    const struct wire_nic ours = {.queue = 8, .pool_key = 0x1111, .lock_key = 0x2222};
+    if (!liar_take(fd, &nic, sizeof nic) || nic.queue != 7)
         return false;
     switch (place->attach) {
     case GOOD:
@@ -77,10 +77,10 @@ static bool answer_attach(const struct place *place, int fd)
 }
 
 /* One READ of 8 bytes, when the test lets it. */
-static bool answer_list(struct place *place, int fd, const struct wire_head *asked)
+static bool answer_list(struct place *place, int fd, const struct wire_header *asked)
 {
     const struct {
-        struct wire_head head;
+        struct wire_header head;
         uint64_t word;
     } reply = {.head = {.length = 8, .kind = WIRE_REPLY, .count = 1, .id = asked->id}, .word = SEVENS};
     struct wire_command command;
@@ -92,7 +92,7 @@ static bool answer_list(struct place *place, int fd, const struct wire_head *ask
     return liar_say(fd, &reply, sizeof reply);
 }
 
-static bool answer(struct place *place, int fd, const struct wire_head *head)
+static bool answer(struct place *place, int fd, const struct wire_header *head)
 {
     switch (head->kind) {
     case WIRE_HEARTBEAT:
@@ -119,7 +119,7 @@ static void talk(struct liar *liar, int fd)
     struct place *place = liar->context;
     const struct wire_greeting greeting = {.magic = WIRE_MAGIC, .version = WIRE_VERSION};
     struct wire_hello hello;
-    struct wire_head head;
+    struct wire_header head;
     const int32_t refusal = BANYAN_EBUSY;
     if (!say(fd, WIRE_GREETING, 0, 0, &greeting, sizeof greeting) || !liar_take(fd, &head, sizeof head) ||
         !liar_take(fd, &hello, sizeof hello))
@@ -143,7 +143,7 @@ static struct fabric *fabric;
 static struct fabric_endpoint *endpoint;
 static struct error error;
 
-static void place_start(uint16_t number, uint16_t of, bool card)
+static void place_start(uint16_t number, uint16_t of, bool nic)
 {
     struct place *place = &places[number];
     const struct net_address any = {.kind = NET_TCP, .host = "127.0.0.1"};
@@ -152,9 +152,9 @@ static void place_start(uint16_t number, uint16_t of, bool card)
                                         .node = number,
                                         .node_count = of,
                                         .lock_width = 2,
-                                        .card = card,
-                                        .card_packet = 1024,
-                                        .card_promises = WIRE_CARD_RELEASE_BY_WRITE | WIRE_CARD_MASKED_CAS,
+                                        .nic = nic,
+                                        .nic_packet = 1024,
+                                        .nic_promises = WIRE_NIC_RELEASE_BY_WRITE | WIRE_NIC_MASKED_CAS,
                                         .group_key = 5,
                                         .cluster_id = 6,
                                         .instance = 7,
@@ -162,7 +162,7 @@ static void place_start(uint16_t number, uint16_t of, bool card)
                                         .lock_bytes = 4096}};
     liar_start(&place->liar, &any, talk, place);
     addresses[number] = place->liar.address;
-    addresses[number].rdma = card;
+    addresses[number].rdma = nic;
 }
 
 /* Ends the group: as a memory node that is killed. */
@@ -174,7 +174,7 @@ static void place_cut(struct place *place)
 static int open_fabric(uint16_t count, uint32_t spin_us, uint32_t timeout_ms)
 {
     const struct fabric_remote_options options = {
-        .nodes = addresses, .count = count, .timeout_ms = timeout_ms, .card = {.spin_us = spin_us}};
+        .nodes = addresses, .count = count, .timeout_ms = timeout_ms, .nic = {.spin_us = spin_us}};
     return fabric_remote_open(&fabric, &options, &error);
 }
 
@@ -296,8 +296,8 @@ static void test_attach_refused(void **state)
         enum attach attach;
         int status;
         const char *part;
-    } cases[] = {{REFUSES, BANYAN_ENOMEM, "its card: no queue pairs left?"},
-                 {MUMBLES, BANYAN_ENOMEM, "its card: "},
+    } cases[] = {{REFUSES, BANYAN_ENOMEM, "its NIC: no queue pairs left?"},
+                 {MUMBLES, BANYAN_ENOMEM, "its NIC: "},
                  {TALKS, BANYAN_EVERSION, "with something else"},
                  {LONG, BANYAN_EVERSION, "with something else"},
                  {SHORT, BANYAN_EVERSION, "with something else"},
@@ -320,25 +320,25 @@ static void test_silent(void **state)
     assert_non_null(strstr(error.text, "it does not answer in time"));
     place_rest(&places[0]);
     places[0].attach = GOOD;
-    hold(true); /* the stream works, the card does not */
+    hold(true); /* the stream works, the NIC does not */
     error = (struct error){0};
     assert_int_equal(open_fabric(1, 0, 100), BANYAN_ENET);
-    assert_non_null(strstr(error.text, "its card does not answer in time"));
+    assert_non_null(strstr(error.text, "its NIC does not answer in time"));
 }
 
 static void test_unfit(void **state)
 {
     (void)state;
     place_start(0, 1, true);
-    places[0].welcome.card = 0;
+    places[0].welcome.nic = 0;
     expect_refused(BANYAN_EVERSION, "does not say that it serves RDMA");
-    places[0].welcome.card = 1;
-    places[0].welcome.card_packet = 255;
-    expect_refused(BANYAN_EVERSION, "impossible card: packets of 255 bytes");
-    places[0].welcome.card_packet = 256;
-    places[0].welcome.card_promises = WIRE_CARD_RELEASE_BY_WRITE;
+    places[0].welcome.nic = 1;
+    places[0].welcome.nic_packet = 255;
+    expect_refused(BANYAN_EVERSION, "impossible NIC: packets of 255 bytes");
+    places[0].welcome.nic_packet = 256;
+    places[0].welcome.nic_promises = WIRE_NIC_RELEASE_BY_WRITE;
     expect_refused(BANYAN_EVERSION, "lock words of 2, promises 0x1");
-    places[0].welcome.card_promises = WIRE_CARD_MASKED_CAS;
+    places[0].welcome.nic_promises = WIRE_NIC_MASKED_CAS;
     fake_queues.masked_cas = false;
     expect_refused(BANYAN_ENOTSUP, "--lock-width 8");
     fake_queues.masked_cas = true;
@@ -512,7 +512,7 @@ static void tcp_came(void *argument)
     atomic_store_release(&places[1].answers, 1u); /* release: for the liar */
 }
 
-/* Lists of one execute travel together: the card's is done only after the other has arrived. */
+/* Lists of one execute travel together: the NIC's is done only after the other has arrived. */
 static void execute_mixed(void *argument)
 {
     (void)argument;

@@ -41,16 +41,16 @@ static uint32_t next_lie; /* atomic: of the next list */
 static bool welcome(int fd)
 {
     struct {
-        struct wire_head head;
+        struct wire_header head;
         struct wire_greeting greeting;
     } first = {.head = {.length = sizeof first.greeting, .kind = WIRE_GREETING},
                .greeting = {.magic = WIRE_MAGIC, .version = WIRE_VERSION}};
     struct {
-        struct wire_head head;
+        struct wire_header head;
         struct wire_hello hello;
     } hello;
     struct {
-        struct wire_head head;
+        struct wire_header head;
         struct wire_welcome welcome;
     } answer = {.head = {.length = sizeof answer.welcome, .kind = WIRE_WELCOME},
                 .welcome = {.lease_ms = 60000,
@@ -70,10 +70,10 @@ static bool welcome(int fd)
 #define ASKED  (2 * sizeof(struct wire_command) + 8)
 #define ANSWER 72u
 
-static bool answer_list(int fd, const struct wire_head *asked)
+static bool answer_list(int fd, const struct wire_header *asked)
 {
     struct {
-        struct wire_head head;
+        struct wire_header head;
         uint8_t body[ANSWER + 64];
     } reply = {.head = {.length = ANSWER, .kind = WIRE_REPLY, .count = 2, .id = asked->id}};
     uint8_t commands[ASKED];
@@ -110,7 +110,7 @@ static bool answer_list(int fd, const struct wire_head *asked)
 
 static void talk(struct liar *liar, int fd)
 {
-    struct wire_head head;
+    struct wire_header head;
     bool on = welcome(fd);
     while (on && liar_take(fd, &head, sizeof head) && head.kind != WIRE_GOODBYE)
         on = head.kind == WIRE_HEARTBEAT ? liar_say(fd, &head, sizeof head) : answer_list(fd, &head);

@@ -67,11 +67,11 @@ static struct role honest(void)
 
 static bool say_message(int fd, const struct message *message, uint64_t id)
 {
-    struct wire_head head = {.length = message->length,
-                             .kind = message->kind,
-                             .count = message->count,
-                             .status = (int32_t)message->status,
-                             .id = id};
+    struct wire_header head = {.length = message->length,
+                               .kind = message->kind,
+                               .count = message->count,
+                               .status = (int32_t)message->status,
+                               .id = id};
     size_t there = message->body != NULL ? message->length : 0;
     return liar_say(fd, &head, sizeof head) && liar_say(fd, message->body, there);
 }
@@ -106,7 +106,7 @@ static bool refuses(struct role *role, int fd, const struct wire_hello *hello)
 
 static bool open_talk(struct role *role, int fd, struct wire_hello *hello)
 {
-    struct wire_head head = {.length = sizeof role->greeting, .kind = WIRE_GREETING};
+    struct wire_header head = {.length = sizeof role->greeting, .kind = WIRE_GREETING};
     if (!liar_say(fd, &head, sizeof head) || !liar_say(fd, &role->greeting, sizeof role->greeting) ||
         !liar_take(fd, &head, sizeof head) || head.kind != WIRE_HELLO || !liar_take(fd, hello, sizeof *hello))
         return false;
@@ -125,12 +125,12 @@ static bool open_talk(struct role *role, int fd, struct wire_hello *hello)
     if (hello->role == WIRE_CONTROL && hello->compute_id != 0 && welcome.compute_id == 1)
         welcome.compute_id = hello->compute_id;
     welcome.mapped = welcome.mapped && (hello->role == WIRE_CONTROL || hello->role == WIRE_DATA);
-    head = (struct wire_head){.length = sizeof welcome, .kind = WIRE_WELCOME};
+    head = (struct wire_header){.length = sizeof welcome, .kind = WIRE_WELCOME};
     return liar_say(fd, &head, sizeof head) && liar_say(fd, &welcome, sizeof welcome) &&
            (!welcome.mapped || give_descriptors(role, fd, hello));
 }
 
-static bool beat(struct role *role, int fd, const struct wire_head *asked)
+static bool beat(struct role *role, int fd, const struct wire_header *asked)
 {
     static const struct message wrong = {.kind = WIRE_RESULT};
     static const struct message longer = {.kind = WIRE_HEARTBEAT, .length = 8, .body = "12345678"};
@@ -161,7 +161,7 @@ static void talk(struct liar *liar, int fd)
 {
     struct role *role = liar->context;
     struct wire_hello hello;
-    struct wire_head head;
+    struct wire_header head;
     uint8_t away[256];
     bool on = open_talk(role, fd, &hello);
     while (on && liar_take(fd, &head, sizeof head) && head.kind != WIRE_GOODBYE)

@@ -54,7 +54,7 @@ static int open_at(struct verbs_device **device, const struct verbs_options *opt
     return verbs_device_open(device, options, &address.any, error);
 }
 
-/* What stands before a message where people see it ("memory node rdma://10.0.0.1:7100: its card: ") must have
+/* What stands before a message where people see it ("memory node rdma://10.0.0.1:7100: its NIC: ") must have
  * room too; test_long_messages has names that are longer than real ones. */
 #define TEXT_MOST 204u
 static size_t text_most = TEXT_MOST;
@@ -121,7 +121,7 @@ static void two_devices(void)
 {
     fake_verbs_start();
     for (unsigned i = 0; i < 2; i++) {
-        unsigned device = fake_verbs_device(i == 0 ? "card0" : "card1");
+        unsigned device = fake_verbs_device(i == 0 ? "nic0" : "nic1");
         fake.devices[device].ports = 2;
         for (unsigned port = 1; port <= 2; port++) {
             char text[40];
@@ -135,7 +135,7 @@ static void two_devices(void)
 static void one_device(void)
 {
     fake_verbs_start();
-    fake_verbs_device("card0");
+    fake_verbs_device("nic0");
     fake_verbs_gid(0, 1, 3, IBV_GID_TYPE_ROCE_V2, "::ffff:10.0.0.1");
 }
 
@@ -197,8 +197,8 @@ static void test_absent(void **state)
     absent(folder, EIO, strerror(EIO));
     make(folder, "infiniband", false);
     absent(folder, 0, "no RDMA device");
-    make(folder, "infiniband/card7", false);
-    absent(folder, 0, "card7 is out of reach");
+    make(folder, "infiniband/nic7", false);
+    absent(folder, 0, "nic7 is out of reach");
     absent(folder, ENOSYS, "modprobe ib_uverbs");
     make(folder, "infiniband_verbs", false);
     absent(folder, 0, "modprobe ib_uverbs");
@@ -225,19 +225,19 @@ static void test_absent(void **state)
 static void test_by_name(void **state)
 {
     two_devices();
-    struct verbs_options options = {.device = "card1"};
-    opens_as(&options, "127.0.0.1", "card1", 1);
-    opens_as(&options, "10.0.1.2", "card1", 2);
+    struct verbs_options options = {.device = "nic1"};
+    opens_as(&options, "127.0.0.1", "nic1", 1);
+    opens_as(&options, "10.0.1.2", "nic1", 2);
     /* An address of the other one: the name counts. */
-    opens_as(&options, "10.0.0.2", "card1", 1);
+    opens_as(&options, "10.0.0.2", "nic1", 1);
     fake.manager = true;
-    fake.manager_device = "card0";
+    fake.manager_device = "nic0";
     fake.manager_port = 2;
-    opens_as(&options, "10.0.0.2", "card1", 1);
+    opens_as(&options, "10.0.0.2", "nic1", 1);
     fake.devices[1].port[0].state = IBV_PORT_DOWN;
-    opens_as(&options, "127.0.0.1", "card1", 2);
-    options.device = "card7";
-    refused(&options, "127.0.0.1", BANYAN_ENOTSUP, "card7", "none of that name", "card0, card1 (", NULL);
+    opens_as(&options, "127.0.0.1", "nic1", 2);
+    options.device = "nic7";
+    refused(&options, "127.0.0.1", BANYAN_ENOTSUP, "nic7", "none of that name", "nic0, nic1 (", NULL);
     /* As many as there is room for. */
     char names[FAKE_DEVICES][16];
     fake_verbs_start();
@@ -255,46 +255,46 @@ static void test_by_manager(void **state)
 {
     two_devices();
     fake.manager = true;
-    fake.manager_device = "card1";
+    fake.manager_device = "nic1";
     fake.manager_port = 2;
     struct verbs_device *device = opened(NULL, "10.0.1.2");
-    assert_string_equal(device->name, "card1");
+    assert_string_equal(device->name, "nic1");
     assert_int_equal(device->port, 2);
     /* Once by the manager, once by us; the other device is left alone. */
     assert_int_equal(fake.opened, 2);
     assert_int_equal(fake.manager_asked, 1);
     close_all(device);
     /* A port that was asked for counts more than the address. */
-    struct verbs_options options = {.device = "card1", .port = 1};
-    opens_as(&options, "10.0.1.2", "card1", 1);
+    struct verbs_options options = {.device = "nic1", .port = 1};
+    opens_as(&options, "10.0.1.2", "nic1", 1);
     /* It knows nothing of loopback, and is not asked. */
     fake.manager_asked = 0;
-    options = (struct verbs_options){.device = "card0"};
-    opens_as(&options, "127.0.0.1", "card0", 1);
+    options = (struct verbs_options){.device = "nic0"};
+    opens_as(&options, "127.0.0.1", "nic0", 1);
     assert_int_equal(fake.manager_asked, 0);
     /* It says a port that is down: then that is said, and no other one taken. */
     fake.devices[1].port[1].state = IBV_PORT_DOWN;
-    refused(NULL, "10.0.1.2", BANYAN_ENET, "card1", "port 2", "down", NULL);
+    refused(NULL, "10.0.1.2", BANYAN_ENET, "nic1", "port 2", "down", NULL);
     /* A device that it alone sees. */
     fake.manager_device = "gone";
-    opens_as(NULL, "10.0.0.1", "card0", 1);
+    opens_as(NULL, "10.0.0.1", "nic0", 1);
 }
 
 static void test_by_gid(void **state)
 {
     two_devices();
-    opens_as(NULL, "10.0.0.1", "card0", 1);
-    opens_as(NULL, "10.0.0.2", "card0", 2);
-    opens_as(NULL, "::ffff:10.0.1.1", "card1", 1);
-    opens_as(NULL, "10.0.1.2", "card1", 2);
+    opens_as(NULL, "10.0.0.1", "nic0", 1);
+    opens_as(NULL, "10.0.0.2", "nic0", 2);
+    opens_as(NULL, "::ffff:10.0.1.1", "nic1", 1);
+    opens_as(NULL, "10.0.1.2", "nic1", 2);
     /* The manager is there and knows nothing. */
     fake.manager = true;
-    opens_as(NULL, "10.0.1.2", "card1", 2);
-    refused(NULL, "10.0.9.9", BANYAN_EINVAL, "several RDMA devices", "(card0, card1)", "--rdma-device", NULL);
+    opens_as(NULL, "10.0.1.2", "nic1", 2);
+    refused(NULL, "10.0.9.9", BANYAN_EINVAL, "several RDMA devices", "(nic0, nic1)", "--rdma-device", NULL);
     struct verbs_options options = {.port = 1};
     refused(&options, "10.0.1.2", BANYAN_EINVAL, "several RDMA devices", NULL);
     fake.devices[1].port[1].state = IBV_PORT_DOWN;
-    refused(NULL, "10.0.1.2", BANYAN_ENET, "card1", "port 2", "down", NULL);
+    refused(NULL, "10.0.1.2", BANYAN_ENET, "nic1", "port 2", "down", NULL);
     fake.no_gids = EIO;
     refused(NULL, "10.0.0.1", BANYAN_EINVAL, "several RDMA devices", NULL);
 }
@@ -304,24 +304,24 @@ static void test_the_only_one(void **state)
     static const char *const addresses[] = {"127.0.0.1", "0.0.0.0", "::", "::1", "192.168.1.1"};
     one_device();
     for (unsigned i = 0; i < sizeof addresses / sizeof *addresses; i++)
-        opens_as(NULL, addresses[i], "card0", 1);
+        opens_as(NULL, addresses[i], "nic0", 1);
     struct verbs_device *device;
     assert_int_equal(verbs_device_open(&device, NULL, NULL, NULL), 0);
     close_all(device);
     /* Others that cannot be used do not count. */
     two_devices();
     fake.devices[0].port[0].state = fake.devices[0].port[1].state = IBV_PORT_DOWN;
-    opens_as(NULL, "127.0.0.1", "card1", 1);
+    opens_as(NULL, "127.0.0.1", "nic1", 1);
     fake.devices[0].port[0].state = IBV_PORT_ACTIVE;
     refused(NULL, "127.0.0.1", BANYAN_EINVAL, "several RDMA devices", NULL);
     fake.devices[0].no_access = EACCES;
-    opens_as(NULL, "127.0.0.1", "card1", 1);
+    opens_as(NULL, "127.0.0.1", "nic1", 1);
     fake.devices[0].no_access = 0;
     fake.devices[0].transport = IBV_TRANSPORT_IWARP;
-    opens_as(NULL, "127.0.0.1", "card1", 1);
+    opens_as(NULL, "127.0.0.1", "nic1", 1);
     /* Of several that cannot be used, the first says why. */
     fake.devices[1].atomics = IBV_ATOMIC_NONE;
-    refused(NULL, "127.0.0.1", BANYAN_ENOTSUP, "card0", "iWARP", NULL);
+    refused(NULL, "127.0.0.1", BANYAN_ENOTSUP, "nic0", "iWARP", NULL);
 }
 
 /* ---- devices that are of no use ---- */
@@ -330,49 +330,49 @@ static void test_no_permission(void **state)
 {
     one_device();
     fake.devices[0].no_access = EACCES;
-    refused(NULL, "10.0.0.1", BANYAN_ENOTSUP, "card0", "no permission", "/dev/infiniband/uverbs0", "group",
+    refused(NULL, "10.0.0.1", BANYAN_ENOTSUP, "nic0", "no permission", "/dev/infiniband/uverbs0", "group",
             NULL);
     fake.devices[0].no_access = ENOENT;
-    refused(NULL, "10.0.0.1", BANYAN_ENOTSUP, "card0 cannot be opened", "/dev/infiniband/uverbs0",
+    refused(NULL, "10.0.0.1", BANYAN_ENOTSUP, "nic0 cannot be opened", "/dev/infiniband/uverbs0",
             strerror(ENOENT), NULL);
     fake.devices[0].no_access = 0;
     fake.devices[0].no_open = EMFILE;
-    refused(NULL, "10.0.0.1", BANYAN_ENOTSUP, "card0 cannot be opened", strerror(EMFILE), NULL);
+    refused(NULL, "10.0.0.1", BANYAN_ENOTSUP, "nic0 cannot be opened", strerror(EMFILE), NULL);
 }
 
 static void test_no_atomics(void **state)
 {
     one_device();
     fake.devices[0].transport = IBV_TRANSPORT_IWARP;
-    refused(NULL, "10.0.0.1", BANYAN_ENOTSUP, "card0", "iWARP has no atomics", "tcp://", NULL);
+    refused(NULL, "10.0.0.1", BANYAN_ENOTSUP, "nic0", "iWARP has no atomics", "tcp://", NULL);
     fake.devices[0].transport = IBV_TRANSPORT_UNSPECIFIED;
-    refused(NULL, "10.0.0.1", BANYAN_ENOTSUP, "card0", "neither InfiniBand nor RoCE", NULL);
+    refused(NULL, "10.0.0.1", BANYAN_ENOTSUP, "nic0", "neither InfiniBand nor RoCE", NULL);
     fake.devices[0].transport = IBV_TRANSPORT_IB;
     fake.devices[0].atomics = IBV_ATOMIC_NONE;
-    refused(NULL, "10.0.0.1", BANYAN_ENOTSUP, "card0", "no atomics", NULL);
+    refused(NULL, "10.0.0.1", BANYAN_ENOTSUP, "nic0", "no atomics", NULL);
     fake.devices[0].atomics = IBV_ATOMIC_GLOB;
-    opens_as(NULL, "10.0.0.1", "card0", 1);
+    opens_as(NULL, "10.0.0.1", "nic0", 1);
     /* When it is looked at among others, when it is opened, and when its limits are read. */
     fake.devices[0].no_query = EIO;
     for (unsigned i = 0; i < 3; i++) {
         fake.queries = 0;
         fake.devices[0].queries = i;
-        refused(NULL, "127.0.0.1", BANYAN_ENET, "card0", "does not say what it can", NULL);
+        refused(NULL, "127.0.0.1", BANYAN_ENET, "nic0", "does not say what it can", NULL);
     }
     fake.queries = fake.devices[0].queries = 0;
-    refused(NULL, "10.0.0.1", BANYAN_ENET, "card0", "does not say what it can", NULL);
+    refused(NULL, "10.0.0.1", BANYAN_ENET, "nic0", "does not say what it can", NULL);
 }
 
 static void test_ports(void **state)
 {
     one_device();
     struct verbs_options options = {.port = 2};
-    refused(&options, "10.0.0.1", BANYAN_EINVAL, "card0 has no port 2", "--rdma-port", "it has 1", NULL);
+    refused(&options, "10.0.0.1", BANYAN_EINVAL, "nic0 has no port 2", "--rdma-port", "it has 1", NULL);
     fake.devices[0].ports = 2;
     fake_verbs_gid(0, 2, 0, IBV_GID_TYPE_ROCE_V2, "::ffff:10.0.0.2");
-    opens_as(&options, "10.0.0.1", "card0", 2);
+    opens_as(&options, "10.0.0.1", "nic0", 2);
     fake.devices[0].port[1].state = IBV_PORT_DOWN;
-    refused(&options, "127.0.0.1", BANYAN_ENET, "card0", "port 2 is down", "ip link set", NULL);
+    refused(&options, "127.0.0.1", BANYAN_ENET, "nic0", "port 2 is down", "ip link set", NULL);
     fake.devices[0].port[1].state = IBV_PORT_INIT;
     refused(&options, "127.0.0.1", BANYAN_ENET, "port 2", "subnet manager", "PORT_INIT", NULL);
     fake.devices[0].port[1].state = IBV_PORT_ARMED;
@@ -380,12 +380,12 @@ static void test_ports(void **state)
     fake.devices[0].port[1].state = IBV_PORT_NOP;
     refused(&options, "127.0.0.1", BANYAN_ENET, "port 2", "not in a state", NULL);
     fake.devices[0].port[1].state = IBV_PORT_ACTIVE_DEFER;
-    opens_as(&options, "127.0.0.1", "card0", 2);
+    opens_as(&options, "127.0.0.1", "nic0", 2);
     /* librdmacm knows a port that the device does not. */
     fake.manager = true;
-    fake.manager_device = "card0";
+    fake.manager_device = "nic0";
     fake.manager_port = 5;
-    refused(NULL, "10.0.0.1", BANYAN_EINVAL, "card0 has no port 5", NULL);
+    refused(NULL, "10.0.0.1", BANYAN_EINVAL, "nic0 has no port 5", NULL);
     fake.manager = false;
     fake.no_domain = ENOMEM;
     refused(&options, "127.0.0.1", BANYAN_ENOMEM, "no protection domain", strerror(ENOMEM), NULL);
@@ -409,7 +409,7 @@ static void test_out_of_memory(void **state)
 {
     const struct failing_order order = {.calls = FAILING_MEMORY, .count = 1, .error = ENOMEM};
     one_device();
-    fake.manager_device = "card0";
+    fake.manager_device = "nic0";
     fake.manager_port = 1;
     assert_true(failing_each(&order, out_of_memory_attempt, NULL, BANYAN_ENOMEM) >= 5);
     assert_true(failing_each(&order, out_of_memory_attempt, state, BANYAN_ENOMEM) >= 5);
@@ -436,7 +436,7 @@ static void test_options(void **state)
         refused(&wrong[i].options, "10.0.0.1", BANYAN_EINVAL, wrong[i].word, NULL);
     assert_int_equal(fake.opened, 0);
     struct verbs_options most = {
-        .device = "card0", .port = 1, .traffic_class = 255, .service_level = 15, .timeout = 31};
+        .device = "nic0", .port = 1, .traffic_class = 255, .service_level = 15, .timeout = 31};
     struct verbs_device *device = opened(&most, "10.0.0.1");
     assert_null(device->options.device);
     assert_int_equal(device->options.timeout, 31);
@@ -457,8 +457,7 @@ static void test_packets(void **state)
         for (unsigned wanted = IBV_MTU_256; wanted <= IBV_MTU_4096; wanted++) {
             struct verbs_options options = {.packet = 128u << wanted};
             if (wanted > port) {
-                refused(&options, "10.0.0.1", BANYAN_EINVAL, "card0", "port 1", "--rdma-mtu", "at most",
-                        NULL);
+                refused(&options, "10.0.0.1", BANYAN_EINVAL, "nic0", "port 1", "--rdma-mtu", "at most", NULL);
                 continue;
             }
             device = opened(&options, "10.0.0.1");
@@ -521,7 +520,7 @@ static void test_gid_worth(void **state)
     for (unsigned order = 0; order < 2; order++)
         for (unsigned so_many = 1; so_many <= count; so_many++) {
             fake_verbs_start();
-            fake_verbs_device("card0");
+            fake_verbs_device("nic0");
             for (unsigned i = 0; i < so_many; i++) {
                 unsigned at = order == 0 ? i : so_many - 1 - i;
                 fake_verbs_gid(0, 1, entries[at].index, entries[at].type, entries[at].gid);
@@ -548,7 +547,7 @@ static void test_gid_index(void **state)
     takes_gid(&options, "10.0.0.1", 3, "::ffff:10.0.0.1");
     /* In the other port's table only. */
     options.gid_index = 6;
-    refused(&options, "10.0.0.1", BANYAN_EINVAL, "card0", "port 1", "index 5", "(of 16, used: 3, 0)",
+    refused(&options, "10.0.0.1", BANYAN_EINVAL, "nic0", "port 1", "index 5", "(of 16, used: 3, 0)",
             "--rdma-gid", "show_gids", NULL);
     options.gid_index = 70000;
     refused(&options, "10.0.0.1", BANYAN_EINVAL, "index 69999", NULL);
@@ -565,12 +564,12 @@ static void test_gid_index(void **state)
 static void test_no_gids(void **state)
 {
     fake_verbs_start();
-    fake_verbs_device("card0");
-    refused(NULL, "10.0.0.1", BANYAN_ENET, "card0", "port 1 has no GID", "ip address add", NULL);
+    fake_verbs_device("nic0");
+    refused(NULL, "10.0.0.1", BANYAN_ENET, "nic0", "port 1 has no GID", "ip address add", NULL);
     struct verbs_options options = {.gid_index = 1};
     refused(&options, "10.0.0.1", BANYAN_EINVAL, "used: none)", NULL);
     fake.no_gids = EIO;
-    refused(NULL, "10.0.0.1", BANYAN_ENET, "card0", "table of GIDs cannot be read", strerror(EIO), NULL);
+    refused(NULL, "10.0.0.1", BANYAN_ENET, "nic0", "table of GIDs cannot be read", strerror(EIO), NULL);
     fake.no_gids = 0;
     fake.devices[0].port[0].gid_tbl_len = 0;
     refused(NULL, "10.0.0.1", BANYAN_ENET, "port 1 has no GID", NULL);
@@ -579,7 +578,7 @@ static void test_no_gids(void **state)
 static void test_infiniband(void **state)
 {
     fake_verbs_start();
-    fake_verbs_device("card0");
+    fake_verbs_device("nic0");
     fake.devices[0].port[0].link_layer = IBV_LINK_LAYER_INFINIBAND;
     fake.devices[0].port[0].lid = 0x12;
     fake_verbs_gid(0, 1, 1, IBV_GID_TYPE_IB, "fe80::2");
@@ -623,11 +622,11 @@ static void test_register(void **state)
     assert_int_equal(verbs_memory_register(device, memory, (1u << 20) + 1, 0, "the pool", &region, &error),
                      BANYAN_EINVAL);
     assert_null(region);
-    says(&error, BANYAN_EINVAL, "the pool", "card0", "at most 1048576 bytes", "not 1048577", NULL);
+    says(&error, BANYAN_EINVAL, "the pool", "nic0", "at most 1048576 bytes", "not 1048577", NULL);
     error = registration(device, EFAULT);
     says(&error, BANYAN_ENOMEM, "the pool", "4096 bytes", "huge pages", NULL);
     error = registration(device, EINVAL);
-    says(&error, BANYAN_EINVAL, "the pool", "card0", strerror(EINVAL), NULL);
+    says(&error, BANYAN_EINVAL, "the pool", "nic0", strerror(EINVAL), NULL);
     close_all(device);
 }
 
@@ -688,14 +687,14 @@ static void test_memlock(void **state)
 
 #define REMOTE_ALL (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
-static struct wire_card their_end(void)
+static struct wire_nic their_end(void)
 {
-    struct wire_card theirs = {.queue = 0x345678,
-                               .packet = 0xabcdef,
-                               .ethernet = 1,
-                               .mtu = IBV_MTU_1024,
-                               .reads_taken = 4,
-                               .reads_begun = 5};
+    struct wire_nic theirs = {.queue = 0x345678,
+                              .packet = 0xabcdef,
+                              .ethernet = 1,
+                              .mtu = IBV_MTU_1024,
+                              .reads_taken = 4,
+                              .reads_begun = 5};
     assert_int_equal(inet_pton(AF_INET6, "::ffff:10.0.0.2", theirs.gid), 1);
     return theirs;
 }
@@ -704,7 +703,7 @@ static void test_pair_roce(void **state)
 {
     const struct verbs_options options = {.traffic_class = 104, .service_level = 3, .timeout = 20};
     struct ibv_qp queue = {.qp_num = 0x123456};
-    struct wire_card ours, theirs = their_end();
+    struct wire_nic ours, theirs = their_end();
     struct error error = {0};
     one_device();
     struct verbs_device *device = opened(&options, "10.0.0.1");
@@ -752,7 +751,7 @@ static void test_pair_roce(void **state)
 static void test_pair_asking(void **state)
 {
     struct ibv_qp queue = {.qp_num = 2};
-    struct wire_card ours, again;
+    struct wire_nic ours, again;
     struct error error = {0};
     one_device();
     struct verbs_device *device = opened(NULL, "10.0.0.1");
@@ -770,9 +769,9 @@ static void test_pair_infiniband(void **state)
 {
     struct ibv_qp queue = {.qp_num = 0x123456};
     struct error error = {0};
-    struct wire_card ours, theirs = their_end();
+    struct wire_nic ours, theirs = their_end();
     fake_verbs_start();
-    fake_verbs_device("card0");
+    fake_verbs_device("nic0");
     fake.devices[0].port[0].link_layer = IBV_LINK_LAYER_INFINIBAND;
     fake.devices[0].port[0].lid = 0x12;
     fake_verbs_gid(0, 1, 0, IBV_GID_TYPE_IB, "fe80::1");
@@ -806,7 +805,7 @@ static void test_pair_infiniband(void **state)
     close_all(device);
 }
 
-static void judged(struct verbs_device *device, const struct wire_card *ours, struct wire_card theirs,
+static void judged(struct verbs_device *device, const struct wire_nic *ours, struct wire_nic theirs,
                    const char *word)
 {
     struct ibv_qp queue = {.qp_num = ours->queue};
@@ -833,7 +832,7 @@ static void test_judgement(void **state)
 {
     struct ibv_qp queue = {.qp_num = 0x123456};
     struct error error = {0};
-    struct wire_card ours, theirs;
+    struct wire_nic ours, theirs;
     one_device();
     struct verbs_device *device = opened(NULL, "10.0.0.1");
     assert_int_equal(verbs_pair_begin(device, &queue, 0, &ours, &error), 0);
@@ -887,7 +886,7 @@ static void test_changes_fail(void **state)
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct ibv_qp queue = {.qp_num = 0x123456};
         struct error error = {0};
-        struct wire_card ours, theirs = their_end();
+        struct wire_nic ours, theirs = their_end();
         one_device();
         struct verbs_device *device = opened(NULL, "10.0.0.1");
         fake.no_state = cases[i].state;
@@ -908,7 +907,7 @@ static void test_long_messages(void **state)
 {
     struct ibv_qp queue = {.qp_num = 0x123456};
     struct error error = {0};
-    struct wire_card ours, theirs = their_end();
+    struct wire_nic ours, theirs = their_end();
     text_most = sizeof error.text - 2;
     const char *longest = "fdff:ffff:1111:2222:3333:4444:5555:6666";
     fake_verbs_start();

@@ -136,7 +136,7 @@ static void test_choice(void **state)
     struct verbs_options options = {.device = "rxe0"};
     opens_as(NULL, ADDRESS, "rxe0", "::ffff:" ADDRESS);
     opens_as(&options, ADDRESS, "rxe0", "::ffff:" ADDRESS);
-    /* Addresses that no card has. */
+    /* Addresses that no NIC has. */
     opens_as(&options, "127.0.0.1", "rxe0", "::ffff:" ADDRESS);
     opens_as(&options, "0.0.0.0", "rxe0", "::ffff:" ADDRESS);
     /* Without librdmacm's device the tables of GIDs say the same. */
@@ -296,7 +296,7 @@ struct couple {
     struct verbs_device *device;
     struct ibv_cq *completions;
     struct ibv_qp *queues[2];
-    struct wire_card ends[2];
+    struct wire_nic ends[2];
     struct ibv_mr *region;
     uint64_t words[WORDS];
 };
@@ -379,7 +379,7 @@ static void test_pair(void **state)
 {
     need_devices(1);
     struct couple *couple = couple_make(NULL);
-    const struct wire_card *serving = &couple->ends[0], *asking = &couple->ends[1];
+    const struct wire_nic *serving = &couple->ends[0], *asking = &couple->ends[1];
     assert_int_equal(serving->queue, couple->queues[0]->qp_num);
     assert_int_equal(serving->reads_taken, couple->device->limits.reads_taken);
     assert_int_equal(asking->reads_taken, 0);
@@ -456,7 +456,7 @@ static uint32_t link_local_option(void)
 static void cannot_connect(const struct verbs_options *options, int code, const char *from, const char *word)
 {
     struct couple *couple = couple_make(options);
-    struct wire_card theirs = couple->ends[0];
+    struct wire_nic theirs = couple->ends[0];
     struct error error = {0};
     assert_int_equal(inet_pton(AF_INET6, "fd99::7", theirs.gid), 1);
     int status = verbs_pair_connect(couple->device, couple->queues[1], &couple->ends[1], &theirs, &error);

@@ -1,7 +1,7 @@
 /*
  * test_verbs_mlx5.c - what the mlx5 provider asks libmlx5 for, word by word, against fakes of it: this
- * program defines the library's functions itself, so no card is needed. The answers of the fakes are a card's
- * as the kernel's mlx5_ifc.h lays them out; a real card has not been asked.
+ * program defines the library's functions itself, so no NIC is needed. The answers of the fakes are a NIC's
+ * as the kernel's mlx5_ifc.h lays them out; a real NIC has not been asked.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -110,7 +110,7 @@ bool mlx5dv_is_supported(struct ibv_device *of)
     return of == &device;
 }
 
-/* How the card answers QUERY_HCA_CAP. */
+/* How the NIC answers QUERY_HCA_CAP. */
 static struct {
     int error;
     uint8_t endianness;

@@ -1,4 +1,4 @@
-/* test_verbs_queue.c - a queue of the verbs backend on a card that is not there (fake_nic.h): which requests
+/* test_verbs_queue.c - a queue of the verbs backend on a NIC that is not there (fake_nic.h): which requests
  * a list becomes, its bounds, its results against a model, its end when something fails; and what the plain
  * provider makes of requests. */
 #include <setjmp.h>
@@ -46,7 +46,7 @@ static uint32_t take(void)
 
 static int setup(void **state)
 {
-    fake_card_start();
+    fake_nic_start();
     queue = NULL;
     done_count = 0;
     error = (struct error){0};
@@ -58,16 +58,16 @@ static int teardown(void **state)
         assert_int_equal(verbs_queue_under_way(queue), 0);
         verbs_queue_destroy(queue, done, &queue);
     }
-    fake_card_end();
+    fake_nic_end();
     return 0;
 }
 
 static void open_queue(void)
 {
-    static const struct wire_card theirs = {.queue = 8};
-    assert_int_equal(verbs_queue_create(&queue, &fake_card.device, &error), BANYAN_OK);
+    static const struct wire_nic theirs = {.queue = 8};
+    assert_int_equal(verbs_queue_create(&queue, &fake_nic.device, &error), BANYAN_OK);
     assert_int_equal(verbs_queue_end(queue)->queue, 7);
-    assert_int_equal(verbs_queue_connect(queue, &theirs, &fake_card.memory, &error), BANYAN_OK);
+    assert_int_equal(verbs_queue_connect(queue, &theirs, &fake_nic.memory, &error), BANYAN_OK);
 }
 
 static gaddr pool_at(uint64_t offset)
@@ -87,7 +87,7 @@ static struct fabric_list list_of(struct fabric_command *commands, unsigned coun
 static void finish(struct fabric_list *list, int status)
 {
     uint32_t before = done_count;
-    fake_card_run(UINT32_MAX);
+    fake_nic_run(UINT32_MAX);
     assert_int_equal(take(), 1);
     assert_int_equal(done_count, before + 1);
     assert_ptr_equal(done_lists[before].list, list);
@@ -98,13 +98,13 @@ static void finish(struct fabric_list *list, int status)
 static void expect_work(uint32_t index, enum fabric_operation operation, uint64_t remote, uint32_t key,
                         uint32_t length)
 {
-    const struct verbs_work *work = &fake_card.last[index];
-    assert_true(index < fake_card.last_count);
+    const struct verbs_work *work = &fake_nic.last[index];
+    assert_true(index < fake_nic.last_count);
     assert_int_equal(work->operation, operation);
     assert_int_equal(work->remote, remote);
     assert_int_equal(work->remote_key, key);
     assert_int_equal(work->length, length);
-    assert_int_equal(work->signalled, index == fake_card.last_count - 1);
+    assert_int_equal(work->signalled, index == fake_nic.last_count - 1);
 }
 
 /* ---- which requests ---- */
@@ -116,38 +116,38 @@ static void test_cas_and_read(void **state)
                                         read_of(pool_at(4096), words, sizeof words)};
     struct fabric_list list = list_of(commands, 2);
     open_queue();
-    memset(fake_card.pool + 4096, 0x33, sizeof words);
+    memset(fake_nic.pool + 4096, 0x33, sizeof words);
     assert_int_equal(verbs_queue_post(queue, &list), BANYAN_OK);
-    assert_int_equal(fake_card.posts, 1);
-    assert_int_equal(fake_card.last_count, 2);
-    expect_work(0, FABRIC_CAS, fake_card.memory.lock_address + 64, FAKE_LOCK_KEY, 8);
-    assert_int_equal(fake_card.last[0].compare, 0);
-    assert_int_equal(fake_card.last[0].swap, 7);
-    assert_false(fake_card.last[0].masked || fake_card.last[0].inlined || fake_card.last[1].inlined);
-    expect_work(1, FABRIC_READ, fake_card.memory.pool_address + 4096, FAKE_POOL_KEY, sizeof words);
-    assert_int_equal(fake_card.last[0].local % 64, 0); /* a list has its cache lines for itself */
-    assert_int_equal(verbs_id_command(fake_card.last[0].id), 0);
-    assert_int_equal(verbs_id_command(fake_card.last[1].id), 1);
-    assert_int_equal(verbs_id_sequence(fake_card.last[0].id), verbs_id_sequence(fake_card.last[1].id));
+    assert_int_equal(fake_nic.posts, 1);
+    assert_int_equal(fake_nic.last_count, 2);
+    expect_work(0, FABRIC_CAS, fake_nic.memory.lock_address + 64, FAKE_LOCK_KEY, 8);
+    assert_int_equal(fake_nic.last[0].compare, 0);
+    assert_int_equal(fake_nic.last[0].swap, 7);
+    assert_false(fake_nic.last[0].masked || fake_nic.last[0].inlined || fake_nic.last[1].inlined);
+    expect_work(1, FABRIC_READ, fake_nic.memory.pool_address + 4096, FAKE_POOL_KEY, sizeof words);
+    assert_int_equal(fake_nic.last[0].local % 64, 0); /* a list has its cache lines for itself */
+    assert_int_equal(verbs_id_command(fake_nic.last[0].id), 0);
+    assert_int_equal(verbs_id_command(fake_nic.last[1].id), 1);
+    assert_int_equal(verbs_id_sequence(fake_nic.last[0].id), verbs_id_sequence(fake_nic.last[1].id));
 
     /* not before the last request */
     assert_int_equal(take(), 0);
-    fake_card_run(1);
+    fake_nic_run(1);
     assert_int_equal(take(), 0);
     assert_int_equal(verbs_queue_under_way(queue), 1);
     assert_int_equal(words[0], 0);
     struct fabric_command faa = faa_of(pool_at(8), 1);
     struct fabric_list next = list_of(&faa, 1);
     assert_int_equal(verbs_queue_post(queue, &next), BANYAN_OK);
-    assert_int_equal(fake_card.last[0].local % 64, 0);
-    fake_card_run(1);
+    assert_int_equal(fake_nic.last[0].local % 64, 0);
+    fake_nic_run(1);
     assert_int_equal(take(), 1);
     finish(&next, BANYAN_OK);
     assert_int_equal(list.status, BANYAN_OK);
     assert_int_equal(words[7], 0x3333333333333333);
     assert_ptr_equal(commands[1].read.data, words);
     assert_int_equal(commands[0].cas.old, 0);
-    assert_int_equal(fake_card.locks[64], 7);
+    assert_int_equal(fake_nic.locks[64], 7);
 
     const struct verbs_counts *counts = verbs_queue_counts(queue);
     assert_int_equal(counts->lists, 2);
@@ -169,25 +169,25 @@ static void test_writes(void **state)
                                         write_of(lock_at(0), &unlock, sizeof unlock)};
     struct fabric_list list = list_of(commands, 3);
     open_queue();
-    memset(fake_card.locks, 0xff, 8);
+    memset(fake_nic.locks, 0xff, 8);
     memset(leaf, 1, sizeof leaf);
     memset(slot, 2, sizeof slot);
     assert_int_equal(verbs_queue_post(queue, &list), BANYAN_OK);
-    assert_int_equal(fake_card.last_count, 3);
-    expect_work(0, FABRIC_WRITE, fake_card.memory.pool_address + 8192, FAKE_POOL_KEY, sizeof leaf);
-    expect_work(1, FABRIC_WRITE, fake_card.memory.pool_address + 8292, FAKE_POOL_KEY, sizeof slot);
-    expect_work(2, FABRIC_WRITE, fake_card.memory.lock_address, FAKE_LOCK_KEY, 8);
-    assert_false(fake_card.last[0].inlined);
-    assert_true(fake_card.last[1].inlined && fake_card.last[2].inlined);
+    assert_int_equal(fake_nic.last_count, 3);
+    expect_work(0, FABRIC_WRITE, fake_nic.memory.pool_address + 8192, FAKE_POOL_KEY, sizeof leaf);
+    expect_work(1, FABRIC_WRITE, fake_nic.memory.pool_address + 8292, FAKE_POOL_KEY, sizeof slot);
+    expect_work(2, FABRIC_WRITE, fake_nic.memory.lock_address, FAKE_LOCK_KEY, 8);
+    assert_false(fake_nic.last[0].inlined);
+    assert_true(fake_nic.last[1].inlined && fake_nic.last[2].inlined);
     /* What the caller has there later does not matter. */
     memset(leaf, 0xee, sizeof leaf);
     memset(slot, 0xee, sizeof slot);
     unlock = 0xee;
     finish(&list, BANYAN_OK);
-    assert_int_equal(fake_card.pool[8192], 1);
-    assert_int_equal(fake_card.pool[8292], 2);
-    assert_int_equal(fake_card.pool[8312], 1);
-    assert_int_equal(fake_card.locks[0], 0);
+    assert_int_equal(fake_nic.pool[8192], 1);
+    assert_int_equal(fake_nic.pool[8292], 2);
+    assert_int_equal(fake_nic.pool[8312], 1);
+    assert_int_equal(fake_nic.locks[0], 0);
     assert_int_equal(verbs_queue_counts(queue)->inlined, 2);
 }
 
@@ -198,22 +198,22 @@ static void test_many_reads(void **state)
     struct fabric_list list = list_of(commands, FABRIC_COMMANDS_MAX);
     open_queue();
     for (uint32_t i = 0; i < FABRIC_COMMANDS_MAX; i++) {
-        memset(fake_card.pool + 1024 * (i + 1), (int)i + 1, 1024);
+        memset(fake_nic.pool + 1024 * (i + 1), (int)i + 1, 1024);
         commands[i] = read_of(pool_at(1024 * (i + 1)), buffers[i], 1024);
     }
     assert_int_equal(verbs_queue_post(queue, &list), BANYAN_OK);
-    assert_int_equal(fake_card.posts, 1);
-    assert_int_equal(fake_card.last_count, FABRIC_COMMANDS_MAX);
+    assert_int_equal(fake_nic.posts, 1);
+    assert_int_equal(fake_nic.last_count, FABRIC_COMMANDS_MAX);
     for (uint32_t i = 0; i < FABRIC_COMMANDS_MAX; i++) {
-        expect_work(i, FABRIC_READ, fake_card.memory.pool_address + 1024 * (i + 1), FAKE_POOL_KEY, 1024);
-        assert_int_equal(verbs_id_command(fake_card.last[i].id), i);
+        expect_work(i, FABRIC_READ, fake_nic.memory.pool_address + 1024 * (i + 1), FAKE_POOL_KEY, 1024);
+        assert_int_equal(verbs_id_command(fake_nic.last[i].id), i);
     }
     finish(&list, BANYAN_OK);
     for (uint32_t i = 0; i < FABRIC_COMMANDS_MAX; i++)
-        assert_memory_equal(buffers[i], fake_card.pool + 1024 * (i + 1), 1024);
+        assert_memory_equal(buffers[i], fake_nic.pool + 1024 * (i + 1), 1024);
 }
 
-/* Longer than the card's messages: several requests, one completion. */
+/* Longer than the NIC's messages: several requests, one completion. */
 static void test_split(void **state)
 {
     const uint32_t message = 65536, length = 150001;
@@ -223,34 +223,34 @@ static void test_split(void **state)
                                         write_of(lock_at(8), &word, sizeof word),
                                         read_of(pool_at(3), back, length)};
     struct fabric_list list = list_of(commands, 3);
-    fake_card.device.limits.message = message;
+    fake_nic.device.limits.message = message;
     open_queue();
     for (uint32_t i = 0; i < length; i++)
         data[i] = (uint8_t)random_mix(i);
     assert_int_equal(verbs_queue_post(queue, &list), BANYAN_OK);
-    assert_int_equal(fake_card.posts, 1);
-    assert_int_equal(fake_card.last_count, 7);
-    uint64_t base = fake_card.memory.pool_address + 3;
+    assert_int_equal(fake_nic.posts, 1);
+    assert_int_equal(fake_nic.last_count, 7);
+    uint64_t base = fake_nic.memory.pool_address + 3;
     for (uint32_t part = 0; part < 3; part++) {
         uint32_t bytes = part < 2 ? message : length - 2 * message;
         expect_work(part, FABRIC_WRITE, base + part * message, FAKE_POOL_KEY, bytes);
         expect_work(part + 4, FABRIC_READ, base + part * message, FAKE_POOL_KEY, bytes);
-        assert_int_equal(verbs_id_command(fake_card.last[part].id), 0);
-        assert_int_equal(verbs_id_command(fake_card.last[part + 4].id), 2);
+        assert_int_equal(verbs_id_command(fake_nic.last[part].id), 0);
+        assert_int_equal(verbs_id_command(fake_nic.last[part + 4].id), 2);
     }
     finish(&list, BANYAN_OK);
     assert_memory_equal(back, data, length);
-    assert_int_equal(fake_card.locks[8], 5);
+    assert_int_equal(fake_nic.locks[8], 5);
 }
 
-/* Whatever list fabric_execute lets through fits an empty queue, even of the poorest card. */
+/* Whatever list fabric_execute lets through fits an empty queue, even of the poorest NIC. */
 static void test_largest_list(void **state)
 {
     static uint8_t buffer[FABRIC_LENGTH_MAX];
     struct fabric_command commands[FABRIC_COMMANDS_MAX];
     struct fabric_list list = list_of(commands, FABRIC_COMMANDS_MAX);
-    fake_card.device.limits.message = VERBS_MESSAGE_MIN;
-    fake_card.device.limits.works = verbs_list_works_most(VERBS_MESSAGE_MIN);
+    fake_nic.device.limits.message = VERBS_MESSAGE_MIN;
+    fake_nic.device.limits.works = verbs_list_works_most(VERBS_MESSAGE_MIN);
     open_queue();
     /* 64 x 65,535 + 64 = 4 MiB; 61 of one more byte than a message is the worst split. */
     uint32_t left = FABRIC_LIST_BYTES_MAX;
@@ -264,28 +264,28 @@ static void test_largest_list(void **state)
     assert_int_equal(left, 0);
     for (unsigned round = 0; round < 3; round++) {
         assert_int_equal(verbs_queue_post(queue, &list), BANYAN_OK);
-        assert_true(fake_card.last_count > FABRIC_COMMANDS_MAX);
-        assert_int_equal(fake_card.regions, 2);
+        assert_true(fake_nic.last_count > FABRIC_COMMANDS_MAX);
+        assert_int_equal(fake_nic.regions, 2);
         finish(&list, BANYAN_OK);
-        assert_int_equal(fake_card.regions, 1);
+        assert_int_equal(fake_nic.regions, 1);
     }
     assert_int_equal(verbs_queue_counts(queue)->registered, 3);
 }
 
-/* What the card cannot take within a request is asked for in smaller steps; the limit is the granted one. */
+/* What the NIC cannot take within a request is asked for in smaller steps; the limit is the granted one. */
 static void test_inline_limit(void **state)
 {
     static const uint32_t maxima[] = {1000, 220, 219, 64, 63, 28, 27, 0};
     static const uint32_t granted[] = {220, 220, 128, 64, 28, 28, 0, 0};
     uint8_t data[256] = {0};
     for (unsigned i = 0; i < sizeof maxima / sizeof maxima[0]; i++) {
-        fake_card.inline_max = maxima[i];
+        fake_nic.inline_max = maxima[i];
         open_queue();
         for (uint32_t length = 1; length <= sizeof data; length++) {
             struct fabric_command command = write_of(pool_at(64), data, length);
             struct fabric_list list = list_of(&command, 1);
             assert_int_equal(verbs_queue_post(queue, &list), BANYAN_OK);
-            assert_int_equal(fake_card.last[0].inlined, length <= granted[i]);
+            assert_int_equal(fake_nic.last[0].inlined, length <= granted[i]);
             finish(&list, BANYAN_OK);
         }
         assert_int_equal(verbs_queue_counts(queue)->inlined, granted[i]);
@@ -303,18 +303,18 @@ static void test_masked(void **state)
                                             masked_of(lock_at(16), 0xcccc0000, 0x99990000, 0xffff0000),
                                             cas_of(lock_at(16), 0, 1)};
         struct fabric_list list = list_of(commands, 3);
-        fake_card.device.features.masked_cas = able;
+        fake_nic.device.features.masked_cas = able;
         open_queue();
-        assert_int_equal(fake_card.masked, able);
-        memcpy(fake_card.locks + 16, &word, sizeof word);
-        fake_card.posts = 0;
+        assert_int_equal(fake_nic.masked, able);
+        memcpy(fake_nic.locks + 16, &word, sizeof word);
+        fake_nic.posts = 0;
         int status = verbs_queue_post(queue, &list);
-        assert_int_equal(fake_card.posts, able);
+        assert_int_equal(fake_nic.posts, able);
         if (able) {
             assert_int_equal(status, BANYAN_OK);
-            assert_true(fake_card.last[1].masked);
-            assert_int_equal(fake_card.last[1].mask, 0xffff0000);
-            assert_false(fake_card.last[0].masked || fake_card.last[2].masked);
+            assert_true(fake_nic.last[1].masked);
+            assert_int_equal(fake_nic.last[1].mask, 0xffff0000);
+            assert_false(fake_nic.last[0].masked || fake_nic.last[2].masked);
             finish(&list, BANYAN_OK);
             assert_int_equal(commands[1].cas.old, word);
             assert_int_equal(commands[2].cas.old, 0xaaaabbbb9999dddd);
@@ -355,10 +355,10 @@ static void test_bad_commands(void **state)
         struct fabric_command commands[] = {faa_of(pool_at(0x1000), 1), bad[i], faa_of(pool_at(0x1000), 100)};
         struct fabric_list list = list_of(commands + 1, 2);
         assert_int_equal(verbs_queue_post(queue, &list), BANYAN_EADDRESS);
-        assert_int_equal(fake_card_waiting(), 0);
+        assert_int_equal(fake_nic_waiting(), 0);
         list = list_of(commands, 3);
         assert_int_equal(verbs_queue_post(queue, &list), BANYAN_OK);
-        assert_int_equal(fake_card.last_count, 1);
+        assert_int_equal(fake_nic.last_count, 1);
         finish(&list, BANYAN_EADDRESS);
         assert_int_equal(commands[0].faa.old, i);
     }
@@ -386,7 +386,7 @@ static void test_null(void **state)
 
 /* ---- against a model ---- */
 
-/* Lists are modelled when they are posted: the card does them in that order. */
+/* Lists are modelled when they are posted: the NIC does them in that order. */
 static struct fabric_target model;
 
 /* Takes what is done, in the order of the posts, and judges it. `first`: the number of the oldest. */
@@ -401,7 +401,7 @@ static void trials_take(struct trial **trials, uint32_t *first)
     }
 }
 
-/* Lists of all kinds, as many as go in, done a few requests at a time. The card checks the bounds. */
+/* Lists of all kinds, as many as go in, done a few requests at a time. The NIC checks the bounds. */
 static void random_lists(uint64_t seed, uint64_t message)
 {
     static struct trial *trials[LISTS];
@@ -414,9 +414,9 @@ static void random_lists(uint64_t seed, uint64_t message)
     struct random random;
     uint32_t first = 0, posted = 0, busy = 0;
     random_seed(&random, seed);
-    fake_card.device.features.masked_cas = true;
-    fake_card.device.limits.message = message;
-    fake_card.device.limits.works = seed % 2 ? 300 : 4000;
+    fake_nic.device.features.masked_cas = true;
+    fake_nic.device.limits.message = message;
+    fake_nic.device.limits.works = seed % 2 ? 300 : 4000;
     open_queue();
     model = (struct fabric_target){.pool = calloc(1, FAKE_POOL_BYTES),
                                    .pool_bytes = FAKE_POOL_BYTES,
@@ -429,7 +429,7 @@ static void random_lists(uint64_t seed, uint64_t message)
         while ((status = verbs_queue_post(queue, &trial->list)) == BANYAN_EBUSY) {
             assert_true(verbs_queue_under_way(queue) > 0);
             busy++;
-            fake_card_run((uint32_t)random_below(&random, 100) + 1);
+            fake_nic_run((uint32_t)random_below(&random, 100) + 1);
             trials_take(trials, &first);
         }
         trial_model(trial, &model);
@@ -440,25 +440,25 @@ static void random_lists(uint64_t seed, uint64_t message)
             trial_judge(trial);
         }
         if (random_chance(&random, 0.5))
-            fake_card_run((uint32_t)random_below(&random, 10));
+            fake_nic_run((uint32_t)random_below(&random, 10));
         if (random_chance(&random, 0.3))
             trials_take(trials, &first);
         assert_int_equal(verbs_queue_under_way(queue), posted - first);
     }
-    fake_card_run(UINT32_MAX);
+    fake_nic_run(UINT32_MAX);
     while (first < posted)
         trials_take(trials, &first);
-    assert_memory_equal(model.pool, fake_card.pool, FAKE_POOL_BYTES);
-    assert_memory_equal(model.locks, fake_card.locks, FAKE_LOCK_BYTES);
+    assert_memory_equal(model.pool, fake_nic.pool, FAKE_POOL_BYTES);
+    assert_memory_equal(model.locks, fake_nic.locks, FAKE_LOCK_BYTES);
     assert_true(busy > 0);
     const struct verbs_counts *counts = verbs_queue_counts(queue);
     assert_int_equal(counts->lists, 3000);
     assert_int_equal(counts->doorbells, 3000);
     assert_int_equal(counts->signalled, 3000);
     assert_int_equal(counts->completions, 3000);
-    assert_int_equal(counts->works, fake_card.posted);
+    assert_int_equal(counts->works, fake_nic.posted);
     assert_true(counts->registered > 0);
-    assert_int_equal(fake_card.regions, 1);
+    assert_int_equal(fake_nic.regions, 1);
     assert_int_equal(verbs_queue_under_way(queue), 0);
     verbs_queue_destroy(queue, done, &queue);
     queue = NULL;
@@ -470,8 +470,8 @@ static void test_random_lists(void **state)
 {
     for (uint64_t seed = 1; seed <= 6; seed++) {
         random_lists(seed, seed % 3 == 0 ? VERBS_MESSAGE_MIN : UINT64_C(1) << 30);
-        fake_card_end();
-        fake_card_start();
+        fake_nic_end();
+        fake_nic_start();
     }
 }
 
@@ -495,7 +495,7 @@ static uint32_t fill(struct fabric_list *lists, struct fabric_command *commands,
 static void drain(uint32_t lists)
 {
     done_count = 0;
-    fake_card_run(UINT32_MAX);
+    fake_nic_run(UINT32_MAX);
     assert_int_equal(take(), lists);
     for (uint32_t i = 0; i < lists; i++)
         assert_int_equal(done_lists[i].status, BANYAN_OK);
@@ -517,7 +517,7 @@ static void test_bounds(void **state)
         uint32_t most = fill(lists, few, 3); /* requests */
         assert_int_equal(most, 512 / 3);
         /* one goes, one comes */
-        fake_card_run(3);
+        fake_nic_run(3);
         done_count = 0;
         assert_int_equal(take(), 1);
         lists[LISTS - 1] = list_of(few, 3);
@@ -532,9 +532,9 @@ static void test_bounds(void **state)
         assert_int_equal(verbs_queue_post(queue, &lists[5]), BANYAN_OK);
         drain(5);
         assert_int_equal(fill(lists, huge, 4), 4); /* bytes of lists with memory of their own */
-        assert_int_equal(fake_card.regions, 5);
+        assert_int_equal(fake_nic.regions, 5);
         drain(4);
-        assert_int_equal(fake_card.regions, 1);
+        assert_int_equal(fake_nic.regions, 1);
     }
 }
 
@@ -544,11 +544,11 @@ static void test_no_memory_for_a_large_list(void **state)
     struct fabric_command command = read_of(pool_at(8), large, sizeof large);
     struct fabric_list list = list_of(&command, 1);
     open_queue();
-    fake_card.failure = FAKE_REGISTER;
+    fake_nic.failure = FAKE_REGISTER;
     assert_int_equal(verbs_queue_post(queue, &list), BANYAN_ENOMEM);
-    assert_int_equal(fake_card.posts, 0);
+    assert_int_equal(fake_nic.posts, 0);
     assert_int_equal(verbs_queue_under_way(queue), 0);
-    fake_card.failure = FAKE_NONE;
+    fake_nic.failure = FAKE_NONE;
     assert_int_equal(verbs_queue_post(queue, &list), BANYAN_OK);
     finish(&list, BANYAN_OK);
 }
@@ -567,9 +567,9 @@ static void test_command_fails(void **state)
         lists[i] = list_of(commands[i], 2);
         assert_int_equal(verbs_queue_post(queue, &lists[i]), BANYAN_OK);
     }
-    fake_card_run(3);
-    fake_card_fail(IBV_WC_REM_ACCESS_ERR); /* the READ of the second list */
-    fake_card_run(UINT32_MAX);
+    fake_nic_run(3);
+    fake_nic_fail(IBV_WC_REM_ACCESS_ERR); /* the READ of the second list */
+    fake_nic_run(UINT32_MAX);
     assert_int_equal(take(), 1);
     assert_ptr_equal(done_lists[0].list, &lists[0]);
     assert_int_equal(lists[0].status, BANYAN_OK);
@@ -579,7 +579,7 @@ static void test_command_fails(void **state)
     assert_int_equal(verbs_queue_under_way(queue), 2);
     struct fabric_list late = list_of(commands[0], 2);
     assert_int_equal(verbs_queue_post(queue, &late), BANYAN_ENET);
-    assert_int_equal(fake_card.posts, 3);
+    assert_int_equal(fake_nic.posts, 3);
     verbs_queue_destroy(queue, done, &queue);
     queue = NULL;
     assert_int_equal(done_count, 3);
@@ -600,15 +600,15 @@ static void test_names(void **state)
         struct fabric_command commands[] = {write_of(pool_at(8), words, 5), read_of(pool_at(64), words, 64),
                                             cas_of(lock_at(16), 1, 2), faa_of(pool_at(24), 1)};
         struct fabric_list list = list_of(commands, 4);
-        fake_card.failed = false;
+        fake_nic.failed = false;
         open_queue();
         assert_int_equal(verbs_queue_post(queue, &list), BANYAN_OK);
-        fake_card_run(which);
+        fake_nic_run(which);
         /* The first is blamed, and no flush. */
-        fake_card_complete(&fake_card.last[3 - which], IBV_WC_WR_FLUSH_ERR);
-        fake_card_fail(IBV_WC_RETRY_EXC_ERR);
-        fake_card_run(UINT32_MAX);
-        fake_card_complete(&fake_card.last[3 - which], IBV_WC_GENERAL_ERR);
+        fake_nic_complete(&fake_nic.last[3 - which], IBV_WC_WR_FLUSH_ERR);
+        fake_nic_fail(IBV_WC_RETRY_EXC_ERR);
+        fake_nic_run(UINT32_MAX);
+        fake_nic_complete(&fake_nic.last[3 - which], IBV_WC_GENERAL_ERR);
         assert_int_equal(take(), 0);
         assert_string_equal(verbs_queue_broken(queue), texts[which]);
         verbs_queue_destroy(queue, done, &queue);
@@ -618,7 +618,7 @@ static void test_names(void **state)
 
 static void destroyed_done(void *owner, struct fabric_list *list, int status)
 {
-    assert_int_equal(fake_card.pairs, 0); /* nothing comes into our memory any more */
+    assert_int_equal(fake_nic.pairs, 0); /* nothing comes into our memory any more */
     done(owner, list, status);
 }
 
@@ -630,9 +630,9 @@ static void test_flushed(void **state)
     static struct fabric_list lists[LISTS];
     open_queue();
     uint32_t posted = fill(lists, &command, 1);
-    fake_card_run(3);
-    fake_card.failed = true;
-    fake_card_run(UINT32_MAX); /* as many completions as there can be */
+    fake_nic_run(3);
+    fake_nic.failed = true;
+    fake_nic_run(UINT32_MAX); /* as many completions as there can be */
     assert_int_equal(take(), 3);
     assert_string_equal(verbs_queue_broken(queue), "fake0: flushed");
     assert_int_equal(verbs_queue_under_way(queue), posted - 3);
@@ -653,12 +653,12 @@ static void test_post_refused(void **state)
     struct fabric_list good = list_of(&command, 1), refused = list_of(&longer, 1);
     open_queue();
     assert_int_equal(verbs_queue_post(queue, &good), BANYAN_OK);
-    fake_card.post_error = ENOMEM;
+    fake_nic.post_error = ENOMEM;
     assert_int_equal(verbs_queue_post(queue, &refused), BANYAN_ENET);
     assert_non_null(strstr(verbs_queue_broken(queue), "fake0"));
     assert_non_null(strstr(verbs_queue_broken(queue), strerror(ENOMEM)));
     /* A part of it may be under way: its memory stays, but the list is the caller's again. */
-    assert_int_equal(fake_card.regions, 2);
+    assert_int_equal(fake_nic.regions, 2);
     verbs_queue_destroy(queue, destroyed_done, &queue);
     queue = NULL;
     assert_int_equal(done_count, 1);
@@ -671,30 +671,30 @@ static void test_post_refused(void **state)
 static void test_creation_fails(void **state)
 {
     for (int failure = FAKE_CHANNEL; failure < FAKE_FAILURES; failure++) {
-        fake_card.failure = (enum fake_failure)failure;
+        fake_nic.failure = (enum fake_failure)failure;
         error = (struct error){0};
-        int status = verbs_queue_create(&queue, &fake_card.device, &error);
+        int status = verbs_queue_create(&queue, &fake_nic.device, &error);
         assert_true(status == (failure == FAKE_BEGIN ? BANYAN_ENET : BANYAN_ENOMEM));
         assert_int_equal(error.code, status);
         assert_true(strlen(error.text) > 10);
         assert_null(queue);
-        fake_card_end();
-        fake_card_start();
+        fake_nic_end();
+        fake_nic_start();
     }
 }
 
 static void refuse(struct verbs_limits limits, const char *text)
 {
-    fake_card.device.limits = limits;
-    assert_int_equal(verbs_queue_create(&queue, &fake_card.device, &error), BANYAN_ENOTSUP);
+    fake_nic.device.limits = limits;
+    assert_int_equal(verbs_queue_create(&queue, &fake_nic.device, &error), BANYAN_ENOTSUP);
     assert_null(queue);
     assert_non_null(strstr(error.text, "fake0"));
     assert_non_null(strstr(error.text, text));
 }
 
-static void test_poor_cards(void **state)
+static void test_poor_nics(void **state)
 {
-    struct verbs_limits limits = fake_card.device.limits, poor = limits;
+    struct verbs_limits limits = fake_nic.device.limits, poor = limits;
     poor.message = VERBS_MESSAGE_MIN - 1;
     refuse(poor, "65535");
     poor = limits;
@@ -710,16 +710,16 @@ static void test_poor_cards(void **state)
     /* Just good enough. */
     limits.works = 64;
     limits.completions = 100;
-    fake_card.device.limits = limits;
+    fake_nic.device.limits = limits;
     open_queue();
-    assert_int_equal(fake_card.send_max, 64);
+    assert_int_equal(fake_nic.send_max, 64);
     verbs_queue_destroy(NULL, done, &queue);
 }
 
 static void test_impossible_memory(void **state)
 {
-    static const struct wire_card theirs = {.queue = 8};
-    const struct verbs_memory good = fake_card.memory;
+    static const struct wire_nic theirs = {.queue = 8};
+    const struct verbs_memory good = fake_nic.memory;
     struct verbs_memory bad[] = {good, good, good, good, good};
     bad[0].pool_address += 4;
     bad[1].pool_address = UINT64_MAX - 7;
@@ -727,10 +727,10 @@ static void test_impossible_memory(void **state)
     bad[3].lock_address = UINT64_MAX - 4095;
     bad[3].lock_bytes = 8192;
     bad[4].lock_bytes = UINT64_MAX;
-    assert_int_equal(verbs_queue_create(&queue, &fake_card.device, &error), BANYAN_OK);
+    assert_int_equal(verbs_queue_create(&queue, &fake_nic.device, &error), BANYAN_OK);
     for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(verbs_queue_connect(queue, &theirs, &bad[i], &error), BANYAN_EINVAL);
-    assert_false(fake_card.connected);
+    assert_false(fake_nic.connected);
     assert_int_equal(verbs_queue_connect(queue, &theirs, &good, &error), BANYAN_OK);
 }
 
@@ -740,17 +740,17 @@ static void test_sleep(void **state)
     struct pollfd waiting = {.fd = verbs_queue_descriptor(queue), .events = POLLIN};
     verbs_queue_arm(queue);
     verbs_queue_arm(queue);
-    assert_int_equal(fake_card.notified, 2);
+    assert_int_equal(fake_nic.notified, 2);
     assert_int_equal(verbs_queue_counts(queue)->arms, 2);
     verbs_queue_awake(queue); /* does not wait where there is nothing */
-    assert_int_equal(fake_card.acknowledged, 0);
+    assert_int_equal(fake_nic.acknowledged, 0);
     assert_int_equal(eventfd_write(waiting.fd, 2), 0);
     assert_int_equal(poll(&waiting, 1, 0), 1);
     verbs_queue_awake(queue);
     assert_int_equal(poll(&waiting, 1, 0), 0);
-    assert_int_equal(fake_card.acknowledged, 2);
+    assert_int_equal(fake_nic.acknowledged, 2);
     assert_null(verbs_queue_broken(queue));
-    fake_card.notify_error = true;
+    fake_nic.notify_error = true;
     verbs_queue_arm(queue);
     assert_non_null(strstr(verbs_queue_broken(queue), "armed"));
 }
@@ -867,7 +867,7 @@ int main(void)
         CASE(test_flushed),
         CASE(test_post_refused),
         CASE(test_creation_fails),
-        CASE(test_poor_cards),
+        CASE(test_poor_nics),
         CASE(test_impossible_memory),
         CASE(test_sleep),
         cmocka_unit_test(test_plain_requests),

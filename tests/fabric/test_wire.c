@@ -9,8 +9,8 @@
 
 static bool valid(unsigned kind, uint32_t length, unsigned count)
 {
-    struct wire_head head = {.kind = (uint8_t)kind, .length = length, .count = (uint16_t)count};
-    return wire_head_valid(&head);
+    struct wire_header head = {.kind = (uint8_t)kind, .length = length, .count = (uint16_t)count};
+    return wire_header_valid(&head);
 }
 
 static void test_heads(void **state)

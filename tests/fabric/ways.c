@@ -94,9 +94,9 @@ void ways_conform_tls(struct way way, const char *part, bool fibers, unsigned ro
 {
     char directory[] = "/tmp/banyan-test-tls-XXXXXX", authority_file[64], certificate_file[64], key_file[64];
     char names[128] = "DNS:localhost,IP:127.0.0.1";
-    const char *card = getenv("BANYAN_RDMA_ADDRESS");
-    if (way.rdma && card)
-        snprintf(names, sizeof names, "DNS:localhost,IP:127.0.0.1,IP:%s", card);
+    const char *nic = getenv("BANYAN_RDMA_ADDRESS");
+    if (way.rdma && nic)
+        snprintf(names, sizeof names, "DNS:localhost,IP:127.0.0.1,IP:%s", nic);
     struct certificate authority, server;
     struct error error = {0};
     assert_non_null(mkdtemp(directory));

@@ -1,4 +1,4 @@
-/* server_client.c - see server_client.h. */
+/* memoryd_client.c - see memoryd_client.h. */
 #include "client.h"
 
 #include <errno.h>
@@ -24,10 +24,10 @@
 static struct net_address stream_address(bool rdma)
 {
     struct net_address address = {.kind = NET_TCP, .host = "127.0.0.1", .rdma = rdma};
-    const char *card = getenv("BANYAN_RDMA_ADDRESS");
+    const char *nic = getenv("BANYAN_RDMA_ADDRESS");
     if (rdma) {
-        assert_non_null(card);
-        snprintf(address.host, sizeof address.host, "%s", card);
+        assert_non_null(nic);
+        snprintf(address.host, sizeof address.host, "%s", nic);
     }
     return address;
 }
@@ -44,51 +44,50 @@ int site_open(struct site *site, const struct site_options *options)
                                   .unformatted = options->unformatted};
     *site = (struct site){0};
     char path[64];
-    static const struct verbs_options card;
+    static const struct verbs_options nic;
     struct net_address listen[2];
     snprintf(path, sizeof path, "unix:/tmp/banyan-test-%d-%u.sock", (int)getpid(), serial++);
     listen[0] = stream_address(options->rdma);
     assert_int_equal(net_address_parse(&listen[1], path, 1, &error), BANYAN_OK);
-    struct memory_server_options server = {.listen = listen,
-                                           .listen_count = 2,
-                                           .secret = options->secret,
-                                           .tls = options->tls,
-                                           .busy_poll = options->busy_poll,
-                                           .secret_length =
-                                               options->secret != NULL ? strlen(options->secret) : 0,
-                                           .threads = options->threads != 0 ? options->threads : 2,
-                                           .lease_ms_min = options->lease_ms_min,
-                                           .connections_max = options->connections_max,
-                                           .engine = options->engine,
-                                           .card = options->rdma ? &card : NULL};
-    if (memory_server_locks(&server, &pool, &error) != BANYAN_OK ||
+    struct memoryd_options server = {.listen = listen,
+                                     .listen_count = 2,
+                                     .secret = options->secret,
+                                     .tls = options->tls,
+                                     .busy_poll = options->busy_poll,
+                                     .secret_length = options->secret != NULL ? strlen(options->secret) : 0,
+                                     .threads = options->threads != 0 ? options->threads : 2,
+                                     .lease_ms_min = options->lease_ms_min,
+                                     .connections_max = options->connections_max,
+                                     .engine = options->engine,
+                                     .nic = options->rdma ? &nic : NULL};
+    if (memoryd_locks(&server, &pool, &error) != BANYAN_OK ||
         memory_node_create(&site->node, &pool, &error) != BANYAN_OK)
         fail_msg("%s", error.text);
-    int status = memory_server_create(&site->server, site->node, &server, &error);
+    int status = memoryd_create(&site->server, site->node, &server, &error);
     if (status == BANYAN_ENOTSUP) {
         memory_node_destroy(site->node);
         return status;
     }
-    if (status != BANYAN_OK || memory_server_start(site->server, &error) != BANYAN_OK)
+    if (status != BANYAN_OK || memoryd_start(site->server, &error) != BANYAN_OK)
         fail_msg("%s", error.text);
     site->tcp = listen[0];
-    site->tcp.port = memory_server_port(site->server, 0);
+    site->tcp.port = memoryd_port(site->server, 0);
     site->local = listen[1];
     return BANYAN_OK;
 }
 
 void site_close(struct site *site)
 {
-    memory_server_stop(site->server);
-    memory_server_join(site->server);
-    memory_server_destroy(site->server);
+    memoryd_stop(site->server);
+    memoryd_join(site->server);
+    memoryd_destroy(site->server);
     memory_node_destroy(site->node);
 }
 
 struct memory_status_reply site_status(struct site *site)
 {
     struct memory_status_reply status;
-    memory_server_status(site->server, &status);
+    memoryd_status(site->server, &status);
     return status;
 }
 
@@ -154,11 +153,11 @@ gaddr site_address(uint64_t offset)
 /* ---- bytes ---- */
 
 static struct net_tls *use_tls;
-static bool use_card;
+static bool use_nic;
 
-void client_use_card(bool card)
+void client_use_nic(bool nic)
 {
-    use_card = card;
+    use_nic = nic;
 }
 
 void client_use_tls(struct net_tls *tls)
@@ -248,7 +247,7 @@ static bool skip_bytes(struct client *client, size_t length)
 
 void client_message(struct client *client, enum wire_kind kind, uint64_t id, const void *bytes, size_t length)
 {
-    struct wire_head head = {.kind = (uint8_t)kind, .length = (uint32_t)length, .id = id};
+    struct wire_header head = {.kind = (uint8_t)kind, .length = (uint32_t)length, .id = id};
     uint8_t *all = malloc(sizeof head + length);
     memcpy(all, &head, sizeof head);
     if (length > 0)
@@ -257,24 +256,24 @@ void client_message(struct client *client, enum wire_kind kind, uint64_t id, con
     free(all);
 }
 
-struct wire_head client_take(struct client *client, void *body, size_t capacity)
+struct wire_header client_take(struct client *client, void *body, size_t capacity)
 {
-    struct wire_head head;
+    struct wire_header head;
     if (!take_bytes(client, &head, sizeof head))
         fail_msg("the server has closed%s%s", client->stream != NULL ? ": " : "",
                  client->stream != NULL ? net_stream_error(client->stream) : "");
-    assert_true(wire_head_valid(&head));
+    assert_true(wire_header_valid(&head));
     size_t some = head.length < capacity ? head.length : capacity;
     assert_true(take_bytes(client, body, some));
     assert_true(skip_bytes(client, head.length - some));
     return head;
 }
 
-bool client_try_take(struct client *client, struct wire_head *head, void *body, size_t capacity)
+bool client_try_take(struct client *client, struct wire_header *head, void *body, size_t capacity)
 {
     if (!take_bytes(client, head, sizeof *head))
         return false;
-    assert_true(wire_head_valid(head));
+    assert_true(wire_header_valid(head));
     size_t some = head->length < capacity ? head->length : capacity;
     return take_bytes(client, body, some) && skip_bytes(client, head->length - some);
 }
@@ -299,7 +298,7 @@ void client_connect(struct client *client, const struct net_address *address)
         client->stream = net_stream_create(client->fd, use_tls, false, NULL);
         assert_non_null(client->stream);
     }
-    struct wire_head head = client_take(client, &client->greeting, sizeof client->greeting);
+    struct wire_header head = client_take(client, &client->greeting, sizeof client->greeting);
     assert_int_equal(head.kind, WIRE_GREETING);
     assert_int_equal(head.length, sizeof client->greeting);
     assert_int_equal(client->greeting.magic, WIRE_MAGIC);
@@ -309,7 +308,7 @@ void client_connect(struct client *client, const struct net_address *address)
 bool client_try_connect(struct client *client, const struct net_address *address)
 {
     struct error error = {0};
-    struct wire_head head;
+    struct wire_header head;
     *client = (struct client){.fd = -1};
     if (net_connect(address, CLIENT_LIMIT, &client->fd, &error) != BANYAN_OK)
         fail_msg("%s", error.text);
@@ -329,7 +328,7 @@ void client_close(struct client *client)
 struct wire_hello client_hello(const struct client *client, uint32_t role, const char *secret)
 {
     struct wire_hello hello = {.magic = WIRE_MAGIC, .version = WIRE_VERSION, .role = role, .name = "test"};
-    hello.card = use_card && (role == WIRE_CONTROL || role == WIRE_DATA);
+    hello.nic = use_nic && (role == WIRE_CONTROL || role == WIRE_DATA);
     net_random(hello.nonce, sizeof hello.nonce);
     if (secret != NULL)
         net_proof(secret, strlen(secret), "banyan client", client->greeting.nonce, hello.nonce, hello.proof);
@@ -342,7 +341,7 @@ int client_say_hello(struct client *client, const struct wire_hello *hello, char
     int32_t code;
     client->hello = *hello;
     client_message(client, WIRE_HELLO, 0, hello, sizeof *hello);
-    struct wire_head head = client_take(client, body, sizeof body - 1);
+    struct wire_header head = client_take(client, body, sizeof body - 1);
     if (head.kind == WIRE_WELCOME) {
         assert_int_equal(head.length, sizeof client->welcome);
         memcpy(&client->welcome, body, sizeof client->welcome);
@@ -402,7 +401,7 @@ void client_goodbye(struct client *client)
 
 bool client_try_heartbeat(struct client *client)
 {
-    struct wire_head head;
+    struct wire_header head;
     client_message(client, WIRE_HEARTBEAT, 77, NULL, 0);
     if (!take_bytes(client, &head, sizeof head))
         return false;
@@ -455,7 +454,7 @@ void script_faa(struct script *script, gaddr address, uint64_t add)
 
 void script_send(struct script *script, struct client *client, uint64_t id)
 {
-    struct wire_head head = {
+    struct wire_header head = {
         .kind = WIRE_LIST, .length = (uint32_t)script->length, .count = script->count, .id = id};
     client_send(client, &head, sizeof head);
     client_send(client, script->bytes, script->length);
@@ -467,7 +466,7 @@ int client_call(struct client *client, const void *request, size_t request_lengt
                 size_t capacity, size_t *length)
 {
     client_message(client, WIRE_CALL, 5, request, request_length);
-    struct wire_head head = client_take(client, reply, capacity);
+    struct wire_header head = client_take(client, reply, capacity);
     assert_int_equal(head.kind, WIRE_RESULT);
     assert_int_equal(head.id, 5);
     *length = head.length;

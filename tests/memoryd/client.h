@@ -1,5 +1,5 @@
 /*
- * server_client.h - a hand-made client of the memory daemon for its tests: it says what it is told to say,
+ * memoryd_client.h - a hand-made client of the memory daemon for its tests: it says what it is told to say,
  * also what no proper client would. Blocking, one thread; every wait has a limit, after which the test fails.
  */
 #ifndef TESTS_MEMORY_SERVER_CLIENT_H
@@ -13,13 +13,13 @@
 /* A server in this process, with a pool of its own. */
 struct site {
     struct memory_node *node;
-    struct memory_server *server;
+    struct memoryd *server;
     struct net_address tcp, local;
 };
 struct site_options {
     int engine;
     bool shared, unformatted, busy_poll;
-    bool rdma; /* its memory through the network card of the address in BANYAN_RDMA_ADDRESS */
+    bool rdma; /* its memory through the NIC of the address in BANYAN_RDMA_ADDRESS */
     const char *secret;
     struct net_tls *tls;
     uint32_t lease_ms_min, connections_max;
@@ -50,8 +50,8 @@ struct client {
     struct wire_welcome welcome;
     struct wire_hello hello; /* as it was sent */
 };
-/* Hellos of compute nodes say that they come through a network card, from now on. */
-void client_use_card(bool card);
+/* Hellos of compute nodes say that they come through a NIC, from now on. */
+void client_use_nic(bool nic);
 /* Over TCP from now on; NULL: plain again. */
 void client_use_tls(struct net_tls *tls);
 /* Connects and takes the greeting. */
@@ -61,9 +61,9 @@ void client_send(struct client *client, const void *bytes, size_t length);
 void client_message(struct client *client, enum wire_kind kind, uint64_t id, const void *bytes,
                     size_t length);
 /* The next message; its body, at most capacity bytes of it. */
-struct wire_head client_take(struct client *client, void *body, size_t capacity);
+struct wire_header client_take(struct client *client, void *body, size_t capacity);
 /* The same of a server that may close instead: false. */
-bool client_try_take(struct client *client, struct wire_head *head, void *body, size_t capacity);
+bool client_try_take(struct client *client, struct wire_header *head, void *body, size_t capacity);
 bool client_try_connect(struct client *client, const struct net_address *address);
 /* True when the server has closed; whatever it still says is skipped. */
 bool client_closed(struct client *client);

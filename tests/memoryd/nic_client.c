@@ -46,11 +46,11 @@ void raw_close(struct raw *raw)
     *raw = (struct raw){0};
 }
 
-int raw_ask(struct client *data, const struct wire_card *end, struct wire_card *answer, char sentence[256])
+int raw_ask(struct client *data, const struct wire_nic *end, struct wire_nic *answer, char sentence[256])
 {
     char body[512] = "";
     client_message(data, WIRE_ATTACH, 31, end, sizeof *end);
-    struct wire_head head = client_take(data, body, sizeof body - 1);
+    struct wire_header head = client_take(data, body, sizeof body - 1);
     assert_int_equal(head.kind, WIRE_ATTACHED);
     assert_int_equal(head.id, 31);
     if (head.status == BANYAN_OK) {

@@ -1,10 +1,10 @@
 /*
- * nic_client.h - a hand-made end of a queue pair for tests of the memory node's card: it sends what it is
+ * nic_client.h - a hand-made end of a queue pair for tests of the memory node's NIC: it sends what it is
  * told to send, one request at a time. What may fail is answered by the completion's status; what must not
  * fails the test.
  */
-#ifndef TESTS_MEMORY_CARD_CLIENT_H
-#define TESTS_MEMORY_CARD_CLIENT_H
+#ifndef TESTS_MEMORY_NIC_CLIENT_H
+#define TESTS_MEMORY_NIC_CLIENT_H
 
 #include "fabric/verbs_device.h"
 #include "client.h"
@@ -16,7 +16,7 @@ struct raw {
     struct ibv_mr *registration;
     struct verbs_scratch *scratch;
     uint64_t room[8]; /* registered: what is written, what was read or found */
-    struct wire_card ours, theirs;
+    struct wire_nic ours, theirs;
 };
 
 /* A queue pair that is not connected yet; its packets are sent again soon, so that a peer that is gone is
@@ -26,7 +26,7 @@ void raw_close(struct raw *raw);
 /* ATTACH over a data connection: 0 and connected, or the status and the server's sentence. */
 int raw_attach(struct raw *raw, struct client *data, char sentence[256]);
 /* Sends ATTACH and takes the answer; connects nothing. */
-int raw_ask(struct client *data, const struct wire_card *end, struct wire_card *answer, char sentence[256]);
+int raw_ask(struct client *data, const struct wire_nic *end, struct wire_nic *answer, char sentence[256]);
 /* All of it: control connection, data connection, queue pair. */
 struct peer {
     struct client control, data;

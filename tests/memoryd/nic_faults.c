@@ -15,7 +15,7 @@
 #include "base/task.h"
 #include "memoryd/nic.h"
 
-struct card_faults card_faults;
+struct nic_faults nic_faults;
 
 /* ---- device memory that is none ---- */
 
@@ -26,7 +26,7 @@ struct fake_chip {
 };
 static struct fake_chip *last_chip;
 
-uint8_t *card_faults_chip(void)
+uint8_t *nic_faults_chip(void)
 {
     return last_chip != NULL ? last_chip->memory : NULL;
 }
@@ -42,7 +42,7 @@ static int chip_write(struct ibv_dm *chip, uint64_t offset, const void *from, si
 
 static struct ibv_dm *chip_allocate(struct ibv_context *context, struct ibv_alloc_dm_attr *wanted)
 {
-    if (card_faults.broken_chip) {
+    if (nic_faults.broken_chip) {
         errno = ENOMEM;
         return NULL;
     }
@@ -92,7 +92,7 @@ static struct {
     struct ibv_async_event event;
 } events = {.bell = -1};
 
-void card_faults_event(enum ibv_event_type type, struct ibv_qp *queue)
+void nic_faults_event(enum ibv_event_type type, struct ibv_qp *queue)
 {
     spinlock_lock(&events.lock);
     events.event = (struct ibv_async_event){.event_type = type};
@@ -102,7 +102,7 @@ void card_faults_event(enum ibv_event_type type, struct ibv_qp *queue)
     assert_int_equal(eventfd_write(events.bell, 1), 0);
 }
 
-void card_faults_wait_acknowledged(void)
+void nic_faults_wait_acknowledged(void)
 {
     for (uint64_t start = task_now();;) {
         spinlock_lock(&events.lock);
@@ -133,11 +133,11 @@ int __wrap_ibv_get_async_event(struct ibv_context *context, struct ibv_async_eve
     return eventfd_read(events.bell, &count) == 0 ? __wrap_ibv_get_async_event(context, event) : -1;
 }
 
-int __real_server_card_descriptor(const struct server_card *card);
-int __wrap_server_card_descriptor(const struct server_card *card);
-int __wrap_server_card_descriptor(const struct server_card *card)
+int __real_memoryd_nic_descriptor(const struct memoryd_nic *nic);
+int __wrap_memoryd_nic_descriptor(const struct memoryd_nic *nic);
+int __wrap_memoryd_nic_descriptor(const struct memoryd_nic *nic)
 {
-    return events.bell >= 0 ? events.bell : __real_server_card_descriptor(card);
+    return events.bell >= 0 ? events.bell : __real_memoryd_nic_descriptor(nic);
 }
 
 void __real_ibv_ack_async_event(struct ibv_async_event *event);
@@ -159,9 +159,9 @@ static int half_post(struct ibv_qp *queue, const struct verbs_work *works, uint3
                      struct verbs_scratch *scratch)
 {
     struct verbs_work first = works[0];
-    if (count != 4 || !card_faults.half_proof)
+    if (count != 4 || !nic_faults.half_proof)
         return verbs_plain.post(queue, works, count, scratch);
-    card_faults.half_proof = false;
+    nic_faults.half_proof = false;
     first.signalled = true;
     return verbs_plain.post(queue, &first, 1, scratch);
 }
@@ -175,28 +175,28 @@ static void spoil(struct verbs_device *device)
     spoiled_timeout = device->options.timeout;
     struct verbs_context *context = (struct verbs_context *)(void *)((uint8_t *)device->context -
                                                                      offsetof(struct verbs_context, context));
-    if (card_faults.promises)
+    if (nic_faults.promises)
         device->features.release_by_write = true;
-    if (card_faults.no_windows)
+    if (nic_faults.no_windows)
         device->features.windows = false;
-    if (card_faults.broken_windows)
+    if (nic_faults.broken_windows)
         device->context->ops.alloc_mw = no_window;
-    if (card_faults.chip || card_faults.broken_chip) {
+    if (nic_faults.chip || nic_faults.broken_chip) {
         device->features.device_memory =
-            card_faults.chip_bytes != 0 ? card_faults.chip_bytes : UINT64_C(1) << 20;
+            nic_faults.chip_bytes != 0 ? nic_faults.chip_bytes : UINT64_C(1) << 20;
         context->alloc_dm = chip_allocate;
         context->free_dm = chip_free;
         context->reg_dm_mr = chip_register;
     }
-    if (card_faults.half_proof) {
+    if (nic_faults.half_proof) {
         static struct verbs_provider half;
         half = *device->provider;
         half.post = half_post;
         device->provider = &half;
     }
-    if (card_faults.queues != 0)
-        device->limits.queues = card_faults.queues;
-    if (card_faults.events && events.bell < 0) {
+    if (nic_faults.queues != 0)
+        device->limits.queues = nic_faults.queues;
+    if (nic_faults.events && events.bell < 0) {
         events.bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         assert_true(events.bell >= 0);
     }
@@ -227,20 +227,19 @@ void __wrap_verbs_device_close(struct verbs_device *device)
 }
 
 int __real_verbs_pair_connect(const struct verbs_device *device, struct ibv_qp *queue,
-                              const struct wire_card *ours, const struct wire_card *theirs,
+                              const struct wire_nic *ours, const struct wire_nic *theirs,
                               struct error *error);
 int __wrap_verbs_pair_connect(const struct verbs_device *device, struct ibv_qp *queue,
-                              const struct wire_card *ours, const struct wire_card *theirs,
+                              const struct wire_nic *ours, const struct wire_nic *theirs,
                               struct error *error);
 int __wrap_verbs_pair_connect(const struct verbs_device *device, struct ibv_qp *queue,
-                              const struct wire_card *ours, const struct wire_card *theirs,
-                              struct error *error)
+                              const struct wire_nic *ours, const struct wire_nic *theirs, struct error *error)
 {
-    uint32_t left = atomic_load_relaxed(&card_faults.connections); /* a test's switch */
-    task_sleep(atomic_load_relaxed(&card_faults.delay_ms) * UINT64_C(1000000));
+    uint32_t left = atomic_load_relaxed(&nic_faults.connections); /* a test's switch */
+    task_sleep(atomic_load_relaxed(&nic_faults.delay_ms) * UINT64_C(1000000));
     if (left == 0)
         return __real_verbs_pair_connect(device, queue, ours, theirs, error);
     if (left != UINT32_MAX)
-        atomic_store_relaxed(&card_faults.connections, left - 1);
+        atomic_store_relaxed(&nic_faults.connections, left - 1);
     return error_set(error, BANYAN_ENET, "the test wants it to fail");
 }

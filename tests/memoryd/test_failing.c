@@ -126,21 +126,21 @@ struct making {
     int engine;
 };
 
-static int server_attempt(void *context)
+static int memoryd_attempt(void *context)
 {
     const struct making *making = context;
     struct net_address listen[2] = {{.kind = NET_TCP, .host = "127.0.0.1"}, {.kind = NET_UNIX}};
-    struct memory_server_options options = {
+    struct memoryd_options options = {
         .listen = listen, .listen_count = 2, .threads = 3, .engine = making->engine};
-    struct memory_server *server;
+    struct memoryd *server;
     struct error error = {0};
     snprintf(listen[1].path, sizeof listen[1].path, "/tmp/banyan-test-%d-f.sock", (int)getpid());
-    int status = memory_server_create(&server, making->node, &options, &error);
+    int status = memoryd_create(&server, making->node, &options, &error);
     if (status == BANYAN_OK) {
-        assert_true(memory_server_port(server, 0) != 0);
-        assert_int_equal(memory_server_port(server, 2), 0);
-        status = memory_server_start(server, &error);
-        memory_server_destroy(server);
+        assert_true(memoryd_port(server, 0) != 0);
+        assert_int_equal(memoryd_port(server, 2), 0);
+        status = memoryd_start(server, &error);
+        memoryd_destroy(server);
     } else {
         assert_null(server);
     }
@@ -155,22 +155,23 @@ static void test_server(void **state)
     const unsigned any =
         FAILING_MEMORY | FAILING_EVENTFD | FAILING_EPOLL_CREATE | FAILING_EPOLL_CTL | FAILING_THREAD;
     struct making making = {make_node(), MEMORY_ENGINE_EPOLL};
-    assert_true(failing_each(ONE(any, ENOMEM), server_attempt, &making, BANYAN_ENOMEM) >= 12);
-    assert_true(failing_each(FOR_GOOD(any, ENOMEM), server_attempt, &making, BANYAN_ENOMEM) >= 12);
-    assert_int_equal(failing_each(ONE(FAILING_SOCKET, EMFILE), server_attempt, &making, BANYAN_ENOMEM), 2);
+    assert_true(failing_each(ONE(any, ENOMEM), memoryd_attempt, &making, BANYAN_ENOMEM) >= 12);
+    assert_true(failing_each(FOR_GOOD(any, ENOMEM), memoryd_attempt, &making, BANYAN_ENOMEM) >= 12);
+    assert_int_equal(failing_each(ONE(FAILING_SOCKET, EMFILE), memoryd_attempt, &making, BANYAN_ENOMEM), 2);
     /* Without io_uring's rings it takes epoll, if it may choose. */
     making.engine = MEMORY_ENGINE_AUTO;
-    assert_int_equal(failing_each(ONE(FAILING_URING, ENOSYS), server_attempt, &making, BANYAN_ENOTSUP), 0);
-    assert_int_equal(failing_each(FOR_GOOD(FAILING_URING, EPERM), server_attempt, &making, BANYAN_ENOTSUP),
+    assert_int_equal(failing_each(ONE(FAILING_URING, ENOSYS), memoryd_attempt, &making, BANYAN_ENOTSUP), 0);
+    assert_int_equal(failing_each(FOR_GOOD(FAILING_URING, EPERM), memoryd_attempt, &making, BANYAN_ENOTSUP),
                      0);
     making.engine = MEMORY_ENGINE_IO_URING;
-    int status = server_attempt(&making);
+    int status = memoryd_attempt(&making);
     if (status == BANYAN_OK) {
         /* An older kernel knows none of the better flags. */
-        assert_int_equal(failing_each(ONE(FAILING_URING, EINVAL), server_attempt, &making, BANYAN_ENOTSUP),
+        assert_int_equal(failing_each(ONE(FAILING_URING, EINVAL), memoryd_attempt, &making, BANYAN_ENOTSUP),
                          0);
-        assert_int_equal(failing_each(ONE(FAILING_URING, EPERM), server_attempt, &making, BANYAN_ENOTSUP), 3);
-        assert_true(failing_each(ONE(any, ENOMEM), server_attempt, &making, BANYAN_ENOMEM) >= 12);
+        assert_int_equal(failing_each(ONE(FAILING_URING, EPERM), memoryd_attempt, &making, BANYAN_ENOTSUP),
+                         3);
+        assert_true(failing_each(ONE(any, ENOMEM), memoryd_attempt, &making, BANYAN_ENOMEM) >= 12);
     } else {
         assert_int_equal(status, BANYAN_ENOTSUP);
         print_message("SKIPPED: the kernel refuses io_uring\n");
@@ -202,7 +203,7 @@ struct conversation {
 static bool introduce(struct client *client, const struct conversation *talk, struct wire_hello hello,
                       const struct client *control)
 {
-    struct wire_head head;
+    struct wire_header head;
     if (!client_try_connect(client, talk->address))
         return false;
     struct wire_hello said = client_hello(client, hello.role, NULL);
@@ -233,7 +234,7 @@ static bool work(struct client *data)
 {
     static uint8_t bytes[300000], seen[300000];
     struct script script = {0};
-    struct wire_head head;
+    struct wire_header head;
     struct memory_status_request ask = {.kind = MEMORY_STATUS};
     struct memory_status_reply status;
     bytes[0] = bytes[299999] = 5;
@@ -259,7 +260,7 @@ static bool work(struct client *data)
 static bool converse(const struct conversation *talk, struct client *control, struct client *data,
                      struct client *formatter)
 {
-    struct wire_head head;
+    struct wire_header head;
     struct wire_format format = {.cluster_id = 3, .node_count = 1};
     char sentence[256];
     if (!introduce(control, talk, (struct wire_hello){.role = WIRE_CONTROL}, NULL) ||
@@ -422,7 +423,7 @@ static void test_ring_not_enabled(void **state)
                                           .error = EACCES});
     if (open_site(&site, (struct site_options){.threads = 1})) {
         at = site.tcp;
-        memory_server_join(site.server); /* by itself */
+        memoryd_join(site.server); /* by itself */
         assert_int_equal(net_connect(&at, CLIENT_LIMIT, &fd, &error), BANYAN_ENET);
         assert_int_equal(failing_met(), 1);
         site_close(&site);

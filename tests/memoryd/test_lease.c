@@ -62,7 +62,7 @@ static void test_silence(void **state)
 
 static uint64_t heartbeat_at(struct site *site)
 {
-    struct server_groups *groups = &site->server->groups;
+    struct memoryd_groups *groups = &site->server->groups;
     spinlock_lock(&groups->lock);
     uint64_t at = groups->first->heartbeat_at;
     spinlock_unlock(&groups->lock);
@@ -79,15 +79,15 @@ static void test_prolonged(void **state)
         return;
     client_control(&control, &site.tcp, 2, LONG_LEASE);
     const uint64_t begin = heartbeat_at(&site); /* it sends none */
-    server_groups_prolong(site.server, begin + 5000, 0);
+    memoryd_groups_prolong(site.server, begin + 5000, 0);
     assert_int_equal(heartbeat_at(&site), begin);
     for (unsigned i = 1; i <= 3; i++) {
-        server_groups_prolong(site.server, begin + 5000, 1500);
+        memoryd_groups_prolong(site.server, begin + 5000, 1500);
         assert_int_equal(heartbeat_at(&site), begin + i * 1500);
     }
-    server_groups_prolong(site.server, begin + 5000, 1500);
+    memoryd_groups_prolong(site.server, begin + 5000, 1500);
     assert_int_equal(heartbeat_at(&site), begin + 5000);
-    server_groups_prolong(site.server, begin + 4000, UINT64_MAX); /* two threads: it is later already */
+    memoryd_groups_prolong(site.server, begin + 4000, UINT64_MAX); /* two threads: it is later already */
     assert_int_equal(heartbeat_at(&site), begin + 5000);
     client_goodbye(&control);
     site_close(&site);
@@ -172,7 +172,7 @@ static void test_cut_list(void **state)
     script_cas(&script, site_address(GADDR_LOCK_REGION + 16), 0, control.welcome.compute_id, 0xffff);
     script_write(&script, site_address(OFFSET), &ones, 8);
     script_write(&script, site_address(OFFSET + 8), &ones, 8);
-    struct wire_head head = {.kind = WIRE_LIST, .length = (uint32_t)script.length, .count = script.count};
+    struct wire_header head = {.kind = WIRE_LIST, .length = (uint32_t)script.length, .count = script.count};
     client_send(&data, &head, sizeof head);
     client_send(&data, script.bytes, script.length - 1);
     site_wait_lock(&site, 8, control.welcome.compute_id);
@@ -249,9 +249,9 @@ static void test_gives_up(void **state)
             assert_int_equal(net_receive_descriptors(control.fd, descriptors, 2, CLIENT_LIMIT, NULL), 0);
         for (unsigned i = 0; i < 300; i++) {
             struct {
-                struct wire_head head;
+                struct wire_header head;
                 struct wire_hello hello;
-                struct wire_head goodbye;
+                struct wire_header goodbye;
             } both = {.head = {.kind = WIRE_HELLO, .length = sizeof both.hello},
                       .goodbye = {.kind = WIRE_GOODBYE}};
             client_connect(&data, &site.local);

@@ -339,8 +339,8 @@ static void test_not_killable(void **state)
         int root = (int)syscall(SYS_pidfd_open, getppid(), 0u);
         if (setuid(65534) != 0 || root < 0)
             _exit(2);
-        _exit(server_process_killable(root) || server_process_killable(-1) || server_process_dead(root) ||
-              server_process_dead(-1));
+        _exit(memoryd_process_killable(root) || memoryd_process_killable(-1) || memoryd_process_dead(root) ||
+              memoryd_process_dead(-1));
     }
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -348,7 +348,7 @@ static void test_not_killable(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* What is told of processes: who lives, who is dead and not yet buried, who is gone, and nobody. */
+/* What is told of processes: who lives, who is dead and not yet reaped, who is gone, and nobody. */
 static void test_processes(void **state)
 {
     int ends[2], status = 0;
@@ -361,22 +361,22 @@ static void test_processes(void **state)
     }
     int process = (int)syscall(SYS_pidfd_open, pid, 0u);
     assert_true(process >= 0);
-    assert_true(server_process_killable(process));
-    assert_false(server_process_dead(process));
+    assert_true(memoryd_process_killable(process));
+    assert_false(memoryd_process_dead(process));
     close(ends[0]);
     close(ends[1]);
-    for (uint64_t end = task_now() + CLIENT_LIMIT; !server_process_dead(process) && task_now() < end;)
+    for (uint64_t end = task_now() + CLIENT_LIMIT; !memoryd_process_dead(process) && task_now() < end;)
         task_sleep(UINT64_C(1000000));
-    assert_true(server_process_dead(process));
-    assert_true(server_process_kill(process)); /* no harm in it */
+    assert_true(memoryd_process_dead(process));
+    assert_true(memoryd_process_kill(process)); /* no harm in it */
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
-    assert_true(server_process_dead(process));
-    assert_true(server_process_kill(process));
+    assert_true(memoryd_process_dead(process));
+    assert_true(memoryd_process_kill(process));
     close(process);
-    assert_false(server_process_killable(-1));
-    assert_false(server_process_kill(-1));
-    assert_false(server_process_dead(-1));
+    assert_false(memoryd_process_killable(-1));
+    assert_false(memoryd_process_kill(-1));
+    assert_false(memoryd_process_dead(-1));
 }
 
 /* ---- the client process ---- */
@@ -497,7 +497,7 @@ static void client_main(const char *part, const char *text)
         client_close(strcmp(part, "close data") == 0 ? &mapped.data : &mapped.control);
         stay();
     } else if (strcmp(part, "nonsense") == 0) {
-        struct wire_head head = {.kind = 99, .length = 1};
+        struct wire_header head = {.kind = 99, .length = 1};
         stage(&mapped, OFFSET, BYTES);
         client_send(&mapped.data, &head, sizeof head);
         stay();

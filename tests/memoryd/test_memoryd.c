@@ -28,7 +28,7 @@ static bool open_site(struct site *site, struct site_options options)
     options.engine = engine;
     client_use_tls(NULL);
     if (site_open(site, &options) == BANYAN_OK) {
-        assert_string_equal(memory_server_engine(site->server),
+        assert_string_equal(memoryd_engine(site->server),
                             engine == MEMORY_ENGINE_EPOLL ? "epoll" : "io_uring");
         return true;
     }
@@ -56,7 +56,7 @@ static void run_lists(struct site *site, const struct net_address *address)
     script_faa(&script, site_address(OFFSET + 64), 1);
     script_read(&script, site_address(OFFSET + 64), 8);
     script_send(&script, &data, 900);
-    struct wire_head head = client_take(&data, body, sizeof body);
+    struct wire_header head = client_take(&data, body, sizeof body);
     assert_int_equal(head.kind, WIRE_REPLY);
     assert_int_equal(head.status, 0);
     assert_int_equal(head.count, 5);
@@ -127,7 +127,7 @@ static void refuse_one(struct pair *pair, struct site *site, struct script *bad)
     free(bad->bytes);
     *bad = (struct script){0};
 
-    struct wire_head head = client_take(&pair->data, body, sizeof body);
+    struct wire_header head = client_take(&pair->data, body, sizeof body);
     assert_int_equal(head.kind, WIRE_REPLY);
     assert_int_equal(head.id, round);
     assert_int_equal(head.status, BANYAN_EADDRESS);
@@ -182,7 +182,7 @@ static void test_bad_addresses(void **state)
         script_read(&bad, site_address(0), FABRIC_LENGTH_MAX);
     script_read(&bad, site_address(0), 1);
     script_send(&bad, &pair.data, 1);
-    struct wire_head head = client_take(&pair.data, body, sizeof body);
+    struct wire_header head = client_take(&pair.data, body, sizeof body);
     assert_int_equal(head.status, BANYAN_EADDRESS);
     assert_int_equal(head.count, 4);
     assert_int_equal(head.length, 4 * FABRIC_LENGTH_MAX);
@@ -212,7 +212,7 @@ static void test_malformed(void **state)
     struct site site;
     if (!open_site(&site, (struct site_options){0}))
         return;
-    const struct wire_head heads[] = {
+    const struct wire_header heads[] = {
         {.kind = 0, .length = 8},
         {.kind = 200, .length = 8},
         {.kind = WIRE_KINDS, .length = 0},
@@ -234,7 +234,7 @@ static void test_malformed(void **state)
         break_one(&site, &heads[i], sizeof heads[i], ++breaks);
 
     struct {
-        struct wire_head head;
+        struct wire_header head;
         struct wire_command command;
         uint8_t payload[64];
     } list = {.head = {.kind = WIRE_LIST, .length = 16 + 8, .count = 1},
@@ -266,7 +266,7 @@ static void test_command_by_command(void **state)
     pair_open(&pair, &site);
     script_write(&script, site_address(OFFSET), &ones, 8);
     script_write(&script, site_address(OFFSET + 8), &ones, 8);
-    struct wire_head head = {.kind = WIRE_LIST, .length = 48, .count = 2, .id = 8};
+    struct wire_header head = {.kind = WIRE_LIST, .length = 48, .count = 2, .id = 8};
     client_send(&pair.data, &head, sizeof head);
     for (size_t i = 0; i < 47; i++) {
         client_send(&pair.data, script.bytes + i, 1);
@@ -309,7 +309,7 @@ static void run_volume(struct site *site)
     }
     /* The socket and the limit of output hold a few of them; the server must stop there. */
     for (uint64_t id = 0; id < LISTS; id++) {
-        struct wire_head head = client_take(&pair.data, body, 4 * FABRIC_LENGTH_MAX);
+        struct wire_header head = client_take(&pair.data, body, 4 * FABRIC_LENGTH_MAX);
         assert_int_equal(head.id, id);
         assert_int_equal(head.count, 4);
         for (unsigned i = 0; i < 4; i++)
@@ -322,7 +322,7 @@ static void run_volume(struct site *site)
     }
     for (uint64_t id = 0; id < 2000; id++) {
         uint64_t words[2];
-        struct wire_head head = client_take(&pair.data, words, sizeof words);
+        struct wire_header head = client_take(&pair.data, words, sizeof words);
         assert_int_equal(head.id, id);
         assert_int_equal(words[1], words[0] + 1);
     }
@@ -421,7 +421,7 @@ static void test_deaf_client(void **state)
 static void open_eagerly(struct site *site, struct client *data, const struct client *control, bool nonsense)
 {
     struct script script = {0};
-    struct wire_head head = {.kind = 99, .length = 1};
+    struct wire_header head = {.kind = 99, .length = 1};
     client_connect(data, &site->tcp);
     struct wire_hello hello = client_hello(data, WIRE_DATA, NULL);
     hello.instance = control->hello.instance;
@@ -449,7 +449,7 @@ static void test_eager_client(void **state)
     open_eagerly(&site, &data, &control, false);
     assert_int_equal(client_take(&data, &data.welcome, sizeof data.welcome).kind, WIRE_WELCOME);
     for (unsigned i = 0; i < 8; i++) {
-        struct wire_head head = client_take(&data, &word, sizeof word);
+        struct wire_header head = client_take(&data, &word, sizeof word);
         assert_true(head.kind == WIRE_REPLY && head.id == i && head.length == 4 * FABRIC_LENGTH_MAX);
     }
     for (unsigned i = 0; i < 3; i++) { /* and it goes on */
@@ -512,37 +512,37 @@ static int hello_of(struct site *site, struct wire_hello change, const char *sec
     return status;
 }
 
-/* A memory node without a network card says so, and takes no ends of queue pairs. */
-static void test_no_card(void **state)
+/* A memory node without a NIC says so, and takes no ends of queue pairs. */
+static void test_no_nic(void **state)
 {
     struct site site;
     struct client client, control;
     char sentence[256];
-    struct wire_card end = {.queue = 17, .mtu = 3};
+    struct wire_nic end = {.queue = 17, .mtu = 3};
     if (!open_site(&site, (struct site_options){0}))
         return;
     for (unsigned role = WIRE_CONTROL; role <= WIRE_FORMATTER; role++) {
         client_connect(&client, &site.tcp);
         struct wire_hello hello = client_hello(&client, role, NULL);
-        hello.card = 1;
+        hello.nic = 1;
         bool lists = role == WIRE_CONTROL || role == WIRE_DATA;
         assert_int_equal(client_say_hello(&client, &hello, sentence), lists ? BANYAN_ENOTSUP : BANYAN_OK);
         if (lists)
             assert_non_null(strstr(sentence, "--rdma"));
         else
-            assert_int_equal(client.welcome.card, 0);
+            assert_int_equal(client.welcome.nic, 0);
         client_close(&client);
     }
     client_control(&control, &site.tcp, 3, 60000);
     client_data(&client, &site.tcp, &control);
-    assert_int_equal(client.welcome.card, 0);
+    assert_int_equal(client.welcome.nic, 0);
     client_message(&client, WIRE_ATTACH, 1, &end, sizeof end);
     assert_true(client_closed(&client));
     client_close(&client);
     client_close(&control);
     struct memory_status_reply status = site_status(&site);
-    assert_int_equal(status.card, 0);
-    assert_int_equal(status.card_queues, 0);
+    assert_int_equal(status.nic, 0);
+    assert_int_equal(status.nic_queues, 0);
     site_close(&site);
 }
 
@@ -660,7 +660,7 @@ static void test_strangers(void **state)
     }
     stranger(&site, "GET / HTTP/1.1\r\nHost: banyan\r\n\r\n", 33, false);
     stranger(&site, "*1\r\n$4\r\nPING\r\n", 14, true);
-    struct wire_head head = {.kind = WIRE_HELLO, .length = UINT32_MAX};
+    struct wire_header head = {.kind = WIRE_HELLO, .length = UINT32_MAX};
     stranger(&site, &head, sizeof head, false);
     head.length = WIRE_SMALL_MAX;
     stranger(&site, &head, sizeof head, false);
@@ -668,11 +668,11 @@ static void test_strangers(void **state)
     stranger(&site, &head, sizeof head, true); /* cut within the hello */
     stranger(&site, &head, 10, true);          /* and within its head */
     stranger(&site, &head, 0, true);
-    head = (struct wire_head){.kind = WIRE_LIST, .length = 16, .count = 1};
+    head = (struct wire_header){.kind = WIRE_LIST, .length = 16, .count = 1};
     stranger(&site, &head, sizeof head, false);
-    head = (struct wire_head){.kind = WIRE_CALL, .length = 8};
+    head = (struct wire_header){.kind = WIRE_CALL, .length = 8};
     stranger(&site, &head, sizeof head, false);
-    head = (struct wire_head){.kind = WIRE_GOODBYE};
+    head = (struct wire_header){.kind = WIRE_GOODBYE};
     stranger(&site, &head, sizeof head, false);
     site_close(&site);
 }
@@ -890,7 +890,7 @@ static int format(struct site *site, struct wire_format how, char sentence[256])
     struct wire_hello hello = client_hello(&client, WIRE_FORMATTER, NULL);
     assert_int_equal(client_say_hello(&client, &hello, NULL), BANYAN_OK);
     client_message(&client, WIRE_FORMAT, 3, &how, sizeof how);
-    struct wire_head head = client_take(&client, text, sizeof text - 1);
+    struct wire_header head = client_take(&client, text, sizeof text - 1);
     assert_int_equal(head.kind, WIRE_RESULT);
     assert_int_equal(head.id, 3);
     memcpy(sentence, text, sizeof text);
@@ -946,7 +946,7 @@ static void test_stop_with_clients(void **state)
         return;
     pair_open(&pair, &site);
     client_monitor(&monitor, &site.local);
-    memory_server_stop(site.server);
+    memoryd_stop(site.server);
     assert_true(client_closed(&pair.data));
     assert_true(client_closed(&pair.control));
     assert_true(client_closed(&monitor));
@@ -977,7 +977,7 @@ static void test_crowd(void **state)
                 assert_int_equal(status.connections, MANY);
             }
         }
-        memory_server_stop(site.server);
+        memoryd_stop(site.server);
         for (unsigned i = 0; i < MANY; i++) {
             assert_true(client_closed(&clients[i]));
             client_close(&clients[i]);
@@ -990,31 +990,31 @@ static void test_crowd(void **state)
 static void test_options(void **state)
 {
     struct site site;
-    struct memory_server *server;
+    struct memoryd *server;
     struct error error;
     if (!open_site(&site, (struct site_options){0}))
         return;
-    struct memory_server_options options = {.listen = &site.tcp, .listen_count = 1, .engine = engine};
-    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EBUSY);
+    struct memoryd_options options = {.listen = &site.tcp, .listen_count = 1, .engine = engine};
+    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EBUSY);
     assert_null(server);
     options.listen = &site.local;
-    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EBUSY);
+    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EBUSY);
     options.threads = 1000;
-    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EINVAL);
-    options = (struct memory_server_options){.engine = 17};
-    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EINVAL);
-    options = (struct memory_server_options){.engine = engine, .lease_ms_min = 9, .lease_ms_max = 8};
-    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EINVAL);
-    options = (struct memory_server_options){.engine = -1};
-    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EINVAL);
-    options = (struct memory_server_options){.engine = engine, .secret = "", .secret_length = 0};
-    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    options = (struct memoryd_options){.engine = 17};
+    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    options = (struct memoryd_options){.engine = engine, .lease_ms_min = 9, .lease_ms_max = 8};
+    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    options = (struct memoryd_options){.engine = -1};
+    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    options = (struct memoryd_options){.engine = engine, .secret = "", .secret_length = 0};
+    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EINVAL);
     options.secret_length = NET_SECRET_MAX + 1;
-    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_EINVAL);
-    options = (struct memory_server_options){.engine = engine};
-    assert_int_equal(memory_server_create(&server, site.node, &options, &error), BANYAN_OK);
-    memory_server_join(server);    /* never started: there is nobody to wait for */
-    memory_server_destroy(server); /* never started */
+    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    options = (struct memoryd_options){.engine = engine};
+    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_OK);
+    memoryd_join(server);    /* never started: there is nobody to wait for */
+    memoryd_destroy(server); /* never started */
     site_close(&site);
 }
 
@@ -1038,7 +1038,7 @@ static int without_uring(void)
         return 1;
     if (site_open(&site, &(struct site_options){.engine = MEMORY_ENGINE_AUTO}) != BANYAN_OK)
         return 2;
-    if (strcmp(memory_server_engine(site.server), "epoll") != 0)
+    if (strcmp(memoryd_engine(site.server), "epoll") != 0)
         return 3;
     run_lists(&site, &site.tcp);
     site_close(&site);
@@ -1082,7 +1082,7 @@ int main(void)
         cmocka_unit_test(test_deaf_client),
         cmocka_unit_test(test_eager_client),
         cmocka_unit_test(test_time_limits),
-        cmocka_unit_test(test_no_card),
+        cmocka_unit_test(test_no_nic),
         cmocka_unit_test(test_openings),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_cut_messages),

@@ -1,7 +1,7 @@
 /*
- * test_nic.c - a memory node behind a network card: who gets a queue pair, what it is good for, that
- * nothing of a fenced compute node arrives after its locks were freed (G6), and that the card itself frees
- * them. Runs in a machine with RDMA (scripts/test-rdma): BANYAN_RDMA_ADDRESS names the card's address.
+ * test_nic.c - a memory node behind a NIC: who gets a queue pair, what it is good for, that
+ * nothing of a fenced compute node arrives after its locks were freed (G6), and that the NIC itself frees
+ * them. Runs in a machine with RDMA (scripts/test-rdma): BANYAN_RDMA_ADDRESS names the NIC's address.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -29,7 +29,7 @@ static void open_site(struct site *site)
 {
     static const struct site_options options = {.rdma = true, .shared = true};
     assert_int_equal(site_open(site, &options), BANYAN_OK);
-    assert_non_null(memory_server_card(site->server));
+    assert_non_null(memoryd_nic(site->server));
 }
 
 static uint64_t *lock_word(struct site *site, unsigned word)
@@ -72,15 +72,15 @@ static void test_commands(void **state)
     open_site(&site);
     peer_open(&peer, &site, 7, LONG_LEASE);
     const struct wire_welcome *welcome = &peer.data.welcome;
-    assert_int_equal(welcome->card, 1);
-    assert_int_equal(peer.control.welcome.card, 1);
-    assert_int_equal(welcome->lock_width, 8); /* of a card without masked compare-and-swap */
-    assert_int_equal(welcome->card_promises, 0);
-    assert_int_equal(welcome->card_packet, verbs_mtu_bytes(peer.raw.device->mtu));
+    assert_int_equal(welcome->nic, 1);
+    assert_int_equal(peer.control.welcome.nic, 1);
+    assert_int_equal(welcome->lock_width, 8); /* of a NIC without masked compare-and-swap */
+    assert_int_equal(welcome->nic_promises, 0);
+    assert_int_equal(welcome->nic_packet, verbs_mtu_bytes(peer.raw.device->mtu));
     assert_int_equal(welcome->mapped, 0);
     struct memory_status_reply status = site_status(&site);
-    assert_int_equal(status.card, 1);
-    assert_int_equal(status.card_queues, 1);
+    assert_int_equal(status.nic, 1);
+    assert_int_equal(status.nic_queues, 1);
 
     assert_int_equal(raw_write(&peer.raw, OFFSET, 77), IBV_WC_SUCCESS);
     assert_int_equal(site_word(&site, OFFSET), 77);
@@ -95,7 +95,7 @@ static void test_commands(void **state)
     assert_int_equal(raw_read(&peer.raw, SITE_POOL, &word), IBV_WC_REM_ACCESS_ERR); /* behind the end */
     peer_goodbye(&peer);
     site_wait_nodes(&site, 0);
-    assert_int_equal(site_status(&site).card_queues, 0);
+    assert_int_equal(site_status(&site).nic_queues, 0);
     site_close(&site);
 }
 
@@ -119,16 +119,16 @@ static void test_calls(void **state)
 
 /* ---- refusals ---- */
 
-static int say(const struct site *site, uint32_t role, uint8_t card, char sentence[256])
+static int say(const struct site *site, uint32_t role, uint8_t nic, char sentence[256])
 {
     struct client client;
     client_connect(&client, &site->tcp);
     struct wire_hello hello = client_hello(&client, role, NULL);
-    hello.card = card;
+    hello.nic = nic;
     hello.instance = 5;
     int status = client_say_hello(&client, &hello, sentence);
     if (status == BANYAN_OK && role != WIRE_CONTROL)
-        assert_int_equal(client.welcome.card, 0);
+        assert_int_equal(client.welcome.nic, 0);
     client_close(&client);
     return status;
 }
@@ -153,7 +153,7 @@ static void expect_end(struct site *site, struct peer *peer, struct client *culp
     assert_true(client_closed(culprit));
     assert_true(client_closed(culprit == &peer->data ? &peer->control : &peer->data));
     site_wait_nodes(site, 0);
-    assert_int_equal(site_status(site).card_queues, 0);
+    assert_int_equal(site_status(site).nic_queues, 0);
     peer_close(peer);
 }
 
@@ -165,7 +165,7 @@ static void test_wrong_messages(void **state)
     open_site(&site);
     peer_open(&peer, &site, 7, LONG_LEASE);
     script_read(&script, site_address(OFFSET), 8);
-    script_send(&script, &peer.data, 1); /* lists are for the card */
+    script_send(&script, &peer.data, 1); /* lists are for the NIC */
     expect_end(&site, &peer, &peer.data);
     peer_open(&peer, &site, 7, LONG_LEASE);
     client_message(&peer.data, WIRE_ATTACH, 2, &peer.raw.ours, sizeof peer.raw.ours); /* a second one */
@@ -183,7 +183,7 @@ static void test_short_end(void **state)
 {
     struct site site;
     struct client control, data;
-    struct wire_card end = {0};
+    struct wire_nic end = {0};
     open_site(&site);
     for (unsigned i = 0; i < 3; i++) {
         static const size_t lengths[] = {0, sizeof end - 1, sizeof end + 1};
@@ -206,15 +206,15 @@ static void test_nonsense(void **state)
     struct site site;
     struct client control, data;
     struct raw raw;
-    struct wire_card answer;
+    struct wire_nic answer;
     char sentence[256];
     unsigned refused = 0;
     open_site(&site);
     raw_open(&raw);
     client_control(&control, &site.tcp, 7, LONG_LEASE);
-    for (unsigned at = 0; at < offsetof(struct wire_card, pool_key); at++) {
+    for (unsigned at = 0; at < offsetof(struct wire_nic, pool_key); at++) {
         static const uint8_t values[] = {0x00, 0xff, 0x80};
-        struct wire_card end = raw.ours;
+        struct wire_nic end = raw.ours;
         ((uint8_t *)&end)[at] = values[at % 3] != ((uint8_t *)&end)[at] ? values[at % 3] : 0x41;
         client_data(&data, &site.tcp, &control);
         refused += raw_ask(&data, &end, &answer, sentence) != BANYAN_OK;
@@ -228,7 +228,7 @@ static void test_nonsense(void **state)
     client_data(&data, &site.tcp, &control);
     assert_int_equal(raw_attach(&raw, &data, sentence), BANYAN_OK);
     assert_int_equal(raw_write(&raw, OFFSET, 3), IBV_WC_SUCCESS);
-    assert_int_equal(site_status(&site).card_queues, 1);
+    assert_int_equal(site_status(&site).nic_queues, 1);
     client_goodbye(&data);
     client_goodbye(&control);
     raw_close(&raw);
@@ -240,7 +240,7 @@ static void test_no_more_queues(void **state)
     struct site site;
     struct peer first, second;
     char sentence[256];
-    card_faults.queues = 3; /* two are the memory node's own */
+    nic_faults.queues = 3; /* two are the memory node's own */
     open_site(&site);
     peer_open(&first, &site, 7, LONG_LEASE);
     client_control(&second.control, &site.tcp, 8, LONG_LEASE);
@@ -255,12 +255,12 @@ static void test_no_more_queues(void **state)
     assert_int_equal(raw_attach(&second.raw, &second.data, sentence), BANYAN_OK);
     peer_goodbye(&second);
     site_close(&site);
-    card_faults = (struct card_faults){0};
+    nic_faults = (struct nic_faults){0};
 }
 
 /* ---- fencing ---- */
 
-/* Writes ascending numbers until the card says that it cannot. */
+/* Writes ascending numbers until the NIC says that it cannot. */
 struct writer {
     struct raw *raw;
     pthread_t thread;
@@ -297,7 +297,7 @@ static void expect_fenced(struct site *site, struct peer *peer, bool silence)
     assert_int_not_equal(raw_cas(&peer->raw, LOCK(11), 0, 1, NULL), IBV_WC_SUCCESS);
     assert_int_equal(lock_now(site, 11), 0);
     assert_int_equal(site_status(site).fenced_total, fenced + 1);
-    assert_int_equal(site_status(site).card_queues, 0);
+    assert_int_equal(site_status(site).nic_queues, 0);
 }
 
 static void test_silence(void **state)
@@ -329,10 +329,10 @@ static void test_keys(void **state)
     struct peer one, other;
     uint64_t word;
     open_site(&site);
-    assert_non_null(strstr(memory_server_card(site.server), "keys bound to queue pairs"));
+    assert_non_null(strstr(memoryd_nic(site.server), "keys bound to queue pairs"));
     peer_open(&one, &site, 7, LONG_LEASE);
     peer_open(&other, &site, 8, LONG_LEASE);
-    struct wire_card keys = one.raw.theirs;
+    struct wire_nic keys = one.raw.theirs;
     assert_int_not_equal(keys.pool_key, other.raw.theirs.pool_key);
     assert_int_not_equal(keys.lock_key, other.raw.theirs.lock_key);
     assert_int_equal(raw_read(&one.raw, OFFSET, &word), IBV_WC_SUCCESS);
@@ -348,7 +348,7 @@ static void test_keys(void **state)
     peer_goodbye(&other);
     /* Nor is the registration's own, should somebody guess it. */
     peer_open(&other, &site, 10, LONG_LEASE);
-    other.raw.theirs.pool_key = site.server->card->regions[CARD_POOL].registration->rkey;
+    other.raw.theirs.pool_key = site.server->nic->regions[NIC_POOL].registration->rkey;
     assert_int_equal(raw_read(&other.raw, OFFSET, &word), IBV_WC_REM_ACCESS_ERR);
     peer_goodbye(&other);
     peer_close(&one);
@@ -361,22 +361,22 @@ static void test_slow_attach(void **state)
     struct site site;
     struct client patient;
     struct peer slow;
-    struct wire_card answer;
+    struct wire_nic answer;
     const struct site_options options = {.rdma = true, .shared = true, .threads = 1};
     assert_int_equal(site_open(&site, &options), BANYAN_OK);
     client_control(&patient, &site.tcp, 7, 500);
     client_control(&slow.control, &site.tcp, 8, LONG_LEASE);
     client_data(&slow.data, &site.tcp, &slow.control);
     raw_open(&slow.raw);
-    atomic_store_relaxed(&card_faults.delay_ms, 1500u); /* a test's switch */
+    atomic_store_relaxed(&nic_faults.delay_ms, 1500u); /* a test's switch */
     client_heartbeat(&patient);
     client_message(&slow.data, WIRE_ATTACH, 1, &slow.raw.ours, sizeof slow.raw.ours);
     client_heartbeat(&patient); /* waits as long */
     client_heartbeat(&patient);
     assert_int_equal(client_take(&slow.data, &answer, sizeof answer).status, BANYAN_OK);
-    atomic_store_relaxed(&card_faults.delay_ms, 0u);
+    atomic_store_relaxed(&nic_faults.delay_ms, 0u);
     assert_int_equal(site_status(&site).fenced_total, 0);
-    assert_int_equal(site_status(&site).card_queues, 1);
+    assert_int_equal(site_status(&site).nic_queues, 1);
     peer_goodbye(&slow);
     assert_true(client_closed(&patient)); /* its lease still runs out when it is silent */
     site_wait_nodes(&site, 0);
@@ -392,9 +392,9 @@ static void test_many_attach(void **state)
     struct peer peer;
     struct client control, data;
     struct raw raw;
-    struct wire_card answer;
+    struct wire_nic answer;
     char sentence[256];
-    card_faults.queues = 3; /* two are the memory node's own */
+    nic_faults.queues = 3; /* two are the memory node's own */
     open_site(&site);
     raw_open(&raw);
     client_control(&control, &site.tcp, 8, LONG_LEASE);
@@ -411,7 +411,7 @@ static void test_many_attach(void **state)
     peer_close(&peer);
     raw_close(&raw);
     site_close(&site);
-    card_faults = (struct card_faults){0};
+    nic_faults = (struct nic_faults){0};
 }
 
 /* ---- the locks of the dead ---- */
@@ -522,7 +522,7 @@ static void test_own_breaks(void **state)
     open_site(&site);
     peer_open(&peer, &site, 7, LONG_LEASE);
     take_lock(&peer, LOCK(3));
-    assert_int_equal(ibv_modify_qp(site.server->card->own.near, &broken, IBV_QP_STATE), 0);
+    assert_int_equal(ibv_modify_qp(site.server->nic->own.near, &broken, IBV_QP_STATE), 0);
     client_close(&peer.data);
     site_wait_nodes(&site, 0);
     assert_int_equal(lock_now(&site, 3), 0);
@@ -530,7 +530,7 @@ static void test_own_breaks(void **state)
     site_close(&site);
 }
 
-/* And as long as it cannot, the dead stays unburied: its locks and its id are not given away. */
+/* And as long as it cannot, the dead stays unreaped: its locks and its id are not given away. */
 static void test_own_stays_broken(void **state)
 {
     struct site site;
@@ -541,12 +541,12 @@ static void test_own_stays_broken(void **state)
     open_site(&site);
     peer_open(&peer, &site, 7, LONG_LEASE);
     take_lock(&peer, LOCK(3));
-    assert_int_equal(ibv_modify_qp(site.server->card->own.near, &broken, IBV_QP_STATE), 0);
-    atomic_store_relaxed(&card_faults.connections, UINT32_MAX); /* a test's switch */
+    assert_int_equal(ibv_modify_qp(site.server->nic->own.near, &broken, IBV_QP_STATE), 0);
+    atomic_store_relaxed(&nic_faults.connections, UINT32_MAX); /* a test's switch */
     log_set_level(LOG_ERROR + 1);
     client_close(&peer.data);
     for (uint64_t start = task_now();
-         site_status(&site).card_queues != 0 || site_status(&site).fenced_total == 0;)
+         site_status(&site).nic_queues != 0 || site_status(&site).fenced_total == 0;)
         tick(start, "the fencing");
     client_connect(&again, &site.tcp);
     struct wire_hello hello = client_hello(&again, WIRE_CONTROL, NULL);
@@ -555,7 +555,7 @@ static void test_own_stays_broken(void **state)
     client_close(&again);
     assert_int_equal(lock_now(&site, 3), peer.control.welcome.compute_id);
     assert_int_equal(site_status(&site).compute_nodes, 1);
-    atomic_store_relaxed(&card_faults.connections, 0u);
+    atomic_store_relaxed(&nic_faults.connections, 0u);
     site_wait_nodes(&site, 0);
     assert_int_equal(lock_now(&site, 3), 0);
     log_set_level(LOG_ERROR);
@@ -565,7 +565,7 @@ static void test_own_stays_broken(void **state)
 
 /* ---- formats ---- */
 
-/* The pool is empty afterwards, and still the card's: what it writes is what this machine's CPU sees. */
+/* The pool is empty afterwards, and still the NIC's: what it writes is what this machine's CPU sees. */
 static void test_format(void **state)
 {
     struct site site;
@@ -600,7 +600,7 @@ static void test_format(void **state)
     site_close(&site);
 }
 
-/* ---- other cards ---- */
+/* ---- other NICs ---- */
 
 /* Locks on the chip: taken there, freed there, emptied there. */
 static void test_chip(void **state)
@@ -609,11 +609,11 @@ static void test_chip(void **state)
     struct peer peer, other;
     struct error error = {0};
     struct wire_format format = {.cluster_id = 98, .number = SITE_NODE, .node_count = SITE_NODE + 1};
-    card_faults.chip = card_faults.promises = true;
+    nic_faults.chip = nic_faults.promises = true;
     open_site(&site);
-    assert_non_null(strstr(memory_server_card(site.server), "locks in device memory"));
-    assert_int_equal(server_card_promises(site.server->card), WIRE_CARD_RELEASE_BY_WRITE);
-    uint64_t *chip = (uint64_t *)(void *)card_faults_chip();
+    assert_non_null(strstr(memoryd_nic(site.server), "locks in device memory"));
+    assert_int_equal(memoryd_nic_promises(site.server->nic), WIRE_NIC_RELEASE_BY_WRITE);
+    uint64_t *chip = (uint64_t *)(void *)nic_faults_chip();
     assert_non_null(chip);
     for (unsigned i = 0; i < SITE_LOCKS / 8; i++)
         assert_int_equal(chip[i], 0);
@@ -622,22 +622,22 @@ static void test_chip(void **state)
     take_lock(&peer, LOCK(6));
     take_lock(&peer, TABLE(6));
     take_lock(&other, LOCK(7));
-    assert_int_equal(atomic_load_acquire(&chip[6]), peer.control.welcome.compute_id); /* set by the card */
+    assert_int_equal(atomic_load_acquire(&chip[6]), peer.control.welcome.compute_id); /* set by the NIC */
     assert_int_equal(lock_now(&site, 6), 0); /* host memory has nothing to do with it */
     client_close(&peer.data);
     site_wait_nodes(&site, 1);
-    assert_int_equal(atomic_load_acquire(&chip[6]), 0); /* freed by the card */
+    assert_int_equal(atomic_load_acquire(&chip[6]), 0); /* freed by the NIC */
     assert_int_equal(site_word(&site, TABLE(6)), 0);
     assert_int_equal(chip[7], other.control.welcome.compute_id);
     peer_goodbye(&other);
     site_wait_nodes(&site, 0);
     chip[9] = 1234;
-    assert_int_equal(server_groups_format(site.server, &format, &error), BANYAN_OK);
+    assert_int_equal(memoryd_groups_format(site.server, &format, &error), BANYAN_OK);
     assert_int_equal(chip[9], 0);
     peer_close(&peer);
     site_close(&site);
-    assert_null(card_faults_chip()); /* given back */
-    card_faults = (struct card_faults){0};
+    assert_null(nic_faults_chip()); /* given back */
+    nic_faults = (struct nic_faults){0};
 }
 
 /* As many locks as the device's own memory holds, if that is worth it. */
@@ -655,36 +655,36 @@ static void test_lock_bytes(void **state)
         struct error error = {0};
         uint32_t width = 0;
         uint64_t bytes = 0;
-        card_faults = (struct card_faults){.chip = sizes[i][0] != 0, .chip_bytes = sizes[i][0]};
-        assert_int_equal(server_card_locks(&options, NULL, &width, &bytes, &error), BANYAN_OK);
+        nic_faults = (struct nic_faults){.chip = sizes[i][0] != 0, .chip_bytes = sizes[i][0]};
+        assert_int_equal(memoryd_nic_locks(&options, NULL, &width, &bytes, &error), BANYAN_OK);
         assert_int_equal(width, 8);
         assert_int_equal(bytes, sizes[i][1]);
     }
-    card_faults = (struct card_faults){0};
+    nic_faults = (struct nic_faults){0};
 }
 
 /* A maker's promise is about the chip. */
 static void test_no_promise_for_host_memory(void **state)
 {
     struct site site;
-    card_faults.promises = true;
+    nic_faults.promises = true;
     open_site(&site);
-    assert_non_null(strstr(memory_server_card(site.server), "locks in host memory"));
-    assert_int_equal(server_card_promises(site.server->card), 0);
+    assert_non_null(strstr(memoryd_nic(site.server), "locks in host memory"));
+    assert_int_equal(memoryd_nic_promises(site.server->nic), 0);
     site_close(&site);
-    card_faults = (struct card_faults){0};
+    nic_faults = (struct nic_faults){0};
 }
 
 /* What does not work is done without. */
-static void without(struct card_faults faults, const char *not_there)
+static void without(struct nic_faults faults, const char *not_there)
 {
     struct site site;
     struct peer one, other;
     uint64_t word;
-    card_faults = faults;
+    nic_faults = faults;
     open_site(&site);
-    assert_null(strstr(memory_server_card(site.server), not_there));
-    assert_non_null(strstr(memory_server_card(site.server), "locks in host memory"));
+    assert_null(strstr(memoryd_nic(site.server), not_there));
+    assert_non_null(strstr(memoryd_nic(site.server), "locks in host memory"));
     assert_int_equal(lock_now(&site, 0), 0); /* what was tried has left no lock behind */
     assert_int_equal(site_word(&site, TABLE(0)), 0);
     peer_open(&one, &site, 7, LONG_LEASE);
@@ -700,21 +700,21 @@ static void without(struct card_faults faults, const char *not_there)
     peer_goodbye(&other);
     peer_close(&one);
     site_close(&site);
-    card_faults = (struct card_faults){0};
+    nic_faults = (struct nic_faults){0};
 }
 
 static void test_without(void **state)
 {
-    without((struct card_faults){.no_windows = true}, "keys bound");
-    without((struct card_faults){.broken_windows = true}, "keys bound");
-    without((struct card_faults){.half_proof = true}, "keys bound");
-    without((struct card_faults){.broken_chip = true}, "device memory");
+    without((struct nic_faults){.no_windows = true}, "keys bound");
+    without((struct nic_faults){.broken_windows = true}, "keys bound");
+    without((struct nic_faults){.half_proof = true}, "keys bound");
+    without((struct nic_faults){.broken_chip = true}, "device memory");
 }
 
 static void test_lock_width(void **state)
 {
     struct memory_node *node;
-    struct server_card *card;
+    struct memoryd_nic *nic;
     struct error error = {0};
     const struct memory_options options = {.pool_bytes = SITE_POOL,
                                            .chunk_bytes = 64u << 10,
@@ -723,20 +723,20 @@ static void test_lock_width(void **state)
                                            .shared = true};
     const struct verbs_options none = {0};
     assert_int_equal(memory_node_create(&node, &options, &error), BANYAN_OK);
-    assert_int_equal(server_card_create(&card, node, &none, NULL, &error), BANYAN_EINVAL);
+    assert_int_equal(memoryd_nic_create(&nic, node, &none, NULL, &error), BANYAN_EINVAL);
     assert_non_null(strstr(error.text, "--lock-width 8"));
-    assert_null(card);
+    assert_null(nic);
     memory_node_destroy(node);
 }
 
 /* ---- events ---- */
 
-static struct server_session *session_of(struct site *site, uint16_t compute_id)
+static struct memoryd_session *session_of(struct site *site, uint16_t compute_id)
 {
-    struct server_groups *groups = &site->server->groups;
-    struct server_session *session = NULL;
+    struct memoryd_groups *groups = &site->server->groups;
+    struct memoryd_session *session = NULL;
     spinlock_lock(&groups->lock);
-    for (struct server_group *group = groups->first; group != NULL; group = group->next)
+    for (struct memoryd_group *group = groups->first; group != NULL; group = group->next)
         if (group->compute_id == compute_id)
             for (session = group->sessions; session->queue == NULL;)
                 session = session->group_next;
@@ -745,34 +745,33 @@ static struct server_session *session_of(struct site *site, uint16_t compute_id)
     return session;
 }
 
-/* The card says that a queue pair broke: its compute node is fenced, others are not. */
+/* The NIC says that a queue pair broke: its compute node is fenced, others are not. */
 static void test_events(void **state)
 {
     struct site site;
     struct peer one, other;
-    card_faults.events = true;
+    nic_faults.events = true;
     open_site(&site);
     peer_open(&one, &site, 7, LONG_LEASE);
     peer_open(&other, &site, 8, LONG_LEASE);
     take_lock(&one, LOCK(2));
-    card_faults_event(IBV_EVENT_PORT_ACTIVE, NULL);
-    card_faults_wait_acknowledged();
+    nic_faults_event(IBV_EVENT_PORT_ACTIVE, NULL);
+    nic_faults_wait_acknowledged();
     assert_int_equal(site_status(&site).compute_nodes, 2);
-    card_faults_event(IBV_EVENT_QP_ACCESS_ERR,
-                      session_of(&site, one.control.welcome.compute_id)->queue->pair);
-    card_faults_wait_acknowledged();
+    nic_faults_event(IBV_EVENT_QP_ACCESS_ERR, session_of(&site, one.control.welcome.compute_id)->queue->pair);
+    nic_faults_wait_acknowledged();
     assert_true(client_closed(&one.control));
     site_wait_nodes(&site, 1);
     assert_int_equal(lock_now(&site, 2), 0);
     /* Its own queue pair: nobody is harmed, and locks are still freed. */
-    card_faults_event(IBV_EVENT_QP_FATAL, site.server->card->own.near);
-    card_faults_wait_acknowledged();
+    nic_faults_event(IBV_EVENT_QP_FATAL, site.server->nic->own.near);
+    nic_faults_wait_acknowledged();
     take_lock(&other, LOCK(2));
     assert_int_equal(site_status(&site).compute_nodes, 1);
     /* All of it. */
     log_set_level(LOG_ERROR + 1);
-    card_faults_event(IBV_EVENT_DEVICE_FATAL, NULL);
-    card_faults_wait_acknowledged();
+    nic_faults_event(IBV_EVENT_DEVICE_FATAL, NULL);
+    nic_faults_wait_acknowledged();
     log_set_level(LOG_ERROR);
     assert_true(client_closed(&other.control));
     site_wait_nodes(&site, 0);
@@ -780,7 +779,7 @@ static void test_events(void **state)
     peer_close(&one);
     peer_close(&other);
     site_close(&site);
-    card_faults = (struct card_faults){0};
+    nic_faults = (struct nic_faults){0};
 }
 
 int main(void)
@@ -800,10 +799,10 @@ int main(void)
         cmocka_unit_test(test_events),
     };
     if (getenv("BANYAN_RDMA_ADDRESS") == NULL) {
-        fprintf(stderr, "BANYAN_RDMA_ADDRESS must say the address of a network card with RDMA\n");
+        fprintf(stderr, "BANYAN_RDMA_ADDRESS must say the address of a NIC with RDMA\n");
         return 1;
     }
     log_set_level(LOG_ERROR);
-    client_use_card(true);
+    client_use_nic(true);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,8 +12,8 @@
  * Usage: lock_stress [--runs N] [--rounds N] [--processes N] [--threads N] [--locks N] [--tcp]
  *                    [--release-by-write [--until-lost]]
  *   --rounds            acquisitions of each thread in a run
- *   --tcp               not over the network card at $BANYAN_RDMA_ADDRESS
- *   --release-by-write  always, whatever the card promises: what goes wrong where it promises nothing
+ *   --tcp               not over the NIC at $BANYAN_RDMA_ADDRESS
+ *   --release-by-write  always, whatever the NIC promises: what goes wrong where it promises nothing
  *   --until-lost        succeeds when a run has lost an unlock, fails when none has: proves that this program
  *                       can tell
  */
@@ -357,7 +357,7 @@ static int conclude(const struct settings *settings, unsigned runs, unsigned los
            "an unlock was lost in %u, %u failed otherwise\n",
            settings->tcp ? "tcp" : "rdma", runs, settings->rounds * settings->processes * settings->threads,
            settings->processes, settings->threads, settings->locks,
-           settings->by_write ? "WRITE" : "what the card promises", lost, broken);
+           settings->by_write ? "WRITE" : "what the NIC promises", lost, broken);
     if (settings->until_lost)
         return broken == 0 && lost > 0 ? 0 : 1;
     return broken + lost == 0 ? 0 : 1;

@@ -1,6 +1,6 @@
 /*
  * test_conformance.c - the fabric's conformance suite on memory nodes in processes of their own, through the
- * network card at $BANYAN_RDMA_ADDRESS: by fibers of workers and by plain threads, with a secret, with TLS on
+ * NIC at $BANYAN_RDMA_ADDRESS: by fibers of workers and by plain threads, with a secret, with TLS on
  * the connections that arrange it, and through a proxy that cuts those.
  * Usage: test_conformance [ROUNDS [NAME]]: repetitions of a task in the concurrent cases (50); one test
  */

@@ -244,7 +244,7 @@ static void far_close(struct ends *ends)
 
 static void ends_open(struct ends *ends)
 {
-    struct wire_card far;
+    struct wire_nic far;
     *ends = (struct ends){0};
     check(verbs_queue_create(&ends->queue, device, &error));
     ends->far_completions = ibv_create_cq(device->context, 16, NULL, NULL, 0);

@@ -32,7 +32,7 @@
 #define KEYS   600
 
 static struct process_result result; /* of the last process_run: too large for a stack */
-static const char *card;             /* $BANYAN_RDMA_ADDRESS */
+static const char *nic;              /* $BANYAN_RDMA_ADDRESS */
 
 static int setup(void **state)
 {
@@ -61,7 +61,7 @@ static const char *secret_of(const struct scene *scene)
 static struct process *start_memory(struct scene *scene, const char *name)
 {
     return process_start(scene, name,
-                         ARGUMENTS("memory", "--listen", text_of("rdma://%s:0", card), "--size", "64M",
+                         ARGUMENTS("memory", "--listen", text_of("rdma://%s:0", nic), "--size", "64M",
                                    "--chunk-size", "1M", "--secret-file", secret_of(scene), "--http",
                                    "127.0.0.1:0"));
 }
@@ -168,7 +168,7 @@ static void test_huge_pages(void **state)
     struct scene *scene = *state;
     struct process *memory =
         process_start(scene, "memory",
-                      ARGUMENTS("memory", "--listen", text_of("rdma://%s:0", card), "--size", "64M",
+                      ARGUMENTS("memory", "--listen", text_of("rdma://%s:0", nic), "--size", "64M",
                                 "--chunk-size", "1M", "--secret-file", secret_of(scene), "--huge-pages"));
     const char *address = address_text(memory, 0);
     char *errors = process_errors(scene, memory);
@@ -338,7 +338,7 @@ static void demand_refusal(const char *what, const char *first, const char *seco
 static void run_memory(struct scene *scene, const char *more, const char *value)
 {
     process_run(scene, NULL,
-                ARGUMENTS("memory", "--listen", text_of("rdma://%s:0", card), "--size", "16M", "--chunk-size",
+                ARGUMENTS("memory", "--listen", text_of("rdma://%s:0", nic), "--size", "16M", "--chunk-size",
                           "1M", "--secret-file", secret_of(scene), more, value),
                 &result);
 }
@@ -410,7 +410,7 @@ static const char *nobodys_secret(struct scene *scene)
 static void memory_as_nobody(struct scene *scene, const char *kilobytes)
 {
     run_as_nobody(scene, kilobytes,
-                  ARGUMENTS("memory", "--listen", text_of("rdma://%s:0", card), "--size", "16M",
+                  ARGUMENTS("memory", "--listen", text_of("rdma://%s:0", nic), "--size", "16M",
                             "--chunk-size", "1M", "--secret-file", nobodys_secret(scene)));
 }
 
@@ -459,7 +459,7 @@ static void test_locked_memory(void **state)
 static void test_nobody_there(void **state)
 {
     struct scene *scene = *state;
-    const char *nowhere = text_of("rdma://%s:9", card);
+    const char *nowhere = text_of("rdma://%s:9", nic);
     run_compute(scene, nowhere, NULL, NULL);
     demand_refusal("no memory node", nowhere, "refused", NULL);
     scene->passed = true;
@@ -469,7 +469,7 @@ static void test_nobody_there(void **state)
 static void speak_other_version(struct liar *liar, int fd)
 {
     struct {
-        struct wire_head head;
+        struct wire_header head;
         struct wire_greeting greeting;
     } said = {.head = {.length = sizeof said.greeting, .kind = WIRE_GREETING},
               .greeting = {.magic = WIRE_MAGIC, .version = WIRE_VERSION + 1}};
@@ -486,7 +486,7 @@ static void test_other_version(void **state)
     struct net_address address = {.kind = NET_TCP};
     struct liar liar;
     char text[NET_TEXT_MAX];
-    snprintf(address.host, sizeof address.host, "%s", card);
+    snprintf(address.host, sizeof address.host, "%s", nic);
     liar_start(&liar, &address, speak_other_version, NULL);
     address = liar.address;
     address.rdma = true;
@@ -496,24 +496,24 @@ static void test_other_version(void **state)
     scene->passed = true;
 }
 
-/* rdma:// to a memory node without a card, tcp:// to one with. */
+/* rdma:// to a memory node without a NIC, tcp:// to one with. */
 static void test_other_way(void **state)
 {
     struct scene *scene = *state;
     struct process *plain =
         process_start(scene, "plain",
-                      ARGUMENTS("memory", "--listen", text_of("tcp://%s:0", card), "--size", "16M",
+                      ARGUMENTS("memory", "--listen", text_of("tcp://%s:0", nic), "--size", "16M",
                                 "--chunk-size", "1M", "--secret-file", secret_of(scene)));
     struct net_address address = process_address(plain, 0);
     char text[NET_TEXT_MAX];
     address.rdma = true;
     run_compute(scene, net_address_format(&address, text), NULL, NULL);
-    demand_refusal("rdma:// to a memory node without a card", text, "rdma", NULL);
+    demand_refusal("rdma:// to a memory node without a NIC", text, "rdma", NULL);
     struct process *memory = start_memory(scene, "memory");
     address = process_address(memory, 0);
     address.rdma = false;
     run_compute(scene, net_address_format(&address, text), NULL, NULL);
-    demand_refusal("tcp:// to a memory node with a card", text, "rdma://", NULL);
+    demand_refusal("tcp:// to a memory node with a NIC", text, "rdma://", NULL);
     stop_all(plain, memory, NULL);
     scene->passed = true;
 }
@@ -539,9 +539,9 @@ int main(int count, char **arguments)
 {
     if (count > 3 && !strcmp(arguments[1], "--as-nobody"))
         return become_nobody(arguments);
-    card = getenv("BANYAN_RDMA_ADDRESS");
-    if (!card) {
-        fprintf(stderr, "BANYAN_RDMA_ADDRESS must say the address of a network card with RDMA\n");
+    nic = getenv("BANYAN_RDMA_ADDRESS");
+    if (!nic) {
+        fprintf(stderr, "BANYAN_RDMA_ADDRESS must say the address of a NIC with RDMA\n");
         return 1;
     }
     const struct CMUnitTest huge_pages[] = {TEST(test_huge_pages)};

@@ -1,6 +1,6 @@
 /*
  * test_soft_roce.c - what the tests in the guest stand on: a Soft-RoCE device that can do what the verbs
- * backend asks of a card. It uses libibverbs alone, so that when it fails, the kernel, rdma-core or the guest
+ * backend asks of a NIC. It uses libibverbs alone, so that when it fails, the kernel, rdma-core or the guest
  * is at fault, and nothing of Banyan. What it measures goes to standard output, for the log.
  * Usage: test_soft_roce BYTES, the size of a packet that the guest's network allows.
  */

@@ -1,6 +1,6 @@
 /*
  * test_system_calls.c - what a warm client over rdma:// asks of its system, seen from outside with strace: on
- * Soft-RoCE one write() for each list of commands, which is that driver's doorbell (a card's is a store), and
+ * Soft-RoCE one write() for each list of commands, which is that driver's doorbell (a NIC's is a store), and
  * nothing else; and no allocation, seen by counting calls of the allocator on its thread.
  *
  * The test starts a memory node, then itself again under strace as the client: an index that one thread looks
@@ -104,7 +104,7 @@ static void demand(const struct client *client, int status, const char *what)
 
 static void operate(struct client *client, uint64_t number)
 {
-    uint8_t key[8] = {0}, value[TREE_VALUE_MAX];
+    uint8_t key[8] = {0}, value[FORMAT_VALUE_MAX];
     size_t length = sizeof value;
     uint64_t put = number;
     memcpy(key, &(uint64_t){number * 7 % KEYS}, 8);
@@ -126,7 +126,7 @@ static void open_client(struct client *client, const char *address)
     struct net_address node;
     struct error error = {0};
     struct tree_switches switches;
-    const struct tree_geometry geometry = {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8};
+    const struct format_geometry geometry = {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .value_bytes = 8};
     if (net_address_parse(&node, address, 0, &error))
         give_up("address", error.text);
     const struct fabric_remote_options options = {.nodes = &node,
@@ -134,7 +134,7 @@ static void open_client(struct client *client, const char *address)
                                                   .lease_ms = 60000,
                                                   .timeout_ms = 60000,
                                                   /* it never sleeps while it waits */
-                                                  .card = {.spin_us = 60000000}};
+                                                  .nic = {.spin_us = 60000000}};
     if (fabric_remote_open(&client->fabric, &options, &error) ||
         tree_switches_preset(&switches, "banyan", &error) ||
         tree_compute_create(&client->compute, client->fabric, &switches, &error) ||

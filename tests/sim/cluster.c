@@ -25,7 +25,7 @@ void cluster_plain_params(struct sim_params *params)
 {
     sim_params_default(params);
     params->jitter_ns = 0;
-    params->shared_card = false;
+    params->shared_nic = false;
 }
 
 void cluster_create(struct cluster *cluster, unsigned memories, unsigned computes,

@@ -546,7 +546,7 @@ static void test_a_restarted_node_meets_nothing_of_the_dead(void **state)
     assert_true(late > 25);
 }
 
-static void test_cards_are_shared_and_freed_once(void **state)
+static void test_nics_are_shared_and_freed_once(void **state)
 {
     (void)state;
     static struct restarted restarted;
@@ -571,7 +571,7 @@ int main(void)
         cmocka_unit_test(test_a_kill_at_an_effect_cuts_everything),
         cmocka_unit_test(test_death_meets_lists_in_every_state),
         cmocka_unit_test(test_a_restarted_node_meets_nothing_of_the_dead),
-        cmocka_unit_test(test_cards_are_shared_and_freed_once),
+        cmocka_unit_test(test_nics_are_shared_and_freed_once),
         cmocka_unit_test(test_nothing_comes_behind_a_cut),
         cmocka_unit_test(test_what_would_have_been_posted_later_never_comes),
         cmocka_unit_test(test_a_dead_nodes_buffers_are_left_alone),

@@ -1,4 +1,4 @@
-/* test_nic.c - the card's arithmetic seen from outside: latencies when idle, limits under load, atomics,
+/* test_nic.c - the NIC's arithmetic seen from outside: latencies when idle, limits under load, atomics,
  * blocking. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +42,7 @@ static uint64_t idle_latency(const struct sim_params *params, struct fabric_comm
 /* What every list of one command costs, without its memory access and its bytes. */
 static uint64_t base_latency(const struct sim_params *params)
 {
-    return params->post_ns + params->command_ns + params->doorbell_ns + 4 * params->card_ns +
+    return params->post_ns + params->command_ns + params->doorbell_ns + 4 * params->nic_ns +
            2 * params->wire_ns + params->pcie_write_ns + params->poll_ns;
 }
 
@@ -70,7 +70,7 @@ static void test_idle_latencies(void **state)
         .operation = FABRIC_WRITE, .length = 64, .address = gaddr_make(0, 4096), .write.data = data};
     uint64_t inlined = idle_latency(&params, &write, 1);
     assert_in_range(inlined, base, base + 25);
-    write.length = 512; /* too long to be inlined: the card fetches it from the sender's memory */
+    write.length = 512; /* too long to be inlined: the NIC fetches it from the sender's memory */
     assert_in_range(idle_latency(&params, &write, 1), inlined + params.pcie_read_ns,
                     inlined + params.pcie_read_ns + 100);
 
@@ -169,7 +169,7 @@ static void test_link_bandwidth_is_reached_and_kept(void **state)
     struct sim_params params;
     struct fabric_command commands[128];
     sim_params_default(&params);
-    params.shared_card = false;
+    params.shared_nic = false;
     double most = 100e9 / 8 / (1024 + params.header_bytes);
     fill(commands, 128, FABRIC_READ, 1024, 4096, 1024);
     double reads = throughput(&params, commands, 128, 4);
@@ -185,7 +185,7 @@ static void test_message_rate_is_reached_and_kept(void **state)
     struct sim_params params;
     struct fabric_command commands[128];
     sim_params_default(&params);
-    params.shared_card = false;
+    params.shared_nic = false;
     fill(commands, 128, FABRIC_READ, 8, 4096, 8);
     params.message_rate_in = 10;
     double in = throughput(&params, commands, 128, 4);
@@ -202,7 +202,7 @@ static void test_hot_atomics_on_host_and_on_chip(void **state)
     struct sim_params params;
     struct fabric_command commands[256];
     sim_params_default(&params);
-    params.shared_card = false;
+    params.shared_nic = false;
 
     fill(commands, 64, FABRIC_FAA, 0, 4096, 0); /* one counter */
     double hot = throughput(&params, commands, 64, 4),
@@ -229,7 +229,7 @@ static void test_failed_cas_omits_the_write_back(void **state)
     struct sim_params params;
     struct fabric_command commands[64];
     sim_params_default(&params);
-    params.shared_card = false;
+    params.shared_nic = false;
     for (unsigned i = 0; i < 64; i++) /* the word is 0 and stays so */
         commands[i] = (struct fabric_command){
             .operation = FABRIC_CAS, .address = gaddr_make(0, 4096), .cas = {1, 2, UINT64_MAX, 0}};
@@ -237,7 +237,7 @@ static void test_failed_cas_omits_the_write_back(void **state)
     assert_true(failing > 0.95 * most && failing <= most * 1.001);
 }
 
-static void test_a_hot_atomic_blocks_its_card_alone(void **state)
+static void test_a_hot_atomic_blocks_its_nic_alone(void **state)
 {
     (void)state;
     struct sim_params params;
@@ -265,13 +265,13 @@ static void test_a_hot_atomic_blocks_its_card_alone(void **state)
 }
 
 /* The slowest READ from memory node 1 by compute node 0, whose machine's memory node 0 has a hot atomic. */
-static uint64_t slowest_beside_hot_atomic(bool shared_card, bool block_responses)
+static uint64_t slowest_beside_hot_atomic(bool shared_nic, bool block_responses)
 {
     struct sim_params params;
     struct cluster cluster;
     struct load hot[64], reader;
     cluster_plain_params(&params);
-    params.shared_card = shared_card;
+    params.shared_nic = shared_nic;
     params.block_responses = block_responses;
     cluster_create(&cluster, 2, 4, &params, NULL, 1);
     for (unsigned i = 0; i < 64; i++) {
@@ -358,7 +358,7 @@ int main(void)
         cmocka_unit_test(test_message_rate_is_reached_and_kept),
         cmocka_unit_test(test_hot_atomics_on_host_and_on_chip),
         cmocka_unit_test(test_failed_cas_omits_the_write_back),
-        cmocka_unit_test(test_a_hot_atomic_blocks_its_card_alone),
+        cmocka_unit_test(test_a_hot_atomic_blocks_its_nic_alone),
         cmocka_unit_test(test_answers_wait_behind_a_hot_atomic_only_if_told),
         cmocka_unit_test(test_calls_queue_for_the_cores),
     };

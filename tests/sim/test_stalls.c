@@ -239,7 +239,7 @@ static void read_and_wait(void *argument)
     stall->woken[0] = task_now();
 }
 
-/* The memory node did it and answered; the node stood still with the answer in its card for longer than its
+/* The memory node did it and answered; the node stood still with the answer in its NIC for longer than its
  * lease. It is done, and known as done, though the locks are freed. */
 static void test_an_answer_may_be_older_than_the_fencing(void **state)
 {
@@ -343,7 +343,7 @@ static void note_effects(void *context, const struct sim_observation *seen)
         reading->effect_at = seen->time_ns;
 }
 
-/* With faults on, when a command takes effect is seen too: not before the card comes to it. */
+/* With faults on, when a command takes effect is seen too: not before the NIC comes to it. */
 static void test_nothing_takes_effect_during_the_stall(void **state)
 {
     (void)state;

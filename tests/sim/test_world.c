@@ -181,7 +181,7 @@ static void test_fibers_share_their_cpu(void **state)
     assert_in_range(alone, 100000, 130000);
     /* four times the CPU time, but the round trips are hidden behind each other's work */
     assert_in_range(together, 400000, 410000);
-    /* CPUs of their own: as fast as alone, but for the card's few nanoseconds */
+    /* CPUs of their own: as fast as alone, but for the NIC's few nanoseconds */
     assert_in_range(apart, alone, alone + 1000);
 }
 
@@ -276,7 +276,7 @@ static void test_bad_parameters_are_refused(void **state)
     assert_non_null(strstr(error.text, "torn-reads"));
 }
 
-/* What the card says of itself: the fabric says the same, and what cannot be is refused. */
+/* What the NIC says of itself: the fabric says the same, and what cannot be is refused. */
 static void test_capabilities(void **state)
 {
     (void)state;
@@ -326,9 +326,9 @@ static void test_tables_set_and_find_every_parameter(void **state)
     char text[64];
     sim_params_default(&params);
     assert_int_equal(
-        option_set_list(sim_params_table, &params, "wire-ns=77,bandwidth=25,shared-card=off", &error), 0);
+        option_set_list(sim_params_table, &params, "wire-ns=77,bandwidth=25,shared-nic=off", &error), 0);
     assert_int_equal(params.wire_ns, 77);
-    assert_true(params.bandwidth == 25 && !params.shared_card);
+    assert_true(params.bandwidth == 25 && !params.shared_nic);
     assert_int_equal(option_set(sim_params_table, &params, "yield-ns", "0", &error), BANYAN_EINVAL);
     for (const struct option_entry *entry = sim_params_table; entry->kind != OPTION_END; entry++) {
         option_format(entry, &params, text, sizeof text); /* every default is within its own range */

@@ -25,7 +25,7 @@
 static struct stores stores;
 static struct store_session *session;
 static struct tree_session *below;
-static struct tree_layout layout;
+static struct format_layout layout;
 
 /* ---- what the sound pool holds ---- */
 
@@ -93,7 +93,7 @@ static int set_up(void **state)
         assert_int_equal(store_put(session, key, key_of(i, key), value, i % 10 == 5 ? 300 : 8, 0), 0);
     }
     struct tree *tree = store_tree(stores.world.computes[0].store);
-    assert_int_equal(tree_layout_init(&layout, tree_geometry(tree), NULL), 0);
+    assert_int_equal(format_layout_init(&layout, tree_geometry(tree), NULL), 0);
     memset(&pool, 0, sizeof pool);
     const struct tree_check_visitor nodes = {.node = collect_block, .entry = collect_entry};
     struct tree_check_report report;
@@ -115,7 +115,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    tree_layout_free(&layout);
+    format_layout_free(&layout);
     stores_destroy(&stores);
     return 0;
 }
@@ -212,12 +212,12 @@ static const struct piece *piece_after(const struct piece *pieces, unsigned coun
 
 static uint32_t taken_slot(gaddr leaf)
 {
-    struct tree_header header;
-    struct tree_slot slot;
-    assert_true(tree_header_decode(&layout, at(leaf), &header));
+    struct format_header header;
+    struct format_slot slot;
+    assert_true(format_header_decode(&layout, at(leaf), &header));
     for (uint32_t i = 0; i < layout.slots; i++)
-        if (tree_slot_read(&layout, at(leaf), i, tree_slot_seed(header.tag, header.version), header.lower,
-                           &slot) == TREE_SLOT_TAKEN &&
+        if (format_slot_read(&layout, at(leaf), i, format_slot_seed(header.tag, header.version), header.lower,
+                             &slot) == FORMAT_SLOT_TAKEN &&
             slot.block == GADDR_NULL && slot.value.length && slot.value.bytes[0] == 1) /* an inline value */
             return i;
     fail_msg("no slot with a value");
@@ -225,7 +225,7 @@ static uint32_t taken_slot(gaddr leaf)
 }
 
 struct raw {
-    uint8_t bytes[TREE_VALUE_MAX];
+    uint8_t bytes[FORMAT_VALUE_MAX];
     size_t length;
 };
 
@@ -327,8 +327,8 @@ static void first_leaf(void *context, gaddr node, uint32_t bytes)
 static void goes_on_with_other_indexes(void **state)
 {
     struct outcome *outcome = malloc(sizeof *outcome);
-    struct tree_geometry geometry = {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8};
-    struct tree_layout plain;
+    struct format_geometry geometry = {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .value_bytes = 8};
+    struct format_layout plain;
     struct tree_check_report report;
     struct tree *tree;
     gaddr leaf = 0;
@@ -336,7 +336,7 @@ static void goes_on_with_other_indexes(void **state)
     for (uint64_t i = 0; i < 1000; i++)
         assert_int_equal(tree_insert(below, tree, &i, 8, &i, 8), 0);
     assert_int_equal(tree_check(below, tree, &report, first_leaf, &leaf), 0);
-    assert_int_equal(tree_layout_init(&plain, tree_geometry(tree), NULL), 0);
+    assert_int_equal(format_layout_init(&plain, tree_geometry(tree), NULL), 0);
     uint32_t damaged = 0, number = 0;
     for (; damaged < 2; number++) { /* two taken slots: a taken one's check is odd */
         assert_true(number < plain.slots);
@@ -361,7 +361,7 @@ static void goes_on_with_other_indexes(void **state)
     assert_non_null(strstr(outcome->problems[0], "catalogue"));
     assert_int_equal(outcome->report.entries, KEYS);
     assert_true(outcome->report.lost_unjudged);
-    tree_layout_free(&plain);
+    format_layout_free(&plain);
     tree_close(tree);
     free(outcome);
 }
@@ -370,11 +370,11 @@ static void goes_on_with_other_indexes(void **state)
 
 static void turn_sibling(gaddr leaf, gaddr to)
 {
-    struct tree_header header, other;
-    assert_true(tree_header_decode(&layout, at(leaf), &header));
-    assert_true(tree_header_decode(&layout, at(to), &other));
-    header.sibling = (struct tree_link){to, other.tag};
-    tree_header_encode(&layout, &header, at(leaf));
+    struct format_header header, other;
+    assert_true(format_header_decode(&layout, at(leaf), &header));
+    assert_true(format_header_decode(&layout, at(to), &other));
+    header.sibling = (struct format_link){to, other.tag};
+    format_header_encode(&layout, &header, at(leaf));
 }
 
 /* Siblings that lead back, or pass some by: the level above leads to all of them yet. */
@@ -414,24 +414,24 @@ static void ends_in_crossed_trees(void **state)
     random_seed(&random, world_seed(12));
     for (unsigned round = 0; round < 100; round++) {
         uint8_t saved[NODE_BYTES], built[NODE_BYTES];
-        struct tree_entry entries[TREE_ENTRIES_MAX];
-        struct tree_header header, other;
+        struct format_entry entries[FORMAT_ENTRIES_MAX];
+        struct format_header header, other;
         gaddr node = pool.internals[random_below(&random, pool.internal_count)];
         memcpy(saved, at(node), NODE_BYTES);
-        assert_true(tree_header_decode(&layout, saved, &header));
-        assert_true(tree_internal_decode(&layout, saved, &header, entries));
+        assert_true(format_header_decode(&layout, saved, &header));
+        assert_true(format_internal_decode(&layout, saved, &header, entries));
         for (unsigned i = 0; i < 3; i++) {
             gaddr to = random_chance(&random, 0.5)
                            ? pool.internals[random_below(&random, pool.internal_count)]
                            : pool.leaves[random_below(&random, pool.leaf_count)];
-            assert_true(tree_header_decode(&layout, at(to), &other));
-            struct tree_link link = {to, other.tag};
+            assert_true(format_header_decode(&layout, at(to), &other));
+            struct format_link link = {to, other.tag};
             if (random_chance(&random, 0.3))
                 header.sibling = header.has_upper ? link : header.sibling;
             else
                 entries[random_below(&random, header.count)].link = link;
         }
-        tree_internal_encode(&layout, &header, entries, header.count, built);
+        format_internal_encode(&layout, &header, entries, header.count, built);
         memcpy(at(node), built, NODE_BYTES);
         audit(outcome, false);
         assert_int_equal(outcome->status, 0);

@@ -99,7 +99,7 @@ static size_t length_of(uint64_t number)
     return mixed % 8 == 0 ? 66000 + mixed % 50000 : mixed % 8 < 3 ? 8 + mixed % 9 : 17 + mixed % 3000;
 }
 
-static void value_judge(struct world_task *task, const struct store_value *value, const char *what)
+static void value_validate(struct world_task *task, const struct store_value *value, const char *what)
 {
     uint64_t number = 0;
     if (value->length >= 8)
@@ -124,7 +124,7 @@ static void do_put(struct world_task *task, const char *key)
 
 static bool value_visit(void *context, const void *key, size_t key_length, const struct store_value *value)
 {
-    value_judge(context, value, "scan");
+    value_validate(context, value, "scan");
     return true;
 }
 
@@ -139,7 +139,7 @@ static void do_value(struct world_task *task)
     if (kind < 40) {
         status = store_get(session, key, 2, &value);
         if (!status)
-            value_judge(task, &value, "get");
+            value_validate(task, &value, "get");
     } else if (kind < 75) {
         do_put(task, key);
     } else if (kind < 82) {
@@ -154,7 +154,7 @@ static void do_value(struct world_task *task)
         status = store_multi_get(session, items, VALUES, true);
         for (unsigned i = 0; i < VALUES && !status; i++)
             if (!items[i].status)
-                value_judge(task, &items[i].value, "multi-get");
+                value_validate(task, &items[i].value, "multi-get");
     } else {
         struct tree_range range = {.from = "v", .from_length = 1};
         status = store_scan(session, &range, STORE_SCAN_VALUES, value_visit, task);

@@ -42,7 +42,7 @@ static int not_there(int status)
 /* Kept where the rig's keys are built: one at a time. */
 static const void *key_of(const struct rig *rig, unsigned number, size_t *length)
 {
-    static uint8_t key[TREE_KEY_MAX];
+    static uint8_t key[FORMAT_KEY_MAX];
     *length = rig_key(rig, number, key);
     return key;
 }
@@ -184,7 +184,7 @@ static int modifications(struct rig *rig)
 #define MANY 40u
 static struct {
     struct store_item items[MANY];
-    uint8_t keys[MANY][TREE_KEY_MAX];
+    uint8_t keys[MANY][FORMAT_KEY_MAX];
     uint8_t values[MANY][66000];
 } many;
 
@@ -268,7 +268,7 @@ static int scans(struct rig *rig)
     int status = store_count(rig->ours.store_session, &all, &count);
     if (!status)
         count_is_plausible(rig, count);
-    uint8_t key[TREE_KEY_MAX];
+    uint8_t key[FORMAT_KEY_MAX];
     size_t length = sizeof key;
     status = worst(status, store_sample(rig->ours.store_session, key, &length));
     return worst(worst_status, status);
@@ -276,7 +276,7 @@ static int scans(struct rig *rig)
 
 static int delete_range(struct rig *rig)
 {
-    uint8_t from[TREE_KEY_MAX], to[TREE_KEY_MAX];
+    uint8_t from[FORMAT_KEY_MAX], to[FORMAT_KEY_MAX];
     const struct tree_range range = {.from = from,
                                      .from_length = rig_key(rig, 10, from),
                                      .to = to,

@@ -98,11 +98,11 @@ static void only_stores_are_opened_as_such(void **state)
 {
     (void)state;
     open_rig();
-    const struct tree_geometry geometries[] = {
+    const struct format_geometry geometries[] = {
         {.key_bytes = 8, .value_bytes = 8},
-        {.key_bytes = 8, .value_bytes = 8, .content = TREE_CONTENT_STORE},
-        {.key_bytes = 8, .value_bytes = 16, .value_variable = true, .content = TREE_CONTENT_STORE},
-        {.key_bytes = 8, .value_bytes = 17, .value_variable = true, .content = TREE_CONTENT_STORE}};
+        {.key_bytes = 8, .value_bytes = 8, .content = FORMAT_CONTENT_STORE},
+        {.key_bytes = 8, .value_bytes = 16, .value_variable = true, .content = FORMAT_CONTENT_STORE},
+        {.key_bytes = 8, .value_bytes = 17, .value_variable = true, .content = FORMAT_CONTENT_STORE}};
     static const char *const names[] = {"plain", "fixed", "short", "good"};
     struct error error = {0};
     for (unsigned i = 0; i < 4; i++) {
@@ -145,7 +145,7 @@ static void many_long_values(void **state)
     static uint8_t value[60000];
     struct store_session *session = rig.ours.store_session;
     struct store_item items[80];
-    uint8_t keys[80][TREE_KEY_MAX];
+    uint8_t keys[80][FORMAT_KEY_MAX];
     for (unsigned i = 0; i < 80; i++) {
         items[i] = (struct store_item){.key = keys[i], .key_length = rig_key(&rig, i, keys[i])};
         EXPECT(store_put(session, keys[i], items[i].key_length, value, sizeof value, 0), 0);
@@ -175,7 +175,7 @@ static void samples_the_last_one_left(void **state)
     (void)state;
     open_rig();
     struct store_session *session = rig.ours.store_session;
-    uint8_t key[TREE_KEY_MAX], found[TREE_KEY_MAX];
+    uint8_t key[FORMAT_KEY_MAX], found[FORMAT_KEY_MAX];
     size_t length;
     for (unsigned i = 0; i < 600; i++) {
         length = rig_key(&rig, i, key);
@@ -295,7 +295,7 @@ static void records_of_others_are_not_taken(void **state)
     open_rig();
     struct store_session *session = rig.ours.store_session;
     static const uint8_t value[300];
-    uint8_t slot[TREE_VALUE_MAX];
+    uint8_t slot[FORMAT_VALUE_MAX];
     struct store_value got;
     size_t length = sizeof slot;
     EXPECT(store_put(session, "mine", 4, value, sizeof value, 0), 0);
@@ -319,11 +319,11 @@ static void chunks_of_many_blocks(void **state)
     (void)state;
     struct rig_options options;
     rig_options_default(&options);
-    options.geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE,
-                                              .key_bytes = 30,
-                                              .inline_key_bytes = 16,
-                                              .value_bytes = 8,
-                                              .leaf_bytes = 1024};
+    options.geometry = (struct format_geometry){.key_kind = FORMAT_KEY_VARIABLE,
+                                                .key_bytes = 30,
+                                                .inline_key_bytes = 16,
+                                                .value_bytes = 8,
+                                                .leaf_bytes = 1024};
     options.pool_bytes = 64 << 20;
     options.chunk_bytes = 16 << 20;
     rig_open(&rig, &options);

@@ -368,8 +368,8 @@ static void do_delete_range(void)
 
 static void do_sample(void)
 {
-    char key[TREE_KEY_MAX + 1] = "";
-    size_t length = TREE_KEY_MAX;
+    char key[FORMAT_KEY_MAX + 1] = "";
+    size_t length = FORMAT_KEY_MAX;
     uint64_t present = present_in(0, KEYS, 0);
     int status = store_sample(model.session, key, &length);
     assert_int_equal(status, present ? 0 : BANYAN_ENOTFOUND);

@@ -333,7 +333,7 @@ static void expiry(void **state)
     stores_now(&stores, 2000);
     assert_int_equal(store_count(session, &all, &count), 0);
     assert_int_equal(count, 1);
-    char key[TREE_KEY_MAX];
+    char key[FORMAT_KEY_MAX];
     for (unsigned i = 0; i < 50; i++) {
         size_t length = sizeof key;
         assert_int_equal(store_sample(session, key, &length), 0);
@@ -827,7 +827,7 @@ static void ranges(void **state)
     assert_int_equal(stores_check(&stores, &report), 0);
     assert_int_equal(report.tree.entries, 0);
     assert_int_equal(report.record_blocks, 0);
-    char key[TREE_KEY_MAX];
+    char key[FORMAT_KEY_MAX];
     size_t length = sizeof key;
     assert_int_equal(store_sample(session, key, &length), BANYAN_ENOTFOUND);
 }
@@ -1049,7 +1049,8 @@ static void life(void **state)
     store_close(other);
     assert_int_equal(store_open(&other, below, "other", true), 0);
     store_close(other);
-    struct tree_geometry plain = {.key_kind = TREE_KEY_VARIABLE, .value_bytes = 17, .value_variable = true};
+    struct format_geometry plain = {
+        .key_kind = FORMAT_KEY_VARIABLE, .value_bytes = 17, .value_variable = true};
     struct tree *tree;
     assert_int_equal(tree_create(below, "plain", &plain, &tree), 0);
     assert_int_equal(store_wrap(&other, tree, &error), BANYAN_EINVAL);

@@ -59,7 +59,7 @@ static void plans_differ(void **state)
         struct swarm_plan plan;
         swarm_plan_draw(&plan, seed);
         records += plan.records;
-        variable += plan.key_kind == TREE_KEY_VARIABLE;
+        variable += plan.key_kind == FORMAT_KEY_VARIABLE;
         kills += plan.kills > 0;
         restarts += plan.restarts > 0;
         stalls += plan.stalls > 0;

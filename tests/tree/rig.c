@@ -397,21 +397,21 @@ void rig_close(struct rig *rig)
 /* ---- keys ---- */
 
 /* In the order of their numbers; of variable keys every third is too long for a slot. */
-size_t rig_key(const struct rig *rig, unsigned number, uint8_t key[TREE_KEY_MAX])
+size_t rig_key(const struct rig *rig, unsigned number, uint8_t key[FORMAT_KEY_MAX])
 {
-    const struct tree_geometry *geometry = &rig->options.geometry;
-    size_t length = geometry->key_kind == TREE_KEY_FIXED ? geometry->key_bytes
-                    : number % 3                         ? 6
-                                                         : geometry->key_bytes;
+    const struct format_geometry *geometry = &rig->options.geometry;
+    size_t length = geometry->key_kind == FORMAT_KEY_FIXED ? geometry->key_bytes
+                    : number % 3                           ? 6
+                                                           : geometry->key_bytes;
     memset(key, 'k', length);
     for (unsigned i = 0; i < 4; i++)
         key[i] = (uint8_t)(number >> (24 - 8 * i));
     return length;
 }
 
-static size_t value_of(const struct rig *rig, uint64_t number, uint8_t value[TREE_VALUE_MAX])
+static size_t value_of(const struct rig *rig, uint64_t number, uint8_t value[FORMAT_VALUE_MAX])
 {
-    memset(value, 0, TREE_VALUE_MAX);
+    memset(value, 0, FORMAT_VALUE_MAX);
     memcpy(value, &number, sizeof number);
     return rig->options.geometry.value_bytes;
 }
@@ -442,7 +442,7 @@ uint64_t rig_number(const struct store_value *value)
 
 static int put(struct rig *rig, struct rig_side *side, unsigned number, uint64_t value)
 {
-    uint8_t key[TREE_KEY_MAX], bytes[TREE_VALUE_MAX];
+    uint8_t key[FORMAT_KEY_MAX], bytes[FORMAT_VALUE_MAX];
     size_t length = rig_key(rig, number, key);
     if (side->store)
         return store_put(side->store_session, key, length, rig_bytes(value), rig_size(value), 0);
@@ -461,7 +461,7 @@ void rig_fill(struct rig *rig, unsigned from, unsigned to, unsigned step)
 
 static int look(struct rig *rig, struct rig_side *side, unsigned number, uint64_t *value)
 {
-    uint8_t key[TREE_KEY_MAX], bytes[TREE_VALUE_MAX];
+    uint8_t key[FORMAT_KEY_MAX], bytes[FORMAT_VALUE_MAX];
     size_t length = sizeof bytes;
     *value = 0;
     size_t key_length = rig_key(rig, number, key);

@@ -55,7 +55,7 @@ struct rig_entry {
 
 struct rig_options {
     const char *preset; /* NULL: banyan */
-    struct tree_geometry geometry;
+    struct format_geometry geometry;
     uint32_t atomic_write; /* 0: the local fabric's */
     uint64_t pool_bytes, chunk_bytes, cache_bytes;
     unsigned nodes;
@@ -91,7 +91,7 @@ void rig_replace_ours(struct rig *rig);
 /* The others give all back that they hold free, and come back. */
 void rig_replace_others(struct rig *rig);
 
-size_t rig_key(const struct rig *rig, unsigned number, uint8_t key[TREE_KEY_MAX]);
+size_t rig_key(const struct rig *rig, unsigned number, uint8_t key[FORMAT_KEY_MAX]);
 /* Values of stores: some fit the slot, some are records, some have extents. Static; fails if they are not so.
  */
 size_t rig_size(uint64_t value);

@@ -144,8 +144,8 @@ static void refuses_bad_variable_keys(void **state)
 {
     struct world_options options;
     world_options_default(&options);
-    options.geometry = (struct tree_geometry){
-        .key_kind = TREE_KEY_VARIABLE, .key_bytes = 60, .value_bytes = 16, .value_variable = true};
+    options.geometry = (struct format_geometry){
+        .key_kind = FORMAT_KEY_VARIABLE, .key_bytes = 60, .value_bytes = 16, .value_variable = true};
     run(&options, bad_keys_variable);
 }
 
@@ -155,7 +155,7 @@ static void bad_names(struct world_task *task)
 {
     struct tree_session *s = task->session;
     struct tree *t = NULL;
-    struct tree_geometry good = {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8};
+    struct format_geometry good = {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .value_bytes = 8};
     char name[80];
     memset(name, 'n', sizeof name);
     name[64] = 0;
@@ -169,24 +169,24 @@ static void bad_names(struct world_task *task)
     EXPECT(tree_create(s, name, &good, &t), 0);
     if (t)
         tree_close(t);
-    static const struct tree_geometry impossible[] = {
-        {.key_kind = TREE_KEY_FIXED, .key_bytes = 7, .value_bytes = 8},
-        {.key_kind = TREE_KEY_FIXED, .key_bytes = 0, .value_bytes = 8},
+    static const struct format_geometry impossible[] = {
+        {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 7, .value_bytes = 8},
+        {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 0, .value_bytes = 8},
         {.key_kind = 2, .key_bytes = 8},
-        {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .leaf_bytes = 1000},
-        {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .leaf_bytes = 256},
-        {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .leaf_bytes = 131072},
-        {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .internal_bytes = 8192},
-        {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .internal_bytes = 513},
-        {.key_kind = TREE_KEY_FIXED, .key_bytes = 255, .value_bytes = 255, .leaf_bytes = 512},
-        {.key_kind = TREE_KEY_FIXED,
+        {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .leaf_bytes = 1000},
+        {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .leaf_bytes = 256},
+        {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .leaf_bytes = 131072},
+        {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .internal_bytes = 8192},
+        {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .internal_bytes = 513},
+        {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 255, .value_bytes = 255, .leaf_bytes = 512},
+        {.key_kind = FORMAT_KEY_FIXED,
          .key_bytes = 255,
          .value_bytes = 8,
          .leaf_bytes = 4096,
          .internal_bytes = 512},
-        {.key_kind = TREE_KEY_VARIABLE, .key_bytes = 255, .value_bytes = 8, .internal_bytes = 512},
-        {.key_kind = TREE_KEY_VARIABLE, .key_bytes = 60, .inline_key_bytes = 15, .value_bytes = 8},
-        {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8, .content = TREE_CONTENT_STORE + 1},
+        {.key_kind = FORMAT_KEY_VARIABLE, .key_bytes = 255, .value_bytes = 8, .internal_bytes = 512},
+        {.key_kind = FORMAT_KEY_VARIABLE, .key_bytes = 60, .inline_key_bytes = 15, .value_bytes = 8},
+        {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .value_bytes = 8, .content = FORMAT_CONTENT_STORE + 1},
     };
     for (unsigned i = 0; i < sizeof impossible / sizeof impossible[0]; i++) {
         int status = tree_create(s, "impossible", &impossible[i], &t);
@@ -262,12 +262,12 @@ static void notices_a_corrupt_catalogue(void **state)
     run(&options, bad_superblock);
 }
 
-static const struct tree_geometry long_geometry = {.key_kind = TREE_KEY_VARIABLE,
-                                                   .key_bytes = 200,
-                                                   .inline_key_bytes = 16,
-                                                   .value_bytes = 8,
-                                                   .leaf_bytes = 2048,
-                                                   .internal_bytes = 2048};
+static const struct format_geometry long_geometry = {.key_kind = FORMAT_KEY_VARIABLE,
+                                                     .key_bytes = 200,
+                                                     .inline_key_bytes = 16,
+                                                     .value_bytes = 8,
+                                                     .leaf_bytes = 2048,
+                                                     .internal_bytes = 2048};
 
 /* ---- full pool ----------------------------------------------------------------------------------- */
 
@@ -276,7 +276,7 @@ static const struct tree_geometry long_geometry = {.key_kind = TREE_KEY_VARIABLE
 static void fill_up(struct world_task *task)
 {
     struct world *world = task->world;
-    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX];
     uint64_t stored = 0, refused = 0, last = 0;
     for (uint64_t i = 0; i < FULL_KEYS && refused < 50; i++) {
         int status = tree_insert(task->session, task->tree, key, world_key(world, i, key), value,
@@ -370,7 +370,7 @@ static unsigned read_all(struct world_task *task, struct tree *tree, gaddr node,
     gaddr_format(node, name);
     unsigned corrupt = 0;
     for (uint64_t i = 0; i < KEYS; i += step) {
-        uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+        uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX];
         size_t length = sizeof value;
         int status =
             tree_lookup(task->session, tree, key, world_key(task->world, i * 2, key), value, &length);
@@ -395,7 +395,7 @@ static bool visit_any(void *context, const void *key, size_t key_length, const v
 
 static void store_keys(struct world_task *task)
 {
-    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX];
     for (uint64_t i = 0; i < KEYS; i++)
         EXPECT(tree_insert(task->session, task->tree, key, world_key(task->world, i * 2, key), value,
                            world_value(task->world, i + 1, value)),
@@ -447,7 +447,7 @@ static void corrupt_leaves(struct world_task *task)
     bytes_at(task->world, leaf)[5] ^= 1;
     for (unsigned round = 0; round < 2; round++) {
         for (uint64_t i = 0; i < KEYS; i++) {
-            uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+            uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX];
             size_t length = world_value(task->world, i + 1, value);
             int status = tree_update(task->session, task->tree, key, world_key(task->world, i * 2, key),
                                      value, length);
@@ -504,11 +504,11 @@ static void notices_corrupt_nodes(void **state)
     run(&options, corrupt_leaves);
     run(&options, corrupt_internals);
     options.memory_nodes = 2;
-    options.geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE,
-                                              .key_bytes = 24,
-                                              .value_bytes = 20,
-                                              .leaf_bytes = 1024,
-                                              .internal_bytes = 1024};
+    options.geometry = (struct format_geometry){.key_kind = FORMAT_KEY_VARIABLE,
+                                                .key_bytes = 24,
+                                                .value_bytes = 20,
+                                                .leaf_bytes = 1024,
+                                                .internal_bytes = 1024};
     run(&options, corrupt_leaves);
     run(&options, corrupt_internals);
 }
@@ -549,14 +549,14 @@ static void collect_blocks(void *context, gaddr node, uint32_t bytes)
 }
 
 /* A long slot of the leaf, if it is one and has one. */
-static bool long_slot(const struct tree_layout *layout, const uint8_t *image, struct tree_header *header,
-                      struct tree_slot *slot)
+static bool long_slot(const struct format_layout *layout, const uint8_t *image, struct format_header *header,
+                      struct format_slot *slot)
 {
-    if (!tree_header_valid(layout, image) || !tree_header_decode(layout, image, header) || header->level)
+    if (!format_header_valid(layout, image) || !format_header_decode(layout, image, header) || header->level)
         return false;
-    uint32_t seed = tree_slot_seed(header->tag, header->version);
+    uint32_t seed = format_slot_seed(header->tag, header->version);
     for (uint32_t i = 0; i < layout->slots; i++)
-        if (tree_slot_read(layout, image, i, seed, header->lower, slot) == TREE_SLOT_TAKEN &&
+        if (format_slot_read(layout, image, i, seed, header->lower, slot) == FORMAT_SLOT_TAKEN &&
             slot->block != GADDR_NULL)
             return true;
     return false;
@@ -565,13 +565,13 @@ static bool long_slot(const struct tree_layout *layout, const uint8_t *image, st
 /* A slot that proves itself and tells of another block, or another key's hash. */
 static void corrupt_slots(struct world_task *task, const struct key_blocks *blocks)
 {
-    struct tree_layout layout;
-    EXPECT(tree_layout_init(&layout, tree_geometry(task->tree), NULL), 0);
+    struct format_layout layout;
+    EXPECT(format_layout_init(&layout, tree_geometry(task->tree), NULL), 0);
     unsigned met = 0;
     for (unsigned i = 0; i < blocks->leaf_count && met < 10; i++) {
         uint8_t *image = bytes_at(task->world, blocks->leaves[i]), saved[4096];
-        struct tree_header header;
-        struct tree_slot slot;
+        struct format_header header;
+        struct format_slot slot;
         if (!long_slot(&layout, image, &header, &slot))
             continue;
         gaddr wild[] = {gaddr_make(7, 4096),
@@ -580,16 +580,16 @@ static void corrupt_slots(struct world_task *task, const struct key_blocks *bloc
                         blocks->blocks[met],
                         blocks->leaves[i],
                         slot.block};
-        uint8_t bytes[2][TREE_KEY_MAX], value[TREE_VALUE_MAX];
+        uint8_t bytes[2][FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX];
         memcpy(bytes[0], bytes_at(task->world, slot.block), slot.key_length);
         memcpy(bytes[1], bytes[0], slot.key_length);
         bytes[1][slot.key_length - 1] ^= 1;
         memcpy(value, slot.value.bytes, slot.value.length);
         memcpy(saved, image, layout.geometry.leaf_bytes);
         for (unsigned way = 0; way < 6; way++) {
-            struct tree_key key = {bytes[way == 5], slot.key_length};
-            tree_slot_write(&layout, image, slot.number, tree_slot_seed(header.tag, header.version),
-                            header.lower, wild[way], key, (struct tree_key){value, slot.value.length});
+            struct format_key key = {bytes[way == 5], slot.key_length};
+            format_slot_write(&layout, image, slot.number, format_slot_seed(header.tag, header.version),
+                              header.lower, wild[way], key, (struct format_key){value, slot.value.length});
             if (way == 5 || wild[way] == slot.block) { /* its key cannot be found any more */
                 struct tree_check_report report;
                 EXPECT(tree_check(task->session, task->tree, &report, NULL, NULL),
@@ -603,7 +603,7 @@ static void corrupt_slots(struct world_task *task, const struct key_blocks *bloc
     }
     if (met < 10)
         world_fail(task->world, BANYAN_EABORT, "only %u leaves with long slots", met);
-    tree_layout_free(&layout);
+    format_layout_free(&layout);
 }
 
 static void corrupt_key_blocks(struct world_task *task)
@@ -640,7 +640,7 @@ static void notices_corrupt_key_blocks(void **state)
 struct bulk_stream {
     struct world_task *task;
     uint64_t next, wrong; /* the key `wrong` comes out of order */
-    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX];
 };
 
 static bool bulk_next(void *context, const void **key, size_t *key_length, const void **value, size_t *length)

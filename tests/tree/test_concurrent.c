@@ -90,11 +90,11 @@ static void variable_keys(void **state)
 {
     struct world_options options;
     options_for(&options, 2, 2, 1);
-    options.geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE,
-                                              .internal_bytes = 4096,
-                                              .value_bytes = 60,
-                                              .value_variable = true,
-                                              .leaf_bytes = 2048};
+    options.geometry = (struct format_geometry){.key_kind = FORMAT_KEY_VARIABLE,
+                                                .internal_bytes = 4096,
+                                                .value_bytes = 60,
+                                                .value_variable = true,
+                                                .leaf_bytes = 2048};
     struct churn churn = {
         .keys = 800, .window = 60, .rounds = world_rounds(4000), .hot = 5, .scans = 4, .multis = 5};
     run(&options, &churn);
@@ -105,12 +105,12 @@ static void long_keys(void **state)
     struct world_options options;
     options_for(&options, 2, 2, 2);
     options.long_keys = true;
-    options.geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE,
-                                              .key_bytes = 100,
-                                              .inline_key_bytes = 16,
-                                              .internal_bytes = 1024,
-                                              .value_bytes = 8,
-                                              .leaf_bytes = 1024};
+    options.geometry = (struct format_geometry){.key_kind = FORMAT_KEY_VARIABLE,
+                                                .key_bytes = 100,
+                                                .inline_key_bytes = 16,
+                                                .internal_bytes = 1024,
+                                                .value_bytes = 8,
+                                                .leaf_bytes = 1024};
     struct churn churn = {
         .keys = 400, .window = 30, .rounds = world_rounds(2000), .hot = 10, .scans = 6, .multis = 5};
     run(&options, &churn);

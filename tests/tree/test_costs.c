@@ -39,7 +39,7 @@ static double scans(struct world_task *task)
     unsigned rounds = 200;
     tree_session_stats_reset(task->session);
     for (unsigned i = 0; i < rounds; i++) {
-        uint8_t from[TREE_KEY_MAX];
+        uint8_t from[FORMAT_KEY_MAX];
         uint64_t seen = 0;
         struct tree_range range = {.from = from, .limit = 100};
         range.from_length = world_key(task->world, existing(random_below(&task->random, KEYS - 200)), from);
@@ -79,9 +79,9 @@ static void measure_preset(const char *preset, uint32_t key_kind, struct costs *
     struct world_options options;
     world_options_default(&options);
     options.preset = preset;
-    if (key_kind == TREE_KEY_VARIABLE)
-        options.geometry =
-            (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE, .internal_bytes = 4096, .value_bytes = 8};
+    if (key_kind == FORMAT_KEY_VARIABLE)
+        options.geometry = (struct format_geometry){
+            .key_kind = FORMAT_KEY_VARIABLE, .internal_bytes = 4096, .value_bytes = 8};
     *costs = (struct costs){.preset = preset};
     int status = world_create(&world, &options);
     world.context = costs;
@@ -99,7 +99,7 @@ static void costs_of_every_preset(void **state)
 {
     for (unsigned i = 0; tree_switches_presets[i]; i++) {
         struct costs costs;
-        measure_preset(tree_switches_presets[i], TREE_KEY_FIXED, &costs);
+        measure_preset(tree_switches_presets[i], FORMAT_KEY_FIXED, &costs);
         assert_true(costs.hit == 1.0);
         assert_true(costs.miss >= 1.0 && costs.miss <= 2.0);
         assert_true(costs.update >= 2.0 && costs.update <= 4.0);
@@ -112,18 +112,18 @@ static void costs_of_every_preset(void **state)
 static void costs_as_designed(void **state)
 {
     struct costs costs;
-    measure_preset("fg+", TREE_KEY_FIXED, &costs);
+    measure_preset("fg+", FORMAT_KEY_FIXED, &costs);
     assert_true(costs.update == 4.0);
-    measure_preset("+combine", TREE_KEY_FIXED, &costs);
+    measure_preset("+combine", FORMAT_KEY_FIXED, &costs);
     assert_true(costs.update == 3.0);
-    measure_preset("banyan", TREE_KEY_FIXED, &costs);
+    measure_preset("banyan", FORMAT_KEY_FIXED, &costs);
     assert_true(costs.update == 2.0);
 }
 
 static void costs_of_variable_keys(void **state)
 {
     struct costs costs;
-    measure_preset("banyan", TREE_KEY_VARIABLE, &costs);
+    measure_preset("banyan", FORMAT_KEY_VARIABLE, &costs);
     assert_true(costs.hit == 1.0);
     assert_true(costs.miss <= 2.0);
     assert_true(costs.update == 2.0);
@@ -150,7 +150,7 @@ static unsigned in_two(struct world_task *task, enum history_kind kind, unsigned
     unsigned counted = 0;
     *operations = 0;
     for (uint64_t i = 0; i < KEYS && !task->world->error.code; i++) {
-        uint8_t key[TREE_KEY_MAX];
+        uint8_t key[FORMAT_KEY_MAX];
         if (world_key(task->world, i * 2 + 1, key) < 60)
             continue;
         tree_session_stats_reset(task->session);
@@ -197,11 +197,11 @@ static void costs_of_long_keys(void **state)
     struct long_costs costs = {0};
     world_options_default(&options);
     options.long_keys = true;
-    options.geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE,
-                                              .key_bytes = 200,
-                                              .inline_key_bytes = 16,
-                                              .internal_bytes = 4096,
-                                              .value_bytes = 8};
+    options.geometry = (struct format_geometry){.key_kind = FORMAT_KEY_VARIABLE,
+                                                .key_bytes = 200,
+                                                .inline_key_bytes = 16,
+                                                .internal_bytes = 4096,
+                                                .value_bytes = 8};
     int status = world_create(&world, &options);
     world.context = &costs;
     status = status ? status : world_run_one(&world, 0, fill_long);

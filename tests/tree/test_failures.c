@@ -37,7 +37,7 @@ static int change(struct rig *rig, enum change what, unsigned number)
 {
     struct tree_session *session = rig->ours.session;
     struct tree *tree = rig->ours.tree;
-    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX] = {0}, old[TREE_VALUE_MAX] = {0};
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX] = {0}, old[FORMAT_VALUE_MAX] = {0};
     size_t length = rig_key(rig, number, key), size = rig->options.geometry.value_bytes;
     uint64_t after = number + 5000, before = rig->entries[number].after;
     int status = 0;
@@ -131,7 +131,7 @@ static int look_up(struct rig *rig, unsigned from, unsigned to, unsigned step)
 {
     int worst_status = 0;
     for (unsigned i = from; i < to; i += step) {
-        uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+        uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX];
         size_t length = sizeof value, key_length = rig_key(rig, i, key);
         uint64_t is = 0;
         int status = tree_lookup(rig->ours.session, rig->ours.tree, key, key_length, value, &length);
@@ -146,12 +146,12 @@ static int look_up(struct rig *rig, unsigned from, unsigned to, unsigned step)
 
 /* ---- shapes ---- */
 
-static const struct tree_geometry long_keys = {.key_kind = TREE_KEY_VARIABLE,
-                                               .key_bytes = 60,
-                                               .inline_key_bytes = 16,
-                                               .value_bytes = 8,
-                                               .leaf_bytes = 1024,
-                                               .internal_bytes = 1024};
+static const struct format_geometry long_keys = {.key_kind = FORMAT_KEY_VARIABLE,
+                                                 .key_bytes = 60,
+                                                 .inline_key_bytes = 16,
+                                                 .value_bytes = 8,
+                                                 .leaf_bytes = 1024,
+                                                 .internal_bytes = 1024};
 
 static void two_nodes(struct rig_options *options)
 {
@@ -256,7 +256,7 @@ static int scans(struct rig *rig)
 
 static int samples(struct rig *rig)
 {
-    uint8_t key[TREE_KEY_MAX];
+    uint8_t key[FORMAT_KEY_MAX];
     int status = 0;
     for (unsigned i = 0; i < 3; i++) {
         size_t length = sizeof key;
@@ -270,7 +270,7 @@ static int samples(struct rig *rig)
 #define MANY 70u
 struct many {
     struct tree_item items[MANY];
-    uint8_t keys[MANY][TREE_KEY_MAX], values[MANY][TREE_VALUE_MAX], olds[MANY][TREE_VALUE_MAX];
+    uint8_t keys[MANY][FORMAT_KEY_MAX], values[MANY][FORMAT_VALUE_MAX], olds[MANY][FORMAT_VALUE_MAX];
 };
 
 static int many_put(struct rig *rig)
@@ -304,7 +304,7 @@ static int many_get(struct rig *rig)
         many.items[i] = (struct tree_item){.key = many.keys[i],
                                            .key_length = rig_key(rig, i * 3, many.keys[i]),
                                            .value = many.values[i],
-                                           .length = TREE_VALUE_MAX};
+                                           .length = FORMAT_VALUE_MAX};
     int status = tree_multi_get(rig->ours.session, rig->ours.tree, many.items, MANY);
     for (unsigned i = 0; i < MANY; i++) {
         assert_true(status || !not_there(many.items[i].status));
@@ -316,7 +316,7 @@ static int many_get(struct rig *rig)
 
 /* ---- indexes as a whole ---- */
 
-static const struct tree_geometry plain = {
+static const struct format_geometry plain = {
     .key_bytes = 8, .value_bytes = 8, .leaf_bytes = 512, .internal_bytes = 512};
 
 static void no_index(struct rig_options *options)
@@ -364,7 +364,7 @@ static void created_or_not(struct rig *rig, int status, enum trouble kind)
 static int open_and_look(struct rig *rig)
 {
     struct tree *tree = NULL;
-    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX];
     size_t length = sizeof value, key_length = rig_key(rig, 30, key);
     int status = tree_open(rig->ours.session, "rig", &tree);
     if (status)
@@ -376,7 +376,7 @@ static int open_and_look(struct rig *rig)
     return status;
 }
 
-static void count_name(void *context, const char *name, const struct tree_geometry *geometry)
+static void count_name(void *context, const char *name, const struct format_geometry *geometry)
 {
     assert_string_equal(name, "rig");
     assert_int_equal(geometry->key_bytes, 8);
@@ -431,7 +431,7 @@ static void formatted_or_not(struct rig *rig, int status, enum trouble kind)
 struct stream {
     const struct rig *rig;
     unsigned next, end;
-    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX];
 };
 
 static bool stream_next(void *context, const void **key, size_t *key_length, const void **value,
@@ -508,7 +508,7 @@ static void all_deleted_beside(struct rig *rig, int status, enum trouble kind)
     (void)kind;
     rig_locks_are_free(rig);
     for (unsigned i = rig->entry_count; i-- > 0;) {
-        uint8_t key[TREE_KEY_MAX];
+        uint8_t key[FORMAT_KEY_MAX];
         size_t length = rig_key(rig, i, key);
         assert_int_equal(not_there(tree_delete(rig->others.session, rig->others.tree, key, length)), 0);
         rig->entries[i] = (struct rig_entry){0};

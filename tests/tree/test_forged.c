@@ -17,7 +17,7 @@
 
 struct nodes {
     struct rig *rig;
-    struct tree_layout layout;
+    struct format_layout layout;
     gaddr leaves[KEYS], inner[KEYS];
     unsigned leaf_count, inner_count;
 };
@@ -42,19 +42,20 @@ static void find_nodes(struct rig *rig, struct nodes *nodes)
 {
     struct tree_check_report report;
     *nodes = (struct nodes){.rig = rig};
-    assert_int_equal(tree_layout_init(&nodes->layout, &rig->options.geometry, NULL), 0);
+    assert_int_equal(format_layout_init(&nodes->layout, &rig->options.geometry, NULL), 0);
     assert_int_equal(tree_check(rig->others.session, rig->others.tree, &report, collect, nodes), 0);
     assert_true(nodes->leaf_count > 10 && nodes->inner_count > 2);
 }
 
 /* The crc of the header, and that of what lies behind it. */
-static void seal(const struct tree_layout *layout, uint8_t *image, bool inner)
+static void seal(const struct format_layout *layout, uint8_t *image, bool inner)
 {
-    uint32_t used = layout->geometry.key_kind == TREE_KEY_FIXED ? layout->header_bytes
-                                                                : TREE_HEADER_FIXED + image[28] + image[29];
+    uint32_t used = layout->geometry.key_kind == FORMAT_KEY_FIXED
+                        ? layout->header_bytes
+                        : FORMAT_HEADER_FIXED + image[28] + image[29];
     if (used > layout->header_bytes)
         return; /* nobody can prove that */
-    uint32_t crc = crc32c(0, image + 4, used - 4), start = layout->header_bytes + TREE_BODY_CRC_BYTES;
+    uint32_t crc = crc32c(0, image + 4, used - 4), start = layout->header_bytes + FORMAT_BODY_CRC_BYTES;
     memcpy(image, &crc, sizeof crc);
     if (!inner)
         return;
@@ -104,11 +105,11 @@ static void use(struct rig *rig, unsigned seed)
 {
     struct tree_session *session = rig->ours.session;
     struct tree *tree = rig->ours.tree;
-    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX] = {1};
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX] = {1};
     size_t length, size = rig->options.geometry.value_bytes;
     struct tree_check_report report;
     struct tree_item items[8];
-    uint8_t keys[8][TREE_KEY_MAX], values[8][TREE_VALUE_MAX];
+    uint8_t keys[8][FORMAT_KEY_MAX], values[8][FORMAT_VALUE_MAX];
     int before = answers;
     /* Some go in circles, ten thousand times: two of them will do. */
     for (unsigned i = seed % 23; i < KEYS && answers < before + 2; i += 97) {
@@ -151,12 +152,12 @@ static void fixed(struct rig_options *options)
 static void variable(struct rig_options *options)
 {
     options->nodes = 2;
-    options->geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE,
-                                               .key_bytes = 60,
-                                               .inline_key_bytes = 16,
-                                               .value_bytes = 8,
-                                               .leaf_bytes = 1024,
-                                               .internal_bytes = 512};
+    options->geometry = (struct format_geometry){.key_kind = FORMAT_KEY_VARIABLE,
+                                                 .key_bytes = 60,
+                                                 .inline_key_bytes = 16,
+                                                 .value_bytes = 8,
+                                                 .leaf_bytes = 1024,
+                                                 .internal_bytes = 512};
 }
 
 enum kind { ROOT, INNER, LEFTMOST, MIDDLE, RIGHTMOST, KINDS };
@@ -183,7 +184,7 @@ static bool forge(void (*shape)(struct rig_options *), enum kind kind, unsigned 
         rig_replace_ours(&rig); /* knows nothing yet */
         use(&rig, at);
     }
-    tree_layout_free(&nodes.layout);
+    format_layout_free(&nodes.layout);
     rig_close(&rig);
     return there;
 }
@@ -192,7 +193,7 @@ static void forge_all(void (*shape)(struct rig_options *), unsigned step)
 {
     answers = 0;
     for (enum kind kind = ROOT; kind < KINDS; kind++)
-        for (unsigned at = 4;; at += at < TREE_HEADER_FIXED + 8 ? 1 : step)
+        for (unsigned at = 4;; at += at < FORMAT_HEADER_FIXED + 8 ? 1 : step)
             if (!forge(shape, kind, at, (uint8_t)(at % 3 ? 1u << at % 8 : 0x83)))
                 break;
     assert_true(answers > 100);
@@ -204,7 +205,7 @@ static void forge_warm(void (*shape)(struct rig_options *), bool last, unsigned 
     static struct rig rig;
     static struct nodes nodes;
     struct rig_options options;
-    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX] = {1};
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX] = {1};
     rig_options_default(&options);
     shape(&options);
     rig_open(&rig, &options);
@@ -227,7 +228,7 @@ static void forge_warm(void (*shape)(struct rig_options *), bool last, unsigned 
                    : tree_delete(session, rig.ours.tree, key, length));
     }
     rig_locks_are_free(&rig);
-    tree_layout_free(&nodes.layout);
+    format_layout_free(&nodes.layout);
     rig_close(&rig);
 }
 

@@ -170,7 +170,7 @@ static void null_pointers_and_sizes_are_refused(void **state)
     open_rig(NULL);
     rig_fill(&rig, 0, 3, 1);
     struct tree_session *session = rig.ours.session;
-    uint8_t key[TREE_KEY_MAX], value[8];
+    uint8_t key[FORMAT_KEY_MAX], value[8];
     size_t length = sizeof value;
     rig_key(&rig, 1, key);
     EXPECT(tree_lookup(session, rig.ours.tree, NULL, 8, value, &length), BANYAN_EINVAL);
@@ -191,7 +191,7 @@ static void null_pointers_and_sizes_are_refused(void **state)
     tree_block_release(session, gaddr_make(9, 1 << 20), 100); /* nobody's */
     struct tree *tree;
     EXPECT(tree_open(session, NULL, &tree), BANYAN_EINVAL);
-    const uint8_t far[TREE_KEY_MAX + 1] = {0};
+    const uint8_t far[FORMAT_KEY_MAX + 1] = {0};
     for (unsigned i = 0; i < 2; i++) {
         const struct tree_range range = {
             .from = i ? NULL : far, .from_length = sizeof far, .to = i ? far : NULL, .to_length = sizeof far};
@@ -211,7 +211,7 @@ static void the_catalogue_fills_up(void **state)
 {
     (void)state;
     open_rig(NULL);
-    const struct tree_geometry geometry = {.key_bytes = 8, .value_bytes = 8, .leaf_bytes = 512};
+    const struct format_geometry geometry = {.key_bytes = 8, .value_bytes = 8, .leaf_bytes = 512};
     char name[16];
     struct tree *tree;
     unsigned made = 1;
@@ -280,12 +280,12 @@ static void two_nodes(struct rig_options *options)
 static void two_nodes_long(struct rig_options *options)
 {
     options->nodes = 2;
-    options->geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE,
-                                               .key_bytes = 60,
-                                               .inline_key_bytes = 16,
-                                               .value_bytes = 8,
-                                               .leaf_bytes = 1024,
-                                               .internal_bytes = 512};
+    options->geometry = (struct format_geometry){.key_kind = FORMAT_KEY_VARIABLE,
+                                                 .key_bytes = 60,
+                                                 .inline_key_bytes = 16,
+                                                 .value_bytes = 8,
+                                                 .leaf_bytes = 1024,
+                                                 .internal_bytes = 512};
 }
 
 static void fill_and_refuse(struct rig *one)
@@ -304,7 +304,7 @@ static int inserts(struct rig *one)
 {
     int worst = 0;
     for (unsigned i = 421; i < 500; i++) {
-        uint8_t key[TREE_KEY_MAX];
+        uint8_t key[FORMAT_KEY_MAX];
         uint64_t value = i + 1;
         size_t length = rig_key(one, i, key);
         int status = tree_insert(one->ours.session, one->ours.tree, key, length, &value, sizeof value);
@@ -359,7 +359,7 @@ static void full_at_every_step(void (*shape)(struct rig_options *))
         rig_fill(&rig, 0, 420, 1);
         refused = 0;
         for (unsigned i = 421; i < 700; i++) {
-            uint8_t key[TREE_KEY_MAX];
+            uint8_t key[FORMAT_KEY_MAX];
             uint64_t value = i + 1;
             size_t length = rig_key(&rig, i, key);
             struct memory_status_reply reply;
@@ -497,33 +497,33 @@ static void geometries_fill_in_what_is_left_open(void **state)
 {
     (void)state;
     struct error error = {0};
-    struct tree_geometry geometry = {.key_kind = TREE_KEY_VARIABLE, .value_bytes = 8};
-    assert_int_equal(tree_geometry_complete(&geometry, 1024, &error), 0);
+    struct format_geometry geometry = {.key_kind = FORMAT_KEY_VARIABLE, .value_bytes = 8};
+    assert_int_equal(format_geometry_complete(&geometry, 1024, &error), 0);
     assert_int_equal(geometry.internal_bytes, 1024); /* no more is written at once: keys must be shorter */
-    assert_in_range(geometry.key_bytes, 60, TREE_KEY_MAX - 1);
-    geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE, .value_bytes = 8};
-    assert_int_equal(tree_geometry_complete(&geometry, 4096, &error), 0);
-    assert_int_equal(geometry.key_bytes, TREE_KEY_MAX);
-    geometry = (struct tree_geometry){.key_bytes = 8, .value_bytes = 8, .internal_bytes = 4096};
-    assert_int_equal(tree_geometry_complete(&geometry, 1024, &error), BANYAN_EINVAL);
+    assert_in_range(geometry.key_bytes, 60, FORMAT_KEY_MAX - 1);
+    geometry = (struct format_geometry){.key_kind = FORMAT_KEY_VARIABLE, .value_bytes = 8};
+    assert_int_equal(format_geometry_complete(&geometry, 4096, &error), 0);
+    assert_int_equal(geometry.key_bytes, FORMAT_KEY_MAX);
+    geometry = (struct format_geometry){.key_bytes = 8, .value_bytes = 8, .internal_bytes = 4096};
+    assert_int_equal(format_geometry_complete(&geometry, 1024, &error), BANYAN_EINVAL);
     assert_non_null(strstr(error.text, "4096"));
     /* Long keys that were asked for: nodes as large as are written at once, or it says why not. */
-    geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE, .key_bytes = 255, .value_bytes = 8};
-    assert_int_equal(tree_geometry_complete(&geometry, 1024, &error), BANYAN_EINVAL);
+    geometry = (struct format_geometry){.key_kind = FORMAT_KEY_VARIABLE, .key_bytes = 255, .value_bytes = 8};
+    assert_int_equal(format_geometry_complete(&geometry, 1024, &error), BANYAN_EINVAL);
     assert_non_null(strstr(error.text, "keys of 255 bytes need"));
     assert_non_null(strstr(error.text, "at most 1024"));
-    geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE, .key_bytes = 255, .value_bytes = 8};
-    assert_int_equal(tree_geometry_complete(&geometry, 2048, &error), 0);
+    geometry = (struct format_geometry){.key_kind = FORMAT_KEY_VARIABLE, .key_bytes = 255, .value_bytes = 8};
+    assert_int_equal(format_geometry_complete(&geometry, 2048, &error), 0);
     assert_int_equal(geometry.internal_bytes, 2048);
-    geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE, .value_bytes = 8};
-    assert_int_equal(tree_geometry_complete(&geometry, 2048, &error), 0);
+    geometry = (struct format_geometry){.key_kind = FORMAT_KEY_VARIABLE, .value_bytes = 8};
+    assert_int_equal(format_geometry_complete(&geometry, 2048, &error), 0);
     assert_int_equal(geometry.internal_bytes, 2048);
-    assert_int_equal(geometry.key_bytes, TREE_KEY_MAX);
+    assert_int_equal(geometry.key_bytes, FORMAT_KEY_MAX);
     /* Tiny entries in the largest leaves: more buckets than are used. */
-    struct tree_geometry_shape shape;
-    geometry = (struct tree_geometry){.key_bytes = 8, .value_bytes = 0, .leaf_bytes = 65536};
-    assert_int_equal(tree_geometry_complete(&geometry, 4096, &error), 0);
-    tree_geometry_shape(&geometry, &shape);
+    struct format_geometry_shape shape;
+    geometry = (struct format_geometry){.key_bytes = 8, .value_bytes = 0, .leaf_bytes = 65536};
+    assert_int_equal(format_geometry_complete(&geometry, 4096, &error), 0);
+    format_geometry_shape(&geometry, &shape);
     assert_true(shape.slots > 1000);
 }
 

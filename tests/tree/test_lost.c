@@ -189,7 +189,7 @@ static void side_close(struct side *side)
     fabric_close(side->fabric);
 }
 
-static void rig_open(struct rig *rig, const struct tree_geometry *geometry)
+static void rig_open(struct rig *rig, const struct format_geometry *geometry)
 {
     const struct fabric_target *targets[NODES];
     struct error error = {0};
@@ -302,7 +302,7 @@ static void no_decision_by_an_image_of_a_lost_lock(void **state)
 {
     (void)state;
     void (*const functions[SESSIONS])(void *) = {late_first, late_second, late_other, late_other};
-    const struct tree_geometry geometry = {.key_bytes = 8, .value_bytes = 8};
+    const struct format_geometry geometry = {.key_bytes = 8, .value_bytes = 8};
     struct rig rig;
     struct late late = {.rig = &rig};
     uint64_t value = 1;
@@ -353,7 +353,7 @@ static void deaf_fenced(void *context)
 static void a_lock_is_given_up(void **state)
 {
     (void)state;
-    const struct tree_geometry geometry = {.key_bytes = 8, .value_bytes = 8};
+    const struct format_geometry geometry = {.key_bytes = 8, .value_bytes = 8};
     struct rig rig;
     struct late late = {.rig = &rig};
     uint64_t value = 1;
@@ -400,7 +400,7 @@ static unsigned free_blocks(struct rig *rig)
 static void free_blocks_are_kept_while_it_is_away(void **state)
 {
     (void)state;
-    const struct tree_geometry geometry = {.key_bytes = 8, .value_bytes = 8};
+    const struct format_geometry geometry = {.key_bytes = 8, .value_bytes = 8};
     static gaddr blocks[BLOCKS];
     struct rig rig;
     rig_open(&rig, &geometry);
@@ -454,7 +454,7 @@ static void look_for_block(void *context, gaddr block, uint32_t bytes)
 static void blocks_that_may_have_been_returned_are_not_used(void **state)
 {
     (void)state;
-    const struct tree_geometry geometry = {.key_bytes = 8, .value_bytes = 8};
+    const struct format_geometry geometry = {.key_bytes = 8, .value_bytes = 8};
     static gaddr blocks[BLOCKS];
     struct rig rig;
     rig_open(&rig, &geometry);
@@ -515,7 +515,7 @@ static void block_fenced(void *context)
 static void a_reused_block_of_a_lost_leaf_is_no_corruption(void **state)
 {
     (void)state;
-    const struct tree_geometry geometry = {.key_kind = TREE_KEY_VARIABLE, .value_bytes = 8};
+    const struct format_geometry geometry = {.key_kind = FORMAT_KEY_VARIABLE, .value_bytes = 8};
     struct rig rig;
     uint8_t key[LONG_BYTES];
     uint64_t value = 1;

@@ -15,18 +15,18 @@
 
 struct shape {
     const char *name;
-    struct tree_geometry geometry;
+    struct format_geometry geometry;
     unsigned keys; /* how many different keys are drawn from */
     bool long_keys;
 };
 
 #define FIXED(key, value, ...)                                                                               \
     {                                                                                                        \
-        .key_kind = TREE_KEY_FIXED, .key_bytes = (key), .value_bytes = (value), __VA_ARGS__                  \
+        .key_kind = FORMAT_KEY_FIXED, .key_bytes = (key), .value_bytes = (value), __VA_ARGS__                \
     }
 #define VARIABLE(value, ...)                                                                                 \
     {                                                                                                        \
-        .key_kind = TREE_KEY_VARIABLE, .value_bytes = (value), __VA_ARGS__                                   \
+        .key_kind = FORMAT_KEY_VARIABLE, .value_bytes = (value), __VA_ARGS__                                 \
     }
 
 static const struct shape shapes[] = {
@@ -92,9 +92,9 @@ static size_t random_long_key(uint64_t number, uint8_t *key)
 
 static size_t random_key(struct trial *trial, uint8_t *key)
 {
-    const struct tree_geometry *geometry = &trial->shape->geometry;
+    const struct format_geometry *geometry = &trial->shape->geometry;
     uint64_t number = random_below(&trial->random, trial->shape->keys);
-    if (geometry->key_kind == TREE_KEY_FIXED) {
+    if (geometry->key_kind == FORMAT_KEY_FIXED) {
         /* Bytes that differ early, late or in the middle, and many that are alike. */
         unsigned length = geometry->key_bytes;
         memset(key, number % 3 == 0 ? 0 : number % 3 == 1 ? 0xff : 'x', length);
@@ -145,7 +145,7 @@ struct change {
     struct trial *trial;
     const struct reference_entry *expected;
     enum tree_verdict verdict;
-    uint8_t value[TREE_VALUE_MAX];
+    uint8_t value[FORMAT_VALUE_MAX];
     size_t length;
     bool differs;
 };
@@ -187,7 +187,7 @@ static void try_compare_and_set(struct trial *trial, const uint8_t *key, size_t 
 {
     struct world_task *task = &trial->world.tasks[0];
     const struct reference_entry *entry = reference_find(&trial->reference, key, length);
-    uint8_t old[TREE_VALUE_MAX], value[TREE_VALUE_MAX];
+    uint8_t old[FORMAT_VALUE_MAX], value[FORMAT_VALUE_MAX];
     size_t old_length = random_value(trial, old), value_length = random_value(trial, value);
     if (entry && random_chance(&trial->random, 0.6)) {
         old_length = entry->value_length;
@@ -208,7 +208,7 @@ static void try_lookup(struct trial *trial, const uint8_t *key, size_t length)
 {
     struct world_task *task = &trial->world.tasks[0];
     const struct reference_entry *entry = reference_find(&trial->reference, key, length);
-    uint8_t value[TREE_VALUE_MAX];
+    uint8_t value[FORMAT_VALUE_MAX];
     size_t value_length = sizeof value;
     int status = tree_lookup(task->session, task->tree, key, length, value, &value_length);
     if (status != (entry ? 0 : BANYAN_ENOTFOUND))
@@ -228,7 +228,7 @@ static void try_write(struct trial *trial, const uint8_t *key, size_t length, un
 {
     struct world_task *task = &trial->world.tasks[0];
     bool exists = reference_find(&trial->reference, key, length) != NULL;
-    uint8_t value[TREE_VALUE_MAX];
+    uint8_t value[FORMAT_VALUE_MAX];
     size_t value_length = random_value(trial, value);
     int status, expected = 0;
     if (kind == 0) {
@@ -262,14 +262,14 @@ static void try_delete(struct trial *trial, const uint8_t *key, size_t length)
 static void try_multi_get(struct trial *trial)
 {
     struct world_task *task = &trial->world.tasks[0];
-    static uint8_t keys[MANY][TREE_KEY_MAX], values[MANY][TREE_VALUE_MAX];
+    static uint8_t keys[MANY][FORMAT_KEY_MAX], values[MANY][FORMAT_VALUE_MAX];
     struct tree_item items[MANY];
     size_t count = random_below(&trial->random, MANY + 1);
     for (size_t i = 0; i < count; i++)
         items[i] = (struct tree_item){.key = keys[i],
                                       .key_length = random_key(trial, keys[i]),
                                       .value = values[i],
-                                      .length = TREE_VALUE_MAX,
+                                      .length = FORMAT_VALUE_MAX,
                                       .status = 99};
     int status = tree_multi_get(task->session, task->tree, items, count);
     bool all = true;
@@ -290,7 +290,7 @@ static void try_multi_get(struct trial *trial)
 static void try_multi_put(struct trial *trial)
 {
     struct world_task *task = &trial->world.tasks[0];
-    static uint8_t keys[MANY][TREE_KEY_MAX], values[MANY][TREE_VALUE_MAX];
+    static uint8_t keys[MANY][FORMAT_KEY_MAX], values[MANY][FORMAT_VALUE_MAX];
     struct tree_item items[MANY];
     size_t count = 0, wanted = random_below(&trial->random, MANY + 1);
     for (size_t i = 0; i < wanted; i++) {
@@ -348,7 +348,7 @@ static size_t random_bound(struct trial *trial, uint8_t *bound)
     uint64_t dice = random_below(&trial->random, 10);
     if (dice == 0)
         length = random_below(&trial->random, length + 1);
-    while (dice == 1 && length < TREE_KEY_MAX && random_chance(&trial->random, 0.7))
+    while (dice == 1 && length < FORMAT_KEY_MAX && random_chance(&trial->random, 0.7))
         bound[length++] = (uint8_t)random_next(&trial->random);
     if (dice == 2) {
         length = random_below(&trial->random, 12);
@@ -361,7 +361,7 @@ static size_t random_bound(struct trial *trial, uint8_t *bound)
 static void try_scan(struct trial *trial)
 {
     struct world_task *task = &trial->world.tasks[0];
-    uint8_t from[TREE_KEY_MAX], to[TREE_KEY_MAX];
+    uint8_t from[FORMAT_KEY_MAX], to[FORMAT_KEY_MAX];
     struct tree_range range = {0};
     if (random_chance(&trial->random, 0.8)) {
         range.from = from;
@@ -399,7 +399,7 @@ static void try_scan(struct trial *trial)
 static void operate(struct world_task *task)
 {
     struct trial *trial = task->world->context;
-    uint8_t key[TREE_KEY_MAX];
+    uint8_t key[FORMAT_KEY_MAX];
     for (trial->done = 0; trial->done < trial->operations && !trial->wrong; trial->done++) {
         size_t length = random_key(trial, key);
         if (trial->done % 700 == 0)
@@ -428,7 +428,7 @@ static void delete_all(struct world_task *task)
 {
     struct trial *trial = task->world->context;
     while (trial->reference.count && !trial->wrong) {
-        uint8_t key[TREE_KEY_MAX];
+        uint8_t key[FORMAT_KEY_MAX];
         const struct reference_entry *entry =
             trial->reference.entries[random_below(&trial->random, trial->reference.count)];
         size_t length = entry->key_length;
@@ -460,7 +460,7 @@ static bool stream_next(void *context, const void **key, size_t *key_length, con
 static void bulk_load(struct world_task *task)
 {
     struct trial *trial = task->world->context;
-    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX];
     uint64_t entries = random_below(&trial->random, trial->shape->keys);
     unsigned parts = 1 + (unsigned)random_below(&trial->random, 4);
     while (entries--) {
@@ -533,7 +533,7 @@ static void trial_run(const struct shape *shape, uint64_t seed, unsigned operati
                  trial.wrong ? trial.wrong : "world", trial.detail, error.text, seed);
 }
 
-/* Fewer where the rounds are scaled down: one operation may take an emulated card long. */
+/* Fewer where the rounds are scaled down: one operation may take an emulated NIC long. */
 static unsigned operations(unsigned given)
 {
     unsigned scaled = world_rounds(given);

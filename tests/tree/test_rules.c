@@ -69,7 +69,7 @@ static void leaves_note(struct world_task *task)
 
 static void put(struct world_task *task, struct tree *tree, uint64_t number, uint64_t value)
 {
-    uint8_t key[TREE_KEY_MAX], bytes[TREE_VALUE_MAX];
+    uint8_t key[FORMAT_KEY_MAX], bytes[FORMAT_VALUE_MAX];
     size_t length = world_key(task->world, number, key), size = world_value(task->world, value, bytes);
     int status = tree_upsert(task->session, tree, key, length, bytes, size);
     if (status)
@@ -94,7 +94,7 @@ static void exchange_fill(struct world_task *task)
 static void exchange_move(struct world_task *task)
 {
     struct exchange *exchange = task->world->context;
-    uint8_t key[TREE_KEY_MAX];
+    uint8_t key[FORMAT_KEY_MAX];
     struct tree *from = exchange->trees[exchange->full][0];
     for (uint64_t i = 0; i < SHARED_KEYS; i++) {
         int status = tree_delete(task->session, from, key, world_key(task->world, i, key));
@@ -123,7 +123,7 @@ static bool see(void *context, const void *key, size_t key_length, const void *v
 /* The key's value in that index, 0 if it has none, by one of the ways to ask for it. */
 static uint64_t ask(struct world_task *task, struct tree *tree, uint64_t number, unsigned way)
 {
-    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX];
     size_t key_length = world_key(task->world, number, key);
     struct tree_item item = {.key = key, .key_length = key_length, .value = value, .length = sizeof value};
     struct seen seen = {.world = task->world};
@@ -458,12 +458,12 @@ static void kept_world(uint64_t seed, struct kept *kept)
     world_options_default(&options);
     options.simulated = true;
     options.seed = seed;
-    options.geometry = (struct tree_geometry){.key_kind = TREE_KEY_VARIABLE,
-                                              .key_bytes = 60,
-                                              .inline_key_bytes = 16,
-                                              .value_bytes = 40,
-                                              .leaf_bytes = 1024,
-                                              .internal_bytes = 1024};
+    options.geometry = (struct format_geometry){.key_kind = FORMAT_KEY_VARIABLE,
+                                                .key_bytes = 60,
+                                                .inline_key_bytes = 16,
+                                                .value_bytes = 40,
+                                                .leaf_bytes = 1024,
+                                                .internal_bytes = 1024};
     options.long_keys = true;
     options.compute_nodes = 5;
     options.memory_nodes = 1 + (unsigned)(seed % 2);

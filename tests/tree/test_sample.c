@@ -17,7 +17,7 @@
 
 static void put(struct world_task *task, uint64_t number)
 {
-    uint8_t key[TREE_KEY_MAX], value[TREE_VALUE_MAX];
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX];
     size_t length = world_key(task->world, number, key), size = world_value(task->world, 1, value);
     if (tree_upsert(task->session, task->tree, key, length, value, size))
         world_fail(task->world, BANYAN_EINVAL, "put: %s", tree_session_error(task->session)->text);
@@ -25,7 +25,7 @@ static void put(struct world_task *task, uint64_t number)
 
 static void drop(struct world_task *task, uint64_t number)
 {
-    uint8_t key[TREE_KEY_MAX];
+    uint8_t key[FORMAT_KEY_MAX];
     size_t length = world_key(task->world, number, key);
     if (tree_delete(task->session, task->tree, key, length))
         world_fail(task->world, BANYAN_EINVAL, "delete: %s", tree_session_error(task->session)->text);
@@ -34,7 +34,7 @@ static void drop(struct world_task *task, uint64_t number)
 /* UINT64_MAX: the index says that it is empty. */
 static uint64_t draw(struct world_task *task)
 {
-    uint8_t key[TREE_KEY_MAX];
+    uint8_t key[FORMAT_KEY_MAX];
     size_t length = sizeof key;
     int status = tree_sample(task->session, task->tree, key, &length);
     if (status == BANYAN_ENOTFOUND)
@@ -97,7 +97,7 @@ static void uniform(struct world_task *task)
         world_fail(task->world, BANYAN_ECORRUPT, "the draws are not fair");
 }
 
-static void run(const struct tree_geometry *geometry, uint64_t cache_bytes,
+static void run(const struct format_geometry *geometry, uint64_t cache_bytes,
                 void (*function)(struct world_task *))
 {
     struct world world;
@@ -115,13 +115,13 @@ static void run(const struct tree_geometry *geometry, uint64_t cache_bytes,
         fail_msg("%d: %s", error.code, error.text);
 }
 
-static const struct tree_geometry fixed = {
-    .key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8, .leaf_bytes = 512, .internal_bytes = 512};
-static const struct tree_geometry variable = {.key_kind = TREE_KEY_VARIABLE,
-                                              .key_bytes = 30,
-                                              .value_bytes = 16,
-                                              .leaf_bytes = 1024,
-                                              .internal_bytes = 1024};
+static const struct format_geometry fixed = {
+    .key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .value_bytes = 8, .leaf_bytes = 512, .internal_bytes = 512};
+static const struct format_geometry variable = {.key_kind = FORMAT_KEY_VARIABLE,
+                                                .key_bytes = 30,
+                                                .value_bytes = 16,
+                                                .leaf_bytes = 1024,
+                                                .internal_bytes = 1024};
 
 static void every_key_is_about_equally_likely(void **state)
 {
@@ -132,7 +132,7 @@ static void every_key_is_about_equally_likely(void **state)
 static void few_keys(struct world_task *task)
 {
     uint64_t seen = 0;
-    uint8_t key[TREE_KEY_MAX];
+    uint8_t key[FORMAT_KEY_MAX];
     size_t length = sizeof key;
     if (draw(task) != UINT64_MAX)
         world_fail(task->world, BANYAN_ECORRUPT, "an empty index has a key");

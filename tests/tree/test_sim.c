@@ -15,24 +15,32 @@
 #include <stdlib.h>
 #include "swarm/churn_world.h"
 
-static const struct tree_geometry geometries[] = {
-    {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8, .leaf_bytes = 512, .internal_bytes = 512},
-    {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8},
-    {.key_kind = TREE_KEY_FIXED,
+static const struct format_geometry geometries[] = {
+    {.key_kind = FORMAT_KEY_FIXED,
+     .key_bytes = 8,
+     .value_bytes = 8,
+     .leaf_bytes = 512,
+     .internal_bytes = 512},
+    {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .value_bytes = 8},
+    {.key_kind = FORMAT_KEY_FIXED,
      .key_bytes = 16,
      .value_bytes = 33,
      .leaf_bytes = 1024,
      .internal_bytes = 512},
-    {.key_kind = TREE_KEY_VARIABLE,
+    {.key_kind = FORMAT_KEY_VARIABLE,
      .key_bytes = 30,
      .value_bytes = 16,
      .leaf_bytes = 1024,
      .internal_bytes = 1024},
-    {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 8, .leaf_bytes = 4096},
+    {.key_kind = FORMAT_KEY_FIXED, .key_bytes = 8, .value_bytes = 8, .leaf_bytes = 4096},
     /* a few slots a leaf: every third insert splits */
-    {.key_kind = TREE_KEY_FIXED, .key_bytes = 8, .value_bytes = 80, .leaf_bytes = 512, .internal_bytes = 512},
+    {.key_kind = FORMAT_KEY_FIXED,
+     .key_bytes = 8,
+     .value_bytes = 80,
+     .leaf_bytes = 512,
+     .internal_bytes = 512},
     /* keys in blocks of their own */
-    {.key_kind = TREE_KEY_VARIABLE,
+    {.key_kind = FORMAT_KEY_VARIABLE,
      .key_bytes = 60,
      .inline_key_bytes = 16,
      .value_bytes = 16,
@@ -40,11 +48,11 @@ static const struct tree_geometry geometries[] = {
      .internal_bytes = 1024},
 };
 /* Larger than what a death leaves whole: a write of such a leaf may be cut anywhere. */
-static const struct tree_geometry torn_leaves = {.key_kind = TREE_KEY_FIXED,
-                                                 .key_bytes = 8,
-                                                 .value_bytes = 255,
-                                                 .leaf_bytes = 2048,
-                                                 .internal_bytes = 1024};
+static const struct format_geometry torn_leaves = {.key_kind = FORMAT_KEY_FIXED,
+                                                   .key_bytes = 8,
+                                                   .value_bytes = 255,
+                                                   .leaf_bytes = 2048,
+                                                   .internal_bytes = 1024};
 #define GEOMETRIES (sizeof geometries / sizeof geometries[0])
 #define FEW_SLOTS  5u
 #define LONG_KEYS  6u

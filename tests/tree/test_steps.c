@@ -58,7 +58,7 @@ static void side_open(struct rig *rig, struct side *side, uint16_t id)
     assert_int_equal(tree_session_create(&side->session, side->worker, &error), 0);
 }
 
-static void rig_open_as(struct rig *rig, const struct tree_geometry *geometry)
+static void rig_open_as(struct rig *rig, const struct format_geometry *geometry)
 {
     struct memory_options options = {.pool_bytes = 4 << 20, .chunk_bytes = 64 << 10};
     struct error error = {0};
@@ -74,10 +74,10 @@ static void rig_open_as(struct rig *rig, const struct tree_geometry *geometry)
 
 static void rig_open(struct rig *rig)
 {
-    const struct tree_geometry geometry = {.key_bytes = 8,
-                                           .value_bytes = VALUE_BYTES,
-                                           .leaf_bytes = LEAF_BYTES,
-                                           .internal_bytes = INTERNAL_BYTES};
+    const struct format_geometry geometry = {.key_bytes = 8,
+                                             .value_bytes = VALUE_BYTES,
+                                             .leaf_bytes = LEAF_BYTES,
+                                             .internal_bytes = INTERNAL_BYTES};
     rig_open_as(rig, &geometry);
 }
 
@@ -158,7 +158,7 @@ static gaddr leaf_of(struct side *side, uint64_t number)
     struct tree_path path;
     key_make(number, key);
     assert_int_equal(tree_begin(side->session, side->tree), 0);
-    assert_int_equal(tree_locate(side->session, side->tree, (struct tree_key){key, 8}, false, 0, &path), 0);
+    assert_int_equal(tree_locate(side->session, side->tree, (struct format_key){key, 8}, false, 0, &path), 0);
     return path.link.address;
 }
 
@@ -348,7 +348,7 @@ static gaddr parent_of(struct side *side, uint64_t number)
     struct tree_path path;
     key_make(number, key);
     assert_int_equal(tree_begin(side->session, side->tree), 0);
-    assert_int_equal(tree_locate(side->session, side->tree, (struct tree_key){key, 8}, false, 1, &path), 0);
+    assert_int_equal(tree_locate(side->session, side->tree, (struct format_key){key, 8}, false, 1, &path), 0);
     return path.link.address;
 }
 
@@ -394,13 +394,13 @@ static void a_lock_is_given_back_when_its_list_fails(void **state)
     append(&rig, writer, 1);
     uint8_t image[INTERNAL_BYTES],
         *node = memory_node_target(rig.memory)->pool + gaddr_offset(parent_of(writer, rig.last));
-    struct tree_header header;
-    static struct tree_entry entries[TREE_ENTRIES_MAX];
+    struct format_header header;
+    static struct format_entry entries[FORMAT_ENTRIES_MAX];
     memcpy(image, node, sizeof image);
-    assert_true(tree_header_decode(&writer->tree->layout, image, &header));
-    assert_true(tree_internal_decode(&writer->tree->layout, image, &header, entries));
+    assert_true(format_header_decode(&writer->tree->layout, image, &header));
+    assert_true(format_internal_decode(&writer->tree->layout, image, &header, entries));
     entries[header.count - 1].link.address = gaddr_make(0, UINT64_C(1) << 40);
-    tree_internal_encode(&writer->tree->layout, &header, entries, header.count, node);
+    format_internal_encode(&writer->tree->layout, &header, entries, header.count, node);
     assert_int_equal(put(victim, rig.last, 2), BANYAN_ECORRUPT);
     assert_int_equal(memory_node_release_locks(rig.memory, victim->id), 0);
     rig_close(&rig);
@@ -444,11 +444,11 @@ static uint32_t bucket_of(struct side *side, uint64_t number)
 {
     uint8_t key[8];
     struct tree_path path;
-    struct tree_bucket bucket;
+    struct format_bucket bucket;
     key_make(number, key);
     assert_int_equal(tree_begin(side->session, side->tree), 0);
-    assert_int_equal(tree_locate(side->session, side->tree, (struct tree_key){key, 8}, false, 0, &path), 0);
-    tree_bucket_of(&side->tree->layout, path.link.tag, (struct tree_key){key, 8}, &bucket);
+    assert_int_equal(tree_locate(side->session, side->tree, (struct format_key){key, 8}, false, 0, &path), 0);
+    format_bucket_of(&side->tree->layout, path.link.tag, (struct format_key){key, 8}, &bucket);
     return bucket.number;
 }
 
@@ -598,7 +598,7 @@ static bool meet_long(void *context, const void *key, size_t key_length, const v
 
 static void a_key_block_is_believed_by_its_hash(void **state)
 {
-    const struct tree_geometry geometry = {.key_kind = TREE_KEY_VARIABLE, .value_bytes = 1};
+    const struct format_geometry geometry = {.key_kind = FORMAT_KEY_VARIABLE, .value_bytes = 1};
     const struct tree_range everything = {0};
     struct rig rig;
     unsigned met = 0;
