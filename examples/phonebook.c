@@ -26,7 +26,7 @@ static int list(struct banyan_session *session, struct banyan_index *phones, con
     int count = 0, status = banyan_iterator_open(session, phones, &range, &iterator);
     if (status)
         return -1;
-    while ((status = banyan_iterator_next(iterator, &key, &key_length, &value, &length)) == BANYAN_OK) {
+    while (!(status = banyan_iterator_next(iterator, &key, &key_length, &value, &length))) {
         printf("%.*s: %.*s\n", (int)key_length, (const char *)key, (int)length, (const char *)value);
         count++;
     }

@@ -191,8 +191,8 @@ static struct world *world_make(void)
     struct memoryd_options server = {.engine = MEMORY_ENGINE_EPOLL};
     struct error error = {0};
     log_set_level(LOG_ERROR);
-    must(memory_node_create(&world->node, &pool, &error) == BANYAN_OK, error.text);
-    must(memoryd_create(&world->server, world->node, &server, &error) == BANYAN_OK, error.text);
+    must(!memory_node_create(&world->node, &pool, &error), error.text);
+    must(!memoryd_create(&world->server, world->node, &server, &error), error.text);
     return world;
 }
 
@@ -293,7 +293,7 @@ static void drain(struct world *world, struct server_session *session)
         } else if (head.kind == WIRE_RESULT && session->role != WIRE_FORMATTER) {
             judge_result(world, &head, out->bytes + out->start + sizeof head);
         } else if (head.kind == WIRE_RESULT) {
-            world->formatted |= head.status == BANYAN_OK;
+            world->formatted |= !head.status;
         }
         out->start += sizeof head + head.length;
     }

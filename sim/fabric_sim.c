@@ -91,7 +91,7 @@ static int post_list(struct sim *sim, struct sim_endpoint *endpoint, struct sim_
     struct sim_connection *connection = connection_get(endpoint, list->node);
     uint32_t known;
     int status = sim_link_admit(compute, list->node, list->incarnation, &known);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     if (!connection || !sim_queue_claim(&sim->queue, 1))
         return BANYAN_ENOMEM;
@@ -125,14 +125,14 @@ static int backend_execute(struct fabric_endpoint *base, struct fabric_list *con
     int status = BANYAN_OK;
     for (uint32_t i = 0; i < count; i++) {
         lists[i]->status = task ? post_list(sim, endpoint, &waiter, lists[i]) : BANYAN_EINVAL;
-        if (task && lists[i]->status != BANYAN_OK)
+        if (task && lists[i]->status)
             sim_see_list(sim, SIM_RETURNED, task, lists[i], 0, lists[i]->count, lists[i]->status);
     }
     if (waiter.pending > 0) {
         sim_task_suspend(task);
         task->cpu->busy += sim->model.poll;
     }
-    for (uint32_t i = 0; i < count && status == BANYAN_OK; i++)
+    for (uint32_t i = 0; i < count && !status; i++)
         status = lists[i]->status;
     return status;
 }
@@ -172,12 +172,11 @@ static bool run_list(struct sim *sim, struct sim_compute *compute, struct fabric
     for (; done < list->count; done++) {
         struct fabric_command *command = &list->commands[done];
         if (compute->effects > 0 && fabric_command_of_node(command, list->node) &&
-            fabric_bounds_check(target, command) == BANYAN_OK && !sim_effect_happens(sim, compute)) {
+            !fabric_bounds_check(target, command) && !sim_effect_happens(sim, compute)) {
             alive = false;
             break;
         }
-        if (!fabric_command_of_node(command, list->node) ||
-            fabric_target_execute(target, command) != BANYAN_OK) {
+        if (!fabric_command_of_node(command, list->node) || fabric_target_execute(target, command)) {
             list->status = BANYAN_EADDRESS;
             break;
         }
@@ -294,7 +293,7 @@ static int backend_call(struct fabric_endpoint *base, uint16_t node, const void 
     if (!task)
         return BANYAN_EINVAL;
     int admitted = sim_link_admit(compute, node, 0, &known);
-    if (admitted != BANYAN_OK) {
+    if (admitted) {
         admitted = admitted == BANYAN_ENET ? BANYAN_EFENCED : admitted;
         sim_see_call(sim, SIM_CALL_RETURNED, task, node, admitted);
         return admitted;

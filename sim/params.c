@@ -243,10 +243,10 @@ static int check(const struct option_entry *table, const void *object, struct er
 int sim_params_check(const struct sim_params *params, struct error *error)
 {
     int status = check(sim_params_table, params, error);
-    if (status == BANYAN_OK && params->lock_width != 2 && params->lock_width != 8)
+    if (!status && params->lock_width != 2 && params->lock_width != 8)
         return error_set(error, BANYAN_EINVAL, "simulator: lock-width is %u, must be 2 or 8",
                          params->lock_width);
-    if (status == BANYAN_OK && params->lock_width == 2 && !params->masked_cas)
+    if (!status && params->lock_width == 2 && !params->masked_cas)
         return error_set(error, BANYAN_EINVAL,
                          "simulator: a lock-width of 2 needs masked-cas; without it set lock-width to 8");
     return status;

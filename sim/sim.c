@@ -342,8 +342,7 @@ int sim_at(struct sim *sim, uint64_t time, void (*function)(void *), void *argum
 struct sim *sim_create(const struct sim_params *params, const struct sim_faults *faults, uint64_t seed,
                        struct error *error)
 {
-    if ((params && sim_params_check(params, error) != BANYAN_OK) ||
-        (faults && sim_faults_check(faults, error) != BANYAN_OK))
+    if ((params && sim_params_check(params, error)) || (faults && sim_faults_check(faults, error)))
         return NULL;
     struct sim *sim = calloc(1, sizeof *sim);
     if (!sim) {

@@ -81,9 +81,9 @@ static int serve(struct served *served, unsigned number, struct memory_node *nod
         .listen = address, .listen_count = 1, .nic = served->way == SERVED_RDMA ? &any_nic : NULL};
     listen_on(served->way, number, address);
     int status = memoryd_create(&served->servers[number], node, &options, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = memoryd_start(served->servers[number], error);
-    if (status == BANYAN_OK && address->kind == NET_TCP)
+    if (!status && address->kind == NET_TCP)
         address->port = memoryd_port(served->servers[number], 0);
     return status;
 }
@@ -101,7 +101,7 @@ int served_start(struct served **made, enum served_way way, struct memory_node *
     served->addresses = calloc(count, sizeof *served->addresses);
     if (served->servers == NULL || served->addresses == NULL)
         abort();
-    for (unsigned i = 0; i < count && status == BANYAN_OK; i++)
+    for (unsigned i = 0; i < count && !status; i++)
         status = serve(served, i, nodes[i], error);
     *made = served;
     return status;

@@ -79,7 +79,7 @@ void api_count(uint32_t *count, int change)
 /* Keeps the tree's message where banyan_session_error finds it. */
 int api_result(struct banyan_session *session, int status)
 {
-    if (status != BANYAN_OK) {
+    if (status) {
         const struct error *error = tree_session_error(session->tree_session);
         if (error->code == status)
             session->error = *error;

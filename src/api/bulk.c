@@ -79,7 +79,7 @@ static bool part_next(void *context, const void **key, size_t *key_length, const
     call->status = entry_check(call, *key, *key_length, *value, *length);
     if (!*value)
         *value = "";
-    return call->status == BANYAN_OK;
+    return !call->status;
 }
 
 int banyan_bulk_part(struct banyan_session *session, struct banyan_bulk *bulk, unsigned part,

@@ -93,7 +93,7 @@ static int execute_valid(struct fabric_endpoint *endpoint, struct fabric_list *c
     if (valid_count > 0)
         post(endpoint, valid, valid_count, cost);
     free(valid);
-    for (uint32_t i = 0; i < count && status == BANYAN_OK; i++)
+    for (uint32_t i = 0; i < count && !status; i++)
         status = lists[i]->status;
     return status;
 }

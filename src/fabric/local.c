@@ -25,7 +25,7 @@ static int local_execute(struct fabric_endpoint *endpoint, struct fabric_list *c
     int status = local_run(local->targets[lists[0]->node], lists[0], NULL);
     for (uint32_t i = 1; i < count; i++) {
         int one = local_run(local->targets[lists[i]->node], lists[i], NULL);
-        if (status == BANYAN_OK)
+        if (!status)
             status = one;
     }
     /* acquire: the caller's loads from what READs returned in place come after its loads for earlier lists */
@@ -91,7 +91,7 @@ struct fabric *fabric_local_create(const struct fabric_target *const *targets, u
         error_set(error, BANYAN_EINVAL, "local fabric: %s", count == 0 ? "no memory nodes" : "compute id 0");
         return NULL;
     }
-    if (check_targets(targets, count, error) != BANYAN_OK)
+    if (check_targets(targets, count, error))
         return NULL;
     struct local_fabric *local = malloc(sizeof *local + count * sizeof local->targets[0]);
     if (local == NULL) {

@@ -60,7 +60,7 @@ static inline int run_mapped(struct remote_endpoint *endpoint, struct remote_lin
     int status = remote_link_admit(link, list->incarnation);
     if (__builtin_expect(status == BANYAN_ENET, 0))
         status = admit_word(link->node, list);
-    if (__builtin_expect(status == BANYAN_OK, 1)) {
+    if (__builtin_expect(!status, 1)) {
         if (local_waits(list))
             local_prefetch(&link->node->target, list);
         status = local_run(&link->node->target, list, link->ground.staging);
@@ -91,7 +91,7 @@ static int execute_any(struct remote_endpoint *endpoint, struct fabric_list *con
     }
     remote_endpoint_wait(endpoint, &wait);
     for (uint32_t i = 0; i < count; i++)
-        if (lists[i]->status != BANYAN_OK)
+        if (lists[i]->status)
             return lists[i]->status;
     return BANYAN_OK;
 }
@@ -317,7 +317,7 @@ static int ask_node(const struct remote_fabric *remote, const struct net_address
     struct remote_dialed dialed;
     int status = remote_dial(&remote->identity, address, &wish, remote->identity.timeout_ms * REMOTE_MS,
                              &dialed, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     *welcome = dialed.welcome;
     remote_hang_up(dialed.stream);
@@ -331,9 +331,9 @@ static int place_node(struct remote_fabric *remote, const struct net_address *ad
                       const struct wire_welcome *welcome, struct error *error)
 {
     int status = judge_place(remote, address, welcome, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = judge_memory(remote, address, welcome, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     struct remote_node *node = &remote->nodes[welcome->node];
     node->fabric = remote;
@@ -355,9 +355,9 @@ static int place_nodes(struct remote_fabric *remote, const struct net_address *a
     if (welcomes == NULL)
         return error_set(error, BANYAN_ENOMEM, "no memory to ask %u memory nodes", (unsigned)remote->count);
     int status = BANYAN_OK;
-    for (uint16_t i = 0; i < remote->count && status == BANYAN_OK; i++)
+    for (uint16_t i = 0; i < remote->count && !status; i++)
         status = ask_node(remote, &addresses[i], &welcomes[i], error);
-    for (uint16_t i = 0; i < remote->count && status == BANYAN_OK; i++)
+    for (uint16_t i = 0; i < remote->count && !status; i++)
         status = place_node(remote, &addresses[i], &welcomes[i], error);
     free(welcomes);
     return status;
@@ -388,12 +388,12 @@ static int map_pool(struct remote_node *node, const struct remote_dialed *dialed
         return BANYAN_OK;
     int status =
         map_region(node, dialed->descriptors[0], node->pool_bytes, "pool", &node->target.pool, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     node->target.pool_bytes = node->pool_bytes;
     status =
         map_region(node, dialed->descriptors[1], node->lock_bytes, "lock region", &node->target.locks, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     node->target.lock_bytes = node->lock_bytes;
     node->target.lock_width = node->lock_width;
@@ -414,11 +414,11 @@ static int measure(struct remote_node *node, struct net_stream *stream, uint64_t
         struct error inner = {0};
         uint64_t begin = task_now();
         int status = remote_send(stream, &beat, sizeof beat, deadline, &inner);
-        if (status == BANYAN_OK)
+        if (!status)
             status = remote_receive(stream, &echo, sizeof echo, deadline, &inner);
-        if (status == BANYAN_OK && (echo.kind != WIRE_HEARTBEAT || echo.length != 0))
+        if (!status && (echo.kind != WIRE_HEARTBEAT || echo.length != 0))
             status = error_set(&inner, BANYAN_EVERSION, "it answers a heartbeat with something else");
-        if (status != BANYAN_OK)
+        if (status)
             return error_set(error, status, "memory node %.100s: %s", node->text, inner.text);
         uint64_t took = task_now() - begin;
         shortest = took < shortest ? took : shortest;
@@ -435,26 +435,26 @@ static int lease_node(struct remote_node *node, uint16_t *id, struct error *erro
     const struct remote_wish wish = {.role = WIRE_CONTROL, .compute_id = *id};
     struct remote_dialed dialed;
     int status = remote_dial(&remote->identity, &node->address, &wish, timeout, &dialed, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     const struct wire_welcome *welcome = &dialed.welcome;
     status = remote_node_same(node, welcome, error);
-    if (status == BANYAN_OK && (welcome->compute_id == 0 || (*id != 0 && welcome->compute_id != *id)))
+    if (!status && (welcome->compute_id == 0 || (*id != 0 && welcome->compute_id != *id)))
         status = error_set(error, BANYAN_EVERSION,
                            "memory node %.100s gives another compute id than asked for", node->text);
     node->mapped = welcome->mapped != 0;
     node->lease_ms = welcome->lease_ms != 0 ? welcome->lease_ms : remote->identity.lease_ms;
-    if (status == BANYAN_OK && node->mapped)
+    if (!status && node->mapped)
         status = map_pool(node, &dialed, error);
-    if (status == BANYAN_OK && node->address.rdma)
+    if (!status && node->address.rdma)
         status = remote_nic_open(node, &dialed, error);
-    if (status == BANYAN_OK && node->address.rdma)
+    if (!status && node->address.rdma)
         status = remote_nic_validate(node, welcome, error);
     node->packet = welcome->nic_packet;
     node->promises = welcome->nic_promises;
-    if (status == BANYAN_OK)
+    if (!status)
         status = measure(node, dialed.stream, task_now() + timeout, error);
-    if (status == BANYAN_OK) {
+    if (!status) {
         *id = welcome->compute_id;
         remote_node_join(node, &dialed);
         remote_event_set(remote->heartbeat_event); /* it beats from now on, whoever else lets us wait */
@@ -483,7 +483,7 @@ static int lease_nodes(struct remote_fabric *remote, struct error *error)
     for (unsigned try = 0;; try++) {
         uint16_t id = wanted;
         int status = remote_heartbeat_start(remote, error);
-        for (uint16_t i = 0; i < remote->count && status == BANYAN_OK; i++)
+        for (uint16_t i = 0; i < remote->count && !status; i++)
             status = lease_node(&remote->nodes[i], &id, error);
         remote->fabric.capabilities.compute_id = id;
         if (status != BANYAN_EBUSY || try == ID_TRIES || task_now() >= deadline)
@@ -552,7 +552,7 @@ static void set_capabilities(struct remote_fabric *remote)
 static int probe_nics(struct remote_fabric *remote, struct error *error)
 {
     int status = BANYAN_OK;
-    for (uint16_t i = 0; i < remote->count && status == BANYAN_OK; i++)
+    for (uint16_t i = 0; i < remote->count && !status; i++)
         if (remote->nodes[i].device != NULL)
             status = remote_nic_probe(&remote->nodes[i], error);
     return status;
@@ -582,15 +582,15 @@ static int open_nodes(struct remote_fabric *remote, const struct fabric_remote_o
         remote->identity.secret = remote->secret;
     }
     int status = copy_nic(remote, &options->nic, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = place_nodes(remote, options->nodes, error);
-    for (uint16_t i = 0; i < options->count && status == BANYAN_OK; i++)
+    for (uint16_t i = 0; i < options->count && !status; i++)
         remote->nodes[i].since = 1;
-    if (status == BANYAN_OK)
+    if (!status)
         status = lease_nodes(remote, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = probe_nics(remote, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     set_capabilities(remote);
     return remote_reconnect_start(remote, error);
@@ -615,7 +615,7 @@ int fabric_remote_open(struct fabric **fabric, const struct fabric_remote_option
     remote->membarrier = remote_membarrier_register();
     remote_identity_set(&remote->identity, options);
     int status = open_nodes(remote, options, error);
-    if (status == BANYAN_OK)
+    if (!status)
         *fabric = &remote->fabric;
     else
         remote_close(&remote->fabric);
@@ -632,18 +632,18 @@ static int converse(struct net_stream *stream, enum wire_kind kind, const void *
     struct wire_header head = {.length = (uint32_t)length, .kind = (uint8_t)kind, .id = 1};
     *reply_length = 0;
     int status = remote_send(stream, &head, sizeof head, deadline, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = remote_send(stream, request, length, deadline, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = remote_receive(stream, &head, sizeof head, deadline, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     if (!wire_header_valid(&head) || head.kind != WIRE_RESULT)
         return error_set(error, BANYAN_EVERSION, "it answers with something else than a result");
     if (head.length > capacity)
         return error_set(error, BANYAN_EINVAL, "its answer of %u bytes is longer than expected", head.length);
     status = remote_receive(stream, reply, head.length, deadline, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     *reply_length = head.length;
     return head.status;
@@ -657,7 +657,7 @@ static int format_one(const struct remote_identity *identity, const struct net_a
     size_t length = 0;
     int status = converse(stream, WIRE_FORMAT, format, sizeof *format, reply, sizeof reply - 1, &length,
                           task_now() + identity->timeout_ms * REMOTE_MS, &inner);
-    if (status == BANYAN_OK)
+    if (!status)
         return BANYAN_OK;
     reply[length] = 0;
     return error_set(error, status, "memory node %.100s was not formatted: %.120s",
@@ -681,10 +681,10 @@ int fabric_remote_format(const struct fabric_remote_options *options, struct err
         net_random(&format.cluster_id, sizeof format.cluster_id);
     /* First all of them are there and nobody else is: then nobody can come before all are formatted. */
     uint16_t open = 0;
-    for (; open < options->count && status == BANYAN_OK; open++)
+    for (; open < options->count && !status; open++)
         status = remote_dial(&identity, &options->nodes[open], &wish, identity.timeout_ms * REMOTE_MS,
                              &dialed[open], error);
-    for (uint16_t i = 0; i < options->count && status == BANYAN_OK; i++) {
+    for (uint16_t i = 0; i < options->count && !status; i++) {
         format.number = i;
         status = format_one(&identity, &options->nodes[i], dialed[i].stream, &format, error);
     }
@@ -705,17 +705,16 @@ static int dial_number(const struct fabric_remote_options *options, const struct
         uint16_t place = (uint16_t)((number + i) % options->count); /* most likely its own place */
         struct error one = {0};
         *address = &options->nodes[place];
-        if (remote_dial(identity, *address, &wish, identity->timeout_ms * REMOTE_MS, dialed, &one) ==
-            BANYAN_OK) {
+        if (!remote_dial(identity, *address, &wish, identity->timeout_ms * REMOTE_MS, dialed, &one)) {
             if (dialed->welcome.cluster_id == 0 ? place == number : dialed->welcome.node == number)
                 return BANYAN_OK;
             remote_hang_up(dialed->stream);
             dialed->stream = NULL;
-        } else if (first.code == BANYAN_OK) {
+        } else if (!first.code) {
             first = one;
         }
     }
-    if (first.code != BANYAN_OK)
+    if (first.code)
         return error_set(error, first.code, "%s", first.text);
     return error_set(error, BANYAN_ENOTFOUND, "no memory node of those named is number %u", (unsigned)number);
 }
@@ -733,12 +732,12 @@ int fabric_remote_ask(const struct fabric_remote_options *options, uint16_t numb
         return error_set(error, BANYAN_EINVAL, "a request of %zu bytes is too long", length);
     remote_identity_set(&identity, options);
     int status = dial_number(options, &identity, number, &dialed, &address, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     status = converse(dialed.stream, WIRE_CALL, request, length, reply, capacity, reply_length,
                       task_now() + identity.timeout_ms * REMOTE_MS, &inner);
     remote_hang_up(dialed.stream);
-    if (status != BANYAN_OK)
+    if (status)
         error_set(error, status, "memory node %.100s: %s", net_address_format(address, text),
                   inner.text[0] != 0 ? inner.text : error_name(status));
     return status;

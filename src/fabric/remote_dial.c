@@ -48,8 +48,7 @@ static int stream_wait(struct net_stream *stream, enum net_status status, bool w
     if (status == NET_FAILED)
         return error_set(error, BANYAN_ENET, "%s", net_stream_error(stream));
     uint64_t now = task_now();
-    if (now >= deadline ||
-        net_wait(net_stream_fd(stream), net_stream_wants(stream, write), deadline - now) != BANYAN_OK)
+    if (now >= deadline || net_wait(net_stream_fd(stream), net_stream_wants(stream, write), deadline - now))
         return error_set(error, BANYAN_ETIMEOUT, "it does not answer in time");
     return BANYAN_OK;
 }
@@ -58,7 +57,7 @@ int remote_send(struct net_stream *stream, const void *data, size_t length, uint
                 struct error *error)
 {
     int status = BANYAN_OK;
-    for (size_t at = 0; at < length && status == BANYAN_OK;) {
+    for (size_t at = 0; at < length && !status;) {
         size_t written = 0;
         enum net_status result = net_stream_write(stream, (const uint8_t *)data + at, length - at, &written);
         if (result == NET_OK)
@@ -73,7 +72,7 @@ int remote_receive(struct net_stream *stream, void *data, size_t length, uint64_
                    struct error *error)
 {
     int status = BANYAN_OK;
-    for (size_t at = 0; at < length && status == BANYAN_OK;) {
+    for (size_t at = 0; at < length && !status;) {
         size_t got = 0;
         enum net_status result = net_stream_read(stream, (uint8_t *)data + at, length - at, &got);
         if (result == NET_OK)
@@ -97,7 +96,7 @@ static int refused(const struct wire_header *head, struct net_stream *stream, ui
     if (length < sizeof refusal.code)
         return error_set(error, BANYAN_ENET, "it refused, without a reason");
     int status = remote_receive(stream, &refusal, length, deadline, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     for (char *at = refusal.text; *at != 0; at++)
         if ((unsigned char)*at < ' ' || *at == 127)
@@ -111,7 +110,7 @@ static int expect(struct net_stream *stream, enum wire_kind kind, void *body, ui
 {
     struct wire_header head;
     int status = remote_receive(stream, &head, sizeof head, deadline, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     if (wire_header_valid(&head) && head.kind == WIRE_REFUSE)
         return refused(&head, stream, deadline, error);
@@ -170,17 +169,17 @@ static int shake_hands(const struct remote_identity *identity, const struct net_
         struct wire_hello hello;
     } message = {.head = {.length = sizeof(struct wire_hello), .kind = WIRE_HELLO}};
     int status = expect(dialed->stream, WIRE_GREETING, &greeting, sizeof greeting, deadline, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = judge_greeting(identity, &greeting, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     fill_hello(&message.hello, identity, wish, address, greeting.nonce);
     *introduced = true;
     status = remote_send(dialed->stream, &message, sizeof message, deadline, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status =
             expect(dialed->stream, WIRE_WELCOME, &dialed->welcome, sizeof dialed->welcome, deadline, error);
-    if (status != BANYAN_OK || identity->secret == NULL)
+    if (status || identity->secret == NULL)
         return status;
     uint8_t proof[NET_PROOF_BYTES];
     net_proof(identity->secret, identity->secret_length, "banyan server", message.hello.nonce, greeting.nonce,
@@ -212,7 +211,7 @@ int remote_dial(const struct remote_identity *identity, const struct net_address
     bool introduced = false;
     *dialed = (struct remote_dialed){.descriptors = {-1, -1}};
     int status = net_connect(address, timeout_ns, &fd, &inner);
-    if (status != BANYAN_OK)
+    if (status)
         return error_set(error, status, "memory node %.100s: %s", net_address_format(address, text),
                          inner.text);
     bool tcp = address->kind == NET_TCP;
@@ -220,9 +219,9 @@ int remote_dial(const struct remote_identity *identity, const struct net_address
     if (dialed->stream == NULL)
         return error_set(error, BANYAN_ENOMEM, "no memory for a connection");
     status = shake_hands(identity, address, wish, dialed, &introduced, deadline, &inner);
-    if (status == BANYAN_OK)
+    if (!status)
         status = take_descriptors(wish, dialed, deadline, &inner);
-    if (status == BANYAN_OK)
+    if (!status)
         return BANYAN_OK;
     if (introduced) { /* it may have let us in: without a goodbye it would fence all of us */
         remote_hang_up(dialed->stream);

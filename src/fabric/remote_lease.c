@@ -127,7 +127,7 @@ int remote_ground_open(struct remote_node *node, uint64_t timeout_ns, struct rem
         return error_set(error, BANYAN_ENET, "memory node %.100s is not connected", node->text);
     uint64_t deadline = task_now() + timeout_ns;
     int status = remote_dial(&remote->identity, &node->address, &wish, timeout_ns, &dialed, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     if ((dialed.welcome.mapped != 0) != node->mapped)
         status = error_set(&inner, BANYAN_ENET, "it maps its pool now and then only");
@@ -135,7 +135,7 @@ int remote_ground_open(struct remote_node *node, uint64_t timeout_ns, struct rem
         status = map_staging(dialed.descriptors[0], &opened.staging, &inner);
     else if (node->device != NULL)
         status = remote_nic_attach(node, dialed.stream, deadline, &opened.queue, &inner);
-    if (status != BANYAN_OK) {
+    if (status) {
         remote_hang_up(dialed.stream); /* it was let in: without a goodbye it would cost the group */
         dialed.stream = NULL;
         remote_dialed_drop(&dialed);
@@ -393,15 +393,15 @@ static int reconnect_node(struct remote_node *node, struct error *error)
     if (node->mapped)
         quiesce(remote);
     int status = remote_dial(&remote->identity, &node->address, &wish, dial_timeout(remote), &dialed, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     status = remote_node_same(node, &dialed.welcome, error);
-    if (status == BANYAN_OK && (dialed.welcome.mapped != 0) != node->mapped)
+    if (!status && (dialed.welcome.mapped != 0) != node->mapped)
         status =
             error_set(error, BANYAN_ENET, "memory node %.100s does not share its pool as before", node->text);
-    if (status == BANYAN_OK && node->device != NULL)
+    if (!status && node->device != NULL)
         status = remote_nic_validate(node, &dialed.welcome, error);
-    if (status != BANYAN_OK) {
+    if (status) {
         remote_hang_up(dialed.stream);
         dialed.stream = NULL;
     } else {
@@ -425,9 +425,9 @@ static void reconnect_nodes(struct remote_fabric *remote, uint64_t *due)
             continue;
         if (task_now() >= node->retry_at) {
             int status = reconnect_node(node, &error);
-            node->retry_delay = status == BANYAN_OK ? 0 : delay_next(node->retry_delay);
+            node->retry_delay = !status ? 0 : delay_next(node->retry_delay);
             node->retry_at = task_now() + node->retry_delay;
-            if (status == BANYAN_OK)
+            if (!status)
                 continue;
             set_trouble(node, error.text);
         }
@@ -472,9 +472,9 @@ static void reconnect_links(struct remote_fabric *remote, uint64_t *due)
         struct error error = {0};
         int status = remote_ground_open(link->node, dial_timeout(remote), &fresh, &error);
         set_trouble(link->node, error.text); /* "" when it went well */
-        link->retry_delay = status == BANYAN_OK ? 0 : delay_next(link->retry_delay);
+        link->retry_delay = !status ? 0 : delay_next(link->retry_delay);
         link->retry_at = task_now() + link->retry_delay;
-        if (status == BANYAN_OK) {
+        if (!status) {
             spinlock_lock(&link->lock);
             old = link->fresh;
             link->fresh = fresh;

@@ -254,12 +254,12 @@ static void answer_end(struct remote_link *link)
     atomic_store_relaxed(&link->outstanding, link->outstanding - 1);
     if (list->count == 0) {
         struct remote_call *call = list->backend[2];
-        call->length = status == BANYAN_OK ? link->head.length : 0;
+        call->length = !status ? link->head.length : 0;
         if (call->length > call->capacity)
             status = BANYAN_EINVAL;
     } else {
         /* A list that was cut before a command that cannot even be said ends with that one's error. */
-        if (status == BANYAN_OK && (uintptr_t)list->backend[2] < list->count)
+        if (!status && (uintptr_t)list->backend[2] < list->count)
             status = BANYAN_EADDRESS;
         for (uint32_t i = 0; i < list->count; i++)
             if (list->commands[i].operation == FABRIC_READ)
@@ -386,8 +386,8 @@ static bool watched(struct remote_link *link)
     if (endpoint->worker == NULL || link->ground.stream == NULL)
         return true;
     return (link->watch.worker != NULL ||
-            worker_watch_add(endpoint->worker, &link->watch, net_stream_fd(link->ground.stream), EPOLLIN,
-                             link_ready) == BANYAN_OK) &&
+            !worker_watch_add(endpoint->worker, &link->watch, net_stream_fd(link->ground.stream), EPOLLIN,
+                              link_ready)) &&
            remote_nic_watched(link);
 }
 
@@ -593,7 +593,7 @@ void remote_link_post(struct remote_link *link, struct fabric_list *list, struct
     link_wait_room(link);
     /* From here on nothing suspends: what was admitted is posted on the same connection. */
     list->status = remote_link_admit(link, list->incarnation);
-    if (list->status != BANYAN_OK)
+    if (list->status)
         return;
     uint8_t *to = out_reserve(link, sizeof(struct wire_header) + length);
     if (to == NULL) {
@@ -613,7 +613,7 @@ void remote_link_post(struct remote_link *link, struct fabric_list *list, struct
 /* BANYAN_EFENCED: there is no connection, nothing goes out. */
 static int call_post(struct remote_link *link, struct remote_call *call, const void *request, size_t length)
 {
-    if (remote_link_admit(link, 0) != BANYAN_OK)
+    if (remote_link_admit(link, 0))
         return BANYAN_EFENCED;
     uint8_t *to = watched(link) ? out_reserve(link, sizeof(struct wire_header) + length) : NULL;
     if (to == NULL)
@@ -644,7 +644,7 @@ static int call_mapped(struct remote_link *link, const void *request, size_t len
         return BANYAN_ENOMEM;
     *call = (struct remote_call){.reply = reply, .capacity = capacity};
     int status = call_post(link, call, request, length);
-    while (status == BANYAN_OK && call->wait.left > 0) {
+    while (!status && call->wait.left > 0) {
         if (task_now() >= deadline) {
             call->left_behind = true;
             call->capacity = 0;
@@ -656,8 +656,8 @@ static int call_mapped(struct remote_link *link, const void *request, size_t len
         else
             endpoint_pump(endpoint, 1);
     }
-    status = status == BANYAN_OK ? call->list.status : status;
-    if (status == BANYAN_OK)
+    status = !status ? call->list.status : status;
+    if (!status)
         *reply_length = call->length;
     free(call);
     return status;
@@ -676,10 +676,10 @@ int remote_link_call(struct remote_link *link, const void *request, size_t lengt
     call.wait.task = endpoint->worker != NULL ? task_self() : NULL;
     link_wait_room(link);
     int status = call_post(link, &call, request, length);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     remote_endpoint_wait(endpoint, &call.wait);
-    if (call.list.status == BANYAN_OK)
+    if (!call.list.status)
         *reply_length = call.length;
     return call.list.status;
 }

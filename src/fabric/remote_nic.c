@@ -61,7 +61,7 @@ int remote_nic_open(struct remote_node *node, const struct remote_dialed *dialed
         int status =
             verbs_device_open(&device->device, &remote->nic,
                               local.ss_family != AF_UNSPEC ? (const struct sockaddr *)&local : NULL, &inner);
-        if (status != BANYAN_OK) {
+        if (status) {
             free(device);
             return error_set(error, status, "memory node %.100s: %s", node->text, inner.text);
         }
@@ -115,18 +115,18 @@ static int exchange(struct net_stream *stream, const struct wire_nic *ours, stru
     } message = {.head = {.length = sizeof message.nic, .kind = WIRE_ATTACH}, .nic = *ours};
     char sentence[sizeof error->text] = "";
     int status = remote_send(stream, &message, sizeof message, deadline, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = remote_receive(stream, &message.head, sizeof message.head, deadline, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     const struct wire_header *head = &message.head;
-    bool refused = wire_header_valid(head) && head->kind == WIRE_ATTACHED && head->status != BANYAN_OK &&
+    bool refused = wire_header_valid(head) && head->kind == WIRE_ATTACHED && head->status &&
                    head->length < sizeof sentence;
     if (refused) {
         status = remote_receive(stream, sentence, head->length, deadline, error);
         for (char *at = sentence; *at != 0; at++)
             *at = (unsigned char)*at < ' ' || *at == 127 ? '?' : *at;
-        return status != BANYAN_OK ? status : error_set(error, head->status, "its NIC: %s", sentence);
+        return status ? status : error_set(error, head->status, "its NIC: %s", sentence);
     }
     if (!wire_header_valid(head) || head->kind != WIRE_ATTACHED || head->length != sizeof *theirs)
         return error_set(error, BANYAN_EVERSION, "it answers an end of a queue pair with something else");
@@ -138,10 +138,10 @@ int remote_nic_attach(const struct remote_node *node, struct net_stream *stream,
 {
     struct wire_nic theirs;
     int status = verbs_queue_create(queue, node->device, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     status = exchange(stream, verbs_queue_end(*queue), &theirs, deadline, error);
-    if (status == BANYAN_OK) {
+    if (!status) {
         const struct verbs_memory memory = {.pool_address = theirs.pool_address,
                                             .pool_bytes = node->pool_bytes,
                                             .lock_address = theirs.lock_address,
@@ -150,7 +150,7 @@ int remote_nic_attach(const struct remote_node *node, struct net_stream *stream,
                                             .lock_key = theirs.lock_key};
         status = verbs_queue_connect(*queue, &theirs, &memory, error);
     }
-    if (status == BANYAN_OK)
+    if (!status)
         return BANYAN_OK;
     verbs_queue_destroy(*queue, NULL, NULL);
     *queue = NULL;
@@ -256,13 +256,13 @@ void remote_nic_post(struct remote_link *link, struct fabric_list *list, struct 
     for (;;) {
         /* From here on nothing suspends: what was admitted is posted to the same queue. */
         status = remote_link_admit(link, list->incarnation);
-        if (status == BANYAN_OK)
+        if (!status)
             status = verbs_queue_post(link->ground.queue, list);
         if (status != BANYAN_EBUSY)
             break;
         room_wait(link, list);
     }
-    if (status == BANYAN_OK) {
+    if (!status) {
         wait->left++;
         /* relaxed: a hint for the heartbeat */
         atomic_store_relaxed(&link->outstanding, link->outstanding + 1);
@@ -341,8 +341,8 @@ static void nic_ready(struct worker_watch *watch, uint32_t events)
 bool remote_nic_watched(struct remote_link *link)
 {
     return link->ground.queue == NULL || link->nic_watch.worker != NULL ||
-           worker_watch_add(link->endpoint->worker, &link->nic_watch,
-                            verbs_queue_descriptor(link->ground.queue), EPOLLIN, nic_ready) == BANYAN_OK;
+           !worker_watch_add(link->endpoint->worker, &link->nic_watch,
+                             verbs_queue_descriptor(link->ground.queue), EPOLLIN, nic_ready);
 }
 
 /* Of a link with lists under way. A worker hears of it from the connection, which it looks at while it polls;
@@ -395,15 +395,15 @@ static int probe_once(struct verbs_queue *queue, uint16_t number, uint64_t deadl
     struct fabric_list list = {.node = number, .count = 1, .commands = &read};
     bool done = false;
     int status = verbs_queue_post(queue, &list);
-    while (status == BANYAN_OK && !done && verbs_queue_broken(queue) == NULL && task_now() < deadline)
+    while (!status && !done && verbs_queue_broken(queue) == NULL && task_now() < deadline)
         verbs_queue_poll(queue, probe_done, &done);
-    if (status == BANYAN_OK && done)
+    if (!status && done)
         return list.status;
     const char *broken = verbs_queue_broken(queue);
-    status = error_set(error, status != BANYAN_OK ? status : BANYAN_ENET, "%.200s",
-                       broken != NULL        ? broken
-                       : status == BANYAN_OK ? "its NIC does not answer in time"
-                                             : "its pool is too short for a header");
+    status = error_set(error, status ? status : BANYAN_ENET, "%.200s",
+                       broken != NULL ? broken
+                       : !status      ? "its NIC does not answer in time"
+                                      : "its pool is too short for a header");
     verbs_queue_destroy(queue, probe_done, &done); /* the list is ours again */
     return status;
 }
@@ -417,15 +417,15 @@ int remote_nic_probe(struct remote_node *node, struct error *error)
     struct remote_ground ground = {0};
     struct error inner = {0};
     int status = remote_ground_open(node, timeout, &ground, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
-    for (unsigned i = 0; i < PROBE_READS && status == BANYAN_OK; i++) {
+    for (unsigned i = 0; i < PROBE_READS && !status; i++) {
         uint64_t begin = task_now();
         status = probe_once(ground.queue, node->number, deadline, &inner);
         uint64_t took = task_now() - begin;
         shortest = took < shortest ? took : shortest;
     }
-    if (status != BANYAN_OK) {
+    if (status) {
         ground.queue = NULL; /* destroyed */
         error_set(error, status, "memory node %.100s: %s", node->text, inner.text);
     }

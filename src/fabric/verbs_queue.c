@@ -166,7 +166,7 @@ static int place_create(const struct verbs_queue *queue, uint32_t bytes, uint8_t
         return error_set(error, BANYAN_ENOMEM, "no memory for %u bytes of a queue", bytes);
     int status = verbs_memory_register(queue->device, memory, bytes, IBV_ACCESS_LOCAL_WRITE,
                                        "a queue's ring of bytes", region, error);
-    if (status != BANYAN_OK) {
+    if (status) {
         munmap(memory, bytes);
         return status;
     }
@@ -188,16 +188,16 @@ int verbs_queue_create(struct verbs_queue **created, const struct verbs_device *
         return error_set(error, BANYAN_ENOMEM, "no memory for a queue on %s", device->name);
     queue->device = device;
     int status = limits_judge(queue, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = completions_create(queue, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = place_create(queue, RING_BYTES, &queue->ring, &queue->ring_region, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = pair_create(queue, error);
     /* The other end gets no rights: nothing of ours is for it to read or write. */
-    if (status == BANYAN_OK)
+    if (!status)
         status = verbs_pair_begin(device, queue->pair, 0, &queue->ours, error);
-    if (status != BANYAN_OK) {
+    if (status) {
         verbs_queue_destroy(queue, NULL, NULL);
         return status;
     }
@@ -226,7 +226,7 @@ int verbs_queue_connect(struct verbs_queue *queue, const struct wire_nic *theirs
                          "region at 0x%llx, which cannot be",
                          (unsigned long long)memory->pool_address, (unsigned long long)memory->lock_address);
     int status = verbs_pair_connect(queue->device, queue->pair, &queue->ours, theirs, error);
-    if (status == BANYAN_OK)
+    if (!status)
         queue->rules.memory = *memory;
     return status;
 }
@@ -238,7 +238,7 @@ static int place_take_own(struct verbs_queue *queue, struct list_under_way *entr
     if (queue->own_bytes + bytes > OWN_BYTES_MAX)
         return BANYAN_EBUSY;
     int status = place_create(queue, bytes, &entry->place, &entry->own, NULL);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     entry->bytes = bytes;
     queue->own_bytes += bytes;
@@ -280,10 +280,10 @@ static void place_return(struct verbs_queue *queue, struct list_under_way *entry
 int verbs_queue_post(struct verbs_queue *queue, struct fabric_list *list)
 {
     struct verbs_shape shape;
-    if (queue->broken.code != BANYAN_OK)
+    if (queue->broken.code)
         return queue->broken.code;
     int status = verbs_list_validate(&queue->rules, list, &shape);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     if (shape.works > queue->works_max - queue->works_under_way)
         return BANYAN_EBUSY;
@@ -292,7 +292,7 @@ int verbs_queue_post(struct verbs_queue *queue, struct fabric_list *list)
     *entry = (struct list_under_way){
         .list = list, .commands = shape.commands, .works = shape.works, .status = shape.status};
     status = place_take(queue, entry, shape.bytes);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     const struct ibv_mr *region = entry->own != NULL ? entry->own : queue->ring_region;
     verbs_list_build(&queue->rules, list, &shape, queue->next, entry->place, region->lkey, queue->works);
@@ -339,7 +339,7 @@ static void completion_failed(struct verbs_queue *queue, const struct ibv_wc *co
     if (queue->blamed)
         return;
     if (completion->status == IBV_WC_WR_FLUSH_ERR) {
-        if (queue->broken.code == BANYAN_OK)
+        if (!queue->broken.code)
             error_set(&queue->broken, BANYAN_ENET, "%s: %s", queue->device->name, reason);
         return;
     }
@@ -378,7 +378,7 @@ uint32_t verbs_queue_poll(struct verbs_queue *queue, verbs_done_function *done, 
     struct ibv_wc batch[BATCH];
     uint32_t finished = 0;
     int got = BATCH;
-    while (got == BATCH && queue->broken.code == BANYAN_OK) {
+    while (got == BATCH && !queue->broken.code) {
         got = ibv_poll_cq(queue->completions, BATCH, batch);
         if (got < 0) {
             error_set(&queue->broken, BANYAN_ENET, "%s: its completion queue cannot be read",
@@ -389,7 +389,7 @@ uint32_t verbs_queue_poll(struct verbs_queue *queue, verbs_done_function *done, 
         for (int i = 0; i < got; i++) {
             if (batch[i].status != IBV_WC_SUCCESS) {
                 completion_failed(queue, &batch[i]);
-            } else if (queue->broken.code == BANYAN_OK) {
+            } else if (!queue->broken.code) {
                 /* One request a list is signalled, and they complete in order. */
                 assert(queue->first < queue->next && verbs_id_sequence(batch[i].wr_id) == queue->first);
                 list_finish(queue, done, owner);
@@ -407,7 +407,7 @@ uint32_t verbs_queue_under_way(const struct verbs_queue *queue)
 
 const char *verbs_queue_broken(const struct verbs_queue *queue)
 {
-    return queue->broken.code != BANYAN_OK ? queue->broken.text : NULL;
+    return queue->broken.code ? queue->broken.text : NULL;
 }
 
 void verbs_queue_destroy(struct verbs_queue *queue, verbs_done_function *done, void *owner)
@@ -445,7 +445,7 @@ void verbs_queue_arm(struct verbs_queue *queue)
 {
     int number = ibv_req_notify_cq(queue->completions, 0);
     count(&queue->counts.arms, 1);
-    if (number != 0 && queue->broken.code == BANYAN_OK)
+    if (number != 0 && !queue->broken.code)
         error_set(&queue->broken, BANYAN_ENET, "%s: its completion queue cannot be armed: %s",
                   queue->device->name, strerror(number));
 }

@@ -155,11 +155,11 @@ int blocks_create(struct blocks **created, uint32_t chunks, uint64_t chunk_bytes
     uint64_t set_bytes = (1 + MEMORY_BLOCK_SIZES) * set_words(chunks) * sizeof(uint64_t);
     uint64_t bitmap_bytes = chunks * bitmap_words(blocks) * sizeof(uint64_t);
     int status = pages_map(&blocks->chunk_pages, chunks * sizeof(struct chunk), false, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = pages_map(&blocks->bitmap_pages, bitmap_bytes, false, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = pages_map(&blocks->set_pages, set_bytes, false, error);
-    if (status != BANYAN_OK) {
+    if (status) {
         blocks_destroy(blocks);
         return status;
     }

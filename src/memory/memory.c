@@ -120,7 +120,7 @@ static int call_allocate(struct memory_node *node, const void *bytes, size_t len
     if (request.want > MEMORY_BATCH_MAX || capacity < head + request.want * sizeof(gaddr))
         return BANYAN_EINVAL;
     int status = allocate(node, &request, &answer);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     return send_reply(reply, reply_length, &answer, head + answer.count * sizeof(gaddr));
 }
@@ -249,14 +249,14 @@ static int map_node(struct memory_node *node, const struct memory_options *optio
     if (options->shared) {
         status =
             pages_map_shared(&node->pool, "banyan-pool", options->pool_bytes, options->huge_pages, error);
-        if (status == BANYAN_OK)
+        if (!status)
             status = pages_map_shared(&node->locks, "banyan-locks", options->lock_bytes, false, error);
     } else {
         status = pages_map(&node->pool, options->pool_bytes, options->huge_pages, error);
-        if (status == BANYAN_OK)
+        if (!status)
             status = pages_map(&node->locks, options->lock_bytes, false, error);
     }
-    if (status == BANYAN_OK)
+    if (!status)
         status = blocks_create(&node->blocks, node->chunks_total, node->chunk_bytes, error);
     return status;
 }
@@ -294,7 +294,7 @@ int memory_node_create(struct memory_node **created, const struct memory_options
     struct memory_options options = *given;
     *created = NULL;
     int status = check_options(&options, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     struct memory_node *node = calloc(1, sizeof *node);
     if (node == NULL)
@@ -304,7 +304,7 @@ int memory_node_create(struct memory_node **created, const struct memory_options
     node->chunks_total =
         (uint32_t)((options.pool_bytes - MEMORY_FIRST_CHUNK(options.lock_bytes)) / options.chunk_bytes);
     status = map_node(node, &options, error);
-    if (status != BANYAN_OK) {
+    if (status) {
         memory_node_destroy(node);
         return status;
     }

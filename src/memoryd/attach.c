@@ -49,11 +49,11 @@ enum session_result memoryd_session_attach(struct memoryd_session *session, cons
     int status = attach(session->server, &theirs, &ours, &queue, &error);
     set_queue(session, queue);
     bool sent;
-    if (status == BANYAN_OK)
+    if (!status)
         sent = memoryd_session_send(session, WIRE_ATTACHED, BANYAN_OK, head->id, &ours, sizeof ours);
     else
         sent = memoryd_session_send(session, WIRE_ATTACHED, status, head->id, error.text, strlen(error.text));
-    if (status != BANYAN_OK)
+    if (status)
         log_warning("memory node %u: no queue pair for compute node %u (%s): %s", (unsigned)session->number,
                     (unsigned)memoryd_group_compute_id(session), session->peer, error.text);
     return sent ? SESSION_MORE : memoryd_session_broken(session, "no memory for a reply");

@@ -130,7 +130,7 @@ static bool send_descriptors(struct memoryd_connection *connection)
         return false;
     if (out->start != out->ready ||
         net_send_descriptors(session->fd, session->descriptors, session->descriptor_count, DESCRIPTORS_LIMIT,
-                             &error) != BANYAN_OK) {
+                             &error)) {
         memoryd_connection_close(connection, MEMORYD_LOST, "it did not take the descriptors of its mapping");
         return false;
     }

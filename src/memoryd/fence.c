@@ -137,7 +137,7 @@ static bool free_locks(struct memoryd *server, struct memoryd_group *group, uint
         return true;
     }
     if (now >= group->reap_at) {
-        if (memoryd_nic_release_locks(server->nic, group->compute_id, &group->freed, &error) == BANYAN_OK)
+        if (!memoryd_nic_release_locks(server->nic, group->compute_id, &group->freed, &error))
             return true;
         group->reap_at = now + NIC_PAUSE;
         log_error("memory node %u: the locks of compute node %u are not freed yet: %s",

@@ -153,7 +153,7 @@ static int join_control(struct memoryd_session *session, const struct wire_hello
         return error_set(error, BANYAN_ENOMEM, "no memory for another compute node");
     spinlock_lock(&groups->lock);
     int status = judge_control(groups, group, hello, welcome, error);
-    if (status == BANYAN_OK) {
+    if (!status) {
         group->nic = session->nic;
         group->mapped = session->mapped;
         group->pid = session->pid;
@@ -169,7 +169,7 @@ static int join_control(struct memoryd_session *session, const struct wire_hello
         fill_ids(group, welcome);
     }
     spinlock_unlock(&groups->lock);
-    if (status != BANYAN_OK)
+    if (status)
         free(group);
     memoryd_keeper_wake(session->server); /* there is a new lease, or an old life to take down */
     return status;
@@ -203,7 +203,7 @@ static int join_data(struct memoryd_session *session, const struct wire_hello *h
     spinlock_lock(&groups->lock);
     struct memoryd_group *group = find_id(groups, hello->compute_id);
     int status = judge_data(session, group, hello, error);
-    if (status == BANYAN_OK) {
+    if (!status) {
         link_session(group, session);
         fill_ids(group, welcome);
     }
@@ -326,14 +326,14 @@ int memoryd_groups_format(struct memoryd *server, const struct wire_format *form
     else
         groups->formatting = true; /* nobody joins meanwhile */
     spinlock_unlock(&groups->lock);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
 
     status = memory_node_format(server->node, format->cluster_id, format->number, format->node_count, error);
-    if (status == BANYAN_OK && server->nic != NULL)
+    if (!status && server->nic != NULL)
         status = memoryd_nic_format(server->nic, error);
     spinlock_lock(&groups->lock);
-    if (status == BANYAN_OK) {
+    if (!status) {
         groups->number = format->number;
         groups->node_count = format->node_count;
         groups->cluster_id = format->cluster_id;

@@ -117,7 +117,7 @@ static int map_session(struct memoryd_session *session, struct error *error)
         session->descriptor_count = 2;
     } else {
         int status = memoryd_staging_create(&session->staging, &session->descriptors[0], error);
-        if (status != BANYAN_OK)
+        if (status)
             return status;
         session->descriptors_owned = true;
         session->descriptor_count = 1;
@@ -157,9 +157,9 @@ static int admit(struct memoryd_session *session, struct wire_hello *hello, stru
                  struct error *error)
 {
     int status = judge_nic(session, hello, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = judge_map(session, hello, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     fill_welcome(session, hello, welcome);
     session->role = hello->role;
@@ -173,7 +173,7 @@ static int admit(struct memoryd_session *session, struct wire_hello *hello, stru
     /* The mapping first: a session that has joined can only end, not be refused. */
     if (hello->map == 1)
         status = map_session(session, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = memoryd_group_join(session, hello, welcome, error);
     welcome->mapped = session->mapped;
     return status;
@@ -198,13 +198,13 @@ enum session_result memoryd_session_hello(struct memoryd_session *session, const
     struct wire_hello hello;
     struct wire_welcome welcome;
     struct error error = {0};
-    if (judge_version(head, bytes, &error) != BANYAN_OK)
+    if (judge_version(head, bytes, &error))
         return refuse(session, &error);
     memcpy(&hello, bytes, sizeof hello);
-    if (judge_proof(session, &hello, &error) != BANYAN_OK)
+    if (judge_proof(session, &hello, &error))
         return refuse(session, &error);
     clean_name(session->name, hello.name);
-    if (admit(session, &hello, &welcome, &error) != BANYAN_OK) {
+    if (admit(session, &hello, &welcome, &error)) {
         memoryd_session_descriptors_sent(session); /* they will not be */
         return refuse(session, &error);
     }

@@ -98,7 +98,7 @@ static void accept_some(struct memoryd *server, const struct memoryd_listener *l
         char peer[NET_TEXT_MAX] = "";
         struct error error = {0};
         int fd = -1;
-        if (net_accept(listener->fd, &fd, peer, &error) != BANYAN_OK) {
+        if (net_accept(listener->fd, &fd, peer, &error)) {
             complain(server, error.text, "");
             server->keeper.pause_until = task_now() + ACCEPT_PAUSE;
             return;

@@ -165,12 +165,12 @@ enum session_result memoryd_session_list_step(struct memoryd_session *session)
 {
     struct session_list *list = &session->list;
     bool taken = true;
-    while (taken && list->status == BANYAN_OK && list->run < list->count) {
+    while (taken && !list->status && list->run < list->count) {
         enum session_result result = command_step(session, &taken);
         if (result != SESSION_MORE)
             return result;
     }
-    if (list->status != BANYAN_OK)
+    if (list->status)
         skip(session);
     else if (list->run == list->count && list->left > 0)
         return memoryd_session_broken(session, "a list is longer than its commands");

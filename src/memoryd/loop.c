@@ -23,7 +23,7 @@ int memoryd_loop_create(struct memoryd_loop *loop, struct memoryd *server,
         return error_set(error, BANYAN_ENOMEM, "memory node: no eventfd for an I/O thread: %s",
                          strerror(errno));
     int status = engine->create(loop, error);
-    if (status != BANYAN_OK) {
+    if (status) {
         close(loop->wake);
         loop->engine = NULL;
     }
@@ -135,7 +135,7 @@ static void take_in(struct memoryd_loop *loop, struct memoryd_connection *connec
         loop->first->previous = connection;
     loop->first = connection;
     memoryd_loop_set_deadline(connection, connection->deadline);
-    if (loop->engine->add(loop, connection) != BANYAN_OK)
+    if (loop->engine->add(loop, connection))
         memoryd_connection_close(connection, MEMORYD_BROKEN, "no memory for another connection");
     else
         memoryd_connection_ready(connection); /* sends the greeting */
@@ -181,7 +181,7 @@ void memoryd_loop_main(void *argument)
 {
     struct memoryd_loop *loop = argument;
     struct error error = {0};
-    if (loop->engine->begin(loop, &error) != BANYAN_OK) {
+    if (loop->engine->begin(loop, &error)) {
         log_error("memory node: an I/O thread cannot begin, the memory node stops: %s", error.text);
         memoryd_stop(loop->server);
     }

@@ -52,7 +52,7 @@ static int open_listeners(struct memoryd *server, const struct memoryd_options *
         listener->address = options->listen[i];
         listener->fd = -1;
         int status = net_listen(&listener->address, options->unix_mode, &listener->fd, error);
-        if (status != BANYAN_OK)
+        if (status)
             return status;
         server->listener_count++;
     }
@@ -64,7 +64,7 @@ static int make_loops(struct memoryd *server, const struct memoryd_engine *engin
 {
     for (unsigned i = 0; i < count; i++) {
         int status = memoryd_loop_create(&server->loops[i], server, engine, error);
-        if (status != BANYAN_OK)
+        if (status)
             return status;
         server->loop_count++;
     }
@@ -85,7 +85,7 @@ static int choose_engine(struct memoryd *server, unsigned count, struct error *e
     if (server->engine == MEMORY_ENGINE_EPOLL)
         return make_loops(server, &memoryd_epoll, count, error);
     int status = make_loops(server, &memoryd_uring, count, &refused);
-    if (status == BANYAN_OK)
+    if (!status)
         return status;
     destroy_loops(server);
     if (server->engine == MEMORY_ENGINE_IO_URING)
@@ -130,7 +130,7 @@ int memoryd_locks(const struct memoryd_options *options, struct memory_options *
     if (options->nic == NULL)
         return BANYAN_OK; /* memory_node_create has its own defaults */
     int status = nic_place(options, &place, &local, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = memoryd_nic_locks(options->nic, local, &width, &bytes, error);
     memory->lock_width = memory->lock_width != 0 ? memory->lock_width : width;
     memory->lock_bytes = memory->lock_bytes != 0 ? memory->lock_bytes : bytes;
@@ -144,8 +144,7 @@ static int open_nic(struct memoryd *server, const struct memoryd_options *option
     if (options->nic == NULL)
         return BANYAN_OK;
     int status = nic_place(options, &place, &local, error);
-    return status == BANYAN_OK ? memoryd_nic_create(&server->nic, server->node, options->nic, local, error)
-                               : status;
+    return !status ? memoryd_nic_create(&server->nic, server->node, options->nic, local, error) : status;
 }
 
 const char *memoryd_nic(const struct memoryd *server)
@@ -160,7 +159,7 @@ int memoryd_create(struct memoryd **made, struct memory_node *node, const struct
 {
     *made = NULL;
     int status = check_options(options, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     struct memoryd *server = calloc(1, sizeof *server);
     unsigned threads = options->threads != 0 ? options->threads : 1;
@@ -178,13 +177,13 @@ int memoryd_create(struct memoryd **made, struct memory_node *node, const struct
         memoryd_groups_create(server);
         status = open_listeners(server, options, error);
     }
-    if (status == BANYAN_OK)
+    if (!status)
         status = open_nic(server, options, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = choose_engine(server, threads, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = memoryd_keeper_create(server, error);
-    if (status != BANYAN_OK)
+    if (status)
         memoryd_destroy(server);
     else
         *made = server;
@@ -195,11 +194,11 @@ int memoryd_start(struct memoryd *server, struct error *error)
 {
     int status = BANYAN_OK;
     server->started = true;
-    for (unsigned i = 0; i < server->loop_count && status == BANYAN_OK; i++)
+    for (unsigned i = 0; i < server->loop_count && !status; i++)
         status = thread_start(&server->loops[i].thread, memoryd_loop_main, &server->loops[i], error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = thread_start(&server->keeper.thread, memoryd_keeper_main, server, error);
-    if (status != BANYAN_OK) {
+    if (status) {
         memoryd_stop(server);
         memoryd_join(server);
         return status;

@@ -79,7 +79,7 @@ static int register_chip(struct memoryd_nic *nic, struct error *error)
         return error_set(error, BANYAN_ENOMEM, "%s gives none of its device memory (%llu bytes wanted): %s",
                          nic->device->name, (unsigned long long)wanted.length, strerror(errno));
     int status = clear_chip(nic, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     struct nic_region *region = &nic->regions[NIC_LOCKS];
     *region = (struct nic_region){.bytes = wanted.length};
@@ -95,13 +95,13 @@ static int bring_up(struct memoryd_nic *nic, bool chip, bool windows, struct err
 {
     const struct fabric_target *target = nic->target;
     int status = register_part(nic, NIC_POOL, target->pool, target->pool_bytes, windows, error);
-    if (status == BANYAN_OK && chip)
+    if (!status && chip)
         status = register_chip(nic, error);
-    else if (status == BANYAN_OK)
+    else if (!status)
         status = register_part(nic, NIC_LOCKS, target->locks, target->lock_bytes, windows, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = nic_own_open(nic, error);
-    return status == BANYAN_OK ? nic_own_prove(nic, error) : status;
+    return !status ? nic_own_prove(nic, error) : status;
 }
 
 static void bring_down(struct memoryd_nic *nic)
@@ -138,7 +138,7 @@ static int bring_up_best(struct memoryd_nic *nic, struct error *error)
     for (;;) {
         struct error detail = {0};
         int status = bring_up(nic, chip, windows, &detail);
-        if (status == BANYAN_OK)
+        if (!status)
             return status;
         /* Without room for the pool itself nothing gets better. */
         bool hopeless = status == BANYAN_ENOMEM && nic->regions[NIC_POOL].registration == NULL;
@@ -207,15 +207,15 @@ int memoryd_nic_create(struct memoryd_nic **made, struct memory_node *node,
         return error_set(error, BANYAN_ENOMEM, "no memory for a NIC");
     nic->target = memory_node_target(node);
     int status = verbs_device_open(&nic->device, options, local, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = judge_width(nic->device, nic->target->lock_width, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = unblock_events(nic->device, error);
-    if (status == BANYAN_OK) {
+    if (!status) {
         memory_node_pin(node);
         status = bring_up_best(nic, error);
     }
-    if (status != BANYAN_OK) {
+    if (status) {
         memoryd_nic_destroy(nic);
         return status;
     }
@@ -240,7 +240,7 @@ int memoryd_nic_locks(const struct verbs_options *options, const struct sockaddr
 {
     struct verbs_device *device;
     int status = verbs_device_open(&device, options, local, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     *lock_width = device->features.masked_cas ? 2 : 8;
     *lock_bytes = MEMORY_LOCK_BYTES;
@@ -346,16 +346,16 @@ int nic_queue_open(struct memoryd_nic *nic, const struct wire_nic *theirs, struc
     queue->nic = nic;
     *ours = (struct wire_nic){0};
     int status = make_pair(queue, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = verbs_pair_begin(nic->device, queue->pair, NIC_REMOTE, ours, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = verbs_pair_connect(nic->device, queue->pair, ours, theirs, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = hand_out(queue, NIC_POOL, &ours->pool_key, &ours->pool_address, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = hand_out(queue, NIC_LOCKS, &ours->lock_key, &ours->lock_address, error);
     /* One that was connected and cannot be destroyed is the caller's all the same: it is to be fenced. */
-    if (status == BANYAN_OK || !nic_queue_close(queue))
+    if (!status || !nic_queue_close(queue))
         *made = queue;
     return status;
 }

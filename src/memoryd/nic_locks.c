@@ -57,13 +57,13 @@ int nic_own_open(struct memoryd_nic *nic, struct error *error)
     struct wire_nic near = {0};
     *own = (struct nic_own){0};
     int status = make_room(nic, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = make_near(nic, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = verbs_pair_begin(nic->device, own->near, 0, &near, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = nic_queue_open(nic, &near, &own->where, &own->far, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = verbs_pair_connect(nic->device, own->near, &near, &own->where, error);
     return status;
 }
@@ -111,7 +111,7 @@ static int run(struct memoryd_nic *nic, struct verbs_work *works, uint32_t count
     int status = failed != 0 ? error_set(error, BANYAN_ENET, "%s takes no requests: %s", nic->device->name,
                                          strerror(failed))
                              : nic_wait(own->completions, "the memory node's own queue pair", error);
-    own->broken = own->broken || status != BANYAN_OK;
+    own->broken = own->broken || status;
     return status;
 }
 
@@ -129,7 +129,7 @@ static int prove_word(struct memoryd_nic *nic, enum nic_part part, uint64_t offs
     const char *where = part == NIC_POOL ? "the pool" : "the lock region";
     works[0] = work_on(nic, part, offset, FABRIC_READ, 8, 0);
     int status = run(nic, works, 1, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     uint64_t before = *room_word(nic, 0);
     *room_word(nic, NEW_AT) = before;
@@ -140,7 +140,7 @@ static int prove_word(struct memoryd_nic *nic, enum nic_part part, uint64_t offs
     works[2] = work_on(nic, part, offset, FABRIC_WRITE, 8, NEW_AT);
     works[3] = work_on(nic, part, offset, FABRIC_READ, 8, 16);
     status = run(nic, works, 4, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     if (*room_word(nic, OLD_AT) != before || *room_word(nic, 8) != ~before || *room_word(nic, 16) != before)
         return error_set(error, BANYAN_ENOTSUP, "%s does not do to %s what it is told to", nic->device->name,
@@ -154,7 +154,7 @@ static int prove_mask(struct memoryd_nic *nic, struct error *error)
     struct verbs_work works[4];
     works[0] = work_on(nic, NIC_LOCKS, 0, FABRIC_READ, 8, 0);
     int status = run(nic, works, 1, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     uint64_t before = *room_word(nic, 0);
     for (unsigned i = 0; i < 2; i++) {
@@ -168,7 +168,7 @@ static int prove_mask(struct memoryd_nic *nic, struct error *error)
         works[2 * i + 1] = work_on(nic, NIC_LOCKS, 0, FABRIC_READ, 8, 8 + i * 8);
     }
     status = run(nic, works, 4, error);
-    if (status != BANYAN_OK)
+    if (status)
         return status;
     const uint64_t between = before ^ works[0].mask;
     if (*room_word(nic, OLD_AT) != before || *room_word(nic, 8) != between ||
@@ -182,9 +182,9 @@ static int prove_mask(struct memoryd_nic *nic, struct error *error)
 int nic_own_prove(struct memoryd_nic *nic, struct error *error)
 {
     int status = prove_word(nic, NIC_POOL, MEMORY_LOCK_TABLE_OFFSET, error);
-    if (status == BANYAN_OK)
+    if (!status)
         status = prove_word(nic, NIC_LOCKS, 0, error);
-    if (status == BANYAN_OK && nic->target->lock_width < 8)
+    if (!status && nic->target->lock_width < 8)
         status = prove_mask(nic, error);
     return status;
 }
@@ -218,7 +218,7 @@ static int flush(struct sweep *sweep, struct error *error)
     if (sweep->count == 0)
         return BANYAN_OK;
     int status = run(sweep->nic, sweep->works, sweep->count, error);
-    for (uint32_t i = 0; status == BANYAN_OK && i < sweep->count; i++) {
+    for (uint32_t i = 0; !status && i < sweep->count; i++) {
         const struct verbs_work *work = &sweep->works[i];
         uint64_t mask = work->masked ? work->mask : UINT64_MAX;
         if (((*room_word(sweep->nic, OLD_AT + i * 8) ^ work->compare) & mask) == 0)
@@ -251,14 +251,14 @@ static int sweep_table(struct sweep *sweep, uint64_t start, struct error *error)
         uint32_t length = bytes - at < PIECE_BYTES ? (uint32_t)(bytes - at) : PIECE_BYTES;
         struct verbs_work read = work_on(nic, sweep->part, start + at, FABRIC_READ, length, 0);
         int status = run(nic, &read, 1, error);
-        for (uint32_t i = 0; status == BANYAN_OK && i < length; i += 8) {
+        for (uint32_t i = 0; !status && i < length; i += 8) {
             uint64_t word = *room_word(nic, i), bits = bits_of(word, sweep->id, nic->target->lock_width);
             if (bits != 0)
                 status = free_word(sweep, start + at + i, word, bits, error);
         }
-        if (status == BANYAN_OK)
+        if (!status)
             status = flush(sweep, error);
-        if (status != BANYAN_OK)
+        if (status)
             return status;
     }
     return BANYAN_OK;
@@ -269,7 +269,7 @@ static int sweep_all(struct memoryd_nic *nic, uint16_t id, uint64_t *freed, stru
     struct sweep sweep = {.nic = nic, .id = id, .freed = freed, .part = NIC_LOCKS};
     int status = sweep_table(&sweep, 0, error);
     sweep.part = NIC_POOL;
-    return status == BANYAN_OK ? sweep_table(&sweep, MEMORY_LOCK_TABLE_OFFSET, error) : status;
+    return !status ? sweep_table(&sweep, MEMORY_LOCK_TABLE_OFFSET, error) : status;
 }
 
 /* Where the NIC fails, words may be left that bear the id. To free them with this machine's CPU would not
@@ -284,12 +284,12 @@ int memoryd_nic_release_locks(struct memoryd_nic *nic, uint16_t compute_id, uint
     struct error first = {0};
     if (compute_id == 0)
         return BANYAN_OK; /* the mark of a free lock */
-    if (!nic->own.broken && sweep_all(nic, compute_id, freed, &first) == BANYAN_OK)
+    if (!nic->own.broken && !sweep_all(nic, compute_id, freed, &first))
         return BANYAN_OK;
     if (first.code != 0)
         log_warning("memory node: its own queue pair broke and is made anew: %s", first.text);
     nic_own_close(nic);
     int status = nic_own_open(nic, error);
-    nic->own.broken = status != BANYAN_OK;
-    return status == BANYAN_OK ? sweep_all(nic, compute_id, freed, error) : status;
+    nic->own.broken = status;
+    return !status ? sweep_all(nic, compute_id, freed, error) : status;
 }

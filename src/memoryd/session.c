@@ -97,7 +97,7 @@ static enum session_result take_call(struct memoryd_session *session, const stru
         return memoryd_session_broken(session, "no memory for a reply");
     uint8_t *reply = out->bytes + out->end + sizeof result;
     result.status = answer(session, bytes, head->length, reply, WIRE_SMALL_MAX, &reply_length);
-    result.length = result.status == BANYAN_OK ? (uint32_t)reply_length : 0;
+    result.length = !result.status ? (uint32_t)reply_length : 0;
     memcpy(out->bytes + out->end, &result, sizeof result);
     out->end += sizeof result + result.length;
     out->ready = out->end;
@@ -113,7 +113,7 @@ static enum session_result take_format(struct memoryd_session *session, const st
         return memoryd_session_broken(session, "a format of %u bytes", head->length);
     memcpy(&format, bytes, sizeof format);
     int status = memoryd_groups_format(session->server, &format, &error);
-    if (status == BANYAN_OK)
+    if (!status)
         log_info("memory node: formatted as number %u of %u of cluster %016llx, asked for by %s (%s)",
                  (unsigned)format.number, (unsigned)format.node_count, (unsigned long long)format.cluster_id,
                  session->name, session->peer);

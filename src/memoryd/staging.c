@@ -65,7 +65,7 @@ bool memoryd_staging_finish(const struct memoryd_staging *staging, const struct 
                                      .length = (uint32_t)length,
                                      .address = gaddr_make(number, offset),
                                      .write = {.data = data}};
-    *complaint = fabric_target_execute(target, &command) != BANYAN_OK;
+    *complaint = fabric_target_execute(target, &command);
     fabric_target_fence();
     return !*complaint;
 }

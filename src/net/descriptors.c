@@ -22,7 +22,7 @@ static bool retry(int fd, uint32_t events, uint64_t timeout_ns, int *status)
     if (errno != EAGAIN)
         return false;
     *status = net_wait(fd, events, timeout_ns);
-    return *status == BANYAN_OK;
+    return !*status;
 }
 
 static int failed(int status, const char *what, struct error *error)

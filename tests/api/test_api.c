@@ -270,7 +270,7 @@ static int walk(struct fixture *f, const struct banyan_range *range, int first, 
     char expected[8];
     int count = 0, status;
     assert_int_equal(banyan_iterator_open(f->session, f->index, range, &iterator), BANYAN_OK);
-    while ((status = banyan_iterator_next(iterator, &key, &key_length, NULL, NULL)) == BANYAN_OK) {
+    while (!(status = banyan_iterator_next(iterator, &key, &key_length, NULL, NULL))) {
         snprintf(expected, sizeof expected, "r%04d", (first + step * count) % 10000);
         assert_int_equal(key_length, 5);
         assert_memory_equal(key, expected, 5);
@@ -470,7 +470,7 @@ static void test_long_values(void **state)
     const void *value;
     size_t length, met = 0;
     assert_int_equal(banyan_iterator_open(f->session, f->index, &range, &iterator), BANYAN_OK);
-    while (banyan_iterator_next(iterator, NULL, NULL, &value, &length) == BANYAN_OK) {
+    while (!banyan_iterator_next(iterator, NULL, NULL, &value, &length)) {
         char *wanted = pattern(lengths[met], (unsigned)met);
         assert_int_equal(length, lengths[met++]);
         assert_memory_equal(value, wanted, length);

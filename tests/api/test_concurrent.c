@@ -96,7 +96,7 @@ static uint64_t walk(struct banyan_session *session, struct banyan_index *index)
     unsigned char expected[8];
     int status;
     assert_int_equal(banyan_iterator_open(session, index, NULL, &iterator), BANYAN_OK);
-    while ((status = banyan_iterator_next(iterator, &key, &key_length, &value, &length)) == BANYAN_OK) {
+    while (!(status = banyan_iterator_next(iterator, &key, &key_length, &value, &length))) {
         assert_int_equal(key_length, 8);
         assert_int_equal(length, 8);
         memcpy(&number, value, 8);

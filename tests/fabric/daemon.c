@@ -76,8 +76,7 @@ static void run_server(struct memory_node *node, const struct memoryd_options *o
                        struct error *error)
 {
     struct memoryd *server;
-    if (memoryd_create(&server, node, options, error) != BANYAN_OK ||
-        memoryd_start(server, error) != BANYAN_OK)
+    if (memoryd_create(&server, node, options, error) || memoryd_start(server, error))
         give_up("daemon: %s", error->text);
     printf("%u\n", (unsigned)memoryd_port(server, 0));
     fflush(stdout);
@@ -101,7 +100,7 @@ static void serve(char **arguments, struct error *error)
     if (word(arguments, CERTIFICATE) != NULL) {
         const struct net_tls_options tls_options = {.certificate_file = arguments[CERTIFICATE],
                                                     .key_file = arguments[KEY]};
-        if (net_tls_create(&tls, true, &tls_options, error) != BANYAN_OK)
+        if (net_tls_create(&tls, true, &tls_options, error))
             give_up("daemon: %s", error->text);
     }
     const struct memoryd_options options = {.listen = listen,
@@ -118,8 +117,7 @@ static void serve(char **arguments, struct error *error)
                                     .chunk_bytes = number(arguments, CHUNK),
                                     .lock_bytes = number(arguments, LOCKS),
                                     .shared = true};
-    if (memoryd_locks(&options, &memory, error) != BANYAN_OK ||
-        memory_node_create(&node, &memory, error) != BANYAN_OK)
+    if (memoryd_locks(&options, &memory, error) || memory_node_create(&node, &memory, error))
         give_up("daemon: %s", error->text);
     run_server(node, &options, arguments[SOCKET], error);
 }
@@ -234,7 +232,7 @@ static void pair_close(struct pair *pair)
 static void proxy_accept(struct proxy *proxy)
 {
     int fd = -1, to = -1;
-    if (net_accept(proxy->listener, &fd, NULL, NULL) != BANYAN_OK || fd < 0)
+    if (net_accept(proxy->listener, &fd, NULL, NULL) || fd < 0)
         return;
     struct pair *pair = proxy->pairs;
     while (pair < proxy->pairs + PAIRS && pair->fd[0] >= 0)
@@ -242,7 +240,7 @@ static void proxy_accept(struct proxy *proxy)
     if (!proxy->closed && pair < proxy->pairs + PAIRS && proxy->opened >= proxy->hanging)
         *pair = (struct pair){.fd = {fd, -1}, .number = proxy->opened++};
     else if (proxy->closed || pair == proxy->pairs + PAIRS ||
-             net_connect(&proxy->to, UINT64_C(1000000000), &to, NULL) != BANYAN_OK)
+             net_connect(&proxy->to, UINT64_C(1000000000), &to, NULL))
         close(fd);
     else
         *pair = (struct pair){.fd = {fd, to}, .number = proxy->opened++};
@@ -260,7 +258,7 @@ static bool pass_on(int from, int to)
         if (written < 0 && errno != EAGAIN)
             return false;
         at += written > 0 ? written : 0;
-        if (written < 0 && net_wait(to, 4 /* EPOLLOUT */, UINT64_C(5000000000)) != BANYAN_OK)
+        if (written < 0 && net_wait(to, 4 /* EPOLLOUT */, UINT64_C(5000000000)))
             return false;
     }
     return length > 0;
@@ -316,7 +314,7 @@ struct proxy *proxy_start(const struct net_address *to)
     pthread_mutex_init(&proxy->mutex, NULL);
     for (unsigned i = 0; i < PAIRS; i++)
         proxy->pairs[i].fd[0] = proxy->pairs[i].fd[1] = -1;
-    if (net_listen(&proxy->listen, 0, &proxy->listener, &error) != BANYAN_OK)
+    if (net_listen(&proxy->listen, 0, &proxy->listener, &error))
         give_up("proxy: %s", error.text);
     if (pthread_create(&proxy->thread, NULL, proxy_run, proxy) != 0)
         give_up("proxy: no thread");

@@ -25,7 +25,7 @@ bool liar_take(int fd, void *bytes, size_t length)
         ssize_t got = recv(fd, (char *)bytes + at, length - at, 0);
         if (got > 0)
             at += (size_t)got;
-        else if (got == 0 || errno != EAGAIN || net_wait(fd, EPOLLIN, LIMIT) != BANYAN_OK)
+        else if (got == 0 || errno != EAGAIN || net_wait(fd, EPOLLIN, LIMIT))
             return false;
     }
     return true;
@@ -37,7 +37,7 @@ bool liar_say(int fd, const void *bytes, size_t length)
         ssize_t some = send(fd, (const char *)bytes + at, length - at, MSG_NOSIGNAL);
         if (some >= 0)
             at += (size_t)some;
-        else if (errno != EAGAIN || net_wait(fd, EPOLLOUT, LIMIT) != BANYAN_OK)
+        else if (errno != EAGAIN || net_wait(fd, EPOLLOUT, LIMIT))
             return false;
     }
     return true;
@@ -70,7 +70,7 @@ static void *liar_main(void *argument)
     struct liar *liar = argument;
     while (!atomic_load_acquire(&liar->quit)) { /* acquire: as set by the test */
         int fd = -1;
-        if (net_wait(liar->listener, EPOLLIN, LOOK) == BANYAN_OK)
+        if (!net_wait(liar->listener, EPOLLIN, LOOK))
             net_accept(liar->listener, &fd, NULL, NULL);
         if (fd >= 0)
             begin_talk(liar, fd);
@@ -82,7 +82,7 @@ void liar_start(struct liar *liar, const struct net_address *address, void (*tal
                 void *context)
 {
     *liar = (struct liar){.address = *address, .talk = talk, .context = context};
-    if (net_listen(&liar->address, 0, &liar->listener, NULL) != BANYAN_OK ||
+    if (net_listen(&liar->address, 0, &liar->listener, NULL) ||
         pthread_create(&liar->thread, NULL, liar_main, liar) != 0)
         abort();
 }

@@ -53,7 +53,7 @@ static struct fabric *open_fabric(const struct fabric_remote_options *options)
 {
     struct error error = {0};
     struct fabric *fabric = NULL;
-    if (fabric_remote_open(&fabric, options, &error) != BANYAN_OK)
+    if (fabric_remote_open(&fabric, options, &error))
         fail_msg("open: %s", error.text);
     return fabric;
 }
@@ -94,7 +94,7 @@ static int look(struct fabric_endpoint *endpoint, uint16_t node, uint64_t *value
         .operation = FABRIC_READ, .length = 8, .address = gaddr_make(node, AREA), .read.buffer = value};
     struct fabric_list list = {.node = node, .count = 1, .commands = &command}, *lists[] = {&list};
     int status = fabric_execute(endpoint, lists, 1, NULL);
-    if (status == BANYAN_OK && command.read.data != value)
+    if (!status && command.read.data != value)
         memcpy(value, command.read.data, 8);
     return status;
 }
@@ -104,7 +104,7 @@ static uint64_t wait_there(struct fabric_endpoint *endpoint, uint16_t node)
 {
     uint64_t value = 0, deadline = task_now() + LIMIT;
     int status;
-    while ((status = look(endpoint, node, &value)) != BANYAN_OK) {
+    while ((status = look(endpoint, node, &value))) {
         assert_int_equal(status, BANYAN_ENET);
         assert_true(task_now() < deadline);
         task_sleep(MS);
@@ -116,7 +116,7 @@ static void wait_gone(struct fabric_endpoint *endpoint, uint16_t node)
 {
     uint64_t value = 0, deadline = task_now() + LIMIT;
     int status;
-    while ((status = look(endpoint, node, &value)) == BANYAN_OK) {
+    while (!(status = look(endpoint, node, &value))) {
         assert_true(task_now() < deadline);
         task_sleep(MS);
     }
@@ -245,7 +245,7 @@ static struct fabric *open_crowded(const struct net_address *address, struct fab
     struct fabric_remote_options options = options_for(address, 1);
     struct fabric *fabric = NULL;
     uint64_t deadline = task_now() + LIMIT;
-    while (fabric_remote_open(&fabric, &options, NULL) != BANYAN_OK)
+    while (fabric_remote_open(&fabric, &options, NULL))
         assert_true(task_now() < deadline);
     *one = open_endpoint(fabric);
     wait_there(*one, 0);
@@ -273,8 +273,7 @@ static void locks_are_given_up(void **state)
     fabric_give_up(two, 0);
     assert_int_equal(fabric_incarnation(fabric), before + 1);
     assert_int_equal(take_lock(two, id, 0, before, &old), BANYAN_EFENCED);
-    while (take_lock(one, 0, id, before + 1, &old) != BANYAN_OK &&
-           take_lock(two, 0, id, before + 1, &old) != BANYAN_OK) {
+    while (take_lock(one, 0, id, before + 1, &old) && take_lock(two, 0, id, before + 1, &old)) {
         assert_true(task_now() < deadline);
         task_sleep(MS);
     }
@@ -354,9 +353,9 @@ static void rain_main(void *argument)
         struct fabric_list *lists[] = {&list};
         storm->begun[rain->index]++;
         int status = fabric_execute(storm->endpoint, lists, 1, NULL);
-        storm->done[rain->index] += status == BANYAN_OK;
-        storm->all_done += status == BANYAN_OK;
-        if (status != BANYAN_OK)
+        storm->done[rain->index] += !status;
+        storm->all_done += !status;
+        if (status)
             task_sleep(MS);
     }
 }
@@ -438,7 +437,7 @@ static void large_main(void *argument)
                                            .address = gaddr_make(0, POOL / 2),
                                            .read.buffer = seen + i * (size_t)PART};
     for (unsigned round = 0; round < 5; round++) {
-        bool good = fabric_execute(storm->endpoint, lists, 2, NULL) == BANYAN_OK;
+        bool good = !fabric_execute(storm->endpoint, lists, 2, NULL);
         for (size_t i = 0; i < (size_t)PARTS * PART && good; i += 4097) /* all fibers write the same */
             good = seen[i] == 0x33 || round == 0;
         storm->done[rain->index] += good;
@@ -521,7 +520,7 @@ static void crowd_main(void *argument)
     struct fabric_list list = {.count = 1, .commands = &write}, *lists[] = {&list};
     crowd->begun++;
     int status = fabric_execute(crowd->endpoint, lists, 1, NULL);
-    crowd->done += status == BANYAN_OK;
+    crowd->done += !status;
     crowd->lost += status == BANYAN_ENET;
 }
 
@@ -696,7 +695,7 @@ static int ask_status(struct fabric_endpoint *endpoint)
     struct memory_status_reply reply;
     size_t length;
     int status = fabric_call(endpoint, 0, &ask, sizeof ask, &reply, sizeof reply, &length, NULL);
-    if (status == BANYAN_OK)
+    if (!status)
         assert_int_equal(length, sizeof reply);
     return status;
 }
@@ -755,7 +754,7 @@ static void mapped_daemon_hangs(void **state)
     daemon_signal(&daemon, SIGCONT);
     wait_trouble(storm.fabric, 0, "");
     uint64_t deadline = task_now() + LIMIT;
-    while (ask_status(endpoint) != BANYAN_OK || ask_status(storm.endpoint) != BANYAN_OK)
+    while (ask_status(endpoint) || ask_status(storm.endpoint))
         assert_true(task_now() < deadline);
     assert_int_equal(add(endpoint, 0, 1, NULL), BANYAN_OK);
     assert_int_equal(fabric_incarnation(storm.fabric), 1);
@@ -822,7 +821,7 @@ static void write_for_ever(const struct net_address *address, int tell)
     uint64_t block[BLOCK_WORDS], number;
     struct fabric *fabric = NULL;
     struct fabric_endpoint *endpoint = NULL;
-    if (fabric_remote_open(&fabric, &options, NULL) == BANYAN_OK)
+    if (!fabric_remote_open(&fabric, &options, NULL))
         endpoint = fabric_endpoint_open(fabric, NULL);
     if (endpoint == NULL)
         _exit(1);
@@ -835,7 +834,7 @@ static void write_for_ever(const struct net_address *address, int tell)
                                          .address = gaddr_make(0, AREA + 8),
                                          .write.data = block};
         struct fabric_list list = {.count = 1, .commands = &command}, *lists[] = {&list};
-        if (fabric_execute(endpoint, lists, 1, NULL) != BANYAN_OK)
+        if (fabric_execute(endpoint, lists, 1, NULL))
             _exit(1);
         if (!told && write(tell, "", 1) != 1)
             _exit(1);

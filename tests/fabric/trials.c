@@ -80,7 +80,7 @@ struct trial *trial_make(struct random *random, const struct trial_space *space)
 void trial_model(struct trial *trial, const struct fabric_target *model)
 {
     memcpy(trial->expected, trial->commands, sizeof trial->expected);
-    for (unsigned i = 0; i < trial->list.count && trial->expected_status == BANYAN_OK; i++) {
+    for (unsigned i = 0; i < trial->list.count && !trial->expected_status; i++) {
         struct fabric_command *command = &trial->expected[i];
         if (command->operation == FABRIC_READ)
             command->read.buffer = trial->expected_buffers[i];

@@ -56,7 +56,7 @@ static struct fabric *way_open(void *context, const struct fabric_target *const 
                                                   .timeout_ms = 20000,
                                                   .lease_ms = 20000,
                                                   .copy = way->copy};
-    if (fabric_remote_open(&fabric, &options, &error) != BANYAN_OK) {
+    if (fabric_remote_open(&fabric, &options, &error)) {
         fprintf(stderr, "open: %s\n", error.text);
         way_close(way);
         return NULL;

@@ -29,7 +29,7 @@ static struct memory_node *make_wide(uint32_t lock_width)
                                      .lock_width = lock_width};
     struct memory_node *node = NULL;
     struct error error = {0};
-    if (memory_node_create(&node, &options, &error) != BANYAN_OK)
+    if (memory_node_create(&node, &options, &error))
         fail_msg("%s", error.text);
     return node;
 }
@@ -53,8 +53,8 @@ static int allocate(struct memory_node *node, uint32_t block_bytes, uint32_t wan
         .kind = MEMORY_ALLOCATE, .block_bytes = block_bytes, .want = want};
     size_t length = 0, head = offsetof(struct memory_allocate_reply, blocks);
     int status = call(node, &request, sizeof request, reply, sizeof *reply, &length);
-    assert_int_equal(length, status == BANYAN_OK ? head + reply->count * sizeof(gaddr) : 0);
-    if (status == BANYAN_OK)
+    assert_int_equal(length, !status ? head + reply->count * sizeof(gaddr) : 0);
+    if (!status)
         assert_true(reply->count >= 1 && reply->count <= want);
     return status;
 }
@@ -157,7 +157,7 @@ static void allocation_to_exhaustion(void **state)
     assert_int_equal(status_of(node).refusals_total, 1);
     for (unsigned i = 0; i < CHUNKS; i++) {
         unsigned got = 1;
-        while (allocate(node, sizes[i], 1 + got % 64, &reply) == BANYAN_OK)
+        while (!allocate(node, sizes[i], 1 + got % 64, &reply))
             for (uint32_t j = 0; j < reply.count; j++)
                 assert_int_equal(reply.blocks[j], block_at(i, got++, sizes[i]));
         assert_int_equal(got, CHUNK / sizes[i]);
@@ -264,7 +264,7 @@ static void random_sizes(void **state)
             unsigned period = round / 1000 * 7;
             uint32_t size = memory_block_size((period + (unsigned)random_below(&random, 4)) % 40);
             uint64_t before = status_of(node).chunks_used;
-            if (allocate(node, size, 1 + (uint32_t)random_below(&random, 8), &reply) != BANYAN_OK) {
+            if (allocate(node, size, 1 + (uint32_t)random_below(&random, 8), &reply)) {
                 refused++;
                 continue;
             }
@@ -479,7 +479,7 @@ static struct memory_node *make_shared(bool unformatted, bool huge)
                                      .unformatted = unformatted};
     struct memory_node *node = NULL;
     struct error error = {0};
-    if (memory_node_create(&node, &options, &error) != BANYAN_OK)
+    if (memory_node_create(&node, &options, &error))
         fail_msg("%s", error.text);
     return node;
 }
@@ -633,7 +633,7 @@ static void a_large_pool_is_sparse(void **state)
             .node = 1, .pool_bytes = UINT64_C(64) << 30, .huge_pages = huge != 0};
         struct memory_node *node = NULL;
         struct error error = {0};
-        if (memory_node_create(&node, &options, &error) != BANYAN_OK)
+        if (memory_node_create(&node, &options, &error))
             fail_msg("%s", error.text);
         const struct fabric_target *target = memory_node_target(node);
         assert_true(resident_pages(target->pool, options.pool_bytes) <= 512); /* one huge page at most */
@@ -667,7 +667,7 @@ static void *hold(void *argument)
         struct memory_allocate_request request = {
             .kind = MEMORY_ALLOCATE, .block_bytes = 512, .want = 1 + round % 64};
         size_t length = 0;
-        if (call(holder->node, &request, sizeof request, &reply, sizeof reply, &length) != BANYAN_OK)
+        if (call(holder->node, &request, sizeof request, &reply, sizeof reply, &length))
             continue;
         struct memory_free_request give = {.kind = MEMORY_FREE, .block_bytes = 512, .count = reply.count};
         memcpy(give.blocks, reply.blocks, reply.count * sizeof(gaddr));

@@ -60,15 +60,14 @@ int site_open(struct site *site, const struct site_options *options)
                                      .connections_max = options->connections_max,
                                      .engine = options->engine,
                                      .nic = options->rdma ? &nic : NULL};
-    if (memoryd_locks(&server, &pool, &error) != BANYAN_OK ||
-        memory_node_create(&site->node, &pool, &error) != BANYAN_OK)
+    if (memoryd_locks(&server, &pool, &error) || memory_node_create(&site->node, &pool, &error))
         fail_msg("%s", error.text);
     int status = memoryd_create(&site->server, site->node, &server, &error);
     if (status == BANYAN_ENOTSUP) {
         memory_node_destroy(site->node);
         return status;
     }
-    if (status != BANYAN_OK || memoryd_start(site->server, &error) != BANYAN_OK)
+    if (status || memoryd_start(site->server, &error))
         fail_msg("%s", error.text);
     site->tcp = listen[0];
     site->tcp.port = memoryd_port(site->server, 0);
@@ -213,7 +212,7 @@ static size_t take_what_comes(struct client *client, void *bytes, size_t length)
     ssize_t some;
     while ((some = take_some(client, bytes, length)) < 0 && errno == EAGAIN) {
         uint32_t events = client->stream != NULL ? net_stream_wants(client->stream, false) : EPOLLIN;
-        if (net_wait(client->fd, events, CLIENT_LIMIT) != BANYAN_OK)
+        if (net_wait(client->fd, events, CLIENT_LIMIT))
             fail_msg("the server says nothing");
     }
     return some > 0 ? (size_t)some : 0;
@@ -292,7 +291,7 @@ void client_connect(struct client *client, const struct net_address *address)
 {
     struct error error = {0};
     *client = (struct client){.fd = -1};
-    if (net_connect(address, CLIENT_LIMIT, &client->fd, &error) != BANYAN_OK)
+    if (net_connect(address, CLIENT_LIMIT, &client->fd, &error))
         fail_msg("%s", error.text);
     if (use_tls != NULL && address->kind == NET_TCP) {
         client->stream = net_stream_create(client->fd, use_tls, false, NULL);
@@ -310,7 +309,7 @@ bool client_try_connect(struct client *client, const struct net_address *address
     struct error error = {0};
     struct wire_header head;
     *client = (struct client){.fd = -1};
-    if (net_connect(address, CLIENT_LIMIT, &client->fd, &error) != BANYAN_OK)
+    if (net_connect(address, CLIENT_LIMIT, &client->fd, &error))
         fail_msg("%s", error.text);
     return client_try_take(client, &head, &client->greeting, sizeof client->greeting);
 }
@@ -359,7 +358,7 @@ int client_say_hello(struct client *client, const struct wire_hello *hello, char
 static void good_hello(struct client *client, const struct wire_hello *hello)
 {
     char sentence[256];
-    if (client_say_hello(client, hello, sentence) != BANYAN_OK)
+    if (client_say_hello(client, hello, sentence))
         fail_msg("%s", sentence);
 }
 

@@ -17,7 +17,7 @@ void raw_open(struct raw *raw)
     static const struct verbs_options options = {.timeout = RESEND};
     struct error error = {0};
     *raw = (struct raw){0};
-    if (verbs_device_open(&raw->device, &options, NULL, &error) != BANYAN_OK)
+    if (verbs_device_open(&raw->device, &options, NULL, &error))
         fail_msg("%s", error.text);
     raw->completions = ibv_create_cq(raw->device->context, 4, NULL, NULL, 0);
     assert_non_null(raw->completions);
@@ -31,8 +31,8 @@ void raw_open(struct raw *raw)
     raw->scratch = calloc(1, sizeof *raw->scratch);
     assert_non_null(raw->scratch);
     if (verbs_memory_register(raw->device, raw->room, sizeof raw->room, IBV_ACCESS_LOCAL_WRITE, "a test",
-                              &raw->registration, &error) != BANYAN_OK ||
-        verbs_pair_begin(raw->device, raw->queue, 0, &raw->ours, &error) != BANYAN_OK)
+                              &raw->registration, &error) ||
+        verbs_pair_begin(raw->device, raw->queue, 0, &raw->ours, &error))
         fail_msg("%s", error.text);
 }
 
@@ -53,7 +53,7 @@ int raw_ask(struct client *data, const struct wire_nic *end, struct wire_nic *an
     struct wire_header head = client_take(data, body, sizeof body - 1);
     assert_int_equal(head.kind, WIRE_ATTACHED);
     assert_int_equal(head.id, 31);
-    if (head.status == BANYAN_OK) {
+    if (!head.status) {
         assert_int_equal(head.length, sizeof *answer);
         memcpy(answer, body, sizeof *answer);
     } else {
@@ -67,8 +67,7 @@ int raw_attach(struct raw *raw, struct client *data, char sentence[256])
 {
     struct error error = {0};
     int status = raw_ask(data, &raw->ours, &raw->theirs, sentence);
-    if (status == BANYAN_OK &&
-        verbs_pair_connect(raw->device, raw->queue, &raw->ours, &raw->theirs, &error) != BANYAN_OK)
+    if (!status && verbs_pair_connect(raw->device, raw->queue, &raw->ours, &raw->theirs, &error))
         fail_msg("%s", error.text);
     return status;
 }
@@ -79,7 +78,7 @@ void peer_open(struct peer *peer, const struct site *site, uint64_t instance, ui
     client_control(&peer->control, &site->tcp, instance, lease_ms);
     client_data(&peer->data, &site->tcp, &peer->control);
     raw_open(&peer->raw);
-    if (raw_attach(&peer->raw, &peer->data, sentence) != BANYAN_OK)
+    if (raw_attach(&peer->raw, &peer->data, sentence))
         fail_msg("%s", sentence);
 }
 

@@ -23,7 +23,7 @@ static int engine;
 static bool open_site(struct site *site, struct site_options options)
 {
     options.engine = engine;
-    if (site_open(site, &options) == BANYAN_OK)
+    if (!site_open(site, &options))
         return true;
     print_message("SKIPPED: the kernel refuses io_uring\n");
     return false;
@@ -373,7 +373,7 @@ static int join_as(struct site *site, const struct client *control, struct wire_
     hello.compute_id = (uint16_t)(control->welcome.compute_id + change.compute_id);
     hello.group_key = control->welcome.group_key ^ change.group_key;
     int status = client_say_hello(&client, &hello, NULL);
-    if (status == BANYAN_OK)
+    if (!status)
         client_goodbye(&client);
     client_close(&client);
     return status;

@@ -27,7 +27,7 @@ static bool open_site(struct site *site, struct site_options options)
 {
     options.engine = engine;
     client_use_tls(NULL);
-    if (site_open(site, &options) == BANYAN_OK) {
+    if (!site_open(site, &options)) {
         assert_string_equal(memoryd_engine(site->server),
                             engine == MEMORY_ENGINE_EPOLL ? "epoll" : "io_uring");
         return true;
@@ -506,7 +506,7 @@ static int hello_of(struct site *site, struct wire_hello change, const char *sec
     if (change.role != 0)
         hello.role = change.role;
     int status = client_say_hello(&client, &hello, sentence);
-    if (status != BANYAN_OK)
+    if (status)
         assert_true(client_closed(&client));
     client_close(&client);
     return status;
@@ -1036,7 +1036,7 @@ static int without_uring(void)
     struct site site;
     if (site_open(&site, &(struct site_options){.engine = MEMORY_ENGINE_IO_URING}) != BANYAN_ENOTSUP)
         return 1;
-    if (site_open(&site, &(struct site_options){.engine = MEMORY_ENGINE_AUTO}) != BANYAN_OK)
+    if (site_open(&site, &(struct site_options){.engine = MEMORY_ENGINE_AUTO}))
         return 2;
     if (strcmp(memoryd_engine(site.server), "epoll") != 0)
         return 3;

@@ -141,7 +141,7 @@ static bool take(struct runner *runner, unsigned lock, uint64_t record[RECORD_WO
         struct fabric_command commands[] = {cas_of(stress, lock, 0, runner->mark),
                                             read_of(record_address(lock), seen, sizeof seen)};
         int status = execute(runner->endpoint, commands, 2);
-        if (status != BANYAN_OK) {
+        if (status) {
             fprintf(stderr, "lock %u cannot be taken: %s\n", lock, error_name(status));
             found(stress, BROKEN);
             return false;
@@ -179,11 +179,10 @@ static bool release(struct runner *runner, unsigned lock, const uint64_t record[
     if (stress->by_write)
         commands[1] = write_of(lock_address(stress, lock), &zero, stress->width);
     int status = execute(runner->endpoint, commands, 2);
-    if (status == BANYAN_OK &&
-        (stress->by_write || owner_in(stress, lock, commands[1].cas.old) == runner->mark))
+    if (!status && (stress->by_write || owner_in(stress, lock, commands[1].cas.old) == runner->mark))
         return true;
     fprintf(stderr, "lock %u is not released: %s\n", lock,
-            status != BANYAN_OK ? error_name(status) : "another's mark stood there");
+            status ? error_name(status) : "another's mark stood there");
     found(stress, BROKEN);
     return false;
 }
@@ -227,7 +226,7 @@ static struct fabric *open_fabric(const struct settings *settings)
         .nodes = &settings->node, .count = 1, .lease_ms = 30000, .timeout_ms = 60000};
     struct fabric *fabric;
     struct error error = {0};
-    if (fabric_remote_open(&fabric, &options, &error) != BANYAN_OK)
+    if (fabric_remote_open(&fabric, &options, &error))
         give_up("the memory node", error.text);
     return fabric;
 }
@@ -304,7 +303,7 @@ struct judge {
 static void judge_execute(struct judge *judge, struct fabric_command *command)
 {
     int status = execute(judge->endpoint, command, 1);
-    if (status != BANYAN_OK)
+    if (status)
         give_up("the judge's list", error_name(status));
 }
 
@@ -425,7 +424,7 @@ static void read_options(struct settings *settings, char **arguments)
             settings->process = (int)number_of(name, *++at, 0, PROCESSES_MAX - 1);
         else if (strcmp(name, "--node") != 0)
             give_up(name, "no such option");
-        else if (net_address_parse(&settings->node, *++at, 0, &error) != BANYAN_OK)
+        else if (net_address_parse(&settings->node, *++at, 0, &error))
             give_up(name, error.text);
     }
 }

@@ -31,7 +31,7 @@ static void execute(struct client *client, struct fabric_command *commands, uint
 {
     struct fabric_list list = {.node = gaddr_node(commands[0].address), .count = count, .commands = commands};
     struct fabric_list *lists[] = {&list};
-    if (fabric_execute(client->endpoint, lists, 1, NULL) != BANYAN_OK)
+    if (fabric_execute(client->endpoint, lists, 1, NULL))
         abort();
     client->lists++;
 }

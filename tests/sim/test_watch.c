@@ -32,7 +32,7 @@ static void see(void *context, const struct sim_observation *seen)
         watch->posted_commands += seen->count;
     if (seen->kind == SIM_EFFECT && seen->status == 0)
         watch->finished_commands += seen->count;
-    if (seen->kind == SIM_RETURNED && seen->status == BANYAN_OK)
+    if (seen->kind == SIM_RETURNED && !seen->status)
         watch->succeeded++;
     if (seen->kind == SIM_POSTED || seen->kind == SIM_EFFECT || seen->kind == SIM_RETURNED) {
         assert_in_range(seen->memory, 0, MEMORIES - 1);

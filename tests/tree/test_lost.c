@@ -64,7 +64,7 @@ static int run_inner(const struct lossy_endpoint *endpoint, struct fabric_list *
     struct fabric_list *lists[1] = {list};
     fabric_execute(endpoint->inner, lists, 1, NULL);
     for (uint32_t i = 0; i < list->count; i++)
-        if (list->commands[i].operation == FABRIC_READ && list->status == BANYAN_OK) {
+        if (list->commands[i].operation == FABRIC_READ && !list->status) {
             tree_read_settle(&list->commands[i]);
             list->commands[i].read.data = list->commands[i].read.buffer;
         }
