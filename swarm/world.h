@@ -95,7 +95,7 @@ struct world {
     void (*function)(struct world_task *task); /* of the run under way, for those that join it */
     void *context;                             /* the test's own */
     struct history_op culprit;                 /* world_linearize: the operation that does not fit */
-    struct world_plan *plans;                  /* owned */
+    struct world_event *events;                /* owned: deaths and restarts to come */
     bool mended;              /* all connections are there again: nothing is excused by their loss */
     uint64_t lost_bytes;      /* of blocks that were nobody's, as the last world_check met them */
     uint64_t marked_at_death; /* leaves that a death left half split (world_kill_at): somebody has to finish

@@ -1,0 +1,44 @@
+/*
+ * world_parts.h - what the files of a world (world.h) share among themselves: world.c, world_build.c,
+ * world_run.c, world_death.c, world_calm.c and world_check.c. Nobody else includes it. Called by the test's
+ * thread, and by tasks and events of the simulator while that thread runs them.
+ */
+#ifndef SWARM_WORLD_PARTS_H
+#define SWARM_WORLD_PARTS_H
+
+#include "swarm/world.h"
+
+/* Zeroed; aborts where this process has no memory. */
+void *world_allocate(size_t count, size_t bytes);
+/* Tasks of each compute node. */
+static inline unsigned world_tasks_each(const struct world *world)
+{
+    return world->options.threads * world->options.fibers;
+}
+/* A session's failure becomes the world's. Returns the status. */
+int world_session_status(struct world_task *task, int status, const char *what);
+
+/* world_build.c, in this order; each returns 0, or a negative error that world->error tells. */
+int world_build_memory(struct world *world);
+int world_build_fabrics(struct world *world);
+int world_build_computes(struct world *world);
+int world_build_tasks(struct world *world);
+int world_build_index(struct world *world);
+/* One of them: its fabric is there. */
+int world_build_compute(struct world *world, struct world_compute *compute);
+int world_build_task(struct world *world, unsigned number);
+/* The compute node has opened the index: its tasks get at it. */
+int world_equip_tasks(struct world *world, unsigned compute);
+/* What keys and values look like, from the geometry. */
+void world_set_shape(struct world *world);
+
+/* world_run.c. Simulated: the task begins when the simulator runs. */
+int world_spawn(struct world *world, unsigned task);
+/* Fails because so many of the tasks from `first` on have not returned. */
+int world_fail_stuck(struct world *world, unsigned stuck, unsigned first);
+
+/* world_death.c */
+bool world_any_dead(const struct world *world);
+void world_events_free(struct world *world);
+
+#endif
