@@ -11,7 +11,8 @@
 #include "fuzz/fuzz.h"
 #include "memoryd/staging.h"
 #include "store/state.h"
-#include "format/layout.h"
+#include "format/internal_node.h"
+#include "format/leaf.h"
 #define XXH_INLINE_ALL
 #include <unistd.h>
 #include <xxhash.h>

@@ -20,7 +20,9 @@
 #include "base/epoch.h"
 #include "base/random.h"
 #include "base/task.h"
-#include "format/layout.h"
+#include "format/internal_node.h"
+#include "format/leaf.h"
+#include "tree/tree.h"
 
 /* Internal verdicts, never seen by callers of tree.h. */
 #define TREE_RESTART  1 /* look for the node again, from what the cache now says */

@@ -21,38 +21,9 @@
 #include <stdint.h>
 #include "base/options.h"
 #include "fabric/fabric.h"
+#include "format/geometry.h"
 
-#define FORMAT_KEY_MAX   255u
-#define FORMAT_VALUE_MAX 255u
-#define TREE_NAME_MAX    63u
-
-/* ---- geometry: fixed when an index is created ---- */
-
-enum format_key_kind { FORMAT_KEY_FIXED, FORMAT_KEY_VARIABLE };
-
-struct format_geometry {
-    uint32_t leaf_bytes;     /* power of two, 512 to 64 KiB. 0: 1024, variable keys 4096 */
-    uint32_t internal_bytes; /* power of two, 512 to 4096, at most the fabric's atomic_write; 0: 1024, or what
-                                long variable keys need */
-    uint8_t key_kind;        /* enum format_key_kind */
-    uint8_t key_bytes; /* fixed: exactly, 8 to 255; variable: at most, 1 to 255 (0: as many as nodes can hold
-                          that the fabric writes at once; 255 where that is 2,048 bytes or more) */
-    uint8_t inline_key_bytes; /* variable: longest remainder kept in a slot; what is longer stands in a block
-                                 of its own (layout.h). At least 16 if key_bytes is more. 0: 24 */
-    uint8_t value_bytes;      /* exactly (fixed) or at most (variable) this many, 0 to 255 */
-    bool value_variable;
-    uint8_t
-        content; /* what the values mean, for whoever opens the index: FORMAT_CONTENT_PLAIN or store.h's */
-};
-enum format_content { FORMAT_CONTENT_PLAIN = 0, FORMAT_CONTENT_STORE = 1 };
-
-/* Fills defaults and checks. */
-int format_geometry_complete(struct format_geometry *geometry, uint32_t atomic_write, struct error *error);
-/* Slots of a leaf, bytes of a slot, bytes of a point read: for reports. */
-struct format_geometry_shape {
-    uint32_t slot_bytes, slots, bucket_read_bytes, header_bytes, internal_entries;
-};
-void format_geometry_shape(const struct format_geometry *geometry, struct format_geometry_shape *shape);
+#define TREE_NAME_MAX 63u
 
 /* ---- switches: each technique can be turned off at run time ---- */
 

@@ -15,7 +15,8 @@
 
 #include "store/audit.h"
 #include "stores.h"
-#include "format/layout.h"
+#include "format/internal_node.h"
+#include "format/leaf.h"
 
 #define KEYS         6000u
 #define NODE_BYTES   1024u

@@ -10,7 +10,8 @@
 #include <string.h>
 #include "base/crc32c.h"
 #include "swarm/world.h"
-#include "format/layout.h"
+#include "format/internal_node.h"
+#include "format/leaf.h"
 
 /* Within a task: the first expectation that does not hold becomes the world's error. */
 static void expect(struct world_task *task, int line, int status, int expected)

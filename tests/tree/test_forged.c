@@ -9,7 +9,8 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "format/layout.h"
+#include "format/internal_node.h"
+#include "format/leaf.h"
 
 #define KEYS 900u
 

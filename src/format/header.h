@@ -1,0 +1,71 @@
+/*
+ * header.h - the header at the beginning of every node, leaf or internal, and the links that lead to nodes.
+ *
+ * Bytes (little-endian):
+ *   0 crc32c | 4 tag | 8 version u16 | 10 level | 11 state | 12 index u16 | 14 zero | 15 flags
+ *   16 sibling address u64 | 24 sibling tag | 28 lower length | 29 upper length | 30 entry count u16
+ *   32 lower fence key, then upper fence key (fixed keys: key_bytes each; variable ones: one behind the
+ * other) The crc covers the header as far as the fence keys reach.
+ *
+ * Pure: everything works on private copies of node bytes (an image), allocates nothing and costs no round
+ * trip. Nothing that comes out of an image is trusted before its check held.
+ */
+#ifndef FORMAT_HEADER_H
+#define FORMAT_HEADER_H
+
+#include "fabric/fabric.h"
+#include "format/geometry.h"
+#include "format/key.h"
+
+struct format_link {
+    gaddr address;
+    uint32_t tag;
+};
+static inline bool format_link_equal(struct format_link a, struct format_link b)
+{
+    return a.address == b.address && a.tag == b.tag;
+}
+
+/* Far beyond what the smallest nodes could need. */
+#define FORMAT_LEVEL_MAX 28u
+
+enum format_node_state { FORMAT_NODE_LIVE = 1, FORMAT_NODE_SPLITTING = 2, FORMAT_NODE_DEAD = 3 };
+
+struct format_header {
+    uint32_t tag;
+    uint16_t version;
+    uint8_t level, state;
+    uint16_t index;
+    bool has_upper;                 /* else the node reaches to the end of the key space */
+    uint16_t count;                 /* internal nodes */
+    struct format_link sibling;     /* address 0 on the rightmost node */
+    struct format_key lower, upper; /* decoded: into the image */
+};
+
+/* Where a backend returned the mapped header in place: takes a private copy, as far as the fences reach. */
+void format_header_settle(const struct format_layout *layout, const struct fabric_command *command);
+/* Bytes of the header that mean something; more than there are if its lengths are impossible. */
+static inline uint32_t format_header_used(const struct format_layout *layout, const uint8_t *image)
+{
+    return layout->geometry.key_kind == FORMAT_KEY_FIXED ? layout->header_bytes
+                                                         : FORMAT_HEADER_FIXED + image[28] + image[29];
+}
+/* Decodes without judging the crc; false if lengths or values are impossible. */
+bool format_header_decode(const struct format_layout *layout, const uint8_t *image,
+                          struct format_header *header);
+/* True if the header proves itself: that is all of a leaf's proof, its slots have their own. */
+bool format_header_valid(const struct format_layout *layout, const uint8_t *image);
+/* lower/upper may point into the same image. Sets the header's crc; an internal node is sealed by
+ * format_internal_encode. */
+void format_header_encode(const struct format_layout *layout, const struct format_header *header,
+                          uint8_t *image);
+/* -1: key below the node's fences, 0: within, 1: above. */
+int format_header_side(const struct format_header *header, struct format_key key);
+/* The node that the link names lies here yet, and is dead: whoever meets it finishes its unlinking (R4). */
+static inline bool format_header_departed(const struct format_header *header, struct format_link link,
+                                          uint16_t index)
+{
+    return header->tag == link.tag && header->index == index && header->state == FORMAT_NODE_DEAD;
+}
+
+#endif

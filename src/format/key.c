@@ -1,0 +1,32 @@
+/*
+ * key.c - See key.h.
+ */
+#include "format/key.h"
+
+#include <assert.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+void format_key_store(struct format_key_copy *copy, struct format_key key)
+{
+    assert(key.length <= FORMAT_KEY_MAX);
+    copy->length = (uint16_t)key.length;
+    if (key.length)
+        memmove(copy->bytes, key.bytes, key.length);
+}
+
+uint64_t format_key_head(struct format_key key)
+{
+    uint64_t word = 0;
+    if (key.length >= sizeof word)
+        memcpy(&word, key.bytes, sizeof word);
+    else if (key.length)
+        memcpy(&word, key.bytes, key.length);
+    return __builtin_bswap64(word);
+}
+
+uint64_t format_key_hash(struct format_key key)
+{
+    return XXH3_64bits(key.bytes, key.length);
+}
