@@ -4,8 +4,8 @@
  * of exactly their size. Their checks may be put right first, so that what stands behind them is reached.
  *
  * Oracle: headers, slots and nodes that pass are those, and only those, that a second, naive reading of
- * layout.h accepts; what passes can be written again and reads as the same; a key in a slot is found by its
- * bucket; store slots round-trip to the byte.
+ * src/format/ accepts; what passes can be written again and reads as the same; a key in a slot is found by
+ * its bucket; store slots round-trip to the byte.
  */
 #include "base/crc32c.h"
 #include "fuzz/fuzz.h"
@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* ---- a second reading of layout.h ---- */
+/* ---- a second reading of src/format/ ---- */
 
 static uint32_t naive_header_bytes(const struct format_geometry *geometry, const uint8_t *image)
 {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/task.h"
-#include "format/layout.h"
+#include "format/header.h"
 #include "swarm/world_parts.h"
 
 /* What shall happen to a compute node; the world's, since it may never come to it. */

@@ -11,7 +11,7 @@
 #define FORMAT_LEAF_H
 
 #include "format/header.h"
-#include "format/layout.h"
+#include "format/slot.h"
 
 struct format_bucket {
     uint32_t number;

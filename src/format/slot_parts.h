@@ -6,7 +6,7 @@
 #define FORMAT_SLOT_PARTS_H
 
 #include "base/crc32c.h"
-#include "format/layout.h"
+#include "format/slot.h"
 
 static inline uint32_t slot_check(const uint8_t *image)
 {

@@ -1,7 +1,7 @@
 /*
- * layout.c - See layout.h.
+ * slot.c - See slot.h.
  */
-#include "format/layout.h"
+#include "format/slot.h"
 
 #include <assert.h>
 

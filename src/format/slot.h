@@ -1,5 +1,5 @@
 /*
- * layout.h - one slot of a leaf: a key, its value, and the check by which both prove themselves.
+ * slot.h - one slot of a leaf: a key, its value, and the check by which both prove themselves.
  *
  * Slot: 4 check | key part | [value length] | value, padded to 4. The check's lowest bit is 1 for a taken
  * slot. Taken: CRC32C of tag, version, whole key, value. Empty: of tag and version alone; key and value bytes
@@ -17,8 +17,8 @@
  *
  * Pure, as header.h.
  */
-#ifndef FORMAT_LAYOUT_H
-#define FORMAT_LAYOUT_H
+#ifndef FORMAT_SLOT_H
+#define FORMAT_SLOT_H
 
 #include "fabric/fabric.h"
 #include "format/geometry.h"
