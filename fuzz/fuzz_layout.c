@@ -10,7 +10,7 @@
 #include "base/crc32c.h"
 #include "fuzz/fuzz.h"
 #include "memoryd/staging.h"
-#include "store/state.h"
+#include "store/record.h"
 #include "format/internal_node.h"
 #include "format/leaf.h"
 #define XXH_INLINE_ALL

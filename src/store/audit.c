@@ -1,43 +1,14 @@
-#include "store/audit.h"
+#include "store/audit_blocks.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory/memory.h"
-
 #define PROBLEMS_TOLD_MAX 10000u
 #define NAMES_MAX         4096u
 
-/* One chunk of a memory node that is cut into blocks. */
-struct chunk {
-    gaddr start;
-    uint32_t block_bytes, blocks;
-    uint64_t *used, *reached; /* a bit each block; one allocation, `used` owns it */
-};
-
-struct node_chunks {
-    struct chunk *chunks; /* in ascending order of their addresses */
-    uint32_t count;
-    uint64_t chunk_bytes;
-    uint64_t moves; /* blocks handed out and returned so far, when its chunks were asked for */
-};
-
-struct audit {
-    struct tree_session *session;
-    const struct audit_options *options;
-    struct audit_report *report;
-    struct node_chunks *nodes;
-    uint16_t node_count;
-    const char *index; /* under way */
-    char (*names)[TREE_NAME_MAX + 1];
-    uint8_t *contents;
-    uint32_t name_count;
-};
-
-static void problem(struct audit *audit, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void problem(struct audit *audit, const char *format, ...)
+void audit_problem(struct audit *audit, const char *format, ...)
 {
     char text[400];
     va_list arguments;
@@ -55,158 +26,19 @@ static void problem(struct audit *audit, const char *format, ...)
 static void index_problem(void *context, const char *text)
 {
     struct audit *audit = context;
-    problem(audit, "index %s: %s", audit->index, text);
+    audit_problem(audit, "index %s: %s", audit->index, text);
 }
 
-static void progress(const struct audit *audit, const char *what)
+void audit_progress(const struct audit *audit, const char *what)
 {
     if (audit->options->progress)
         audit->options->progress(audit->options->context, what);
 }
 
-static int no_memory(const struct audit *audit)
+int audit_fail_memory(const struct audit *audit)
 {
     return tree_session_fail(audit->session, BANYAN_ENOMEM, "no memory for an account of the pool's blocks");
 }
-
-static int nonsense(const struct audit *audit, uint16_t node)
-{
-    return tree_session_fail(audit->session, BANYAN_ENET, "memory node %u answers nonsense about its blocks",
-                             (unsigned)node);
-}
-
-/* ---- what is handed out ---- */
-
-static int usage_words(struct audit *audit, uint16_t node, uint32_t number, struct memory_usage_reply *reply,
-                       uint32_t first)
-{
-    struct memory_usage_request request = {.kind = MEMORY_USAGE, .chunk = number, .first = first};
-    size_t length = 0;
-    int status =
-        tree_memory_call(audit->session, node, &request, sizeof request, reply, sizeof *reply, &length);
-    if (status)
-        return status;
-    size_t fixed = offsetof(struct memory_usage_reply, bits);
-    bool good = length >= fixed && reply->words <= MEMORY_USAGE_WORDS &&
-                length >= fixed + 8u * reply->words &&
-                (!reply->block_bytes ||
-                 (reply->blocks && memory_block_index(reply->block_bytes) < MEMORY_BLOCK_SIZES &&
-                  gaddr_node(reply->chunk) == node && reply->blocks <= (1u << 30) / MEMORY_BLOCK_MIN));
-    return good ? 0 : nonsense(audit, node);
-}
-
-static int load_chunk(struct audit *audit, uint16_t node, uint32_t number, struct memory_usage_reply *reply)
-{
-    struct node_chunks *list = &audit->nodes[node];
-    int status = usage_words(audit, node, number, reply, 0);
-    if (status || !reply->block_bytes)
-        return status;
-    uint32_t words = (reply->blocks + 63) / 64;
-    struct chunk *chunk = &list->chunks[list->count];
-    *chunk =
-        (struct chunk){.start = reply->chunk, .block_bytes = reply->block_bytes, .blocks = reply->blocks};
-    chunk->used = calloc(2u * words, sizeof *chunk->used);
-    if (!chunk->used)
-        return no_memory(audit);
-    chunk->reached = chunk->used + words;
-    list->count++;
-    for (uint32_t at = 0;;) {
-        uint32_t got = reply->words < words - at ? reply->words : words - at;
-        memcpy(chunk->used + at, reply->bits, 8u * got);
-        at += got;
-        if (at >= words || !got)
-            return at >= words ? 0 : nonsense(audit, node);
-        status = usage_words(audit, node, number, reply, at * 64);
-        if (status)
-            return status;
-        if (reply->block_bytes != chunk->block_bytes || reply->chunk != chunk->start)
-            return tree_session_fail(audit->session, BANYAN_EBUSY,
-                                     "memory node %u has cut a chunk anew: somebody is at work",
-                                     (unsigned)node);
-    }
-}
-
-/* Also notes how many other compute nodes it has. */
-static int ask_status(struct audit *audit, uint16_t node, struct memory_status_reply *reply)
-{
-    struct memory_status_request request = {.kind = MEMORY_STATUS};
-    size_t length = 0;
-    int status =
-        tree_memory_call(audit->session, node, &request, sizeof request, reply, sizeof *reply, &length);
-    if (status)
-        return status;
-    /* More chunks than its pool has room for would keep us asking for ever. */
-    if (length < sizeof *reply || reply->chunks_total > UINT32_MAX || !reply->chunk_bytes ||
-        reply->pool_bytes > GADDR_LOCK_REGION || reply->chunks_total > reply->pool_bytes / reply->chunk_bytes)
-        return nonsense(audit, node);
-    if (reply->compute_nodes > audit->report->compute_nodes + 1)
-        audit->report->compute_nodes = reply->compute_nodes - 1;
-    return 0;
-}
-
-static int load_node(struct audit *audit, uint16_t node, struct memory_usage_reply *reply)
-{
-    struct memory_status_reply status_reply;
-    int status = ask_status(audit, node, &status_reply);
-    if (status)
-        return status;
-    struct node_chunks *list = &audit->nodes[node];
-    list->moves = status_reply.allocations_total + status_reply.frees_total;
-    list->chunk_bytes = status_reply.chunk_bytes;
-    list->chunks = calloc(status_reply.chunks_total + 1, sizeof *list->chunks);
-    if (!list->chunks)
-        return no_memory(audit);
-    for (uint32_t i = 0; !status && i < status_reply.chunks_total; i++)
-        status = load_chunk(audit, node, i, reply);
-    return status;
-}
-
-/* ---- what is reached ---- */
-
-static struct chunk *find_chunk(const struct audit *audit, gaddr block)
-{
-    uint16_t node = gaddr_node(block);
-    if (node >= audit->node_count)
-        return NULL;
-    const struct node_chunks *list = &audit->nodes[node];
-    uint32_t low = 0, high = list->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (list->chunks[middle].start <= block)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (!low || block - list->chunks[low - 1].start >= list->chunk_bytes)
-        return NULL;
-    return &list->chunks[low - 1];
-}
-
-static void reach(void *context, gaddr block, uint32_t bytes)
-{
-    struct audit *audit = context;
-    char text[GADDR_TEXT_BYTES];
-    struct chunk *chunk = find_chunk(audit, block);
-    uint32_t block_bytes = memory_block_bytes(bytes);
-    audit->report->blocks_used++;
-    audit->report->bytes_used += block_bytes;
-    gaddr_format(block, text);
-    if (!chunk || chunk->block_bytes != block_bytes || (block - chunk->start) % block_bytes) {
-        problem(audit, "index %s: block %s of %u bytes lies where the memory node has no such block",
-                audit->index, text, block_bytes);
-        return;
-    }
-    uint64_t number = (block - chunk->start) / block_bytes, bit = UINT64_C(1) << number % 64;
-    if (number >= chunk->blocks || !(chunk->used[number / 64] & bit))
-        problem(audit, "index %s: block %s is in use, but its memory node counts it as free", audit->index,
-                text);
-    else if (chunk->reached[number / 64] & bit)
-        problem(audit, "index %s: block %s is used twice", audit->index, text);
-    else
-        chunk->reached[number / 64] |= bit;
-}
-
-/* ---- indexes ---- */
 
 static void remember(void *context, const char *name, const struct format_geometry *geometry)
 {
@@ -244,7 +76,7 @@ static int check_store(struct audit *audit, struct tree *tree)
         tree_session_fail(audit->session, status, "%s", error.text);
     } else {
         const struct store_check_visitor visitor = {
-            .block = reach, .problem = index_problem, .context = audit};
+            .block = audit_reach, .problem = index_problem, .context = audit};
         memset(&report, 0, sizeof report);
         status = store_check_all(session, &visitor, &report);
         add_tree(audit->report, &report.tree);
@@ -258,7 +90,8 @@ static int check_store(struct audit *audit, struct tree *tree)
 
 static int check_plain(struct audit *audit, struct tree *tree)
 {
-    const struct tree_check_visitor visitor = {.node = reach, .problem = index_problem, .context = audit};
+    const struct tree_check_visitor visitor = {
+        .node = audit_reach, .problem = index_problem, .context = audit};
     struct tree_check_report report;
     memset(&report, 0, sizeof report);
     int status = tree_check_all(audit->session, tree, &visitor, &report);
@@ -271,7 +104,7 @@ static int check_index(struct audit *audit, uint32_t number)
 {
     struct tree *tree = NULL;
     audit->index = audit->names[number];
-    progress(audit, audit->index);
+    audit_progress(audit, audit->index);
     int status = tree_open(audit->session, audit->index, &tree);
     if (!status)
         status = audit->contents[number] == FORMAT_CONTENT_STORE ? check_store(audit, tree)
@@ -283,91 +116,9 @@ static int check_index(struct audit *audit, uint32_t number)
     return status;
 }
 
-/* ---- what is lost ---- */
-
-static int give_back(struct audit *audit, struct memory_free_request *request)
-{
-    uint32_t reply;
-    size_t length = 0;
-    if (!request->count)
-        return 0;
-    int status = tree_memory_call(audit->session, gaddr_node(request->blocks[0]), request, sizeof *request,
-                                  &reply, sizeof reply, &length);
-    if (!status)
-        audit->report->blocks_reclaimed += request->count;
-    request->count = 0;
-    return status;
-}
-
-static int count_lost(struct audit *audit, const struct chunk *chunk, bool reclaim)
-{
-    struct memory_free_request request = {.kind = MEMORY_FREE, .block_bytes = chunk->block_bytes};
-    int status = 0;
-    for (uint32_t word = 0; !status && word < (chunk->blocks + 63) / 64; word++)
-        for (uint64_t lost = chunk->used[word] & ~chunk->reached[word]; !status && lost; lost &= lost - 1) {
-            audit->report->blocks_lost++;
-            audit->report->bytes_lost += chunk->block_bytes;
-            if (!reclaim)
-                continue;
-            uint64_t number = word * UINT64_C(64) + (uint64_t)__builtin_ctzll(lost);
-            request.blocks[request.count++] = chunk->start + number * chunk->block_bytes;
-            if (request.count == MEMORY_BATCH_MAX)
-                status = give_back(audit, &request);
-        }
-    return status ? status : give_back(audit, &request);
-}
-
-/* Whether nobody came after we had looked: what they took before and linked behind our back would seem lost.
- * Who comes from now on gets none of the blocks that are lost. */
-static int still_alone(struct audit *audit)
-{
-    for (uint16_t node = 0; node < audit->node_count; node++) {
-        struct memory_status_reply reply;
-        int status = ask_status(audit, node, &reply);
-        if (status)
-            return status;
-        if (audit->report->compute_nodes ||
-            reply.allocations_total + reply.frees_total != audit->nodes[node].moves)
-            return tree_session_fail(audit->session, BANYAN_EBUSY,
-                                     "a compute node was at work during the check: nothing was given back; "
-                                     "stop all of them first");
-    }
-    return 0;
-}
-
-static int account(struct audit *audit)
-{
-    /* After a broken invariant nobody knows what else is reachable. */
-    bool reclaim = audit->options->reclaim && !audit->report->problems;
-    audit->report->lost_unjudged = audit->report->problems != 0;
-    int status = reclaim ? still_alone(audit) : 0;
-    for (uint16_t node = 0; !status && node < audit->node_count; node++)
-        for (uint32_t i = 0; !status && i < audit->nodes[node].count; i++)
-            status = count_lost(audit, &audit->nodes[node].chunks[i], reclaim);
-    return status;
-}
-
-/* ---- all of it ---- */
-
-static int load_all(struct audit *audit)
-{
-    struct memory_usage_reply *reply = malloc(sizeof *reply);
-    int status = reply ? 0 : no_memory(audit);
-    progress(audit, "asking the memory nodes");
-    for (uint16_t node = 0; !status && node < audit->node_count; node++)
-        status = load_node(audit, node, reply);
-    free(reply);
-    return status;
-}
-
 static void free_all(struct audit *audit)
 {
-    for (uint16_t node = 0; audit->nodes && node < audit->node_count; node++) {
-        for (uint32_t i = 0; i < audit->nodes[node].count; i++)
-            free(audit->nodes[node].chunks[i].used);
-        free(audit->nodes[node].chunks);
-    }
-    free(audit->nodes);
+    audit_unload(audit);
     free(audit->names);
     free(audit->contents);
 }
@@ -382,23 +133,23 @@ int audit_run(struct tree_session *session, const struct audit_options *options,
     audit.nodes = calloc(audit.node_count, sizeof *audit.nodes);
     audit.names = calloc(NAMES_MAX, sizeof *audit.names);
     audit.contents = calloc(NAMES_MAX, 1);
-    int status = audit.nodes && audit.names && audit.contents ? 0 : no_memory(&audit);
+    int status = audit.nodes && audit.names && audit.contents ? 0 : audit_fail_memory(&audit);
     if (!status)
-        status = load_all(&audit);
+        status = audit_load(&audit);
     if (!status && options->reclaim && report->compute_nodes)
         status = tree_session_fail(session, BANYAN_EBUSY, "%llu compute nodes are connected: stop them first",
                                    (unsigned long long)report->compute_nodes);
     if (!status)
         status = tree_list(session, remember, &audit);
     if (status == BANYAN_ECORRUPT && audit.name_count) { /* those before it can be walked */
-        problem(&audit, "%s; indexes named behind it have not been looked at",
-                tree_session_error(session)->text);
+        audit_problem(&audit, "%s; indexes named behind it have not been looked at",
+                      tree_session_error(session)->text);
         status = 0;
     }
     for (uint32_t i = 0; !status && i < audit.name_count; i++)
         status = check_index(&audit, i);
     if (!status)
-        status = account(&audit);
+        status = audit_account(&audit);
     free_all(&audit);
     return status;
 }

@@ -3,10 +3,12 @@
  * whose blocks are counted. Costs a read of everything. Where somebody listens to problems, the walk goes on
  * behind each; else it ends at the first.
  */
-#include "store/state.h"
+#include "store/record.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+
+#include "memory/memory.h"
 
 struct check {
     struct store_session *session;

@@ -5,90 +5,9 @@
  * of the thread get their turn: where memory is mapped, nothing else would make this one wait. There too it
  * is asked whether anybody still wants the rest.
  */
-#include "store/state.h"
-
-/* Entries that are counted in a row. */
-#define COUNT_BATCH 32768u
-
-/* ---- batches of a range ---- */
-
-static bool cursor_collect(struct store_cursor *cursor, const void *key, size_t key_length, const void *raw,
-                           size_t raw_length)
-{
-    struct store_batch *batch = cursor->session->batch;
-    struct store_entry *entry = &batch->entries[batch->count];
-    uint8_t *copy = store_arena_take(cursor->session, key_length + raw_length);
-    if (!copy) {
-        cursor->status = store_fail_memory(cursor->session);
-        return false;
-    }
-    memcpy(copy, key, key_length);
-    memcpy(copy + key_length, raw, raw_length);
-    *entry = (struct store_entry){
-        .key = copy, .key_length = key_length, .raw = copy + key_length, .raw_length = raw_length};
-    batch->count++;
-    return batch->count < STORE_BATCH_ENTRIES;
-}
-
-/* Counts what can be counted without a look into its record. */
-static bool cursor_counts(struct store_cursor *cursor, const struct store_slot *slot)
-{
-    if (slot->record && slot->reference.expires)
-        return false;
-    cursor->counted += !store_expired(slot->expires, cursor->now);
-    return true;
-}
-
-static bool cursor_visit(void *context, const void *key, size_t key_length, const void *value, size_t length)
-{
-    struct store_cursor *cursor = context;
-    struct store_slot slot;
-    bool good = store_slot_decode(value, length, &slot);
-    memcpy(cursor->last, key, key_length);
-    cursor->last_length = key_length;
-    cursor->met++;
-    if (cursor->count_only && good && cursor_counts(cursor, &slot)) {
-        cursor->stopped = cursor->met >= COUNT_BATCH;
-        return !cursor->stopped;
-    }
-    if (cursor->part == STORE_PART_VALUE && good && slot.record &&
-        !store_record_extents(key_length, slot.length))
-        cursor->bytes += slot.length;
-    cursor->stopped =
-        !cursor_collect(cursor, key, key_length, value, length) || cursor->bytes >= STORE_BATCH_BYTES;
-    return !cursor->stopped;
-}
-
-int store_cursor_next(struct store_cursor *cursor, uint32_t room)
-{
-    struct store_session *session = cursor->session;
-    struct tree_range range = cursor->range;
-    range.limit = cursor->count_only ? 0 : room;
-    store_arena_reset(session);
-    if (!store_batch_get(session))
-        return store_fail_memory(session);
-    cursor->met = 0;
-    cursor->bytes = 0;
-    cursor->stopped = false;
-    cursor->status = 0;
-    int status = tree_scan(session->tree, session->store->tree, &range, cursor_visit, cursor);
-    if (status || cursor->status)
-        return status ? status : cursor->status;
-    cursor->done = !cursor->stopped && (cursor->count_only || cursor->met < room);
-    if (cursor->done)
-        return 0;
-    memcpy(cursor->bound, cursor->last, cursor->last_length); /* `last` changes while the index looks at it */
-    if (cursor->range.reverse) {
-        cursor->range.to = cursor->bound;
-        cursor->range.to_length = cursor->last_length;
-        cursor->range.to_open = true;
-    } else {
-        cursor->range.from = cursor->bound;
-        cursor->range.from_length = cursor->last_length;
-        cursor->range.from_open = true;
-    }
-    return 0;
-}
+#include "store/cursor.h"
+#include "store/put.h"
+#include "store/read.h"
 
 /* Before each batch; the first one goes at once. */
 static int turn(struct store_session *session, unsigned round)
@@ -100,8 +19,6 @@ static int turn(struct store_session *session, unsigned round)
                                  "ended before it was done: its caller is gone, or stops");
     return 0;
 }
-
-/* ---- scan ---- */
 
 struct scan {
     struct store_cursor cursor;
@@ -165,8 +82,6 @@ int store_scan(struct store_session *session, const struct tree_range *range, un
     return status;
 }
 
-/* ---- count ---- */
-
 int store_count(struct store_session *session, const struct tree_range *range, uint64_t *count)
 {
     struct store_cursor cursor = {.session = session,
@@ -195,8 +110,6 @@ int store_count(struct store_session *session, const struct tree_range *range, u
     *count = range->limit && cursor.counted > range->limit ? range->limit : cursor.counted;
     return status;
 }
-
-/* ---- delete ---- */
 
 int store_delete_range(struct store_session *session, const struct tree_range *range, uint64_t *count)
 {

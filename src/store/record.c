@@ -18,7 +18,8 @@
  * it will get, and how long, before it reads. The head ends before the value, and proves itself without it.
  * Integers are little-endian and packed.
  */
-#include "store/state.h"
+#include "store/record.h"
+#include "store/transfer.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -9,7 +9,8 @@
  *
  * The length of a value is thus known without reading it. Integers are little-endian.
  */
-#include "store/state.h"
+#include "store/slot.h"
+#include "store/session.h"
 
 #include <string.h>
 

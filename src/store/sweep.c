@@ -2,7 +2,9 @@
  * sweep.c - removes what has expired and nobody asks for. A step costs the scan of so many entries, the heads
  * of those records that expire (together), and two round trips for each entry that goes.
  */
-#include "store/state.h"
+#include "store/cursor.h"
+#include "store/exchange.h"
+#include "store/read.h"
 
 static int sweep_entry(struct store_session *session, struct store_entry *entry, uint64_t now,
                        uint64_t *removed)

@@ -2,7 +2,7 @@
  * transfer.c - independent READs or WRITEs in one round trip: grouped by memory node into lists that the
  * fabric accepts, all executed together. Called by the store's other files; fails with the fabric's errors.
  */
-#include "store/state.h"
+#include "store/transfer.h"
 
 #include <assert.h>
 #include <stdlib.h>

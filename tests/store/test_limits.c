@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "store/audit.h"
-#include "store/state.h"
+#include "store/session.h"
 
 static struct rig rig;
 

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "store/audit.h"
-#include "store/state.h"
+#include "store/exchange.h"
 #include "stores.h"
 
 #define KIB (UINT64_C(1) << 10)

@@ -1,0 +1,65 @@
+/*
+ * exchange.c - See exchange.h.
+ */
+#include "store/exchange.h"
+
+static enum tree_verdict exchange_change(void *context, const void *old, size_t old_length, void *value,
+                                         size_t *length)
+{
+    struct store_exchange *exchange = context;
+    exchange->matched = !exchange->expected || store_raw_equal(exchange->expected, old, old_length);
+    exchange->wrote = false;
+    if (exchange->seen)
+        store_raw_set(exchange->seen, old, old_length);
+    if (!exchange->matched || (!exchange->put && !old))
+        return TREE_KEEP;
+    exchange->wrote = true;
+    if (!exchange->put)
+        return TREE_DELETE;
+    memcpy(value, exchange->put->bytes, exchange->put->length);
+    *length = exchange->put->length;
+    return TREE_PUT;
+}
+
+int store_exchange_run(struct store_session *session, const void *key, size_t key_length,
+                       struct store_exchange *exchange)
+{
+    return tree_modify(session->tree, session->store->tree, key, key_length, exchange_change, exchange);
+}
+
+void store_retire(struct store_session *session, const void *key, size_t key_length,
+                  const struct store_raw *raw)
+{
+    struct store_slot slot;
+    if (raw->present && store_slot_decode(raw->bytes, raw->length, &slot) && slot.record)
+        store_record_free(session, key, key_length, &slot.reference, true);
+}
+
+void store_withdraw(struct store_session *session, const void *key, size_t key_length, int status,
+                    const struct store_exchange *exchange, const struct store_reference *reference,
+                    bool extents)
+{
+    if (status != BANYAN_EUNKNOWN || !exchange->wrote)
+        store_record_free(session, key, key_length, reference, extents);
+}
+
+int store_remove_exactly(struct store_session *session, const void *key, size_t key_length,
+                         const struct store_raw *raw, bool *removed)
+{
+    struct store_exchange exchange = {.expected = raw};
+    int status = store_exchange_run(session, key, key_length, &exchange);
+    *removed = !status && exchange.wrote;
+    if (*removed)
+        store_retire(session, key, key_length, raw);
+    return status;
+}
+
+bool store_expire(struct store_session *session, const void *key, size_t key_length,
+                  const struct store_raw *raw)
+{
+    bool removed;
+    store_remove_exactly(session, key, key_length, raw, &removed);
+    if (removed)
+        store_count_up(session, expired, 1);
+    return removed;
+}

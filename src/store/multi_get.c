@@ -1,0 +1,91 @@
+/*
+ * multi_get.c - many keys: their slots are looked up together, and then their records.
+ */
+#include "store/batch.h"
+#include "store/read.h"
+
+/* Looks the slots of the next items up, together. */
+static int group_lookup(struct store_session *session, struct store_item *items, uint32_t count)
+{
+    struct store_batch *batch = session->batch;
+    uint32_t room = session->store->slot_bytes;
+    struct tree_item *wanted = store_arena_take(session, count * sizeof *wanted);
+    uint8_t *slots = store_arena_take(session, (size_t)count * room);
+    if (!wanted || !slots)
+        return store_fail_memory(session);
+    for (uint32_t i = 0; i < count; i++)
+        wanted[i] = (struct tree_item){.key = items[i].key,
+                                       .key_length = items[i].key_length,
+                                       .value = slots + (size_t)i * room,
+                                       .length = room,
+                                       .status = BANYAN_ENOMEM};
+    tree_multi_get(session->tree, session->store->tree, wanted, count); /* each item has its own status */
+    for (uint32_t i = 0; i < count; i++)
+        batch->entries[i] = (struct store_entry){.key = items[i].key,
+                                                 .key_length = items[i].key_length,
+                                                 .raw = wanted[i].value,
+                                                 .raw_length = wanted[i].length,
+                                                 .status = wanted[i].status};
+    batch->count = count;
+    return 0;
+}
+
+/* What would make the answer too long in all is refused, and what follows too: the caller asks for it in
+ * another call. The first is never refused, so each such call brings the caller further. */
+static void group_limit(struct store_session *session, uint64_t *bytes)
+{
+    struct store_batch *batch = session->batch;
+    struct store_slot slot;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct store_entry *entry = &batch->entries[i];
+        if (entry->status || !store_slot_decode(entry->raw, entry->raw_length, &slot) || !slot.record)
+            continue;
+        uint64_t more = slot.length + STORE_HEAD_MAX;
+        if (*bytes && *bytes + more > STORE_MULTI_BYTES_MAX)
+            entry->status = tree_session_fail(session->tree, BANYAN_ENOMEM,
+                                              "the values asked for at once have more than %llu bytes",
+                                              (unsigned long long)STORE_MULTI_BYTES_MAX);
+        *bytes += more;
+    }
+}
+
+static int group_get(struct store_session *session, struct store_item *items, uint32_t count, uint64_t now,
+                     enum store_part part, uint64_t *bytes)
+{
+    struct store_batch *batch = store_batch_get(session);
+    int status = batch ? group_lookup(session, items, count) : store_fail_memory(session);
+    if (status)
+        return status;
+    if (part == STORE_PART_VALUE)
+        group_limit(session, bytes);
+    store_batch_resolve(session, now, part);
+    for (uint32_t i = 0; i < count; i++) {
+        struct store_entry *entry = &batch->entries[i];
+        if (entry->status == STORE_STALE)
+            entry->status = store_fetch(session, entry->key, entry->key_length, now, part, STORE_SINK_ARENA,
+                                        &entry->value);
+        items[i].value = entry->value;
+        if (entry->status)
+            memset(&items[i].value, 0, sizeof items[i].value);
+        items[i].status = entry->status;
+    }
+    return 0;
+}
+
+int store_multi_get(struct store_session *session, struct store_item *items, size_t count, bool values)
+{
+    uint64_t now = store_begin(session), bytes = 0;
+    int status = 0;
+    for (size_t done = 0; done < count;) {
+        uint32_t group = count - done < STORE_BATCH_ENTRIES ? (uint32_t)(count - done) : STORE_BATCH_ENTRIES;
+        int failed =
+            group_get(session, items + done, group, now, values ? STORE_PART_VALUE : STORE_PART_HEAD, &bytes);
+        for (uint32_t i = 0; i < group; i++, done++) {
+            if (failed)
+                items[done].status = failed;
+            if (!status && items[done].status != BANYAN_ENOTFOUND)
+                status = items[done].status;
+        }
+    }
+    return status;
+}

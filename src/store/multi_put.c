@@ -1,0 +1,151 @@
+/*
+ * multi_put.c - puts of many keys: their records are written together, and then their slots.
+ */
+#include "store/exchange.h"
+#include "store/put.h"
+
+#include <stdlib.h>
+
+/* Records written together. */
+#define PUTS_BYTES ((size_t)1 << 20)
+
+struct store_puts {
+    uint32_t count, records;
+    size_t bytes;
+    struct store_item *items[STORE_PUTS_MAX];
+    int record[STORE_PUTS_MAX]; /* number of its record; -1: inline */
+    struct store_new_record written[STORE_PUTS_MAX];
+    struct tree_item slots[STORE_PUTS_MAX];
+    struct store_raw new[STORE_PUTS_MAX];
+    struct store_raw old[STORE_PUTS_MAX];
+};
+
+/* What can be said of an item before anything is done. */
+static int puts_check(struct store_session *session, const struct store_item *item)
+{
+    if (!item->value.bytes && item->value.length)
+        return tree_session_fail(session->tree, BANYAN_EINVAL, "the value is a null pointer");
+    int status = store_length_check(session, item->value.length);
+    return status ? status : store_key_check(session, item->key, item->key_length);
+}
+
+/* Whether the item can go with the others; those with extents are many writes by themselves. */
+static bool puts_add(struct store_session *session, struct store_puts *puts, struct store_item *item)
+{
+    const struct store_value *value = &item->value;
+    uint32_t number = puts->count, bytes = 0;
+    bool record = !store_slot_fits(session->store, value->length, value->expires);
+    if (record) {
+        if (store_record_extents(item->key_length, value->length))
+            return false;
+        bytes = store_record_block_bytes(item->key_length, value->length);
+    }
+    if (number == STORE_PUTS_MAX || (puts->bytes && puts->bytes + bytes > PUTS_BYTES))
+        return false;
+    puts->items[number] = item;
+    puts->record[number] = -1;
+    if (record) {
+        puts->bytes += bytes;
+        puts->record[number] = (int)puts->records;
+        puts->written[puts->records++] =
+            (struct store_new_record){.key = item->key, .key_length = item->key_length, .value = value};
+    } else {
+        store_slot_inline(&puts->new[number], value);
+    }
+    puts->count++;
+    return true;
+}
+
+/* The references of the records that are written go to their slots; the items of the others have failed. */
+static void puts_refer(struct store_puts *puts)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < puts->count; i++) {
+        const struct store_new_record *record = puts->record[i] >= 0 ? &puts->written[puts->record[i]] : NULL;
+        puts->items[i]->status = record ? record->status : 0;
+        if (puts->items[i]->status)
+            continue;
+        if (kept != i) {
+            puts->items[kept] = puts->items[i];
+            puts->record[kept] = puts->record[i];
+            if (!record)
+                puts->new[kept] = puts->new[i];
+        }
+        if (record)
+            store_slot_record(&puts->new[kept], &record->reference);
+        kept++;
+    }
+    puts->count = kept;
+}
+
+/* What is known of an item's slot by now decides whose its records are. */
+static void puts_finish(struct store_session *session, struct store_puts *puts, uint32_t number)
+{
+    struct store_item *item = puts->items[number];
+    const struct tree_item *slot = &puts->slots[number];
+    struct store_raw *old = &puts->old[number];
+    item->status = slot->status;
+    if (!item->status) {
+        old->present = slot->existed;
+        old->length = (uint8_t)slot->old_length;
+        store_retire(session, item->key, item->key_length, old);
+    } else if (puts->record[number] >= 0 && item->status != BANYAN_EUNKNOWN) {
+        store_record_free(session, item->key, item->key_length,
+                          &puts->written[puts->record[number]].reference, true);
+    }
+}
+
+/* Does what has been gathered: the records in one round trip, the slots in two. */
+static void puts_flush(struct store_session *session, struct store_puts *puts)
+{
+    if (puts->records)
+        store_record_write_many(session, puts->written, puts->records);
+    puts_refer(puts);
+    for (uint32_t i = 0; i < puts->count; i++)
+        puts->slots[i] = (struct tree_item){.key = puts->items[i]->key,
+                                            .key_length = puts->items[i]->key_length,
+                                            .value = puts->new[i].bytes,
+                                            .length = puts->new[i].length,
+                                            .old = puts->old[i].bytes};
+    if (puts->count)
+        tree_multi_put(session->tree, session->store->tree, puts->slots, puts->count);
+    for (uint32_t i = 0; i < puts->count; i++)
+        puts_finish(session, puts, i);
+    puts->count = puts->records = 0;
+    puts->bytes = 0;
+}
+
+/* In the items' order as far as their keys are the same. */
+static void puts_run(struct store_session *session, struct store_puts *puts, struct store_item *items,
+                     size_t count)
+{
+    puts->count = puts->records = 0;
+    puts->bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        items[i].status = puts_check(session, &items[i]);
+        if (items[i].status || puts_add(session, puts, &items[i]))
+            continue;
+        puts_flush(session, puts);
+        if (!puts_add(session, puts, &items[i]))
+            items[i].status = store_put_now(session, items[i].key, items[i].key_length, &items[i].value);
+    }
+    puts_flush(session, puts);
+}
+
+int store_multi_put(struct store_session *session, struct store_item *items, size_t count)
+{
+    int status = 0;
+    store_begin(session);
+    session->puts_used = true;
+    if (!session->puts) /* kept: a task may end in the middle of a call */
+        session->puts = malloc(sizeof *session->puts);
+    if (session->puts)
+        puts_run(session, session->puts, items, count);
+    for (size_t i = 0; i < count; i++) {
+        if (!session->puts)
+            items[i].status = store_put_now(session, items[i].key, items[i].key_length, &items[i].value);
+        if (!status)
+            status = items[i].status;
+    }
+    return status;
+}

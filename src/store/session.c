@@ -1,0 +1,216 @@
+/*
+ * session.c - sessions: their buffers, which grow and shrink, the account of these, and the checks of
+ * arguments. Runs at the start of every call and costs nanoseconds.
+ */
+#include "store/session.h"
+
+#include <stdlib.h>
+
+#define LARGE ((size_t)1 << 20) /* bytes that a session may keep, and that are in no account */
+
+/* The session's buffers get another size. False: the store's sessions have too much already. */
+static bool account(struct store_session *session, size_t from, size_t to)
+{
+    struct store *store = session->store;
+    size_t held = session->held - from + to, counted = held > LARGE ? held - LARGE : 0;
+    uint64_t more = (uint64_t)counted - (uint64_t)session->counted;
+    if (more) {
+        /* Relaxed: a sum of its own. Whoever goes beyond the limit takes back what it has added. */
+        uint64_t sum = atomic_add_relaxed(&store->stats.memory, more) + more;
+        if (counted > session->counted && sum > atomic_load_relaxed(&store->memory_max)) {
+            atomic_add_relaxed(&store->stats.memory, 0 - more);
+            return false;
+        }
+    }
+    session->held = held;
+    session->counted = counted;
+    return true;
+}
+
+static void buffer_free(struct store_session *session, struct store_buffer *buffer)
+{
+    account(session, buffer->capacity, 0);
+    free(buffer->bytes);
+    *buffer = (struct store_buffer){.bytes = NULL};
+}
+
+int store_session_create(struct store_session **out, struct store *store, struct tree_session *tree,
+                         struct error *error)
+{
+    *out = NULL;
+    struct store_session *session = calloc(1, sizeof *session);
+    if (!session)
+        return error_set(error, BANYAN_ENOMEM, "no memory for a session");
+    session->store = store;
+    session->tree = tree;
+    store_session_seed(session, random_entropy());
+    *out = session;
+    return 0;
+}
+
+void store_session_seed(struct store_session *session, uint64_t seed)
+{
+    session->stamp = seed;
+    random_seed(&session->random, random_mix(seed));
+}
+
+void store_session_destroy(struct store_session *session)
+{
+    if (!session)
+        return;
+    buffer_free(session, &session->value);
+    buffer_free(session, &session->output);
+    free(session->transfer);
+    free(session->batch);
+    free(session->puts);
+    store_arena_reset(session);
+    free(session->arena.chunks); /* it keeps one */
+    free(session);
+}
+
+void store_session_set_cancel(struct store_session *session, bool (*cancelled)(void *context), void *context)
+{
+    session->cancelled = cancelled;
+    session->cancel_context = context;
+}
+
+struct tree_session *store_session_tree(const struct store_session *session)
+{
+    return session->tree;
+}
+
+#define CALLS_A_WHILE 64u
+#define CHUNK_BYTES   ((size_t)16 << 10)
+
+/* What was not needed in a while of calls is given back. */
+static void session_shrink(struct store_session *session)
+{
+    session->calls = 0;
+    if (!session->transfer_used) {
+        free(session->transfer);
+        session->transfer = NULL;
+    }
+    if (!session->batch_used) {
+        free(session->batch);
+        session->batch = NULL;
+    }
+    if (!session->puts_used) {
+        free(session->puts);
+        session->puts = NULL;
+    }
+    session->transfer_used = session->batch_used = session->puts_used = false;
+}
+
+void store_session_rest(struct store_session *session)
+{
+    if (session->arena.chunks)
+        store_arena_reset(session);
+    if (session
+            ->counted) /* what is kept is in no account: nobody fails for what another's idle session has */
+        buffer_free(session, &session->output);
+    if (session->counted)
+        buffer_free(session, &session->value);
+}
+
+uint64_t store_begin(struct store_session *session)
+{
+    store_session_rest(session);
+    if (++session->calls >= CALLS_A_WHILE)
+        session_shrink(session);
+    return session->store->now(session->store->clock_context);
+}
+
+int store_reserve(struct store_session *session, struct store_buffer *buffer, size_t bytes)
+{
+    if (buffer->capacity >= bytes)
+        return 0;
+    size_t capacity = (bytes + 4095) & ~(size_t)4095;
+    buffer_free(session, buffer);
+    if (!account(session, 0, capacity))
+        return store_fail_memory(session);
+    buffer->bytes = aligned_alloc(64, capacity);
+    if (!buffer->bytes) {
+        account(session, capacity, 0);
+        return store_fail_memory(session);
+    }
+    buffer->capacity = capacity;
+    return 0;
+}
+
+void *store_arena_take(struct store_session *session, size_t bytes)
+{
+    struct store_chunk *chunk = session->arena.chunks;
+    bytes = (bytes + 15) & ~(size_t)15;
+    if (!chunk || chunk->capacity - chunk->used < bytes) {
+        size_t capacity = bytes > CHUNK_BYTES / 2 ? bytes : CHUNK_BYTES;
+        if (!account(session, 0, capacity))
+            return NULL;
+        struct store_chunk *more = aligned_alloc(16, sizeof *more + ((capacity + 15) & ~(size_t)15));
+        if (!more) {
+            account(session, capacity, 0);
+            return NULL;
+        }
+        *more = (struct store_chunk){.next = chunk, .capacity = capacity};
+        session->arena.chunks = chunk = more;
+        session->arena.capacity += capacity;
+    }
+    void *place = chunk->bytes + chunk->used;
+    chunk->used += bytes;
+    return place;
+}
+
+/* Keeps one chunk of the common size. */
+void store_arena_reset(struct store_session *session)
+{
+    struct store_chunk *kept = NULL, *chunk = session->arena.chunks;
+    while (chunk) {
+        struct store_chunk *next = chunk->next;
+        if (!kept && chunk->capacity == CHUNK_BYTES) {
+            kept = chunk;
+            kept->next = NULL;
+            kept->used = 0;
+        } else {
+            free(chunk);
+        }
+        chunk = next;
+    }
+    size_t capacity = kept ? CHUNK_BYTES : 0;
+    account(session, session->arena.capacity, capacity);
+    session->arena = (struct store_arena){.chunks = kept, .capacity = capacity};
+}
+
+int store_fail_memory(struct store_session *session)
+{
+    return tree_session_fail(
+        session->tree, BANYAN_ENOMEM,
+        "no memory for the values of this call, or those under way have all that they may");
+}
+
+uint32_t store_key_max(const struct store_session *session)
+{
+    return tree_geometry(session->store->tree)->key_bytes;
+}
+
+/* Before records are written: the index would refuse the key only afterwards. */
+int store_key_check(struct store_session *session, const void *key, size_t length)
+{
+    const struct format_geometry *geometry = tree_geometry(session->store->tree);
+    if (!key)
+        return tree_session_fail(session->tree, BANYAN_EINVAL, "the key is a null pointer");
+    if (geometry->key_kind == FORMAT_KEY_FIXED && length != geometry->key_bytes)
+        return tree_session_fail(session->tree, BANYAN_EKEYSIZE, "a key has %u bytes, this one %zu",
+                                 geometry->key_bytes, length);
+    if (!length || length > geometry->key_bytes)
+        return tree_session_fail(session->tree, BANYAN_EKEYSIZE, "a key has 1 to %u bytes, this one %zu",
+                                 geometry->key_bytes, length);
+    return 0;
+}
+
+int store_length_check(struct store_session *session, uint64_t length)
+{
+    if (length <= STORE_VALUE_MAX)
+        return 0;
+    return tree_session_fail(session->tree, BANYAN_EVALUESIZE,
+                             "a value has at most %llu bytes, this one %llu",
+                             (unsigned long long)STORE_VALUE_MAX, (unsigned long long)length);
+}
