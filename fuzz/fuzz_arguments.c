@@ -11,7 +11,7 @@
 #include "fuzz/fuzz.h"
 #include "server/bounds.h"
 #include "server/cursors.h"
-#include "server/data.h"
+#include "server/commands/many_keys.h"
 #include "server/glob.h"
 
 /* ---- globs ---- */

@@ -3,7 +3,7 @@
  * words of Redis 7. Contract in command.h.
  */
 #include "server/command.h"
-#include "server/data.h"
+#include "server/commands/many_keys.h"
 
 #include <stdio.h>
 #include <stdlib.h>

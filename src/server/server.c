@@ -7,7 +7,7 @@
  * at the end: when the server stops, a thread's command fibers return, then the keepers wait for each other,
  * since threads post to each other until their last command has ended.
  */
-#include "server/client.h"
+#include "server/connection.h"
 #include "server/cursors.h"
 
 #include <arpa/inet.h>

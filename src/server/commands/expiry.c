@@ -2,7 +2,7 @@
  * expiry.c - when keys end: EXPIRE and its kin, PERSIST, TTL and its kin. Conditions (NX XX GT LT) and the
  * change are one atomic step. An expiry that has passed deletes the key at once, as in Redis.
  */
-#include "server/data.h"
+#include "server/commands/many_keys.h"
 
 #include <string.h>
 

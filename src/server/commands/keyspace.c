@@ -7,7 +7,7 @@
  * begin so, by KEYS and SCAN both. FLUSHDB deletes key by key: others may see some of the keys gone and the
  * rest not yet, and what is written meanwhile may stay.
  */
-#include "server/data.h"
+#include "server/commands/many_keys.h"
 
 #include <stdio.h>
 #include <stdlib.h>

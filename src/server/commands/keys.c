@@ -5,7 +5,7 @@
  *
  * RENAME, RENAMENX and COPY are left out: two keys cannot be changed as one atomic step here.
  */
-#include "server/data.h"
+#include "server/commands/many_keys.h"
 
 static void del_run(struct server_call *call)
 {

@@ -3,7 +3,7 @@
 #ifndef SERVER_ADMIN_H
 #define SERVER_ADMIN_H
 
-#include "server/client.h"
+#include "server/connection.h"
 
 /* connection.c */
 server_command_function connection_ping, connection_echo, connection_quit, connection_reset, connection_hello,

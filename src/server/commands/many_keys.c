@@ -1,5 +1,5 @@
 /* data.c - small things that the data commands share; contract in data.h. */
-#include "server/data.h"
+#include "server/commands/many_keys.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * client.h - inside the RESP server: a connection, the thread that it belongs to, the fibers that run its
+ * connection.h - inside the RESP server: a connection, the thread that it belongs to, the fibers that run its
  * commands, and the server that holds them together. Used by client.c, server.c and the commands about
  * connections and the server itself (connection.c, admin.c, info.c); nobody else.
  *

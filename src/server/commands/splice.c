@@ -3,7 +3,7 @@
  * together in memory of the call's; a value that is longer than STORE_VALUE_MAX is refused before anything is
  * allocated for it.
  */
-#include "server/data.h"
+#include "server/commands/many_keys.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * admin.c - the commands about the server itself (COMMAND, CONFIG, MEMORY, ...) and the table of those and of
  * the connection's. On a fiber; errors in the words of Redis 7.
  */
-#include "server/admin.h"
+#include "server/commands/functions.h"
 
 #include <math.h>
 #include <stdio.h>

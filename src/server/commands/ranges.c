@@ -4,7 +4,7 @@
  * server_range_commands, on fibers. What others write meanwhile is seen or not, key by key: none of these is
  * one transaction over many keys.
  */
-#include "server/data.h"
+#include "server/commands/many_keys.h"
 
 #include "server/bounds.h"
 

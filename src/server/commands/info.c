@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "server/admin.h"
+#include "server/commands/functions.h"
 
 /* ---- texts ---- */
 

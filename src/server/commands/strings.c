@@ -6,7 +6,7 @@
  * conditions, and the keys of MSET each, are plain writes. MSET is not one transaction: others may see some
  * of its keys before the rest.
  */
-#include "server/data.h"
+#include "server/commands/many_keys.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * Floats are long doubles, read by strtold and written with 17 digits behind the point less the zeros at
  * their end, as Redis does it: the same bytes come out on the same kind of machine.
  */
-#include "server/data.h"
+#include "server/commands/many_keys.h"
 
 #include <ctype.h>
 #include <errno.h>
