@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/resp.h"
+#include "server/resp_parser.h"
 
 static const struct resp_limits limits = {.bulk_max = 4096, .arguments_max = 64, .inline_max = 1024};
 

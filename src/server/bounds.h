@@ -5,7 +5,7 @@
 #ifndef SERVER_BOUNDS_H
 #define SERVER_BOUNDS_H
 
-#include "server/resp.h"
+#include "server/resp_parser.h"
 #include "store/store.h"
 
 enum bounds_verdict { BOUNDS_RANGE, BOUNDS_EMPTY, BOUNDS_INVALID };

@@ -8,7 +8,8 @@
 #ifndef SERVER_COMMAND_H
 #define SERVER_COMMAND_H
 
-#include "server/resp.h"
+#include "server/resp_parser.h"
+#include "server/resp_writer.h"
 #include "store/store.h"
 
 struct server_client;

@@ -12,7 +12,8 @@
 
 #include <cmocka.h>
 
-#include "server/resp.h"
+#include "server/resp_parser.h"
+#include "server/resp_writer.h"
 
 static const struct resp_limits limits = {.bulk_max = 1 << 20, .arguments_max = 1024, .inline_max = 65536};
 
