@@ -9,9 +9,9 @@
 #include <inttypes.h>
 
 #include "fuzz/fuzz.h"
+#include "server/arguments.h"
 #include "server/bounds.h"
 #include "server/cursors.h"
-#include "server/commands/many_keys.h"
 #include "server/glob.h"
 
 /* ---- globs ---- */
@@ -212,7 +212,7 @@ static void judge_number(struct fuzz_input *input)
 {
     char *text = fuzz_text(input->bytes, input->length), back[32];
     int64_t value = 0;
-    if (data_integer(text, input->length, &value)) {
+    if (server_integer_parse(text, input->length, &value)) {
         snprintf(back, sizeof back, "%" PRId64, value);
         fuzz_must(strlen(back) == input->length && !memcmp(back, text, input->length), "'%s' is read as %s",
                   text, back);
@@ -221,7 +221,7 @@ static void judge_number(struct fuzz_input *input)
     fuzz_take(input, &value, sizeof value);
     int64_t again = 0;
     int length = snprintf(back, sizeof back, "%" PRId64, value);
-    fuzz_must(data_integer(back, (size_t)length, &again) && again == value, "%s is read as another number",
+    fuzz_must(server_integer_parse(back, (size_t)length, &again) && again == value, "%s is read as another number",
               back);
 }
 

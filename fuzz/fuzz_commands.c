@@ -11,6 +11,7 @@
 #include "fuzz/fuzz_rig.h"
 #include "server/command.h"
 #include "server/cursors.h"
+#include "server/replies.h"
 
 #define COMMANDS_MAX  200u
 #define ARGUMENTS_MAX 12u

@@ -26,6 +26,14 @@ struct server_call {
     struct server_cursors *cursors; /* the server's; for SCAN */
     uint64_t hits, misses;          /* out: for INFO's keyspace_hits and keyspace_misses */
 };
+/* Counts one key looked up. */
+static inline void server_call_count(struct server_call *call, bool found)
+{
+    if (found)
+        call->hits++;
+    else
+        call->misses++;
+}
 typedef void server_command_function(struct server_call *call);
 /* The reply of a command that is a function of one key's entry alone: GET, STRLEN, TTL, ... A run of those in
  * a pipeline is answered from one store_multi_get. `value` NULL: no such key. It must not touch call->store.
@@ -44,6 +52,9 @@ enum server_command_flags {
      * (SET). A run of those in a pipeline is one store_multi_put. */
     SERVER_PUT = 128,
 };
+/* Longest name of a command or subcommand. */
+#define SERVER_COMMAND_NAME_MAX 32u
+
 struct server_command {
     const char *name; /* lower case, as COMMAND shows it */
     server_command_function *run;
@@ -83,28 +94,5 @@ static inline bool command_arity_allows(int arity, uint32_t count)
 /* Runs one command on the calling fiber: a point function gets what its key holds. The arity has been
  * checked. */
 void command_run(struct server_call *call);
-
-/* ---- common replies, in the words of Redis 7 (command.c) ---- */
-
-void server_reply_syntax(struct server_call *call);      /* ERR syntax error */
-void server_reply_not_integer(struct server_call *call); /* ERR value is not an integer or out of range */
-void server_reply_arity(struct server_call *call);       /* ERR wrong number of arguments for 'get' command */
-/* The error reply of a failed store call: ERR ... key too long names the limit; BANYAN_ENOSPC is "OOM ...";
- * BANYAN_ENET, BANYAN_ETIMEOUT, BANYAN_EFENCED: "CLUSTERDOWN ..." with the memory node's name;
- * BANYAN_EUNKNOWN: "UNKNOWN ..." that says that the write may have taken effect. */
-void server_reply_failure(struct server_call *call, int status);
-/* ERR unknown command ... */
-void server_reply_unknown(struct server_call *call);
-/* ERR unknown subcommand 'x'. Try CLIENT HELP. */
-void server_reply_subcommand(struct server_call *call);
-/* ERR wrong number of arguments for 'client|id' command */
-void server_reply_subcommand_arity(struct server_call *call, const char *subcommand);
-/* Case-insensitive comparison of an argument with an option's name (upper case). */
-bool server_argument_is(const struct resp_argument *argument, const char *name);
-/* A whole decimal integer as Redis reads it (no leading zeros, blanks or plus sign); replies and returns
- * false. */
-bool server_argument_integer(struct server_call *call, const struct resp_argument *argument, int64_t *value);
-/* Keys longer than the index takes, and empty ones, which Banyan does not have: replies and returns false. */
-bool server_argument_key(struct server_call *call, const struct resp_argument *argument);
 
 #endif

@@ -20,6 +20,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "server/arguments.h"
+#include "server/replies.h"
 
 #define READ_MAX       (256u << 10) /* bytes of one read */
 #define SPARE_MAX      256u         /* blocks that a thread keeps */

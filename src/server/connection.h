@@ -241,4 +241,9 @@ void server_refresh(struct server *server);
 void server_counters_sum(const struct server *server, struct server_counters *sum);
 void server_counters_reset(struct server *server);
 
+static inline struct server *server_of(const struct server_call *call)
+{
+    return call->client->thread->server;
+}
+
 #endif

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "commands.h"
+#include "server/replies.h"
 
 void commands_create(struct commands *commands, uint64_t pool_bytes, uint32_t atomic_write)
 {

@@ -2,7 +2,9 @@
  * expiry.c - when keys end: EXPIRE and its kin, PERSIST, TTL and its kin. Conditions (NX XX GT LT) and the
  * change are one atomic step. An expiry that has passed deletes the key at once, as in Redis.
  */
-#include "server/commands/many_keys.h"
+#include "server/arguments.h"
+#include "server/commands/functions.h"
+#include "server/replies.h"
 
 #include <string.h>
 
@@ -82,7 +84,7 @@ static void expire_generic(struct server_call *call, bool seconds, uint64_t base
         return;
     if ((seconds && __builtin_mul_overflow(step.when, 1000, &step.when)) ||
         __builtin_add_overflow(step.when, (int64_t)base, &step.when)) {
-        data_reply_bad_expire(call);
+        server_reply_bad_expire(call);
         return;
     }
     if (!server_argument_key(call, key))
@@ -144,7 +146,7 @@ void persist_run(struct server_call *call)
 static void reply_time(struct server_call *call, const struct store_value *value, uint64_t base, bool seconds)
 {
     int64_t time = -2;
-    data_count(call, value);
+    server_call_count(call, value);
     if (value && !value->expires) {
         time = -1;
     } else if (value) {

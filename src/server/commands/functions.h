@@ -1,25 +1,38 @@
-/* admin.h - the commands about connections and the server itself, between their files: connection.c (PING to
- * CLIENT), info.c (INFO), admin.c (the rest, and the table of them all). */
-#ifndef SERVER_ADMIN_H
-#define SERVER_ADMIN_H
+/*
+ * functions.h - the functions of all commands that stand in another file than their table: strings.c has the
+ * table of commands about strings, keys.c that of commands about keys, server.c that of commands about the
+ * server and its connections.
+ *
+ * They run on fibers, whose stacks are small: what is larger than a few hundred bytes goes to the heap.
+ */
+#ifndef SERVER_COMMANDS_FUNCTIONS_H
+#define SERVER_COMMANDS_FUNCTIONS_H
 
-#include "server/connection.h"
+#include "server/command.h"
 
+/* strings.c, for GETEX too */
+server_point_function get_point;
+/* set.c */
+server_command_function set_run, setnx_run, setex_run, psetex_run, getset_run, getdel_run, getex_run;
+/* mset.c */
+server_command_function mset_run, msetnx_run;
+/* splice.c */
+server_command_function append_run, setrange_run;
+/* numbers.c */
+server_command_function incr_run, decr_run, incrby_run, decrby_run, incrbyfloat_run;
+/* expiry.c */
+server_command_function expire_run, pexpire_run, expireat_run, pexpireat_run, persist_run;
+server_point_function ttl_point, pttl_point, expiretime_point, pexpiretime_point;
+/* keyspace.c */
+server_command_function scan_run, keys_run, randomkey_run, flush_run;
 /* connection.c */
-server_command_function connection_ping, connection_echo, connection_quit, connection_reset, connection_hello,
-    connection_auth, connection_select, connection_client;
-/* info.c */
-server_command_function info_command;
+server_command_function ping_run, echo_run, quit_run, reset_run, hello_run, auth_run, select_run;
+/* client.c: CLIENT and its subcommands; list and kill stand in client_list.c */
+server_command_function client_run, client_list_run, client_info_run, client_kill_run;
+/* command.c, config.c, info.c, memory.c */
+server_command_function command_command_run, config_run, info_run, memory_run, object_run;
 
-/* A text that is put together bit by bit, bounded by memory alone. */
-struct text {
-    char *bytes;
-    size_t length, capacity;
-    bool failed; /* no memory: it is cut */
-};
-void text_add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void text_free(struct text *text);
-/* The reply of a HELP subcommand: `lines` ends with NULL; the lines that Redis puts around are added. */
-void admin_reply_help(struct server_call *call, const char *name, const char *const *lines);
+/* Sets the connection's name, or replies an error and returns false. */
+bool client_name_set(struct server_call *call, const struct resp_argument *name);
 
 #endif

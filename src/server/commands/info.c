@@ -3,7 +3,6 @@
  * and one section of Banyan's own. On a fiber; goes to every thread once, to bring the figures up to date.
  */
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,37 +11,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "server/arguments.h"
 #include "server/commands/functions.h"
-
-/* ---- texts ---- */
-
-void text_add(struct text *text, const char *format, ...)
-{
-    va_list arguments;
-    while (!text->failed) {
-        size_t room = text->capacity - text->length;
-        va_start(arguments, format);
-        int printed = vsnprintf(text->bytes ? text->bytes + text->length : NULL, room, format, arguments);
-        va_end(arguments);
-        if (printed >= 0 && (size_t)printed < room) {
-            text->length += (size_t)printed;
-            return;
-        }
-        size_t capacity = text->capacity * 2 + (printed > 0 ? (size_t)printed : 0) + 256;
-        char *larger = realloc(text->bytes, capacity);
-        if (larger) {
-            text->bytes = larger;
-            text->capacity = capacity;
-        }
-        text->failed = !larger || printed < 0;
-    }
-}
-
-void text_free(struct text *text)
-{
-    free(text->bytes);
-    memset(text, 0, sizeof *text);
-}
+#include "server/connection.h"
+#include "server/text.h"
 
 /* ---- sections ---- */
 
@@ -253,7 +225,7 @@ static void figures_gather(struct figures *f)
         f->exact |= server_argument_is(&f->call->arguments[i], "KEYSPACE");
 }
 
-void info_command(struct server_call *call)
+void info_run(struct server_call *call)
 {
     struct figures *f = calloc(1, sizeof *f);
     if (!f) {

@@ -5,12 +5,15 @@
  *
  * RENAME, RENAMENX and COPY are left out: two keys cannot be changed as one atomic step here.
  */
+#include "server/arguments.h"
+#include "server/commands/functions.h"
 #include "server/commands/many_keys.h"
+#include "server/replies.h"
 
 static void del_run(struct server_call *call)
 {
     int64_t gone = 0;
-    if (!data_keys_valid(call, 1, 1))
+    if (!server_arguments_keys(call, 1, 1))
         return;
     for (uint32_t i = 1; i < call->count; i++) {
         int status = store_delete(call->store, call->arguments[i].bytes, call->arguments[i].length);
@@ -25,7 +28,7 @@ static void del_run(struct server_call *call)
 
 static void exists_point(struct server_call *call, const struct store_value *value)
 {
-    data_count(call, value);
+    server_call_count(call, value);
     resp_integer(call->reply, value ? 1 : 0);
 }
 
@@ -38,9 +41,9 @@ static bool exists_visit(struct server_call *call, const struct store_value *val
 static void exists_run(struct server_call *call)
 {
     int64_t found = 0;
-    if (!data_keys_valid(call, 1, 1))
+    if (!server_arguments_keys(call, 1, 1))
         return;
-    int status = data_each(call, false, exists_visit, &found);
+    int status = many_keys_each(call, false, exists_visit, &found);
     if (status)
         server_reply_failure(call, status);
     else
@@ -49,7 +52,7 @@ static void exists_run(struct server_call *call)
 
 static void type_point(struct server_call *call, const struct store_value *value)
 {
-    data_count(call, value);
+    server_call_count(call, value);
     resp_simple(call->reply, value ? "string" : "none");
 }
 

@@ -7,7 +7,9 @@
  * begin so, by KEYS and SCAN both. FLUSHDB deletes key by key: others may see some of the keys gone and the
  * rest not yet, and what is written meanwhile may stay.
  */
-#include "server/commands/many_keys.h"
+#include "server/arguments.h"
+#include "server/commands/functions.h"
+#include "server/replies.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,14 +104,14 @@ void keys_run(struct server_call *call)
 {
     struct walk *walk = walk_create(call, &call->arguments[1]);
     if (!walk) {
-        data_reply_memory(call);
+        server_reply_memory(call);
         return;
     }
     walk->out = call->reply;
     size_t mark = resp_array_open(call->reply);
     int status = walk->empty ? 0 : store_scan(call->store, &walk->range, STORE_SCAN_KEYS, keys_visit, walk);
     if (status) {
-        data_rewind(call);
+        server_reply_rewind(call);
         server_reply_failure(call, status);
     } else {
         resp_array_close(call->reply, mark, walk->given);
@@ -225,7 +227,7 @@ void scan_run(struct server_call *call)
 {
     struct scan_options options;
     int64_t cursor;
-    if (!data_integer(call->arguments[1].bytes, call->arguments[1].length, &cursor) || cursor < 0) {
+    if (!server_integer_parse(call->arguments[1].bytes, call->arguments[1].length, &cursor) || cursor < 0) {
         reply_invalid_cursor(call);
         return;
     }
@@ -233,7 +235,7 @@ void scan_run(struct server_call *call)
         return;
     struct walk *walk = walk_create(call, options.match);
     if (!walk) {
-        data_reply_memory(call);
+        server_reply_memory(call);
         return;
     }
     if (!scan_resume(walk, (uint64_t)cursor)) {
@@ -243,7 +245,7 @@ void scan_run(struct server_call *call)
         if (status)
             server_reply_failure(call, status);
         else if (walk->keys.overflow)
-            data_reply_memory(call);
+            server_reply_memory(call);
         else
             scan_reply(walk);
     }

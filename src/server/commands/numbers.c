@@ -4,7 +4,9 @@
  * Floats are long doubles, read by strtold and written with 17 digits behind the point less the zeros at
  * their end, as Redis does it: the same bytes come out on the same kind of machine.
  */
-#include "server/commands/many_keys.h"
+#include "server/arguments.h"
+#include "server/commands/functions.h"
+#include "server/replies.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -28,7 +30,7 @@ static enum store_verdict integer_step(void *context, const struct store_value *
     struct integer_step *step = context;
     step->value = 0;
     step->problem = NUMBER_GOOD;
-    if (old && !data_integer(old->bytes, old->length, &step->value))
+    if (old && !server_integer_parse(old->bytes, old->length, &step->value))
         step->problem = NUMBER_NONE;
     else if (__builtin_add_overflow(step->value, step->by, &step->value))
         step->problem = NUMBER_OVERFLOW;
@@ -164,7 +166,7 @@ void incrbyfloat_run(struct server_call *call)
         return;
     struct float_step *step = malloc(sizeof *step); /* too large for a fiber's stack */
     if (!step) {
-        data_reply_memory(call);
+        server_reply_memory(call);
         return;
     }
     step->by = &call->arguments[2];

@@ -4,7 +4,9 @@
  * server_range_commands, on fibers. What others write meanwhile is seen or not, key by key: none of these is
  * one transaction over many keys.
  */
-#include "server/commands/many_keys.h"
+#include "server/arguments.h"
+#include "server/commands/functions.h"
+#include "server/replies.h"
 
 #include "server/bounds.h"
 
@@ -93,10 +95,10 @@ static void range_run(struct server_call *call)
             store_scan(call->store, &range, walk.what == RANGE_KEYS ? STORE_SCAN_KEYS : STORE_SCAN_VALUES,
                        range_visit, &walk);
     if (status) {
-        data_rewind(call);
+        server_reply_rewind(call);
         server_reply_failure(call, status);
     } else if (reply->overflow && reply->reply_max) {
-        data_rewind(call);
+        server_reply_rewind(call);
         reply->overflow = false;
         resp_error(reply,
                    "ERR the range's reply is longer than %zu bytes, which is this server's limit: use "
@@ -154,7 +156,7 @@ static void neighbour(struct server_call *call, bool before)
     if (bounds_beside(&call->arguments[1], before, &range) == BOUNDS_RANGE)
         status = store_scan(call->store, &range, STORE_SCAN_KEYS, neighbour_visit, &walk);
     if (status) {
-        data_rewind(call);
+        server_reply_rewind(call);
         server_reply_failure(call, status);
     } else if (!walk.given) {
         resp_null(call->reply);

@@ -3,7 +3,9 @@
  * together in memory of the call's; a value that is longer than STORE_VALUE_MAX is refused before anything is
  * allocated for it.
  */
-#include "server/commands/many_keys.h"
+#include "server/arguments.h"
+#include "server/commands/functions.h"
+#include "server/replies.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,9 +71,9 @@ static void splice(struct server_call *call, struct splice_step *step)
     if (status)
         server_reply_failure(call, status);
     else if (step->problem == SPLICE_TOO_LONG)
-        data_reply_too_long(call);
+        server_reply_too_long(call);
     else if (step->problem == SPLICE_NO_MEMORY)
-        data_reply_memory(call);
+        server_reply_memory(call);
     else
         resp_integer(call->reply, (int64_t)step->total);
 }

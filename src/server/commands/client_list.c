@@ -1,0 +1,244 @@
+/*
+ * client_list.c - CLIENT LIST, INFO and KILL. LIST and KILL visit every thread of the server, since a
+ * connection is touched by its thread alone. On a fiber; errors in the words of Redis 7.
+ */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "server/arguments.h"
+#include "server/commands/functions.h"
+#include "server/connection.h"
+#include "server/replies.h"
+#include "server/text.h"
+
+/* ---- CLIENT INFO and LIST ---- */
+
+static void address_local(const struct server_client *client, char *text, size_t size)
+{
+    struct sockaddr_storage storage = {0};
+    socklen_t length = sizeof storage;
+    char host[INET6_ADDRSTRLEN] = "";
+    snprintf(text, size, "%s", client->peer);
+    if (client->unix_socket ||
+        getsockname(net_stream_fd(client->stream), (struct sockaddr *)&storage, &length))
+        return;
+    if (storage.ss_family == AF_INET) {
+        const struct sockaddr_in *address = (const struct sockaddr_in *)&storage;
+        inet_ntop(AF_INET, &address->sin_addr, host, sizeof host);
+        snprintf(text, size, "%s:%u", host, ntohs(address->sin_port));
+    } else if (storage.ss_family == AF_INET6) {
+        const struct sockaddr_in6 *address = (const struct sockaddr_in6 *)&storage;
+        inet_ntop(AF_INET6, &address->sin6_addr, host, sizeof host);
+        snprintf(text, size, "[%s]:%u", host, ntohs(address->sin6_port));
+    }
+}
+
+/* As clients know addresses: without the scheme that Banyan's own settings write. */
+static const char *address_peer(const struct server_client *client)
+{
+    return strncmp(client->peer, "tcp://", 6) == 0 ? client->peer + 6 : client->peer;
+}
+
+/* One line, as Redis writes it; tools take it apart by the names. On the client's thread. */
+static void client_line(struct text *text, const struct server_client *client, uint64_t now)
+{
+    char local[NET_TEXT_MAX];
+    bool current = client->running;
+    address_local(client, local, sizeof local);
+    text_add(text,
+             "id=%llu addr=%s laddr=%s fd=%d name=%s age=%llu idle=%llu flags=%s db=0 sub=0 psub=0 ssub=0 "
+             "multi=-1 qbuf=%zu qbuf-free=%zu argv-mem=%zu multi-mem=0 rbs=%zu rbp=0 obl=%zu oll=0 omem=0 "
+             "tot-mem=%llu events=%s cmd=%s user=default redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
+             (unsigned long long)client->id, address_peer(client), local, net_stream_fd(client->stream),
+             client->name ? client->name : "", (unsigned long long)((now - client->created_ns) / 1000000000),
+             (unsigned long long)((now > client->active_ns ? now - client->active_ns : 0) / 1000000000),
+             client->finishing     ? "c"
+             : client->unix_socket ? "U"
+             : client->no_evict    ? "e"
+                                   : "N",
+             client->input_end - client->input_start, client->input_capacity - client->input_end,
+             client->parser.capacity * sizeof *client->parser.arguments, client->output.capacity,
+             (current ? client->output.start : client->output.length) - client->sent,
+             (unsigned long long)(client_memory(client) + sizeof *client),
+             client->watch.events & 4u ? "rw" : "r", client->last_command, client->output.protocol,
+             client->library ? client->library : "", client->library_version ? client->library_version : "");
+}
+
+/* What CLIENT LIST and KILL choose by. */
+struct selection {
+    struct server_call *call;
+    const struct resp_argument *ids; /* NULL: any */
+    uint32_t id_count;
+    const struct resp_argument *address, *local; /* NULL: any */
+    bool skip_me, none;                          /* none: a type or user that no client has */
+    bool kill;
+    uint64_t now;
+    struct spinlock lock; /* guards count; text is the thread's that has it: see `texts` */
+    uint64_t killed;
+    struct text *texts; /* one per thread */
+};
+
+static bool selected(const struct selection *selection, const struct server_client *client)
+{
+    char text[NET_TEXT_MAX];
+    bool found = !selection->ids;
+    if (client->dead || selection->none || (selection->skip_me && client == selection->call->client))
+        return false;
+    snprintf(text, sizeof text, "%llu", (unsigned long long)client->id);
+    for (uint32_t i = 0; !found && i < selection->id_count; i++)
+        found = server_argument_equals(&selection->ids[i], text);
+    if (found && selection->address)
+        found = server_argument_equals(selection->address, address_peer(client));
+    if (found && selection->local) {
+        address_local(client, text, sizeof text);
+        found = server_argument_equals(selection->local, text);
+    }
+    return found;
+}
+
+static void selection_visit(struct server_thread *thread, void *context)
+{
+    struct selection *selection = context;
+    uint64_t killed = 0;
+    for (struct server_client *client = thread->clients, *next; client; client = next) {
+        next = client->next;
+        if (!selected(selection, client))
+            continue;
+        if (!selection->kill) {
+            client_line(&selection->texts[thread->number], client, selection->now);
+            continue;
+        }
+        killed++;
+        if (client == selection->call->client)
+            client_finish(client); /* when it has got the reply */
+        else
+            client_close(client);
+    }
+    spinlock_lock(&selection->lock);
+    selection->killed += killed;
+    spinlock_unlock(&selection->lock);
+}
+
+static void clients_list(struct server_call *call, struct selection *selection)
+{
+    struct server *server = server_of(call);
+    struct text all = {0};
+    selection->texts = calloc(server->thread_count, sizeof *selection->texts);
+    if (!selection->texts || !server_each_thread(server, selection_visit, selection))
+        all.failed = true;
+    for (unsigned i = 0; selection->texts && i < server->thread_count; i++) {
+        if (selection->texts[i].length)
+            text_add(&all, "%s", selection->texts[i].bytes);
+        all.failed |= selection->texts[i].failed;
+        text_free(&selection->texts[i]);
+    }
+    if (all.failed)
+        resp_error(call->reply, "OOM no memory for the list of clients");
+    else
+        resp_verbatim(call->reply, all.bytes ? all.bytes : "", all.length);
+    text_free(&all);
+    free(selection->texts);
+}
+
+void client_list_run(struct server_call *call)
+{
+    struct selection selection = {.call = call, .now = task_now()};
+    const struct resp_argument *arguments = call->arguments;
+    if (call->count == 4 && server_argument_is(&arguments[2], "TYPE")) {
+        selection.none = !server_argument_is(&arguments[3], "NORMAL");
+        if (selection.none && !server_argument_is(&arguments[3], "MASTER") &&
+            !server_argument_is(&arguments[3], "REPLICA") && !server_argument_is(&arguments[3], "SLAVE") &&
+            !server_argument_is(&arguments[3], "PUBSUB")) {
+            resp_error(call->reply, "ERR Unknown client type '%.*s'", SERVER_SHOWN(&arguments[3]));
+            return;
+        }
+    } else if (call->count > 3 && server_argument_is(&arguments[2], "ID")) {
+        selection.ids = &arguments[3];
+        selection.id_count = call->count - 3;
+        for (uint32_t i = 3; i < call->count; i++)
+            if (arguments[i].length > 20 || !server_argument_digits(&arguments[i])) {
+                resp_error(call->reply, "ERR Invalid client ID");
+                return;
+            }
+    } else if (call->count != 2) {
+        server_reply_syntax(call);
+        return;
+    }
+    clients_list(call, &selection);
+}
+
+void client_info_run(struct server_call *call)
+{
+    struct text text = {0};
+    client_line(&text, call->client, task_now());
+    if (text.failed)
+        resp_error(call->reply, "OOM no memory for a reply");
+    else
+        resp_verbatim(call->reply, text.bytes, text.length);
+    text_free(&text);
+}
+
+/* ---- CLIENT KILL ---- */
+
+/* The filters of the new form; replies and returns false if they are wrong. */
+static bool kill_filters(struct server_call *call, struct selection *selection)
+{
+    const struct resp_argument *arguments = call->arguments;
+    selection->skip_me = true;
+    for (uint32_t i = 2; i < call->count; i += 2) {
+        const struct resp_argument *value = &arguments[i + 1];
+        if (i + 1 >= call->count) {
+            server_reply_syntax(call);
+            return false;
+        }
+        if (server_argument_is(&arguments[i], "ID")) {
+            if (value->length > 20 || !server_argument_digits(value) || *value->bytes == '0') {
+                resp_error(call->reply, "ERR client-id should be greater than 0");
+                return false;
+            }
+            selection->ids = value;
+            selection->id_count = 1;
+        } else if (server_argument_is(&arguments[i], "ADDR")) {
+            selection->address = value;
+        } else if (server_argument_is(&arguments[i], "LADDR")) {
+            selection->local = value;
+        } else if (server_argument_is(&arguments[i], "TYPE")) {
+            selection->none |= !server_argument_is(value, "NORMAL");
+        } else if (server_argument_is(&arguments[i], "USER")) {
+            if (!server_argument_equals(value, "default")) {
+                resp_error(call->reply, "ERR No such user '%.*s'", SERVER_SHOWN(value));
+                return false;
+            }
+        } else if (server_argument_is(&arguments[i], "SKIPME") && server_argument_is(value, "YES")) {
+            selection->skip_me = true;
+        } else if (server_argument_is(&arguments[i], "SKIPME") && server_argument_is(value, "NO")) {
+            selection->skip_me = false;
+        } else {
+            server_reply_syntax(call);
+            return false;
+        }
+    }
+    return true;
+}
+
+void client_kill_run(struct server_call *call)
+{
+    struct selection selection = {.call = call, .kill = true};
+    bool by_address = call->count == 3;
+    if (by_address)
+        selection.address = &call->arguments[2];
+    else if (!kill_filters(call, &selection))
+        return;
+    if (!server_each_thread(server_of(call), selection_visit, &selection))
+        resp_error(call->reply, "OOM no memory to look for clients");
+    else if (!by_address)
+        resp_integer(call->reply, (int64_t)selection.killed);
+    else if (selection.killed)
+        resp_simple(call->reply, "OK");
+    else
+        resp_error(call->reply, "ERR No such client");
+}
