@@ -221,8 +221,8 @@ static void judge_number(struct fuzz_input *input)
     fuzz_take(input, &value, sizeof value);
     int64_t again = 0;
     int length = snprintf(back, sizeof back, "%" PRId64, value);
-    fuzz_must(server_integer_parse(back, (size_t)length, &again) && again == value, "%s is read as another number",
-              back);
+    fuzz_must(server_integer_parse(back, (size_t)length, &again) && again == value,
+              "%s is read as another number", back);
 }
 
 static void judge_cursors(struct fuzz_input *input)
