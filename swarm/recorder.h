@@ -1,90 +1,15 @@
 /*
- * recorder.h - writes down what happens in a run, as lines of text, in memory shared with another process:
- * what was recorded is there however the run ends. The newest records stand; older ones give way.
- *
- * The parent makes a recording, runs with recorder_watch in a child, and reads it when the child is gone. The
- * recorder sees operations through the drivers and commands through sim_observe, and changes nothing.
+ * recorder.h - writes down what happens in a run (recording.h). The parent makes a recording, runs with
+ * recorder_watch in a child process, and reads the recording when the child is gone. The recorder sees
+ * operations through the drivers and commands through sim_observe, and changes nothing. One thread; it aborts
+ * where the process has no memory.
  */
 #ifndef SWARM_RECORDER_H
 #define SWARM_RECORDER_H
 
-#include "swarm/run.h"
+#include "swarm/recording.h"
 
-#define RECORD_TEXT         92u
-#define RECORDS_MAX         (UINT64_C(1) << 18) /* 32 MiB */
-#define RECORDING_NAMES     400u
-#define RECORDING_STUCK     100u /* times that a lock is found held: somebody keeps it */
-#define RECORDING_LANE_NONE UINT32_MAX
-
-enum record_kind {
-    RECORD_BEGIN,
-    RECORD_END,
-    RECORD_POSTED,
-    RECORD_EFFECT,
-    RECORD_RETURNED,
-    RECORD_EVENT, /* of the cluster */
-};
-enum record_concern {
-    RECORD_ASIDE,   /* it has nothing to do with the focus */
-    RECORD_CONTEXT, /* shown where its operation is */
-    RECORD_CHOOSES, /* its operation is to be shown */
-};
-
-struct record {
-    uint64_t time_ns;
-    uint32_t lane; /* number of a task of the world */
-    uint32_t act;  /* the operation it is part of, counted from 1; 0: none */
-    uint8_t kind, concern;
-    uint16_t name; /* 1 more than the place in `names` of the node that the text is about; 0: none */
-    char text[RECORD_TEXT];
-};
-
-/* What is looked at closely: every field that is set. */
-struct recorder_focus {
-    bool has_key, has_node, has_lane;
-    uint64_t key;
-    gaddr node; /* a block, or a lock word */
-    uint32_t lane;
-};
-
-/* Of the task that ran last. */
-struct recorder_last {
-    uint32_t lane;
-    bool busy, has_key; /* an operation is under way; on this one key */
-    uint64_t key;
-};
-
-struct recorder;
-struct recording {
-    bool texts;  /* records are kept, not only what stands here */
-    bool asides; /* also of what has nothing to do with the focus */
-    struct recorder_focus focus;
-    const struct swarm_watch *more; /* also watches; NULL: nobody */
-    struct recorder *recorder;      /* of the run's process */
-    /* what came of it */
-    uint64_t count; /* records written, of which the last RECORDS_MAX are there */
-    uint64_t blamed;
-    struct history_op culprit;
-    char failure[sizeof((struct error *)0)->text];
-    struct recorder_last last;
-    gaddr contended; /* a lock that was found held again and again, so many times, and never free since */
-    uint64_t contended_times;
-    uint32_t name_count;
-    struct {
-        gaddr address, lock;
-        char what[12];
-    } names[RECORDING_NAMES];
-    struct record records[RECORDS_MAX];
-};
-
-/* NULL: no memory. Takes memory as it is filled. */
-struct recording *recording_create(void);
-void recording_destroy(struct recording *recording);
-/* Forgets what was recorded. */
-void recording_clear(struct recording *recording);
 /* The watch of a run to be recorded. */
 struct swarm_watch recorder_watch(struct recording *recording);
-/* The short name of names[place]. */
-void recording_label(uint32_t place, char text[8]);
 
 #endif
