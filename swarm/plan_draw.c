@@ -1,0 +1,206 @@
+/* plan_draw.c - a plan from a seed: each run has some features and lacks others (contract: plan.h). What is
+ * drawn, and in which order, decides which plan a seed is: a change gives every seed another plan. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "memory/memory.h"
+#include "swarm/plan.h"
+
+#define PICK(random, list) list[random_below(random, sizeof(list) / sizeof(list)[0])]
+
+static void draw_cluster(struct swarm_plan *plan, struct random *random)
+{
+    static const uint32_t memory[] = {1, 1, 1, 2, 2, 3, 4, 8}, compute[] = {1, 2, 2, 3, 3, 4, 5, 8},
+                          threads[] = {1, 1, 1, 2, 2, 3}, fibers[] = {1, 1, 2, 2, 3, 4, 8};
+    plan->memory_nodes = PICK(random, memory);
+    plan->compute_nodes = PICK(random, compute);
+    plan->threads = PICK(random, threads);
+    plan->fibers = PICK(random, fibers);
+    while (plan->compute_nodes * plan->threads * plan->fibers > 24) {
+        if (plan->fibers > 1)
+            plan->fibers--;
+        else
+            plan->compute_nodes--;
+    }
+    /* So few locks that many nodes share one. */
+    if (random_chance(random, 0.3))
+        plan->lock_bytes = UINT64_C(64) << random_below(random, 6);
+    plan->params.lock_width = random_chance(random, 0.2) ? 8 : 2;
+    /* Half of the wide locks are of a NIC that promises nothing and has no masks, as Soft-RoCE. */
+    bool wide = plan->params.lock_width == 8;
+    plan->unlock_by_atomic = random_chance(random, wide ? 0.5 : 0.05);
+    plan->params.masked_cas = !(wide && plan->unlock_by_atomic);
+}
+
+static void draw_index(struct swarm_plan *plan, struct random *random)
+{
+    static const uint32_t leaves[] = {512, 512, 1024, 1024, 1024, 2048, 4096},
+                          values[] = {8, 8, 16, 16, 33, 80, 200};
+    plan->params.atomic_write = random_chance(random, 0.3) ? 4096 : 1024;
+    plan->leaf_bytes = PICK(random, leaves);
+    plan->internal_bytes = random_chance(random, 0.5) ? 512 : 1024;
+    plan->records = random_chance(random, 0.3);
+    if (plan->records) {
+        plan->key_kind = FORMAT_KEY_VARIABLE;
+        plan->key_bytes = plan->params.atomic_write == 4096 ? 255 : 64;
+        plan->inline_key_bytes = 16;
+        plan->value_bytes = 17;
+        plan->value_variable = true;
+        plan->internal_bytes = plan->params.atomic_write;
+        plan->leaf_bytes = plan->leaf_bytes < 1024 ? 1024 : plan->leaf_bytes;
+        plan->long_keys = random_chance(random, 0.5);
+        plan->chunk_bytes = UINT64_C(256) << 10;
+        return;
+    }
+    plan->value_bytes = PICK(random, values);
+    plan->value_variable = random_chance(random, 0.3);
+    if (random_chance(random, 0.6)) {
+        plan->key_bytes = random_chance(random, 0.7) ? 8 : 16;
+        return;
+    }
+    plan->key_kind = FORMAT_KEY_VARIABLE;
+    plan->long_keys = random_chance(random, 0.5);
+    plan->key_bytes = plan->long_keys ? 60 : 30;
+    plan->inline_key_bytes = plan->long_keys ? 16 : 0;
+    plan->internal_bytes = 1024;
+}
+
+static void draw_switches(struct swarm_plan *plan, struct random *random)
+{
+    struct tree_switches *switches = &plan->switches;
+    struct error error;
+    uint64_t presets = 0;
+    while (tree_switches_presets[presets])
+        presets++;
+    if (random_chance(random, 0.25))
+        tree_switches_preset(switches, tree_switches_presets[random_below(random, presets)], &error);
+    if (random_chance(random, 0.35)) {
+        switches->combine = (int)random_below(random, 3);
+        switches->lock_region = (int)random_below(random, 2);
+        switches->local_locks = random_chance(random, 0.7);
+        switches->handover = (uint32_t)random_below(random, 6);
+        switches->snapshot = random_chance(random, 0.6);
+        switches->write_unit = (int)random_below(random, 2);
+        switches->read_unit = (int)random_below(random, 2);
+    }
+    if (random_chance(random, 0.3))
+        switches->cache_bytes = UINT64_C(4096) << random_below(random, 4);
+}
+
+/* The most that a plan draws; half of the plans are without each. Rates come with three digits, so that text
+ * keeps them. */
+struct fault {
+    const char *rate, *duration;
+    double rate_max;
+    uint32_t duration_max;
+};
+
+static const struct fault faults[] = {
+    {"torn-reads", "tear-window-ns", 1, 5000},
+    {"torn-writes", NULL, 1, 0},
+    {"spread", "list-spread-ns", 1, 5000},
+    {"late", "late-ns", 0.05, 50000},
+    {"late-replies", NULL, 0.05, 0},
+    {"stall", "stall-ns", 0.002, 200000},
+    {"fiber-stall", "fiber-stall-ns", 0.005, 500000},
+    {"thread-stall", "thread-stall-ns", 0.002, 300000},
+    {"compute-stall", "compute-stall-ns", 0.0005, 400000},
+    {"atomic-queue", "atomic-queue-ns", 0.01, 50000},
+    {"lose", "lose-ns", 0.01, 200000},
+};
+
+static void set(struct swarm_plan *plan, const char *name, double value)
+{
+    char text[32];
+    struct error error;
+    snprintf(text, sizeof text, "%.3g", value);
+    int status = option_set(sim_faults_table, &plan->faults, name, text, &error);
+    if (status)
+        fprintf(stderr, "%s\n", error.text), abort(); /* a name in the table above is wrong */
+}
+
+static void draw_faults(struct swarm_plan *plan, struct random *random)
+{
+    bool tame = random_chance(random, 0.05);
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        const struct fault *fault = &faults[i];
+        bool on = random_chance(random, strcmp(fault->rate, "lose") ? 0.5 : 0.25);
+        double part = random_unit(random), length = random_unit(random);
+        if (!on || tame)
+            continue;
+        /* What is torn or spread may be so at any rate; the rest is mostly rare. */
+        part = fault->rate_max < 1 ? part * part : part;
+        set(plan, fault->rate, fault->rate_max * (part * 0.99 + 0.01));
+        if (fault->duration)
+            set(plan, fault->duration, (double)fault->duration_max * length * length + 200);
+    }
+    plan->faults.lease_ns = 20000 + (uint32_t)random_below(random, 200000);
+    plan->span_ns = 200000 + random_below(random, 6000000);
+    if (tame)
+        return;
+    if (random_chance(random, 0.4)) {
+        plan->kills = 1 + (uint32_t)random_below(random, plan->compute_nodes + 4);
+        plan->kill_at_effect = random_chance(random, 0.6);
+        plan->restarts = random_chance(random, 0.6) ? 1 + (uint32_t)random_below(random, 6) : 0;
+    }
+    if (random_chance(random, 0.3))
+        plan->stalls = 1 + (uint32_t)random_below(random, 4);
+    if (random_chance(random, 0.2))
+        plan->cuts = 1 + (uint32_t)random_below(random, 5);
+    if (random_chance(random, 0.15))
+        plan->refusals = 1 + (uint32_t)random_below(random, 8);
+}
+
+/* Other machines: what is fast and what is slow decides who overtakes whom. */
+static void draw_hardware(struct swarm_plan *plan, struct random *random)
+{
+    if (random_chance(random, 0.6))
+        return;
+    plan->params.wire_ns = 20 + (uint32_t)random_below(random, 3000);
+    plan->params.jitter_ns = (uint32_t)random_below(random, 2000);
+    plan->params.rpc_ns = 200 + (uint32_t)random_below(random, 20000);
+    plan->params.operation_ns = 50 + (uint32_t)random_below(random, 5000);
+    plan->params.split_ns = 50 + (uint32_t)random_below(random, 20000);
+    plan->params.shared_nic = random_chance(random, 0.5);
+    plan->params.block_responses = random_chance(random, 0.2);
+}
+
+static void draw_workload(struct swarm_plan *plan, struct random *random)
+{
+    static const uint64_t keys[] = {80, 160, 160, 480, 480, 480, 1200, 2000};
+    plan->keys = PICK(random, keys);
+    plan->window = plan->keys / (4 + random_below(random, 12));
+    plan->pattern = random_chance(random, 0.4) ? CHURN_WINDOW : (int)random_below(random, 4);
+    plan->rounds = 40 + (uint32_t)random_below(random, random_chance(random, 0.2) ? 700 : 200);
+    plan->hot = random_chance(random, 0.2) ? 40 + (uint32_t)random_below(random, 40)
+                                           : (uint32_t)random_below(random, 12);
+    plan->scans = (uint32_t)random_below(random, 10);
+    plan->multis = (uint32_t)random_below(random, 12);
+    plan->disjoint = random_chance(random, 0.1);
+    /* A pool that is full most of the time. */
+    if (!plan->records && random_chance(random, 0.08)) {
+        plan->lock_bytes = 4096;
+        plan->pool_bytes = MEMORY_FIRST_CHUNK(4096) + (1 + random_below(random, 2)) * plan->chunk_bytes;
+        plan->keys = 2000;
+        plan->window = 150;
+    }
+}
+
+void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed)
+{
+    struct random random;
+    struct error error;
+    random_seed(&random, random_mix(seed ^ UINT64_C(0x5a43)));
+    do {
+        swarm_plan_default(plan);
+        plan->seed = seed;
+        draw_cluster(plan, &random);
+        draw_index(plan, &random);
+        draw_switches(plan, &random);
+        draw_faults(plan, &random);
+        draw_hardware(plan, &random);
+        draw_workload(plan, &random);
+    } while (swarm_plan_check(plan, &error)); /* some geometries do not fit together */
+}
