@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "format/leaf.h"
 #include "swarm/recorder_state.h"
 
 /* A key, or as much of one as a separator has kept of it: "k" and some digits. */

@@ -5,7 +5,7 @@
 #ifndef SWARM_RECORDER_PLACES_H
 #define SWARM_RECORDER_PLACES_H
 
-#include "format/layout.h"
+#include "format/header.h"
 #include "swarm/recording.h"
 
 enum recorder_place_kind { PLACE_LOCK, PLACE_CATALOGUE, PLACE_BLOCK, PLACE_LEAF, PLACE_INTERNAL };

@@ -5,6 +5,7 @@
 #ifndef SWARM_RECORDER_STATE_H
 #define SWARM_RECORDER_STATE_H
 
+#include "format/internal_node.h"
 #include "swarm/recorder_lanes.h"
 #include "swarm/recorder_places.h"
 
