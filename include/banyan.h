@@ -68,6 +68,8 @@ extern "C" {
 #define BANYAN_NAME_MAX       63u         /* bytes of an index's name, without the terminating 0 */
 
 /* Every function that can fail returns 0 (BANYAN_OK) or one of these. */
+#ifndef BANYAN_ERROR_CODES /* the library's own files may have them already */
+#define BANYAN_ERROR_CODES
 enum banyan_error {
     BANYAN_OK = 0,
     BANYAN_ENOTFOUND = -1,  /* the key, index or node does not exist */
@@ -89,6 +91,7 @@ enum banyan_error {
     BANYAN_EABORT = -17,    /* a callback refused the change */
     BANYAN_EVERSION = -18,  /* the pool was written by an incompatible version */
 };
+#endif
 
 /* A constant sentence for a code; for an unknown code too. Never NULL. */
 BANYAN_API const char *banyan_strerror(int code);

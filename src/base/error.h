@@ -9,7 +9,7 @@
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
 
-#include "banyan.h"
+#include "base/error_codes.h"
 
 struct error {
     int code;       /* enum banyan_error */

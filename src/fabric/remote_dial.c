@@ -101,7 +101,7 @@ static int refused(const struct wire_header *head, struct net_stream *stream, ui
     for (char *at = refusal.text; *at != 0; at++)
         if ((unsigned char)*at < ' ' || *at == 127)
             *at = '?';
-    int code = refusal.code < 0 && refusal.code >= BANYAN_EVERSION ? refusal.code : BANYAN_ENET;
+    int code = refusal.code < 0 && refusal.code >= ERROR_CODE_LOWEST ? refusal.code : BANYAN_ENET;
     return error_set(error, code, "%s", refusal.text[0] != 0 ? refusal.text : error_name(code));
 }
 

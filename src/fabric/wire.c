@@ -22,7 +22,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs travel as the
 bool wire_header_valid(const struct wire_header *head)
 {
     if (head->kind < WIRE_GREETING || head->kind >= WIRE_KINDS || head->status > 0 ||
-        head->status < BANYAN_EVERSION)
+        head->status < ERROR_CODE_LOWEST)
         return false;
     if (head->kind == WIRE_LIST)
         return head->count - 1u < FABRIC_COMMANDS_MAX && head->length <= WIRE_LENGTH_MAX &&

@@ -38,14 +38,13 @@ static void section_server(struct figures *f)
         port = f->server->listeners[i].address.kind == NET_TCP ? f->server->listeners[i].address.port : 0;
     text_add(&f->text,
              "redis_version:%s\r\nredis_git_sha1:00000000\r\nredis_git_dirty:0\r\nredis_build_id:0\r\n"
-             "redis_mode:standalone\r\nbanyan_version:%d.%d.%d\r\nos:%s %s %s\r\narch_bits:%zu\r\n"
+             "redis_mode:standalone\r\nbanyan_version:%s\r\nos:%s %s %s\r\narch_bits:%zu\r\n"
              "multiplexing_api:epoll\r\nprocess_id:%ld\r\nrun_id:%s\r\ntcp_port:%u\r\n"
              "server_time_usec:%" PRIu64 "\r\nuptime_in_seconds:%" PRIu64 "\r\nuptime_in_days:%" PRIu64
              "\r\nhz:10\r\nio_threads_active:%u\r\nconfig_file:\r\n",
-             SERVER_REDIS_VERSION, BANYAN_VERSION_MAJOR, BANYAN_VERSION_MINOR, BANYAN_VERSION_PATCH,
-             system.sysname, system.release, system.machine, sizeof(void *) * 8, (long)getpid(),
-             f->server->run_id, port, clock_wall_ms() * 1000, f->stats.uptime_s, f->stats.uptime_s / 86400,
-             f->server->thread_count);
+             SERVER_REDIS_VERSION, BANYAN_VERSION_TEXT, system.sysname, system.release, system.machine,
+             sizeof(void *) * 8, (long)getpid(), f->server->run_id, port, clock_wall_ms() * 1000,
+             f->stats.uptime_s, f->stats.uptime_s / 86400, f->server->thread_count);
 }
 
 static void section_clients(struct figures *f)
