@@ -100,9 +100,8 @@ static int post_list(struct sim *sim, struct sim_endpoint *endpoint, struct sim_
     waiter->task->cpu->busy += sim->model.post + list->count * sim->model.command;
     sim_time arrival = arrival_time(sim, compute, waiter->task, connection, load, fetch);
     waiter->pending++;
-    list->backend[0] = waiter;
-    list->backend[1] = (void *)(uintptr_t)((uint64_t)known << 32 | load.bytes);
-    list->backend[2] = connection;
+    *sim_list(list) =
+        (struct sim_list){.waiter = waiter, .connection = connection, .bytes = load.bytes, .known = known};
     sim_push(sim, arrival, SIM_EVENT_ARRIVE, list, waiter->task->cpu->busy, compute->index);
     sim_see_list(sim, SIM_POSTED, waiter->task, list, 0, list->count, BANYAN_OK);
     prefetch(sim->memories[list->node].target, list);
@@ -157,9 +156,9 @@ static void note_list(struct sim *sim, const struct sim_compute *compute, const 
     }
 }
 
-static const struct sim_task *list_task(const struct fabric_list *list)
+static const struct sim_task *list_task(struct fabric_list *list)
 {
-    return ((const struct sim_waiter *)list->backend[0])->task;
+    return sim_list(list)->waiter->task;
 }
 
 /* All of it at once. False: its compute node has died over it. */
@@ -205,7 +204,7 @@ void sim_list_arrive(struct sim *sim, struct sim_compute *compute, struct fabric
         return;
     }
     struct sim_memory *memory = &sim->memories[list->node];
-    struct sim_load load = {.messages = list->count, .bytes = (uint32_t)(uintptr_t)list->backend[1]};
+    struct sim_load load = {.messages = list->count, .bytes = sim_list(list)->bytes};
     if (!sim_list_stale(compute, list))
         sim_link_dice(sim, compute, list->node);
     if (sim_list_stale(compute, list)) {
@@ -236,7 +235,7 @@ static sim_time late_reply(struct sim *sim)
 void sim_list_respond(struct sim *sim, struct sim_compute *compute, struct fabric_list *list, sim_time ready)
 {
     const struct sim_model *model = &sim->model;
-    struct sim_connection *connection = list->backend[2];
+    struct sim_connection *connection = sim_list(list)->connection;
     struct sim_load load = sim_response_load(model, list);
     sim_time waited = sim_nic_send(model, sim->memories[list->node].nic, sim->now, load) - sim->now;
     sim_time arrival = sim_later(ready, sim->now) + waited + 2 * model->pass + model->wire +
@@ -270,7 +269,7 @@ void sim_list_return(struct sim *sim, struct sim_compute *compute, struct fabric
     sim_time seen = receive(sim, compute->nic, load_unpack(load));
     if (sim->model.block_responses)
         seen = sim_later(seen, compute->nic->serve_free);
-    complete(sim, compute, list->backend[0], seen);
+    complete(sim, compute, sim_list(list)->waiter, seen);
 }
 
 /* ------------------------------------------------------------------ calls */

@@ -164,7 +164,7 @@ static struct transfer *transfer_make(struct sim *sim, struct fabric_list *list,
         malloc(sizeof *transfer + steps * sizeof(struct step) + count * sizeof(struct sim_fetch *));
     if (!transfer)
         return NULL;
-    *transfer = (struct transfer){.list = list, .connection = list->backend[2]};
+    *transfer = (struct transfer){.list = list, .connection = sim_list(list)->connection};
     transfer->fetches = (struct sim_fetch **)(void *)(transfer->steps + steps);
     for (uint16_t i = 0; i < count; i++)
         transfer->fetches[i] = NULL;
@@ -347,8 +347,8 @@ static void see_step(const struct sim *sim, const struct transfer *transfer)
     for (uint32_t at = transfer->next + 1; at < transfer->count; at++)
         left += transfer->steps[at].command == step->command;
     if (left == 0 || !has_begun(transfer, transfer->next, transfer->next))
-        sim_see_list(sim, SIM_EFFECT, ((const struct sim_waiter *)transfer->list->backend[0])->task,
-                     transfer->list, step->command, 1, left);
+        sim_see_list(sim, SIM_EFFECT, sim_list(transfer->list)->waiter->task, transfer->list, step->command,
+                     1, left);
 }
 
 /* The first words of a WRITE that was cut within: fewer than all. */
@@ -438,7 +438,7 @@ void sim_transfer_step(struct sim *sim, struct sim_compute *compute, void *objec
 static void run_cut(struct sim *sim, struct fabric_list *list)
 {
     const struct fabric_target *target = sim->memories[list->node].target;
-    struct sim_connection *connection = list->backend[2];
+    struct sim_connection *connection = sim_list(list)->connection;
     uint32_t cut = (uint32_t)random_below(&sim->dice[SIM_DIE_DEATH], list->count + 1u);
     connection->cut = cut < list->count;
     for (uint32_t i = 0; i < list->count && i <= cut; i++) {
@@ -447,7 +447,7 @@ static void run_cut(struct sim *sim, struct fabric_list *list)
             return;
         if (i < cut && command->operation != FABRIC_READ) {
             run_command(sim, list->node, command);
-            sim_see_list(sim, SIM_EFFECT, ((const struct sim_waiter *)list->backend[0])->task, list, i, 1, 0);
+            sim_see_list(sim, SIM_EFFECT, sim_list(list)->waiter->task, list, i, 1, 0);
         } else if (i == cut && is_long_write(sim, command)) {
             run_prefix(sim, list->node, command);
         }
@@ -457,7 +457,7 @@ static void run_cut(struct sim *sim, struct fabric_list *list)
 void sim_list_arrive_dead(struct sim *sim, struct sim_compute *compute, struct fabric_list *list,
                           sim_time posted)
 {
-    const struct sim_connection *connection = list->backend[2];
+    const struct sim_connection *connection = sim_list(list)->connection;
     if (compute->cut || connection->cut || posted > compute->death || sim_list_stale(compute, list))
         return;
     if (!sim->faulty) {

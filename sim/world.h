@@ -95,8 +95,16 @@ struct sim_memory {
     struct sim_fetch *fetches; /* READs that are being fetched word by word */
 };
 
-/* One fabric_execute: on its caller's stack. list->backend[0] points to it, [1] holds the list's load on the
- * wire and, above 32 bits, its link's losses when it was posted, [2] its connection. */
+/* What a list that is under way has beside it. */
+struct FABRIC_LIST_STATE_STRUCT sim_list {
+    struct sim_waiter *waiter;
+    struct sim_connection *connection;
+    uint32_t bytes; /* its load on the wire */
+    uint32_t known; /* its link's losses when it was posted */
+};
+FABRIC_LIST_STATE(sim_list)
+
+/* One fabric_execute: on its caller's stack. */
 struct sim_waiter {
     struct sim_task *task;
     uint32_t pending;
@@ -265,9 +273,9 @@ static inline bool sim_link_stands(const struct sim *sim, const struct sim_link 
 {
     return link->lost == link->known && link->up <= sim->now;
 }
-static inline bool sim_list_stale(const struct sim_compute *compute, const struct fabric_list *list)
+static inline bool sim_list_stale(const struct sim_compute *compute, struct fabric_list *list)
 {
-    return sim_link_stale(compute, list->node, (uint32_t)((uintptr_t)list->backend[1] >> 32));
+    return sim_link_stale(compute, list->node, sim_list(list)->known);
 }
 int sim_link_admit(struct sim_compute *compute, uint16_t node, uint64_t incarnation, uint32_t *known);
 

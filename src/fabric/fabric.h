@@ -101,8 +101,20 @@ struct fabric_list {
      * Where a connection has been lost since, its locks are gone: the list is refused with BANYAN_EFENCED and
      * nothing of it is done. */
     uint64_t incarnation;
-    void *backend[3]; /* for the backend's use while the list is under way */
+    uint64_t backend[3]; /* the backend's while the list is under way: FABRIC_LIST_STATE */
 };
+
+/* A backend lays a struct of its own over `backend`: this makes `struct type *type(list)`, which finds it.
+ * The struct is declared FABRIC_LIST_STATE_STRUCT, so that the compiler knows that it shares its bytes. */
+#define FABRIC_LIST_STATE_STRUCT __attribute__((may_alias))
+#define FABRIC_LIST_STATE(type)                                                                              \
+    _Static_assert(sizeof(struct type) <= sizeof(((struct fabric_list *)0)->backend) &&                      \
+                       _Alignof(struct type) <= _Alignof(uint64_t),                                          \
+                   #type " does not fit a list's backend field");                                            \
+    static inline struct type *type(struct fabric_list *list)                                                \
+    {                                                                                                        \
+        return (struct type *)(void *)list->backend;                                                         \
+    }
 
 /* What one operation cost. Counted by fabric_execute and fabric_call, the same for every backend. */
 struct fabric_cost {

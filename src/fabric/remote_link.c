@@ -33,7 +33,7 @@
 
 /* A call stands in the chain as a list of no commands. */
 struct remote_call {
-    struct fabric_list list;
+    struct fabric_list list; /* first: list_call */
     struct remote_wait wait;
     void *reply;
     size_t capacity, length;
@@ -45,17 +45,18 @@ static inline size_t unsent(const struct remote_link *link)
     return link->out_end - link->out_begin;
 }
 
-static struct fabric_list *list_next(const struct fabric_list *list)
+/* The call that stands in the chain as this list; NULL: it is a list of commands. */
+static inline struct remote_call *list_call(struct fabric_list *list)
 {
-    return list->backend[0];
+    return list->count == 0 ? (struct remote_call *)list : NULL;
 }
 
 /* ---- completing ---- */
 
 void remote_link_complete(struct remote_link *link, struct fabric_list *list, int status)
 {
-    struct remote_wait *wait = list->backend[1];
-    struct remote_call *call = list->count == 0 ? list->backend[2] : NULL;
+    struct remote_wait *wait = remote_list(list)->wait;
+    struct remote_call *call = list_call(list);
     if (call != NULL && call->left_behind) {
         link->left_behind--;
         free(call);
@@ -102,7 +103,7 @@ void remote_link_fail(struct remote_link *link, const char *why)
     struct fabric_list *list = link->first;
     link->first = link->last = NULL;
     while (list != NULL) {
-        struct fabric_list *next = list_next(list);
+        struct fabric_list *next = remote_list(list)->next;
         atomic_store_relaxed(&link->outstanding,
                              link->outstanding - 1); /* relaxed: a hint for the heartbeat */
         remote_link_complete(link, list, BANYAN_ENET);
@@ -233,7 +234,7 @@ static bool answer_begin(struct remote_link *link)
     link->command = link->offset = 0;
     if (list->count == 0)
         return head->kind == WIRE_RESULT;
-    uint64_t sent = (uintptr_t)list->backend[2], length = 0;
+    uint64_t sent = remote_list(list)->sent, length = 0;
     if (head->kind != WIRE_REPLY || head->count > sent || (head->status == 0 && head->count != sent))
         return false;
     for (uint32_t i = 0; i < head->count; i++)
@@ -247,19 +248,19 @@ static void answer_end(struct remote_link *link)
     int status = link->head.status;
     link->head_have = 0;
     link->answered_id++;
-    link->first = list_next(list);
+    link->first = remote_list(list)->next;
     if (link->first == NULL)
         link->last = NULL;
     /* relaxed: a hint for the heartbeat */
     atomic_store_relaxed(&link->outstanding, link->outstanding - 1);
-    if (list->count == 0) {
-        struct remote_call *call = list->backend[2];
+    struct remote_call *call = list_call(list);
+    if (call != NULL) {
         call->length = !status ? link->head.length : 0;
         if (call->length > call->capacity)
             status = BANYAN_EINVAL;
     } else {
         /* A list that was cut before a command that cannot even be said ends with that one's error. */
-        if (!status && (uintptr_t)list->backend[2] < list->count)
+        if (!status && remote_list(list)->sent < list->count)
             status = BANYAN_EADDRESS;
         for (uint32_t i = 0; i < list->count; i++)
             if (list->commands[i].operation == FABRIC_READ)
@@ -274,8 +275,8 @@ static size_t take_body(struct remote_link *link, const uint8_t *data, size_t le
     struct fabric_list *list = link->first;
     if (length > link->body_left)
         length = link->body_left;
-    if (list->count == 0) {
-        struct remote_call *call = list->backend[2];
+    struct remote_call *call = list_call(list);
+    if (call != NULL) {
         size_t at = link->head.length - link->body_left;
         if (at < call->capacity)
             memcpy((uint8_t *)call->reply + at, data,
@@ -566,14 +567,13 @@ static uint8_t *put_command(uint8_t *to, const struct fabric_command *command)
     return to;
 }
 
-static void enqueue(struct remote_link *link, struct fabric_list *list, struct remote_wait *wait, void *third)
+static void enqueue(struct remote_link *link, struct fabric_list *list, struct remote_wait *wait,
+                    uint32_t sent)
 {
-    list->backend[0] = NULL;
-    list->backend[1] = wait;
-    list->backend[2] = third;
+    *remote_list(list) = (struct remote_list){.wait = wait, .sent = sent};
     wait->left++;
     if (link->last != NULL)
-        link->last->backend[0] = list;
+        remote_list(link->last)->next = list;
     else
         link->first = list;
     link->last = list;
@@ -607,7 +607,7 @@ void remote_link_post(struct remote_link *link, struct fabric_list *list, struct
         to = put_command(to, &list->commands[i]);
     link->out_end += sizeof head + length;
     assert(to == link->out + link->out_end);
-    enqueue(link, list, wait, (void *)(uintptr_t)sent);
+    enqueue(link, list, wait, sent);
 }
 
 /* BANYAN_EFENCED: there is no connection, nothing goes out. */
@@ -623,7 +623,7 @@ static int call_post(struct remote_link *link, struct remote_call *call, const v
     if (length > 0)
         put(to, request, length);
     link->out_end += sizeof head + length;
-    enqueue(link, &call->list, &call->wait, call);
+    enqueue(link, &call->list, &call->wait, 0);
     return BANYAN_OK;
 }
 
@@ -690,8 +690,8 @@ void remote_link_close(struct remote_link *link)
 {
     while (link->first != NULL) { /* calls that were left behind: their answers never came */
         struct fabric_list *list = link->first;
-        link->first = list_next(list);
-        assert(list->count == 0 && ((struct remote_call *)list->backend[2])->left_behind);
+        link->first = remote_list(list)->next;
+        assert(list_call(list) != NULL && list_call(list)->left_behind);
         remote_link_complete(link, list, BANYAN_ENET);
     }
     assert(link->waiting_first == NULL);
