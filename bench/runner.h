@@ -20,7 +20,7 @@
 #include "base/histogram.h"
 #include "base/task.h"
 #include "bench/workloads.h"
-#include "fabric/verbs_device.h"
+#include "fabric/verbs_options.h"
 #include "net/net.h"
 #include "sim/params.h"
 #include "tree/tree.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "fabric/remote.h"
-#include "fabric/verbs_device.h"
+#include "fabric/verbs_options.h"
 #include "memoryd/memoryd.h"
 
 /* Machines that tests run on may be slow, and emulated: nobody is to be fenced for that. */

@@ -43,7 +43,7 @@ int cluster_rdma_prepare(struct verbs_options *options, const struct cluster_rdm
     *options = (struct verbs_options){
         .device = settings->device != NULL && settings->device[0] ? settings->device : NULL,
         .port = settings->port,
-        .packet = settings->mtu > 0 ? 128u << settings->mtu : 0,
+        .mtu = settings->mtu > 0 ? 128u << settings->mtu : 0,
         .traffic_class = settings->traffic_class,
         .service_level = settings->service_level,
         .timeout = settings->timeout,

@@ -7,7 +7,7 @@
 
 #include "cli/settings.h"
 #include "fabric/remote.h"
-#include "fabric/verbs_device.h"
+#include "fabric/verbs_options.h"
 #include "net/net.h"
 
 #define CLUSTER_ADDRESSES_MAX 64u
@@ -41,7 +41,7 @@ struct cluster_rdma_settings {
         CLUSTER_RDMA_ROW(type, member, "gid", OPTION_TEXT, gid, 0, 0, NULL, "INDEX",                         \
                          "RDMA: index of the port's GID; else the RoCE v2 one of the address"),              \
         CLUSTER_RDMA_ROW(type, member, "mtu", OPTION_CHOICE, mtu, 0, 0, cluster_rdma_mtus,                   \
-                         "auto|256|512|1024|2048|4096", "RDMA: bytes of a packet; auto: the port's"),        \
+                         "auto|256|512|1024|2048|4096", "RDMA: path MTU, bytes; auto: the port's"),          \
         CLUSTER_RDMA_ROW(type, member, "traffic-class", OPTION_U32, traffic_class, 0, 255, NULL, "N",        \
                          "RDMA: of packets; RoCE v2: DSCP * 4 + ECN"),                                       \
         CLUSTER_RDMA_ROW(type, member, "service-level", OPTION_U32, service_level, 0, 15, NULL, "N",         \

@@ -450,7 +450,7 @@ static int lease_node(struct remote_node *node, uint16_t *id, struct error *erro
         status = remote_nic_open(node, &dialed, error);
     if (!status && node->address.rdma)
         status = remote_nic_validate(node, welcome, error);
-    node->packet = welcome->nic_packet;
+    node->mtu = welcome->nic_mtu;
     node->promises = welcome->nic_promises;
     if (!status)
         status = measure(node, dialed.stream, task_now() + timeout, error);
@@ -502,10 +502,10 @@ static int lease_nodes(struct remote_fabric *remote, struct error *error)
 /* What a memory node behind a NIC takes away from what CPUs promise. */
 static void limit_to_nic(struct fabric_capabilities *capabilities, const struct remote_node *node)
 {
-    uint32_t packet = verbs_mtu_bytes(node->device->mtu);
-    packet = node->packet < packet ? node->packet : packet;
-    if (packet < capabilities->atomic_write) /* G5: one packet is written wholly or not at all */
-        capabilities->atomic_write = packet;
+    uint32_t mtu = verbs_mtu_bytes(node->device->mtu);
+    mtu = node->mtu < mtu ? node->mtu : mtu;
+    if (mtu < capabilities->atomic_write) /* G5: one packet is written wholly or not at all */
+        capabilities->atomic_write = mtu;
     /* Smaller locks share their 8 bytes with others, whose CASes may write all of those back. */
     if (!(node->promises & WIRE_NIC_RELEASE_BY_WRITE) || node->lock_width < 8)
         capabilities->release_by_write = false;

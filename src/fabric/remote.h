@@ -18,7 +18,7 @@
 #define FABRIC_REMOTE_H
 
 #include "fabric/fabric.h"
-#include "fabric/verbs_device.h"
+#include "fabric/verbs_options.h"
 #include "net/net.h"
 
 struct fabric_remote_options {

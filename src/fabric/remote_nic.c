@@ -24,7 +24,7 @@
 #include "fabric/verbs_queue.h"
 
 #define PROBE_READS 8u
-#define PACKET_MIN  256u /* the specification's smallest */
+#define MTU_MIN     256u /* the specification's smallest */
 
 /* ---- devices ---- */
 
@@ -89,13 +89,14 @@ int remote_nic_validate(const struct remote_node *node, const struct wire_welcom
     if (welcome->nic != 1)
         return error_set(error, BANYAN_EVERSION, "memory node %.100s does not say that it serves RDMA",
                          node->text);
-    if (welcome->nic_packet < PACKET_MIN ||
+    if (welcome->nic_mtu < MTU_MIN ||
         (welcome->lock_width == 2 && !(welcome->nic_promises & WIRE_NIC_MASKED_CAS)))
-        return error_set(error, BANYAN_EVERSION,
-                         "memory node %.100s describes an impossible NIC: packets of %u bytes, lock words of "
-                         "%u, promises 0x%x",
-                         node->text, (unsigned)welcome->nic_packet, (unsigned)welcome->lock_width,
-                         (unsigned)welcome->nic_promises);
+        return error_set(
+            error, BANYAN_EVERSION,
+            "memory node %.100s describes an impossible NIC: an MTU of %u bytes, lock words of %u, "
+            "promises 0x%x",
+            node->text, (unsigned)welcome->nic_mtu, (unsigned)welcome->lock_width,
+            (unsigned)welcome->nic_promises);
     if (welcome->lock_width == 2 && !node->device->features.masked_cas)
         return error_set(error, BANYAN_ENOTSUP,
                          "memory node %.80s has lock words of 2 bytes, for which device %.40s lacks a masked "
@@ -168,21 +169,20 @@ static void list_done(void *owner, struct fabric_list *list, int status)
     remote_link_complete(link, list, status);
 }
 
-/* WAITING FOR ROOM. Lists wait in a chain through backend[0], their waits in backend[1]; backend[2] says that
- * they do. The first may try when something is done, and stays the first until it is posted or refused, which
- * lets the next one try: so short lists do not pass a long one for ever. */
+/* WAITING FOR ROOM. Lists wait in a chain. The first may try when something is done, and stays the first
+ * until it is posted or refused, which lets the next one try: so short lists do not pass a long one for ever.
+ */
 
 static void room_wake(struct fabric_list *list)
 {
-    const struct remote_wait *wait = list->backend[1];
-    list->backend[2] = NULL;
-    task_unpark(wait->task);
+    remote_list(list)->waiting = false;
+    task_unpark(remote_list(list)->wait->task);
 }
 
 /* The first list is posted or refused: the next may try. */
 static void room_leave(struct remote_link *link)
 {
-    link->waiting_first = link->waiting_first->backend[0];
+    link->waiting_first = remote_list(link->waiting_first)->next;
     if (link->waiting_first == NULL)
         link->waiting_last = NULL;
     else
@@ -200,11 +200,11 @@ static void room_wait(struct remote_link *link, struct fabric_list *list)
     if (link->waiting_first == NULL) {
         link->waiting_first = link->waiting_last = list;
     } else if (link->waiting_first != list) {
-        link->waiting_last->backend[0] = list;
+        remote_list(link->waiting_last)->next = list;
         link->waiting_last = list;
     }
-    list->backend[2] = link;
-    while (list->backend[2] != NULL)
+    remote_list(list)->waiting = true;
+    while (remote_list(list)->waiting)
         task_park();
 }
 
@@ -215,8 +215,8 @@ void remote_nic_drop(struct remote_link *link, struct verbs_queue *queue)
     link->armed = false;
     link->waiting_first = link->waiting_last = NULL;
     while (list != NULL) {
-        struct fabric_list *next = list->backend[0];
-        list->backend[0] = NULL; /* it may come to wait again */
+        struct fabric_list *next = remote_list(list)->next;
+        remote_list(list)->next = NULL; /* it may come to wait again */
         room_wake(list);
         list = next;
     }
@@ -248,9 +248,7 @@ uint32_t remote_nic_poll(struct remote_link *link)
 void remote_nic_post(struct remote_link *link, struct fabric_list *list, struct remote_wait *wait)
 {
     int status;
-    list->backend[0] = NULL;
-    list->backend[1] = wait;
-    list->backend[2] = NULL;
+    *remote_list(list) = (struct remote_list){.wait = wait};
     if (link->waiting_first != NULL) /* behind those who were here before */
         room_wait(link, list);
     for (;;) {

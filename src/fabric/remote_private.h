@@ -109,7 +109,7 @@ struct remote_node {
     struct fabric_target target; /* where mapped */
     /* rdma://: the NIC that leads there, and what the memory node's says (WIRE_NIC_*); NULL: none */
     const struct verbs_device *device;
-    uint16_t packet;
+    uint16_t mtu; /* bytes: the memory node's */
     uint8_t promises;
 
     uint64_t group; /* atomic, see above; changes under `lock` */
@@ -145,6 +145,15 @@ struct remote_wait {
     uint32_t left;
 };
 
+/* What a list that is under way on a link has beside it. */
+struct FABRIC_LIST_STATE_STRUCT remote_list {
+    struct fabric_list *next; /* in the link's chain: behind those that wait for an answer, or for room */
+    struct remote_wait *wait;
+    uint32_t sent; /* stream: commands in its message */
+    bool waiting;  /* NIC: it waits for room in the queue */
+};
+FABRIC_LIST_STATE(remote_list)
+
 /* What a link stands on. They change together. */
 struct remote_ground {
     struct net_stream *stream;
@@ -166,8 +175,7 @@ struct remote_link {
     struct remote_link *next_dirty;
     struct remote_waiter *waiters;
 
-    /* requests under way, in order: lists (backend[0]: next, [1]: remote_wait, [2]: commands sent), and
-     * calls, which are lists of no commands within a remote_call */
+    /* requests under way, in order: lists, and calls, which are lists of no commands within a remote_call */
     struct fabric_list *first, *last;
     uint64_t sent_id, answered_id;
     uint32_t left_behind; /* calls that nobody waits for any more (mapped pools) */

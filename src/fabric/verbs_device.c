@@ -25,12 +25,12 @@
 
 static int options_judge(const struct verbs_options *options, struct error *error)
 {
-    uint32_t packet = options->packet;
+    uint32_t mtu = options->mtu;
     if (options->port > 254)
         return error_set(error, BANYAN_EINVAL, "RDMA: port %u: --rdma-port is 1 to 254", options->port);
-    if (packet != 0 && (packet < 256 || packet > 4096 || (packet & (packet - 1)) != 0))
+    if (mtu != 0 && (mtu < 256 || mtu > 4096 || (mtu & (mtu - 1)) != 0))
         return error_set(error, BANYAN_EINVAL,
-                         "RDMA: packets of %u bytes: --rdma-mtu is 256, 512, 1024, 2048 or 4096", packet);
+                         "RDMA: an MTU of %u bytes: --rdma-mtu is 256, 512, 1024, 2048 or 4096", mtu);
     if (options->traffic_class > 255)
         return error_set(error, BANYAN_EINVAL, "RDMA: traffic class %u: --rdma-traffic-class is 0 to 255",
                          options->traffic_class);
@@ -51,15 +51,15 @@ uint32_t verbs_mtu_bytes(enum ibv_mtu mtu)
 static int mtu_choose(struct verbs_device *device, const struct ibv_port_attr *port, struct error *error)
 {
     device->mtu = port->active_mtu;
-    if (device->options.packet == 0)
+    if (device->options.mtu == 0)
         return 0;
-    if (device->options.packet > verbs_mtu_bytes(port->active_mtu))
-        return error_set(
-            error, BANYAN_EINVAL,
-            "RDMA device %s: port %u takes packets of at most %u bytes, not %u: lower --rdma-mtu, "
-            "or raise the MTU of its network interface and of the switches (4200 for 4096)",
-            device->name, (unsigned)device->port, verbs_mtu_bytes(port->active_mtu), device->options.packet);
-    while (verbs_mtu_bytes(device->mtu) > device->options.packet)
+    if (device->options.mtu > verbs_mtu_bytes(port->active_mtu))
+        return error_set(error, BANYAN_EINVAL,
+                         "RDMA device %s: port %u has an MTU of at most %u bytes, not %u: lower --rdma-mtu, "
+                         "or raise the MTU of its network interface and of the switches (4200 for 4096)",
+                         device->name, (unsigned)device->port, verbs_mtu_bytes(port->active_mtu),
+                         device->options.mtu);
+    while (verbs_mtu_bytes(device->mtu) > device->options.mtu)
         device->mtu = (enum ibv_mtu)(device->mtu - 1);
     return 0;
 }

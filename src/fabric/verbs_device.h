@@ -23,20 +23,9 @@
 #include <sys/socket.h>
 
 #include "base/error.h"
+#include "fabric/verbs_options.h"
 #include "fabric/verbs_provider.h"
 #include "fabric/wire.h"
-
-/* All of it may stay 0: then it is chosen. */
-struct verbs_options {
-    const char *device;     /* as `rdma link` shows it: "mlx5_0"; NULL: chosen */
-    uint32_t port;          /* from 1; 0: chosen */
-    uint32_t gid_index;     /* from 1: index + 1; 0: chosen */
-    uint32_t packet;        /* path MTU, 256 to 4096, a power of two; 0: the port's */
-    uint32_t traffic_class; /* 0 to 255; RoCE v2: DSCP << 2 and ECN; 0: the system's */
-    uint32_t service_level; /* 0 to 15 */
-    uint32_t timeout;       /* 4.096 us << timeout until a packet is sent again, 1 to 31; 0: 18 (1.07 s) */
-    uint32_t spin_us;       /* how long a waiting worker polls before it sleeps; 0: 50 */
-};
 
 struct verbs_limits {
     uint32_t queues;      /* queue pairs */
@@ -70,7 +59,8 @@ int verbs_device_open(struct verbs_device **device, const struct verbs_options *
                       const struct sockaddr *local, struct error *error);
 /* When nothing made on it is left. NULL: does nothing. */
 void verbs_device_close(struct verbs_device *device);
-/* Bytes of one packet: a WRITE that fits takes effect wholly or not at all (G5). */
+/* A path MTU in bytes. A WRITE that is no longer is one packet, which takes effect wholly or not at all (G5).
+ */
 uint32_t verbs_mtu_bytes(enum ibv_mtu mtu);
 
 /* ibv_reg_mr with the reason when it fails; `what` is for the message. Never on-demand paging. */
@@ -79,7 +69,7 @@ int verbs_memory_register(const struct verbs_device *device, void *memory, uint6
 
 /* ---- queue pairs: INIT, then RTR and RTS with the other end ---- */
 
-/* Fills `ours` with this end: port, queue number, a random first packet number, limits. Brings the queue to
+/* Fills `ours` with this end: port, queue number, a random first PSN, limits. Brings the queue to
  * INIT with these rights for the other end (IBV_ACCESS_REMOTE_*, 0: none). */
 int verbs_pair_begin(const struct verbs_device *device, struct ibv_qp *queue, int access,
                      struct wire_nic *ours, struct error *error);

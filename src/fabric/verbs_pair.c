@@ -46,7 +46,7 @@ int verbs_pair_begin(const struct verbs_device *device, struct ibv_qp *queue, in
     bool read = (access & (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)) != 0;
     *ours = (struct wire_nic){
         .queue = queue->qp_num,
-        .packet = (uint32_t)random_entropy() & NUMBER_24,
+        .psn = (uint32_t)random_entropy() & NUMBER_24,
         .lid = device->lid,
         .ethernet = device->ethernet,
         .mtu = (uint8_t)device->mtu,
@@ -88,10 +88,10 @@ static int judge(const struct wire_nic *ours, const struct wire_nic *theirs, str
     /* 0 and 1 are the network's own management, the last one is all of a multicast group. */
     if (theirs->queue < 2 || theirs->queue >= NUMBER_24)
         return refuse(error, "the queue pair's number is out of range");
-    if (theirs->packet > NUMBER_24)
-        return refuse(error, "the first packet's number is out of range");
+    if (theirs->psn > NUMBER_24)
+        return refuse(error, "the first packet sequence number (PSN) is out of range");
     if (theirs->mtu < IBV_MTU_256 || theirs->mtu > IBV_MTU_4096)
-        return refuse(error, "there is no such packet size");
+        return refuse(error, "there is no such MTU");
     if (theirs->ethernet > 1)
         return refuse(error, "neither InfiniBand nor Ethernet");
     if (theirs->ethernet != ours->ethernet)
@@ -146,7 +146,7 @@ static int to_receive(const struct verbs_device *device, struct ibv_qp *queue, c
         .qp_state = IBV_QPS_RTR,
         .path_mtu = (enum ibv_mtu)lesser(ours->mtu, theirs->mtu),
         .dest_qp_num = theirs->queue,
-        .rq_psn = theirs->packet,
+        .rq_psn = theirs->psn,
         .max_dest_rd_atomic = lesser(ours->reads_taken, theirs->reads_begun),
         .min_rnr_timer = RNR_TIMER,
         .ah_attr = {.dlid = theirs->lid,
@@ -173,7 +173,7 @@ static int to_send(const struct verbs_device *device, struct ibv_qp *queue, cons
 {
     struct ibv_qp_attr attributes = {
         .qp_state = IBV_QPS_RTS,
-        .sq_psn = ours->packet,
+        .sq_psn = ours->psn,
         .max_rd_atomic = lesser(ours->reads_begun, theirs->reads_taken),
         .timeout = (uint8_t)device->options.timeout,
         .retry_cnt = RETRIES,

@@ -130,8 +130,8 @@ struct wire_welcome {
     uint16_t node_count; /* of the cluster; 0: not known (an embedded node's) */
     uint8_t mapped;      /* 1: descriptors follow (net_send_descriptors) */
     uint8_t lock_width;
-    uint16_t nic_packet; /* bytes: the path MTU of the server's port */
-    uint8_t nic;         /* 1: as asked for */
+    uint16_t nic_mtu; /* path MTU of the server's port, in bytes */
+    uint8_t nic;      /* 1: as asked for */
     uint8_t nic_promises;
     uint64_t group_key;
     uint64_t cluster_id; /* made by the format; 0: never formatted */
@@ -146,7 +146,7 @@ struct wire_welcome {
 struct wire_nic {
     uint8_t gid[16]; /* of the port */
     uint32_t queue;  /* queue pair number, 24 bits */
-    uint32_t packet; /* number of the first packet that it sends, 24 bits */
+    uint32_t psn;    /* sequence number of the first packet that it sends, 24 bits */
     uint16_t lid;    /* InfiniBand; 0 on Ethernet */
     uint8_t ethernet;
     uint8_t mtu;         /* enum ibv_mtu of its port */

@@ -142,7 +142,7 @@ static void fill_welcome(const struct memoryd_session *session, const struct wir
                   welcome->proof);
     if (server->nic != NULL) {
         welcome->nic = hello->nic == 1;
-        welcome->nic_packet = memoryd_nic_packet(server->nic);
+        welcome->nic_mtu = memoryd_nic_mtu(server->nic);
         welcome->nic_promises = memoryd_nic_promises(server->nic);
     }
     spinlock_lock(&groups->lock);

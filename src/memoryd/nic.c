@@ -173,8 +173,8 @@ static const char *network(const struct verbs_device *device)
 static void describe(struct memoryd_nic *nic)
 {
     const struct verbs_device *device = nic->device;
-    snprintf(nic->text, sizeof nic->text, "%s port %u, %s, packets of %u bytes, locks in %s memory%s",
-             device->name, (unsigned)device->port, network(device), verbs_mtu_bytes(device->mtu),
+    snprintf(nic->text, sizeof nic->text, "%s port %u, %s, MTU %u bytes, locks in %s memory%s", device->name,
+             (unsigned)device->port, network(device), verbs_mtu_bytes(device->mtu),
              nic->chip != NULL ? "device" : "host",
              nic->regions[NIC_POOL].windowed ? ", keys bound to queue pairs" : "");
 }
@@ -252,7 +252,7 @@ int memoryd_nic_locks(const struct verbs_options *options, const struct sockaddr
     return BANYAN_OK;
 }
 
-uint16_t memoryd_nic_packet(const struct memoryd_nic *nic)
+uint16_t memoryd_nic_mtu(const struct memoryd_nic *nic)
 {
     return (uint16_t)verbs_mtu_bytes(nic->device->mtu);
 }

@@ -47,9 +47,9 @@ int memoryd_nic_locks(const struct verbs_options *options, const struct sockaddr
                       uint64_t *lock_bytes, struct error *error);
 
 /* For the welcome. */
-uint16_t memoryd_nic_packet(const struct memoryd_nic *nic);
+uint16_t memoryd_nic_mtu(const struct memoryd_nic *nic);
 uint8_t memoryd_nic_promises(const struct memoryd_nic *nic);
-/* For people: "mlx5_0 port 1, RoCE v2, packets of 4096 bytes, locks in device memory". */
+/* For people: "mlx5_0 port 1, RoCE v2, MTU 4096 bytes, locks in device memory". */
 const char *memoryd_nic_text(const struct memoryd_nic *nic);
 
 /* A queue pair for the other end `theirs`, connected; `ours` is what it must know. Any I/O thread. Errors are

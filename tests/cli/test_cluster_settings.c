@@ -27,7 +27,7 @@ static void test_nics(void **state)
     assert_null(options.device);
     assert_int_equal(options.port, 0);
     assert_int_equal(options.gid_index, 0);
-    assert_int_equal(options.packet, 0);
+    assert_int_equal(options.mtu, 0);
     assert_int_equal(options.timeout, 18);
     const char *list = "rdma-device=mlx5_0,rdma-port=2,rdma-gid=0,rdma-mtu=4096,rdma-traffic-class=104,"
                        "rdma-service-level=3,rdma-timeout=14";
@@ -36,13 +36,13 @@ static void test_nics(void **state)
     assert_string_equal(options.device, "mlx5_0");
     assert_int_equal(options.port, 2);
     assert_int_equal(options.gid_index, 1); /* the first of the table */
-    assert_int_equal(options.packet, 4096);
+    assert_int_equal(options.mtu, 4096);
     assert_int_equal(options.traffic_class, 104);
     assert_int_equal(options.service_level, 3);
     assert_int_equal(options.timeout, 14);
     assert_int_equal(option_set(table, &sample, "rdma-mtu", "256", &error), 0);
     assert_int_equal(cluster_rdma_prepare(&options, &sample.nic, &error), 0);
-    assert_int_equal(options.packet, 256);
+    assert_int_equal(options.mtu, 256);
     option_free(table, &sample);
 }
 

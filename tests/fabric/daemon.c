@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "fabric/verbs_device.h"
+#include "fabric/verbs_options.h"
 #include "memoryd/memoryd.h"
 
 __attribute__((noreturn, format(printf, 1, 2))) static void give_up(const char *format, ...)

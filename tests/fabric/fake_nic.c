@@ -280,13 +280,13 @@ int verbs_pair_begin(const struct verbs_device *device, struct ibv_qp *queue, in
     assert_int_equal(access, 0);
     if (fake_nic.failure == FAKE_BEGIN)
         return error_set(error, BANYAN_ENET, "the port is down");
-    *ours = (struct wire_nic){.queue = queue->qp_num, .packet = 42};
+    *ours = (struct wire_nic){.queue = queue->qp_num, .psn = 42};
     return BANYAN_OK;
 }
 int verbs_pair_connect(const struct verbs_device *device, struct ibv_qp *queue, const struct wire_nic *ours,
                        const struct wire_nic *theirs, struct error *error)
 {
-    assert_int_equal(ours->packet, 42);
+    assert_int_equal(ours->psn, 42);
     assert_int_equal(theirs->queue, 8);
     fake_nic.connected = true;
     return BANYAN_OK;

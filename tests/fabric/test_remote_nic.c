@@ -153,7 +153,7 @@ static void place_start(uint16_t number, uint16_t of, bool nic)
                                         .node_count = of,
                                         .lock_width = 2,
                                         .nic = nic,
-                                        .nic_packet = 1024,
+                                        .nic_mtu = 1024,
                                         .nic_promises = WIRE_NIC_RELEASE_BY_WRITE | WIRE_NIC_MASKED_CAS,
                                         .group_key = 5,
                                         .cluster_id = 6,
@@ -333,9 +333,9 @@ static void test_unfit(void **state)
     places[0].welcome.nic = 0;
     expect_refused(BANYAN_EVERSION, "does not say that it serves RDMA");
     places[0].welcome.nic = 1;
-    places[0].welcome.nic_packet = 255;
-    expect_refused(BANYAN_EVERSION, "impossible NIC: packets of 255 bytes");
-    places[0].welcome.nic_packet = 256;
+    places[0].welcome.nic_mtu = 255;
+    expect_refused(BANYAN_EVERSION, "impossible NIC: an MTU of 255 bytes");
+    places[0].welcome.nic_mtu = 256;
     places[0].welcome.nic_promises = WIRE_NIC_RELEASE_BY_WRITE;
     expect_refused(BANYAN_EVERSION, "lock words of 2, promises 0x1");
     places[0].welcome.nic_promises = WIRE_NIC_MASKED_CAS;

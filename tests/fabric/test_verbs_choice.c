@@ -424,9 +424,9 @@ static void test_options(void **state)
         const char *word;
     } wrong[] = {
         {{.port = 255}, "--rdma-port"},
-        {{.packet = 128}, "--rdma-mtu"},
-        {{.packet = 1500}, "--rdma-mtu"},
-        {{.packet = 8192}, "--rdma-mtu"},
+        {{.mtu = 128}, "--rdma-mtu"},
+        {{.mtu = 1500}, "--rdma-mtu"},
+        {{.mtu = 8192}, "--rdma-mtu"},
         {{.traffic_class = 256}, "--rdma-traffic-class"},
         {{.service_level = 16}, "--rdma-service-level"},
         {{.timeout = 32}, "--rdma-timeout"},
@@ -445,7 +445,7 @@ static void test_options(void **state)
     close_all(device);
 }
 
-static void test_packets(void **state)
+static void test_mtu(void **state)
 {
     one_device();
     for (unsigned port = IBV_MTU_256; port <= IBV_MTU_4096; port++) {
@@ -455,7 +455,7 @@ static void test_packets(void **state)
         assert_int_equal(verbs_mtu_bytes(device->mtu), 128u << port);
         close_all(device);
         for (unsigned wanted = IBV_MTU_256; wanted <= IBV_MTU_4096; wanted++) {
-            struct verbs_options options = {.packet = 128u << wanted};
+            struct verbs_options options = {.mtu = 128u << wanted};
             if (wanted > port) {
                 refused(&options, "10.0.0.1", BANYAN_EINVAL, "nic0", "port 1", "--rdma-mtu", "at most", NULL);
                 continue;
@@ -690,7 +690,7 @@ static void test_memlock(void **state)
 static struct wire_nic their_end(void)
 {
     struct wire_nic theirs = {.queue = 0x345678,
-                              .packet = 0xabcdef,
+                              .psn = 0xabcdef,
                               .ethernet = 1,
                               .mtu = IBV_MTU_1024,
                               .reads_taken = 4,
@@ -709,7 +709,7 @@ static void test_pair_roce(void **state)
     struct verbs_device *device = opened(&options, "10.0.0.1");
     assert_int_equal(verbs_pair_begin(device, &queue, REMOTE_ALL, &ours, &error), 0);
     assert_int_equal(ours.queue, 0x123456);
-    assert_true(ours.packet <= 0xffffff);
+    assert_true(ours.psn <= 0xffffff);
     assert_int_equal(ours.mtu, IBV_MTU_4096);
     assert_int_equal(ours.ethernet, 1);
     assert_int_equal(ours.reads_taken, 16);
@@ -739,7 +739,7 @@ static void test_pair_roce(void **state)
     assert_memory_equal(receive->ah_attr.grh.dgid.raw, theirs.gid, 16);
 
     assert_int_equal(send->qp_state, IBV_QPS_RTS);
-    assert_int_equal(send->sq_psn, ours.packet);
+    assert_int_equal(send->sq_psn, ours.psn);
     assert_int_equal(send->max_rd_atomic, 4);
     assert_int_equal(send->timeout, 20);
     assert_int_equal(send->retry_cnt, 6);
@@ -747,7 +747,7 @@ static void test_pair_roce(void **state)
     close_all(device);
 }
 
-/* Who takes nothing says so; the packet numbers of two are not the same. */
+/* Who takes nothing says so; the PSNs of two are not the same. */
 static void test_pair_asking(void **state)
 {
     struct ibv_qp queue = {.qp_num = 2};
@@ -761,7 +761,7 @@ static void test_pair_asking(void **state)
     assert_int_equal(again.reads_taken, 0);
     assert_int_equal(verbs_pair_begin(device, &queue, IBV_ACCESS_REMOTE_ATOMIC, &again, &error), 0);
     assert_int_equal(again.reads_taken, 16);
-    assert_true(ours.packet != again.packet || fake.changes[0].qp_access_flags != 0);
+    assert_true(ours.psn != again.psn || fake.changes[0].qp_access_flags != 0);
     close_all(device);
 }
 
@@ -842,14 +842,14 @@ static void test_judgement(void **state)
     JUDGED(queue, 1, "queue pair's number");
     JUDGED(queue, 0xffffff, "queue pair's number");
     JUDGED(queue, 0x1000002, "queue pair's number");
-    JUDGED(packet, 0, NULL);
-    JUDGED(packet, 0xffffff, NULL);
-    JUDGED(packet, 0x1000000, "first packet");
+    JUDGED(psn, 0, NULL);
+    JUDGED(psn, 0xffffff, NULL);
+    JUDGED(psn, 0x1000000, "(PSN)");
     JUDGED(mtu, IBV_MTU_256, NULL);
     JUDGED(mtu, IBV_MTU_4096, NULL);
-    JUDGED(mtu, 0, "packet size");
-    JUDGED(mtu, 6, "packet size");
-    JUDGED(mtu, 255, "packet size");
+    JUDGED(mtu, 0, "no such MTU");
+    JUDGED(mtu, 6, "no such MTU");
+    JUDGED(mtu, 255, "no such MTU");
     JUDGED(ethernet, 0, "InfiniBand, the other RoCE");
     JUDGED(ethernet, 2, "neither InfiniBand nor Ethernet");
     JUDGED(gid[0], 0xff, "multicast");
@@ -962,7 +962,7 @@ int main(void)
         cmocka_unit_test(test_by_gid),        cmocka_unit_test(test_the_only_one),
         cmocka_unit_test(test_no_permission), cmocka_unit_test(test_no_atomics),
         cmocka_unit_test(test_ports),         cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_options),       cmocka_unit_test(test_packets),
+        cmocka_unit_test(test_options),       cmocka_unit_test(test_mtu),
         cmocka_unit_test(test_limits),        cmocka_unit_test(test_gid_worth),
         cmocka_unit_test(test_gid_index),     cmocka_unit_test(test_no_gids),
         cmocka_unit_test(test_infiniband),    cmocka_unit_test(test_register),

@@ -163,7 +163,7 @@ static void test_device(void **state)
     assert_true(device->limits.reads_taken > 0 && device->limits.reads_begun > 0);
     assert_true(device->limits.message >= 1u << 20 && device->limits.memory >= UINT64_C(1) << 30);
     /* All but the smallest packets can be had smaller. */
-    struct verbs_options options = {.packet = 512};
+    struct verbs_options options = {.mtu = 512};
     assert_true(verbs_mtu_bytes(device->mtu) > 512);
     verbs_device_close(device);
     device = open_at(&options, ADDRESS);
@@ -417,7 +417,7 @@ static void test_pair(void **state)
 static void test_peer_gone(void **state)
 {
     need_devices(1);
-    const struct verbs_options options = {.timeout = 10, .packet = 512, .traffic_class = 104};
+    const struct verbs_options options = {.timeout = 10, .mtu = 512, .traffic_class = 104};
     struct couple *couple = couple_make(&options);
     struct ibv_qp_attr now;
     struct ibv_qp_init_attr made;

@@ -76,7 +76,7 @@ static void test_commands(void **state)
     assert_int_equal(peer.control.welcome.nic, 1);
     assert_int_equal(welcome->lock_width, 8); /* of a NIC without masked compare-and-swap */
     assert_int_equal(welcome->nic_promises, 0);
-    assert_int_equal(welcome->nic_packet, verbs_mtu_bytes(peer.raw.device->mtu));
+    assert_int_equal(welcome->nic_mtu, verbs_mtu_bytes(peer.raw.device->mtu));
     assert_int_equal(welcome->mapped, 0);
     struct memory_status_reply status = site_status(&site);
     assert_int_equal(status.nic, 1);
