@@ -1,6 +1,6 @@
 /*
  * fuzz_layout.c - what is read from remote memory and judged before it is believed: leaves, internal nodes,
- * the store's slots and record heads, and what dead clients have staged; made of arbitrary bytes in buffers
+ * the store's slots and record headers, and what dead clients have staged; made of arbitrary bytes in buffers
  * of exactly their size. Their checks may be put right first, so that what stands behind them is reached.
  *
  * Oracle: headers, slots and nodes that pass are those, and only those, that a second, naive reading of
@@ -340,10 +340,10 @@ static void judge_store_slot(struct fuzz_input *input)
 {
     size_t length = fuzz_byte(input);
     uint8_t *bytes = malloc(length ? length : 1);
-    struct store_slot slot;
+    struct format_value slot;
     struct store_raw raw = {0}, given;
     fuzz_take(input, bytes, length);
-    if (store_slot_decode(bytes, length, &slot)) {
+    if (format_value_decode(bytes, length, &slot)) {
         const struct store_value value = {slot.bytes, slot.length, slot.expires};
         if (slot.record)
             store_slot_record(&raw, &slot.reference);
@@ -360,28 +360,28 @@ static void judge_record(struct fuzz_input *input, bool mend)
 {
     uint8_t key[STORE_KEY_MAX], how = fuzz_byte(input);
     size_t key_length = 1 + fuzz_byte(input) % STORE_KEY_MAX;
-    struct store_reference reference = {.address = fuzz_u16(input) + 1u, .expires = how & 1};
+    struct format_reference reference = {.address = fuzz_u16(input) + 1u, .expires = how & 1};
     reference.length = how & 2 ? fuzz_byte(input) : fuzz_u32(input) % (STORE_VALUE_MAX + 1);
-    enum store_part part = how & 4 ? STORE_PART_VALUE : STORE_PART_HEAD;
-    uint32_t bytes = store_record_read_bytes(key_length, &reference, part);
-    uint32_t head = store_record_head_bytes(key_length, reference.length);
-    fuzz_must(head <= bytes && bytes <= FABRIC_LENGTH_MAX, "a record's block of %u bytes, head %u", bytes,
-              head);
+    enum format_part part = how & 4 ? FORMAT_PART_VALUE : FORMAT_PART_HEADER;
+    uint32_t bytes = format_record_read_bytes(key_length, &reference, part);
+    uint32_t header = format_record_header_bytes(key_length, reference.length);
+    fuzz_must(header <= bytes && bytes <= FABRIC_LENGTH_MAX, "a record's block of %u bytes, header %u", bytes,
+              header);
     uint8_t *block = malloc(bytes);
     struct store_value value;
     fuzz_take(input, key, key_length);
     fuzz_take(input, block, bytes);
-    bool whole = part == STORE_PART_VALUE && !store_record_extents(key_length, reference.length);
+    bool whole = part == FORMAT_PART_VALUE && !format_record_extents(key_length, reference.length);
     if (how & 8) { /* right but for the checks */
         memcpy(block + 32, &reference.length, 4);
         block[36] = (uint8_t)key_length;
         memcpy(block + 37, key, key_length);
     }
     if (mend) {
-        uint64_t hash = whole ? XXH3_64bits(block + head, reference.length) : 0;
+        uint64_t hash = whole ? XXH3_64bits(block + header, reference.length) : 0;
         if (whole && !(how & 16))
             memcpy(block + 24, &hash, 8);
-        hash = XXH3_64bits_withSeed(block + 8, head - 8, reference.address);
+        hash = XXH3_64bits_withSeed(block + 8, header - 8, reference.address);
         memcpy(block, &hash, 8);
         reference.check = hash >> 27;
     }
@@ -393,7 +393,7 @@ static void judge_record(struct fuzz_input *input, bool mend)
                   "a record of another length or expiry is taken");
         fuzz_must(block[36] == key_length && !memcmp(block + 37, key, key_length),
                   "another key's record is taken");
-        fuzz_must(!whole || value.bytes == block + head, "a record's value lies elsewhere");
+        fuzz_must(!whole || value.bytes == block + header, "a record's value lies elsewhere");
         fuzz_must(mend, "a record without a right hash is taken");
     } else {
         fuzz_must(!(mend && (how & 24) == 8) ||

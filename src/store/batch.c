@@ -16,7 +16,7 @@ struct store_batch *store_batch_get(struct store_session *session)
 }
 
 static void entry_judge(struct store_session *session, struct store_entry *entry,
-                        const struct fabric_command *read, int status, uint64_t now, enum store_part part)
+                        const struct fabric_command *read, int status, uint64_t now, enum format_part part)
 {
     entry->status = STORE_STALE; /* its own error it meets again when it is fetched by itself */
     if (status || !store_record_validate(&entry->slot.reference, entry->key, entry->key_length, part,
@@ -27,7 +27,7 @@ static void entry_judge(struct store_session *session, struct store_entry *entry
     entry->status = store_expired(entry->value.expires, now) ? BANYAN_ENOTFOUND : 0;
 }
 
-static void batch_flush(struct store_session *session, uint64_t now, enum store_part part)
+static void batch_flush(struct store_session *session, uint64_t now, enum format_part part)
 {
     struct store_batch *batch = session->batch;
     if (!batch->posted)
@@ -41,27 +41,27 @@ static void batch_flush(struct store_session *session, uint64_t now, enum store_
 
 /* True if the entry needs a read, which it then has. */
 static bool entry_prepare(struct store_session *session, struct store_entry *entry, uint64_t now,
-                          enum store_part part, struct fabric_command *read)
+                          enum format_part part, struct fabric_command *read)
 {
-    if (!store_slot_decode(entry->raw, entry->raw_length, &entry->slot)) {
+    if (!format_value_decode(entry->raw, entry->raw_length, &entry->slot)) {
         entry->status = STORE_STALE;
         return false;
     }
-    const struct store_slot *slot = &entry->slot;
+    const struct format_value *slot = &entry->slot;
     entry->value = (struct store_value){.length = slot->length, .expires = slot->expires};
     if (!slot->record) {
-        entry->value.bytes = part == STORE_PART_VALUE ? slot->bytes : NULL;
+        entry->value.bytes = part == FORMAT_PART_VALUE ? slot->bytes : NULL;
         entry->status = store_expired(slot->expires, now) ? BANYAN_ENOTFOUND : 0;
         return false;
     }
-    if (part == STORE_PART_HEAD && !slot->reference.expires)
+    if (part == FORMAT_PART_HEADER && !slot->reference.expires)
         return false;
-    entry->large = part == STORE_PART_VALUE && store_record_extents(entry->key_length, slot->length);
+    entry->large = part == FORMAT_PART_VALUE && format_record_extents(entry->key_length, slot->length);
     if (entry->large) {
         entry->status = STORE_STALE;
         return false;
     }
-    uint32_t bytes = store_record_read_bytes(entry->key_length, &slot->reference, part);
+    uint32_t bytes = format_record_read_bytes(entry->key_length, &slot->reference, part);
     uint8_t *room = store_arena_take(session, bytes);
     if (!room) {
         entry->status = store_fail_memory(session);
@@ -74,7 +74,7 @@ static bool entry_prepare(struct store_session *session, struct store_entry *ent
     return true;
 }
 
-void store_batch_resolve(struct store_session *session, uint64_t now, enum store_part part)
+void store_batch_resolve(struct store_session *session, uint64_t now, enum format_part part)
 {
     struct store_batch *batch = session->batch;
     for (uint32_t i = 0; i < batch->count; i++) {

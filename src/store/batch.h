@@ -13,7 +13,7 @@ struct store_entry {
     size_t key_length, raw_length;
     int status; /* 0, BANYAN_ENOTFOUND (expired), STORE_STALE: has to be fetched by itself; or an error */
     bool large; /* with STORE_STALE: only because it is large */
-    struct store_slot slot;
+    struct format_value slot;
     struct store_value value;
 };
 #define STORE_BATCH_ENTRIES 256u
@@ -30,6 +30,6 @@ struct store_batch {
 /* NULL when memory is short. */
 struct store_batch *store_batch_get(struct store_session *session);
 /* Resolves the batch's entries whose status is 0, their round trips together; values go to the arena. */
-void store_batch_resolve(struct store_session *session, uint64_t now, enum store_part part);
+void store_batch_resolve(struct store_session *session, uint64_t now, enum format_part part);
 
 #endif

@@ -43,17 +43,18 @@ static void check_block(struct check *check, gaddr block, uint32_t bytes)
 
 /* *value is filled in where the record's head is sound. */
 static int check_record(struct check *check, const void *key, size_t key_length,
-                        const struct store_reference *reference, struct store_value *value)
+                        const struct format_reference *reference, struct store_value *value)
 {
     struct store_session *session = check->session;
-    uint32_t extents = store_record_extents(key_length, reference->length);
+    uint32_t extents = format_record_extents(key_length, reference->length);
     char text[GADDR_TEXT_BYTES];
     gaddr_format(reference->address, text);
     check->report->values_record++;
     /* In use, whatever became of it: the slot proves its address. Those of extents only the head does. */
-    check_block(check, reference->address, store_record_block_bytes(key_length, reference->length));
-    int status = store_record_read(session, key, key_length, reference,
-                                   extents ? STORE_PART_HEAD : STORE_PART_VALUE, STORE_SINK_BUFFER, value);
+    check_block(check, reference->address, format_record_block_bytes(key_length, reference->length));
+    int status =
+        store_record_read(session, key, key_length, reference,
+                          extents ? FORMAT_PART_HEADER : FORMAT_PART_VALUE, STORE_SINK_BUFFER, value);
     if (status == STORE_STALE) {
         *value = (struct store_value){0};
         return check_tell(check, "record %s: it is not the one that the index names, or damaged", text);
@@ -61,11 +62,11 @@ static int check_record(struct check *check, const void *key, size_t key_length,
     if (status || !extents)
         return status;
     for (uint32_t i = 0; i < extents; i++)
-        check_block(check, store_record_extent(session, key_length, i),
-                    store_record_extent_bytes(reference->length, i));
+        check_block(check, format_record_extent(session->header, key_length, i).address,
+                    format_record_extent_bytes(reference->length, i));
     uint64_t expires = value->expires;
     status =
-        store_record_read(session, key, key_length, reference, STORE_PART_VALUE, STORE_SINK_BUFFER, value);
+        store_record_read(session, key, key_length, reference, FORMAT_PART_VALUE, STORE_SINK_BUFFER, value);
     value->expires = expires;
     return status == STORE_STALE ? check_tell(check, "record %s: one of its extents is damaged", text)
                                  : status;
@@ -74,9 +75,9 @@ static int check_record(struct check *check, const void *key, size_t key_length,
 static int check_entry(void *context, const void *key, size_t key_length, const void *raw, size_t raw_length)
 {
     struct check *check = context;
-    struct store_slot slot;
+    struct format_value slot;
     struct store_value value;
-    if (!store_slot_decode(raw, raw_length, &slot))
+    if (!format_value_decode(raw, raw_length, &slot))
         return check_tell(check, "key '%.*s': a slot of %zu bytes (kind %u) is none that a store has written",
                           (int)(key_length < 40 ? key_length : 40), (const char *)key, raw_length,
                           raw_length ? *(const uint8_t *)raw : 0u);

@@ -25,7 +25,7 @@ static bool cursor_collect(struct store_cursor *cursor, const void *key, size_t 
 }
 
 /* Counts what can be counted without a look into its record. */
-static bool cursor_counts(struct store_cursor *cursor, const struct store_slot *slot)
+static bool cursor_counts(struct store_cursor *cursor, const struct format_value *slot)
 {
     if (slot->record && slot->reference.expires)
         return false;
@@ -36,8 +36,8 @@ static bool cursor_counts(struct store_cursor *cursor, const struct store_slot *
 static bool cursor_visit(void *context, const void *key, size_t key_length, const void *value, size_t length)
 {
     struct store_cursor *cursor = context;
-    struct store_slot slot;
-    bool good = store_slot_decode(value, length, &slot);
+    struct format_value slot;
+    bool good = format_value_decode(value, length, &slot);
     memcpy(cursor->last, key, key_length);
     cursor->last_length = key_length;
     cursor->met++;
@@ -45,8 +45,8 @@ static bool cursor_visit(void *context, const void *key, size_t key_length, cons
         cursor->stopped = cursor->met >= COUNT_BATCH;
         return !cursor->stopped;
     }
-    if (cursor->part == STORE_PART_VALUE && good && slot.record &&
-        !store_record_extents(key_length, slot.length))
+    if (cursor->part == FORMAT_PART_VALUE && good && slot.record &&
+        !format_record_extents(key_length, slot.length))
         cursor->bytes += slot.length;
     cursor->stopped =
         !cursor_collect(cursor, key, key_length, value, length) || cursor->bytes >= STORE_BATCH_BYTES;

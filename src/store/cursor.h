@@ -10,7 +10,7 @@
 struct store_cursor {
     struct store_session *session;
     struct tree_range range; /* what is left; its limit is not used */
-    enum store_part part;    /* values: a batch ends where its records become many bytes */
+    enum format_part part;   /* values: a batch ends where its records become many bytes */
     bool count_only; /* collects those entries alone whose expiry stands in their record; counts the others */
     uint64_t now, counted;
     bool done;

@@ -30,13 +30,13 @@ int store_exchange_run(struct store_session *session, const void *key, size_t ke
 void store_retire(struct store_session *session, const void *key, size_t key_length,
                   const struct store_raw *raw)
 {
-    struct store_slot slot;
-    if (raw->present && store_slot_decode(raw->bytes, raw->length, &slot) && slot.record)
+    struct format_value slot;
+    if (raw->present && format_value_decode(raw->bytes, raw->length, &slot) && slot.record)
         store_record_free(session, key, key_length, &slot.reference, true);
 }
 
 void store_withdraw(struct store_session *session, const void *key, size_t key_length, int status,
-                    const struct store_exchange *exchange, const struct store_reference *reference,
+                    const struct store_exchange *exchange, const struct format_reference *reference,
                     bool extents)
 {
     if (status != BANYAN_EUNKNOWN || !exchange->wrote)

@@ -22,7 +22,7 @@ void store_retire(struct store_session *session, const void *key, size_t key_len
                   const struct store_raw *raw);
 /* After a failure: the new record is nobody's, unless the exchange may have taken effect. */
 void store_withdraw(struct store_session *session, const void *key, size_t key_length, int status,
-                    const struct store_exchange *exchange, const struct store_reference *reference,
+                    const struct store_exchange *exchange, const struct format_reference *reference,
                     bool extents);
 /* Takes the entry away if its slot still holds exactly this, and frees its record. *removed tells. */
 int store_remove_exactly(struct store_session *session, const void *key, size_t key_length,

@@ -24,7 +24,7 @@ struct change {
     store_modify_function *function;
     void *context;
     /* What the slot holds is session->seen. */
-    struct store_slot slot;
+    struct format_value slot;
     bool existed, expired;
     struct store_value old, new;
     enum store_verdict verdict;
@@ -38,14 +38,14 @@ struct change {
 static bool change_look(struct change *change)
 {
     const struct store_raw *seen = &change->session->seen;
-    const struct store_slot *slot = &change->slot;
+    const struct format_value *slot = &change->slot;
     change->existed = change->expired = false;
     change->old = (struct store_value){0};
-    change->slot = (struct store_slot){0};
+    change->slot = (struct format_value){0};
     change->next = CHANGE_READ;
     if (!seen->present)
         return true;
-    if (!store_slot_decode(seen->bytes, seen->length, &change->slot) ||
+    if (!format_value_decode(seen->bytes, seen->length, &change->slot) ||
         (slot->record && (change->need == STORE_NEED_VALUE || slot->reference.expires)))
         return false;
     change->expired = store_expired(slot->expires, change->now);
@@ -111,7 +111,7 @@ static enum tree_verdict change_decide(void *context, const void *old, size_t ol
 
 /* 0, CHANGE_LOST (the slot has changed meanwhile) or an error. */
 static int change_exchange(struct change *change, const struct store_raw *put,
-                           const struct store_reference *reference, bool head_only)
+                           const struct format_reference *reference, bool head_only)
 {
     struct store_session *session = change->session;
     struct store_exchange exchange = {.expected = &session->seen, .put = put};
@@ -132,18 +132,18 @@ static int change_exchange(struct change *change, const struct store_raw *put,
 static int change_expiry(struct change *change)
 {
     struct store_session *session = change->session;
-    const struct store_reference *old = &change->slot.reference;
-    bool large = store_record_extents(change->key_length, old->length);
+    const struct format_reference *old = &change->slot.reference;
+    bool large = format_record_extents(change->key_length, old->length);
     struct store_value value;
     struct store_raw put;
-    struct store_reference reference;
+    struct format_reference reference;
     int status = store_record_read(session, change->key, change->key_length, old,
-                                   large ? STORE_PART_HEAD : STORE_PART_VALUE, STORE_SINK_BUFFER, &value);
+                                   large ? FORMAT_PART_HEADER : FORMAT_PART_VALUE, STORE_SINK_BUFFER, &value);
     if (status)
         return status;
     if (large) {
-        status = store_record_write_head(session, change->key, change->key_length, old->length,
-                                         change->new.expires, &reference);
+        status = store_record_write_header(session, change->key, change->key_length, old->length,
+                                           change->new.expires, &reference);
     } else {
         value.expires = change->new.expires;
         if (store_slot_fits(session->store, value.length, value.expires)) {
@@ -162,7 +162,7 @@ static int change_store(struct change *change)
 {
     struct store_session *session = change->session;
     struct store_raw put;
-    struct store_reference reference;
+    struct format_reference reference;
     if (change->keep_bytes)
         return change_expiry(change);
     if (store_slot_fits(session->store, change->new.length, change->new.expires)) {
@@ -184,7 +184,7 @@ static int change_outside(struct change *change)
     struct store_session *session = change->session;
     if (change->next == CHANGE_READ) {
         int status = store_resolve(session, change->key, change->key_length, &session->seen, change->now,
-                                   change->need == STORE_NEED_VALUE ? STORE_PART_VALUE : STORE_PART_HEAD,
+                                   change->need == STORE_NEED_VALUE ? FORMAT_PART_VALUE : FORMAT_PART_HEADER,
                                    STORE_SINK_BUFFER, &change->old);
         if (status && status != BANYAN_ENOTFOUND)
             return status;

@@ -35,12 +35,12 @@ static int group_lookup(struct store_session *session, struct store_item *items,
 static void group_limit(struct store_session *session, uint64_t *bytes)
 {
     struct store_batch *batch = session->batch;
-    struct store_slot slot;
+    struct format_value slot;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct store_entry *entry = &batch->entries[i];
-        if (entry->status || !store_slot_decode(entry->raw, entry->raw_length, &slot) || !slot.record)
+        if (entry->status || !format_value_decode(entry->raw, entry->raw_length, &slot) || !slot.record)
             continue;
-        uint64_t more = slot.length + STORE_HEAD_MAX;
+        uint64_t more = slot.length + FORMAT_RECORD_HEADER_MAX;
         if (*bytes && *bytes + more > STORE_MULTI_BYTES_MAX)
             entry->status = tree_session_fail(session->tree, BANYAN_ENOMEM,
                                               "the values asked for at once have more than %llu bytes",
@@ -50,13 +50,13 @@ static void group_limit(struct store_session *session, uint64_t *bytes)
 }
 
 static int group_get(struct store_session *session, struct store_item *items, uint32_t count, uint64_t now,
-                     enum store_part part, uint64_t *bytes)
+                     enum format_part part, uint64_t *bytes)
 {
     struct store_batch *batch = store_batch_get(session);
     int status = batch ? group_lookup(session, items, count) : store_fail_memory(session);
     if (status)
         return status;
-    if (part == STORE_PART_VALUE)
+    if (part == FORMAT_PART_VALUE)
         group_limit(session, bytes);
     store_batch_resolve(session, now, part);
     for (uint32_t i = 0; i < count; i++) {
@@ -78,8 +78,8 @@ int store_multi_get(struct store_session *session, struct store_item *items, siz
     int status = 0;
     for (size_t done = 0; done < count;) {
         uint32_t group = count - done < STORE_BATCH_ENTRIES ? (uint32_t)(count - done) : STORE_BATCH_ENTRIES;
-        int failed =
-            group_get(session, items + done, group, now, values ? STORE_PART_VALUE : STORE_PART_HEAD, &bytes);
+        int failed = group_get(session, items + done, group, now,
+                               values ? FORMAT_PART_VALUE : FORMAT_PART_HEADER, &bytes);
         for (uint32_t i = 0; i < group; i++, done++) {
             if (failed)
                 items[done].status = failed;

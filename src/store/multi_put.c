@@ -36,9 +36,9 @@ static bool puts_add(struct store_session *session, struct store_puts *puts, str
     uint32_t number = puts->count, bytes = 0;
     bool record = !store_slot_fits(session->store, value->length, value->expires);
     if (record) {
-        if (store_record_extents(item->key_length, value->length))
+        if (format_record_extents(item->key_length, value->length))
             return false;
-        bytes = store_record_block_bytes(item->key_length, value->length);
+        bytes = format_record_block_bytes(item->key_length, value->length);
     }
     if (number == STORE_PUTS_MAX || (puts->bytes && puts->bytes + bytes > PUTS_BYTES))
         return false;

@@ -9,7 +9,7 @@ int store_put_now(struct store_session *session, const void *key, size_t key_len
                   const struct store_value *value)
 {
     struct store_raw put;
-    struct store_reference reference;
+    struct format_reference reference;
     struct store_exchange exchange = {.put = &put, .seen = &session->seen};
     bool record = !store_slot_fits(session->store, value->length, value->expires);
     int status = value->bytes || !value->length
@@ -45,13 +45,13 @@ int store_put(struct store_session *session, const void *key, size_t key_length,
 /* Whether what the slot held had expired stands, for some records, in their heads: they are ours by now. */
 static bool seen_expired(struct store_session *session, const void *key, size_t key_length, uint64_t now)
 {
-    struct store_slot slot;
+    struct format_value slot;
     struct store_value value;
     const struct store_raw *raw = &session->seen;
-    if (!store_slot_decode(raw->bytes, raw->length, &slot))
+    if (!format_value_decode(raw->bytes, raw->length, &slot))
         return false;
     if (slot.record && slot.reference.expires &&
-        !store_record_read(session, key, key_length, &slot.reference, STORE_PART_HEAD, STORE_SINK_BUFFER,
+        !store_record_read(session, key, key_length, &slot.reference, FORMAT_PART_HEADER, STORE_SINK_BUFFER,
                            &value))
         slot.expires = value.expires;
     return store_expired(slot.expires, now);

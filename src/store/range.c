@@ -33,7 +33,7 @@ static int scan_deliver(struct scan *scan)
 {
     struct store_session *session = scan->cursor.session;
     struct store_batch *batch = session->batch;
-    enum store_part part = scan->cursor.part;
+    enum format_part part = scan->cursor.part;
     store_batch_resolve(session, scan->cursor.now, part);
     for (uint32_t i = 0; i < batch->count && !scan->stopped; i++) {
         struct store_entry *entry = &batch->entries[i];
@@ -66,7 +66,7 @@ int store_scan(struct store_session *session, const struct tree_range *range, un
 {
     struct scan scan = {.cursor = {.session = session,
                                    .range = *range,
-                                   .part = flags & STORE_SCAN_VALUES ? STORE_PART_VALUE : STORE_PART_HEAD,
+                                   .part = flags & STORE_SCAN_VALUES ? FORMAT_PART_VALUE : FORMAT_PART_HEADER,
                                    .now = store_begin(session)},
                         .visit = visit,
                         .context = context,
@@ -86,7 +86,7 @@ int store_count(struct store_session *session, const struct tree_range *range, u
 {
     struct store_cursor cursor = {.session = session,
                                   .range = *range,
-                                  .part = STORE_PART_HEAD,
+                                  .part = FORMAT_PART_HEADER,
                                   .count_only = true,
                                   .now = store_begin(session)};
     int status = 0;
@@ -114,7 +114,7 @@ int store_count(struct store_session *session, const struct tree_range *range, u
 int store_delete_range(struct store_session *session, const struct tree_range *range, uint64_t *count)
 {
     struct store_cursor cursor = {
-        .session = session, .range = *range, .part = STORE_PART_HEAD, .now = store_begin(session)};
+        .session = session, .range = *range, .part = FORMAT_PART_HEADER, .now = store_begin(session)};
     uint64_t left = range->limit ? range->limit : UINT64_MAX;
     int status = 0;
     *count = 0;

@@ -10,9 +10,9 @@
 
 static int corrupt(struct store_session *session, const struct store_raw *raw)
 {
-    struct store_slot slot;
+    struct format_value slot;
     char text[GADDR_TEXT_BYTES];
-    if (!store_slot_decode(raw->bytes, raw->length, &slot))
+    if (!format_value_decode(raw->bytes, raw->length, &slot))
         return tree_session_fail(session->tree, BANYAN_ECORRUPT,
                                  "a slot of %u bytes (kind %u) is none that a store has written", raw->length,
                                  raw->length ? raw->bytes[0] : 0);
@@ -40,18 +40,18 @@ int store_patience(struct store_session *session, struct store_patience *patienc
 }
 
 int store_resolve(struct store_session *session, const void *key, size_t key_length,
-                  const struct store_raw *raw, uint64_t now, enum store_part part, enum store_sink sink,
+                  const struct store_raw *raw, uint64_t now, enum format_part part, enum store_sink sink,
                   struct store_value *value)
 {
-    struct store_slot slot;
-    if (!store_slot_decode(raw->bytes, raw->length, &slot))
+    struct format_value slot;
+    if (!format_value_decode(raw->bytes, raw->length, &slot))
         return STORE_STALE;
     *value = (struct store_value){.length = slot.length, .expires = slot.expires};
     if (!slot.record) {
-        value->bytes = part == STORE_PART_VALUE ? slot.bytes : NULL;
+        value->bytes = part == FORMAT_PART_VALUE ? slot.bytes : NULL;
         return store_expired(slot.expires, now) ? BANYAN_ENOTFOUND : 0;
     }
-    if (part == STORE_PART_HEAD && !slot.reference.expires)
+    if (part == FORMAT_PART_HEADER && !slot.reference.expires)
         return 0;
     int status = store_record_read(session, key, key_length, &slot.reference, part, sink, value);
     return !status && store_expired(value->expires, now) ? BANYAN_ENOTFOUND : status;
@@ -72,7 +72,7 @@ static int inline_keep(struct store_session *session, enum store_sink sink, stru
 }
 
 int store_fetch(struct store_session *session, const void *key, size_t key_length, uint64_t now,
-                enum store_part part, enum store_sink sink, struct store_value *value)
+                enum format_part part, enum store_sink sink, struct store_value *value)
 {
     struct store_patience patience;
     struct store_raw *raw = &session->seen;
@@ -100,11 +100,11 @@ int store_fetch(struct store_session *session, const void *key, size_t key_lengt
 int store_get(struct store_session *session, const void *key, size_t key_length, struct store_value *value)
 {
     uint64_t now = store_begin(session);
-    return store_fetch(session, key, key_length, now, STORE_PART_VALUE, STORE_SINK_BUFFER, value);
+    return store_fetch(session, key, key_length, now, FORMAT_PART_VALUE, STORE_SINK_BUFFER, value);
 }
 
 int store_stat(struct store_session *session, const void *key, size_t key_length, struct store_value *value)
 {
     uint64_t now = store_begin(session);
-    return store_fetch(session, key, key_length, now, STORE_PART_HEAD, STORE_SINK_BUFFER, value);
+    return store_fetch(session, key, key_length, now, FORMAT_PART_HEADER, STORE_SINK_BUFFER, value);
 }

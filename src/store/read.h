@@ -16,10 +16,10 @@ int store_patience(struct store_session *session, struct store_patience *patienc
                    const struct store_raw *raw);
 /* What a slot comes to: 0, BANYAN_ENOTFOUND (expired), STORE_STALE or an error. */
 int store_resolve(struct store_session *session, const void *key, size_t key_length,
-                  const struct store_raw *raw, uint64_t now, enum store_part part, enum store_sink sink,
+                  const struct store_raw *raw, uint64_t now, enum format_part part, enum store_sink sink,
                   struct store_value *value);
 /* Looks the key up until what was found proves itself. Removes it if it has expired. */
 int store_fetch(struct store_session *session, const void *key, size_t key_length, uint64_t now,
-                enum store_part part, enum store_sink sink, struct store_value *value);
+                enum format_part part, enum store_sink sink, struct store_value *value);
 
 #endif

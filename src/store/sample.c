@@ -33,7 +33,7 @@ int store_sample(struct store_session *session, void *key, size_t *length)
         if (status == BANYAN_ENOTFOUND)
             break;
         if (!status)
-            status = store_fetch(session, key, *length, now, STORE_PART_HEAD, STORE_SINK_BUFFER, &value);
+            status = store_fetch(session, key, *length, now, FORMAT_PART_HEADER, STORE_SINK_BUFFER, &value);
         if (status != BANYAN_ENOTFOUND)
             return status;
     }

@@ -9,6 +9,7 @@
 #include "base/atomic.h"
 #include "base/random.h"
 #include "base/task.h"
+#include "format/record.h"
 #include "store/slot.h"
 
 struct store {
@@ -37,10 +38,7 @@ struct store_arena {
     size_t capacity;            /* of all chunks */
 };
 
-#define STORE_EXTENTS_MAX   64u
-#define STORE_HEAD_FIXED    37u
-#define STORE_HEAD_MAX      (STORE_HEAD_FIXED + STORE_KEY_MAX + 16u * STORE_EXTENTS_MAX)
-#define STORE_HEAD_CAPACITY ((STORE_HEAD_MAX + 7u) & ~7u)
+#define STORE_HEADER_CAPACITY ((FORMAT_RECORD_HEADER_MAX + 7u) & ~7u)
 
 struct store_transfer;
 struct store_batch;
@@ -62,7 +60,7 @@ struct store_session {
     void *cancel_context;
     uint32_t calls; /* since it was last judged what is not needed */
     bool transfer_used, batch_used, puts_used;
-    uint8_t head[STORE_HEAD_CAPACITY] __attribute__((aligned(8))); /* the head read last */
+    uint8_t header[STORE_HEADER_CAPACITY] __attribute__((aligned(8))); /* the record header read last */
 };
 
 /* Every public call begins so: the results of the one before end. Returns the time. */

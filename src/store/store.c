@@ -27,9 +27,9 @@ int store_wrap(struct store **out, struct tree *tree, struct error *error)
     *out = NULL;
     if (geometry->content != FORMAT_CONTENT_STORE)
         return error_set(error, BANYAN_EINVAL, "the index holds plain values, it is not a store");
-    if (!geometry->value_variable || geometry->value_bytes < STORE_SLOT_RECORD_BYTES)
+    if (!geometry->value_variable || geometry->value_bytes < FORMAT_REFERENCE_BYTES)
         return error_set(error, BANYAN_EINVAL, "a store's index has variable values of at least %u bytes",
-                         STORE_SLOT_RECORD_BYTES);
+                         FORMAT_REFERENCE_BYTES);
     struct store *store = calloc(1, sizeof *store);
     if (!store)
         return error_set(error, BANYAN_ENOMEM, "no memory for a store");

@@ -11,7 +11,7 @@
  * with 1 and written with 2. A longer one stands in a record: read with 2, written with 3 (its record goes
  * out first); one of more than about 64 KiB in a record's extents: read with 3, written with 3, and 1 more to
  * free what it replaces if that had extents. Allocation: one RPC for a batch of blocks (tree_block_allocate).
- * record.c says how records lie in the pool, docs/internals/records.md why their readers are safe.
+ * format/record.h says how records lie in the pool, docs/internals/records.md why their readers are safe.
  *
  * Every call returns 0 or a negative banyan_error; the message is tree_session_error(session's tree session).
  * BANYAN_EUNKNOWN: the write may have taken effect.
@@ -19,9 +19,10 @@
 #ifndef STORE_STORE_H
 #define STORE_STORE_H
 
+#include "format/value.h"
 #include "tree/tree.h"
 
-#define STORE_VALUE_MAX  (UINT64_C(64) << 20) /* bytes */
+#define STORE_VALUE_MAX  FORMAT_RECORD_VALUE_MAX /* 64 MiB */
 #define STORE_KEY_MAX    FORMAT_KEY_MAX
 #define STORE_INLINE_MAX 16u /* longest value kept in the slot of the default geometry */
 /* Values that one store_multi_get returns, together, or a single one that is longer: what is more gets

@@ -18,8 +18,8 @@ static int sweep_entry(struct store_session *session, struct store_entry *entry,
     }
     if (entry->status != STORE_STALE)
         return entry->status;
-    int status =
-        store_fetch(session, entry->key, entry->key_length, now, STORE_PART_HEAD, STORE_SINK_BUFFER, &value);
+    int status = store_fetch(session, entry->key, entry->key_length, now, FORMAT_PART_HEADER,
+                             STORE_SINK_BUFFER, &value);
     return status == BANYAN_ENOTFOUND ? 0 : status;
 }
 
@@ -34,7 +34,8 @@ static void sweep_finish(struct store_sweep *sweep)
 
 int store_sweep_step(struct store_session *session, struct store_sweep *sweep, uint32_t entries)
 {
-    struct store_cursor cursor = {.session = session, .part = STORE_PART_HEAD, .now = store_begin(session)};
+    struct store_cursor cursor = {
+        .session = session, .part = FORMAT_PART_HEADER, .now = store_begin(session)};
     if (sweep->cursor_length)
         cursor.range = (struct tree_range){
             .from = sweep->cursor, .from_length = sweep->cursor_length, .from_open = true};

@@ -399,16 +399,16 @@ static void a_record_in_anothers_place(void **state)
 {
     char bytes[200];
     struct store_value value = {.bytes = (const uint8_t *)bytes, .length = sizeof bytes}, read;
-    struct store_reference old, new;
+    struct format_reference old, new;
     memset(bytes, 'x', sizeof bytes);
     assert_int_equal(store_record_write(session, "key", 3, &value, &old), 0);
     store_record_free(session, "key", 3, &old, true);
     memset(bytes, 'y', sizeof bytes);
     assert_int_equal(store_record_write(session, "key", 3, &value, &new), 0);
     assert_int_equal(new.address, old.address);
-    assert_int_equal(store_record_read(session, "key", 3, &old, STORE_PART_VALUE, STORE_SINK_BUFFER, &read),
+    assert_int_equal(store_record_read(session, "key", 3, &old, FORMAT_PART_VALUE, STORE_SINK_BUFFER, &read),
                      STORE_STALE);
-    assert_int_equal(store_record_read(session, "key", 3, &new, STORE_PART_VALUE, STORE_SINK_BUFFER, &read),
+    assert_int_equal(store_record_read(session, "key", 3, &new, FORMAT_PART_VALUE, STORE_SINK_BUFFER, &read),
                      0);
     assert_memory_equal(read.bytes, bytes, sizeof bytes);
     store_record_free(session, "key", 3, &new, true);
