@@ -342,12 +342,8 @@ void sim_call_request(struct sim *sim, struct sim_compute *compute, struct sim_c
     }
     sim_time received = receive(sim, memory->nic, call_load(sim, call->length)) + sim->model.pass;
     sim_time start = sim_later(received, memory->nic->serve_free) + sim->model.pcie_write;
-    sim_time *core = &memory->core_free[0];
-    for (uint32_t i = 1; i < sim->params.rpc_cores; i++)
-        if (memory->core_free[i] < *core)
-            core = &memory->core_free[i];
-    *core = sim_later(*core, start) + sim->model.rpc;
-    sim_push(sim, *core, SIM_EVENT_SERVED, call, 0, compute->index);
+    sim_time served = sim_core_serve(sim, memory, compute->fabric.capabilities.compute_id, call, start);
+    sim_push(sim, served, SIM_EVENT_SERVED, call, 0, compute->index);
 }
 
 /* The caller is dead, its request is not: it is done, and nobody gets the reply. */
@@ -375,6 +371,7 @@ void sim_call_served(struct sim *sim, struct sim_compute *compute, struct sim_ca
         return;
     sim_fetch_settle(sim, call->node);
     sim_see_call(sim, SIM_EFFECT, call->waiter.task, call->node, 0);
+    sim_core_work_begin(sim, call->node);
     if (compute->dead) {
         serve_dead(compute, call, memory->target);
         return;

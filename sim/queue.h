@@ -30,7 +30,8 @@ enum sim_event_kind {
     SIM_EVENT_SERVED,  /* object: call, when the memory node's core has done it */
     SIM_EVENT_REPLY,   /* object: call, its reply at the compute node's NIC */
     SIM_EVENT_FENCE,   /* object: compute node whose lease has run out */
-    SIM_EVENT_AT       /* object: sim_at's argument, function */
+    SIM_EVENT_AT,      /* object: sim_at's argument, function */
+    SIM_EVENT_WORK     /* number: memory node whose CPU works in the background */
 };
 
 struct sim_event {

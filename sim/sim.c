@@ -228,6 +228,11 @@ static void run_event(struct sim *sim, const struct sim_event *event)
         event->function(event->object);
         return;
     }
+    if (event->kind == SIM_EVENT_WORK) {
+        leave_tasks();
+        sim_core_work(sim, (uint16_t)event->number);
+        return;
+    }
     struct sim_compute *compute = sim->computes[event->compute];
     if (compute->fenced || (compute->dead && event->kind <= SIM_EVENT_CPU)) {
         if (event->kind == SIM_EVENT_STEP)
@@ -269,6 +274,7 @@ static void run_event(struct sim *sim, const struct sim_event *event)
         sim_compute_fence(sim, compute);
         break;
     case SIM_EVENT_AT:
+    case SIM_EVENT_WORK:
         break;
     }
 }

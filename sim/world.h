@@ -92,6 +92,7 @@ struct sim_memory {
     const struct fabric_target *target;
     struct sim_nic *nic;
     sim_time *core_free;       /* params.rpc_cores of them */
+    bool works;                /* a SIM_EVENT_WORK is pending */
     struct sim_fetch *fetches; /* READs that are being fetched word by word */
 };
 
@@ -213,6 +214,13 @@ void sim_list_return(struct sim *sim, struct sim_compute *compute, struct fabric
 void sim_call_request(struct sim *sim, struct sim_compute *compute, struct sim_call *call, sim_time posted);
 void sim_call_served(struct sim *sim, struct sim_compute *compute, struct sim_call *call);
 void sim_call_reply(struct sim *sim, struct sim_compute *compute, struct sim_call *call);
+
+/* cores.c: a call that is there at `start` takes the memory node's CPU; returns when it is served. A call is
+ * served, after which there may be background work; the event of that work. */
+sim_time sim_core_serve(const struct sim *sim, const struct sim_memory *memory, uint16_t compute_id,
+                        const struct sim_call *call, sim_time start);
+void sim_core_work_begin(struct sim *sim, uint16_t node);
+void sim_core_work(struct sim *sim, uint16_t node);
 
 /* faults.c: a list arrives where faults are on (`starts`: when the NIC comes to each of its commands); its
  * next step; a list of a dead node arrives; what is under way when a connection or a node is fenced: short

@@ -106,7 +106,7 @@ static void on_signal(void *context, int number)
 
 static void node_status(void *owner, struct memory_status_reply *status)
 {
-    memoryd_status(owner, status);
+    memory_node_status(owner, status);
 }
 
 static int prepare(struct daemon *daemon, struct error *error)
@@ -176,7 +176,7 @@ static int start(struct daemon *daemon, struct error *error)
 
 static int start_http(struct daemon *daemon, struct error *error)
 {
-    daemon->source = (struct metrics_memory_source){node_status, daemon->server, daemon->address};
+    daemon->source = (struct metrics_memory_source){node_status, daemon->node, daemon->address};
     daemon->pages[0] =
         (struct http_page){"/metrics", "text/plain; version=0.0.4", metrics_memory, &daemon->source};
     daemon->pages[1] =

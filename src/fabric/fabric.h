@@ -150,6 +150,12 @@ struct fabric_target {
     /* Runs an RPC; on any thread. Writes at most capacity bytes of reply. 0 or a negative error. */
     int (*call)(void *owner, uint16_t compute_id, const void *request, size_t length, void *reply,
                 size_t capacity, size_t *reply_length);
+    /* How long the memory node's CPU works on such a call beyond what every RPC costs, by a model, ns. NULL:
+     * 0. */
+    uint64_t (*call_ns)(void *owner, uint16_t compute_id, const void *request, size_t length);
+    /* Lets the memory node's CPU work in the background, after calls: takes the modelled cost of what it did
+     * off *budget_ns, and returns whether more is to do. Any thread. NULL: there is no such work. */
+    bool (*work)(void *owner, uint64_t *budget_ns);
     void *owner;
 };
 

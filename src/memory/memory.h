@@ -1,5 +1,6 @@
 /*
- * memory.h - a memory node: a pool, a lock region, and the few things its CPU does by RPC.
+ * memory.h - a memory node: a pool, a lock region, and the services of its CPU (service.h; request.h is the
+ * list of what they are asked).
  *
  * Pool layout: bytes 0..4095 the node's own header (struct memory_header), 4096..65535 the catalogue area (on
  * node 0: superblock and named indexes, owned by src/tree/catalogue.c), from MEMORY_LOCK_TABLE_OFFSET
@@ -13,6 +14,8 @@
 #define MEMORY_MEMORY_H
 
 #include "fabric/fabric.h"
+#include "memory/request.h"
+#include "memory/service.h"
 
 #define MEMORY_MAGIC                   UINT64_C(0x4e41594e41420001)
 #define MEMORY_CATALOGUE_OFFSET        4096u
@@ -58,92 +61,16 @@ uint32_t memory_block_bytes(uint64_t bytes);
 unsigned memory_block_index(uint32_t block_bytes);
 uint32_t memory_block_size(unsigned index);
 
-/* Requests and replies, in host byte order (the backends that cross machines are little-endian alike). */
-enum memory_request_kind {
-    MEMORY_ALLOCATE = 1,
-    MEMORY_FREE = 2,
-    MEMORY_STATUS = 3,
-    MEMORY_USAGE = 4, /* which blocks of a chunk are handed out: for `banyan check` */
-    MEMORY_PEERS = 5, /* who is connected; answered by memoryd/memoryd.c, BANYAN_ENOTSUP elsewhere */
-};
-#define MEMORY_BATCH_MAX 64
-
-struct memory_allocate_request {
-    uint32_t kind;
-    uint32_t block_bytes;
-    uint32_t want; /* 1 to MEMORY_BATCH_MAX */
-    uint32_t reserved;
-};
-/* BANYAN_ENOSPC when there is not one block. */
-struct memory_allocate_reply {
-    uint32_t count; /* 1 to want */
-    uint32_t reserved;
-    gaddr blocks[MEMORY_BATCH_MAX];
-};
-struct memory_free_request {
-    uint32_t kind;
-    uint32_t block_bytes;
-    uint32_t count;
-    uint32_t reserved;
-    gaddr blocks[MEMORY_BATCH_MAX];
-};
-struct memory_status_request {
-    uint32_t kind;
-    uint32_t reserved;
-};
-struct memory_status_reply {
-    uint64_t pool_bytes, chunk_bytes, chunks_total, chunks_used;
-    uint64_t blocks_used, bytes_used; /* handed out and not returned */
-    uint64_t bytes_free_in_chunks;    /* of chunks in use, not handed out */
-    uint64_t frees_total, allocations_total;
-    uint64_t refusals_total; /* allocations that found no room */
-    uint64_t cluster_id, node, node_count;
-    /* a daemon's, else 0 */
-    uint64_t uptime_ms, compute_nodes, connections, fenced_total, locks_freed_total;
-    uint64_t lists_total, commands_total, bytes_read_total, bytes_written_total;
-    uint64_t nic, nic_queues; /* 1: it serves RDMA; queue pairs of compute nodes. What goes through them is
-                                   in none of the counts above */
-};
-struct memory_usage_request {
-    uint32_t kind;
-    uint32_t chunk; /* 0 to chunks_total - 1 */
-    uint32_t first; /* block of the chunk, a multiple of 64 */
-    uint32_t reserved;
-};
-#define MEMORY_USAGE_WORDS 4096u
-struct memory_usage_reply {
-    gaddr chunk;
-    uint32_t block_bytes; /* 0: the chunk is not in use */
-    uint32_t blocks;      /* of the chunk */
-    uint32_t words;       /* of bits that follow: one bit a block from `first` on, set if handed out */
-    uint32_t reserved;
-    uint64_t bits[MEMORY_USAGE_WORDS]; /* only `words` of them are sent */
-};
-struct memory_peers_request {
-    uint32_t kind;
-    uint32_t skip; /* that many peers: for the next page */
-};
-#define MEMORY_PEERS_MAX 64u
-struct memory_peers_reply {
-    uint32_t count, total;
-    struct memory_peer {
-        uint16_t compute_id;
-        uint8_t mapped, reserved;
-        uint32_t connections;
-        uint64_t connected_ms; /* ago */
-        uint64_t heartbeat_ms; /* the last, ago */
-        char name[64], address[128];
-    } peers[MEMORY_PEERS_MAX]; /* only `count` of them are sent */
-};
-
 struct memory_node;
 
 int memory_node_create(struct memory_node **node, const struct memory_options *options, struct error *error);
 void memory_node_destroy(struct memory_node *node);
 const struct fabric_target *memory_node_target(const struct memory_node *node);
-/* The compute node is fenced already (G6): clears every lock word that bears its id, in the lock region
- * and in the DRAM lock table. Returns how many. */
+/* The compute node is fenced already (G6): lets services finish what they have of it (memory_node_finish),
+ * then clears every lock word that bears its id, in the lock region and in the DRAM lock table. Returns how
+ * many. */
 uint64_t memory_node_release_locks(struct memory_node *node, uint16_t compute_id);
+/* What STATUS answers. Any thread. */
 void memory_node_status(struct memory_node *node, struct memory_status_reply *status);
 /* Makes it number `number` of a new cluster: everything in it is gone, as if it had just been created. Nobody
  * may be using it. */

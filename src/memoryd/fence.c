@@ -90,26 +90,6 @@ static bool process_gone(struct memoryd *server, struct memoryd_group *group, ui
     return false;
 }
 
-static void finish_staged(struct memoryd *server, struct memoryd_group *group)
-{
-    unsigned finished = 0;
-    while (group->staging != NULL) {
-        struct memoryd_staging *staging = group->staging;
-        bool complaint = false;
-        if (group->state == GROUP_FENCED &&
-            memoryd_staging_finish(staging, server->target, server->groups.number, &complaint))
-            finished++;
-        if (complaint)
-            log_warning("memory node %u: compute node %u left an impossible write in its staging area",
-                        (unsigned)server->groups.number, (unsigned)group->compute_id);
-        group->staging = staging->next;
-        memoryd_staging_destroy(staging);
-    }
-    if (finished > 0)
-        log_info("memory node %u: finished %u writes of compute node %u", (unsigned)server->groups.number,
-                 finished, (unsigned)group->compute_id);
-}
-
 static void drop_group(struct memoryd *server, struct memoryd_group *group, uint64_t freed)
 {
     struct memoryd_groups *groups = &server->groups;
@@ -126,7 +106,8 @@ static void drop_group(struct memoryd *server, struct memoryd_group *group, uint
     free(group);
 }
 
-/* False: not yet (nic_locks.c says why that is the only way). */
+/* Services finish what they have of the group, then its locks are freed. False: not yet (nic_locks.c says why
+ * that is the only way). */
 static bool free_locks(struct memoryd *server, struct memoryd_group *group, uint64_t now, uint64_t *deadline)
 {
     struct error error = {0};
@@ -136,6 +117,9 @@ static bool free_locks(struct memoryd *server, struct memoryd_group *group, uint
         group->freed = memory_node_release_locks(server->node, group->compute_id);
         return true;
     }
+    if (!group->finished)
+        memory_node_finish(server->node, group->compute_id);
+    group->finished = true;
     if (now >= group->reap_at) {
         if (!memoryd_nic_release_locks(server->nic, group->compute_id, &group->freed, &error))
             return true;
@@ -150,7 +134,6 @@ static bool free_locks(struct memoryd *server, struct memoryd_group *group, uint
 /* The group is over, none of its connections is left, and its process can write no more. */
 static void reap(struct memoryd *server, struct memoryd_group *group, uint64_t now, uint64_t *deadline)
 {
-    finish_staged(server, group);
     if (!free_locks(server, group, now, deadline))
         return;
     uint64_t freed = group->freed;
@@ -228,13 +211,7 @@ void memoryd_groups_destroy(struct memoryd *server)
 {
     struct memoryd_groups *groups = &server->groups;
     memoryd_groups_step(server, task_now());
-    while (groups->first != NULL) {
-        struct memoryd_group *group = groups->first;
-        while (group->staging != NULL) {
-            struct memoryd_staging *staging = group->staging;
-            group->staging = staging->next;
-            memoryd_staging_destroy(staging);
-        }
-        drop_group(server, group, 0);
-    }
+    while (groups->first != NULL)
+        drop_group(server, groups->first, 0);
+    memoryd_staging_drop(server);
 }

@@ -246,8 +246,7 @@ void memoryd_group_leave(struct memoryd_session *session, enum memoryd_leaving h
         memoryd_group_fence(groups, group, how == MEMORYD_LOST, why);
     /* What is staged there is finished when the process is dead. */
     if (session->staging != NULL && group->state == GROUP_FENCED) {
-        session->staging->next = group->staging;
-        group->staging = session->staging;
+        memoryd_staging_leave(session->server, session->staging, group->compute_id);
         session->staging = NULL;
     }
     bool over = group->state != GROUP_LIVE;
@@ -307,7 +306,7 @@ uint16_t memoryd_group_compute_id(const struct memoryd_session *session)
     return session->group != NULL ? session->group->compute_id : 0;
 }
 
-/* ---- format, peers ---- */
+/* ---- format ---- */
 
 int memoryd_groups_format(struct memoryd *server, const struct wire_format *format, struct error *error)
 {
@@ -341,35 +340,4 @@ int memoryd_groups_format(struct memoryd *server, const struct wire_format *form
     groups->formatting = false;
     spinlock_unlock(&groups->lock);
     return status;
-}
-
-static uint64_t milliseconds_since(uint64_t then, uint64_t now)
-{
-    return now > then ? (now - then) / 1000000 : 0;
-}
-
-void memoryd_groups_peers(struct memoryd *server, uint32_t skip, struct memory_peers_reply *reply)
-{
-    struct memoryd_groups *groups = &server->groups;
-    uint64_t now = task_now();
-    reply->count = 0;
-    spinlock_lock(&groups->lock);
-    reply->total = groups->count;
-    for (const struct memoryd_group *group = groups->first; group != NULL; group = group->next) {
-        if (skip > 0) {
-            skip--;
-            continue;
-        }
-        if (reply->count == MEMORY_PEERS_MAX)
-            break;
-        struct memory_peer *peer = &reply->peers[reply->count++];
-        *peer = (struct memory_peer){.compute_id = group->compute_id,
-                                     .mapped = group->mapped,
-                                     .connections = group->connections,
-                                     .connected_ms = milliseconds_since(group->joined_at, now),
-                                     .heartbeat_ms = milliseconds_since(group->heartbeat_at, now)};
-        memcpy(peer->name, group->name, sizeof peer->name);
-        memcpy(peer->address, group->peer, sizeof peer->address);
-    }
-    spinlock_unlock(&groups->lock);
 }

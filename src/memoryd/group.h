@@ -70,7 +70,6 @@ uint16_t memoryd_group_compute_id(const struct memoryd_session *session);
 
 /* Formats the memory node unless a compute node is connected: BANYAN_EBUSY names it. */
 int memoryd_groups_format(struct memoryd *server, const struct wire_format *format, struct error *error);
-void memoryd_groups_peers(struct memoryd *server, uint32_t skip, struct memory_peers_reply *reply);
 
 /* The keeper's: expires leases, takes groups apart. Returns when it wants to be called again at the latest,
  * on task_now()'s clock; UINT64_MAX: when woken. */

@@ -19,6 +19,7 @@ struct memoryd_group {
 
     bool nic;         /* its lists go through the NIC */
     bool quarantined; /* a queue pair of it could not be destroyed: it is never reaped */
+    bool finished;    /* services have finished what they had of it; a NIC frees its locks */
     uint64_t freed;   /* locks of it, so far */
     uint64_t reap_at; /* not before: the NIC failed to free its locks */
 
@@ -27,7 +28,6 @@ struct memoryd_group {
     bool patient; /* its process may be about to die: wait a moment before killing it */
     bool killed, watched;
     int pidfd, pid;
-    struct memoryd_staging *staging; /* of connections that are gone */
 
     char name[WIRE_NAME_MAX + 1];
     char peer[128];

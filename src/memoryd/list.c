@@ -7,6 +7,7 @@
  * Order (G1, G4) as in fabric/local.c: a store that others may not see yet is fenced before the next READ or
  * atomic is answered and before the reply is ready.
  */
+#include "fabric/target.h"
 #include "memoryd/session.h"
 
 #if defined(__x86_64__)

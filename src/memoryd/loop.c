@@ -13,6 +13,8 @@
 #define SECOND UINT64_C(1000000000)
 /* Connections of one loop that have not been let in yet; the oldest makes room for the newest. */
 #define STRANGERS_MAX 128u
+/* Background work of services in one turn: so much longer may a request wait. */
+#define WORK_NS UINT64_C(20000)
 
 int memoryd_loop_create(struct memoryd_loop *loop, struct memoryd *server,
                         const struct memoryd_engine *engine, struct error *error)
@@ -191,7 +193,9 @@ void memoryd_loop_main(void *argument)
         take_inbox(loop);
         expire(loop, now);
         tidy(loop, now);
-        loop->engine->wait(loop, sleep_for(loop, now));
+        uint64_t budget_ns = WORK_NS;
+        bool more = memory_node_work(loop->server->node, &budget_ns);
+        loop->engine->wait(loop, more ? 0 : sleep_for(loop, now));
     }
     take_inbox(loop);
     while (loop->first != NULL)

@@ -154,6 +154,22 @@ const char *memoryd_nic(const struct memoryd *server)
 
 /* ---- life ---- */
 
+static void register_services(struct memoryd *server)
+{
+    const uint32_t peers = MEMORY_PEERS_LAST - MEMORY_PEERS + 1;
+    memory_node_register(server->node, &memoryd_peers_service, MEMORY_PEERS, peers, server);
+    memory_node_register(server->node, &memoryd_staging_service, 0, 0, server);
+    server->registered = true;
+}
+
+static void unregister_services(struct memoryd *server)
+{
+    if (!server->registered)
+        return;
+    memory_node_unregister(server->node, &memoryd_staging_service, server);
+    memory_node_unregister(server->node, &memoryd_peers_service, server);
+}
+
 int memoryd_create(struct memoryd **made, struct memory_node *node, const struct memoryd_options *options,
                    struct error *error)
 {
@@ -183,11 +199,13 @@ int memoryd_create(struct memoryd **made, struct memory_node *node, const struct
         status = choose_engine(server, threads, error);
     if (!status)
         status = memoryd_keeper_create(server, error);
-    if (status)
+    if (status) {
         memoryd_destroy(server);
-    else
-        *made = server;
-    return status;
+        return status;
+    }
+    register_services(server);
+    *made = server;
+    return BANYAN_OK;
 }
 
 int memoryd_start(struct memoryd *server, struct error *error)
@@ -262,6 +280,7 @@ void memoryd_destroy(struct memoryd *server)
     if (!server->started && server->keeper.epoll >= 0)
         memoryd_groups_destroy(server);
     memoryd_keeper_destroy(server);
+    unregister_services(server);
     memoryd_nic_destroy(server->nic);
     memset(server->secret, 0, sizeof server->secret);
     free(server->listeners);
@@ -277,26 +296,4 @@ uint16_t memoryd_port(const struct memoryd *server, unsigned listener)
 const char *memoryd_engine(const struct memoryd *server)
 {
     return server->loops[0].engine->name;
-}
-
-void memoryd_status(struct memoryd *server, struct memory_status_reply *status)
-{
-    struct memoryd_groups *groups = &server->groups;
-    memory_node_status(server->node, status);
-    status->uptime_ms = (task_now() - server->started_at) / 1000000;
-    status->nic = server->nic != NULL;
-    status->nic_queues = server->nic != NULL ? memoryd_nic_queues(server->nic) : 0;
-    status->connections = atomic_load_relaxed(&server->connections); /* a count */
-    for (unsigned i = 0; i < server->loop_count; i++) {
-        const struct memoryd_counts *counts = &server->loops[i].counts;
-        status->lists_total += atomic_load_relaxed(&counts->lists);
-        status->commands_total += atomic_load_relaxed(&counts->commands);
-        status->bytes_read_total += atomic_load_relaxed(&counts->bytes_read);
-        status->bytes_written_total += atomic_load_relaxed(&counts->bytes_written);
-    }
-    spinlock_lock(&groups->lock);
-    status->compute_nodes = groups->count;
-    status->fenced_total = groups->fenced_total;
-    status->locks_freed_total = groups->locks_freed_total;
-    spinlock_unlock(&groups->lock);
 }

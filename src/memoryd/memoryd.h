@@ -39,8 +39,9 @@ struct memoryd_options {
 int memoryd_locks(const struct memoryd_options *options, struct memory_options *memory, struct error *error);
 
 struct memoryd;
-/* Listens. BANYAN_EBUSY, BANYAN_EINVAL, BANYAN_ENET with the address at fault; BANYAN_ENOTSUP: no io_uring
- * here; or of the NIC (verbs_device.h). */
+/* Listens, and registers its services (memory/service.h): a node has one daemon at a time. BANYAN_EBUSY,
+ * BANYAN_EINVAL, BANYAN_ENET with the address at fault; BANYAN_ENOTSUP: no io_uring here; or of the NIC
+ * (verbs_device.h). */
 int memoryd_create(struct memoryd **server, struct memory_node *node, const struct memoryd_options *options,
                    struct error *error);
 int memoryd_start(struct memoryd *server, struct error *error);
@@ -53,7 +54,5 @@ uint16_t memoryd_port(const struct memoryd *server, unsigned listener);
 const char *memoryd_engine(const struct memoryd *server);
 /* "mlx5_0 port 1, RoCE v2, ...": the NIC that serves the memory; NULL: none does. */
 const char *memoryd_nic(const struct memoryd *server);
-/* memory_node_status with the daemon's fields filled in. Any thread. */
-void memoryd_status(struct memoryd *server, struct memory_status_reply *status);
 
 #endif

@@ -31,78 +31,7 @@ bool memoryd_session_send(struct memoryd_session *session, enum wire_kind kind, 
     return true;
 }
 
-/* ---- calls ---- */
-
-static bool may_call(const struct memoryd_session *session, uint32_t kind)
-{
-    if (kind == MEMORY_STATUS || kind == MEMORY_PEERS)
-        return true;
-    if (kind == MEMORY_USAGE)
-        return session->role == WIRE_DATA || session->role == WIRE_MONITOR;
-    return session->role == WIRE_DATA;
-}
-
-static int answer_status(struct memoryd_session *session, size_t length, void *reply, size_t *reply_length)
-{
-    struct memory_status_reply status;
-    if (length < sizeof(struct memory_status_request))
-        return BANYAN_EINVAL;
-    memoryd_status(session->server, &status);
-    memcpy(reply, &status, sizeof status);
-    *reply_length = sizeof status;
-    return BANYAN_OK;
-}
-
-static int answer_peers(struct memoryd_session *session, const void *bytes, size_t length, void *reply,
-                        size_t *reply_length)
-{
-    struct memory_peers_request request;
-    struct memory_peers_reply peers;
-    if (length < sizeof request)
-        return BANYAN_EINVAL;
-    memcpy(&request, bytes, sizeof request);
-    memoryd_groups_peers(session->server, request.skip, &peers);
-    *reply_length = offsetof(struct memory_peers_reply, peers) + peers.count * sizeof peers.peers[0];
-    memcpy(reply, &peers, *reply_length);
-    return BANYAN_OK;
-}
-
-static int answer(struct memoryd_session *session, const void *request, size_t length, void *reply,
-                  size_t capacity, size_t *reply_length)
-{
-    const struct fabric_target *target = session->server->target;
-    uint32_t kind;
-    *reply_length = 0;
-    if (length < sizeof kind)
-        return BANYAN_EINVAL;
-    memcpy(&kind, request, sizeof kind);
-    if (!may_call(session, kind))
-        return BANYAN_ENOTSUP;
-    if (kind == MEMORY_STATUS)
-        return answer_status(session, length, reply, reply_length);
-    if (kind == MEMORY_PEERS)
-        return answer_peers(session, request, length, reply, reply_length);
-    return target->call(target->owner, memoryd_group_compute_id(session), request, length, reply, capacity,
-                        reply_length);
-}
-
-static enum session_result take_call(struct memoryd_session *session, const struct wire_header *head,
-                                     const uint8_t *bytes)
-{
-    struct memoryd_buffer *out = &session->out;
-    struct wire_header result = {.kind = WIRE_RESULT, .id = head->id};
-    size_t reply_length = 0;
-    session->worked = true;
-    if (!memoryd_buffer_room(out, sizeof result + WIRE_SMALL_MAX))
-        return memoryd_session_broken(session, "no memory for a reply");
-    uint8_t *reply = out->bytes + out->end + sizeof result;
-    result.status = answer(session, bytes, head->length, reply, WIRE_SMALL_MAX, &reply_length);
-    result.length = !result.status ? (uint32_t)reply_length : 0;
-    memcpy(out->bytes + out->end, &result, sizeof result);
-    out->end += sizeof result + result.length;
-    out->ready = out->end;
-    return SESSION_MORE;
-}
+/* ---- messages ---- */
 
 static enum session_result take_format(struct memoryd_session *session, const struct wire_header *head,
                                        const uint8_t *bytes)
@@ -121,8 +50,6 @@ static enum session_result take_format(struct memoryd_session *session, const st
         return memoryd_session_broken(session, "no memory for a reply");
     return SESSION_MORE;
 }
-
-/* ---- messages ---- */
 
 /* Who may send what, once the hello was accepted. */
 static bool may_send(const struct memoryd_session *session, uint8_t kind)
@@ -151,7 +78,7 @@ static enum session_result take_open(struct memoryd_session *session, const stru
 {
     switch (head->kind) {
     case WIRE_CALL:
-        return take_call(session, head, bytes);
+        return memoryd_session_call(session, head, bytes);
     case WIRE_FORMAT:
         return take_format(session, head, bytes);
     case WIRE_ATTACH:

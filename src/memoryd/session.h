@@ -97,6 +97,9 @@ enum session_result memoryd_session_broken(struct memoryd_session *session, cons
 /* hello.c: a HELLO of `length` bytes. */
 enum session_result memoryd_session_hello(struct memoryd_session *session, const struct wire_header *head,
                                           const void *bytes);
+/* call.c: a CALL of `length` bytes. */
+enum session_result memoryd_session_call(struct memoryd_session *session, const struct wire_header *head,
+                                         const void *bytes);
 /* list.c: a LIST's head has been taken; and every step of it. SESSION_MORE with list.left == 0: it has
  * been answered. */
 enum session_result memoryd_session_list_begin(struct memoryd_session *session,

@@ -8,6 +8,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/log.h"
+#include "fabric/target.h"
+#include "memoryd/state.h"
+
 static size_t area_bytes(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -44,8 +48,42 @@ void memoryd_staging_destroy(struct memoryd_staging *staging)
     free(staging);
 }
 
-bool memoryd_staging_finish(const struct memoryd_staging *staging, const struct fabric_target *target,
-                            uint16_t number, bool *complaint)
+/* ---- after the client's end ---- */
+
+void memoryd_staging_leave(struct memoryd *server, struct memoryd_staging *staging, uint16_t compute_id)
+{
+    staging->compute_id = compute_id;
+    spinlock_lock(&server->left.lock);
+    staging->next = server->left.first;
+    server->left.first = staging;
+    spinlock_unlock(&server->left.lock);
+}
+
+/* Takes one that the compute node left; 0: that anyone left. NULL: there is none. */
+static struct memoryd_staging *take_left(struct memoryd_left *left, uint16_t compute_id)
+{
+    spinlock_lock(&left->lock);
+    struct memoryd_staging **link = &left->first;
+    while (*link != NULL && compute_id != 0 && (*link)->compute_id != compute_id)
+        link = &(*link)->next;
+    struct memoryd_staging *staging = *link;
+    if (staging != NULL)
+        *link = staging->next;
+    spinlock_unlock(&left->lock);
+    return staging;
+}
+
+void memoryd_staging_drop(struct memoryd *server)
+{
+    struct memoryd_staging *staging;
+    while ((staging = take_left(&server->left, 0)) != NULL)
+        memoryd_staging_destroy(staging);
+}
+
+/* The client cannot write any more. true: something was marked and has been put in its place; false: nothing
+ * was marked, or what was marked is not possible (*complaint is then true). */
+static bool finish(const struct memoryd_staging *staging, const struct fabric_target *target, uint16_t number,
+                   bool *complaint)
 {
     const struct wire_staging *area = staging->area;
     uint8_t data[WIRE_STAGING_DATA];
@@ -53,8 +91,9 @@ bool memoryd_staging_finish(const struct memoryd_staging *staging, const struct 
     /* acquire: what was put down before the mark is seen behind it */
     if (atomic_load_acquire(&area->marked) != WIRE_STAGED)
         return false;
-    /* Each word once (relaxed: the mark has ordered them), then judged: an area that is still being written
-     * can make us copy nonsense into a place that its client might have written anyway, but no further. */
+    /* Each word is read once (relaxed: the mark has ordered them), then validated: an area that is still
+     * being written can make this process copy nonsense to a place where its client could have written it,
+     * and nowhere else. */
     uint64_t offset = atomic_load_relaxed(&area->offset), length = atomic_load_relaxed(&area->length);
     if (length - 1 >= WIRE_STAGING_DATA || offset >> GADDR_OFFSET_BITS != 0) {
         *complaint = true;
@@ -69,3 +108,24 @@ bool memoryd_staging_finish(const struct memoryd_staging *staging, const struct 
     fabric_target_fence();
     return !*complaint;
 }
+
+static void fenced(void *context, uint16_t compute_id)
+{
+    struct memoryd *server = context;
+    struct memoryd_staging *staging;
+    uint16_t number = server->groups.number; /* a format changes it, but not while there is a group */
+    unsigned finished = 0;
+    while ((staging = take_left(&server->left, compute_id)) != NULL) {
+        bool complaint;
+        finished += finish(staging, server->target, number, &complaint);
+        if (complaint)
+            log_warning("memory node %u: compute node %u left an impossible write in its staging area",
+                        (unsigned)number, (unsigned)compute_id);
+        memoryd_staging_destroy(staging);
+    }
+    if (finished > 0)
+        log_info("memory node %u: finished %u writes of compute node %u", (unsigned)number, finished,
+                 (unsigned)compute_id);
+}
+
+const struct memory_service memoryd_staging_service = {.name = "staging", .fenced = fenced};

@@ -14,6 +14,7 @@
 #include "fabric/wire.h"
 #include "memoryd/memoryd.h"
 #include "memoryd/group.h"
+#include "memoryd/staging.h"
 
 /* Written by one thread each, summed up by any: every field is loaded and stored relaxed, since a count says
  * nothing about anything else. */
@@ -58,11 +59,16 @@ struct memoryd {
     struct memoryd_loop *loops;
     struct memoryd_keeper keeper;
     struct memoryd_groups groups;
-    uint32_t connections; /* atomic */
-    uint32_t attaching;   /* atomic: I/O threads that wait for the kernel to make a queue pair */
-    uint32_t stopping;    /* atomic */
+    struct memoryd_left left; /* staging areas */
+    uint32_t connections;     /* atomic */
+    uint32_t attaching;       /* atomic: I/O threads that wait for the kernel to make a queue pair */
+    uint32_t stopping;        /* atomic */
+    bool registered;          /* its services, with the node */
     bool started, joined;
 };
+
+/* PEERS, and the daemon's part of STATUS (status.c). Its context is the daemon. */
+extern const struct memory_service memoryd_peers_service;
 
 /* ---- keeper (keeper.c) ---- */
 

@@ -86,7 +86,7 @@ void site_close(struct site *site)
 struct memory_status_reply site_status(struct site *site)
 {
     struct memory_status_reply status;
-    memoryd_status(site->server, &status);
+    memory_node_status(site->node, &status);
     return status;
 }
 

@@ -1011,11 +1011,37 @@ static void test_options(void **state)
     assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EINVAL);
     options.secret_length = NET_SECRET_MAX + 1;
     assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EINVAL);
-    options = (struct memoryd_options){.engine = engine};
-    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_OK);
-    memoryd_join(server);    /* never started: there is nobody to wait for */
-    memoryd_destroy(server); /* never started */
     site_close(&site);
+}
+
+/* A daemon that ends leaves its node as it was: another one may serve it. */
+static void test_one_after_another(void **state)
+{
+    struct memory_options pool = {.pool_bytes = 1u << 20, .chunk_bytes = 64u << 10};
+    struct memoryd_options options = {.engine = engine};
+    struct memory_status_reply status;
+    struct memory_node *node;
+    struct memoryd *server;
+    struct error error;
+    assert_int_equal(memory_node_create(&node, &pool, &error), BANYAN_OK);
+    const struct fabric_target *target = memory_node_target(node);
+    struct memory_peers_request ask = {.kind = MEMORY_PEERS};
+    static struct memory_peers_reply peers;
+    size_t length;
+    for (unsigned life = 0; life < 3; life++) {
+        if (memoryd_create(&server, node, &options, &error) == BANYAN_ENOTSUP)
+            skip();
+        assert_int_equal(target->call(target->owner, 1, &ask, sizeof ask, &peers, sizeof peers, &length),
+                         BANYAN_OK);
+        assert_int_equal(peers.total, 0);
+        memoryd_join(server);    /* never started: there is nobody to wait for */
+        memoryd_destroy(server); /* never started */
+        assert_int_equal(target->call(target->owner, 1, &ask, sizeof ask, &peers, sizeof peers, &length),
+                         BANYAN_ENOTSUP);
+    }
+    memory_node_status(node, &status);
+    assert_int_equal(status.uptime_ms, 0);
+    memory_node_destroy(node);
 }
 
 /* ---- engines ---- */
@@ -1097,6 +1123,7 @@ int main(void)
         cmocka_unit_test(test_stop_with_clients),
         cmocka_unit_test(test_crowd),
         cmocka_unit_test(test_options),
+        cmocka_unit_test(test_one_after_another),
     };
     int failed = 0;
     log_set_level(getenv("TEST_LOG") != NULL ? LOG_DEBUG : LOG_ERROR);

@@ -349,6 +349,83 @@ static void test_calls_queue_for_the_cores(void **state)
     assert_in_range(slowest_call(4, 8), one + 10000 - 100, one + 10000 + 100);
 }
 
+/* By a memory node's own model. */
+static uint64_t slow_call(void *owner, uint16_t compute_id, const void *request, size_t length)
+{
+    return length * 1000;
+}
+
+static void test_calls_cost_what_their_service_says(void **state)
+{
+    struct sim_params params;
+    struct cluster cluster;
+    uint64_t spent[2];
+    (void)state;
+    cluster_plain_params(&params);
+    for (unsigned slow = 0; slow < 2; slow++) {
+        cluster_create(&cluster, 1, 1, &params, NULL, 1);
+        cluster.targets[0].call_ns = slow ? slow_call : NULL;
+        struct caller caller = {.cluster = &cluster};
+        assert_int_equal(sim_spawn(cluster.sim, 0, 0, run_caller, &caller, NULL), 0);
+        assert_int_equal(sim_run(cluster.sim, UINT64_MAX), 0);
+        spent[slow] = caller.spent;
+        cluster_destroy(&cluster);
+    }
+    assert_in_range(spent[1], spent[0] + 6000 - 1, spent[0] + 6000 + 1); /* "chunk" and its end */
+}
+
+/* ------------------------------------------------------------------ background work */
+
+#define WORK_NS UINT64_C(50000)
+
+struct background {
+    struct cluster cluster; /* first: its address is the target's owner */
+    uint64_t to_do_ns;
+    unsigned turns;
+};
+
+static bool work_on(void *owner, uint64_t *budget_ns)
+{
+    struct background *background = owner;
+    uint64_t some = background->to_do_ns < *budget_ns ? background->to_do_ns : *budget_ns;
+    background->turns++;
+    background->to_do_ns -= some;
+    *budget_ns -= some;
+    return background->to_do_ns > 0;
+}
+
+static void call_twice(void *argument)
+{
+    struct caller *caller = argument;
+    run_caller(caller);
+    uint64_t first = caller->spent;
+    run_caller(caller);
+    assert_true(caller->spent > first + 10000); /* it waits for the one core */
+    task_sleep(2 * WORK_NS);
+    run_caller(caller);
+    assert_in_range(caller->spent, first - 1, first + 1);
+}
+
+static void test_background_work_takes_the_core(void **state)
+{
+    struct sim_params params;
+    static struct background background;
+    (void)state;
+    background.to_do_ns = WORK_NS;
+    cluster_plain_params(&params);
+    params.rpc_cores = 1;
+    cluster_create(&background.cluster, 1, 1, &params, NULL, 1);
+    background.cluster.targets[0].work = work_on;
+    struct caller caller = {.cluster = &background.cluster};
+    assert_int_equal(sim_run(background.cluster.sim, UINT64_MAX), 0);
+    assert_int_equal(background.turns, 0); /* not before a call */
+    assert_int_equal(sim_spawn(background.cluster.sim, 0, 0, call_twice, &caller, NULL), 0);
+    assert_int_equal(sim_run(background.cluster.sim, UINT64_MAX), 0);
+    assert_int_equal(background.to_do_ns, 0);
+    assert_in_range(background.turns, 4, 6); /* by budgets; once more after the last call */
+    cluster_destroy(&background.cluster);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +438,8 @@ int main(void)
         cmocka_unit_test(test_a_hot_atomic_blocks_its_nic_alone),
         cmocka_unit_test(test_answers_wait_behind_a_hot_atomic_only_if_told),
         cmocka_unit_test(test_calls_queue_for_the_cores),
+        cmocka_unit_test(test_calls_cost_what_their_service_says),
+        cmocka_unit_test(test_background_work_takes_the_core),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
