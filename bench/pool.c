@@ -44,6 +44,7 @@ static struct fabric_remote_options remote_options(const struct bench_pool *pool
     return (struct fabric_remote_options){.nodes = pool->addresses,
                                           .count = (uint16_t)pool->count,
                                           .name = "bench",
+                                          .tls = pool->config->tls,
                                           .secret = pool->config->secret,
                                           .secret_length = pool->config->secret_length,
                                           .nic = pool->config->nic};

@@ -1,12 +1,8 @@
 /* report_json.c - results for programs; see report.h and docs/benchmarks.md for the names. */
 #include <jansson.h>
 #include <stdlib.h>
+#include "bench/json_unsigned.h"
 #include "bench/report.h"
-
-static json_t *integer(uint64_t value)
-{
-    return json_integer((json_int_t)value);
-}
 
 static json_t *table_json(const struct option_entry *table, const void *object)
 {
@@ -21,10 +17,10 @@ static json_t *table_json(const struct option_entry *table, const void *object)
                                 json_boolean(*(const bool *)((const char *)object + entry->offset)));
         else if (entry->kind == OPTION_U32)
             json_object_set_new(json, entry->name,
-                                integer(*(const uint32_t *)((const char *)object + entry->offset)));
+                                json_unsigned(*(const uint32_t *)((const char *)object + entry->offset)));
         else if (entry->kind == OPTION_U64)
             json_object_set_new(json, entry->name,
-                                integer(*(const uint64_t *)((const char *)object + entry->offset)));
+                                json_unsigned(*(const uint64_t *)((const char *)object + entry->offset)));
         else if (entry->kind == OPTION_DOUBLE && end != text && !*end)
             json_object_set_new(json, entry->name, json_real(value));
         else
@@ -38,21 +34,21 @@ static json_t *config_json(const struct bench_report *report)
     const struct bench_config *config = report->config;
     json_t *json = json_object();
     json_object_set_new(json, "fabric", json_string(bench_fabric_names[config->fabric]));
-    json_object_set_new(json, "memory_nodes", integer(config->memory_nodes));
-    json_object_set_new(json, "compute_nodes", integer(config->compute_nodes));
-    json_object_set_new(json, "threads", integer(config->threads));
-    json_object_set_new(json, "fibers", integer(config->fibers));
-    json_object_set_new(json, "keys", integer(config->keys));
-    json_object_set_new(json, "operations", integer(config->operations));
-    json_object_set_new(json, "warm_up", integer(config->warm_up));
-    json_object_set_new(json, "seed", integer(config->seed));
-    json_object_set_new(json, "key_bytes", integer(config->geometry.key_bytes));
-    json_object_set_new(json, "value_bytes", integer(config->geometry.value_bytes));
-    json_object_set_new(json, "leaf_bytes", integer(config->geometry.leaf_bytes));
-    json_object_set_new(json, "internal_bytes", integer(config->geometry.internal_bytes));
+    json_object_set_new(json, "memory_nodes", json_unsigned(config->memory_nodes));
+    json_object_set_new(json, "compute_nodes", json_unsigned(config->compute_nodes));
+    json_object_set_new(json, "threads", json_unsigned(config->threads));
+    json_object_set_new(json, "fibers", json_unsigned(config->fibers));
+    json_object_set_new(json, "keys", json_unsigned(config->keys));
+    json_object_set_new(json, "operations", json_unsigned(config->operations));
+    json_object_set_new(json, "warm_up", json_unsigned(config->warm_up));
+    json_object_set_new(json, "seed", json_unsigned(config->seed));
+    json_object_set_new(json, "key_bytes", json_unsigned(config->geometry.key_bytes));
+    json_object_set_new(json, "value_bytes", json_unsigned(config->geometry.value_bytes));
+    json_object_set_new(json, "leaf_bytes", json_unsigned(config->geometry.leaf_bytes));
+    json_object_set_new(json, "internal_bytes", json_unsigned(config->geometry.internal_bytes));
     json_object_set_new(json, "fill", json_real(config->fill));
     json_object_set_new(json, "theta", json_real(config->theta));
-    json_object_set_new(json, "scan_length", integer(config->scan_length));
+    json_object_set_new(json, "scan_length", json_unsigned(config->scan_length));
     if (config->fabric == BENCH_SIM) {
         json_object_set_new(json, "sim", table_json(sim_params_table, &config->sim));
         json_object_set_new(json, "faults", table_json(sim_faults_table, &config->faults));
@@ -66,10 +62,10 @@ static json_t *config_json(const struct bench_report *report)
 static json_t *capabilities_json(const struct fabric_capabilities *capabilities)
 {
     json_t *json = json_object();
-    json_object_set_new(json, "lock-width", integer(capabilities->lock_width));
+    json_object_set_new(json, "lock-width", json_unsigned(capabilities->lock_width));
     json_object_set_new(json, "release-by-write", json_boolean(capabilities->release_by_write));
     json_object_set_new(json, "masked-cas", json_boolean(capabilities->masked_cas));
-    json_object_set_new(json, "atomic-write", integer(capabilities->atomic_write));
+    json_object_set_new(json, "atomic-write", json_unsigned(capabilities->atomic_write));
     return json;
 }
 
@@ -108,7 +104,7 @@ static json_t *kinds_json(const struct bench_result *result)
         if (!of_kind->count)
             continue;
         json_t *item = json_object();
-        json_object_set_new(item, "operations", integer(of_kind->count));
+        json_object_set_new(item, "operations", json_unsigned(of_kind->count));
         json_object_set_new(item, "latency_us", latency_json(of_kind->latency));
         if (!result->peer)
             json_object_set_new(item, "per_op", cost_json(&of_kind->cost, of_kind->count));
@@ -120,10 +116,10 @@ static json_t *kinds_json(const struct bench_result *result)
 static json_t *space_json(const struct bench_space *space)
 {
     json_t *json = json_object();
-    json_object_set_new(json, "pool_bytes", integer(space->pool_bytes));
+    json_object_set_new(json, "pool_bytes", json_unsigned(space->pool_bytes));
     if (space->entries) {
-        json_object_set_new(json, "entries", integer(space->entries));
-        json_object_set_new(json, "index_bytes", integer(space->index_bytes));
+        json_object_set_new(json, "entries", json_unsigned(space->entries));
+        json_object_set_new(json, "index_bytes", json_unsigned(space->index_bytes));
         json_object_set_new(json, "bytes_per_entry",
                             json_real(report_bytes_per_entry(space->index_bytes, space->entries)));
         json_object_set_new(json, "pool_bytes_per_entry",
@@ -137,7 +133,7 @@ static void add_simulation(json_t *json, const struct bench_result *result)
     char hash[24];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)result->trace_hash);
     json_object_set_new(json, "trace_hash", json_string(hash));
-    json_object_set_new(json, "events", integer(result->events));
+    json_object_set_new(json, "events", json_unsigned(result->events));
 }
 
 static json_t *result_json(const struct bench_report *report, const struct bench_result *result)
@@ -148,17 +144,17 @@ static json_t *result_json(const struct bench_report *report, const struct bench
     json_object_set_new(json, "distribution", json_string(result->distribution));
     json_object_set_new(json, "throughput_mops", json_real(result->throughput_mops));
     json_object_set_new(json, "latency_us", latency_json(result->latency));
-    json_object_set_new(json, "operations", integer(result->operations));
+    json_object_set_new(json, "operations", json_unsigned(result->operations));
     json_object_set_new(json, "window_us", json_real((double)result->window_ns / 1e3));
-    json_object_set_new(json, "absent", integer(result->absent));
-    json_object_set_new(json, "unfinished", integer(result->unfinished));
+    json_object_set_new(json, "absent", json_unsigned(result->absent));
+    json_object_set_new(json, "unfinished", json_unsigned(result->unfinished));
     json_object_set_new(json, "unfinished_longest_us",
                         json_real((double)result->unfinished_longest_ns / 1e3));
     json_object_set_new(json, "by_kind", kinds_json(result));
     json_object_set_new(json, "loaded", space_json(&result->loaded));
     json_object_set_new(json, "ended", space_json(&result->ended));
     if (result->kinds[WORKLOAD_SCAN].count)
-        json_object_set_new(json, "entries_scanned", integer(result->entries_scanned));
+        json_object_set_new(json, "entries_scanned", json_unsigned(result->entries_scanned));
     json_object_set_new(json, "peer", json_boolean(result->peer));
     if (result->peer)
         return json;
@@ -166,10 +162,10 @@ static json_t *result_json(const struct bench_report *report, const struct bench
     json_object_set_new(json, "per_op", cost_json(&result->cost, result->operations));
     json_object_set_new(json, "retries", json_real(report_per_operation(result, result->retries)));
     json_object_set_new(json, "cache_hit", json_real(report_cache_hit(result)));
-    json_object_set_new(json, "splits", integer(result->splits));
-    json_object_set_new(json, "unlinks", integer(result->unlinks));
-    json_object_set_new(json, "handovers", integer(result->handovers));
-    json_object_set_new(json, "snapshot_handovers", integer(result->snapshot_handovers));
+    json_object_set_new(json, "splits", json_unsigned(result->splits));
+    json_object_set_new(json, "unlinks", json_unsigned(result->unlinks));
+    json_object_set_new(json, "handovers", json_unsigned(result->handovers));
+    json_object_set_new(json, "snapshot_handovers", json_unsigned(result->snapshot_handovers));
     json_object_set_new(json, "switches", table_json(tree_switches_table, &result->switches));
     if (report->config->fabric == BENCH_SIM)
         add_simulation(json, result);

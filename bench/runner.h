@@ -46,6 +46,7 @@ struct bench_config {
     const struct net_address *memory;
     const char *secret; /* theirs; NULL: none */
     size_t secret_length;
+    struct net_tls *tls;      /* towards them; NULL: none */
     struct verbs_options nic; /* RDMA: ours */
     /* May be NULL: called now and then with a phase and how much of it is done, 0 to 1. */
     void (*progress)(void *context, const char *phase, double done);

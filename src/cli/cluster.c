@@ -75,17 +75,9 @@ int cluster_fabric_prepare(struct cluster_fabric *fabric, const struct cluster_f
                            "unix:/path");
     if (!status && settings->secret_file)
         status = net_secret_read(settings->secret_file, fabric->secret, &fabric->secret_length, error);
-    if (!status && (settings->certificate || settings->authority)) {
-        struct net_tls_options options = {.certificate_file = settings->certificate,
-                                          .key_file = settings->key,
-                                          .authority_file = settings->authority};
-        if (!settings->authority)
-            status = error_set(error, BANYAN_EINVAL,
-                               "fabric-certificate is of no use without fabric-authority, "
-                               "by which the memory nodes are known");
-        else
-            status = net_tls_create(&fabric->tls, false, &options, error);
-    }
+    if (!status)
+        status = cluster_client_tls(&fabric->tls, settings->certificate, settings->key, settings->authority,
+                                    error);
     struct verbs_options nic = {0};
     if (!status)
         status = cluster_rdma_prepare(&nic, &settings->rdma, error);
@@ -121,6 +113,21 @@ int cluster_guard(const struct cluster_addresses *addresses, bool guarded, const
             return error_set(error, BANYAN_EINVAL, "%s at %s would be open to the network: %s", what,
                              net_address_format(&addresses->list[i], text), remedy);
     return 0;
+}
+
+int cluster_client_tls(struct net_tls **tls, const char *certificate, const char *key, const char *authority,
+                       struct error *error)
+{
+    *tls = NULL;
+    if (!certificate && !authority)
+        return 0;
+    if (!authority)
+        return error_set(error, BANYAN_EINVAL,
+                         "fabric-certificate is of no use without fabric-authority, "
+                         "by which the memory nodes are known");
+    struct net_tls_options options = {
+        .certificate_file = certificate, .key_file = key, .authority_file = authority};
+    return net_tls_create(tls, false, &options, error);
 }
 
 int cluster_server_tls(struct net_tls **tls, const char *certificate, const char *key, const char *authority,

@@ -152,6 +152,10 @@ void cluster_fabric_close(struct cluster_fabric *fabric);
  * set. */
 int cluster_guard(const struct cluster_addresses *addresses, bool guarded, const char *what,
                   const char *remedy, struct error *error);
+/* TLS towards memory nodes; *tls stays NULL without a certificate and an authority. BANYAN_EINVAL for a
+ * certificate without an authority. */
+int cluster_client_tls(struct net_tls **tls, const char *certificate, const char *key, const char *authority,
+                       struct error *error);
 /* TLS for servers; *tls stays NULL without a certificate. */
 int cluster_server_tls(struct net_tls **tls, const char *certificate, const char *key, const char *authority,
                        bool require_peer, struct error *error);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/random.h"
+#include "bench/json_unsigned.h"
 #include "cli/command.h"
 #include "cli/settings.h"
 #include "swarm/farm.h"
@@ -130,8 +131,8 @@ static void tell_json(const struct swarm_outcome *outcome)
 {
     const struct swarm_result *result = &outcome->result;
     json_t *json = json_pack(
-        "{s:I, s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "seed",
-        (json_int_t)outcome->seed, "end", swarm_end_name(outcome->end), "what", result->what, "words",
+        "{s:o, s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "seed",
+        json_unsigned(outcome->seed), "end", swarm_end_name(outcome->end), "what", result->what, "words",
         outcome->words, "seconds", outcome->seconds, "operations", (json_int_t)result->operations, "events",
         (json_int_t)result->events, "virtual_ns", (json_int_t)result->virtual_ns, "splits",
         (json_int_t)result->splits, "unlinks", (json_int_t)result->unlinks, "deaths",

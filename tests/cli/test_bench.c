@@ -198,6 +198,17 @@ static void simulations_repeat(void **state)
     free(other.text);
 }
 
+/* Integers of JSON readers end at 2^63 - 1: a larger seed is a string of its digits. */
+static void json_tells_large_seeds(void **state)
+{
+    (void)state;
+    json_t *json = bench_json("--keys 1k --operations 1k --seed 18446744073709551615");
+    const char *digits = json_string_value(json_object_get(json_object_get(json, "config"), "seed"));
+    assert_non_null(digits);
+    assert_string_equal(digits, "18446744073709551615");
+    json_decref(json);
+}
+
 static void faults_are_survived(void **state)
 {
     (void)state;
@@ -285,6 +296,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(empty_index_takes_inserts),
         cmocka_unit_test(switches_are_set_over_presets),
         cmocka_unit_test(simulations_repeat),
+        cmocka_unit_test(json_tells_large_seeds),
         cmocka_unit_test(faults_are_survived),
         cmocka_unit_test(ablation_prints_the_paper),
         cmocka_unit_test(page_stands_alone),

@@ -187,6 +187,25 @@ static void json_is_nothing_else(void **state)
     program_expect("sim --seed 8 --json --shrink", 2, "give --save");
 }
 
+/* Integers of JSON readers end at 2^63 - 1: a larger seed is a string of its digits. */
+static void json_tells_large_seeds(void **state)
+{
+    struct program_outcome most = program_run("sim --seed 18446744073709551615 --json", "2>/dev/null"),
+                           fits = program_run("sim --seed 9223372036854775807 --json", "2>/dev/null");
+    json_error_t error;
+    json_t *large = json_loads(most.text, JSON_DISABLE_EOF_CHECK, &error),
+           *small = json_loads(fits.text, JSON_DISABLE_EOF_CHECK, &error);
+    assert_true(large && small);
+    const char *digits = json_string_value(json_object_get(large, "seed"));
+    assert_non_null(digits);
+    assert_string_equal(digits, "18446744073709551615");
+    assert_true(json_integer_value(json_object_get(small, "seed")) == INT64_MAX);
+    json_decref(large);
+    json_decref(small);
+    free(most.text);
+    free(fits.text);
+}
+
 /* Seeds that could not be started have not passed. */
 static void a_lack_of_processes_is_told(void **state)
 {
@@ -229,6 +248,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(bounds_hold),
         cmocka_unit_test(a_failing_plan_is_kept),
         cmocka_unit_test(json_is_nothing_else),
+        cmocka_unit_test(json_tells_large_seeds),
         cmocka_unit_test(a_lack_of_processes_is_told),
     };
     return cmocka_run_group_tests_name("sim_command", tests, make_folder, drop_folder);

@@ -1,0 +1,39 @@
+/* bench_lists.c - what `banyan bench` prints instead of a run: names, and parameters of the simulator
+ * (contract: bench_request.h). */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/bench_request.h"
+
+void bench_list_names(void)
+{
+    const char *about = NULL;
+    printf("Workloads (a name without its prefix means Sherman's, or DEX's where Sherman has none):\n");
+    for (size_t i = 0; workload_name(i, NULL); i++) {
+        const char *name = workload_name(i, &about);
+        printf("  %-26s %s\n", name, about);
+    }
+    printf("\nPresets:\n");
+    for (size_t i = 0; tree_switches_presets[i]; i++) {
+        struct tree_switches switches = {0};
+        tree_switches_preset(&switches, tree_switches_presets[i], NULL);
+        printf("  %-16s", tree_switches_presets[i]);
+        for (const struct option_entry *entry = tree_switches_table; entry->kind != OPTION_END; entry++) {
+            char text[64];
+            option_format(entry, &switches, text, sizeof text);
+            if (strcmp(entry->name, "cache-bytes"))
+                printf(" %s=%s", entry->name, text);
+        }
+        printf("\n");
+    }
+}
+
+void bench_list_table(const struct option_entry *table, const void *defaults)
+{
+    for (const struct option_entry *entry = table; entry->kind != OPTION_END; entry++) {
+        char text[64];
+        option_format(entry, defaults, text, sizeof text);
+        printf("  %s=%s%s%s\n      %s\n", entry->name, text, entry->unit ? " " : "",
+               entry->unit ? entry->unit : "", entry->help ? entry->help : "");
+    }
+}

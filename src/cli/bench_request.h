@@ -1,0 +1,39 @@
+/*
+ * bench_request.h - what a command line of `banyan bench` asks for.
+ */
+#ifndef CLI_BENCH_REQUEST_H
+#define CLI_BENCH_REQUEST_H
+
+#include "bench/plan.h"
+#include "cli/cluster.h"
+
+struct switch_setting {
+    const char *name, *value;
+};
+
+struct bench_request {
+    struct bench_plan plan;
+    uint64_t memory_nodes, compute_nodes, threads, fibers, keys, operations, warm_up;
+    const char *json, *report;
+    bool ablation, quiet;
+    struct cluster_addresses addresses; /* --memory */
+    char secret[NET_SECRET_MAX + 1];
+    const char *certificate, *key, *authority; /* --fabric-certificate, ... */
+    struct net_tls *tls;                       /* owned; NULL: none */
+    struct cluster_rdma_settings rdma;
+    uint32_t spin_us;
+    struct switch_setting settings[64];
+    unsigned setting_count;
+};
+
+/* Fills a request of zeroes. Prints --help, --list and the like, and ends the process; a command line that
+ * makes no sense ends it too, with COMMAND_USAGE and a message that names the option. */
+void bench_request_read(struct bench_request *request, int argc, char **argv);
+/* Frees what the request owns, and forgets the secret. */
+void bench_request_free(struct bench_request *request);
+
+/* bench_lists.c: --list; a table's rows with the values that the object has. */
+void bench_list_names(void);
+void bench_list_table(const struct option_entry *table, const void *object);
+
+#endif
