@@ -47,7 +47,7 @@ models: ## the formal models of locks and leaves, checked with spin (ARGS="--ful
 check-style: ## clang-format, changing nothing
 	@scripts/test style
 
-lint: ## cppcheck
+lint: ## cppcheck; includes go down only; files that comments name are there
 	@scripts/test lint
 
 bench: ## optimised build (build/bench), then the benchmarks

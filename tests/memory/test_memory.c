@@ -677,7 +677,7 @@ static void *hold(void *argument)
         for (unsigned i = 0; i < reply.count; i++)
             holder->errors +=
                 __atomic_exchange_n(owner_of(holder, reply.blocks[i]), 0, __ATOMIC_RELAXED) != holder->number;
-        holder->errors += call(holder->node, &give, sizeof give, NULL, 0, &length) != BANYAN_OK;
+        holder->errors += call(holder->node, &give, sizeof give, NULL, 0, &length) != 0;
     }
     return NULL;
 }

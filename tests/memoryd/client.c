@@ -1,4 +1,4 @@
-/* memoryd_client.c - see memoryd_client.h. */
+/* client.c - see client.h. */
 #include "client.h"
 
 #include <errno.h>

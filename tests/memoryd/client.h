@@ -1,5 +1,5 @@
 /*
- * memoryd_client.h - a hand-made client of the memory daemon for its tests: it says what it is told to say,
+ * client.h - a hand-made client of the memory daemon for its tests: it says what it is told to say,
  * also what no proper client would. Blocking, one thread; every wait has a limit, after which the test fails.
  */
 #ifndef TESTS_MEMORY_SERVER_CLIENT_H

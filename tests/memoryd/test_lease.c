@@ -1,4 +1,4 @@
-/* test_server_lease.c - leases of the memory daemon (G6), with each engine: who is fenced when, that the
+/* test_lease.c - leases of the memory daemon (G6), with each engine: who is fenced when, that the
  * locks wait for it and are then freed, who may come back under which id. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /*
- * test_server_mapped.c - clients that map the pool, as processes of their own: what they had staged is
+ * test_mapped.c - clients that map the pool, as processes of their own: what they had staged is
  * finished and only then are their locks freed, however they end; who is killed and who is not.
  *
  * The program starts itself anew for each client; the client's part is at the end.

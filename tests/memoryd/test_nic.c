@@ -217,7 +217,7 @@ static void test_nonsense(void **state)
         struct wire_nic end = raw.ours;
         ((uint8_t *)&end)[at] = values[at % 3] != ((uint8_t *)&end)[at] ? values[at % 3] : 0x41;
         client_data(&data, &site.tcp, &control);
-        refused += raw_ask(&data, &end, &answer, sentence) != BANYAN_OK;
+        refused += raw_ask(&data, &end, &answer, sentence) != 0;
         client_goodbye(&data);
     }
     assert_in_range(refused, 5, 32);
