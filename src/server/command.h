@@ -12,11 +12,11 @@
 #include "server/resp_writer.h"
 #include "store/store.h"
 
-struct server_client;
+struct server_connection;
 struct server_cursors;
 
 struct server_call {
-    struct server_client *client;
+    struct server_connection *connection;
     struct store_session *store;
     struct resp_writer *reply;
     const struct resp_argument *arguments; /* [0] is the command's name as the client wrote it */

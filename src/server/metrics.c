@@ -29,21 +29,21 @@ static void gauge(FILE *out, const char *name, const char *help, uint64_t value)
 static void server_counters(const struct server_stats *stats, FILE *out)
 {
     gauge(out, "banyan_uptime_seconds", "Seconds since the server started.", stats->uptime_s);
-    gauge(out, "banyan_clients", "Connected clients.", stats->clients);
-    counter(out, "banyan_clients_total", "Clients accepted.", stats->clients_total);
+    gauge(out, "banyan_clients", "Connected clients.", stats->counters.clients);
+    counter(out, "banyan_clients_total", "Clients accepted.", stats->counters.clients_total);
     counter(out, "banyan_clients_rejected_total", "Clients refused, for a limit or protected mode.",
-            stats->clients_rejected);
+            stats->counters.clients_rejected);
     counter(out, "banyan_clients_evicted_total", "Clients closed to free their buffers' memory.",
-            stats->clients_evicted);
+            stats->counters.clients_evicted);
     gauge(out, "banyan_client_memory_bytes", "Buffers of all clients.", stats->client_memory);
-    counter(out, "banyan_commands_processed_total", "Commands run.", stats->commands_total);
-    counter(out, "banyan_errors_total", "Error replies.", stats->errors_total);
-    counter(out, "banyan_keyspace_hits_total", "Reads that found their key.", stats->keyspace_hits);
-    counter(out, "banyan_keyspace_misses_total", "Reads that did not.", stats->keyspace_misses);
+    counter(out, "banyan_commands_processed_total", "Commands run.", stats->counters.commands);
+    counter(out, "banyan_errors_total", "Error replies.", stats->counters.errors);
+    counter(out, "banyan_keyspace_hits_total", "Reads that found their key.", stats->counters.hits);
+    counter(out, "banyan_keyspace_misses_total", "Reads that did not.", stats->counters.misses);
     counter(out, "banyan_expired_keys_total", "Keys removed because their time had come.",
             stats->expired_total);
-    counter(out, "banyan_net_input_bytes_total", "Bytes read from clients.", stats->bytes_in);
-    counter(out, "banyan_net_output_bytes_total", "Bytes written to clients.", stats->bytes_out);
+    counter(out, "banyan_net_input_bytes_total", "Bytes read from clients.", stats->counters.bytes_in);
+    counter(out, "banyan_net_output_bytes_total", "Bytes written to clients.", stats->counters.bytes_out);
     if (stats->keys_age_s != UINT64_MAX)
         gauge(out, "banyan_keys", "Keys, as the last complete sweep counted them.", stats->keys);
     head(out, "banyan_command_latency_seconds", "gauge", "Latency of commands over the last minute.");
@@ -287,9 +287,9 @@ void metrics_compute_page(void *context, FILE *out)
     page_begin(out, "Banyan compute node");
     fputs("<table>", out);
     row(out, "seconds up", stats.uptime_s);
-    row(out, "clients", stats.clients);
-    row(out, "commands", stats.commands_total);
-    row(out, "error replies", stats.errors_total);
+    row(out, "clients", stats.counters.clients);
+    row(out, "commands", stats.counters.commands);
+    row(out, "error replies", stats.counters.errors);
     if (stats.keys_age_s != UINT64_MAX)
         row(out, "keys (at the last sweep)", stats.keys);
     row(out, "latency p50, microseconds", stats.latency_us_p50);

@@ -65,14 +65,26 @@ void server_destroy(struct server *server);
 /* The port of listener number i, for port 0. */
 uint16_t server_port(const struct server *server, unsigned i);
 
+/* What threads count. `each` has them all, for sums. */
+struct server_counters {
+    union {
+        struct {
+            uint64_t clients, clients_total, clients_rejected, clients_evicted;
+            uint64_t commands, hits, misses, errors, bytes_in, bytes_out;
+            uint64_t blocks;       /* buffers of one block in use */
+            uint64_t large;        /* bytes of larger buffers */
+            uint64_t input_errors; /* connections that broke the protocol */
+        };
+        uint64_t each[13];
+    };
+};
 /* All threads together; any thread. */
 struct server_stats {
-    uint64_t uptime_s, clients, clients_total, clients_rejected, clients_evicted;
-    uint64_t commands_total, keyspace_hits, keyspace_misses, expired_total, errors_total;
-    uint64_t bytes_in, bytes_out;
-    uint64_t client_memory;
-    uint64_t keys;       /* counted by the last complete sweep */
-    uint64_t keys_age_s; /* how long ago; UINT64_MAX: not yet */
+    struct server_counters counters;
+    uint64_t uptime_s, expired_total;
+    uint64_t client_memory; /* bytes of all clients' buffers */
+    uint64_t keys;          /* counted by the last complete sweep */
+    uint64_t keys_age_s;    /* how long ago; UINT64_MAX: not yet */
     struct tree_stats tree;
     struct store_stats store;
     struct tree_cache_stats cache;

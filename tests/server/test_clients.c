@@ -80,12 +80,12 @@ static bool many_clients(int commands, int reports)
 static bool many_idle(void *context)
 {
     struct server_stats stats = serving_stats(context);
-    return stats.clients == MANY && stats.client_memory == 0; /* idle clients own no buffers */
+    return stats.counters.clients == MANY && stats.client_memory == 0; /* idle clients own no buffers */
 }
 
 static bool one_rejected(void *context)
 {
-    return serving_stats(context).clients_rejected == 1;
+    return serving_stats(context).counters.clients_rejected == 1;
 }
 
 static void test_many(void **state)
@@ -130,7 +130,7 @@ static void test_many(void **state)
 static bool no_clients(void *context)
 {
     struct server_stats stats = serving_stats(context); /* threads count by themselves: one after the other */
-    return stats.clients == 0 && stats.client_memory == 0;
+    return stats.counters.clients == 0 && stats.client_memory == 0;
 }
 
 /* They come and go, in the middle of requests and of replies. */
@@ -298,7 +298,7 @@ struct watched {
 static bool many_bytes_out(void *context)
 {
     const struct watched *watched = context;
-    return serving_stats(watched->serving).bytes_out >= watched->limit;
+    return serving_stats(watched->serving).counters.bytes_out >= watched->limit;
 }
 
 /* It asks for a gigabyte and reads nothing: its commands are not run beyond what the limit on output lets
@@ -328,7 +328,7 @@ static void test_never_reads(void **state)
         say_expect(good, "PING\r\n", "+PONG\r\n");
     /* What may wait: the limit, and the replies of one run of reads. */
     assert_true(serving_stats(&serving).client_memory < UINT64_C(32) << 20);
-    assert_true(serving_stats(&serving).commands_total < ASKED / 2);
+    assert_true(serving_stats(&serving).counters.commands < ASKED / 2);
     int expects = snprintf(expected, sizeof expected, "$%d\r\n", VALUE);
     for (unsigned i = 0; i < READ; i++) {
         assert_true(serving_receive(fd, head, (size_t)expects));
@@ -387,7 +387,7 @@ static void test_large_replies(void **state)
 
 static bool some_evicted(void *context)
 {
-    return serving_stats(context).clients_evicted >= 1;
+    return serving_stats(context).counters.clients_evicted >= 1;
 }
 
 static bool within_limit(void *context)
@@ -672,7 +672,7 @@ static void test_long_command(void **state)
 
 static bool alone(void *context)
 {
-    return serving_stats(context).clients == 1;
+    return serving_stats(context).counters.clients == 1;
 }
 
 /* A client is closed in the middle of its FLUSHALL: the rest of the keys stay. */

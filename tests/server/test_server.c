@@ -515,11 +515,11 @@ static void test_info(void **state)
     assert_string_equal(reply->str, "# Keyspace\r\ndb0:keys=50,expires=0,avg_ttl=0\r\n");
     freeReplyObject(reply);
     struct server_stats stats = serving_stats(&serving);
-    assert_int_equal(stats.keyspace_hits, 1);
-    assert_int_equal(stats.keyspace_misses, 1);
-    assert_true(stats.commands_total >= 54);
+    assert_int_equal(stats.counters.hits, 1);
+    assert_int_equal(stats.counters.misses, 1);
+    assert_true(stats.counters.commands >= 54);
     assert_true(stats.tree.operations >= 52);
-    assert_int_equal(stats.clients, 1);
+    assert_int_equal(stats.counters.clients, 1);
     reply = ask(context, "COMMAND COUNT");
     long long count = reply->integer;
     freeReplyObject(reply);

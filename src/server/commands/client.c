@@ -8,7 +8,7 @@
 #include "server/arguments.h"
 #include "server/commands/functions.h"
 #include "server/commands/subcommands.h"
-#include "server/connection.h"
+#include "server/state.h"
 #include "server/replies.h"
 
 /* ---- names ---- */
@@ -23,9 +23,9 @@ static bool printable(const struct resp_argument *text)
 
 static bool too_long(struct server_call *call, const struct resp_argument *text)
 {
-    if (text->length <= CLIENT_NAME_MAX)
+    if (text->length <= CONNECTION_NAME_MAX)
         return false;
-    resp_error(call->reply, "ERR a name has at most %u bytes", CLIENT_NAME_MAX);
+    resp_error(call->reply, "ERR a name has at most %u bytes", CONNECTION_NAME_MAX);
     return true;
 }
 
@@ -50,20 +50,20 @@ bool client_name_set(struct server_call *call, const struct resp_argument *name)
         resp_error(call->reply, "ERR Client names cannot contain spaces, newlines or special characters.");
         return false;
     }
-    return text_set(call, &call->client->name, name);
+    return text_set(call, &call->connection->name, name);
 }
 
 /* ---- the other subcommands of CLIENT ---- */
 
 static void sub_id(struct server_call *call)
 {
-    resp_integer(call->reply, (int64_t)call->client->id);
+    resp_integer(call->reply, (int64_t)call->connection->id);
 }
 
 static void sub_getname(struct server_call *call)
 {
-    if (call->client->name)
-        resp_text(call->reply, call->client->name);
+    if (call->connection->name)
+        resp_text(call->reply, call->connection->name);
     else
         resp_null(call->reply);
 }
@@ -79,30 +79,30 @@ static void sub_setinfo(struct server_call *call)
     const struct resp_argument *option = &call->arguments[2], *value = &call->arguments[3];
     char **place = NULL;
     if (server_argument_is(option, "LIB-NAME"))
-        place = &call->client->library;
+        place = &call->connection->library;
     else if (server_argument_is(option, "LIB-VER"))
-        place = &call->client->library_version;
+        place = &call->connection->library_version;
     if (!place)
         resp_error(call->reply, "ERR Unrecognized option '%.*s'", SERVER_SHOWN(option));
     else if (!printable(value))
         resp_error(call->reply, "ERR %s cannot contain spaces, newlines or special characters.",
-                   place == &call->client->library ? "lib-name" : "lib-ver");
+                   place == &call->connection->library ? "lib-name" : "lib-ver");
     else if (!too_long(call, value) && text_set(call, place, value))
         resp_simple(call->reply, "OK");
 }
 
 static void sub_reply(struct server_call *call)
 {
-    struct server_client *client = call->client;
+    struct server_connection *connection = call->connection;
     if (server_argument_is(&call->arguments[2], "ON")) {
-        client->reply = CLIENT_REPLY_ON;
-        client->skip = 0;
+        connection->reply = CONNECTION_REPLY_ON;
+        connection->skip = 0;
         resp_simple(call->reply, "OK");
     } else if (server_argument_is(&call->arguments[2], "OFF")) {
-        client->reply = CLIENT_REPLY_OFF;
+        connection->reply = CONNECTION_REPLY_OFF;
     } else if (server_argument_is(&call->arguments[2], "SKIP")) {
-        if (client->reply != CLIENT_REPLY_OFF)
-            client->skip = 2; /* this command's, which has none, and the next one's */
+        if (connection->reply != CONNECTION_REPLY_OFF)
+            connection->skip = 2; /* this command's, which has none, and the next one's */
     } else {
         server_reply_syntax(call);
     }
@@ -123,12 +123,12 @@ static void sub_switch(struct server_call *call, bool *flag)
 
 static void sub_no_evict(struct server_call *call)
 {
-    sub_switch(call, &call->client->no_evict);
+    sub_switch(call, &call->connection->no_evict);
 }
 
 static void sub_no_touch(struct server_call *call)
 {
-    sub_switch(call, &call->client->no_touch);
+    sub_switch(call, &call->connection->no_touch);
 }
 
 static void sub_help(struct server_call *call)

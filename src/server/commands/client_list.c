@@ -11,20 +11,21 @@
 
 #include "server/arguments.h"
 #include "server/commands/functions.h"
-#include "server/connection.h"
+#include "server/eviction.h"
+#include "server/state.h"
 #include "server/replies.h"
 #include "server/text.h"
 
 /* ---- CLIENT INFO and LIST ---- */
 
-static void address_local(const struct server_client *client, char *text, size_t size)
+static void address_local(const struct server_connection *connection, char *text, size_t size)
 {
     struct sockaddr_storage storage = {0};
     socklen_t length = sizeof storage;
     char host[INET6_ADDRSTRLEN] = "";
-    snprintf(text, size, "%s", client->peer);
-    if (client->unix_socket ||
-        getsockname(net_stream_fd(client->stream), (struct sockaddr *)&storage, &length))
+    snprintf(text, size, "%s", connection->peer);
+    if (connection->unix_socket ||
+        getsockname(net_stream_fd(connection->stream), (struct sockaddr *)&storage, &length))
         return;
     if (storage.ss_family == AF_INET) {
         const struct sockaddr_in *address = (const struct sockaddr_in *)&storage;
@@ -38,34 +39,37 @@ static void address_local(const struct server_client *client, char *text, size_t
 }
 
 /* As clients know addresses: without the scheme that Banyan's own settings write. */
-static const char *address_peer(const struct server_client *client)
+static const char *address_peer(const struct server_connection *connection)
 {
-    return strncmp(client->peer, "tcp://", 6) == 0 ? client->peer + 6 : client->peer;
+    return strncmp(connection->peer, "tcp://", 6) == 0 ? connection->peer + 6 : connection->peer;
 }
 
 /* One line, as Redis writes it; tools take it apart by the names. On the client's thread. */
-static void client_line(struct text *text, const struct server_client *client, uint64_t now)
+static void client_line(struct text *text, const struct server_connection *connection, uint64_t now)
 {
     char local[NET_TEXT_MAX];
-    bool current = client->running;
-    address_local(client, local, sizeof local);
-    text_add(text,
-             "id=%llu addr=%s laddr=%s fd=%d name=%s age=%llu idle=%llu flags=%s db=0 sub=0 psub=0 ssub=0 "
-             "multi=-1 qbuf=%zu qbuf-free=%zu argv-mem=%zu multi-mem=0 rbs=%zu rbp=0 obl=%zu oll=0 omem=0 "
-             "tot-mem=%llu events=%s cmd=%s user=default redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
-             (unsigned long long)client->id, address_peer(client), local, net_stream_fd(client->stream),
-             client->name ? client->name : "", (unsigned long long)((now - client->created_ns) / 1000000000),
-             (unsigned long long)((now > client->active_ns ? now - client->active_ns : 0) / 1000000000),
-             client->finishing     ? "c"
-             : client->unix_socket ? "U"
-             : client->no_evict    ? "e"
-                                   : "N",
-             client->input_end - client->input_start, client->input_capacity - client->input_end,
-             client->parser.capacity * sizeof *client->parser.arguments, client->output.capacity,
-             (current ? client->output.start : client->output.length) - client->sent,
-             (unsigned long long)(client_memory(client) + sizeof *client),
-             client->watch.events & 4u ? "rw" : "r", client->last_command, client->output.protocol,
-             client->library ? client->library : "", client->library_version ? client->library_version : "");
+    bool current = connection->running;
+    address_local(connection, local, sizeof local);
+    text_add(
+        text,
+        "id=%llu addr=%s laddr=%s fd=%d name=%s age=%llu idle=%llu flags=%s db=0 sub=0 psub=0 ssub=0 "
+        "multi=-1 qbuf=%zu qbuf-free=%zu argv-mem=%zu multi-mem=0 rbs=%zu rbp=0 obl=%zu oll=0 omem=0 "
+        "tot-mem=%llu events=%s cmd=%s user=default redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
+        (unsigned long long)connection->id, address_peer(connection), local,
+        net_stream_fd(connection->stream), connection->name ? connection->name : "",
+        (unsigned long long)((now - connection->created_ns) / 1000000000),
+        (unsigned long long)((now > connection->active_ns ? now - connection->active_ns : 0) / 1000000000),
+        connection->finishing     ? "c"
+        : connection->unix_socket ? "U"
+        : connection->no_evict    ? "e"
+                                  : "N",
+        connection->input_end - connection->input_start, connection->input_capacity - connection->input_end,
+        connection->parser.capacity * sizeof *connection->parser.arguments, connection->output.capacity,
+        (current ? connection->output.start : connection->output.length) - connection->sent,
+        (unsigned long long)(connection_memory(connection) + sizeof *connection),
+        connection->watch.events & 4u ? "rw" : "r", connection->last_command, connection->output.protocol,
+        connection->library ? connection->library : "",
+        connection->library_version ? connection->library_version : "");
 }
 
 /* What CLIENT LIST and KILL choose by. */
@@ -82,19 +86,20 @@ struct selection {
     struct text *texts; /* one per thread */
 };
 
-static bool selected(const struct selection *selection, const struct server_client *client)
+static bool selected(const struct selection *selection, const struct server_connection *connection)
 {
     char text[NET_TEXT_MAX];
     bool found = !selection->ids;
-    if (client->dead || selection->none || (selection->skip_me && client == selection->call->client))
+    if (connection->dead || selection->none ||
+        (selection->skip_me && connection == selection->call->connection))
         return false;
-    snprintf(text, sizeof text, "%llu", (unsigned long long)client->id);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)connection->id);
     for (uint32_t i = 0; !found && i < selection->id_count; i++)
         found = server_argument_equals(&selection->ids[i], text);
     if (found && selection->address)
-        found = server_argument_equals(selection->address, address_peer(client));
+        found = server_argument_equals(selection->address, address_peer(connection));
     if (found && selection->local) {
-        address_local(client, text, sizeof text);
+        address_local(connection, text, sizeof text);
         found = server_argument_equals(selection->local, text);
     }
     return found;
@@ -104,19 +109,19 @@ static void selection_visit(struct server_thread *thread, void *context)
 {
     struct selection *selection = context;
     uint64_t killed = 0;
-    for (struct server_client *client = thread->clients, *next; client; client = next) {
-        next = client->next;
-        if (!selected(selection, client))
+    for (struct server_connection *connection = thread->connections, *next; connection; connection = next) {
+        next = connection->next;
+        if (!selected(selection, connection))
             continue;
         if (!selection->kill) {
-            client_line(&selection->texts[thread->number], client, selection->now);
+            client_line(&selection->texts[thread->number], connection, selection->now);
             continue;
         }
         killed++;
-        if (client == selection->call->client)
-            client_finish(client); /* when it has got the reply */
+        if (connection == selection->call->connection)
+            connection_finish(connection); /* when it has got the reply */
         else
-            client_close(client);
+            connection_close(connection);
     }
     spinlock_lock(&selection->lock);
     selection->killed += killed;
@@ -174,7 +179,7 @@ void client_list_run(struct server_call *call)
 void client_info_run(struct server_call *call)
 {
     struct text text = {0};
-    client_line(&text, call->client, task_now());
+    client_line(&text, call->connection, task_now());
     if (text.failed)
         resp_error(call->reply, "OOM no memory for a reply");
     else

@@ -6,7 +6,7 @@
 #include "server/arguments.h"
 #include "server/commands/functions.h"
 #include "server/commands/subcommands.h"
-#include "server/connection.h"
+#include "server/state.h"
 #include "server/glob.h"
 #include "server/replies.h"
 
@@ -77,7 +77,7 @@ static int set_password(struct server *server, const char *text, size_t length, 
 {
     if (length > NET_SECRET_MAX)
         return error_set(error, BANYAN_EINVAL, "a password has at most %u bytes", NET_SECRET_MAX);
-    server_password_set(server, text, length);
+    password_set(&server->password, text, length);
     return 0;
 }
 

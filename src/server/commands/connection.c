@@ -6,7 +6,7 @@
 
 #include "server/arguments.h"
 #include "server/commands/functions.h"
-#include "server/connection.h"
+#include "server/state.h"
 #include "server/replies.h"
 
 void ping_run(struct server_call *call)
@@ -27,7 +27,7 @@ void echo_run(struct server_call *call)
 void quit_run(struct server_call *call)
 {
     resp_simple(call->reply, "OK");
-    client_finish(call->client);
+    connection_finish(call->connection);
 }
 
 void select_run(struct server_call *call)
@@ -51,9 +51,9 @@ static bool authenticate(struct server_call *call, const struct resp_argument *u
     bool known = !user || server_argument_equals(user, "default");
     /* Both are looked at, so that the time says nothing about either. A default user without password takes
      * any. */
-    bool right = server_password_check(server, password->bytes, password->length);
-    if (known && (right || !atomic_load_relaxed(&server->guarded))) {
-        call->client->authenticated = true;
+    bool right = password_check(&server->password, password->bytes, password->length);
+    if (known && (right || !password_wanted(&server->password))) {
+        call->connection->authenticated = true;
         return true;
     }
     resp_error(call->reply, "WRONGPASS invalid username-password pair or user is disabled.");
@@ -64,7 +64,7 @@ void auth_run(struct server_call *call)
 {
     if (call->count > 3) {
         server_reply_syntax(call);
-    } else if (call->count == 2 && !atomic_load_relaxed(&server_of(call)->guarded)) {
+    } else if (call->count == 2 && !password_wanted(&server_of(call)->password)) {
         resp_error(call->reply,
                    "ERR AUTH <password> called without any password configured for the default user. Are you "
                    "sure your configuration is correct?");
@@ -85,7 +85,7 @@ static void hello_reply(struct server_call *call)
     resp_text(reply, "proto");
     resp_integer(reply, reply->protocol);
     resp_text(reply, "id");
-    resp_integer(reply, (int64_t)call->client->id);
+    resp_integer(reply, (int64_t)call->connection->id);
     resp_text(reply, "mode");
     resp_text(reply, "standalone");
     resp_text(reply, "role");
@@ -121,7 +121,7 @@ void hello_run(struct server_call *call)
             return;
         }
     }
-    if (!call->client->authenticated && atomic_load_relaxed(&server_of(call)->guarded)) {
+    if (!call->connection->authenticated && password_wanted(&server_of(call)->password)) {
         resp_error(call->reply,
                    "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO "
                    "<proto> AUTH <user> <pass> option can be used to authenticate the client and select the "
@@ -136,13 +136,13 @@ void hello_run(struct server_call *call)
 
 void reset_run(struct server_call *call)
 {
-    struct server_client *client = call->client;
-    client->authenticated = !atomic_load_relaxed(&server_of(call)->guarded);
-    client->reply = CLIENT_REPLY_ON;
-    client->skip = 0;
-    client->no_evict = client->no_touch = false;
+    struct server_connection *connection = call->connection;
+    connection->authenticated = !password_wanted(&server_of(call)->password);
+    connection->reply = CONNECTION_REPLY_ON;
+    connection->skip = 0;
+    connection->no_evict = connection->no_touch = false;
     call->reply->protocol = 2;
-    free(client->name);
-    client->name = NULL;
+    free(connection->name);
+    connection->name = NULL;
     resp_simple(call->reply, "RESET");
 }

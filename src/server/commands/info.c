@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "server/arguments.h"
 #include "server/commands/functions.h"
-#include "server/connection.h"
+#include "server/state.h"
 #include "server/text.h"
 
 /* ---- sections ---- */
@@ -23,7 +23,6 @@ struct figures {
     struct server_call *call;
     struct server *server;
     struct server_stats stats;
-    struct server_counters counters;
     uint64_t pool_bytes, used_bytes; /* of the memory nodes, where they are known */
     bool exact;                      /* count the keys */
     struct text text;
@@ -34,8 +33,10 @@ static void section_server(struct figures *f)
     struct utsname system = {0};
     unsigned port = 0;
     uname(&system);
-    for (unsigned i = 0; !port && i < f->server->listener_count; i++)
-        port = f->server->listeners[i].address.kind == NET_TCP ? f->server->listeners[i].address.port : 0;
+    for (unsigned i = 0; !port && i < f->server->listeners.count; i++)
+        port = f->server->listeners.list[i].address.kind == NET_TCP
+                   ? f->server->listeners.list[i].address.port
+                   : 0;
     text_add(&f->text,
              "redis_version:%s\r\nredis_git_sha1:00000000\r\nredis_git_dirty:0\r\nredis_build_id:0\r\n"
              "redis_mode:standalone\r\nbanyan_version:%s\r\nos:%s %s %s\r\narch_bits:%zu\r\n"
@@ -52,7 +53,7 @@ static void section_clients(struct figures *f)
     text_add(&f->text,
              "connected_clients:%" PRIu64 "\r\ncluster_connections:0\r\nmaxclients:%" PRIu64
              "\r\nblocked_clients:0\r\ntracking_clients:0\r\n",
-             f->stats.clients, atomic_load_relaxed(&f->server->clients_max));
+             f->stats.counters.clients, atomic_load_relaxed(&f->server->clients_max));
 }
 
 static uint64_t resident_bytes(void)
@@ -85,20 +86,21 @@ static void section_persistence(struct figures *f)
 
 static void section_stats(struct figures *f)
 {
-    text_add(
-        &f->text,
-        "total_connections_received:%" PRIu64 "\r\ntotal_commands_processed:%" PRIu64
-        "\r\ninstantaneous_ops_per_sec:%" PRIu64 "\r\ntotal_net_input_bytes:%" PRIu64
-        "\r\ntotal_net_output_bytes:%" PRIu64 "\r\nrejected_connections:%" PRIu64 "\r\nexpired_keys:%" PRIu64
-        "\r\nevicted_keys:0\r\nevicted_clients:%" PRIu64 "\r\nkeyspace_hits:%" PRIu64
-        "\r\nkeyspace_misses:%" PRIu64 "\r\npubsub_channels:0\r\n"
-        "pubsub_patterns:0\r\nlatest_fork_usec:0\r\ntotal_error_replies:%" PRIu64
-        "\r\nprotocol_errors:%" PRIu64 "\r\nlatency_usec_p50:%" PRIu64 "\r\nlatency_usec_p99:%" PRIu64
-        "\r\nlatency_usec_p999:%" PRIu64 "\r\n",
-        f->stats.clients_total, f->stats.commands_total, atomic_load_relaxed(&f->server->commands_per_second),
-        f->stats.bytes_in, f->stats.bytes_out, f->stats.clients_rejected, f->stats.expired_total,
-        f->stats.clients_evicted, f->stats.keyspace_hits, f->stats.keyspace_misses, f->stats.errors_total,
-        f->counters.input_errors, f->stats.latency_us_p50, f->stats.latency_us_p99, f->stats.latency_us_p999);
+    text_add(&f->text,
+             "total_connections_received:%" PRIu64 "\r\ntotal_commands_processed:%" PRIu64
+             "\r\ninstantaneous_ops_per_sec:%" PRIu64 "\r\ntotal_net_input_bytes:%" PRIu64
+             "\r\ntotal_net_output_bytes:%" PRIu64 "\r\nrejected_connections:%" PRIu64
+             "\r\nexpired_keys:%" PRIu64 "\r\nevicted_keys:0\r\nevicted_clients:%" PRIu64
+             "\r\nkeyspace_hits:%" PRIu64 "\r\nkeyspace_misses:%" PRIu64 "\r\npubsub_channels:0\r\n"
+             "pubsub_patterns:0\r\nlatest_fork_usec:0\r\ntotal_error_replies:%" PRIu64
+             "\r\nprotocol_errors:%" PRIu64 "\r\nlatency_usec_p50:%" PRIu64 "\r\nlatency_usec_p99:%" PRIu64
+             "\r\nlatency_usec_p999:%" PRIu64 "\r\n",
+             f->stats.counters.clients_total, f->stats.counters.commands,
+             atomic_load_relaxed(&f->server->commands_per_second), f->stats.counters.bytes_in,
+             f->stats.counters.bytes_out, f->stats.counters.clients_rejected, f->stats.expired_total,
+             f->stats.counters.clients_evicted, f->stats.counters.hits, f->stats.counters.misses,
+             f->stats.counters.errors, f->stats.counters.input_errors, f->stats.latency_us_p50,
+             f->stats.latency_us_p99, f->stats.latency_us_p999);
 }
 
 static void section_replication(struct figures *f)
@@ -212,7 +214,6 @@ static void figures_gather(struct figures *f)
 {
     server_refresh(f->server);
     server_stats(f->server, &f->stats);
-    server_counters_sum(f->server, &f->counters);
     for (unsigned i = 0; i < f->server->node_count; i++) {
         struct server_memory_state state;
         struct memory_status_reply status = {0};
@@ -232,7 +233,7 @@ void info_run(struct server_call *call)
         return;
     }
     f->call = call;
-    f->server = call->client->thread->server;
+    f->server = call->connection->thread->server;
     figures_gather(f);
     for (size_t i = 0; i < sizeof sections / sizeof *sections; i++) {
         if (!wanted(call, &sections[i]))

@@ -5,7 +5,7 @@
 #include "server/arguments.h"
 #include "server/commands/functions.h"
 #include "server/commands/subcommands.h"
-#include "server/connection.h"
+#include "server/state.h"
 #include "server/replies.h"
 #include "server/text.h"
 

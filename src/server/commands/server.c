@@ -11,7 +11,7 @@
 #include "server/arguments.h"
 #include "server/commands/functions.h"
 #include "server/commands/subcommands.h"
-#include "server/connection.h"
+#include "server/state.h"
 #include "server/replies.h"
 
 /* ---- DBSIZE, TIME, WAIT ---- */
@@ -62,9 +62,9 @@ static void debug_sleep(struct server_call *call)
         resp_error(call->reply, "ERR the time to sleep must be from 0 to 3600 seconds");
         return;
     }
-    const struct server_thread *thread = call->client->thread;
+    const struct server_thread *thread = call->connection->thread;
     uint64_t now = task_now(), until = now + (uint64_t)(seconds * 1e9);
-    while (now < until && !thread->stopping && !call->client->dead) {
+    while (now < until && !thread->stopping && !call->connection->dead) {
         task_sleep(until - now < 100000000 ? until - now : 100000000);
         now = task_now();
     }
@@ -101,7 +101,7 @@ static void shutdown_run(struct server_call *call)
             return;
         }
     }
-    client_finish(call->client); /* as in Redis, the end of the connection is the reply */
+    connection_finish(call->connection); /* as in Redis, the end of the connection is the reply */
     server_stop(server_of(call));
 }
 

@@ -1,0 +1,134 @@
+/* batch.c - requests of a pipeline that are done together; contract in fiber.h. */
+#include <assert.h>
+#include <string.h>
+
+#include "server/arguments.h"
+#include "server/fiber.h"
+#include "server/replies.h"
+#include "server/state.h"
+
+static bool key_valid(const struct server_fiber *fiber, const struct resp_argument *key)
+{
+    return key->length && key->length <= store_key_max(fiber->store);
+}
+
+/* What a request may be batched with: requests of the same kind. */
+static enum fiber_batch_kind batch_kind(const struct server_connection *connection,
+                                        const struct server_command *command, uint32_t count)
+{
+    if (!command || count > FIBER_BATCH_ARGS || !command_arity_allows(command->arity, count) ||
+        connection->reply != CONNECTION_REPLY_ON || connection->skip || !connection_authorized(connection))
+        return FIBER_BATCH_NONE;
+    if (command->flags & SERVER_PUT)
+        return count == 3 ? FIBER_BATCH_PUTS : FIBER_BATCH_NONE;
+    if (!command->point || (command->run && count != 2)) /* of many keys it is no point read */
+        return FIBER_BATCH_NONE;
+    return command->flags & SERVER_POINT_VALUE ? FIBER_BATCH_VALUES : FIBER_BATCH_LENGTHS;
+}
+
+/* The requests with a valid key become items, in order. */
+static uint32_t batch_items(struct server_fiber *fiber, uint32_t count)
+{
+    uint32_t items = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct resp_argument *key = &fiber->batch[i].arguments[1], *value = key + 1;
+        if (!key_valid(fiber, key))
+            continue;
+        struct store_item *item = &fiber->items[items++];
+        *item = (struct store_item){.key = key->bytes, .key_length = key->length};
+        if (fiber->batch_kind == FIBER_BATCH_PUTS)
+            item->value =
+                (struct store_value){.bytes = (const uint8_t *)value->bytes, .length = value->length};
+    }
+    return items;
+}
+
+static void batch_reply(struct server_call *call, enum fiber_batch_kind kind, const struct store_item *item)
+{
+    if (item->status && (kind == FIBER_BATCH_PUTS || item->status != BANYAN_ENOTFOUND))
+        server_reply_failure(call, item->status);
+    else if (kind == FIBER_BATCH_PUTS)
+        resp_simple(call->reply, "OK");
+    else
+        call->command->point(call, item->status ? NULL : &item->value);
+}
+
+/* This request and those after it will be parsed and run again. */
+static void batch_rewind(struct server_connection *connection, const struct server_request *request)
+{
+    connection->input_start = request->start;
+    resp_parser_restart(&connection->parser);
+}
+
+/* Answers the requests of a batch that has been done. `each` is the time that one took. False: as
+ * fiber_finish_batch. */
+static bool batch_answer(struct server_fiber *fiber, uint32_t count, uint64_t now, uint64_t each)
+{
+    const struct store_item *item = fiber->items;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct server_request *request = &fiber->batch[i];
+        bool valid = key_valid(fiber, &request->arguments[1]);
+        if (valid && fiber->batch_kind != FIBER_BATCH_PUTS && item->status == BANYAN_ENOMEM &&
+            item != fiber->items) {
+            batch_rewind(fiber->connection, request);
+            return false;
+        }
+        struct server_call call = fiber_call(fiber, request, request->arguments, now);
+        uint64_t errors = fiber_begin_reply(fiber);
+        if (server_argument_key(&call, &request->arguments[1]))
+            batch_reply(&call, fiber->batch_kind, item++);
+        fiber_end_reply(fiber, &call, request->index, errors, each);
+    }
+    fiber->connection->last_command = fiber->batch[count - 1].command->name;
+    return true;
+}
+
+bool fiber_finish_batch(struct server_fiber *fiber, uint64_t *now)
+{
+    uint32_t count = fiber->batch_count;
+    uint64_t begin = *now;
+    fiber->batch_count = 0;
+    if (!count)
+        return true;
+    if (count == 1) {
+        *now = fiber_execute(fiber, &fiber->batch[0], fiber->batch[0].arguments, begin);
+        return true;
+    }
+    assert(fiber->batch_kind != FIBER_BATCH_NONE);
+    uint32_t items = batch_items(fiber, count);
+    if (items && fiber->batch_kind == FIBER_BATCH_PUTS)
+        store_multi_put(fiber->store, fiber->items, items);
+    else if (items)
+        store_multi_get(fiber->store, fiber->items, items, fiber->batch_kind == FIBER_BATCH_VALUES);
+    *now = task_now();
+    return batch_answer(fiber, count, *now, (*now - begin) / count);
+}
+
+/* Whether the request can be parsed again: the quotes of an inline request were removed in place. */
+static bool parsed_again(const char *text, size_t length)
+{
+    return *text == '*' || !(memchr(text, '"', length) || memchr(text, '\'', length));
+}
+
+void fiber_take_request(struct server_fiber *fiber, size_t start, uint64_t *now)
+{
+    const struct server_connection *connection = fiber->connection;
+    const struct resp_parser *parser = &connection->parser;
+    struct server_request request = {.count = parser->count, .start = start};
+    request.command = command_table_find(fiber->thread->server->table, parser->arguments[0].bytes,
+                                         parser->arguments[0].length, &request.index);
+    enum fiber_batch_kind kind = FIBER_BATCH_NONE;
+    if (parsed_again(connection->input + start, connection->input_start - start))
+        kind = batch_kind(connection, request.command, request.count);
+    if (!kind) {
+        if (fiber_finish_batch(fiber, now))
+            *now = fiber_execute(fiber, &request, parser->arguments, *now);
+        return;
+    }
+    if ((fiber->batch_count == FIBER_BATCH_MAX || (fiber->batch_count && fiber->batch_kind != kind)) &&
+        !fiber_finish_batch(fiber, now))
+        return;
+    memcpy(request.arguments, parser->arguments, request.count * sizeof *parser->arguments);
+    fiber->batch_kind = kind;
+    fiber->batch[fiber->batch_count++] = request;
+}

@@ -1,0 +1,116 @@
+/* connection_input.c - what a connection reads, and the buffer that it reads into; contract in connection.h.
+ */
+#include "server/connection.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/buffers.h"
+#include "server/eviction.h"
+#include "server/ready_queue.h"
+#include "server/state.h"
+
+#define READ_MAX       (256u << 10) /* bytes of one read */
+#define ARGUMENTS_KEEP 64u          /* an idle connection keeps an array for so many */
+
+void connection_trim_input(struct server_connection *connection)
+{
+    if (connection->input_start == connection->input_end) {
+        buffer_give(connection->thread, connection->input, connection->input_capacity);
+        connection->input = NULL;
+        connection->input_start = connection->input_end = connection->input_capacity = 0;
+    } else if (connection->input_start > connection->input_capacity / 2) {
+        memmove(connection->input, connection->input + connection->input_start,
+                connection->input_end - connection->input_start);
+        connection->input_end -= connection->input_start;
+        connection->input_start = 0;
+    }
+    struct resp_parser *parser = &connection->parser;
+    if (parser->capacity > ARGUMENTS_KEEP && !parser->expected && !parser->at)
+        resp_parser_free(parser);
+    size_t bytes = parser->capacity > ARGUMENTS_KEEP ? parser->capacity * sizeof *parser->arguments : 0;
+    if (bytes != connection->arguments_counted)
+        buffer_account_large(connection->thread, connection->arguments_counted, bytes);
+    connection->arguments_counted = bytes;
+}
+
+static bool input_grow(struct server_connection *connection)
+{
+    struct server_thread *thread = connection->thread;
+    size_t most = thread->server->options.query_buffer_max, capacity = connection->input_capacity * 2;
+    if (connection->input_capacity >= most) {
+        connection_refuse(connection, "the request is longer than this server's query-buffer-max allows");
+        return false;
+    }
+    if (capacity > most)
+        capacity = most;
+    char *larger = realloc(connection->input, capacity);
+    if (!larger) {
+        connection_close(connection);
+        return false;
+    }
+    buffer_account(thread, connection->input_capacity, capacity);
+    connection->input = larger;
+    connection->input_capacity = capacity;
+    eviction_grown(connection, connection_memory(connection));
+    if (server_client_memory(thread->server) > thread->server->options.client_memory_max)
+        evict(thread);
+    return !connection->dead;
+}
+
+/* Room for at least one byte. False: there is none for now, or the connection is closed. */
+static bool input_room(struct server_connection *connection)
+{
+    if (!connection->input) {
+        connection->input = buffer_take(connection->thread);
+        if (!connection->input) {
+            connection_close(connection);
+            return false;
+        }
+        connection->input_capacity = BUFFER_BLOCK_BYTES;
+    }
+    if (connection->input_end < connection->input_capacity)
+        return true;
+    if (connection->running || connection->ready) /* arguments point into it, or there is enough to do */
+        return false;
+    if (!connection->input_start)
+        return input_grow(connection);
+    memmove(connection->input, connection->input + connection->input_start,
+            connection->input_end - connection->input_start);
+    connection->input_end -= connection->input_start;
+    connection->input_start = 0;
+    return true;
+}
+
+void connection_read(struct server_connection *connection)
+{
+    enum net_status status = NET_OK;
+    while (status == NET_OK && input_room(connection)) {
+        size_t length = 0, room = connection->input_capacity - connection->input_end;
+        status = net_stream_read(connection->stream, connection->input + connection->input_end,
+                                 room < READ_MAX ? room : READ_MAX, &length);
+        if (status == NET_OK) {
+            connection->input_end += length;
+            connection->bytes_in += length;
+            connection->active_ns = task_now();
+            counter_add(&connection->thread->counters.bytes_in, length);
+        }
+        if (!net_stream_pending(connection->stream))
+            break;
+    }
+    if (status == NET_END)
+        connection->ended = true;
+    if (status == NET_FAILED)
+        connection_close(connection);
+    if (!connection->running && !connection->ready && connection->input_end == connection->input_start)
+        connection_trim_input(connection);
+    ready_queue_offer(connection);
+}
+
+void connection_read_pending(struct server_connection *connection)
+{
+    if (!connection->dead && !connection->ended && !connection->finishing && !connection->blocked &&
+        !connection->running && !connection->ready && net_stream_pending(connection->stream))
+        connection_read(connection);
+}

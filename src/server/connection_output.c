@@ -1,0 +1,113 @@
+/* connection_output.c - a connection's replies, and how they are sent; contract in connection.h. */
+#include "server/connection.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "server/buffers.h"
+#include "server/eviction.h"
+#include "server/ready_queue.h"
+#include "server/state.h"
+
+size_t connection_unsent(const struct server_connection *connection)
+{
+    return connection->output.length - connection->sent;
+}
+
+bool connection_open_output(struct server_connection *connection)
+{
+    struct resp_writer *output = &connection->output;
+    if (!output->bytes) {
+        output->bytes = buffer_take(connection->thread);
+        output->capacity = output->bytes ? BUFFER_BLOCK_BYTES : 0;
+    }
+    return output->bytes != NULL;
+}
+
+void connection_trim_output(struct server_connection *connection)
+{
+    struct resp_writer *output = &connection->output;
+    if (connection->running || !connection->sent)
+        return;
+    if (connection->sent == output->length) {
+        buffer_give(connection->thread, output->bytes, output->capacity);
+        output->bytes = NULL;
+        output->length = output->capacity = output->start = connection->sent = 0;
+    } else if (connection->sent > BUFFER_BLOCK_BYTES && connection->sent >= output->length / 2) {
+        memmove(output->bytes, output->bytes + connection->sent, connection_unsent(connection));
+        output->length -= connection->sent;
+        output->start = connection->sent = 0;
+    }
+}
+
+static struct server_connection *connection_of_output(struct resp_writer *output)
+{
+    return (struct server_connection *)((char *)output - offsetof(struct server_connection, output));
+}
+
+/* All clients together stay within their limit; where no larger connection makes room for it, the reply
+ * becomes an error. */
+bool connection_grow_output(struct resp_writer *output, size_t from, size_t to)
+{
+    struct server_connection *connection = connection_of_output(output);
+    if (to > from && !eviction_make_room(connection, to - from))
+        return false;
+    buffer_account(connection->thread, from, to);
+    if (to > from)
+        eviction_grown(connection, connection_memory(connection) + (to - from));
+    return true;
+}
+
+void connection_flush(struct server_connection *connection)
+{
+    size_t limit = connection->running ? connection->output.start : connection->output.length;
+    while (connection->sent < limit && !connection->dead) {
+        size_t written = 0;
+        enum net_status status =
+            net_stream_write(connection->stream, connection->output.bytes + connection->sent,
+                             limit - connection->sent, &written);
+        if (status == NET_AGAIN)
+            break;
+        if (status != NET_OK) {
+            connection_close(connection);
+            return;
+        }
+        connection->sent += written;
+        connection->bytes_out += written;
+        connection->active_ns = task_now();
+        counter_add(&connection->thread->counters.bytes_out, written);
+    }
+    connection_trim_output(connection);
+    if (connection->blocked && connection_unsent(connection) <= CONNECTION_OUTPUT_STOP) {
+        connection->blocked = false;
+        ready_queue_offer(connection);
+    }
+    if (connection->finishing && !connection_unsent(connection) && !connection->running)
+        connection_close(connection);
+}
+
+void connection_flush_later(struct server_connection *connection)
+{
+    if (connection->flushing)
+        return;
+    connection->flushing = true;
+    connection->next_flush = connection->thread->flush;
+    connection->thread->flush = connection;
+}
+
+void connections_turn(struct worker_hook *hook)
+{
+    struct server_thread *thread =
+        (struct server_thread *)((char *)hook - offsetof(struct server_thread, hook));
+    while (thread->flush) {
+        struct server_connection *connection = thread->flush;
+        thread->flush = connection->next_flush;
+        connection_hold(connection);
+        connection->flushing = false;
+        if (!connection->dead)
+            connection_flush(connection);
+        connection_read_pending(connection);
+        connection_watch(connection);
+        connection_release(connection);
+    }
+}

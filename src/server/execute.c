@@ -1,0 +1,105 @@
+/* execute.c - one command: its call, its reply, what is counted of it; contract in fiber.h. */
+#include <assert.h>
+
+#include "base/clock.h"
+#include "server/fiber.h"
+#include "server/replies.h"
+#include "server/state.h"
+
+static uint64_t wall_clock(struct server_fiber *fiber, uint64_t now_ns)
+{
+    if (now_ns - fiber->clock_ns >= 1000000) {
+        fiber->clock_ms = clock_wall_ms();
+        fiber->clock_ns = now_ns;
+    }
+    return fiber->clock_ms;
+}
+
+struct server_call fiber_call(struct server_fiber *fiber, const struct server_request *request,
+                              const struct resp_argument *arguments, uint64_t now)
+{
+    struct server_connection *connection = fiber->connection;
+    return (struct server_call){.connection = connection,
+                                .store = fiber->store,
+                                .reply = &connection->output,
+                                .arguments = arguments,
+                                .count = request->count,
+                                .now_ms = wall_clock(fiber, now),
+                                .command = request->command,
+                                .cursors = fiber->thread->server->cursors};
+}
+
+uint64_t fiber_begin_reply(struct server_fiber *fiber)
+{
+    struct resp_writer *output = &fiber->connection->output;
+    assert(output->start == output->length); /* the reply before this one has ended */
+    resp_begin(output);
+    return output->errors;
+}
+
+/* Whether the client wants this command's reply. */
+static bool reply_wanted(struct server_connection *connection)
+{
+    bool wanted = connection->reply != CONNECTION_REPLY_OFF && connection->skip != 1;
+    if (connection->skip)
+        connection->skip--;
+    return wanted;
+}
+
+static void call_count(struct server_thread *thread, const struct server_call *call, bool failed)
+{
+    counter_add(&thread->counters.commands, 1);
+    if (failed)
+        counter_add(&thread->counters.errors, 1);
+    if (call->hits)
+        counter_add(&thread->counters.hits, call->hits);
+    if (call->misses)
+        counter_add(&thread->counters.misses, call->misses);
+}
+
+void fiber_end_reply(struct server_fiber *fiber, const struct server_call *call, unsigned index,
+                     uint64_t errors, uint64_t nanoseconds)
+{
+    struct server_thread *thread = fiber->thread;
+    struct server_connection *connection = fiber->connection;
+    struct resp_writer *output = &connection->output;
+    resp_end(output);
+    if (output->overflow)
+        connection->dead = true; /* a reply is missing, and there is no memory to say so */
+    bool failed = output->errors != errors;
+    if (!reply_wanted(connection))
+        output->length = output->start;
+    output->start = output->length;
+    connection->commands++;
+    call_count(thread, call, failed);
+    assert(fiber->latencies < FIBER_SLICE); /* one slice runs no more commands */
+    fiber->latency[fiber->latencies++] = nanoseconds;
+    if (!call->command)
+        return;
+    struct server_command_counter *counter = &thread->commands[index];
+    counter_add(&counter->calls, 1);
+    counter_add(&counter->nanoseconds, nanoseconds);
+    if (failed)
+        counter_add(&counter->failed, 1);
+}
+
+uint64_t fiber_execute(struct server_fiber *fiber, const struct server_request *request,
+                       const struct resp_argument *arguments, uint64_t begin)
+{
+    struct server_connection *connection = fiber->connection;
+    struct server_call call = fiber_call(fiber, request, arguments, begin);
+    uint64_t errors = fiber_begin_reply(fiber);
+    if (!request->command) {
+        server_reply_unknown(&call);
+    } else if (!command_arity_allows(request->command->arity, request->count)) {
+        server_reply_arity(&call);
+    } else if (!(request->command->flags & SERVER_NO_AUTH) && !connection_authorized(connection)) {
+        resp_error(&connection->output, "NOAUTH Authentication required.");
+    } else {
+        connection->last_command = request->command->name;
+        command_run(&call);
+    }
+    uint64_t end = task_now();
+    fiber_end_reply(fiber, &call, request->index, errors, end - begin);
+    return end;
+}

@@ -1,0 +1,160 @@
+/* fiber.c - a fiber that runs connections: a slice of commands of each; contract in fiber.h. */
+#include "server/fiber.h"
+
+#include <assert.h>
+
+#include "server/ready_queue.h"
+#include "server/state.h"
+
+#define INLINE_MAX    65536u
+#define ARGUMENTS_MAX 1048576u
+/* Before AUTH, as Redis has it. */
+#define BULK_MAX_BEFORE_AUTH      16384u
+#define ARGUMENTS_MAX_BEFORE_AUTH 10u
+
+static void limits_set(const struct server_connection *connection, struct resp_limits *limits)
+{
+    const struct server *server = connection->thread->server;
+    limits->unauthenticated = !connection_authorized(connection);
+    limits->bulk_max =
+        limits->unauthenticated ? BULK_MAX_BEFORE_AUTH : atomic_load_relaxed(&server->value_max);
+    limits->arguments_max = limits->unauthenticated ? ARGUMENTS_MAX_BEFORE_AUTH : ARGUMENTS_MAX;
+    limits->inline_max = INLINE_MAX;
+}
+
+/* Runs complete requests, in order, up to a slice. Returns why it stopped; RESP_COMPLETE: the slice is used
+ * up, or the connection may not go on. */
+static enum resp_status slice_run(struct server_fiber *fiber, struct server_connection *connection,
+                                  uint64_t *now)
+{
+    enum resp_status status = RESP_COMPLETE;
+    for (uint32_t done = 0; done < FIBER_SLICE; done++) {
+        struct resp_limits limits;
+        size_t consumed = 0;
+        if (connection->dead || connection->finishing || fiber->thread->stopping)
+            return RESP_COMPLETE;
+        if (connection_unsent(connection) > CONNECTION_OUTPUT_STOP) {
+            connection->blocked = true;
+            return RESP_COMPLETE;
+        }
+        limits_set(connection, &limits);
+        status = resp_parse(&connection->parser, &limits, connection->input + connection->input_start,
+                            connection->input_end - connection->input_start, &consumed);
+        if (status != RESP_COMPLETE && status != RESP_EMPTY)
+            return status;
+        size_t start = connection->input_start;
+        connection->input_start += consumed;
+        if (status == RESP_COMPLETE)
+            fiber_take_request(fiber, start, now);
+    }
+    return RESP_COMPLETE;
+}
+
+/* Adds the slice's latencies to the thread's; the halves of the last minute take turns. */
+static void latencies_record(struct server_fiber *fiber, uint64_t now)
+{
+    struct server_thread *thread = fiber->thread;
+    if (!fiber->latencies)
+        return;
+    spinlock_lock(&thread->lock);
+    if (now - thread->latency_turned_ns > UINT64_C(30000000000)) {
+        struct histogram *old = thread->latency_before;
+        thread->latency_before = thread->latency;
+        thread->latency = old;
+        histogram_reset(old);
+        thread->latency_turned_ns = now;
+    }
+    for (uint32_t i = 0; i < fiber->latencies; i++)
+        histogram_record(thread->latency, fiber->latency[i]);
+    spinlock_unlock(&thread->lock);
+    fiber->latencies = 0;
+}
+
+/* The fiber has let go of the connection: decides what happens with it next. The caller holds it. */
+static void connection_settle(struct server_connection *connection, enum resp_status status)
+{
+    if (connection->dead || status == RESP_NO_MEMORY) {
+        connection_close(connection);
+        return;
+    }
+    if (status == RESP_BROKEN)
+        connection_refuse(connection, connection->parser.error);
+    /* More may have come while the last command was run. */
+    size_t there = connection->input_end - connection->input_start;
+    if (connection->thread->stopping ||
+        (status == RESP_MORE && connection->ended && (!there || there < connection->parser.wanted)))
+        connection->finishing = true;
+    connection_trim_input(connection);
+    ready_queue_offer(
+        connection); /* also where nothing is there but the end of the input, which a slice did not see */
+    if (connection_unsent(connection) || connection->finishing) {
+        connection_flush_later(connection); /* that asks for what the client needs next */
+        return;
+    }
+    connection_trim_output(connection);
+    connection_read_pending(connection);
+    connection_watch(connection);
+}
+
+/* Returns how many commands were run. */
+static uint32_t connection_run(struct server_fiber *fiber, struct server_connection *connection)
+{
+    uint64_t now = task_now();
+    enum resp_status status = RESP_NO_MEMORY;
+    connection->running = true;
+    fiber->connection = connection;
+    connection->active_ns = now;
+    connection->output.start = connection->output.length;
+    fiber->batch_count = 0;
+    if (connection->input_end == connection->input_start)
+        status = RESP_MORE;
+    else if (connection_open_output(connection))
+        status = slice_run(fiber, connection, &now);
+    if (!fiber_finish_batch(fiber, &now) && status == RESP_MORE)
+        status = RESP_COMPLETE;
+    uint32_t commands = fiber->latencies;
+    latencies_record(fiber, now);
+    fiber->connection = NULL;
+    store_session_rest(fiber->store);
+    connection_hold(connection);
+    connection->running = false;
+    connection_settle(connection, status);
+    connection_release(connection);
+    return commands;
+}
+
+bool fiber_cancelled(void *argument)
+{
+    const struct server_fiber *fiber = argument;
+    return fiber->thread->stopping || (fiber->connection && fiber->connection->dead);
+}
+
+void fiber_main(void *argument)
+{
+    struct server_fiber *fiber = argument;
+    struct server_thread *thread = fiber->thread;
+    fiber->task = task_self();
+    for (uint32_t commands = 0;;) {
+        struct server_connection *connection = ready_queue_take(thread);
+        if (connection) {
+            if (thread->ready_first) /* this one may suspend */
+                ready_queue_wake(thread);
+            commands += connection_run(fiber, connection);
+            if (commands >= FIBER_SLICE) { /* time to send replies, and to look who else is there */
+                commands = 0;
+                task_yield();
+            }
+            continue;
+        }
+        commands = 0;
+        if (thread->stopping)
+            break;
+        fiber->next_idle = thread->idle;
+        thread->idle = fiber;
+        fiber->idle = true;
+        while (fiber->idle)
+            task_park();
+        thread->woken--;
+    }
+    thread->fibers_live--;
+}

@@ -1,0 +1,69 @@
+/* nodes.c - see nodes.h. */
+#include "server/nodes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "server/state.h"
+
+static void node_ask(struct server *server, struct tree_session *session, unsigned number)
+{
+    struct server_node *node = &server->nodes[number];
+    struct memory_status_request request = {.kind = MEMORY_STATUS};
+    struct memory_status_reply reply = {0};
+    char trouble[sizeof node->trouble] = "";
+    size_t length = 0;
+    int status =
+        tree_memory_call(session, (uint16_t)number, &request, sizeof request, &reply, sizeof reply, &length);
+    if (status) {
+        fabric_trouble(server->fabric, (uint16_t)number, trouble, sizeof trouble);
+        if (!trouble[0])
+            snprintf(trouble, sizeof trouble, "%s", tree_session_error(session)->text);
+    }
+    spinlock_lock(&node->lock);
+    node->connected = !status;
+    if (!status) {
+        node->asked = true;
+        node->status = reply;
+    }
+    memcpy(node->trouble, trouble, sizeof trouble);
+    spinlock_unlock(&node->lock);
+}
+
+void nodes_main(void *argument)
+{
+    struct server_thread *thread = argument;
+    struct tree_session *session = NULL;
+    if (tree_session_create(&session, thread->tree, NULL))
+        log_error("no memory to ask memory nodes for their state");
+    for (unsigned i = 0; session && !thread->stopping; i = (i + 1) % thread->server->node_count) {
+        node_ask(thread->server, session, i);
+        if (i + 1 < thread->server->node_count)
+            continue;
+        for (unsigned tick = 0; tick < 10 && !thread->stopping; tick++)
+            task_sleep(SERVER_TICK_NS);
+    }
+    tree_session_destroy(session);
+    thread->fibers_live--;
+}
+
+unsigned server_memory_nodes(struct server *server)
+{
+    return server->node_count;
+}
+
+void server_memory_state(struct server *server, unsigned number, struct server_memory_state *state,
+                         struct memory_status_reply *status)
+{
+    struct server_node *node = &server->nodes[number];
+    memset(state, 0, sizeof *state);
+    state->node = (uint16_t)number;
+    spinlock_lock(&node->lock);
+    state->connected = node->connected;
+    memcpy(state->trouble, node->trouble, sizeof state->trouble);
+    if (node->asked)
+        *status = node->status;
+    state->status = node->asked ? status : NULL;
+    spinlock_unlock(&node->lock);
+}

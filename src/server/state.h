@@ -1,0 +1,53 @@
+/* state.h - the server itself: what its parts, each with a header of its own, have in common. */
+#ifndef SERVER_STATE_H
+#define SERVER_STATE_H
+
+#include "server/command.h"
+#include "server/connection.h"
+#include "server/listeners.h"
+#include "server/nodes.h"
+#include "server/password.h"
+#include "server/thread.h"
+
+#define SERVER_REDIS_VERSION "7.0.0" /* whose behaviour is followed; clients look at it */
+
+struct server {
+    struct tree_compute *compute;
+    struct fabric *fabric;
+    struct server_options options; /* completed; pointers in it are not used after server_create */
+    struct net_tls *tls;
+    struct store *store;
+    struct command_table *table;
+    struct server_cursors *cursors; /* SCAN's */
+    const struct server_setting *settings;
+    struct server_listeners listeners;
+    struct server_thread *threads;
+    unsigned thread_count;
+    struct server_node *nodes;
+    unsigned node_count;
+    struct server_password password;
+    uint64_t started_ns;
+    char run_id[41];
+    uint64_t sampled_ns, sampled_commands; /* thread 0's */
+    /* Any thread; relaxed unless said otherwise. */
+    uint64_t next_client;                            /* ids */
+    uint64_t clients;                                /* connected, or on their way to their thread */
+    uint64_t clients_max, value_max, idle_timeout_s; /* may be set at run time */
+    uint64_t commands_per_second;                    /* sampled by thread 0 */
+    uint64_t keys, keys_at_ns;                       /* of the last complete sweep; 0: none yet */
+    uint32_t stopping;      /* release/acquire: what was done before server_stop is seen */
+    uint32_t quiet_threads; /* release/acquire: those whose fibers have returned */
+    uint32_t started_threads;
+    /* Starting: threads report here, under the lock. */
+    struct spinlock start_lock;
+    struct task *starter;
+    struct error start_error;
+};
+
+/* The server that runs a command. */
+static inline struct server *server_of(const struct server_call *call)
+{
+    return call->connection->thread->server;
+}
+
+#endif
