@@ -9,6 +9,7 @@
 #include "memoryd/memoryd.h"
 #include "server/http.h"
 #include "server/metrics.h"
+#include "server/status_page.h"
 
 struct memory_settings {
     char *listen, *secret_file, *certificate, *key, *authority, *http;
@@ -180,7 +181,7 @@ static int start_http(struct daemon *daemon, struct error *error)
     daemon->pages[0] =
         (struct http_page){"/metrics", "text/plain; version=0.0.4", metrics_memory, &daemon->source};
     daemon->pages[1] =
-        (struct http_page){"/", "text/html; charset=utf-8", metrics_memory_page, &daemon->source};
+        (struct http_page){"/", "text/html; charset=utf-8", status_page_memory, &daemon->source};
     bool open = daemon->http_address.count && !net_address_loopback(&daemon->http_address.list[0]);
     return daemon->http_address.count ? http_start(&daemon->http, &daemon->http_address.list[0],
                                                    daemon->pages, open ? daemon->secret : NULL, error)

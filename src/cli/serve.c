@@ -14,6 +14,7 @@
 #include "server/http.h"
 #include "server/metrics.h"
 #include "server/server.h"
+#include "server/status_page.h"
 
 #define EMBEDDED_NODES_MAX 64u
 #define EMBEDDED_ID        1u /* the process is its own pool's only compute node */
@@ -312,7 +313,7 @@ static int start_http(struct process *process, struct error *error)
     process->pages[0] =
         (struct http_page){"/metrics", "text/plain; version=0.0.4", metrics_compute, process->server};
     process->pages[1] =
-        (struct http_page){"/", "text/html; charset=utf-8", metrics_compute_page, process->server};
+        (struct http_page){"/", "text/html; charset=utf-8", status_page_compute, process->server};
     struct net_address *address = &process->http_address.list[0];
     return http_start(&process->http, address, process->pages,
                       net_address_loopback(address) ? NULL : process->password, error);

@@ -184,8 +184,8 @@ int server_start(struct server *server, struct error *error)
     unsigned started = 0;
     server->starter = task_self();
     while (!status && started < server->thread_count) {
-        status = thread_start(&server->threads[started].thread, server_thread_main,
-                              &server->threads[started], error);
+        status = thread_start(&server->threads[started].thread, server_thread_main, &server->threads[started],
+                              error);
         started += !status;
     }
     if (status) { /* those that have started wait for no others */

@@ -1,0 +1,156 @@
+/* status_page.c - see status_page.h. */
+#include "server/status_page.h"
+
+#include <inttypes.h>
+
+static void escaped(FILE *out, const char *text)
+{
+    for (; *text; text++)
+        switch (*text) {
+        case '<':
+            fputs("&lt;", out);
+            break;
+        case '>':
+            fputs("&gt;", out);
+            break;
+        case '&':
+            fputs("&amp;", out);
+            break;
+        case '"':
+            fputs("&quot;", out);
+            break;
+        default:
+            fputc(*text, out);
+        }
+}
+
+static void page_begin(FILE *out, const char *title)
+{
+    fputs("<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" "
+          "content=\"2\">"
+          "<meta name=\"viewport\" content=\"width=device-width\"><title>",
+          out);
+    escaped(out, title);
+    fputs(
+        "</title><style>body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:56em;padding:0 1em;"
+        "color:#222;background:#fff}h1{font-size:1.4em}h2{font-size:1.1em;margin-top:1.6em}"
+        "table{border-collapse:collapse;width:100%}td,th{padding:.25em .8em .25em 0;border-bottom:1px solid "
+        "#ddd;"
+        "text-align:left;font-weight:normal}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}"
+        "th{color:#666}.bad{color:#b00}a{color:#06c}"
+        "@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}td,th{border-color:#333}"
+        "th{color:#999}a{color:#6af}.bad{color:#f77}}</style></head><body><h1>",
+        out);
+    escaped(out, title);
+    fputs("</h1>", out);
+}
+
+static void page_end(FILE *out)
+{
+    fputs("<p><a href=\"/metrics\">/metrics</a> has all counters, for Prometheus.</p></body></html>\n", out);
+}
+
+static void row(FILE *out, const char *name, uint64_t value)
+{
+    fprintf(out, "<tr><td>%s</td><td class=\"n\">%" PRIu64 "</td></tr>", name, value);
+}
+
+static void row_mib(FILE *out, const char *name, uint64_t bytes)
+{
+    fprintf(out, "<tr><td>%s</td><td class=\"n\">%.1f MiB</td></tr>", name, (double)bytes / 1048576.0);
+}
+
+static void page_memory_nodes(struct server *server, FILE *out)
+{
+    fputs("<h2>Memory nodes</h2><table><tr><th>node</th><th>state</th><th class=\"n\">used</th>"
+          "<th class=\"n\">pool</th><th class=\"n\">compute nodes</th><th class=\"n\">fenced</th></tr>",
+          out);
+    for (unsigned i = 0; i < server_memory_nodes(server); i++) {
+        struct server_memory_state state;
+        struct memory_status_reply status;
+        server_memory_state(server, i, &state, &status);
+        fprintf(out, "<tr><td>%u</td><td%s>", i, state.connected ? "" : " class=\"bad\"");
+        escaped(out, state.connected ? "connected" : state.trouble[0] ? state.trouble : "not connected");
+        fputs("</td>", out);
+        if (state.status)
+            fprintf(out,
+                    "<td class=\"n\">%.1f MiB</td><td class=\"n\">%.1f MiB</td><td class=\"n\">%" PRIu64
+                    "</td><td class=\"n\">%" PRIu64 "</td>",
+                    (double)status.bytes_used / 1048576.0, (double)status.pool_bytes / 1048576.0,
+                    status.compute_nodes, status.fenced_total);
+        fputs("</tr>", out);
+    }
+    fputs("</table>", out);
+}
+
+static void page_command(void *context, const char *name, uint64_t calls, uint64_t nanoseconds,
+                         uint64_t failed)
+{
+    fprintf(context,
+            "<tr><td>%s</td><td class=\"n\">%" PRIu64 "</td><td class=\"n\">%.1f</td><td class=\"n\">%" PRIu64
+            "</td></tr>",
+            name, calls, calls ? (double)nanoseconds / 1000.0 / (double)calls : 0.0, failed);
+}
+
+void status_page_compute(void *context, FILE *out)
+{
+    struct server *server = context;
+    struct server_stats stats;
+    server_stats(server, &stats);
+    page_begin(out, "Banyan compute node");
+    fputs("<table>", out);
+    row(out, "seconds up", stats.uptime_s);
+    row(out, "clients", stats.counters.clients);
+    row(out, "commands", stats.counters.commands);
+    row(out, "error replies", stats.counters.errors);
+    if (stats.keys_age_s != UINT64_MAX)
+        row(out, "keys (at the last sweep)", stats.keys);
+    row(out, "latency p50, microseconds", stats.latency_us_p50);
+    row(out, "latency p99, microseconds", stats.latency_us_p99);
+    row_mib(out, "clients' buffers", stats.client_memory);
+    row_mib(out, "node cache", stats.cache.bytes);
+    double operations = stats.tree.operations ? (double)stats.tree.operations : 1.0;
+    fprintf(out, "<tr><td>round trips per operation</td><td class=\"n\">%.2f</td></tr>",
+            (double)stats.tree.cost.round_trips / operations);
+    fputs("</table>", out);
+    page_memory_nodes(server, out);
+    fputs("<h2>Commands</h2><table><tr><th>name</th><th class=\"n\">calls</th><th class=\"n\">mean us</th>"
+          "<th class=\"n\">failed</th></tr>",
+          out);
+    server_each_command(server, page_command, out);
+    fputs("</table>", out);
+    page_end(out);
+}
+
+void status_page_memory(void *context, FILE *out)
+{
+    const struct metrics_memory_source *source = context;
+    struct memory_status_reply status;
+    char title[160];
+    source->status(source->owner, &status);
+    snprintf(title, sizeof title, "Banyan memory node at %.120s", source->address);
+    page_begin(out, title);
+    fputs("<table>", out);
+    if (status.cluster_id)
+        fprintf(out,
+                "<tr><td>cluster</td><td class=\"n\">%016" PRIx64 ", node %" PRIu64 " of %" PRIu64
+                "</td></tr>",
+                status.cluster_id, status.node, status.node_count);
+    else
+        fputs("<tr><td>cluster</td><td class=\"n bad\">none: never formatted</td></tr>", out);
+    row(out, "seconds up", status.uptime_ms / 1000);
+    row_mib(out, "pool", status.pool_bytes);
+    row_mib(out, "handed out", status.bytes_used);
+    row_mib(out, "free in cut chunks", status.bytes_free_in_chunks);
+    row(out, "allocations refused", status.refusals_total);
+    row(out, "compute nodes", status.compute_nodes);
+    row(out, "connections", status.connections);
+    if (status.nic)
+        row(out, "queue pairs (RDMA)", status.nic_queues);
+    row(out, "compute nodes fenced so far", status.fenced_total);
+    row(out, "their locks freed", status.locks_freed_total);
+    row(out, "command lists", status.lists_total);
+    row(out, "commands", status.commands_total);
+    fputs("</table>", out);
+    page_end(out);
+}
