@@ -25,6 +25,9 @@ struct server_call {
     const struct server_command *command;
     struct server_cursors *cursors; /* the server's; for SCAN */
     uint64_t hits, misses;          /* out: for INFO's keyspace_hits and keyspace_misses */
+    /* Asked before memory of the command's own that may be large changes its size: it counts among the
+     * clients' buffers. False: it may not grow. NULL: there is no account. */
+    bool (*reserve)(struct server_call *call, size_t from, size_t to);
 };
 /* Counts one key looked up. */
 static inline void server_call_count(struct server_call *call, bool found)

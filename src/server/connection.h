@@ -40,7 +40,7 @@ struct server_connection {
     struct resp_writer output;
     size_t sent;
     size_t arguments_counted; /* bytes of parser.arguments in the thread's account */
-    size_t command_bytes;     /* that the command under way has allocated for itself: connection_reserve */
+    size_t command_bytes;     /* that the command under way has reserved (eviction.h) */
 
     bool ready;         /* in the thread's queue */
     bool running;       /* a fiber has it */

@@ -10,7 +10,7 @@
 uint64_t connection_memory(const struct server_connection *connection)
 {
     return connection->input_capacity + connection->output.capacity +
-           connection->parser.capacity * sizeof *connection->parser.arguments;
+           connection->parser.capacity * sizeof *connection->parser.arguments + connection->command_bytes;
 }
 
 void eviction_grown(const struct server_connection *connection, uint64_t bytes)
@@ -128,5 +128,18 @@ bool eviction_make_room(struct server_connection *connection, uint64_t more)
         condemned += evict_one(largest);
         memory = server_client_memory(server) + more;
     }
+    return true;
+}
+
+bool connection_reserve(struct server_call *call, size_t from, size_t to)
+{
+    struct server_connection *connection = call->connection;
+    assert(connection->running && connection->command_bytes >= from);
+    if (to > from && !eviction_make_room(connection, to - from))
+        return false;
+    buffer_account_large(connection->thread, from, to);
+    connection->command_bytes += to - from;
+    if (to > from)
+        eviction_grown(connection, connection_memory(connection));
     return true;
 }

@@ -8,9 +8,10 @@
 #ifndef SERVER_EVICTION_H
 #define SERVER_EVICTION_H
 
+#include "server/command.h"
 #include "server/connection.h"
 
-/* Bytes of the connection's buffers. */
+/* Bytes of the connection's buffers, and of the command that it runs (connection_reserve). */
 uint64_t connection_memory(const struct server_connection *connection);
 /* A buffer of the connection grows, so that all of its buffers have `bytes`: raises thread.largest. */
 void eviction_grown(const struct server_connection *connection, uint64_t bytes);
@@ -19,8 +20,7 @@ void eviction_grown(const struct server_connection *connection, uint64_t bytes);
 void evict(struct server_thread *thread);
 /* Makes room for `more` bytes of this connection, at the expense of larger ones. False: there are none. */
 bool eviction_make_room(struct server_connection *connection, uint64_t more);
-/* Accounts for memory of the command that the connection runs, which changes from one size to another. False:
- * it may not grow. */
-bool connection_reserve(struct server_connection *connection, size_t from, size_t to);
+/* server_call.reserve of commands that a connection runs. */
+bool connection_reserve(struct server_call *call, size_t from, size_t to);
 
 #endif

@@ -2,6 +2,7 @@
 #include <assert.h>
 
 #include "base/clock.h"
+#include "server/eviction.h"
 #include "server/fiber.h"
 #include "server/replies.h"
 #include "server/state.h"
@@ -26,7 +27,8 @@ struct server_call fiber_call(struct server_fiber *fiber, const struct server_re
                                 .count = request->count,
                                 .now_ms = wall_clock(fiber, now),
                                 .command = request->command,
-                                .cursors = fiber->thread->server->cursors};
+                                .cursors = fiber->thread->server->cursors,
+                                .reserve = connection_reserve};
 }
 
 uint64_t fiber_begin_reply(struct server_fiber *fiber)
@@ -99,6 +101,7 @@ uint64_t fiber_execute(struct server_fiber *fiber, const struct server_request *
         connection->last_command = request->command->name;
         command_run(&call);
     }
+    assert(!connection->command_bytes); /* a command gives back what it has reserved */
     uint64_t end = task_now();
     fiber_end_reply(fiber, &call, request->index, errors, end - begin);
     return end;

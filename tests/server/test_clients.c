@@ -435,6 +435,45 @@ static void test_memory_limit(void **state)
     serving_end(&serving);
 }
 
+/* Few bytes of a request can make a long value: its buffer counts as its client's. */
+static void test_command_memory(void **state)
+{
+    (void)state;
+    enum { PIECE = 1 << 20, OFFSET = 40000000 };
+    struct serving serving;
+    char text[128], *piece = calloc(1, PIECE + 1);
+    assert_non_null(piece);
+    memset(piece, 'x', PIECE);
+    serving_prepare(&serving, 1);
+    serving.options.client_memory_max = 8 << 20;
+    serving_start(&serving);
+    int fd = serving_connect(&serving), good = serving_connect(&serving);
+    snprintf(text, sizeof text, "SETRANGE a %d x\r\n", OFFSET);
+    say_expect(fd, text, "-OOM no memory for 'setrange'\r\n");
+    say_expect(fd, "EXISTS a\r\n", ":0\r\n");
+    say_expect(fd, "SETRANGE a 4000000 x\r\n", ":4000001\r\n");
+    /* The same of APPEND, whose value grows bit by bit: until there is no room. */
+    size_t length = 4000001;
+    for (bool full = false; !full; length += PIECE) {
+        snprintf(text, sizeof text, "*3\r\n$6\r\nAPPEND\r\n$1\r\na\r\n$%d\r\n", PIECE);
+        assert_true(serving_say(fd, text) && serving_send(fd, piece, PIECE) && serving_say(fd, "\r\n"));
+        assert_true(serving_receive(fd, text, 1));
+        full = text[0] == '-';
+        assert_true(full || length + PIECE < 16 << 20);
+        if (full)
+            serving_expect(fd, "OOM no memory for 'append'\r\n");
+        while (!full && text[0] != '\n')
+            assert_true(serving_receive(fd, text, 1));
+    }
+    assert_true(length > 5000000);
+    say_expect(good, "PING\r\n", "+PONG\r\n");
+    close(fd);
+    close(good);
+    assert_true(serving_until(no_clients, &serving)); /* and all of it was given back */
+    free(piece);
+    serving_end(&serving);
+}
+
 static void test_reply_limit(void **state)
 {
     (void)state;
@@ -725,7 +764,7 @@ int main(void)
         cmocka_unit_test(test_memory_limit),   cmocka_unit_test(test_reply_limit),
         cmocka_unit_test(test_idle_timeout),   cmocka_unit_test(test_no_descriptors),
         cmocka_unit_test(test_slow_transfers), cmocka_unit_test(test_killed_command),
-        cmocka_unit_test(test_large_replies),
+        cmocka_unit_test(test_large_replies),  cmocka_unit_test(test_command_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /*
- * splice.c - APPEND and SETRANGE: a part of a value is replaced, as one atomic step. The new value is put
- * together in memory of the call's; a value that is longer than STORE_VALUE_MAX is refused before anything is
- * allocated for it.
+ * splice.c - APPEND and SETRANGE: a part of a value is replaced, as one atomic step. The new value is
+ * assembled in a buffer of the command's, which counts among the clients' buffers; a value that is longer
+ * than STORE_VALUE_MAX is refused before a buffer is allocated for it.
  */
 #include "server/arguments.h"
 #include "server/commands/functions.h"
@@ -13,6 +13,7 @@
 enum splice_problem { SPLICE_GOOD, SPLICE_TOO_LONG, SPLICE_NO_MEMORY };
 
 struct splice_step {
+    struct server_call *call;
     const struct resp_argument *part;
     uint64_t offset;
     bool append; /* at the end, wherever that is */
@@ -22,13 +23,31 @@ struct splice_step {
     size_t capacity;
 };
 
+static bool reserve(struct server_call *call, size_t from, size_t to)
+{
+    return !call->reserve || call->reserve(call, from, to);
+}
+
+static void buffer_free(struct splice_step *step)
+{
+    free(step->buffer);
+    reserve(step->call, step->capacity, 0);
+    step->buffer = NULL;
+    step->capacity = 0;
+}
+
+/* What was in the buffer is lost if it has to grow. False: no memory, or no more of it may be taken. */
 static bool buffer_grow(struct splice_step *step, size_t bytes)
 {
     if (bytes <= step->capacity)
         return true;
-    free(step->buffer);
+    buffer_free(step);
+    if (!reserve(step->call, 0, bytes))
+        return false;
+    step->capacity = bytes;
     step->buffer = malloc(bytes);
-    step->capacity = step->buffer ? bytes : 0;
+    if (!step->buffer)
+        buffer_free(step);
     return step->buffer;
 }
 
@@ -67,7 +86,7 @@ static void splice(struct server_call *call, struct splice_step *step)
         return;
     int status = store_modify(call->store, key->bytes, key->length, STORE_NEED_VALUE, splice_step, step, NULL,
                               &existed);
-    free(step->buffer);
+    buffer_free(step);
     if (status)
         server_reply_failure(call, status);
     else if (step->problem == SPLICE_TOO_LONG)
@@ -80,7 +99,7 @@ static void splice(struct server_call *call, struct splice_step *step)
 
 void append_run(struct server_call *call)
 {
-    struct splice_step step = {.part = &call->arguments[2], .append = true};
+    struct splice_step step = {.call = call, .part = &call->arguments[2], .append = true};
     splice(call, &step);
 }
 
@@ -93,6 +112,6 @@ void setrange_run(struct server_call *call)
         resp_error(call->reply, "ERR offset is out of range");
         return;
     }
-    struct splice_step step = {.part = &call->arguments[3], .offset = (uint64_t)offset};
+    struct splice_step step = {.call = call, .part = &call->arguments[3], .offset = (uint64_t)offset};
     splice(call, &step);
 }
