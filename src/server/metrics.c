@@ -36,6 +36,8 @@ static void server_counters(const struct server_stats *stats, FILE *out)
     counter(out, "banyan_clients_evicted_total", "Clients closed to free their buffers' memory.",
             stats->counters.clients_evicted);
     gauge(out, "banyan_client_memory_bytes", "Buffers of all clients.", stats->client_memory);
+    gauge(out, "banyan_store_memory_bytes", "Values of commands under way, beyond 1 MiB of each command.",
+          stats->store.memory);
     counter(out, "banyan_commands_processed_total", "Commands run.", stats->counters.commands);
     counter(out, "banyan_errors_total", "Error replies.", stats->counters.errors);
     counter(out, "banyan_keyspace_hits_total", "Reads that found their key.", stats->counters.hits);

@@ -40,12 +40,10 @@ struct server_options {
     bool busy_poll;    /* never sleep: for benchmarks */
 };
 
-/* Settings that CONFIG GET shows and CONFIG SET may change at run time, as text; kept by the caller. NULL
- * names end the table. `set` NULL: read only. */
+/* A setting that CONFIG GET shows beside the server's own, as text. A NULL name ends a table. */
 struct server_setting {
     const char *name;
     void (*get)(void *context, char *text, size_t size);
-    int (*set)(void *context, const char *text, struct error *error);
     void *context;
 };
 

@@ -26,6 +26,7 @@ struct server {
     struct server_node *nodes;
     unsigned node_count;
     struct server_password password;
+    struct spinlock settings_lock; /* held while CONFIG SET applies its changes */
     uint64_t started_ns;
     char run_id[41];
     uint64_t sampled_ns, sampled_commands; /* thread 0's */

@@ -104,6 +104,49 @@ static void test_replies(void **state)
     serving_end(&serving);
 }
 
+/* CONFIG SET of several settings changes all of them or none, whichever is wrong. */
+static void test_config_set_many(void **state)
+{
+    (void)state;
+    static const char failed[] = "-ERR CONFIG SET failed (possibly related to argument ";
+    struct serving serving;
+    char reply[256];
+    serving_prepare(&serving, 1);
+    serving_start(&serving);
+    int fd = serving_connect(&serving);
+    say_expect(fd, "CONFIG SET timeout 100 maxclients 50 requirepass \"\"\r\n", "+OK\r\n");
+    static const char *const wrong[][2] = {
+        {"timeout 200 maxclients 0", "'maxclients') - argument must be between 1 and 4294967295 inclusive"},
+        {"timeout 200 requirepass secret maxclients many",
+         "'maxclients') - argument must be between 1 and 4294967295 inclusive"},
+        {"timeout 200 save x", "'save') - can't set immutable config"},
+        {"timeout 200 Timeout 300", "'Timeout') - duplicate parameter"},
+        {"timeout 200 maxclients \"60\\x00\"", "'maxclients') - the value has a zero byte"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(reply, sizeof reply, "CONFIG SET %s\r\n", wrong[i][0]);
+        assert_true(serving_say(fd, reply));
+        snprintf(reply, sizeof reply, "%s%s\r\n", failed, wrong[i][1]);
+        serving_expect(fd, reply);
+        say_expect(fd, "CONFIG GET timeout\r\n", "*2\r\n$7\r\ntimeout\r\n$3\r\n100\r\n");
+        say_expect(fd, "CONFIG GET maxclients\r\n", "*2\r\n$10\r\nmaxclients\r\n$2\r\n50\r\n");
+    }
+    /* The first mistake is told, and the password has not been set. */
+    say_expect(fd, "CONFIG SET timeout 200 nosuch 1 save x\r\n",
+               "-ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'\r\n");
+    say_expect(
+        fd, "CONFIG SET timeout 200 save x nosuch 1\r\n",
+        "-ERR CONFIG SET failed (possibly related to argument 'save') - can't set immutable config\r\n");
+    int other = serving_connect(&serving);
+    say_expect(other, "CONFIG GET timeout\r\n", "*2\r\n$7\r\ntimeout\r\n$3\r\n100\r\n");
+    say_expect(fd, "CONFIG SET timeout 200 maxclients 60 requirepass secret\r\n", "+OK\r\n");
+    say_expect(fd, "CONFIG GET maxclients\r\n", "*2\r\n$10\r\nmaxclients\r\n$2\r\n60\r\n");
+    say_expect(fd, "RESET\r\nPING\r\n", "+RESET\r\n-NOAUTH Authentication required.\r\n");
+    close(other);
+    close(fd);
+    serving_end(&serving);
+}
+
 /* ---- the order of pipelines ---- */
 
 #define MODEL_KEYS   24u
@@ -535,6 +578,44 @@ static void test_info(void **state)
     serving_end(&serving);
 }
 
+struct asked {
+    redisContext *context;
+    int reader;
+    unsigned pending; /* replies that the reader has not received */
+};
+
+/* Keeps a reader busy with long values, and looks at INFO meanwhile. */
+static bool store_memory_seen(void *context)
+{
+    struct asked *asked = context;
+    static const char name[] = "\r\nmem_store_buffers:";
+    redisReply *reply = ask(asked->context, "INFO memory");
+    const char *line = strstr(reply->str, name);
+    assert_non_null(line);
+    bool seen = strtoull(line + sizeof name - 1, NULL, 10) > 0;
+    freeReplyObject(reply);
+    if (!seen && asked->pending < 2000) {
+        assert_true(serving_say(asked->reader, "STRLEN a\r\nGETRANGE a 0 0\r\n"));
+        asked->pending++;
+    }
+    return seen;
+}
+
+/* The buffers of commands under way are in INFO while there are some. */
+static void test_info_store_memory(void **state)
+{
+    (void)state;
+    struct serving serving;
+    serving_prepare(&serving, 2);
+    serving_start(&serving);
+    struct asked asked = {.context = hiredis_connect(&serving), .reader = serving_connect(&serving)};
+    say_expect(asked.reader, "SETRANGE a 50000000 x\r\n", ":50000001\r\n");
+    assert_true(serving_until(store_memory_seen, &asked));
+    close(asked.reader);
+    redisFree(asked.context);
+    serving_end(&serving);
+}
+
 /* ---- other ways in ---- */
 
 static void test_unix_socket(void **state)
@@ -766,20 +847,14 @@ static void test_no_start(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_replies),
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_runs_of_sets),
-        cmocka_unit_test(test_half_closed),
-        cmocka_unit_test(test_password),
-        cmocka_unit_test(test_protected_mode),
-        cmocka_unit_test(test_hello),
-        cmocka_unit_test(test_client_reply),
-        cmocka_unit_test(test_client_list_and_kill),
-        cmocka_unit_test(test_info),
-        cmocka_unit_test(test_unix_socket),
-        cmocka_unit_test(test_tls),
-        cmocka_unit_test(test_tls_clients),
-        cmocka_unit_test(test_shutdown),
+        cmocka_unit_test(test_replies),        cmocka_unit_test(test_config_set_many),
+        cmocka_unit_test(test_order),          cmocka_unit_test(test_runs_of_sets),
+        cmocka_unit_test(test_half_closed),    cmocka_unit_test(test_password),
+        cmocka_unit_test(test_protected_mode), cmocka_unit_test(test_hello),
+        cmocka_unit_test(test_client_reply),   cmocka_unit_test(test_client_list_and_kill),
+        cmocka_unit_test(test_info),           cmocka_unit_test(test_info_store_memory),
+        cmocka_unit_test(test_unix_socket),    cmocka_unit_test(test_tls),
+        cmocka_unit_test(test_tls_clients),    cmocka_unit_test(test_shutdown),
         cmocka_unit_test(test_no_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

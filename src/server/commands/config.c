@@ -1,32 +1,53 @@
-/* config.c - CONFIG. */
+/*
+ * config.c - CONFIG. On a fiber; errors in the words of Redis 7.
+ *
+ * CONFIG SET of several settings is one step: all values are checked before the first is applied, and
+ * applying cannot fail. Two of them do not mix (server.settings_lock).
+ */
+#include <assert.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "server/arguments.h"
 #include "server/commands/functions.h"
 #include "server/commands/subcommands.h"
-#include "server/state.h"
 #include "server/glob.h"
 #include "server/replies.h"
+#include "server/state.h"
 
-/* ---- CONFIG ---- */
-
-/* What the server itself has; get is NULL for what must not be shown, set for what cannot be changed. */
-struct own_setting {
-    const char *name;
-    void (*get)(struct server *server, char *text, size_t size);
-    int (*set)(struct server *server, const char *text, size_t length, struct error *error);
+/* A checked value. */
+struct change {
+    const struct own_setting *setting;
+    uint64_t number;
+    const struct resp_argument *text;
 };
 
-static int number_parse(const char *text, uint64_t least, uint64_t most, uint64_t *value, struct error *error)
+/* What the server itself has. */
+struct own_setting {
+    const char *name;
+    void (*get)(struct server *server, char *text, size_t size); /* NULL: must not be shown */
+    /* NULL: cannot be changed. Checks change->text, and keeps its meaning in the change. */
+    int (*check)(const struct server *server, struct change *change, struct error *error);
+    void (*apply)(struct server *server, const struct change *change);
+};
+
+/* ---- the server's own settings ---- */
+
+static int number_check(struct change *change, uint64_t least, uint64_t most, struct error *error)
 {
-    char *end;
-    unsigned long long number = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || number < least || number > most)
+    int64_t number = -1;
+    bool good = server_argument_digits(change->text);
+    /* As strtoull reads it: leading zeros are allowed. */
+    struct resp_argument digits = *change->text;
+    while (digits.length > 1 && *digits.bytes == '0') {
+        digits.bytes++;
+        digits.length--;
+    }
+    good = good && server_integer_parse(digits.bytes, digits.length, &number);
+    if (!good || (uint64_t)number < least || (uint64_t)number > most)
         return error_set(error, BANYAN_EINVAL, "argument must be between %llu and %llu inclusive",
                          (unsigned long long)least, (unsigned long long)most);
-    *value = number;
+    change->number = (uint64_t)number;
     return 0;
 }
 
@@ -35,19 +56,15 @@ static void get_timeout(struct server *server, char *text, size_t size)
     snprintf(text, size, "%llu", (unsigned long long)atomic_load_relaxed(&server->idle_timeout_s));
 }
 
-static int set_number(uint64_t *place, const char *text, uint64_t least, uint64_t most, struct error *error)
+static int check_timeout(const struct server *server, struct change *change, struct error *error)
 {
-    uint64_t value = 0;
-    int status = number_parse(text, least, most, &value, error);
-    if (!status)
-        atomic_store_relaxed(place, value);
-    return status;
+    (void)server;
+    return number_check(change, 0, UINT32_MAX, error);
 }
 
-static int set_timeout(struct server *server, const char *text, size_t length, struct error *error)
+static void apply_timeout(struct server *server, const struct change *change)
 {
-    (void)length;
-    return set_number(&server->idle_timeout_s, text, 0, UINT32_MAX, error);
+    atomic_store_relaxed(&server->idle_timeout_s, change->number);
 }
 
 static void get_clients_max(struct server *server, char *text, size_t size)
@@ -55,10 +72,15 @@ static void get_clients_max(struct server *server, char *text, size_t size)
     snprintf(text, size, "%llu", (unsigned long long)atomic_load_relaxed(&server->clients_max));
 }
 
-static int set_clients_max(struct server *server, const char *text, size_t length, struct error *error)
+static int check_clients_max(const struct server *server, struct change *change, struct error *error)
 {
-    (void)length;
-    return set_number(&server->clients_max, text, 1, UINT32_MAX, error);
+    (void)server;
+    return number_check(change, 1, UINT32_MAX, error);
+}
+
+static void apply_clients_max(struct server *server, const struct change *change)
+{
+    atomic_store_relaxed(&server->clients_max, change->number);
 }
 
 static void get_value_max(struct server *server, char *text, size_t size)
@@ -66,19 +88,28 @@ static void get_value_max(struct server *server, char *text, size_t size)
     snprintf(text, size, "%llu", (unsigned long long)atomic_load_relaxed(&server->value_max));
 }
 
-static int set_value_max(struct server *server, const char *text, size_t length, struct error *error)
+static int check_value_max(const struct server *server, struct change *change, struct error *error)
 {
-    (void)length;
     uint64_t most = server->options.query_buffer_max - 1024;
-    return set_number(&server->value_max, text, 1024, most < STORE_VALUE_MAX ? most : STORE_VALUE_MAX, error);
+    return number_check(change, 1024, most < STORE_VALUE_MAX ? most : STORE_VALUE_MAX, error);
 }
 
-static int set_password(struct server *server, const char *text, size_t length, struct error *error)
+static void apply_value_max(struct server *server, const struct change *change)
 {
-    if (length > NET_SECRET_MAX)
+    atomic_store_relaxed(&server->value_max, change->number);
+}
+
+static int check_password(const struct server *server, struct change *change, struct error *error)
+{
+    (void)server;
+    if (change->text->length > NET_SECRET_MAX)
         return error_set(error, BANYAN_EINVAL, "a password has at most %u bytes", NET_SECRET_MAX);
-    password_set(&server->password, text, length);
     return 0;
+}
+
+static void apply_password(struct server *server, const struct change *change)
+{
+    password_set(&server->password, change->text->bytes, change->text->length);
 }
 
 static void get_empty(struct server *server, char *text, size_t size)
@@ -100,23 +131,15 @@ static void get_one(struct server *server, char *text, size_t size)
 }
 
 static const struct own_setting own_settings[] = {
-    {"timeout", get_timeout, set_timeout},
-    {"maxclients", get_clients_max, set_clients_max},
-    {"proto-max-bulk-len", get_value_max, set_value_max},
-    {"requirepass", NULL, set_password},
-    {"save", get_empty, NULL},
-    {"appendonly", get_no, NULL},
-    {"databases", get_one, NULL},
+    {"timeout", get_timeout, check_timeout, apply_timeout},
+    {"maxclients", get_clients_max, check_clients_max, apply_clients_max},
+    {"proto-max-bulk-len", get_value_max, check_value_max, apply_value_max},
+    {"requirepass", NULL, check_password, apply_password},
+    {"save", get_empty, NULL, NULL},
+    {"appendonly", get_no, NULL, NULL},
+    {"databases", get_one, NULL, NULL},
 };
 #define OWN_SETTINGS (sizeof own_settings / sizeof *own_settings)
-
-static bool name_matches(const struct server_call *call, const char *name)
-{
-    for (uint32_t i = 2; i < call->count; i++)
-        if (glob_match_once(call->arguments[i].bytes, call->arguments[i].length, name, strlen(name), true))
-            return true;
-    return false;
-}
 
 static const struct own_setting *own_find(const struct resp_argument *name)
 {
@@ -126,91 +149,122 @@ static const struct own_setting *own_find(const struct resp_argument *name)
     return NULL;
 }
 
-/* Of the caller's; the server's own come first. */
-static const struct server_setting *given_find(const struct server *server, const struct resp_argument *name)
+/* Among those that the server was given to show (server_set_settings). */
+static bool given_has(const struct server *server, const struct resp_argument *name)
 {
     for (const struct server_setting *s = server->settings; s && s->name; s++)
         if (server_argument_is(name, s->name))
-            return s;
-    return NULL;
+            return true;
+    return false;
 }
 
-static void config_get(struct server_call *call)
+/* ---- CONFIG GET ---- */
+
+static bool name_matches(const struct server_call *call, const char *name)
+{
+    for (uint32_t i = 2; i < call->count; i++)
+        if (glob_match_once(call->arguments[i].bytes, call->arguments[i].length, name, strlen(name), true))
+            return true;
+    return false;
+}
+
+/* Replies the settings that match, or with `write` false only counts them. The server's own hide given ones
+ * of the same name. */
+static size_t matching(struct server_call *call, bool write)
 {
     struct server *server = server_of(call);
     char value[1024];
     size_t pairs = 0;
-    for (unsigned pass = 0; pass < 2; pass++) { /* count, then write */
-        if (pass)
-            resp_map(call->reply, pairs);
-        for (size_t i = 0; i < OWN_SETTINGS; i++) {
-            if (!own_settings[i].get || !name_matches(call, own_settings[i].name))
-                continue;
-            pairs++;
-            if (!pass)
-                continue;
-            own_settings[i].get(server, value, sizeof value);
-            resp_text(call->reply, own_settings[i].name);
-            resp_text(call->reply, value);
-        }
-        for (const struct server_setting *s = server->settings; s && s->name; s++) {
-            struct resp_argument name = {.bytes = s->name, .length = strlen(s->name)};
-            if (own_find(&name) || !name_matches(call, s->name))
-                continue;
-            pairs++;
-            if (!pass)
-                continue;
-            s->get(s->context, value, sizeof value);
-            resp_text(call->reply, s->name);
-            resp_text(call->reply, value);
-        }
+    for (size_t i = 0; i < OWN_SETTINGS; i++) {
+        if (!own_settings[i].get || !name_matches(call, own_settings[i].name))
+            continue;
+        pairs++;
+        if (!write)
+            continue;
+        own_settings[i].get(server, value, sizeof value);
+        resp_text(call->reply, own_settings[i].name);
+        resp_text(call->reply, value);
     }
+    for (const struct server_setting *s = server->settings; s && s->name; s++) {
+        struct resp_argument name = {.bytes = s->name, .length = strlen(s->name)};
+        if (own_find(&name) || !name_matches(call, s->name))
+            continue;
+        pairs++;
+        if (!write)
+            continue;
+        s->get(s->context, value, sizeof value);
+        resp_text(call->reply, s->name);
+        resp_text(call->reply, value);
+    }
+    return pairs;
 }
 
-/* Sets one; 0, or BANYAN_ENOTFOUND. */
-static int config_set_one(struct server *server, const struct resp_argument *name,
-                          const struct resp_argument *value, struct error *error)
+static void config_get(struct server_call *call)
 {
-    const struct own_setting *own = own_find(name);
-    const struct server_setting *given = own ? NULL : given_find(server, name);
-    if (!own && !given)
-        return error_set(error, BANYAN_ENOTFOUND, "no such setting");
-    if (own ? !own->set : !given->set)
+    resp_map(call->reply, matching(call, false));
+    matching(call, true);
+}
+
+/* ---- CONFIG SET ---- */
+
+/* Checks one setting and its value. `earlier` changes were named before it. */
+static int change_check(const struct server *server, struct change *change, const struct change *earlier,
+                        size_t count, struct error *error)
+{
+    if (!change->setting || !change->setting->check)
         return error_set(error, BANYAN_ENOTSUP, "can't set immutable config");
-    if (memchr(value->bytes, 0, value->length))
+    for (size_t i = 0; i < count; i++)
+        if (earlier[i].setting == change->setting)
+            return error_set(error, BANYAN_EINVAL, "duplicate parameter");
+    if (memchr(change->text->bytes, 0, change->text->length))
         return error_set(error, BANYAN_EINVAL, "the value has a zero byte");
-    char *text = strndup(value->bytes, value->length);
-    if (!text)
-        return error_set(error, BANYAN_ENOMEM, "no memory for the value");
-    int status = own ? own->set(server, text, value->length, error) : given->set(given->context, text, error);
-    explicit_bzero(text, value->length); /* it may be a password */
-    free(text);
-    return status;
+    return change->setting->check(server, change, error);
+}
+
+/* Fills the changes; no setting can be named twice. Replies and returns false at the first mistake. */
+static bool changes_check(struct server_call *call, struct change changes[OWN_SETTINGS], size_t *count)
+{
+    const struct server *server = server_of(call);
+    *count = 0;
+    for (uint32_t i = 2; i < call->count; i += 2) {
+        const struct resp_argument *name = &call->arguments[i];
+        struct change change = {.setting = own_find(name), .text = name + 1};
+        struct error error = {0};
+        if (!change.setting && !given_has(server, name)) {
+            resp_error(call->reply, "ERR Unknown option or number of arguments for CONFIG SET - '%.*s'",
+                       SERVER_SHOWN(name));
+            return false;
+        }
+        if (change_check(server, &change, changes, *count, &error)) {
+            resp_error(call->reply, "ERR CONFIG SET failed (possibly related to argument '%.*s') - %s",
+                       SERVER_SHOWN(name), error.text);
+            return false;
+        }
+        assert(*count < OWN_SETTINGS);
+        changes[(*count)++] = change;
+    }
+    return true;
 }
 
 static void config_set(struct server_call *call)
 {
     struct server *server = server_of(call);
+    struct change changes[OWN_SETTINGS];
+    size_t count;
     if (call->count % 2) {
         server_reply_subcommand_arity(call, "SET");
         return;
     }
-    for (uint32_t i = 2; i < call->count; i += 2)
-        if (!own_find(&call->arguments[i]) && !given_find(server, &call->arguments[i])) {
-            resp_error(call->reply, "ERR Unknown option or number of arguments for CONFIG SET - '%.*s'",
-                       SERVER_SHOWN(&call->arguments[i]));
-            return;
-        }
-    for (uint32_t i = 2; i < call->count; i += 2) {
-        struct error error = {0};
-        if (config_set_one(server, &call->arguments[i], &call->arguments[i + 1], &error)) {
-            resp_error(call->reply, "ERR CONFIG SET failed (possibly related to argument '%.*s') - %s",
-                       SERVER_SHOWN(&call->arguments[i]), error.text);
-            return;
-        }
-    }
+    if (!changes_check(call, changes, &count))
+        return;
+    spinlock_lock(&server->settings_lock);
+    for (size_t i = 0; i < count; i++)
+        changes[i].setting->apply(server, &changes[i]);
+    spinlock_unlock(&server->settings_lock);
     resp_simple(call->reply, "OK");
 }
+
+/* ---- others ---- */
 
 static void config_resetstat(struct server_call *call)
 {

@@ -74,9 +74,10 @@ static void section_memory(struct figures *f)
              "used_memory:%" PRIu64 "\r\nused_memory_human:%.2fM\r\nused_memory_rss:%" PRIu64
              "\r\nused_memory_dataset:%" PRIu64 "\r\nmaxmemory:%" PRIu64
              "\r\nmaxmemory_human:%.2fM\r\nmaxmemory_policy:noeviction\r\nmem_clients_normal:%" PRIu64
-             "\r\nmem_node_cache:%" PRIu64 "\r\n",
+             "\r\nmem_store_buffers:%" PRIu64 "\r\nmem_node_cache:%" PRIu64 "\r\n",
              f->used_bytes, (double)f->used_bytes / 1048576.0, resident_bytes(), f->used_bytes, f->pool_bytes,
-             (double)f->pool_bytes / 1048576.0, f->stats.client_memory, f->stats.cache.bytes);
+             (double)f->pool_bytes / 1048576.0, f->stats.client_memory, f->stats.store.memory,
+             f->stats.cache.bytes);
 }
 
 static void section_persistence(struct figures *f)
