@@ -3,14 +3,16 @@
  * they should, and where the input says so, otherwise: any field of a greeting, a welcome, a refusal, a
  * reply, a result or an echo changed; messages cut, doubled, put before others; connections refused and
  * closed; descriptors of files that are too short. Sockets, threads and the clock are played by this file, so
- * that an input does the same each time; the pulse's and the mender's work is done where the input asks for
- * it.
+ * that an input does the same each time; the steps of the heartbeat and of the reconnect are made where the
+ * input asks for them.
  *
  * Oracle: every list and call ends; what a reply says reaches the caller if, and only if, a second reading of
  * wire.h accepts it, byte for byte, and nothing is written beyond the caller's buffers; what is refused costs
  * the connection; statuses are those of error.h; nothing is leaked.
  */
-#include "fabric/remote_lease.c" /* the pulse's and the mender's steps, without their threads */
+/* The steps of the heartbeat and of the reconnect, without their threads. */
+#include "fabric/remote_heartbeat.c"
+#include "fabric/remote_reconnect.c"
 
 #include <fcntl.h>
 
@@ -510,25 +512,25 @@ static void do_call(struct trial *trial)
     free(reply);
 }
 
-static void do_pulse(struct trial *trial)
+static void do_heartbeat(struct trial *trial)
 {
     struct remote_fabric *remote = (struct remote_fabric *)trial->fabric;
     uint64_t due = UINT64_MAX;
     fuzz_clock_ns += fuzz_byte(&world.input) * REMOTE_MS * 8;
     for (uint16_t i = 0; i < remote->count; i++) {
-        pulse_node(&remote->nodes[i], fuzz_clock_ns, &due);
+        heartbeat_node(&remote->nodes[i], fuzz_clock_ns, &due);
         if (trial->endpoint)
-            pulse_link(&((struct remote_endpoint *)trial->endpoint)->links[i], fuzz_clock_ns, false);
+            heartbeat_link(&((struct remote_endpoint *)trial->endpoint)->links[i], fuzz_clock_ns, false);
     }
 }
 
-static void do_mend(struct trial *trial)
+static void do_reconnect(struct trial *trial)
 {
     struct remote_fabric *remote = (struct remote_fabric *)trial->fabric;
     uint64_t due = UINT64_MAX;
     fuzz_clock_ns += 2 * DELAY_LAST;
-    mend_nodes(remote, &due);
-    mend_links(remote, &due);
+    reconnect_nodes(remote, &due);
+    reconnect_links(remote, &due);
 }
 
 static void step(struct trial *trial)
@@ -546,10 +548,10 @@ static void step(struct trial *trial)
         do_call(trial);
         break;
     case 4:
-        do_pulse(trial);
+        do_heartbeat(trial);
         break;
     case 5:
-        do_mend(trial);
+        do_reconnect(trial);
         break;
     case 6:
         fabric_endpoint_close(trial->endpoint);

@@ -1,7 +1,7 @@
 /*
  * lock.pml - one global lock word and the leaf that it guards: acquiring, handover with the leaf's image, release
  * together with the write-back, lost connections, fencing, death (docs/internals/locks.md, src/tree/lock.c,
- * src/fabric/remote_private.h, src/memoryd/fence.c). What is left out and why: docs/internals/models.md.
+ * src/fabric/remote_node.h, src/memoryd/fence.c). What is left out and why: docs/internals/models.md.
  *
  * The leaf is a counter: each write makes the next value of the one it was decided by, so a write that lands on
  * any other value has overwritten somebody's.

@@ -7,12 +7,14 @@
  * is told. Nothing that the other side says is believed before it was judged; every message names the memory
  * node.
  */
-#include "fabric/remote_private.h"
+#include "fabric/remote_dial.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/task.h"
 
 #define GOODBYE_NS (100 * REMOTE_MS)
 

@@ -1,162 +1,19 @@
 /*
- * remote_nic.c - memory nodes that are reached through a NIC (`rdma://`): lists go through a queue
- * pair (verbs_queue.h) beside the data connection, which keeps calls, and whose end is the queue pair's end.
+ * remote_nic.c - posting lists to a NIC, completing them, and sleeping until they are done (remote_nic.h).
  *
- * Everything here runs on the endpoint's owner, but for opening (remote_nic_attach: the thread that opens an
- * endpoint, or the reconnect). On a worker, the turn hook polls; while lists are under way and the worker has
- * nothing else to do it goes on polling for `spin_us`, then arms the queues and sleeps until their
- * descriptors tell. A plain thread does the same in remote_nic_pump. Once warm, posting and polling neither
- * allocate nor lock nor call the system.
+ * Everything here runs on the endpoint's owner. On a worker the turn hook polls; while lists are under way
+ * and the worker has nothing else to do, it goes on polling for `spin_us`, then arms the queues and sleeps
+ * until their descriptors tell. A plain thread does the same in remote_nic_pump. Once warm, posting and
+ * polling neither allocate nor lock nor call the system.
  *
- * WHY NOTHING REACHES TWO GROUPS: remote_private.h's two conditions are asked just before a list is posted,
- * and a queue pair belongs to the group of its data connection: the memory node destroys its end before it
- * frees the group's locks (G6), so what was posted to a dead group goes nowhere.
+ * WHY NOTHING REACHES TWO GROUPS. The two conditions of remote_node.h are checked just before a list is
+ * posted, and a queue pair belongs to the group of its data connection: the memory node destroys its end
+ * before it frees the group's locks (G6), so that a list that was posted to a dead group has no effect.
  */
-#include "fabric/remote_private.h"
+#include "fabric/remote_nic.h"
 
-#include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
-
-#include "fabric/verbs_queue.h"
-
-#define PROBE_READS 8u
-#define MTU_MIN     256u /* the specification's smallest */
-
-/* ---- devices ---- */
-
-static bool same_place(const struct sockaddr_storage *one, const struct sockaddr_storage *other)
-{
-    const struct sockaddr_in *four = (const void *)one, *other_four = (const void *)other;
-    const struct sockaddr_in6 *six = (const void *)one, *other_six = (const void *)other;
-    if (one->ss_family != other->ss_family)
-        return false;
-    if (one->ss_family == AF_INET)
-        return four->sin_addr.s_addr == other_four->sin_addr.s_addr;
-    return one->ss_family == AF_INET6 &&
-           memcmp(&six->sin6_addr, &other_six->sin6_addr, sizeof six->sin6_addr) == 0;
-}
-
-int remote_nic_open(struct remote_node *node, const struct remote_dialed *dialed, struct error *error)
-{
-    struct remote_fabric *remote = node->fabric;
-    struct sockaddr_storage local = {0};
-    socklen_t length = sizeof local;
-    struct error inner = {0};
-    if (node->device != NULL) /* from an earlier try for a compute id */
-        return BANYAN_OK;
-    if (getsockname(net_stream_fd(dialed->stream), (struct sockaddr *)&local, &length) != 0)
-        local.ss_family = AF_UNSPEC;
-    struct remote_device *device = remote->devices;
-    while (device != NULL && !same_place(&device->local, &local))
-        device = device->next;
-    if (device == NULL) {
-        device = calloc(1, sizeof *device);
-        if (device == NULL)
-            return error_set(error, BANYAN_ENOMEM, "no memory for a NIC");
-        device->local = local;
-        int status =
-            verbs_device_open(&device->device, &remote->nic,
-                              local.ss_family != AF_UNSPEC ? (const struct sockaddr *)&local : NULL, &inner);
-        if (status) {
-            free(device);
-            return error_set(error, status, "memory node %.100s: %s", node->text, inner.text);
-        }
-        device->next = remote->devices;
-        remote->devices = device;
-    }
-    node->device = device->device;
-    return BANYAN_OK;
-}
-
-void remote_nics_close(struct remote_fabric *remote)
-{
-    while (remote->devices != NULL) {
-        struct remote_device *device = remote->devices;
-        remote->devices = device->next;
-        verbs_device_close(device->device);
-        free(device);
-    }
-}
-
-/* What the memory node says of its NIC, and needs of ours. */
-int remote_nic_validate(const struct remote_node *node, const struct wire_welcome *welcome,
-                        struct error *error)
-{
-    if (welcome->nic != 1)
-        return error_set(error, BANYAN_EVERSION, "memory node %.100s does not say that it serves RDMA",
-                         node->text);
-    if (welcome->nic_mtu < MTU_MIN ||
-        (welcome->lock_width == 2 && !(welcome->nic_promises & WIRE_NIC_MASKED_CAS)))
-        return error_set(
-            error, BANYAN_EVERSION,
-            "memory node %.100s describes an impossible NIC: an MTU of %u bytes, lock words of %u, "
-            "promises 0x%x",
-            node->text, (unsigned)welcome->nic_mtu, (unsigned)welcome->lock_width,
-            (unsigned)welcome->nic_promises);
-    if (welcome->lock_width == 2 && !node->device->features.masked_cas)
-        return error_set(error, BANYAN_ENOTSUP,
-                         "memory node %.80s has lock words of 2 bytes, for which device %.40s lacks a masked "
-                         "compare-and-swap; start the memory nodes with --lock-width 8",
-                         node->text, node->device->name);
-    return BANYAN_OK;
-}
-
-/* ---- attaching ---- */
-
-static int exchange(struct net_stream *stream, const struct wire_nic *ours, struct wire_nic *theirs,
-                    uint64_t deadline, struct error *error)
-{
-    struct {
-        struct wire_header head;
-        struct wire_nic nic;
-    } message = {.head = {.length = sizeof message.nic, .kind = WIRE_ATTACH}, .nic = *ours};
-    char sentence[sizeof error->text] = "";
-    int status = remote_send(stream, &message, sizeof message, deadline, error);
-    if (!status)
-        status = remote_receive(stream, &message.head, sizeof message.head, deadline, error);
-    if (status)
-        return status;
-    const struct wire_header *head = &message.head;
-    bool refused = wire_header_valid(head) && head->kind == WIRE_ATTACHED && head->status &&
-                   head->length < sizeof sentence;
-    if (refused) {
-        status = remote_receive(stream, sentence, head->length, deadline, error);
-        for (char *at = sentence; *at != 0; at++)
-            *at = (unsigned char)*at < ' ' || *at == 127 ? '?' : *at;
-        return status ? status : error_set(error, head->status, "its NIC: %s", sentence);
-    }
-    if (!wire_header_valid(head) || head->kind != WIRE_ATTACHED || head->length != sizeof *theirs)
-        return error_set(error, BANYAN_EVERSION, "it answers an end of a queue pair with something else");
-    return remote_receive(stream, theirs, sizeof *theirs, deadline, error);
-}
-
-int remote_nic_attach(const struct remote_node *node, struct net_stream *stream, uint64_t deadline,
-                      struct verbs_queue **queue, struct error *error)
-{
-    struct wire_nic theirs;
-    int status = verbs_queue_create(queue, node->device, error);
-    if (status)
-        return status;
-    status = exchange(stream, verbs_queue_end(*queue), &theirs, deadline, error);
-    if (!status) {
-        const struct verbs_memory memory = {.pool_address = theirs.pool_address,
-                                            .pool_bytes = node->pool_bytes,
-                                            .lock_address = theirs.lock_address,
-                                            .lock_bytes = node->lock_bytes,
-                                            .pool_key = theirs.pool_key,
-                                            .lock_key = theirs.lock_key};
-        status = verbs_queue_connect(*queue, &theirs, &memory, error);
-    }
-    if (!status)
-        return BANYAN_OK;
-    verbs_queue_destroy(*queue, NULL, NULL);
-    *queue = NULL;
-    return status;
-}
 
 /* ---- completing ---- */
 
@@ -194,7 +51,7 @@ static void room_wait(struct remote_link *link, struct fabric_list *list)
 {
     struct remote_endpoint *endpoint = link->endpoint;
     if (endpoint->worker == NULL) {
-        remote_endpoint_pump(endpoint);
+        remote_endpoint_pump(endpoint, REMOTE_POLL_MS);
         return;
     }
     if (link->waiting_first == NULL) {
@@ -224,7 +81,7 @@ void remote_nic_drop(struct remote_link *link, struct verbs_queue *queue)
 
 uint32_t remote_nic_poll(struct remote_link *link)
 {
-    struct verbs_queue *queue = link->ground.queue;
+    struct verbs_queue *queue = link->transport.queue;
     if (queue == NULL)
         return 0;
     uint32_t done = verbs_queue_under_way(queue) > 0 ? verbs_queue_poll(queue, list_done, link) : 0;
@@ -255,7 +112,7 @@ void remote_nic_post(struct remote_link *link, struct fabric_list *list, struct 
         /* From here on nothing suspends: what was admitted is posted to the same queue. */
         status = remote_link_admit(link, list->incarnation);
         if (!status)
-            status = verbs_queue_post(link->ground.queue, list);
+            status = verbs_queue_post(link->transport.queue, list);
         if (status != BANYAN_EBUSY)
             break;
         room_wait(link, list);
@@ -282,10 +139,10 @@ static bool arm_all(struct remote_endpoint *endpoint)
     uint32_t done = 0;
     for (uint16_t i = 0; i < endpoint->count; i++) {
         struct remote_link *link = &endpoint->links[i];
-        if (link->ground.queue == NULL || verbs_queue_under_way(link->ground.queue) == 0)
+        if (link->transport.queue == NULL || verbs_queue_under_way(link->transport.queue) == 0)
             continue;
         if (!link->armed)
-            verbs_queue_arm(link->ground.queue);
+            verbs_queue_arm(link->transport.queue);
         link->armed = true;
         done += remote_nic_poll(link);
     }
@@ -295,16 +152,15 @@ static bool arm_all(struct remote_endpoint *endpoint)
 static bool under_way(const struct remote_endpoint *endpoint)
 {
     for (uint16_t i = 0; i < endpoint->count; i++)
-        if (endpoint->links[i].ground.queue != NULL &&
-            verbs_queue_under_way(endpoint->links[i].ground.queue) > 0)
+        if (endpoint->links[i].transport.queue != NULL &&
+            verbs_queue_under_way(endpoint->links[i].transport.queue) > 0)
             return true;
     return false;
 }
 
 bool remote_nic_awake(struct worker_hook *hook)
 {
-    struct remote_endpoint *endpoint =
-        (struct remote_endpoint *)((char *)hook - offsetof(struct remote_endpoint, hook));
+    struct remote_endpoint *endpoint = remote_endpoint_of_hook(hook);
     if (!under_way(endpoint)) {
         endpoint->idle_since = 0;
         return false;
@@ -326,11 +182,11 @@ void remote_nic_turn(struct remote_endpoint *endpoint)
 void remote_nic_told(struct remote_link *link)
 {
     link->armed = false;
-    verbs_queue_awake(link->ground.queue);
+    verbs_queue_awake(link->transport.queue);
     remote_nic_poll(link);
 }
 
-static void nic_ready(struct worker_watch *watch, uint32_t events)
+static void nic_watch_ready(struct worker_watch *watch, uint32_t events)
 {
     (void)events;
     remote_nic_told((struct remote_link *)((char *)watch - offsetof(struct remote_link, nic_watch)));
@@ -338,9 +194,9 @@ static void nic_ready(struct worker_watch *watch, uint32_t events)
 
 bool remote_nic_watched(struct remote_link *link)
 {
-    return link->ground.queue == NULL || link->nic_watch.worker != NULL ||
+    return link->transport.queue == NULL || link->nic_watch.worker != NULL ||
            !worker_watch_add(link->endpoint->worker, &link->nic_watch,
-                             verbs_queue_descriptor(link->ground.queue), EPOLLIN, nic_ready);
+                             verbs_queue_descriptor(link->transport.queue), EPOLLIN, nic_watch_ready);
 }
 
 /* Of a link with lists under way. A worker hears of it from the connection, which it looks at while it polls;
@@ -349,10 +205,10 @@ static bool group_ended(const struct remote_endpoint *endpoint)
 {
     for (uint16_t i = 0; i < endpoint->count; i++) {
         const struct remote_link *link = &endpoint->links[i];
-        if (link->ground.queue == NULL || verbs_queue_under_way(link->ground.queue) == 0)
+        if (link->transport.queue == NULL || verbs_queue_under_way(link->transport.queue) == 0)
             continue;
         /* acquire: as everywhere */
-        if (link->ground.group != atomic_load_acquire(&link->node->group))
+        if (link->transport.group != atomic_load_acquire(&link->node->group))
             return true;
     }
     return false;
@@ -371,63 +227,4 @@ bool remote_nic_pump(struct remote_endpoint *endpoint)
             return true;
     } while (task_now() - begin < endpoint->spin_ns && !group_ended(endpoint));
     return arm_all(endpoint);
-}
-
-/* ---- the first look ---- */
-
-static void probe_done(void *owner, struct fabric_list *list, int status)
-{
-    bool *done = owner;
-    list->status = status;
-    *done = true;
-}
-
-/* One READ. Nobody else uses the queue. */
-static int probe_once(struct verbs_queue *queue, uint16_t number, uint64_t deadline, struct error *error)
-{
-    uint64_t word;
-    struct fabric_command read = {.operation = FABRIC_READ,
-                                  .length = sizeof word,
-                                  .address = gaddr_make(number, sizeof word),
-                                  .read.buffer = &word};
-    struct fabric_list list = {.node = number, .count = 1, .commands = &read};
-    bool done = false;
-    int status = verbs_queue_post(queue, &list);
-    while (!status && !done && verbs_queue_broken(queue) == NULL && task_now() < deadline)
-        verbs_queue_poll(queue, probe_done, &done);
-    if (!status && done)
-        return list.status;
-    const char *broken = verbs_queue_broken(queue);
-    status = error_set(error, status ? status : BANYAN_ENET, "%.200s",
-                       broken != NULL ? broken
-                       : !status      ? "its NIC does not answer in time"
-                                      : "its pool is too short for a header");
-    verbs_queue_destroy(queue, probe_done, &done); /* the list is ours again */
-    return status;
-}
-
-/* Reads the memory node's header through a queue pair: a fabric that cannot get there says so when it is
- * opened, not when it is used. The shortest READ is what a round trip costs. */
-int remote_nic_probe(struct remote_node *node, struct error *error)
-{
-    uint64_t timeout = node->fabric->identity.timeout_ms * REMOTE_MS, shortest = UINT32_MAX;
-    uint64_t deadline = task_now() + timeout;
-    struct remote_ground ground = {0};
-    struct error inner = {0};
-    int status = remote_ground_open(node, timeout, &ground, error);
-    if (status)
-        return status;
-    for (unsigned i = 0; i < PROBE_READS && !status; i++) {
-        uint64_t begin = task_now();
-        status = probe_once(ground.queue, node->number, deadline, &inner);
-        uint64_t took = task_now() - begin;
-        shortest = took < shortest ? took : shortest;
-    }
-    if (status) {
-        ground.queue = NULL; /* destroyed */
-        error_set(error, status, "memory node %.100s: %s", node->text, inner.text);
-    }
-    remote_ground_close(&ground, true);
-    node->round_trip_ns = (uint32_t)shortest;
-    return status;
 }

@@ -1,0 +1,98 @@
+/*
+ * remote_execute.c - fabric_execute and fabric_call on memory nodes in other processes: what is mapped is run
+ * here and now, everything else is posted and waited for.
+ *
+ * On the endpoint's owner. A list to a mapped pool costs some nanoseconds more than on the local backend: the
+ * check of its group, and the staging of WRITEs.
+ */
+#include "fabric/local_run.h"
+#include "fabric/remote_nic.h"
+
+/* A mapped pool needs a data connection only to stage what takes more than one store. An endpoint that the
+ * memory node has no connection left for may still do a single atomic or word, such as a lock's release, on
+ * the strength of the group: conditions (1) and (2) of remote_node.h with the node's own `since`. That may
+ * be a later group's than `group`; but then an incarnation not older than it would not have seen `group`. */
+static int admit_word(const struct remote_node *node, const struct fabric_list *list)
+{
+    const struct fabric_command *command = &list->commands[0];
+    const uint8_t *where = (const uint8_t *)(uintptr_t)gaddr_offset(command->address);
+    if (list->count != 1 || list->incarnation == 0 || command->operation == FABRIC_READ ||
+        (command->operation == FABRIC_WRITE && !local_one_store(where, command->length)))
+        return BANYAN_ENET;
+    if (atomic_load_acquire(&node->group) % 2 == 0) /* acquire: condition (2); and the group's `since` */
+        return BANYAN_ENET;
+    /* relaxed: published by the group's number */
+    return list->incarnation < atomic_load_relaxed(&node->since) ? BANYAN_EFENCED : BANYAN_OK;
+}
+
+static inline int run_mapped(struct remote_endpoint *endpoint, struct remote_link *link,
+                             struct fabric_list *list)
+{
+    const struct remote_fabric *remote = (const struct remote_fabric *)endpoint->endpoint.fabric;
+    uint64_t runs = endpoint->runs;
+    /* Says "running" before it looks at the group; the reconnect says "over" before it looks at who is
+     * running, and its membarrier does for both sides what a fence here would do (remote_lease.c, quiesce).
+     */
+    atomic_store_relaxed(&endpoint->runs, runs + 1);
+    if (__builtin_expect(remote->membarrier, 1))
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    else
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    int status = remote_link_admit(link, list->incarnation);
+    if (__builtin_expect(status == BANYAN_ENET, 0))
+        status = admit_word(link->node, list);
+    if (__builtin_expect(!status, 1)) {
+        if (local_waits(list))
+            local_prefetch(&link->node->target, list);
+        status = local_run(&link->node->target, list, link->transport.staging);
+    } else {
+        list->status = status;
+    }
+    atomic_store_release(&endpoint->runs, runs + 2); /* release: the list is done */
+    return status;
+}
+
+/* Lists to several memory nodes, or to one over a stream: messages first, so that they travel while what is
+ * mapped is run. */
+static int execute_any(struct remote_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count)
+{
+    remote_endpoint_bind(endpoint);
+    struct remote_wait wait = {.task = endpoint->worker != NULL ? task_self() : NULL};
+    for (uint32_t i = 0; i < count; i++) {
+        struct remote_link *link = &endpoint->links[lists[i]->node];
+        if (link->node->device != NULL)
+            remote_nic_post(link, lists[i], &wait);
+        else if (!link->node->mapped)
+            remote_link_post(link, lists[i], &wait);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct remote_link *link = &endpoint->links[lists[i]->node];
+        if (link->node->mapped)
+            run_mapped(endpoint, link, lists[i]);
+    }
+    remote_endpoint_wait(endpoint, &wait);
+    for (uint32_t i = 0; i < count; i++)
+        if (lists[i]->status)
+            return lists[i]->status;
+    return BANYAN_OK;
+}
+
+int remote_execute(struct fabric_endpoint *base, struct fabric_list *const *lists, uint32_t count)
+{
+    struct remote_endpoint *endpoint = (struct remote_endpoint *)base;
+    int status;
+    if (count == 1 && endpoint->links[lists[0]->node].node->mapped)
+        status = run_mapped(endpoint, &endpoint->links[lists[0]->node], lists[0]);
+    else
+        status = execute_any(endpoint, lists, count);
+    /* acquire: the caller's loads from what READs returned in place come after its loads for earlier lists */
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return status;
+}
+
+int remote_call(struct fabric_endpoint *base, uint16_t node, const void *request, size_t length, void *reply,
+                size_t capacity, size_t *reply_length)
+{
+    struct remote_endpoint *endpoint = (struct remote_endpoint *)base;
+    return remote_link_call(&endpoint->links[node], request, length, reply, capacity, reply_length);
+}

@@ -1,0 +1,85 @@
+/*
+ * remote_fabric.h - the remote backend's fabric: its memory nodes, its endpoints and its two threads.
+ *
+ *  remote.c            opens and closes a fabric, and says what it can do
+ *  remote_place.c      opening: which memory node is which number
+ *  remote_join.c       opening: the lease at each of them
+ *  remote_execute.c    fabric_execute and fabric_call
+ *  remote_heartbeat.c  a thread that keeps the leases and notices losses
+ *  remote_reconnect.c  a thread that opens connections anew
+ *  remote_threads.c    starting, waking and stopping both
+ *
+ * The heartbeat's thread never waits for a connection to open; the reconnect's may. Endpoints and links have
+ * headers of their own.
+ */
+#ifndef FABRIC_REMOTE_FABRIC_H
+#define FABRIC_REMOTE_FABRIC_H
+
+#include <sys/socket.h>
+
+#include "base/thread.h"
+#include "fabric/remote_endpoint.h"
+
+/* A NIC, and the address of ours by which it was chosen. */
+struct remote_device {
+    struct remote_device *next;
+    struct verbs_device *device;
+    struct sockaddr_storage local;
+};
+
+struct remote_fabric {
+    struct fabric fabric;
+    struct remote_identity identity;
+    struct verbs_options nic;
+    char *nic_name;                /* owned: nic.device */
+    struct remote_device *devices; /* made while the fabric is opened */
+    char *secret;                  /* owned copy */
+    uint64_t incarnation;          /* atomic, from 1 */
+    bool membarrier;               /* the kernel has it: lists on mapped pools need no fence of their own */
+    struct spinlock lock;          /* guards `endpoints`, and their links' `reconnecting` */
+    struct remote_endpoint *endpoints;
+    uint32_t quit; /* atomic: both threads are to end */
+    int heartbeat_event, reconnect_event;
+    struct pollfd *polls; /* the heartbeat's */
+    struct thread *heartbeat, *reconnect;
+    uint16_t count;
+    struct remote_node nodes[]; /* by number */
+};
+
+/* ---- opening ---- */
+
+/* Asks the memory nodes at `addresses` who they are, and gives each its place in remote->nodes. */
+int remote_place_nodes(struct remote_fabric *remote, const struct net_address *addresses,
+                       struct error *error);
+/* Gets a lease at every memory node, with one compute id at all of them. Starts the heartbeat's thread. */
+int remote_join_nodes(struct remote_fabric *remote, struct error *error);
+
+/* ---- posting ---- */
+
+int remote_execute(struct fabric_endpoint *base, struct fabric_list *const *lists, uint32_t count);
+int remote_call(struct fabric_endpoint *base, uint16_t node, const void *request, size_t length, void *reply,
+                size_t capacity, size_t *reply_length);
+
+/* ---- threads ---- */
+
+/* The heartbeat's thread is started before the first group, the reconnect's when all memory nodes have
+ * joined.
+ */
+int remote_heartbeat_start(struct remote_fabric *remote, struct error *error);
+int remote_reconnect_start(struct remote_fabric *remote, struct error *error);
+/* Ends those that run. They may be started again. */
+void remote_threads_stop(struct remote_fabric *remote);
+/* Wakes the thread that waits for the event. */
+void remote_event_set(int event);
+/* Waits until polls[0], an event, is set (and resets it), another one is ready, or `due` (task_now). */
+void remote_event_wait(struct pollfd *polls, nfds_t count, uint64_t due);
+
+void remote_heartbeat_main(void *remote);
+void remote_reconnect_main(void *remote);
+/* Says goodbye when the last heartbeat's echo has come, or 100 ms later: an echo that met a closed socket
+ * would end the group as lost. Only while no thread of the fabric runs. */
+void remote_node_leave(struct remote_node *node);
+/* Whether membarrier() works here; asks the kernel for it once. */
+bool remote_membarrier_register(void);
+
+#endif

@@ -1,0 +1,149 @@
+/*
+ * remote_join.c - opening a fabric, second part: a lease at every memory node, all with the same compute id.
+ *
+ * Called by remote.c. Waits for each memory node, at most the time-out; the heartbeat's thread keeps the
+ * leases of those that have joined meanwhile.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "fabric/local_run.h"
+#include "fabric/remote_nic.h"
+
+#define ID_TRIES 64u
+#define ID_PAUSE (20 * REMOTE_MS)
+#define BEATS    8u /* round trips measured when a connection opens */
+
+static int map_region(const struct remote_node *node, int descriptor, uint64_t bytes, const char *what,
+                      uint8_t **region, struct error *error)
+{
+    struct stat file;
+    if (fstat(descriptor, &file) != 0 || (uint64_t)file.st_size < bytes)
+        return error_set(error, BANYAN_ENET, "memory node %.100s: its %s is shorter than it says", node->text,
+                         what);
+    void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (mapped == MAP_FAILED)
+        return error_set(error, BANYAN_ENOMEM,
+                         "memory node %.100s: its %s of %llu bytes cannot be mapped: %s", node->text, what,
+                         (unsigned long long)bytes, strerror(errno));
+    madvise(mapped, bytes, MADV_HUGEPAGE); /* where the system allows it for shared memory */
+    *region = mapped;
+    return BANYAN_OK;
+}
+
+static int map_pool(struct remote_node *node, const struct remote_dialed *dialed, struct error *error)
+{
+    if (node->target.pool != NULL) /* mapped when an earlier compute id was tried */
+        return BANYAN_OK;
+    int status =
+        map_region(node, dialed->descriptors[0], node->pool_bytes, "pool", &node->target.pool, error);
+    if (status)
+        return status;
+    node->target.pool_bytes = node->pool_bytes;
+    status =
+        map_region(node, dialed->descriptors[1], node->lock_bytes, "lock region", &node->target.locks, error);
+    if (status)
+        return status;
+    node->target.lock_bytes = node->lock_bytes;
+    node->target.lock_width = node->lock_width;
+    return BANYAN_OK;
+}
+
+/* The shortest of some round trips by heartbeats, before the heartbeat takes the connection over. */
+static int measure(struct remote_node *node, struct net_stream *stream, uint64_t deadline,
+                   struct error *error)
+{
+    uint64_t shortest = UINT32_MAX;
+    if (node->mapped) {
+        node->round_trip_ns = LOCAL_ROUND_TRIP_NS;
+        return BANYAN_OK;
+    }
+    for (unsigned i = 0; i < BEATS; i++) {
+        struct wire_header beat = {.kind = WIRE_HEARTBEAT}, echo;
+        struct error inner = {0};
+        uint64_t begin = task_now();
+        int status = remote_send(stream, &beat, sizeof beat, deadline, &inner);
+        if (!status)
+            status = remote_receive(stream, &echo, sizeof echo, deadline, &inner);
+        if (!status && (echo.kind != WIRE_HEARTBEAT || echo.length != 0))
+            status = error_set(&inner, BANYAN_EVERSION, "it answers a heartbeat with something else");
+        if (status)
+            return error_set(error, status, "memory node %.100s: %s", node->text, inner.text);
+        uint64_t took = task_now() - begin;
+        shortest = took < shortest ? took : shortest;
+    }
+    node->round_trip_ns = (uint32_t)shortest;
+    return BANYAN_OK;
+}
+
+/* Opens the control connection with compute id `id` (0: the memory node chooses). */
+static int lease_node(struct remote_node *node, uint16_t *id, struct error *error)
+{
+    struct remote_fabric *remote = node->fabric;
+    uint64_t timeout = remote->identity.timeout_ms * REMOTE_MS;
+    const struct remote_wish wish = {.role = WIRE_CONTROL, .compute_id = *id};
+    struct remote_dialed dialed;
+    int status = remote_dial(&remote->identity, &node->address, &wish, timeout, &dialed, error);
+    if (status)
+        return status;
+    const struct wire_welcome *welcome = &dialed.welcome;
+    status = remote_node_same(node, welcome, error);
+    if (!status && (welcome->compute_id == 0 || (*id != 0 && welcome->compute_id != *id)))
+        status = error_set(error, BANYAN_EVERSION,
+                           "memory node %.100s gives another compute id than asked for", node->text);
+    node->mapped = welcome->mapped != 0;
+    node->lease_ms = welcome->lease_ms != 0 ? welcome->lease_ms : remote->identity.lease_ms;
+    if (!status && node->mapped)
+        status = map_pool(node, &dialed, error);
+    if (!status && node->address.rdma)
+        status = remote_nic_open(node, &dialed, error);
+    if (!status && node->address.rdma)
+        status = remote_nic_validate(node, welcome, error);
+    node->mtu = welcome->nic_mtu;
+    node->promises = welcome->nic_promises;
+    if (!status)
+        status = measure(node, dialed.stream, task_now() + timeout, error);
+    if (!status) {
+        *id = welcome->compute_id;
+        remote_node_join(node, &dialed);
+        remote_event_set(remote->heartbeat_event); /* it beats from now on, whoever else lets us wait */
+    } else {
+        remote_hang_up(dialed.stream);
+        dialed.stream = NULL;
+    }
+    remote_dialed_drop(&dialed);
+    return status;
+}
+
+static void leave_nodes(struct remote_fabric *remote)
+{
+    for (uint16_t i = 0; i < remote->count; i++) {
+        remote_node_leave(&remote->nodes[i]);
+        remote->nodes[i].group = 0; /* the heartbeat was stopped: no thread sees it */
+    }
+}
+
+/* The memory node 0 chooses the id; where another has that one in use (its last owner may still be on its way
+ * out there), the next are tried. */
+int remote_join_nodes(struct remote_fabric *remote, struct error *error)
+{
+    uint64_t deadline = task_now() + remote->identity.timeout_ms * REMOTE_MS;
+    uint16_t wanted = 0;
+    for (unsigned try = 0;; try++) {
+        uint16_t id = wanted;
+        int status = remote_heartbeat_start(remote, error);
+        for (uint16_t i = 0; i < remote->count && !status; i++)
+            status = lease_node(&remote->nodes[i], &id, error);
+        remote->fabric.capabilities.compute_id = id;
+        if (status != BANYAN_EBUSY || try == ID_TRIES || task_now() >= deadline)
+            return status;
+        remote_threads_stop(remote);
+        leave_nodes(remote);
+        error_clear(error);
+        /* Without an id, node 0 itself was busy: it chooses again. */
+        wanted = id == 0 ? 0 : (uint16_t)(id % UINT16_MAX + 1);
+        task_sleep(ID_PAUSE);
+    }
+}

@@ -1,0 +1,177 @@
+/*
+ * remote_reconnect.c - the thread that opens connections anew: first a control connection to each memory node
+ * that has none, which begins a new group, with delays from 10 ms to 1 s between its tries; then a data
+ * connection for each endpoint, which its owner takes when it next needs it (remote_link_admit).
+ *
+ * It is started when all memory nodes have joined.
+ */
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/task.h"
+#include "fabric/remote_nic.h"
+
+#define DELAY_FIRST (10 * REMOTE_MS)
+#define DELAY_LAST  (1000 * REMOTE_MS)
+#define DIAL_NS     (1000 * REMOTE_MS) /* one try to open a connection, at most */
+
+bool remote_membarrier_register(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+/* Waits until no list runs on mapped memory that began before the node's group ended. The barrier makes every
+ * thread's store to `runs` visible to us, or our store to `group` visible to its check, as a fence in each
+ * list would. */
+static void quiesce(struct remote_fabric *remote)
+{
+    bool running = true, first = true;
+    if (remote->membarrier)
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    /* seq_cst: the other side's fence where there is no membarrier */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    while (running && !atomic_load_acquire(&remote->quit)) { /* acquire: as in the loops */
+        running = false;
+        spinlock_lock(&remote->lock);
+        for (struct remote_endpoint *endpoint = remote->endpoints; endpoint != NULL;
+             endpoint = endpoint->next) {
+            uint64_t runs = atomic_load_acquire(&endpoint->runs); /* acquire: the list is over */
+            if (first)
+                endpoint->seen_runs = runs;
+            /* An endpoint that was opened meanwhile has 0 here, or an earlier wait's number: not ours. */
+            running |= runs % 2 == 1 && runs == endpoint->seen_runs;
+        }
+        spinlock_unlock(&remote->lock);
+        first = false;
+        if (running)
+            task_sleep(REMOTE_MS / 10);
+    }
+}
+
+static uint64_t delay_next(uint64_t delay)
+{
+    return delay == 0 ? DELAY_FIRST : delay * 2 > DELAY_LAST ? DELAY_LAST : delay * 2;
+}
+
+static uint64_t dial_timeout(const struct remote_fabric *remote)
+{
+    uint64_t timeout = remote->identity.timeout_ms * REMOTE_MS;
+    return timeout < DIAL_NS ? timeout : DIAL_NS;
+}
+
+static int reconnect_node(struct remote_node *node, struct error *error)
+{
+    struct remote_fabric *remote = node->fabric;
+    struct remote_wish wish = {.role = WIRE_CONTROL, .compute_id = remote->fabric.capabilities.compute_id};
+    struct remote_dialed dialed;
+    if (node->mapped)
+        quiesce(remote);
+    int status = remote_dial(&remote->identity, &node->address, &wish, dial_timeout(remote), &dialed, error);
+    if (status)
+        return status;
+    status = remote_node_same(node, &dialed.welcome, error);
+    if (!status && (dialed.welcome.mapped != 0) != node->mapped)
+        status =
+            error_set(error, BANYAN_ENET, "memory node %.100s does not share its pool as before", node->text);
+    if (!status && node->device != NULL)
+        status = remote_nic_validate(node, &dialed.welcome, error);
+    if (status) {
+        remote_hang_up(dialed.stream);
+        dialed.stream = NULL;
+    } else {
+        remote_node_join(node, &dialed);
+        log_info("connected to memory node %s again", node->text);
+        remote_event_set(remote->heartbeat_event);
+    }
+    remote_dialed_drop(&dialed); /* the descriptors: the same memory is mapped already */
+    return status;
+}
+
+static void reconnect_nodes(struct remote_fabric *remote, uint64_t *due)
+{
+    for (uint16_t i = 0; i < remote->count; i++) {
+        struct remote_node *node = &remote->nodes[i];
+        struct error error = {0};
+        spinlock_lock(&node->lock);
+        bool down = node->group % 2 == 0 && node->control == NULL;
+        spinlock_unlock(&node->lock);
+        if (!down)
+            continue;
+        if (task_now() >= node->retry_at) {
+            int status = reconnect_node(node, &error);
+            node->retry_delay = !status ? 0 : delay_next(node->retry_delay);
+            node->retry_at = task_now() + node->retry_delay;
+            if (!status)
+                continue;
+            remote_node_trouble(node, error.text);
+        }
+        if (node->retry_at < *due)
+            *due = node->retry_at;
+    }
+}
+
+/* A link whose node has a group that neither it nor what waits for its owner belongs to; marked as being
+ * mended, which keeps its endpoint. */
+static struct remote_link *find_broken(struct remote_fabric *remote, uint64_t *due)
+{
+    struct remote_link *found = NULL;
+    uint64_t now = task_now();
+    spinlock_lock(&remote->lock);
+    for (struct remote_endpoint *endpoint = remote->endpoints; endpoint != NULL && found == NULL;
+         endpoint = endpoint->next)
+        for (uint16_t i = 0; i < endpoint->count && found == NULL; i++) {
+            struct remote_link *link = &endpoint->links[i];
+            uint64_t group = atomic_load_acquire(&link->node->group); /* acquire: as everywhere */
+            spinlock_lock(&link->lock);
+            if (group % 2 == 1 && link->transport.group != group && link->fresh.group != group) {
+                if (now >= link->retry_at)
+                    found = link;
+                else if (link->retry_at < *due)
+                    *due = link->retry_at;
+            }
+            spinlock_unlock(&link->lock);
+        }
+    if (found != NULL)
+        found->reconnecting = true;
+    spinlock_unlock(&remote->lock);
+    return found;
+}
+
+static void reconnect_links(struct remote_fabric *remote, uint64_t *due)
+{
+    struct remote_link *link;
+    /* acquire: as in the loops */
+    while (!atomic_load_acquire(&remote->quit) && (link = find_broken(remote, due)) != NULL) {
+        struct remote_transport fresh = {0}, old = {0};
+        struct error error = {0};
+        int status = remote_transport_open(link->node, dial_timeout(remote), &fresh, &error);
+        remote_node_trouble(link->node, error.text); /* "" when it went well */
+        link->retry_delay = !status ? 0 : delay_next(link->retry_delay);
+        link->retry_at = task_now() + link->retry_delay;
+        if (!status) {
+            spinlock_lock(&link->lock);
+            old = link->fresh;
+            link->fresh = fresh;
+            spinlock_unlock(&link->lock);
+            remote_transport_close(&old, false);
+        }
+        spinlock_lock(&remote->lock);
+        link->reconnecting = false;
+        spinlock_unlock(&remote->lock);
+    }
+}
+
+void remote_reconnect_main(void *argument)
+{
+    struct remote_fabric *remote = argument;
+    struct pollfd event = {.fd = remote->reconnect_event, .events = POLLIN};
+    /* acquire: the other side of remote_threads_stop */
+    while (!atomic_load_acquire(&remote->quit)) {
+        uint64_t due = task_now() + DELAY_LAST;
+        reconnect_nodes(remote, &due);
+        reconnect_links(remote, &due);
+        remote_event_wait(&event, 1, due);
+    }
+}

@@ -1,0 +1,68 @@
+/*
+ * remote_threads.c - starting, waking and stopping the remote backend's two threads. Each waits in poll(),
+ * and an eventfd wakes it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/task.h"
+#include "fabric/remote_fabric.h"
+
+void remote_event_set(int event)
+{
+    uint64_t one = 1;
+    ssize_t length = write(event, &one, sizeof one);
+    (void)length; /* fails only when the counter is at its end: then it is readable anyway */
+}
+
+void remote_event_wait(struct pollfd *polls, nfds_t count, uint64_t due)
+{
+    uint64_t now = task_now(), times;
+    uint64_t left = now < due ? due - now : 0;
+    struct timespec timeout = {.tv_sec = (time_t)(left / 1000000000), .tv_nsec = (long)(left % 1000000000)};
+    if (ppoll(polls, count, &timeout, NULL) > 0 && polls[0].revents != 0) {
+        ssize_t length = read(polls[0].fd, &times, sizeof times);
+        (void)length; /* only makes it unreadable again */
+    }
+}
+
+int remote_heartbeat_start(struct remote_fabric *remote, struct error *error)
+{
+    remote->heartbeat_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    remote->reconnect_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (remote->heartbeat_event < 0 || remote->reconnect_event < 0)
+        return error_set(error, BANYAN_ENOMEM, "no descriptors for the fabric's threads: %s",
+                         strerror(errno));
+    remote->polls = calloc(remote->count + 1u, sizeof *remote->polls);
+    if (remote->polls == NULL)
+        return error_set(error, BANYAN_ENOMEM, "no memory for the fabric's threads");
+    return thread_start(&remote->heartbeat, remote_heartbeat_main, remote, error);
+}
+
+int remote_reconnect_start(struct remote_fabric *remote, struct error *error)
+{
+    return thread_start(&remote->reconnect, remote_reconnect_main, remote, error);
+}
+
+void remote_threads_stop(struct remote_fabric *remote)
+{
+    atomic_store_release(&remote->quit, 1u); /* release: all that the threads should find is there */
+    if (remote->heartbeat_event >= 0)
+        remote_event_set(remote->heartbeat_event);
+    if (remote->reconnect_event >= 0)
+        remote_event_set(remote->reconnect_event);
+    thread_join(remote->heartbeat);
+    thread_join(remote->reconnect);
+    if (remote->heartbeat_event >= 0)
+        close(remote->heartbeat_event);
+    if (remote->reconnect_event >= 0)
+        close(remote->reconnect_event);
+    remote->heartbeat = remote->reconnect = NULL;
+    remote->heartbeat_event = remote->reconnect_event = -1;
+    free(remote->polls);
+    remote->polls = NULL;
+    atomic_store_relaxed(&remote->quit, 0u); /* relaxed: nobody is there */
+}
