@@ -6,7 +6,7 @@
  * is a byte, connection in its low 2 bits and action above, and what the action wants. See step(). An input
  * of an odd number of bytes meets a memory node behind a NIC, which stands here as functions.
  *
- * Oracle: what the server keeps is bounded, what it says is whole; a block is never given twice, nor taken
+ * Oracle: what the daemon keeps is bounded, what it says is whole; a block is never given twice, nor taken
  * back from who does not have it, and at the end as many are in use as were given; a connection gets one
  * queue pair at most, which is destroyed once, and before locks of its compute node are freed.
  */
@@ -32,7 +32,7 @@
 #define OUTPUT_MOST (SESSION_OUTPUT_PAUSE + 2u * (WIRE_LENGTH_MAX + WIRE_SMALL_MAX))
 
 struct world;
-struct server_nic {
+struct memoryd_nic {
     struct world *world;
     uint32_t queues;
     uint32_t releases; /* asked for; every third fails */
@@ -41,11 +41,11 @@ struct server_nic {
 
 struct world {
     struct memory_node *node;
-    struct server_nic nic;
-    struct memoryd *server;
-    struct server_counts counts;
-    struct server_session *sessions[CONNECTIONS];
-    const struct server_session *fed; /* that got bytes last */
+    struct memoryd_nic nic;
+    struct memoryd *daemon;
+    struct memoryd_counts counts;
+    struct memoryd_session *sessions[CONNECTIONS];
+    const struct memoryd_session *fed; /* that got bytes last */
     /* of the last control connection's welcome */
     uint16_t compute_id;
     uint64_t group_key;
@@ -69,52 +69,52 @@ static void must(bool condition, const char *what)
 
 /* ---- the NIC: memoryd/nic.h in place of the real one ---- */
 
-struct server_nic_queue {
-    struct server_nic *nic;
-    const struct server_session *session;
+struct memoryd_nic_queue {
+    struct memoryd_nic *nic;
+    const struct memoryd_session *session;
 };
 
-int server_nic_create(struct server_nic **nic, struct memory_node *node, const struct verbs_options *options,
-                      const struct sockaddr *local, struct error *error)
+int memoryd_nic_create(struct memoryd_nic **nic, struct memory_node *node,
+                       const struct verbs_options *options, const struct sockaddr *local, struct error *error)
 {
     return error_set(error, BANYAN_ENOTSUP, "no NIC is opened here");
 }
 
-void server_nic_destroy(struct server_nic *nic)
+void memoryd_nic_destroy(struct memoryd_nic *nic)
 {
     if (nic != NULL)
-        must(nic->queues == 0, "no queue pair outlives the server");
+        must(nic->queues == 0, "no queue pair outlives the daemon");
 }
 
-int server_nic_locks(const struct verbs_options *options, const struct sockaddr *local, uint32_t *lock_width,
-                     uint64_t *lock_bytes, struct error *error)
+int memoryd_nic_locks(const struct verbs_options *options, const struct sockaddr *local, uint32_t *lock_width,
+                      uint64_t *lock_bytes, struct error *error)
 {
     return error_set(error, BANYAN_ENOTSUP, "no NIC is opened here");
 }
 
-uint16_t server_nic_packet(const struct server_nic *nic)
+uint16_t memoryd_nic_packet(const struct memoryd_nic *nic)
 {
     return 1024;
 }
 
-uint8_t server_nic_promises(const struct server_nic *nic)
+uint8_t memoryd_nic_promises(const struct memoryd_nic *nic)
 {
     return 0;
 }
 
-const char *server_nic_text(const struct server_nic *nic)
+const char *memoryd_nic_text(const struct memoryd_nic *nic)
 {
     return "fuzz";
 }
 
-uint32_t server_nic_queues(const struct server_nic *nic)
+uint32_t memoryd_nic_queues(const struct memoryd_nic *nic)
 {
     return nic->queues;
 }
 
 /* Half of the ends are refused, and of those some leave a queue pair all the same. */
-int server_nic_attach(struct server_nic *nic, const struct wire_nic *theirs, struct wire_nic *ours,
-                      struct server_nic_queue **queue, struct error *error)
+int memoryd_nic_attach(struct memoryd_nic *nic, const struct wire_nic *theirs, struct wire_nic *ours,
+                       struct memoryd_nic_queue **queue, struct error *error)
 {
     bool refused = theirs->mtu & 1;
     *ours = (struct wire_nic){.queue = 17};
@@ -128,7 +128,7 @@ int server_nic_attach(struct server_nic *nic, const struct wire_nic *theirs, str
     return refused ? error_set(error, BANYAN_EINVAL, "the fuzzer wants it to fail") : BANYAN_OK;
 }
 
-bool server_nic_detach(struct server_nic_queue *queue)
+bool memoryd_nic_detach(struct memoryd_nic_queue *queue)
 {
     if (queue == NULL)
         return true;
@@ -144,17 +144,17 @@ static void judge_release(const struct world *world, uint16_t compute_id)
 {
     uint32_t seen = 0;
     for (unsigned i = 0; i < CONNECTIONS; i++) {
-        const struct server_session *session = world->sessions[i];
+        const struct memoryd_session *session = world->sessions[i];
         if (session == NULL || session->queue == NULL)
             continue;
         seen++;
-        must(server_group_compute_id(session) != compute_id, "locks are freed after the last queue pair");
+        must(memoryd_group_compute_id(session) != compute_id, "locks are freed after the last queue pair");
     }
-    must(seen == world->server->nic->queues, "every queue pair is a session's");
+    must(seen == world->daemon->nic->queues, "every queue pair is a session's");
 }
 
-int server_nic_release_locks(struct server_nic *nic, uint16_t compute_id, uint64_t *freed,
-                             struct error *error)
+int memoryd_nic_release_locks(struct memoryd_nic *nic, uint16_t compute_id, uint64_t *freed,
+                              struct error *error)
 {
     judge_release(nic->world, compute_id);
     if (++nic->releases % 3 == 0 && !nic->obeys)
@@ -163,20 +163,20 @@ int server_nic_release_locks(struct server_nic *nic, uint16_t compute_id, uint64
     return BANYAN_OK;
 }
 
-int server_nic_format(struct server_nic *nic, struct error *error)
+int memoryd_nic_format(struct memoryd_nic *nic, struct error *error)
 {
     must(nic->queues == 0, "nobody is connected while it is formatted");
     return BANYAN_OK;
 }
 
-int server_nic_descriptor(const struct server_nic *nic)
+int memoryd_nic_descriptor(const struct memoryd_nic *nic)
 {
     return -1;
 }
 
-bool server_nic_events(struct server_nic *nic,
-                       void (*broken)(void *owner, struct server_nic_queue *queue, const char *why),
-                       void *owner)
+bool memoryd_nic_events(struct memoryd_nic *nic,
+                        void (*broken)(void *owner, struct memoryd_nic_queue *queue, const char *why),
+                        void *owner)
 {
     return true;
 }
@@ -188,19 +188,19 @@ static struct world *world_make(void)
     struct world *world = calloc(1, sizeof *world);
     struct memory_options pool = {
         .node = 1, .pool_bytes = POOL_BYTES, .chunk_bytes = 64u << 10, .shared = true};
-    struct memoryd_options server = {.engine = MEMORY_ENGINE_EPOLL};
+    struct memoryd_options daemon = {.engine = MEMORY_ENGINE_EPOLL};
     struct error error = {0};
     log_set_level(LOG_ERROR);
     must(!memory_node_create(&world->node, &pool, &error), error.text);
-    must(!memoryd_create(&world->server, world->node, &server, &error), error.text);
+    must(!memoryd_create(&world->daemon, world->node, &daemon, &error), error.text);
     return world;
 }
 
-static struct server_session *session_of(struct world *world, unsigned index)
+static struct memoryd_session *session_of(struct world *world, unsigned index)
 {
     if (world->sessions[index] != NULL)
         return world->sessions[index];
-    struct server_session *session = calloc(1, sizeof *session);
+    struct memoryd_session *session = calloc(1, sizeof *session);
     session->pidfd = -1;
     if (index ==
         CONNECTIONS - 1) { /* one that may map the pool: it is this very process, so nobody is killed */
@@ -208,7 +208,7 @@ static struct server_session *session_of(struct world *world, unsigned index)
         session->pid = (int)getpid();
         session->pidfd = (int)syscall(SYS_pidfd_open, session->pid, 0u);
     }
-    must(server_session_begin(session, world->server, &world->counts, -1, "fuzz"), "a session begins");
+    must(memoryd_session_begin(session, world->daemon, &world->counts, -1, "fuzz"), "a session begins");
     world->sessions[index] = session;
     return session;
 }
@@ -223,7 +223,7 @@ static void judge_given(struct world *world, const struct memory_allocate_reply 
     must(length == 8 + reply->count * sizeof(gaddr), "the reply is as long as it says");
     for (uint32_t i = 0; i < reply->count; i++) {
         gaddr address = reply->blocks[i];
-        must(gaddr_node(address) == world->server->groups.number, "a block of this memory node");
+        must(gaddr_node(address) == world->daemon->groups.number, "a block of this memory node");
         must(gaddr_offset(address) >= MEMORY_LOCK_TABLE_OFFSET &&
                  gaddr_offset(address) + asked->block_bytes <= POOL_BYTES,
              "a block within the pool");
@@ -274,9 +274,9 @@ static void count_block(void *context, gaddr address, uint32_t bytes)
 }
 
 /* Everything is taken by the peer; welcomes are remembered. */
-static void drain(struct world *world, struct server_session *session)
+static void drain(struct world *world, struct memoryd_session *session)
 {
-    struct server_buffer *out = &session->out;
+    struct memoryd_buffer *out = &session->out;
     struct wire_header head;
     while (out->start < out->ready) {
         must(out->ready - out->start >= sizeof head, "whole heads are sent");
@@ -299,14 +299,14 @@ static void drain(struct world *world, struct server_session *session)
     }
 }
 
-static void session_end(struct world *world, unsigned index, enum server_leaving how)
+static void session_end(struct world *world, unsigned index, enum memoryd_leaving how)
 {
-    struct server_session *session = world->sessions[index];
+    struct memoryd_session *session = world->sessions[index];
     if (session == NULL)
         return;
     drain(world, session); /* what it did before counts */
-    server_session_leave(session, how, "fuzz");
-    server_session_finish(session);
+    memoryd_session_leave(session, how, "fuzz");
+    memoryd_session_finish(session);
     free(session);
     world->sessions[index] = NULL;
 }
@@ -314,32 +314,32 @@ static void session_end(struct world *world, unsigned index, enum server_leaving
 static void run(struct world *world, unsigned index)
 {
     for (;;) {
-        struct server_session *session = session_of(world, index);
-        enum session_result result = server_session_run(session);
+        struct memoryd_session *session = session_of(world, index);
+        enum session_result result = memoryd_session_run(session);
         must(session->out.start <= session->out.ready && session->out.ready <= session->out.end,
              "output is in order");
-        must(server_buffer_held(&session->in) <= INPUT_MOST, "input is bounded");
-        must(server_buffer_held(&session->out) <= OUTPUT_MOST, "output is bounded");
+        must(memoryd_buffer_held(&session->in) <= INPUT_MOST, "input is bounded");
+        must(memoryd_buffer_held(&session->out) <= OUTPUT_MOST, "output is bounded");
         if (result == SESSION_MORE) {
-            must(session->need > server_buffer_held(&session->in), "it waits for what is not there");
+            must(session->need > memoryd_buffer_held(&session->in), "it waits for what is not there");
             must(session->need <= FABRIC_LENGTH_MAX + 65536u, "it waits for what may come");
             return;
         }
         if (result == SESSION_BROKEN || result == SESSION_FENCED || result == SESSION_ENDED) {
             if (result == SESSION_BROKEN)
                 must(session->why[0] != 0, "it says why");
-            session_end(world, index, result == SESSION_ENDED ? SERVER_GOODBYE : SERVER_BROKEN);
+            session_end(world, index, result == SESSION_ENDED ? MEMORYD_GOODBYE : MEMORYD_BROKEN);
             return;
         }
         drain(world, session); /* paused, or descriptors */
-        server_session_descriptors_sent(session);
+        memoryd_session_descriptors_sent(session);
     }
 }
 
 static void feed(struct world *world, unsigned index, const void *bytes, size_t length)
 {
     world->fed = session_of(world, index);
-    must(server_buffer_append(&session_of(world, index)->in, bytes, length), "memory");
+    must(memoryd_buffer_append(&session_of(world, index)->in, bytes, length), "memory");
     run(world, index);
 }
 
@@ -351,7 +351,7 @@ static void feed_hello(struct world *world, unsigned index, uint8_t how)
                                .map = how >> 7,
                                .instance = INSTANCE + (how >> 5 & 1u),
                                .lease_ms = 1000,
-                               .nic = (world->server->nic != NULL) ^ (how >> 3 & 1u),
+                               .nic = (world->daemon->nic != NULL) ^ (how >> 3 & 1u),
                                .name = "fuzz"};
     struct wire_header head = {.kind = WIRE_HELLO, .length = sizeof hello};
     if (hello.role == WIRE_DATA) {
@@ -379,7 +379,7 @@ static void feed_command(struct world *world, unsigned index, struct fuzz_input 
     fuzz_take(input, &command.length, 2);
     if (command.operation & 0x40)
         command.length <<= 8;
-    command.address = gaddr_make(world->server->groups.number, place);
+    command.address = gaddr_make(world->daemon->groups.number, place);
     if (command.operation & 0x80)
         command.address |= GADDR_LOCK_REGION;
     command.operation &= 7;
@@ -417,9 +417,9 @@ static void feed_call(struct world *world, unsigned index, struct fuzz_input *in
     }
     if (how & 128)
         head.length = fuzz_byte(input);
-    struct server_session *session = session_of(world, index);
+    struct memoryd_session *session = session_of(world, index);
     world->call.kind = 0;
-    if (!server_buffer_held(&session->in) && head.length == sizeof call)
+    if (!memoryd_buffer_held(&session->in) && head.length == sizeof call)
         world->call = call;
     else
         world->formatted = true; /* no longer known what is whose */
@@ -444,9 +444,9 @@ static void feed_attach(struct world *world, unsigned index, struct fuzz_input *
 /* What the keeper does when the NIC says so. */
 static void break_queue(struct world *world, unsigned index)
 {
-    const struct server_session *session = world->sessions[index];
+    const struct memoryd_session *session = world->sessions[index];
     if (session != NULL && session->queue != NULL)
-        server_groups_break(world->server, session->queue, "fuzz");
+        memoryd_groups_break(world->daemon, session->queue, "fuzz");
 }
 
 static void feed_raw(struct world *world, unsigned index, struct fuzz_input *input, size_t length)
@@ -488,13 +488,13 @@ static void step(struct world *world, struct fuzz_input *input)
             drain(world, session_of(world, index));
         break;
     case 6:
-        session_end(world, index, what & 0x80 ? SERVER_LOST : SERVER_GOODBYE);
+        session_end(world, index, what & 0x80 ? MEMORYD_LOST : MEMORYD_GOODBYE);
         break;
     default:
         if (what & 128)
             break_queue(world, index);
         world->now += UINT64_C(1000000) * fuzz_byte(input) * 16;
-        server_groups_step(world->server, world->now);
+        memoryd_groups_step(world->daemon, world->now);
         break;
     }
     if (world->sessions[index] != NULL)
@@ -507,11 +507,11 @@ static bool world_end(struct world *world)
     size_t used = 0;
     struct memory_status_reply status;
     for (unsigned i = 0; i < CONNECTIONS; i++)
-        session_end(world, i, SERVER_LOST);
+        session_end(world, i, MEMORYD_LOST);
     world->nic.obeys = true;
     must(world->nic.queues == 0, "queue pairs end with their connections");
-    server_groups_step(world->server, world->now + UINT64_C(2000000000));
-    must(world->server->groups.count == 0, "all groups end with their connections");
+    memoryd_groups_step(world->daemon, world->now + UINT64_C(2000000000));
+    must(world->daemon->groups.count == 0, "all groups end with their connections");
     memory_node_each_used(world->node, count_block, &used);
     memory_node_status(world->node, &status);
     must(status.blocks_used == used, "the blocks in use are as many as it says");
@@ -526,12 +526,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     if (!world)
         world = world_make();
     world->now = task_now();
-    world->nic = (struct server_nic){.world = world};
-    world->server->nic = length % 2 ? &world->nic : NULL;
+    world->nic = (struct memoryd_nic){.world = world};
+    world->daemon->nic = length % 2 ? &world->nic : NULL;
     while (input.length > 0)
         step(world, &input);
     if (world_end(world)) {
-        memoryd_destroy(world->server);
+        memoryd_destroy(world->daemon);
         memory_node_destroy(world->node);
         free(world);
         world = NULL;

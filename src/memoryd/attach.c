@@ -13,24 +13,24 @@
 /* The keeper looks for the session of a queue pair that broke. */
 static void set_queue(struct memoryd_session *session, struct memoryd_nic_queue *queue)
 {
-    struct memoryd_groups *groups = &session->server->groups;
+    struct memoryd_groups *groups = &session->daemon->groups;
     spinlock_lock(&groups->lock);
     session->queue = queue;
     spinlock_unlock(&groups->lock);
 }
 
 /* While this thread waits for the kernel it reads no heartbeats, and nobody shall lose a lease for it. */
-static int attach(struct memoryd *server, const struct wire_nic *theirs, struct wire_nic *ours,
+static int attach(struct memoryd *daemon, const struct wire_nic *theirs, struct wire_nic *ours,
                   struct memoryd_nic_queue **queue, struct error *error)
 {
     uint64_t begin = task_now();
     /* relaxed: the keeper is late to see it by no more than its next look */
-    atomic_add_relaxed(&server->attaching, 1u);
-    int status = memoryd_nic_attach(server->nic, theirs, ours, queue, error);
+    atomic_add_relaxed(&daemon->attaching, 1u);
+    int status = memoryd_nic_attach(daemon->nic, theirs, ours, queue, error);
     uint64_t now = task_now();
-    memoryd_groups_prolong(server, now, now - begin);
+    memoryd_groups_prolong(daemon, now, now - begin);
     /* release: who sees that it is over sees that leases were prolonged */
-    __atomic_fetch_sub(&server->attaching, 1u, __ATOMIC_RELEASE);
+    __atomic_fetch_sub(&daemon->attaching, 1u, __ATOMIC_RELEASE);
     return status;
 }
 
@@ -46,7 +46,7 @@ enum session_result memoryd_session_attach(struct memoryd_session *session, cons
         return memoryd_session_broken(session, "a second queue pair");
     session->attached = session->worked = true;
     memcpy(&theirs, bytes, sizeof theirs);
-    int status = attach(session->server, &theirs, &ours, &queue, &error);
+    int status = attach(session->daemon, &theirs, &ours, &queue, &error);
     set_queue(session, queue);
     bool sent;
     if (!status)

@@ -37,7 +37,7 @@ enum session_result memoryd_session_call(struct memoryd_session *session, const 
                                .length = head->length,
                                .reply = out->bytes + out->end + sizeof result,
                                .capacity = WIRE_SMALL_MAX};
-    result.status = memory_node_serve(session->server->node, &call);
+    result.status = memory_node_serve(session->daemon->node, &call);
     result.length = (uint32_t)call.reply_length;
     memcpy(out->bytes + out->end, &result, sizeof result);
     out->end += sizeof result + result.length;

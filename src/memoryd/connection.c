@@ -21,14 +21,14 @@
 /* Descriptors follow a welcome into an empty Unix socket: there is room. */
 #define DESCRIPTORS_LIMIT (SECOND / 10)
 
-struct memoryd_connection *memoryd_connection_create(struct memoryd *server, struct memoryd_loop *loop,
+struct memoryd_connection *memoryd_connection_create(struct memoryd *daemon, struct memoryd_loop *loop,
                                                      int fd, const struct memoryd_listener *listener,
                                                      const char *peer)
 {
     struct memoryd_connection *connection = calloc(1, sizeof *connection);
     struct memoryd_session *session;
     bool is_unix = listener->address.kind == NET_UNIX;
-    struct net_stream *stream = net_stream_create(fd, is_unix ? NULL : server->tls, true, NULL);
+    struct net_stream *stream = net_stream_create(fd, is_unix ? NULL : daemon->tls, true, NULL);
     if (connection == NULL || stream == NULL) {
         if (stream != NULL)
             net_stream_destroy(stream);
@@ -46,10 +46,10 @@ struct memoryd_connection *memoryd_connection_create(struct memoryd *server, str
         snprintf(session->peer, sizeof session->peer, "process %d of user %u", session->pid, user);
         peer = session->peer;
     }
-    atomic_add_relaxed(&server->connections, 1u); /* a count */
+    atomic_add_relaxed(&daemon->connections, 1u); /* a count */
     char name[NET_TEXT_MAX];
     snprintf(name, sizeof name, "%s", peer);
-    if (!memoryd_session_begin(session, server, &loop->counts, fd, name)) {
+    if (!memoryd_session_begin(session, daemon, &loop->counts, fd, name)) {
         memoryd_connection_free(connection);
         return NULL;
     }
@@ -63,7 +63,7 @@ void memoryd_connection_free(struct memoryd_connection *connection)
     memoryd_buffer_free(&connection->sending);
     memoryd_session_finish(&connection->session);
     /* relaxed: a count */
-    atomic_add_relaxed(&connection->session.server->connections, UINT32_MAX);
+    atomic_add_relaxed(&connection->session.daemon->connections, UINT32_MAX);
     free(connection);
 }
 
@@ -144,7 +144,7 @@ static void become_open(struct memoryd_connection *connection)
     struct memoryd_session *session = &connection->session;
     connection->deadline = 0;
     memoryd_loop_set_deadline(connection, 0);
-    bool plain = session->is_unix || session->server->tls == NULL;
+    bool plain = session->is_unix || session->daemon->tls == NULL;
     if (connection->loop->engine == &memoryd_uring && plain) {
         int flags = fcntl(session->fd, F_GETFL);
         /* io_uring would hand out EAGAIN at once for a non-blocking socket. */

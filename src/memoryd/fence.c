@@ -26,11 +26,11 @@
 /* A NIC that failed to free locks is asked again. */
 #define NIC_PAUSE (1000 * MILLISECOND)
 
-void memoryd_groups_create(struct memoryd *server)
+void memoryd_groups_create(struct memoryd *daemon)
 {
     struct memory_status_reply status;
-    memory_node_status(server->node, &status);
-    server->groups = (struct memoryd_groups){.number = (uint16_t)status.node,
+    memory_node_status(daemon->node, &status);
+    daemon->groups = (struct memoryd_groups){.number = (uint16_t)status.node,
                                              .node_count = (uint16_t)status.node_count,
                                              .cluster_id = status.cluster_id};
 }
@@ -63,16 +63,16 @@ static void check_lease(struct memoryd_groups *groups, struct memoryd_group *gro
 }
 
 /* True when the process can no longer write. */
-static bool process_gone(struct memoryd *server, struct memoryd_group *group, uint64_t now,
+static bool process_gone(struct memoryd *daemon, struct memoryd_group *group, uint64_t now,
                          uint64_t *deadline)
 {
     if (!group->mapped || group->own || group->state == GROUP_ENDED || memoryd_process_dead(group->pidfd))
         return true;
-    if (atomic_load_acquire(&server->stopping))
+    if (atomic_load_acquire(&daemon->stopping))
         return false;
     if (!group->watched) {
         struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT};
-        epoll_ctl(server->keeper.epoll, EPOLL_CTL_ADD, group->pidfd, &event);
+        epoll_ctl(daemon->keeper.epoll, EPOLL_CTL_ADD, group->pidfd, &event);
         group->watched = true;
     }
     if (group->patient && now < group->fenced_at + GRACE) {
@@ -82,7 +82,7 @@ static bool process_gone(struct memoryd *server, struct memoryd_group *group, ui
     if (!group->killed)
         log_warning(
             "memory node %u: killing process %d of compute node %u (%s), which has the pool mapped: %s",
-            (unsigned)server->groups.number, group->pid, (unsigned)group->compute_id, group->name,
+            (unsigned)daemon->groups.number, group->pid, (unsigned)group->compute_id, group->name,
             group->why);
     group->killed = true;
     memoryd_process_kill(group->pidfd);
@@ -90,9 +90,9 @@ static bool process_gone(struct memoryd *server, struct memoryd_group *group, ui
     return false;
 }
 
-static void drop_group(struct memoryd *server, struct memoryd_group *group, uint64_t freed)
+static void drop_group(struct memoryd *daemon, struct memoryd_group *group, uint64_t freed)
 {
-    struct memoryd_groups *groups = &server->groups;
+    struct memoryd_groups *groups = &daemon->groups;
     spinlock_lock(&groups->lock);
     struct memoryd_group **link = &groups->first;
     while (*link != group)
@@ -108,53 +108,53 @@ static void drop_group(struct memoryd *server, struct memoryd_group *group, uint
 
 /* Services finish what they have of the group, then its locks are freed. False: not yet (nic_locks.c says why
  * that is the only way). */
-static bool free_locks(struct memoryd *server, struct memoryd_group *group, uint64_t now, uint64_t *deadline)
+static bool free_locks(struct memoryd *daemon, struct memoryd_group *group, uint64_t now, uint64_t *deadline)
 {
     struct error error = {0};
     if (group->quarantined)
         return false;
-    if (server->nic == NULL) {
-        group->freed = memory_node_release_locks(server->node, group->compute_id);
+    if (daemon->nic == NULL) {
+        group->freed = memory_node_release_locks(daemon->node, group->compute_id);
         return true;
     }
     if (!group->finished)
-        memory_node_finish(server->node, group->compute_id);
+        memory_node_finish(daemon->node, group->compute_id);
     group->finished = true;
     if (now >= group->reap_at) {
-        if (!memoryd_nic_release_locks(server->nic, group->compute_id, &group->freed, &error))
+        if (!memoryd_nic_release_locks(daemon->nic, group->compute_id, &group->freed, &error))
             return true;
         group->reap_at = now + NIC_PAUSE;
         log_error("memory node %u: the locks of compute node %u are not freed yet: %s",
-                  (unsigned)server->groups.number, (unsigned)group->compute_id, error.text);
+                  (unsigned)daemon->groups.number, (unsigned)group->compute_id, error.text);
     }
     earlier(deadline, group->reap_at);
     return false;
 }
 
 /* The group is over, none of its connections is left, and its process can write no more. */
-static void reap(struct memoryd *server, struct memoryd_group *group, uint64_t now, uint64_t *deadline)
+static void reap(struct memoryd *daemon, struct memoryd_group *group, uint64_t now, uint64_t *deadline)
 {
-    if (!free_locks(server, group, now, deadline))
+    if (!free_locks(daemon, group, now, deadline))
         return;
     uint64_t freed = group->freed;
     if (group->state == GROUP_FENCED)
         log_warning("memory node %u: compute node %u was fenced: %s (%s): %s; %llu locks freed",
-                    (unsigned)server->groups.number, (unsigned)group->compute_id, group->name, group->peer,
+                    (unsigned)daemon->groups.number, (unsigned)group->compute_id, group->name, group->peer,
                     group->why, (unsigned long long)freed);
     else
         log_info("memory node %u: compute node %u disconnected: %s (%s); %llu locks freed",
-                 (unsigned)server->groups.number, (unsigned)group->compute_id, group->name, group->peer,
+                 (unsigned)daemon->groups.number, (unsigned)group->compute_id, group->name, group->peer,
                  (unsigned long long)freed);
-    drop_group(server, group, freed);
+    drop_group(daemon, group, freed);
 }
 
-uint64_t memoryd_groups_step(struct memoryd *server, uint64_t now)
+uint64_t memoryd_groups_step(struct memoryd *daemon, uint64_t now)
 {
-    struct memoryd_groups *groups = &server->groups;
+    struct memoryd_groups *groups = &daemon->groups;
     uint64_t deadline = UINT64_MAX;
     /* acquire: see attach.c */
-    if (atomic_load_acquire(&server->attaching) != 0)
-        memoryd_groups_forgive(server, now);
+    if (atomic_load_acquire(&daemon->attaching) != 0)
+        memoryd_groups_forgive(daemon, now);
     spinlock_lock(&groups->lock);
     for (struct memoryd_group *group = groups->first, *next; group != NULL; group = next) {
         if (group->state == GROUP_LIVE || group->state == GROUP_LEAVING)
@@ -165,17 +165,17 @@ uint64_t memoryd_groups_step(struct memoryd *server, uint64_t now)
         if (!over)
             continue;
         spinlock_unlock(&groups->lock);
-        if (process_gone(server, group, now, &deadline) && connections == 0)
-            reap(server, group, now, &deadline);
+        if (process_gone(daemon, group, now, &deadline) && connections == 0)
+            reap(daemon, group, now, &deadline);
         spinlock_lock(&groups->lock);
     }
     spinlock_unlock(&groups->lock);
     return deadline;
 }
 
-void memoryd_groups_forgive(struct memoryd *server, uint64_t now)
+void memoryd_groups_forgive(struct memoryd *daemon, uint64_t now)
 {
-    struct memoryd_groups *groups = &server->groups;
+    struct memoryd_groups *groups = &daemon->groups;
     spinlock_lock(&groups->lock);
     for (struct memoryd_group *group = groups->first; group != NULL; group = group->next) {
         uint64_t least = now + FORGIVEN - group->lease_ms * MILLISECOND;
@@ -186,9 +186,9 @@ void memoryd_groups_forgive(struct memoryd *server, uint64_t now)
     spinlock_unlock(&groups->lock);
 }
 
-void memoryd_groups_prolong(struct memoryd *server, uint64_t now, uint64_t by)
+void memoryd_groups_prolong(struct memoryd *daemon, uint64_t now, uint64_t by)
 {
-    struct memoryd_groups *groups = &server->groups;
+    struct memoryd_groups *groups = &daemon->groups;
     spinlock_lock(&groups->lock);
     for (struct memoryd_group *group = groups->first; group != NULL; group = group->next)
         if (group->heartbeat_at < now)
@@ -196,9 +196,9 @@ void memoryd_groups_prolong(struct memoryd *server, uint64_t now, uint64_t by)
     spinlock_unlock(&groups->lock);
 }
 
-void memoryd_groups_stop(struct memoryd *server)
+void memoryd_groups_stop(struct memoryd *daemon)
 {
-    struct memoryd_groups *groups = &server->groups;
+    struct memoryd_groups *groups = &daemon->groups;
     spinlock_lock(&groups->lock);
     for (struct memoryd_group *group = groups->first; group != NULL; group = group->next)
         memoryd_group_fence(groups, group, true, "the memory node stops");
@@ -207,11 +207,11 @@ void memoryd_groups_stop(struct memoryd *server)
 
 /* Whose process lives on with the pool mapped keeps its locks: it may still write what they guard. Nobody
  * else can take one any more. */
-void memoryd_groups_destroy(struct memoryd *server)
+void memoryd_groups_destroy(struct memoryd *daemon)
 {
-    struct memoryd_groups *groups = &server->groups;
-    memoryd_groups_step(server, task_now());
+    struct memoryd_groups *groups = &daemon->groups;
+    memoryd_groups_step(daemon, task_now());
     while (groups->first != NULL)
-        drop_group(server, groups->first, 0);
-    memoryd_staging_drop(server);
+        drop_group(daemon, groups->first, 0);
+    memoryd_staging_drop(daemon);
 }

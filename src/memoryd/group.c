@@ -87,15 +87,15 @@ void memoryd_group_fence(struct memoryd_groups *groups, struct memoryd_group *gr
 
 static struct memoryd_group *make_group(struct memoryd_session *session, const struct wire_hello *hello)
 {
-    const struct memoryd *server = session->server;
+    const struct memoryd *daemon = session->daemon;
     struct memoryd_group *group = calloc(1, sizeof *group);
     if (group == NULL)
         return NULL;
     uint32_t lease_ms = hello->lease_ms != 0 ? hello->lease_ms : LEASE_DEFAULT_MS;
-    if (lease_ms < server->lease_ms_min)
-        lease_ms = server->lease_ms_min;
-    if (lease_ms > server->lease_ms_max)
-        lease_ms = server->lease_ms_max;
+    if (lease_ms < daemon->lease_ms_min)
+        lease_ms = daemon->lease_ms_min;
+    if (lease_ms > daemon->lease_ms_max)
+        lease_ms = daemon->lease_ms_max;
     group->lease_ms = lease_ms;
     group->instance = hello->instance;
     group->joined_at = group->heartbeat_at = task_now();
@@ -147,7 +147,7 @@ static void fill_ids(const struct memoryd_group *group, struct wire_welcome *wel
 static int join_control(struct memoryd_session *session, const struct wire_hello *hello,
                         struct wire_welcome *welcome, struct error *error)
 {
-    struct memoryd_groups *groups = &session->server->groups;
+    struct memoryd_groups *groups = &session->daemon->groups;
     struct memoryd_group *group = make_group(session, hello);
     if (group == NULL)
         return error_set(error, BANYAN_ENOMEM, "no memory for another compute node");
@@ -171,7 +171,7 @@ static int join_control(struct memoryd_session *session, const struct wire_hello
     spinlock_unlock(&groups->lock);
     if (status)
         free(group);
-    memoryd_keeper_wake(session->server); /* there is a new lease, or an old life to take down */
+    memoryd_keeper_wake(session->daemon); /* there is a new lease, or an old life to take down */
     return status;
 }
 
@@ -199,7 +199,7 @@ static int judge_data(const struct memoryd_session *session, const struct memory
 static int join_data(struct memoryd_session *session, const struct wire_hello *hello,
                      struct wire_welcome *welcome, struct error *error)
 {
-    struct memoryd_groups *groups = &session->server->groups;
+    struct memoryd_groups *groups = &session->daemon->groups;
     spinlock_lock(&groups->lock);
     struct memoryd_group *group = find_id(groups, hello->compute_id);
     int status = judge_data(session, group, hello, error);
@@ -234,7 +234,7 @@ static void left_orderly(struct memoryd_group *group, const struct memoryd_sessi
 
 void memoryd_group_leave(struct memoryd_session *session, enum memoryd_leaving how, const char *why)
 {
-    struct memoryd_groups *groups = &session->server->groups;
+    struct memoryd_groups *groups = &session->daemon->groups;
     struct memoryd_group *group = session->group; /* set and cleared by this thread alone */
     if (group == NULL)
         return;
@@ -246,18 +246,18 @@ void memoryd_group_leave(struct memoryd_session *session, enum memoryd_leaving h
         memoryd_group_fence(groups, group, how == MEMORYD_LOST, why);
     /* What is staged there is finished when the process is dead. */
     if (session->staging != NULL && group->state == GROUP_FENCED) {
-        memoryd_staging_leave(session->server, session->staging, group->compute_id);
+        memoryd_staging_leave(session->daemon, session->staging, group->compute_id);
         session->staging = NULL;
     }
     bool over = group->state != GROUP_LIVE;
     spinlock_unlock(&groups->lock);
     if (over)
-        memoryd_keeper_wake(session->server); /* the group may be gone already */
+        memoryd_keeper_wake(session->daemon); /* the group may be gone already */
 }
 
 void memoryd_group_quarantine(struct memoryd_session *session, const char *why)
 {
-    struct memoryd_groups *groups = &session->server->groups;
+    struct memoryd_groups *groups = &session->daemon->groups;
     struct memoryd_group *group = session->group;
     spinlock_lock(&groups->lock);
     group->quarantined = true;
@@ -276,9 +276,9 @@ static bool has_queue(const struct memoryd_group *group, const struct memoryd_ni
     return session != NULL;
 }
 
-void memoryd_groups_break(struct memoryd *server, const struct memoryd_nic_queue *queue, const char *why)
+void memoryd_groups_break(struct memoryd *daemon, const struct memoryd_nic_queue *queue, const char *why)
 {
-    struct memoryd_groups *groups = &server->groups;
+    struct memoryd_groups *groups = &daemon->groups;
     spinlock_lock(&groups->lock);
     for (struct memoryd_group *group = groups->first; group != NULL; group = group->next)
         if (has_queue(group, queue))
@@ -288,7 +288,7 @@ void memoryd_groups_break(struct memoryd *server, const struct memoryd_nic_queue
 
 void memoryd_group_heartbeat(struct memoryd_session *session, uint64_t now)
 {
-    struct memoryd_groups *groups = &session->server->groups;
+    struct memoryd_groups *groups = &session->daemon->groups;
     if (session->group == NULL)
         return;
     spinlock_lock(&groups->lock);
@@ -308,9 +308,9 @@ uint16_t memoryd_group_compute_id(const struct memoryd_session *session)
 
 /* ---- format ---- */
 
-int memoryd_groups_format(struct memoryd *server, const struct wire_format *format, struct error *error)
+int memoryd_groups_format(struct memoryd *daemon, const struct wire_format *format, struct error *error)
 {
-    struct memoryd_groups *groups = &server->groups;
+    struct memoryd_groups *groups = &daemon->groups;
     int status = BANYAN_OK;
     if (format->cluster_id == 0 || format->number >= format->node_count)
         return error_set(error, BANYAN_EINVAL, "no format as number %u of %u of cluster %llx",
@@ -328,9 +328,9 @@ int memoryd_groups_format(struct memoryd *server, const struct wire_format *form
     if (status)
         return status;
 
-    status = memory_node_format(server->node, format->cluster_id, format->number, format->node_count, error);
-    if (!status && server->nic != NULL)
-        status = memoryd_nic_format(server->nic, error);
+    status = memory_node_format(daemon->node, format->cluster_id, format->number, format->node_count, error);
+    if (!status && daemon->nic != NULL)
+        status = memoryd_nic_format(daemon->nic, error);
     spinlock_lock(&groups->lock);
     if (!status) {
         groups->number = format->number;

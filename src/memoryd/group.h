@@ -48,9 +48,9 @@ enum memoryd_leaving {
     MEMORYD_BROKEN,  /* malformed: not to be trusted any more */
 };
 
-void memoryd_groups_create(struct memoryd *server);
+void memoryd_groups_create(struct memoryd *daemon);
 /* No thread is running any more. */
-void memoryd_groups_destroy(struct memoryd *server);
+void memoryd_groups_destroy(struct memoryd *daemon);
 
 /* A CONTROL or DATA hello: fills the welcome's ids and the session's group. BANYAN_EBUSY, BANYAN_EFENCED,
  * BANYAN_EINVAL, BANYAN_ENOTSUP, BANYAN_ENOMEM. */
@@ -62,25 +62,25 @@ void memoryd_group_leave(struct memoryd_session *session, enum memoryd_leaving h
  * group is fenced as far as that goes, and never ends; its locks stay as they are. */
 void memoryd_group_quarantine(struct memoryd_session *session, const char *why);
 /* Fences the group of the session with this queue pair; NULL: of every one that has any. */
-void memoryd_groups_break(struct memoryd *server, const struct memoryd_nic_queue *queue, const char *why);
+void memoryd_groups_break(struct memoryd *daemon, const struct memoryd_nic_queue *queue, const char *why);
 void memoryd_group_heartbeat(struct memoryd_session *session, uint64_t now);
 /* Relaxed: a hint that saves work; what makes fencing safe is that the locks wait for the last to leave. */
 bool memoryd_group_fenced(const struct memoryd_session *session);
 uint16_t memoryd_group_compute_id(const struct memoryd_session *session);
 
 /* Formats the memory node unless a compute node is connected: BANYAN_EBUSY names it. */
-int memoryd_groups_format(struct memoryd *server, const struct wire_format *format, struct error *error);
+int memoryd_groups_format(struct memoryd *daemon, const struct wire_format *format, struct error *error);
 
 /* The keeper's: expires leases, takes groups apart. Returns when it wants to be called again at the latest,
  * on task_now()'s clock; UINT64_MAX: when woken. */
-uint64_t memoryd_groups_step(struct memoryd *server, uint64_t now);
+uint64_t memoryd_groups_step(struct memoryd *daemon, uint64_t now);
 /* The keeper or an I/O thread was kept from running: no lease ends before the heartbeats that lie unread have
  * been read. Any thread. */
-void memoryd_groups_forgive(struct memoryd *server, uint64_t now);
+void memoryd_groups_forgive(struct memoryd *daemon, uint64_t now);
 /* An I/O thread read nothing for so long: that time does not count. So little, that threads which wait again
  * and again do not keep the dead alive. Any thread. */
-void memoryd_groups_prolong(struct memoryd *server, uint64_t now, uint64_t by);
-/* The server stops: every group is fenced, nobody is killed. */
-void memoryd_groups_stop(struct memoryd *server);
+void memoryd_groups_prolong(struct memoryd *daemon, uint64_t now, uint64_t by);
+/* The daemon stops: every group is fenced, nobody is killed. */
+void memoryd_groups_stop(struct memoryd *daemon);
 
 #endif

@@ -61,11 +61,11 @@ static int judge_version(const struct wire_header *head, const void *bytes, stru
 static int judge_proof(const struct memoryd_session *session, const struct wire_hello *hello,
                        struct error *error)
 {
-    const struct memoryd *server = session->server;
+    const struct memoryd *daemon = session->daemon;
     uint8_t proof[NET_PROOF_BYTES];
-    if (server->secret_length == 0)
+    if (daemon->secret_length == 0)
         return BANYAN_OK;
-    net_proof(server->secret, server->secret_length, "banyan client", session->nonce, hello->nonce, proof);
+    net_proof(daemon->secret, daemon->secret_length, "banyan client", session->nonce, hello->nonce, proof);
     if (!net_equal(proof, hello->proof, sizeof proof))
         return error_set(error, BANYAN_EINVAL, "the shared secret is missing or not the same");
     return BANYAN_OK;
@@ -76,7 +76,7 @@ static int judge_proof(const struct memoryd_session *session, const struct wire_
 static int judge_nic(const struct memoryd_session *session, const struct wire_hello *hello,
                      struct error *error)
 {
-    bool has = session->server->nic != NULL;
+    bool has = session->daemon->nic != NULL;
     if ((hello->role != WIRE_CONTROL && hello->role != WIRE_DATA) || has == (hello->nic == 1))
         return BANYAN_OK;
     return error_set(error, BANYAN_ENOTSUP,
@@ -90,8 +90,8 @@ static int judge_nic(const struct memoryd_session *session, const struct wire_he
 /* May this connection get the memory itself? hello->map becomes 0 where it cannot be had. */
 static int judge_map(struct memoryd_session *session, struct wire_hello *hello, struct error *error)
 {
-    const struct memory_node *node = session->server->node;
-    bool possible = session->is_unix && session->server->nic == NULL &&
+    const struct memory_node *node = session->daemon->node;
+    bool possible = session->is_unix && session->daemon->nic == NULL &&
                     (hello->role == WIRE_CONTROL || hello->role == WIRE_DATA) &&
                     memory_node_pool_descriptor(node) >= 0 && memory_node_locks_descriptor(node) >= 0;
     if (hello->map != 1 || !possible) {
@@ -110,7 +110,7 @@ static int judge_map(struct memoryd_session *session, struct wire_hello *hello, 
 
 static int map_session(struct memoryd_session *session, struct error *error)
 {
-    const struct memory_node *node = session->server->node;
+    const struct memory_node *node = session->daemon->node;
     if (session->role == WIRE_CONTROL) {
         session->descriptors[0] = memory_node_pool_descriptor(node);
         session->descriptors[1] = memory_node_locks_descriptor(node);
@@ -131,19 +131,19 @@ static int map_session(struct memoryd_session *session, struct error *error)
 static void fill_welcome(const struct memoryd_session *session, const struct wire_hello *hello,
                          struct wire_welcome *welcome)
 {
-    struct memoryd *server = session->server;
-    struct memoryd_groups *groups = &server->groups;
-    *welcome = (struct wire_welcome){.lock_width = (uint8_t)server->target->lock_width,
-                                     .instance = server->instance,
-                                     .pool_bytes = server->target->pool_bytes,
-                                     .lock_bytes = server->target->lock_bytes};
-    if (server->secret_length > 0)
-        net_proof(server->secret, server->secret_length, "banyan server", hello->nonce, session->nonce,
+    struct memoryd *daemon = session->daemon;
+    struct memoryd_groups *groups = &daemon->groups;
+    *welcome = (struct wire_welcome){.lock_width = (uint8_t)daemon->target->lock_width,
+                                     .instance = daemon->instance,
+                                     .pool_bytes = daemon->target->pool_bytes,
+                                     .lock_bytes = daemon->target->lock_bytes};
+    if (daemon->secret_length > 0)
+        net_proof(daemon->secret, daemon->secret_length, "banyan server", hello->nonce, session->nonce,
                   welcome->proof);
-    if (server->nic != NULL) {
+    if (daemon->nic != NULL) {
         welcome->nic = hello->nic == 1;
-        welcome->nic_mtu = memoryd_nic_mtu(server->nic);
-        welcome->nic_promises = memoryd_nic_promises(server->nic);
+        welcome->nic_mtu = memoryd_nic_mtu(daemon->nic);
+        welcome->nic_promises = memoryd_nic_promises(daemon->nic);
     }
     spinlock_lock(&groups->lock);
     welcome->node = groups->number;

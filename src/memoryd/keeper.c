@@ -25,48 +25,48 @@
 /* Awake so much later than meant: this process did not run, and heartbeats lie unread. */
 #define OVERSLEPT (10 * MILLISECOND)
 
-int memoryd_keeper_create(struct memoryd *server, struct error *error)
+int memoryd_keeper_create(struct memoryd *daemon, struct error *error)
 {
-    struct memoryd_keeper *keeper = &server->keeper;
+    struct memoryd_keeper *keeper = &daemon->keeper;
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
     keeper->epoll = epoll_create1(EPOLL_CLOEXEC);
     keeper->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int failed = keeper->epoll < 0 || keeper->wake < 0 ||
                  epoll_ctl(keeper->epoll, EPOLL_CTL_ADD, keeper->wake, &event) != 0;
-    for (unsigned i = 0; i < server->listener_count && !failed; i++) {
-        event.data.ptr = &server->listeners[i];
-        failed = epoll_ctl(keeper->epoll, EPOLL_CTL_ADD, server->listeners[i].fd, &event) != 0;
+    for (unsigned i = 0; i < daemon->listener_count && !failed; i++) {
+        event.data.ptr = &daemon->listeners[i];
+        failed = epoll_ctl(keeper->epoll, EPOLL_CTL_ADD, daemon->listeners[i].fd, &event) != 0;
     }
-    if (server->nic != NULL && !failed) {
-        event.data.ptr = server->nic;
-        failed = epoll_ctl(keeper->epoll, EPOLL_CTL_ADD, memoryd_nic_descriptor(server->nic), &event) != 0;
+    if (daemon->nic != NULL && !failed) {
+        event.data.ptr = daemon->nic;
+        failed = epoll_ctl(keeper->epoll, EPOLL_CTL_ADD, memoryd_nic_descriptor(daemon->nic), &event) != 0;
     }
     if (failed)
         return error_set(error, BANYAN_ENOMEM, "memory node: no epoll for accepting: %s", strerror(errno));
     return BANYAN_OK;
 }
 
-void memoryd_keeper_destroy(struct memoryd *server)
+void memoryd_keeper_destroy(struct memoryd *daemon)
 {
-    if (server->keeper.epoll >= 0)
-        close(server->keeper.epoll);
-    if (server->keeper.wake >= 0)
-        close(server->keeper.wake);
-    server->keeper.epoll = server->keeper.wake = -1;
+    if (daemon->keeper.epoll >= 0)
+        close(daemon->keeper.epoll);
+    if (daemon->keeper.wake >= 0)
+        close(daemon->keeper.wake);
+    daemon->keeper.epoll = daemon->keeper.wake = -1;
 }
 
-void memoryd_keeper_wake(struct memoryd *server)
+void memoryd_keeper_wake(struct memoryd *daemon)
 {
     uint64_t one = 1;
-    ssize_t written = write(server->keeper.wake, &one, sizeof one);
+    ssize_t written = write(daemon->keeper.wake, &one, sizeof one);
     (void)written; /* it can only fail because it is awake already */
 }
 
 /* ---- accepting ---- */
 
-static void complain(struct memoryd *server, const char *what, const char *peer)
+static void complain(struct memoryd *daemon, const char *what, const char *peer)
 {
-    struct memoryd_keeper *keeper = &server->keeper;
+    struct memoryd_keeper *keeper = &daemon->keeper;
     uint64_t now = task_now();
     if (keeper->complained_at != 0 && now < keeper->complained_at + SECOND)
         return; /* whoever knocks fast must not fill the log */
@@ -74,46 +74,46 @@ static void complain(struct memoryd *server, const char *what, const char *peer)
     log_warning("memory node: %s%s%s", what, peer[0] != 0 ? ": " : "", peer);
 }
 
-static void take_connection(struct memoryd *server, const struct memoryd_listener *listener, int fd,
+static void take_connection(struct memoryd *daemon, const struct memoryd_listener *listener, int fd,
                             const char *peer)
 {
-    struct memoryd_loop *loop = &server->loops[server->keeper.next_loop++ % server->loop_count];
+    struct memoryd_loop *loop = &daemon->loops[daemon->keeper.next_loop++ % daemon->loop_count];
     /* relaxed: a limit, not a promise to the last one */
-    if (atomic_load_relaxed(&server->connections) >= server->connections_max) {
-        complain(server, "turned away, all connections are in use", peer);
+    if (atomic_load_relaxed(&daemon->connections) >= daemon->connections_max) {
+        complain(daemon, "turned away, all connections are in use", peer);
         close(fd);
         return;
     }
-    struct memoryd_connection *connection = memoryd_connection_create(server, loop, fd, listener, peer);
+    struct memoryd_connection *connection = memoryd_connection_create(daemon, loop, fd, listener, peer);
     if (connection == NULL) {
-        complain(server, "turned away for want of memory", peer);
+        complain(daemon, "turned away for want of memory", peer);
         return;
     }
     memoryd_loop_give(loop, connection);
 }
 
-static void accept_some(struct memoryd *server, const struct memoryd_listener *listener)
+static void accept_some(struct memoryd *daemon, const struct memoryd_listener *listener)
 {
     for (unsigned i = 0; i < ACCEPT_BATCH; i++) {
         char peer[NET_TEXT_MAX] = "";
         struct error error = {0};
         int fd = -1;
         if (net_accept(listener->fd, &fd, peer, &error)) {
-            complain(server, error.text, "");
-            server->keeper.pause_until = task_now() + ACCEPT_PAUSE;
+            complain(daemon, error.text, "");
+            daemon->keeper.pause_until = task_now() + ACCEPT_PAUSE;
             return;
         }
         if (fd < 0)
             return;
-        take_connection(server, listener, fd, peer);
+        take_connection(daemon, listener, fd, peer);
     }
 }
 
-static void watch_listeners(struct memoryd *server, bool wanted)
+static void watch_listeners(struct memoryd *daemon, bool wanted)
 {
-    for (unsigned i = 0; i < server->listener_count; i++) {
-        struct epoll_event event = {.events = wanted ? EPOLLIN : 0, .data.ptr = &server->listeners[i]};
-        epoll_ctl(server->keeper.epoll, EPOLL_CTL_MOD, server->listeners[i].fd, &event);
+    for (unsigned i = 0; i < daemon->listener_count; i++) {
+        struct epoll_event event = {.events = wanted ? EPOLLIN : 0, .data.ptr = &daemon->listeners[i]};
+        epoll_ctl(daemon->keeper.epoll, EPOLL_CTL_MOD, daemon->listeners[i].fd, &event);
     }
 }
 
@@ -124,22 +124,22 @@ static void queue_broken(void *owner, struct memoryd_nic_queue *queue, const cha
     memoryd_groups_break(owner, queue, why);
 }
 
-static void take_events(struct memoryd *server)
+static void take_events(struct memoryd *daemon)
 {
-    if (memoryd_nic_events(server->nic, queue_broken, server))
+    if (memoryd_nic_events(daemon->nic, queue_broken, daemon))
         return;
     log_error("memory node: the NIC is gone; compute nodes cannot come any more");
-    epoll_ctl(server->keeper.epoll, EPOLL_CTL_DEL, memoryd_nic_descriptor(server->nic), NULL);
-    memoryd_groups_break(server, NULL, "the NIC is gone");
+    epoll_ctl(daemon->keeper.epoll, EPOLL_CTL_DEL, memoryd_nic_descriptor(daemon->nic), NULL);
+    memoryd_groups_break(daemon, NULL, "the NIC is gone");
 }
 
 /* ---- the thread ---- */
 
 /* Sleeps at most until the deadline and takes what came. */
-static void wait_and_accept(struct memoryd *server, uint64_t deadline)
+static void wait_and_accept(struct memoryd *daemon, uint64_t deadline)
 {
     struct epoll_event events[32];
-    struct memoryd_keeper *keeper = &server->keeper;
+    struct memoryd_keeper *keeper = &daemon->keeper;
     uint64_t now = task_now();
     if (keeper->pause_until != 0 && keeper->pause_until < deadline)
         deadline = keeper->pause_until;
@@ -153,40 +153,40 @@ static void wait_and_accept(struct memoryd *server, uint64_t deadline)
     int count = epoll_wait(keeper->epoll, events, 32, milliseconds);
     for (int i = 0; i < count; i++) {
         void *what = events[i].data.ptr;
-        if (what != NULL && what == server->nic)
-            take_events(server);
+        if (what != NULL && what == daemon->nic)
+            take_events(daemon);
         else if (what != NULL)
-            accept_some(server, what);
+            accept_some(daemon, what);
     }
     uint64_t ignored;
     ssize_t length = read(keeper->wake, &ignored, sizeof ignored);
     (void)length;
 }
 
-static void mind_pause(struct memoryd *server, uint64_t now, bool *paused)
+static void mind_pause(struct memoryd *daemon, uint64_t now, bool *paused)
 {
-    bool want = server->keeper.pause_until > now;
+    bool want = daemon->keeper.pause_until > now;
     if (!want)
-        server->keeper.pause_until = 0;
+        daemon->keeper.pause_until = 0;
     if (want != *paused)
-        watch_listeners(server, !want);
+        watch_listeners(daemon, !want);
     *paused = want;
 }
 
 void memoryd_keeper_main(void *argument)
 {
-    struct memoryd *server = argument;
+    struct memoryd *daemon = argument;
     bool paused = false;
-    server->keeper.awake_at = UINT64_MAX;
+    daemon->keeper.awake_at = UINT64_MAX;
     /* acquire: what was prepared before the stop is seen */
-    while (!atomic_load_acquire(&server->stopping)) {
+    while (!atomic_load_acquire(&daemon->stopping)) {
         uint64_t now = task_now();
-        if (server->keeper.awake_at != UINT64_MAX && now > server->keeper.awake_at + OVERSLEPT)
-            memoryd_groups_forgive(server, now);
-        mind_pause(server, now, &paused);
-        wait_and_accept(server, memoryd_groups_step(server, now));
+        if (daemon->keeper.awake_at != UINT64_MAX && now > daemon->keeper.awake_at + OVERSLEPT)
+            memoryd_groups_forgive(daemon, now);
+        mind_pause(daemon, now, &paused);
+        wait_and_accept(daemon, memoryd_groups_step(daemon, now));
     }
-    memoryd_groups_stop(server);
-    for (unsigned i = 0; i < server->loop_count; i++)
-        memoryd_loop_wake(&server->loops[i]);
+    memoryd_groups_stop(daemon);
+    for (unsigned i = 0; i < daemon->loop_count; i++)
+        memoryd_loop_wake(&daemon->loops[i]);
 }

@@ -108,7 +108,7 @@ static uint8_t *admit(struct memoryd_session *session, const struct wire_command
         if (wire->length > FABRIC_LIST_BYTES_MAX - list->volume)
             return NULL;
     }
-    return fabric_target_locate(session->server->target, command);
+    return fabric_target_locate(session->daemon->target, command);
 }
 
 /* The next command: *taken says whether it was there. */

@@ -16,10 +16,10 @@
 /* Background work of services in one turn: so much longer may a request wait. */
 #define WORK_NS UINT64_C(20000)
 
-int memoryd_loop_create(struct memoryd_loop *loop, struct memoryd *server,
+int memoryd_loop_create(struct memoryd_loop *loop, struct memoryd *daemon,
                         const struct memoryd_engine *engine, struct error *error)
 {
-    *loop = (struct memoryd_loop){.server = server, .engine = engine};
+    *loop = (struct memoryd_loop){.daemon = daemon, .engine = engine};
     loop->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (loop->wake < 0)
         return error_set(error, BANYAN_ENOMEM, "memory node: no eventfd for an I/O thread: %s",
@@ -172,7 +172,7 @@ static void tidy(struct memoryd_loop *loop, uint64_t now)
 static uint64_t sleep_for(const struct memoryd_loop *loop, uint64_t now)
 {
     uint64_t until = loop->first != NULL ? loop->tidy_at : now + 60 * SECOND;
-    if (loop->server->busy_poll)
+    if (loop->daemon->busy_poll)
         return 0;
     if (loop->timed_first != NULL && loop->timed_first->deadline < until)
         until = loop->timed_first->deadline;
@@ -185,16 +185,16 @@ void memoryd_loop_main(void *argument)
     struct error error = {0};
     if (loop->engine->begin(loop, &error)) {
         log_error("memory node: an I/O thread cannot begin, the memory node stops: %s", error.text);
-        memoryd_stop(loop->server);
+        memoryd_stop(loop->daemon);
     }
     /* acquire: what was prepared before the stop is seen */
-    while (!atomic_load_acquire(&loop->server->stopping)) {
+    while (!atomic_load_acquire(&loop->daemon->stopping)) {
         uint64_t now = task_now();
         take_inbox(loop);
         expire(loop, now);
         tidy(loop, now);
         uint64_t budget_ns = WORK_NS;
-        bool more = memory_node_work(loop->server->node, &budget_ns);
+        bool more = memory_node_work(loop->daemon->node, &budget_ns);
         loop->engine->wait(loop, more ? 0 : sleep_for(loop, now));
     }
     take_inbox(loop);

@@ -18,7 +18,7 @@ struct memoryd_connection;
 
 struct memoryd_engine {
     const char *name;
-    /* On the server's own thread. BANYAN_ENOTSUP: the kernel has it not. */
+    /* On the daemon's own thread. BANYAN_ENOTSUP: the kernel has it not. */
     int (*create)(struct memoryd_loop *loop, struct error *error);
     void (*destroy)(struct memoryd_loop *loop);
     /* All others on the loop's thread. */
@@ -57,11 +57,11 @@ struct memoryd_connection {
 };
 
 struct memoryd_loop {
-    struct memoryd *server;
+    struct memoryd *daemon;
     const struct memoryd_engine *engine;
     void *state; /* the engine's */
     struct thread *thread;
-    int wake; /* eventfd: the inbox has something, or the server stops */
+    int wake; /* eventfd: the inbox has something, or the daemon stops */
     struct spinlock inbox_lock;
     struct memoryd_connection *inbox; /* by timed_next */
     struct memoryd_connection *first, *timed_first, *timed_last;
@@ -71,7 +71,7 @@ struct memoryd_loop {
     struct memoryd_counts counts;
 };
 
-int memoryd_loop_create(struct memoryd_loop *loop, struct memoryd *server,
+int memoryd_loop_create(struct memoryd_loop *loop, struct memoryd *daemon,
                         const struct memoryd_engine *engine, struct error *error);
 void memoryd_loop_destroy(struct memoryd_loop *loop);
 void memoryd_loop_main(void *loop);
@@ -84,7 +84,7 @@ void memoryd_loop_woken(struct memoryd_loop *loop);
 /* ---- connections (connection.c) ---- */
 
 /* Takes the sockets over, also when it fails (NULL: no memory). */
-struct memoryd_connection *memoryd_connection_create(struct memoryd *server, struct memoryd_loop *loop,
+struct memoryd_connection *memoryd_connection_create(struct memoryd *daemon, struct memoryd_loop *loop,
                                                      int fd, const struct memoryd_listener *listener,
                                                      const char *peer);
 void memoryd_connection_free(struct memoryd_connection *connection);

@@ -1,4 +1,4 @@
-/* server.c - see server.h: how a memory node's daemon comes to life and ends. */
+/* @daemon.c - see @daemon.h: how a memory node's daemon comes to life and ends. */
 #include "memoryd/loop.h"
 
 #include <errno.h>
@@ -13,20 +13,20 @@
 
 #define THREADS_MAX 64u
 
-static void copy_options(struct memoryd *server, const struct memoryd_options *options)
+static void copy_options(struct memoryd *daemon, const struct memoryd_options *options)
 {
-    server->tls = options->tls;
+    daemon->tls = options->tls;
     if (options->secret != NULL) {
-        server->secret_length = options->secret_length;
-        memcpy(server->secret, options->secret, options->secret_length);
+        daemon->secret_length = options->secret_length;
+        memcpy(daemon->secret, options->secret, options->secret_length);
     }
-    server->lease_ms_min = options->lease_ms_min != 0 ? options->lease_ms_min : 100;
-    server->lease_ms_max = options->lease_ms_max != 0 ? options->lease_ms_max : 60000;
-    server->connections_max = options->connections_max != 0 ? options->connections_max : 4096;
-    server->engine = (enum memory_engine)options->engine;
-    server->busy_poll = options->busy_poll;
-    server->started_at = task_now();
-    net_random(&server->instance, sizeof server->instance);
+    daemon->lease_ms_min = options->lease_ms_min != 0 ? options->lease_ms_min : 100;
+    daemon->lease_ms_max = options->lease_ms_max != 0 ? options->lease_ms_max : 60000;
+    daemon->connections_max = options->connections_max != 0 ? options->connections_max : 4096;
+    daemon->engine = (enum memory_engine)options->engine;
+    daemon->busy_poll = options->busy_poll;
+    daemon->started_at = task_now();
+    net_random(&daemon->instance, sizeof daemon->instance);
 }
 
 static int check_options(const struct memoryd_options *options, struct error *error)
@@ -45,53 +45,53 @@ static int check_options(const struct memoryd_options *options, struct error *er
     return BANYAN_OK;
 }
 
-static int open_listeners(struct memoryd *server, const struct memoryd_options *options, struct error *error)
+static int open_listeners(struct memoryd *daemon, const struct memoryd_options *options, struct error *error)
 {
     for (unsigned i = 0; i < options->listen_count; i++) {
-        struct memoryd_listener *listener = &server->listeners[i];
+        struct memoryd_listener *listener = &daemon->listeners[i];
         listener->address = options->listen[i];
         listener->fd = -1;
         int status = net_listen(&listener->address, options->unix_mode, &listener->fd, error);
         if (status)
             return status;
-        server->listener_count++;
+        daemon->listener_count++;
     }
     return BANYAN_OK;
 }
 
-static int make_loops(struct memoryd *server, const struct memoryd_engine *engine, unsigned count,
+static int make_loops(struct memoryd *daemon, const struct memoryd_engine *engine, unsigned count,
                       struct error *error)
 {
     for (unsigned i = 0; i < count; i++) {
-        int status = memoryd_loop_create(&server->loops[i], server, engine, error);
+        int status = memoryd_loop_create(&daemon->loops[i], daemon, engine, error);
         if (status)
             return status;
-        server->loop_count++;
+        daemon->loop_count++;
     }
     return BANYAN_OK;
 }
 
-static void destroy_loops(struct memoryd *server)
+static void destroy_loops(struct memoryd *daemon)
 {
-    for (unsigned i = 0; i < server->loop_count; i++)
-        memoryd_loop_destroy(&server->loops[i]);
-    server->loop_count = 0;
+    for (unsigned i = 0; i < daemon->loop_count; i++)
+        memoryd_loop_destroy(&daemon->loops[i]);
+    daemon->loop_count = 0;
 }
 
 /* The engine that was asked for, or the best that there is. */
-static int choose_engine(struct memoryd *server, unsigned count, struct error *error)
+static int choose_engine(struct memoryd *daemon, unsigned count, struct error *error)
 {
     struct error refused = {0};
-    if (server->engine == MEMORY_ENGINE_EPOLL)
-        return make_loops(server, &memoryd_epoll, count, error);
-    int status = make_loops(server, &memoryd_uring, count, &refused);
+    if (daemon->engine == MEMORY_ENGINE_EPOLL)
+        return make_loops(daemon, &memoryd_epoll, count, error);
+    int status = make_loops(daemon, &memoryd_uring, count, &refused);
     if (!status)
         return status;
-    destroy_loops(server);
-    if (server->engine == MEMORY_ENGINE_IO_URING)
+    destroy_loops(daemon);
+    if (daemon->engine == MEMORY_ENGINE_IO_URING)
         return error_set(error, refused.code, "%s", refused.text);
     log_info("memory node: epoll instead of io_uring: %s", refused.text);
-    return make_loops(server, &memoryd_epoll, count, error);
+    return make_loops(daemon, &memoryd_epoll, count, error);
 }
 
 /* ---- the NIC ---- */
@@ -137,37 +137,37 @@ int memoryd_locks(const struct memoryd_options *options, struct memory_options *
     return status;
 }
 
-static int open_nic(struct memoryd *server, const struct memoryd_options *options, struct error *error)
+static int open_nic(struct memoryd *daemon, const struct memoryd_options *options, struct error *error)
 {
     struct sockaddr_storage place;
     const struct sockaddr *local;
     if (options->nic == NULL)
         return BANYAN_OK;
     int status = nic_place(options, &place, &local, error);
-    return !status ? memoryd_nic_create(&server->nic, server->node, options->nic, local, error) : status;
+    return !status ? memoryd_nic_create(&daemon->nic, daemon->node, options->nic, local, error) : status;
 }
 
-const char *memoryd_nic(const struct memoryd *server)
+const char *memoryd_nic(const struct memoryd *daemon)
 {
-    return server->nic != NULL ? memoryd_nic_text(server->nic) : NULL;
+    return daemon->nic != NULL ? memoryd_nic_text(daemon->nic) : NULL;
 }
 
 /* ---- life ---- */
 
-static void register_services(struct memoryd *server)
+static void register_services(struct memoryd *daemon)
 {
     const uint32_t peers = MEMORY_PEERS_LAST - MEMORY_PEERS + 1;
-    memory_node_register(server->node, &memoryd_peers_service, MEMORY_PEERS, peers, server);
-    memory_node_register(server->node, &memoryd_staging_service, 0, 0, server);
-    server->registered = true;
+    memory_node_register(daemon->node, &memoryd_peers_service, MEMORY_PEERS, peers, daemon);
+    memory_node_register(daemon->node, &memoryd_staging_service, 0, 0, daemon);
+    daemon->registered = true;
 }
 
-static void unregister_services(struct memoryd *server)
+static void unregister_services(struct memoryd *daemon)
 {
-    if (!server->registered)
+    if (!daemon->registered)
         return;
-    memory_node_unregister(server->node, &memoryd_staging_service, server);
-    memory_node_unregister(server->node, &memoryd_peers_service, server);
+    memory_node_unregister(daemon->node, &memoryd_staging_service, daemon);
+    memory_node_unregister(daemon->node, &memoryd_peers_service, daemon);
 }
 
 int memoryd_create(struct memoryd **made, struct memory_node *node, const struct memoryd_options *options,
@@ -177,123 +177,123 @@ int memoryd_create(struct memoryd **made, struct memory_node *node, const struct
     int status = check_options(options, error);
     if (status)
         return status;
-    struct memoryd *server = calloc(1, sizeof *server);
+    struct memoryd *daemon = calloc(1, sizeof *daemon);
     unsigned threads = options->threads != 0 ? options->threads : 1;
-    if (server != NULL) {
-        server->listeners = calloc(options->listen_count + 1, sizeof *server->listeners);
-        server->loops = calloc(threads, sizeof *server->loops);
-        server->keeper.epoll = server->keeper.wake = -1;
-        server->node = node;
-        server->target = memory_node_target(node);
+    if (daemon != NULL) {
+        daemon->listeners = calloc(options->listen_count + 1, sizeof *daemon->listeners);
+        daemon->loops = calloc(threads, sizeof *daemon->loops);
+        daemon->keeper.epoll = daemon->keeper.wake = -1;
+        daemon->node = node;
+        daemon->target = memory_node_target(node);
     }
-    if (server == NULL || server->listeners == NULL || server->loops == NULL) {
+    if (daemon == NULL || daemon->listeners == NULL || daemon->loops == NULL) {
         status = error_set(error, BANYAN_ENOMEM, "no memory for a memory node's daemon");
     } else {
-        copy_options(server, options);
-        memoryd_groups_create(server);
-        status = open_listeners(server, options, error);
+        copy_options(daemon, options);
+        memoryd_groups_create(daemon);
+        status = open_listeners(daemon, options, error);
     }
     if (!status)
-        status = open_nic(server, options, error);
+        status = open_nic(daemon, options, error);
     if (!status)
-        status = choose_engine(server, threads, error);
+        status = choose_engine(daemon, threads, error);
     if (!status)
-        status = memoryd_keeper_create(server, error);
+        status = memoryd_keeper_create(daemon, error);
     if (status) {
-        memoryd_destroy(server);
+        memoryd_destroy(daemon);
         return status;
     }
-    register_services(server);
-    *made = server;
+    register_services(daemon);
+    *made = daemon;
     return BANYAN_OK;
 }
 
-int memoryd_start(struct memoryd *server, struct error *error)
+int memoryd_start(struct memoryd *daemon, struct error *error)
 {
     int status = BANYAN_OK;
-    server->started = true;
-    for (unsigned i = 0; i < server->loop_count && !status; i++)
-        status = thread_start(&server->loops[i].thread, memoryd_loop_main, &server->loops[i], error);
+    daemon->started = true;
+    for (unsigned i = 0; i < daemon->loop_count && !status; i++)
+        status = thread_start(&daemon->loops[i].thread, memoryd_loop_main, &daemon->loops[i], error);
     if (!status)
-        status = thread_start(&server->keeper.thread, memoryd_keeper_main, server, error);
+        status = thread_start(&daemon->keeper.thread, memoryd_keeper_main, daemon, error);
     if (status) {
-        memoryd_stop(server);
-        memoryd_join(server);
+        memoryd_stop(daemon);
+        memoryd_join(daemon);
         return status;
     }
-    for (unsigned i = 0; i < server->listener_count; i++) {
+    for (unsigned i = 0; i < daemon->listener_count; i++) {
         char text[NET_TEXT_MAX];
-        log_info("memory node: listening on %s (%s)", net_address_format(&server->listeners[i].address, text),
-                 memoryd_engine(server));
+        log_info("memory node: listening on %s (%s)", net_address_format(&daemon->listeners[i].address, text),
+                 memoryd_engine(daemon));
     }
-    if (server->nic != NULL)
-        log_info("memory node: serves RDMA by %s", memoryd_nic_text(server->nic));
+    if (daemon->nic != NULL)
+        log_info("memory node: serves RDMA by %s", memoryd_nic_text(daemon->nic));
     return BANYAN_OK;
 }
 
-void memoryd_stop(struct memoryd *server)
+void memoryd_stop(struct memoryd *daemon)
 {
     /* release: see memoryd_keeper_main */
-    atomic_store_release(&server->stopping, 1u);
-    memoryd_keeper_wake(server);
-    for (unsigned i = 0; i < server->loop_count; i++)
-        memoryd_loop_wake(&server->loops[i]);
+    atomic_store_release(&daemon->stopping, 1u);
+    memoryd_keeper_wake(daemon);
+    for (unsigned i = 0; i < daemon->loop_count; i++)
+        memoryd_loop_wake(&daemon->loops[i]);
 }
 
-static void close_listeners(struct memoryd *server)
+static void close_listeners(struct memoryd *daemon)
 {
-    for (unsigned i = 0; i < server->listener_count; i++) {
-        if (server->listeners[i].fd < 0)
+    for (unsigned i = 0; i < daemon->listener_count; i++) {
+        if (daemon->listeners[i].fd < 0)
             continue;
-        close(server->listeners[i].fd);
-        if (server->listeners[i].address.kind == NET_UNIX)
-            unlink(server->listeners[i].address.path);
-        server->listeners[i].fd = -1;
+        close(daemon->listeners[i].fd);
+        if (daemon->listeners[i].address.kind == NET_UNIX)
+            unlink(daemon->listeners[i].address.path);
+        daemon->listeners[i].fd = -1;
     }
 }
 
-void memoryd_join(struct memoryd *server)
+void memoryd_join(struct memoryd *daemon)
 {
-    if (server->joined || !server->started)
+    if (daemon->joined || !daemon->started)
         return;
-    thread_join(server->keeper.thread);
-    for (unsigned i = 0; i < server->loop_count; i++)
-        thread_join(server->loops[i].thread);
-    server->joined = true;
-    close_listeners(server);
-    memoryd_groups_stop(server); /* whoever came while the threads ended */
-    memoryd_groups_destroy(server);
+    thread_join(daemon->keeper.thread);
+    for (unsigned i = 0; i < daemon->loop_count; i++)
+        thread_join(daemon->loops[i].thread);
+    daemon->joined = true;
+    close_listeners(daemon);
+    memoryd_groups_stop(daemon); /* whoever came while the threads ended */
+    memoryd_groups_destroy(daemon);
 }
 
-void memoryd_destroy(struct memoryd *server)
+void memoryd_destroy(struct memoryd *daemon)
 {
-    if (server == NULL)
+    if (daemon == NULL)
         return;
-    if (server->started) {
-        memoryd_stop(server);
-        memoryd_join(server);
+    if (daemon->started) {
+        memoryd_stop(daemon);
+        memoryd_join(daemon);
     }
-    if (server->listeners != NULL)
-        close_listeners(server);
-    if (server->loops != NULL)
-        destroy_loops(server);
-    if (!server->started && server->keeper.epoll >= 0)
-        memoryd_groups_destroy(server);
-    memoryd_keeper_destroy(server);
-    unregister_services(server);
-    memoryd_nic_destroy(server->nic);
-    memset(server->secret, 0, sizeof server->secret);
-    free(server->listeners);
-    free(server->loops);
-    free(server);
+    if (daemon->listeners != NULL)
+        close_listeners(daemon);
+    if (daemon->loops != NULL)
+        destroy_loops(daemon);
+    if (!daemon->started && daemon->keeper.epoll >= 0)
+        memoryd_groups_destroy(daemon);
+    memoryd_keeper_destroy(daemon);
+    unregister_services(daemon);
+    memoryd_nic_destroy(daemon->nic);
+    memset(daemon->secret, 0, sizeof daemon->secret);
+    free(daemon->listeners);
+    free(daemon->loops);
+    free(daemon);
 }
 
-uint16_t memoryd_port(const struct memoryd *server, unsigned listener)
+uint16_t memoryd_port(const struct memoryd *daemon, unsigned listener)
 {
-    return listener < server->listener_count ? server->listeners[listener].address.port : 0;
+    return listener < daemon->listener_count ? daemon->listeners[listener].address.port : 0;
 }
 
-const char *memoryd_engine(const struct memoryd *server)
+const char *memoryd_engine(const struct memoryd *daemon)
 {
-    return server->loops[0].engine->name;
+    return daemon->loops[0].engine->name;
 }

@@ -1,5 +1,5 @@
 /*
- * server.h - a memory node as a daemon: it serves its pool over TCP (TLS where wanted) and Unix sockets,
+ * @daemon.h - a memory node as a daemon: it serves its pool over TCP (TLS where wanted) and Unix sockets,
  * keeps the leases of compute nodes, and frees the locks of those that are gone (G5, G6; fabric/wire.h is the
  * protocol).
  *
@@ -42,17 +42,17 @@ struct memoryd;
 /* Listens, and registers its services (memory/service.h): a node has one daemon at a time. BANYAN_EBUSY,
  * BANYAN_EINVAL, BANYAN_ENET with the address at fault; BANYAN_ENOTSUP: no io_uring here; or of the NIC
  * (verbs_device.h). */
-int memoryd_create(struct memoryd **server, struct memory_node *node, const struct memoryd_options *options,
+int memoryd_create(struct memoryd **daemon, struct memory_node *node, const struct memoryd_options *options,
                    struct error *error);
-int memoryd_start(struct memoryd *server, struct error *error);
+int memoryd_start(struct memoryd *daemon, struct error *error);
 /* Any thread. */
-void memoryd_stop(struct memoryd *server);
-void memoryd_join(struct memoryd *server);
-void memoryd_destroy(struct memoryd *server);
-uint16_t memoryd_port(const struct memoryd *server, unsigned listener);
+void memoryd_stop(struct memoryd *daemon);
+void memoryd_join(struct memoryd *daemon);
+void memoryd_destroy(struct memoryd *daemon);
+uint16_t memoryd_port(const struct memoryd *daemon, unsigned listener);
 /* "io_uring" or "epoll". */
-const char *memoryd_engine(const struct memoryd *server);
+const char *memoryd_engine(const struct memoryd *daemon);
 /* "mlx5_0 port 1, RoCE v2, ...": the NIC that serves the memory; NULL: none does. */
-const char *memoryd_nic(const struct memoryd *server);
+const char *memoryd_nic(const struct memoryd *daemon);
 
 #endif

@@ -20,7 +20,7 @@ struct memoryd_nic_queue {
     struct ibv_mw *windows[NIC_PARTS];
 };
 
-/* The memory node's own queue pair: both ends on this device. The keeper's, once the server runs. */
+/* The memory node's own queue pair: both ends on this device. The keeper's, once the daemon runs. */
 struct nic_own {
     struct memoryd_nic_queue *far; /* the end that commands arrive at */
     struct wire_nic where;         /* the far end, and the memory behind it */

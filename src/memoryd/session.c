@@ -41,7 +41,7 @@ static enum session_result take_format(struct memoryd_session *session, const st
     if (head->length != sizeof format)
         return memoryd_session_broken(session, "a format of %u bytes", head->length);
     memcpy(&format, bytes, sizeof format);
-    int status = memoryd_groups_format(session->server, &format, &error);
+    int status = memoryd_groups_format(session->daemon, &format, &error);
     if (!status)
         log_info("memory node: formatted as number %u of %u of cluster %016llx, asked for by %s (%s)",
                  (unsigned)format.number, (unsigned)format.node_count, (unsigned long long)format.cluster_id,
@@ -159,12 +159,12 @@ enum session_result memoryd_session_run(struct memoryd_session *session)
 
 /* ---- life ---- */
 
-bool memoryd_session_begin(struct memoryd_session *session, struct memoryd *server,
+bool memoryd_session_begin(struct memoryd_session *session, struct memoryd *daemon,
                            struct memoryd_counts *counts, int fd, const char *peer)
 {
     struct wire_greeting greeting = {
-        .magic = WIRE_MAGIC, .version = WIRE_VERSION, .secret_wanted = server->secret_length > 0};
-    session->server = server;
+        .magic = WIRE_MAGIC, .version = WIRE_VERSION, .secret_wanted = daemon->secret_length > 0};
+    session->daemon = daemon;
     session->counts = counts;
     session->fd = fd;
     session->need = sizeof(struct wire_header);

@@ -41,7 +41,7 @@ struct session_list {
 };
 
 struct memoryd_session {
-    struct memoryd *server;
+    struct memoryd *daemon;
     struct memoryd_counts *counts; /* of its thread */
     struct memoryd_buffer in, out;
     size_t need;   /* bytes that `in` must hold for the next step */
@@ -76,7 +76,7 @@ struct memoryd_session {
 };
 
 /* Puts the greeting into the output. false: no memory. Takes pidfd over. */
-bool memoryd_session_begin(struct memoryd_session *session, struct memoryd *server,
+bool memoryd_session_begin(struct memoryd_session *session, struct memoryd *daemon,
                            struct memoryd_counts *counts, int fd, const char *peer);
 enum session_result memoryd_session_run(struct memoryd_session *session);
 /* The descriptors have been sent. */

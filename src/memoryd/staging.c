@@ -50,13 +50,13 @@ void memoryd_staging_destroy(struct memoryd_staging *staging)
 
 /* ---- after the client's end ---- */
 
-void memoryd_staging_leave(struct memoryd *server, struct memoryd_staging *staging, uint16_t compute_id)
+void memoryd_staging_leave(struct memoryd *daemon, struct memoryd_staging *staging, uint16_t compute_id)
 {
     staging->compute_id = compute_id;
-    spinlock_lock(&server->left.lock);
-    staging->next = server->left.first;
-    server->left.first = staging;
-    spinlock_unlock(&server->left.lock);
+    spinlock_lock(&daemon->left.lock);
+    staging->next = daemon->left.first;
+    daemon->left.first = staging;
+    spinlock_unlock(&daemon->left.lock);
 }
 
 /* Takes one that the compute node left; 0: that anyone left. NULL: there is none. */
@@ -73,10 +73,10 @@ static struct memoryd_staging *take_left(struct memoryd_left *left, uint16_t com
     return staging;
 }
 
-void memoryd_staging_drop(struct memoryd *server)
+void memoryd_staging_drop(struct memoryd *daemon)
 {
     struct memoryd_staging *staging;
-    while ((staging = take_left(&server->left, 0)) != NULL)
+    while ((staging = take_left(&daemon->left, 0)) != NULL)
         memoryd_staging_destroy(staging);
 }
 
@@ -111,13 +111,13 @@ static bool finish(const struct memoryd_staging *staging, const struct fabric_ta
 
 static void fenced(void *context, uint16_t compute_id)
 {
-    struct memoryd *server = context;
+    struct memoryd *daemon = context;
     struct memoryd_staging *staging;
-    uint16_t number = server->groups.number; /* a format changes it, but not while there is a group */
+    uint16_t number = daemon->groups.number; /* a format changes it, but not while there is a group */
     unsigned finished = 0;
-    while ((staging = take_left(&server->left, compute_id)) != NULL) {
+    while ((staging = take_left(&daemon->left, compute_id)) != NULL) {
         bool complaint;
-        finished += finish(staging, server->target, number, &complaint);
+        finished += finish(staging, daemon->target, number, &complaint);
         if (complaint)
             log_warning("memory node %u: compute node %u left an impossible write in its staging area",
                         (unsigned)number, (unsigned)compute_id);

@@ -36,9 +36,9 @@ int memoryd_staging_create(struct memoryd_staging **staging, int *descriptor, st
 void memoryd_staging_destroy(struct memoryd_staging *staging);
 /* The area's connection is gone, and its compute node is fenced: the area is kept until the process is dead
  * and the service is told so. Takes it over. */
-void memoryd_staging_leave(struct memoryd *server, struct memoryd_staging *staging, uint16_t compute_id);
+void memoryd_staging_leave(struct memoryd *daemon, struct memoryd_staging *staging, uint16_t compute_id);
 /* Destroys all that were left and not finished: their processes live on, and the daemon ends. */
-void memoryd_staging_drop(struct memoryd *server);
+void memoryd_staging_drop(struct memoryd *daemon);
 
 /* Its context is the daemon. */
 extern const struct memory_service memoryd_staging_service;

@@ -1,6 +1,6 @@
 /*
- * state.h - what the parts of the memory daemon share: the server, its listeners, its counters. Not
- * for anyone outside of src/memory/server*.c, its tests and its fuzzer.
+ * state.h - what the parts of the memory daemon share: the daemon, its listeners, its counters. Not
+ * for anyone outside of src/memory/daemon*.c, its tests and its fuzzer.
  *
  * THREADS. The keeper (keeper.c) accepts connections and watches over leases. Each loop
  * (loop.h) is one I/O thread with an engine and the connections that were given to it. They meet at
@@ -72,11 +72,11 @@ extern const struct memory_service memoryd_peers_service;
 
 /* ---- keeper (keeper.c) ---- */
 
-int memoryd_keeper_create(struct memoryd *server, struct error *error);
-void memoryd_keeper_destroy(struct memoryd *server);
-/* The thread: until the server is stopping. */
-void memoryd_keeper_main(void *server);
+int memoryd_keeper_create(struct memoryd *daemon, struct error *error);
+void memoryd_keeper_destroy(struct memoryd *daemon);
+/* The thread: until the daemon is stopping. */
+void memoryd_keeper_main(void *daemon);
 /* Any thread: the keeper looks at groups and at `stopping` again. */
-void memoryd_keeper_wake(struct memoryd *server);
+void memoryd_keeper_wake(struct memoryd *daemon);
 
 #endif

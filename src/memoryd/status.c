@@ -47,13 +47,13 @@ static void fill_peers(struct memoryd_groups *groups, uint32_t skip, struct memo
 
 static int serve_peers(void *context, struct memory_call *call)
 {
-    struct memoryd *server = context;
+    struct memoryd *daemon = context;
     struct memory_peers_request request;
     struct memory_peers_reply reply;
     if (call->length < sizeof request || call->capacity < sizeof reply)
         return BANYAN_EINVAL;
     memcpy(&request, call->request, sizeof request);
-    fill_peers(&server->groups, request.skip, &reply);
+    fill_peers(&daemon->groups, request.skip, &reply);
     call->reply_length = offsetof(struct memory_peers_reply, peers) + reply.count * sizeof reply.peers[0];
     memcpy(call->reply, &reply, call->reply_length);
     return BANYAN_OK;
@@ -61,14 +61,14 @@ static int serve_peers(void *context, struct memory_call *call)
 
 static void report(void *context, struct memory_status_reply *status)
 {
-    struct memoryd *server = context;
-    struct memoryd_groups *groups = &server->groups;
-    status->uptime_ms = milliseconds_since(server->started_at, task_now());
-    status->nic = server->nic != NULL;
-    status->nic_queues = server->nic != NULL ? memoryd_nic_queues(server->nic) : 0;
-    status->connections = atomic_load_relaxed(&server->connections); /* a count */
-    for (unsigned i = 0; i < server->loop_count; i++) {
-        const struct memoryd_counts *counts = &server->loops[i].counts;
+    struct memoryd *daemon = context;
+    struct memoryd_groups *groups = &daemon->groups;
+    status->uptime_ms = milliseconds_since(daemon->started_at, task_now());
+    status->nic = daemon->nic != NULL;
+    status->nic_queues = daemon->nic != NULL ? memoryd_nic_queues(daemon->nic) : 0;
+    status->connections = atomic_load_relaxed(&daemon->connections); /* a count */
+    for (unsigned i = 0; i < daemon->loop_count; i++) {
+        const struct memoryd_counts *counts = &daemon->loops[i].counts;
         status->lists_total += atomic_load_relaxed(&counts->lists);
         status->commands_total += atomic_load_relaxed(&counts->commands);
         status->bytes_read_total += atomic_load_relaxed(&counts->bytes_read);

@@ -3,7 +3,7 @@
  * for the next. Connections that are not plain sockets behind their hello get one-shot polls instead.
  *
  * Each connection has at most one operation of each kind under way; a connection that is closed is freed when
- * the last of them has come back. The ring is made by the server's thread, disabled, and enabled by the
+ * the last of them has come back. The ring is made by the daemon's thread, disabled, and enabled by the
  * loop's thread, which is then the only one that may use it.
  */
 #include "memoryd/loop.h"

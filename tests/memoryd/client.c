@@ -19,7 +19,7 @@
 
 #define LOOK_NS UINT64_C(1000000)
 
-/* ---- the server ---- */
+/* ---- the daemon ---- */
 
 static struct net_address stream_address(bool rdma)
 {
@@ -49,7 +49,7 @@ int site_open(struct site *site, const struct site_options *options)
     snprintf(path, sizeof path, "unix:/tmp/banyan-test-%d-%u.sock", (int)getpid(), serial++);
     listen[0] = stream_address(options->rdma);
     assert_int_equal(net_address_parse(&listen[1], path, 1, &error), BANYAN_OK);
-    struct memoryd_options server = {.listen = listen,
+    struct memoryd_options daemon = {.listen = listen,
                                      .listen_count = 2,
                                      .secret = options->secret,
                                      .tls = options->tls,
@@ -60,26 +60,26 @@ int site_open(struct site *site, const struct site_options *options)
                                      .connections_max = options->connections_max,
                                      .engine = options->engine,
                                      .nic = options->rdma ? &nic : NULL};
-    if (memoryd_locks(&server, &pool, &error) || memory_node_create(&site->node, &pool, &error))
+    if (memoryd_locks(&daemon, &pool, &error) || memory_node_create(&site->node, &pool, &error))
         fail_msg("%s", error.text);
-    int status = memoryd_create(&site->server, site->node, &server, &error);
+    int status = memoryd_create(&site->daemon, site->node, &daemon, &error);
     if (status == BANYAN_ENOTSUP) {
         memory_node_destroy(site->node);
         return status;
     }
-    if (status || memoryd_start(site->server, &error))
+    if (status || memoryd_start(site->daemon, &error))
         fail_msg("%s", error.text);
     site->tcp = listen[0];
-    site->tcp.port = memoryd_port(site->server, 0);
+    site->tcp.port = memoryd_port(site->daemon, 0);
     site->local = listen[1];
     return BANYAN_OK;
 }
 
 void site_close(struct site *site)
 {
-    memoryd_stop(site->server);
-    memoryd_join(site->server);
-    memoryd_destroy(site->server);
+    memoryd_stop(site->daemon);
+    memoryd_join(site->daemon);
+    memoryd_destroy(site->daemon);
     memory_node_destroy(site->node);
 }
 
@@ -200,7 +200,7 @@ void client_send(struct client *client, const void *bytes, size_t length)
             continue;
         }
         if (some < 0)
-            return; /* the server has closed: the test will see */
+            return; /* the daemon has closed: the test will see */
         from += some;
         length -= (size_t)some;
     }
@@ -213,7 +213,7 @@ static size_t take_what_comes(struct client *client, void *bytes, size_t length)
     while ((some = take_some(client, bytes, length)) < 0 && errno == EAGAIN) {
         uint32_t events = client->stream != NULL ? net_stream_wants(client->stream, false) : EPOLLIN;
         if (net_wait(client->fd, events, CLIENT_LIMIT))
-            fail_msg("the server says nothing");
+            fail_msg("the daemon says nothing");
     }
     return some > 0 ? (size_t)some : 0;
 }
@@ -259,7 +259,7 @@ struct wire_header client_take(struct client *client, void *body, size_t capacit
 {
     struct wire_header head;
     if (!take_bytes(client, &head, sizeof head))
-        fail_msg("the server has closed%s%s", client->stream != NULL ? ": " : "",
+        fail_msg("the daemon has closed%s%s", client->stream != NULL ? ": " : "",
                  client->stream != NULL ? net_stream_error(client->stream) : "");
     assert_true(wire_header_valid(&head));
     size_t some = head.length < capacity ? head.length : capacity;

@@ -10,10 +10,10 @@
 
 #define CLIENT_LIMIT UINT64_C(20000000000) /* ns: much more than anything takes */
 
-/* A server in this process, with a pool of its own. */
+/* A daemon in this process, with a pool of its own. */
 struct site {
     struct memory_node *node;
-    struct memoryd *server;
+    struct memoryd *daemon;
     struct net_address tcp, local;
 };
 struct site_options {
@@ -62,10 +62,10 @@ void client_message(struct client *client, enum wire_kind kind, uint64_t id, con
                     size_t length);
 /* The next message; its body, at most capacity bytes of it. */
 struct wire_header client_take(struct client *client, void *body, size_t capacity);
-/* The same of a server that may close instead: false. */
+/* The same of a daemon that may close instead: false. */
 bool client_try_take(struct client *client, struct wire_header *head, void *body, size_t capacity);
 bool client_try_connect(struct client *client, const struct net_address *address);
-/* True when the server has closed; whatever it still says is skipped. */
+/* True when the daemon has closed; whatever it still says is skipped. */
 bool client_closed(struct client *client);
 /* A hello that is right for that role; the caller may spoil it. */
 struct wire_hello client_hello(const struct client *client, uint32_t role, const char *secret);
@@ -78,7 +78,7 @@ void client_data(struct client *client, const struct net_address *address, const
 void client_monitor(struct client *client, const struct net_address *address);
 void client_goodbye(struct client *client); /* and waits for the close */
 void client_heartbeat(struct client *client);
-/* False: the server has closed. */
+/* False: the daemon has closed. */
 bool client_try_heartbeat(struct client *client);
 
 /* A list as bytes. */

@@ -23,7 +23,7 @@ struct raw {
  * noticed within seconds. */
 void raw_open(struct raw *raw);
 void raw_close(struct raw *raw);
-/* ATTACH over a data connection: 0 and connected, or the status and the server's sentence. */
+/* ATTACH over a data connection: 0 and connected, or the status and the daemon's sentence. */
 int raw_attach(struct raw *raw, struct client *data, char sentence[256]);
 /* Sends ATTACH and takes the answer; connects nothing. */
 int raw_ask(struct client *data, const struct wire_nic *end, struct wire_nic *answer, char sentence[256]);

@@ -132,17 +132,17 @@ static int memoryd_attempt(void *context)
     struct net_address listen[2] = {{.kind = NET_TCP, .host = "127.0.0.1"}, {.kind = NET_UNIX}};
     struct memoryd_options options = {
         .listen = listen, .listen_count = 2, .threads = 3, .engine = making->engine};
-    struct memoryd *server;
+    struct memoryd *daemon;
     struct error error = {0};
     snprintf(listen[1].path, sizeof listen[1].path, "/tmp/banyan-test-%d-f.sock", (int)getpid());
-    int status = memoryd_create(&server, making->node, &options, &error);
+    int status = memoryd_create(&daemon, making->node, &options, &error);
     if (!status) {
-        assert_true(memoryd_port(server, 0) != 0);
-        assert_int_equal(memoryd_port(server, 2), 0);
-        status = memoryd_start(server, &error);
-        memoryd_destroy(server);
+        assert_true(memoryd_port(daemon, 0) != 0);
+        assert_int_equal(memoryd_port(daemon, 2), 0);
+        status = memoryd_start(daemon, &error);
+        memoryd_destroy(daemon);
     } else {
-        assert_null(server);
+        assert_null(daemon);
     }
     assert_int_not_equal(access(listen[1].path, F_OK), 0);
     if (status)
@@ -423,7 +423,7 @@ static void test_ring_not_enabled(void **state)
                                           .error = EACCES});
     if (open_site(&site, (struct site_options){.threads = 1})) {
         at = site.tcp;
-        memoryd_join(site.server); /* by itself */
+        memoryd_join(site.daemon); /* by itself */
         assert_int_equal(net_connect(&at, CLIENT_LIMIT, &fd, &error), BANYAN_ENET);
         assert_int_equal(failing_met(), 1);
         site_close(&site);

@@ -62,7 +62,7 @@ static void test_silence(void **state)
 
 static uint64_t heartbeat_at(struct site *site)
 {
-    struct memoryd_groups *groups = &site->server->groups;
+    struct memoryd_groups *groups = &site->daemon->groups;
     spinlock_lock(&groups->lock);
     uint64_t at = groups->first->heartbeat_at;
     spinlock_unlock(&groups->lock);
@@ -79,15 +79,15 @@ static void test_prolonged(void **state)
         return;
     client_control(&control, &site.tcp, 2, LONG_LEASE);
     const uint64_t begin = heartbeat_at(&site); /* it sends none */
-    memoryd_groups_prolong(site.server, begin + 5000, 0);
+    memoryd_groups_prolong(site.daemon, begin + 5000, 0);
     assert_int_equal(heartbeat_at(&site), begin);
     for (unsigned i = 1; i <= 3; i++) {
-        memoryd_groups_prolong(site.server, begin + 5000, 1500);
+        memoryd_groups_prolong(site.daemon, begin + 5000, 1500);
         assert_int_equal(heartbeat_at(&site), begin + i * 1500);
     }
-    memoryd_groups_prolong(site.server, begin + 5000, 1500);
+    memoryd_groups_prolong(site.daemon, begin + 5000, 1500);
     assert_int_equal(heartbeat_at(&site), begin + 5000);
-    memoryd_groups_prolong(site.server, begin + 4000, UINT64_MAX); /* two threads: it is later already */
+    memoryd_groups_prolong(site.daemon, begin + 4000, UINT64_MAX); /* two threads: it is later already */
     assert_int_equal(heartbeat_at(&site), begin + 5000);
     client_goodbye(&control);
     site_close(&site);

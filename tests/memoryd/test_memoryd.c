@@ -1,5 +1,5 @@
-/* test_server.c - the memory daemon over real sockets, with each engine: openings good and bad, lists, calls,
- * rights, format, and what happens to those who send nonsense. */
+/* test_memoryd.c - the memory daemon over real sockets, with each engine: openings good and bad, lists,
+ * calls, rights, format, and what happens to those who send nonsense. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -28,7 +28,7 @@ static bool open_site(struct site *site, struct site_options options)
     options.engine = engine;
     client_use_tls(NULL);
     if (!site_open(site, &options)) {
-        assert_string_equal(memoryd_engine(site->server),
+        assert_string_equal(memoryd_engine(site->daemon),
                             engine == MEMORY_ENGINE_EPOLL ? "epoll" : "io_uring");
         return true;
     }
@@ -307,7 +307,7 @@ static void run_volume(struct site *site)
             script_read(&script, site_address(OFFSET + (i & 1) * FABRIC_LENGTH_MAX), FABRIC_LENGTH_MAX);
         script_send(&script, &pair.data, id);
     }
-    /* The socket and the limit of output hold a few of them; the server must stop there. */
+    /* The socket and the limit of output hold a few of them; the daemon must stop there. */
     for (uint64_t id = 0; id < LISTS; id++) {
         struct wire_header head = client_take(&pair.data, body, 4 * FABRIC_LENGTH_MAX);
         assert_int_equal(head.id, id);
@@ -345,7 +345,7 @@ static void test_tls(void **state)
 {
     struct site site;
     struct certificate authority, ours;
-    struct net_tls *server, *client, *stranger;
+    struct net_tls *daemon, *client, *stranger;
     struct client none;
     struct error error;
     char pem[64], signer[64];
@@ -356,13 +356,13 @@ static void test_tls(void **state)
     assert_true(certificate_write(&authority, signer, NULL) && certificate_write(&ours, pem, pem));
     struct net_tls_options options = {
         .certificate_file = pem, .authority_file = signer, .require_peer = true};
-    assert_int_equal(net_tls_create(&server, true, &options, &error), BANYAN_OK);
+    assert_int_equal(net_tls_create(&daemon, true, &options, &error), BANYAN_OK);
     assert_int_equal(net_tls_create(&client, false, &options, &error), BANYAN_OK);
     options.certificate_file = NULL;
     assert_int_equal(net_tls_create(&stranger, false, &options, &error), BANYAN_OK);
     unlink(pem);
     unlink(signer);
-    if (open_site(&site, (struct site_options){.tls = server})) {
+    if (open_site(&site, (struct site_options){.tls = daemon})) {
         client_use_tls(client);
         run_lists(&site, &site.tcp);
         run_volume(&site);
@@ -380,7 +380,7 @@ static void test_tls(void **state)
         site_wait_connections(&site, 0);
         site_close(&site);
     }
-    net_tls_destroy(server);
+    net_tls_destroy(daemon);
     net_tls_destroy(client);
     net_tls_destroy(stranger);
     certificate_free(&authority);
@@ -946,7 +946,7 @@ static void test_stop_with_clients(void **state)
         return;
     pair_open(&pair, &site);
     client_monitor(&monitor, &site.local);
-    memoryd_stop(site.server);
+    memoryd_stop(site.daemon);
     assert_true(client_closed(&pair.data));
     assert_true(client_closed(&pair.control));
     assert_true(client_closed(&monitor));
@@ -977,7 +977,7 @@ static void test_crowd(void **state)
                 assert_int_equal(status.connections, MANY);
             }
         }
-        memoryd_stop(site.server);
+        memoryd_stop(site.daemon);
         for (unsigned i = 0; i < MANY; i++) {
             assert_true(client_closed(&clients[i]));
             client_close(&clients[i]);
@@ -990,27 +990,27 @@ static void test_crowd(void **state)
 static void test_options(void **state)
 {
     struct site site;
-    struct memoryd *server;
+    struct memoryd *daemon;
     struct error error;
     if (!open_site(&site, (struct site_options){0}))
         return;
     struct memoryd_options options = {.listen = &site.tcp, .listen_count = 1, .engine = engine};
-    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EBUSY);
-    assert_null(server);
+    assert_int_equal(memoryd_create(&daemon, site.node, &options, &error), BANYAN_EBUSY);
+    assert_null(daemon);
     options.listen = &site.local;
-    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EBUSY);
+    assert_int_equal(memoryd_create(&daemon, site.node, &options, &error), BANYAN_EBUSY);
     options.threads = 1000;
-    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    assert_int_equal(memoryd_create(&daemon, site.node, &options, &error), BANYAN_EINVAL);
     options = (struct memoryd_options){.engine = 17};
-    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    assert_int_equal(memoryd_create(&daemon, site.node, &options, &error), BANYAN_EINVAL);
     options = (struct memoryd_options){.engine = engine, .lease_ms_min = 9, .lease_ms_max = 8};
-    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    assert_int_equal(memoryd_create(&daemon, site.node, &options, &error), BANYAN_EINVAL);
     options = (struct memoryd_options){.engine = -1};
-    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    assert_int_equal(memoryd_create(&daemon, site.node, &options, &error), BANYAN_EINVAL);
     options = (struct memoryd_options){.engine = engine, .secret = "", .secret_length = 0};
-    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    assert_int_equal(memoryd_create(&daemon, site.node, &options, &error), BANYAN_EINVAL);
     options.secret_length = NET_SECRET_MAX + 1;
-    assert_int_equal(memoryd_create(&server, site.node, &options, &error), BANYAN_EINVAL);
+    assert_int_equal(memoryd_create(&daemon, site.node, &options, &error), BANYAN_EINVAL);
     site_close(&site);
 }
 
@@ -1021,7 +1021,7 @@ static void test_one_after_another(void **state)
     struct memoryd_options options = {.engine = engine};
     struct memory_status_reply status;
     struct memory_node *node;
-    struct memoryd *server;
+    struct memoryd *daemon;
     struct error error;
     assert_int_equal(memory_node_create(&node, &pool, &error), BANYAN_OK);
     const struct fabric_target *target = memory_node_target(node);
@@ -1029,13 +1029,13 @@ static void test_one_after_another(void **state)
     static struct memory_peers_reply peers;
     size_t length;
     for (unsigned life = 0; life < 3; life++) {
-        if (memoryd_create(&server, node, &options, &error) == BANYAN_ENOTSUP)
+        if (memoryd_create(&daemon, node, &options, &error) == BANYAN_ENOTSUP)
             skip();
         assert_int_equal(target->call(target->owner, 1, &ask, sizeof ask, &peers, sizeof peers, &length),
                          BANYAN_OK);
         assert_int_equal(peers.total, 0);
-        memoryd_join(server);    /* never started: there is nobody to wait for */
-        memoryd_destroy(server); /* never started */
+        memoryd_join(daemon);    /* never started: there is nobody to wait for */
+        memoryd_destroy(daemon); /* never started */
         assert_int_equal(target->call(target->owner, 1, &ask, sizeof ask, &peers, sizeof peers, &length),
                          BANYAN_ENOTSUP);
     }
@@ -1064,7 +1064,7 @@ static int without_uring(void)
         return 1;
     if (site_open(&site, &(struct site_options){.engine = MEMORY_ENGINE_AUTO}))
         return 2;
-    if (strcmp(memoryd_engine(site.server), "epoll") != 0)
+    if (strcmp(memoryd_engine(site.daemon), "epoll") != 0)
         return 3;
     run_lists(&site, &site.tcp);
     site_close(&site);
@@ -1128,8 +1128,8 @@ int main(void)
     int failed = 0;
     log_set_level(getenv("TEST_LOG") != NULL ? LOG_DEBUG : LOG_ERROR);
     engine = MEMORY_ENGINE_EPOLL;
-    failed += cmocka_run_group_tests_name("server, epoll", tests, NULL, NULL);
+    failed += cmocka_run_group_tests_name("daemon, epoll", tests, NULL, NULL);
     engine = MEMORY_ENGINE_IO_URING;
-    failed += cmocka_run_group_tests_name("server, io_uring", tests, NULL, NULL);
+    failed += cmocka_run_group_tests_name("daemon, io_uring", tests, NULL, NULL);
     return failed;
 }

@@ -29,7 +29,7 @@ static void open_site(struct site *site)
 {
     static const struct site_options options = {.rdma = true, .shared = true};
     assert_int_equal(site_open(site, &options), BANYAN_OK);
-    assert_non_null(memoryd_nic(site->server));
+    assert_non_null(memoryd_nic(site->daemon));
 }
 
 static uint64_t *lock_word(struct site *site, unsigned word)
@@ -329,7 +329,7 @@ static void test_keys(void **state)
     struct peer one, other;
     uint64_t word;
     open_site(&site);
-    assert_non_null(strstr(memoryd_nic(site.server), "keys bound to queue pairs"));
+    assert_non_null(strstr(memoryd_nic(site.daemon), "keys bound to queue pairs"));
     peer_open(&one, &site, 7, LONG_LEASE);
     peer_open(&other, &site, 8, LONG_LEASE);
     struct wire_nic keys = one.raw.theirs;
@@ -348,7 +348,7 @@ static void test_keys(void **state)
     peer_goodbye(&other);
     /* Nor is the registration's own, should somebody guess it. */
     peer_open(&other, &site, 10, LONG_LEASE);
-    other.raw.theirs.pool_key = site.server->nic->regions[NIC_POOL].registration->rkey;
+    other.raw.theirs.pool_key = site.daemon->nic->regions[NIC_POOL].registration->rkey;
     assert_int_equal(raw_read(&other.raw, OFFSET, &word), IBV_WC_REM_ACCESS_ERR);
     peer_goodbye(&other);
     peer_close(&one);
@@ -522,7 +522,7 @@ static void test_own_breaks(void **state)
     open_site(&site);
     peer_open(&peer, &site, 7, LONG_LEASE);
     take_lock(&peer, LOCK(3));
-    assert_int_equal(ibv_modify_qp(site.server->nic->own.near, &broken, IBV_QP_STATE), 0);
+    assert_int_equal(ibv_modify_qp(site.daemon->nic->own.near, &broken, IBV_QP_STATE), 0);
     client_close(&peer.data);
     site_wait_nodes(&site, 0);
     assert_int_equal(lock_now(&site, 3), 0);
@@ -541,7 +541,7 @@ static void test_own_stays_broken(void **state)
     open_site(&site);
     peer_open(&peer, &site, 7, LONG_LEASE);
     take_lock(&peer, LOCK(3));
-    assert_int_equal(ibv_modify_qp(site.server->nic->own.near, &broken, IBV_QP_STATE), 0);
+    assert_int_equal(ibv_modify_qp(site.daemon->nic->own.near, &broken, IBV_QP_STATE), 0);
     atomic_store_relaxed(&nic_faults.connections, UINT32_MAX); /* a test's switch */
     log_set_level(LOG_ERROR + 1);
     client_close(&peer.data);
@@ -611,8 +611,8 @@ static void test_chip(void **state)
     struct wire_format format = {.cluster_id = 98, .number = SITE_NODE, .node_count = SITE_NODE + 1};
     nic_faults.chip = nic_faults.promises = true;
     open_site(&site);
-    assert_non_null(strstr(memoryd_nic(site.server), "locks in device memory"));
-    assert_int_equal(memoryd_nic_promises(site.server->nic), WIRE_NIC_RELEASE_BY_WRITE);
+    assert_non_null(strstr(memoryd_nic(site.daemon), "locks in device memory"));
+    assert_int_equal(memoryd_nic_promises(site.daemon->nic), WIRE_NIC_RELEASE_BY_WRITE);
     uint64_t *chip = (uint64_t *)(void *)nic_faults_chip();
     assert_non_null(chip);
     for (unsigned i = 0; i < SITE_LOCKS / 8; i++)
@@ -632,7 +632,7 @@ static void test_chip(void **state)
     peer_goodbye(&other);
     site_wait_nodes(&site, 0);
     chip[9] = 1234;
-    assert_int_equal(memoryd_groups_format(site.server, &format, &error), BANYAN_OK);
+    assert_int_equal(memoryd_groups_format(site.daemon, &format, &error), BANYAN_OK);
     assert_int_equal(chip[9], 0);
     peer_close(&peer);
     site_close(&site);
@@ -669,8 +669,8 @@ static void test_no_promise_for_host_memory(void **state)
     struct site site;
     nic_faults.promises = true;
     open_site(&site);
-    assert_non_null(strstr(memoryd_nic(site.server), "locks in host memory"));
-    assert_int_equal(memoryd_nic_promises(site.server->nic), 0);
+    assert_non_null(strstr(memoryd_nic(site.daemon), "locks in host memory"));
+    assert_int_equal(memoryd_nic_promises(site.daemon->nic), 0);
     site_close(&site);
     nic_faults = (struct nic_faults){0};
 }
@@ -683,8 +683,8 @@ static void without(struct nic_faults faults, const char *not_there)
     uint64_t word;
     nic_faults = faults;
     open_site(&site);
-    assert_null(strstr(memoryd_nic(site.server), not_there));
-    assert_non_null(strstr(memoryd_nic(site.server), "locks in host memory"));
+    assert_null(strstr(memoryd_nic(site.daemon), not_there));
+    assert_non_null(strstr(memoryd_nic(site.daemon), "locks in host memory"));
     assert_int_equal(lock_now(&site, 0), 0); /* what was tried has left no lock behind */
     assert_int_equal(site_word(&site, TABLE(0)), 0);
     peer_open(&one, &site, 7, LONG_LEASE);
@@ -733,7 +733,7 @@ static void test_lock_width(void **state)
 
 static struct memoryd_session *session_of(struct site *site, uint16_t compute_id)
 {
-    struct memoryd_groups *groups = &site->server->groups;
+    struct memoryd_groups *groups = &site->daemon->groups;
     struct memoryd_session *session = NULL;
     spinlock_lock(&groups->lock);
     for (struct memoryd_group *group = groups->first; group != NULL; group = group->next)
@@ -764,7 +764,7 @@ static void test_events(void **state)
     site_wait_nodes(&site, 1);
     assert_int_equal(lock_now(&site, 2), 0);
     /* Its own queue pair: nobody is harmed, and locks are still freed. */
-    nic_faults_event(IBV_EVENT_QP_FATAL, site.server->nic->own.near);
+    nic_faults_event(IBV_EVENT_QP_FATAL, site.daemon->nic->own.near);
     nic_faults_wait_acknowledged();
     take_lock(&other, LOCK(2));
     assert_int_equal(site_status(&site).compute_nodes, 1);
