@@ -92,7 +92,7 @@ int memoryd_nic_locks(const struct verbs_options *options, const struct sockaddr
     return error_set(error, BANYAN_ENOTSUP, "no NIC is opened here");
 }
 
-uint16_t memoryd_nic_packet(const struct memoryd_nic *nic)
+uint16_t memoryd_nic_mtu(const struct memoryd_nic *nic)
 {
     return 1024;
 }
