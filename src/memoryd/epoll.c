@@ -3,6 +3,7 @@
 #include "memoryd/loop.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -64,7 +65,12 @@ static void epoll_engine_arm(struct memoryd_connection *connection)
     if (events == connection->events)
         return;
     connection->events = events;
-    epoll_ctl(state_fd(connection->loop), EPOLL_CTL_MOD, connection->session.fd, &event);
+    if (epoll_ctl(state_fd(connection->loop), EPOLL_CTL_MOD, connection->session.fd, &event) == 0)
+        return;
+    /* It would never be told that its socket is ready, and its peer would wait for ever. */
+    char why[96];
+    snprintf(why, sizeof why, "its socket cannot be watched: %s", strerror(errno));
+    memoryd_connection_close(connection, MEMORYD_BROKEN, why);
 }
 
 static void epoll_engine_shrink(struct memoryd_connection *connection)

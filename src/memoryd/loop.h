@@ -25,7 +25,8 @@ struct memoryd_engine {
     int (*begin)(struct memoryd_loop *loop, struct error *error);
     /* A new connection. BANYAN_ENOMEM: it must be given up. */
     int (*add)(struct memoryd_loop *loop, struct memoryd_connection *connection);
-    /* Sees to it that what the connection waits for will be told. Called after each of its turns. */
+    /* The connection will be told when what it waits for has happened. Called at the end of each of its
+     * turns. Where that fails the connection is closed, and may be gone. */
     void (*arm)(struct memoryd_connection *connection);
     /* The session's input is empty and larger than need be, and a receive may be holding it. */
     void (*shrink)(struct memoryd_connection *connection);

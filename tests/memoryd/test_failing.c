@@ -408,6 +408,42 @@ static void test_quiet(void **state)
     site_close(&site);
 }
 
+/* A connection that could not be watched for its output would wait for ever: it is closed instead. */
+static void test_not_watched(void **state)
+{
+    struct site site;
+    struct client control, data;
+    struct script script = {0};
+    if (engine != MEMORY_ENGINE_EPOLL || !open_site(&site, (struct site_options){.threads = 1}))
+        return;
+    client_control(&control, &site.tcp, 1, 60000);
+    client_data(&data, &site.tcp, &control);
+    failing_begin(&(struct failing_order){.calls = FAILING_EPOLL_CTL,
+                                          .where = FAILING_ELSEWHERE,
+                                          .detail = EPOLL_CTL_MOD,
+                                          .count = 1,
+                                          .error = ENOMEM});
+    /* More than the sockets hold, so the daemon must wait until some of it is taken. */
+    for (unsigned list = 0; list < 4; list++) {
+        for (unsigned i = 0; i < 15; i++)
+            script_read(&script, site_address(OFFSET), 256u << 10);
+        script_send(&script, &data, list);
+    }
+    uint64_t deadline = task_now() + CLIENT_LIMIT;
+    while (failing_met() == 0) {
+        assert_true(task_now() < deadline);
+        task_sleep(1000000);
+    }
+    assert_true(client_closed(&data));
+    assert_true(client_closed(&control)); /* its compute node is fenced */
+    failing_end();
+    client_close(&data);
+    client_close(&control);
+    site_wait_nodes(&site, 0);
+    assert_int_equal(site_status(&site).fenced_total, 1);
+    site_close(&site);
+}
+
 /* A ring that cannot be enabled: the daemon stops, and says why. */
 static void test_ring_not_enabled(void **state)
 {
@@ -442,6 +478,7 @@ int main(void)
         cmocka_unit_test(test_serving),       cmocka_unit_test(test_crumbs),
         cmocka_unit_test(test_accept_pauses), cmocka_unit_test(test_not_killable),
         cmocka_unit_test(test_quiet),         cmocka_unit_test(test_ring_not_enabled),
+        cmocka_unit_test(test_not_watched),
     };
     log_set_level(getenv("TEST_LOG") != NULL ? LOG_DEBUG : LOG_ERROR);
     int failed = cmocka_run_group_tests_name("making", making, NULL, NULL);
