@@ -178,8 +178,8 @@ static void judge_taken(const struct format_layout *layout, const uint8_t *image
         return;
     }
     struct format_key key = {naive->key, naive->key_length};
-    fuzz_must(slot->head_length + slot->remainder.length == key.length &&
-                  !memcmp(slot->remainder.bytes, key.bytes + slot->head_length, slot->remainder.length),
+    fuzz_must(slot->prefix_length + slot->remainder.length == key.length &&
+                  !memcmp(slot->remainder.bytes, key.bytes + slot->prefix_length, slot->remainder.length),
               "slot %u: another key", slot->number);
     struct format_bucket bucket;
     struct format_slot found;

@@ -80,7 +80,7 @@ static void add_slot(struct recorder *recorder, struct record *record, const str
     if (slot->block != GADDR_NULL) {
         record_add(record, " a long key");
     } else {
-        uint32_t head = slot->head_length < lower.length ? slot->head_length : lower.length;
+        uint32_t head = slot->prefix_length < lower.length ? slot->prefix_length : lower.length;
         memcpy(bytes, lower.bytes, head);
         memcpy(bytes + head, slot->remainder.bytes, slot->remainder.length);
         record_add(record, " %" PRIu64,

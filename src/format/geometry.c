@@ -32,8 +32,8 @@ static uint32_t internal_size(const struct format_geometry *geometry, uint32_t e
     return header_size(geometry) + FORMAT_BODY_CRC_BYTES + entries * entry_size(geometry);
 }
 
-/* An internal node should hold eight of the longest keys, and must hold four. Where nothing is asked for,
- * keys are as long as that allows. */
+/* An internal node should hold eight of the longest keys, and must hold four. If the length of keys is not
+ * given, keys may be as long as that allows. */
 static void complete_variable(struct format_geometry *geometry, uint32_t atomic_write)
 {
     bool any_length = !geometry->key_bytes, any_size = !geometry->internal_bytes;
@@ -111,19 +111,19 @@ static void choose_segments(struct format_layout *layout)
     uint32_t slots = (target + layout->slot_bytes / 2) / layout->slot_bytes, overflow;
     slots = slots < 3 ? 3 : slots > 8 ? 8 : slots;
     while (overflow = variable ? slots + slots / 2 : slots,
-           slots > 1 && FORMAT_TRIPLE_HEAD + (2 * slots + overflow) * layout->slot_bytes > room)
+           slots > 1 && FORMAT_TRIPLE_VERSION + (2 * slots + overflow) * layout->slot_bytes > room)
         slots--;
     layout->segment_slots = slots;
     layout->overflow_slots = overflow;
     layout->triple_slots = 2 * slots + overflow;
-    layout->triple_bytes = FORMAT_TRIPLE_HEAD + layout->triple_slots * layout->slot_bytes;
+    layout->triple_bytes = FORMAT_TRIPLE_VERSION + layout->triple_slots * layout->slot_bytes;
     layout->triples = room / layout->triple_bytes;
     if (layout->triples == 1) { /* one triple: give it all the room there is */
-        uint32_t fit = (room - FORMAT_TRIPLE_HEAD) / layout->slot_bytes;
+        uint32_t fit = (room - FORMAT_TRIPLE_VERSION) / layout->slot_bytes;
         layout->segment_slots = fit / 3;
         layout->overflow_slots = fit - 2 * layout->segment_slots;
         layout->triple_slots = fit;
-        layout->triple_bytes = FORMAT_TRIPLE_HEAD + fit * layout->slot_bytes;
+        layout->triple_bytes = FORMAT_TRIPLE_VERSION + fit * layout->slot_bytes;
     }
 }
 
@@ -138,7 +138,7 @@ int format_layout_init(struct format_layout *layout, const struct format_geometr
     layout->value_offset = 4 + (variable ? 2u + geometry->inline_key_bytes : geometry->key_bytes);
     layout->slot_bytes = round_up(layout->value_offset + geometry->value_variable + geometry->value_bytes, 4);
     layout->entry_bytes = entry_size(geometry);
-    if (layout->header_bytes + FORMAT_TRIPLE_HEAD + 4 * layout->slot_bytes > geometry->leaf_bytes)
+    if (layout->header_bytes + FORMAT_TRIPLE_VERSION + 4 * layout->slot_bytes > geometry->leaf_bytes)
         return error_set(
             error, BANYAN_EINVAL,
             "leaf size %u cannot hold four slots of %u bytes and a header of %u: choose a larger leaf",
@@ -155,7 +155,7 @@ int format_layout_init(struct format_layout *layout, const struct format_geometr
     layout->slots = layout->triples * layout->triple_slots;
     layout->buckets = 2 * layout->triples;
     layout->bucket_slots = layout->segment_slots + layout->overflow_slots;
-    layout->bucket_bytes = FORMAT_TRIPLE_HEAD + layout->bucket_slots * layout->slot_bytes;
+    layout->bucket_bytes = FORMAT_TRIPLE_VERSION + layout->bucket_slots * layout->slot_bytes;
     layout->internal_entries =
         (geometry->internal_bytes - layout->header_bytes - FORMAT_BODY_CRC_BYTES) / layout->entry_bytes;
     layout->slot_offset = calloc(layout->slots, sizeof *layout->slot_offset);
@@ -165,7 +165,7 @@ int format_layout_init(struct format_layout *layout, const struct format_geometr
         uint32_t triple = i / layout->triple_slots, within = i % layout->triple_slots;
         layout->slot_offset[i] = layout->header_bytes + triple * layout->triple_bytes +
                                  within * layout->slot_bytes +
-                                 (within >= layout->segment_slots ? FORMAT_TRIPLE_HEAD : 0);
+                                 (within >= layout->segment_slots ? FORMAT_TRIPLE_VERSION : 0);
     }
     return 0;
 }

@@ -19,23 +19,24 @@
 enum format_key_kind { FORMAT_KEY_FIXED, FORMAT_KEY_VARIABLE };
 
 struct format_geometry {
-    uint32_t leaf_bytes;     /* power of two, 512 to 64 KiB. 0: 1024, variable keys 4096 */
-    uint32_t internal_bytes; /* power of two, 512 to 4096, at most the fabric's atomic_write; 0: 1024, or what
-                                long variable keys need */
+    uint32_t leaf_bytes;     /* power of two, 512 to 64 KiB. 0: 1024; with variable keys 4096 */
+    uint32_t internal_bytes; /* power of two, 512 to 4096, at most the fabric's atomic_write. 0: 1024, or more
+                                where long variable keys need it */
     uint8_t key_kind;        /* enum format_key_kind */
-    uint8_t key_bytes; /* fixed: exactly, 8 to 255; variable: at most, 1 to 255 (0: as many as nodes can hold
-                          that the fabric writes at once; 255 where that is 2,048 bytes or more) */
-    uint8_t inline_key_bytes; /* variable: longest remainder kept in a slot; what is longer stands in a block
-                                 of its own (slot.h). At least 16 if key_bytes is more. 0: 24 */
+    uint8_t key_bytes; /* fixed keys: exactly, 8 to 255; variable keys: at most, 1 to 255. 0: as many as fit
+                          into nodes that the fabric can write at once: 255 where these have 2,048 bytes or
+                          more */
+    uint8_t inline_key_bytes; /* variable keys: longest remainder kept in a slot; a key with a longer one has
+                                 a block of its own (slot.h). At least 16 if key_bytes is more. 0: 24 */
     uint8_t value_bytes;      /* exactly (fixed) or at most (variable) this many, 0 to 255 */
     bool value_variable;
     uint8_t content; /* enum format_content: what the values mean */
 };
 enum format_content { FORMAT_CONTENT_PLAIN = 0, FORMAT_CONTENT_STORE = 1 };
 
-/* Fills defaults and checks. */
+/* Fills in the defaults and checks the rest. BANYAN_EINVAL with a message, BANYAN_ENOMEM. */
 int format_geometry_complete(struct format_geometry *geometry, uint32_t atomic_write, struct error *error);
-/* Slots of a leaf, bytes of a slot, bytes of a point read: for reports. */
+/* What follows from a geometry, for reports; all 0 if it is impossible. */
 struct format_geometry_shape {
     uint32_t slot_bytes, slots, bucket_read_bytes, header_bytes, internal_entries;
 };
@@ -43,18 +44,18 @@ void format_geometry_shape(const struct format_geometry *geometry, struct format
 
 /* ---- layout: a geometry turned into offsets ---- */
 
-/* A leaf of more than this many buckets leaves room unused: tiny entries in the largest leaves. */
+/* A leaf has no more buckets than these: the largest leaves with tiny entries leave room unused. */
 #define FORMAT_BUCKETS_MAX     512u
 #define FORMAT_HEADER_FIXED    32u
 #define FORMAT_BODY_CRC_BYTES  4u  /* of an internal node */
 #define FORMAT_LONG_PART_BYTES 16u /* of a long slot: the key block's address, the key's hash */
-#define FORMAT_TRIPLE_HEAD     4u  /* between the segments of a triple: its version and two zero bytes */
+#define FORMAT_TRIPLE_VERSION  4u  /* in each triple of a leaf: version and two zero bytes */
 
 struct format_layout {
     struct format_geometry geometry;
     uint32_t header_bytes;
     uint32_t slot_bytes;
-    uint32_t value_offset;  /* in a slot, of the length byte if there is one, else of the value */
+    uint32_t value_offset;  /* in a slot: of the value, or of its length byte if it has one */
     uint32_t segment_slots; /* of A and of B */
     uint32_t overflow_slots;
     uint32_t triples, triple_slots, triple_bytes;
@@ -62,17 +63,17 @@ struct format_layout {
     uint32_t buckets;          /* 2 * triples */
     uint32_t bucket_bytes;     /* of a point read */
     uint32_t bucket_slots;     /* segment + overflow */
-    uint32_t internal_entries; /* fixed keys: capacity; variable keys: of the longest keys */
+    uint32_t internal_entries; /* that fit; variable keys: of the longest keys */
     uint32_t entry_bytes;      /* fixed keys */
     uint32_t *slot_offset;     /* [slots], owned */
-    bool long_keys;            /* there are keys that an inline slot may be too short for */
+    bool long_keys;            /* a key may be too long for an inline slot */
 };
 
 /* The geometry must be complete. BANYAN_ENOMEM, BANYAN_EINVAL with a message. */
 int format_layout_init(struct format_layout *layout, const struct format_geometry *geometry,
                        struct error *error);
 void format_layout_free(struct format_layout *layout);
-/* Fixed keys and values: slots are entries as they lie. */
+/* Keys and values are fixed: a slot holds both as they are. */
 static inline bool format_layout_plain(const struct format_layout *layout)
 {
     return layout->geometry.key_kind == FORMAT_KEY_FIXED && !layout->geometry.value_variable;

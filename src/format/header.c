@@ -15,7 +15,7 @@ static bool keys_fixed(const struct format_layout *layout)
     return layout->geometry.key_kind == FORMAT_KEY_FIXED;
 }
 
-/* Fixed keys have the upper fence at a place of its own, variable ones right behind the lower. */
+/* Of fixed keys the upper fence key has a place of its own; of variable ones it follows the lower one. */
 static uint32_t upper_offset(const struct format_layout *layout, uint32_t lower_length)
 {
     return FORMAT_HEADER_FIXED + (keys_fixed(layout) ? layout->geometry.key_bytes : lower_length);
@@ -55,8 +55,7 @@ bool format_header_decode(const struct format_layout *layout, const uint8_t *ima
     if (header->state < FORMAT_NODE_LIVE || header->state > FORMAT_NODE_DEAD ||
         header->level > FORMAT_LEVEL_MAX || header->lower.length > room || header->upper.length > room)
         return false;
-    /* Only the dead root of an index that was bulk-loaded names a successor without an upper fence (bulk.c).
-     */
+    /* A sibling goes with an upper fence key, except in a bulk-loaded index's dead root (tree/bulk.c). */
     if (header->has_upper != (header->sibling.address != GADDR_NULL) && header->state != FORMAT_NODE_DEAD)
         return false;
     return !header->has_upper || format_key_compare(header->lower, header->upper) < 0;

@@ -7,8 +7,8 @@
  *   32 lower fence key, then upper fence key (fixed keys: key_bytes each; variable ones: one behind the
  * other) The crc covers the header as far as the fence keys reach.
  *
- * Pure: everything works on private copies of node bytes (an image), allocates nothing and costs no round
- * trip. Nothing that comes out of an image is trusted before its check held.
+ * Pure: the functions work on private copies of node bytes (images), allocate nothing, cost no round trip,
+ * and may be called on any thread. The contents of an image are trusted only after their check held.
  */
 #ifndef FORMAT_HEADER_H
 #define FORMAT_HEADER_H
@@ -39,10 +39,11 @@ struct format_header {
     bool has_upper;                 /* else the node reaches to the end of the key space */
     uint16_t count;                 /* internal nodes */
     struct format_link sibling;     /* address 0 on the rightmost node */
-    struct format_key lower, upper; /* decoded: into the image */
+    struct format_key lower, upper; /* of a decoded header: they point into the image */
 };
 
-/* Where a backend returned the mapped header in place: takes a private copy, as far as the fences reach. */
+/* After a READ of a header whose backend returned the mapped bytes in place: copies them, as far as the fence
+ * keys reach, into the command's buffer. */
 void format_header_settle(const struct format_layout *layout, const struct fabric_command *command);
 /* Bytes of the header that mean something; more than there are if its lengths are impossible. */
 static inline uint32_t format_header_used(const struct format_layout *layout, const uint8_t *image)
@@ -50,18 +51,18 @@ static inline uint32_t format_header_used(const struct format_layout *layout, co
     return layout->geometry.key_kind == FORMAT_KEY_FIXED ? layout->header_bytes
                                                          : FORMAT_HEADER_FIXED + image[28] + image[29];
 }
-/* Decodes without judging the crc; false if lengths or values are impossible. */
+/* Decodes without a look at the crc; false if lengths or values are impossible. */
 bool format_header_decode(const struct format_layout *layout, const uint8_t *image,
                           struct format_header *header);
-/* True if the header proves itself: that is all of a leaf's proof, its slots have their own. */
+/* True if the header's crc is right. Of a leaf it proves nothing more: each slot has a check of its own. */
 bool format_header_valid(const struct format_layout *layout, const uint8_t *image);
-/* lower/upper may point into the same image. Sets the header's crc; an internal node is sealed by
- * format_internal_encode. */
+/* header->lower and header->upper may point into the same image. Sets the header's crc;
+ * format_internal_encode sets an internal node's second one. */
 void format_header_encode(const struct format_layout *layout, const struct format_header *header,
                           uint8_t *image);
-/* -1: key below the node's fences, 0: within, 1: above. */
+/* -1: the key is below the node's fence keys, 0: between them, 1: above. */
 int format_header_side(const struct format_header *header, struct format_key key);
-/* The node that the link names lies here yet, and is dead: whoever meets it finishes its unlinking (R4). */
+/* True if the node that the link names still lies here, but is dead: its unlinking must be finished (R4). */
 static inline bool format_header_departed(const struct format_header *header, struct format_link link,
                                           uint16_t index)
 {

@@ -7,8 +7,8 @@
 
 #include "base/crc32c.h"
 
-/* Over the header's crc too: a header and a body of different writes never pass together. And over what the
- * header leaves unused. The header must be valid, or just encoded. */
+/* The header's crc is part of it, so that a header and a body of different writes never pass together; so are
+ * the bytes that the header leaves unused. The header must be valid, or just encoded. */
 static uint32_t body_crc(const struct format_layout *layout, const uint8_t *image)
 {
     uint32_t start = layout->header_bytes + FORMAT_BODY_CRC_BYTES, used = format_header_used(layout, image);

@@ -14,24 +14,24 @@
 
 #include "format/header.h"
 
-/* True if header and entries prove themselves. */
+/* True if both crcs are right. */
 bool format_internal_valid(const struct format_layout *layout, const uint8_t *image);
 
 struct format_entry {
     struct format_key key;
     struct format_link link;
 };
-/* Most entries that any internal node can hold (4,096 bytes, shortest variable keys). */
+/* As many entries as any internal node can hold: 4,096 bytes, shortest variable keys. */
 #define FORMAT_ENTRIES_MAX 320u
 
 /* Decodes the entries of a valid internal node (keys point into the image); false if it is malformed. */
 bool format_internal_decode(const struct format_layout *layout, const uint8_t *image,
                             const struct format_header *header,
                             struct format_entry entries[FORMAT_ENTRIES_MAX]);
-/* Bytes that these entries need together with the header; compare with internal_bytes. */
+/* Bytes of a node with these entries; they fit if it is at most the geometry's internal_bytes. */
 uint32_t format_internal_size(const struct format_layout *layout, const struct format_entry *entries,
                               uint32_t count);
-/* Builds header and entries in `image` (which no key may point into) and seals it. header->count is set. */
+/* Writes header and entries, with both crcs, into `image`; no key may point into it. Sets header->count. */
 void format_internal_encode(const struct format_layout *layout, struct format_header *header,
                             const struct format_entry *entries, uint32_t count, uint8_t *image);
 

@@ -43,7 +43,8 @@ static inline struct format_key format_key_of(const struct format_key_copy *copy
 {
     return (struct format_key){copy->bytes, copy->length};
 }
-/* The first eight bytes as a number that orders like memcmp; shorter keys are padded with zeros. */
+/* The key's head: its first eight bytes as a number that orders like memcmp; shorter keys are padded with
+ * zeros. */
 uint64_t format_key_head(struct format_key key);
 /* XXH3-64 of the whole key: what a long slot knows its key by. */
 uint64_t format_key_hash(struct format_key key);

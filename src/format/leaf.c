@@ -16,16 +16,15 @@ void format_bucket_number(const struct format_layout *layout, uint32_t number, s
     bucket->number = number;
     bucket->first = triple * layout->triple_slots + side * layout->segment_slots;
     bucket->count = layout->bucket_slots;
-    bucket->head = base + segment;
-    bucket->offset = side ? bucket->head : base;
+    bucket->version_offset = base + segment;
+    bucket->offset = side ? bucket->version_offset : base;
     bucket->bytes = layout->bucket_bytes;
 }
 
 void format_bucket_of(const struct format_layout *layout, uint32_t tag, struct format_key key,
                       struct format_bucket *bucket)
 {
-    /* Salted with the tag, so that a tag can be chosen under which a leaf's keys spread well (bulk.c,
-     * split.c). */
+    /* The tag is the seed: a split or bulk load chooses a tag under which the leaf's keys spread well. */
     uint64_t hash = XXH3_64bits_withSeed(key.bytes, key.length, tag);
     format_bucket_number(layout, (uint32_t)(((hash >> 32) * layout->buckets) >> 32), bucket);
 }
@@ -51,8 +50,8 @@ bool format_bucket_find(const struct format_layout *layout, const uint8_t *image
             hashed = true;
             if (slot->hash != hash)
                 continue;
-        } else if (memcmp(key.bytes + slot->head_length, slot->remainder.bytes,
-                          key.length - slot->head_length)) {
+        } else if (memcmp(key.bytes + slot->prefix_length, slot->remainder.bytes,
+                          key.length - slot->prefix_length)) {
             continue;
         }
         slot->number = i;
@@ -67,7 +66,7 @@ uint32_t format_bucket_free_slot(const struct format_layout *layout, const uint8
 {
     uint32_t empty = format_slot_empty_check(seed), last = bucket->first + bucket->count - 1;
     for (uint32_t i = 0; i < bucket->count; i++) {
-        /* A's own segment comes first, B's last; the shared overflow is for what is left over. */
+        /* Own segment first (A's begins the bucket, B's ends it), then the shared overflow. */
         uint32_t number = bucket->number % 2 ? last - i : bucket->first + i;
         if (slot_check(image + layout->slot_offset[number]) == empty)
             return number;
@@ -86,6 +85,6 @@ void format_leaf_format(const struct format_layout *layout, const struct format_
     for (uint32_t number = 0; number < layout->buckets; number += 2) {
         struct format_bucket bucket;
         format_bucket_number(layout, number, &bucket);
-        memcpy(image + bucket.head, &header->version, sizeof header->version);
+        memcpy(image + bucket.version_offset, &header->version, sizeof header->version);
     }
 }

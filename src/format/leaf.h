@@ -1,9 +1,10 @@
 /*
- * leaf.h - leaves: the buckets that a key's hash chooses among, and whole leaves.
+ * leaf.h - leaves: their buckets, of which a key's hash chooses one, and a whole new leaf.
  *
- * Leaf: header, then `triples` of  bucket A | head | overflow | bucket B. The head is the leaf's version
- * (u16) and two zero bytes. A point read takes A+head+overflow or head+overflow+B: contiguous (Deft,
- * EuroSys'25). slot.h says what stands in a slot.
+ * Leaf: header, then `triples` of  segment A | version | overflow | segment B. The version is the leaf's
+ * (u16), followed by two zero bytes. Each triple holds two buckets, which share the overflow: a point read
+ * takes A+version+overflow or version+overflow+B, which is contiguous (Deft, EuroSys'25). slot.h says what
+ * stands in a slot.
  *
  * Pure, as header.h.
  */
@@ -16,27 +17,28 @@
 struct format_bucket {
     uint32_t number;
     uint32_t first, count;  /* its slots: own segment and shared overflow */
-    uint32_t offset, bytes; /* in the leaf */
-    uint32_t head;          /* offset of the version word */
+    uint32_t offset, bytes; /* of a point read, in the leaf */
+    uint32_t version_offset;
 };
 
+/* The key's bucket in a leaf with this tag. */
 void format_bucket_of(const struct format_layout *layout, uint32_t tag, struct format_key key,
                       struct format_bucket *bucket);
 void format_bucket_number(const struct format_layout *layout, uint32_t number, struct format_bucket *bucket);
 static inline uint16_t format_bucket_version(const uint8_t *image, const struct format_bucket *bucket)
 {
     uint16_t version;
-    memcpy(&version, image + bucket->head, sizeof version);
+    memcpy(&version, image + bucket->version_offset, sizeof version);
     return version;
 }
-/* Looks for a key among a bucket's slots without knowing the header (R1). True: hit, *slot is proven. */
+/* Looks for a key among a bucket's slots without knowing the header (R1). True: found, and *slot is valid. */
 bool format_bucket_find(const struct format_layout *layout, const uint8_t *image,
                         const struct format_bucket *bucket, uint32_t seed, struct format_key key,
                         struct format_slot *slot);
 /* A free slot for a key of this bucket, own segment first; UINT32_MAX when full. */
 uint32_t format_bucket_free_slot(const struct format_layout *layout, const uint8_t *image,
                                  const struct format_bucket *bucket, uint32_t seed);
-/* An empty leaf with this header: heads and empty slots. */
+/* An empty leaf with this header: all versions and slots are written. */
 void format_leaf_format(const struct format_layout *layout, const struct format_header *header,
                         uint8_t *image);
 

@@ -22,7 +22,7 @@ enum format_slot_state format_slot_read(const struct format_layout *layout, cons
     if (check == format_slot_empty_check(seed))
         return FORMAT_SLOT_EMPTY;
     slot->number = number;
-    if (!(check & 1u) || !slot_parse(layout, bytes, slot) || slot->head_length > lower.length)
+    if (!(check & 1u) || !slot_parse(layout, bytes, slot) || slot->prefix_length > lower.length)
         return FORMAT_SLOT_INVALID;
     return slot_proven_check(layout, seed, bytes, lower, slot) == check ? FORMAT_SLOT_TAKEN
                                                                         : FORMAT_SLOT_INVALID;
@@ -31,7 +31,7 @@ enum format_slot_state format_slot_read(const struct format_layout *layout, cons
 uint32_t format_slot_checks(const struct format_layout *layout, const uint8_t *image, uint32_t first,
                             uint32_t count, uint32_t seed, uint32_t checks[FORMAT_SLOT_RUN_MAX])
 {
-    /* Slots of a triple up to its head lie one behind the other, and so do those after it. */
+    /* The slots of a triple before its version are contiguous, and so are those behind it. */
     uint32_t within = first % layout->triple_slots;
     uint32_t run = (within < layout->segment_slots ? layout->segment_slots : layout->triple_slots) - within;
     run = run < count ? run : count;
@@ -105,8 +105,8 @@ void format_slot_write(const struct format_layout *layout, uint8_t *image, uint3
         check = slot_write_long(bytes, seed, block, key, value);
     } else {
         uint32_t remainder = format_slot_remainder(layout, lower, key);
-        struct format_key head = {key.bytes, key.length - remainder};
-        struct format_key rest = {key.bytes + head.length, remainder};
+        struct format_key prefix = {key.bytes, key.length - remainder};
+        struct format_key rest = {key.bytes + prefix.length, remainder};
         to = bytes + 4;
         if (layout->geometry.key_kind == FORMAT_KEY_VARIABLE) {
             assert(remainder <= layout->geometry.inline_key_bytes);
@@ -114,7 +114,7 @@ void format_slot_write(const struct format_layout *layout, uint8_t *image, uint3
             *to++ = (uint8_t)remainder;
         }
         memcpy(to, rest.bytes, rest.length);
-        check = slot_taken_check(layout, seed, head, rest, value);
+        check = slot_taken_check(layout, seed, prefix, rest, value);
     }
     memcpy(bytes, &check, 4);
 }
@@ -125,7 +125,7 @@ void format_slot_renew(const struct format_layout *layout, uint8_t *image, uint3
     uint8_t *bytes = image + layout->slot_offset[number];
     struct format_slot slot;
     if (!slot_parse(layout, bytes, &slot)) {
-        assert(false); /* it was proven under another version */
+        assert(false); /* it was valid under another version */
         return;
     }
     uint32_t check = slot_proven_check(layout, seed, bytes, lower, &slot);

@@ -29,16 +29,16 @@ static inline uint32_t slot_long_check(uint32_t seed, const uint8_t *bytes, stru
     return crc32c(crc, value.bytes, value.length) | 1u;
 }
 
-/* The check of a taken slot whose whole key is head + remainder. */
+/* The check of a taken slot whose whole key is prefix + remainder. */
 static inline uint32_t slot_taken_check(const struct format_layout *layout, uint32_t seed,
-                                        struct format_key head, struct format_key remainder,
+                                        struct format_key prefix, struct format_key remainder,
                                         struct format_key value)
 {
     uint32_t crc = seed;
     if (layout->geometry.key_kind == FORMAT_KEY_VARIABLE) {
-        uint8_t lengths[2] = {(uint8_t)(head.length + remainder.length), (uint8_t)value.length};
+        uint8_t lengths[2] = {(uint8_t)(prefix.length + remainder.length), (uint8_t)value.length};
         crc = crc32c(crc, lengths, sizeof lengths);
-        crc = crc32c(crc, head.bytes, head.length);
+        crc = crc32c(crc, prefix.bytes, prefix.length);
         crc = crc32c(crc, remainder.bytes, remainder.length);
         crc = crc32c(crc, value.bytes, value.length);
     } else if (remainder.bytes + remainder.length == value.bytes) {
@@ -50,7 +50,7 @@ static inline uint32_t slot_taken_check(const struct format_layout *layout, uint
     return crc | 1u;
 }
 
-/* Splits a slot into its parts; false if its lengths are impossible. */
+/* Takes a slot apart; false if its lengths are impossible. */
 static inline bool slot_parse(const struct format_layout *layout, const uint8_t *bytes,
                               struct format_slot *slot)
 {
@@ -60,7 +60,7 @@ static inline bool slot_parse(const struct format_layout *layout, const uint8_t 
     slot->value = (struct format_key){bytes + layout->value_offset + layout->geometry.value_variable, length};
     slot->block = GADDR_NULL;
     if (layout->geometry.key_kind == FORMAT_KEY_FIXED) {
-        slot->head_length = 0;
+        slot->prefix_length = 0;
         slot->remainder = (struct format_key){bytes + 4, layout->geometry.key_bytes};
         return true;
     }
@@ -69,26 +69,26 @@ static inline bool slot_parse(const struct format_layout *layout, const uint8_t 
         memcpy(&slot->block, bytes + 6, sizeof slot->block);
         memcpy(&slot->hash, bytes + 14, sizeof slot->hash);
         slot->key_length = key_length;
-        slot->head_length = 0;
+        slot->prefix_length = 0;
         slot->remainder = (struct format_key){bytes + 6, 0};
         return key_length && key_length <= layout->geometry.key_bytes && slot->block != GADDR_NULL;
     }
     if (remainder > key_length || remainder > layout->geometry.inline_key_bytes || !key_length)
         return false;
-    slot->head_length = key_length - remainder;
+    slot->prefix_length = key_length - remainder;
     slot->remainder = (struct format_key){bytes + 6, remainder};
     return true;
 }
 
-/* The check that a parsed slot should have; `front` begins with what the slot leaves out of its key. */
+/* The check that a parsed slot should have; `front` begins with the prefix that the slot leaves out. */
 static inline uint32_t slot_proven_check(const struct format_layout *layout, uint32_t seed,
                                          const uint8_t *bytes, struct format_key front,
                                          const struct format_slot *slot)
 {
     if (slot->block != GADDR_NULL)
         return slot_long_check(seed, bytes, slot->value);
-    struct format_key head = {front.bytes, slot->head_length};
-    return slot_taken_check(layout, seed, head, slot->remainder, slot->value);
+    struct format_key prefix = {front.bytes, slot->prefix_length};
+    return slot_taken_check(layout, seed, prefix, slot->remainder, slot->value);
 }
 
 #endif

@@ -16,11 +16,11 @@ static int slot_key(struct tree_walk *walk, const struct format_header *header,
                     const struct format_slot *slot, uint8_t *room, struct format_key *key, bool *good)
 {
     struct tree_session *session = walk->session;
-    *key = (struct format_key){room, slot->head_length + slot->remainder.length};
+    *key = (struct format_key){room, slot->prefix_length + slot->remainder.length};
     *good = true;
     if (slot->block == GADDR_NULL) {
-        memcpy(room, header->lower.bytes, slot->head_length);
-        memcpy(room + slot->head_length, slot->remainder.bytes, slot->remainder.length);
+        memcpy(room, header->lower.bytes, slot->prefix_length);
+        memcpy(room + slot->prefix_length, slot->remainder.bytes, slot->remainder.length);
         return 0;
     }
     key->length = slot->key_length;
@@ -56,7 +56,7 @@ static int slot_take(struct tree_walk *walk, gaddr node, const struct format_hea
         return 0;
     if (state == FORMAT_SLOT_INVALID ||
         (variable && slot.block == GADDR_NULL &&
-         slot.head_length + slot.remainder.length > layout->geometry.key_bytes)) {
+         slot.prefix_length + slot.remainder.length > layout->geometry.key_bytes)) {
         char what[64];
         snprintf(what, sizeof what, "the leaf's slot %u fails its check", number);
         return tree_walk_tell(walk, node, what);

@@ -155,10 +155,10 @@ static uint8_t *entry_key(struct tree_leaf_entry *entry, const struct format_slo
                           struct format_key lower, uint8_t *keys)
 {
     bool whole = slot->block == GADDR_NULL;
-    uint32_t length = whole ? slot->head_length + slot->remainder.length : slot->key_length;
+    uint32_t length = whole ? slot->prefix_length + slot->remainder.length : slot->key_length;
     if (whole) {
-        memcpy(keys, lower.bytes, slot->head_length);
-        memcpy(keys + slot->head_length, slot->remainder.bytes, slot->remainder.length);
+        memcpy(keys, lower.bytes, slot->prefix_length);
+        memcpy(keys + slot->prefix_length, slot->remainder.bytes, slot->remainder.length);
     }
     entry->key = (struct format_key){keys, length};
     return keys + ((length + 7u) & ~7u); /* what is read from the pool is read to aligned places */
@@ -184,7 +184,7 @@ static int collect(struct tree_session *session, const struct format_layout *lay
         struct tree_leaf_entry *entry = &entries[found++];
         entry->key = slot.remainder;
         if (layout->geometry.key_kind == FORMAT_KEY_VARIABLE) {
-            if (slot.head_length + slot.remainder.length > layout->geometry.key_bytes)
+            if (slot.prefix_length + slot.remainder.length > layout->geometry.key_bytes)
                 return TREE_RESTART;
             keys = entry_key(entry, &slot, header->lower, keys);
         }

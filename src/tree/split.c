@@ -106,7 +106,7 @@ static void narrow(const struct format_layout *layout, uint8_t *image, const str
     for (uint32_t number = 0; number < layout->buckets; number += 2) {
         struct format_bucket bucket;
         format_bucket_number(layout, number, &bucket);
-        memcpy(image + bucket.head, &version, sizeof version);
+        memcpy(image + bucket.version_offset, &version, sizeof version);
     }
     for (uint32_t i = 0; i < kept; i++) {
         uint32_t number = entries[i].number;
