@@ -5,7 +5,10 @@
  * Called from the event loop. Where no service of the memory node has background work there is no event of
  * it.
  */
-#include "sim/world.h"
+#include "sim/call.h"
+#include "sim/fetch.h"
+#include "sim/node.h"
+#include "sim/state.h"
 
 /* Background work of one event, as long as the memory node's daemon lets it take in one turn. */
 #define WORK_NS UINT64_C(20000)

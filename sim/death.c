@@ -8,7 +8,12 @@
  */
 #include <assert.h>
 
-#include "sim/world.h"
+#include "sim/fetch.h"
+#include "sim/node.h"
+#include "sim/observe.h"
+#include "sim/state.h"
+#include "sim/task.h"
+#include "sim/transfer.h"
 
 void sim_kill_compute(struct sim *sim, int index, uint64_t lease_ns, void (*fenced)(void *), void *argument)
 {

@@ -12,7 +12,9 @@
 #include <string.h>
 
 #include "fabric/target.h"
-#include "sim/world.h"
+#include "sim/fetch.h"
+#include "sim/node.h"
+#include "sim/state.h"
 
 #define INSIDE_BITS 256 /* words for which no memory is allocated: 2 KiB */
 

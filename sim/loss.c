@@ -12,7 +12,12 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "sim/world.h"
+#include "sim/fetch.h"
+#include "sim/link.h"
+#include "sim/node.h"
+#include "sim/observe.h"
+#include "sim/state.h"
+#include "sim/transfer.h"
 
 void sim_on_loss(struct sim *sim, void (*lost)(void *, int, int), void *argument)
 {

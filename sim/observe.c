@@ -1,5 +1,8 @@
 /* observe.c - who watches the run is told what happens (contract: sim.h). Nothing here changes the world. */
-#include "sim/world.h"
+#include "sim/node.h"
+#include "sim/observe.h"
+#include "sim/state.h"
+#include "sim/task.h"
 
 void sim_observe(struct sim *sim, void (*see)(void *, const struct sim_observation *), void *context)
 {

@@ -7,7 +7,11 @@
  */
 #include <assert.h>
 
-#include "sim/world.h"
+#include "sim/link.h"
+#include "sim/node.h"
+#include "sim/observe.h"
+#include "sim/state.h"
+#include "sim/task.h"
 
 static void stall_cpu(const struct sim *sim, struct sim_cpu *cpu, uint64_t ns)
 {

@@ -1,0 +1,140 @@
+/* call.c - calls to a memory node: the request, its turn on a core, the reply (contract: call.h). */
+#include "sim/call.h"
+
+#include <stdlib.h>
+
+#include "fabric/target.h"
+#include "sim/endpoint.h"
+#include "sim/fetch.h"
+#include "sim/link.h"
+#include "sim/message.h"
+#include "sim/node.h"
+#include "sim/observe.h"
+#include "sim/state.h"
+#include "sim/task.h"
+
+static struct sim_load call_load(const struct sim *sim, size_t length)
+{
+    uint32_t bytes = length <= FABRIC_LENGTH_MAX ? (uint32_t)length : FABRIC_LENGTH_MAX;
+    return (struct sim_load){.messages = 1, .bytes = sim_wire_bytes(&sim->model, bytes)};
+}
+
+int sim_backend_call(struct fabric_endpoint *base, uint16_t node, const void *request, size_t length,
+                     void *reply, size_t capacity, size_t *reply_length)
+{
+    struct sim_endpoint *endpoint = (struct sim_endpoint *)base;
+    struct sim_compute *compute = endpoint->compute;
+    struct sim *sim = compute->sim;
+    struct sim_task *task = sim_calling_task(endpoint);
+    struct sim_connection *connection = sim_connection_get(endpoint, node);
+    uint32_t known;
+    if (!task)
+        return BANYAN_EINVAL;
+    int admitted = sim_link_admit(compute, node, 0, &known);
+    if (admitted) {
+        admitted = admitted == BANYAN_ENET ? BANYAN_EFENCED : admitted;
+        sim_see_call(sim, SIM_CALL_RETURNED, task, node, admitted);
+        return admitted;
+    }
+    if (!connection || !sim_queue_claim(&sim->queue, 1))
+        return BANYAN_ENOMEM;
+    task->cpu->busy += sim->model.post + sim->model.command;
+    struct sim_call call = {
+        .waiter = {.task = task, .pending = 1},
+        .connection = connection,
+        .node = node,
+        .known = known,
+        .request = request,
+        .length = length,
+        .reply = reply,
+        .capacity = capacity,
+        .reply_length = reply_length,
+    };
+    sim_time arrival = sim_arrival_time(sim, compute, task, connection, call_load(sim, length), 0);
+    sim_push(sim, arrival, SIM_EVENT_REQUEST, &call, task->cpu->busy, compute->index);
+    sim_see_call(sim, SIM_CALLED, task, node, BANYAN_OK);
+    sim_task_suspend(task);
+    task->cpu->busy += sim->model.poll;
+    return call.status;
+}
+
+/* The connection has been lost since: it comes back without having been served. */
+static void refuse_call(struct sim *sim, const struct sim_compute *compute, struct sim_call *call)
+{
+    *call->reply_length = 0;
+    sim_push(sim, sim->now + sim->model.wire, SIM_EVENT_REPLY, call, 0, compute->index);
+}
+
+void sim_call_request(struct sim *sim, struct sim_compute *compute, struct sim_call *call, sim_time posted)
+{
+    struct sim_memory *memory = &sim->memories[call->node];
+    sim_note(sim, (uint64_t)compute->index << 32 | call->node);
+    if (compute->dead && (compute->cut || call->connection->cut || posted > compute->death ||
+                          random_chance(&sim->dice[SIM_DIE_DEATH], 0.5))) {
+        call->connection->cut = true; /* never arrived */
+        return;
+    }
+    if (sim_link_stale(compute, call->node, call->known)) {
+        if (!compute->dead)
+            refuse_call(sim, compute, call);
+        return;
+    }
+    sim_time received = sim_receive(sim, memory->nic, call_load(sim, call->length)) + sim->model.pass;
+    sim_time start = sim_later(received, memory->nic->serve_free) + sim->model.pcie_write;
+    sim_time served = sim_core_serve(sim, memory, compute->fabric.capabilities.compute_id, call, start);
+    sim_push(sim, served, SIM_EVENT_SERVED, call, 0, compute->index);
+}
+
+/* The caller is dead, its request is not: it is done, and nobody gets the reply. */
+static void serve_dead(struct sim_compute *compute, struct sim_call *call, const struct fabric_target *target)
+{
+    size_t length = 0;
+    void *reply = malloc(call->capacity ? call->capacity : 1);
+    if (!reply)
+        return;
+    target->call(target->owner, compute->fabric.capabilities.compute_id, call->request, call->length, reply,
+                 call->capacity, &length);
+    free(reply);
+}
+
+void sim_call_served(struct sim *sim, struct sim_compute *compute, struct sim_call *call)
+{
+    const struct sim_model *model = &sim->model;
+    struct sim_memory *memory = &sim->memories[call->node];
+    if (sim_link_stale(compute, call->node, call->known)) { /* fenced while it waited for its turn */
+        if (!compute->dead)
+            refuse_call(sim, compute, call);
+        return;
+    }
+    if (compute->cut || !sim_effect_happens(sim, compute))
+        return;
+    sim_fetch_settle(sim, call->node);
+    sim_see_call(sim, SIM_EFFECT, call->waiter.task, call->node, 0);
+    sim_core_work_begin(sim, call->node);
+    if (compute->dead) {
+        serve_dead(compute, call, memory->target);
+        return;
+    }
+    call->status =
+        memory->target->call(memory->target->owner, compute->fabric.capabilities.compute_id, call->request,
+                             call->length, call->reply, call->capacity, call->reply_length);
+    struct sim_load load = call_load(sim, *call->reply_length);
+    sim_time sent = sim_nic_send(model, memory->nic, sim->now, load);
+    sim_time arrival = sent + model->doorbell + 2 * model->pass + model->wire + model->pcie_write +
+                       sim_jitter(model, &sim->jitter_random) + sim_late_reply(sim);
+    sim_push(sim, arrival, SIM_EVENT_REPLY, call, 0, compute->index);
+}
+
+void sim_call_reply(struct sim *sim, struct sim_compute *compute, struct sim_call *call)
+{
+    if (compute->dead)
+        return;
+    if (sim_link_stale(compute, call->node, call->known)) { /* served or not */
+        sim_link_learn(compute, call->node);
+        call->status = BANYAN_ENET;
+        *call->reply_length = 0;
+    }
+    sim_see_call(sim, SIM_CALL_RETURNED, call->waiter.task, call->node, call->status);
+    sim_complete(sim, compute, &call->waiter,
+                 sim_receive(sim, compute->nic, call_load(sim, *call->reply_length)));
+}

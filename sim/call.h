@@ -1,0 +1,33 @@
+/*
+ * call.h - a call under way to a memory node: posted by a task, then followed event by event. Called from
+ * tasks (the call itself) and from the event loop.
+ */
+#ifndef SIM_CALL_H
+#define SIM_CALL_H
+
+#include "fabric/fabric.h"
+#include "sim/message.h"
+
+/* One fabric_call: on its caller's stack. */
+struct sim_call {
+    struct sim_waiter waiter;
+    struct sim_connection *connection;
+    uint16_t node;
+    uint32_t known; /* its link's losses when it was posted */
+    int status;
+    const void *request;
+    size_t length;
+    void *reply;
+    size_t capacity, *reply_length;
+};
+
+/* fabric_call of the simulated fabric. */
+int sim_backend_call(struct fabric_endpoint *endpoint, uint16_t node, const void *request, size_t length,
+                     void *reply, size_t capacity, size_t *reply_length);
+/* The events: the request arrives (`posted`: when it was); the memory node's core has served it; the reply is
+ * there. */
+void sim_call_request(struct sim *sim, struct sim_compute *compute, struct sim_call *call, sim_time posted);
+void sim_call_served(struct sim *sim, struct sim_compute *compute, struct sim_call *call);
+void sim_call_reply(struct sim *sim, struct sim_compute *compute, struct sim_call *call);
+
+#endif

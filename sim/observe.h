@@ -1,0 +1,20 @@
+/*
+ * observe.h - what the observer (sim_observe) is told. The task is the list's; the time is now, or the
+ * running task's.
+ */
+#ifndef SIM_OBSERVE_H
+#define SIM_OBSERVE_H
+
+#include "fabric/fabric.h"
+#include "sim/sim.h"
+
+struct sim_task;
+
+void sim_see_list(const struct sim *sim, enum sim_sight kind, const struct sim_task *task,
+                  const struct fabric_list *list, uint32_t from, uint32_t count, int status);
+void sim_see_call(const struct sim *sim, enum sim_sight kind, const struct sim_task *task, uint16_t node,
+                  int status);
+void sim_see_node(const struct sim *sim, enum sim_sight kind, int compute, int memory, int status);
+void sim_see_stalled(const struct sim *sim, const struct sim_task *task, int status);
+
+#endif
