@@ -30,6 +30,7 @@ static void page_write(void *context, FILE *out)
 struct server {
     struct http *http;
     struct net_address address;
+    struct server_password password;
 };
 
 static char *answer;
@@ -40,10 +41,13 @@ static void server_start(struct server *server, const char *password)
                                              {"/metrics", "text/plain", page_write, NULL},
                                              {NULL, NULL, NULL, NULL}};
     struct error error = {0};
+    if (password)
+        password_set(&server->password, password, strlen(password));
     server->address.kind = NET_UNIX;
     snprintf(server->address.path, sizeof server->address.path, "/tmp/banyan-fuzz-http-%d-%d.sock",
              (int)getpid(), password != NULL);
-    fuzz_must(!http_start(&server->http, &server->address, pages, password, &error), "%s", error.text);
+    fuzz_must(!http_start(&server->http, &server->address, pages, &server->password, &error), "%s",
+              error.text);
     /* Nothing of it stays in the file system. */
     int file = open(server->address.path, O_PATH | O_CLOEXEC);
     fuzz_must(file >= 0 && !unlink(server->address.path), "%s is not there", server->address.path);

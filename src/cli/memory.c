@@ -95,6 +95,7 @@ struct daemon {
     struct memoryd *server;
     struct metrics_memory_source source;
     struct http_page pages[3];
+    struct server_password password; /* of the pages: the secret, unless only this machine reaches them */
     struct http *http;
     char address[NET_TEXT_MAX];
 };
@@ -182,10 +183,12 @@ static int start_http(struct daemon *daemon, struct error *error)
         (struct http_page){"/metrics", "text/plain; version=0.0.4", metrics_memory, &daemon->source};
     daemon->pages[1] =
         (struct http_page){"/", "text/html; charset=utf-8", status_page_memory, &daemon->source};
-    bool open = daemon->http_address.count && !net_address_loopback(&daemon->http_address.list[0]);
-    return daemon->http_address.count ? http_start(&daemon->http, &daemon->http_address.list[0],
-                                                   daemon->pages, open ? daemon->secret : NULL, error)
-                                      : 0;
+    struct net_address *address = &daemon->http_address.list[0];
+    if (!daemon->http_address.count)
+        return 0;
+    if (!net_address_loopback(address))
+        password_set(&daemon->password, daemon->secret, daemon->secret_length);
+    return http_start(&daemon->http, address, daemon->pages, &daemon->password, error);
 }
 
 /* One line that people and scripts can wait for: the process serves from now on. */
@@ -234,6 +237,7 @@ static int run(struct daemon *daemon, struct error *error)
     memoryd_destroy(daemon->server);
     memory_node_destroy(daemon->node);
     net_tls_destroy(daemon->tls);
+    password_destroy(&daemon->password);
     explicit_bzero(daemon->secret, sizeof daemon->secret);
     return status;
 }

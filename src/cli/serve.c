@@ -315,8 +315,7 @@ static int start_http(struct process *process, struct error *error)
     process->pages[1] =
         (struct http_page){"/", "text/html; charset=utf-8", status_page_compute, process->server};
     struct net_address *address = &process->http_address.list[0];
-    return http_start(&process->http, address, process->pages,
-                      net_address_loopback(address) ? NULL : process->password, error);
+    return http_start(&process->http, address, process->pages, server_password(process->server), error);
 }
 
 /* One line that people and scripts can wait for: the process serves from now on. */

@@ -1,3 +1,4 @@
+/* http.c - see http.h. */
 #include "server/http.h"
 
 #include <microhttpd.h>
@@ -8,7 +9,8 @@
 struct http {
     struct MHD_Daemon *daemon;
     const struct http_page *pages;
-    char *password;
+    struct server_password *password; /* NULL: there is none */
+    bool loopback;                    /* only this machine reaches the address */
 };
 
 #define SILENCE_SECONDS 10u
@@ -53,10 +55,11 @@ static enum MHD_Result reply_page(struct MHD_Connection *connection, const struc
 
 static bool authorized(const struct http *http, struct MHD_Connection *connection)
 {
+    if (!http->password || !password_wanted(http->password))
+        return http->loopback;
     char *password = NULL;
     char *user = MHD_basic_auth_get_username_password(connection, &password);
-    size_t length = strlen(http->password);
-    bool right = password && strlen(password) == length && net_equal(password, http->password, length);
+    bool right = password && password_check(http->password, password, strlen(password));
     MHD_free(user);
     MHD_free(password);
     return right;
@@ -64,7 +67,7 @@ static bool authorized(const struct http *http, struct MHD_Connection *connectio
 
 static enum MHD_Result ask_password(struct MHD_Connection *connection)
 {
-    static const char text[] = "The server's password is wanted; any user name will do.\n";
+    static const char text[] = "These pages need the server's password; any user name will do.\n";
     struct MHD_Response *response =
         MHD_create_response_from_buffer(sizeof text - 1, (char *)(uintptr_t)text, MHD_RESPMEM_PERSISTENT);
     if (!response)
@@ -83,14 +86,14 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
     (void)upload;
     (void)state;
     if (*upload_length) {
-        *upload_length = 0; /* thrown away */
+        *upload_length = 0; /* dropped */
         return MHD_YES;
     }
     if (strcmp(method, "GET") && strcmp(method, "HEAD"))
         return reply_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "Only GET and HEAD are served.\n");
     if (!strcmp(url, "/health"))
         return reply_text(connection, MHD_HTTP_OK, "ok\n");
-    if (http->password && !authorized(http, connection))
+    if (!authorized(http, connection))
         return ask_password(connection);
     for (const struct http_page *page = http->pages; page->path; page++)
         if (!strcmp(url, page->path))
@@ -99,7 +102,7 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
 }
 
 int http_start(struct http **out, struct net_address *address, const struct http_page *pages,
-               const char *password, struct error *error)
+               struct server_password *password, struct error *error)
 {
     int listener = -1;
     *out = NULL;
@@ -109,18 +112,18 @@ int http_start(struct http **out, struct net_address *address, const struct http
     struct http *http = calloc(1, sizeof *http);
     if (http) {
         http->pages = pages;
-        http->password = password ? strdup(password) : NULL;
+        http->password = password;
+        http->loopback = net_address_loopback(address);
         http->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, answer, http,
                                         MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_LIMIT,
                                         HTTP_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, SILENCE_SECONDS,
                                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16384, MHD_OPTION_END);
     }
-    if (!http || !http->daemon || (password && !http->password)) {
+    if (!http || !http->daemon) {
         char text[NET_TEXT_MAX];
-        if (!http || !http->daemon)
-            close(listener);
+        close(listener);
         http_stop(http);
-        return error_set(error, BANYAN_ENOMEM, "HTTP at %s: the server does not start",
+        return error_set(error, BANYAN_ENOMEM, "HTTP at %s: no memory or threads for it",
                          net_address_format(address, text));
     }
     *out = http;
@@ -133,6 +136,5 @@ void http_stop(struct http *http)
         return;
     if (http->daemon)
         MHD_stop_daemon(http->daemon);
-    free(http->password);
     free(http);
 }

@@ -2,14 +2,15 @@
  * http.h - a few read-only pages over HTTP (libmicrohttpd): metrics for Prometheus, a status page for people.
  *
  * Called by the command line. The library's own thread runs the pages' functions, so these must be safe on
- * any thread; a page is made anew for each request. Bodies of requests are not read, at most
- * HTTP_CONNECTIONS_MAX connections are held, each for at most some seconds of silence.
+ * any thread; a page is made anew for each request. Bodies of requests are dropped. At most
+ * HTTP_CONNECTIONS_MAX connections are held, and a connection is closed after some seconds of silence.
  */
 #ifndef SERVER_HTTP_H
 #define SERVER_HTTP_H
 
 #include <stdio.h>
-#include "net/net.h"
+
+#include "server/password.h"
 
 #define HTTP_CONNECTIONS_MAX 64u
 
@@ -21,10 +22,14 @@ struct http_page {
     void *context;
 };
 
-/* `pages` must stay. With a password every page but /health asks for it (basic authentication, any user
- * name). address->port is set where it was 0. BANYAN_EINVAL, BANYAN_EBUSY, BANYAN_ENET name the address. */
+/* Serves the pages at the address; address->port is set where it was 0. `pages` and `password` must stay.
+ *
+ * While a password is set, every page but /health asks for it (basic authentication, any user name; status
+ * 401). While none is set, the pages are open if the address is the loopback's or a Unix socket, and else
+ * closed: other machines never see them without a password. `password` NULL: there is none. /health says only
+ * that the process answers. BANYAN_EINVAL, BANYAN_EBUSY, BANYAN_ENET name the address. */
 int http_start(struct http **http, struct net_address *address, const struct http_page *pages,
-               const char *password, struct error *error);
+               struct server_password *password, struct error *error);
 void http_stop(struct http *http);
 
 #endif

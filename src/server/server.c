@@ -173,6 +173,11 @@ void server_destroy(struct server *server)
     free(server);
 }
 
+struct server_password *server_password(struct server *server)
+{
+    return &server->password;
+}
+
 uint16_t server_port(const struct server *server, unsigned i)
 {
     return i < server->listeners.count ? server->listeners.list[i].address.port : 0;

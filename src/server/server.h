@@ -60,6 +60,9 @@ void server_stop(struct server *server);
 /* Waits for all threads. */
 void server_join(struct server *server);
 void server_destroy(struct server *server);
+/* The server's password, for other ways to its figures. Until server_destroy; any thread. */
+struct server_password;
+struct server_password *server_password(struct server *server);
 /* The port of listener number i, for port 0. */
 uint16_t server_port(const struct server *server, unsigned i);
 
