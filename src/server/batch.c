@@ -21,7 +21,7 @@ static enum fiber_batch_kind batch_kind(const struct server_connection *connecti
         return FIBER_BATCH_NONE;
     if (command->flags & SERVER_PUT)
         return count == 3 ? FIBER_BATCH_PUTS : FIBER_BATCH_NONE;
-    if (!command->point || (command->run && count != 2)) /* of many keys it is no point read */
+    if (!command->point || (command->run && count != 2)) /* with several keys it is not a point read */
         return FIBER_BATCH_NONE;
     return command->flags & SERVER_POINT_VALUE ? FIBER_BATCH_VALUES : FIBER_BATCH_LENGTHS;
 }
@@ -129,6 +129,7 @@ void fiber_take_request(struct server_fiber *fiber, size_t start, uint64_t *now)
         !fiber_finish_batch(fiber, now))
         return;
     memcpy(request.arguments, parser->arguments, request.count * sizeof *parser->arguments);
+    assert(fiber->batch_count < FIBER_BATCH_MAX);
     fiber->batch_kind = kind;
     fiber->batch[fiber->batch_count++] = request;
 }

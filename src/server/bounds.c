@@ -1,9 +1,9 @@
 /*
- * bounds.c - ranges out of the text of their bounds; contract in bounds.h.
+ * bounds.c - reads ranges out of the text of their bounds; contract in bounds.h.
  *
- * A bound that is longer than any key is cut: keys behind it are the keys behind its first STORE_KEY_MAX
- * bytes, these themselves left out; keys before it are those up to and with these bytes. The empty string,
- * which is no key, stands before all keys.
+ * A bound that is longer than any key is cut to STORE_KEY_MAX bytes. The keys after the long bound are then
+ * those after the cut one, which is itself excluded; the keys before the long bound are those up to the cut
+ * one, included. The empty string, which is not a key, stands before all keys.
  */
 #include "server/bounds.h"
 

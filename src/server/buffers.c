@@ -6,7 +6,14 @@
 
 void buffer_account_large(struct server_thread *thread, size_t from, size_t to)
 {
+    assert(thread->counters.large >= from);
     counter_add(&thread->counters.large, (uint64_t)to - (uint64_t)from);
+}
+
+static void block_count_down(struct server_thread *thread)
+{
+    assert(thread->counters.blocks);
+    counter_add(&thread->counters.blocks, (uint64_t)-1);
 }
 
 char *buffer_take(struct server_thread *thread)
@@ -26,7 +33,7 @@ void buffer_give(struct server_thread *thread, char *buffer, size_t capacity)
         free(buffer);
         return;
     }
-    counter_add(&thread->counters.blocks, (uint64_t)-1);
+    block_count_down(thread);
     if (thread->spare_count < BUFFERS_SPARE_MAX)
         thread->spare[thread->spare_count++] = buffer;
     else
@@ -36,7 +43,7 @@ void buffer_give(struct server_thread *thread, char *buffer, size_t capacity)
 void buffer_account(struct server_thread *thread, size_t from, size_t to)
 {
     if (from == BUFFER_BLOCK_BYTES)
-        counter_add(&thread->counters.blocks, (uint64_t)-1);
+        block_count_down(thread);
     else
         buffer_account_large(thread, from, 0);
     if (to == BUFFER_BLOCK_BYTES)

@@ -1,6 +1,7 @@
 /* command.c - the table of commands by name, and how one is run; contract in command.h. */
 #include "server/command.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -61,7 +62,7 @@ int command_table_create(struct command_table **out, const struct server_command
             total++;
     struct command_table *table = calloc(1, sizeof *table);
     uint32_t size = 64;
-    while (size < total * 4) /* sparse, so that most names are found at once */
+    while (size < total * 4) /* sparse, so that most names are found at the first place */
         size *= 2;
     if (table) {
         table->mask = size - 1;
@@ -122,6 +123,7 @@ const struct server_command *command_table_find(const struct command_table *tabl
 void command_run(struct server_call *call)
 {
     const struct server_command *command = call->command;
+    assert(command && command_arity_allows(command->arity, call->count));
     if (command->run) {
         command->run(call);
         return;

@@ -59,6 +59,8 @@ static void connection_reap(struct server_connection *connection)
     if (!connection->dead || connection->running || connection->ready || connection->flushing ||
         connection->held)
         return;
+    assert(!connection->watch.worker && !connection->command_bytes);
+    assert(thread->counters.clients);
     if (connection->previous)
         connection->previous->next = connection->next;
     else
@@ -80,7 +82,8 @@ static void connection_reap(struct server_connection *connection)
     free(connection);
 }
 
-/* A watch that asks for nothing would report the end of the connection again and again: so it is removed. */
+/* Removes the watch, since one that asks for nothing would still report the end of the connection, again and
+ * again. */
 static void unwatch(struct server_connection *connection)
 {
     if (connection->watch.worker)
@@ -103,6 +106,7 @@ void connection_finish(struct server_connection *connection)
 
 void connection_refuse(struct server_connection *connection, const char *text)
 {
+    assert(!connection->running); /* a fiber would write into the same reply */
     counter_add(&connection->thread->counters.input_errors, 1);
     if (!connection_open_output(connection)) {
         connection_close(connection);
@@ -117,11 +121,13 @@ void connection_refuse(struct server_connection *connection, const char *text)
 
 void connection_hold(struct server_connection *connection)
 {
+    assert(connection->held < UINT8_MAX);
     connection->held++;
 }
 
 void connection_release(struct server_connection *connection)
 {
+    assert(connection->held);
     connection->held--;
     connection_reap(connection);
 }
@@ -153,7 +159,7 @@ void connection_watch(struct server_connection *connection)
 static void connection_ready(struct worker_watch *watch, uint32_t events)
 {
     struct server_connection *connection = (struct server_connection *)watch;
-    (void)events; /* what can be done is found out by doing it */
+    (void)events; /* reading and writing find out what is possible */
     connection_hold(connection);
     if (connection_unsent(connection))
         connection_flush(connection);

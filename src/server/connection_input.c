@@ -11,11 +11,12 @@
 #include "server/ready_queue.h"
 #include "server/state.h"
 
-#define READ_MAX       (256u << 10) /* bytes of one read */
+#define READ_MAX       (256u << 10) /* bytes of one read, at most */
 #define ARGUMENTS_KEEP 64u          /* an idle connection keeps an array for so many */
 
 void connection_trim_input(struct server_connection *connection)
 {
+    assert(!connection->running && connection->input_start <= connection->input_end);
     if (connection->input_start == connection->input_end) {
         buffer_give(connection->thread, connection->input, connection->input_capacity);
         connection->input = NULL;
@@ -40,7 +41,7 @@ static bool input_grow(struct server_connection *connection)
     struct server_thread *thread = connection->thread;
     size_t most = thread->server->options.query_buffer_max, capacity = connection->input_capacity * 2;
     if (connection->input_capacity >= most) {
-        connection_refuse(connection, "the request is longer than this server's query-buffer-max allows");
+        connection_refuse(connection, "the request is longer than this server allows (value-max)");
         return false;
     }
     if (capacity > most)
@@ -72,7 +73,8 @@ static bool input_room(struct server_connection *connection)
     }
     if (connection->input_end < connection->input_capacity)
         return true;
-    if (connection->running || connection->ready) /* arguments point into it, or there is enough to do */
+    if (connection->running ||
+        connection->ready) /* the arguments of the running command point into it, or there is enough to do */
         return false;
     if (!connection->input_start)
         return input_grow(connection);

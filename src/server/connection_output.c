@@ -45,8 +45,8 @@ static struct server_connection *connection_of_output(struct resp_writer *output
     return (struct server_connection *)((char *)output - offsetof(struct server_connection, output));
 }
 
-/* All clients together stay within their limit; where no larger connection makes room for it, the reply
- * becomes an error. */
+/* All clients together stay within their limit: if no larger connection makes room, the reply becomes an
+ * error. */
 bool connection_grow_output(struct resp_writer *output, size_t from, size_t to)
 {
     struct server_connection *connection = connection_of_output(output);
@@ -61,6 +61,7 @@ bool connection_grow_output(struct resp_writer *output, size_t from, size_t to)
 void connection_flush(struct server_connection *connection)
 {
     size_t limit = connection->running ? connection->output.start : connection->output.length;
+    assert(connection->sent <= limit && limit <= connection->output.length);
     while (connection->sent < limit && !connection->dead) {
         size_t written = 0;
         enum net_status status =

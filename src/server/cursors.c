@@ -1,4 +1,4 @@
-/* cursors.c - a ring of the cursors handed out last, under one short lock; contract in cursors.h. */
+/* cursors.c - a ring of the latest cursors, under one short lock; contract in cursors.h. */
 #include "server/cursors.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ struct server_cursors *server_cursors_create(void)
     struct server_cursors *cursors = calloc(1, sizeof *cursors);
     if (!cursors)
         return NULL;
-    /* From [2^40, 2^52): 2^52 cursors more fit below 2^53. */
+    /* In [2^40, 2^52), so that 2^52 more cursors stay below 2^53. */
     cursors->next = (UINT64_C(1) << 40) + random_entropy() % ((UINT64_C(1) << 52) - (UINT64_C(1) << 40));
     return cursors;
 }

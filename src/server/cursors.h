@@ -1,10 +1,10 @@
 /*
- * cursors.h - what SCAN's cursors stand for: the key after which each goes on.
+ * cursors.h - what SCAN's cursors stand for: the key after which each continues.
  *
- * A cursor is a number below 2^53 (clients keep it in all kinds of types) that is handed out once. It can be
- * used again and again as long as it is among the last CURSORS_KEPT handed out by this server; then it is
- * forgotten. Numbers begin at random, so that a cursor of another server, or of this one before it was
- * started again, is recognized as unknown. Bounded memory, whatever clients do. Any thread.
+ * A cursor is a number below 2^53, since clients keep it in all kinds of types, and is handed out once. It
+ * can be used any number of times while it is among the last CURSORS_KEPT that this server handed out; then
+ * it is forgotten. Numbers begin at random, so that a cursor of another server, or of this one before it was
+ * restarted, is recognized as unknown. Memory is bounded, whatever clients do. Any thread.
  */
 #ifndef SERVER_CURSORS_H
 #define SERVER_CURSORS_H

@@ -31,13 +31,13 @@ static struct server_connection *largest_connection(const struct server_thread *
 {
     struct server_connection *largest = NULL;
     for (struct server_connection *c = thread->connections; c; c = c->next)
-        // cppcheck-suppress nullPointerRedundantCheck ; the loop has judged it
+        // cppcheck-suppress nullPointerRedundantCheck ; the condition has checked it
         if (!c->dead && c != except && (!largest || evicted_before(c, largest)))
             largest = c;
     return largest;
 }
 
-/* Memory of dead connections that something still refers to: it comes back soon. */
+/* Memory of dead connections to which something still refers: it will be freed soon. */
 static uint64_t condemned_memory(const struct server_thread *thread)
 {
     uint64_t condemned = 0;
@@ -46,15 +46,17 @@ static uint64_t condemned_memory(const struct server_thread *thread)
     return condemned;
 }
 
-/* Returns the bytes that come back later only, because something still refers to the connection. */
+/* Returns the bytes that are freed only later, because something still refers to the connection; else 0. */
 static uint64_t evict_one(struct server_connection *connection)
 {
     struct server_thread *thread = connection->thread;
     bool later = connection->running || connection->ready || connection->flushing || connection->held;
     uint64_t bytes = connection_memory(connection);
-    log_warning("closing client %s: its buffers have %llu bytes, all clients' more than %llu",
-                connection->peer, (unsigned long long)bytes,
-                (unsigned long long)thread->server->options.client_memory_max);
+    assert(!connection->dead);
+    log_warning(
+        "closing client %s: its buffers have %llu bytes, and those of all clients together more than %llu",
+        connection->peer, (unsigned long long)bytes,
+        (unsigned long long)thread->server->options.client_memory_max);
     counter_add(&thread->counters.clients_evicted, 1);
     connection_close(connection);
     return later ? bytes : 0;

@@ -67,7 +67,7 @@ void fiber_end_reply(struct server_fiber *fiber, const struct server_call *call,
     struct resp_writer *output = &connection->output;
     resp_end(output);
     if (output->overflow)
-        connection->dead = true; /* a reply is missing, and there is no memory to say so */
+        connection->dead = true; /* a reply is missing, and there is no memory for an error */
     bool failed = output->errors != errors;
     if (!reply_wanted(connection))
         output->length = output->start;

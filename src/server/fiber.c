@@ -50,7 +50,7 @@ static enum resp_status slice_run(struct server_fiber *fiber, struct server_conn
     return RESP_COMPLETE;
 }
 
-/* Adds the slice's latencies to the thread's; the halves of the last minute take turns. */
+/* Adds the slice's latencies to the thread's, which keeps the last minute in two halves. */
 static void latencies_record(struct server_fiber *fiber, uint64_t now)
 {
     struct server_thread *thread = fiber->thread;
@@ -79,16 +79,15 @@ static void connection_settle(struct server_connection *connection, enum resp_st
     }
     if (status == RESP_BROKEN)
         connection_refuse(connection, connection->parser.error);
-    /* More may have come while the last command was run. */
+    /* More input may have come while the last command ran. */
     size_t there = connection->input_end - connection->input_start;
     if (connection->thread->stopping ||
         (status == RESP_MORE && connection->ended && (!there || there < connection->parser.wanted)))
         connection->finishing = true;
     connection_trim_input(connection);
-    ready_queue_offer(
-        connection); /* also where nothing is there but the end of the input, which a slice did not see */
+    ready_queue_offer(connection); /* also for the end of the input alone, which the slice did not see */
     if (connection_unsent(connection) || connection->finishing) {
-        connection_flush_later(connection); /* that asks for what the client needs next */
+        connection_flush_later(connection); /* the flush then watches for what the connection needs next */
         return;
     }
     connection_trim_output(connection);
@@ -96,11 +95,12 @@ static void connection_settle(struct server_connection *connection, enum resp_st
     connection_watch(connection);
 }
 
-/* Returns how many commands were run. */
+/* Runs one slice of the connection. Returns the number of commands. */
 static uint32_t connection_run(struct server_fiber *fiber, struct server_connection *connection)
 {
     uint64_t now = task_now();
     enum resp_status status = RESP_NO_MEMORY;
+    assert(!connection->running && !fiber->connection && !fiber->latencies);
     connection->running = true;
     fiber->connection = connection;
     connection->active_ns = now;
@@ -137,10 +137,10 @@ void fiber_main(void *argument)
     for (uint32_t commands = 0;;) {
         struct server_connection *connection = ready_queue_take(thread);
         if (connection) {
-            if (thread->ready_first) /* this one may suspend */
+            if (thread->ready_first) /* another fiber takes the next, since this one may suspend */
                 ready_queue_wake(thread);
             commands += connection_run(fiber, connection);
-            if (commands >= FIBER_SLICE) { /* time to send replies, and to look who else is there */
+            if (commands >= FIBER_SLICE) { /* lets the turn hook send replies, and other fibers run */
                 commands = 0;
                 task_yield();
             }
@@ -154,7 +154,9 @@ void fiber_main(void *argument)
         fiber->idle = true;
         while (fiber->idle)
             task_park();
+        assert(thread->woken);
         thread->woken--;
     }
+    assert(thread->fibers_live);
     thread->fibers_live--;
 }

@@ -1,9 +1,10 @@
 /*
  * glob.c - compiled patterns; contract in glob.h.
  *
- * A pattern becomes a row of steps: one byte, any byte, one of a class, or a star. Stars in a row are one,
- * and only the last star met needs to be taken up again when a text does not fit: what an earlier one would
- * give more, the later one can give too. That bounds the work to the product of the two lengths.
+ * A pattern becomes a row of steps: one byte, any byte, a byte of a class, or a star. Consecutive stars are
+ * one. When a text does not fit, only the last star met has to take one byte more: every byte that an earlier
+ * star could take as well, the last one can take instead. That bounds the work to the product of the two
+ * lengths.
  */
 #include "server/glob.h"
 
@@ -22,7 +23,7 @@ struct glob_class {
 };
 struct glob {
     bool any_case;
-    bool hopeless; /* no text is so long */
+    bool hopeless; /* it needs more bytes than any text has */
     uint32_t count, singles;
     uint32_t class_count, class_capacity;
     struct glob_class *classes;
@@ -44,7 +45,7 @@ static inline bool class_has(const struct glob_class *class, unsigned byte)
     return class->bits[byte / 64] >> byte % 64 & 1;
 }
 
-/* Lower and upper case letters stand for each other. */
+/* Adds the other case of each letter. */
 static void class_fold(struct glob_class *class)
 {
     for (unsigned byte = 'a'; byte <= 'z'; byte++) {
@@ -55,7 +56,7 @@ static void class_fold(struct glob_class *class)
     }
 }
 
-/* Reads a class from behind its '[' on; returns the place behind it. */
+/* Reads the class after its '[' at `at`; returns the place after the class. */
 static size_t class_read(struct glob_class *class, const uint8_t *pattern, size_t length, size_t at,
                          bool any_case)
 {
@@ -173,8 +174,8 @@ static inline bool step_takes(const struct glob *glob, const struct glob_step *s
 bool glob_matches(const struct glob *glob, const void *text, size_t length)
 {
     const uint8_t *bytes = text;
-    uint32_t step = 0, star = UINT32_MAX; /* the step behind the last star met */
-    size_t at = 0, star_at = 0;           /* where what follows the star is tried */
+    uint32_t step = 0, star = UINT32_MAX; /* the step after the last star met */
+    size_t at = 0, star_at = 0;           /* where the steps after the star are tried */
     if (glob->hopeless || length < glob->singles)
         return false;
     while (at < length || step < glob->count) {

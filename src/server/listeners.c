@@ -103,7 +103,7 @@ static void accepted_hand_over(struct server *server, const struct server_listen
     accepted_refuse(server, listener, fd, full_text);
 }
 
-/* No descriptors, or the like: asking again at once would get the same answer. */
+/* Stops accepting for a while: without descriptors, say, the next try would fail too. */
 static void listeners_rest(struct server *server)
 {
     server->listeners.retry_ns = task_now() + SERVER_TICK_NS;
@@ -122,7 +122,8 @@ void listeners_tick(struct server *server, uint64_t now)
             worker_watch_change(&server->listeners.list[i].watch, EPOLLIN);
 }
 
-/* Protected mode refuses peers of other machines that nothing identifies. */
+/* Whether protected mode refuses the peer: it is of another machine, and neither password nor certificate
+ * identifies it. */
 static bool stranger(const struct server_listener *listener, int fd)
 {
     const struct server *server = listener->server;
@@ -175,6 +176,7 @@ int listeners_watch(struct server *server, struct error *error)
 {
     for (unsigned i = 0; i < server->listeners.count; i++) {
         struct server_listener *listener = &server->listeners.list[i];
+        assert(listener->fd >= 0 && !listener->watched);
         if (worker_watch_add(server->threads[0].worker, &listener->watch, listener->fd, EPOLLIN,
                              listener_ready))
             return error_set(error, BANYAN_ENOMEM, "cannot wait for connections: no memory");

@@ -84,7 +84,7 @@ static void index_counters(const struct server_stats *stats, FILE *out)
             stats->store.record_retries);
 }
 
-/* All lines of one family stand together, as the format wants it: one pass for each. */
+/* The format wants all samples of a family together: so there is one pass for each family. */
 static void command_calls(void *context, const char *name, uint64_t calls, uint64_t nanoseconds,
                           uint64_t failed)
 {

@@ -1,6 +1,7 @@
 /* nodes.c - see nodes.h. */
 #include "server/nodes.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,6 +46,7 @@ void nodes_main(void *argument)
             task_sleep(SERVER_TICK_NS);
     }
     tree_session_destroy(session);
+    assert(thread->fibers_live);
     thread->fibers_live--;
 }
 

@@ -19,6 +19,7 @@ void ready_queue_wake(struct server_thread *thread)
 static void queue_put(struct server_connection *connection)
 {
     struct server_thread *thread = connection->thread;
+    assert(!connection->ready && !connection->running && !connection->dead);
     connection->ready = true;
     connection->next_ready = NULL;
     if (thread->ready_last)
@@ -37,6 +38,7 @@ struct server_connection *ready_queue_take(struct server_thread *thread)
     thread->ready_first = connection->next_ready;
     if (!thread->ready_first)
         thread->ready_last = NULL;
+    assert(connection->ready && !connection->running);
     connection->ready = false;
     return connection;
 }

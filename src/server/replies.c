@@ -1,4 +1,4 @@
-/* replies.c - error replies that many commands share; contract in replies.h. */
+/* replies.c - replies that several commands share; contract in replies.h. */
 #include "server/replies.h"
 
 #include <ctype.h>
@@ -32,8 +32,8 @@ void server_reply_failure(struct server_call *call, int status)
         resp_error(call->reply, "ERR string exceeds maximum allowed size (%llu bytes)",
                    (unsigned long long)STORE_VALUE_MAX);
         break;
-    case BANYAN_EABORT: /* see client_fiber_cancelled: whoever reads this sees the server stop */
-        resp_error(call->reply, "ERR the server stops, and '%s' ended before it was done",
+    case BANYAN_EABORT: /* fiber_cancelled: only a server that stops still replies */
+        resp_error(call->reply, "ERR the server stops; '%s' was ended before it was done",
                    call->command->name);
         break;
     case BANYAN_ENOSPC:
@@ -53,7 +53,7 @@ void server_reply_failure(struct server_call *call, int status)
     }
 }
 
-/* As Redis quotes what it does not know: the first 128 bytes, line breaks made blanks. */
+/* As in Redis, at most 128 bytes of the arguments are quoted. */
 void server_reply_unknown(struct server_call *call)
 {
     char text[512];

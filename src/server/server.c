@@ -18,9 +18,9 @@
 #define STORE_NAME    "redis"
 #define OUTPUT_MAX    (UINT64_C(256) << 20)
 #define CLIENT_MEMORY (UINT64_C(1) << 30)
-/* The values of commands under way may have so much, at least. */
+/* Least limit for the values of commands under way. */
 #define VALUES_MEMORY   (4 * STORE_VALUE_MAX)
-#define DESCRIPTORS_OWN 64u /* of this process, beside its clients' */
+#define DESCRIPTORS_OWN 64u /* that this process needs beside its clients' */
 
 static void options_complete(struct server_options *options)
 {
@@ -193,11 +193,11 @@ int server_start(struct server *server, struct error *error)
                               error);
         started += !status;
     }
-    if (status) { /* those that have started wait for no others */
+    if (status) { /* the threads that have started must not wait for others */
         server->thread_count = started;
         server_stop(server);
     }
-    /* Acquire: with what start_report says. */
+    /* Acquire: pairs with start_report. */
     while (atomic_load_acquire(&server->started_threads) < started)
         task_park();
     if (!status && server->start_error.code)
@@ -211,10 +211,11 @@ int server_start(struct server *server, struct error *error)
 
 void server_stop(struct server *server)
 {
-    /* Release: whoever sees it sees what the caller did before. */
+    /* Release: a thread that sees it sees what the caller did before. */
     if (__atomic_exchange_n(&server->stopping, 1u, __ATOMIC_ACQ_REL))
         return;
-    for (unsigned i = 0; i < server->thread_count; i++) /* without memory, the next tick sees it */
+    for (unsigned i = 0; i < server->thread_count;
+         i++) /* without memory for it, the next tick sees `stopping` */
         worker_post(server->threads[i].worker, server_thread_stop, &server->threads[i]);
 }
 

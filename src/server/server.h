@@ -1,11 +1,11 @@
 /*
- * server.h - the RESP server of a compute node: any Redis client, over TCP, TLS and Unix sockets.
+ * server.h - the RESP server of a compute node: serves any Redis client, over TCP, TLS and Unix sockets.
  *
  * Called by the command line (`banyan serve`, `banyan compute`) and tests. The server starts its own threads;
- * each is a worker (base/worker.h) with its own listeners' share of the connections, its tree worker, and
- * fibers that run commands. In reading order: resp (parsing requests, writing replies), client (a connection:
- * buffers, limits, its pipeline), command (the table of commands), strings, keys, ranges, admin (the
- * commands), server (threads).
+ * each is a worker (base/worker.h) with its share of the connections, a tree worker, and fibers that run
+ * commands. In reading order: resp_parser.h and resp_writer.h (requests, replies), connection.h (one client),
+ * fiber.h (running its requests), command.h (the table of commands), commands/ (the commands), thread.h,
+ * listeners.h, state.h (the server).
  */
 #ifndef SERVER_SERVER_H
 #define SERVER_SERVER_H
@@ -20,23 +20,23 @@ struct server_options {
     unsigned listen_count;
     const struct net_address *listen_tls;
     unsigned listen_tls_count;
-    unsigned unix_mode;   /* of Unix sockets' files; 0: 0700 */
+    unsigned unix_mode;   /* file mode of Unix sockets; 0: 0700 */
     struct net_tls *tls;  /* for listen_tls */
-    const char *password; /* NULL: none. Copied, and never shown */
-    bool tls_clients;     /* tls asks every client for a certificate: protected mode lets these in */
-    bool protected_mode;  /* without password, refuse peers that are not on this machine, as Redis does */
-    unsigned threads;     /* 0: one per CPU */
-    unsigned fibers;      /* commands under way per thread; 0: 64 */
-    uint32_t clients_max; /* 0: 10,000 */
-    uint64_t value_max;   /* longest bulk accepted; 0: STORE_VALUE_MAX */
-    uint64_t query_buffer_max; /* unparsed bytes of a client; 0: value_max + 64 KiB... at least one command */
-    uint64_t output_buffer_max; /* one command's reply may not be longer; 0: 256 MiB */
-    uint64_t client_memory_max; /* buffers of all clients together; 0: 1 GiB. Beyond it the largest is closed.
-                                 * So much again, 256 MiB at least, may the values of commands under way have:
-                                 * what is beyond that gets an error */
-    uint32_t idle_timeout_s;    /* close clients that are silent for so long; 0: never */
+    const char *password; /* NULL: none. Copied; never shown */
+    bool tls_clients; /* `tls` requires a certificate of every client: protected mode admits such clients */
+    bool protected_mode;        /* without a password, refuse peers of other machines, as Redis does */
+    unsigned threads;           /* 0: one per CPU */
+    unsigned fibers;            /* commands under way per thread; 0: 64 */
+    uint32_t clients_max;       /* 0: 10,000 */
+    uint64_t value_max;         /* longest argument accepted; 0: STORE_VALUE_MAX */
+    uint64_t query_buffer_max;  /* unparsed bytes of a client; 0: value_max + 64 KiB */
+    uint64_t output_buffer_max; /* longest reply to one command; 0: 256 MiB */
+    uint64_t client_memory_max; /* buffers of all clients together; 0: 1 GiB. Beyond it the client with the
+                                   largest is closed. The values of commands under way have a limit of the
+                                   same size, at least 256 MiB; a command that would exceed it fails */
+    uint32_t idle_timeout_s;    /* close clients that are idle for so long; 0: never */
     uint32_t
-        sweep_entries; /* looked at by the expiry sweep per 100 ms, on one thread; 0: 256; UINT32_MAX: off */
+        sweep_entries; /* that the expiry sweep looks at per 100 ms, on one thread; 0: 256; UINT32_MAX: off */
     bool busy_poll;    /* never sleep: for benchmarks */
 };
 
@@ -47,23 +47,22 @@ struct server_setting {
     void *context;
 };
 
-/* Opens (creating it where it is missing) the store "redis" and listens; serves from server_start on.
- * `compute` and the fabric stay the caller's. BANYAN_EBUSY, BANYAN_EINVAL, BANYAN_ENET with the address at
- * fault. */
+/* Opens the store "redis", creating it if it is missing, and listens; serves from server_start on. `compute`
+ * and the fabric stay the caller's. BANYAN_EBUSY, BANYAN_EINVAL and BANYAN_ENET name the address. */
 int server_create(struct server **server, struct tree_compute *compute, const struct server_options *options,
                   struct error *error);
 /* Optional, before server_start; `settings` must stay. */
 void server_set_settings(struct server *server, const struct server_setting *settings);
 int server_start(struct server *server, struct error *error);
-/* From any thread and from signal handlers' threads: SHUTDOWN does the same. */
+/* Any thread, also one that waits for signals. SHUTDOWN does the same. */
 void server_stop(struct server *server);
 /* Waits for all threads. */
 void server_join(struct server *server);
 void server_destroy(struct server *server);
-/* The server's password, for other ways to its figures. Until server_destroy; any thread. */
+/* The server's password, for its pages over HTTP (http.h). Valid until server_destroy. */
 struct server_password;
 struct server_password *server_password(struct server *server);
-/* The port of listener number i, for port 0. */
+/* The port of listener number i, which the system has chosen for port 0. */
 uint16_t server_port(const struct server *server, unsigned i);
 
 /* What threads count. `each` has them all, for sums. */
@@ -79,29 +78,29 @@ struct server_counters {
         uint64_t each[13];
     };
 };
-/* All threads together; any thread. */
+/* Figures of all threads together. Any thread. */
 struct server_stats {
     struct server_counters counters;
     uint64_t uptime_s, expired_total;
     uint64_t client_memory; /* bytes of all clients' buffers */
     uint64_t keys;          /* counted by the last complete sweep */
-    uint64_t keys_age_s;    /* how long ago; UINT64_MAX: not yet */
+    uint64_t keys_age_s;    /* age of `keys`; UINT64_MAX: no sweep has been completed */
     struct tree_stats tree;
     struct store_stats store;
     struct tree_cache_stats cache;
     uint64_t latency_us_p50, latency_us_p99, latency_us_p999; /* of commands, over the last minute or so */
 };
 void server_stats(struct server *server, struct server_stats *stats);
-/* Per command: calls `visit` for each that was called at least once. */
+/* Calls `visit` for each command that was called at least once. */
 void server_each_command(struct server *server,
                          void (*visit)(void *context, const char *name, uint64_t calls, uint64_t nanoseconds,
                                        uint64_t failed),
                          void *context);
-/* Memory nodes as this compute node sees them, refreshed about each second by one of its fibers. */
+/* A memory node as this compute node sees it, refreshed about once a second. */
 struct server_memory_state {
     uint16_t node;
     bool connected;
-    struct memory_status_reply *status; /* NULL: never asked with success */
+    struct memory_status_reply *status; /* NULL: it has never answered */
     char trouble[256];
 };
 unsigned server_memory_nodes(struct server *server);

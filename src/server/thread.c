@@ -18,6 +18,7 @@
 static void thread_take_down(struct server_thread *thread)
 {
     unsigned count = thread->fibers ? thread->server->options.fibers : 0;
+    assert(!thread->fibers_live && !thread->connections);
     server_thread_publish(thread);
     for (unsigned i = 0; i < count; i++) {
         if (thread->fibers[i].store)
@@ -65,7 +66,7 @@ static int fiber_start(struct server_thread *thread, void (*function)(void *), v
     return 0;
 }
 
-/* For benchmarks: as long as some fiber can run, the worker does not sleep. */
+/* For benchmarks: the worker does not sleep while some fiber can run, and this one always can. */
 static void busy_main(void *argument)
 {
     struct server_thread *thread = argument;
@@ -125,7 +126,8 @@ static void thread_tick(struct server_thread *thread)
     listeners_tick(server, now);
 }
 
-/* Commands under way end, their replies get a while to be sent, then all clients are closed. */
+/* Waits until the commands under way have ended, gives their replies some time to be sent, and closes all
+ * connections. */
 static void thread_wind_up(struct server_thread *thread)
 {
     struct server *server = thread->server;
@@ -138,9 +140,10 @@ static void thread_wind_up(struct server_thread *thread)
         next = connection->next;
         connection_close(connection);
     }
-    while (thread->connections) /* the turn hook has some in hand */
+    while (thread->connections) /* the turn hook still holds some */
         task_sleep(SERVER_TICK_NS / 100);
-    /* Release and acquire: what others posted to this thread came before they were quiet. */
+    /* Release and acquire: a thread posts to others only before it is quiet, so after the wait nothing more
+     * comes. */
     __atomic_fetch_add(&server->quiet_threads, 1u, __ATOMIC_ACQ_REL);
     while (atomic_load_acquire(&server->quiet_threads) < server->thread_count)
         task_sleep(SERVER_TICK_NS / 100);
@@ -163,7 +166,7 @@ static int thread_begin(struct server_thread *thread, struct error *error)
     return status ? status : listeners_watch(server, error);
 }
 
-/* Tells server_start how it went; the first trouble counts. */
+/* Tells server_start how it went; the first error counts. */
 static void start_report(struct server *server, const struct error *error)
 {
     spinlock_lock(&server->start_lock);

@@ -20,7 +20,7 @@ static void visit_run(void *argument)
     struct visit *visit = call->visit;
     struct task *caller = visit->caller;
     visit->function(call->thread, visit->context);
-    /* Release: the caller sees what the function did. After this the visit may be gone. */
+    /* Release: the caller sees what the function did. The caller may then return, and the visit with it. */
     __atomic_fetch_sub(&visit->left, 1u, __ATOMIC_ACQ_REL);
     task_unpark(caller);
 }

@@ -29,7 +29,8 @@ static bool too_long(struct server_call *call, const struct resp_argument *text)
     return true;
 }
 
-/* Sets a text of the client's; an empty one is none. False: no memory. */
+/* Sets a text of the connection; an empty text removes it. Replies an error and returns false without memory.
+ */
 static bool text_set(struct server_call *call, char **place, const struct resp_argument *text)
 {
     char *copy = NULL;
@@ -102,7 +103,7 @@ static void sub_reply(struct server_call *call)
         connection->reply = CONNECTION_REPLY_OFF;
     } else if (server_argument_is(&call->arguments[2], "SKIP")) {
         if (connection->reply != CONNECTION_REPLY_OFF)
-            connection->skip = 2; /* this command's, which has none, and the next one's */
+            connection->skip = 2; /* this command, which has no reply, and the next one */
     } else {
         server_reply_syntax(call);
     }

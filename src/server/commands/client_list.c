@@ -38,13 +38,13 @@ static void address_local(const struct server_connection *connection, char *text
     }
 }
 
-/* As clients know addresses: without the scheme that Banyan's own settings write. */
+/* As clients write addresses: without the scheme of Banyan's own settings. */
 static const char *address_peer(const struct server_connection *connection)
 {
     return strncmp(connection->peer, "tcp://", 6) == 0 ? connection->peer + 6 : connection->peer;
 }
 
-/* One line, as Redis writes it; tools take it apart by the names. On the client's thread. */
+/* One line of CLIENT LIST, as Redis writes it, since tools parse it. On the connection's thread. */
 static void client_line(struct text *text, const struct server_connection *connection, uint64_t now)
 {
     char local[NET_TEXT_MAX];
@@ -72,7 +72,7 @@ static void client_line(struct text *text, const struct server_connection *conne
         connection->library_version ? connection->library_version : "");
 }
 
-/* What CLIENT LIST and KILL choose by. */
+/* Which connections CLIENT LIST and KILL choose. */
 struct selection {
     struct server_call *call;
     const struct resp_argument *ids; /* NULL: any */
@@ -81,9 +81,9 @@ struct selection {
     bool skip_me, none;                          /* none: a type or user that no client has */
     bool kill;
     uint64_t now;
-    struct spinlock lock; /* guards count; text is the thread's that has it: see `texts` */
+    struct spinlock lock; /* guards `killed` */
     uint64_t killed;
-    struct text *texts; /* one per thread */
+    struct text *texts; /* one for each thread, which alone writes it */
 };
 
 static bool selected(const struct selection *selection, const struct server_connection *connection)
@@ -119,7 +119,7 @@ static void selection_visit(struct server_thread *thread, void *context)
         }
         killed++;
         if (connection == selection->call->connection)
-            connection_finish(connection); /* when it has got the reply */
+            connection_finish(connection); /* after the reply */
         else
             connection_close(connection);
     }
@@ -189,7 +189,7 @@ void client_info_run(struct server_call *call)
 
 /* ---- CLIENT KILL ---- */
 
-/* The filters of the new form; replies and returns false if they are wrong. */
+/* Reads CLIENT KILL's filters. Replies an error and returns false if they are wrong. */
 static bool kill_filters(struct server_call *call, struct selection *selection)
 {
     const struct resp_argument *arguments = call->arguments;

@@ -1,5 +1,5 @@
 /*
- * connection.c - commands about the caller's own connection, but CLIENT: PING, ECHO, QUIT, SELECT, AUTH,
+ * connection.c - commands about the caller's own connection, except CLIENT: PING, ECHO, QUIT, SELECT, AUTH,
  * HELLO, RESET. On a fiber of the connection's thread; errors in the words of Redis 7.
  */
 #include <stdlib.h>
@@ -43,14 +43,14 @@ void select_run(struct server_call *call)
 
 /* ---- who it is ---- */
 
-/* Replies an error unless name and password are right. */
+/* Replies an error and returns false unless name and password are right. */
 static bool authenticate(struct server_call *call, const struct resp_argument *user,
                          const struct resp_argument *password)
 {
     struct server *server = server_of(call);
     bool known = !user || server_argument_equals(user, "default");
-    /* Both are looked at, so that the time says nothing about either. A default user without password takes
-     * any. */
+    /* Both are checked in any case, so that the time tells nothing about either. While no password is set,
+     * the default user may give any. */
     bool right = password_check(&server->password, password->bytes, password->length);
     if (known && (right || !password_wanted(&server->password))) {
         call->connection->authenticated = true;

@@ -12,12 +12,12 @@ enum expire_flags { EXPIRE_NX = 1, EXPIRE_XX = 2, EXPIRE_GT = 4, EXPIRE_LT = 8 }
 
 struct expire_step {
     unsigned flags;
-    int64_t when; /* ms since 1970; it may be long ago, before 1970 too */
+    int64_t when; /* ms since 1970; may be negative */
     bool past;
     bool changed;
 };
 
-/* As Redis quotes it: a C string, without line ends behind it. */
+/* As in Redis, the option is quoted as a C string, without the line ends after it. */
 static void reply_unsupported(struct server_call *call, const struct resp_argument *option)
 {
     size_t length = strnlen(option->bytes, option->length < 512 ? option->length : 512);
@@ -54,7 +54,7 @@ static bool options_parse(struct server_call *call, unsigned *flags)
     return false;
 }
 
-/* GT takes a key without expiry for one that ends never, LT likewise. */
+/* For GT and LT, a key without expiry never ends. */
 static bool step_applies(const struct expire_step *step, uint64_t expires)
 {
     const bool later = expires && step->when > 0 && (uint64_t)step->when > expires;
@@ -142,7 +142,7 @@ void persist_run(struct server_call *call)
         resp_integer(call->reply, changed);
 }
 
-/* -2: no such key; -1: no expiry. Seconds are rounded to the nearest, as in Redis. */
+/* Replies -2 for no such key, -1 for no expiry. Seconds are rounded to the nearest, as in Redis. */
 static void reply_time(struct server_call *call, const struct store_value *value, uint64_t base, bool seconds)
 {
     int64_t time = -2;

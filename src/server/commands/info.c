@@ -1,6 +1,6 @@
 /*
- * info.c - INFO: the server's figures as text, in the sections and the form that Redis's tools take apart,
- * and one section of Banyan's own. On a fiber; goes to every thread once, to bring the figures up to date.
+ * info.c - INFO: the server's figures as text, in Redis's sections and form, since its tools parse them, and
+ * one section of Banyan's own. On a fiber; visits every thread once, to bring the figures up to date.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,13 +18,13 @@
 
 /* ---- sections ---- */
 
-/* All that the sections tell from. */
+/* What the sections are written from. */
 struct figures {
     struct server_call *call;
     struct server *server;
     struct server_stats stats;
-    uint64_t pool_bytes, used_bytes; /* of the memory nodes, where they are known */
-    bool exact;                      /* count the keys */
+    uint64_t pool_bytes, used_bytes; /* sums of the memory nodes that have answered */
+    bool exact;                      /* the keys must be counted, not estimated */
     struct text text;
 };
 
@@ -150,7 +150,7 @@ static void section_keyspace(struct figures *f)
         text_add(&f->text, "db0:keys=%" PRIu64 ",expires=0,avg_ttl=0\r\n", keys);
 }
 
-/* What Redis has not. */
+/* Figures that Redis does not have. */
 static void section_banyan(struct figures *f)
 {
     const struct tree_stats *tree = &f->stats.tree;
@@ -180,10 +180,10 @@ static void section_banyan(struct figures *f)
 }
 
 static const struct section {
-    const char *name;  /* as it is asked for */
-    const char *title; /* as it is shown */
+    const char *name;  /* in requests */
+    const char *title; /* in the reply */
     void (*write)(struct figures *);
-    bool rare; /* with "all" and "everything" only */
+    bool rare; /* only with "all" and "everything" */
 } sections[] = {
     {"SERVER", "Server", section_server, false},
     {"CLIENTS", "Clients", section_clients, false},
@@ -198,7 +198,6 @@ static const struct section {
     {"BANYAN", "Banyan", section_banyan, false},
 };
 
-/* Whether the caller asked for it. */
 static bool wanted(const struct server_call *call, const struct section *section)
 {
     bool found = call->count == 1 && !section->rare;

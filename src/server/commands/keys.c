@@ -1,9 +1,9 @@
 /*
- * keys.c - RESP commands about keys, whatever they hold, and the table of them (expiry.c and keyspace.c have
- * the larger ones). Called by the front end through server_key_commands, on fibers. Replies and errors are
- * those of Redis 7.0. Commands on many keys take effect key by key, not as one transaction.
+ * keys.c - commands about keys, whatever they hold, and the table of them (expiry.c and keyspace.c have the
+ * larger ones). On fibers. Replies and errors are those of Redis 7.0. Commands on many keys take effect key
+ * by key, not as one transaction.
  *
- * RENAME, RENAMENX and COPY are left out: two keys cannot be changed as one atomic step here.
+ * RENAME, RENAMENX and COPY are left out: two keys cannot be changed in one atomic step here.
  */
 #include "server/arguments.h"
 #include "server/commands/functions.h"

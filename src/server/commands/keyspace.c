@@ -1,11 +1,11 @@
 /*
- * keyspace.c - commands about all keys: SCAN, KEYS, RANDOMKEY, FLUSHDB, FLUSHALL.
+ * keyspace.c - commands about all keys: SCAN, KEYS, RANDOMKEY, FLUSHDB, FLUSHALL. On fibers.
  *
  * Keys are kept in order, so SCAN walks them in order: its cursor stands for the last key looked at
- * (cursors.h), and goes on behind it whatever was written meanwhile; every key that exists all the time is
- * given exactly once. A pattern that begins with plain characters is looked for in the range of keys that
- * begin so, by KEYS and SCAN both. FLUSHDB deletes key by key: others may see some of the keys gone and the
- * rest not yet, and what is written meanwhile may stay.
+ * (cursors.h), and the scan continues after that key, whatever was written meanwhile; every key that exists
+ * during the whole scan is given exactly once. For a pattern that begins with plain characters, KEYS and SCAN
+ * read only the range of keys that begin so. FLUSHDB deletes key by key: another client may see some of the
+ * keys deleted and the rest not yet, and what is written meanwhile may stay.
  */
 #include "server/arguments.h"
 #include "server/commands/functions.h"
@@ -39,13 +39,14 @@ struct walk {
     size_t last_length;
 };
 
-/* The keys that begin with `prefix`, or that key alone. */
+/* Restricts the walk to the keys that begin with the first `length` bytes of walk->from, or with `whole` to
+ * that key alone. */
 static void range_of_prefix(struct walk *walk, size_t length, bool whole)
 {
     walk->empty = whole && !length;
     walk->range = (struct tree_range){.from = length ? walk->from : NULL, .from_length = length};
     memcpy(walk->to, walk->from, length);
-    if (!whole) { /* up to the next prefix of this length; behind 0xff there is none */
+    if (!whole) { /* up to the next prefix of this length; 0xff bytes at the end have no successor */
         while (length && walk->to[length - 1] == 0xff)
             length--;
         if (length)
@@ -169,7 +170,7 @@ static void reply_invalid_cursor(struct server_call *call)
     resp_error(call->reply, "ERR invalid cursor");
 }
 
-/* Goes on behind the cursor's key, unless the range begins later anyway. */
+/* Continues after the cursor's key, unless the range begins later anyway. False: the cursor is unknown. */
 static bool scan_resume(struct walk *walk, uint64_t cursor)
 {
     size_t length;
@@ -208,7 +209,7 @@ static void scan_reply(struct walk *walk)
     resp_raw(walk->call->reply, walk->keys.bytes, walk->keys.length);
 }
 
-/* Without cursors (a server that keeps none) everything comes at once. */
+/* Without cursors (in tests), everything comes at once. */
 static int scan_walk(struct walk *walk, const struct scan_options *options)
 {
     struct server_call *call = walk->call;

@@ -14,7 +14,8 @@ int many_keys_each(struct server_call *call, bool values,
         store_multi_get(call->store, items, count, values);
         for (uint32_t i = 0; i < count; i++) {
             int status = items[i].status;
-            if (status == BANYAN_ENOMEM && i > 0) { /* too much at once: the next batch begins with it */
+            if (status == BANYAN_ENOMEM &&
+                i > 0) { /* too many bytes for one batch: the next one begins with this key */
                 at -= count - i;
                 break;
             }

@@ -1,5 +1,5 @@
-/* memory.c - MEMORY and OBJECT: what a key takes, and how memory nodes are. On a fiber; errors in the words
- * of Redis 7. */
+/* memory.c - MEMORY and OBJECT: the memory of a key, the state of memory nodes, how a value is kept. On a
+ * fiber; errors in the words of Redis 7. */
 #include <string.h>
 
 #include "server/arguments.h"
@@ -11,7 +11,7 @@
 
 /* ---- MEMORY, OBJECT ---- */
 
-/* What the key holds, without its bytes. False: there is none, or an error; both have been replied. */
+/* Gets the value without its bytes. Returns false if there is none, or on an error; then it has replied. */
 static bool key_stat(struct server_call *call, const struct resp_argument *key, struct store_value *value)
 {
     if (!server_argument_key(call, key))
@@ -24,7 +24,7 @@ static bool key_stat(struct server_call *call, const struct resp_argument *key, 
     return !status;
 }
 
-/* Its slot, and the block of its record where it has one. */
+/* A key takes its slot, and the block of its record where it has one. */
 static void memory_usage(struct server_call *call)
 {
     struct store_value value;
@@ -91,7 +91,7 @@ static bool is_integer(const struct store_value *value)
     return true;
 }
 
-/* The names that Redis has for how it keeps strings: tools look at them. */
+/* Replies Redis's names for how it keeps strings, since tools look at them. */
 static void object_encoding(struct server_call *call)
 {
     const struct resp_argument *key = &call->arguments[2];

@@ -18,7 +18,7 @@ static struct store_item *batch_find(struct store_item *items, uint32_t count,
     return NULL;
 }
 
-/* The writes of a batch go together, in any order; of a key that comes twice its last value is written. */
+/* The writes of a batch go out together, in any order, so a key stands in it once: with its last value. */
 static int mset_write(struct server_call *call)
 {
     struct store_item items[MANY_KEYS_BATCH];

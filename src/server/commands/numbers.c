@@ -1,8 +1,9 @@
 /*
- * numbers.c - INCR, DECR, INCRBY, DECRBY, INCRBYFLOAT: values that are read as numbers, as one atomic step.
+ * numbers.c - INCR, DECR, INCRBY, DECRBY, INCRBYFLOAT: each reads a value as a number and changes it in one
+ * atomic step. On fibers.
  *
- * Floats are long doubles, read by strtold and written with 17 digits behind the point less the zeros at
- * their end, as Redis does it: the same bytes come out on the same kind of machine.
+ * Floats are long doubles, read by strtold and written with 17 digits after the point, less the zeros at
+ * their end, as Redis does: the same bytes come out on the same kind of machine.
  */
 #include "server/arguments.h"
 #include "server/commands/functions.h"
@@ -83,7 +84,7 @@ void decrby_run(struct server_call *call)
     int64_t by;
     if (!server_argument_integer(call, &call->arguments[2], &by))
         return;
-    if (by == INT64_MIN) /* it has no opposite */
+    if (by == INT64_MIN) /* its negation is out of range */
         resp_error(call->reply, "ERR decrement would overflow");
     else
         integer_add(call, -by);
@@ -91,7 +92,7 @@ void decrby_run(struct server_call *call)
 
 /* ---- floats ---- */
 
-/* The longest number in text, either way: as in Redis. */
+/* Longest text of a number, read or written, as in Redis. */
 #define FLOAT_TEXT 5120u
 
 struct float_step {
@@ -113,12 +114,13 @@ static bool float_read(char *room, const void *bytes, size_t length, long double
         return false;
     errno = 0;
     *value = strtold(room, &end);
-    /* As in Redis: too large for a long double is told by the infinity, which was not written so. */
+    /* As in Redis: a number too large or too small for a long double is an error, but a written infinity is a
+     * number. */
     bool range = errno == ERANGE && (isinf(*value) || fpclassify(*value) == FP_ZERO);
     return end == room + length && !range && errno != EINVAL && !isnan(*value);
 }
 
-/* Room is FLOAT_TEXT bytes; the largest long double needs 4,933 digits and 18 more. */
+/* `room` has FLOAT_TEXT bytes; the largest long double needs 4,933 digits and 18 more. */
 static size_t float_write(char *room, long double value)
 {
     int printed = snprintf(room, FLOAT_TEXT, "%.17Lf", value);

@@ -1,8 +1,7 @@
 /*
- * ranges.c - RESP commands that Redis has not, since keys here are in order (byte by byte, as memcmp has it):
- * RANGE, RANGECOUNT, NEXTKEY, PREVKEY, DELRANGE, and the table of them. Called by the front end through
- * server_range_commands, on fibers. What others write meanwhile is seen or not, key by key: none of these is
- * one transaction over many keys.
+ * ranges.c - commands that Redis does not have, since keys here are in order (byte by byte, as memcmp):
+ * RANGE, RANGECOUNT, NEXTKEY, PREVKEY, DELRANGE, and the table of them. On fibers. What other clients write
+ * meanwhile is seen or not, key by key: none of these commands is one transaction over many keys.
  */
 #include "server/arguments.h"
 #include "server/commands/functions.h"

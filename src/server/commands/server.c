@@ -101,7 +101,7 @@ static void shutdown_run(struct server_call *call)
             return;
         }
     }
-    connection_finish(call->connection); /* as in Redis, the end of the connection is the reply */
+    connection_finish(call->connection); /* as in Redis, there is no reply but the end of the connection */
     server_stop(server_of(call));
 }
 
@@ -120,7 +120,7 @@ static void reply_zero(struct server_call *call)
     resp_integer(call->reply, 0);
 }
 
-/* ---- LATENCY, SLOWLOG: asked for by tools; there is nothing to tell ---- */
+/* ---- LATENCY, SLOWLOG: tools ask for them; both are always empty ---- */
 
 static void latency_help(struct server_call *call)
 {

@@ -26,12 +26,12 @@ enum set_flags {
 
 struct set_options {
     unsigned flags;
-    const struct resp_argument *expire; /* the number behind EX, PX, EXAT or PXAT */
+    const struct resp_argument *expire; /* the number after EX, PX, EXAT or PXAT */
 };
 struct set_option {
     const char *name;
     unsigned flag;
-    unsigned conflicts; /* may not stand before it */
+    unsigned conflicts; /* options that may not stand before it */
 };
 static const struct set_option set_table[] = {
     {"NX", SET_NX, SET_XX},
@@ -68,7 +68,7 @@ static bool options_parse(struct server_call *call, uint32_t first, unsigned all
     return true;
 }
 
-/* When an entry shall expire: `flags` has one of SET_EXPIRY. Replies and returns false. */
+/* Reads an expiry as one of SET_EXPIRY in `flags` says. Replies an error and returns false if it is wrong. */
 static bool expire_read(struct server_call *call, const struct resp_argument *argument, unsigned flags,
                         uint64_t *expires)
 {
@@ -91,7 +91,7 @@ static bool expire_read(struct server_call *call, const struct resp_argument *ar
 struct set_step {
     unsigned flags;
     struct store_value value;
-    bool past; /* it would have expired by now */
+    bool past; /* the expiry has passed */
     bool stored;
 };
 
@@ -118,7 +118,7 @@ static int set_plain(struct server_call *call, const struct resp_argument *key, 
     return status == BANYAN_ENOTFOUND ? 0 : status;
 }
 
-/* Sets arguments[1]; with SET_GET replies what was there. Returns whether the caller has to reply. */
+/* Sets arguments[1]; with SET_GET replies the old value. Returns whether the caller has to reply. */
 static bool set_key(struct server_call *call, const struct resp_argument *value, unsigned flags,
                     uint64_t expires, bool *stored)
 {
@@ -200,7 +200,7 @@ static enum store_verdict getdel_step(void *context, const struct store_value *o
     return old ? STORE_REMOVE : STORE_KEEP;
 }
 
-/* Replies the value that the step met. */
+/* Replies the value that the function was given. */
 static void get_and_modify(struct server_call *call, store_modify_function *function, void *context)
 {
     const struct resp_argument *key = &call->arguments[1];
@@ -248,7 +248,7 @@ void getex_run(struct server_call *call)
     if (!options_parse(call, 2, GETEX_ALLOWS, &options) || !server_argument_key(call, key))
         return;
     if (options.expire) {
-        /* As in Redis: of a key that is not there, a bad expiry is no error. */
+        /* As in Redis, a bad expiry is no error if the key does not exist. */
         int status = store_stat(call->store, key->bytes, key->length, &value);
         if (status == BANYAN_ENOTFOUND) {
             get_point(call, NULL);

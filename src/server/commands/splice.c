@@ -16,7 +16,7 @@ struct splice_step {
     struct server_call *call;
     const struct resp_argument *part;
     uint64_t offset;
-    bool append; /* at the end, wherever that is */
+    bool append; /* at the value's end */
     enum splice_problem problem;
     size_t total; /* length of the value afterwards */
     uint8_t *buffer;
@@ -58,7 +58,7 @@ static enum store_verdict splice_step(void *context, const struct store_value *o
     const uint64_t offset = step->append ? had : step->offset;
     step->problem = SPLICE_GOOD;
     step->total = had;
-    if (!length && (old || !step->append)) /* only APPEND makes an empty value */
+    if (!length && (old || !step->append)) /* only APPEND creates an empty value */
         return STORE_KEEP;
     if (length > STORE_VALUE_MAX || offset > STORE_VALUE_MAX - length)
         step->problem = SPLICE_TOO_LONG;
