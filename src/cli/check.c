@@ -117,6 +117,9 @@ static void print_text(const struct audit_report *report)
         printf("half done by compute nodes that died, finished by whoever passes: %" PRIu64
                " splits, %" PRIu64 " removals, %" PRIu64 " missing entries\n",
                report->marked, report->dead, report->missing_parents);
+    if (report->half_dropped)
+        printf("half dropped: %" PRIu32 " index%s; --reclaim, or `banyan drop` with its name, ends that\n",
+               report->half_dropped, report->half_dropped == 1 ? "" : "es");
     if (report->blocks_lost)
         printf("%s: %" PRIu64 " blocks (%" PRIu64 " bytes)%s\n",
                report->blocks_reclaimed ? "given back"
@@ -136,15 +139,16 @@ static void print_text(const struct audit_report *report)
 static int print_json(const struct check *check, const struct audit_report *report)
 {
     json_t *json = json_pack(
-        "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:O}", "sound",
+        "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:O}", "sound",
         !report->problems, "indexes", (json_int_t)report->indexes, "entries", (json_int_t)report->entries,
         "leaves", (json_int_t)report->leaves, "inner_nodes", (json_int_t)report->internals, "record_values",
         (json_int_t)report->values_record, "expired", (json_int_t)report->expired, "half_splits",
         (json_int_t)report->marked, "half_removals", (json_int_t)report->dead, "missing_entries",
-        (json_int_t)report->missing_parents, "bytes_used", (json_int_t)report->bytes_used, "blocks_lost",
-        (json_int_t)report->blocks_lost, "bytes_lost", (json_int_t)report->bytes_lost, "lost_judged",
-        !report->lost_unjudged, "blocks_reclaimed", (json_int_t)report->blocks_reclaimed, "compute_nodes",
-        (json_int_t)report->compute_nodes, "problems", check->problems);
+        (json_int_t)report->missing_parents, "half_dropped", (json_int_t)report->half_dropped, "bytes_used",
+        (json_int_t)report->bytes_used, "blocks_lost", (json_int_t)report->blocks_lost, "bytes_lost",
+        (json_int_t)report->bytes_lost, "lost_judged", !report->lost_unjudged, "blocks_reclaimed",
+        (json_int_t)report->blocks_reclaimed, "compute_nodes", (json_int_t)report->compute_nodes, "problems",
+        check->problems);
     int failed = !json || json_dumpf(json, stdout, JSON_INDENT(2)) || putchar('\n') == EOF;
     json_decref(json);
     return failed ? COMMAND_FAILED : COMMAND_OK;

@@ -116,6 +116,34 @@ static int check_index(struct audit *audit, uint32_t number)
     return status;
 }
 
+/*
+ * Counts the half-dropped indexes, and ends their drops where lost blocks are to be given back, which is when
+ * nobody else is connected: a node may go back to its memory node only when no handle can take it for a part
+ * of its index any more.
+ */
+static int end_drops(struct audit *audit)
+{
+    uint32_t ended;
+    int status = tree_drop_count(audit->session, &audit->report->half_dropped);
+    if (status == BANYAN_ECORRUPT) /* told when the indexes are listed */
+        return 0;
+    if (status || !audit->options->reclaim || !audit->report->half_dropped)
+        return status;
+    status = store_drop_finish(audit->session, &ended);
+    if (status == BANYAN_ECORRUPT) {
+        audit_problem(audit, "a half-dropped index: %s", tree_session_error(audit->session)->text);
+        return 0;
+    }
+    if (status)
+        return status;
+    audit->report->half_dropped = 0;
+    audit_unload(audit);
+    status = audit_load(audit);
+    if (!status)
+        tree_worker_each_free(tree_session_worker(audit->session), audit_hold, audit);
+    return status;
+}
+
 static void free_all(struct audit *audit)
 {
     audit_unload(audit);
@@ -130,15 +158,16 @@ int audit_run(struct tree_session *session, const struct audit_options *options,
                           .report = report,
                           .node_count = tree_session_memory_nodes(session)};
     memset(report, 0, sizeof *report);
-    audit.nodes = calloc(audit.node_count, sizeof *audit.nodes);
     audit.names = calloc(NAMES_MAX, sizeof *audit.names);
     audit.contents = calloc(NAMES_MAX, 1);
-    int status = audit.nodes && audit.names && audit.contents ? 0 : audit_fail_memory(&audit);
+    int status = audit.names && audit.contents ? 0 : audit_fail_memory(&audit);
     if (!status)
         status = audit_load(&audit);
     if (!status && options->reclaim && report->compute_nodes)
         status = tree_session_fail(session, BANYAN_EBUSY, "%llu compute nodes are connected: stop them first",
                                    (unsigned long long)report->compute_nodes);
+    if (!status)
+        status = end_drops(&audit);
     if (!status)
         status = tree_list(session, remember, &audit);
     if (status == BANYAN_ECORRUPT && audit.name_count) { /* those before it can be walked */

@@ -14,6 +14,7 @@ struct audit_report {
     uint64_t indexes, entries, leaves, internals, values_record, expired;
     uint64_t dead, marked,
         missing_parents;              /* half-done work of compute nodes that died: legal, others finish it */
+    uint32_t half_dropped;            /* indexes whose drop has not ended: their blocks count as lost */
     uint64_t blocks_used, bytes_used; /* reachable */
     uint64_t blocks_lost, bytes_lost; /* handed out, and not reached */
     bool lost_unjudged;               /* problems: what lies behind the damage is among those not reached */
@@ -23,8 +24,8 @@ struct audit_report {
 };
 
 struct audit_options {
-    /* Give lost blocks back, unless there is a problem. BANYAN_EBUSY while other compute nodes are connected,
-     * or when one came during the audit. */
+    /* End the drops that were begun, then give lost blocks back, unless there is a problem. BANYAN_EBUSY while
+     * other compute nodes are connected, or when one came during the audit. */
     bool reclaim;
     /* Gets a sentence for each broken invariant, with the index, the address and what is wrong. */
     void (*problem)(void *context, const char *text);

@@ -101,7 +101,8 @@ static int load_node(struct audit *audit, uint16_t node, struct memory_usage_rep
 int audit_load(struct audit *audit)
 {
     struct memory_usage_reply *reply = malloc(sizeof *reply);
-    int status = reply ? 0 : audit_fail_memory(audit);
+    audit->nodes = calloc(audit->node_count, sizeof *audit->nodes);
+    int status = reply && audit->nodes ? 0 : audit_fail_memory(audit);
     audit_progress(audit, "asking the memory nodes");
     for (uint16_t node = 0; !status && node < audit->node_count; node++)
         status = load_node(audit, node, reply);
@@ -117,6 +118,7 @@ void audit_unload(struct audit *audit)
         free(audit->nodes[node].chunks);
     }
     free(audit->nodes);
+    audit->nodes = NULL;
 }
 
 static struct audit_chunk *find_chunk(const struct audit *audit, gaddr block)
@@ -160,6 +162,14 @@ void audit_reach(void *context, gaddr block, uint32_t bytes)
         audit_problem(audit, "index %s: block %s is used twice", audit->index, text);
     else
         chunk->reached[number / 64] |= bit;
+}
+
+void audit_hold(void *context, gaddr block, uint32_t block_bytes)
+{
+    struct audit_chunk *chunk = find_chunk(context, block);
+    uint64_t number = chunk ? (block - chunk->start) / chunk->block_bytes : 0;
+    if (chunk && chunk->block_bytes == block_bytes && number < chunk->blocks)
+        chunk->reached[number / 64] |= UINT64_C(1) << number % 64;
 }
 
 static int give_back(struct audit *audit, struct memory_free_request *request)

@@ -44,6 +44,8 @@ int audit_load(struct audit *audit);
 void audit_unload(struct audit *audit);
 /* Notes that the index under way uses this block. */
 void audit_reach(void *context, gaddr block, uint32_t bytes);
+/* Notes that the auditor's own worker holds this block ready: it is not lost. */
+void audit_hold(void *context, gaddr block, uint32_t block_bytes);
 /* Counts the blocks that nothing has reached, and gives them back if that was asked for. */
 int audit_account(struct audit *audit);
 

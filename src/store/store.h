@@ -50,6 +50,11 @@ void store_set_memory_max(struct store *store, uint64_t bytes);
 /* No session of it may be open. */
 void store_close(struct store *store);
 struct tree *store_tree(const struct store *store);
+/* Drops an index of any content, with its records where it is a store: see tree_drop for what others see of
+ * it, and for the errors. */
+int store_drop(struct tree_session *session, const char *name);
+/* Ends all drops that were begun and not ended; *count: how many. */
+int store_drop_finish(struct tree_session *session, uint32_t *count);
 
 /* The tree session stays the caller's, and may be used between calls. */
 int store_session_create(struct store_session **session, struct store *store,

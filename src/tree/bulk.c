@@ -460,7 +460,7 @@ static int root_replace(struct tree_session *session, struct tree *tree, struct 
     const struct format_layout *layout = &tree->layout;
     struct format_link old;
     struct tree_hold hold;
-    struct format_header header;
+    struct format_header header = {0};
     struct fabric_command writes[2];
     uint8_t old_level;
     uint32_t count = 0;
@@ -492,13 +492,16 @@ static int root_replace(struct tree_session *session, struct tree *tree, struct 
         if (!status) /* the index is loaded, whatever comes of this: who meets the dead leaf does it again */
             swap = tree_root_swap(session, tree, old.address, root.address, &swapped);
     }
+    bool dropped = status == TREE_RESTART && header.index == (tree->index | TREE_INDEX_DROPPED);
     int released = tree_unlock(session, &hold, writes, 0);
+    if (dropped)
+        return tree_dropped(session, tree);
     if (status == TREE_RESTART)
         return tree_fail(session, BANYAN_EBUSY, "index %s is not empty: a bulk load needs an empty one",
                          tree->name);
     if (status)
         return status;
-    if (swap)
+    if (swap || tree_is_dropped(tree)) /* the one that drops it finds the new root by the old one (drop.c) */
         return 0;
     tree_root_set(tree, root, level);
     if (!released) /* else somebody may still hold on to it */

@@ -1,8 +1,8 @@
 /*
- * catalogue.c - Named indexes on memory node 0: superblock, entries, root words. Two round trips an entry
- * looked at; opening and creating are rare.
+ * catalogue.c - Named indexes on memory node 0: superblock, entries, root words. One round trip for each
+ * entry looked at; opening, creating and dropping are rare.
  */
-#include "tree/state.h"
+#include "tree/catalogue.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -11,14 +11,25 @@
 #include "memory/memory.h"
 
 /*
- * On memory node 0: a superblock, then one entry for each index. An entry is written once, under the
- * catalogue's lock (that of the superblock's address); afterwards only its root word changes, by CAS.
+ * On memory node 0: a superblock, then one entry for each index. An entry is written under the catalogue's
+ * lock (that of the superblock's address), when its index is created and when it has been dropped; in between
+ * only its root word changes, by CAS.
+ *
+ * Root word: the address of the root in its upper bits, which is a multiple of ROOT_ALIGNMENT; the lowest bit
+ * is set once the index is being dropped; the bits between hold the low bits of the entry's generation. So a
+ * CAS of the root by someone who knew an earlier index of this entry fails, although the new root may lie at
+ * the old one's address (docs/internals/tree.md, Dropping).
  */
 #define SUPERBLOCK_MAGIC UINT64_C(0x6e61796e61427831)
 #define FORMAT_VERSION   2u
 #define ENTRY_BYTES      256u
 #define ENTRIES          128u
 #define ENTRIES_OFFSET   (MEMORY_CATALOGUE_OFFSET + 4096u)
+#define ROOT_ALIGNMENT   512u /* no node is smaller, and blocks lie at multiples of their size */
+#define ROOT_DROPPING    UINT64_C(1)
+#define ROOT_GENERATIONS 256u
+/* How many generations nodes are told apart by: their index number has 15 bits, 8 of them for the entry. */
+#define INDEX_GENERATIONS 127u
 
 struct superblock {
     uint64_t magic;
@@ -27,11 +38,12 @@ struct superblock {
 };
 
 struct catalogue_entry {
-    uint64_t root; /* gaddr; not in the crc */
+    uint64_t root; /* see above; not in the crc */
     uint32_t crc;  /* of what follows */
-    uint32_t used; /* 1 */
+    uint32_t used; /* 1; 0: the entry is free */
     uint32_t leaf_bytes, internal_bytes;
-    uint8_t key_kind, key_bytes, inline_key_bytes, value_bytes, value_variable, content, zero[2];
+    uint8_t key_kind, key_bytes, inline_key_bytes, value_bytes, value_variable, content;
+    uint16_t generation; /* how many indexes of this entry have been dropped; kept while it is free */
     char name[TREE_NAME_MAX + 1];
 };
 static_assert(sizeof(struct catalogue_entry) <= ENTRY_BYTES, "an entry fits its place");
@@ -113,11 +125,33 @@ static void entry_geometry(const struct catalogue_entry *entry, struct format_ge
                                          .content = entry->content};
 }
 
-/* Calls visit for each used entry until it returns true; *number is that entry's, or the first free one's
- * (ENTRIES: none). */
+/* What the root word of an index that is not being dropped holds beside the address. */
+static uint64_t generation_marks(uint16_t generation)
+{
+    return generation % ROOT_GENERATIONS << 1;
+}
+
+static gaddr root_address(uint64_t word)
+{
+    return word & ~(uint64_t)(ROOT_ALIGNMENT - 1);
+}
+
+static bool entry_dropping(const struct catalogue_entry *entry)
+{
+    return (entry->root ^ root_address(entry->root)) == (generation_marks(entry->generation) | ROOT_DROPPING);
+}
+
+/* Where a new index may go. */
+struct vacancy {
+    uint32_t number; /* ENTRIES: the catalogue is full */
+    uint16_t generation;
+};
+
+/* Calls visit for each used entry until it returns true; *vacancy (may be NULL) becomes the first free one
+ * met. */
 static int catalogue_walk(struct tree_session *session,
                           bool (*visit)(void *, uint32_t, const struct catalogue_entry *), void *context,
-                          bool *stopped, uint32_t *free_entry)
+                          bool *stopped, struct vacancy *vacancy)
 {
     struct superblock block;
     struct fabric_command read = tree_read_command(superblock_address(), &block, sizeof block);
@@ -127,14 +161,15 @@ static int catalogue_walk(struct tree_session *session,
     tree_read_settle(&read);
     status = superblock_validate(session, &block);
     *stopped = false;
-    *free_entry = ENTRIES;
+    if (vacancy)
+        vacancy->number = ENTRIES;
     for (uint32_t i = 0; i < ENTRIES && !status && !*stopped; i++) {
         struct catalogue_entry entry;
         status = entry_read(session, i, &entry);
         if (!status && entry.used)
             *stopped = visit(context, i, &entry);
-        else if (!status && *free_entry == ENTRIES)
-            *free_entry = i;
+        else if (!status && vacancy && vacancy->number == ENTRIES)
+            *vacancy = (struct vacancy){i, entry.generation};
     }
     return status;
 }
@@ -148,7 +183,7 @@ struct search {
 static bool search_visit(void *context, uint32_t number, const struct catalogue_entry *entry)
 {
     struct search *search = context;
-    if (strcmp(entry->name, search->name))
+    if (entry_dropping(entry) || strcmp(entry->name, search->name))
         return false;
     search->number = number;
     search->entry = *entry;
@@ -168,7 +203,7 @@ static int name_check(struct tree_session *session, const char *name)
 }
 
 static int tree_make(struct tree_session *session, const char *name, const struct format_geometry *geometry,
-                     uint32_t number, struct tree **out)
+                     uint32_t number, uint16_t generation, struct tree **out)
 {
     struct tree *tree = calloc(1, sizeof *tree);
     if (!tree)
@@ -179,7 +214,9 @@ static int tree_make(struct tree_session *session, const char *name, const struc
         return status;
     }
     tree->compute = session->compute;
-    tree->index = (uint16_t)(number + 1);
+    tree->entry = number;
+    tree->generation = generation;
+    tree->index = (uint16_t)(generation % INDEX_GENERATIONS << 8 | (number + 1));
     tree->root_word = entry_address(number) + offsetof(struct catalogue_entry, root);
     strcpy(tree->name, name);
     tree->cache = tree_cache_create(session->compute->switches.cache_bytes, &tree->layout);
@@ -202,39 +239,45 @@ static bool geometry_equal(const struct format_geometry *a, const struct format_
            a->value_variable == b->value_variable && a->content == b->content;
 }
 
+/* Whether this program and its fabric can work on the index; its geometry. */
+static int entry_usable(struct tree_session *session, uint32_t number, const struct catalogue_entry *entry,
+                        struct format_geometry *geometry)
+{
+    entry_geometry(entry, geometry);
+    struct format_geometry completed = *geometry;
+    int status = format_geometry_complete(&completed, UINT32_MAX, &session->error);
+    if (!status && !geometry_equal(&completed, geometry))
+        status = tree_corrupt(session, entry_address(number), "a catalogue entry's geometry is incomplete");
+    const uint32_t atomic_write = fabric_capabilities(session->compute->fabric)->atomic_write;
+    if (!status && geometry->internal_bytes > atomic_write)
+        status =
+            tree_fail(session, BANYAN_ENOTSUP,
+                      "index %s has internal nodes of %u bytes, and this fabric writes at most %u at once "
+                      "(RDMA: the path MTU; raise it on every machine, or use another fabric)",
+                      entry->name, geometry->internal_bytes, atomic_write);
+    return status;
+}
+
 int tree_open(struct tree_session *session, const char *name, struct tree **tree)
 {
     *tree = NULL;
     struct search search = {.name = name};
     bool found;
-    uint32_t free_entry;
     int status = name_check(session, name);
     tree_session_begin(session);
     if (!status)
         do
-            status = catalogue_walk(session, search_visit, &search, &found, &free_entry);
+            status = catalogue_walk(session, search_visit, &search, &found, NULL);
         while (tree_again(session, &status));
     if (!status && !found)
         status = tree_fail(session, BANYAN_ENOTFOUND, "there is no index named '%s'", name);
     if (status)
         return status;
     struct format_geometry geometry;
-    entry_geometry(&search.entry, &geometry);
-    struct format_geometry completed = geometry;
-    status = format_geometry_complete(&completed, UINT32_MAX, &session->error);
-    if (!status && !geometry_equal(&completed, &geometry))
-        status =
-            tree_corrupt(session, entry_address(search.number), "a catalogue entry's geometry is incomplete");
-    const uint32_t atomic_write = fabric_capabilities(session->compute->fabric)->atomic_write;
-    if (!status && geometry.internal_bytes > atomic_write)
-        status =
-            tree_fail(session, BANYAN_ENOTSUP,
-                      "index %s has internal nodes of %u bytes, and this fabric writes at most %u at once "
-                      "(RDMA: the path MTU; raise it on every machine, or use another fabric)",
-                      name, geometry.internal_bytes, atomic_write);
+    status = entry_usable(session, search.number, &search.entry, &geometry);
     if (status)
         return status;
-    return tree_make(session, name, &geometry, search.number, tree);
+    return tree_make(session, name, &geometry, search.number, search.entry.generation, tree);
 }
 
 void tree_close(struct tree *tree)
@@ -279,12 +322,17 @@ static int root_leaf_write(struct tree_session *session, struct tree *tree, gadd
     return status;
 }
 
-static int entry_write(struct tree_session *session, const struct tree *tree, gaddr root, uint32_t number)
+static uint64_t root_marks(const struct tree *tree)
+{
+    return generation_marks(tree->generation);
+}
+
+static int entry_write(struct tree_session *session, const struct tree *tree, gaddr root)
 {
     const struct format_geometry *geometry = &tree->layout.geometry;
     struct catalogue_entry entry;
     memset(&entry, 0, sizeof entry);
-    entry.root = root;
+    entry.root = root | root_marks(tree);
     entry.used = 1;
     entry.leaf_bytes = geometry->leaf_bytes;
     entry.internal_bytes = geometry->internal_bytes;
@@ -294,9 +342,10 @@ static int entry_write(struct tree_session *session, const struct tree *tree, ga
     entry.value_bytes = geometry->value_bytes;
     entry.value_variable = geometry->value_variable;
     entry.content = geometry->content;
+    entry.generation = tree->generation;
     strcpy(entry.name, tree->name);
     entry.crc = entry_crc(&entry);
-    struct fabric_command write = tree_write_command(entry_address(number), &entry, sizeof entry);
+    struct fabric_command write = tree_write_command(entry_address(tree->entry), &entry, sizeof entry);
     return tree_unknown(session, tree_execute(session, 0, &write, 1));
 }
 
@@ -307,23 +356,23 @@ static int create(struct tree_session *session, const char *name, const struct f
     struct search search = {.name = name};
     struct tree_hold hold;
     struct fabric_command unlock[1];
+    struct vacancy vacancy;
     bool found;
-    uint32_t number;
     gaddr root;
     int status = tree_lock(session, superblock_address(), false, NULL, 0, &hold);
     if (status)
         return status;
-    status = catalogue_walk(session, search_visit, &search, &found, &number);
+    status = catalogue_walk(session, search_visit, &search, &found, &vacancy);
     if (!status && found)
         status = tree_fail(session, BANYAN_EEXIST, "an index named '%s' exists already", name);
-    if (!status && number == ENTRIES)
+    if (!status && vacancy.number == ENTRIES)
         status = tree_fail(session, BANYAN_ENOSPC, "the catalogue is full: %u indexes", ENTRIES);
     if (!status)
-        status = tree_make(session, name, geometry, number, tree);
+        status = tree_make(session, name, geometry, vacancy.number, vacancy.generation, tree);
     if (!status)
         status = root_leaf_write(session, *tree, &root);
     if (!status) {
-        status = entry_write(session, *tree, root, number);
+        status = entry_write(session, *tree, root);
         if (status && status != BANYAN_EUNKNOWN)
             tree_release(session, root, (*tree)->layout.geometry.leaf_bytes); /* nobody knows it */
     }
@@ -363,6 +412,8 @@ static bool listing_visit(void *context, uint32_t number, const struct catalogue
     (void)number;
     struct listing *listing = context;
     struct format_geometry geometry;
+    if (entry_dropping(entry))
+        return false;
     entry_geometry(entry, &geometry);
     listing->visit(listing->context, entry->name, &geometry);
     return false;
@@ -373,31 +424,191 @@ int tree_list(struct tree_session *session,
 {
     struct listing listing = {visit, context};
     bool stopped;
-    uint32_t free_entry;
     tree_session_begin(session);
-    return catalogue_walk(session, listing_visit, &listing, &stopped, &free_entry);
+    return catalogue_walk(session, listing_visit, &listing, &stopped, NULL);
 }
 
 /* ---- the root word ---- */
 
-int tree_root_read(struct tree_session *session, struct tree *tree, gaddr *root)
+bool tree_is_dropped(const struct tree *tree)
 {
-    struct fabric_command read = tree_read_command(tree->root_word, root, sizeof *root);
-    int status = tree_execute(session, 0, &read, 1);
-    if (status)
-        return status;
-    tree_read_settle(&read);
-    if (*root == GADDR_NULL || gaddr_node(*root) >= session->worker->memory_nodes)
-        return tree_corrupt(session, tree->root_word, "the catalogue's root pointer is none");
-    return 0;
+    /* Relaxed: the flag orders nothing, it only saves the reading of the root word. */
+    return atomic_load_relaxed(&tree->dropped);
 }
 
-int tree_root_swap(struct tree_session *session, struct tree *tree, gaddr from, gaddr to, bool *swapped)
+int tree_dropped(struct tree_session *session, struct tree *tree)
+{
+    atomic_store_relaxed(&tree->dropped, true);
+    tree_root_forget(tree);
+    return tree_fail(session, BANYAN_ENOTFOUND, "index '%s' was dropped", tree->name);
+}
+
+int tree_root_doubt(struct tree_session *session, struct tree *tree, gaddr node, const char *what)
+{
+    struct catalogue_entry entry;
+    int status = entry_read(session, tree->entry, &entry);
+    if (status)
+        return status;
+    bool ours = entry.used && entry.generation == tree->generation && !entry_dropping(&entry);
+    return ours ? tree_corrupt(session, node, what) : tree_dropped(session, tree);
+}
+
+static int root_word_read(struct tree_session *session, const struct tree *tree, uint64_t *word)
+{
+    struct fabric_command read = tree_read_command(tree->root_word, word, sizeof *word);
+    int status = tree_execute(session, 0, &read, 1);
+    if (!status)
+        tree_read_settle(&read);
+    return status;
+}
+
+static bool root_good(const struct tree_session *session, gaddr root)
+{
+    return root != GADDR_NULL && gaddr_node(root) < session->worker->memory_nodes;
+}
+
+int tree_root_read(struct tree_session *session, struct tree *tree, gaddr *root)
+{
+    uint64_t word;
+    if (tree_is_dropped(tree))
+        return tree_dropped(session, tree);
+    int status = root_word_read(session, tree, &word);
+    if (status)
+        return status;
+    *root = root_address(word);
+    if ((word ^ *root) == root_marks(tree) && root_good(session, *root))
+        return 0;
+    return tree_root_doubt(session, tree, tree->root_word, "the catalogue's root pointer is none");
+}
+
+/* CAS of the whole word. *found: what stood there. */
+static int root_word_swap(struct tree_session *session, const struct tree *tree, uint64_t from, uint64_t to,
+                          uint64_t *found)
 {
     struct fabric_command swap = {.operation = FABRIC_CAS,
                                   .address = tree->root_word,
                                   .cas = {.compare = from, .swap = to, .mask = UINT64_MAX}};
     int status = tree_execute(session, 0, &swap, 1);
-    *swapped = !status && swap.cas.old == from;
+    *found = swap.cas.old;
     return tree_unknown(session, status);
+}
+
+int tree_root_swap(struct tree_session *session, struct tree *tree, gaddr from, gaddr to, bool *swapped)
+{
+    const uint64_t marks = root_marks(tree);
+    uint64_t found;
+    *swapped = false;
+    if (root_address(to) != to)
+        return tree_corrupt(session, to, "a root cannot lie there");
+    int status = root_word_swap(session, tree, from | marks, to | marks, &found);
+    *swapped = !status && found == (from | marks);
+    if (!status && found != (root_address(found) | marks))
+        atomic_store_relaxed(&tree->dropped, true);
+    return status;
+}
+
+/* ---- dropping ---- */
+
+int tree_condemn(struct tree_session *session, const char *name, bool *found)
+{
+    struct search search = {.name = name};
+    struct format_geometry geometry;
+    int status = name_check(session, name);
+    for (*found = false; !status && !*found;) {
+        bool there;
+        status = catalogue_walk(session, search_visit, &search, &there, NULL);
+        if (!status && there)
+            status = entry_usable(session, search.number, &search.entry, &geometry);
+        if (status || !there)
+            break;
+        struct fabric_command swap = {
+            .operation = FABRIC_CAS,
+            .address = entry_address(search.number) + offsetof(struct catalogue_entry, root),
+            .cas = {
+                .compare = search.entry.root, .swap = search.entry.root | ROOT_DROPPING, .mask = UINT64_MAX}};
+        status = tree_unknown(session, tree_execute(session, 0, &swap, 1));
+        *found = !status && swap.cas.old == search.entry.root; /* else the root has changed meanwhile */
+    }
+    return status;
+}
+
+struct condemned {
+    const char *name; /* NULL: of any name */
+    uint32_t from, number;
+    struct catalogue_entry entry;
+};
+
+static bool condemned_visit(void *context, uint32_t number, const struct catalogue_entry *entry)
+{
+    struct condemned *condemned = context;
+    if (number < condemned->from || !entry_dropping(entry) ||
+        (condemned->name && strcmp(entry->name, condemned->name)))
+        return false;
+    condemned->number = number;
+    condemned->entry = *entry;
+    return true;
+}
+
+int tree_condemned_next(struct tree_session *session, const char *name, uint32_t *from, struct tree **tree)
+{
+    struct condemned condemned = {.name = name, .from = *from};
+    struct format_geometry geometry;
+    bool found;
+    *tree = NULL;
+    int status = catalogue_walk(session, condemned_visit, &condemned, &found, NULL);
+    if (status || !found)
+        return status;
+    *from = condemned.number + 1;
+    status = entry_usable(session, condemned.number, &condemned.entry, &geometry);
+    if (status)
+        return status;
+    return tree_make(session, condemned.entry.name, &geometry, condemned.number, condemned.entry.generation,
+                     tree);
+}
+
+int tree_condemned_root(struct tree_session *session, const struct tree *tree, gaddr *root)
+{
+    uint64_t word;
+    int status = root_word_read(session, tree, &word);
+    if (status)
+        return status;
+    *root = root_address(word);
+    if ((word ^ *root) != (root_marks(tree) | ROOT_DROPPING))
+        return BANYAN_ENOTFOUND; /* it has been ended, and the entry may have another index */
+    if (*root != GADDR_NULL && !root_good(session, *root))
+        return tree_corrupt(session, tree->root_word, "the catalogue's root pointer is none");
+    return 0;
+}
+
+int tree_condemned_swap(struct tree_session *session, const struct tree *tree, gaddr from, gaddr to,
+                        bool *swapped)
+{
+    const uint64_t marks = root_marks(tree) | ROOT_DROPPING;
+    uint64_t found;
+    *swapped = false;
+    if (root_address(to) != to)
+        return tree_corrupt(session, to, "a root cannot lie there");
+    int status = root_word_swap(session, tree, from | marks, to | marks, &found);
+    *swapped = !status && found == (from | marks);
+    return status;
+}
+
+int tree_condemned_end(struct tree_session *session, const struct tree *tree)
+{
+    struct catalogue_entry entry;
+    struct tree_hold hold;
+    struct fabric_command writes[2];
+    int status = tree_lock(session, superblock_address(), false, NULL, 0, &hold);
+    if (status)
+        return status;
+    status = entry_read(session, tree->entry, &entry);
+    bool due = !status && entry.used && entry.root == (root_marks(tree) | ROOT_DROPPING) &&
+               entry.generation == tree->generation;
+    if (!due)
+        return tree_unlock_with(session, &hold, status);
+    memset(&entry, 0, sizeof entry);
+    entry.generation = (uint16_t)(tree->generation + 1);
+    entry.crc = entry_crc(&entry);
+    writes[0] = tree_write_command(entry_address(tree->entry), &entry, sizeof entry);
+    return tree_unlock(session, &hold, writes, 1);
 }

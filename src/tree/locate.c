@@ -63,7 +63,7 @@ int tree_root_get(struct tree_session *session, struct tree *tree, struct format
         if (proven && !format_key_compare(header.lower, format_key_least(layout)))
             status = tree_unlink_finish(session, tree, (struct format_link){address, header.tag}, &header);
         else if (!proven && attempt > TREE_PATIENCE)
-            status = tree_corrupt(session, address, "the root's header fails its check");
+            status = tree_root_doubt(session, tree, address, "the root's header fails its check");
         if (!status)
             status = tree_restart(session, address);
         if (status)
@@ -289,7 +289,7 @@ static int start_at_root(struct tree_session *session, struct tree *tree, struct
         descent->fresh |= 1u << (descent->at + 1);
     descent->parent = descent->left = (struct format_link){0};
     descent->direct = true;
-    return descent->at < descent->level ? BANYAN_ENOTFOUND : 0;
+    return descent->at < descent->level ? TREE_LOW : 0;
 }
 
 int tree_locate(struct tree_session *session, struct tree *tree, struct format_key key, bool before,

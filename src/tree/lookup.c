@@ -138,7 +138,7 @@ static int point_attempt(struct point *point, unsigned attempt, enum verdict *ve
     return miss_judge(point, verdict);
 }
 
-/* 0 with the proven slot in point->slot, BANYAN_ENOTFOUND without a message, or an error. */
+/* 0 with the proven slot in point->slot, BANYAN_ENOTFOUND (with a message only where the index was dropped), or an error. */
 static int point_lookup(struct point *point)
 {
     struct tree_session *session = point->session;
@@ -180,7 +180,7 @@ int tree_lookup(struct tree_session *session, struct tree *tree, const void *key
         return status;
     struct point point = {.session = session, .tree = tree, .key = {key, (uint32_t)key_length}};
     status = point_lookup(&point);
-    if (status == BANYAN_ENOTFOUND)
+    if (status == BANYAN_ENOTFOUND && !tree_is_dropped(tree))
         return tree_fail(session, status, "index %s: no such key", tree->name);
     if (status)
         return tree_not_done(session, status);

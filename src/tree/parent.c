@@ -248,7 +248,7 @@ int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t 
         int status = tree_internal_lock(session, tree, separator, false, level, &path, &hold, &header);
         if (!status)
             break;
-        if (status != BANYAN_ENOTFOUND)
+        if (status != TREE_LOW)
             return status;
         bool grown;
         status = grow(session, tree, level, separator, link, &grown);
@@ -303,7 +303,7 @@ int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t le
     struct fabric_command writes[2];
     int status = tree_internal_lock(session, tree, lower, false, level, &path, &hold, &header);
     if (status)
-        return status == BANYAN_ENOTFOUND ? 0 : status;
+        return status == TREE_LOW ? 0 : status;
     struct format_entry *entries = session->internal;
     uint32_t at = 0, count = header.count;
     while (at < count && !format_link_equal(entries[at].link, link))

@@ -388,3 +388,8 @@ uint16_t tree_session_memory_nodes(const struct tree_session *session)
 {
     return session->worker->memory_nodes;
 }
+
+struct tree_worker *tree_session_worker(const struct tree_session *session)
+{
+    return session->worker;
+}

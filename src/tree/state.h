@@ -11,7 +11,7 @@
  *   unlink     empty nodes leave the tree (R4)           scan       ranges (R5)
  *   multi      many keys at once                         bulk       building from a sorted stream
  *   catalogue  named indexes and their roots             check      walking everything
- *   sample     a random key
+ *   drop       an index and all that it holds go away   sample     a random key
  */
 #ifndef TREE_STATE_H
 #define TREE_STATE_H
@@ -28,6 +28,7 @@
 #define TREE_RESTART  1 /* look for the node again, from what the cache now says */
 #define TREE_DEAD     3 /* the node is dead: its header tells who is to be unlinked */
 #define TREE_SIDEWAYS 2 /* the path leads to the right sibling now: go on there */
+#define TREE_LOW      4 /* the tree has no such level */
 
 /* Reads of one node done again before its lock is taken to tell a busy node from a corrupt one. */
 #define TREE_PATIENCE 32u
@@ -146,8 +147,11 @@ struct tree {
     struct tree_compute *compute;
     struct format_layout layout;
     char name[TREE_NAME_MAX + 1];
-    uint16_t index;
-    gaddr root_word; /* in the catalogue */
+    uint32_t entry;      /* its number in the catalogue */
+    uint16_t generation; /* of the entry: earlier indexes of it have been dropped */
+    uint16_t index;      /* in the header of each node: from the entry and its generation */
+    bool dropped;        /* relaxed: somebody of this compute node has seen that; never false again */
+    gaddr root_word;     /* in the catalogue */
     struct spinlock root_lock;
     struct format_link root; /* under root_lock; address 0: not known */
     uint8_t root_level;
@@ -333,8 +337,8 @@ struct tree_path {
     bool direct;               /* parent's entry leads to it, no sibling link was followed */
     bool fresh;                /* parent was fetched by this very call */
 };
-/* The node of `level` that covers the key, or with `before` what lies just below it. BANYAN_ENOTFOUND: the
- * tree is not that high. */
+/* The node of `level` that covers the key, or with `before` what lies just below it. TREE_LOW: the tree is
+ * not that high. BANYAN_ENOTFOUND: the index was dropped. */
 int tree_locate(struct tree_session *session, struct tree *tree, struct format_key key, bool before,
                 uint8_t level, struct tree_path *path);
 /* Fetches an internal node into the cache. 0, TREE_RESTART (another node lies there now, or a dead one), or
@@ -431,8 +435,8 @@ struct tree_addition {
 int tree_split(struct tree_session *session, struct tree *tree, struct format_link link,
                struct tree_hold *hold, const struct tree_addition *addition, bool *added);
 /* Locks the internal node of `level` that covers the key (before: what lies just below it), its image in
- * session->scratch, and decodes it into *header and session->internal. BANYAN_ENOTFOUND: the tree is not that
- * high. */
+ * session->scratch, and decodes it into *header and session->internal. TREE_LOW: the tree is not that high.
+ */
 int tree_internal_lock(struct tree_session *session, struct tree *tree, struct format_key key, bool before,
                        uint8_t level, struct tree_path *path, struct tree_hold *hold,
                        struct format_header *header);
@@ -451,7 +455,16 @@ int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct f
 
 /* ---- catalogue.c ---- */
 
+/* An index number with this bit is that of a node whose index is being dropped (drop.c). */
+#define TREE_INDEX_DROPPED 0x8000u
+/* BANYAN_ENOTFOUND: the index was dropped. */
 int tree_root_read(struct tree_session *session, struct tree *tree, gaddr *root);
+/* The root does not prove itself: the node is corrupt, unless the catalogue says that the index was dropped.
+ */
+int tree_root_doubt(struct tree_session *session, struct tree *tree, gaddr node, const char *what);
+/* Remembers that the index was dropped, and says so: BANYAN_ENOTFOUND. */
+int tree_dropped(struct tree_session *session, struct tree *tree);
+bool tree_is_dropped(const struct tree *tree);
 /* CAS of the root word; *swapped tells. */
 int tree_root_swap(struct tree_session *session, struct tree *tree, gaddr from, gaddr to, bool *swapped);
 

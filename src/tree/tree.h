@@ -80,8 +80,27 @@ int tree_create(struct tree_session *session, const char *name, const struct for
 /* BANYAN_ENOTFOUND; BANYAN_ENOTSUP: it was made on a fabric with a larger atomic_write, and needs that. */
 int tree_open(struct tree_session *session, const char *name, struct tree **tree);
 void tree_close(struct tree *tree);
+/*
+ * Drops the index of this name with all that it holds. From its first step on nobody can open it, and the
+ * name is free. The memory comes back with the call: what others still have open stays safe to use, finds
+ * nothing (BANYAN_ENOTFOUND, at the latest when the call returns) and is to be closed. `visit` (may be NULL)
+ * gets every entry that goes, each leaf's once nobody can find them any more, to free what they name; it may
+ * use the session's lists and blocks, but start no operation of an index. Costs two round trips a node, and
+ * 8 bytes of memory for each node of a level.
+ *
+ * BANYAN_ENOTFOUND: there is no such index. After another error it may be half dropped: called again, this
+ * goes on, and BANYAN_ENOTFOUND then says that nothing was left to do. BANYAN_EUNKNOWN: the network failed
+ * after the first step. BANYAN_ECORRUPT: a damaged node hides what is behind it.
+ */
+typedef void tree_drop_function(void *context, const struct tree *tree, const void *key, size_t key_length,
+                                const void *value, size_t length);
+int tree_drop(struct tree_session *session, const char *name, tree_drop_function *visit, void *context);
+/* Ends all drops that were begun and not ended; *count: how many. */
+int tree_drop_finish(struct tree_session *session, tree_drop_function *visit, void *context, uint32_t *count);
+/* How many there are. */
+int tree_drop_count(struct tree_session *session, uint32_t *count);
 const struct format_geometry *tree_geometry(const struct tree *tree);
-/* Visits the catalogue's index names. */
+/* Visits the catalogue's index names; not those of indexes that are being dropped. */
 int tree_list(struct tree_session *session,
               void (*visit)(void *context, const char *name, const struct format_geometry *), void *context);
 
@@ -170,6 +189,7 @@ int tree_lists_execute(struct tree_session *session, struct fabric_list *const *
 int tree_memory_call(struct tree_session *session, uint16_t node, const void *request, size_t length,
                      void *reply, size_t capacity, size_t *reply_length);
 uint16_t tree_session_memory_nodes(const struct tree_session *session);
+struct tree_worker *tree_session_worker(const struct tree_session *session);
 /* Counts a new incarnation from here on, as every operation of tree.h does by itself: call it before a run of
  * tree_block_allocate and tree_lists_execute that begins an operation of the caller's. */
 void tree_session_begin(struct tree_session *session);

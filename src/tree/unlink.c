@@ -107,7 +107,7 @@ static int extend_internal(struct tree_session *session, struct tree *tree, cons
         return TREE_SIDEWAYS;
     }
     if (status)
-        return status == BANYAN_ENOTFOUND ? TREE_RESTART : status;
+        return status == TREE_LOW ? TREE_RESTART : status;
     if (!names(&header, departed))
         return tree_unlock(session, &hold, writes, 0);
     widen(&header, departed);
