@@ -25,9 +25,9 @@
 #define ENTRY_BYTES      256u
 #define ENTRIES          128u
 #define ENTRIES_OFFSET   (MEMORY_CATALOGUE_OFFSET + 4096u)
-#define ROOT_ALIGNMENT   512u /* no node is smaller, and blocks lie at multiples of their size */
+#define ROOT_ALIGNMENT   64u /* of nodes: they are larger, and so is every chunk's offset */
 #define ROOT_DROPPING    UINT64_C(1)
-#define ROOT_GENERATIONS 256u
+#define ROOT_GENERATIONS 32u
 /* How many generations nodes are told apart by: their index number has 15 bits, 8 of them for the entry. */
 #define INDEX_GENERATIONS 127u
 
@@ -141,13 +141,14 @@ static bool entry_dropping(const struct catalogue_entry *entry)
     return (entry->root ^ root_address(entry->root)) == (generation_marks(entry->generation) | ROOT_DROPPING);
 }
 
-/* Where a new index may go. */
+/* Where a new index may go: the first of the free entries that have been used least often, so that the bits
+ * of a generation come round as late as they can. */
 struct vacancy {
     uint32_t number; /* ENTRIES: the catalogue is full */
     uint16_t generation;
 };
 
-/* Calls visit for each used entry until it returns true; *vacancy (may be NULL) becomes the first free one
+/* Calls visit for each used entry until it returns true; *vacancy (may be NULL) is chosen among the free ones
  * met. */
 static int catalogue_walk(struct tree_session *session,
                           bool (*visit)(void *, uint32_t, const struct catalogue_entry *), void *context,
@@ -168,7 +169,8 @@ static int catalogue_walk(struct tree_session *session,
         status = entry_read(session, i, &entry);
         if (!status && entry.used)
             *stopped = visit(context, i, &entry);
-        else if (!status && vacancy && vacancy->number == ENTRIES)
+        else if (!status && !entry.used && vacancy &&
+                 (vacancy->number == ENTRIES || entry.generation < vacancy->generation))
             *vacancy = (struct vacancy){i, entry.generation};
     }
     return status;
@@ -331,6 +333,8 @@ static int entry_write(struct tree_session *session, const struct tree *tree, ga
 {
     const struct format_geometry *geometry = &tree->layout.geometry;
     struct catalogue_entry entry;
+    if (root_address(root) != root)
+        return tree_corrupt(session, root, "a root cannot lie there");
     memset(&entry, 0, sizeof entry);
     entry.root = root | root_marks(tree);
     entry.used = 1;
