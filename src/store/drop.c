@@ -14,8 +14,8 @@ static void entry_dropped(void *context, const struct tree *tree, const void *ke
                           const void *raw, size_t raw_length)
 {
     struct dropping *dropping = context;
-    struct store_slot slot;
-    if (tree_geometry(tree)->content == FORMAT_CONTENT_STORE && store_slot_decode(raw, raw_length, &slot) &&
+    struct format_value slot;
+    if (tree_geometry(tree)->content == FORMAT_CONTENT_STORE && format_value_decode(raw, raw_length, &slot) &&
         slot.record)
         store_record_free(dropping->session, key, key_length, &slot.reference, true);
 }
