@@ -24,8 +24,8 @@ struct audit_report {
 };
 
 struct audit_options {
-    /* End the drops that were begun, then give lost blocks back, unless there is a problem. BANYAN_EBUSY while
-     * other compute nodes are connected, or when one came during the audit. */
+    /* End the drops that were begun, then give lost blocks back, unless there is a problem. BANYAN_EBUSY
+     * while other compute nodes are connected, or when one came during the audit. */
     bool reclaim;
     /* Gets a sentence for each broken invariant, with the index, the address and what is wrong. */
     void (*problem)(void *context, const char *text);

@@ -138,7 +138,8 @@ static int point_attempt(struct point *point, unsigned attempt, enum verdict *ve
     return miss_judge(point, verdict);
 }
 
-/* 0 with the proven slot in point->slot, BANYAN_ENOTFOUND (with a message only where the index was dropped), or an error. */
+/* 0 with the proven slot in point->slot, BANYAN_ENOTFOUND (with a message only where the index was dropped),
+ * or an error. */
 static int point_lookup(struct point *point)
 {
     struct tree_session *session = point->session;
