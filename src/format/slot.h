@@ -48,8 +48,7 @@ struct format_slot {
 /* Stands in the place of a remainder's length. */
 #define FORMAT_SLOT_LONG 0xffu
 
-/* Validates a slot by its check. `lower`: the leaf's lower fence key, which supplies variable keys' prefixes.
- */
+/* Validates a slot by its check. `lower`: the leaf's lower fence key, which has variable keys' prefixes. */
 enum format_slot_state format_slot_read(const struct format_layout *layout, const uint8_t *image,
                                         uint32_t number, uint32_t seed, struct format_key lower,
                                         struct format_slot *slot);

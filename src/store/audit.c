@@ -17,7 +17,7 @@ void audit_problem(struct audit *audit, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    for (char *at = text; *at; at++) /* keys are bytes */
+    for (char *at = text; *at; at++) /* keys may have any bytes */
         if (*at < ' ' || *at > '~')
             *at = '?';
     audit->options->problem(audit->options->context, text);
@@ -109,7 +109,7 @@ static int check_index(struct audit *audit, uint32_t number)
     if (!status)
         status = audit->contents[number] == FORMAT_CONTENT_STORE ? check_store(audit, tree)
                                                                  : check_plain(audit, tree);
-    if (status == BANYAN_ECORRUPT) { /* it could not be opened; the others are still worth a look */
+    if (status == BANYAN_ECORRUPT) { /* it could not be opened; the other indexes are still walked */
         index_problem(audit, tree_session_error(audit->session)->text);
         return 0;
     }
@@ -170,8 +170,9 @@ int audit_run(struct tree_session *session, const struct audit_options *options,
         status = end_drops(&audit);
     if (!status)
         status = tree_list(session, remember, &audit);
-    if (status == BANYAN_ECORRUPT && audit.name_count) { /* those before it can be walked */
-        audit_problem(&audit, "%s; indexes named behind it have not been looked at",
+    if (status == BANYAN_ECORRUPT &&
+        audit.name_count) { /* the indexes named before the damage can be walked */
+        audit_problem(&audit, "%s; indexes named behind it were not checked",
                       tree_session_error(session)->text);
         status = 0;
     }

@@ -3,6 +3,7 @@
  */
 #include "store/audit_blocks.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +11,8 @@
 
 static int nonsense(const struct audit *audit, uint16_t node)
 {
-    return tree_session_fail(audit->session, BANYAN_ENET, "memory node %u answers nonsense about its blocks",
-                             (unsigned)node);
+    return tree_session_fail(audit->session, BANYAN_ENET,
+                             "memory node %u gives impossible answers about its blocks", (unsigned)node);
 }
 
 static int usage_words(struct audit *audit, uint16_t node, uint32_t number, struct memory_usage_reply *reply,
@@ -58,12 +59,12 @@ static int load_chunk(struct audit *audit, uint16_t node, uint32_t number, struc
             return status;
         if (reply->block_bytes != chunk->block_bytes || reply->chunk != chunk->start)
             return tree_session_fail(audit->session, BANYAN_EBUSY,
-                                     "memory node %u has cut a chunk anew: somebody is at work",
+                                     "memory node %u has cut a chunk anew: a compute node is at work",
                                      (unsigned)node);
     }
 }
 
-/* Also notes how many other compute nodes it has. */
+/* Also notes how many other compute nodes are connected. */
 static int ask_status(struct audit *audit, uint16_t node, struct memory_status_reply *reply)
 {
     struct memory_status_request request = {.kind = MEMORY_STATUS};
@@ -72,7 +73,7 @@ static int ask_status(struct audit *audit, uint16_t node, struct memory_status_r
         tree_memory_call(audit->session, node, &request, sizeof request, reply, sizeof *reply, &length);
     if (status)
         return status;
-    /* More chunks than its pool has room for would keep us asking for ever. */
+    /* A node that claims more chunks than its pool has room for would be asked for ever. */
     if (length < sizeof *reply || reply->chunks_total > UINT32_MAX || !reply->chunk_bytes ||
         reply->pool_bytes > GADDR_LOCK_REGION || reply->chunks_total > reply->pool_bytes / reply->chunk_bytes)
         return nonsense(audit, node);
@@ -197,6 +198,7 @@ static int count_lost(struct audit *audit, const struct audit_chunk *chunk, bool
             if (!reclaim)
                 continue;
             uint64_t number = word * UINT64_C(64) + (uint64_t)__builtin_ctzll(lost);
+            assert(request.count < MEMORY_BATCH_MAX);
             request.blocks[request.count++] = chunk->start + number * chunk->block_bytes;
             if (request.count == MEMORY_BATCH_MAX)
                 status = give_back(audit, &request);
@@ -204,8 +206,8 @@ static int count_lost(struct audit *audit, const struct audit_chunk *chunk, bool
     return status ? status : give_back(audit, &request);
 }
 
-/* Whether nobody came after we had looked: what they took before and linked behind our back would seem lost.
- * Who comes from now on gets none of the blocks that are lost. */
+/* BANYAN_EBUSY if a compute node has worked since the nodes were asked: a block that it took before and
+ * linked after the walk passed would seem lost. One that connects from now on gets no lost block. */
 static int still_alone(struct audit *audit)
 {
     for (uint16_t node = 0; node < audit->node_count; node++) {
@@ -224,7 +226,7 @@ static int still_alone(struct audit *audit)
 
 int audit_account(struct audit *audit)
 {
-    /* After a broken invariant nobody knows what else is reachable. */
+    /* Behind a broken invariant there may be blocks in use that the walk did not reach. */
     bool reclaim = audit->options->reclaim && !audit->report->problems;
     audit->report->lost_unjudged = audit->report->problems != 0;
     int status = reclaim ? still_alone(audit) : 0;

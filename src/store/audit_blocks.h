@@ -1,6 +1,6 @@
 /*
- * audit_blocks.h - the audit's account of the pool's blocks: what the memory nodes have handed out, what the
- * walk reaches, what is lost. Private to src/store/; audit.c calls it.
+ * audit_blocks.h - the audit's account of the pool's blocks: those handed out by the memory nodes, those that
+ * the walk reaches, those that are lost. Private to src/store/; audit.c calls it.
  */
 #ifndef STORE_AUDIT_BLOCKS_H
 #define STORE_AUDIT_BLOCKS_H
@@ -11,14 +11,14 @@
 struct audit_chunk {
     gaddr start;
     uint32_t block_bytes, blocks;
-    uint64_t *used, *reached; /* a bit each block; one allocation, `used` owns it */
+    uint64_t *used, *reached; /* a bit for each block; `used` owns the memory of both */
 };
 
 struct audit_node_chunks {
     struct audit_chunk *chunks; /* in ascending order of their addresses */
     uint32_t count;
     uint64_t chunk_bytes;
-    uint64_t moves; /* blocks handed out and returned so far, when its chunks were asked for */
+    uint64_t moves; /* blocks handed out and returned until the memory node was asked for its chunks */
 };
 
 struct audit {
@@ -27,26 +27,26 @@ struct audit {
     struct audit_report *report;
     struct audit_node_chunks *nodes;
     uint16_t node_count;
-    const char *index; /* under way */
+    const char *index; /* the one that is walked */
     char (*names)[TREE_NAME_MAX + 1];
     uint8_t *contents;
     uint32_t name_count;
 };
 
-/* Tells one broken invariant. */
+/* Reports one broken invariant. */
 void audit_problem(struct audit *audit, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void audit_progress(const struct audit *audit, const char *what);
 int audit_fail_memory(const struct audit *audit);
 
-/* Asks all memory nodes what they have handed out. */
+/* Asks all memory nodes which blocks they have handed out. */
 int audit_load(struct audit *audit);
-/* Frees what audit_load has allocated. */
+/* Frees the account. */
 void audit_unload(struct audit *audit);
-/* Notes that the index under way uses this block. */
+/* Notes that the index that is walked uses this block. */
 void audit_reach(void *context, gaddr block, uint32_t bytes);
 /* Notes that the auditor's own worker holds this block ready: it is not lost. */
 void audit_hold(void *context, gaddr block, uint32_t block_bytes);
-/* Counts the blocks that nothing has reached, and gives them back if that was asked for. */
+/* Counts the blocks that no index uses, and returns them if the options say so. */
 int audit_account(struct audit *audit);
 
 #endif

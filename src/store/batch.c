@@ -3,11 +3,12 @@
  */
 #include "store/batch.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 struct store_batch *store_batch_get(struct store_session *session)
 {
-    if (!session->batch) /* kept: a task may end in the middle of a call */
+    if (!session->batch) /* the session owns it: a simulated task may end within the call */
         session->batch = malloc(sizeof *session->batch);
     session->batch_used = true;
     if (session->batch)
@@ -18,7 +19,7 @@ struct store_batch *store_batch_get(struct store_session *session)
 static void entry_judge(struct store_session *session, struct store_entry *entry,
                         const struct fabric_command *read, int status, uint64_t now, enum format_part part)
 {
-    entry->status = STORE_STALE; /* its own error it meets again when it is fetched by itself */
+    entry->status = STORE_STALE; /* a fetch by itself returns its error */
     if (status || !store_record_validate(&entry->slot.reference, entry->key, entry->key_length, part,
                                          read->read.buffer, &entry->value)) {
         store_count_up(session, record_retries, 1);
@@ -32,6 +33,7 @@ static void batch_flush(struct store_session *session, uint64_t now, enum format
     struct store_batch *batch = session->batch;
     if (!batch->posted)
         return;
+    assert(batch->posted <= STORE_TRANSFER_MAX);
     store_transfer(session, batch->commands, batch->posted, batch->statuses);
     for (uint32_t i = 0; i < batch->posted; i++)
         entry_judge(session, &batch->entries[batch->owners[i]], &batch->commands[i], batch->statuses[i], now,
@@ -39,7 +41,7 @@ static void batch_flush(struct store_session *session, uint64_t now, enum format
     batch->posted = 0;
 }
 
-/* True if the entry needs a read, which it then has. */
+/* True if the entry needs a read; fills it in. */
 static bool entry_prepare(struct store_session *session, struct store_entry *entry, uint64_t now,
                           enum format_part part, struct fabric_command *read)
 {

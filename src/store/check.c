@@ -1,7 +1,7 @@
 /*
- * check.c - walks a store while nobody else writes: the index, and with each leaf the records that it names,
- * whose blocks are counted. Costs a read of everything. Where somebody listens to problems, the walk goes on
- * behind each; else it ends at the first.
+ * check.c - walks a store while nothing else writes: the index, and with each leaf the records that it refers
+ * to, whose blocks are counted. Costs a read of everything. With a visitor's `problem` the walk continues
+ * behind each problem; else it ends at the first.
  */
 #include "store/record.h"
 
@@ -41,7 +41,7 @@ static void check_block(struct check *check, gaddr block, uint32_t bytes)
         check->visitor->block(check->visitor->context, block, block_bytes);
 }
 
-/* *value is filled in where the record's head is sound. */
+/* *value is 0 if the record's header is not valid. */
 static int check_record(struct check *check, const void *key, size_t key_length,
                         const struct format_reference *reference, struct store_value *value)
 {
@@ -50,14 +50,15 @@ static int check_record(struct check *check, const void *key, size_t key_length,
     char text[GADDR_TEXT_BYTES];
     gaddr_format(reference->address, text);
     check->report->values_record++;
-    /* In use, whatever became of it: the slot proves its address. Those of extents only the head does. */
+    /* The block is in use even if the record is damaged, for the slot is valid. Only the header tells which
+     * blocks the extents have. */
     check_block(check, reference->address, format_record_block_bytes(key_length, reference->length));
     int status =
         store_record_read(session, key, key_length, reference,
                           extents ? FORMAT_PART_HEADER : FORMAT_PART_VALUE, STORE_SINK_BUFFER, value);
     if (status == STORE_STALE) {
         *value = (struct store_value){0};
-        return check_tell(check, "record %s: it is not the one that the index names, or damaged", text);
+        return check_tell(check, "record %s: it is not the one that the index names, or it is damaged", text);
     }
     if (status || !extents)
         return status;
@@ -78,7 +79,7 @@ static int check_entry(void *context, const void *key, size_t key_length, const 
     struct format_value slot;
     struct store_value value;
     if (!format_value_decode(raw, raw_length, &slot))
-        return check_tell(check, "key '%.*s': a slot of %zu bytes (kind %u) is none that a store has written",
+        return check_tell(check, "key '%.*s': a slot of %zu bytes (kind %u) was not written by a store",
                           (int)(key_length < 40 ? key_length : 40), (const char *)key, raw_length,
                           raw_length ? *(const uint8_t *)raw : 0u);
     if (!slot.record) {

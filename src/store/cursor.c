@@ -1,9 +1,11 @@
 /*
- * cursor.c - runs over a range in batches: the index's scan gives keys and slots, which are copied.
+ * cursor.c - See cursor.h. A batch costs the index's scan; keys and slots are copied.
  */
 #include "store/cursor.h"
 
-/* Entries that are counted in a row. */
+#include <assert.h>
+
+/* Entries of a batch that are only counted. */
 #define COUNT_BATCH 32768u
 
 static bool cursor_collect(struct store_cursor *cursor, const void *key, size_t key_length, const void *raw,
@@ -11,6 +13,7 @@ static bool cursor_collect(struct store_cursor *cursor, const void *key, size_t 
 {
     struct store_batch *batch = cursor->session->batch;
     struct store_entry *entry = &batch->entries[batch->count];
+    assert(batch->count < STORE_BATCH_ENTRIES);
     uint8_t *copy = store_arena_take(cursor->session, key_length + raw_length);
     if (!copy) {
         cursor->status = store_fail_memory(cursor->session);
@@ -24,7 +27,7 @@ static bool cursor_collect(struct store_cursor *cursor, const void *key, size_t 
     return batch->count < STORE_BATCH_ENTRIES;
 }
 
-/* Counts what can be counted without a look into its record. */
+/* Counts the entry unless its record must be read for that. */
 static bool cursor_counts(struct store_cursor *cursor, const struct format_value *slot)
 {
     if (slot->record && slot->reference.expires)
@@ -57,6 +60,7 @@ int store_cursor_next(struct store_cursor *cursor, uint32_t room)
 {
     struct store_session *session = cursor->session;
     struct tree_range range = cursor->range;
+    assert(!cursor->done && room && room <= STORE_BATCH_ENTRIES);
     range.limit = cursor->count_only ? 0 : room;
     store_arena_reset(session);
     if (!store_batch_get(session))
@@ -71,7 +75,9 @@ int store_cursor_next(struct store_cursor *cursor, uint32_t room)
     cursor->done = !cursor->stopped && (cursor->count_only || cursor->met < room);
     if (cursor->done)
         return 0;
-    memcpy(cursor->bound, cursor->last, cursor->last_length); /* `last` changes while the index looks at it */
+    assert(cursor->met); /* so the next batch begins further on */
+    memcpy(cursor->bound, cursor->last,
+           cursor->last_length); /* the next scan changes `last` while it still needs its bound */
     if (cursor->range.reverse) {
         cursor->range.to = cursor->bound;
         cursor->range.to_length = cursor->last_length;

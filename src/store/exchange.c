@@ -3,10 +3,13 @@
  */
 #include "store/exchange.h"
 
+#include <assert.h>
+
 static enum tree_verdict exchange_change(void *context, const void *old, size_t old_length, void *value,
                                          size_t *length)
 {
     struct store_exchange *exchange = context;
+    assert(!exchange->put || exchange->put->present);
     exchange->matched = !exchange->expected || store_raw_equal(exchange->expected, old, old_length);
     exchange->wrote = false;
     if (exchange->seen)
@@ -39,6 +42,7 @@ void store_withdraw(struct store_session *session, const void *key, size_t key_l
                     const struct store_exchange *exchange, const struct format_reference *reference,
                     bool extents)
 {
+    assert(status || !exchange->matched);
     if (status != BANYAN_EUNKNOWN || !exchange->wrote)
         store_record_free(session, key, key_length, reference, extents);
 }

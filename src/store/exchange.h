@@ -1,6 +1,6 @@
 /*
  * exchange.h - one exchange of a slot under the leaf's lock, and what becomes of the records on both sides of
- * it (S3, S6 of docs/internals/records.md). Private to src/store/.
+ * it (rules S3, S5 and S6 of docs/internals/records.md). Private to src/store/.
  */
 #ifndef STORE_EXCHANGE_H
 #define STORE_EXCHANGE_H
@@ -8,26 +8,28 @@
 #include "store/record.h"
 
 struct store_exchange {
-    const struct store_raw *expected; /* NULL: whatever it is */
+    const struct store_raw *expected; /* NULL: any */
     const struct store_raw *put;      /* NULL: delete */
-    struct store_raw *seen;           /* what the slot held */
+    struct store_raw *seen;           /* gets what the slot held; may be NULL */
     bool matched, wrote;
 };
 
-/* Costs one tree_modify. */
+/* Stores `put` if the slot holds `expected`: one tree_modify. `wrote` is valid after BANYAN_EUNKNOWN too:
+ * then the write may have taken effect. */
 int store_exchange_run(struct store_session *session, const void *key, size_t key_length,
                        struct store_exchange *exchange);
-/* The slot holds something else now: what it held is ours to free. */
+/* This call took `raw` out of the slot: frees the record that it refers to, if it does (S3). */
 void store_retire(struct store_session *session, const void *key, size_t key_length,
                   const struct store_raw *raw);
-/* After a failure: the new record is nobody's, unless the exchange may have taken effect. */
+/* After an exchange that failed: frees the new record, unless the exchange may have taken effect (S6). */
 void store_withdraw(struct store_session *session, const void *key, size_t key_length, int status,
                     const struct store_exchange *exchange, const struct format_reference *reference,
                     bool extents);
-/* Takes the entry away if its slot still holds exactly this, and frees its record. *removed tells. */
+/* Deletes the entry if its slot still holds exactly `raw`, and frees its record. *removed tells whether it
+ * did. */
 int store_remove_exactly(struct store_session *session, const void *key, size_t key_length,
                          const struct store_raw *raw, bool *removed);
-/* The same for one that has expired. Errors are let go: it is removed another time. */
+/* The same for an entry that has expired. Errors are ignored: a later call removes it. */
 bool store_expire(struct store_session *session, const void *key, size_t key_length,
                   const struct store_raw *raw);
 

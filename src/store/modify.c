@@ -1,18 +1,20 @@
 /*
- * modify.c - read, decide and write as one step. Where the slot and what the function wants to see allow it,
- * it is decided under the leaf's lock by one tree_modify; else the result is stored only if the slot still
- * holds what the decision was based on.
+ * modify.c - store_modify: read, decide and write as one step. The function decides under the leaf's lock, in
+ * one tree_modify, if it needs no record to be read and none to be written. Else it decides outside, and its
+ * result is stored only if the slot still holds the bytes that it was decided on (S5).
  */
 #include "store/exchange.h"
 #include "store/read.h"
 
-/* Somebody else has changed the slot since the decision: decide again. */
+#include <assert.h>
+
+/* Internal status: the slot has changed since the decision, which must be made again. */
 #define CHANGE_LOST 2
 
 enum change_next {
-    CHANGE_DONE,  /* it has been decided and, as far as this was to be done under the lock, done */
-    CHANGE_READ,  /* the function wants to see what stands in a record */
-    CHANGE_STORE, /* it has decided, but a record has to be written first */
+    CHANGE_DONE,  /* decided, and stored if there was something to store */
+    CHANGE_READ,  /* a record must be read before the decision */
+    CHANGE_STORE, /* decided; a record must be written first */
 };
 
 struct change {
@@ -23,7 +25,7 @@ struct change {
     enum store_need need;
     store_modify_function *function;
     void *context;
-    /* What the slot holds is session->seen. */
+    /* The slot's bytes are in session->seen. */
     struct format_value slot;
     bool existed, expired;
     struct store_value old, new;
@@ -31,10 +33,10 @@ struct change {
     bool keep_bytes; /* STORE_PUT changes the expiry alone, of a record */
     enum change_next next;
     bool wrote;
-    int status; /* of the decision: the function asked for what cannot be */
+    int status; /* of the decision: an error if the function gave an impossible value */
 };
 
-/* Judges session->seen as far as can be without reading a record. */
+/* Takes session->seen apart. False if a record must be read. */
 static bool change_look(struct change *change)
 {
     const struct store_raw *seen = &change->session->seen;
@@ -56,7 +58,7 @@ static bool change_look(struct change *change)
     return true;
 }
 
-/* Lets the function decide about change->old, and makes plain what it wants. */
+/* Lets the function decide on change->old, and checks and completes its decision. */
 static void change_ask(struct change *change)
 {
     struct store_value *new = &change->new;
@@ -128,7 +130,7 @@ static int change_exchange(struct change *change, const struct store_raw *put,
     return status ? status : CHANGE_LOST;
 }
 
-/* The expiry of a record changes, and nothing else. */
+/* Changes the expiry of a record, and nothing else. */
 static int change_expiry(struct change *change)
 {
     struct store_session *session = change->session;
@@ -137,6 +139,7 @@ static int change_expiry(struct change *change)
     struct store_value value;
     struct store_raw put;
     struct format_reference reference;
+    assert(change->existed && change->slot.record);
     int status = store_record_read(session, change->key, change->key_length, old,
                                    large ? FORMAT_PART_HEADER : FORMAT_PART_VALUE, STORE_SINK_BUFFER, &value);
     if (status)
@@ -178,11 +181,13 @@ static int change_store(struct change *change)
     return change_exchange(change, &put, &reference, false);
 }
 
-/* Without the lock: reads what the function wants to see, lets it decide if it has not, and stores. */
+/* Without the lock: reads the record and lets the function decide, if it has not; then stores the result. */
 static int change_outside(struct change *change)
 {
     struct store_session *session = change->session;
+    assert(change->next != CHANGE_DONE && !change->wrote);
     if (change->next == CHANGE_READ) {
+        assert(session->seen.present); /* else there was no record to read */
         int status = store_resolve(session, change->key, change->key_length, &session->seen, change->now,
                                    change->need == STORE_NEED_VALUE ? FORMAT_PART_VALUE : FORMAT_PART_HEADER,
                                    STORE_SINK_BUFFER, &change->old);
@@ -191,6 +196,8 @@ static int change_outside(struct change *change)
         change->expired = status == BANYAN_ENOTFOUND;
         change->existed = !change->expired;
         change_ask(change);
+    } else {
+        assert(change->verdict == STORE_PUT);
     }
     if (change->verdict == STORE_PUT)
         return change_store(change);
@@ -202,7 +209,7 @@ static int change_outside(struct change *change)
                                                               : 0;
 }
 
-/* Others are at work on this key: the more often we lost, the longer they get. */
+/* Other writers change this key: waits, the longer the more attempts were lost. */
 static int back_off(struct store_session *session, unsigned attempt)
 {
     if (attempt < 3)

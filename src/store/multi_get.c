@@ -1,10 +1,10 @@
 /*
- * multi_get.c - many keys: their slots are looked up together, and then their records.
+ * multi_get.c - gets of many keys: their slots are looked up together, then their records are read together.
  */
 #include "store/batch.h"
 #include "store/read.h"
 
-/* Looks the slots of the next items up, together. */
+/* Looks up the slots of a group of items. */
 static int group_lookup(struct store_session *session, struct store_item *items, uint32_t count)
 {
     struct store_batch *batch = session->batch;
@@ -19,7 +19,7 @@ static int group_lookup(struct store_session *session, struct store_item *items,
                                        .value = slots + (size_t)i * room,
                                        .length = room,
                                        .status = BANYAN_ENOMEM};
-    tree_multi_get(session->tree, session->store->tree, wanted, count); /* each item has its own status */
+    tree_multi_get(session->tree, session->store->tree, wanted, count); /* its status is one of the items' */
     for (uint32_t i = 0; i < count; i++)
         batch->entries[i] = (struct store_entry){.key = items[i].key,
                                                  .key_length = items[i].key_length,
@@ -30,8 +30,8 @@ static int group_lookup(struct store_session *session, struct store_item *items,
     return 0;
 }
 
-/* What would make the answer too long in all is refused, and what follows too: the caller asks for it in
- * another call. The first is never refused, so each such call brings the caller further. */
+/* Refuses the items that would make the answer too long, which the caller asks for in another call. The first
+ * record is never refused, so each call makes progress. */
 static void group_limit(struct store_session *session, uint64_t *bytes)
 {
     struct store_batch *batch = session->batch;

@@ -1,26 +1,27 @@
 /*
- * multi_put.c - puts of many keys: their records are written together, and then their slots.
+ * multi_put.c - puts of many keys: their records are written together, then their slots.
  */
 #include "store/exchange.h"
 #include "store/put.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
-/* Records written together. */
+/* Bytes of records that are written together. */
 #define PUTS_BYTES ((size_t)1 << 20)
 
 struct store_puts {
     uint32_t count, records;
     size_t bytes;
     struct store_item *items[STORE_PUTS_MAX];
-    int record[STORE_PUTS_MAX]; /* number of its record; -1: inline */
+    int record[STORE_PUTS_MAX]; /* number in `written`; -1: inline */
     struct store_new_record written[STORE_PUTS_MAX];
     struct tree_item slots[STORE_PUTS_MAX];
     struct store_raw new[STORE_PUTS_MAX];
     struct store_raw old[STORE_PUTS_MAX];
 };
 
-/* What can be said of an item before anything is done. */
+/* Checks an item's arguments. */
 static int puts_check(struct store_session *session, const struct store_item *item)
 {
     if (!item->value.bytes && item->value.length)
@@ -29,7 +30,7 @@ static int puts_check(struct store_session *session, const struct store_item *it
     return status ? status : store_key_check(session, item->key, item->key_length);
 }
 
-/* Whether the item can go with the others; those with extents are many writes by themselves. */
+/* Adds the item to the group if there is room. False for a value in extents too: that is many writes. */
 static bool puts_add(struct store_session *session, struct store_puts *puts, struct store_item *item)
 {
     const struct store_value *value = &item->value;
@@ -56,7 +57,8 @@ static bool puts_add(struct store_session *session, struct store_puts *puts, str
     return true;
 }
 
-/* The references of the records that are written go to their slots; the items of the others have failed. */
+/* Puts the references of the written records into their slots' new bytes, and drops the items whose records
+ * failed. */
 static void puts_refer(struct store_puts *puts)
 {
     uint32_t kept = 0;
@@ -78,7 +80,7 @@ static void puts_refer(struct store_puts *puts)
     puts->count = kept;
 }
 
-/* What is known of an item's slot by now decides whose its records are. */
+/* The status of an item's slot decides which of its records, the old or the new one, is freed (S3, S6). */
 static void puts_finish(struct store_session *session, struct store_puts *puts, uint32_t number)
 {
     struct store_item *item = puts->items[number];
@@ -95,7 +97,7 @@ static void puts_finish(struct store_session *session, struct store_puts *puts, 
     }
 }
 
-/* Does what has been gathered: the records in one round trip, the slots in two. */
+/* Writes the group: the records in one round trip, the slots in two. */
 static void puts_flush(struct store_session *session, struct store_puts *puts)
 {
     if (puts->records)
@@ -115,7 +117,7 @@ static void puts_flush(struct store_session *session, struct store_puts *puts)
     puts->bytes = 0;
 }
 
-/* In the items' order as far as their keys are the same. */
+/* Items of the same key are put in their order. */
 static void puts_run(struct store_session *session, struct store_puts *puts, struct store_item *items,
                      size_t count)
 {
@@ -126,8 +128,10 @@ static void puts_run(struct store_session *session, struct store_puts *puts, str
         if (items[i].status || puts_add(session, puts, &items[i]))
             continue;
         puts_flush(session, puts);
-        if (!puts_add(session, puts, &items[i]))
-            items[i].status = store_put_now(session, items[i].key, items[i].key_length, &items[i].value);
+        if (puts_add(session, puts, &items[i]))
+            continue;
+        assert(format_record_extents(items[i].key_length, items[i].value.length));
+        items[i].status = store_put_now(session, items[i].key, items[i].key_length, &items[i].value);
     }
     puts_flush(session, puts);
 }
@@ -137,7 +141,7 @@ int store_multi_put(struct store_session *session, struct store_item *items, siz
     int status = 0;
     store_begin(session);
     session->puts_used = true;
-    if (!session->puts) /* kept: a task may end in the middle of a call */
+    if (!session->puts) /* the session owns it: a simulated task may end within the call */
         session->puts = malloc(sizeof *session->puts);
     if (session->puts)
         puts_run(session, session->puts, items, count);

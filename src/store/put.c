@@ -1,6 +1,6 @@
 /*
- * put.c - puts and deletes of one key. A short value goes in with one exchange of the slot; a longer one goes
- * to a record first, which nobody knows yet, and then its reference into the slot.
+ * put.c - puts and deletes of one key. A short value goes into the slot with one exchange. For a longer one a
+ * record is written first, to which no slot refers yet, and then its reference goes into the slot.
  */
 #include "store/put.h"
 #include "store/exchange.h"
@@ -42,7 +42,8 @@ int store_put(struct store_session *session, const void *key, size_t key_length,
                          &(struct store_value){.bytes = bytes, .length = length, .expires = expires});
 }
 
-/* Whether what the slot held had expired stands, for some records, in their heads: they are ours by now. */
+/* Whether the entry that was taken out of the slot had expired. The header of its record, which is this
+ * call's by now, may have to be read for that. */
 static bool seen_expired(struct store_session *session, const void *key, size_t key_length, uint64_t now)
 {
     struct format_value slot;

@@ -1,5 +1,5 @@
 /*
- * put.h - the put and the delete of one key, for calls that have begun already. Private to src/store/.
+ * put.h - puts and deletes of one key within a call that has begun. Private to src/store/.
  */
 #ifndef STORE_PUT_H
 #define STORE_PUT_H

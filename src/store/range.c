@@ -1,22 +1,23 @@
 /*
- * range.c - scans, counts and deletes of ranges, in batches: the index's scan gives keys and slots, which are
- * copied; their records are then read together. What no longer proves itself is looked up by itself, which is
- * as good, for each key's entry is one that it had some time during the scan. Between batches the other tasks
- * of the thread get their turn: where memory is mapped, nothing else would make this one wait. There too it
- * is asked whether anybody still wants the rest.
+ * range.c - scans, counts and deletes of ranges, in batches: a cursor gives keys and slots, then their
+ * records are read together. A key whose record is stale by then is looked up by itself; each entry of the
+ * result is one that its key had at some time during the scan. Between batches the thread's other tasks get
+ * their turn (on mapped memory nothing else would make this task wait), and the call may be cancelled.
  */
 #include "store/cursor.h"
 #include "store/put.h"
 #include "store/read.h"
 
-/* Before each batch; the first one goes at once. */
+#include <assert.h>
+
+/* Before each batch: gives way, except before the first, and asks whether the call is cancelled. */
 static int turn(struct store_session *session, unsigned round)
 {
     if (round)
         task_yield();
     if (session->cancelled && session->cancelled(session->cancel_context))
         return tree_session_fail(session->tree, BANYAN_EABORT,
-                                 "ended before it was done: its caller is gone, or stops");
+                                 "cancelled before it was done: its caller is gone or stops");
     return 0;
 }
 
@@ -24,11 +25,11 @@ struct scan {
     struct store_cursor cursor;
     store_visit_function *visit;
     void *context;
-    uint64_t left; /* of the limit */
+    uint64_t left; /* entries, of the limit */
     bool stopped;
 };
 
-/* Delivers the batch. */
+/* Visits the batch's entries. */
 static int scan_deliver(struct scan *scan)
 {
     struct store_session *session = scan->cursor.session;
@@ -45,6 +46,7 @@ static int scan_deliver(struct scan *scan)
             continue;
         if (status)
             return status;
+        assert(scan->left);
         scan->left--;
         scan->stopped =
             !scan->visit(scan->context, entry->key, entry->key_length, &entry->value) || !scan->left;
@@ -52,7 +54,8 @@ static int scan_deliver(struct scan *scan)
     return 0;
 }
 
-/* Few at first: many scans end early. Not too few where a limit is small, for some may have expired. */
+/* Few at first, since many scans end early; later not too few for a small limit, since entries may have
+ * expired. */
 static uint32_t scan_room(const struct scan *scan, unsigned round)
 {
     uint32_t room = round ? STORE_BATCH_ENTRIES : 64;
@@ -127,6 +130,7 @@ int store_delete_range(struct store_session *session, const struct tree_range *r
             const struct store_entry *entry = &session->batch->entries[i];
             status = store_delete_now(session, entry->key, entry->key_length, cursor.now);
             *count += !status;
+            assert(left);
             left -= !status;
             if (status == BANYAN_ENOTFOUND)
                 status = 0;

@@ -1,11 +1,11 @@
 /*
- * read.c - one key. A short value costs the index's lookup, one in a record one round trip more, in extents
- * two. What does not prove itself is looked up again.
+ * read.c - See read.h. A short value costs the index's lookup, one in a record one round trip more, one in
+ * extents two.
  */
 #include "store/read.h"
 #include "store/exchange.h"
 
-/* Looked up again under the same slot so often: only a damaged record needs more. */
+/* Lookups that find the same slot and a stale record: only a damaged record needs more. */
 #define SAME_SLOT_TRIES 16u
 
 static int corrupt(struct store_session *session, const struct store_raw *raw)
@@ -14,11 +14,10 @@ static int corrupt(struct store_session *session, const struct store_raw *raw)
     char text[GADDR_TEXT_BYTES];
     if (!format_value_decode(raw->bytes, raw->length, &slot))
         return tree_session_fail(session->tree, BANYAN_ECORRUPT,
-                                 "a slot of %u bytes (kind %u) is none that a store has written", raw->length,
+                                 "a slot of %u bytes (kind %u) was not written by a store", raw->length,
                                  raw->length ? raw->bytes[0] : 0);
     return tree_session_fail(session->tree, BANYAN_ECORRUPT,
-                             "record %s: it is not the one that the index names, or one of its extents is "
-                             "damaged",
+                             "record %s: it is not the one that the index names, or it is damaged",
                              gaddr_format(slot.reference.address, text));
 }
 
@@ -57,7 +56,7 @@ int store_resolve(struct store_session *session, const void *key, size_t key_len
     return !status && store_expired(value->expires, now) ? BANYAN_ENOTFOUND : status;
 }
 
-/* An inline value's bytes are session->seen's; in the arena they outlive it. */
+/* An inline value's bytes lie in session->seen; a copy in the arena stays when that changes. */
 static int inline_keep(struct store_session *session, enum store_sink sink, struct store_value *value)
 {
     uintptr_t at = (uintptr_t)value->bytes, seen = (uintptr_t)session->seen.bytes;

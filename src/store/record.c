@@ -282,6 +282,7 @@ void store_record_free(struct store_session *session, const void *key, size_t ke
     uint32_t block_bytes = format_record_block_bytes(key_length, reference->length);
     uint64_t bytes = block_bytes;
     struct store_value value;
+    assert(reference->address != GADDR_NULL);
     if (count &&
         store_record_read(session, key, key_length, reference, FORMAT_PART_HEADER, STORE_SINK_BUFFER, &value))
         return; /* damaged or out of reach: an offline check reclaims the blocks */

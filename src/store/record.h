@@ -1,6 +1,6 @@
 /*
- * record.h - values outside of the index: writing, reading, validating and freeing their records. Private to
- * src/store/. format/record.h says how they lie in the pool.
+ * record.h - writing, reading and freeing records. Private to src/store/. format/record.h says how they lie
+ * in the pool.
  */
 #ifndef STORE_RECORD_H
 #define STORE_RECORD_H
@@ -8,17 +8,22 @@
 #include "format/record.h"
 #include "store/session.h"
 
-/* Internal verdict, never seen by callers of store.h: the record is not (or no longer) what the slot says. */
+/* Internal status, never returned to callers of store.h: the record is not, or no longer, the one that the
+ * slot refers to. */
 #define STORE_STALE 1
 
-enum store_sink { STORE_SINK_BUFFER, STORE_SINK_ARENA }; /* where a value is read to */
+enum store_sink {
+    STORE_SINK_BUFFER,
+    STORE_SINK_ARENA
+}; /* where to read a value: session->value or the arena */
 
-/* One round trip. BANYAN_ENOSPC, BANYAN_ENOMEM, the network's errors; then nothing of it is left. */
+/* One round trip. BANYAN_ENOSPC, BANYAN_ENOMEM, the network's errors: then the record's blocks have been
+ * released, or kept back where the network failed (record.c). */
 int store_record_write(struct store_session *session, const void *key, size_t key_length,
                        const struct store_value *value, struct format_reference *reference);
-/* The same for many values, their round trips together: each gets its own status, and those that have one
- * already are left alone. At most STORE_PUTS_MAX of them, none with extents. */
-#define STORE_PUTS_MAX 32u /* as many as the tree has under way together */
+/* The same for at most STORE_PUTS_MAX values in one round trip, none with extents. Each record gets its own
+ * status; records whose status is not 0 are skipped. */
+#define STORE_PUTS_MAX 32u /* as many as tree_multi_put works on at once */
 struct store_new_record {
     const void *key;
     size_t key_length;
@@ -27,17 +32,18 @@ struct store_new_record {
     int status;
 };
 void store_record_write_many(struct store_session *session, struct store_new_record *records, uint32_t count);
-/* A new head, with another expiry, for the extents that the head in session->header names. */
+/* Writes a new header, with another expiry, for the extents that the header in session->header names. */
 int store_record_write_header(struct store_session *session, const void *key, size_t key_length,
                               uint64_t length, uint64_t expires, struct format_reference *reference);
-/* Nobody can find the record any more: its memory goes back. extents false: they belong to another head now.
- */
+/* Releases the blocks of a record that no slot refers to any more. extents false: they belong to another
+ * header now. */
 void store_record_free(struct store_session *session, const void *key, size_t key_length,
                        const struct format_reference *reference, bool extents);
-/* Judges what was read of a head's block. Fills value (bytes: where they lie in `block`, else NULL). */
+/* format_record_validate, giving a store_value: bytes NULL where they are not in `block`. */
 bool store_record_validate(const struct format_reference *reference, const void *key, size_t key_length,
                            enum format_part part, const uint8_t *block, struct store_value *value);
-/* 0, STORE_STALE or an error. A head, or that of a value in extents, is in session->header afterwards. */
+/* 0, STORE_STALE or an error. Leaves the header in session->header if the header alone was read or the value
+ * is in extents. */
 int store_record_read(struct store_session *session, const void *key, size_t key_length,
                       const struct format_reference *reference, enum format_part part, enum store_sink sink,
                       struct store_value *value);

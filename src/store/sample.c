@@ -37,7 +37,7 @@ int store_sample(struct store_session *session, void *key, size_t *length)
         if (status != BANYAN_ENOTFOUND)
             return status;
     }
-    /* Hardly any that has not expired: then the first one. */
+    /* Nearly all entries have expired: takes the first one that has not. */
     struct tree_range everything = {.limit = 1};
     struct first first = {key, length, room, false};
     int status = store_scan(session, &everything, STORE_SCAN_KEYS, first_visit, &first);

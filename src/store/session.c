@@ -1,21 +1,23 @@
 /*
- * session.c - sessions: their buffers, which grow and shrink, the account of these, and the checks of
- * arguments. Runs at the start of every call and costs nanoseconds.
+ * session.c - See session.h. What runs at the start of each call costs nanoseconds.
  */
 #include "store/session.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
-#define LARGE ((size_t)1 << 20) /* bytes that a session may keep, and that are in no account */
+#define LARGE ((size_t)1 << 20) /* bytes of each session that stats.memory does not count */
 
-/* The session's buffers get another size. False: the store's sessions have too much already. */
+/* Notes that `from` bytes of the session's buffers become `to`. False: the store's sessions would have too
+ * many. */
 static bool account(struct store_session *session, size_t from, size_t to)
 {
     struct store *store = session->store;
+    assert(session->held >= from && session->counted <= session->held);
     size_t held = session->held - from + to, counted = held > LARGE ? held - LARGE : 0;
     uint64_t more = (uint64_t)counted - (uint64_t)session->counted;
     if (more) {
-        /* Relaxed: a sum of its own. Whoever goes beyond the limit takes back what it has added. */
+        /* Relaxed: the sum orders nothing else. A session that exceeds the limit takes its share back. */
         uint64_t sum = atomic_add_relaxed(&store->stats.memory, more) + more;
         if (counted > session->counted && sum > atomic_load_relaxed(&store->memory_max)) {
             atomic_add_relaxed(&store->stats.memory, 0 - more);
@@ -64,7 +66,8 @@ void store_session_destroy(struct store_session *session)
     free(session->batch);
     free(session->puts);
     store_arena_reset(session);
-    free(session->arena.chunks); /* it keeps one */
+    assert(session->held == session->arena.capacity && !session->counted);
+    free(session->arena.chunks); /* the one that the reset keeps */
     free(session);
 }
 
@@ -82,7 +85,7 @@ struct tree_session *store_session_tree(const struct store_session *session)
 #define CALLS_A_WHILE 64u
 #define CHUNK_BYTES   ((size_t)16 << 10)
 
-/* What was not needed in a while of calls is given back. */
+/* Frees what the last calls did not use. */
 static void session_shrink(struct store_session *session)
 {
     session->calls = 0;
@@ -105,8 +108,8 @@ void store_session_rest(struct store_session *session)
 {
     if (session->arena.chunks)
         store_arena_reset(session);
-    if (session
-            ->counted) /* what is kept is in no account: nobody fails for what another's idle session has */
+    /* Only uncounted bytes are kept, so that an idle session leaves the whole limit to the others. */
+    if (session->counted)
         buffer_free(session, &session->output);
     if (session->counted)
         buffer_free(session, &session->value);
@@ -156,6 +159,7 @@ void *store_arena_take(struct store_session *session, size_t bytes)
     }
     void *place = chunk->bytes + chunk->used;
     chunk->used += bytes;
+    assert(chunk->used <= chunk->capacity);
     return place;
 }
 
@@ -183,7 +187,7 @@ int store_fail_memory(struct store_session *session)
 {
     return tree_session_fail(
         session->tree, BANYAN_ENOMEM,
-        "no memory for the values of this call, or those under way have all that they may");
+        "no memory for this call's values, or the calls under way have reached the store's limit");
 }
 
 uint32_t store_key_max(const struct store_session *session)
@@ -191,7 +195,7 @@ uint32_t store_key_max(const struct store_session *session)
     return tree_geometry(session->store->tree)->key_bytes;
 }
 
-/* Before records are written: the index would refuse the key only afterwards. */
+/* Called before a record is written, since the index would refuse the key only afterwards. */
 int store_key_check(struct store_session *session, const void *key, size_t length)
 {
     const struct format_geometry *geometry = tree_geometry(session->store->tree);

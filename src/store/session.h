@@ -1,7 +1,7 @@
 /*
- * session.h - the objects behind store.h, and what every call does with them: buffers that grow and shrink,
- * their account, checks of arguments. Private to src/store/. A session belongs to one task; struct store is
- * shared.
+ * session.h - the objects behind store.h, and what every call needs of them: buffers that grow and shrink,
+ * the account of their bytes, checks of arguments. Private to src/store/. A session belongs to one task;
+ * struct store is shared by all threads.
  */
 #ifndef STORE_SESSION_H
 #define STORE_SESSION_H
@@ -17,17 +17,17 @@ struct store {
     uint32_t slot_bytes; /* room for a value in the index */
     uint64_t (*now)(void *context);
     void *clock_context;
-    struct store_stats stats; /* relaxed atomics: counters that order nothing */
-    uint64_t memory_max;      /* of stats.memory */
+    struct store_stats stats; /* relaxed atomics: they are counted and read, and order nothing */
+    uint64_t memory_max;      /* of stats.memory; relaxed, since a call may miss a change just made */
 };
 
-/* Grows to what is needed; when it is large, it is given back after the call. */
+/* Grows as needed; a large one is freed after the call. */
 struct store_buffer {
     uint8_t *bytes; /* 64-byte aligned */
     size_t capacity;
 };
 
-/* Memory that lives until the session's next call. */
+/* Memory that stays allocated until the session's next call. */
 struct store_chunk {
     struct store_chunk *next;
     size_t capacity, used;
@@ -51,21 +51,21 @@ struct store_session {
     struct random random; /* for back-off */
     struct store_buffer value, output;
     struct store_arena arena;
-    size_t held, counted; /* bytes of the buffers and the arena; those of them in the store's account */
-    struct store_transfer *transfer;  /* owned; while needed */
-    struct store_batch *batch;        /* owned; while needed */
-    struct store_puts *puts;          /* owned; while needed */
+    size_t held, counted; /* bytes of the buffers and the arena; how many of them stats.memory counts */
+    struct store_transfer *transfer; /* owned, as batch and puts are; freed when not needed for a while */
+    struct store_batch *batch;
+    struct store_puts *puts;
     struct store_raw seen;            /* the slot that the operation under way is about */
     bool (*cancelled)(void *context); /* NULL: never */
     void *cancel_context;
-    uint32_t calls; /* since it was last judged what is not needed */
+    uint32_t calls; /* since unused buffers were last freed */
     bool transfer_used, batch_used, puts_used;
     uint8_t header[STORE_HEADER_CAPACITY] __attribute__((aligned(8))); /* the record header read last */
 };
 
-/* Every public call begins so: the results of the one before end. Returns the time. */
+/* Every public call begins with this: it ends the results of the call before. Returns the time. */
 uint64_t store_begin(struct store_session *session);
-/* What was in the buffer is lost if it has to grow. */
+/* The buffer loses its content if it has to grow. BANYAN_ENOMEM. */
 int store_reserve(struct store_session *session, struct store_buffer *buffer, size_t bytes);
 /* 16-byte aligned; NULL when memory is short. */
 void *store_arena_take(struct store_session *session, size_t bytes);

@@ -4,6 +4,7 @@
 #include "store/slot.h"
 #include "store/session.h"
 
+#include <assert.h>
 #include <string.h>
 
 bool store_slot_fits(const struct store *store, uint64_t length, uint64_t expires)
@@ -13,6 +14,7 @@ bool store_slot_fits(const struct store *store, uint64_t length, uint64_t expire
 
 void store_slot_inline(struct store_raw *raw, const struct store_value *value)
 {
+    assert(format_value_inline_bytes(value->length, value->expires) <= sizeof raw->bytes);
     raw->present = true;
     raw->length = format_value_encode_inline(raw->bytes, value->bytes, value->length, value->expires);
 }
@@ -25,6 +27,7 @@ void store_slot_record(struct store_raw *raw, const struct format_reference *ref
 
 void store_raw_set(struct store_raw *raw, const void *bytes, size_t length)
 {
+    assert(length <= sizeof raw->bytes);
     raw->present = bytes != NULL;
     raw->length = (uint8_t)length;
     if (bytes && length)

@@ -1,5 +1,5 @@
 /*
- * slot.h - a private copy of what a key's slot in the index holds, to be compared with what it holds later.
+ * slot.h - a private copy of what a key's slot in the index held, to be compared with what it holds later.
  * Private to src/store/. format/value.h says what the bytes mean.
  */
 #ifndef STORE_SLOT_H

@@ -1,5 +1,5 @@
 /*
- * store.c - stores: opening one, its clock and its counters. Opening costs the index's opening.
+ * store.c - stores: opening and closing one, its clock, its counters. Costs what opening the index costs.
  */
 #include "store/session.h"
 

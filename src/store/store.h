@@ -8,10 +8,11 @@
  * is met or swept up.
  *
  * COST, in round trips with a warm cache: a short value (STORE_INLINE_MAX bytes; 8 where it expires) is read
- * with 1 and written with 2. A longer one stands in a record: read with 2, written with 3 (its record goes
- * out first); one of more than about 64 KiB in a record's extents: read with 3, written with 3, and 1 more to
- * free what it replaces if that had extents. Allocation: one RPC for a batch of blocks (tree_block_allocate).
- * format/record.h says how records lie in the pool, docs/internals/records.md why their readers are safe.
+ * with 1 and written with 2. A longer one stands in a record: read with 2, written with 3 (the record is
+ * written first). One of more than about 64 KiB stands in a record's extents: read with 3, written with 3,
+ * and 1 more to free the value that it replaces if that had extents. Allocation: one RPC for a batch of
+ * blocks (tree_block_allocate). format/record.h says how records lie in the pool, docs/internals/records.md
+ * why their readers are safe.
  *
  * Every call returns 0 or a negative banyan_error; the message is tree_session_error(session's tree session).
  * BANYAN_EUNKNOWN: the write may have taken effect.
@@ -25,8 +26,8 @@
 #define STORE_VALUE_MAX  FORMAT_RECORD_VALUE_MAX /* 64 MiB */
 #define STORE_KEY_MAX    FORMAT_KEY_MAX
 #define STORE_INLINE_MAX 16u /* longest value kept in the slot of the default geometry */
-/* Values that one store_multi_get returns, together, or a single one that is longer: what is more gets
- * BANYAN_ENOMEM and is asked for again. */
+/* Bytes of values that one store_multi_get returns, unless a single value is longer. The items beyond get
+ * BANYAN_ENOMEM; the caller asks for them again. */
 #define STORE_MULTI_BYTES_MAX (UINT64_C(4) << 20)
 
 struct store;
@@ -35,19 +36,19 @@ struct store_session;
 /* ---- life ---- */
 
 /* The geometry of a new store's index: variable keys, 16 bytes of a key's remainder and 17 of value in the
- * slot (one of them says what the rest is). Keys may have as many bytes as the fabric allows, since internal
- * nodes hold whole ones and are written at once: 255 where its atomic_write is at least 2,048, some 140 where
- * it is 1,024. */
+ * slot (the first of them is the kind of the rest). The fabric limits the length of keys, since internal
+ * nodes hold whole keys and are written at once: 255 bytes where its atomic_write is at least 2,048, some 140
+ * where it is 1,024. */
 void store_geometry(struct format_geometry *geometry);
-/* Opens the named index as a store; with `create`, makes it where it does not exist. BANYAN_ENOTFOUND,
+/* Opens the named index as a store; with `create`, creates it if it does not exist. BANYAN_ENOTFOUND,
  * BANYAN_EINVAL (it holds plain values). */
 int store_open(struct store **store, struct tree_session *session, const char *name, bool create);
-/* Takes an open tree over (store_close closes it). */
+/* Makes a store of an open tree, which store_close closes. */
 int store_wrap(struct store **store, struct tree *tree, struct error *error);
-/* What the sessions' buffers may take together, 1 MiB of each not counted; a call that would take more fails
- * with BANYAN_ENOMEM. At first there is no limit. */
+/* Limits the bytes of all sessions' buffers together, 1 MiB of each session not counted. A call that needs
+ * more fails with BANYAN_ENOMEM. By default there is no limit. */
 void store_set_memory_max(struct store *store, uint64_t bytes);
-/* No session of it may be open. */
+/* Its sessions must have been destroyed. */
 void store_close(struct store *store);
 struct tree *store_tree(const struct store *store);
 /* Drops an index of any content, with its records where it is a store: see tree_drop for what others see of
@@ -63,19 +64,16 @@ void store_session_destroy(struct store_session *session);
 /* Bytes of the longest key. */
 uint32_t store_key_max(const struct store_session *session);
 struct tree_session *store_session_tree(const struct store_session *session);
-/* Scans, counts and deletes of ranges ask this before each of their batches: true ends them with
- * BANYAN_EABORT, what they have done until then stays done. NULL, as it is at first: nobody ends them. */
+/* Scans, counts and deletes of ranges call this before each of their batches: true ends them with
+ * BANYAN_EABORT; the batches before are done. NULL, the default: they are never ended. */
 void store_session_set_cancel(struct store_session *session, bool (*cancelled)(void *context), void *context);
-/* The results of the last call are not needed any more: their memory goes back, if it is much. The next call
- * does the same. */
+/* Ends the results of the last call, and frees their memory if it is large, as the next call would do too. */
 void store_session_rest(struct store_session *session);
-/* What the session draws (the stamps of its records, waits) comes from this seed, which must be another for
- * each session of an index, and never come again. For simulations: by default it is from the system's
- * entropy.
- */
+/* For simulations: the session's stamps of records and random waits come from this seed. No two sessions of
+ * an index may ever have the same. By default the seed is from the system's entropy. */
 void store_session_seed(struct store_session *session, uint64_t seed);
-/* Wall-clock time in milliseconds since 1970, as expiries are given: `now` is asked once per call. Default:
- * CLOCK_REALTIME; tests and simulations give their own. */
+/* The clock that expiries are compared with, in milliseconds since 1970; each call reads it once. Default:
+ * CLOCK_REALTIME; tests and simulations set their own. */
 void store_set_clock(struct store *store, uint64_t (*now)(void *context), void *context);
 
 /* ---- one key ---- */
@@ -85,7 +83,7 @@ struct store_value {
     size_t length;
     uint64_t expires; /* ms since 1970; 0: never */
 };
-/* The value is the session's, valid until its next call. BANYAN_ENOTFOUND. */
+/* The session owns the value, which is valid until its next call. BANYAN_ENOTFOUND. */
 int store_get(struct store_session *session, const void *key, size_t key_length, struct store_value *value);
 /* Without reading the value itself (bytes NULL): one round trip for short values, at most two for others. */
 int store_stat(struct store_session *session, const void *key, size_t key_length, struct store_value *value);
@@ -111,8 +109,8 @@ enum store_need {
                         * read; STORE_PUT with new->bytes NULL keeps the value and changes its expiry only (an
                         * empty value needs bytes that are not NULL) */
 };
-/* *old_value (may be NULL) gets what the key held before the step that took effect, valid until the session's
- * next call (its bytes with STORE_NEED_VALUE only); *existed whether there was something. */
+/* *old_value (may be NULL) gets the value before the step that took effect, valid until the session's next
+ * call (bytes with STORE_NEED_VALUE only); *existed (may be NULL) tells whether there was one. */
 int store_modify(struct store_session *session, const void *key, size_t key_length, enum store_need need,
                  store_modify_function *function, void *context, struct store_value *old_value,
                  bool *existed);
@@ -122,37 +120,38 @@ int store_modify(struct store_session *session, const void *key, size_t key_leng
 struct store_item {
     const void *key;
     size_t key_length;
-    struct store_value value; /* out; bytes are the session's */
+    struct store_value value; /* get: out, the session owns the bytes; put: in */
     int status;               /* out: 0, BANYAN_ENOTFOUND, or an error */
 };
 /* Round trips overlap. Without `values` only lengths and expiries are read. Each item has its own status; the
  * return value is 0 unless some status is neither 0 nor BANYAN_ENOTFOUND. */
 int store_multi_get(struct store_session *session, struct store_item *items, size_t count, bool values);
-/* Upserts (value in, expires too). No transaction. */
+/* Puts the items' values, with their expiries. Not one transaction: each item takes effect by itself. */
 int store_multi_put(struct store_session *session, struct store_item *items, size_t count);
 
 /* ---- ranges ---- */
 
 enum store_scan_flags { STORE_SCAN_KEYS = 0, STORE_SCAN_VALUES = 1 };
-/* Entries in key order, as tree_scan gives them, but visit runs outside of any lock and may take its time (it
- * must not use this session). Entries that have expired are left out. Without STORE_SCAN_VALUES value->bytes
- * is NULL and value->length is that of the value. */
+/* Entries in key order, as from tree_scan, but visit runs outside of any lock and may take its time; it must
+ * not use this session. Expired entries are left out. Without STORE_SCAN_VALUES value->bytes is NULL and
+ * value->length is that of the value. */
 typedef bool store_visit_function(void *context, const void *key, size_t key_length,
                                   const struct store_value *value);
 int store_scan(struct store_session *session, const struct tree_range *range, unsigned flags,
                store_visit_function *visit, void *context);
-/* Exact as of some instants of the scan; reads whole leaves: about one round trip for some thousand entries.
- */
+/* Each entry is counted as of some instant of the call. Reads whole leaves: about one round trip for some
+ * thousand entries. */
 int store_count(struct store_session *session, const struct tree_range *range, uint64_t *count);
-/* Not one transaction: each key goes by itself. *count: how many went. */
+/* Not one transaction: each key is deleted by itself. *count: how many were. */
 int store_delete_range(struct store_session *session, const struct tree_range *range, uint64_t *count);
-/* A key that exists, about equally likely each; *length in: room. BANYAN_ENOTFOUND: none. */
+/* A random key, all about equally likely; *length in: room, out: its length. BANYAN_ENOTFOUND: the store is
+ * empty. */
 int store_sample(struct store_session *session, void *key, size_t *length);
 
 /* ---- expiry ---- */
 
 struct store_sweep {
-    uint8_t cursor[FORMAT_KEY_MAX]; /* begin with cursor_length 0 */
+    uint8_t cursor[FORMAT_KEY_MAX]; /* the last key looked at; cursor_length 0: a pass begins */
     size_t cursor_length;
     uint64_t seen, removed; /* so far in this pass */
     uint64_t last_pass_keys, last_pass_removed, passes;
@@ -160,13 +159,13 @@ struct store_sweep {
 /* Looks at up to `entries` entries from the cursor on and removes those that have expired. */
 int store_sweep_step(struct store_session *session, struct store_sweep *sweep, uint32_t entries);
 
-/* ---- counters of the store, all its sessions together; any thread ---- */
+/* ---- counters of all sessions of a store together; any thread ---- */
 
 struct store_stats {
     uint64_t records_written, records_freed, bytes_written, bytes_freed;
     uint64_t record_retries; /* a record was overwritten while it was read */
-    uint64_t expired;        /* removed because their time had come */
-    uint64_t memory;         /* that sessions' buffers have now: see store_set_memory_max */
+    uint64_t expired;        /* entries removed because they had expired */
+    uint64_t memory;         /* of the sessions' buffers now: see store_set_memory_max */
 };
 void store_stats(const struct store *store, struct store_stats *stats);
 
@@ -180,14 +179,15 @@ struct store_check_report {
 /* Either may be NULL. */
 struct store_check_visitor {
     void (*block)(void *context, gaddr block, uint32_t bytes); /* every block in use, nodes and records */
-    void (*problem)(void *context, const char *text); /* a sentence for each, with its address or key */
+    void (*problem)(void *context,
+                    const char *text); /* a sentence for each problem, with its address or key */
     void *context;
 };
-/* tree_check_all, and every record: its checksum, key and length. Nobody else writing. 0 when the walk was
- * made, whatever it found. Without `problem` it ends at the first fault, with BANYAN_ECORRUPT. */
+/* tree_check_all, and every record: its hashes, key and length. Nothing else may write meanwhile. 0 when the
+ * walk was made, whatever it found. Without `problem` it ends at the first problem, with BANYAN_ECORRUPT. */
 int store_check_all(struct store_session *session, const struct store_check_visitor *visitor,
                     struct store_check_report *report);
-/* The same for who wants soundness only: BANYAN_ECORRUPT names the first at fault. */
+/* The same without `problem`: BANYAN_ECORRUPT names the first problem. */
 int store_check(struct store_session *session, struct store_check_report *report,
                 void (*visit_block)(void *context, gaddr block, uint32_t bytes), void *context);
 

@@ -1,6 +1,6 @@
 /*
- * sweep.c - removes what has expired and nobody asks for. A step costs the scan of so many entries, the heads
- * of those records that expire (together), and two round trips for each entry that goes.
+ * sweep.c - removes expired entries that no call meets. A step costs the scan of its entries, one round trip
+ * for the headers of those records that expire, and two round trips for each entry removed.
  */
 #include "store/cursor.h"
 #include "store/exchange.h"
@@ -48,7 +48,7 @@ int store_sweep_step(struct store_session *session, struct store_sweep *sweep, u
         store_batch_resolve(session, cursor.now, cursor.part);
         for (uint32_t i = 0; i < session->batch->count; i++) {
             int one = sweep_entry(session, &session->batch->entries[i], cursor.now, &sweep->removed);
-            status = status ? status : one; /* one damaged record does not keep the others */
+            status = status ? status : one; /* the entries behind a damaged record are still swept */
         }
         sweep->seen += cursor.met;
         entries -= room;

@@ -11,13 +11,13 @@
 
 struct store_transfer {
     struct fabric_command commands[STORE_TRANSFER_MAX];
-    uint32_t origins[STORE_TRANSFER_MAX]; /* of commands: their number in the caller's array */
+    uint32_t origins[STORE_TRANSFER_MAX]; /* of each command: its number in the caller's array */
     struct fabric_list lists[STORE_TRANSFER_MAX];
     struct fabric_list *pointers[STORE_TRANSFER_MAX];
     bool taken[STORE_TRANSFER_MAX]; /* by number in the caller's array */
 };
 
-/* A READ of a list that stopped before it has no data. */
+/* A READ has no data if its list stopped before it. */
 static int command_settle(struct fabric_command *command, int status)
 {
     if (status || command->operation != FABRIC_READ)
@@ -39,7 +39,7 @@ static int transfer_one(struct store_session *session, struct fabric_command *co
     return command_settle(command, status);
 }
 
-/* The next list: the first command not yet taken and those of its memory node that fit with it. */
+/* Fills the next list: the command `first` and, of those not taken yet, its memory node's that fit. */
 static uint32_t list_fill(struct store_transfer *transfer, const struct fabric_command *commands,
                           uint32_t first, uint32_t count, struct fabric_list *list, uint32_t used)
 {
@@ -74,6 +74,7 @@ static int transfer_many(struct store_session *session, const struct fabric_comm
             transfer->pointers[lists] = &transfer->lists[lists];
             lists++;
         }
+    assert(used == count && lists <= count);
     int status = tree_lists_execute(session->tree, transfer->pointers, lists);
     for (uint32_t list = 0, at = 0; list < lists; list++)
         for (uint32_t i = 0; i < transfer->lists[list].count; i++, at++) {
@@ -98,7 +99,7 @@ int store_transfer(struct store_session *session, struct fabric_command *command
                    int *statuses)
 {
     assert(count && count <= STORE_TRANSFER_MAX);
-    if (count > 1 && !session->transfer) /* kept: a task may end in the middle of a call */
+    if (count > 1 && !session->transfer) /* the session owns it: a simulated task may end within the call */
         session->transfer = malloc(sizeof *session->transfer);
     session->transfer_used = count > 1 || session->transfer_used;
     if (count > 1 && !session->transfer) {
@@ -106,8 +107,8 @@ int store_transfer(struct store_session *session, struct fabric_command *command
             statuses[i] = BANYAN_ENOMEM;
         return store_fail_memory(session);
     }
-    /* What is refused because a connection was lost meanwhile is begun again: these are reads, or writes of
-     * blocks that nobody else knows. */
+    /* Lists refused because a connection was lost (BANYAN_EFENCED) are begun again: reads change nothing, and
+     * writes go to blocks that no slot refers to. */
     int status = 0;
     for (unsigned attempt = 0; attempt < REFUSALS_MAX; attempt++) {
         tree_session_begin(session->tree);

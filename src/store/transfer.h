@@ -7,10 +7,10 @@
 #include "store/session.h"
 
 #define STORE_TRANSFER_MAX 128u
-/* Executes READs or WRITEs of any memory nodes, in no order, in one round trip (1 to STORE_TRANSFER_MAX of
- * them; WRITEs to blocks alone that nobody else knows of: they may be done twice). statuses (may be NULL)
- * gets each one's. What a direct fabric returns in place has been copied into the buffer. 0 or the first
- * error. */
+/* Executes 1 to STORE_TRANSFER_MAX READs or WRITEs to any memory nodes, in no order, in one round trip.
+ * WRITEs only to blocks that no slot refers to yet, since they may be executed twice. statuses (may be NULL)
+ * gets the status of each command. Data that a backend returns in place is copied into the command's buffer.
+ * 0 or the first error. */
 int store_transfer(struct store_session *session, struct fabric_command *commands, uint32_t count,
                    int *statuses);
 
