@@ -15,6 +15,7 @@
 #include "fabric/remote_reconnect.c"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 
 #include "fuzz/fuzz.h"
 #include "fuzz/fuzz_clock.h"
