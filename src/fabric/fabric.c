@@ -1,6 +1,5 @@
 /*
- * fabric.c - what is the same for every backend: checking lists before they are posted, counting what they
- * cost, and handing them on.
+ * fabric.c - what is the same for every backend: lists are checked, counted and handed on.
  *
  * Called by everything above the fabric, on any task; costs a few nanoseconds on top of the backend. A
  * list that is refused here never reaches the backend and is not counted; a list that is posted is
@@ -12,9 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* What only some lists need to be asked: long ones whether their bytes fit, and on hardware without masked
- * CAS whether they have one. A length that is too long by itself is left for the backend to refuse: it ends
- * the list. */
+/* The checks that only some lists need: of a long list, that its bytes fit; on hardware without masked CAS,
+ * that there is none. A single length that is too long is left for the backend, where it ends the list. */
 static bool list_fits(const struct fabric_list *list, bool masked_cas)
 {
     uint64_t bytes = 0;
@@ -28,7 +26,7 @@ static bool list_fits(const struct fabric_list *list, bool masked_cas)
     return bytes <= FABRIC_LIST_BYTES_MAX;
 }
 
-/* So few commands cannot have too many bytes. */
+/* This many commands cannot have too many bytes. */
 #define SHORT_LIST (FABRIC_LIST_BYTES_MAX / FABRIC_LENGTH_MAX)
 
 static inline bool list_valid(const struct fabric_list *list, const struct fabric_capabilities *capabilities)
@@ -73,7 +71,7 @@ static inline int post(struct fabric_endpoint *endpoint, struct fabric_list *con
     return endpoint->fabric->ops->execute(endpoint, lists, count);
 }
 
-/* Some list is not fit to be posted: refuses those, posts the others together. */
+/* At least one list cannot be posted: refuses those, and posts the others together. */
 static int execute_valid(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count,
                          struct fabric_cost *cost)
 {

@@ -1,10 +1,10 @@
 /*
- * fabric.h - one-sided access to the memory of remote nodes: the contract that every backend keeps
- * and all that the layers above may assume.
+ * fabric.h - one-sided access to the memory of memory nodes: the contract that every backend keeps, and all
+ * that the layers above may assume.
  *
- * ADDRESSES. A gaddr is 64 bits: 16-bit memory node, 48-bit offset (Sherman §4.2). 0 is null. Bit 47
- * of the offset selects the node's lock region ("on-chip": NIC device memory where there is one);
- * without it the offset is into the pool.
+ * ADDRESSES. A gaddr has 64 bits: the memory node's number (16 bits) and an offset (48 bits; Sherman §4.2). 0
+ * is null. If bit 47 of the offset is set, the rest is an offset into the node's lock region ("on-chip": the
+ * NIC's own memory where it has some), else into its pool.
  *
  * COMMAND LISTS. The unit of work is an ordered list of commands to ONE memory node. Executing a
  * list costs one round trip however many commands it holds (Sherman §4.5, command combination).
@@ -21,14 +21,14 @@
  *  G4 When fabric_execute returns, the effects of its lists are visible to everyone.
  *  G5 When a compute node dies, its list may be cut between any two commands, and a WRITE longer than
  *     `atomic_write` anywhere (at a word); a shorter one happens entirely or not at all.
- *  G6 A connection is the lease: a memory node that loses a compute node first fences it, so that
- *     nothing of it can arrive later, and only then frees its locks.
+ *  G6 A connection is the lease. A memory node that has lost its connection to a compute node first fences
+ * that, so that nothing of it can arrive later, and only then frees its locks.
  *
- * ERRORS. A command with a bad address, length or alignment fails its list with BANYAN_EADDRESS: the
- * commands before it have taken effect, it and those after it have not, no other list is harmed, and
- * the endpoint stays usable. BANYAN_ENET: the connection is down or was lost, the list may have taken effect
- * in part. BANYAN_EFENCED: the list was refused for its incarnation, certainly nothing of it has been done;
- * a list that was under way when the connection was lost ends with BANYAN_ENET.
+ * ERRORS. A command with a bad address, length or alignment fails its list with BANYAN_EADDRESS: the commands
+ * before it have taken effect, it and those after it have not, no other list is harmed, and the endpoint
+ * stays usable. BANYAN_ENET: the connection is down or was lost; the list may have taken effect in part.
+ * BANYAN_EFENCED: the list was refused for its incarnation, and nothing of it has been done. A list that was
+ * under way when the connection was lost ends with BANYAN_ENET.
  *
  * THREADS. A struct fabric is shared by all tasks of a compute node; an endpoint belongs to one worker
  * thread and may be used by all its fibers. fabric_execute suspends the calling task.
@@ -74,12 +74,14 @@ struct fabric_command {
     gaddr address;   /* READ, WRITE: any alignment. Atomics: a multiple of 8. */
     union {
         struct {
-            void *buffer;     /* caller's, at least length bytes, 8-byte aligned, until the list completes */
-            const void *data; /* set by the backend: buffer, or where `direct` the mapped bytes themselves,
-                               * which others may be writing: copy with atomic_copy_from, then judge */
+            void *buffer;     /* the caller's, at least length bytes, 8-byte aligned; in use until the list
+                                 completes */
+            const void *data; /* set by the backend: `buffer`, or (capability `direct`) the mapped bytes
+                               * themselves, which others may be writing: copy them with atomic_copy_from,
+                               * then validate the copy */
         } read;
         struct {
-            const void *data; /* caller's, until the list completes */
+            const void *data; /* the caller's; in use until the list completes */
         } write;
         struct {
             /* If (word & mask) == (compare & mask): word = (word & ~mask) | (swap & mask). */
@@ -97,9 +99,9 @@ struct fabric_list {
     uint16_t count;
     struct fabric_command *commands;
     int status; /* set when complete: 0 or a negative banyan_error */
-    /* fabric_incarnation() when the operation that posts this list began; 0: posted whatever was lost before.
-     * Where a connection has been lost since, its locks are gone: the list is refused with BANYAN_EFENCED and
-     * nothing of it is done. */
+    /* fabric_incarnation() when the operation that posts this list began. If the connection to the node was
+     * lost since, the operation's locks there are gone: the list is refused with BANYAN_EFENCED, and nothing
+     * of it is done. 0: posted in any case. */
     uint64_t incarnation;
     uint64_t backend[3]; /* the backend's while the list is under way: FABRIC_LIST_STATE */
 };
@@ -123,7 +125,7 @@ struct fabric_cost {
     uint64_t bytes_read, bytes_written; /* payload; atomics count 8 written */
 };
 
-/* Capabilities are data. */
+/* What a fabric can do and promises; fixed when it is opened. */
 struct fabric_capabilities {
     const char *backend;        /* "local", "sim", ... */
     uint16_t memory_nodes;      /* nodes 0 .. memory_nodes-1 */
@@ -133,21 +135,22 @@ struct fabric_capabilities {
     uint32_t atomic_write;      /* G5, bytes, at least 1,024 */
     bool release_by_write;      /* G3 */
     bool masked_cas;
-    bool direct;            /* READ may return mapped bytes in place */
-    uint32_t round_trip_ns; /* an estimate */
+    bool direct;            /* a READ may return mapped bytes in place */
+    uint32_t round_trip_ns; /* of one list, an estimate */
 };
 
 struct fabric;
 struct fabric_endpoint;
 
-/* What a memory node offers to in-process backends (local, sim). Filled by src/memory/. */
+/* A memory node's memory and its RPCs, for backends in the same address space (local, sim; mapped pools).
+ * Filled by src/memory/. */
 struct fabric_target {
     uint8_t *pool;       /* 4 KiB aligned */
     uint64_t pool_bytes; /* multiple of 8 */
     uint8_t *locks;
     uint64_t lock_bytes; /* multiple of 8 */
     uint32_t lock_width;
-    /* Runs an RPC; on any thread. Writes at most capacity bytes of reply. 0 or a negative error. */
+    /* Runs an RPC, on any thread. Writes at most `capacity` bytes of reply. 0 or a negative error. */
     int (*call)(void *owner, uint16_t compute_id, const void *request, size_t length, void *reply,
                 size_t capacity, size_t *reply_length);
     /* How long the memory node's CPU works on such a call beyond what every RPC costs, by a model, ns. NULL:
@@ -159,6 +162,7 @@ struct fabric_target {
     void *owner;
 };
 
+/* What a backend implements. The functions of the same names below say what each does. */
 struct fabric_ops {
     int (*execute)(struct fabric_endpoint *, struct fabric_list *const *lists, uint32_t count);
     int (*call)(struct fabric_endpoint *, uint16_t node, const void *request, size_t length, void *reply,
@@ -168,9 +172,9 @@ struct fabric_ops {
     void (*close)(struct fabric *);
     /* NULL: connections are never lost. Any thread, some nanoseconds. */
     uint64_t (*incarnation)(const struct fabric *);
-    /* NULL: nothing to tell. Writes a sentence about the memory node's connection, "" when all is well. */
+    /* NULL: there is nothing to tell. */
     void (*trouble)(const struct fabric *, uint16_t node, char *text, size_t size);
-    /* NULL: no endpoint is without a connection that others have. */
+    /* NULL: an endpoint is never without a connection while others have one. */
     void (*give_up)(struct fabric_endpoint *, uint16_t node);
 };
 
@@ -192,31 +196,31 @@ struct fabric_endpoint *fabric_endpoint_open(struct fabric *fabric, struct error
 void fabric_endpoint_close(struct fabric_endpoint *endpoint);
 void fabric_close(struct fabric *fabric);
 
-/* Counts lost connections, from 1 on: what was begun under one number must not be finished under another on
- * the memory node that was lost in between (G6). Taken once at the start of an operation that takes locks; an
- * operation that inherits a lock from one with another number must take it anew. */
+/* Counts lost connections, from 1. An operation that began under one number must not go on under another at
+ * the memory node that was lost in between (G6). It is read once, at the start of an operation that takes
+ * locks; an operation that is handed a lock by one with another number must take the lock anew. */
 uint64_t fabric_incarnation(const struct fabric *fabric);
-/* For messages: why a memory node cannot be reached; "" where nothing is known. */
+/* For messages: writes a sentence that says why the memory node cannot be reached; "" if nothing is known. */
 void fabric_trouble(const struct fabric *fabric, uint16_t node, char *text, size_t size);
 
-/* For who holds a lock on the memory node and has heard nothing but BANYAN_ENET for longer than mending
- * takes: if this endpoint alone is without a connection there, while those of others live on, gives them up
- * too, so that the memory node fences us and frees the lock (G6). Does nothing otherwise. On the endpoint's
+/* For an operation that holds a lock on the memory node and has got nothing but BANYAN_ENET for longer than a
+ * reconnect takes. If this endpoint alone has no connection there, ends those of the others too, so that the
+ * memory node fences this compute node and frees the lock (G6). Otherwise it does nothing. On the endpoint's
  * owner. */
 void fabric_give_up(struct fabric_endpoint *endpoint, uint16_t node);
 
-/* Executes the lists together and waits for all. 0 when every list succeeded, else the first list's
- * error; each list's own status is set. `cost` (may be NULL) is added to. A list with count 0, a wrong node,
- * more than FABRIC_COMMANDS_MAX commands or more than FABRIC_LIST_BYTES_MAX bytes fails with BANYAN_EINVAL.
- */
+/* Executes the lists together and waits for all of them. 0 if every list succeeded, else the error of the
+ * first that failed; each list's own status is set. `cost` (may be NULL) is added to. A list with count 0, a
+ * node that does not exist, more than FABRIC_COMMANDS_MAX commands or more than FABRIC_LIST_BYTES_MAX bytes
+ * fails with BANYAN_EINVAL. */
 int fabric_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count,
                    struct fabric_cost *cost);
-/* A two-sided call to the memory node's CPU. BANYAN_EFENCED: there is no connection, and nothing was sent;
- * any other error of the network's: it may have been served or not. */
+/* A call to the memory node's CPU (an RPC). BANYAN_EFENCED: there is no connection, and nothing was sent.
+ * After BANYAN_ENET or BANYAN_ETIMEOUT the call may have been served or not. */
 int fabric_call(struct fabric_endpoint *endpoint, uint16_t node, const void *request, size_t length,
                 void *reply, size_t capacity, size_t *reply_length, struct fabric_cost *cost);
 
-/* fabric_bounds_check: 0 or BANYAN_EADDRESS; shared by in-process backends. */
+/* 0 or BANYAN_EADDRESS. For backends that have the memory in their address space. */
 int fabric_bounds_check(const struct fabric_target *target, const struct fabric_command *command);
 
 void fabric_cost_add(struct fabric_cost *into, const struct fabric_cost *from);

@@ -1,6 +1,6 @@
 /*
- * local.c - the backend for memory of this very process: a list is run by the calling thread, at once, with
- * the CPU's own loads, stores and atomics. Nothing waits, nothing is allocated per list.
+ * local.c - the backend for memory of this process: a list is run by the calling thread, at once, with the
+ * CPU's own loads, stores and atomics. Nothing waits, and a list allocates nothing.
  *
  * Cost: some nanoseconds a command, since this is the hot path of an index in one process. A READ costs a
  * bounds check: it returns the mapped bytes themselves. Any thread may use any endpoint.
@@ -24,7 +24,7 @@ static int local_execute(struct fabric_endpoint *endpoint, struct fabric_list *c
 {
     const struct local_fabric *local = (const struct local_fabric *)endpoint->fabric;
     if (count > 1 || local_waits(lists[0]))
-        for (uint32_t i = 0; i < count; i++) /* as the round trips of another backend would overlap */
+        for (uint32_t i = 0; i < count; i++) /* so that their cache misses overlap */
             local_prefetch(local->targets[lists[i]->node], lists[i]);
     int status = local_run(local->targets[lists[0]->node], lists[0], NULL);
     for (uint32_t i = 1; i < count; i++) {
@@ -32,7 +32,7 @@ static int local_execute(struct fabric_endpoint *endpoint, struct fabric_list *c
         if (!status)
             status = one;
     }
-    /* acquire: the caller's loads from what READs returned in place come after its loads for earlier lists */
+    /* acquire: loads from what these READs returned in place come after loads for earlier lists */
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return status;
 }

@@ -1,15 +1,15 @@
 /*
- * local_run.h - runs a whole list at once on memory that is mapped here. Shared by the local backend and by
- * the remote one's mapped pools; any thread, nanoseconds a command, nothing waits or is allocated.
+ * local_run.h - runs a whole list at once on memory that is mapped here. For the local backend and the remote
+ * one's mapped pools. Any thread; some nanoseconds a command; nothing waits or is allocated.
  *
  * STAGING (G5 where the memory outlives the process; wire.h). A WRITE of up to WIRE_STAGING_DATA bytes that
- * is more than one store is put down in the endpoint's staging area first. When the process is killed, it has
- * done all instructions before some point and none after it, so the memory node finds one of these:
+ * is more than one store is put down in the endpoint's staging area first. A killed process has done all
+ * instructions before some point and none after it, so the memory node finds one of these:
  *  - before the mark is set: no byte is in its place, and the WRITE has not happened;
  *  - marked: offset, length and bytes were complete before (release), and the memory node copies them. What
- *    the process copied already is the same bytes again. Nobody else has written there in between: the place
- *    is under a lock of this compute node, whose release stands behind the WRITE in the list, and the memory
- *    node finishes what is marked before it frees locks;
+ * the process had copied already is copied again, the same. No other compute node has written there in
+ * between: the place is under a lock of this one, whose release stands behind the WRITE in the list, and the
+ * memory node finishes what is marked before it frees locks;
  *  - the mark is cleared: every byte is in its place (release), and the area is not looked at. The next
  *    WRITE's offset and bytes are put down behind a fence, so that they are never seen under this mark.
  */
@@ -30,16 +30,15 @@
  * an x86-64 server CPU. An estimate for those who choose between a round trip and local work. */
 #define LOCAL_ROUND_TRIP_NS 15u
 
-/* Asks for what a list will read or lock, before it is run: the misses of the CPU's caches overlap. Of reads
- * with another behind them (an index's header before its bucket) the first two lines are what is looked at.
- */
+/* Prefetches what a list will read or lock, so that the CPU's cache misses overlap. Of a READ with another
+ * one behind it (an index's header before its bucket) the first two cache lines are enough. */
 static inline void local_prefetch(const struct fabric_target *target, const struct fabric_list *list)
 {
     uint32_t last = list->count < 4 ? list->count : 4u;
     for (uint32_t i = 0; i < last; i++) {
         const struct fabric_command *command = &list->commands[i];
         uint64_t offset = gaddr_offset(command->address);
-        /* No matter where it points: a prefetch cannot fault. */
+        /* Not checked: a prefetch of any address cannot fault. */
         if (command->operation == FABRIC_READ && !(offset & GADDR_LOCK_REGION)) {
             uintptr_t at = (uintptr_t)target->pool + offset;
             uint32_t most = i + 1 < last ? 128 : 512;
@@ -50,7 +49,7 @@ static inline void local_prefetch(const struct fabric_target *target, const stru
             const uint8_t *region = offset & GADDR_LOCK_REGION ? target->locks : target->pool;
             __builtin_prefetch((const void *)((uintptr_t)region + (offset & ~GADDR_LOCK_REGION)), 1);
         } else {
-            return; /* a write-back: what it is for has just been read */
+            return; /* a write-back, whose place has just been read */
         }
     }
 }
@@ -76,13 +75,13 @@ static inline bool local_one_store(const uint8_t *where, uint32_t length)
     return length - 1u < 8 && (length & (length - 1)) == 0 && (uintptr_t)where % length == 0; /* 0 wraps */
 }
 
-/* Whether the list is worth a local_prefetch by itself: it is about to wait for an atomic's memory. */
+/* Whether a single list is worth a local_prefetch: it begins with an atomic, which waits for its memory. */
 static inline bool local_waits(const struct fabric_list *list)
 {
     return list->count > 1 && list->commands[0].operation == FABRIC_CAS;
 }
 
-/* staging: NULL where a process that dies takes the memory with it. */
+/* staging: NULL where the memory dies with the process. */
 static inline int local_run(const struct fabric_target *target, struct fabric_list *list,
                             struct wire_staging *staging)
 {

@@ -30,12 +30,12 @@ static void remote_trouble(const struct fabric *fabric, uint16_t number, char *t
     snprintf(text, size, "%s", copy);
 }
 
-/* Over a stream only: on a mapped pool a lock is freed without a connection (admit_word), and the end of its
- * group would cost this process. */
+/* Over a stream only: on a mapped pool a lock is freed without a connection (remote_execute.c, admit_word),
+ * and the memory node would kill this process when the group ends. */
 static void remote_give_up(struct fabric_endpoint *base, uint16_t number)
 {
     struct remote_link *link = &((struct remote_endpoint *)base)->links[number];
-    uint64_t group = atomic_load_acquire(&link->node->group); /* acquire: as everywhere */
+    uint64_t group = atomic_load_acquire(&link->node->group); /* acquire: condition (2) of remote_node.h */
     if (!link->node->mapped && group % 2 == 1 && remote_link_admit(link, 0) == BANYAN_ENET)
         remote_node_lose(link->node, group, "it holds a lock of ours, but lets no connection in to free it");
 }
@@ -86,14 +86,14 @@ static const struct fabric_ops remote_ops = {
 
 /* ---- what it can do ---- */
 
-/* What a memory node behind a NIC takes away from what CPUs promise. */
+/* Through a NIC some promises of the CPU do not hold. */
 static void limit_to_nic(struct fabric_capabilities *capabilities, const struct remote_node *node)
 {
     uint32_t mtu = verbs_mtu_bytes(node->device->mtu);
     mtu = node->mtu < mtu ? node->mtu : mtu;
     if (mtu < capabilities->atomic_write) /* G5: one packet is written wholly or not at all */
         capabilities->atomic_write = mtu;
-    /* Smaller locks share their 8 bytes with others, whose CASes may write all of those back. */
+    /* Smaller locks share their 8 bytes with others, and a CAS on one of those may write all 8 back. */
     if (!(node->promises & WIRE_NIC_RELEASE_BY_WRITE) || node->lock_width < 8)
         capabilities->release_by_write = false;
     if (!(node->promises & WIRE_NIC_MASKED_CAS) || !node->device->features.masked_cas)
@@ -116,7 +116,8 @@ static void set_capabilities(struct remote_fabric *remote)
         .lock_region_bytes = UINT64_MAX,
         .release_by_write = true, /* both ends use the CPU's stores and compare-exchanges */
         .masked_cas = true,
-        .atomic_write = FABRIC_LENGTH_MAX, /* G5: a message's command is run once it is wholly there */
+        .atomic_write =
+            FABRIC_LENGTH_MAX, /* G5: the memory node runs a command when all of its message has arrived */
     };
     for (uint16_t i = 0; i < remote->count; i++) {
         const struct remote_node *node = &remote->nodes[i];
@@ -125,7 +126,7 @@ static void set_capabilities(struct remote_fabric *remote)
         if (node->round_trip_ns > capabilities->round_trip_ns)
             capabilities->round_trip_ns = node->round_trip_ns;
         if (node->mapped && capabilities->atomic_write > WIRE_STAGING_DATA)
-            capabilities->atomic_write = WIRE_STAGING_DATA; /* a mapped pool's WRITE once it is staged */
+            capabilities->atomic_write = WIRE_STAGING_DATA; /* G5: what fits the staging area */
         if (node->device != NULL)
             limit_to_nic(capabilities, node);
         mapped = (uint16_t)(mapped + node->mapped);
@@ -137,7 +138,7 @@ static void set_capabilities(struct remote_fabric *remote)
 
 /* ---- opening ---- */
 
-/* The way through each NIC. */
+/* Tries the way through each NIC. */
 static int probe_nics(struct remote_fabric *remote, struct error *error)
 {
     int status = BANYAN_OK;

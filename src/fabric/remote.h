@@ -3,16 +3,16 @@
  * machine, over a Unix socket through which the pool is mapped; or through NICs with RDMA (`tcp`,
  * `local` and `rdma` in fabric_capabilities).
  *
- * One fabric may have all kinds of memory node. A list to a mapped one is run by the calling thread at once,
+ * One fabric may have memory nodes of all kinds. A list to a mapped one is run by the calling thread at once,
  * as in local.c; a list to an rdma:// one is one chain of work requests (verbs_queue.h); a list to another is
- * one message each way: messages of all fibers of a worker are sent together when none of them can run any
- * more. An endpoint may be used by fibers of one worker (base/worker.h), or by one plain thread, which then
- * waits in poll().
+ * one message each way, and the messages of all fibers of a worker are sent together when none of them can
+ * run any more. An endpoint may be used by the fibers of one worker (base/worker.h), or by one plain thread,
+ * which waits in poll().
  *
- * A LOST CONNECTION fails every list that is under way there (BANYAN_ENET), and all lists, for good, of
- * operations that began before it (fabric.h, incarnations). It is opened anew in the background, with delays
- * from 10 ms to 1 s, as long as the memory node is the one it was; one that came back empty stays BANYAN_ENET
- * with a message (fabric_trouble) that says to format.
+ * A LOST CONNECTION fails every list that is under way there (BANYAN_ENET), and from then on every list of an
+ * operation that began before the loss (fabric.h, incarnations). It is opened anew in the background, with
+ * delays from 10 ms to 1 s, if the memory node is still the same one. A memory node that came back empty
+ * stays BANYAN_ENET, with a message (fabric_trouble) that says to format it.
  */
 #ifndef FABRIC_REMOTE_H
 #define FABRIC_REMOTE_H
@@ -22,9 +22,9 @@
 #include "net/net.h"
 
 struct fabric_remote_options {
-    const struct net_address *nodes; /* in any order after the format */
+    const struct net_address *nodes; /* all of the cluster; for format, their order is their numbers */
     uint16_t count;
-    const char *name;    /* of this compute node, for people; NULL: host and process id */
+    const char *name;    /* of this compute node, for messages; NULL: host and process id */
     struct net_tls *tls; /* for TCP addresses; NULL: plain */
     const char *secret;  /* NULL: none */
     size_t secret_length;
@@ -34,14 +34,14 @@ struct fabric_remote_options {
     struct verbs_options nic; /* for rdma:// addresses; copied */
 };
 
-/* Connects to every memory node; they must all be of one cluster, and all of it. BANYAN_ENET,
+/* Connects to every memory node; those named must be one whole cluster. BANYAN_ENET,
  * BANYAN_ETIMEOUT, BANYAN_EVERSION, BANYAN_EINVAL; the message names the memory node and says what to do. */
 int fabric_remote_open(struct fabric **fabric, const struct fabric_remote_options *options,
                        struct error *error);
-/* Makes one new, empty cluster of the memory nodes: nodes[i] becomes number i. All that they held is gone.
- * BANYAN_EBUSY if a compute node is connected to one of them. */
+/* Makes one new, empty cluster of the memory nodes: nodes[i] becomes number i, and all that they held is
+ * gone. BANYAN_EBUSY if a compute node is connected to one of them. */
 int fabric_remote_format(const struct fabric_remote_options *options, struct error *error);
-/* One RPC to one memory node by a connection that holds no lease (WIRE_MONITOR): for status. */
+/* One RPC to one memory node over a connection that holds no lease (WIRE_MONITOR), for status. */
 int fabric_remote_ask(const struct fabric_remote_options *options, uint16_t number, const void *request,
                       size_t length, void *reply, size_t capacity, size_t *reply_length, struct error *error);
 

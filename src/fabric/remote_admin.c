@@ -24,7 +24,7 @@ static int converse(struct net_stream *stream, enum wire_kind kind, const void *
     if (status)
         return status;
     if (!wire_header_valid(&head) || head.kind != WIRE_RESULT)
-        return error_set(error, BANYAN_EVERSION, "it answers with something else than a result");
+        return error_set(error, BANYAN_EVERSION, "it answers a request with something that is no result");
     if (head.length > capacity)
         return error_set(error, BANYAN_EINVAL, "its answer of %u bytes is longer than expected", head.length);
     status = remote_receive(stream, reply, head.length, deadline, error);
@@ -64,7 +64,8 @@ int fabric_remote_format(const struct fabric_remote_options *options, struct err
     remote_identity_set(&identity, options);
     while (format.cluster_id == 0)
         net_random(&format.cluster_id, sizeof format.cluster_id);
-    /* First all of them are there and nobody else is: then nobody can come before all are formatted. */
+    /* All formatters are connected before one formats: while they are, no compute node can connect, so none
+     * sees a cluster that is half formatted. */
     uint16_t open = 0;
     for (; open < options->count && !status; open++)
         status = remote_dial(&identity, &options->nodes[open], &wish, identity.timeout_ms * REMOTE_MS,
@@ -79,7 +80,8 @@ int fabric_remote_format(const struct fabric_remote_options *options, struct err
     return status;
 }
 
-/* A monitor's connection to the number-th memory node. One that is empty has no number but its place. */
+/* Opens a monitor's connection to memory node `number`. An empty one has no number; its place in the options
+ * counts as one. */
 static int dial_number(const struct fabric_remote_options *options, const struct remote_identity *identity,
                        uint16_t number, struct remote_dialed *dialed, const struct net_address **address,
                        struct error *error)
@@ -87,7 +89,7 @@ static int dial_number(const struct fabric_remote_options *options, const struct
     const struct remote_wish wish = {.role = WIRE_MONITOR};
     struct error first = {0};
     for (uint16_t i = 0; i < options->count; i++) {
-        uint16_t place = (uint16_t)((number + i) % options->count); /* most likely its own place */
+        uint16_t place = (uint16_t)((number + i) % options->count); /* it is most likely at its own place */
         struct error one = {0};
         *address = &options->nodes[place];
         if (!remote_dial(identity, *address, &wish, identity->timeout_ms * REMOTE_MS, dialed, &one)) {

@@ -21,7 +21,7 @@ static uint32_t result_bytes(const struct fabric_command *command)
     }
 }
 
-/* A head is complete: is it the answer to the first request under way? */
+/* A header is complete. Whether it can be the answer to the first request under way. */
 static bool answer_begin(struct remote_link *link)
 {
     const struct wire_header *head = &link->answer;
@@ -57,7 +57,8 @@ static void answer_end(struct remote_link *link)
         if (call->length > call->capacity)
             status = BANYAN_EINVAL;
     } else {
-        /* A list that was cut before a command that cannot even be said ends with that one's error. */
+        /* If the list was cut before a command that no message can express, it ends with that command's
+         * error. */
         if (!status && remote_list(list)->sent < list->count)
             status = BANYAN_EADDRESS;
         for (uint32_t i = 0; i < list->count; i++)
@@ -67,7 +68,7 @@ static void answer_end(struct remote_link *link)
     remote_link_complete(link, list, status);
 }
 
-/* Takes some bytes of an answer's body to where they belong. Returns how many. */
+/* Copies bytes of an answer's body to where they belong. Returns how many: at most those of one command. */
 static size_t take_body(struct remote_link *link, const uint8_t *data, size_t length)
 {
     struct fabric_list *list = link->first;
@@ -98,7 +99,7 @@ static size_t take_body(struct remote_link *link, const uint8_t *data, size_t le
     return length;
 }
 
-/* False: what arrives makes no sense. */
+/* Takes bytes as they arrive. False: they are no answer to what was asked. */
 static bool link_take(struct remote_link *link, const uint8_t *data, size_t length)
 {
     for (;;) {
@@ -141,7 +142,7 @@ void remote_link_receive(struct remote_link *link)
         }
         atomic_store_relaxed(&link->progress, link->progress + 1);
         if (!link_take(link, endpoint->input, length)) {
-            remote_link_fail(link, "it answered what was not asked");
+            remote_link_fail(link, "its answer does not fit what was asked");
             return;
         }
         if (length < REMOTE_INPUT_BYTES && !net_stream_pending(stream))

@@ -3,9 +3,8 @@
  * descriptors that follow it where the pool is mapped. Both sides prove that they know the secret, if there
  * is one; see wire.h.
  *
- * Called when a fabric or an endpoint is opened and by the reconnect's thread. Waits, at most as long as it
- * is told. Nothing that the other side says is believed before it was judged; every message names the memory
- * node.
+ * Called where a fabric or an endpoint is opened and by the reconnect's thread. Waits, at most as long as it
+ * is told. Whatever the other end says is validated before it is used. Every message names the memory node.
  */
 #include "fabric/remote_dial.h"
 
@@ -41,7 +40,7 @@ void remote_identity_set(struct remote_identity *identity, const struct fabric_r
 
 /* ---- bytes ---- */
 
-/* After NET_AGAIN, NET_END or NET_FAILED: 0 when it is worth trying again. */
+/* After NET_AGAIN, NET_END or NET_FAILED. BANYAN_OK: try again. */
 static int stream_wait(struct net_stream *stream, enum net_status status, bool write, uint64_t deadline,
                        struct error *error)
 {
@@ -118,13 +117,12 @@ static int expect(struct net_stream *stream, enum wire_kind kind, void *body, ui
         return refused(&head, stream, deadline, error);
     if (!wire_header_valid(&head) || head.kind != kind || head.length != length)
         return error_set(error, BANYAN_EVERSION,
-                         "what answers there is not a Banyan memory node, or one of "
-                         "another version");
+                         "what answers there is not a Banyan memory node, or one of another version");
     return remote_receive(stream, body, length, deadline, error);
 }
 
-static int judge_greeting(const struct remote_identity *identity, const struct wire_greeting *greeting,
-                          struct error *error)
+static int greeting_validate(const struct remote_identity *identity, const struct wire_greeting *greeting,
+                             struct error *error)
 {
     if (greeting->magic != WIRE_MAGIC)
         return error_set(error, BANYAN_EVERSION, "what answers there is not a Banyan memory node");
@@ -172,7 +170,7 @@ static int shake_hands(const struct remote_identity *identity, const struct net_
     } message = {.head = {.length = sizeof(struct wire_hello), .kind = WIRE_HELLO}};
     int status = expect(dialed->stream, WIRE_GREETING, &greeting, sizeof greeting, deadline, error);
     if (!status)
-        status = judge_greeting(identity, &greeting, error);
+        status = greeting_validate(identity, &greeting, error);
     if (status)
         return status;
     fill_hello(&message.hello, identity, wish, address, greeting.nonce);
@@ -225,7 +223,8 @@ int remote_dial(const struct remote_identity *identity, const struct net_address
         status = take_descriptors(wish, dialed, deadline, &inner);
     if (!status)
         return BANYAN_OK;
-    if (introduced) { /* it may have let us in: without a goodbye it would fence all of us */
+    if (introduced) { /* it may have let us in: closed without a goodbye, it would fence the whole compute
+                         node */
         remote_hang_up(dialed->stream);
         dialed->stream = NULL;
     }

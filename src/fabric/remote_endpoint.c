@@ -47,7 +47,7 @@ struct fabric_endpoint *remote_endpoint_open(struct fabric *fabric, struct error
         link->seen_at = task_now();
         if (link->node->device != NULL)
             endpoint->spin_ns = link->node->device->options.spin_us * UINT64_C(1000);
-        /* One that cannot be reached now is opened by the reconnect when it can. */
+        /* If it cannot be reached now, the reconnect tries again. */
         remote_transport_open(link->node, remote->identity.timeout_ms * REMOTE_MS, &link->transport, NULL);
     }
     spinlock_lock(&remote->lock);
@@ -58,7 +58,8 @@ struct fabric_endpoint *remote_endpoint_open(struct fabric *fabric, struct error
     return &endpoint->endpoint;
 }
 
-/* Out of the fabric's list, where its threads find it. False: the reconnect is at one of its links. */
+/* Takes it out of the fabric's list, where the two threads find it. False: the reconnect is at one of its
+ * links. */
 static bool endpoint_forget(struct remote_fabric *remote, struct remote_endpoint *endpoint)
 {
     bool reconnecting = false;
@@ -119,7 +120,8 @@ void remote_endpoint_bind(struct remote_endpoint *endpoint)
                                           .awake = endpoint->spin_ns != 0 ? remote_nic_awake : NULL};
     worker_hook_add(here, &endpoint->hook);
     for (uint16_t i = 0; i < endpoint->count; i++) {
-        /* one owner at a time; it takes what was left behind along */
+        /* One owner at a time: nothing is under way but calls that were left behind, and their answers go to
+         * the new owner. */
         assert(endpoint->links[i].first == NULL || endpoint->links[i].left_behind > 0);
         remote_link_watch(&endpoint->links[i]);
     }

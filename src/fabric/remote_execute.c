@@ -8,10 +8,11 @@
 #include "fabric/local_run.h"
 #include "fabric/remote_nic.h"
 
-/* A mapped pool needs a data connection only to stage what takes more than one store. An endpoint that the
- * memory node has no connection left for may still do a single atomic or word, such as a lock's release, on
- * the strength of the group: conditions (1) and (2) of remote_node.h with the node's own `since`. That may
- * be a later group's than `group`; but then an incarnation not older than it would not have seen `group`. */
+/* A mapped pool needs a data connection only for its staging area, for what takes more than one store. If the
+ * memory node has no connection left for an endpoint, that may still do a single atomic or a single word,
+ * such as a lock's release, because the group lives: conditions (1) and (2) of remote_node.h hold with the
+ * node's own `since`. `since` may be of a later group than the one read just before; but an operation that
+ * began after that group's start cannot have read the older number. */
 static int admit_word(const struct remote_node *node, const struct fabric_list *list)
 {
     const struct fabric_command *command = &list->commands[0];
@@ -30,9 +31,8 @@ static inline int run_mapped(struct remote_endpoint *endpoint, struct remote_lin
 {
     const struct remote_fabric *remote = (const struct remote_fabric *)endpoint->endpoint.fabric;
     uint64_t runs = endpoint->runs;
-    /* Says "running" before it looks at the group; the reconnect says "over" before it looks at who is
-     * running, and its membarrier does for both sides what a fence here would do (remote_lease.c, quiesce).
-     */
+    /* This store comes before the look at the group; the reconnect looks at `runs` after it has seen the
+     * group ended. Its membarrier orders both sides, as a fence here would (remote_reconnect.c, quiesce). */
     atomic_store_relaxed(&endpoint->runs, runs + 1);
     if (__builtin_expect(remote->membarrier, 1))
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -52,8 +52,8 @@ static inline int run_mapped(struct remote_endpoint *endpoint, struct remote_lin
     return status;
 }
 
-/* Lists to several memory nodes, or to one over a stream: messages first, so that they travel while what is
- * mapped is run. */
+/* Lists to several memory nodes, or to one that is not mapped. Messages are posted first, so that they travel
+ * while mapped lists are run. */
 static int execute_any(struct remote_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count)
 {
     remote_endpoint_bind(endpoint);
@@ -85,7 +85,7 @@ int remote_execute(struct fabric_endpoint *base, struct fabric_list *const *list
         status = run_mapped(endpoint, &endpoint->links[lists[0]->node], lists[0]);
     else
         status = execute_any(endpoint, lists, count);
-    /* acquire: the caller's loads from what READs returned in place come after its loads for earlier lists */
+    /* acquire: loads from what these READs returned in place come after loads for earlier lists */
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return status;
 }

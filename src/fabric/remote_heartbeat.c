@@ -17,11 +17,11 @@
 
 #define LEAVE_NS (100 * REMOTE_MS)
 
-/* Shuts the sockets of the node's dead groups, so that their owners notice. */
+/* Shuts the sockets of the node's dead groups down, so that their owners notice. */
 static void cut_links(struct remote_node *node)
 {
     struct remote_fabric *remote = node->fabric;
-    uint64_t group = atomic_load_acquire(&node->group); /* acquire: as everywhere */
+    uint64_t group = atomic_load_acquire(&node->group); /* acquire: pairs with the release in remote_node.c */
     spinlock_lock(&remote->lock);
     for (struct remote_endpoint *endpoint = remote->endpoints; endpoint != NULL; endpoint = endpoint->next) {
         struct remote_link *link = &endpoint->links[node->number];
@@ -33,7 +33,7 @@ static void cut_links(struct remote_node *node)
     spinlock_unlock(&remote->lock);
 }
 
-/* NULL: well. */
+/* Sends a heartbeat when it is due, or the rest of one. NULL, or what went wrong. */
 static const char *send_beat(struct remote_node *node, struct net_stream *control, uint64_t now)
 {
     static const struct wire_header beat = {.kind = WIRE_HEARTBEAT};
@@ -56,6 +56,7 @@ static const char *send_beat(struct remote_node *node, struct net_stream *contro
     return NULL;
 }
 
+/* Reads echoes. NULL, or what went wrong. */
 static const char *receive_echo(struct remote_node *node, struct net_stream *control)
 {
     for (;;) {
@@ -76,8 +77,8 @@ static const char *receive_echo(struct remote_node *node, struct net_stream *con
     }
 }
 
-/* A mapped pool needs no daemon for lists, and must not be let go while this process lives (remote_link.c,
- * call_mapped): its silence is told, and nothing else is done. */
+/* A mapped pool needs no daemon for lists, and its connection must not be given up while this process lives
+ * (remote_request.c, call_mapped). So its silence is told (fabric_trouble), and nothing else is done. */
 static void tell_silence(struct remote_node *node, bool silent)
 {
     char text[sizeof node->trouble] = "";
@@ -85,12 +86,12 @@ static void tell_silence(struct remote_node *node, bool silent)
         return;
     node->silent = silent;
     if (silent)
-        snprintf(text, sizeof text, "memory node %.100s does not answer; what needs no answer works on",
-                 node->text);
+        snprintf(text, sizeof text,
+                 "memory node %.100s does not answer; only operations that need an answer fail", node->text);
     remote_node_trouble(node, text);
 }
 
-/* Returns what to wait for. */
+/* One step for one node. Returns what to wait for. */
 static struct pollfd heartbeat_node(struct remote_node *node, uint64_t now, uint64_t *due)
 {
     struct pollfd nothing = {.fd = -1};
@@ -118,7 +119,7 @@ static struct pollfd heartbeat_node(struct remote_node *node, uint64_t now, uint
     else if (silent)
         trouble = "it does not answer";
     if (trouble != NULL) {
-        remote_node_lose(node, group, trouble); /* which makes us come back at once */
+        remote_node_lose(node, group, trouble); /* sets the event: this thread comes back at once */
         return nothing;
     }
     if (node->beat_due < *due)
@@ -129,19 +130,20 @@ static struct pollfd heartbeat_node(struct remote_node *node, uint64_t now, uint
                                (short)((wants & EPOLLIN ? POLLIN : 0) | (wants & EPOLLOUT ? POLLOUT : 0))};
 }
 
-/* Ends the group of a link that has waited too long for an answer. */
+/* Ends the group of a link that has waited too long for an answer. `late`: this thread itself was kept from
+ * running. */
 static void heartbeat_link(struct remote_link *link, uint64_t now, bool late)
 {
-    /* relaxed: a look from outside; what is missed now is seen the next time */
+    /* relaxed: hints; what is missed now is seen the next time */
     uint32_t progress = atomic_load_relaxed(&link->progress);
-    if (link->node->mapped) /* calls, which watch their time themselves */
+    if (link->node->mapped) /* only calls are under way there, and they watch their time themselves */
         return;
     if (atomic_load_relaxed(&link->outstanding) == 0 || progress != link->seen_progress || late) {
         link->seen_progress = progress;
         link->seen_at = now;
         return;
     }
-    /* Not as a difference: an endpoint that was opened since our look at the clock is ahead of it. */
+    /* Not as a difference: an endpoint that was opened after `now` was read has a later seen_at. */
     if (now < link->seen_at + link->node->fabric->identity.timeout_ms * REMOTE_MS)
         return;
     spinlock_lock(&link->lock);
@@ -157,10 +159,10 @@ void remote_heartbeat_main(void *argument)
     struct pollfd *polls = remote->polls;
     tick = tick < 2 * REMOTE_MS ? 2 * REMOTE_MS : tick > 250 * REMOTE_MS ? 250 * REMOTE_MS : tick;
     polls[0] = (struct pollfd){.fd = remote->heartbeat_event, .events = POLLIN};
-    /* acquire: the other side of remote_threads_stop */
+    /* acquire: pairs with remote_threads_stop */
     while (!atomic_load_acquire(&remote->quit)) {
         uint64_t now = task_now(), due = now + tick;
-        bool late = now - last > 4 * tick; /* this process was stopped: nobody else's fault */
+        bool late = now - last > 4 * tick; /* this process was stopped, and the silence is its own */
         last = now;
         for (uint16_t i = 0; i < remote->count; i++)
             polls[i + 1] = heartbeat_node(&remote->nodes[i], now, &due);
@@ -176,7 +178,7 @@ void remote_heartbeat_main(void *argument)
 
 /* ---- the last one ---- */
 
-/* Gets on with the last heartbeat and its echo. True while they are wanted, and may still come. */
+/* Sends the rest of the last heartbeat and reads its echo. True while it is missing and may still come. */
 static bool last_echo(struct remote_node *node)
 {
     return (node->beats_unsent == 0 || send_beat(node, node->control, 0) == NULL) &&
@@ -191,7 +193,7 @@ void remote_node_leave(struct remote_node *node)
            (now = task_now()) < deadline)
         net_wait(net_stream_fd(node->control), net_stream_wants(node->control, node->beats_unsent > 0),
                  deadline - now);
-    if (node->beats_unsent > 0) /* a goodbye in the middle of a heartbeat is none */
+    if (node->beats_unsent > 0) /* within a heartbeat a goodbye would not be read as one */
         net_stream_destroy(node->control);
     else
         remote_hang_up(node->control);

@@ -35,7 +35,7 @@ static int map_region(const struct remote_node *node, int descriptor, uint64_t b
 
 static int map_pool(struct remote_node *node, const struct remote_dialed *dialed, struct error *error)
 {
-    if (node->target.pool != NULL) /* mapped when an earlier compute id was tried */
+    if (node->target.pool != NULL) /* mapped in an earlier try, with another compute id */
         return BANYAN_OK;
     int status =
         map_region(node, dialed->descriptors[0], node->pool_bytes, "pool", &node->target.pool, error);
@@ -51,7 +51,8 @@ static int map_pool(struct remote_node *node, const struct remote_dialed *dialed
     return BANYAN_OK;
 }
 
-/* The shortest of some round trips by heartbeats, before the heartbeat takes the connection over. */
+/* Measures the round trip: the shortest of some heartbeats, before the heartbeat's thread has the connection.
+ */
 static int measure(struct remote_node *node, struct net_stream *stream, uint64_t deadline,
                    struct error *error)
 {
@@ -78,7 +79,7 @@ static int measure(struct remote_node *node, struct net_stream *stream, uint64_t
     return BANYAN_OK;
 }
 
-/* Opens the control connection with compute id `id` (0: the memory node chooses). */
+/* Opens the control connection with compute id *id (0: the memory node chooses), and sets it. */
 static int lease_node(struct remote_node *node, uint16_t *id, struct error *error)
 {
     struct remote_fabric *remote = node->fabric;
@@ -92,7 +93,7 @@ static int lease_node(struct remote_node *node, uint16_t *id, struct error *erro
     status = remote_node_same(node, welcome, error);
     if (!status && (welcome->compute_id == 0 || (*id != 0 && welcome->compute_id != *id)))
         status = error_set(error, BANYAN_EVERSION,
-                           "memory node %.100s gives another compute id than asked for", node->text);
+                           "memory node %.100s gives another compute id than it was asked for", node->text);
     node->mapped = welcome->mapped != 0;
     node->lease_ms = welcome->lease_ms != 0 ? welcome->lease_ms : remote->identity.lease_ms;
     if (!status && node->mapped)
@@ -108,7 +109,8 @@ static int lease_node(struct remote_node *node, uint16_t *id, struct error *erro
     if (!status) {
         *id = welcome->compute_id;
         remote_node_join(node, &dialed);
-        remote_event_set(remote->heartbeat_event); /* it beats from now on, whoever else lets us wait */
+        remote_event_set(
+            remote->heartbeat_event); /* its lease is kept from now on, however long the others take */
     } else {
         remote_hang_up(dialed.stream);
         dialed.stream = NULL;
@@ -121,12 +123,12 @@ static void leave_nodes(struct remote_fabric *remote)
 {
     for (uint16_t i = 0; i < remote->count; i++) {
         remote_node_leave(&remote->nodes[i]);
-        remote->nodes[i].group = 0; /* the heartbeat was stopped: no thread sees it */
+        remote->nodes[i].group = 0; /* plain store: no thread of the fabric runs */
     }
 }
 
-/* The memory node 0 chooses the id; where another has that one in use (its last owner may still be on its way
- * out there), the next are tried. */
+/* Memory node 0 chooses the id. If it is in use at another (the memory node may still be fencing the last
+ * owner), the next ids are tried. */
 int remote_join_nodes(struct remote_fabric *remote, struct error *error)
 {
     uint64_t deadline = task_now() + remote->identity.timeout_ms * REMOTE_MS;
@@ -142,7 +144,7 @@ int remote_join_nodes(struct remote_fabric *remote, struct error *error)
         remote_threads_stop(remote);
         leave_nodes(remote);
         error_clear(error);
-        /* Without an id, node 0 itself was busy: it chooses again. */
+        /* If node 0 itself was busy there is no id yet: it chooses again. */
         wanted = id == 0 ? 0 : (uint16_t)(id % UINT16_MAX + 1);
         task_sleep(ID_PAUSE);
     }

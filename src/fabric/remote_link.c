@@ -90,7 +90,6 @@ static bool link_flush(struct remote_link *link)
     return true;
 }
 
-/* Asks for the events that the connection needs; sends what it can before. */
 void remote_link_push(struct remote_link *link)
 {
     if (link->transport.stream == NULL)
@@ -102,7 +101,6 @@ void remote_link_push(struct remote_link *link)
                             net_stream_wants(link->transport.stream, remote_link_unsent(link) > 0));
 }
 
-/* Waits until there is room for another message, or the connection is gone. */
 void remote_link_wait_room(struct remote_link *link)
 {
     while (__builtin_expect(remote_link_unsent(link) > OUTPUT_HIGH, 0)) {
@@ -119,7 +117,6 @@ void remote_link_wait_room(struct remote_link *link)
 
 /* ---- taking over ---- */
 
-/* On a worker an answer is only noticed on a connection that is watched. False: it cannot be. */
 bool remote_link_watched(struct remote_link *link)
 {
     struct remote_endpoint *endpoint = link->endpoint;
@@ -131,7 +128,8 @@ bool remote_link_watched(struct remote_link *link)
            remote_nic_watched(link);
 }
 
-/* Of a mapped pool only calls need it, and try again: losing the connection would cost this process. */
+/* On a mapped pool only calls need the watch, and each tries again to have it: the connection must not end,
+ * since the memory node would kill this process. */
 void remote_link_watch(struct remote_link *link)
 {
     if (!remote_link_watched(link) && !link->node->mapped)
@@ -143,10 +141,11 @@ int remote_link_admit_slow(struct remote_link *link, uint64_t incarnation)
     struct remote_node *node = link->node;
     struct remote_transport fresh = {0};
     remote_endpoint_bind(link->endpoint);
-    /* acquire: condition (2) of remote_node.h; and with an odd number, the group's `since` */
+    /* acquire: condition (2) of remote_node.h; an odd number brings the group's `since` along */
     uint64_t group = atomic_load_acquire(&node->group);
     if (link->transport.group != group) {
-        remote_link_fail(link, "its group ended"); /* says it to nobody: that group is over */
+        remote_link_fail(link, "its group ended"); /* for completing its lists: the group has ended already,
+                                                      so this is not reported */
         spinlock_lock(&link->lock);
         if (link->fresh.group == group) {
             fresh = link->fresh;
@@ -165,7 +164,7 @@ int remote_link_admit_slow(struct remote_link *link, uint64_t incarnation)
 
 void remote_link_close(struct remote_link *link)
 {
-    while (link->first != NULL) { /* calls that were left behind: their answers never came */
+    while (link->first != NULL) { /* calls that were left behind, whose answers never came */
         struct fabric_list *list = link->first;
         link->first = remote_list(list)->next;
         assert(remote_list_call(list) != NULL && remote_list_call(list)->left_behind);
@@ -173,7 +172,7 @@ void remote_link_close(struct remote_link *link)
     }
     assert(link->waiting_first == NULL);
     assert(link->transport.queue == NULL || verbs_queue_under_way(link->transport.queue) == 0);
-    /* acquire: of a group that still lives we take leave; a dead one's socket is dead too */
+    /* acquire: a group that still lives gets a goodbye; a dead one's socket is dead too */
     bool alive = link->transport.group == atomic_load_acquire(&link->node->group);
     remote_transport_close(&link->transport, alive);
     bool fresh_alive = link->fresh.group == atomic_load_acquire(&link->node->group); /* as above */

@@ -26,9 +26,9 @@ static void list_done(void *owner, struct fabric_list *list, int status)
     remote_link_complete(link, list, status);
 }
 
-/* WAITING FOR ROOM. Lists wait in a chain. The first may try when something is done, and stays the first
- * until it is posted or refused, which lets the next one try: so short lists do not pass a long one for ever.
- */
+/* WAITING FOR ROOM. Lists wait in a chain. The first one tries again when something is done, and stays the
+ * first until it is posted or refused; then the next one tries. So a long list is not passed by short ones
+ * for ever. */
 
 static void room_wake(struct fabric_list *list)
 {
@@ -36,7 +36,7 @@ static void room_wake(struct fabric_list *list)
     task_unpark(remote_list(list)->wait->task);
 }
 
-/* The first list is posted or refused: the next may try. */
+/* The first list was posted or refused: the next one tries. */
 static void room_leave(struct remote_link *link)
 {
     link->waiting_first = remote_list(link->waiting_first)->next;
@@ -46,7 +46,7 @@ static void room_leave(struct remote_link *link)
         room_wake(link->waiting_first);
 }
 
-/* On a plain thread nobody else is there. */
+/* A plain thread is alone on its endpoint and does not queue. */
 static void room_wait(struct remote_link *link, struct fabric_list *list)
 {
     struct remote_endpoint *endpoint = link->endpoint;
@@ -73,7 +73,7 @@ void remote_nic_drop(struct remote_link *link, struct verbs_queue *queue)
     link->waiting_first = link->waiting_last = NULL;
     while (list != NULL) {
         struct fabric_list *next = remote_list(list)->next;
-        remote_list(list)->next = NULL; /* it may come to wait again */
+        remote_list(list)->next = NULL; /* it may wait again */
         room_wake(list);
         list = next;
     }
@@ -106,10 +106,10 @@ void remote_nic_post(struct remote_link *link, struct fabric_list *list, struct 
 {
     int status;
     *remote_list(list) = (struct remote_list){.wait = wait};
-    if (link->waiting_first != NULL) /* behind those who were here before */
+    if (link->waiting_first != NULL) /* behind those that came earlier */
         room_wait(link, list);
     for (;;) {
-        /* From here on nothing suspends: what was admitted is posted to the same queue. */
+        /* Nothing suspends from here on, so a list is posted to the queue on which it was admitted. */
         status = remote_link_admit(link, list->incarnation);
         if (!status)
             status = verbs_queue_post(link->transport.queue, list);
@@ -124,7 +124,7 @@ void remote_nic_post(struct remote_link *link, struct fabric_list *list, struct 
     } else {
         list->status = status;
         if (status == BANYAN_ENET)
-            remote_nic_poll(link); /* it broke: says so to all */
+            remote_nic_poll(link); /* the queue broke: fails the link, and with it all its lists */
     }
     if (link->waiting_first == list)
         room_leave(link);
@@ -132,8 +132,8 @@ void remote_nic_post(struct remote_link *link, struct fabric_list *list, struct 
 
 /* ---- sleeping ---- */
 
-/* Asks the queues that have lists under way to tell when they have something. True: one of them has already.
- */
+/* Arms the queues that have lists under way, so that their descriptors will tell. True: something was done
+ * already. */
 static bool arm_all(struct remote_endpoint *endpoint)
 {
     uint32_t done = 0;
@@ -170,7 +170,7 @@ bool remote_nic_awake(struct worker_hook *hook)
         endpoint->idle_since = now;
     if (now - endpoint->idle_since < endpoint->spin_ns)
         return true;
-    return arm_all(endpoint); /* false: a descriptor tells */
+    return arm_all(endpoint); /* false: a descriptor will tell */
 }
 
 void remote_nic_turn(struct remote_endpoint *endpoint)
@@ -199,15 +199,15 @@ bool remote_nic_watched(struct remote_link *link)
                              verbs_queue_descriptor(link->transport.queue), EPOLLIN, nic_watch_ready);
 }
 
-/* Of a link with lists under way. A worker hears of it from the connection, which it looks at while it polls;
- * a plain thread does not look. */
+/* Whether the group of a link with lists under way has ended. A worker learns it from the connection, whose
+ * descriptor it looks at while it polls; a plain thread that polls here does not. */
 static bool group_ended(const struct remote_endpoint *endpoint)
 {
     for (uint16_t i = 0; i < endpoint->count; i++) {
         const struct remote_link *link = &endpoint->links[i];
         if (link->transport.queue == NULL || verbs_queue_under_way(link->transport.queue) == 0)
             continue;
-        /* acquire: as everywhere */
+        /* acquire: condition (2) of remote_node.h */
         if (link->transport.group != atomic_load_acquire(&link->node->group))
             return true;
     }

@@ -33,7 +33,7 @@ int remote_nic_open(struct remote_node *node, const struct remote_dialed *dialed
     struct sockaddr_storage local = {0};
     socklen_t length = sizeof local;
     struct error inner = {0};
-    if (node->device != NULL) /* from an earlier try for a compute id */
+    if (node->device != NULL) /* opened in an earlier try, with another compute id */
         return BANYAN_OK;
     if (getsockname(net_stream_fd(dialed->stream), (struct sockaddr *)&local, &length) != 0)
         local.ss_family = AF_UNSPEC;
@@ -69,7 +69,6 @@ void remote_nics_close(struct remote_fabric *remote)
     }
 }
 
-/* What the memory node says of its NIC, and needs of ours. */
 int remote_nic_validate(const struct remote_node *node, const struct wire_welcome *welcome,
                         struct error *error)
 {
@@ -117,7 +116,7 @@ static int exchange(struct net_stream *stream, const struct wire_nic *ours, stru
         return status ? status : error_set(error, head->status, "its NIC: %s", sentence);
     }
     if (!wire_header_valid(head) || head->kind != WIRE_ATTACHED || head->length != sizeof *theirs)
-        return error_set(error, BANYAN_EVERSION, "it answers an end of a queue pair with something else");
+        return error_set(error, BANYAN_EVERSION, "it answers our end of a queue pair with something else");
     return remote_receive(stream, theirs, sizeof *theirs, deadline, error);
 }
 
@@ -154,7 +153,7 @@ static void probe_done(void *owner, struct fabric_list *list, int status)
     *done = true;
 }
 
-/* One READ. Nobody else uses the queue. */
+/* One READ. Nothing else uses the queue, which is destroyed if it fails. */
 static int probe_once(struct verbs_queue *queue, uint16_t number, uint64_t deadline, struct error *error)
 {
     uint64_t word;
@@ -174,12 +173,10 @@ static int probe_once(struct verbs_queue *queue, uint16_t number, uint64_t deadl
                        broken != NULL ? broken
                        : !status      ? "its NIC does not answer in time"
                                       : "its pool is too short for a header");
-    verbs_queue_destroy(queue, probe_done, &done); /* the list is ours again */
+    verbs_queue_destroy(queue, probe_done, &done); /* and so the NIC has done with `word` and `list` */
     return status;
 }
 
-/* Reads the memory node's header through a queue pair: a fabric that cannot get there says so when it is
- * opened, not when it is used. The shortest READ is what a round trip costs. */
 int remote_nic_probe(struct remote_node *node, struct error *error)
 {
     uint64_t timeout = node->fabric->identity.timeout_ms * REMOTE_MS, shortest = UINT32_MAX;

@@ -19,13 +19,13 @@ void remote_node_lose(struct remote_node *node, uint64_t group, const char *why)
     spinlock_lock(&node->lock);
     bool ours = node->group == group && group % 2 == 1;
     if (ours) {
-        /* release, and the incarnation after it: the order that remote_node.h argues with */
+        /* release; and the incarnation only after it: remote_node.h (WHY NOTHING ...) rests on this order */
         atomic_store_release(&node->group, group + 1);
         uint64_t since = __atomic_add_fetch(&node->fabric->incarnation, 1, __ATOMIC_ACQ_REL);
         atomic_store_relaxed(&node->since, since); /* published by the next group's number */
         node->losses++;
         memcpy(node->trouble, text, sizeof text);
-        if (node->control != NULL) /* the memory node must let go of all of the group */
+        if (node->control != NULL) /* so that the memory node ends the group too */
             shutdown(net_stream_fd(node->control), SHUT_RDWR);
     }
     spinlock_unlock(&node->lock);
@@ -44,7 +44,7 @@ void remote_node_join(struct remote_node *node, struct remote_dialed *dialed)
     node->control = dialed->stream;
     node->group_key = dialed->welcome.group_key;
     node->trouble[0] = 0;
-    /* release: who sees the number sees the group's `since` */
+    /* release: a thread that sees the number sees the group's `since` */
     atomic_store_release(&node->group, node->group + 1);
     spinlock_unlock(&node->lock);
     dialed->stream = NULL;
@@ -63,7 +63,7 @@ int remote_node_same(const struct remote_node *node, const struct wire_welcome *
         return remote_empty_error(&node->address, error);
     if (welcome->cluster_id != node->cluster_id || welcome->node != node->number)
         return error_set(error, BANYAN_EINVAL,
-                         "memory node %.100s now is number %u of another cluster; restart this compute node",
+                         "memory node %.100s is now number %u of another cluster; restart this compute node",
                          node->text, (unsigned)welcome->node);
     if (welcome->instance != node->instance)
         return error_set(

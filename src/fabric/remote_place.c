@@ -45,7 +45,8 @@ static int memory_validate(const struct remote_fabric *remote, const struct net_
     if (welcome->pool_bytes == 0 || welcome->lock_bytes == 0 || welcome->pool_bytes % 8 != 0 ||
         welcome->lock_bytes % 8 != 0 || welcome->pool_bytes > GADDR_LOCK_REGION ||
         welcome->lock_bytes > GADDR_LOCK_REGION || (welcome->lock_width != 2 && welcome->lock_width != 8))
-        return error_set(error, BANYAN_EVERSION, "memory node %.100s describes an impossible memory", text);
+        return error_set(error, BANYAN_EVERSION,
+                         "memory node %.100s says that its memory is of an impossible size", text);
     for (uint16_t i = 0; i < remote->count; i++)
         if (remote->nodes[i].fabric != NULL && remote->nodes[i].lock_width != welcome->lock_width)
             return error_set(
@@ -54,7 +55,7 @@ static int memory_validate(const struct remote_fabric *remote, const struct net_
     return BANYAN_OK;
 }
 
-/* Asks the memory node at `address` who it is; it must not be empty. */
+/* Asks the memory node at `address` who it is. An empty one is an error. */
 static int ask_node(const struct remote_fabric *remote, const struct net_address *address,
                     struct wire_welcome *welcome, struct error *error)
 {
@@ -93,7 +94,7 @@ static int place_node(struct remote_fabric *remote, const struct net_address *ad
     return BANYAN_OK;
 }
 
-/* First all of them are asked: that one is empty says more than that the others are too few. */
+/* All of them are asked first: "this one is empty" says more than "the others are too few". */
 int remote_place_nodes(struct remote_fabric *remote, const struct net_address *addresses, struct error *error)
 {
     struct wire_welcome *welcomes = calloc(remote->count, sizeof *welcomes);

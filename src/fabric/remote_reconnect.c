@@ -22,25 +22,26 @@ bool remote_membarrier_register(void)
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-/* Waits until no list runs on mapped memory that began before the node's group ended. The barrier makes every
- * thread's store to `runs` visible to us, or our store to `group` visible to its check, as a fence in each
- * list would. */
+/* Waits until every list that began to run on mapped memory before the node's group ended has come to its
+ * end. After the membarrier this thread sees each endpoint's store to `runs`, or the endpoint sees the ended
+ * group, as with a fence in each list. */
 static void quiesce(struct remote_fabric *remote)
 {
     bool running = true, first = true;
     if (remote->membarrier)
         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
-    /* seq_cst: the other side's fence where there is no membarrier */
+    /* seq_cst: pairs with the fence in run_mapped, where there is no membarrier */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    while (running && !atomic_load_acquire(&remote->quit)) { /* acquire: as in the loops */
+    while (running && !atomic_load_acquire(&remote->quit)) { /* acquire: pairs with remote_threads_stop */
         running = false;
         spinlock_lock(&remote->lock);
         for (struct remote_endpoint *endpoint = remote->endpoints; endpoint != NULL;
              endpoint = endpoint->next) {
-            uint64_t runs = atomic_load_acquire(&endpoint->runs); /* acquire: the list is over */
+            uint64_t runs = atomic_load_acquire(&endpoint->runs); /* acquire: what the list did is over */
             if (first)
                 endpoint->seen_runs = runs;
-            /* An endpoint that was opened meanwhile has 0 here, or an earlier wait's number: not ours. */
+            /* An endpoint that was opened after the first look has 0 here, or the number of an earlier wait;
+             * it is not waited for. */
             running |= runs % 2 == 1 && runs == endpoint->seen_runs;
         }
         spinlock_unlock(&remote->lock);
@@ -73,8 +74,8 @@ static int reconnect_node(struct remote_node *node, struct error *error)
         return status;
     status = remote_node_same(node, &dialed.welcome, error);
     if (!status && (dialed.welcome.mapped != 0) != node->mapped)
-        status =
-            error_set(error, BANYAN_ENET, "memory node %.100s does not share its pool as before", node->text);
+        status = error_set(error, BANYAN_ENET, "memory node %.100s does not share its pool as it did before",
+                           node->text);
     if (!status && node->device != NULL)
         status = remote_nic_validate(node, &dialed.welcome, error);
     if (status) {
@@ -112,8 +113,8 @@ static void reconnect_nodes(struct remote_fabric *remote, uint64_t *due)
     }
 }
 
-/* A link whose node has a group that neither it nor what waits for its owner belongs to; marked as being
- * mended, which keeps its endpoint. */
+/* Finds a link whose node has a living group to which neither its transport nor its fresh one belongs. It is
+ * marked `reconnecting`, so that its endpoint is not closed meanwhile. */
 static struct remote_link *find_broken(struct remote_fabric *remote, uint64_t *due)
 {
     struct remote_link *found = NULL;
@@ -123,7 +124,8 @@ static struct remote_link *find_broken(struct remote_fabric *remote, uint64_t *d
          endpoint = endpoint->next)
         for (uint16_t i = 0; i < endpoint->count && found == NULL; i++) {
             struct remote_link *link = &endpoint->links[i];
-            uint64_t group = atomic_load_acquire(&link->node->group); /* acquire: as everywhere */
+            uint64_t group =
+                atomic_load_acquire(&link->node->group); /* acquire: condition (2) of remote_node.h */
             spinlock_lock(&link->lock);
             if (group % 2 == 1 && link->transport.group != group && link->fresh.group != group) {
                 if (now >= link->retry_at)
@@ -142,12 +144,12 @@ static struct remote_link *find_broken(struct remote_fabric *remote, uint64_t *d
 static void reconnect_links(struct remote_fabric *remote, uint64_t *due)
 {
     struct remote_link *link;
-    /* acquire: as in the loops */
+    /* acquire: pairs with remote_threads_stop */
     while (!atomic_load_acquire(&remote->quit) && (link = find_broken(remote, due)) != NULL) {
         struct remote_transport fresh = {0}, old = {0};
         struct error error = {0};
         int status = remote_transport_open(link->node, dial_timeout(remote), &fresh, &error);
-        remote_node_trouble(link->node, error.text); /* "" when it went well */
+        remote_node_trouble(link->node, error.text); /* "" if it succeeded */
         link->retry_delay = !status ? 0 : delay_next(link->retry_delay);
         link->retry_at = task_now() + link->retry_delay;
         if (!status) {
@@ -167,7 +169,7 @@ void remote_reconnect_main(void *argument)
 {
     struct remote_fabric *remote = argument;
     struct pollfd event = {.fd = remote->reconnect_event, .events = POLLIN};
-    /* acquire: the other side of remote_threads_stop */
+    /* acquire: pairs with remote_threads_stop */
     while (!atomic_load_acquire(&remote->quit)) {
         uint64_t due = task_now() + DELAY_LAST;
         reconnect_nodes(remote, &due);

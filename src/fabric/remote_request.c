@@ -66,7 +66,8 @@ static uint8_t *put(uint8_t *to, const void *data, size_t length)
     return to + length;
 }
 
-/* What the commands take in a message; *sent: how many can be said at all. */
+/* How many bytes the commands take in a message. *sent: how many commands, up to the first one that no
+ * message can express. */
 static size_t measure(const struct fabric_list *list, uint32_t *sent)
 {
     size_t length = 0;
@@ -132,7 +133,7 @@ void remote_link_post(struct remote_link *link, struct fabric_list *list, struct
         return;
     }
     remote_link_wait_room(link);
-    /* From here on nothing suspends: what was admitted is posted on the same connection. */
+    /* Nothing suspends from here on, so a list is posted on the connection on which it was admitted. */
     list->status = remote_link_admit(link, list->incarnation);
     if (list->status)
         return;
@@ -153,7 +154,7 @@ void remote_link_post(struct remote_link *link, struct fabric_list *list, struct
 
 /* ---- calls ---- */
 
-/* BANYAN_EFENCED: there is no connection, nothing goes out. */
+/* BANYAN_EFENCED: there is no connection, and nothing was sent. */
 static int call_post(struct remote_link *link, struct remote_call *call, const void *request, size_t length)
 {
     if (remote_link_admit(link, 0))
@@ -170,16 +171,16 @@ static int call_post(struct remote_link *link, struct remote_call *call, const v
     return BANYAN_OK;
 }
 
-/* A daemon that hangs must not cost the connection of a mapped pool: it would take our death for the only
- * proof that we do not write any more. So here it is the call alone that gives up; its record stays behind
- * for the answer, and until that came, there are no other calls. */
+/* On a mapped pool a daemon that hangs must not cost the connection: the memory node would kill this process,
+ * since nothing else proves that it writes no more. So only the call gives up. Its record stays behind for
+ * the answer, and until that has come the link takes no other call. */
 static int call_mapped(struct remote_link *link, const void *request, size_t length, void *reply,
                        size_t capacity, size_t *reply_length)
 {
     struct remote_endpoint *endpoint = link->endpoint;
     uint64_t deadline = task_now() + link->node->fabric->identity.timeout_ms * REMOTE_MS;
     if (link->left_behind > 0 && endpoint->worker == NULL)
-        remote_endpoint_pump(endpoint, 0); /* it may have come: nobody else looks */
+        remote_endpoint_pump(endpoint, 0); /* the answer may have come, and no watch reads it */
     if (link->left_behind > 0)
         return BANYAN_EFENCED;
     struct remote_call *call = malloc(sizeof *call);

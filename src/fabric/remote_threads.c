@@ -15,7 +15,7 @@ void remote_event_set(int event)
 {
     uint64_t one = 1;
     ssize_t length = write(event, &one, sizeof one);
-    (void)length; /* fails only when the counter is at its end: then it is readable anyway */
+    (void)length; /* fails only if the counter is full, and then the event is set already */
 }
 
 void remote_event_wait(struct pollfd *polls, nfds_t count, uint64_t due)
@@ -25,7 +25,7 @@ void remote_event_wait(struct pollfd *polls, nfds_t count, uint64_t due)
     struct timespec timeout = {.tv_sec = (time_t)(left / 1000000000), .tv_nsec = (long)(left % 1000000000)};
     if (ppoll(polls, count, &timeout, NULL) > 0 && polls[0].revents != 0) {
         ssize_t length = read(polls[0].fd, &times, sizeof times);
-        (void)length; /* only makes it unreadable again */
+        (void)length; /* resets the event; how often it was set does not matter */
     }
 }
 
@@ -49,7 +49,7 @@ int remote_reconnect_start(struct remote_fabric *remote, struct error *error)
 
 void remote_threads_stop(struct remote_fabric *remote)
 {
-    atomic_store_release(&remote->quit, 1u); /* release: all that the threads should find is there */
+    atomic_store_release(&remote->quit, 1u); /* release: pairs with the threads' loops */
     if (remote->heartbeat_event >= 0)
         remote_event_set(remote->heartbeat_event);
     if (remote->reconnect_event >= 0)
@@ -64,5 +64,5 @@ void remote_threads_stop(struct remote_fabric *remote)
     remote->heartbeat_event = remote->reconnect_event = -1;
     free(remote->polls);
     remote->polls = NULL;
-    atomic_store_relaxed(&remote->quit, 0u); /* relaxed: nobody is there */
+    atomic_store_relaxed(&remote->quit, 0u); /* relaxed: no thread runs that would read it */
 }

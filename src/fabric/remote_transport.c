@@ -41,13 +41,13 @@ int remote_transport_open(struct remote_node *node, uint64_t timeout_ns, struct 
     if (status)
         return status;
     if ((dialed.welcome.mapped != 0) != node->mapped)
-        status = error_set(&inner, BANYAN_ENET, "it maps its pool now and then only");
+        status = error_set(&inner, BANYAN_ENET, "it does not share its pool as it did before");
     else if (node->mapped)
         status = map_staging(dialed.descriptors[0], &opened.staging, &inner);
     else if (node->device != NULL)
         status = remote_nic_attach(node, dialed.stream, deadline, &opened.queue, &inner);
     if (status) {
-        remote_hang_up(dialed.stream); /* it was let in: without a goodbye it would cost the group */
+        remote_hang_up(dialed.stream); /* it was let in: closed without a goodbye, it would end the group */
         dialed.stream = NULL;
         remote_dialed_drop(&dialed);
         return error_set(error, status, "memory node %.100s: %s", node->text, inner.text);
@@ -67,6 +67,6 @@ void remote_transport_close(struct remote_transport *transport, bool goodbye)
         net_stream_destroy(transport->stream);
     if (transport->staging != NULL)
         munmap(transport->staging, sizeof *transport->staging);
-    verbs_queue_destroy(transport->queue, NULL, NULL); /* nothing is under way on it */
+    verbs_queue_destroy(transport->queue, NULL, NULL); /* no list is under way on it */
     *transport = (struct remote_transport){0};
 }

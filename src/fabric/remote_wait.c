@@ -19,7 +19,8 @@ void remote_endpoint_turn(struct worker_hook *hook)
         remote_nic_turn(endpoint);
 }
 
-/* What a plain thread waits for on one link: its answers, its NIC, and, for both, that its group ends. */
+/* What a plain thread waits for on one link: answers and its NIC. The socket is shut down when the group
+ * ends, so that is noticed too. */
 static nfds_t poll_link(struct remote_link *link, struct pollfd *polls)
 {
     nfds_t count = 0;
@@ -36,7 +37,6 @@ static nfds_t poll_link(struct remote_link *link, struct pollfd *polls)
     return count;
 }
 
-/* A plain thread's: sends and receives what can be, and waits for more, once. */
 void remote_endpoint_pump(struct remote_endpoint *endpoint, int timeout_ms)
 {
     nfds_t count = 0;

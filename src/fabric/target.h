@@ -4,7 +4,7 @@
  *
  * Used by the backends that share a process or a mapping with the memory node (local, sim). Any thread;
  * nothing here waits, allocates or fails except by BANYAN_EADDRESS. A target does not know its own number:
- * that a command's address is of the list's node is for the backend to ask (fabric_command_of_node).
+ * the backend checks that a command's address is of the list's node (fabric_command_of_node).
  *
  * ORDER. A WRITE and an atomic take effect after everything the calling thread did before (release); what
  * the thread does after an atomic or a READ comes after it (acquire). What is NOT ordered here is a
@@ -18,8 +18,8 @@
 #include "base/atomic.h"
 #include "fabric/fabric.h"
 
-/* GCC's ThreadSanitizer does not model fences and says so at each; with it we rely on the release stores of
- * words (below), which it does understand. */
+/* GCC's ThreadSanitizer does not model fences and warns at each. With it, the release stores of words (below)
+ * carry the order: those it understands. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__SANITIZE_THREAD__)
 #pragma GCC diagnostic ignored "-Wtsan"
 #endif
@@ -72,8 +72,8 @@ static inline void fabric_target_read(const uint8_t *where, struct fabric_comman
 static inline void fabric_target_write(uint8_t *where, const struct fabric_command *command)
 {
     const void *data = command->write.data;
-    /* An unlock is one store of its own width, so that a neighbour's lock word is not touched. Release:
-     * whoever sees it (by a CAS, which acquires) sees the commands before it. */
+    /* An unlock is one store of its own width, so that a neighbour's lock word is not touched. Release: a
+     * thread that sees it (by a CAS, which acquires) sees the commands before it. */
     if (command->length == 2 && (uintptr_t)where % 2 == 0) {
         uint16_t value;
         memcpy(&value, data, sizeof value);
@@ -89,7 +89,7 @@ static inline void fabric_target_write(uint8_t *where, const struct fabric_comma
     }
 }
 
-/* Atomics are sequentially consistent: one order of all of them that everyone agrees on (G1, G3). */
+/* Atomics are sequentially consistent: all threads agree on one order of all of them (G1, G3). */
 static inline void fabric_target_cas(uint8_t *where, struct fabric_command *command)
 {
     uint64_t *word = (uint64_t *)(void *)where;
@@ -103,7 +103,7 @@ static inline void fabric_target_cas(uint8_t *where, struct fabric_command *comm
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     unsigned shift = mask != 0 ? (unsigned)__builtin_ctzll(mask) : 0;
     if (shift % 16 == 0 && mask >> shift == 0xffff) {
-        /* One lane, one 16-bit instruction: a change of the other lanes makes nobody retry. The bits of `old`
+        /* One lane, one 16-bit instruction: a change of the other lanes causes no retry. The bits of `old`
          * outside the mask are those of an instant just before. */
         uint16_t lane = (uint16_t)(compare >> shift);
         __atomic_compare_exchange_n((uint16_t *)(void *)where + shift / 16, &lane, (uint16_t)(swap >> shift),

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/* Every field may stay 0 or NULL: its value is then chosen. */
+/* Every field may stay 0 or NULL; then its value is chosen. */
 struct verbs_options {
     const char *device;     /* its name, as `rdma link` shows it: "mlx5_0" */
     uint32_t port;          /* from 1 */

@@ -1,6 +1,6 @@
 /*
- * wire.c - the first judgement of what arrives: is this message, is this command possible at all? Called for
- * every message and command by both ends, on any thread; a few comparisons, nothing can fail.
+ * wire.c - the first validation of what arrives: whether a message or a command is possible at all. Both ends
+ * call it for every message and command, on any thread; it costs a few comparisons.
  */
 #include "fabric/wire.h"
 
@@ -19,17 +19,17 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs travel as the
 #define CAS_PAYLOAD 24u
 #define WORD        8u
 
-bool wire_header_valid(const struct wire_header *head)
+bool wire_header_valid(const struct wire_header *header)
 {
-    if (head->kind < WIRE_GREETING || head->kind >= WIRE_KINDS || head->status > 0 ||
-        head->status < ERROR_CODE_LOWEST)
+    if (header->kind < WIRE_GREETING || header->kind >= WIRE_KINDS || header->status > 0 ||
+        header->status < ERROR_CODE_LOWEST)
         return false;
-    if (head->kind == WIRE_LIST)
-        return head->count - 1u < FABRIC_COMMANDS_MAX && head->length <= WIRE_LENGTH_MAX &&
-               head->length >= head->count * sizeof(struct wire_command);
-    if (head->kind == WIRE_REPLY)
-        return head->count <= FABRIC_COMMANDS_MAX && head->length <= WIRE_LENGTH_MAX;
-    return head->length <= WIRE_SMALL_MAX && head->count == 0;
+    if (header->kind == WIRE_LIST)
+        return header->count - 1u < FABRIC_COMMANDS_MAX && header->length <= WIRE_LENGTH_MAX &&
+               header->length >= header->count * sizeof(struct wire_command);
+    if (header->kind == WIRE_REPLY)
+        return header->count <= FABRIC_COMMANDS_MAX && header->length <= WIRE_LENGTH_MAX;
+    return header->length <= WIRE_SMALL_MAX && header->count == 0;
 }
 
 static bool length_possible(uint32_t length)

@@ -1,10 +1,10 @@
 /*
  * wire.h - what compute nodes and memory nodes say to each other over a stream (TCP, TLS or a Unix socket).
  *
- * Written and read by fabric/remote.c (compute node) and memoryd/memoryd.c (memory node). Little-endian
- * throughout; both ends are little-endian machines, so structs travel as they lie in memory. The codec here
- * trusts nothing: lengths are judged before they are believed. docs/internals/wire.md tells the protocol as a
- * story.
+ * Written and read by fabric/remote_*.c (compute node) and memoryd/ (memory node). Little-endian
+ * throughout; both ends are little-endian machines, so structs travel as they lie in memory. The functions
+ * here validate what has arrived before either end uses it. docs/internals/wire.md tells what happens in
+ * which order.
  *
  * CONNECTIONS. A compute node has one *control* connection to each memory node: it is the lease (G6),
  * heartbeats run over it. Each endpoint has a *data* connection of its own to each memory node; it joins the
@@ -17,20 +17,21 @@
  * with its own proof, or WIRE_REFUSE with a code and a sentence, and closes. Over a Unix socket, a client
  * that asked to map the pool gets WELCOME.mapped = 1 and then the descriptors: control: pool, lock region;
  * data: its staging area. A memory node that belongs to no cluster answers a CONTROL hello with a WELCOME
- * that says so (cluster_id 0) and closes: there is no lease to hold yet. BANYAN_EBUSY in a REFUSE means: try
- * again soon (the same compute node's last life here is still being fenced, or somebody formats).
+ * that says so (cluster_id 0) and closes, since there is no lease to hold yet. BANYAN_EBUSY in a REFUSE
+ * means: try again soon (the memory node is still fencing this compute node's earlier connections, or is
+ * being formatted).
  *
  * LISTS. WIRE_LIST holds `count` commands one behind the other, each a wire_command and its payload (WRITE:
- * the bytes; CAS: compare, swap, mask; FAA: the addend; READ: nothing). The server runs each as soon as it is
- * wholly there (G5). WIRE_REPLY holds, for each of the `count` commands that were run, in order: READ: the
- * bytes; CAS and FAA: the old word; WRITE: nothing. status != 0: the command after those was refused. Replies
- * come in the order of the requests.
+ * the bytes; CAS: compare, swap, mask; FAA: the addend; READ: nothing). The server runs each command when all
+ * of it has arrived (G5). WIRE_REPLY holds, for each of the `count` commands that were run, in order: READ:
+ * the bytes; CAS and FAA: the old word; WRITE: nothing. status != 0: the command after those was refused.
+ * Replies come in the order of the requests.
  *
- * NICS. A compute node that says hello.nic gets at the memory through its NIC: each data
- * connection has a queue pair beside its stream. The client sends WIRE_ATTACH with its end, the server
- * connects its own to it and answers WIRE_ATTACHED. Calls, heartbeats and goodbyes stay on the stream; LIST
- * is not for such a connection. The queue pair lives no longer than its data connection: the server destroys
- * it, and with it the keys, before the connection leaves its group (G6).
+ * NICS. If hello.nic is set, the compute node reaches the memory through its NIC: each data connection has a
+ * queue pair beside its stream. The client sends WIRE_ATTACH with its end, the server connects its own to it
+ * and answers WIRE_ATTACHED. Calls, heartbeats and goodbyes stay on the stream; LIST is not allowed on it.
+ * The queue pair lives no longer than its data connection: the server destroys it, and with it the keys,
+ * before the connection leaves its group (G6).
  *
  * STAGING (mapped pools; G5). A WRITE of at most WIRE_STAGING_DATA bytes that is not one store (1, 2, 4 or 8
  * bytes, aligned) is first put down in the endpoint's staging area, then marked WIRE_STAGED (release), copied
@@ -71,7 +72,7 @@ enum wire_kind {
 
 /* Every message begins with this. */
 struct wire_header {
-    uint32_t length; /* of all that follows this head */
+    uint32_t length; /* of all that follows this header */
     uint8_t kind;    /* enum wire_kind */
     uint8_t reserved;
     uint16_t count; /* LIST: commands; REPLY: commands that were run */
@@ -85,9 +86,9 @@ struct wire_command {
     uint32_t operation; /* enum fabric_operation */
 };
 
-/* Nothing but LIST and its REPLY may be longer than this behind the head. */
+/* The longest body of a message, but for LIST and its REPLY. */
 #define WIRE_SMALL_MAX 65536u
-/* LIST: FABRIC_LIST_BYTES_MAX of payload, and the commands. */
+/* LIST and REPLY: FABRIC_LIST_BYTES_MAX of payload, and the commands. */
 #define WIRE_LENGTH_MAX (FABRIC_LIST_BYTES_MAX + FABRIC_COMMANDS_MAX * (sizeof(struct wire_command) + 24))
 
 enum wire_role {
@@ -114,13 +115,13 @@ struct wire_hello {
     uint8_t proof[NET_PROOF_BYTES]; /* net_proof(secret, "banyan client", server's nonce, client's nonce) */
     uint32_t role;                  /* enum wire_role */
     uint32_t map;                   /* 1: map the pool (Unix sockets only) */
-    uint32_t lease_ms;              /* CONTROL: wanted; the server has the last word */
+    uint32_t lease_ms;              /* CONTROL: wanted; the server decides */
     uint16_t compute_id; /* CONTROL: wanted; 0: the server chooses one that is free. DATA: of the group */
     uint8_t nic;         /* 1: lists go through NICs (WIRE_ATTACH), not over this stream */
     uint8_t reserved;
-    uint64_t instance;  /* random, of this compute node's life: who has it is the same compute node */
-    uint64_t group_key; /* DATA: from the control connection's WELCOME */
-    char name[WIRE_NAME_MAX + 1]; /* for people: host and process */
+    uint64_t instance;            /* random; connections that have the same are of the same compute node */
+    uint64_t group_key;           /* DATA: from the control connection's WELCOME */
+    char name[WIRE_NAME_MAX + 1]; /* for messages: host and process */
 };
 struct wire_welcome {
     uint8_t proof[NET_PROOF_BYTES]; /* net_proof(secret, "banyan server", client's nonce, server's nonce) */
@@ -135,7 +136,7 @@ struct wire_welcome {
     uint8_t nic_promises;
     uint64_t group_key;
     uint64_t cluster_id; /* made by the format; 0: never formatted */
-    uint64_t instance;   /* of the memory node's life: another one after a restart */
+    uint64_t instance;   /* random; the memory node has another one after a restart */
     uint64_t pool_bytes, lock_bytes;
 };
 /* welcome.nic_promises: what the memory node's NIC promises about words that others CAS. */
@@ -150,27 +151,27 @@ struct wire_nic {
     uint16_t lid;    /* InfiniBand; 0 on Ethernet */
     uint8_t ethernet;
     uint8_t mtu;         /* enum ibv_mtu of its port */
-    uint8_t reads_taken; /* READs and atomics from the other end that it keeps under way at once */
-    uint8_t reads_begun; /* ... that it wants to have under way there */
+    uint8_t reads_taken; /* READs and atomics of the other end that it can have under way at once */
+    uint8_t reads_begun; /* ... of its own that it wants to have under way there */
     uint8_t reserved[2];
     /* ATTACHED */
-    uint32_t pool_key, lock_key; /* good through this queue pair, as long as it is connected */
+    uint32_t pool_key, lock_key; /* valid through this queue pair, as long as it is connected */
     uint64_t pool_address, lock_address;
 };
 
 /* In shared pages of its own for each data connection of a mapped pool. */
 #define WIRE_STAGING_DATA 4096u
 struct wire_staging {
-    uint64_t marked; /* WIRE_STAGED: the bytes must get to their place */
-    uint64_t offset; /* of the place, like a gaddr's: with the lock region's bit */
+    uint64_t marked; /* WIRE_STAGED: the bytes must be copied to their place */
+    uint64_t offset; /* of the place; as in a gaddr, with the lock region's bit */
     uint64_t length; /* 1 to WIRE_STAGING_DATA */
     uint64_t reserved[5];
     uint8_t data[WIRE_STAGING_DATA];
 };
 #define WIRE_STAGED UINT64_C(0x5354414745440001)
 
-/* Judges a head that has arrived: true if kind, length, count and status are possible. */
-bool wire_header_valid(const struct wire_header *head);
+/* Validates a header that has arrived: true if kind, length, count and status are possible. */
+bool wire_header_valid(const struct wire_header *header);
 /* Bytes of a command's payload in a LIST and in a REPLY; UINT32_MAX: no such command. */
 uint32_t wire_command_payload(const struct wire_command *command);
 uint32_t wire_command_result(const struct wire_command *command);

@@ -300,7 +300,7 @@ static void test_impossible_memory(void **state)
         role.welcome.pool_bytes = memories[i].pool_bytes;
         role.welcome.lock_bytes = memories[i].lock_bytes;
         role.welcome.lock_width = memories[i].lock_width;
-        opens_not(role, BANYAN_EVERSION, "describes an impossible memory");
+        opens_not(role, BANYAN_EVERSION, "its memory is of an impossible size");
     }
 }
 
@@ -311,7 +311,7 @@ static void test_wrong_places(void **state)
     opens_not(role, BANYAN_EINVAL, "is number 1 of its cluster, but only 1 were named");
     role = honest();
     role.welcome.compute_id = 0;
-    opens_not(role, BANYAN_EVERSION, "gives another compute id than asked for");
+    opens_not(role, BANYAN_EVERSION, "gives another compute id than it was asked for");
 
     struct stage stage = {.roles = {honest(), honest()}, .count = 2};
     stage.roles[1].welcome.node = 1;
@@ -319,7 +319,7 @@ static void test_wrong_places(void **state)
     open_with(&stage, false, NULL, BANYAN_EINVAL, "has lock words of 8 bytes");
     stage.roles[1].welcome.lock_width = 2;
     stage.roles[1].welcome.compute_id = 77;
-    open_with(&stage, false, NULL, BANYAN_EVERSION, "gives another compute id than asked for");
+    open_with(&stage, false, NULL, BANYAN_EVERSION, "gives another compute id than it was asked for");
     stage.roles[1].welcome.compute_id = 1;
     stage.roles[1].welcome.lease_ms = 0; /* it does not say: what was asked for */
     open_with(&stage, false, NULL, BANYAN_OK, "");
@@ -507,7 +507,7 @@ static void test_maps_of_data(void **state)
 {
     struct role role = honest();
     role.welcome.mapped = 1;
-    maps_data(role, "it maps its pool now and then only");
+    maps_data(role, "it does not share its pool as it did before");
     role.data_welcome.mapped = 1;
     role.staging_file = 64;
     maps_data(role, "its staging area is too small");
@@ -530,7 +530,7 @@ static void test_maps_no_more(void **state)
     assert_non_null(endpoint);
     assert_int_equal(add(endpoint), BANYAN_OK);
     __atomic_store_n(&role->welcome.mapped, 0, __ATOMIC_SEQ_CST);
-    wait_trouble(fabric, "does not share its pool as before");
+    wait_trouble(fabric, "does not share its pool as it did before");
     assert_int_equal(add(endpoint), BANYAN_ENET);
     fabric_endpoint_close(endpoint);
     fabric_close(fabric);
@@ -565,10 +565,10 @@ static void test_asking(void **state)
     asks((struct message){.kind = WIRE_RESULT, .status = (uint32_t)BANYAN_ENOTSUP}, good, BANYAN_ENOTSUP,
          "not supported");
     asks((struct message){.kind = WIRE_REPLY, .length = 5, .body = "hello"}, good, BANYAN_EVERSION,
-         "something else than a result");
+         "something that is no result");
     asks((struct message){.kind = WIRE_RESULT, .status = 3}, good, BANYAN_EVERSION,
-         "something else than a result");
-    asks((struct message){.kind = WIRE_KINDS}, good, BANYAN_EVERSION, "something else than a result");
+         "something that is no result");
+    asks((struct message){.kind = WIRE_KINDS}, good, BANYAN_EVERSION, "something that is no result");
     asks((struct message){.kind = WIRE_RESULT, .length = 200, .body = NULL}, good, BANYAN_EINVAL,
          "longer than expected");
     asks((struct message){.kind = WIRE_RESULT, .length = 40, .body = NULL}, good, BANYAN_ENET,
@@ -645,7 +645,7 @@ static void test_formatting(void **state)
     formats((struct message){.kind = WIRE_RESULT, .status = busy, .length = 5, .body = "sorry"}, BANYAN_EBUSY,
             "was not formatted: sorry");
     formats((struct message){.kind = WIRE_RESULT, .status = busy}, BANYAN_EBUSY, "was not formatted: in use");
-    formats((struct message){.kind = WIRE_WELCOME}, BANYAN_EVERSION, "something else than a result");
+    formats((struct message){.kind = WIRE_WELCOME}, BANYAN_EVERSION, "something that is no result");
     formats((struct message){0}, BANYAN_ENET, "closed the connection");
     struct fabric_remote_options none = {0};
     struct fabric *fabric;
