@@ -41,7 +41,7 @@ const struct option_entry sim_params_table[] = {
     NANOSECONDS("doorbell-ns", doorbell_ns,
                 "From the CPU's doorbell store to the NIC holding the command: about half a PCIe round trip "
                 "[Neugebauer18]."),
-    NANOSECONDS("NIC-ns", nic_ns,
+    NANOSECONDS("nic-ns", nic_ns,
                 "One pass through one NIC's pipeline: what is left of Sherman's 2 us round trip beside PCIe "
                 "and wire."),
     NANOSECONDS(

@@ -19,7 +19,7 @@ static bool is_mine(const struct churn *churn, const struct churn_place *place, 
 
 /* ---- scans and samples --------------------------------------------------------------------------- */
 
-/* A key that is (or was a moment ago) there. */
+/* A key that is there, or was a moment ago. */
 static void churn_sample(struct driver *driver, const struct churn *churn)
 {
     uint64_t number = driver_sample(driver);
@@ -109,7 +109,7 @@ static enum history_kind kind_for(struct driver *driver, const struct churn *chu
     return PICK(anything);
 }
 
-/* Behind the window every key goes, each by the task that it belongs to: leaves become empty there. */
+/* Behind the window each key is deleted by the task that it belongs to: leaves become empty there. */
 static void churn_sweep(struct driver *driver, const struct churn *churn, const struct churn_place *place,
                         unsigned round)
 {
@@ -125,7 +125,7 @@ static void churn_sweep(struct driver *driver, const struct churn *churn, const 
 
 #define PATCH_KEYS   32u
 #define PATCH_ROUNDS 8u
-#define PATCHES      4u /* that are come back to: their leaves are made of what others left */
+#define PATCHES      4u /* visited several times: later visits reuse the blocks of earlier ones */
 
 /* All tasks are at the same patch at about the same time: its leaves fill, split, empty and leave the index
  * while others are still there. */
@@ -193,7 +193,7 @@ void churn_task(struct driver *driver, const struct churn *churn, const struct c
     for (unsigned round = 0; round < churn->rounds && !driver_stopped(driver); round++) {
         if (churn->skip && churn->skip(churn->context, place->task, round))
             continue;
-        /* A round does the same whatever became of those before it. */
+        /* A round does the same, however the rounds before it ended. */
         random_seed(&driver->random, churn->seed ^ random_mix((uint64_t)place->task << 32 | round));
         if (churn->pattern == CHURN_WINDOW)
             churn_sweep(driver, churn, place, round);

@@ -4,8 +4,8 @@
  * other tasks, with caches that know nothing of it, read, scan and change the same keys.
  *
  * The key space is [0, keys). In its first quarter, keys that are multiples of 4 are put in before anything
- * else and never deleted, keys of remainder 1 are never written; the rest of it is changed at random, and
- * behind it lie the four hot keys and the part that the pattern is about. Everything is recorded.
+ * else and never deleted, keys of remainder 1 are never written; the rest of it is changed at random. Behind
+ * it lie the four hot keys, then the keys that the pattern changes. Everything is recorded.
  *
  * Each round of each task draws what it does from the seed, the task's number and the round alone: a round
  * can be left out without changing the others.
@@ -18,7 +18,7 @@
 enum churn_pattern {
     CHURN_WINDOW,  /* insertions at the front of a window that moves over the keys, deletions at its back */
     CHURN_UNIFORM, /* anything anywhere */
-    CHURN_TIDE,    /* everybody inserts, everybody deletes, and so on */
+    CHURN_TIDE,    /* all tasks insert, then all delete, and so on */
     CHURN_PATCH,   /* all fill a patch of neighbouring keys, then all clear it, then the next one */
 };
 
@@ -31,8 +31,9 @@ struct churn {
     unsigned hot;    /* percent of operations that go to the four keys behind the first quarter */
     unsigned scans;  /* percent */
     unsigned multis; /* percent that read or write many keys at once */
-    bool may_lack;   /* there may be no room for what is put in first: it is not always there */
-    bool disjoint;   /* each task changes keys of its own only (number modulo tasks) */
+    bool may_lack; /* the pool may be too small for the keys that are put in first: they are not always there
+                    */
+    bool disjoint; /* each task changes keys of its own only (number modulo tasks) */
     /* Both may be NULL: rounds to leave out; called after each round. */
     bool (*skip)(void *context, unsigned task, unsigned round);
     void (*after)(void *context, unsigned task, unsigned round);
@@ -44,7 +45,7 @@ struct churn_place {
     unsigned task, tasks;
 };
 
-/* One task puts in what is always there, before the others begin. */
+/* One task puts in the keys that are never deleted, before the others begin. */
 void churn_fill(struct driver *driver, const struct churn *churn);
 void churn_task(struct driver *driver, const struct churn *churn, const struct churn_place *place);
 /* At the end: reads every key. */

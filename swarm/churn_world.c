@@ -92,7 +92,7 @@ int churn_world_run(struct world *world, struct churn *churn, struct churn_total
         status = churn_world_verify(world, churn, &report);
     if (!status && (report.dead || report.marked || report.missing_parents))
         status = world_fail(world, BANYAN_ECORRUPT,
-                            "unfinished though nobody died: %" PRIu64 " dead, %" PRIu64 " marked, %" PRIu64
+                            "unfinished without any death: %" PRIu64 " dead, %" PRIu64 " marked, %" PRIu64
                             " without parent",
                             report.dead, report.marked, report.missing_parents);
     churn_total_add(total, world, &report);

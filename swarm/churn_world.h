@@ -1,6 +1,6 @@
 /*
- * churn_world.h - the churn on a world: what all tasks do, what remains at the end, and what the runs of a
- * suite did together.
+ * churn_world.h - the churn on a world: its work and its verification, and sums over the runs of a
+ * suite.
  */
 #ifndef SWARM_CHURN_WORLD_H
 #define SWARM_CHURN_WORLD_H
@@ -8,13 +8,14 @@
 #include "swarm/churn.h"
 #include "swarm/world.h"
 
-/* What a suite's runs did together: a suite whose runs split or unlink nothing proves nothing. */
+/* Sums over a suite's runs: a suite whose runs split or unlink nothing proves nothing. */
 struct churn_total {
     uint64_t runs, recorded, operations, retries, splits, unlinks, handovers, snapshot_handovers,
         cache_misses;
     uint64_t dead, marked, missing_parents; /* left behind by dead compute nodes */
     uint64_t marked_at_death;               /* half-split leaves when they died */
-    uint64_t losses, unreachable, unknown;  /* connections lost; what came of operations then */
+    uint64_t losses, unreachable,
+        unknown; /* connections lost; operations not done, and of unknown outcome, therefore */
 };
 void churn_total_add(struct churn_total *total, const struct world *world,
                      const struct tree_check_report *report);

@@ -47,7 +47,8 @@ uint64_t driver_key_number(const struct driver_shape *shape, const uint8_t *key,
     return expected == length && memcmp(again, key, length) == 0 ? number : UINT64_MAX;
 }
 
-/* Of a record: in the slot, in blocks of a few sizes that are used again soon, larger, with extents. */
+/* Length of a record: some fit the slot, some take blocks of a few sizes that are soon reused, some are
+ * larger, some need extents. */
 static size_t record_length(uint64_t number)
 {
     uint64_t mixed = random_mix(number ^ UINT64_C(0x1e46));
@@ -164,7 +165,7 @@ static void look(const struct driver *driver, enum driver_step step, size_t firs
                                                               .status = status});
 }
 
-/* ---- what came of an operation ---- */
+/* ---- outcomes ---- */
 
 static bool status_expected(enum history_kind kind, int status)
 {
@@ -182,7 +183,7 @@ static bool status_expected(enum history_kind kind, int status)
     }
 }
 
-/* Once faults have stopped, nobody waits for long. */
+/* Once faults have stopped, no operation may take long. */
 static void judge_wait(struct driver *driver, const struct history_op *op)
 {
     uint64_t calm = __atomic_load_n(&driver->setting->calm_ns, __ATOMIC_RELAXED); /* a time; orders nothing */
@@ -200,7 +201,7 @@ static void judge_wait(struct driver *driver, const struct history_op *op)
                 history_kind_name(op->kind), op->key, wait / 1000);
 }
 
-/* Who only refuses for a while has room for what begins after that. */
+/* A refusal is temporary: operations that begin after it has ended find room. */
 static bool may_be_full(const struct driver *driver, const struct history_op *op)
 {
     const struct driver_setting *setting = driver->setting;
@@ -208,7 +209,7 @@ static bool may_be_full(const struct driver *driver, const struct history_op *op
     return setting->accept_full || (setting->accept_refusals && (!calm || op->time <= calm));
 }
 
-/* What the status means for the history. False: the operation has left it. */
+/* Enters the outcome into the history. False: the operation was taken out of it. */
 static bool conclude(struct driver *driver, size_t place, int status, uint64_t result)
 {
     const struct driver_setting *setting = driver->setting;
@@ -239,13 +240,13 @@ static bool conclude(struct driver *driver, size_t place, int status, uint64_t r
     return true;
 }
 
-/* The number of a value read; 0 for a value that nobody wrote, which fails. */
+/* The number of a value read. 0: the value was never written to this key, and the run has failed. */
 static uint64_t value_read(struct driver *driver, const struct subject_call *call, uint64_t key)
 {
     uint64_t number = driver_value_number(&driver->setting->shape, call->result, call->result_length);
     if (!number) {
         driver_blame(driver, key);
-        driver_fail(driver, BANYAN_ECORRUPT, "%s of key %" PRIu64 " met a value that nobody wrote",
+        driver_fail(driver, BANYAN_ECORRUPT, "%s of key %" PRIu64 " met a value that was never written",
                     history_kind_name(call->kind), key);
     }
     return number;
@@ -354,7 +355,8 @@ static bool scan_visit(void *context, const void *key, size_t key_length, const 
     uint64_t found = driver_value_number(&driver->setting->shape, value, length);
     if (!found) {
         driver_blame(driver, number);
-        driver_fail(driver, BANYAN_ECORRUPT, "a scan met a value that nobody wrote, of key %" PRIu64, number);
+        driver_fail(driver, BANYAN_ECORRUPT, "a scan met a value that was never written, of key %" PRIu64,
+                    number);
     }
     scan->values[number - scan->low] = found;
     visit->last = number;
@@ -428,6 +430,6 @@ uint64_t driver_sample(struct driver *driver)
     uint64_t number = status ? UINT64_MAX : driver_key_number(&setting->shape, key, length);
     if (number == UINT64_MAX)
         driver_fail(driver, status ? status : BANYAN_ECORRUPT, "sample: %s",
-                    status ? driver->subject->trouble(driver->session) : "a key that nobody wrote");
+                    status ? driver->subject->trouble(driver->session) : "a key that was never written");
     return number;
 }

@@ -4,8 +4,8 @@
  *
  * Keys are numbers, turned into bytes as the shape has it; values begin with a number that the history gives
  * out, and the rest of their bytes and their length follow from it, so that a torn, mixed or foreign value is
- * recognized. A driver belongs to one task. It says what is wrong through `fail`, once or more; whoever runs
- * it stops then.
+ * recognized. A driver belongs to one task. It reports a failure through `fail`, once or more; its
+ * caller stops then.
  */
 #ifndef SWARM_DRIVER_H
 #define SWARM_DRIVER_H
@@ -32,7 +32,7 @@ size_t driver_value(const struct driver_shape *shape, uint64_t number, uint8_t *
 /* The number back; 0 if the bytes do not hold together. */
 uint64_t driver_value_number(const struct driver_shape *shape, const uint8_t *value, size_t length);
 
-/* What a driver does, for who looks on (trace.h). */
+/* What an onlooker is shown of a driver (recorder.h). */
 enum driver_step { DRIVER_BEGINS, DRIVER_ENDS };
 struct driver_scan;
 struct driver_sight {
@@ -44,22 +44,22 @@ struct driver_sight {
     int status;                     /* DRIVER_ENDS: of one operation or a scan */
 };
 
-/* What several drivers share. */
+/* Shared by several drivers. */
 struct driver_setting {
     struct driver_shape shape;
     struct history *history;
     bool accept_full;     /* BANYAN_ENOSPC is no failure: the operation had no effect */
     bool accept_refusals; /* the same, of operations that began before calm_ns */
     uint64_t pause_ns;    /* after an operation that could not be done */
-    uint64_t calm_ns; /* faults stopped then (task_now); 0: not yet. From there on nobody waits for long */
+    uint64_t calm_ns; /* faults stopped then (task_now); 0: not yet. Later operations must not take long */
     uint64_t patience_ns; /* longest wait of an operation from then on; 0: no limit */
-    int failed;           /* not 0: something is wrong, everybody stops. Relaxed */
-    uint64_t blamed; /* 1 more than the key that the first failure is about; 0: it is about none. Relaxed */
+    int failed;           /* not 0: a failure; all drivers stop. Relaxed */
+    uint64_t blamed;      /* 1 more than the key that the first failure is about; 0: no key. Relaxed */
     void (*fail)(void *context, int code, const char *text);
     /* Connections have been lost: BANYAN_ENET and BANYAN_EUNKNOWN are no failures. */
     bool (*lossy)(void *context);
     void *context;
-    /* NULL: nobody looks on. It must change nothing. */
+    /* Called at the beginning and end of operations; it must change nothing. NULL: no onlooker. */
     void (*look)(void *looker, const struct driver_sight *sight);
     void *looker;
 };
@@ -86,7 +86,7 @@ static inline bool driver_stopped(const struct driver *driver)
     /* Relaxed: to stop some operations later does no harm. */
     return __atomic_load_n(&driver->setting->failed, __ATOMIC_RELAXED) != 0;
 }
-/* What will be said to be wrong next is about this key. */
+/* The next failure is about this key. */
 void driver_blame(struct driver *driver, uint64_t key);
 /* Returns code. */
 int driver_fail(struct driver *driver, int code, const char *format, ...)
@@ -108,7 +108,7 @@ struct driver_scan {
 };
 /* Recorded as a read of every key that it spoke about, which happened some time during the scan: so a key
  * that was there throughout must have been met, and none that was never there. Order and bounds are judged at
- * once. False if it told nothing. */
+ * once. False if it failed, and told nothing. */
 bool driver_scan(struct driver *driver, struct driver_scan *scan);
 /* A key of the subject; UINT64_MAX: none, or it could not be asked. */
 uint64_t driver_sample(struct driver *driver);

@@ -89,8 +89,8 @@ static int job_start(struct job *job, const struct swarm_farm *farm, uint64_t se
     return error_set(error, BANYAN_ENOMEM, "seed %" PRIu64 ": no process for it: %s", seed, strerror(why));
 }
 
-/* On one line, and in no alphabet but one: a terminal or a reader of JSON takes nothing else from a process
- * that may have gone mad. */
+/* One line of printable ASCII: the process may have written anything, and the text goes to terminals and into
+ * JSON. */
 static void make_plain(char *text)
 {
     for (char *at = text; *at; at++)
@@ -132,7 +132,7 @@ static void job_finish(struct job *job, const struct swarm_farm *farm)
     if (outcome->end == SWARM_TIMEOUT || outcome->end == SWARM_MEMORY)
         return;
     uint64_t most = (uint64_t)usage.ru_maxrss << 10;
-    if (most > farm->bytes_max) { /* it came and went between two looks */
+    if (most > farm->bytes_max) { /* the memory was taken and freed between two looks */
         too_much_memory(job, most);
         return;
     }
@@ -181,7 +181,7 @@ static void job_bound(struct job *job, const struct swarm_farm *farm)
     kill(job->process, SIGKILL);
 }
 
-/* What has come of its result; true at the end of the process. */
+/* Reads the part of its result that has come; true at the end of the process. */
 static bool job_read(struct job *job)
 {
     char *bytes = (char *)&job->outcome.result;
@@ -278,7 +278,7 @@ int swarm_farm_run(const struct swarm_farm *farm, struct error *error)
     int status = 0;
     do {
         int started = start_some(run, error);
-        if (started) { /* those under way are waited for; the first failure is what is told */
+        if (started) { /* the runs under way are waited for; the first failure is reported */
             status = started;
             run->stopped = true;
         }

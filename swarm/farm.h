@@ -1,6 +1,6 @@
 /*
- * farm.h - many runs, each in a process of its own: what breaks one, be it an assertion, a signal, memory
- * without end or time without end, is that seed's failure and nobody else's.
+ * farm.h - many runs, each in a process of its own: an assertion, a signal, endless memory or endless time
+ * breaks one seed's run alone.
  *
  * The caller's process forks for every seed; it must have one thread. Costs about a millisecond a seed beside
  * the run.
@@ -22,8 +22,8 @@ const char *swarm_end_name(enum swarm_end end);
 struct swarm_outcome {
     uint64_t seed;
     enum swarm_end end;
-    struct swarm_result result; /* all 0 but `what` where the process did not come to it */
-    char words[600];            /* the end of what it wrote to standard error */
+    struct swarm_result result; /* all 0 but `what` where the process ended before it had one */
+    char words[600];            /* the end of its standard error */
     double seconds;
 };
 
@@ -34,7 +34,7 @@ struct swarm_farm {
     double seconds_max;
     uint64_t bytes_max;
     bool fail_fast;                  /* starts no seed after a failure */
-    const struct swarm_watch *watch; /* of every run, in its own process; NULL: nobody */
+    const struct swarm_watch *watch; /* of every run, in its own process; NULL: none */
     /* The plan of a seed, to be freed by swarm_plan_free. Called in the seed's own process. */
     int (*plan)(void *context, uint64_t seed, struct swarm_plan *plan, struct error *error);
     /* For each seed that has ended, in the caller's process. False: no more. */

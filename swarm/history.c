@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/task.h"
 
-/* Sequentially consistent: the counter is what says which of two events of different tasks came first. */
+/* Sequentially consistent: the counter alone decides which of two events of different tasks came first. */
 static uint64_t history_tick(uint64_t *counter)
 {
     return __atomic_add_fetch(counter, 1, __ATOMIC_SEQ_CST);
@@ -62,7 +62,7 @@ size_t history_begin(struct history_log *log, enum history_kind kind, uint64_t k
                               .returned = UINT64_MAX,
                               .time = task_now()};
     op->invoked = history_tick(&log->history->clock);
-    /* Release: who counts the entry, in another process too, finds it complete. */
+    /* Release: a reader that sees the count, in another process too, finds the entry complete. */
     __atomic_store_n(&log->count, log->count + 1, __ATOMIC_RELEASE);
     return log->count - 1;
 }

@@ -19,7 +19,7 @@
 
 enum history_kind {
     HISTORY_GET,    /* result: the value, 0: no such key */
-    HISTORY_PUT,    /* argument: the value written whatever was there */
+    HISTORY_PUT,    /* argument: the value written, with or without one before */
     HISTORY_INSERT, /* argument; status: BANYAN_EEXIST */
     HISTORY_UPDATE, /* argument; status: BANYAN_ENOTFOUND */
     HISTORY_DELETE, /* status: BANYAN_ENOTFOUND */

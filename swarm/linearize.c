@@ -49,7 +49,7 @@ static bool prepare_values(struct linearize_search *search)
     return true;
 }
 
-/* False with the operation in *stray if one saw a value that nobody wrote. */
+/* False with the operation in *stray if one saw a value that was never written. */
 static bool prepare_needs(struct linearize_search *search, uint32_t *stray)
 {
     for (uint32_t i = 0; i < search->count; i++) {
@@ -137,7 +137,7 @@ static void explain(const struct linearize_search *search, uint32_t op, const ch
     char line[320];
     history_format(&search->ops[op], line, sizeof line);
     int used = snprintf(text, size, "%s: %s", what, line);
-    /* What overlaps it, or just precedes it, is what a reader wants to see next. */
+    /* A reader wants to see next the operations that overlap it or just precede it. */
     for (uint32_t i = 0; i < search->count && used > 0 && (size_t)used < size; i++) {
         const struct history_op *other = &search->ops[i];
         if (i == op || other->invoked > search->ops[op].returned ||
@@ -174,7 +174,7 @@ enum linearize_verdict linearize_key(const struct history_op *ops, size_t count,
         verdict = LINEARIZE_MALFORMED;
     } else if (!prepare_needs(&search, &stray)) {
         verdict = LINEARIZE_REJECTED;
-        explain(&search, search.stuck = stray, "saw a value that nobody wrote to this key", explanation,
+        explain(&search, search.stuck = stray, "saw a value that was never written to this key", explanation,
                 size);
     } else {
         prepare_unread(&search);

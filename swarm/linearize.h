@@ -5,10 +5,10 @@
  * a register that may also be empty. The search is that of Wing and Gong with Lowe's memory of configurations
  * seen (which operations are placed, and the value they leave), made narrow by two facts: an operation that
  * changes nothing and fits may be placed at once, and since every value is written at most once, a value that
- * somebody still has to see must not be replaced before. Of several choices, the operation that returned
- * first is tried first. A key's quiescent points need no special care: what was placed before one is the same
- * set on every path, so the memory cuts the search there by itself. Thousands of operations of a key, dozens
- * of them at a time, take milliseconds.
+ * some operation still has to see must not be replaced before. Of several choices, the operation that
+ * returned first is tried first. A key's quiescent points need no special care: what was placed before one is
+ * the same set on every path, so the memory cuts the search there by itself. Thousands of operations of a
+ * key, dozens of them at a time, take milliseconds.
  *
  * Operations of unknown outcome may be placed anywhere after their invocation or left out.
  */

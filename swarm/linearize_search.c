@@ -13,7 +13,6 @@ static void search_mark(struct linearize_search *search, uint32_t op, bool place
     search->high += placed ? high : -high;
 }
 
-/* A value that nobody will tell from another any more. */
 bool linearize_search_plain(const struct linearize_search *search, uint32_t state)
 {
     return state != 0 && search->wanted[state] == 0 && !search->contested[state];
@@ -96,7 +95,7 @@ static bool step(const struct linearize_search *search, uint32_t op, uint32_t *a
         search->ops[op].known ? step_known(search, op, state, after) : step_unknown(search, op, state, after);
     if (!fits || *after == state)
         return fits;
-    /* Somebody else still has to see this value, and it never comes back. */
+    /* Another operation still has to see this value, and it never comes back. */
     uint32_t others = search->wanted[state];
     if (state != 0 && search->ops[op].known && search->needs[op] == state)
         others--;
@@ -156,8 +155,8 @@ static uint32_t search_take_back(struct linearize_search *search)
     return frame.call;
 }
 
-/* Changes nothing that anybody could notice, and nothing could be gained by placing it later. (An update
- * could be what moves a value out of the way of a compare-and-set that did not find it.) */
+/* Changes nothing that an operation could notice, and nothing could be gained by placing it later. (An update
+ * could replace the value that a compare-and-set did not find.) */
 static bool is_quiet(const struct linearize_search *search, uint32_t op, uint32_t after)
 {
     if (after == search->state)
@@ -211,7 +210,7 @@ static enum likeness likeness(const struct linearize_search *search, uint32_t op
     return o->kind == HISTORY_MODIFY && o->result == 0 && o->argument != 0 ? ALIKE_MODIFY : ALIKE_COUNT;
 }
 
-/* Of unknown outcome, and nobody would notice it here: it may as well never happen. */
+/* Of unknown outcome, and no operation would notice it here: it may as well never happen. */
 static bool is_idle(const struct linearize_search *search, uint32_t op)
 {
     const struct history_op *o = &search->ops[op];
@@ -247,7 +246,7 @@ static uint32_t search_choose(struct linearize_search *search, uint32_t last, ui
     return best;
 }
 
-/* For the explanation: how far the search got, and what stands in the way there. */
+/* For the explanation: how far the search got, and which operation it could not place there. */
 static void search_note(struct linearize_search *search)
 {
     if (search->depth < search->deepest)

@@ -3,8 +3,9 @@
  * workload. Drawn from a seed (swarm testing: Groce et al., ISSTA 2012; each run has some features and lacks
  * others, so that rare mixtures happen), changed field by field, written down as text and read back.
  *
- * A plan says all: it runs alike wherever and whenever the code is the same, even if what a seed draws has
- * changed. So a failure is kept as a plan. Plain data but for `skip`; swarm_plan_free when done. One thread.
+ * A plan is complete: as long as the code is the same it runs alike everywhere, even after seeds have come to
+ * draw other plans. So a failure is kept as a plan. Plain data but for `skip`; swarm_plan_free when done. One
+ * thread.
  */
 #ifndef SWARM_PLAN_H
 #define SWARM_PLAN_H
@@ -52,7 +53,7 @@ struct swarm_plan {
 /* Its own fields; the others' tables are tree_switches_table, sim_params_table and sim_faults_table. */
 extern const struct option_entry swarm_plan_table[];
 
-/* Sensible values everywhere, no faults: what a plan's text need not name. */
+/* Sensible values everywhere, no faults. A plan's text need not name these. */
 void swarm_plan_default(struct swarm_plan *plan);
 void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed);
 void swarm_plan_free(struct swarm_plan *plan);
@@ -66,11 +67,11 @@ void swarm_plan_churn(const struct swarm_plan *plan, struct churn *churn);
 /* The pool is so small that there may be no room for something. */
 bool swarm_plan_may_be_full(const struct swarm_plan *plan);
 void swarm_plan_geometry(const struct swarm_plan *plan, struct format_geometry *geometry);
-/* Text: a line with the version, then name = value for what is not as swarm_plan_default has it; lines with #
- * are remarks. */
+/* Text: a line with the version, then name = value for each field that differs from swarm_plan_default; lines
+ * with # are remarks. */
 int swarm_plan_write(const struct swarm_plan *plan, FILE *file);
-/* BANYAN_EVERSION for another version's text, BANYAN_EINVAL with the line's number for what is no plan. The
- * plan must be freed in either case. */
+/* BANYAN_EVERSION for another version's text, BANYAN_EINVAL with the line's number for text that is no plan.
+ * The plan must be freed in either case. */
 int swarm_plan_parse(struct swarm_plan *plan, const char *text, struct error *error);
 int swarm_plan_read(struct swarm_plan *plan, const char *path, struct error *error);
 /* A few words: what kind of cluster it is. */

@@ -130,7 +130,7 @@ static void draw_faults(struct swarm_plan *plan, struct random *random)
         double part = random_unit(random), length = random_unit(random);
         if (!on || tame)
             continue;
-        /* What is torn or spread may be so at any rate; the rest is mostly rare. */
+        /* Tearing and spreading come at any rate; the other faults are mostly rare. */
         part = fault->rate_max < 1 ? part * part : part;
         set(plan, fault->rate, fault->rate_max * (part * 0.99 + 0.01));
         if (fault->duration)
@@ -153,7 +153,7 @@ static void draw_faults(struct swarm_plan *plan, struct random *random)
         plan->refusals = 1 + (uint32_t)random_below(random, 8);
 }
 
-/* Other machines: what is fast and what is slow decides who overtakes whom. */
+/* Other machines: their speeds decide which message overtakes which. */
 static void draw_hardware(struct swarm_plan *plan, struct random *random)
 {
     if (random_chance(random, 0.6))

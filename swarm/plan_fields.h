@@ -1,6 +1,6 @@
 /*
- * plan_fields.h - the tables that a plan's fields stand in, for plan.c, plan_fields.c and plan_text.c. Nobody
- * else includes it: swarm_plan_set (plan.h) finds a field by name.
+ * plan_fields.h - the tables that a plan's fields stand in, for plan.c, plan_fields.c and plan_text.c. No
+ * other file includes it: swarm_plan_set (plan.h) finds a field by name.
  */
 #ifndef SWARM_PLAN_FIELDS_H
 #define SWARM_PLAN_FIELDS_H

@@ -14,7 +14,7 @@ void *recorder_allocate(void *old, size_t bytes)
     return memory;
 }
 
-/* What every record may be the first to see. */
+/* Any record may be the first after a change of these. */
 void recorder_note_state(struct recorder *recorder)
 {
     const struct driver_setting *setting = &recorder->world->setting;

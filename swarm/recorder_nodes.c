@@ -44,7 +44,7 @@ static void add_value(struct recorder *recorder, struct record *record, struct f
         record_add(record, shape->records ? " is there" : " = a broken value");
 }
 
-/* What these bytes of the leaf say about the key, as a reader would judge who takes them for this leaf's. */
+/* What these bytes of the leaf say about the key to a reader that takes them for this leaf's. */
 static void add_key(struct recorder *recorder, struct record *record, const struct recorder_place *place,
                     const struct format_bucket *bucket, bool reads)
 {
@@ -89,7 +89,7 @@ static void add_slot(struct recorder *recorder, struct record *record, const str
     add_value(recorder, record, slot->value);
 }
 
-/* Where no key is looked for: what the slots hold that the command is about. */
+/* Without a key to look for: the contents of the slots that the command is about. */
 static void add_slots(struct recorder *recorder, struct record *record, const struct recorder_place *place,
                       uint32_t length)
 {
@@ -169,7 +169,7 @@ void recorder_add_part(struct recorder *recorder, struct record *record, const s
     record_add(record, " %u+%u", from, length);
 }
 
-/* The bytes that a READ has brought, or what is in memory since the WRITE, into the recorder's image. */
+/* Copies into the recorder's image the bytes that a READ has brought, or those in memory since the WRITE. */
 static void image_take(struct recorder *recorder, const struct recorder_place *place,
                        const struct fabric_command *command, bool last)
 {

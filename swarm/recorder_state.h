@@ -1,6 +1,6 @@
 /*
  * recorder_state.h - a recorder at work, in the run's own process: shared by recorder.c, which begins and
- * ends it, and the files that turn what it sees into records. Nobody else includes it.
+ * ends it, and the files that turn what it sees into records. No other file includes it.
  */
 #ifndef SWARM_RECORDER_STATE_H
 #define SWARM_RECORDER_STATE_H

@@ -11,7 +11,7 @@
 #define RECORD_TEXT         92u
 #define RECORDS_MAX         (UINT64_C(1) << 18) /* 32 MiB */
 #define RECORDING_NAMES     400u
-#define RECORDING_STUCK     100u /* times that a lock is found held: somebody keeps it */
+#define RECORDING_STUCK     100u /* times that a lock is found held before it counts as never freed */
 #define RECORDING_LANE_NONE UINT32_MAX
 
 enum record_kind {
@@ -37,7 +37,7 @@ struct record {
     char text[RECORD_TEXT];
 };
 
-/* What is looked at closely: every field that is set. */
+/* The key, node or lane that is looked at closely: every field that is set. */
 struct recorder_focus {
     bool has_key, has_node, has_lane;
     uint64_t key;
@@ -54,12 +54,12 @@ struct recorder_last {
 
 struct recorder;
 struct recording {
-    bool texts;  /* records are kept, not only what stands here */
-    bool asides; /* also of what has nothing to do with the focus */
+    bool texts;  /* records are kept, not only the fields below */
+    bool asides; /* also those that have nothing to do with the focus */
     struct recorder_focus focus;
-    const struct swarm_watch *more; /* also watches; NULL: nobody */
+    const struct swarm_watch *more; /* watches as well; NULL: none */
     struct recorder *recorder;      /* of the run's process */
-    /* what came of it */
+    /* results */
     uint64_t count; /* records written, of which the last RECORDS_MAX are there */
     uint64_t blamed;
     struct history_op culprit;
@@ -78,7 +78,7 @@ struct recording {
 /* NULL: no memory. Takes memory as it is filled. */
 struct recording *recording_create(void);
 void recording_destroy(struct recording *recording);
-/* Forgets what was recorded. */
+/* Forgets all records and results. */
 void recording_clear(struct recording *recording);
 /* The short name of names[place]. */
 void recording_label(uint32_t place, char text[8]);

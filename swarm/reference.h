@@ -1,6 +1,7 @@
 /*
- * reference.h - an ordered map that is too simple to be wrong: a sorted array. What the tree is compared
- * with. One thread. Every change costs a binary search and a memmove; running out of memory aborts the test.
+ * reference.h - an ordered map that is too simple to be wrong: a sorted array. The tree is compared
+ * with it. One thread. Every change costs a binary search and a memmove; running out of memory aborts the
+ * test.
  */
 #ifndef SWARM_REFERENCE_H
 #define SWARM_REFERENCE_H

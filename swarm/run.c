@@ -13,10 +13,10 @@ struct swarm_run {
     struct churn churn;
     struct swarm_skip skip;
     uint64_t unfinished;
-    struct random random; /* of what happens to the cluster */
+    struct random random; /* for mishaps */
 };
 
-/* ---- what happens to the cluster ---- */
+/* ---- mishaps ---- */
 
 enum mishap { MISHAP_KILL, MISHAP_STALL, MISHAP_CUT, MISHAP_REFUSAL };
 
@@ -110,7 +110,7 @@ static bool left_out(void *context, unsigned task, unsigned round)
     return swarm_skip_has(&run->skip, task, round);
 }
 
-/* The first task to come near its end ends the faults for all: what follows has to go on well. */
+/* The first task that comes near its end ends the faults for all: the rest of the run must go well. */
 static void after_round(void *context, unsigned task, unsigned round)
 {
     struct swarm_run *run = context;
@@ -169,9 +169,9 @@ static int work(struct swarm_run *run)
     return status ? status : world_end_losses(world);
 }
 
-/* What may be nobody's: of each thread of a dead compute node the free blocks that its worker held; of each
- * task that a death or a lost connection met what its operation had under way: some records with extents, at
- * most. */
+/* Memory that may be lost: the free blocks that the worker of each thread of a dead compute node held; and,
+ * for each task that a death or a lost connection met, the blocks of its operation under way: at most some
+ * records with extents. */
 #define WORKER_HOLDS  UINT64_C(524288) /* bytes */
 #define TASK_UNDERWAY UINT64_C(262144)
 
@@ -183,7 +183,7 @@ static uint64_t deaths_of(const struct world *world)
     return deaths;
 }
 
-/* Deaths, losses and a full pool excuse only so much of what is lost or left half done. */
+/* Deaths, losses and a full pool excuse only so many lost bytes and half-done changes. */
 static int judge_excuses(struct swarm_run *run, const struct tree_check_report *left)
 {
     struct world *world = &run->world;
@@ -195,7 +195,7 @@ static int judge_excuses(struct swarm_run *run, const struct tree_check_report *
     uint64_t bytes = deaths * plan->threads * WORKER_HOLDS + (deaths + losses) * tasks * TASK_UNDERWAY;
     if (world->lost_bytes > bytes)
         return world_fail(world, BANYAN_ECORRUPT,
-                          "%" PRIu64 " bytes are nobody's: too many for %" PRIu64 " deaths and %" PRIu64
+                          "%" PRIu64 " bytes have no owner: too many for %" PRIu64 " deaths and %" PRIu64
                           " lost connections",
                           world->lost_bytes, deaths, losses);
     uint64_t unfinished = deaths * tasks + met.unknown + met.unreachable;
@@ -214,7 +214,7 @@ static int judge(struct swarm_run *run)
 {
     struct world *world = &run->world;
     struct tree_check_report left = {0}, report = {0};
-    /* As the last operation left it, and after all of it has been read. */
+    /* Once as the last operation left the index, and once after all of it has been read. */
     int status = world_check_locks(world);
     status = status ? status : world_check(world, &left);
     run->unfinished = left.dead + left.marked + left.missing_parents;

@@ -1,10 +1,10 @@
 /*
- * run.h - one simulated run of a plan, in this process: the cluster is built, driven, hurt, left in peace and
- * judged.
+ * run.h - one simulated run of a plan, in this process: the cluster is built, driven under faults, left in
+ * peace and judged.
  *
  * What is judged: every key's history is linearizable, scans included (linearize.h); every acknowledged write
  * is there at the end; the index's and the store's invariants hold; every block of memory has exactly one
- * owner (with deaths or lost connections: at most one); no lock is held when nobody is at work; once faults
+ * owner (with deaths or lost connections: at most one); no lock is held when no task is at work; once faults
  * have stopped no operation takes longer than the plan's patience; without deaths and losses nothing is left
  * unfinished.
  *
@@ -24,18 +24,18 @@ struct swarm_result {
     uint64_t events, virtual_ns, hash;
     uint64_t splits, unlinks, retries, handovers;
     uint64_t deaths, restarts, losses, unreachable, unknown, refused;
-    uint64_t
-        lost_bytes; /* of blocks that are nobody's at the end: what the dead held, or a lost reply gave */
+    uint64_t lost_bytes; /* of blocks without an owner at the end: those that dead nodes held, or that a lost
+                            reply gave */
     uint64_t
         unfinished; /* nodes that the last operation left half split, unlinked by half, or without entry */
     uint64_t longest_ns; /* operation after the faults had stopped */
 };
 
-/* For who wants to look at the run. Any function may be NULL. They must not change it. */
+/* Sees the run at its beginning and end. Either function may be NULL. They must not change the run. */
 struct swarm_watch {
     void (*begin)(void *context, struct world *world); /* the cluster is built, nothing has happened yet */
     void (*end)(void *context, struct world *world,
-                const struct swarm_result *result); /* before it is gone */
+                const struct swarm_result *result); /* before the cluster is taken down */
     void *context;
 };
 

@@ -10,7 +10,7 @@
 #include "fabric/verbs_options.h"
 #include "memoryd/memoryd.h"
 
-/* Machines that tests run on may be slow, and emulated: nobody is to be fenced for that. */
+/* Machines that tests run on may be slow, and emulated: slowness must not get a compute node fenced. */
 #define LEASE_MS   30000u
 #define TIMEOUT_MS 60000u
 /* A NIC's pool is locked in memory as a whole, where others take pages as they are used. */

@@ -1,7 +1,7 @@
 /*
  * served.h - memory nodes of this process served over a network, and compute nodes that reach them there: a
  * world's (world.h) other fabric. The memory nodes stay within reach of the test, which looks at their locks
- * and blocks directly while nobody is at work.
+ * and blocks directly while no task is at work.
  *
  * $BANYAN_FABRIC says what worlds in real time run on: "local" or nothing: the memory itself; "tcp"; "unix",
  * whose pools are mapped; "rdma": the NIC that has the address $BANYAN_RDMA_ADDRESS. The test's
@@ -17,8 +17,8 @@
 enum served_way { SERVED_LOCAL, SERVED_TCP, SERVED_UNIX, SERVED_RDMA };
 /* Aborts when the variables make no sense: a suite that was to run over a NIC must not run without. */
 enum served_way served_way(void);
-/* What memory nodes must be made with to be served so: their lock width where none is wanted (0), and no more
- * memory than a NIC may lock. */
+/* Sets the options that memory nodes need to be served so: their lock width where it is 0, and no more memory
+ * than a NIC may lock. */
 int served_prepare(enum served_way way, struct memory_options *options, struct error *error);
 
 struct served;

@@ -150,7 +150,7 @@ static uint32_t task_of(const struct swarm_plan *plan, uint32_t compute, uint32_
     return (compute * plan->threads + thread) * plan->fibers + fiber;
 }
 
-/* Each task that is there yet leaves out what it did before. */
+/* Each task that remains leaves out the rounds that it left out before. */
 static void skip_carry(struct swarm_plan *plan, const struct swarm_plan *before)
 {
     struct swarm_skip old, new;
@@ -201,12 +201,12 @@ static const struct part parts[] = {
     {sim_params_table, offsetof(struct swarm_plan, params)},
 };
 
-/* What a field is simplest at, where that is not what swarm_plan_default has. */
+/* The simplest values of fields whose default is not the simplest. */
 static const struct simplest {
     const char *name, *value;
 } simplest[] = {{"compute-nodes", "1"}, {"hot", "0"}, {"scans", "0"}, {"multis", "0"}};
 
-/* What the run is judged by, and what numbers_shrink and rounds_shrink are for. */
+/* Fields by which the run is judged, and those that numbers_shrink and rounds_shrink reduce. */
 static const char *const kept[] = {"seed", "dice", "skip", "rounds", "keys", "events", "patience-ns"};
 
 static bool is_kept(const char *name)
@@ -322,7 +322,7 @@ static void numbers_shrink(struct shrink *shrink)
 /* ---- rounds ---- */
 
 struct rounds {
-    uint32_t *tasks, *numbers; /* owned: those that are done yet, the latest last */
+    uint32_t *tasks, *numbers; /* owned: rounds still carried out, the latest last */
     uint32_t count;
 };
 

@@ -1,8 +1,8 @@
 /*
- * subject.h - what a driver drives: one session of an ordered map, be it the index, the store above it, or
+ * subject.h - the map that a driver drives: one session of it, be it the index, the store above it, or
  * the public library in a process of its own. The same driver and the same judges serve all of them.
  *
- * One task at a time uses a session. Calls cost what the subject's own calls cost, and return its status.
+ * One task at a time uses a session. Calls cost as much as the subject's own, and return its status.
  */
 #ifndef SWARM_SUBJECT_H
 #define SWARM_SUBJECT_H
@@ -14,12 +14,12 @@ struct subject_call {
     enum history_kind kind;
     const uint8_t *key;
     size_t key_length;
-    const uint8_t *value; /* what is written; NULL: HISTORY_MODIFY deletes what it finds */
+    const uint8_t *value; /* to be written; NULL: HISTORY_MODIFY deletes the entry */
     size_t length;
     uint64_t expires; /* where values may expire: a time that does not come, or 0 */
     const uint8_t *expected;
     size_t expected_length;
-    uint8_t *result; /* room for any value: HISTORY_GET's, and what HISTORY_MODIFY saw */
+    uint8_t *result; /* room for any value: HISTORY_GET's, and the value that HISTORY_MODIFY saw */
     size_t result_room, result_length;
     bool found; /* HISTORY_MODIFY: it saw something */
     int status; /* of each call of many; one() returns it instead */

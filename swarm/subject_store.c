@@ -7,7 +7,7 @@
 #include "store/store.h"
 #include "swarm/world.h"
 
-/* What of a call the store can do only by reading, deciding and writing. */
+/* The kinds of calls that the store can do only by reading, deciding and writing. */
 struct decision {
     struct subject_call *call;
     int status;

@@ -11,12 +11,12 @@
 #define ROWS_DEFAULT 200u
 #define COLUMNS_MAX  6u
 #define COLUMN_WIDTH 32u
-#define INDENT       6u /* of what goes on in the next line */
+#define INDENT       6u /* of continued lines */
 #define AFTER_PART   8u /* of the rows, how many may stand after the culprit */
 #define ACT_PART     8u /* of the rows, how many one operation may take; more are cut in the middle */
 #define ACT_LEAST    6u /* at its begin, and at its end */
 
-/* ---- what the failure is about ---- */
+/* ---- the focus: what the failure is about ---- */
 
 /* The first address in a message, as gaddr_format writes it. */
 static gaddr address_in(const char *text)
@@ -42,7 +42,7 @@ static bool is_stuck(const struct swarm_outcome *outcome)
            (outcome->end == SWARM_FAILED && outcome->result.status == BANYAN_ETIMEOUT);
 }
 
-/* Where nothing else is known: a lock that nobody gets; or what the task did that ran last. */
+/* Without anything better: a lock that is never freed, or the operation of the task that ran last. */
 static void focus_find(struct recording *recording, const struct swarm_outcome *outcome)
 {
     struct recorder_focus *focus = &recording->focus;
@@ -68,7 +68,7 @@ static void focus_find(struct recording *recording, const struct swarm_outcome *
     }
 }
 
-/* ---- what is shown ---- */
+/* ---- choosing records ---- */
 
 enum shown { SHOWN_NOT, SHOWN, SHOWN_CUT };
 
@@ -113,7 +113,7 @@ static void choose_acts(struct trace *trace)
     }
 }
 
-/* Where the run got stuck, and nothing else is known, only operations that never ended are shown. */
+/* If the run got stuck and nothing else is known, only operations that never ended are shown. */
 static void choose_stuck(struct trace *trace)
 {
     const struct recorder_focus *focus = &trace->recording->focus;
@@ -141,7 +141,7 @@ static bool is_chosen(const struct trace *trace, const struct record *record)
     return record->concern == RECORD_CHOOSES;
 }
 
-/* An operation that goes in circles must not hide what led it there. */
+/* An operation that goes in circles must not hide the records that led there. */
 static void choose_records(struct trace *trace)
 {
     uint32_t *all = calloc(trace->acts + 1, sizeof *all), *seen = calloc(trace->acts + 1, sizeof *seen);
@@ -193,7 +193,8 @@ static void choose_rows(struct trace *trace)
             trace->rows[trace->row_count++] = at;
 }
 
-/* By time; what a task does is recorded ahead of what happens meanwhile. Insertion: almost all is in order.
+/* Sorts by time: a task runs ahead of the event loop, so its records come too early. By insertion: almost all
+ * is in order.
  */
 static void sort_rows(struct trace *trace)
 {

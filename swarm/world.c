@@ -21,7 +21,8 @@ void *world_allocate(size_t count, size_t bytes)
 int world_fail(struct world *world, int code, const char *format, ...)
 {
     __atomic_store_n(&world->setting.failed, code, __ATOMIC_RELAXED); /* orders nothing */
-    /* Relaxed is enough: whoever wins writes the text, and it is read after all tasks have been joined. */
+    /* Relaxed is enough: the winner of the exchange writes the text, and it is read after all tasks have been
+     * joined. */
     int nothing = 0;
     if (!__atomic_compare_exchange_n(&world->error.code, &nothing, code, false, __ATOMIC_RELAXED,
                                      __ATOMIC_RELAXED))

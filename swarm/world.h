@@ -38,20 +38,20 @@ struct world_options {
     unsigned memory_nodes, compute_nodes, threads, fibers; /* 0: 1 */
     uint64_t pool_bytes, chunk_bytes, lock_bytes;          /* 0: 64 MiB, 64 KiB, the memory node's default */
     uint32_t lock_width;                                   /* 0: the memory node's default */
-    uint32_t atomic_write;    /* the fabric claims to have no more; 0: what it has */
-    struct sim_params params; /* simulated only; fill with sim_params_default */
-    struct sim_faults faults; /* simulated only */
-    bool accept_full;         /* BANYAN_ENOSPC is no failure: the operation had no effect */
-    bool accept_refusals;     /* the same until world_calm */
-    bool empty;               /* only format the pool, create no index */
-    bool records;             /* a store above the index: values of any size */
-    unsigned restarts; /* simulated: dead compute nodes that may be replaced, at most (world_restart_at) */
+    uint32_t atomic_write;                                 /* what the fabric claims at most; 0: its own */
+    struct sim_params params;                              /* simulated only; fill with sim_params_default */
+    struct sim_faults faults;                              /* simulated only */
+    bool accept_full;     /* BANYAN_ENOSPC is no failure: the operation had no effect */
+    bool accept_refusals; /* the same until world_calm */
+    bool empty;           /* only format the pool, create no index */
+    bool records;         /* a store above the index: values of any size */
+    unsigned restarts;    /* simulated: dead compute nodes that may be replaced, at most (world_restart_at) */
     uint64_t events_max, until_ns; /* simulated: a run that takes more is over (0: no limit) */
     uint64_t
         patience_ns; /* longest wait of an operation once the faults have stopped (world_calm); 0: no limit */
     const struct tree_switches *switches; /* NULL: the preset's, or drawn */
 };
-/* Everything small and the default preset; then change what the test is about. */
+/* Everything small and the default preset; the test then changes the options that it is about. */
 void world_options_default(struct world_options *options);
 
 struct world;
@@ -91,15 +91,14 @@ struct world {
     unsigned first_count; /* tasks of the first compute nodes */
     struct history history;
     struct driver_setting setting;
-    uint64_t now_ms;                           /* what stores take for the time; atomic */
+    uint64_t now_ms;                           /* the stores' clock; atomic */
     void (*function)(struct world_task *task); /* of the run under way, for those that join it */
     void *context;                             /* the test's own */
     struct history_op culprit;                 /* world_linearize: the operation that does not fit */
     struct world_event *events;                /* owned: deaths and restarts to come */
     bool mended;              /* all connections are there again: nothing is excused by their loss */
-    uint64_t lost_bytes;      /* of blocks that were nobody's, as the last world_check met them */
-    uint64_t marked_at_death; /* leaves that a death left half split (world_kill_at): somebody has to finish
-                                 them */
+    uint64_t lost_bytes;      /* of blocks without an owner, as the last world_check met them */
+    uint64_t marked_at_death; /* leaves that a death left half split (world_kill_at) */
 };
 
 /* 0, or a negative error with world->error set; the world must be destroyed in either case. */
@@ -120,17 +119,17 @@ int world_kill_at(struct world *world, unsigned compute, uint64_t delay_ns, uint
 void world_kill_at_effect(struct world *world, unsigned compute, uint64_t effects, uint64_t lease_ns);
 
 /* Simulated: another process takes the dead compute node's place at a virtual time from now, or once it is
- * fenced, and does what the run under way does. Nothing happens if it is not dead then. */
+ * fenced, and joins the run under way. Nothing happens if the node is not dead then. */
 int world_restart_at(struct world *world, unsigned compute, uint64_t delay_ns);
-/* Simulated: faults stop now; from here on nobody waits longer than options.patience_ns. */
+/* Simulated: faults stop now; from here on no operation may take longer than options.patience_ns. */
 void world_calm(struct world *world);
-/* Simulated: if nobody lives, one dead compute node is replaced. */
+/* Simulated: if no compute node lives, a dead one is replaced. */
 int world_revive(struct world *world);
 /* Some compute node lives: the number of its first task. */
 unsigned world_survivor(const struct world *world);
-/* Nobody at work: no lock is held. */
+/* While no task is at work: no lock is held. */
 int world_check_locks(struct world *world);
-/* What the drivers of all tasks have met. */
+/* Sums over the drivers of all tasks. */
 struct world_met {
     uint64_t unreachable, unknown, refused, longest_ns;
 };
@@ -145,7 +144,7 @@ static inline bool world_lossy(const struct world *world)
 int world_end_losses(struct world *world);
 /* Checks the index (and the store) from a living compute node, and that every block that the memory nodes
  * handed out is either in use or held back by one worker. With dead compute nodes or lost connections blocks
- * may be missing (what they had taken but not linked yet), but none may be there twice. */
+ * may be missing (taken, but not linked yet), but none may be there twice. */
 int world_check(struct world *world, struct tree_check_report *report);
 int world_check_store(struct world *world, struct store_check_report *report);
 /* Judges the history of all tasks. */
@@ -158,7 +157,7 @@ void world_stats(const struct world *world, struct tree_stats *stats);
 /* Seeds: BANYAN_SEED if set, else the given one. Rounds: times BANYAN_ROUNDS (a factor, default 1). */
 uint64_t world_seed(uint64_t given);
 unsigned world_rounds(unsigned given);
-/* A seed nobody has tried: from the clock; BANYAN_SEED overrides it too. */
+/* A fresh seed, from the clock; BANYAN_SEED overrides it too. */
 uint64_t world_fresh_seed(void);
 
 /* ---- recorded operations: the index's call together with its entry in the history ---------------- */

@@ -9,7 +9,7 @@ void world_calm(struct world *world)
     struct error error;
     sim_faults_none(&none);
     sim_set_faults(world->sim, &none, &error);
-    /* Deaths that have not come yet do not come: who reads all keys at the end has to live. */
+    /* Deaths still to come are called off: the task that reads all keys at the end has to live. */
     for (unsigned i = 0; i < world->compute_count; i++)
         sim_kill_compute_at(world->sim, (int)i, 0, 0, NULL, NULL);
     world->setting.patience_ns = world->options.patience_ns;

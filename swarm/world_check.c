@@ -1,4 +1,4 @@
-/* world_check.c - what must hold in a world when nobody is at work: no lock is held, every block has one
+/* world_check.c - what must hold in a world while no task is at work: no lock is held, every block has one
  * owner, the history has an order (contract: world.h). */
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ int world_check_locks(struct world *world)
             free = all_zero(target->pool + MEMORY_LOCK_TABLE_OFFSET, target->lock_bytes, &at);
         }
         if (!free)
-            return world_fail(world, BANYAN_ECORRUPT, "the lock %s is held though nobody is at work",
+            return world_fail(world, BANYAN_ECORRUPT, "the lock %s is held though no task is at work",
                               gaddr_format(first + at, text));
     }
     return 0;
@@ -50,7 +50,7 @@ struct pieces {
 struct account {
     struct world *world;
     struct store_check_report report; /* of the index alone, without records */
-    struct pieces owned, used;        /* by the tree and the workers; what the memory nodes have handed out */
+    struct pieces owned, used;        /* by the tree and the workers; handed out by the memory nodes */
 };
 
 static void piece_add(struct pieces *pieces, struct piece piece)
@@ -99,16 +99,16 @@ static int missing(struct account *account, const struct piece *piece)
     struct world *world = account->world;
     char text[GADDR_TEXT_BYTES];
     world->lost_bytes += piece->bytes;
-    /* What the dead had taken and not linked; what was given or taken by a call whose reply was lost, or
-     * named by an unknown write. */
+    /* Excused: a dead node had taken and not linked the block, or a call whose reply was lost gave or took
+     * it, or a write of unknown outcome named it. */
     if (world_any_dead(world) || world_lossy(world))
         return 0;
     return world_fail(world, BANYAN_ECORRUPT,
-                      "the block of %" PRIu64 " bytes at %s is handed out, but nobody's", piece->bytes,
+                      "the block of %" PRIu64 " bytes at %s is handed out, but has no owner", piece->bytes,
                       gaddr_format(piece->address, text));
 }
 
-/* Both sorted: what somebody owns must be what is handed out. */
+/* Both sorted: the blocks with an owner must be those that are handed out. */
 static int account_compare(struct account *account)
 {
     char text[GADDR_TEXT_BYTES];

@@ -6,13 +6,13 @@
 #include "format/header.h"
 #include "swarm/world_parts.h"
 
-/* What shall happen to a compute node; the world's, since it may never come to it. */
+/* A death or restart to come. Owned by the world, since it may never happen. */
 struct world_event {
     struct world_event *next;
     struct world *world;
     unsigned compute;
     uint64_t lease_ns;
-    unsigned waits; /* for the death of who is to be replaced */
+    unsigned waits; /* for the death of the node that is to be replaced */
 };
 
 static struct world_event *event_make(struct world *world, unsigned compute, uint64_t lease_ns)
@@ -142,7 +142,7 @@ static int restart(struct world *world, unsigned dead)
     return world_spawn(world, number * world_tasks_each(world));
 }
 
-/* Who is to be replaced may die later than planned, or never: then nobody waits for ever. */
+/* The node that is to be replaced may die later than planned, or never: the wait for it has an end. */
 #define RESTART_WAITS   200u
 #define RESTART_WAIT_NS 20000u
 
@@ -202,11 +202,12 @@ int world_revive(struct world *world)
         return 0;
     int status = restart(world, world->compute_count - 1);
     if (status)
-        return world_fail(world, status, "nobody lives, and none can be replaced: %s", error_name(status));
+        return world_fail(world, status, "no compute node lives, and none can be replaced: %s",
+                          error_name(status));
     unsigned stuck = sim_run(world->sim, UINT64_MAX);
     if (stuck)
         return world_fail_stuck(world, stuck, 0);
     return is_survivor(world, world_survivor(world) / world_tasks_each(world))
                ? world->error.code
-               : world_fail(world, BANYAN_EBUSY, "nobody lives, and no more can be replaced");
+               : world_fail(world, BANYAN_EBUSY, "no compute node lives, and no more can be replaced");
 }

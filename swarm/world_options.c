@@ -1,4 +1,4 @@
-/* world_options.c - what a world is made of unless a test says otherwise, and what the environment changes:
+/* world_options.c - the defaults of a world, and what the environment changes in a test:
  * seeds and rounds (contract: world.h). */
 #include "swarm/world.h"
 

@@ -1,6 +1,6 @@
 /*
- * world_parts.h - what the files of a world (world.h) share among themselves: world.c, world_build.c,
- * world_run.c, world_death.c, world_calm.c and world_check.c. Nobody else includes it. Called by the test's
+ * world_parts.h - functions that the files of a world (world.h) share: world.c, world_build.c,
+ * world_run.c, world_death.c, world_calm.c and world_check.c. No other file includes it. Called by the test's
  * thread, and by tasks and events of the simulator while that thread runs them.
  */
 #ifndef SWARM_WORLD_PARTS_H
@@ -29,7 +29,7 @@ int world_build_compute(struct world *world, struct world_compute *compute);
 int world_build_task(struct world *world, unsigned number);
 /* The compute node has opened the index: its tasks get at it. */
 int world_equip_tasks(struct world *world, unsigned compute);
-/* What keys and values look like, from the geometry. */
+/* Sets the shape of keys and values, from the geometry. */
 void world_set_shape(struct world *world);
 
 /* world_run.c. Simulated: the task begins when the simulator runs. */
