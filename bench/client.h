@@ -1,6 +1,6 @@
 /*
- * client.h - one task of a benchmark that asks the index: what runs on a thread, a fiber or a simulated fiber
- * alike.
+ * client.h - one task of a benchmark that asks the index, alike on a thread, a fiber or a simulated
+ * fiber.
  */
 #ifndef BENCH_CLIENT_H
 #define BENCH_CLIENT_H

@@ -12,7 +12,7 @@
 
 #include "memoryd/memoryd.h"
 
-/* What the daemon tells once: its port, or why there is none. */
+/* The daemon sends this once: its port, or why there is none. */
 struct answer {
     uint16_t port;
     struct error error;
@@ -94,7 +94,7 @@ void bench_daemons_stop(struct bench_daemons *daemons)
         struct bench_daemon *daemon = &daemons->daemons[i];
         if (daemon->pid > 0) {
             close(daemon->leash);
-            kill(daemon->pid, SIGKILL); /* what it holds is of no use any more */
+            kill(daemon->pid, SIGKILL); /* its pool is of no use any more */
             while (waitpid(daemon->pid, NULL, 0) < 0 && errno == EINTR)
                 ;
         }

@@ -52,8 +52,8 @@ static struct fabric_remote_options remote_options(const struct bench_pool *pool
 
 #define FORMAT_PATIENCE_NS UINT64_C(5000000000)
 
-/* Memory nodes let nobody format them while a compute node is connected. That of the run before has hung up,
- * but they may not have seen it yet. */
+/* Memory nodes refuse to be formatted while a compute node is connected. Those of the run before have hung
+ * up, but the memory nodes may not have seen it yet. */
 static int format_remote(const struct bench_pool *pool, struct error *error)
 {
     const struct fabric_remote_options options = remote_options(pool);

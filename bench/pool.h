@@ -33,8 +33,8 @@ struct fabric *bench_pool_fabric(const struct bench_pool *pool, uint16_t id, str
 int bench_pool_load(struct bench_pool *pool, const struct bench_config *config,
                     const struct tree_switches *switches, const struct workload_source *source,
                     struct error *error);
-/* Walks the index (nobody writing) and counts: BANYAN_ECORRUPT if it is not sound. Without config->check only
- * the chunks are counted. */
+/* Walks the index, while no task writes, and counts: BANYAN_ECORRUPT if it is not sound. Without
+ * config->check only the chunks are counted. */
 int bench_pool_check(struct bench_pool *pool, const struct bench_config *config,
                      const struct tree_switches *switches, struct bench_space *space, struct error *error);
 

@@ -64,12 +64,12 @@ struct bench_kind {
 struct bench_space {
     uint64_t entries;     /* 0: not counted (check off) */
     uint64_t index_bytes; /* nodes in use */
-    uint64_t pool_bytes;  /* chunks handed out, less what came back */
+    uint64_t pool_bytes;  /* chunks handed out, less blocks given back */
 };
 
 struct bench_result {
     char preset[64];
-    struct tree_switches switches; /* the preset's, with what was set over it */
+    struct tree_switches switches; /* the preset's, with single switches set over it */
     char workload[WORKLOAD_NAME_BYTES];
     char distribution[16];
     uint32_t scan_length;
@@ -84,7 +84,7 @@ struct bench_result {
     uint64_t entries_scanned;
     uint64_t unfinished, unfinished_longest_ns;
     struct bench_space loaded, ended;
-    struct fabric_capabilities capabilities; /* what the fabric said of itself */
+    struct fabric_capabilities capabilities; /* the fabric's */
     uint64_t trace_hash, events;             /* sim */
     double load_seconds, measure_seconds;    /* of real time */
 };
@@ -102,7 +102,7 @@ struct bench_window {
     uint32_t phase;           /* atomic */
     uint32_t batch;           /* operations that a thread counts by itself before it tells the others */
     uint32_t cold;            /* atomic: clients that have not warmed their cache */
-    uint32_t claimed;         /* atomic: somebody opens the window */
+    uint32_t claimed;         /* atomic: not 0 once a client opens the window */
     uint64_t warmed, counted; /* atomic, relaxed */
     uint64_t begin_ns, end_ns;
     struct spinlock *lock; /* guards error and failed */
@@ -121,7 +121,7 @@ void bench_window_init(struct bench_window *window, const struct bench_config *c
 /* Whether operations go on, and whether one that begins now may count. */
 static inline enum bench_phase bench_window_phase(const struct bench_window *window)
 {
-    /* Acquire: who sees a phase sees the times written before it. */
+    /* Acquire: a client that sees a phase sees the times written before it. */
     return (enum bench_phase)__atomic_load_n(&window->phase, __ATOMIC_ACQUIRE);
 }
 /* A client has warmed its cache; the window opens no earlier than all have. Each client calls it once. */
@@ -129,7 +129,7 @@ void bench_window_warm(struct bench_window *window);
 /* One operation has ended: began in `phase` at begin_ns, ended at end_ns. */
 void bench_meter_count(struct bench_meter *meter, enum bench_phase phase, enum workload_kind kind,
                        uint64_t begin_ns, uint64_t end_ns, const struct fabric_cost *cost);
-/* Ends the run for everybody. */
+/* Ends the run for all clients. */
 void bench_window_fail(struct bench_window *window, const struct error *error);
 /* Adds a thread's numbers to the run's and frees its histograms. */
 void bench_result_merge(struct bench_result *into, struct bench_result *from);

@@ -193,7 +193,7 @@ int bench_measure_local(struct bench_pool *pool, const struct bench_config *conf
     bench_window_init(&run.window, config, run.thread_count * config->fibers, &run.lock);
     unsigned started = start_threads(&run, error);
     uint64_t begin = task_now();
-    /* Release: who comes through the gate sees the run complete. */
+    /* Release: a thread that comes through the gate sees the run complete. */
     atomic_store_release(&run.gate_open, 1u);
     for (unsigned i = 0; i < started; i++)
         thread_join(run.threads[i].handle);

@@ -154,7 +154,7 @@ static int measure(struct sim_run *run, struct error *error)
     return run_world(run, "measuring", error);
 }
 
-/* Nothing runs any more; what tasks that never ended still held is memory only. */
+/* Nothing runs any more; tasks that never ended hold nothing but memory. */
 static void close_run(struct sim_run *run)
 {
     for (unsigned i = 0; run->clients && i < run->client_count; i++)

@@ -41,7 +41,7 @@ void bench_window_fail(struct bench_window *window, const struct error *error)
         window->error = *error;
     }
     spinlock_unlock(window->lock);
-    /* Release: who sees the end sees why. */
+    /* Release: a client that sees the end sees the error. */
     atomic_store_release(&window->phase, (uint32_t)BENCH_DONE);
 }
 
@@ -61,7 +61,8 @@ static void report(struct bench_window *window, enum bench_phase phase, uint64_t
     if (phase == BENCH_WARMING) {
         uint64_t before = atomic_add_relaxed(&window->warmed, number);
         report_progress(window, "warming up", before, before + number, config->warm_up);
-        /* Acquire: the other side of bench_window_warm. The window opens once, by whoever claims it. */
+        /* Acquire: the other side of bench_window_warm. The window opens once, by the client that claims it
+         * first. */
         if (before + number < config->warm_up || atomic_load_acquire(&window->cold) ||
             __atomic_exchange_n(&window->claimed, 1u, __ATOMIC_RELAXED))
             return;
@@ -107,7 +108,7 @@ void bench_meter_count(struct bench_meter *meter, enum bench_phase phase, enum w
         }
         record(meter->result, kind, latency, cost);
     }
-    if (meter->phase != phase) { /* what was not told about the warm-up is not needed any more */
+    if (meter->phase != phase) { /* counts of the warm-up that were not reported are not needed any more */
         meter->phase = phase;
         meter->unreported = 0;
     }

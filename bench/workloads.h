@@ -1,5 +1,5 @@
 /*
- * workloads.h - what a benchmark asks of an index: named mixes, and the stream of operations that they make.
+ * workloads.h - the operations of a benchmark: named mixes, and the stream of operations that they make.
  *
  * Three papers' workloads by name, or a mix given by hand. A workload_source is made once per run and shared
  * by all threads; each thread (or fiber) draws from a workload_generator of its own. Drawing costs some tens
@@ -42,7 +42,7 @@ struct workload {
     char name[WORKLOAD_NAME_BYTES];
     double share[WORKLOAD_KINDS]; /* sum 1 */
     bool all_slots;               /* lookups and scans draw from all slots too (Sherman) */
-    bool latest;                  /* lookups prefer what was inserted last (YCSB D) */
+    bool latest;                  /* lookups prefer the keys inserted last (YCSB D) */
     bool scan_uniform;            /* a scan's length is uniform in 1 .. scan length (YCSB E) */
 };
 

@@ -1,7 +1,7 @@
 /*
  * fuzz_plan.c - the text of a simulated run's plan (swarm/plan.h), which is kept in files and read back.
  *
- * Oracle: what is refused has a message with its line; what is accepted is written, read again, and written
+ * Oracle: refused text has a message with its line; accepted text is written, read again, and written
  * as the same; a plan that was checked has rounds to leave out that are read and written as the same.
  */
 #include "fuzz/fuzz.h"
@@ -51,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     if (!status) {
         char *first = plan_text(&plan);
         status = swarm_plan_parse(&again, first, &error);
-        fuzz_must(!status, "it writes what it does not read: %s\n%s", error.text, first);
+        fuzz_must(!status, "the text that it writes is refused: %s\n%s", error.text, first);
         char *second = plan_text(&again);
         fuzz_must(!strcmp(first, second), "it is written as\n%s\nand then as\n%s", first, second);
         swarm_plan_describe(&plan, words, sizeof words);

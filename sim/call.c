@@ -85,7 +85,7 @@ void sim_call_request(struct sim *sim, struct sim_compute *compute, struct sim_c
     sim_push(sim, served, SIM_EVENT_SERVED, call, 0, compute->index);
 }
 
-/* The caller is dead, its request is not: it is done, and nobody gets the reply. */
+/* The caller is dead, but its request had arrived: it is served, and the reply goes nowhere. */
 static void serve_dead(struct sim_compute *compute, struct sim_call *call, const struct fabric_target *target)
 {
     size_t length = 0;

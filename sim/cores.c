@@ -55,7 +55,7 @@ void sim_core_work(struct sim *sim, uint16_t node)
     sim_fetch_settle(sim, node); /* it may write to the pool */
     bool more = memory->target->work(memory->target->owner, &budget_ns);
     *core = sim->now + (WORK_NS - budget_ns) * SIM_NANOSECOND;
-    if (more) { /* time goes on whatever the model says */
+    if (more) { /* time goes on even if the work cost none */
         sim_push(sim, sim_later(*core, sim->now + SIM_NANOSECOND), SIM_EVENT_WORK, NULL, node, 0);
         return;
     }

@@ -1,10 +1,10 @@
 /*
  * death.c - compute nodes that die, at a time or just before an effect, and processes that take their place.
  *
- * A dead node's tasks never run again. What it had posted goes on until the lease ends, cut somewhere
- * (faults.c); after that no event of it is looked at (sim.c: run_event). One that is killed before an effect
- * is cut there, on all its connections. A restarted process is a compute node of its own with the old id and
- * the old NIC: nothing else of the dead one is reachable from it.
+ * A dead node's tasks never run again. Its lists and calls under way go on until the lease ends, cut
+ * somewhere (transfer.c, dead_list.c); after that its events are dropped (loop.c: run_event). One that is
+ * killed before an effect is cut there, on all its connections. A restarted process is a compute node of its
+ * own with the old id and the old NIC: nothing else of the dead one is reachable from it.
  */
 #include <assert.h>
 

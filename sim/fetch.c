@@ -1,9 +1,9 @@
 /*
  * fetch.c - READs whose words are fetched one by one, each at an instant of its own, in any order.
  *
- * The instants are a function of the word's number, and nobody sees a fetch but by what it returns. So words
- * are fetched late, though as of their instants: just before something changes them (then those that were due
- * are fetched, before the change), and all that are left when the READ ends. A READ that nobody disturbs
+ * The instants are a function of the word's number, and a fetch shows only in the bytes that it returns. So
+ * words are fetched late, though as of their instants: just before something changes them (then those that
+ * were due are fetched, before the change), and all that are left when the READ ends. An undisturbed READ
  * costs two events and one copy, however many words and instants it has.
  *
  * Called from the event loop alone. A READ that overlaps no change costs each change some comparisons.
@@ -181,7 +181,7 @@ void sim_fetch_before(struct sim *sim, uint16_t node, const uint8_t *where, uint
     const uint8_t *end = where + length;
     for (struct sim_fetch *fetch = sim->memories[node].fetches; fetch; fetch = fetch->next) {
         const uint8_t *fetch_end = fetch->where + fetch->command->length;
-        /* of a dead node's there may be no buffer any more, and nobody is there to read */
+        /* a dead node's buffer may be gone, and no task waits for the bytes */
         if (fetch->where >= end || where >= fetch_end || !fetch->compute || fetch->compute->dead)
             continue;
         const uint8_t *from = where > fetch->where ? where : fetch->where,

@@ -43,8 +43,8 @@ static inline bool sim_list_stale(const struct sim_compute *compute, struct fabr
 {
     return sim_link_stale(compute, list->node, sim_list(list)->known);
 }
-/* What comes of a post: 0 with *known set, BANYAN_ENET (down), BANYAN_EFENCED (an older incarnation's list),
- * BANYAN_ENOMEM. incarnation 0: any. */
+/* Whether something may be posted: 0 with *known set, BANYAN_ENET (down), BANYAN_EFENCED (an older
+ * incarnation's list), BANYAN_ENOMEM. incarnation 0: any. */
 int sim_link_admit(struct sim_compute *compute, uint16_t node, uint64_t incarnation, uint32_t *known);
 
 #endif

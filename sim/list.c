@@ -2,7 +2,7 @@
  * list.c - lists of commands on their way to a memory node and back (contract: list.h).
  *
  * INSTANTS. Without faults all commands of a list take effect at the event of its arrival at the memory
- * node's NIC, although the NIC may come to it only later: whatever reaches that memory comes through the same
+ * node's NIC, although the NIC may come to it only later: every access to that memory comes through the same
  * NIC in the same order, so the difference cannot be observed; only the answer is late. With faults on,
  * transfer.c spreads the effects. READs are copied into the caller's buffer at those instants.
  *
@@ -24,7 +24,7 @@
 #include "sim/transfer.h"
 
 /* A response ready so much later than its list's arrival books the NIC's way out in an event of its own:
- * booked now, it would hold up what leaves before it. */
+ * booked now, it would hold up messages that leave before it. */
 #define RESPOND_SLACK (200 * SIM_NANOSECOND)
 
 #define PREFETCH_BYTES 1024
@@ -39,7 +39,8 @@ static struct sim_load load_unpack(uint64_t packed)
     return (struct sim_load){.messages = (uint32_t)(packed >> 32), .bytes = (uint32_t)packed};
 }
 
-/* What the list will touch is asked for while other events run until it arrives: real time, not virtual. */
+/* Asks for the cache lines that the list will touch, while other events run until it arrives: this saves real
+ * time, not virtual. */
 static void prefetch(const struct fabric_target *target, const struct fabric_list *list)
 {
     for (uint32_t i = 0; i < list->count; i++) {

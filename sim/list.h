@@ -8,7 +8,7 @@
 #include "fabric/fabric.h"
 #include "sim/message.h"
 
-/* What a list that is under way has beside it. */
+/* Kept beside a list that is under way. */
 struct FABRIC_LIST_STATE_STRUCT sim_list {
     struct sim_waiter *waiter;
     struct sim_connection *connection;

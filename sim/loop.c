@@ -9,7 +9,7 @@
 #include "sim/task.h"
 #include "sim/transfer.h"
 
-/* What is not a task's work runs as the plain thread. */
+/* From here on, as the plain thread: the next work is not a task's. */
 static void leave_tasks(void)
 {
     task_set_self(NULL);

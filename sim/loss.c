@@ -1,12 +1,12 @@
 /*
- * loss.c - connections that are lost while both ends live on: what the lease of the fabric's contract (G6) is
- * about. Off unless sim_on_loss was called, and then for three reasons: the fault's rate, sim_cut, and a
- * compute node that stands still for longer than its lease (stall.c).
+ * loss.c - connections that are lost while both ends live on: the lease of the fabric's contract (G6) is
+ * about these. Off unless sim_on_loss was called, and then for three reasons: the fault's rate, sim_cut, and
+ * a compute node that stands still for longer than its lease (stall.c).
  *
- * At the loss the memory node fences first: of what is under way nothing has an effect later, but for a short
- * WRITE that had begun; then the callback frees the locks. What was under way comes back with BANYAN_ENET in
- * its own time, done, done in part or not at all. The compute node knows of the loss when the first of these
- * comes back, or some time later: what it posts until then is lost too. From then on it counts a new
+ * At the loss the memory node fences first: nothing under way has an effect later, but for a short WRITE that
+ * had begun; then the callback frees the locks. Lists and calls under way come back with BANYAN_ENET in their
+ * own time, done, done in part or not at all. The compute node knows of the loss when the first of these
+ * comes back, or some time later: lists that it posts until then are lost too. From then on it counts a new
  * incarnation, refuses lists of older ones, and cannot reach the memory node until it is connected again.
  */
 #include <assert.h>

@@ -1,5 +1,5 @@
 /*
- * message.h - what lists and calls have in common on their way: when a request arrives, what a NIC takes to
+ * message.h - the common parts of lists and calls on their way: when a request arrives, what a NIC takes to
  * receive, the end of a wait.
  */
 #ifndef SIM_MESSAGE_H

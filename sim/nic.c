@@ -83,7 +83,7 @@ struct sim_load sim_response_load(const struct sim_model *model, const struct fa
     for (uint32_t i = 0; i < list->count; i++) {
         const struct fabric_command *command = &list->commands[i];
         if (command->operation == FABRIC_WRITE)
-            continue; /* acknowledged by whatever answers the last command */
+            continue; /* acknowledged together with the last command */
         load.messages++;
         load.bytes +=
             command->operation == FABRIC_READ ? sim_wire_bytes(model, payload(command)) : model->header + 8;
@@ -105,7 +105,7 @@ sim_time sim_nic_serve(const struct sim_model *model, struct sim_nic *nic, sim_t
                        const struct fabric_list *list, bool executed, sim_time *begun, sim_time *starts)
 {
     sim_time pipeline = sim_later(nic->serve_free, at);
-    sim_time after = pipeline; /* what stands behind an atomic of the same list waits for it */
+    sim_time after = pipeline; /* commands behind an atomic of the same list wait for it */
     sim_time ready = pipeline;
     *begun = pipeline;
     for (uint32_t i = 0; i < list->count; i++) {
@@ -115,7 +115,7 @@ sim_time sim_nic_serve(const struct sim_model *model, struct sim_nic *nic, sim_t
         if (command->operation == FABRIC_READ) {
             done += on_chip ? model->chip : model->pcie_read + payload(command) * model->pcie_byte;
         } else if (command->operation == FABRIC_WRITE) {
-            done += on_chip ? model->chip : 0; /* posted: nobody waits for PCIe */
+            done += on_chip ? model->chip : 0; /* posted: nothing waits for PCIe */
         } else if (on_chip) {
             start = sim_later(nic->chip_free, start);
             nic->chip_free = start + model->chip_gap;

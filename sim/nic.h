@@ -1,7 +1,7 @@
 /*
  * nic.h - the model of one NIC: link, message rate, PCIe, atomics.
  *
- * A NIC is a few servers, each remembering only when it is next free. Whoever passes a server books it
+ * A NIC is a few servers, each remembering only when it is next free. A message that passes a server books it
  * at the virtual time of the event under way, never ahead of it: so bookings are made in the order of
  * time, and a response that must wait long in one queue does not make others wait in the next. A constant
  * delay may stand before or after a server without changing what the server sees, which is why a list
@@ -92,10 +92,11 @@ static inline sim_time sim_receive_time(const struct sim_model *model, struct si
     return sim_later(load.messages * model->message_in, load.bytes * model->byte);
 }
 
-/* What posting the list puts on the wire; `fetch` is set to the latency of reading payloads over PCIe. */
+/* The load that posting the list puts on the wire; `fetch` is set to the latency of reading payloads over
+ * PCIe. */
 struct sim_load sim_request_load(const struct sim_model *model, const struct fabric_list *list,
                                  sim_time *fetch);
-/* What the answer puts on the wire. */
+/* The load that the answer puts on the wire. */
 struct sim_load sim_response_load(const struct sim_model *model, const struct fabric_list *list);
 
 /* Passes the list, received by `at`, through the memory node's NIC. Returns when its response may leave;

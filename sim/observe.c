@@ -1,4 +1,4 @@
-/* observe.c - who watches the run is told what happens (contract: sim.h). Nothing here changes the world. */
+/* observe.c - tells an observer of the run what happens (contract: sim.h). Nothing here changes the world. */
 #include "sim/node.h"
 #include "sim/observe.h"
 #include "sim/state.h"

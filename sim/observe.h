@@ -1,5 +1,5 @@
 /*
- * observe.h - what the observer (sim_observe) is told. The task is the list's; the time is now, or the
+ * observe.h - telling the observer (sim_observe). The task is the list's; the time is now, or the
  * running task's.
  */
 #ifndef SIM_OBSERVE_H

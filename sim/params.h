@@ -35,9 +35,9 @@ struct sim_params {
     uint32_t atomic_writeback_ns; /* PCIe write of the new value: the bucket is busy for so much longer */
     double chip_rate;             /* million atomics per second on the NIC's own memory */
     uint32_t chip_ns;             /* latency of an access to the NIC's own memory */
-    /* what the NIC says of itself: struct fabric_capabilities */
+    /* the NIC's capabilities: struct fabric_capabilities */
     uint32_t atomic_write; /* bytes that a WRITE takes effect for as a whole at death */
-    uint32_t lock_width;   /* 2 or 8; for who makes the memory nodes, whose own counts */
+    uint32_t lock_width;   /* 2 or 8; for the maker of the memory nodes: theirs counts */
     bool release_by_write, masked_cas;
     /* the memory node's CPU */
     uint32_t rpc_cores, rpc_ns;
@@ -58,7 +58,7 @@ struct sim_faults {
     double torn_reads;  /* probability that a READ fetches its words at many instants */
     double torn_writes; /* probability that a WRITE stores its words at several instants */
     uint32_t tear_window_ns;
-    bool address_order; /* torn words move in ascending order of their addresses: what published indexes
+    bool address_order; /* torn words move in ascending order of their addresses, as published indexes
                            assume */
     double spread;      /* probability that a list's commands take effect at different instants */
     uint32_t list_spread_ns;

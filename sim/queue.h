@@ -40,7 +40,7 @@ struct sim_event {
         uint64_t number;
         void (*function)(void *);
     };
-    uint16_t compute; /* whose event it is, so that a dead node's objects are not looked at */
+    uint16_t compute; /* the node that the event belongs to, so that a dead node's objects are not touched */
     uint8_t kind;
     uint32_t next_free;
 };
@@ -58,7 +58,7 @@ struct sim_queue {
 };
 
 /* Claims places for `count` more events that may be pending at one time, so that pushing them cannot fail:
- * whoever has something under way (a task, a list, a CPU thread) claims a place before it begins. False when
+ * a task, a list or a CPU thread has claimed its place before it begins. False when
  * memory is short or more than 2^24 - 1 would be claimed. */
 bool sim_queue_claim(struct sim_queue *queue, uint32_t count);
 static inline void sim_queue_release(struct sim_queue *queue, uint32_t count)

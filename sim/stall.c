@@ -1,9 +1,9 @@
 /*
- * stall.c - what stands still: a task, a CPU thread, a compute node, a memory node's NIC.
+ * stall.c - a task, a CPU thread, a compute node or a memory node's NIC stands still.
  *
- * A CPU thread stands still by being busy: its tasks wait for it as for any other work. What its NIC was
- * given goes on. A compute node that stands still past its lease is fenced at the lease's end, as at a loss
- * of every connection.
+ * A CPU thread stands still by being busy: its tasks wait for it as for any other work. Lists and calls that
+ * its NIC was given go on. A compute node that stands still past its lease is fenced at the lease's end, as
+ * at a loss of every connection.
  */
 #include <assert.h>
 

@@ -3,7 +3,7 @@
  * use. One OS thread.
  *
  * TIME. sim->now is the time of the event under way. A running task's own time is its CPU thread's `busy`,
- * which is never behind now: charged work moves it ahead, and whatever the task does next happens then.
+ * which is never behind now: charged work moves it ahead, and the next thing that the task does happens then.
  */
 #ifndef SIM_STATE_H
 #define SIM_STATE_H
@@ -55,7 +55,7 @@ struct sim {
     struct sim_task *tasks, *tasks_last;
 };
 
-/* The time at which whatever the caller does happens. */
+/* The time at which the caller acts. */
 static inline sim_time sim_effective(const struct sim *sim)
 {
     return sim->current ? sim->current->cpu->busy : sim->now;

@@ -190,7 +190,7 @@ static bool take_step(struct sim *sim, struct sim_compute *compute, struct sim_t
     if (!compute->dead || transfer->list->commands[step->command].operation != FABRIC_READ) {
         run_step(sim, compute, transfer, step);
         see_step(sim, transfer);
-    } else if (transfer->fetches[step->command]) { /* begun before the death: nobody is there to read for */
+    } else if (transfer->fetches[step->command]) { /* begun before the death: no task waits for it any more */
         sim_fetch_end(sim, transfer->fetches[step->command], false);
         transfer->fetches[step->command] = NULL;
     }

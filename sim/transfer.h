@@ -6,7 +6,7 @@
  * An arriving list becomes a transfer: steps, each with its instant, planned once from the seeded random
  * streams and then followed event by event. No command takes effect before the NIC comes to it. WRITEs and
  * atomics keep their order within the list and from list to list of a connection (G1); a READ begins no
- * earlier than what stands before it, and what stands behind it need not wait. The words of a torn READ are
+ * earlier than the commands before it, and those behind it need not wait. The words of a torn READ are
  * fetch.c's: its steps are its beginning and its end. Called from the event loop.
  */
 #ifndef SIM_TRANSFER_H
@@ -47,15 +47,15 @@ struct sim_transfer {
 void sim_nic_trouble(struct sim *sim, struct sim_nic *nic, const struct fabric_list *list);
 
 /* transfer_plan.c: a list arrives (`starts`: when the NIC comes to each of its commands; `ready`: when the
- * answer may leave at the earliest). The transfer is freed, with what it still fetches; the same of an
- * event's object. */
+ * answer may leave at the earliest). The second frees a transfer and its fetches; the third the same, for
+ * an event's object. */
 void sim_transfer_start(struct sim *sim, struct sim_compute *compute, struct fabric_list *list,
                         sim_time ready, const sim_time *starts);
 void sim_transfer_free(struct sim *sim, struct sim_transfer *transfer);
 void sim_transfer_drop(struct sim *sim, void *transfer);
 
-/* transfer.c: the next step. What is under way when a connection or a node is fenced: short WRITEs that have
- * begun are finished, of one memory node or of SIM_EVERY_NODE. */
+/* transfer.c: the next step. When a connection or a node is fenced, short WRITEs that have begun are
+ * finished, those to one memory node or to SIM_EVERY_NODE. */
 #define SIM_EVERY_NODE UINT32_MAX
 void sim_transfer_step(struct sim *sim, struct sim_compute *compute, void *transfer);
 void sim_transfers_finish(struct sim *sim, const struct sim_compute *compute, uint32_t node);

@@ -56,7 +56,7 @@ static sim_time plan_torn_write(struct sim *sim, struct sim_transfer *transfer, 
     return last;
 }
 
-/* Returns when what stands behind the command may happen. */
+/* Returns when the commands behind it may happen. */
 static sim_time plan_command(struct sim *sim, struct sim_transfer *transfer, uint16_t index, sim_time now)
 {
     const struct fabric_command *command = &transfer->list->commands[index];

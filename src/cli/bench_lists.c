@@ -1,4 +1,4 @@
-/* bench_lists.c - what `banyan bench` prints instead of a run: names, and parameters of the simulator
+/* bench_lists.c - lists that `banyan bench` prints instead of a run: names, and parameters of the simulator
  * (contract: bench_request.h). */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,4 @@
-/* bench_request.c - see bench_request.h. What argp is told to refuse ends the process: argp_error does not
- * return. */
+/* bench_request.c - see bench_request.h. argp_error prints a message and ends the process. */
 #include "cli/bench_request.h"
 
 #include <argp.h>
@@ -18,7 +17,7 @@ static void refuse(struct argp_state *state, const struct error *error)
     argp_error(state, "%s", error->text);
 }
 
-/* `kind` says what is wanted, with examples. */
+/* `kind`, for the message: the kind of number that is wanted, with examples. */
 static uint64_t parse_number(struct argp_state *state, int key, const char *text, uint64_t most,
                              int (*parse)(const char *, uint64_t *, struct error *), const char *kind)
 {
@@ -100,7 +99,7 @@ static bool parse_switch(struct bench_request *request, struct argp_state *state
     return true;
 }
 
-/* What to run. False: not an option of this kind. */
+/* Options under "What to run". False: not one of these. */
 static bool parse_what(struct bench_request *request, struct argp_state *state, int key, const char *text)
 {
     struct bench_plan *plan = &request->plan;
@@ -275,7 +274,7 @@ static uint64_t or_default(uint64_t value, uint64_t usual)
     return value == UNSET ? usual : value;
 }
 
-/* What was not given gets its default, which depends on the fabric and on --ablation. */
+/* Options that were not given get their defaults, which depend on the fabric and on --ablation. */
 static void complete(struct bench_request *request, struct argp_state *state)
 {
     struct bench_plan *plan = &request->plan;

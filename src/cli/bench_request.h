@@ -1,5 +1,5 @@
 /*
- * bench_request.h - what a command line of `banyan bench` asks for.
+ * bench_request.h - a command line of `banyan bench`, as a plan and the places for its reports. Plain thread.
  */
 #ifndef CLI_BENCH_REQUEST_H
 #define CLI_BENCH_REQUEST_H
@@ -29,7 +29,7 @@ struct bench_request {
 /* Fills a request of zeroes. Prints --help, --list and the like, and ends the process; a command line that
  * makes no sense ends it too, with COMMAND_USAGE and a message that names the option. */
 void bench_request_read(struct bench_request *request, int argc, char **argv);
-/* Frees what the request owns, and forgets the secret. */
+/* Frees all that the request owns, and wipes the secret. */
 void bench_request_free(struct bench_request *request);
 
 /* bench_lists.c: --list; a table's rows with the values that the object has. */

@@ -1,6 +1,6 @@
 /*
- * cluster.h - what the subcommands of running processes share: their settings' common parts, turned into
- * options of the layers below, and the checks of what may be served to whom.
+ * cluster.h - the common settings of subcommands that run processes, turned into options of the layers
+ * below, and the check of addresses that would be open to the network.
  */
 #ifndef CLI_CLUSTER_H
 #define CLI_CLUSTER_H

@@ -31,7 +31,7 @@ struct sim_settings {
         name, kind, offsetof(struct sim_settings, field), low, high, NULL, unit, help                        \
     }
 static const struct option_entry table[] = {
-    ROW("seed", OPTION_TEXT, seed, 0, 0, "N", "Run this seed alone, and tell all about it if it fails"),
+    ROW("seed", OPTION_TEXT, seed, 0, 0, "N", "Run this seed alone; if it fails, print its trace"),
     ROW("seeds", OPTION_TEXT, seeds, 0, 0, "FROM-TO", "Run these seeds"),
     ROW("minutes", OPTION_DOUBLE, minutes, 0, 1e6, "M",
         "Run fresh seeds for so long (or end --seeds, or --shrink, then)"),
@@ -39,7 +39,7 @@ static const struct option_entry table[] = {
     ROW("set", OPTION_TEXT, set, 0, 0, "NAME=VALUE,...", "Change these fields of every plan; see --fields"),
     ROW("jobs", OPTION_U32, jobs, 1, 256, NULL, "Runs at once; by default one for each CPU"),
     ROW("shrink", OPTION_BOOL, shrink, 0, 0, NULL,
-        "Reduce what fails (--seed or --replay) to a minimal plan"),
+        "Reduce a failing plan (--seed or --replay) to a minimal one"),
     ROW("save", OPTION_TEXT, save, 0, 0, "FILE",
         "Write the plan that failed (of several the lowest seed's), shrunk or not, to this file"),
     ROW("trace", OPTION_BOOL, trace, 0, 0, NULL,
@@ -47,8 +47,9 @@ static const struct option_entry table[] = {
     ROW("rows", OPTION_U32, rows, 10, 1000000, NULL, "Rows of a trace, at most"),
     ROW("fail-fast", OPTION_BOOL, fail_fast, 0, 0, NULL, "Start no seed after a failure"),
     ROW("timeout", OPTION_DOUBLE, timeout, 0.1, 1e6, "SECONDS",
-        "A run that takes longer is stopped, and has failed"),
-    ROW("memory-max", OPTION_U64, memory, 1 << 20, 1e15, "BYTES", "The same for one that takes more memory"),
+        "A run that takes longer is stopped and counts as failed"),
+    ROW("memory-max", OPTION_U64, memory, 1 << 20, 1e15, "BYTES",
+        "A run that takes more memory is stopped and counts as failed"),
     ROW("plan", OPTION_BOOL, plan, 0, 0, NULL, "Print the plan of --seed or --replay, and run nothing"),
     ROW("fields", OPTION_BOOL, fields, 0, 0, NULL, "List the fields of plans, and run nothing"),
     ROW("json", OPTION_BOOL, json, 0, 0, NULL, "Print one JSON object for each seed, and one at the end"),
@@ -60,14 +61,13 @@ static const struct settings_command command = {
     .name = "sim",
     .table = table,
     .documentation =
-        "Run whole clusters in a simulation that is crueller than any network, and judge what they did.\v"
-        "Each seed draws a cluster: its shape, its index, which techniques are on, what the hardware costs, "
-        "which faults it shows and how often, what its clients do. The index code is the product's own. "
-        "Every "
-        "answer must fit one order of all operations; at the end every acknowledged write must be there, "
-        "every "
-        "node sound, every block of memory somebody's, no lock held. The same seed and program give the same "
-        "run.\n\n"
+        "Run whole clusters in a simulation that is crueller than any network, and judge every answer.\v"
+        "Each seed draws a cluster: its shape, its index, which techniques are on, the costs of the "
+        "hardware, "
+        "which faults it shows and how often, the work of its clients. The index code is the product's own. "
+        "Every answer must fit one order of all operations; at the end every acknowledged write must be "
+        "there, every node sound, every block of memory owned once, no lock held. The same seed and program "
+        "give the same run.\n\n"
         "Without --seed, --seeds, --minutes or --replay: fresh seeds for one minute.\n\n"
         "Examples:\n"
         "  banyan sim --minutes 10\n"
@@ -98,7 +98,7 @@ static double seconds_now(void)
 
 /* ---- plans ---- */
 
-/* "name=value,name=value", each over whatever the seed drew. */
+/* "name=value,name=value", each set over the value that the seed drew. */
 static int set_all(const struct sim_run *run, struct swarm_plan *plan, struct error *error)
 {
     char *copy = run->settings.set ? strdup(run->settings.set) : NULL, *rest = copy, *field;
@@ -345,7 +345,7 @@ static int run_all(struct sim_run *run, struct error *error)
     int status = seeds_of(run, &farm, error);
     if (status)
         return status;
-    status = make_plan(run, farm.from, &plan, error); /* what --set cannot be is said once */
+    status = make_plan(run, farm.from, &plan, error); /* a wrong --set is told once */
     if (!status && settings->plan)
         swarm_plan_write(&plan, stdout);
     swarm_plan_free(&plan);

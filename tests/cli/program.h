@@ -1,5 +1,5 @@
 /*
- * program.h - `banyan` from outside, for tests of its commands: exit code and what it printed. One thread; a
+ * program.h - `banyan` from outside, for tests of its commands: exit code and output. One thread; a
  * failure of the test's own means is a failed assertion.
  */
 #ifndef TESTS_CLI_PROGRAM_H

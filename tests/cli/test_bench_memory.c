@@ -111,7 +111,7 @@ static void tls_is_spoken(void **state)
     expect(scene,
            ARGUMENTS("bench", "--fabric", "tcp", "--memory", address, "--fabric-authority", authority_path,
                      SMALL),
-           1, "TLS"); /* the memory node wants to know who calls */
+           1, "TLS"); /* the memory node asks for a certificate */
     assert_int_equal(process_stop(memory), 0);
     certificate_free(&authority);
     certificate_free(&foreign);

@@ -1,4 +1,4 @@
-/* Settings: flags before environment before file; what is wrong is named with its place. */
+/* Settings: flags before environment before file; an error is named with its place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

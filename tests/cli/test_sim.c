@@ -144,7 +144,7 @@ static void many_seeds_make_a_summary(void **state)
     program_expect("sim --seeds 1-1000000 --minutes 0.01 --quiet --jobs 2", 0, " 0 failed");
 }
 
-/* What has no end, in time or memory or events, ends by itself and says which seed it was. */
+/* A run without end, in time, memory or events, is stopped, and its seed is named. */
 static void bounds_hold(void **state)
 {
     program_expect("sim --seed 8 --set rounds=1000000,keys=1000000 --timeout 0.2", 1,

@@ -1,5 +1,5 @@
 /*
- * test_death.c - compute nodes that die at any point of what they have under way, and processes that take
+ * test_death.c - compute nodes that die at any point of their lists and calls, and processes that take
  * their place.
  */
 #include <setjmp.h>
@@ -39,7 +39,7 @@ static void on_fenced(void *argument)
     death->fenced_at = sim_now(death->cluster.sim);
 }
 
-/* What the memory holds when the node dies. */
+/* The memory's state when the node dies. */
 static void see_death(void *context, const struct sim_observation *seen)
 {
     struct death *death = context;
@@ -287,7 +287,7 @@ static void test_death_meets_lists_in_every_state(void **state)
 {
     (void)state;
     static struct lives lives;
-    /* what was the state at death, and what came of it: nothing, a part, all of the list; the call served */
+    /* by the state at death: nothing, a part or all of the list was done; the call was served */
     unsigned outcomes[STATES][3] = {{0}}, served[STATES] = {0};
     struct sim_faults faults;
     sim_faults_none(&faults);
@@ -315,7 +315,7 @@ static void test_death_meets_lists_in_every_state(void **state)
     assert_int_equal(served[SERVED], outcomes[SERVED][2]);
 }
 
-/* Two tasks use one endpoint: what the second posts comes behind what the first has posted. */
+/* Two tasks use one endpoint: the lists of the second come behind those of the first. */
 static void write_in_turn(void *argument)
 {
     struct death *death = argument;

@@ -1,4 +1,4 @@
-/* test_faults.c - the faults occur when on, never when off, and never break what the fabric promises. */
+/* test_faults.c - the faults occur when on, never when off, and never break the fabric's promises. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -176,7 +176,7 @@ static void test_words_come_in_every_order(void **state)
     assert_true(orders.fresh_middle > 500 && orders.stale_middle > 500);
 }
 
-/* What published indexes assume: a READ in address order sees a WRITE's end first, and of a WRITE in address
+/* As published indexes assume: a READ in address order sees a WRITE's end first, and of a WRITE in address
  * order a READ sees the beginning first. */
 static void test_words_come_in_address_order_where_asked(void **state)
 {
@@ -260,7 +260,8 @@ static void test_long_and_unaligned_reads_are_fetched_in_words(void **state)
     }
 }
 
-/* Who changes the page while READs are under way: a torn WRITE, a call, or somebody outside of all tasks. */
+/* The page is changed while READs are under way: by a torn WRITE, a call, or a callback outside of all tasks.
+ */
 enum changer { TORN_WRITES, CALLS, OUTSIDE };
 
 struct changes {
@@ -516,7 +517,7 @@ static void test_a_connection_delivers_in_order(void **state)
     }
 }
 
-/* Each list overwrites the page; the last one stays, whatever parts they are stored in. */
+/* Each list overwrites the page; the last one stays, in however many parts they are stored. */
 static void overwrite_in_order(void *argument)
 {
     struct cluster *cluster = argument;
@@ -613,7 +614,7 @@ static void test_faults_begin_and_end(void **state)
     sim_run(cluster.sim, 1000000);
     assert_true(tearing.mixed > 20);
     set_torn(&tearing);
-    sim_run(cluster.sim, 1010000); /* what was under way comes in */
+    sim_run(cluster.sim, 1010000); /* lists under way come in */
     uint64_t mixed = tearing.mixed;
     assert_false(tearing.stop);
     assert_int_equal(sim_run(cluster.sim, UINT64_MAX), 0);

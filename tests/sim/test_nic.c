@@ -39,7 +39,7 @@ static uint64_t idle_latency(const struct sim_params *params, struct fabric_comm
     return probe.spent - params->clock_ns;
 }
 
-/* What every list of one command costs, without its memory access and its bytes. */
+/* The cost of every list of one command, without its memory access and its bytes. */
 static uint64_t base_latency(const struct sim_params *params)
 {
     return params->post_ns + params->command_ns + params->doorbell_ns + 4 * params->nic_ns +

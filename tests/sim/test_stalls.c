@@ -1,5 +1,5 @@
-/* test_stalls.c - what stands still: tasks, threads, compute nodes (past their lease too), memory nodes; and
- * connections that are cut. */
+/* test_stalls.c - things that stand still: tasks, threads, compute nodes (past their lease too), memory
+ * nodes; and connections that are cut. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ static void test_resumptions_come_late_only_with_faults(void **state)
     uint64_t hash, again;
     struct sleepers plain = sleep_with(NULL, &hash);
     sim_faults_none(&faults);
-    faults.torn_reads = 1; /* another fault alone makes nobody wait */
+    faults.torn_reads = 1; /* another fault alone makes no task wait */
     struct sleepers other = sleep_with(&faults, &again);
     for (unsigned i = 0; i < TASKS; i++)
         assert_int_equal(plain.late[i] + other.late[i], 0);
@@ -96,7 +96,7 @@ static void test_resumptions_come_late_only_with_faults(void **state)
         assert_in_range(computes.late[i], 10, 120);
         assert_true(computes.worst[i] >= 10000);
     }
-    /* who stands still with task 0: nobody; its thread; its compute node */
+    /* by the tasks that stand still with task 0: none, those of its thread, those of its compute node */
     assert_true(fibers.together[1] < fibers.late[1] / 4);
     assert_true(threads.together[1] > threads.late[1] / 4 && threads.together[2] < threads.late[2] / 4);
     assert_true(computes.together[2] > computes.late[2] / 4 && computes.together[4] < computes.late[4] / 4);
@@ -158,7 +158,7 @@ static void test_all_threads_of_one_node_stand_still(void **state)
     assert_int_equal(sim_run(stall.cluster.sim, UINT64_MAX), 0);
     for (unsigned i = 0; i < 4; i++)
         assert_in_range(stall.woken[i], i < 2 ? 51000 : 5000, i < 2 ? 51100 : 5100);
-    assert_int_equal(sim_losses(stall.cluster.sim), 0); /* nobody asked for losses */
+    assert_int_equal(sim_losses(stall.cluster.sim), 0); /* sim_on_loss was not called */
     cluster_destroy(&stall.cluster);
 }
 
@@ -224,7 +224,7 @@ static void test_a_stall_past_the_lease_fences(void **state)
                 if (past)
                     assert_in_range(stall.lost_at[node], stall.woken[0] + LEASE_NS - 30,
                                     stall.woken[0] + LEASE_NS);
-                /* nothing of what was refused or lost has been done */
+                /* no list that was refused or lost has been done */
                 assert_int_equal(*cluster_word(&stall.cluster, node, 4096), past ? 2 : 3);
             }
             cluster_destroy(&stall.cluster);
@@ -393,14 +393,14 @@ static void test_a_connection_is_cut_and_restored(void **state)
         cluster_create(&stall.cluster, 2, 1, NULL, NULL, seed);
         assert_int_equal(sim_at(stall.cluster.sim, 1000, cut_zero, &stall), 0);
         assert_int_equal(sim_run(stall.cluster.sim, 2000), 0);
-        assert_int_equal(sim_losses(stall.cluster.sim), 0); /* nobody asked for losses */
+        assert_int_equal(sim_losses(stall.cluster.sim), 0); /* sim_on_loss was not called */
         sim_on_loss(stall.cluster.sim, lost, &stall);
         assert_int_equal(sim_spawn(stall.cluster.sim, 0, 0, add_until_cut, &stall, NULL), 0);
         assert_int_equal(sim_at(stall.cluster.sim, 20000 + seed * 77, cut_zero, &stall), 0);
         assert_int_equal(sim_run(stall.cluster.sim, UINT64_MAX), 0);
         assert_int_equal(stall.losses, 1);
         assert_int_equal(stall.incarnation_after, 2);
-        /* the one under way was done or not; what was refused was not */
+        /* the list under way was done or not; those refused were not */
         assert_in_range(*cluster_word(&stall.cluster, 0, 4096), stall.done_after + 1, stall.done_after + 2);
         cluster_destroy(&stall.cluster);
     }

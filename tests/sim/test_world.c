@@ -276,7 +276,7 @@ static void test_bad_parameters_are_refused(void **state)
     assert_non_null(strstr(error.text, "torn-reads"));
 }
 
-/* What the NIC says of itself: the fabric says the same, and what cannot be is refused. */
+/* The NIC's capabilities: the fabric tells the same, and impossible ones are refused. */
 static void test_capabilities(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /*
- * test_farm.c - what becomes of processes that lie, crash, grow or never end, and that nothing is left of
+ * test_farm.c - processes that lie, crash, grow or never end are told apart, and nothing is left of
  * them.
  */
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 
 static void *volatile kept;
 
-/* What a seed's process does instead of a run. */
+/* A seed's process does this instead of a run. */
 enum { SOUND, WRONG, CRASHES, LEAVES, GROWS, SEEDS, STAYS = SEEDS };
 
 struct seen {

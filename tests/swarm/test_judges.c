@@ -1,5 +1,5 @@
 /*
- * test_judges.c - what the driver and the world make of answers that they get: what they excuse, and what
+ * test_judges.c - how the driver and the world judge answers: which they excuse, and which
  * not.
  */
 #include <setjmp.h>
@@ -118,7 +118,7 @@ static void who_only_refused_has_room_in_the_end(void **state)
     assert_false(refusal_is_wrong(false, true, task_now() + UINT64_C(3600000000000)));
 }
 
-/* BANYAN_ENET promises that nothing has been done: a value that is read all the same is nobody's. */
+/* BANYAN_ENET promises that nothing has been done: its value, read all the same, was never written. */
 static void broken_promises_are_noticed(void **state)
 {
     static const int statuses[] = {BANYAN_ENET, BANYAN_EUNKNOWN};
@@ -146,7 +146,7 @@ static void put_some(struct world_task *task)
         world_operate(task, HISTORY_PUT, key, 0);
 }
 
-/* Who was to look at the end has looked: else nothing has been judged. */
+/* The reader at the end has read every key: else nothing has been judged. */
 static void a_dead_judge_is_no_judge(void **state)
 {
     struct world_options options;
@@ -168,7 +168,8 @@ static void a_dead_judge_is_no_judge(void **state)
     world_destroy(&world);
 }
 
-/* Deaths before the n-th effect, arranged while faults were on, once met who read all keys at the end. */
+/* Deaths before the n-th effect, arranged while faults were on, once met the task that reads all keys at the
+ * end. */
 static void deaths_stop_with_the_faults(void **state)
 {
     static const uint64_t seeds[] = {1176, 2559, 2877, 2996};

@@ -241,7 +241,7 @@ static void accepts_what_a_register_did(void **state)
     }
 }
 
-/* Replaces what one get saw by a value that was certainly overwritten before the get began. */
+/* Replaces the value that one get saw by one that was certainly overwritten before the get began. */
 static bool plant_stale_read(struct random *random, struct history_op *ops, size_t count)
 {
     for (unsigned attempt = 0; attempt < 10000; attempt++) {

@@ -90,8 +90,8 @@ static void leaves_a_handful(void **state)
     assert_int_equal(plan.fibers, 1);
     assert_true(plan.switches.snapshot);
     assert_int_equal(plan.keys, 40);
-    assert_in_range(rounds_left(&plan), 1, 3); /* two puts, and who notices is the reader at the end */
-    /* What it says is what runs, also when it is read back. */
+    assert_in_range(rounds_left(&plan), 1, 3); /* two puts; the reader at the end notices */
+    /* The plan as text runs alike when it is read back. */
     char *text = text_of(&plan);
     assert_int_equal(swarm_plan_parse(&again, text, &error), 0);
     swarm_run(&again, &watch, &result);

@@ -136,7 +136,7 @@ static void shows_as_much_as_is_wanted(void **state)
     struct swarm_plan plan;
     broken_plan(&plan);
     struct traced traced = trace(&plan, &lies, (struct swarm_trace_options){.rows_max = 16});
-    assert_in_range(rows(&traced), 14, 16); /* fewer where the run ends with what does not fit */
+    assert_in_range(rows(&traced), 14, 16); /* fewer if the run ends with the operation that does not fit */
     assert_true(says(&traced, "before them left out"));
     assert_true(says(&traced, "DOES NOT FIT"));
     free(traced.text);
