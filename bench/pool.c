@@ -133,7 +133,7 @@ void bench_pool_destroy(struct bench_pool *pool)
 struct helper {
     struct fabric *fabric;
     struct tree_compute *compute;
-    struct tree_worker *worker;
+    struct pool_worker *worker;
     struct tree_session *session;
     struct tree *tree;
 };
@@ -143,7 +143,7 @@ static void helper_close(struct helper *helper)
     if (helper->session)
         tree_session_destroy(helper->session);
     if (helper->worker)
-        tree_worker_destroy(helper->worker);
+        pool_worker_destroy(helper->worker);
     if (helper->tree)
         tree_close(helper->tree);
     if (helper->compute)
@@ -162,9 +162,9 @@ static int helper_open(struct helper *helper, struct bench_pool *pool, const str
         return error && error->code ? error->code : BANYAN_ENOMEM;
     int status = tree_compute_create(&helper->compute, helper->fabric, switches, error);
     if (!status)
-        status = tree_worker_create(&helper->worker, helper->compute, error);
+        status = pool_worker_create(&helper->worker, tree_compute_pool(helper->compute), error);
     if (!status)
-        status = tree_session_create(&helper->session, helper->worker, error);
+        status = tree_session_create(&helper->session, helper->compute, helper->worker, error);
     return status;
 }
 

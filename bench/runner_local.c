@@ -17,7 +17,7 @@ struct local_thread {
     struct local_compute *compute;
     struct thread *handle;
     unsigned number;
-    struct tree_worker *worker;
+    struct pool_worker *worker;
     struct bench_client *clients; /* one per fiber */
     struct bench_meter meter;
     struct bench_result result;
@@ -74,7 +74,7 @@ static void thread_main(void *argument)
         run_clients(thread);
     for (unsigned i = 0; i < thread->run->config->fibers; i++)
         tree_session_destroy(thread->clients[i].session);
-    tree_worker_destroy(thread->worker);
+    pool_worker_destroy(thread->worker);
 }
 
 /* ---- setting up ---- */
@@ -102,7 +102,7 @@ static int open_thread(struct local_run *run, struct workload_source *source, un
     thread->clients = calloc(config->fibers, sizeof *thread->clients);
     if (!thread->clients)
         return error_set(error, BANYAN_ENOMEM, "no memory for %u fibers", config->fibers);
-    int status = tree_worker_create(&thread->worker, thread->compute->compute, error);
+    int status = pool_worker_create(&thread->worker, tree_compute_pool(thread->compute->compute), error);
     for (unsigned i = 0; i < config->fibers && !status; i++) {
         struct bench_client *client = &thread->clients[i];
         *client = (struct bench_client){.config = config, .window = &run->window, .meter = &thread->meter};
@@ -110,7 +110,7 @@ static int open_thread(struct local_run *run, struct workload_source *source, un
         client->of = config->threads * config->fibers;
         workload_generator_init(&client->generator, source,
                                 bench_client_seed(config, number * config->fibers + i));
-        status = tree_session_create(&client->session, thread->worker, error);
+        status = tree_session_create(&client->session, thread->compute->compute, thread->worker, error);
         if (!status && !thread->compute->tree &&
             (status = tree_open(client->session, BENCH_INDEX, &thread->compute->tree)))
             error_set(error, status, "%s", tree_session_error(client->session)->text);
@@ -142,7 +142,7 @@ static void drop_thread(const struct local_run *run, struct local_thread *thread
         if (thread->clients[i].session)
             tree_session_destroy(thread->clients[i].session);
     if (thread->worker)
-        tree_worker_destroy(thread->worker);
+        pool_worker_destroy(thread->worker);
 }
 
 static void close_run(struct local_run *run, bool ran)

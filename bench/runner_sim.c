@@ -9,7 +9,7 @@
 struct sim_thread {
     struct sim_run *run;
     unsigned compute, number; /* number within the compute node */
-    struct tree_worker *worker;
+    struct pool_worker *worker;
     unsigned running; /* clients that have not ended */
 };
 
@@ -69,7 +69,8 @@ static int build_clients(struct sim_run *run, struct error *error)
         struct sim_thread *thread = &run->threads[i];
         *thread =
             (struct sim_thread){.run = run, .compute = i / config->threads, .number = i % config->threads};
-        int status = tree_worker_create(&thread->worker, run->computes[thread->compute].compute, error);
+        int status = pool_worker_create(&thread->worker,
+                                        tree_compute_pool(run->computes[thread->compute].compute), error);
         if (status)
             return status;
     }
@@ -81,7 +82,8 @@ static int build_clients(struct sim_run *run, struct error *error)
         client->number = thread->number * config->fibers + i % config->fibers;
         client->of = config->threads * config->fibers;
         workload_generator_init(&client->generator, run->source, bench_client_seed(config, i));
-        int status = tree_session_create(&client->session, thread->worker, error);
+        int status = tree_session_create(&client->session, run->computes[thread->compute].compute,
+                                         thread->worker, error);
         if (status)
             return status;
     }
@@ -114,9 +116,9 @@ static void client_task(void *argument)
     client->client.session = NULL;
     if (--thread->running)
         return;
-    struct tree_worker *worker = thread->worker;
+    struct pool_worker *worker = thread->worker;
     thread->worker = NULL;
-    tree_worker_destroy(worker);
+    pool_worker_destroy(worker);
 }
 
 static int run_world(struct sim_run *run, const char *what, struct error *error)
@@ -162,7 +164,7 @@ static void close_run(struct sim_run *run)
             tree_session_destroy(run->clients[i].client.session);
     for (unsigned i = 0; run->threads && i < run->thread_count; i++)
         if (run->threads[i].worker)
-            tree_worker_abandon(run->threads[i].worker);
+            pool_worker_abandon(run->threads[i].worker);
     for (unsigned i = 0; run->computes && i < run->config->compute_nodes; i++) {
         if (run->computes[i].tree)
             tree_close(run->computes[i].tree);

@@ -454,8 +454,8 @@ static bool join(struct trial *trial, const struct rig_options *options, uint8_t
     tree_switches_preset(&switches, how & 2 ? "fg+" : how & 4 ? "sherman" : "banyan", &error);
     switches.cache_bytes = options->cache_bytes;
     rig_must(tree_compute_create(&rig->compute, rig->fabric, &switches, &error), &error, "compute node");
-    rig_must(tree_worker_create(&rig->worker, rig->compute, &error), &error, "worker");
-    rig_must(tree_session_create(&rig->session, rig->worker, &error), &error, "session");
+    rig_must(pool_worker_create(&rig->worker, tree_compute_pool(rig->compute), &error), &error, "worker");
+    rig_must(tree_session_create(&rig->session, rig->compute, rig->worker, &error), &error, "session");
     int status = tree_open(rig->session, "test", &rig->tree);
     judge_error(trial, status);
     if (status || !rig->tree)

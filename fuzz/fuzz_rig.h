@@ -27,7 +27,7 @@ struct rig {
     unsigned memory_nodes;
     struct fabric *fabric;
     struct tree_compute *compute;
-    struct tree_worker *worker;
+    struct pool_worker *worker;
     struct tree_session *session;
     struct tree *tree;
     struct store *store;
@@ -69,8 +69,8 @@ static inline void rig_join(struct rig *rig, const struct rig_options *options, 
     rig_must(tree_switches_preset(&switches, options->preset, &error), &error, "switches");
     switches.cache_bytes = options->cache_bytes;
     rig_must(tree_compute_create(&rig->compute, rig->fabric, &switches, &error), &error, "compute node");
-    rig_must(tree_worker_create(&rig->worker, rig->compute, &error), &error, "worker");
-    rig_must(tree_session_create(&rig->session, rig->worker, &error), &error, "session");
+    rig_must(pool_worker_create(&rig->worker, tree_compute_pool(rig->compute), &error), &error, "worker");
+    rig_must(tree_session_create(&rig->session, rig->compute, rig->worker, &error), &error, "session");
 }
 
 /* The index as a store, with the rig's clock. */
@@ -113,9 +113,9 @@ static inline void rig_leave(struct rig *rig, bool abandon)
     else if (rig->tree)
         tree_close(rig->tree);
     if (abandon)
-        tree_worker_abandon(rig->worker);
+        pool_worker_abandon(rig->worker);
     else
-        tree_worker_destroy(rig->worker);
+        pool_worker_destroy(rig->worker);
     tree_compute_destroy(rig->compute);
     fabric_close(rig->fabric);
     rig->store_session = NULL;
@@ -161,7 +161,7 @@ static inline int rig_blocks_order(const void *left, const void *right)
 static inline void rig_account(struct rig *rig, struct rig_blocks *owned)
 {
     struct rig_blocks used = {0};
-    tree_worker_each_free(rig->worker, rig_blocks_add, owned);
+    pool_worker_each_free(rig->worker, rig_blocks_add, owned);
     for (unsigned i = 0; i < rig->memory_nodes; i++)
         memory_node_each_used(rig->memory[i], rig_blocks_add, &used);
     fuzz_must(owned->count == used.count, "accounting: %zu blocks handed out, %zu have an owner", used.count,

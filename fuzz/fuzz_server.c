@@ -58,7 +58,7 @@ static void start(void)
 {
     struct error error = {0};
     struct tree_switches switches;
-    struct tree_worker *worker;
+    struct pool_worker *worker;
     struct tree_session *session;
     static struct net_address address = {.kind = NET_UNIX};
     const struct memory_options pool = {.pool_bytes = UINT64_C(64) << 20, .chunk_bytes = UINT64_C(1) << 20};
@@ -73,12 +73,12 @@ static void start(void)
     fuzz_must(fabric && !tree_switches_preset(&switches, "banyan", &error), "%s", error.text);
     switches.cache_bytes = 1u << 20;
     fuzz_must(!tree_compute_create(&compute, fabric, &switches, &error) &&
-                  !tree_worker_create(&worker, compute, &error) &&
-                  !tree_session_create(&session, worker, &error),
+                  !pool_worker_create(&worker, tree_compute_pool(compute), &error) &&
+                  !tree_session_create(&session, compute, worker, &error),
               "%s", error.text);
     fuzz_must(!tree_format(session), "format");
     tree_session_destroy(session);
-    tree_worker_destroy(worker);
+    pool_worker_destroy(worker);
     fuzz_must(!server_create(&server, compute, &options, &error) && !server_start(server, &error), "%s",
               error.text);
     int file = open(address.path, O_PATH | O_CLOEXEC);

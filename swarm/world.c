@@ -84,7 +84,7 @@ static void return_nodes(struct world_task *task)
 {
     struct world_compute *compute = &task->world->computes[task->compute];
     for (unsigned thread = 0; thread < task->world->options.threads; thread++) {
-        tree_worker_destroy(compute->workers[thread]);
+        pool_worker_destroy(compute->workers[thread]);
         compute->workers[thread] = NULL;
     }
 }
@@ -102,7 +102,7 @@ static void workers_destroy(struct world *world)
             world_run_one(world, i * world_tasks_each(world), return_nodes);
         for (unsigned thread = 0; thread < world->options.threads; thread++)
             if (compute->workers[thread])
-                tree_worker_abandon(compute->workers[thread]);
+                pool_worker_abandon(compute->workers[thread]);
         free(compute->workers);
         compute->workers = NULL;
     }

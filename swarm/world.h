@@ -74,7 +74,7 @@ struct world_compute {
     struct tree_compute *compute;
     struct tree *tree;
     struct store *store;          /* with records; it closes the tree */
-    struct tree_worker **workers; /* [threads] */
+    struct pool_worker **workers; /* [threads] */
     bool dead, replaced;
 };
 

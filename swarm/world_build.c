@@ -114,10 +114,11 @@ int world_build_compute(struct world *world, struct world_compute *compute)
         compute->fabric->capabilities.release_by_write = false;
     if (world->options.atomic_write)
         compute->fabric->capabilities.atomic_write = world->options.atomic_write;
-    compute->workers = world_allocate(world->options.threads, sizeof(struct tree_worker *));
+    compute->workers = world_allocate(world->options.threads, sizeof(struct pool_worker *));
     status = tree_compute_create(&compute->compute, compute->fabric, &switches, &world->error);
     for (unsigned thread = 0; thread < world->options.threads && !status; thread++)
-        status = tree_worker_create(&compute->workers[thread], compute->compute, &world->error);
+        status =
+            pool_worker_create(&compute->workers[thread], tree_compute_pool(compute->compute), &world->error);
     return status;
 }
 
@@ -142,8 +143,8 @@ int world_build_task(struct world *world, unsigned number)
     history_log_init(&task->log, &world->history, number);
     driver_init(&task->driver, &world->setting, options->records ? &subject_store : &subject_tree, task,
                 &task->log, random_mix(options->seed + 1) + number);
-    return tree_session_create(&task->session, world->computes[task->compute].workers[task->thread],
-                               &world->error);
+    return tree_session_create(&task->session, world->computes[task->compute].compute,
+                               world->computes[task->compute].workers[task->thread], &world->error);
 }
 
 int world_build_tasks(struct world *world)

@@ -164,7 +164,7 @@ int world_check_store(struct world *world, struct store_check_report *report)
         memory_node_each_used(world->memory[i], visit_used, &account);
     for (unsigned i = 0; i < world->compute_count && !status; i++)
         for (unsigned thread = 0; thread < world->options.threads; thread++)
-            tree_worker_each_free(world->computes[i].workers[thread], visit_held, &account);
+            pool_worker_each_free(world->computes[i].workers[thread], visit_held, &account);
     pieces_sort(&account.owned);
     pieces_sort(&account.used);
     if (!status)

@@ -188,11 +188,11 @@ int banyan_session_open(struct banyan *banyan, struct banyan_session **session)
     if (!opened)
         return BANYAN_ENOMEM;
     opened->banyan = banyan;
-    int status = tree_worker_create(&opened->worker, banyan->compute, &error);
+    int status = pool_worker_create(&opened->worker, tree_compute_pool(banyan->compute), &error);
     if (!status) {
-        status = tree_session_create(&opened->tree_session, opened->worker, &error);
+        status = tree_session_create(&opened->tree_session, banyan->compute, opened->worker, &error);
         if (status)
-            tree_worker_destroy(opened->worker);
+            pool_worker_destroy(opened->worker);
     }
     if (status) {
         free(opened);
@@ -212,7 +212,7 @@ int banyan_session_close(struct banyan_session *session)
                          session->iterators);
     api_detach_session(session);
     tree_session_destroy(session->tree_session);
-    tree_worker_destroy(session->worker);
+    pool_worker_destroy(session->worker);
     free(session->room);
     api_count(&session->banyan->sessions, -1);
     free(session);

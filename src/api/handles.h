@@ -44,7 +44,7 @@ struct api_attachment {
 
 struct banyan_session {
     struct banyan *banyan;
-    struct tree_worker *worker;
+    struct pool_worker *worker;
     struct tree_session *tree_session;
     struct error error; /* of the last call that failed */
     uint32_t iterators; /* open */

@@ -52,7 +52,7 @@ static bool is_cluster(const struct banyan_options *options)
     return options->uri && options->uri[0] && strcmp(options->uri, "local:") != 0;
 }
 
-static void pool_destroy(struct banyan *banyan)
+static void handle_destroy(struct banyan *banyan)
 {
     if (banyan->compute)
         tree_compute_destroy(banyan->compute);
@@ -91,19 +91,19 @@ static int pool_create_nodes(struct banyan *banyan, const struct banyan_options 
 
 static int pool_format(struct banyan *banyan, struct error *error)
 {
-    struct tree_worker *worker = NULL;
+    struct pool_worker *worker = NULL;
     struct tree_session *session = NULL;
-    int status = tree_worker_create(&worker, banyan->compute, error);
+    int status = pool_worker_create(&worker, tree_compute_pool(banyan->compute), error);
     if (status)
         return status;
-    status = tree_session_create(&session, worker, error);
+    status = tree_session_create(&session, banyan->compute, worker, error);
     if (!status) {
         status = tree_format(session);
         if (status)
             *error = *tree_session_error(session);
         tree_session_destroy(session);
     }
-    tree_worker_destroy(worker);
+    pool_worker_destroy(worker);
     return status;
 }
 
@@ -186,7 +186,7 @@ static int pool_connect(struct banyan *banyan, const struct banyan_options *opti
 
 /* ---- both ---- */
 
-static int pool_create(struct banyan *banyan, const struct banyan_options *options, struct error *error)
+static int handle_create(struct banyan *banyan, const struct banyan_options *options, struct error *error)
 {
     struct tree_switches switches;
     memset(&switches, 0, sizeof switches);
@@ -213,7 +213,7 @@ int banyan_open(struct banyan **banyan, const struct banyan_options *options)
     struct banyan *pool = NULL;
     if (!status) {
         pool = calloc(1, sizeof *pool);
-        status = pool ? pool_create(pool, &complete, &error)
+        status = pool ? handle_create(pool, &complete, &error)
                       : error_set(&error, BANYAN_ENOMEM, "no memory for the pool's handle");
     }
     if (!status) {
@@ -221,7 +221,7 @@ int banyan_open(struct banyan **banyan, const struct banyan_options *options)
         return BANYAN_OK;
     }
     if (pool)
-        pool_destroy(pool);
+        handle_destroy(pool);
     if (complete.message && complete.message_bytes > 0)
         snprintf(complete.message, complete.message_bytes, "%s",
                  error.text[0] ? error.text : error_name(status));
@@ -234,7 +234,7 @@ int banyan_close(struct banyan *banyan)
         return BANYAN_OK;
     if (atomic_load_relaxed(&banyan->sessions) || atomic_load_relaxed(&banyan->indexes))
         return BANYAN_EBUSY;
-    pool_destroy(banyan);
+    handle_destroy(banyan);
     return BANYAN_OK;
 }
 

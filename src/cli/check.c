@@ -55,7 +55,7 @@ struct check {
     struct cluster_fabric cluster;
     struct fabric *fabric;
     struct tree_compute *compute;
-    struct tree_worker *worker;
+    struct pool_worker *worker;
     struct tree_session *session;
     json_t *problems; /* of --json */
     bool terminal;
@@ -90,14 +90,14 @@ static int open_all(struct check *check, struct error *error)
     if (!status)
         status = tree_compute_create(&check->compute, check->fabric, &switches, error);
     if (!status)
-        status = tree_worker_create(&check->worker, check->compute, error);
-    return status ? status : tree_session_create(&check->session, check->worker, error);
+        status = pool_worker_create(&check->worker, tree_compute_pool(check->compute), error);
+    return status ? status : tree_session_create(&check->session, check->compute, check->worker, error);
 }
 
 static void close_all(struct check *check)
 {
     tree_session_destroy(check->session);
-    tree_worker_destroy(check->worker);
+    pool_worker_destroy(check->worker);
     if (check->compute)
         tree_compute_destroy(check->compute);
     fabric_close(check->fabric);

@@ -219,18 +219,18 @@ static int open_cluster(struct process *process, struct error *error)
 /* Writes an empty catalogue: to a fresh pool. */
 static int write_catalogue(struct process *process, struct error *error)
 {
-    struct tree_worker *worker = NULL;
+    struct pool_worker *worker = NULL;
     struct tree_session *session = NULL;
-    int status = tree_worker_create(&worker, process->compute, error);
+    int status = pool_worker_create(&worker, tree_compute_pool(process->compute), error);
     if (!status)
-        status = tree_session_create(&session, worker, error);
+        status = tree_session_create(&session, process->compute, worker, error);
     if (!status) {
         status = tree_format(session);
         if (status)
             *error = *tree_session_error(session);
     }
     tree_session_destroy(session);
-    tree_worker_destroy(worker);
+    pool_worker_destroy(worker);
     return status;
 }
 

@@ -15,8 +15,8 @@ static void node_ask(struct server *server, struct tree_session *session, unsign
     struct memory_status_reply reply = {0};
     char trouble[sizeof node->trouble] = "";
     size_t length = 0;
-    int status =
-        tree_memory_call(session, (uint16_t)number, &request, sizeof request, &reply, sizeof reply, &length);
+    int status = pool_call(tree_session_pool(session), (uint16_t)number, &request, sizeof request, &reply,
+                           sizeof reply, &length);
     if (status) {
         fabric_trouble(server->fabric, (uint16_t)number, trouble, sizeof trouble);
         if (!trouble[0])
@@ -36,7 +36,7 @@ void nodes_main(void *argument)
 {
     struct server_thread *thread = argument;
     struct tree_session *session = NULL;
-    if (tree_session_create(&session, thread->tree, NULL))
+    if (tree_session_create(&session, thread->server->compute, thread->tree, NULL))
         log_error("no memory to ask memory nodes for their state");
     for (unsigned i = 0; session && !thread->stopping; i = (i + 1) % thread->server->node_count) {
         node_ask(thread->server, session, i);

@@ -64,11 +64,11 @@ static void descriptors_raise(uint64_t clients_max)
 /* Opens the store with a session of its own, which is not needed afterwards. */
 static int store_attach(struct server *server, struct error *error)
 {
-    struct tree_worker *worker = NULL;
+    struct pool_worker *worker = NULL;
     struct tree_session *session = NULL;
-    int status = tree_worker_create(&worker, server->compute, error);
+    int status = pool_worker_create(&worker, tree_compute_pool(server->compute), error);
     if (!status)
-        status = tree_session_create(&session, worker, error);
+        status = tree_session_create(&session, server->compute, worker, error);
     if (!status) {
         status = store_open(&server->store, session, STORE_NAME, true);
         if (status)
@@ -79,7 +79,7 @@ static int store_attach(struct server *server, struct error *error)
                                                     : VALUES_MEMORY);
     }
     tree_session_destroy(session);
-    tree_worker_destroy(worker);
+    pool_worker_destroy(worker);
     return status;
 }
 
@@ -108,7 +108,7 @@ static int server_fill(struct server *server, struct tree_compute *compute,
     static const struct server_command *const tables[] = {server_string_commands, server_key_commands,
                                                           server_range_commands, server_admin_commands, NULL};
     server->compute = compute;
-    server->fabric = tree_compute_fabric(compute);
+    server->fabric = pool_fabric(tree_compute_pool(compute));
     server->options = *options;
     options_complete(&server->options);
     server->tls = options->tls;

@@ -27,21 +27,21 @@ static void thread_take_down(struct server_thread *thread)
     }
     free(thread->fibers);
     thread->fibers = NULL;
-    tree_worker_destroy(thread->tree);
+    pool_worker_destroy(thread->tree);
     thread->tree = NULL;
 }
 
 int server_thread_open_session(struct server_thread *thread, struct tree_session **session,
                                struct store_session **store, struct error *error)
 {
-    int status = tree_session_create(session, thread->tree, error);
+    int status = tree_session_create(session, thread->server->compute, thread->tree, error);
     return status ? status : store_session_create(store, thread->server->store, *session, error);
 }
 
 static int thread_set_up(struct server_thread *thread, struct error *error)
 {
     struct server *server = thread->server;
-    int status = tree_worker_create(&thread->tree, server->compute, error);
+    int status = pool_worker_create(&thread->tree, tree_compute_pool(server->compute), error);
     if (status)
         return status;
     thread->fibers = calloc(server->options.fibers, sizeof *thread->fibers);

@@ -23,7 +23,7 @@ struct server_thread {
     unsigned number;
     struct worker *worker;
     struct thread *thread;
-    struct tree_worker *tree;
+    struct pool_worker *tree;
     struct server_fiber *fibers; /* options.fibers of them */
     struct server_fiber *idle;
     unsigned fibers_live; /* commands' and others' that must return before the sessions go */

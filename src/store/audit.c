@@ -37,7 +37,8 @@ void audit_progress(const struct audit *audit, const char *what)
 
 int audit_fail_memory(const struct audit *audit)
 {
-    return tree_session_fail(audit->session, BANYAN_ENOMEM, "no memory for an account of the pool's blocks");
+    return pool_fail(tree_session_pool(audit->session), BANYAN_ENOMEM,
+                     "no memory for an account of the pool's blocks");
 }
 
 static void remember(void *context, const char *name, const struct format_geometry *geometry)
@@ -69,11 +70,11 @@ static int check_store(struct audit *audit, struct tree *tree)
     int status = store_wrap(&store, tree, &error);
     if (status) {
         tree_close(tree);
-        return tree_session_fail(audit->session, status, "%s", error.text);
+        return pool_fail(tree_session_pool(audit->session), status, "%s", error.text);
     }
     status = store_session_create(&session, store, audit->session, &error);
     if (status) {
-        tree_session_fail(audit->session, status, "%s", error.text);
+        pool_fail(tree_session_pool(audit->session), status, "%s", error.text);
     } else {
         const struct store_check_visitor visitor = {
             .block = audit_reach, .problem = index_problem, .context = audit};
@@ -140,7 +141,7 @@ static int end_drops(struct audit *audit)
     audit_unload(audit);
     status = audit_load(audit);
     if (!status)
-        tree_worker_each_free(tree_session_worker(audit->session), audit_hold, audit);
+        pool_worker_each_free(tree_session_pool(audit->session)->worker, audit_hold, audit);
     return status;
 }
 
@@ -156,7 +157,7 @@ int audit_run(struct tree_session *session, const struct audit_options *options,
     struct audit audit = {.session = session,
                           .options = options,
                           .report = report,
-                          .node_count = tree_session_memory_nodes(session)};
+                          .node_count = tree_session_pool(session)->memory_nodes};
     memset(report, 0, sizeof *report);
     audit.names = calloc(NAMES_MAX, sizeof *audit.names);
     audit.contents = calloc(NAMES_MAX, 1);
@@ -164,8 +165,9 @@ int audit_run(struct tree_session *session, const struct audit_options *options,
     if (!status)
         status = audit_load(&audit);
     if (!status && options->reclaim && report->compute_nodes)
-        status = tree_session_fail(session, BANYAN_EBUSY, "%llu compute nodes are connected: stop them first",
-                                   (unsigned long long)report->compute_nodes);
+        status = pool_fail(tree_session_pool(session), BANYAN_EBUSY,
+                           "%llu compute nodes are connected: stop them first",
+                           (unsigned long long)report->compute_nodes);
     if (!status)
         status = end_drops(&audit);
     if (!status)

@@ -11,8 +11,8 @@
 
 static int nonsense(const struct audit *audit, uint16_t node)
 {
-    return tree_session_fail(audit->session, BANYAN_ENET,
-                             "memory node %u gives impossible answers about its blocks", (unsigned)node);
+    return pool_fail(tree_session_pool(audit->session), BANYAN_ENET,
+                     "memory node %u gives impossible answers about its blocks", (unsigned)node);
 }
 
 static int usage_words(struct audit *audit, uint16_t node, uint32_t number, struct memory_usage_reply *reply,
@@ -20,8 +20,8 @@ static int usage_words(struct audit *audit, uint16_t node, uint32_t number, stru
 {
     struct memory_usage_request request = {.kind = MEMORY_USAGE, .chunk = number, .first = first};
     size_t length = 0;
-    int status =
-        tree_memory_call(audit->session, node, &request, sizeof request, reply, sizeof *reply, &length);
+    int status = pool_call(tree_session_pool(audit->session), node, &request, sizeof request, reply,
+                           sizeof *reply, &length);
     if (status)
         return status;
     size_t fixed = offsetof(struct memory_usage_reply, bits);
@@ -58,9 +58,9 @@ static int load_chunk(struct audit *audit, uint16_t node, uint32_t number, struc
         if (status)
             return status;
         if (reply->block_bytes != chunk->block_bytes || reply->chunk != chunk->start)
-            return tree_session_fail(audit->session, BANYAN_EBUSY,
-                                     "memory node %u has cut a chunk anew: a compute node is at work",
-                                     (unsigned)node);
+            return pool_fail(tree_session_pool(audit->session), BANYAN_EBUSY,
+                             "memory node %u has cut a chunk anew: a compute node is at work",
+                             (unsigned)node);
     }
 }
 
@@ -69,8 +69,8 @@ static int ask_status(struct audit *audit, uint16_t node, struct memory_status_r
 {
     struct memory_status_request request = {.kind = MEMORY_STATUS};
     size_t length = 0;
-    int status =
-        tree_memory_call(audit->session, node, &request, sizeof request, reply, sizeof *reply, &length);
+    int status = pool_call(tree_session_pool(audit->session), node, &request, sizeof request, reply,
+                           sizeof *reply, &length);
     if (status)
         return status;
     /* A node that claims more chunks than its pool has room for would be asked for ever. */
@@ -179,8 +179,8 @@ static int give_back(struct audit *audit, struct memory_free_request *request)
     size_t length = 0;
     if (!request->count)
         return 0;
-    int status = tree_memory_call(audit->session, gaddr_node(request->blocks[0]), request, sizeof *request,
-                                  &reply, sizeof reply, &length);
+    int status = pool_call(tree_session_pool(audit->session), gaddr_node(request->blocks[0]), request,
+                           sizeof *request, &reply, sizeof reply, &length);
     if (!status)
         audit->report->blocks_reclaimed += request->count;
     request->count = 0;
@@ -217,9 +217,9 @@ static int still_alone(struct audit *audit)
             return status;
         if (audit->report->compute_nodes ||
             reply.allocations_total + reply.frees_total != audit->nodes[node].moves)
-            return tree_session_fail(audit->session, BANYAN_EBUSY,
-                                     "a compute node was at work during the check: nothing was given back; "
-                                     "stop all of them first");
+            return pool_fail(tree_session_pool(audit->session), BANYAN_EBUSY,
+                             "a compute node was at work during the check: nothing was given back; "
+                             "stop all of them first");
     }
     return 0;
 }

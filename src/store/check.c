@@ -27,7 +27,7 @@ static int check_tell(struct check *check, const char *format, ...)
     va_end(arguments);
     check->report->problems++;
     if (!check->visitor->problem)
-        return tree_session_fail(check->session->tree, BANYAN_ECORRUPT, "%s", text);
+        return pool_fail(tree_session_pool(check->session->tree), BANYAN_ECORRUPT, "%s", text);
     check->visitor->problem(check->visitor->context, text);
     return 0;
 }

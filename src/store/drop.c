@@ -25,7 +25,7 @@ static int dropping_begin(struct dropping *dropping, struct tree_session *tree)
     struct error error = {0};
     dropping->store.memory_max = UINT64_MAX;
     int status = store_session_create(&dropping->session, &dropping->store, tree, &error);
-    return status ? tree_session_fail(tree, status, "%s", error.text) : 0;
+    return status ? pool_fail(tree_session_pool(tree), status, "%s", error.text) : 0;
 }
 
 int store_drop(struct tree_session *session, const char *name)

@@ -262,7 +262,8 @@ int store_modify(struct store_session *session, const void *key, size_t key_leng
     if (!status && change.status == BANYAN_EVALUESIZE)
         status = store_length_check(session, change.new.length);
     else if (!status && change.status)
-        status = tree_session_fail(session->tree, change.status, "the new value is a null pointer");
+        status =
+            pool_fail(tree_session_pool(session->tree), change.status, "the new value is a null pointer");
     if (status)
         return status;
     if (old_value)

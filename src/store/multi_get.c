@@ -42,9 +42,9 @@ static void group_limit(struct store_session *session, uint64_t *bytes)
             continue;
         uint64_t more = slot.length + FORMAT_RECORD_HEADER_MAX;
         if (*bytes && *bytes + more > STORE_MULTI_BYTES_MAX)
-            entry->status = tree_session_fail(session->tree, BANYAN_ENOMEM,
-                                              "the values asked for at once have more than %llu bytes",
-                                              (unsigned long long)STORE_MULTI_BYTES_MAX);
+            entry->status = pool_fail(tree_session_pool(session->tree), BANYAN_ENOMEM,
+                                      "the values asked for at once have more than %llu bytes",
+                                      (unsigned long long)STORE_MULTI_BYTES_MAX);
         *bytes += more;
     }
 }

@@ -25,7 +25,7 @@ struct store_puts {
 static int puts_check(struct store_session *session, const struct store_item *item)
 {
     if (!item->value.bytes && item->value.length)
-        return tree_session_fail(session->tree, BANYAN_EINVAL, "the value is a null pointer");
+        return pool_fail(tree_session_pool(session->tree), BANYAN_EINVAL, "the value is a null pointer");
     int status = store_length_check(session, item->value.length);
     return status ? status : store_key_check(session, item->key, item->key_length);
 }

@@ -12,9 +12,9 @@ int store_put_now(struct store_session *session, const void *key, size_t key_len
     struct format_reference reference;
     struct store_exchange exchange = {.put = &put, .seen = &session->seen};
     bool record = !store_slot_fits(session->store, value->length, value->expires);
-    int status = value->bytes || !value->length
-                     ? store_length_check(session, value->length)
-                     : tree_session_fail(session->tree, BANYAN_EINVAL, "the value is a null pointer");
+    int status = value->bytes || !value->length ? store_length_check(session, value->length)
+                                                : pool_fail(tree_session_pool(session->tree), BANYAN_EINVAL,
+                                                            "the value is a null pointer");
     if (!status && record) {
         status = store_key_check(session, key, key_length);
         if (!status)

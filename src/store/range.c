@@ -16,8 +16,8 @@ static int turn(struct store_session *session, unsigned round)
     if (round)
         task_yield();
     if (session->cancelled && session->cancelled(session->cancel_context))
-        return tree_session_fail(session->tree, BANYAN_EABORT,
-                                 "cancelled before it was done: its caller is gone or stops");
+        return pool_fail(tree_session_pool(session->tree), BANYAN_EABORT,
+                         "cancelled before it was done: its caller is gone or stops");
     return 0;
 }
 

@@ -13,12 +13,12 @@ static int corrupt(struct store_session *session, const struct store_raw *raw)
     struct format_value slot;
     char text[GADDR_TEXT_BYTES];
     if (!format_value_decode(raw->bytes, raw->length, &slot))
-        return tree_session_fail(session->tree, BANYAN_ECORRUPT,
-                                 "a slot of %u bytes (kind %u) was not written by a store", raw->length,
-                                 raw->length ? raw->bytes[0] : 0);
-    return tree_session_fail(session->tree, BANYAN_ECORRUPT,
-                             "record %s: it is not the one that the index names, or it is damaged",
-                             gaddr_format(slot.reference.address, text));
+        return pool_fail(tree_session_pool(session->tree), BANYAN_ECORRUPT,
+                         "a slot of %u bytes (kind %u) was not written by a store", raw->length,
+                         raw->length ? raw->bytes[0] : 0);
+    return pool_fail(tree_session_pool(session->tree), BANYAN_ECORRUPT,
+                     "record %s: it is not the one that the index names, or it is damaged",
+                     gaddr_format(slot.reference.address, text));
 }
 
 int store_patience(struct store_session *session, struct store_patience *patience,

@@ -38,21 +38,24 @@ static struct writing writing_of(struct store_session *session, const void *key,
 static void writing_release(struct writing *writing)
 {
     struct tree_session *tree = writing->session->tree;
-    tree_block_release(tree, writing->address, writing->block_bytes);
+    pool_block_release(tree_session_pool(tree), writing->address, writing->block_bytes);
     for (uint32_t i = 0; i < writing->allocated; i++)
-        tree_block_release(tree, writing->extents[i], format_record_extent_bytes(writing->record.length, i));
+        pool_block_release(tree_session_pool(tree), writing->extents[i],
+                           format_record_extent_bytes(writing->record.length, i));
 }
 
 /* Allocates the blocks, and gives the record its stamp. */
 static int writing_begin(struct writing *writing, uint32_t extents)
 {
     struct tree_session *tree = writing->session->tree;
-    int status = tree_block_allocate(tree, GADDR_NULL, writing->block_bytes, &writing->address);
+    int status =
+        pool_block_allocate(tree_session_pool(tree), GADDR_NULL, writing->block_bytes, &writing->address);
     if (status)
         return status;
     while (writing->allocated < extents && !status) {
         uint32_t bytes = format_record_extent_bytes(writing->record.length, writing->allocated);
-        status = tree_block_allocate(tree, GADDR_NULL, bytes, &writing->extents[writing->allocated]);
+        status = pool_block_allocate(tree_session_pool(tree), GADDR_NULL, bytes,
+                                     &writing->extents[writing->allocated]);
         writing->allocated += !status;
     }
     if (status)
@@ -98,7 +101,7 @@ int store_record_write(struct store_session *session, const void *key, size_t ke
     uint32_t extents = format_record_extents(key_length, value->length);
     struct writing writing = writing_of(session, key, key_length, value);
     struct fabric_command commands[FORMAT_EXTENTS_MAX + 1];
-    tree_session_begin(session->tree);
+    pool_session_begin(tree_session_pool(session->tree));
     int status = store_reserve(session, &session->output, writing.block_bytes);
     if (!status)
         status = writing_begin(&writing, extents);
@@ -139,7 +142,7 @@ static void many_post(struct store_session *session, struct store_new_record *re
             store_count_up(session, records_written, 1);
             store_count_up(session, bytes_written, commands[i].length);
         } else if (failed_for_sure(statuses[i])) {
-            tree_block_release(session->tree, commands[i].address, commands[i].length);
+            pool_block_release(tree_session_pool(session->tree), commands[i].address, commands[i].length);
         }
     }
 }
@@ -154,7 +157,7 @@ void store_record_write_many(struct store_session *session, struct store_new_rec
         bytes += records[i].status
                      ? 0
                      : ROUND_UP(format_record_block_bytes(records[i].key_length, records[i].value->length));
-    tree_session_begin(session->tree);
+    pool_session_begin(tree_session_pool(session->tree));
     int status = store_reserve(session, &session->output, bytes);
     uint8_t *block = session->output.bytes;
     for (uint32_t i = 0; i < count; i++) {
@@ -181,7 +184,7 @@ int store_record_write_header(struct store_session *session, const void *key, si
     struct writing writing = writing_of(session, key, key_length, &value);
     uint32_t extents = format_record_extents(key_length, length);
     assert(extents);
-    tree_session_begin(session->tree);
+    pool_session_begin(tree_session_pool(session->tree));
     int status = store_reserve(session, &session->output, writing.block_bytes);
     if (!status)
         status = writing_begin(&writing, 0);
@@ -289,10 +292,10 @@ void store_record_free(struct store_session *session, const void *key, size_t ke
     for (uint32_t i = 0; i < count; i++) {
         uint32_t length = format_record_extent_bytes(reference->length, i);
         bytes += length;
-        tree_block_release(session->tree, format_record_extent(session->header, key_length, i).address,
-                           length);
+        pool_block_release(tree_session_pool(session->tree),
+                           format_record_extent(session->header, key_length, i).address, length);
     }
-    tree_block_release(session->tree, reference->address, block_bytes);
+    pool_block_release(tree_session_pool(session->tree), reference->address, block_bytes);
     store_count_up(session, records_freed, 1);
     store_count_up(session, bytes_freed, bytes);
 }

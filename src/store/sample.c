@@ -42,6 +42,6 @@ int store_sample(struct store_session *session, void *key, size_t *length)
     struct first first = {key, length, room, false};
     int status = store_scan(session, &everything, STORE_SCAN_KEYS, first_visit, &first);
     if (!status && !first.found)
-        return tree_session_fail(session->tree, BANYAN_ENOTFOUND, "the store is empty");
+        return pool_fail(tree_session_pool(session->tree), BANYAN_ENOTFOUND, "the store is empty");
     return status;
 }

@@ -185,8 +185,8 @@ void store_arena_reset(struct store_session *session)
 
 int store_fail_memory(struct store_session *session)
 {
-    return tree_session_fail(
-        session->tree, BANYAN_ENOMEM,
+    return pool_fail(
+        tree_session_pool(session->tree), BANYAN_ENOMEM,
         "no memory for this call's values, or the calls under way have reached the store's limit");
 }
 
@@ -200,13 +200,13 @@ int store_key_check(struct store_session *session, const void *key, size_t lengt
 {
     const struct format_geometry *geometry = tree_geometry(session->store->tree);
     if (!key)
-        return tree_session_fail(session->tree, BANYAN_EINVAL, "the key is a null pointer");
+        return pool_fail(tree_session_pool(session->tree), BANYAN_EINVAL, "the key is a null pointer");
     if (geometry->key_kind == FORMAT_KEY_FIXED && length != geometry->key_bytes)
-        return tree_session_fail(session->tree, BANYAN_EKEYSIZE, "a key has %u bytes, this one %zu",
-                                 geometry->key_bytes, length);
+        return pool_fail(tree_session_pool(session->tree), BANYAN_EKEYSIZE,
+                         "a key has %u bytes, this one %zu", geometry->key_bytes, length);
     if (!length || length > geometry->key_bytes)
-        return tree_session_fail(session->tree, BANYAN_EKEYSIZE, "a key has 1 to %u bytes, this one %zu",
-                                 geometry->key_bytes, length);
+        return pool_fail(tree_session_pool(session->tree), BANYAN_EKEYSIZE,
+                         "a key has 1 to %u bytes, this one %zu", geometry->key_bytes, length);
     return 0;
 }
 
@@ -214,7 +214,7 @@ int store_length_check(struct store_session *session, uint64_t length)
 {
     if (length <= STORE_VALUE_MAX)
         return 0;
-    return tree_session_fail(session->tree, BANYAN_EVALUESIZE,
-                             "a value has at most %llu bytes, this one %llu",
-                             (unsigned long long)STORE_VALUE_MAX, (unsigned long long)length);
+    return pool_fail(tree_session_pool(session->tree), BANYAN_EVALUESIZE,
+                     "a value has at most %llu bytes, this one %llu", (unsigned long long)STORE_VALUE_MAX,
+                     (unsigned long long)length);
 }

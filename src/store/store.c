@@ -65,7 +65,7 @@ int store_open(struct store **store, struct tree_session *session, const char *n
     if (!status)
         return 0;
     tree_close(tree);
-    return tree_session_fail(session, status, "index %s: %s", name, error.text);
+    return pool_fail(tree_session_pool(session), status, "index %s: %s", name, error.text);
 }
 
 void store_close(struct store *store)

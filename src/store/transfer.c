@@ -35,7 +35,7 @@ static int transfer_one(struct store_session *session, struct fabric_command *co
     struct fabric_list *lists[1] = {&list};
     if (command->operation == FABRIC_READ)
         command->read.data = NULL;
-    int status = tree_lists_execute(session->tree, lists, 1);
+    int status = pool_lists_execute(tree_session_pool(session->tree), lists, 1);
     return command_settle(command, status);
 }
 
@@ -75,7 +75,7 @@ static int transfer_many(struct store_session *session, const struct fabric_comm
             lists++;
         }
     assert(used == count && lists <= count);
-    int status = tree_lists_execute(session->tree, transfer->pointers, lists);
+    int status = pool_lists_execute(tree_session_pool(session->tree), transfer->pointers, lists);
     for (uint32_t list = 0, at = 0; list < lists; list++)
         for (uint32_t i = 0; i < transfer->lists[list].count; i++, at++) {
             int one = command_settle(&transfer->commands[at], status ? transfer->lists[list].status : 0);
@@ -111,7 +111,7 @@ int store_transfer(struct store_session *session, struct fabric_command *command
      * writes go to blocks that no slot refers to. */
     int status = 0;
     for (unsigned attempt = 0; attempt < REFUSALS_MAX; attempt++) {
-        tree_session_begin(session->tree);
+        pool_session_begin(tree_session_pool(session->tree));
         if (count > 1)
             status = transfer_many(session, commands, count, statuses);
         else

@@ -49,13 +49,13 @@ static int child_append(struct tree_session *session, struct children *children,
         size_t capacity = children->capacity ? 2 * children->capacity : 64;
         struct child *larger = realloc(children->items, capacity * sizeof *larger);
         if (!larger)
-            return tree_fail_memory(session);
+            return pool_fail_memory(&session->pool);
         children->items = larger;
         children->capacity = capacity;
     }
     struct format_key_copy *copy = malloc(sizeof *copy - FORMAT_KEY_MAX + key.length);
     if (!copy)
-        return tree_fail_memory(session);
+        return pool_fail_memory(&session->pool);
     format_key_store(copy, key);
     children->items[children->count++] = (struct child){link, copy};
     return 0;
@@ -73,7 +73,7 @@ static void children_free(struct children *children)
 static void children_release(struct tree_session *session, const struct children *children, uint32_t bytes)
 {
     for (size_t i = 0; i < children->count; i++)
-        tree_release(session, children->items[i].link.address, bytes);
+        pool_release(&session->pool, children->items[i].link.address, bytes);
 }
 
 static void bulk_free(struct tree_bulk *bulk)
@@ -138,7 +138,7 @@ static int loader_init(struct loader *loader)
     loader->bytes = malloc(room * (entry_room(layout) + 1));
     loader->part->last = malloc(layout->geometry.leaf_bytes);
     if (!loader->entries || !loader->bytes || !loader->part->last)
-        return tree_fail_memory(loader->session);
+        return pool_fail_memory(&loader->session->pool);
     return 0;
 }
 
@@ -165,8 +165,8 @@ static int last_write(struct tree_session *session, struct tree *tree, struct pa
     part->header.upper = upper;
     part->header.lower = format_key_of(&part->lower);
     format_header_encode(&tree->layout, &part->header, part->last);
-    struct fabric_command write = tree_write_command(leaf, part->last, tree->layout.geometry.leaf_bytes);
-    return tree_execute(session, gaddr_node(leaf), &write, 1);
+    struct fabric_command write = pool_write_command(leaf, part->last, tree->layout.geometry.leaf_bytes);
+    return pool_execute(&session->pool, gaddr_node(leaf), &write, 1);
 }
 
 /* Gives back the blocks that a leaf's slots name. Whatever fails leaves them to an offline check. */
@@ -182,7 +182,7 @@ static void leaf_blocks_release(struct tree_session *session, const struct forma
     for (uint32_t i = 0; i < layout->slots; i++)
         if (format_slot_read(layout, image, i, seed, header.lower, &slot) == FORMAT_SLOT_TAKEN &&
             slot.block != GADDR_NULL)
-            tree_block_release(session, slot.block, slot.key_length);
+            pool_block_release(&session->pool, slot.block, slot.key_length);
 }
 
 /* The load has failed: what its leaves name is in the leaves alone. The newest one is not written yet. */
@@ -192,10 +192,10 @@ static void part_blocks_release(struct tree_session *session, const struct forma
     for (size_t i = 0; i + 1 < part->leaves.count; i++) {
         gaddr leaf = part->leaves.items[i].link.address;
         struct fabric_command read =
-            tree_read_command(leaf, session->image.bytes, layout->geometry.leaf_bytes);
-        if (tree_execute(session, gaddr_node(leaf), &read, 1))
+            pool_read_command(leaf, session->image.bytes, layout->geometry.leaf_bytes);
+        if (pool_execute(&session->pool, gaddr_node(leaf), &read, 1))
             return;
-        tree_read_settle(&read);
+        pool_read_settle(&read);
         leaf_blocks_release(session, layout, part->leaves.items[i].link, session->image.bytes);
     }
     if (part->leaves.count)
@@ -214,7 +214,7 @@ static int blocks_make(struct loader *loader, gaddr leaf)
     for (; made < loader->count && !status; made++) {
         struct tree_leaf_entry *entry = &loader->entries[made];
         if (format_slot_needs_block(layout, format_key_of(&loader->lower), entry->key))
-            status = tree_block_allocate(loader->session, leaf, entry->key.length, &entry->block);
+            status = pool_block_allocate(&loader->session->pool, leaf, entry->key.length, &entry->block);
     }
     if (!status)
         status = tree_key_blocks_write(loader->session, loader->entries + loader->carried,
@@ -228,7 +228,8 @@ static void pending_blocks_release(struct loader *loader)
 {
     for (uint32_t i = 0; i < loader->count; i++)
         if (loader->entries[i].block != GADDR_NULL)
-            tree_block_release(loader->session, loader->entries[i].block, loader->entries[i].key.length);
+            pool_block_release(&loader->session->pool, loader->entries[i].block,
+                               loader->entries[i].key.length);
 }
 
 /* Makes a leaf of as many of the collected entries as find room; the rest stays collected. */
@@ -242,7 +243,7 @@ static int leaf_close(struct loader *loader)
         .state = FORMAT_NODE_LIVE, .index = tree->index, .lower = format_key_of(&loader->lower)};
     struct format_link link;
     uint32_t count = loader->count;
-    int status = tree_allocate(session, TREE_ANY_NODE, layout->geometry.leaf_bytes, &link.address);
+    int status = pool_allocate(&session->pool, POOL_ANY_NODE, layout->geometry.leaf_bytes, &link.address);
     if (status)
         return status;
     status = blocks_make(loader, link.address);
@@ -257,7 +258,7 @@ static int leaf_close(struct loader *loader)
     if (!status)
         status = child_append(session, &part->leaves, link, header.lower);
     if (status) {
-        tree_release(session, link.address, layout->geometry.leaf_bytes);
+        pool_release(&session->pool, link.address, layout->geometry.leaf_bytes);
         return status;
     }
     part->begun = true;
@@ -285,8 +286,8 @@ static int entry_add(struct loader *loader, bool first, struct format_key key, s
     if (!status)
         status = tree_value_check(session, tree, value.bytes, value.length);
     if (!status && !first && format_key_compare(format_key_of(&loader->previous), key) >= 0)
-        status = tree_fail(session, BANYAN_EINVAL, "index %s: the keys of a bulk load must ascend strictly",
-                           tree->name);
+        status = pool_fail(&session->pool, BANYAN_EINVAL,
+                           "index %s: the keys of a bulk load must ascend strictly", tree->name);
     while (!status && loader->count == loader->bulk->per_leaf)
         status = leaf_close(loader);
     if (status)
@@ -303,7 +304,7 @@ int tree_bulk_part(struct tree_session *session, struct tree_bulk *bulk, unsigne
                    tree_bulk_next_function *next, void *context)
 {
     if (number >= bulk->parts || bulk->part[number].taken)
-        return tree_fail(session, BANYAN_EINVAL, "a bulk load of %u parts has no part %u to load",
+        return pool_fail(&session->pool, BANYAN_EINVAL, "a bulk load of %u parts has no part %u to load",
                          bulk->parts, number);
     struct loader loader = {.session = session, .bulk = bulk, .part = &bulk->part[number]};
     loader.part->taken = true;
@@ -315,8 +316,9 @@ int tree_bulk_part(struct tree_session *session, struct tree_bulk *bulk, unsigne
     bool first = true;
     while (!status && next(context, &key, &key_length, &value, &length)) {
         if (key_length > FORMAT_KEY_MAX || length > FORMAT_VALUE_MAX) {
-            status = tree_fail(session, BANYAN_EKEYSIZE, "index %s: an entry of %zu+%zu bytes is too long",
-                               bulk->tree->name, key_length, length);
+            status =
+                pool_fail(&session->pool, BANYAN_EKEYSIZE, "index %s: an entry of %zu+%zu bytes is too long",
+                          bulk->tree->name, key_length, length);
             break;
         }
         struct format_key given = {key, (uint32_t)key_length};
@@ -372,7 +374,7 @@ static int leaves_join(struct tree_session *session, struct tree_bulk *bulk, str
             struct format_key upper = format_key_of(right->leaves.items[0].key);
             if (format_key_compare(format_key_of(&part->lower), upper) >= 0 ||
                 format_key_compare(format_key_of(&part->newest), upper) >= 0)
-                return tree_fail(session, BANYAN_EINVAL,
+                return pool_fail(&session->pool, BANYAN_EINVAL,
                                  "index %s: part %u of the bulk load reaches into the next", bulk->tree->name,
                                  i);
             status = last_write(session, bulk->tree, part, right->leaves.items[0].link, upper);
@@ -417,14 +419,14 @@ static int level_build(struct tree_session *session, struct tree_bulk *bulk, uin
     for (size_t start = 0; start < below->count && !status;) {
         struct format_link link;
         start += group_size(bulk, below, start, entries);
-        status = tree_allocate(session, TREE_ANY_NODE, layout->geometry.internal_bytes, &link.address);
+        status = pool_allocate(&session->pool, POOL_ANY_NODE, layout->geometry.internal_bytes, &link.address);
         if (status)
             break;
-        status = tree_take_tag(session, gaddr_node(link.address), &link.tag);
+        status = pool_take_tag(&session->pool, gaddr_node(link.address), &link.tag);
         if (!status)
             status = child_append(session, nodes, link, entries[0].key);
         if (status)
-            tree_release(session, link.address, layout->geometry.internal_bytes);
+            pool_release(&session->pool, link.address, layout->geometry.internal_bytes);
     }
     size_t start = 0;
     for (size_t i = 0; i < nodes->count && !status; i++) {
@@ -443,8 +445,8 @@ static int level_build(struct tree_session *session, struct tree_bulk *bulk, uin
         start += count;
         format_internal_encode(layout, &header, entries, count, session->spare);
         struct fabric_command write =
-            tree_write_command(node->link.address, session->spare, layout->geometry.internal_bytes);
-        status = tree_execute(session, gaddr_node(node->link.address), &write, 1);
+            pool_write_command(node->link.address, session->spare, layout->geometry.internal_bytes);
+        status = pool_execute(&session->pool, gaddr_node(node->link.address), &write, 1);
     }
     return status;
 }
@@ -471,8 +473,8 @@ static int root_replace(struct tree_session *session, struct tree *tree, struct 
     if (status)
         return status;
     if (old_level)
-        return tree_fail(session, BANYAN_EBUSY, "index %s is not empty: a bulk load needs an empty one",
-                         tree->name);
+        return pool_fail(&session->pool, BANYAN_EBUSY,
+                         "index %s is not empty: a bulk load needs an empty one", tree->name);
     status = tree_lock(session, old.address, false, NULL, 0, &hold);
     if (status)
         return status;
@@ -487,8 +489,9 @@ static int root_replace(struct tree_session *session, struct tree *tree, struct 
         header.state = FORMAT_NODE_DEAD;
         header.sibling = root;
         format_header_encode(layout, &header, session->image.bytes);
-        writes[0] = tree_write_command(old.address, session->image.bytes, layout->header_bytes);
-        status = tree_unknown(session, tree_execute(session, gaddr_node(old.address), writes, 1));
+        writes[0] = pool_write_command(old.address, session->image.bytes, layout->header_bytes);
+        status =
+            pool_unknown(&session->pool, pool_execute(&session->pool, gaddr_node(old.address), writes, 1));
         if (!status) /* the index is loaded, whatever comes of this: who meets the dead leaf does it again */
             swap = tree_root_swap(session, tree, old.address, root.address, &swapped);
     }
@@ -497,15 +500,15 @@ static int root_replace(struct tree_session *session, struct tree *tree, struct 
     if (dropped)
         return tree_dropped(session, tree);
     if (status == TREE_RESTART)
-        return tree_fail(session, BANYAN_EBUSY, "index %s is not empty: a bulk load needs an empty one",
-                         tree->name);
+        return pool_fail(&session->pool, BANYAN_EBUSY,
+                         "index %s is not empty: a bulk load needs an empty one", tree->name);
     if (status)
         return status;
     if (swap || tree_is_dropped(tree)) /* the one that drops it finds the new root by the old one (drop.c) */
         return 0;
     tree_root_set(tree, root, level);
     if (!released) /* else somebody may still hold on to it */
-        tree_release(session, old.address, layout->geometry.leaf_bytes);
+        pool_release(&session->pool, old.address, layout->geometry.leaf_bytes);
     return 0;
 }
 
@@ -518,8 +521,8 @@ int tree_bulk_finish(struct tree_session *session, struct tree_bulk *bulk)
     int status = tree_begin(session, tree);
     for (unsigned i = 0; i < bulk->parts && !status; i++)
         if (!bulk->part[i].done)
-            status = tree_fail(session, BANYAN_EINVAL, "index %s: part %u of the bulk load was not loaded",
-                               tree->name, i);
+            status = pool_fail(&session->pool, BANYAN_EINVAL,
+                               "index %s: part %u of the bulk load was not loaded", tree->name, i);
     const struct part *anything = part_after(bulk, 0);
     /* Not where the first entry's key is the least that there is: nothing could lie before it. */
     if (!status && anything && !bulk->part[0].begun &&

@@ -68,30 +68,30 @@ int tree_format(struct tree_session *session)
 {
     static const uint8_t zeros[ENTRY_BYTES];
     struct superblock block = {.magic = SUPERBLOCK_MAGIC, .version = FORMAT_VERSION};
-    tree_session_begin(session);
+    pool_session_begin(&session->pool);
     block.crc = crc32c(0, &block, offsetof(struct superblock, crc));
     for (uint32_t i = 0; i < ENTRIES; i++) {
-        struct fabric_command clear = tree_write_command(entry_address(i), zeros, ENTRY_BYTES);
-        int status = tree_execute(session, 0, &clear, 1);
+        struct fabric_command clear = pool_write_command(entry_address(i), zeros, ENTRY_BYTES);
+        int status = pool_execute(&session->pool, 0, &clear, 1);
         if (status)
             return status;
     }
-    struct fabric_command write = tree_write_command(superblock_address(), &block, sizeof block);
-    return tree_execute(session, 0, &write, 1);
+    struct fabric_command write = pool_write_command(superblock_address(), &block, sizeof block);
+    return pool_execute(&session->pool, 0, &write, 1);
 }
 
 static int superblock_validate(struct tree_session *session, const struct superblock *block)
 {
     if (block->magic != SUPERBLOCK_MAGIC)
-        return tree_fail(
-            session, BANYAN_ECORRUPT,
+        return pool_fail(
+            &session->pool, BANYAN_ECORRUPT,
             "memory node 0 holds no Banyan catalogue (its superblock is not one): format it first");
     if (block->crc != crc32c(0, block, offsetof(struct superblock, crc)))
-        return tree_fail(session, BANYAN_ECORRUPT,
+        return pool_fail(&session->pool, BANYAN_ECORRUPT,
                          "memory node 0: the superblock at offset %u fails its check",
                          MEMORY_CATALOGUE_OFFSET);
     if (block->version != FORMAT_VERSION)
-        return tree_fail(session, BANYAN_EVERSION,
+        return pool_fail(&session->pool, BANYAN_EVERSION,
                          "the pool has format version %u, this program reads version %u", block->version,
                          FORMAT_VERSION);
     return 0;
@@ -101,16 +101,16 @@ static int entry_read(struct tree_session *session, uint32_t number, struct cata
 {
     /* Read without the lock: an entry that is just being written may be torn. */
     for (unsigned attempt = 0; attempt <= TREE_PATIENCE; attempt++) {
-        struct fabric_command read = tree_read_command(entry_address(number), entry, sizeof *entry);
-        int status = tree_execute(session, 0, &read, 1);
+        struct fabric_command read = pool_read_command(entry_address(number), entry, sizeof *entry);
+        int status = pool_execute(&session->pool, 0, &read, 1);
         if (status)
             return status;
-        tree_read_settle(&read);
+        pool_read_settle(&read);
         entry->name[TREE_NAME_MAX] = 0;
         if (!entry->used || (entry->used == 1 && entry->crc == entry_crc(entry)))
             return 0;
     }
-    return tree_corrupt(session, entry_address(number), "a catalogue entry fails its check");
+    return pool_corrupt(&session->pool, entry_address(number), "a catalogue entry fails its check");
 }
 
 static void entry_geometry(const struct catalogue_entry *entry, struct format_geometry *geometry)
@@ -155,11 +155,11 @@ static int catalogue_walk(struct tree_session *session,
                           bool *stopped, struct vacancy *vacancy)
 {
     struct superblock block;
-    struct fabric_command read = tree_read_command(superblock_address(), &block, sizeof block);
-    int status = tree_execute(session, 0, &read, 1);
+    struct fabric_command read = pool_read_command(superblock_address(), &block, sizeof block);
+    int status = pool_execute(&session->pool, 0, &read, 1);
     if (status)
         return status;
-    tree_read_settle(&read);
+    pool_read_settle(&read);
     status = superblock_validate(session, &block);
     *stopped = false;
     if (vacancy)
@@ -197,10 +197,10 @@ static bool search_visit(void *context, uint32_t number, const struct catalogue_
 static int name_check(struct tree_session *session, const char *name)
 {
     if (!name || !*name)
-        return tree_fail(session, BANYAN_EINVAL, "an index needs a name");
+        return pool_fail(&session->pool, BANYAN_EINVAL, "an index needs a name");
     if (strlen(name) > TREE_NAME_MAX)
-        return tree_fail(session, BANYAN_EINVAL, "the index name '%.20s...' is longer than %u bytes", name,
-                         TREE_NAME_MAX);
+        return pool_fail(&session->pool, BANYAN_EINVAL, "the index name '%.20s...' is longer than %u bytes",
+                         name, TREE_NAME_MAX);
     return 0;
 }
 
@@ -209,8 +209,8 @@ static int tree_make(struct tree_session *session, const char *name, const struc
 {
     struct tree *tree = calloc(1, sizeof *tree);
     if (!tree)
-        return tree_fail_memory(session);
-    int status = format_layout_init(&tree->layout, geometry, &session->error);
+        return pool_fail_memory(&session->pool);
+    int status = format_layout_init(&tree->layout, geometry, &session->pool.error);
     if (status) {
         free(tree);
         return status;
@@ -223,7 +223,7 @@ static int tree_make(struct tree_session *session, const char *name, const struc
     strcpy(tree->name, name);
     tree->cache = tree_cache_create(session->compute->switches.cache_bytes, &tree->layout);
     if (!tree->cache)
-        status = tree_fail_memory(session);
+        status = pool_fail_memory(&session->pool);
     else
         status = tree_buffers(session, tree);
     if (status)
@@ -247,13 +247,14 @@ static int entry_usable(struct tree_session *session, uint32_t number, const str
 {
     entry_geometry(entry, geometry);
     struct format_geometry completed = *geometry;
-    int status = format_geometry_complete(&completed, UINT32_MAX, &session->error);
+    int status = format_geometry_complete(&completed, UINT32_MAX, &session->pool.error);
     if (!status && !geometry_equal(&completed, geometry))
-        status = tree_corrupt(session, entry_address(number), "a catalogue entry's geometry is incomplete");
-    const uint32_t atomic_write = fabric_capabilities(session->compute->fabric)->atomic_write;
+        status =
+            pool_corrupt(&session->pool, entry_address(number), "a catalogue entry's geometry is incomplete");
+    const uint32_t atomic_write = fabric_capabilities(session->pool.fabric)->atomic_write;
     if (!status && geometry->internal_bytes > atomic_write)
         status =
-            tree_fail(session, BANYAN_ENOTSUP,
+            pool_fail(&session->pool, BANYAN_ENOTSUP,
                       "index %s has internal nodes of %u bytes, and this fabric writes at most %u at once "
                       "(RDMA: the path MTU; raise it on every machine, or use another fabric)",
                       entry->name, geometry->internal_bytes, atomic_write);
@@ -266,13 +267,13 @@ int tree_open(struct tree_session *session, const char *name, struct tree **tree
     struct search search = {.name = name};
     bool found;
     int status = name_check(session, name);
-    tree_session_begin(session);
+    pool_session_begin(&session->pool);
     if (!status)
         do
             status = catalogue_walk(session, search_visit, &search, &found, NULL);
         while (tree_again(session, &status));
     if (!status && !found)
-        status = tree_fail(session, BANYAN_ENOTFOUND, "there is no index named '%s'", name);
+        status = pool_fail(&session->pool, BANYAN_ENOTFOUND, "there is no index named '%s'", name);
     if (status)
         return status;
     struct format_geometry geometry;
@@ -306,7 +307,7 @@ void tree_cache_stats(const struct tree *tree, struct tree_cache_stats *stats)
 static int root_leaf_write(struct tree_session *session, struct tree *tree, gaddr *root)
 {
     const struct format_layout *layout = &tree->layout;
-    int status = tree_allocate(session, TREE_ANY_NODE, layout->geometry.leaf_bytes, root);
+    int status = pool_allocate(&session->pool, POOL_ANY_NODE, layout->geometry.leaf_bytes, root);
     if (status)
         return status;
     struct format_header header = {
@@ -316,11 +317,11 @@ static int root_leaf_write(struct tree_session *session, struct tree *tree, gadd
         tree_leaf_build(session, layout, gaddr_node(*root), 1, &header, NULL, 0, session->image.bytes, &fits);
     if (!status) {
         struct fabric_command write =
-            tree_write_command(*root, session->image.bytes, layout->geometry.leaf_bytes);
-        status = tree_execute(session, gaddr_node(*root), &write, 1);
+            pool_write_command(*root, session->image.bytes, layout->geometry.leaf_bytes);
+        status = pool_execute(&session->pool, gaddr_node(*root), &write, 1);
     }
     if (status)
-        tree_release(session, *root, layout->geometry.leaf_bytes);
+        pool_release(&session->pool, *root, layout->geometry.leaf_bytes);
     return status;
 }
 
@@ -334,7 +335,7 @@ static int entry_write(struct tree_session *session, const struct tree *tree, ga
     const struct format_geometry *geometry = &tree->layout.geometry;
     struct catalogue_entry entry;
     if (root_address(root) != root)
-        return tree_corrupt(session, root, "a root cannot lie there");
+        return pool_corrupt(&session->pool, root, "a root cannot lie there");
     memset(&entry, 0, sizeof entry);
     entry.root = root | root_marks(tree);
     entry.used = 1;
@@ -349,8 +350,8 @@ static int entry_write(struct tree_session *session, const struct tree *tree, ga
     entry.generation = tree->generation;
     strcpy(entry.name, tree->name);
     entry.crc = entry_crc(&entry);
-    struct fabric_command write = tree_write_command(entry_address(tree->entry), &entry, sizeof entry);
-    return tree_unknown(session, tree_execute(session, 0, &write, 1));
+    struct fabric_command write = pool_write_command(entry_address(tree->entry), &entry, sizeof entry);
+    return pool_unknown(&session->pool, pool_execute(&session->pool, 0, &write, 1));
 }
 
 /* One attempt. Writing the entry is what creates the index; the lock's release has no say in it. */
@@ -368,9 +369,9 @@ static int create(struct tree_session *session, const char *name, const struct f
         return status;
     status = catalogue_walk(session, search_visit, &search, &found, &vacancy);
     if (!status && found)
-        status = tree_fail(session, BANYAN_EEXIST, "an index named '%s' exists already", name);
+        status = pool_fail(&session->pool, BANYAN_EEXIST, "an index named '%s' exists already", name);
     if (!status && vacancy.number == ENTRIES)
-        status = tree_fail(session, BANYAN_ENOSPC, "the catalogue is full: %u indexes", ENTRIES);
+        status = pool_fail(&session->pool, BANYAN_ENOSPC, "the catalogue is full: %u indexes", ENTRIES);
     if (!status)
         status = tree_make(session, name, geometry, vacancy.number, vacancy.generation, tree);
     if (!status)
@@ -378,7 +379,7 @@ static int create(struct tree_session *session, const char *name, const struct f
     if (!status) {
         status = entry_write(session, *tree, root);
         if (status && status != BANYAN_EUNKNOWN)
-            tree_release(session, root, (*tree)->layout.geometry.leaf_bytes); /* nobody knows it */
+            pool_release(&session->pool, root, (*tree)->layout.geometry.leaf_bytes); /* nobody knows it */
     }
     tree_unlock(session, &hold, unlock, 0);
     if (status) {
@@ -394,10 +395,10 @@ int tree_create(struct tree_session *session, const char *name, const struct for
     *tree = NULL;
     struct format_geometry geometry = *wanted;
     int status = name_check(session, name);
-    tree_session_begin(session);
+    pool_session_begin(&session->pool);
     if (!status)
-        status = format_geometry_complete(
-            &geometry, fabric_capabilities(session->compute->fabric)->atomic_write, &session->error);
+        status = format_geometry_complete(&geometry, fabric_capabilities(session->pool.fabric)->atomic_write,
+                                          &session->pool.error);
     if (status)
         return status;
     do
@@ -428,7 +429,7 @@ int tree_list(struct tree_session *session,
 {
     struct listing listing = {visit, context};
     bool stopped;
-    tree_session_begin(session);
+    pool_session_begin(&session->pool);
     return catalogue_walk(session, listing_visit, &listing, &stopped, NULL);
 }
 
@@ -444,7 +445,7 @@ int tree_dropped(struct tree_session *session, struct tree *tree)
 {
     atomic_store_relaxed(&tree->dropped, true);
     tree_root_forget(tree);
-    return tree_fail(session, BANYAN_ENOTFOUND, "index '%s' was dropped", tree->name);
+    return pool_fail(&session->pool, BANYAN_ENOTFOUND, "index '%s' was dropped", tree->name);
 }
 
 int tree_root_doubt(struct tree_session *session, struct tree *tree, gaddr node, const char *what)
@@ -454,21 +455,21 @@ int tree_root_doubt(struct tree_session *session, struct tree *tree, gaddr node,
     if (status)
         return status;
     bool ours = entry.used && entry.generation == tree->generation && !entry_dropping(&entry);
-    return ours ? tree_corrupt(session, node, what) : tree_dropped(session, tree);
+    return ours ? pool_corrupt(&session->pool, node, what) : tree_dropped(session, tree);
 }
 
 static int root_word_read(struct tree_session *session, const struct tree *tree, uint64_t *word)
 {
-    struct fabric_command read = tree_read_command(tree->root_word, word, sizeof *word);
-    int status = tree_execute(session, 0, &read, 1);
+    struct fabric_command read = pool_read_command(tree->root_word, word, sizeof *word);
+    int status = pool_execute(&session->pool, 0, &read, 1);
     if (!status)
-        tree_read_settle(&read);
+        pool_read_settle(&read);
     return status;
 }
 
 static bool root_good(const struct tree_session *session, gaddr root)
 {
-    return root != GADDR_NULL && gaddr_node(root) < session->worker->memory_nodes;
+    return root != GADDR_NULL && gaddr_node(root) < session->pool.memory_nodes;
 }
 
 int tree_root_read(struct tree_session *session, struct tree *tree, gaddr *root)
@@ -492,9 +493,9 @@ static int root_word_swap(struct tree_session *session, const struct tree *tree,
     struct fabric_command swap = {.operation = FABRIC_CAS,
                                   .address = tree->root_word,
                                   .cas = {.compare = from, .swap = to, .mask = UINT64_MAX}};
-    int status = tree_execute(session, 0, &swap, 1);
+    int status = pool_execute(&session->pool, 0, &swap, 1);
     *found = swap.cas.old;
-    return tree_unknown(session, status);
+    return pool_unknown(&session->pool, status);
 }
 
 int tree_root_swap(struct tree_session *session, struct tree *tree, gaddr from, gaddr to, bool *swapped)
@@ -503,7 +504,7 @@ int tree_root_swap(struct tree_session *session, struct tree *tree, gaddr from, 
     uint64_t found;
     *swapped = false;
     if (root_address(to) != to)
-        return tree_corrupt(session, to, "a root cannot lie there");
+        return pool_corrupt(&session->pool, to, "a root cannot lie there");
     int status = root_word_swap(session, tree, from | marks, to | marks, &found);
     *swapped = !status && found == (from | marks);
     if (!status && found != (root_address(found) | marks))
@@ -530,7 +531,7 @@ int tree_condemn(struct tree_session *session, const char *name, bool *found)
             .address = entry_address(search.number) + offsetof(struct catalogue_entry, root),
             .cas = {
                 .compare = search.entry.root, .swap = search.entry.root | ROOT_DROPPING, .mask = UINT64_MAX}};
-        status = tree_unknown(session, tree_execute(session, 0, &swap, 1));
+        status = pool_unknown(&session->pool, pool_execute(&session->pool, 0, &swap, 1));
         *found = !status && swap.cas.old == search.entry.root; /* else the root has changed meanwhile */
     }
     return status;
@@ -580,7 +581,7 @@ int tree_condemned_root(struct tree_session *session, const struct tree *tree, g
     if ((word ^ *root) != (root_marks(tree) | ROOT_DROPPING))
         return BANYAN_ENOTFOUND; /* it has been ended, and the entry may have another index */
     if (*root != GADDR_NULL && !root_good(session, *root))
-        return tree_corrupt(session, tree->root_word, "the catalogue's root pointer is none");
+        return pool_corrupt(&session->pool, tree->root_word, "the catalogue's root pointer is none");
     return 0;
 }
 
@@ -591,7 +592,7 @@ int tree_condemned_swap(struct tree_session *session, const struct tree *tree, g
     uint64_t found;
     *swapped = false;
     if (root_address(to) != to)
-        return tree_corrupt(session, to, "a root cannot lie there");
+        return pool_corrupt(&session->pool, to, "a root cannot lie there");
     int status = root_word_swap(session, tree, from | marks, to | marks, &found);
     *swapped = !status && found == (from | marks);
     return status;
@@ -613,6 +614,6 @@ int tree_condemned_end(struct tree_session *session, const struct tree *tree)
     memset(&entry, 0, sizeof entry);
     entry.generation = (uint16_t)(tree->generation + 1);
     entry.crc = entry_crc(&entry);
-    writes[0] = tree_write_command(entry_address(tree->entry), &entry, sizeof entry);
+    writes[0] = pool_write_command(entry_address(tree->entry), &entry, sizeof entry);
     return tree_unlock(session, &hold, writes, 1);
 }

@@ -20,11 +20,11 @@ struct tree_walk_place {
 
 int tree_walk_tell(struct tree_walk *walk, gaddr address, const char *what)
 {
-    int status = tree_corrupt(walk->session, address, what);
+    int status = pool_corrupt(&walk->session->pool, address, what);
     walk->report->problems++;
     if (!walk->visitor->problem)
         return status;
-    walk->visitor->problem(walk->visitor->context, walk->session->error.text);
+    walk->visitor->problem(walk->visitor->context, walk->session->pool.error.text);
     return 0;
 }
 
@@ -52,7 +52,7 @@ static struct tree_walk_place *place_of(struct tree_walk *walk, gaddr address)
         size_t capacity = walk->place_capacity ? 2 * walk->place_capacity : 1024;
         struct tree_walk_place *larger = calloc(capacity, sizeof *larger);
         if (!larger) {
-            tree_fail_memory(walk->session);
+            pool_fail_memory(&walk->session->pool);
             return NULL;
         }
         for (size_t i = 0; i < walk->place_capacity; i++)
@@ -83,13 +83,13 @@ static int node_read(struct tree_walk *walk, struct format_link link, uint8_t le
     const struct format_layout *layout = &walk->tree->layout;
     struct tree_session *session = walk->session;
     *wrong = "a link leads outside of the pool";
-    if (link.address == GADDR_NULL || gaddr_node(link.address) >= session->worker->memory_nodes)
+    if (link.address == GADDR_NULL || gaddr_node(link.address) >= session->pool.memory_nodes)
         return 0;
-    struct fabric_command read = tree_read_command(link.address, image, node_bytes(walk, level));
-    int status = tree_execute(session, gaddr_node(link.address), &read, 1);
+    struct fabric_command read = pool_read_command(link.address, image, node_bytes(walk, level));
+    int status = pool_execute(&session->pool, gaddr_node(link.address), &read, 1);
     if (status)
         return tree_walk_damage(status) ? 0 : status;
-    tree_read_settle(&read);
+    pool_read_settle(&read);
     if (!format_header_valid(layout, image))
         *wrong = "a node's header fails its check";
     else if (!format_header_decode(layout, image, header))
@@ -120,7 +120,7 @@ static int below_append(struct tree_walk *walk, gaddr node, struct format_link l
         size_t capacity = walk->below_capacity ? 2 * walk->below_capacity : 256;
         struct format_link *larger = realloc(walk->below, capacity * sizeof *larger);
         if (!larger)
-            return tree_fail_memory(walk->session);
+            return pool_fail_memory(&walk->session->pool);
         walk->below = larger;
         walk->below_capacity = capacity;
     }
@@ -313,7 +313,7 @@ static int walk_begin(struct tree_walk *walk, struct format_link root)
     walk->aside = aligned_alloc(64, bytes);
     walk->named = malloc(sizeof *walk->named);
     if (!walk->image || !walk->aside || !walk->named || !place)
-        return tree_fail_memory(walk->session);
+        return pool_fail_memory(&walk->session->pool);
     walk->named[walk->named_count++] = root;
     place->named = 1;
     return 0;
@@ -351,7 +351,7 @@ int tree_check_all(struct tree_session *session, struct tree *tree, const struct
     status = tree_root_get(session, tree, &root, &level);
     if (status == BANYAN_ECORRUPT && visitor->problem) { /* nothing else leads into the tree */
         report->problems++;
-        visitor->problem(visitor->context, session->error.text);
+        visitor->problem(visitor->context, session->pool.error.text);
         return 0;
     }
     if (status)

@@ -24,14 +24,14 @@ static int slot_key(struct tree_walk *walk, const struct format_header *header,
         return 0;
     }
     key->length = slot->key_length;
-    struct fabric_command read = tree_read_command(slot->block, room, slot->key_length);
-    int status = gaddr_node(slot->block) >= session->worker->memory_nodes
+    struct fabric_command read = pool_read_command(slot->block, room, slot->key_length);
+    int status = gaddr_node(slot->block) >= session->pool.memory_nodes
                      ? BANYAN_ECORRUPT
-                     : tree_execute(session, gaddr_node(slot->block), &read, 1);
+                     : pool_execute(&session->pool, gaddr_node(slot->block), &read, 1);
     if (status && !tree_walk_damage(status))
         return status;
     if (!status)
-        tree_read_settle(&read);
+        pool_read_settle(&read);
     *good = !status && format_key_hash(*key) == slot->hash;
     return *good ? 0
                  : tree_walk_tell(walk, slot->block, "a key block does not hold the key that its slot tells");

@@ -38,7 +38,7 @@ static int nodes_append(struct drop *drop, gaddr node)
         size_t capacity = nodes->capacity ? 2 * nodes->capacity : 256;
         gaddr *larger = realloc(nodes->items, capacity * sizeof *larger);
         if (!larger)
-            return tree_fail_memory(drop->session);
+            return pool_fail_memory(&drop->session->pool);
         nodes->items = larger;
         nodes->capacity = capacity;
     }
@@ -53,7 +53,7 @@ static int below_append(struct drop *drop, struct format_link link)
         size_t capacity = below->capacity ? 2 * below->capacity : 256;
         struct format_link *larger = realloc(below->items, capacity * sizeof *larger);
         if (!larger)
-            return tree_fail_memory(drop->session);
+            return pool_fail_memory(&drop->session->pool);
         below->items = larger;
         below->capacity = capacity;
     }
@@ -95,11 +95,12 @@ static int node_judge(struct drop *drop, struct format_link link, uint8_t level,
     if (!format_header_valid(layout, image))
         return tree_invalid(drop->session, link.address, "a node's header fails its check");
     if (!format_header_decode(layout, image, header))
-        return tree_corrupt(drop->session, link.address, "a node's header is malformed");
+        return pool_corrupt(&drop->session->pool, link.address, "a node's header is malformed");
     if (header->tag != link.tag || !header_ours(drop->tree, header))
         return TREE_RESTART;
     if (header->level != level)
-        return tree_corrupt(drop->session, link.address, "a node is not on the level that its link says");
+        return pool_corrupt(&drop->session->pool, link.address,
+                            "a node is not on the level that its link says");
     return 0;
 }
 
@@ -113,16 +114,16 @@ static int internal_kill(struct drop *drop, struct format_link link, uint8_t lev
     struct format_header header;
     struct tree_hold hold;
     struct fabric_command writes[2],
-        read = tree_read_command(link.address, session->scratch, layout->geometry.internal_bytes);
+        read = pool_read_command(link.address, session->scratch, layout->geometry.internal_bytes);
     int status = tree_lock(session, link.address, false, &read, 1, &hold);
     if (status)
         return status;
-    tree_read_settle(&read);
+    pool_read_settle(&read);
     session->image.address = GADDR_NULL;
     status = node_judge(drop, link, level, session->scratch, &header);
     if (!status && (!format_internal_valid(layout, session->scratch) ||
                     !format_internal_decode(layout, session->scratch, &header, entries)))
-        status = tree_corrupt(session, link.address, "an internal node's entries fail their check");
+        status = pool_corrupt(&session->pool, link.address, "an internal node's entries fail their check");
     for (uint32_t i = 0; !status && i < header.count; i++)
         if (entries[i].link.address != GADDR_NULL)
             status = below_append(drop, entries[i].link);
@@ -133,7 +134,7 @@ static int internal_kill(struct drop *drop, struct format_link link, uint8_t lev
         return tree_unlock(session, &hold, writes, 0);
     header.index |= TREE_INDEX_DROPPED;
     format_internal_encode(layout, &header, entries, header.count, session->spare);
-    writes[0] = tree_write_command(link.address, session->spare, layout->geometry.internal_bytes);
+    writes[0] = pool_write_command(link.address, session->spare, layout->geometry.internal_bytes);
     return tree_unlock(session, &hold, writes, 1);
 }
 
@@ -167,7 +168,7 @@ static void entries_release(struct drop *drop, uint32_t count)
             drop->visit(drop->context, drop->tree, entry->key.bytes, entry->key.length, entry->value.bytes,
                         entry->value.length);
         if (entry->block != GADDR_NULL)
-            tree_block_release(session, entry->block, entry->key.length);
+            pool_block_release(&session->pool, entry->block, entry->key.length);
     }
 }
 
@@ -195,11 +196,11 @@ static int leaf_kill(struct drop *drop, struct format_link link, struct format_l
     uint32_t count;
     uint8_t *image = session->image.bytes;
     struct fabric_command writes[3],
-        read = tree_read_command(link.address, image, layout->geometry.leaf_bytes);
+        read = pool_read_command(link.address, image, layout->geometry.leaf_bytes);
     int status = tree_lock(session, link.address, false, &read, 1, &hold);
     if (status)
         return status;
-    tree_read_settle(&read);
+    pool_read_settle(&read);
     session->image.address = GADDR_NULL;
     status = leaf_settle(drop, link, &header);
     session->image.address = GADDR_NULL; /* a waiter of ours must not be given this image */
@@ -212,9 +213,9 @@ static int leaf_kill(struct drop *drop, struct format_link link, struct format_l
         return tree_unlock_with(session, &hold, status);
     header.index |= TREE_INDEX_DROPPED;
     format_header_encode(layout, &header, image);
-    writes[0] = tree_write_command(link.address + header_bytes, image + header_bytes,
+    writes[0] = pool_write_command(link.address + header_bytes, image + header_bytes,
                                    layout->geometry.leaf_bytes - header_bytes);
-    writes[1] = tree_write_command(link.address, image, header_bytes);
+    writes[1] = pool_write_command(link.address, image, header_bytes);
     status = tree_unlock(session, &hold, writes, 2);
     if (!status) /* else the slots may still be there */
         entries_release(drop, count);
@@ -223,8 +224,8 @@ static int leaf_kill(struct drop *drop, struct format_link link, struct format_l
 
 static int node_kill(struct drop *drop, struct format_link link, uint8_t level, struct format_link *sibling)
 {
-    if (link.address == GADDR_NULL || gaddr_node(link.address) >= drop->session->worker->memory_nodes)
-        return tree_corrupt(drop->session, link.address, "a link leads outside of the pool");
+    if (link.address == GADDR_NULL || gaddr_node(link.address) >= drop->session->pool.memory_nodes)
+        return pool_corrupt(&drop->session->pool, link.address, "a link leads outside of the pool");
     int status = level ? internal_kill(drop, link, level, sibling) : leaf_kill(drop, link, sibling);
     return status ? status : nodes_append(drop, link.address);
 }
@@ -239,7 +240,7 @@ static int chain_kill(struct drop *drop, struct format_link first, uint8_t level
     for (uint64_t length = 1, turn = 2; !status && link.address != GADDR_NULL; link = next, length++) {
         status = node_kill(drop, link, level, &next);
         if (!status && format_link_equal(next, seen))
-            status = tree_corrupt(drop->session, link.address, "siblings lead in a circle");
+            status = pool_corrupt(&drop->session->pool, link.address, "siblings lead in a circle");
         if (length == turn) { /* a circle of whatever length comes by here in the end */
             seen = link;
             turn *= 2;
@@ -282,7 +283,7 @@ static int named_kill(struct drop *drop, uint8_t level)
 static void level_release(struct drop *drop, uint8_t level)
 {
     for (size_t i = 0; i < drop->killed.count; i++)
-        tree_release(drop->session, drop->killed.items[i], node_bytes(drop, level));
+        pool_release(&drop->session->pool, drop->killed.items[i], node_bytes(drop, level));
 }
 
 /* The level is dead: the root word goes on to `next`. Who moves it frees the level; others who drop the same
@@ -315,11 +316,11 @@ static int level_find(struct drop *drop, struct format_link *root, struct format
         int status = tree_condemned_root(session, drop->tree, &root->address);
         if (status || root->address == GADDR_NULL)
             return status;
-        struct fabric_command read = tree_read_command(root->address, session->scratch, layout->header_bytes);
-        status = tree_execute(session, gaddr_node(root->address), &read, 1);
+        struct fabric_command read = pool_read_command(root->address, session->scratch, layout->header_bytes);
+        status = pool_execute(&session->pool, gaddr_node(root->address), &read, 1);
         if (status)
             return status;
-        tree_read_settle(&read);
+        pool_read_settle(&read);
         bool good = format_header_valid(layout, session->scratch) &&
                     format_header_decode(layout, session->scratch, header) &&
                     header_ours(drop->tree, header) &&
@@ -331,7 +332,7 @@ static int level_find(struct drop *drop, struct format_link *root, struct format
             return status;
         task_yield();
     }
-    return tree_corrupt(session, root->address, "the root's header fails its check");
+    return pool_corrupt(&session->pool, root->address, "the root's header fails its check");
 }
 
 /* The root leaf that a bulk load has replaced, but for the root word: it names the new root. */
@@ -365,7 +366,7 @@ static int level_drop(struct drop *drop)
     if (!status)
         status = named_kill(drop, level);
     if (!status && level && next == GADDR_NULL)
-        status = tree_corrupt(drop->session, root.address, "a level names no nodes below it");
+        status = pool_corrupt(&drop->session->pool, root.address, "a level names no nodes below it");
     return status ? status : level_leave(drop, root.address, next, level);
 }
 
@@ -384,7 +385,7 @@ static int index_drop(struct tree_session *session, struct tree *tree, tree_drop
         tree_again(session, &status);
     }
     drop_free(&drop);
-    return status == BANYAN_ENOTFOUND ? 0 : tree_unknown(session, status);
+    return status == BANYAN_ENOTFOUND ? 0 : pool_unknown(&session->pool, status);
 }
 
 /* Of this name, or all. *count: how many. */
@@ -405,7 +406,7 @@ static int condemned_drop(struct tree_session *session, const char *name, tree_d
         tree_close(tree);
         ++*count;
     } while (!status);
-    tree_arenas_return(session->worker); /* rather than keep ready what may be needed elsewhere */
+    pool_worker_return(session->pool.worker); /* other workers may need what this one would keep */
     return status;
 }
 
@@ -414,7 +415,7 @@ int tree_drop(struct tree_session *session, const char *name, tree_drop_function
     uint32_t count;
     bool found;
     int status;
-    tree_session_begin(session);
+    pool_session_begin(&session->pool);
     do
         status = tree_condemn(session, name, &found);
     while (tree_again(session, &status));
@@ -422,15 +423,15 @@ int tree_drop(struct tree_session *session, const char *name, tree_drop_function
         return status;
     status = condemned_drop(session, name, visit, context, &count);
     if (found)
-        status = tree_unknown(session, status);
+        status = pool_unknown(&session->pool, status);
     if (!status && !found && !count)
-        return tree_fail(session, BANYAN_ENOTFOUND, "there is no index named '%s'", name);
+        return pool_fail(&session->pool, BANYAN_ENOTFOUND, "there is no index named '%s'", name);
     return status;
 }
 
 int tree_drop_finish(struct tree_session *session, tree_drop_function *visit, void *context, uint32_t *count)
 {
-    tree_session_begin(session);
+    pool_session_begin(&session->pool);
     return condemned_drop(session, NULL, visit, context, count);
 }
 
@@ -440,7 +441,7 @@ int tree_drop_count(struct tree_session *session, uint32_t *count)
     uint32_t from = 0;
     int status;
     *count = 0;
-    tree_session_begin(session);
+    pool_session_begin(&session->pool);
     do {
         do
             status = tree_condemned_next(session, NULL, &from, &tree);

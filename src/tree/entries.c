@@ -105,11 +105,11 @@ static int entries_reserve(struct tree_session *session, const struct format_lay
     if (session->entries_capacity < layout->slots) {
         struct tree_leaf_entry *larger = malloc(2 * layout->slots * sizeof *larger); /* sorted, unsorted */
         if (!larger)
-            return tree_fail_memory(session);
+            return pool_fail_memory(&session->pool);
         struct tree_leaf_order *order = malloc(2 * layout->slots * sizeof *order); /* and room to merge in */
         if (!order) {
             free(larger);
-            return tree_fail_memory(session);
+            return pool_fail_memory(&session->pool);
         }
         free(session->entries);
         free(session->order);
@@ -271,11 +271,11 @@ int tree_leaf_build(struct tree_session *session, const struct format_layout *la
     uint32_t small[128];
     uint32_t *numbers = count <= 128 ? small : malloc(count * sizeof *numbers);
     if (!numbers)
-        return tree_fail_memory(session);
+        return pool_fail_memory(&session->pool);
     int status = 0;
     *fits = false;
     for (unsigned try = 0; try < tries && !*fits && !status; try++) {
-        status = tree_take_tag(session, node, &header->tag);
+        status = pool_take_tag(&session->pool, node, &header->tag);
         if (!status)
             *fits = place_all(layout, header->tag, entries, count, numbers);
     }

@@ -24,7 +24,7 @@ static int gather_reserve(struct tree_session *session, uint32_t capacity)
         malloc(sizeof *gather + capacity * (sizeof *gather->commands + sizeof *gather->lists +
                                             sizeof *gather->pointers + sizeof *gather->entries));
     if (!gather)
-        return tree_fail_memory(session);
+        return pool_fail_memory(&session->pool);
     gather->capacity = capacity;
     gather->commands = (struct fabric_command *)(gather + 1);
     gather->lists = (struct fabric_list *)(gather->commands + capacity);
@@ -73,8 +73,8 @@ static void gather_fill(struct tree_gather *gather, const struct tree_leaf_entry
                 continue;
             gather_add(gather, &list,
                        write
-                           ? tree_write_command(entries[i].block, key.bytes, key.length)
-                           : tree_read_command(entries[i].block, (uint8_t *)(uintptr_t)key.bytes, key.length),
+                           ? pool_write_command(entries[i].block, key.bytes, key.length)
+                           : pool_read_command(entries[i].block, (uint8_t *)(uintptr_t)key.bytes, key.length),
                        i);
         }
     }
@@ -85,7 +85,7 @@ static int gather_blame(struct tree_session *session, const struct tree_gather *
 {
     for (uint32_t i = 0; i < gather->count; i++) {
         struct fabric_command command = gather->commands[i];
-        if (tree_execute(session, gaddr_node(command.address), &command, 1) == BANYAN_ECORRUPT) {
+        if (pool_execute(&session->pool, gaddr_node(command.address), &command, 1) == BANYAN_ECORRUPT) {
             session->stranger = command.address;
             return TREE_RESTART;
         }
@@ -101,14 +101,14 @@ int tree_key_blocks_read(struct tree_session *session, const struct format_layou
         return status;
     struct tree_gather *gather = session->gather;
     gather_fill(gather, entries, count, false);
-    status = tree_lists_execute(session, gather->pointers, gather->list_count);
+    status = pool_lists_execute(&session->pool, gather->pointers, gather->list_count);
     if (status == BANYAN_ECORRUPT)
         return gather_blame(session, gather, status);
     if (status)
         return status;
     for (uint32_t i = 0; i < gather->count; i++) {
         const struct tree_leaf_entry *entry = &entries[gather->entries[i]];
-        tree_read_settle(&gather->commands[i]);
+        pool_read_settle(&gather->commands[i]);
         if (format_key_hash(entry->key) != format_slot_hash(layout, image, entry->number)) {
             session->stranger = entry->block;
             return TREE_RESTART;
@@ -124,24 +124,24 @@ int tree_key_blocks_write(struct tree_session *session, const struct tree_leaf_e
         return status;
     gather_fill(session->gather, entries, count, true);
     return session->gather->list_count
-               ? tree_lists_execute(session, session->gather->pointers, session->gather->list_count)
+               ? pool_lists_execute(&session->pool, session->gather->pointers, session->gather->list_count)
                : 0;
 }
 
 int tree_key_block_prepare(struct tree_session *session, gaddr leaf, struct format_key key,
                            struct fabric_command *write, gaddr *block)
 {
-    int status = tree_block_allocate(session, leaf, key.length, block);
+    int status = pool_block_allocate(&session->pool, leaf, key.length, block);
     if (status)
         return status;
-    *write = tree_write_command(*block, key.bytes, key.length);
+    *write = pool_write_command(*block, key.bytes, key.length);
     return 0;
 }
 
 int tree_leaf_corrupt(struct tree_session *session, gaddr leaf)
 {
     if (session->stranger != GADDR_NULL)
-        return tree_corrupt(session, session->stranger,
+        return pool_corrupt(&session->pool, session->stranger,
                             "a key block does not hold the key that its slot tells");
-    return tree_corrupt(session, leaf, "a leaf's slot fails its check");
+    return pool_corrupt(&session->pool, leaf, "a leaf's slot fails its check");
 }

@@ -46,11 +46,11 @@ int tree_root_get(struct tree_session *session, struct tree *tree, struct format
         int status = tree_root_read(session, tree, &address);
         if (status)
             return status;
-        struct fabric_command read = tree_read_command(address, session->scratch, layout->header_bytes);
-        status = tree_execute(session, gaddr_node(address), &read, 1);
+        struct fabric_command read = pool_read_command(address, session->scratch, layout->header_bytes);
+        status = pool_execute(&session->pool, gaddr_node(address), &read, 1);
         if (status)
             return status;
-        tree_read_settle(&read);
+        pool_read_settle(&read);
         struct format_header header;
         bool proven = format_header_valid(layout, session->scratch) &&
                       format_header_decode(layout, session->scratch, &header) && header.index == tree->index;
@@ -79,11 +79,11 @@ static int internal_validate(struct tree_session *session, struct tree *tree, st
 {
     const struct format_layout *layout = &tree->layout;
     if (!format_header_decode(layout, image, header))
-        return tree_corrupt(session, link.address, "an internal node's header is malformed");
+        return pool_corrupt(&session->pool, link.address, "an internal node's header is malformed");
     if (header->tag != link.tag || header->index != tree->index)
         return TREE_RESTART;
     if (header->level != level)
-        return tree_corrupt(session, link.address, "a node is not on the level that its parent says");
+        return pool_corrupt(&session->pool, link.address, "a node is not on the level that its parent says");
     return 0;
 }
 
@@ -95,14 +95,14 @@ static int internal_fetch(struct tree_session *session, struct tree *tree, struc
     const struct format_layout *layout = &tree->layout;
     assert(level > 0);
     for (unsigned attempt = 0;; attempt++) {
-        struct fabric_command read = tree_read_command(link.address, image, layout->geometry.internal_bytes);
+        struct fabric_command read = pool_read_command(link.address, image, layout->geometry.internal_bytes);
         struct tree_hold hold;
         bool locked = attempt > TREE_PATIENCE;
         /* Nobody writes a node whose lock we hold: what fails its check then is no torn read. */
         int status = locked ? tree_lock(session, link.address, false, &read, 1, &hold)
-                            : tree_execute(session, gaddr_node(link.address), &read, 1);
+                            : pool_execute(&session->pool, gaddr_node(link.address), &read, 1);
         if (!status)
-            tree_read_settle(&read);
+            pool_read_settle(&read);
         if (!status && locked) {
             struct fabric_command unlock[1];
             status = tree_unlock(session, &hold, unlock, 0);
@@ -210,7 +210,7 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
                 break;
             }
             if (descent->parent.address)
-                tree_cache_forget(tree->cache, session->worker->epoch, descent->parent);
+                tree_cache_forget(tree->cache, session->pool.epoch, descent->parent);
             else
                 tree_root_forget(tree);
             descent->left = frame->link;
@@ -240,9 +240,9 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
 static void forget_way(struct tree_session *session, struct tree *tree, const struct descent *descent)
 {
     if (descent->left.address)
-        tree_cache_forget(tree->cache, session->worker->epoch, descent->left);
+        tree_cache_forget(tree->cache, session->pool.epoch, descent->left);
     if (descent->parent.address)
-        tree_cache_forget(tree->cache, session->worker->epoch, descent->parent);
+        tree_cache_forget(tree->cache, session->pool.epoch, descent->parent);
     else
         tree_root_forget(tree);
 }
@@ -259,10 +259,10 @@ int tree_frame_fetch(struct tree_session *session, struct tree *tree, struct for
         return status ? status : TREE_RESTART;
     }
     if (!format_internal_decode(&tree->layout, session->scratch, &header, session->internal))
-        return tree_corrupt(session, link.address, "an internal node's entries are malformed");
-    if (!tree_cache_install(tree->cache, session->worker->epoch, link.address, session->scratch,
+        return pool_corrupt(&session->pool, link.address, "an internal node's entries are malformed");
+    if (!tree_cache_install(tree->cache, session->pool.epoch, link.address, session->scratch,
                             session->internal))
-        return tree_fail_memory(session);
+        return pool_fail_memory(&session->pool);
     return 0;
 }
 
@@ -312,9 +312,9 @@ int tree_locate(struct tree_session *session, struct tree *tree, struct format_k
             if (status)
                 return status;
         }
-        epoch_enter(session->worker->epoch);
+        epoch_enter(session->pool.epoch);
         enum descent_verdict verdict = descend(session, tree, &descent);
-        epoch_leave(session->worker->epoch);
+        epoch_leave(session->pool.epoch);
         switch (verdict) {
         case DESCENT_FOUND:
             *path = (struct tree_path){descent.link, descent.parent, descent.direct,
@@ -327,7 +327,7 @@ int tree_locate(struct tree_session *session, struct tree *tree, struct format_k
             break;
         case DESCENT_ASTRAY:
             forget_way(session, tree, &descent);
-            tree_cache_forget(tree->cache, session->worker->epoch, descent.link);
+            tree_cache_forget(tree->cache, session->pool.epoch, descent.link);
             across.link.address = GADDR_NULL;
             status = tree_restart(session, descent.link.address);
             break;
@@ -355,7 +355,7 @@ int tree_locate(struct tree_session *session, struct tree *tree, struct format_k
 void tree_path_forget(struct tree_session *session, struct tree *tree, const struct tree_path *path)
 {
     if (path->parent.address)
-        tree_cache_forget(tree->cache, session->worker->epoch, path->parent);
+        tree_cache_forget(tree->cache, session->pool.epoch, path->parent);
     else
         tree_root_forget(tree);
 }

@@ -76,7 +76,7 @@ void tree_lock_table_destroy(struct tree_lock_table *table)
 
 static uint64_t lock_region(const struct tree_session *session, uint16_t node, gaddr *base)
 {
-    const struct fabric_capabilities *capabilities = fabric_capabilities(session->compute->fabric);
+    const struct fabric_capabilities *capabilities = fabric_capabilities(session->pool.fabric);
     if (session->compute->switches.lock_region == TREE_LOCKS_ONCHIP)
         *base = gaddr_make(node, GADDR_LOCK_REGION);
     else
@@ -88,19 +88,19 @@ gaddr tree_lock_name(const struct tree_session *session, gaddr node)
 {
     gaddr base;
     uint64_t bytes = lock_region(session, gaddr_node(node), &base);
-    uint32_t width = fabric_capabilities(session->compute->fabric)->lock_width;
+    uint32_t width = fabric_capabilities(session->pool.fabric)->lock_width;
     return base + (((random_mix(node) >> 32) * (bytes / width)) >> 32) * width;
 }
 
 static void hold_init(const struct tree_session *session, gaddr node, struct tree_hold *hold)
 {
     gaddr name = tree_lock_name(session, node);
-    uint32_t width = fabric_capabilities(session->compute->fabric)->lock_width;
+    uint32_t width = fabric_capabilities(session->pool.fabric)->lock_width;
     hold->word = name & ~(gaddr)7;
     hold->shift = (uint32_t)(name & 7) * 8;
     hold->mask = width == 8 ? UINT64_MAX : ((UINT64_C(1) << (8 * width)) - 1) << hold->shift;
     hold->local = NULL;
-    hold->incarnation = session->incarnation;
+    hold->incarnation = session->pool.incarnation;
     hold->global = false;
     hold->unheard = false;
     hold->handing = false;
@@ -113,7 +113,7 @@ static gaddr hold_name(const struct tree_hold *hold)
 
 struct fabric_command tree_lock_command(const struct tree_session *session, const struct tree_hold *hold)
 {
-    uint64_t owner = fabric_capabilities(session->compute->fabric)->compute_id;
+    uint64_t owner = fabric_capabilities(session->pool.fabric)->compute_id;
     return (struct fabric_command){
         .operation = FABRIC_CAS,
         .address = hold->word,
@@ -123,9 +123,9 @@ struct fabric_command tree_lock_command(const struct tree_session *session, cons
 struct fabric_command tree_unlock_command(const struct tree_session *session, const struct tree_hold *hold)
 {
     static const uint64_t zero; /* what an unlock writes */
-    const struct fabric_capabilities *capabilities = fabric_capabilities(session->compute->fabric);
+    const struct fabric_capabilities *capabilities = fabric_capabilities(session->pool.fabric);
     if (capabilities->release_by_write)
-        return tree_write_command(hold_name(hold), &zero, capabilities->lock_width);
+        return pool_write_command(hold_name(hold), &zero, capabilities->lock_width);
     uint64_t owner = (uint64_t)capabilities->compute_id << hold->shift;
     return (struct fabric_command){.operation = FABRIC_CAS,
                                    .address = hold->word,
@@ -190,7 +190,7 @@ static int local_acquire(struct tree_session *session, gaddr node, bool wanted, 
         waiter->task = task_self();
         waiter->next = NULL;
         waiter->node = wanted ? node : GADDR_NULL;
-        waiter->incarnation = session->incarnation;
+        waiter->incarnation = session->pool.incarnation;
         waiter->handed = waiter->snapshot = false;
         atomic_store_relaxed(&waiter->granted, 0u); /* published by the spin lock */
         if (lock->tail)
@@ -203,7 +203,7 @@ static int local_acquire(struct tree_session *session, gaddr node, bool wanted, 
     }
     spinlock_unlock(&shard->spin);
     if (!lock)
-        return tree_fail_memory(session);
+        return pool_fail_memory(&session->pool);
     hold->local = lock;
     if (!queued)
         return 0;
@@ -223,7 +223,7 @@ static int local_acquire(struct tree_session *session, gaddr node, bool wanted, 
  */
 static bool unlock_proves(const struct tree_session *session, const struct tree_hold *hold, bool writes)
 {
-    return hold->unheard && !writes && session->compute->fabric->ops->incarnation;
+    return hold->unheard && !writes && session->pool.fabric->ops->incarnation;
 }
 
 /* Decides what becomes of the lock; true if the global word must be freed, under the incarnation in which it
@@ -240,7 +240,7 @@ static bool local_release_begin(struct tree_session *session, struct tree_hold *
         return true;
     }
     struct tree_lock_shard *shard = shard_of(session, hold);
-    assert(hold->incarnation == session->incarnation);
+    assert(hold->incarnation == session->pool.incarnation);
     spinlock_lock(&shard->spin);
     /* Not from one incarnation to another: our memory node may have freed the word in between (locks.md). */
     hold->handing = lock->head && lock->head->incarnation == hold->incarnation &&
@@ -316,7 +316,7 @@ static int free_word(struct tree_session *session, const struct tree_hold *hold)
                                .commands = &unlock,
                                .incarnation = hold->incarnation},
                        *lists[1] = {&list};
-    int status = fabric_execute(session->worker->endpoint, lists, 1, &session->stats.cost);
+    int status = fabric_execute(session->pool.endpoint, lists, 1, &session->pool.cost);
     return status ? status : list.status;
 }
 
@@ -334,7 +334,7 @@ static void free_word_surely(struct tree_session *session, const struct tree_hol
     while ((status = free_word(session, hold)) == BANYAN_ENET || status == BANYAN_ETIMEOUT ||
            status == BANYAN_ENOMEM) {
         if (task_now() >= patience) {
-            fabric_give_up(session->worker->endpoint, gaddr_node(hold->word));
+            fabric_give_up(session->pool.endpoint, gaddr_node(hold->word));
             patience = task_now() + MEND_PATIENCE_NS;
         }
         task_sleep(MEND_LOOK_NS);
@@ -376,8 +376,9 @@ int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabr
     if (!session->waiter.snapshot)
         session->image.address = GADDR_NULL;
     if (hold->global) {
-        status =
-            session->waiter.snapshot || !count ? 0 : tree_execute(session, gaddr_node(node), reads, count);
+        status = session->waiter.snapshot || !count
+                     ? 0
+                     : pool_execute(&session->pool, gaddr_node(node), reads, count);
         hold->unheard = session->waiter.snapshot || !count;
         if (status)
             tree_unlock(session, hold, commands, 0);
@@ -387,7 +388,7 @@ int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabr
         commands[0] = tree_lock_command(session, hold);
         if (count)
             memcpy(commands + 1, reads, count * sizeof *reads);
-        status = tree_execute(session, gaddr_node(node), commands, 1 + count);
+        status = pool_execute(&session->pool, gaddr_node(node), commands, 1 + count);
         if (status) {
             tree_lock_give_back(session, hold, &commands[0], status);
             tree_lock_abandon_local(session, hold);
@@ -410,7 +411,7 @@ int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fab
     bool wrote = count, release = local_release_begin(session, hold, wrote);
     if (release)
         writes[count++] = tree_unlock_command(session, hold);
-    int status = count ? tree_execute(session, gaddr_node(hold->word), writes, count) : 0;
+    int status = count ? pool_execute(&session->pool, gaddr_node(hold->word), writes, count) : 0;
     if (status) {
         session->image.address = GADDR_NULL;
         bool lost = status == BANYAN_ENET || status == BANYAN_ETIMEOUT || status == BANYAN_ENOMEM;
@@ -419,7 +420,7 @@ int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fab
         if (lost || release) /* else it is handed over, whatever became of the writes */
             unlock_failed(session, hold, status);
         if (wrote)
-            status = tree_unknown(session, status);
+            status = pool_unknown(&session->pool, status);
     }
     hold->global = false;
     local_release_end(session, hold);

@@ -13,7 +13,7 @@
 
 static bool miss_likely(const struct tree_session *session)
 {
-    return session->compute->switches.combine == TREE_COMBINE_ALL &&
+    return session->compute->switches.combine == POOL_COMBINE_ALL &&
            session->miss_share > 65536u / MISS_ONE_IN;
 }
 
@@ -46,18 +46,18 @@ static int point_read(struct point *point, bool header_too)
     uint32_t count = 0, slots = layout->bucket_slots;
     format_bucket_of(layout, point->path.link.tag, point->key, &point->bucket);
     if (session->compute->switches.read_unit == TREE_READ_LEAF) {
-        reads[count++] = tree_read_command(leaf, image, layout->geometry.leaf_bytes);
+        reads[count++] = pool_read_command(leaf, image, layout->geometry.leaf_bytes);
         slots = layout->slots;
     } else {
         reads[count++] =
-            tree_read_command(leaf + point->bucket.offset, image + point->bucket.offset, point->bucket.bytes);
+            pool_read_command(leaf + point->bucket.offset, image + point->bucket.offset, point->bucket.bytes);
         if (header_too)
-            reads[count++] = tree_read_command(leaf, image, layout->header_bytes);
+            reads[count++] = pool_read_command(leaf, image, layout->header_bytes);
     }
-    int status = tree_execute(session, gaddr_node(leaf), reads, count);
+    int status = pool_execute(&session->pool, gaddr_node(leaf), reads, count);
     if (status)
         return status;
-    tree_read_settle(&reads[0]);
+    pool_read_settle(&reads[0]);
     if (count > 1)
         format_header_settle(layout, &reads[1]);
     task_charge(TASK_WORK_LEAF, slots);
@@ -70,8 +70,8 @@ static int header_read(struct point *point)
 {
     struct tree_session *session = point->session;
     struct fabric_command read =
-        tree_read_command(point->path.link.address, session->image.bytes, point->tree->layout.header_bytes);
-    int status = tree_execute(session, gaddr_node(read.address), &read, 1);
+        pool_read_command(point->path.link.address, session->image.bytes, point->tree->layout.header_bytes);
+    int status = pool_execute(&session->pool, gaddr_node(read.address), &read, 1);
     if (!status)
         format_header_settle(&point->tree->layout, &read);
     return status;
@@ -120,7 +120,7 @@ static int miss_judge(struct point *point, enum verdict *verdict)
 static int point_attempt(struct point *point, unsigned attempt, enum verdict *verdict)
 {
     struct tree_session *session = point->session;
-    bool together = attempt ? session->compute->switches.combine == TREE_COMBINE_ALL : miss_likely(session);
+    bool together = attempt ? session->compute->switches.combine == POOL_COMBINE_ALL : miss_likely(session);
     bool whole = session->compute->switches.read_unit == TREE_READ_LEAF;
     int status = point_read(point, together);
     if (status)
@@ -182,14 +182,15 @@ int tree_lookup(struct tree_session *session, struct tree *tree, const void *key
     struct point point = {.session = session, .tree = tree, .key = {key, (uint32_t)key_length}};
     status = point_lookup(&point);
     if (status == BANYAN_ENOTFOUND && !tree_is_dropped(tree))
-        return tree_fail(session, status, "index %s: no such key", tree->name);
+        return pool_fail(&session->pool, status, "index %s: no such key", tree->name);
     if (status)
-        return tree_not_done(session, status);
+        return pool_not_done(&session->pool, status);
     size_t capacity = *length;
     *length = point.slot.value.length;
     if (capacity < point.slot.value.length)
-        return tree_fail(session, BANYAN_EVALUESIZE, "index %s: the value has %u bytes, the buffer %zu",
-                         tree->name, point.slot.value.length, capacity);
+        return pool_fail(&session->pool, BANYAN_EVALUESIZE,
+                         "index %s: the value has %u bytes, the buffer %zu", tree->name,
+                         point.slot.value.length, capacity);
     if (point.slot.value.length)
         memcpy(value, point.slot.value.bytes, point.slot.value.length);
     return 0;

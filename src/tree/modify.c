@@ -37,13 +37,13 @@ int tree_leaf_complete(struct tree_session *session, struct tree *tree, gaddr le
     if (session->image.address == leaf && image_complete(session, &tree->layout))
         return 0;
     struct fabric_command read =
-        tree_read_command(leaf, session->image.bytes, tree->layout.geometry.leaf_bytes);
-    int status = tree_execute(session, gaddr_node(leaf), &read, 1);
+        pool_read_command(leaf, session->image.bytes, tree->layout.geometry.leaf_bytes);
+    int status = pool_execute(&session->pool, gaddr_node(leaf), &read, 1);
     if (status) {
         session->image.address = GADDR_NULL;
         return status;
     }
-    tree_read_settle(&read);
+    pool_read_settle(&read);
     image_learn_all(session, &tree->layout, leaf);
     return 0;
 }
@@ -57,11 +57,11 @@ int tree_leaf_validate(struct tree_session *session, struct tree *tree, struct f
         return tree_invalid(session, link.address, "a leaf's header fails its check");
     }
     if (!format_header_decode(&tree->layout, image, header))
-        return tree_corrupt(session, link.address, "a leaf's header is malformed");
+        return pool_corrupt(&session->pool, link.address, "a leaf's header is malformed");
     if (header->tag != link.tag || header->index != tree->index)
         return TREE_RESTART;
     if (header->level != 0)
-        return tree_corrupt(session, link.address, "a node is not on the level that its parent says");
+        return pool_corrupt(&session->pool, link.address, "a node is not on the level that its parent says");
     return header->state == FORMAT_NODE_DEAD ? TREE_RESTART : 0;
 }
 
@@ -94,14 +94,14 @@ static uint32_t change_reads(struct change *change, bool header, struct fabric_c
     gaddr leaf = change->path.link.address;
     uint8_t *image = change->session->image.bytes;
     if (whole_leaf(change->session)) {
-        reads[0] = tree_read_command(leaf, image, layout->geometry.leaf_bytes);
+        reads[0] = pool_read_command(leaf, image, layout->geometry.leaf_bytes);
         return 1;
     }
     uint32_t count = 0;
     if (header)
-        reads[count++] = tree_read_command(leaf, image, layout->header_bytes);
+        reads[count++] = pool_read_command(leaf, image, layout->header_bytes);
     reads[count++] =
-        tree_read_command(leaf + change->bucket.offset, image + change->bucket.offset, change->bucket.bytes);
+        pool_read_command(leaf + change->bucket.offset, image + change->bucket.offset, change->bucket.bytes);
     return count;
 }
 
@@ -137,7 +137,7 @@ static int change_lock(struct change *change)
     if (handed) {
         assert(session->image.address == leaf && session->image.header);
         count = change_reads(change, false, reads);
-        status = tree_execute(session, gaddr_node(leaf), reads, count);
+        status = pool_execute(&session->pool, gaddr_node(leaf), reads, count);
         if (status) {
             session->image.address = GADDR_NULL;
             tree_unlock(session, &change->hold, unlock, 0);
@@ -147,7 +147,7 @@ static int change_lock(struct change *change)
     }
     if (count > 1)
         format_header_settle(&change->tree->layout, &reads[0]);
-    tree_read_settle(&reads[count - 1]);
+    pool_read_settle(&reads[count - 1]);
     change_learn(change);
     return 0;
 }
@@ -217,15 +217,15 @@ static uint32_t write_back(struct change *change, uint32_t number, uint32_t byte
     const uint8_t *image = session->image.bytes;
     gaddr leaf = change->path.link.address;
     bool node = session->compute->switches.write_unit == TREE_WRITE_NODE;
-    bool atomic = layout->geometry.leaf_bytes <= fabric_capabilities(session->compute->fabric)->atomic_write;
+    bool atomic = layout->geometry.leaf_bytes <= fabric_capabilities(session->pool.fabric)->atomic_write;
     uint32_t count = 0;
     if (!node || !atomic)
-        writes[count++] = tree_write_command(leaf + layout->slot_offset[number],
+        writes[count++] = pool_write_command(leaf + layout->slot_offset[number],
                                              image + layout->slot_offset[number], bytes);
     if (header && (!node || !atomic))
-        writes[count++] = tree_write_command(leaf, image, layout->header_bytes);
+        writes[count++] = pool_write_command(leaf, image, layout->header_bytes);
     if (node)
-        writes[count++] = tree_write_command(leaf, image, layout->geometry.leaf_bytes);
+        writes[count++] = pool_write_command(leaf, image, layout->geometry.leaf_bytes);
     return count;
 }
 
@@ -258,9 +258,9 @@ static int change_block(struct change *change, gaddr *block, struct fabric_comma
         ++*count;
         return 0;
     }
-    status = tree_execute(session, gaddr_node(*block), &writes[*count], 1);
+    status = pool_execute(&session->pool, gaddr_node(*block), &writes[*count], 1);
     if (status)
-        tree_block_release(session, *block, change->key.length); /* nobody knows it */
+        pool_block_release(&session->pool, *block, change->key.length); /* nobody knows it */
     return status;
 }
 
@@ -290,7 +290,7 @@ static int change_put(struct change *change, struct format_key value)
     count += write_back(change, number, layout->slot_bytes, false, writes + count);
     status = tree_unlock(session, &change->hold, writes, count);
     if (status == BANYAN_EFENCED && fresh)
-        tree_block_release(session, block, change->key.length); /* nothing was done: nobody knows it */
+        pool_block_release(&session->pool, block, change->key.length); /* nothing was done: nobody knows it */
     return status;
 }
 
@@ -346,7 +346,7 @@ static int change_delete(struct change *change)
     uint32_t count = write_back(change, change->slot.number, 4, empties, writes);
     status = tree_unlock(session, &change->hold, writes, count);
     if (!status && block != GADDR_NULL) /* else the slot may still be there, and name it */
-        tree_block_release(session, block, change->key.length);
+        pool_block_release(&session->pool, block, change->key.length);
     if (status || !empties)
         return status;
     /* R4. The deletion is done; what is left of the unlinking anybody can finish. */
@@ -366,7 +366,7 @@ static int change_decide(struct change *change)
     if (!change->found && /* one of them may be the key's */
         !format_slots_valid(layout, session->image.bytes, change->bucket.first, change->bucket.count,
                             change->seed, change->header.lower))
-        return change_quit(change, tree_corrupt(session, change->path.link.address,
+        return change_quit(change, pool_corrupt(&session->pool, change->path.link.address,
                                                 "a leaf's slot fails its check under the leaf's lock"));
     uint8_t value[FORMAT_VALUE_MAX + 1];
     size_t length = 0;
@@ -423,12 +423,12 @@ int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct for
     struct tree_hold hold;
     struct format_header header;
     struct fabric_command read =
-        tree_read_command(link.address, session->image.bytes, tree->layout.geometry.leaf_bytes);
+        pool_read_command(link.address, session->image.bytes, tree->layout.geometry.leaf_bytes);
     uint32_t count;
     int status = tree_lock(session, link.address, false, &read, 1, &hold);
     if (status)
         return status;
-    tree_read_settle(&read);
+    pool_read_settle(&read);
     image_learn_all(session, &tree->layout, link.address);
     status = tree_leaf_validate(session, tree, link, &header);
     if (!status && header.state == FORMAT_NODE_SPLITTING) {
@@ -486,7 +486,7 @@ static int usual_run(struct tree_session *session, struct tree *tree, const void
         status = tree_modify(session, tree, key, key_length, usual_change, usual);
     if (status || !usual->status)
         return status;
-    return tree_fail(session, usual->status, "index %s: %s", tree->name, error_name(usual->status));
+    return pool_fail(&session->pool, usual->status, "index %s: %s", tree->name, error_name(usual->status));
 }
 
 int tree_insert(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,

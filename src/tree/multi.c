@@ -70,11 +70,9 @@ static int batch_execute(struct tree_batch *batch)
             continue;
         entry->list.commands = entry->commands;
         entry->list.node = gaddr_node(entry->commands[0].address);
-        entry->list.incarnation = batch->session->incarnation;
         lists[count++] = &entry->list;
     }
-    return count ? fabric_execute(batch->session->worker->endpoint, lists, count, &batch->session->stats.cost)
-                 : 0;
+    return count ? pool_lists_post(&batch->session->pool, lists, count) : 0;
 }
 
 /* ---- get ---- */
@@ -84,8 +82,9 @@ static int get_finish(struct tree_batch *batch, struct tree_item *item, const st
     size_t capacity = item->length;
     item->length = slot->value.length;
     if (capacity < slot->value.length)
-        return tree_fail(batch->session, BANYAN_EVALUESIZE, "index %s: a value has %u bytes, its buffer %zu",
-                         batch->tree->name, slot->value.length, capacity);
+        return pool_fail(&batch->session->pool, BANYAN_EVALUESIZE,
+                         "index %s: a value has %u bytes, its buffer %zu", batch->tree->name,
+                         slot->value.length, capacity);
     if (slot->value.length)
         memcpy(item->value, slot->value.bytes, slot->value.length);
     return 0;
@@ -100,7 +99,7 @@ static void get_batch(struct tree_batch *batch)
         struct batch_item *entry = &batch->items[i];
         format_bucket_of(layout, entry->path.link.tag, item_key(entry->item), &entry->bucket);
         entry->commands = &batch->commands[i];
-        entry->commands[0] = tree_read_command(entry->path.link.address + entry->bucket.offset,
+        entry->commands[0] = pool_read_command(entry->path.link.address + entry->bucket.offset,
                                                entry->image + entry->bucket.offset, entry->bucket.bytes);
         entry->list.count = 1;
     }
@@ -108,7 +107,7 @@ static void get_batch(struct tree_batch *batch)
     for (uint32_t i = 0; i < batch->count && !status; i++) {
         struct batch_item *entry = &batch->items[i];
         struct format_slot slot;
-        tree_read_settle(&entry->commands[0]);
+        pool_read_settle(&entry->commands[0]);
         task_charge(TASK_WORK_LEAF, layout->bucket_slots);
         uint16_t version = format_bucket_version(entry->image, &entry->bucket);
         entry->list.count = 0;
@@ -119,7 +118,7 @@ static void get_batch(struct tree_batch *batch)
             entry->answered = true;
             continue;
         }
-        entry->commands[0] = tree_read_command(entry->path.link.address, entry->image, layout->header_bytes);
+        entry->commands[0] = pool_read_command(entry->path.link.address, entry->image, layout->header_bytes);
         entry->list.count = 1;
     }
     if (!status)
@@ -258,12 +257,12 @@ static void put_list(struct tree_batch *batch, uint32_t leader)
     gaddr leaf = first->path.link.address;
     uint16_t count = 0;
     first->commands[count++] = tree_lock_command(batch->session, &first->hold);
-    first->commands[count++] = tree_read_command(leaf, first->image, batch->tree->layout.header_bytes);
+    first->commands[count++] = pool_read_command(leaf, first->image, batch->tree->layout.header_bytes);
     for (uint32_t i = leader; i != BATCH; i = batch->items[i].next) {
         const struct format_bucket *bucket = &batch->items[i].bucket;
         if (!put_reads(batch, leader, i))
             first->commands[count++] =
-                tree_read_command(leaf + bucket->offset, first->image + bucket->offset, bucket->bytes);
+                pool_read_command(leaf + bucket->offset, first->image + bucket->offset, bucket->bytes);
     }
     first->list.count = count;
 }
@@ -280,7 +279,7 @@ static bool put_block(struct tree_batch *batch, struct batch_item *entry, struct
         entry->block = block;
         return true;
     }
-    tree_block_release(batch->session, block, key.length);
+    pool_block_release(&batch->session->pool, block, key.length);
     return false;
 }
 
@@ -324,7 +323,7 @@ static bool put_slot(struct tree_batch *batch, struct batch_item *leader, struct
     }
     format_slot_write(layout, image, number, seed, header->lower, block, key, value);
     commands[leader->list.count++] =
-        tree_write_command(leader->path.link.address + layout->slot_offset[number],
+        pool_write_command(leader->path.link.address + layout->slot_offset[number],
                            image + layout->slot_offset[number], layout->slot_bytes);
     return true;
 }
@@ -337,7 +336,7 @@ static void put_apply(struct tree_batch *batch, struct batch_item *leader)
     struct format_header header;
     format_header_settle(layout, &leader->commands[1]);
     for (uint32_t i = 2; i < leader->list.count; i++)
-        tree_read_settle(&leader->commands[i]);
+        pool_read_settle(&leader->commands[i]);
     leader->list.count = 0;
     bool good = put_judge(batch, leader, &header);
     for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next) {
@@ -373,16 +372,16 @@ static void put_conclude(struct tree_batch *batch, struct batch_item *leader)
     int status = leader->list.status;
     tree_lock_abandon(session, &leader->hold, status);
     if (status && status != BANYAN_EFENCED)
-        status = tree_fabric_failed(session, status, leader->commands, leader->list.count);
+        status = pool_list_failed(&session->pool, status, leader->commands, leader->list.count);
     for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next) {
         struct batch_item *entry = &batch->items[i];
         if (status == BANYAN_EFENCED) { /* nothing of it was done */
             if (entry->block != GADDR_NULL)
-                tree_block_release(session, entry->block, (uint32_t)entry->item->key_length);
+                pool_block_release(&session->pool, entry->block, (uint32_t)entry->item->key_length);
             entry->deferred = true;
             continue;
         }
-        entry->item->status = entry->deferred ? status : tree_unknown(session, status);
+        entry->item->status = entry->deferred ? status : pool_unknown(&session->pool, status);
         entry->deferred = entry->deferred && !status;
     }
 }
@@ -439,7 +438,7 @@ static void batch_fill(struct tree_batch *batch, struct tree_item **items, size_
                 status = tree_locate(batch->session, batch->tree, item_key(item), false, 0, &entry->path);
             while (tree_again(batch->session, &status));
         if (status) {
-            item->status = tree_not_done(batch->session, status);
+            item->status = pool_not_done(&batch->session->pool, status);
             continue;
         }
         entry->item = item;
@@ -459,7 +458,7 @@ static int batch_run(struct tree_session *session, struct tree *tree, struct tre
     for (size_t i = 0; i < count && !batch; i++)
         items[i].status = BANYAN_ENOMEM;
     if (!batch)
-        return tree_fail_memory(session);
+        return pool_fail_memory(&session->pool);
     batch->session = session;
     batch->tree = tree;
     struct tree_item *next = items;
@@ -490,7 +489,7 @@ int tree_multi_get(struct tree_session *session, struct tree *tree, struct tree_
 
 int tree_multi_put(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count)
 {
-    if (session->compute->switches.combine == TREE_COMBINE_ALL)
+    if (session->compute->switches.combine == POOL_COMBINE_ALL)
         return batch_run(session, tree, items, count, true);
     /* Without command combination there is nothing to overlap that would not be combining. */
     int status = 0;

@@ -70,11 +70,11 @@ int tree_internal_lock(struct tree_session *session, struct tree *tree, struct f
             return status;
         gaddr node = path->link.address;
         struct fabric_command read =
-            tree_read_command(node, session->scratch, tree->layout.geometry.internal_bytes);
+            pool_read_command(node, session->scratch, tree->layout.geometry.internal_bytes);
         status = tree_lock(session, node, false, &read, 1, hold);
         if (status)
             return status;
-        tree_read_settle(&read);
+        pool_read_settle(&read);
         status = internal_validate(session, tree, key, before, level, path, hold, header);
         if (status <= 0 || status == TREE_DEAD)
             return status;
@@ -90,10 +90,10 @@ static int internal_replace(struct tree_session *session, struct tree *tree, gad
                             struct tree_hold *hold, struct fabric_command *writes, uint32_t count)
 {
     const struct format_layout *layout = &tree->layout;
-    writes[count++] = tree_write_command(node, session->spare, layout->geometry.internal_bytes);
+    writes[count++] = pool_write_command(node, session->spare, layout->geometry.internal_bytes);
     int status = tree_unlock(session, hold, writes, count);
     if (!status)
-        tree_cache_install(tree->cache, session->worker->epoch, node, session->spare, session->internal);
+        tree_cache_install(tree->cache, session->pool.epoch, node, session->spare, session->internal);
     return status;
 }
 
@@ -109,10 +109,10 @@ static int grow(struct tree_session *session, struct tree *tree, uint8_t level, 
     int status = tree_root_get(session, tree, &root, &root_level);
     if (status || root_level + 1 != level)
         return status;
-    status = tree_allocate(session, TREE_ANY_NODE, layout->geometry.internal_bytes, &fresh.address);
+    status = pool_allocate(&session->pool, POOL_ANY_NODE, layout->geometry.internal_bytes, &fresh.address);
     if (status)
         return status;
-    status = tree_take_tag(session, gaddr_node(fresh.address), &fresh.tag);
+    status = pool_take_tag(&session->pool, gaddr_node(fresh.address), &fresh.tag);
     if (!status) {
         struct format_header header = {.tag = fresh.tag,
                                        .level = level,
@@ -122,17 +122,17 @@ static int grow(struct tree_session *session, struct tree *tree, uint8_t level, 
         struct format_entry entries[2] = {{format_key_least(layout), root}, {separator, link}};
         format_internal_encode(layout, &header, entries, 2, session->spare);
         struct fabric_command write =
-            tree_write_command(fresh.address, session->spare, layout->geometry.internal_bytes);
-        status = tree_execute(session, gaddr_node(fresh.address), &write, 1);
+            pool_write_command(fresh.address, session->spare, layout->geometry.internal_bytes);
+        status = pool_execute(&session->pool, gaddr_node(fresh.address), &write, 1);
     }
     if (!status)
         status = tree_root_swap(session, tree, root.address, fresh.address, grown);
     if (*grown) {
         tree_root_set(tree, fresh, level);
-        tree_cache_install(tree->cache, session->worker->epoch, fresh.address, session->spare,
+        tree_cache_install(tree->cache, session->pool.epoch, fresh.address, session->spare,
                            session->internal);
     } else if (status != BANYAN_EUNKNOWN) {
-        tree_release(session, fresh.address, layout->geometry.internal_bytes);
+        pool_release(&session->pool, fresh.address, layout->geometry.internal_bytes);
         tree_root_forget(tree);
     }
     return status;
@@ -150,14 +150,14 @@ static int internal_split(struct tree_session *session, struct tree *tree, struc
     struct fabric_command writes[4];
     struct format_link sibling;
     uint32_t bytes = layout->geometry.internal_bytes, kept = count / 2, used = 0;
-    int status = tree_allocate(session, gaddr_node(path->link.address), bytes, &sibling.address);
+    int status = pool_allocate(&session->pool, gaddr_node(path->link.address), bytes, &sibling.address);
     bool allocated = !status;
     if (!status)
-        status = tree_take_tag(session, gaddr_node(sibling.address), &sibling.tag);
+        status = pool_take_tag(&session->pool, gaddr_node(sibling.address), &sibling.tag);
     if (status) {
         tree_unlock(session, hold, writes, 0);
         if (allocated)
-            tree_release(session, sibling.address, bytes);
+            pool_release(&session->pool, sibling.address, bytes);
         return status;
     }
     task_charge(TASK_WORK_SPLIT, 1);
@@ -181,22 +181,22 @@ static int internal_split(struct tree_session *session, struct tree *tree, struc
     format_internal_encode(layout, &right, entries + kept, count - kept, session->image.bytes);
     format_internal_encode(layout, &left, entries, kept, session->spare);
     session->image.address = GADDR_NULL;
-    writes[used++] = tree_write_command(sibling.address, session->image.bytes, bytes);
+    writes[used++] = pool_write_command(sibling.address, session->image.bytes, bytes);
     if (gaddr_node(sibling.address) != gaddr_node(path->link.address)) {
-        status = tree_execute(session, gaddr_node(sibling.address), writes, used);
+        status = pool_execute(&session->pool, gaddr_node(sibling.address), writes, used);
         used = 0;
         if (status) {
             tree_unlock(session, hold, writes, 0);
-            tree_release(session, sibling.address, bytes); /* nobody knows it */
+            pool_release(&session->pool, sibling.address, bytes); /* nobody knows it */
             return status;
         }
     }
     status = internal_replace(session, tree, path->link.address, hold, writes, used);
     if (status == BANYAN_EFENCED)
-        tree_release(session, sibling.address, bytes); /* still nobody knows it */
+        pool_release(&session->pool, sibling.address, bytes); /* still nobody knows it */
     if (status)
         return status;
-    tree_cache_install(tree->cache, session->worker->epoch, sibling.address, session->image.bytes,
+    tree_cache_install(tree->cache, session->pool.epoch, sibling.address, session->image.bytes,
                        session->internal);
     session->stats.splits++;
     return tree_parent_insert(session, tree, (uint8_t)(header->level + 1), format_key_of(&separator),
@@ -217,11 +217,11 @@ static int child_lives(struct tree_session *session, struct tree *tree, uint8_t 
     struct format_header header;
     *lives = false;
     for (unsigned attempt = 0; attempt <= TREE_PATIENCE; attempt++) {
-        struct fabric_command read = tree_read_command(link.address, image, layout->header_bytes);
-        int status = tree_execute(session, gaddr_node(link.address), &read, 1);
+        struct fabric_command read = pool_read_command(link.address, image, layout->header_bytes);
+        int status = pool_execute(&session->pool, gaddr_node(link.address), &read, 1);
         if (status)
             return status;
-        tree_read_settle(&read);
+        pool_read_settle(&read);
         if (!format_header_valid(layout, image) || !format_header_decode(layout, image, &header)) {
             session->stats.retries++;
             continue;
@@ -286,7 +286,7 @@ int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t 
     format_internal_encode(layout, &header, entries, count, session->spare);
     status = internal_replace(session, tree, path.link.address, &hold, writes, 0);
     if (!status && replaced.address)
-        tree_release(session, replaced.address,
+        pool_release(&session->pool, replaced.address,
                      level == 1 ? layout->geometry.leaf_bytes : layout->geometry.internal_bytes);
     return status;
 }
@@ -316,7 +316,7 @@ int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t le
     } else if (!format_key_compare(header.lower, format_key_least(layout))) {
         status = tree_unlock(session, &hold, writes, 0);
         return status ? status
-                      : tree_corrupt(session, link.address, "the leftmost node of its level is dead");
+                      : pool_corrupt(&session->pool, link.address, "the leftmost node of its level is dead");
     } else {
         entries[0].link = (struct format_link){0}; /* the range belongs to the left neighbour's last child */
     }
@@ -328,11 +328,11 @@ int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t le
     status = internal_replace(session, tree, path.link.address, &hold, writes, 0);
     if (status)
         return status;
-    tree_release(session, link.address,
+    pool_release(&session->pool, link.address,
                  level == 1 ? layout->geometry.leaf_bytes : layout->geometry.internal_bytes);
     if (!empty)
         return 0;
-    tree_cache_forget(tree->cache, session->worker->epoch, path.link);
+    tree_cache_forget(tree->cache, session->pool.epoch, path.link);
     session->stats.unlinks++;
     return tree_unlink_finish(session, tree, path.link, &header);
 }

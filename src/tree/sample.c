@@ -80,14 +80,14 @@ static int walk(struct sample *sample)
     sample->bounded = false;
     format_key_store(&sample->from, format_key_least(&tree->layout));
     for (bool fetched = false; level > 0;) {
-        epoch_enter(session->worker->epoch);
+        epoch_enter(session->pool.epoch);
         struct tree_frame *frame = tree_cache_find(tree->cache, link);
         bool found = frame && frame->level == level;
         if (found) {
             tree_cache_touch(tree->cache, frame);
             choose(sample, frame, format_link_equal(link, root), &link);
         }
-        epoch_leave(session->worker->epoch);
+        epoch_leave(session->pool.epoch);
         if (found) {
             session->stats.cache_hits++;
             fetched = false;
@@ -139,7 +139,7 @@ static void start(struct tree_session *session, struct tree *tree)
         return;
     if (!session->sample_tree)
         random_seed(&session->sample_random,
-                    random_mix(task_now()) + fabric_capabilities(session->compute->fabric)->compute_id);
+                    random_mix(task_now()) + fabric_capabilities(session->pool.fabric)->compute_id);
     session->sample_tree = tree;
     session->sample_weight = 0;
 }
@@ -194,13 +194,13 @@ int tree_sample(struct tree_session *session, struct tree *tree, void *key, size
         format_key_store(&sample.from, format_key_least(&tree->layout));
     }
     if (status)
-        return tree_not_done(session, status);
+        return pool_not_done(&session->pool, status);
     if (!found)
-        return tree_fail(session, BANYAN_ENOTFOUND, "index %s: it is empty", tree->name);
+        return pool_fail(&session->pool, BANYAN_ENOTFOUND, "index %s: it is empty", tree->name);
     size_t capacity = *length;
     *length = sample.key.length;
     if (capacity < sample.key.length)
-        return tree_fail(session, BANYAN_EKEYSIZE, "index %s: the key has %u bytes, the buffer %zu",
+        return pool_fail(&session->pool, BANYAN_EKEYSIZE, "index %s: the key has %u bytes, the buffer %zu",
                          tree->name, sample.key.length, capacity);
     memcpy(key, sample.key.bytes, sample.key.length);
     return 0;

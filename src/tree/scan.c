@@ -69,7 +69,7 @@ static int look_ahead(struct scan *scan, struct ahead *ahead)
     if (!ahead->path.direct || !ahead->path.parent.address)
         return 0;
     uint32_t wanted = leaves_wanted(scan);
-    epoch_enter(session->worker->epoch);
+    epoch_enter(session->pool.epoch);
     struct tree_frame *frame = tree_cache_find(tree->cache, ahead->path.parent);
     uint32_t entry = frame ? tree_frame_search(&tree->layout, frame, position, before) : 0;
     while (frame && ahead->count < wanted) {
@@ -81,7 +81,7 @@ static int look_ahead(struct scan *scan, struct ahead *ahead)
             break;
         ahead->links[ahead->count++] = frame->links[entry];
     }
-    epoch_leave(session->worker->epoch);
+    epoch_leave(session->pool.epoch);
     return 0;
 }
 
@@ -97,19 +97,17 @@ static int read_leaves(struct scan *scan, const struct ahead *ahead, const uint8
     if (status)
         return status;
     for (uint32_t i = 0; i < ahead->count; i++) {
-        reads[i] = tree_read_command(ahead->links[i].address, session->wide + (size_t)i * bytes, bytes);
-        lists[i] = (struct fabric_list){.node = gaddr_node(ahead->links[i].address),
-                                        .count = 1,
-                                        .commands = &reads[i],
-                                        .incarnation = session->incarnation};
+        reads[i] = pool_read_command(ahead->links[i].address, session->wide + (size_t)i * bytes, bytes);
+        lists[i] = (struct fabric_list){
+            .node = gaddr_node(ahead->links[i].address), .count = 1, .commands = &reads[i]};
         pointers[i] = &lists[i];
     }
-    status = fabric_execute(session->worker->endpoint, pointers, ahead->count, &session->stats.cost);
+    status = pool_lists_post(&session->pool, pointers, ahead->count);
     for (uint32_t i = 0; i < ahead->count && status; i++)
         if (lists[i].status)
-            return tree_fabric_failed(session, lists[i].status, &reads[i], 1);
+            return pool_list_failed(&session->pool, lists[i].status, &reads[i], 1);
     if (status)
-        return tree_fail(session, status, "reading leaves: %s", error_name(status));
+        return pool_fail(&session->pool, status, "reading leaves: %s", error_name(status));
     for (uint32_t i = 0; i < ahead->count; i++)
         data[i] = reads[i].read.data;
     return 0;
@@ -340,7 +338,7 @@ static int range_check(struct scan *scan)
     const struct tree_range *range = scan->range;
     if ((range->from && range->from_length > FORMAT_KEY_MAX) ||
         (range->to && range->to_length > FORMAT_KEY_MAX))
-        return tree_fail(scan->session, BANYAN_EKEYSIZE, "index %s: a bound is longer than %u bytes",
+        return pool_fail(&scan->session->pool, BANYAN_EKEYSIZE, "index %s: a bound is longer than %u bytes",
                          scan->tree->name, FORMAT_KEY_MAX);
     return 0;
 }
@@ -401,5 +399,5 @@ int tree_scan(struct tree_session *session, struct tree *tree, const struct tree
         status = step(&scan); /* from the position on: what was delivered stays delivered */
         tree_again(session, &status);
     }
-    return tree_not_done(session, status);
+    return pool_not_done(&session->pool, status);
 }

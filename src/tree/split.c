@@ -47,7 +47,7 @@ static bool block_take(struct split *split, gaddr leaf, struct format_key lower,
 static void block_give_back(struct split *split, const struct tree_addition *addition)
 {
     if (split->block != GADDR_NULL)
-        tree_block_release(split->session, split->block, addition->key.length);
+        pool_block_release(&split->session->pool, split->block, addition->key.length);
     split->block = GADDR_NULL;
 }
 
@@ -57,7 +57,7 @@ static int block_write(struct split *split, gaddr leaf, struct fabric_command *w
     if (split->block == GADDR_NULL)
         return 0;
     if (gaddr_node(split->block) != gaddr_node(leaf))
-        return tree_execute(split->session, gaddr_node(split->block), &split->block_write, 1);
+        return pool_execute(&split->session->pool, gaddr_node(split->block), &split->block_write, 1);
     writes[(*count)++] = split->block_write;
     return 0;
 }
@@ -86,8 +86,8 @@ static int build_sibling(struct split *split, const struct tree_addition *additi
                                  session->spare, &fits);
     }
     if (!status && !fits)
-        status = tree_fail(session, BANYAN_ENOSPC, "no tag lets %u entries fit a leaf of %u slots", count,
-                           layout->slots);
+        status = pool_fail(&session->pool, BANYAN_ENOSPC, "no tag lets %u entries fit a leaf of %u slots",
+                           count, layout->slots);
     if (status)
         *added = false;
     if (!*added)
@@ -155,16 +155,16 @@ static int write_sibling(struct split *split, bool added, struct fabric_command 
     int status = added ? block_write(split, sibling, writes, count) : 0;
     if (status)
         return status;
-    if (leaf_bytes <= fabric_capabilities(session->compute->fabric)->atomic_write) {
-        writes[(*count)++] = tree_write_command(sibling, session->spare, leaf_bytes);
+    if (leaf_bytes <= fabric_capabilities(session->pool.fabric)->atomic_write) {
+        writes[(*count)++] = pool_write_command(sibling, session->spare, leaf_bytes);
     } else {
         /* Header last: should this list be cut, a torn sibling still shows its old header to old links. */
-        writes[(*count)++] = tree_write_command(sibling + header_bytes, session->spare + header_bytes,
+        writes[(*count)++] = pool_write_command(sibling + header_bytes, session->spare + header_bytes,
                                                 leaf_bytes - header_bytes);
-        writes[(*count)++] = tree_write_command(sibling, session->spare, header_bytes);
+        writes[(*count)++] = pool_write_command(sibling, session->spare, header_bytes);
     }
     if (gaddr_node(sibling) != gaddr_node(split->link.address)) {
-        status = tree_execute(session, gaddr_node(sibling), writes, *count);
+        status = pool_execute(&session->pool, gaddr_node(sibling), writes, *count);
         *count = 0;
     }
     return status;
@@ -189,7 +189,8 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
     if (status) {
         session->image.address = GADDR_NULL; /* narrowed already, and not written */
         tree_unlock(session, hold, writes, 0);
-        tree_release(session, split->sibling.address, layout->geometry.leaf_bytes); /* nobody knows it */
+        pool_release(&session->pool, split->sibling.address,
+                     layout->geometry.leaf_bytes); /* nobody knows it */
         block_give_back(split, addition);
         return status;
     }
@@ -202,21 +203,21 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
     format_header_encode(layout, &header, final);
     memcpy(session->image.bytes, final, header_bytes);
     memcpy(session->scratch, session->image.bytes, layout->geometry.leaf_bytes);
-    writes[count++] = tree_write_command(leaf, marked, header_bytes);
-    writes[count++] = tree_write_command(leaf + header_bytes, session->scratch + header_bytes, body);
-    writes[count++] = tree_write_command(leaf, final, header_bytes);
+    writes[count++] = pool_write_command(leaf, marked, header_bytes);
+    writes[count++] = pool_write_command(leaf + header_bytes, session->scratch + header_bytes, body);
+    writes[count++] = pool_write_command(leaf, final, header_bytes);
     if (split->number != UINT32_MAX) {
         uint32_t number = split->number, seed = format_slot_seed(header.tag, header.version);
         format_slot_write(layout, session->image.bytes, number, seed, split->header.lower, split->block,
                           addition->key, addition->value);
         writes[count++] =
-            tree_write_command(leaf + layout->slot_offset[number],
+            pool_write_command(leaf + layout->slot_offset[number],
                                session->image.bytes + layout->slot_offset[number], layout->slot_bytes);
         *added = true;
     }
     status = tree_unlock(session, hold, writes, count);
     if (status == BANYAN_EFENCED) { /* not done: still nobody knows them */
-        tree_release(session, split->sibling.address, layout->geometry.leaf_bytes);
+        pool_release(&session->pool, split->sibling.address, layout->geometry.leaf_bytes);
         block_give_back(split, addition);
     }
     return status;
@@ -235,9 +236,9 @@ int tree_split(struct tree_session *session, struct tree *tree, struct format_li
     if (status == TREE_RESTART)
         status = tree_leaf_corrupt(session, link.address);
     else if (!status && split.count < 2)
-        status = tree_corrupt(session, link.address, "a leaf's bucket is full and the leaf empty");
+        status = pool_corrupt(&session->pool, link.address, "a leaf's bucket is full and the leaf empty");
     if (!status)
-        status = tree_allocate(session, gaddr_node(link.address), layout->geometry.leaf_bytes,
+        status = pool_allocate(&session->pool, gaddr_node(link.address), layout->geometry.leaf_bytes,
                                &split.sibling.address);
     if (status)
         return tree_unlock_with(session, hold, status);
@@ -252,7 +253,7 @@ int tree_split(struct tree_session *session, struct tree *tree, struct format_li
     split.header.upper = format_key_of(&upper);
     status = build_sibling(&split, addition, added);
     if (status) {
-        tree_release(session, split.sibling.address, layout->geometry.leaf_bytes);
+        pool_release(&session->pool, split.sibling.address, layout->geometry.leaf_bytes);
         return tree_unlock_with(session, hold, status);
     }
     narrow(layout, session->image.bytes, session->entries, split.kept,
@@ -280,10 +281,10 @@ static int finish(struct tree_session *session, struct tree *tree, struct format
     uint32_t count, kept = 0;
     if (!format_header_decode(layout, image, &header) || header.state != FORMAT_NODE_SPLITTING ||
         !header.has_upper)
-        return tree_corrupt(session, link.address, "a half-split leaf's header is malformed");
+        return pool_corrupt(&session->pool, link.address, "a half-split leaf's header is malformed");
     int status = tree_leaf_halves(session, layout, image, &header, &count);
     if (status == TREE_RESTART && session->stranger == GADDR_NULL)
-        return tree_corrupt(session, link.address, "a half-split leaf has a slot of neither version");
+        return pool_corrupt(&session->pool, link.address, "a half-split leaf has a slot of neither version");
     if (status)
         return status == TREE_RESTART ? tree_leaf_corrupt(session, link.address) : status;
     entries = session->entries;
@@ -296,9 +297,9 @@ static int finish(struct tree_session *session, struct tree *tree, struct format
            header.lower);
     uint32_t body = layout->geometry.leaf_bytes - layout->header_bytes;
     struct fabric_command writes[2] = {
-        tree_write_command(link.address + layout->header_bytes, image + layout->header_bytes, body),
-        tree_write_command(link.address, image, layout->header_bytes)};
-    return tree_execute(session, gaddr_node(link.address), writes, 2);
+        pool_write_command(link.address + layout->header_bytes, image + layout->header_bytes, body),
+        pool_write_command(link.address, image, layout->header_bytes)};
+    return pool_execute(&session->pool, gaddr_node(link.address), writes, 2);
 }
 
 int tree_split_finish(struct tree_session *session, struct tree *tree, struct format_link link)

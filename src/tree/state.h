@@ -2,8 +2,7 @@
  * state.h - the objects behind tree.h, and the functions that its files share. Private to src/tree/.
  *
  * File by file, in reading order:
- *   layout     how a node lies in the pool              session    objects, executing commands
- *   lock       HOCL: local queues over global words      allocate   nodes and tags
+ *   session    objects, buffers                          lock       HOCL: local queues over global words
  *   cache      frames of internal nodes                  locate     from a key to the node that covers it
  *   lookup     point reads (R1, R2)                      modify     point writes
  *   entries    a leaf's entries in key order             keyblocks  long keys
@@ -40,30 +39,9 @@ struct tree_cache;
 struct tree_gather;
 
 struct tree_compute {
-    struct fabric *fabric;
+    struct pool *pool; /* owned */
     struct tree_switches switches;
-    struct epoch_domain *epochs;
     struct tree_lock_table *locks;
-};
-
-/* Free blocks of one size on one memory node, that the worker holds back. */
-struct tree_arena {
-    gaddr *free; /* owned; the next one to be used stands last */
-    uint32_t count, capacity;
-    uint32_t batch; /* that the next request asks for: grows with use */
-    bool refilling; /* a task of the worker is asking the memory node */
-};
-
-struct tree_worker {
-    struct tree_compute *compute;
-    struct fabric_endpoint *endpoint;
-    struct epoch_slot *epoch;
-    uint16_t memory_nodes;
-    struct tree_arena **arenas; /* [memory_nodes * MEMORY_BLOCK_SIZES], NULL until used */
-    struct tree_tags {
-        uint32_t next, left;
-    } * tags;            /* [memory_nodes] */
-    uint64_t *allocated; /* [memory_nodes], bytes taken so far and not released: for balance */
 };
 
 /* A lock held, or about to be. */
@@ -111,10 +89,9 @@ struct tree_leaf_order {
 };
 
 struct tree_session {
-    struct tree_worker *worker;
+    struct pool_session pool; /* the fabric, costs, last error */
     struct tree_compute *compute;
-    struct error error;
-    struct tree_stats stats;
+    struct tree_stats stats; /* all but the cost, which the pool's session counts */
     struct tree_image image; /* the leaf under way */
     uint8_t *scratch;        /* a second node, or an internal one */
     uint32_t scratch_capacity;
@@ -135,7 +112,6 @@ struct tree_session {
     struct random sample_random; /* of sample.c, with the greatest weight met of late in that tree */
     double sample_weight;
     const struct tree *sample_tree; /* compared only: it may be gone */
-    uint64_t incarnation;           /* of the fabric when the operation under way began */
     uint32_t restarts;              /* of the operation under way */
     uint32_t walked;                /* sibling links followed, of the operation under way */
     uint32_t invalid;    /* nodes that failed their check under their lock, of the operation under way */
@@ -160,14 +136,6 @@ struct tree {
 
 /* ---- session.c ---- */
 
-#define tree_fail tree_session_fail /* its name in here */
-int tree_fail_memory(struct tree_session *session);
-/* An error of the network does not say how much of a list of writes was done: ENET and ETIMEOUT become
- * BANYAN_EUNKNOWN. EFENCED stays: nothing of it was done. */
-int tree_unknown(struct tree_session *session, int status);
-/* What is unknown is the effect of something that the operation helped with, not its own: EUNKNOWN becomes
- * ENET. */
-int tree_not_done(struct tree_session *session, int status);
 /*
  * The operation under way came to *status: true if it is to be done again from its start. It is where it was
  * refused because it began before a loss: EFENCED says that what it was about has not been done, for every
@@ -175,8 +143,6 @@ int tree_not_done(struct tree_session *session, int status);
  * takes another loss. All locks must have been given up.
  */
 bool tree_again(struct tree_session *session, int *status);
-/* A node that does not prove itself; `what` says in which way. */
-int tree_corrupt(struct tree_session *session, gaddr node, const char *what);
 /*
  * A node failed its check although its lock is held. A new node is written without its own lock (nobody knows
  * it yet), so who follows a stale link into reused memory may see it half written: TREE_RESTART. A node that
@@ -185,15 +151,6 @@ int tree_corrupt(struct tree_session *session, gaddr node, const char *what);
 int tree_invalid(struct tree_session *session, gaddr node, const char *what);
 /* Counts a restart of the operation; BANYAN_ECORRUPT when there were too many. */
 int tree_restart(struct tree_session *session, gaddr node);
-/* Executes commands for one memory node, in one list or in several as the `combine` switch says. Stops, with
- * status 0, after a CAS that failed and is followed by more commands in a list of their own. */
-int tree_execute(struct tree_session *session, uint16_t node, struct fabric_command *commands,
-                 uint32_t count);
-/* What a failed list comes to, with a message that names the node. */
-int tree_fabric_failed(struct tree_session *session, int status, const struct fabric_command *commands,
-                       uint32_t count);
-/* The same for something else that was asked of a memory node: "`what` failed: ..." */
-int tree_node_failed(struct tree_session *session, int status, uint16_t node, const char *what);
 /* Makes room in one of the session's buffers. */
 int tree_reserve(struct tree_session *session, uint8_t **buffer, uint32_t *capacity, uint32_t bytes);
 /* The same for session->wide. A multiple of 64. */
@@ -203,23 +160,6 @@ int tree_begin(struct tree_session *session, struct tree *tree);
 int tree_buffers(struct tree_session *session, const struct tree *tree);
 int tree_key_check(struct tree_session *session, struct tree *tree, const void *key, size_t length);
 int tree_value_check(struct tree_session *session, struct tree *tree, const void *value, size_t length);
-
-static inline struct fabric_command tree_read_command(gaddr address, void *buffer, uint32_t length)
-{
-    return (struct fabric_command){
-        .operation = FABRIC_READ, .address = address, .length = length, .read = {.buffer = buffer}};
-}
-static inline struct fabric_command tree_write_command(gaddr address, const void *data, uint32_t length)
-{
-    return (struct fabric_command){
-        .operation = FABRIC_WRITE, .address = address, .length = length, .write = {.data = data}};
-}
-/* Where a backend returned mapped bytes in place: takes a private copy into the command's buffer. */
-static inline void tree_read_settle(const struct fabric_command *command)
-{
-    if (command->read.data != command->read.buffer)
-        atomic_copy_from(command->read.buffer, command->read.data, command->length);
-}
 
 /* ---- lock.c ---- */
 
@@ -255,21 +195,6 @@ int tree_unlock_with(struct tree_session *session, struct tree_hold *hold, int v
  * is free, and gives up the local one. */
 void tree_lock_abandon(struct tree_session *session, struct tree_hold *hold, int status);
 struct fabric_command tree_unlock_command(const struct tree_session *session, const struct tree_hold *hold);
-
-/* ---- allocate.c -------------------------------------------------------------------------------------------
- */
-
-#define TREE_ANY_NODE UINT16_MAX
-/* A block of `bytes` (memory_block_bytes: all powers of two are), on `preferred` unless that one has given
- * much more than the others, or is full. BANYAN_ENOSPC. */
-int tree_allocate(struct tree_session *session, uint16_t preferred, uint32_t bytes, gaddr *block);
-/* A tag never used before on that memory node (until 2^32 have been). */
-int tree_take_tag(struct tree_session *session, uint16_t node, uint32_t *tag);
-/* The block is reachable by stale links only. Never fails: what cannot be returned now is kept. */
-void tree_release(struct tree_session *session, gaddr node, uint32_t bytes);
-int tree_arenas_create(struct tree_worker *worker);
-void tree_arenas_return(struct tree_worker *worker);
-void tree_arenas_destroy(struct tree_worker *worker);
 
 /* ---- cache.c ---- */
 

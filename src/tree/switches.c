@@ -42,13 +42,13 @@ struct preset {
 
 /* Each step of Sherman's ablation (§5.2) adds one technique to the one before. */
 static const struct preset presets[] = {
-    {"fg+", TREE_COMBINE_OFF, TREE_LOCKS_DRAM, false, 0, false, TREE_WRITE_NODE, TREE_READ_LEAF},
-    {"+combine", TREE_COMBINE_WRITES, TREE_LOCKS_DRAM, false, 0, false, TREE_WRITE_NODE, TREE_READ_LEAF},
-    {"+onchip", TREE_COMBINE_WRITES, TREE_LOCKS_ONCHIP, false, 0, false, TREE_WRITE_NODE, TREE_READ_LEAF},
-    {"+hierarchical", TREE_COMBINE_WRITES, TREE_LOCKS_ONCHIP, true, 4, false, TREE_WRITE_NODE,
+    {"fg+", POOL_COMBINE_OFF, TREE_LOCKS_DRAM, false, 0, false, TREE_WRITE_NODE, TREE_READ_LEAF},
+    {"+combine", POOL_COMBINE_WRITES, TREE_LOCKS_DRAM, false, 0, false, TREE_WRITE_NODE, TREE_READ_LEAF},
+    {"+onchip", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, false, 0, false, TREE_WRITE_NODE, TREE_READ_LEAF},
+    {"+hierarchical", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, true, 4, false, TREE_WRITE_NODE,
      TREE_READ_LEAF},
-    {"sherman", TREE_COMBINE_WRITES, TREE_LOCKS_ONCHIP, true, 4, false, TREE_WRITE_SLOT, TREE_READ_LEAF},
-    {"banyan", TREE_COMBINE_ALL, TREE_LOCKS_ONCHIP, true, 4, true, TREE_WRITE_SLOT, TREE_READ_BUCKET},
+    {"sherman", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, true, 4, false, TREE_WRITE_SLOT, TREE_READ_LEAF},
+    {"banyan", POOL_COMBINE_ALL, TREE_LOCKS_ONCHIP, true, 4, true, TREE_WRITE_SLOT, TREE_READ_BUCKET},
 };
 #define PRESETS (sizeof presets / sizeof *presets)
 

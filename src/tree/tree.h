@@ -5,10 +5,9 @@
  *
  * OBJECTS
  *   tree_compute  one per compute node: switches, local lock table, shared by its workers. Thread-safe.
- *   tree_worker   one per OS thread (or simulated CPU thread): fabric endpoint, allocator. One thread.
- *   tree_session  one per task (fiber): buffers, costs, last error. One task at a time.
+ *   tree_session  one per task (fiber) of a pool_worker (pool.h): buffers, counters. One task at a time.
  *   tree          an open index of a compute node, with its node cache. Shared by all its sessions.
- * Thread-safe.
+ *                 Thread-safe.
  *
  * KEYS are byte strings in memcmp order. Every call that can fail returns 0 or a negative banyan_error and
  * leaves the message in tree_session_error(session).
@@ -20,20 +19,19 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/options.h"
-#include "fabric/fabric.h"
 #include "format/geometry.h"
+#include "pool/pool.h"
 
 #define TREE_NAME_MAX 63u
 
 /* ---- switches: each technique can be turned off at run time ---- */
 
-enum tree_combine { TREE_COMBINE_OFF, TREE_COMBINE_WRITES, TREE_COMBINE_ALL };
 enum tree_lock_region { TREE_LOCKS_ONCHIP, TREE_LOCKS_DRAM };
 enum tree_write_unit { TREE_WRITE_SLOT, TREE_WRITE_NODE };
 enum tree_read_unit { TREE_READ_BUCKET, TREE_READ_LEAF };
 
 struct tree_switches {
-    int combine; /* enum tree_combine: off; writes: write-back + unlock (the paper); all: lock + read too */
+    int combine; /* enum pool_combine: off; writes: write-back + unlock (the paper); all: lock + read too */
     int lock_region;      /* enum tree_lock_region */
     bool local_locks;     /* local lock table with first-come-first-served queues */
     uint32_t handover;    /* handovers of a lock in a row; 0: off */
@@ -52,26 +50,22 @@ extern const char *const tree_switches_presets[];
 /* ---- life ---- */
 
 struct tree_compute;
-struct tree_worker;
 struct tree_session;
 struct tree;
 
 int tree_compute_create(struct tree_compute **compute, struct fabric *fabric,
                         const struct tree_switches *switches, struct error *error);
 void tree_compute_destroy(struct tree_compute *compute); /* after its trees, workers and sessions */
-struct fabric *tree_compute_fabric(const struct tree_compute *compute);
-int tree_worker_create(struct tree_worker **worker, struct tree_compute *compute, struct error *error);
-/* Returns its free nodes to their memory nodes (RPCs: from a task), then frees the worker. */
-void tree_worker_destroy(struct tree_worker *worker);
-int tree_session_create(struct tree_session **session, struct tree_worker *worker, struct error *error);
+/* The handle on the pool that the compute node's workers are made of (pool_worker_create). Owned by it. */
+struct pool *tree_compute_pool(const struct tree_compute *compute);
+/* The worker must be of this compute node's pool. */
+int tree_session_create(struct tree_session **session, struct tree_compute *compute,
+                        struct pool_worker *worker, struct error *error);
 void tree_session_destroy(struct tree_session *session);
+/* What the layers above need for blocks, lists and calls of their own under this session's costs, incarnation
+ * and last error (pool.h). Every operation of tree.h begins with pool_session_begin. */
+struct pool_session *tree_session_pool(struct tree_session *session);
 const struct error *tree_session_error(const struct tree_session *session);
-/* For the layers above: makes this the session's last error; returns the code. */
-int tree_session_fail(struct tree_session *session, int code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-/* For where the tasks are gone without having returned (end of a simulation): frees memory only, no fabric
- * use. */
-void tree_worker_abandon(struct tree_worker *worker);
 
 /* Writes an empty catalogue to memory node 0; all that was there is gone. */
 int tree_format(struct tree_session *session);
@@ -173,27 +167,6 @@ int tree_scan(struct tree_session *session, struct tree *tree, const struct tree
  * index is empty (or so sparse that none was met in many tries). */
 int tree_sample(struct tree_session *session, struct tree *tree, void *key, size_t *length);
 
-/* ---- blocks: memory for what the layers above keep beside the index (records) ---- */
-
-/* A block of memory_block_bytes(bytes) bytes, on some memory node, balanced over them; or on `near`'s where
- * that has room (GADDR_NULL: anywhere). One RPC in MEMORY_BATCH_MAX calls, or fewer for large blocks.
- * BANYAN_ENOSPC. */
-int tree_block_allocate(struct tree_session *session, gaddr near, uint32_t bytes, gaddr *block);
-/* Never fails: what cannot be returned now is kept. `bytes` as when it was allocated. */
-void tree_block_release(struct tree_session *session, gaddr block, uint32_t bytes);
-/* Executes the lists together (fabric_execute), under this session's costs and incarnation. Failures get a
- * message that names the memory node. */
-int tree_lists_execute(struct tree_session *session, struct fabric_list *const *lists, uint32_t count);
-/* An RPC to a memory node (fabric_call), under this session's costs; failures get a message that names the
- * node. */
-int tree_memory_call(struct tree_session *session, uint16_t node, const void *request, size_t length,
-                     void *reply, size_t capacity, size_t *reply_length);
-uint16_t tree_session_memory_nodes(const struct tree_session *session);
-struct tree_worker *tree_session_worker(const struct tree_session *session);
-/* Counts a new incarnation from here on, as every operation of tree.h does by itself: call it before a run of
- * tree_block_allocate and tree_lists_execute that begins an operation of the caller's. */
-void tree_session_begin(struct tree_session *session);
-
 /* ---- bulk load ---- */
 
 /* Builds the index from a strictly ascending stream; the index must be empty (else tree_bulk_finish says
@@ -219,7 +192,8 @@ struct tree_stats {
     uint64_t cache_hits, cache_misses; /* internal nodes wanted: found in the node cache or fetched */
     uint64_t splits, unlinks, handovers, snapshot_handovers;
 };
-const struct tree_stats *tree_session_stats(const struct tree_session *session);
+/* Valid until the next call with this session. */
+const struct tree_stats *tree_session_stats(struct tree_session *session);
 void tree_session_stats_reset(struct tree_session *session);
 struct tree_cache_stats {
     uint64_t frames, bytes, evictions;
@@ -251,8 +225,4 @@ int tree_check_all(struct tree_session *session, struct tree *tree, const struct
 /* The same for who wants soundness only: BANYAN_ECORRUPT names the first node at fault. */
 int tree_check(struct tree_session *session, struct tree *tree, struct tree_check_report *report,
                void (*visit_node)(void *context, gaddr node, uint32_t bytes), void *context);
-/* Calls visit for the free blocks that this worker holds back. */
-void tree_worker_each_free(struct tree_worker *worker,
-                           void (*visit)(void *context, gaddr node, uint32_t node_bytes), void *context);
-
 #endif

@@ -50,11 +50,11 @@ static int extend_leaf(struct tree_session *session, struct tree *tree, const st
     struct format_header header = {0};
     struct fabric_command writes[2], read;
     gaddr leaf = path->link.address;
-    read = tree_read_command(leaf, session->image.bytes, layout->header_bytes);
+    read = pool_read_command(leaf, session->image.bytes, layout->header_bytes);
     int status = tree_lock(session, leaf, false, &read, 1, &hold);
     if (status)
         return status;
-    tree_read_settle(&read);
+    pool_read_settle(&read);
     session->image.address = GADDR_NULL;
     status = tree_leaf_validate(session, tree, path->link, &header);
     if (!status && header.state == FORMAT_NODE_SPLITTING) {
@@ -87,7 +87,7 @@ static int extend_leaf(struct tree_session *session, struct tree *tree, const st
         return tree_unlock(session, &hold, writes, 0);
     widen(&header, departed);
     format_header_encode(layout, &header, session->image.bytes);
-    writes[0] = tree_write_command(leaf, session->image.bytes, layout->header_bytes);
+    writes[0] = pool_write_command(leaf, session->image.bytes, layout->header_bytes);
     return tree_unlock(session, &hold, writes, 1);
 }
 
@@ -113,10 +113,10 @@ static int extend_internal(struct tree_session *session, struct tree *tree, cons
     widen(&header, departed);
     header.version++;
     format_internal_encode(layout, &header, session->internal, header.count, session->spare);
-    writes[0] = tree_write_command(path.link.address, session->spare, layout->geometry.internal_bytes);
+    writes[0] = pool_write_command(path.link.address, session->spare, layout->geometry.internal_bytes);
     status = tree_unlock(session, &hold, writes, 1);
     if (!status)
-        tree_cache_install(tree->cache, session->worker->epoch, path.link.address, session->spare,
+        tree_cache_install(tree->cache, session->pool.epoch, path.link.address, session->spare,
                            session->internal);
     return status;
 }

@@ -91,7 +91,7 @@ _Noreturn static void give_up(const char *what, const char *why)
 struct client {
     struct fabric *fabric;
     struct tree_compute *compute;
-    struct tree_worker *worker;
+    struct pool_worker *worker;
     struct tree_session *session;
     struct tree *tree;
 };
@@ -138,8 +138,8 @@ static void open_client(struct client *client, const char *address)
     if (fabric_remote_open(&client->fabric, &options, &error) ||
         tree_switches_preset(&switches, "banyan", &error) ||
         tree_compute_create(&client->compute, client->fabric, &switches, &error) ||
-        tree_worker_create(&client->worker, client->compute, &error) ||
-        tree_session_create(&client->session, client->worker, &error))
+        pool_worker_create(&client->worker, tree_compute_pool(client->compute), &error) ||
+        tree_session_create(&client->session, client->compute, client->worker, &error))
         give_up("opening", error.text);
     demand(client, tree_format(client->session), "format");
     demand(client, tree_create(client->session, "steady", &geometry, &client->tree), "create");
@@ -184,7 +184,7 @@ static int client_run(const char *address, bool fiber)
     }
     tree_session_destroy(client.session);
     tree_close(client.tree);
-    tree_worker_destroy(client.worker);
+    pool_worker_destroy(client.worker);
     tree_compute_destroy(client.compute);
     fabric_close(client.fabric);
     return 0;

@@ -49,13 +49,13 @@ void serving_start(struct serving *serving)
     tree_switches_preset(&switches, "banyan", &error);
     switches.cache_bytes = 64u << 20;
     must(tree_compute_create(&serving->compute, serving->fabric, &switches, &error), &error);
-    struct tree_worker *worker;
+    struct pool_worker *worker;
     struct tree_session *session;
-    must(tree_worker_create(&worker, serving->compute, &error), &error);
-    must(tree_session_create(&session, worker, &error), &error);
+    must(pool_worker_create(&worker, tree_compute_pool(serving->compute), &error), &error);
+    must(tree_session_create(&session, serving->compute, worker, &error), &error);
     must(tree_format(session), tree_session_error(session));
     tree_session_destroy(session);
-    tree_worker_destroy(worker);
+    pool_worker_destroy(worker);
     must(server_create(&serving->server, serving->compute, &serving->options, &error), &error);
     must(server_start(serving->server, &error), &error);
 }

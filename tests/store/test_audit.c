@@ -250,9 +250,9 @@ static void free_behind_its_back(gaddr block)
     size_t length;
     request.block_bytes = memory_block_bytes(37 + 5 + 300);
     request.blocks[0] = block;
-    assert_int_equal(
-        tree_memory_call(below, gaddr_node(block), &request, sizeof request, &reply, sizeof reply, &length),
-        0);
+    assert_int_equal(pool_call(tree_session_pool(below), gaddr_node(block), &request, sizeof request, &reply,
+                               sizeof reply, &length),
+                     0);
 }
 
 static void tells_each_of_many_faults(void **state)
@@ -267,7 +267,7 @@ static void tells_each_of_many_faults(void **state)
     struct raw raw;
     gaddr twice = record_slot(&raw);
     expect_sound(outcome);
-    assert_int_equal(tree_block_allocate(below, GADDR_NULL, 8192, &leaked), 0);
+    assert_int_equal(pool_block_allocate(tree_session_pool(below), GADDR_NULL, 8192, &leaked), 0);
     expect_sound(outcome); /* lost ones do not make it unsound */
     assert_true(outcome->report.blocks_lost > 0);
     uint64_t lost = outcome->report.blocks_lost;

@@ -1108,8 +1108,8 @@ static void audit_disturbed(void *context, const char *what)
     gaddr block;
     if (strcmp(what, "asking the memory nodes") == 0)
         return;
-    assert_int_equal(tree_block_allocate(tree, GADDR_NULL, 5000, &block), 0);
-    tree_block_release(tree, block, 5000);
+    assert_int_equal(pool_block_allocate(tree_session_pool(tree), GADDR_NULL, 5000, &block), 0);
+    pool_block_release(tree_session_pool(tree), block, 5000);
 }
 
 /* What somebody took before the audit looked and linked while it walked would count as lost. */

@@ -279,9 +279,9 @@ static void side_open(struct rig *rig, struct rig_side *side, struct fabric *fab
         tree_switches_preset(&switches, rig->options.preset ? rig->options.preset : "banyan", &error), 0);
     side->fabric = fabric;
     assert_int_equal(tree_compute_create(&side->compute, fabric, &switches, &error), 0);
-    assert_int_equal(tree_worker_create(&side->worker, side->compute, &error), 0);
-    assert_int_equal(tree_session_create(&side->session, side->worker, &error), 0);
-    assert_int_equal(tree_session_create(&side->spare, side->worker, &error), 0);
+    assert_int_equal(pool_worker_create(&side->worker, tree_compute_pool(side->compute), &error), 0);
+    assert_int_equal(tree_session_create(&side->session, side->compute, side->worker, &error), 0);
+    assert_int_equal(tree_session_create(&side->spare, side->compute, side->worker, &error), 0);
 }
 
 static void side_use(struct rig *rig, struct rig_side *side)
@@ -307,9 +307,9 @@ static void side_close(struct rig_side *side, bool dead)
     tree_session_destroy(side->session);
     tree_session_destroy(side->spare);
     if (dead)
-        tree_worker_abandon(side->worker);
+        pool_worker_abandon(side->worker);
     else
-        tree_worker_destroy(side->worker);
+        pool_worker_destroy(side->worker);
     tree_compute_destroy(side->compute);
     fabric_close(side->fabric);
     *side = (struct rig_side){.fabric = NULL};
@@ -564,10 +564,10 @@ uint64_t rig_account(struct rig *rig)
     if (rig->others.tree)
         check_whole(rig);
     account.owner = "free, with the others";
-    tree_worker_each_free(rig->others.worker, account_add, NULL);
+    pool_worker_each_free(rig->others.worker, account_add, NULL);
     account.owner = "free, with us";
     if (!rig_dead(rig))
-        tree_worker_each_free(rig->ours.worker, account_add, NULL);
+        pool_worker_each_free(rig->ours.worker, account_add, NULL);
     if (account.count)
         qsort(account.pieces, account.count, sizeof *account.pieces, piece_order);
     for (size_t i = 1; i < account.count; i++)

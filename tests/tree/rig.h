@@ -40,7 +40,7 @@ const char *trouble_name(enum trouble kind);
 struct rig_side {
     struct fabric *fabric;
     struct tree_compute *compute;
-    struct tree_worker *worker;
+    struct pool_worker *worker;
     struct tree_session *session, *spare; /* `spare` made the tree known: `session` has not met it yet */
     struct tree *tree;
     struct store *store; /* with options.store */

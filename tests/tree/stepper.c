@@ -37,7 +37,7 @@ static void run(struct fabric_endpoint *endpoint, struct fabric_list *list, uint
     list->status = part.status;
     for (uint16_t i = 0; i < count && !part.status; i++)
         if (list->commands[i].operation == FABRIC_READ) {
-            tree_read_settle(&list->commands[i]);
+            pool_read_settle(&list->commands[i]);
             list->commands[i].read.data = list->commands[i].read.buffer;
         }
 }

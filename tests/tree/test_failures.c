@@ -459,7 +459,7 @@ static int load(struct rig *rig, struct rig_side *side)
     struct error error = {0};
     int status = tree_bulk_begin(&bulk, side->tree, 3, 0.8, &error);
     if (status)
-        return tree_session_fail(side->session, status, "%s", error.text);
+        return pool_fail(tree_session_pool(side->session), status, "%s", error.text);
     for (unsigned part = 0; part < 3 && !status; part++) {
         struct stream stream = {.rig = rig, .next = cuts[part], .end = cuts[part + 1]};
         status = tree_bulk_part(side->session, bulk, part, stream_next, &stream);

@@ -184,11 +184,11 @@ static void null_pointers_and_sizes_are_refused(void **state)
     length = 3;
     EXPECT(tree_sample(session, rig.ours.tree, value, &length), BANYAN_EKEYSIZE);
     gaddr block = GADDR_NULL;
-    EXPECT(tree_block_allocate(session, GADDR_NULL, 0, &block), BANYAN_EINVAL);
-    EXPECT(tree_block_allocate(session, GADDR_NULL, MEMORY_BLOCK_MAX + 1, &block), BANYAN_EINVAL);
-    tree_block_release(session, GADDR_NULL, 100);
-    tree_block_release(session, gaddr_make(0, 1 << 20), MEMORY_BLOCK_MAX + 1);
-    tree_block_release(session, gaddr_make(9, 1 << 20), 100); /* nobody's */
+    EXPECT(pool_block_allocate(&session->pool, GADDR_NULL, 0, &block), BANYAN_EINVAL);
+    EXPECT(pool_block_allocate(&session->pool, GADDR_NULL, MEMORY_BLOCK_MAX + 1, &block), BANYAN_EINVAL);
+    pool_block_release(&session->pool, GADDR_NULL, 100);
+    pool_block_release(&session->pool, gaddr_make(0, 1 << 20), MEMORY_BLOCK_MAX + 1);
+    pool_block_release(&session->pool, gaddr_make(9, 1 << 20), 100); /* nobody's */
     struct tree *tree;
     EXPECT(tree_open(session, NULL, &tree), BANYAN_EINVAL);
     const uint8_t far[FORMAT_KEY_MAX + 1] = {0};
@@ -197,8 +197,8 @@ static void null_pointers_and_sizes_are_refused(void **state)
             .from = i ? NULL : far, .from_length = sizeof far, .to = i ? far : NULL, .to_length = sizeof far};
         EXPECT(tree_scan(session, rig.ours.tree, &range, NULL, NULL), BANYAN_EKEYSIZE);
     }
-    tree_worker_destroy(NULL);
-    tree_worker_abandon(NULL);
+    pool_worker_destroy(NULL);
+    pool_worker_abandon(NULL);
     tree_session_destroy(NULL);
     tree_compute_destroy(NULL);
     rig_judge(&rig, TROUBLE_NONE);
@@ -402,7 +402,7 @@ static int whole_life(void *context)
     struct tree_switches switches = {.cache_bytes = 1 << 20};
     struct error error = {0};
     struct tree_compute *compute = NULL;
-    struct tree_worker *worker = NULL;
+    struct pool_worker *worker = NULL;
     struct tree_session *session = NULL;
     struct tree *tree = NULL;
     struct store *store = NULL;
@@ -412,9 +412,9 @@ static int whole_life(void *context)
     struct fabric *fabric = fabric_local_create(targets, 1, 7, &error);
     int status = fabric ? tree_compute_create(&compute, fabric, &switches, &error) : error.code;
     if (!status)
-        status = tree_worker_create(&worker, compute, &error);
+        status = pool_worker_create(&worker, tree_compute_pool(compute), &error);
     if (!status)
-        status = tree_session_create(&session, worker, &error);
+        status = tree_session_create(&session, compute, worker, &error);
     if (!status)
         status = store_open(&store, session, "life", true);
     if (!status)
@@ -430,7 +430,7 @@ static int whole_life(void *context)
     store_session_destroy(stores);
     store_close(store);
     tree_session_destroy(session);
-    tree_worker_destroy(worker);
+    pool_worker_destroy(worker);
     tree_compute_destroy(compute);
     fabric_close(fabric);
     return status;
@@ -483,10 +483,10 @@ static void memory_nodes_may_answer_nonsense(void **state)
         gaddr block = GADDR_NULL;
         open_rig(NULL);
         rig_replies(&rig, spoil, NULL);
-        EXPECT(tree_block_allocate(rig.ours.session, GADDR_NULL, 100, &block), BANYAN_ENET);
+        EXPECT(pool_block_allocate(&rig.ours.session->pool, GADDR_NULL, 100, &block), BANYAN_ENET);
         rig_replies(&rig, NULL, NULL);
-        EXPECT(tree_block_allocate(rig.ours.session, GADDR_NULL, 100, &block), 0);
-        tree_block_release(rig.ours.session, block, 100);
+        EXPECT(pool_block_allocate(&rig.ours.session->pool, GADDR_NULL, 100, &block), 0);
+        pool_block_release(&rig.ours.session->pool, block, 100);
         rig_close(&rig);
     }
 }

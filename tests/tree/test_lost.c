@@ -47,7 +47,7 @@ struct lossy_endpoint {
 struct side {
     struct fabric *fabric;
     struct tree_compute *compute;
-    struct tree_worker *worker;
+    struct pool_worker *worker;
     struct tree_session *sessions[SESSIONS];
     struct tree *tree;
 };
@@ -65,7 +65,7 @@ static int run_inner(const struct lossy_endpoint *endpoint, struct fabric_list *
     fabric_execute(endpoint->inner, lists, 1, NULL);
     for (uint32_t i = 0; i < list->count; i++)
         if (list->commands[i].operation == FABRIC_READ && !list->status) {
-            tree_read_settle(&list->commands[i]);
+            pool_read_settle(&list->commands[i]);
             list->commands[i].read.data = list->commands[i].read.buffer;
         }
     return list->status;
@@ -174,9 +174,9 @@ static void side_open(struct side *side, struct fabric *fabric)
     assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
     side->fabric = fabric;
     assert_int_equal(tree_compute_create(&side->compute, fabric, &switches, &error), 0);
-    assert_int_equal(tree_worker_create(&side->worker, side->compute, &error), 0);
+    assert_int_equal(pool_worker_create(&side->worker, tree_compute_pool(side->compute), &error), 0);
     for (unsigned i = 0; i < SESSIONS; i++)
-        assert_int_equal(tree_session_create(&side->sessions[i], side->worker, &error), 0);
+        assert_int_equal(tree_session_create(&side->sessions[i], side->compute, side->worker, &error), 0);
 }
 
 static void side_close(struct side *side)
@@ -184,7 +184,7 @@ static void side_close(struct side *side)
     tree_close(side->tree);
     for (unsigned i = 0; i < SESSIONS; i++)
         tree_session_destroy(side->sessions[i]);
-    tree_worker_destroy(side->worker);
+    pool_worker_destroy(side->worker);
     tree_compute_destroy(side->compute);
     fabric_close(side->fabric);
 }
@@ -393,7 +393,7 @@ static void count_block(void *context, gaddr block, uint32_t bytes)
 static unsigned free_blocks(struct rig *rig)
 {
     unsigned count = 0;
-    tree_worker_each_free(rig->ours.worker, count_block, &count);
+    pool_worker_each_free(rig->ours.worker, count_block, &count);
     return count;
 }
 
@@ -406,33 +406,33 @@ static void free_blocks_are_kept_while_it_is_away(void **state)
     rig_open(&rig, &geometry);
     struct tree_session *session = rig.ours.sessions[0];
     for (unsigned i = 0; i < BLOCKS; i++)
-        assert_int_equal(tree_allocate(session, 0, BLOCK_BYTES, &blocks[i]), 0);
+        assert_int_equal(pool_allocate(&session->pool, 0, BLOCK_BYTES, &blocks[i]), 0);
     unsigned before = free_blocks(&rig);
 
     rig.lossy->call_status = BANYAN_EFENCED;
     rig.lossy->calls = 0;
     for (unsigned i = 0; i < BLOCKS; i++)
-        tree_release(session, blocks[i], BLOCK_BYTES);
+        pool_release(&session->pool, blocks[i], BLOCK_BYTES);
     assert_int_equal(free_blocks(&rig), before + BLOCKS);
     assert_in_range(rig.lossy->calls, 1, 5); /* not one for each */
     for (unsigned i = 0; i < BLOCKS; i++)
-        assert_int_equal(tree_allocate(session, 0, BLOCK_BYTES, &blocks[i]), 0);
+        assert_int_equal(pool_allocate(&session->pool, 0, BLOCK_BYTES, &blocks[i]), 0);
     gaddr more;
     while (free_blocks(&rig) > 0)
-        assert_int_equal(tree_allocate(session, 0, BLOCK_BYTES, &more), 0);
+        assert_int_equal(pool_allocate(&session->pool, 0, BLOCK_BYTES, &more), 0);
     /* Not one that the operation begins again for. */
-    assert_int_equal(tree_allocate(session, 0, BLOCK_BYTES, &more), BANYAN_ENET);
+    assert_int_equal(pool_allocate(&session->pool, 0, BLOCK_BYTES, &more), BANYAN_ENET);
 
     for (unsigned i = 0; i < BLOCKS; i++)
-        tree_release(session, blocks[i], BLOCK_BYTES);
+        pool_release(&session->pool, blocks[i], BLOCK_BYTES);
     rig.lossy->call_status = 0; /* it is back: the surplus goes there */
     for (unsigned i = 0; i < BATCH_BLOCKS; i++)
-        tree_release(session, gaddr_make(0, (1 << 20) + i * BLOCK_BYTES), BLOCK_BYTES);
+        pool_release(&session->pool, gaddr_make(0, (1 << 20) + i * BLOCK_BYTES), BLOCK_BYTES);
     rig.lossy->call_status = BANYAN_EFENCED;
     assert_in_range(free_blocks(&rig), BATCH_BLOCKS, 2 * BATCH_BLOCKS - 1);
 
     for (unsigned i = 0; i < 2 * KEPT_MAX; i++) /* but not without end; nobody looks at these */
-        tree_release(session, gaddr_make(0, (2 << 20) + i * UINT64_C(64)), BLOCK_BYTES);
+        pool_release(&session->pool, gaddr_make(0, (2 << 20) + i * UINT64_C(64)), BLOCK_BYTES);
     assert_int_equal(free_blocks(&rig), KEPT_MAX);
     rig_close(&rig);
 }
@@ -459,17 +459,17 @@ static void blocks_that_may_have_been_returned_are_not_used(void **state)
     struct rig rig;
     rig_open(&rig, &geometry);
     for (unsigned i = 0; i < BLOCKS; i++)
-        assert_int_equal(tree_allocate(rig.ours.sessions[0], 0, BLOCK_BYTES, &blocks[i]), 0);
+        assert_int_equal(pool_allocate(&rig.ours.sessions[0]->pool, 0, BLOCK_BYTES, &blocks[i]), 0);
     rig.lossy->call_status = BANYAN_ENET;
     rig.lossy->calls = 0;
     for (unsigned i = 0; i < BLOCKS; i++)
-        tree_release(rig.ours.sessions[0], blocks[i], BLOCK_BYTES);
+        pool_release(&rig.ours.sessions[0]->pool, blocks[i], BLOCK_BYTES);
     rig.lossy->call_status = 0;
     assert_true(rig.lossy->calls > 0);
     for (unsigned i = 0; i < BLOCKS; i++) {
         struct wanted wanted = {0};
-        assert_int_equal(tree_allocate(rig.others.sessions[0], 0, BLOCK_BYTES, &wanted.block), 0);
-        tree_worker_each_free(rig.ours.worker, look_for_block, &wanted);
+        assert_int_equal(pool_allocate(&rig.others.sessions[0]->pool, 0, BLOCK_BYTES, &wanted.block), 0);
+        pool_worker_each_free(rig.ours.worker, look_for_block, &wanted);
         assert_false(wanted.found);
     }
     rig_close(&rig);
@@ -507,7 +507,7 @@ static void block_fenced(void *context)
     assert_int_equal(memory_node_release_locks(rig->nodes[0], 1), 1);
     assert_int_equal(tree_delete(session, rig->others.tree, key, long_key(0, key)), 0);
     memset(noise, 0xaa, sizeof noise);
-    assert_int_equal(tree_block_allocate(session, gaddr_make(1, 8), LONG_BYTES, &block), 0);
+    assert_int_equal(pool_block_allocate(&session->pool, gaddr_make(1, 8), LONG_BYTES, &block), 0);
     assert_int_equal(gaddr_node(block), 1); /* the one that the key had */
     memcpy(memory_node_target(rig->nodes[1])->pool + gaddr_offset(block), noise, sizeof noise);
 }

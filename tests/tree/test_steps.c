@@ -29,7 +29,7 @@
 struct side {
     struct fabric *fabric;
     struct tree_compute *compute;
-    struct tree_worker *worker;
+    struct pool_worker *worker;
     struct tree_session *session;
     struct tree *tree;
     uint16_t id;
@@ -54,8 +54,8 @@ static void side_open(struct rig *rig, struct side *side, uint16_t id)
     side->fabric = stepper_create(targets, 1, id);
     assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
     assert_int_equal(tree_compute_create(&side->compute, side->fabric, &switches, &error), 0);
-    assert_int_equal(tree_worker_create(&side->worker, side->compute, &error), 0);
-    assert_int_equal(tree_session_create(&side->session, side->worker, &error), 0);
+    assert_int_equal(pool_worker_create(&side->worker, tree_compute_pool(side->compute), &error), 0);
+    assert_int_equal(tree_session_create(&side->session, side->compute, side->worker, &error), 0);
 }
 
 static void rig_open_as(struct rig *rig, const struct format_geometry *geometry)
@@ -102,7 +102,7 @@ static void rig_judge(struct rig *rig)
     if (verdict)
         fail_msg("%s", tree_session_error(eyes->session)->text);
     for (unsigned i = 0; i < SIDES; i++)
-        tree_worker_each_free(rig->sides[i].worker, count_free, rig);
+        pool_worker_each_free(rig->sides[i].worker, count_free, rig);
     memory_node_status(rig->memory, &status);
     assert_int_equal(rig->nodes + rig->free, status.blocks_used);
 }
@@ -112,7 +112,7 @@ static void rig_close(struct rig *rig)
     for (unsigned i = 0; i < SIDES; i++) {
         tree_close(rig->sides[i].tree);
         tree_session_destroy(rig->sides[i].session);
-        tree_worker_abandon(rig->sides[i].worker);
+        pool_worker_abandon(rig->sides[i].worker);
         tree_compute_destroy(rig->sides[i].compute);
         fabric_close(rig->sides[i].fabric);
     }

@@ -1,13 +1,15 @@
 /*
- * allocate.c - Blocks and tags (Sherman §4.2, two-stage allocation): tree nodes, and what the layers above
- * keep beside them. A block costs nothing until its worker has used up those of its size, then one RPC for a
- * batch; a tag costs one FAA in 1,024. Fails with BANYAN_ENOSPC when no memory node has room.
+ * allocate.c - Blocks and tags (Sherman §4.2, two-stage allocation), for nodes of the tree and for records. A
+ * block costs nothing until its worker has used up those of its size, then one RPC for a batch; a tag costs
+ * one FAA in 1,024. Fails with BANYAN_ENOSPC when no memory node has room.
  */
-#include "tree/state.h"
+#include "pool/state.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/task.h"
 #include "memory/memory.h"
 
 #define TAG_RUN 1024u
@@ -28,7 +30,7 @@ static uint32_t batch_max(uint32_t block_bytes)
 
 /* ---- arenas ---- */
 
-int tree_arenas_create(struct tree_worker *worker)
+int pool_arenas_create(struct pool_worker *worker)
 {
     worker->arenas = calloc((size_t)worker->memory_nodes * MEMORY_BLOCK_SIZES, sizeof *worker->arenas);
     worker->tags = calloc(worker->memory_nodes, sizeof *worker->tags);
@@ -36,7 +38,7 @@ int tree_arenas_create(struct tree_worker *worker)
     return worker->arenas && worker->tags && worker->allocated ? 0 : BANYAN_ENOMEM;
 }
 
-void tree_arenas_destroy(struct tree_worker *worker)
+void pool_arenas_destroy(struct pool_worker *worker)
 {
     if (worker->arenas)
         for (size_t i = 0; i < (size_t)worker->memory_nodes * MEMORY_BLOCK_SIZES; i++)
@@ -50,16 +52,16 @@ void tree_arenas_destroy(struct tree_worker *worker)
 }
 
 /* NULL when memory is short. */
-static struct tree_arena *arena_get(struct tree_worker *worker, uint16_t node, uint32_t block_bytes)
+static struct pool_arena *arena_get(struct pool_worker *worker, uint16_t node, uint32_t block_bytes)
 {
-    struct tree_arena **place =
+    struct pool_arena **place =
         &worker->arenas[(size_t)node * MEMORY_BLOCK_SIZES + memory_block_index(block_bytes)];
     if (!*place && (*place = calloc(1, sizeof **place)))
         (*place)->batch = batch_max(block_bytes) < BATCH_FIRST ? batch_max(block_bytes) : BATCH_FIRST;
     return *place;
 }
 
-static bool arena_reserve(struct tree_arena *arena, uint32_t capacity)
+static bool arena_reserve(struct pool_arena *arena, uint32_t capacity)
 {
     if (arena->capacity >= capacity)
         return true;
@@ -73,11 +75,11 @@ static bool arena_reserve(struct tree_arena *arena, uint32_t capacity)
 
 /*
  * Gives `count` of the arena's free blocks back to their memory node, those that have lain there longest.
- * When the network fails under way nobody knows whether the memory node has them: then they are nobody's
- * until an offline check reclaims them, for a block that two owners use would be far worse. What was never
- * sent (EFENCED) is kept.
+ * When the network fails under way it is not known whether the memory node has them: then they have no owner
+ * until an offline check reclaims them, since a block with two owners would be far worse. What was never sent
+ * (EFENCED) is kept.
  */
-static int arena_return(struct tree_worker *worker, uint16_t node, uint32_t bytes, struct tree_arena *arena,
+static int arena_return(struct pool_worker *worker, uint16_t node, uint32_t bytes, struct pool_arena *arena,
                         uint32_t count, struct fabric_cost *cost)
 {
     struct memory_free_request request = {.kind = MEMORY_FREE, .block_bytes = bytes, .count = count};
@@ -102,11 +104,11 @@ static uint32_t lesser(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-void tree_arenas_return(struct tree_worker *worker)
+void pool_worker_return(struct pool_worker *worker)
 {
     for (uint16_t node = 0; node < worker->memory_nodes; node++)
         for (unsigned size = 0; size < MEMORY_BLOCK_SIZES; size++) {
-            struct tree_arena *arena = worker->arenas[(size_t)node * MEMORY_BLOCK_SIZES + size];
+            struct pool_arena *arena = worker->arenas[(size_t)node * MEMORY_BLOCK_SIZES + size];
             while (arena && arena->count)
                 if (arena_return(worker, node, memory_block_size(size), arena,
                                  lesser(arena->count, MEMORY_BATCH_MAX), NULL))
@@ -114,10 +116,10 @@ void tree_arenas_return(struct tree_worker *worker)
         }
 }
 
-void tree_worker_each_free(struct tree_worker *worker, void (*visit)(void *, gaddr, uint32_t), void *context)
+void pool_worker_each_free(struct pool_worker *worker, void (*visit)(void *, gaddr, uint32_t), void *context)
 {
     for (size_t i = 0; i < (size_t)worker->memory_nodes * MEMORY_BLOCK_SIZES; i++) {
-        const struct tree_arena *arena = worker->arenas[i];
+        const struct pool_arena *arena = worker->arenas[i];
         for (uint32_t at = 0; arena && at < arena->count; at++)
             visit(context, arena->free[at], memory_block_size((unsigned)(i % MEMORY_BLOCK_SIZES)));
     }
@@ -135,7 +137,7 @@ static bool reply_good(const struct memory_allocate_reply *reply, size_t length,
 }
 
 /* One RPC. */
-static int arena_fetch(struct tree_session *session, uint16_t node, uint32_t bytes, struct tree_arena *arena)
+static int arena_fetch(struct pool_session *session, uint16_t node, uint32_t bytes, struct pool_arena *arena)
 {
     struct memory_allocate_request request = {
         .kind = MEMORY_ALLOCATE, .block_bytes = bytes, .want = arena->batch};
@@ -144,8 +146,8 @@ static int arena_fetch(struct tree_session *session, uint16_t node, uint32_t byt
     /* First: what is handed out and cannot be remembered would be lost. */
     if (!arena_reserve(arena, arena->count + request.want + 2 * batch_max(bytes)))
         return BANYAN_ENOMEM;
-    int status = fabric_call(session->worker->endpoint, node, &request, sizeof request, &reply, sizeof reply,
-                             &length, &session->stats.cost);
+    int status = fabric_call(session->endpoint, node, &request, sizeof request, &reply, sizeof reply, &length,
+                             &session->cost);
     if (status) /* EFENCED: no connection; not what an operation should begin again for at once */
         return status == BANYAN_EFENCED ? BANYAN_ENET : status;
     if (!reply_good(&reply, length, node, request.want))
@@ -159,7 +161,7 @@ static int arena_fetch(struct tree_session *session, uint16_t node, uint32_t byt
 }
 
 /* Only one task of the worker at a time: a second batch would only wait for the first to be used up. */
-static int arena_refill(struct tree_session *session, uint16_t node, uint32_t bytes, struct tree_arena *arena)
+static int arena_refill(struct pool_session *session, uint16_t node, uint32_t bytes, struct pool_arena *arena)
 {
     if (arena->refilling) {
         task_sleep(1000);
@@ -173,9 +175,9 @@ static int arena_refill(struct tree_session *session, uint16_t node, uint32_t by
 
 /* ---- blocks ---- */
 
-static int allocate_on(struct tree_session *session, uint16_t node, uint32_t bytes, gaddr *address)
+static int allocate_on(struct pool_session *session, uint16_t node, uint32_t bytes, gaddr *address)
 {
-    struct tree_arena *arena = arena_get(session->worker, node, bytes);
+    struct pool_arena *arena = arena_get(session->worker, node, bytes);
     int status = arena ? 0 : BANYAN_ENOMEM;
     while (!status && !arena->count)
         status = arena_refill(session, node, bytes, arena);
@@ -186,7 +188,7 @@ static int allocate_on(struct tree_session *session, uint16_t node, uint32_t byt
     return 0;
 }
 
-static uint16_t least_used(const struct tree_worker *worker)
+static uint16_t least_used(const struct pool_worker *worker)
 {
     uint16_t least = 0;
     for (uint16_t node = 1; node < worker->memory_nodes; node++)
@@ -195,9 +197,9 @@ static uint16_t least_used(const struct tree_worker *worker)
     return least;
 }
 
-int tree_allocate(struct tree_session *session, uint16_t preferred, uint32_t bytes, gaddr *address)
+int pool_allocate(struct pool_session *session, uint16_t preferred, uint32_t bytes, gaddr *address)
 {
-    struct tree_worker *worker = session->worker;
+    struct pool_worker *worker = session->worker;
     uint16_t least = least_used(worker);
     assert(memory_block_index(bytes) < MEMORY_BLOCK_SIZES);
     if (preferred >= worker->memory_nodes ||
@@ -210,18 +212,18 @@ int tree_allocate(struct tree_session *session, uint16_t preferred, uint32_t byt
         status = allocate_on(session, node, bytes, address);
     }
     if (status == BANYAN_ENOSPC)
-        return tree_fail(session, status, "all %u memory nodes are full: no block of %u bytes left",
+        return pool_fail(session, status, "all %u memory nodes are full: no block of %u bytes left",
                          worker->memory_nodes, bytes);
-    return status ? tree_node_failed(session, status, node, "allocating a block") : 0;
+    return status ? pool_node_failed(session, status, node, "allocating a block") : 0;
 }
 
-void tree_release(struct tree_session *session, gaddr address, uint32_t bytes)
+void pool_release(struct pool_session *session, gaddr address, uint32_t bytes)
 {
-    struct tree_worker *worker = session->worker;
+    struct pool_worker *worker = session->worker;
     uint16_t node = gaddr_node(address);
     if (node >= worker->memory_nodes)
-        return; /* a corrupt link's: nothing of ours */
-    struct tree_arena *arena = arena_get(worker, node, bytes);
+        return; /* only a corrupt link names such a node: there is nothing to free */
+    struct pool_arena *arena = arena_get(worker, node, bytes);
     const uint32_t batch = batch_max(bytes);
     if (!arena || arena->count >= BATCHES_MAX * batch ||
         (arena->count == arena->capacity && !arena_reserve(arena, arena->count + batch)))
@@ -229,37 +231,36 @@ void tree_release(struct tree_session *session, gaddr address, uint32_t bytes)
     arena->free[arena->count++] = address;
     worker->allocated[node] -= worker->allocated[node] < bytes ? worker->allocated[node] : bytes;
     if (arena->count % batch == 0) /* not at each: the memory node may be away */
-        while (arena->count >= 2 * batch &&
-               !arena_return(worker, node, bytes, arena, batch, &session->stats.cost))
+        while (arena->count >= 2 * batch && !arena_return(worker, node, bytes, arena, batch, &session->cost))
             ;
 }
 
-int tree_block_allocate(struct tree_session *session, gaddr near, uint32_t bytes, gaddr *block)
+int pool_block_allocate(struct pool_session *session, gaddr near, uint32_t bytes, gaddr *block)
 {
     uint32_t block_bytes = memory_block_bytes(bytes);
     if (!bytes || !block_bytes)
-        return tree_fail(session, BANYAN_EINVAL, "a block has 1 to %u bytes, not %u", MEMORY_BLOCK_MAX,
+        return pool_fail(session, BANYAN_EINVAL, "a block has 1 to %u bytes, not %u", MEMORY_BLOCK_MAX,
                          bytes);
-    return tree_allocate(session, near ? gaddr_node(near) : TREE_ANY_NODE, block_bytes, block);
+    return pool_allocate(session, near ? gaddr_node(near) : POOL_ANY_NODE, block_bytes, block);
 }
 
-void tree_block_release(struct tree_session *session, gaddr block, uint32_t bytes)
+void pool_block_release(struct pool_session *session, gaddr block, uint32_t bytes)
 {
     uint32_t block_bytes = memory_block_bytes(bytes);
     if (block && block_bytes)
-        tree_release(session, block, block_bytes);
+        pool_release(session, block, block_bytes);
 }
 
 /* ---- tags ---- */
 
-int tree_take_tag(struct tree_session *session, uint16_t node, uint32_t *tag)
+int pool_take_tag(struct pool_session *session, uint16_t node, uint32_t *tag)
 {
-    struct tree_tags *tags = &session->worker->tags[node];
+    struct pool_tags *tags = &session->worker->tags[node];
     while (!tags->left) {
         struct fabric_command command = {.operation = FABRIC_FAA,
                                          .address = gaddr_make(node, MEMORY_NEXT_TAG_OFFSET),
                                          .faa = {.add = TAG_RUN}};
-        int status = tree_execute(session, node, &command, 1);
+        int status = pool_execute(session, node, &command, 1);
         if (status)
             return status;
         tags->next = (uint32_t)command.faa.old;
@@ -267,5 +268,5 @@ int tree_take_tag(struct tree_session *session, uint16_t node, uint32_t *tag)
     }
     tags->left--;
     *tag = tags->next++;
-    return *tag ? 0 : tree_take_tag(session, node, tag); /* 0 is no tag */
+    return *tag ? 0 : pool_take_tag(session, node, tag); /* 0 is no tag */
 }
