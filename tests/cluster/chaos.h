@@ -31,6 +31,19 @@ extern const struct chaos_variant chaos_variants[]; /* ends with a NULL name */
 extern const struct chaos_variant chaos_variants_rdma[]; /* as above */
 const struct chaos_variant *chaos_variant_find(const char *name);
 
+/* The lease of a short run. A survivor that is held up for so long fails it: so it is longer where the
+ * sanitizers slow everything, on a machine that is busy besides. */
+#if defined(__SANITIZE_ADDRESS__)
+#define CHAOS_LEASE_MS 3000
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CHAOS_LEASE_MS 3000
+#endif
+#endif
+#ifndef CHAOS_LEASE_MS
+#define CHAOS_LEASE_MS 1000
+#endif
+
 struct chaos_options {
     const struct chaos_variant *variant;
     const struct load_kind *kind; /* NULL: RESP servers */

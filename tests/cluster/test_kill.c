@@ -53,8 +53,8 @@ static void test_variant(void **state)
                                     .seed = 1,
                                     .deeds =
                                         variant->deed == CHAOS_STOP || variant->deed == CHAOS_HOLD ? 3 : 10,
-                                    .lease_ms = 1000,
-                                    .stall_max_ns = 3000 * MS};
+                                    .lease_ms = CHAOS_LEASE_MS,
+                                    .stall_max_ns = (CHAOS_LEASE_MS + 2000) * MS};
     run_variant(&options);
 }
 

@@ -42,7 +42,7 @@ static void test_variant(void **state)
                                     .kind = &load_library,
                                     .seed = seed_with(number % 2, number * 100 + 1),
                                     .deeds = slow ? 2 : 6,
-                                    .lease_ms = 1000,
+                                    .lease_ms = CHAOS_LEASE_MS,
                                     .stall_max_ns = 10000 * MS};
     struct chaos_result result;
     chaos_run(&options, &result);
@@ -67,7 +67,7 @@ static void expect_noticed(const char *lies)
                                         .lies = lies,
                                         .seed = 2,
                                         .deeds = 2,
-                                        .lease_ms = 1000,
+                                        .lease_ms = CHAOS_LEASE_MS,
                                         .stall_max_ns = 10000 * MS};
         struct chaos_result result;
         chaos_run(&options, &result);
