@@ -1,10 +1,10 @@
 /*
- * fuzz_arguments.c - what clients write as arguments: glob patterns, bounds of ranges, whole numbers, SCAN's
+ * fuzz_arguments.c - what clients write as arguments: glob patterns, bounds of ranges, integers, SCAN's
  * cursors.
  *
- * Oracle: a glob is what a plain recursive reading of the pattern says, in a bounded number of steps whatever
- * the pattern; a key lies within a range that was read exactly if it lies within the bounds' text; a number
- * is what printing it gives back; a cursor stands for what was put there, or is unknown.
+ * Oracle: a glob matches as a plain recursive reading of the pattern says, in a bounded number of steps for
+ * every pattern; a key lies within a parsed range exactly if it lies within the bounds' text; an integer is
+ * what printing it gives back; a cursor stands for the key that was put there, or is unknown.
  */
 #include <inttypes.h>
 
@@ -23,14 +23,14 @@ struct naive {
     uint32_t steps;
 };
 
-#define STEPS_MAX 200000u /* the naive reading is exponential: then nothing is judged */
+#define STEPS_MAX 200000u /* the naive reading is exponential: beyond this nothing is compared */
 
 static uint8_t fold(const struct naive *naive, unsigned byte)
 {
     return (uint8_t)(naive->any_case && byte >= 'A' && byte <= 'Z' ? byte + 32 : byte);
 }
 
-/* Within a class, from behind its '[' on: whether the byte fits, and where the class ends. */
+/* Reads a class after its '[' at *at, and moves *at to its end. Returns whether the byte fits. */
 static bool class_fits(const struct naive *naive, size_t *at, unsigned byte)
 {
     const uint8_t *p = naive->pattern;
@@ -136,7 +136,7 @@ static int compare(const void *a, size_t a_length, const void *b, size_t b_lengt
     return order ? order : (a_length > b_length) - (a_length < b_length);
 }
 
-/* Whether the key lies on the right side of a bound's text; false, too, where it is none. */
+/* Whether the key lies on the right side of a bound; false too if the text is no bound. */
 static bool within(const struct resp_argument *bound, bool low, const void *key, size_t length)
 {
     if (bound->length == 1 && (bound->bytes[0] == '-' || bound->bytes[0] == '+'))

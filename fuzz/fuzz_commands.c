@@ -4,8 +4,8 @@
  * small store whose clock the input moves. RESP2 and RESP3.
  *
  * Oracle: each command gives exactly one well-formed reply; different commands about one key agree (GET,
- * STRLEN, EXISTS, PTTL, RANGE); at the end SCAN, COUNT and RANGE tell the same keys, the store is sound, and
- * every block has one owner.
+ * STRLEN, EXISTS, PTTL, RANGE); at the end SCAN, RANGECOUNT and RANGE give the same keys, the store is sound,
+ * and every block has one owner.
  */
 #include "fuzz/fuzz_replies.h"
 #include "fuzz/fuzz_rig.h"
@@ -53,7 +53,7 @@ static const char *run(struct trial *trial, const struct resp_argument *argument
     return begin;
 }
 
-/* Of texts; the reply stands until the next command. */
+/* The same with texts; the reply is valid until the next command. */
 static const char *ask(struct trial *trial, const char *name, const struct resp_argument *key,
                        const char *more)
 {
@@ -68,7 +68,7 @@ static bool is_null(const char *reply)
     return !strncmp(reply, "$-1", 3) || *reply == '_';
 }
 
-/* Different commands tell the same of a key. */
+/* Different commands agree about a key. */
 static void judge_key(struct trial *trial, const struct resp_argument *key)
 {
     if (*ask(trial, "STRLEN", key, NULL) == '-')
@@ -166,7 +166,7 @@ static struct resp_argument take_argument(struct trial *trial, char *room, size_
     return (struct resp_argument){.bytes = fuzz_text(room, length), .length = length};
 }
 
-/* So many that SCAN does not tell all of them at once. */
+/* So many keys that SCAN does not give all of them at once. */
 static void fill(struct trial *trial, uint8_t count)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -195,7 +195,7 @@ static void step(struct trial *trial)
         return;
     }
     uint32_t least = (uint32_t)(command->arity < 0 ? -command->arity : command->arity);
-    if (command->arity > 0 && count < 9) /* mostly as many as it wants */
+    if (command->arity > 0 && count < 9) /* mostly as many as its arity asks for */
         count = (uint8_t)(least - 1);
     else if (count < 9 && count + 1u < least)
         count = (uint8_t)(least - 1);

@@ -1,9 +1,9 @@
 /*
- * fuzz_http.c - requests to the pages for people and Prometheus (server/http.c), whole conversations of any
- * bytes over a Unix socket to the real HTTP server; with a password, and without.
+ * fuzz_http.c - requests to the pages for people and Prometheus (server/http.c): whole conversations of any
+ * bytes over a Unix socket with the real HTTP server, with a password and without.
  *
- * Oracle: every answer begins as an HTTP answer with a status that we give; the page's secret text is told
- * only where no password is wanted, or where the request bears it; the server answers a good request
+ * Oracle: every answer begins as an HTTP answer with an expected status; the page's secret text is sent only
+ * where no password is set, or where the request contains the password; the server answers a good request
  * afterwards.
  */
 #include <errno.h>
@@ -48,17 +48,17 @@ static void server_start(struct server *server, const char *password)
              (int)getpid(), password != NULL);
     fuzz_must(!http_start(&server->http, &server->address, pages, &server->password, &error), "%s",
               error.text);
-    /* Nothing of it stays in the file system. */
+    /* The socket's file is removed at once, so that none is left behind. */
     int file = open(server->address.path, O_PATH | O_CLOEXEC);
     fuzz_must(file >= 0 && !unlink(server->address.path), "%s is not there", server->address.path);
     snprintf(server->address.path, sizeof server->address.path, "/proc/self/fd/%d", file);
 }
 
-/* Sends it all, and takes what is answered until the server closes. */
+/* Sends all bytes, and receives the answer until the server closes. */
 static size_t converse(const struct server *server, const void *bytes, size_t length, bool good)
 {
     static const char last[] = "\r\nx\r\n\r\n";
-    /* Whatever the load of the machine: every conversation has an end of the server's own. */
+    /* Enough on a loaded machine: the server ends every conversation by itself. */
     static const struct timeval patience = {.tv_sec = 15};
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     size_t got = 0;
@@ -68,17 +68,18 @@ static size_t converse(const struct server *server, const void *bytes, size_t le
     fuzz_must(fd >= 0 && !connect(fd, (const struct sockaddr *)&name, sizeof name), "the server is gone");
     for (size_t at = 0; at < length; at += (size_t)some) {
         some = send(fd, (const char *)bytes + at, length - at, MSG_NOSIGNAL);
-        if (some <= 0) /* it has closed: what it said is there */
+        if (some <= 0) /* the server has closed; its answer can still be read */
             break;
     }
-    /* The library waits for the end of a request that breaks off, whoever has closed: so let it be one, bad.
-     * A good client waits for what it gets. */
+    /* The library waits for the rest of an incomplete request even after the client has closed, so a bad end
+     * is added. A good request needs none. */
     if (!good) {
         send(fd, last, sizeof last - 1, MSG_NOSIGNAL);
         shutdown(fd, SHUT_WR);
     }
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    /* It may close while something of ours lies unread there: that is told first, then what it said. */
+    /* If the server closes with our bytes unread, the first recv reports the reset, and the next ones give
+     * the answer. */
     for (bool reset = false; got < ANSWER_MAX;) {
         some = recv(fd, answer + got, ANSWER_MAX - got, 0);
         if (some <= 0 && (reset || some == 0 || errno != ECONNRESET))
@@ -97,15 +98,14 @@ static void judge_answer(size_t length)
                                            "414", "417", "431", "500", "501", "503", "505", "100"};
     bool known = false;
     if (!length)
-        return; /* it may close without a word */
+        return; /* it may close without an answer */
     fuzz_must(length > 12 && !strncmp(answer, "HTTP/1.", 7), "an answer that begins with '%.12s'", answer);
     for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
         known |= !strncmp(answer + 9, statuses[i], 3);
     fuzz_must(known, "status %.3s", answer + 9);
 }
 
-/* Whether ":sesame oil" is there in base64, wherever it begins among three bytes: whoever has none of these
- * letters does not know the password. */
+/* Whether the bytes contain ":sesame oil" in base64, at any of its three alignments. */
 static bool bears_password(const uint8_t *bytes, size_t length)
 {
     for (size_t before = 0; before < 3; before++) {
@@ -119,7 +119,8 @@ static bool bears_password(const uint8_t *bytes, size_t length)
     return false;
 }
 
-/* A good request; where connections that the server has not seen end take all places, until they time out. */
+/* Sends a good request, again and again: connections whose end the server has not seen may take all places
+ * until they time out. */
 static void converse_well(const struct server *server, const char *request)
 {
     for (unsigned tries = 0; tries < 150; tries++) {

@@ -1,7 +1,5 @@
-/*
- * fuzz_replies.h - is this exactly one RESP reply? A plain recursive reading of the protocol, for what
- * servers say.
- */
+/* fuzz_replies.h - whether bytes are exactly one RESP reply: a plain recursive reading of the protocol, for
+ * servers' answers. */
 #ifndef FUZZ_REPLIES_H
 #define FUZZ_REPLIES_H
 
@@ -9,14 +7,14 @@
 
 #define FUZZ_REPLY_DEPTH 8u
 
-/* A line's end within the bytes; NULL: there is none. */
+/* The end of the first line within the bytes; NULL: there is none. */
 static inline const char *fuzz_line_end(const char *at, const char *end)
 {
     const char *line = at < end ? memchr(at, '\r', (size_t)(end - at)) : NULL;
     return line && line + 1 < end && line[1] == '\n' ? line : NULL;
 }
 
-/* The place behind the reply at `at`, or NULL: it is none. Protocol 0: either. */
+/* The place after the reply at `at`; NULL: it is no reply. protocol 0: RESP2 or RESP3. */
 static inline const char *fuzz_reply_end(const char *at, const char *end, int protocol, unsigned depth)
 {
     const char *line = fuzz_line_end(at + 1, end);

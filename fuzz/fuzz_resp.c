@@ -1,7 +1,7 @@
 /*
  * fuzz_resp.c - the RESP parser on arbitrary bytes: whole, and in pieces that the input itself chooses, in
- * buffers of exactly their size, so that the address sanitizer sees every step beyond. Both must give the
- * same requests; and what was parsed goes through the writer.
+ * buffers of exactly their size, so that the address sanitizer sees every access beyond them. Both must give
+ * the same requests. Their arguments then go through the writer.
  */
 #include <stddef.h>
 #include <stdint.h>

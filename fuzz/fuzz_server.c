@@ -1,10 +1,10 @@
 /*
  * fuzz_server.c - the RESP server's commands about itself (CONFIG, CLIENT, HELLO, AUTH, COMMAND, INFO,
- * MEMORY, LATENCY, ...) on a real server, whole conversations of them over a Unix socket; arguments of names,
- * options, globs, numbers and any bytes.
+ * MEMORY, LATENCY, ...) on a real server: whole conversations over a Unix socket, with arguments out of
+ * names, options, globs, numbers and any bytes.
  *
- * Oracle: what comes back is well-formed reply after well-formed reply; each has one at most; afterwards
- * another connection is served, and can put the settings back.
+ * Oracle: the answer consists of well-formed replies, at most one for each command; afterwards another
+ * connection is served, and can put the settings back.
  */
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -21,7 +21,7 @@
 #define COMMANDS_MAX 24u
 #define ANSWER_MAX   (4u << 20)
 
-static char path[64]; /* of the socket: nothing of it stays in the file system */
+static char path[64]; /* of the socket, whose file is removed at once */
 static int keeper;    /* a connection of its own */
 static char *answer;
 
@@ -30,7 +30,7 @@ static struct fabric *fabric;
 static struct tree_compute *compute;
 static struct server *server;
 
-/* Else what hangs on the fibers' stacks would count as leaked. */
+/* Else what only the fibers' stacks refer to would count as leaked. */
 static void stop(void)
 {
     server_stop(server);
@@ -88,7 +88,7 @@ static void start(void)
     atexit(stop);
 }
 
-/* ---- what is asked ---- */
+/* ---- requests ---- */
 
 struct text {
     char bytes[65536];
@@ -112,7 +112,7 @@ static void append_bulk(struct text *text, const void *bytes, size_t length)
     append(text, "\r\n", 2);
 }
 
-/* Nothing that stops the server, lets it wait, or asks for a password from then on. */
+/* Excludes requests that stop the server, make it wait, or set a password. */
 static const char *const commands[] = {"CONFIG",  "CLIENT",  "HELLO", "AUTH",   "COMMAND", "INFO",   "MEMORY",
                                        "OBJECT",  "PING",    "ECHO",  "SELECT", "RESET",   "LOLWUT", "WAIT",
                                        "SLOWLOG", "LATENCY", "TIME",  "DBSIZE", "ROLE",    "QUIT"};
@@ -171,7 +171,7 @@ static void make_text(struct text *text, struct fuzz_input *input)
     }
 }
 
-/* ---- what is answered ---- */
+/* ---- answers ---- */
 
 static size_t take_answers(int fd)
 {
@@ -205,7 +205,7 @@ static ssize_t ask_keeper(void)
 static void put_back(void)
 {
     ssize_t got = ask_keeper();
-    /* CLIENT KILL meant it: another one is let in, when the server has seen that there is room. */
+    /* CLIENT KILL may have closed it: connects again, when the server has seen that there is room. */
     for (unsigned tries = 0; got != 5 && tries < 200; tries++) {
         close(keeper);
         usleep(tries * 100);
@@ -227,7 +227,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     size_t sent = 0;
     while (sent < text.length) {
         ssize_t some = send(fd, text.bytes + sent, text.length - sent, MSG_NOSIGNAL);
-        if (some <= 0) /* QUIT, or killed */
+        if (some <= 0) /* after QUIT or CLIENT KILL */
             break;
         sent += (size_t)some;
     }

@@ -76,7 +76,7 @@ static unsigned hex(char c)
     return c <= '9' ? (unsigned)(c - '0') : (unsigned)(tolower(c) - 'a' + 10);
 }
 
-/* One word into `out`; returns the place behind it. */
+/* Decodes one word into `out`; returns the place after it. */
 static const char *word(const char *at, char *out, size_t *length)
 {
     bool quoted = *at == '"';

@@ -1,6 +1,6 @@
 /*
- * commands.h - the data commands called directly, for tests: a store on the local fabric, a clock that the
- * test sets, and no network. One at a time per process, on the test's thread.
+ * commands.h - commands called directly, for tests: a store on the local fabric, a clock that the test sets,
+ * and no network. One at a time per process, on the test's thread.
  */
 #ifndef TESTS_SERVER_COMMANDS_H
 #define TESTS_SERVER_COMMANDS_H
@@ -19,14 +19,14 @@ struct commands {
     uint64_t now_ms;
     uint64_t hits, misses; /* of the last command */
 };
-/* Aborts the test on failure. pool_bytes of each of two memory nodes; 0: room for some of the longest values.
- * atomic_write: what the fabric claims to have, 0: what it has. */
+/* Aborts the test on failure. pool_bytes: of each of two memory nodes; 0: room for some of the longest
+ * values. atomic_write: what the fabric claims to have; 0: what it has. */
 void commands_create(struct commands *commands, uint64_t pool_bytes, uint32_t atomic_write);
 /* Checks the store first: false if it is not sound, or blocks are lost. */
 bool commands_destroy(struct commands *commands);
 /* The clock of the store and of the commands. */
 void commands_now(struct commands *commands, uint64_t now_ms);
-/* Runs one command as the front end does; the reply is commands->reply. */
+/* Runs one command as a connection does; the reply is commands->reply. */
 void commands_run(struct commands *commands, const struct resp_argument *arguments, uint32_t count);
 /* The same of a line: words, or "words in quotes" with \" \\ \r \n \xHH. Returns whether it could be read. */
 bool commands_line(struct commands *commands, const char *line);

@@ -1,4 +1,4 @@
-/* test_bounds.c - bounds of ranges as text; each against the definition, key by key. */
+/* test_bounds.c - ranges read out of the text of their bounds, compared with the definition, key by key. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

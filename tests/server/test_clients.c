@@ -1,5 +1,5 @@
-/* Clients that misbehave, and very many of them: limits hold, the others do not notice. Each test asks a
- * well-behaved client in between. */
+/* test_clients.c - clients that misbehave, and very many of them: limits hold, and other clients do not
+ * notice. Each test asks a well-behaved client in between. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -41,8 +41,8 @@ static bool descriptors_raise(uint64_t count)
     return limit.rlim_cur >= count;
 }
 
-/* In a process of its own, so that each end's descriptors count in one process only. Plain checks: a failed
- * assertion would run the other tests here. */
+/* Runs in a process of its own, so that each end's descriptors count in one process only. It checks without
+ * assertions: a failed one would run the other tests in this process. */
 static bool many_expect(int fd, const char *text)
 {
     char got[64] = {0};
@@ -102,7 +102,7 @@ static void test_many(void **state)
     pid_t child = fork();
     assert_true(child >= 0);
     if (!child) {
-        close(commands[1]); /* its end is this process's end */
+        close(commands[1]); /* so that it ends when this process ends */
         close(reports[0]);
         _exit(many_clients(commands[0], reports[1]) ? 0 : 1);
     }
@@ -112,9 +112,9 @@ static void test_many(void **state)
     serving_start(&serving);
     uint16_t port = serving_port(&serving, 0);
     assert_int_equal(write(commands[1], &port, sizeof port), sizeof port);
-    assert_int_equal(read(reports[0], rest, 1), 1);  /* all have been answered */
-    assert_true(serving_until(many_idle, &serving)); /* a reply may come before its buffer goes */
-    int one = serving_connect(&serving);             /* one too many */
+    assert_int_equal(read(reports[0], rest, 1), 1);  /* all clients have been answered */
+    assert_true(serving_until(many_idle, &serving)); /* a reply may arrive before its buffer is freed */
+    int one = serving_connect(&serving);             /* one client too many */
     serving_expect_end(one, rest, sizeof rest);
     assert_string_equal(rest, "-ERR max number of clients reached\r\n");
     close(one);
@@ -129,11 +129,11 @@ static void test_many(void **state)
 
 static bool no_clients(void *context)
 {
-    struct server_stats stats = serving_stats(context); /* threads count by themselves: one after the other */
+    struct server_stats stats = serving_stats(context); /* each thread counts for itself */
     return stats.counters.clients == 0 && stats.client_memory == 0;
 }
 
-/* They come and go, in the middle of requests and of replies. */
+/* Clients come and go, in the middle of requests and of replies. */
 static void test_come_and_go(void **state)
 {
     (void)state;
@@ -158,9 +158,10 @@ static void test_come_and_go(void **state)
     serving_end(&serving);
 }
 
-/* ---- those that have said all that they have to say ---- */
+/* ---- clients that have sent all their requests ---- */
 
-/* The end of the input is noticed while the last commands run: the replies come, then the server closes. */
+/* The end of the input is noticed while the last commands run: the client gets the replies, then the server
+ * closes. */
 static void expect_closed_after(const struct serving *serving, const char *request, size_t length,
                                 size_t expected)
 {
@@ -186,13 +187,13 @@ static void test_half_closed(void **state)
     serving_prepare(&serving, 1);
     serving_start(&serving);
     int good = serving_connect(&serving);
-    /* As many commands as are run in a row. */
+    /* As many commands as one slice has. */
     size_t length = 0;
     for (unsigned i = 0; i + 1 < SLICE; i++)
         length += (size_t)sprintf(request + length, "PING\r\n");
     length += (size_t)sprintf(request + length, "DEBUG SLEEP 0.1\r\n");
     expect_closed_after(&serving, request, length, 7 * (SLICE - 1) + 5);
-    /* More output than is held back before the client goes on. */
+    /* More output than may be unsent while commands of the client run. */
     length = (size_t)sprintf(request, "*3\r\n$3\r\nSET\r\n$1\r\nl\r\n$%d\r\n", LARGE);
     memset(request + length, 'x', LARGE);
     memcpy(request + length + LARGE, "\r\n", 2);
@@ -206,7 +207,7 @@ static void test_half_closed(void **state)
     serving_end(&serving);
 }
 
-/* ---- those that break the rules ---- */
+/* ---- clients that break the rules ---- */
 
 static void expect_refused(const struct serving *serving, const char *request, size_t length,
                            const char *error)
@@ -244,10 +245,11 @@ static void test_garbage(void **state)
     int fd = serving_connect(&serving);
     serving_send(fd, line, 65600);
     char rest[512];
-    serving_expect_end(fd, rest, sizeof rest); /* the reply may be lost with what was not read */
+    serving_expect_end(fd, rest,
+                       sizeof rest); /* the reply may be lost, since the server closes with input unread */
     close(fd);
     free(line);
-    /* Random bytes: whatever comes back, the server closes or waits for more, and serves on. */
+    /* Random bytes: the server closes the connection or waits for more, and goes on serving. */
     struct random random;
     random_seed(&random, 3);
     for (unsigned i = 0; i < 200; i++) {
@@ -266,7 +268,7 @@ static void test_garbage(void **state)
     serving_end(&serving);
 }
 
-/* Half requests: nobody waits for the rest of them but their own connection. */
+/* Incomplete requests hold up their own connection only. */
 static void test_half_requests(void **state)
 {
     (void)state;
@@ -301,8 +303,8 @@ static bool many_bytes_out(void *context)
     return serving_stats(watched->serving).counters.bytes_out >= watched->limit;
 }
 
-/* It asks for a gigabyte and reads nothing: its commands are not run beyond what the limit on output lets
- * through, and after it has begun to read it gets everything, in order. */
+/* A client asks for a gigabyte and reads nothing: no more of its commands run than the limit on output
+ * allows, and when it begins to read it gets everything, in order. */
 static void test_never_reads(void **state)
 {
     (void)state;
@@ -326,7 +328,7 @@ static void test_never_reads(void **state)
     assert_true(serving_until(many_bytes_out, &watched));
     for (unsigned i = 0; i < 200; i++)
         say_expect(good, "PING\r\n", "+PONG\r\n");
-    /* What may wait: the limit, and the replies of one run of reads. */
+    /* The limit may be unsent, and the replies of one batch of reads. */
     assert_true(serving_stats(&serving).client_memory < UINT64_C(32) << 20);
     assert_true(serving_stats(&serving).counters.commands < ASKED / 2);
     int expects = snprintf(expected, sizeof expected, "$%d\r\n", VALUE);
@@ -344,8 +346,8 @@ static void test_never_reads(void **state)
     serving_end(&serving);
 }
 
-/* A pipeline of large reads is answered in order, and no more of it at once than the limit of what may wait
- * and one value, though its requests could be looked up together. */
+/* A pipeline of large reads is answered in order. Its requests could be looked up together, yet no more
+ * replies wait at once than the limit on output and one value. */
 static void test_large_replies(void **state)
 {
     (void)state;
@@ -395,7 +397,7 @@ static bool within_limit(void *context)
     return serving_stats(context).client_memory <= 12u << 20;
 }
 
-/* All clients' buffers together are limited: the largest go. */
+/* All clients' buffers together are limited: the largest clients are closed. */
 static void test_memory_limit(void **state)
 {
     (void)state;
@@ -412,14 +414,15 @@ static void test_memory_limit(void **state)
     for (unsigned i = 0; i < GREEDY; i++) {
         fds[i] = serving_connect(&serving);
         serving_send(fds[i], head, (size_t)length);
-        serving_send(fds[i], bytes, SENT); /* may be cut off in the middle */
+        serving_send(fds[i], bytes, SENT); /* the server may close in the middle of it */
         say_expect(good, "PING\r\n", "+PONG\r\n");
     }
     assert_true(serving_until(some_evicted, &serving));
-    assert_true(serving_until(within_limit, &serving)); /* who is closed counts before its buffers go */
+    assert_true(serving_until(within_limit,
+                              &serving)); /* a client is counted as evicted before its buffers are freed */
     for (unsigned i = 0; i < GREEDY; i++)
         close(fds[i]);
-    /* A request that is too long even by itself. */
+    /* A single request that is too long. */
     serving_end(&serving);
     serving_prepare(&serving, 1);
     serving.options.value_max = 1 << 20;
@@ -435,7 +438,7 @@ static void test_memory_limit(void **state)
     serving_end(&serving);
 }
 
-/* Few bytes of a request can make a long value: its buffer counts as its client's. */
+/* A short request can make a long value, whose buffer counts as its client's. */
 static void test_command_memory(void **state)
 {
     (void)state;
@@ -452,7 +455,7 @@ static void test_command_memory(void **state)
     say_expect(fd, text, "-OOM no memory for 'setrange'\r\n");
     say_expect(fd, "EXISTS a\r\n", ":0\r\n");
     say_expect(fd, "SETRANGE a 4000000 x\r\n", ":4000001\r\n");
-    /* The same of APPEND, whose value grows bit by bit: until there is no room. */
+    /* The same of APPEND, whose value grows until there is no room. */
     size_t length = 4000001;
     for (bool full = false; !full; length += PIECE) {
         snprintf(text, sizeof text, "*3\r\n$6\r\nAPPEND\r\n$1\r\na\r\n$%d\r\n", PIECE);
@@ -469,7 +472,7 @@ static void test_command_memory(void **state)
     say_expect(good, "PING\r\n", "+PONG\r\n");
     close(fd);
     close(good);
-    assert_true(serving_until(no_clients, &serving)); /* and all of it was given back */
+    assert_true(serving_until(no_clients, &serving)); /* and all memory was given back */
     free(piece);
     serving_end(&serving);
 }
@@ -493,7 +496,7 @@ static void test_reply_limit(void **state)
     serving_end(&serving);
 }
 
-/* Silent clients are closed, the others stay. */
+/* Idle clients are closed, others stay. */
 static void test_idle_timeout(void **state)
 {
     (void)state;
@@ -513,8 +516,8 @@ static void test_idle_timeout(void **state)
     serving_end(&serving);
 }
 
-/* A request that comes slowly, and a reply that is read slowly, outlast one who is silent for the time-out.
- */
+/* A request that arrives slowly, and a reply that is read slowly, keep their connections open longer than the
+ * time-out for idle ones. */
 static void test_slow_transfers(void **state)
 {
     (void)state;
@@ -557,7 +560,8 @@ static void test_slow_transfers(void **state)
     serving_end(&serving);
 }
 
-/* No descriptor left: connections wait, the server does not spin, and takes them when there is one again. */
+/* Without free descriptors connections wait, the server does not spin, and it accepts them when there are
+ * some again. */
 static void test_no_descriptors(void **state)
 {
     (void)state;
@@ -607,14 +611,14 @@ static void test_no_descriptors(void **state)
     serving_end(&serving);
 }
 
-/* ---- whose memory counts ---- */
+/* ---- clients of several threads ---- */
 
 static bool hogs_full(void *context)
 {
     return serving_stats(context).client_memory >= 16u << 20;
 }
 
-/* What fills the limit are clients of another thread: they go, not the small one that needs a little. */
+/* Clients of another thread fill the limit: they are closed, not the small one that needs a little. */
 static void test_hogs_elsewhere(void **state)
 {
     (void)state;
@@ -635,7 +639,7 @@ static void test_hogs_elsewhere(void **state)
         assert_true(serving_send(fds[i], text, SENT));
     }
     assert_true(serving_until(hogs_full, &serving));
-    /* The other thread may come to it only when there is room again: then once more. */
+    /* The other thread may get to it only when there is room again: then the client asks once more. */
     for (unsigned round = 0; round < 3 || (round < 500 && !some_evicted(&serving)); round++) {
         char *reply = calloc(1, LENGTH + 1);
         assert_non_null(reply);
@@ -670,7 +674,7 @@ static void keys_load(int fd, char *text)
     }
 }
 
-/* Whether one look at the first and the last key found the one gone and the other not yet. */
+/* Whether one look at both keys found the first deleted and the last not yet. */
 static bool seen_between(const char *replies)
 {
     for (unsigned i = 0; i < LOOKS; i++)
@@ -679,7 +683,7 @@ static bool seen_between(const char *replies)
     return false;
 }
 
-/* Who deletes all keys shares the thread with the others, batch by batch, also where memory is mapped. */
+/* A FLUSHALL lets other clients of its thread run after each batch, also where memory is mapped. */
 static void test_long_command(void **state)
 {
     (void)state;
@@ -714,7 +718,7 @@ static bool alone(void *context)
     return serving_stats(context).counters.clients == 1;
 }
 
-/* A client is closed in the middle of its FLUSHALL: the rest of the keys stay. */
+/* A client that is closed in the middle of its FLUSHALL deletes no further keys. */
 static void test_killed_command(void **state)
 {
     (void)state;
@@ -726,7 +730,7 @@ static void test_killed_command(void **state)
     serving_start(&serving);
     int other = serving_connect(&serving);
     for (unsigned round = 0; round < 20 && (left == 0 || left == KEYS);
-         round++) { /* killed too early, late */
+         round++) { /* it may be killed too early or too late */
         keys_load(other, text);
         int flusher = serving_connect(&serving);
         assert_true(serving_say(flusher, "CLIENT ID\r\n"));

@@ -1,7 +1,7 @@
 /*
- * test_commands.c - the data commands, one by one: replies, errors, binary and empty values, expiry, cursors,
- * ranges, limits. Called directly over a store on the local fabric. What Redis replies to the same commands
- * is compared by test_commands_redis.c.
+ * test_commands.c - the commands about keys, one by one: replies, errors, binary and empty values, expiry,
+ * cursors, ranges, limits. Called directly over a store on the local fabric. test_commands_redis.c compares
+ * them with a real Redis.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -127,7 +127,7 @@ static void set_options(void **state)
 
 static void getex(void **state)
 {
-    EXPECT("GETEX a EX 0", NIL); /* a bad expiry of a key that is not there: as in Redis */
+    EXPECT("GETEX a EX 0", NIL); /* as in Redis, a bad expiry of a key that does not exist is no error */
     EXPECT("SET a v", OK);
     EXPECT("GETEX a", "$1\r\nv\r\n");
     EXPECT("GETEX a EX 0", BAD_EXPIRE("getex"));
@@ -391,7 +391,7 @@ static void expiry_conditions(void **state)
     EXPECT("EXISTS a", ":0\r\n");
 }
 
-/* The length of a long value is not touched by a change of its expiry. */
+/* A change of its expiry leaves a long value as it is. */
 static void expiry_of_long_values(void **state)
 {
     struct resp_argument set[] = {{"set", 3}, {"k", 1}, {NULL, 100000}};
@@ -449,7 +449,7 @@ static void fill(unsigned count)
     }
 }
 
-/* One step: the next cursor; counts the keys given in seen[]. */
+/* One step: returns the next cursor, and counts the keys given in seen[]. */
 static uint64_t scan_step(uint64_t cursor, const char *options, unsigned *seen, unsigned *given)
 {
     char line[128];
@@ -494,7 +494,7 @@ static void scans(void **state)
     for (unsigned i = 0; i < 100; i++)
         assert_int_equal(seen[i], 5);
     memset(seen, 0, sizeof seen);
-    assert_int_equal(scan_all("MATCH k05*", seen), 1); /* the range of that prefix is read only */
+    assert_int_equal(scan_all("MATCH k05*", seen), 1); /* only the range of that prefix is read */
     assert_int_equal(scan_all("MATCH *7", seen), 10);
     for (unsigned i = 0; i < 100; i++)
         assert_int_equal(seen[i], (i / 10 == 5) + (i % 10 == 7));
@@ -509,7 +509,8 @@ static void scans(void **state)
     EXPECT("SCAN 1", "-ERR invalid cursor\r\n");
     EXPECT("SCAN 99999999999999999999", "-ERR invalid cursor\r\n");
     EXPECT("SCAN", ARITY("scan"));
-    /* The same cursor twice: the same place. With another pattern, its range cut by the place. */
+    /* A cursor used twice continues at the same place; with another pattern, in the part of its range after
+     * that place. */
     uint64_t cursor = scan_step(0, "COUNT 50", seen, &given);
     memset(seen, 0, sizeof seen);
     scan_step(cursor, "COUNT 20", seen, &given);
@@ -526,7 +527,7 @@ static void scans(void **state)
     assert_int_equal(given, 10);
 }
 
-/* Whatever goes and comes: keys that stay are given once, and the scan ends. */
+/* While keys are deleted and added, those that stay are given exactly once, and the scan ends. */
 static void scans_of_a_changing_store(void **state)
 {
     unsigned seen[1000] = {0}, given, steps = 0;
@@ -535,9 +536,10 @@ static void scans_of_a_changing_store(void **state)
     do {
         char line[32];
         cursor = scan_step(cursor, "COUNT 7", seen, &given);
-        snprintf(line, sizeof line, "DEL k%03u", 2 * steps + 1); /* odd ones go, also before they are met */
+        snprintf(line, sizeof line, "DEL k%03u",
+                 2 * steps + 1); /* odd keys are deleted, some before the scan meets them */
         EXPECT(line, ":1\r\n");
-        snprintf(line, sizeof line, "SET k%03u x", 300 + steps); /* new ones come ahead of it */
+        snprintf(line, sizeof line, "SET k%03u x", 300 + steps); /* new keys are added ahead of it */
         EXPECT(line, OK);
         steps++;
     } while (cursor && steps < 100);
@@ -693,7 +695,7 @@ static void keys_too_long(void **state)
     expect_longest(255);
 }
 
-/* A fabric that writes less at once, as RDMA does with small packets: inner nodes are smaller, and so are
+/* On a fabric that writes less atomically, as RDMA with a small MTU, inner nodes are smaller, and so are
  * keys. */
 static void keys_on_small_packets(void **state)
 {
@@ -735,7 +737,8 @@ static void hits_are_counted(void **state)
         }
 }
 
-/* A full pool: an error that says so, nothing lost, and it goes on when there is room again. */
+/* With a full pool writes fail with an error that says so, nothing is lost, and writes succeed when there is
+ * room again. */
 static void full_pool(void **state)
 {
     struct resp_argument arguments[] = {{"set", 3}, {NULL, 0}, {NULL, 300000}, {"NX", 2}};
@@ -772,7 +775,7 @@ static void full_pool(void **state)
     free(value);
 }
 
-/* docs/resp.md names every command, the front end's too. */
+/* docs/resp.md names every command, those about the server too. */
 static void all_are_documented(void **state)
 {
     static const struct server_command *const tables[] = {server_string_commands, server_key_commands,

@@ -1,7 +1,6 @@
 /*
- * test_commands_concurrent.c - the data commands from many fibers on several threads at once, on fibers'
- * small stacks as in the server: steps that must be atomic are, ranges and scans survive, cursors are never
- * mixed up.
+ * test_commands_concurrent.c - the commands about keys from many fibers on several threads at once, on small
+ * stacks as in the server: atomic steps are atomic, ranges and scans survive, cursors are never mixed up.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,7 +59,7 @@ static void run(struct world_task *task, struct resp_writer *reply, const char *
     reply->bytes[reply->length] = 0;
 }
 
-/* Everything that is one atomic step. */
+/* Commands that are one atomic step. */
 static void atomic_steps(struct world_task *task)
 {
     struct resp_writer reply;
@@ -87,7 +86,7 @@ static void atomic_steps(struct world_task *task)
     resp_writer_free(&reply);
 }
 
-/* Long numbers and patterns on a fiber's stack, while keys come and go. */
+/* Long numbers and patterns on a fiber's stack, while keys are added and deleted. */
 static void stacks(struct world_task *task)
 {
     struct resp_writer reply;
@@ -200,7 +199,7 @@ static void cursors_use(void *argument)
     for (unsigned i = 0; i < 3 * CURSORS_KEPT; i++) {
         int bytes = snprintf(text, sizeof text, "%s:%u", (const char *)argument, i);
         uint64_t cursor = server_cursors_put(cursors, text, (size_t)bytes);
-        /* It may be forgotten only if the other threads have handed out very many meanwhile. */
+        /* It may be forgotten only if the other threads have handed out CURSORS_KEPT meanwhile. */
         bool known = server_cursors_get(cursors, cursor, key, &length);
         atomic_add_relaxed(&met, known);
         if (!cursor || cursor >> 53 || (known && (length != (size_t)bytes || memcmp(key, text, length) != 0)))

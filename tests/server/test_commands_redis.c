@@ -115,7 +115,7 @@ static void redis_write(struct redis *redis, const char *bytes, size_t length)
     }
 }
 
-/* The place behind the reply that begins at `at`; 0 while it is incomplete. */
+/* The place after the reply that begins at `at`; 0 while it is incomplete. */
 static size_t reply_end(const char *bytes, size_t length, size_t at)
 {
     const char *line = at < length ? memchr(bytes + at, '\n', length - at) : NULL;
@@ -300,8 +300,8 @@ static void add(struct stream *stream, struct resp_argument argument)
 }
 #define ADD_ONE_OF(stream, array) add(stream, (array)[random_below(&(stream)->random, COUNT(array))])
 
-/* Now and then one that is past or no time at all; else far away, and never the same twice: whether one is
- * later than another must not depend on the millisecond. */
+/* Now and then a time that is past, or no time at all; else one far away, and never the same twice, since no
+ * comparison of two times may depend on the millisecond. */
 static void add_time(struct stream *stream, bool absolute, bool seconds)
 {
     if (chance(stream, 0.25)) {
@@ -388,7 +388,7 @@ static unsigned command_make(struct stream *stream)
     if (stream->count > 1 && chance(stream, 0.01))
         stream->count--;
     else if (chance(stream, 0.01))
-        ADD_ONE_OF(stream, keys); /* none is empty: Redis has such keys */
+        ADD_ONE_OF(stream, keys); /* no key is empty, since Redis has such keys */
     return shape;
 }
 
@@ -472,7 +472,7 @@ static struct resp_argument word(const char *text)
     return (struct resp_argument){text, strlen(text)};
 }
 
-/* All that SCAN gives, step by step, is what Redis's KEYS gives. */
+/* SCAN, step by step, gives the same keys as Redis's KEYS. */
 static void compare_scan(struct commands *commands, struct redis *redis)
 {
     struct resp_argument all[] = {word("KEYS"), word("*")}, bulk, wanted[64];
@@ -528,7 +528,7 @@ static void random_commands(int protocol, uint64_t seed, uint64_t rounds)
         if (i % 100 == 99)
             compare_scan(&commands, &redis);
     }
-    /* The stream is worth something: it meets errors, absent keys and what is neither. */
+    /* The stream of commands is worth something: it meets errors, absent keys, and values. */
     assert_in_range(errors, rounds / 20, rounds / 2);
     assert_in_range(nulls, rounds / 100, rounds / 2);
     assert_true(commands_destroy(&commands));
@@ -553,7 +553,7 @@ static struct resp_argument random_text(struct random *random, char *room, size_
     return (struct resp_argument){room, length};
 }
 
-/* KEYS with patterns made of what patterns are made of. */
+/* KEYS with random patterns of the characters that mean something in patterns. */
 static void random_patterns(void **state)
 {
     static struct commands commands;

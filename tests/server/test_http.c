@@ -1,4 +1,5 @@
-/* The pages of a server over HTTP: with a password, which may change while it runs, they ask for it. */
+/* test_http.c - the pages of a server over HTTP: while a password is set, which may change at run time, they
+ * ask for it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,7 @@
 #include "server/status_page.h"
 #include "serving.h"
 
-/* Of any user, in base64. */
+/* User and password in base64. */
 #define SESAME   "Authorization: Basic YW55OnNlc2FtZSBzdHJlZXQ=\r\n" /* any:sesame street */
 #define SESAM    "Authorization: Basic YW55OnNlc2FtZSBzdHJlZQ==\r\n" /* any:sesame stree */
 #define CHANGED  "Authorization: Basic OmNoYW5nZWQ=\r\n"             /* :changed */
@@ -114,11 +115,11 @@ static void test_password(void **state)
     expect(&pages, "/", SESAME, "200", "Banyan compute node");
     expect(&pages, "/metrics", SESAME, "200", "\nbanyan_round_trips_total ");
     expect(&pages, "/other", SESAME, "404", "!banyan_");
-    expect(&pages, "/health", "", "200", "ok\n"); /* a probe needs no password, and learns nothing */
+    expect(&pages, "/health", "", "200", "ok\n"); /* a probe needs no password, and learns nothing else */
     pages_end(&pages);
 }
 
-/* CONFIG SET requirepass counts at once, for the pages too. */
+/* CONFIG SET requirepass takes effect on the pages at once. */
 static void test_changes(void **state)
 {
     (void)state;
@@ -136,7 +137,7 @@ static void test_changes(void **state)
     pages_end(&pages);
 }
 
-/* Pages that other machines can reach are never open: without a password nobody sees them. */
+/* Pages that other machines can reach are never open: without a password every request is refused. */
 static void test_open_address(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The RESP parser at every split point, its limits, inline requests as Redis reads them; replies in RESP2 and
- * RESP3. */
+/* test_resp.c - the RESP parser at every split point, its limits, inline requests as Redis reads them;
+ * replies in RESP2 and RESP3. */
 #include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
@@ -114,7 +114,7 @@ static enum resp_status parse(const char *text, size_t length, char *shown, size
 static void test_inline(void **state)
 {
     (void)state;
-    /* As sdssplitargs() takes them apart; NULL: the quotes are not balanced. */
+    /* Split as Redis's sdssplitargs() does; NULL: the quotes are not balanced. */
     static const char *const lines[][2] = {
         {"a  b\tc", "a|b|c|"},
         {"\"a\\x41\\n\\t\\\\\\\"\\q\"", "aA\n\t\\\"q|"},
@@ -193,7 +193,7 @@ static void test_strangers(void **state)
     resp_parser_free(&parser);
 }
 
-/* An announced number of arguments takes no memory before they are there. */
+/* An announced number of arguments takes no memory before they arrive. */
 static void test_announced(void **state)
 {
     (void)state;
@@ -272,7 +272,7 @@ static void test_reply_limit(void **state)
     assert_false(writer.overflow);
     assert_memory_equal(writer.bytes, "+OK\r\n-ERR ", 10);
     assert_memory_equal(writer.bytes + writer.length - 2, "\r\n", 2);
-    resp_begin(&writer); /* and the next one is as ever */
+    resp_begin(&writer); /* and the next reply is complete */
     size_t at = writer.length;
     resp_integer(&writer, 5);
     resp_end(&writer);

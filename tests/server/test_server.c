@@ -1,5 +1,7 @@
-/* A server in the test's process, driven by sockets and hiredis: replies and errors as Redis gives them, the
- * order of pipelines, passwords, protected mode, RESP3, CLIENT, INFO and CONFIG, Unix sockets, TLS, SHUTDOWN.
+/*
+ * test_server.c - a server in the test's process, driven by sockets and hiredis: replies and errors as Redis
+ * gives them, the order of pipelines, passwords, protected mode, RESP3, CLIENT, INFO and CONFIG, Unix
+ * sockets, TLS, SHUTDOWN.
  */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -131,7 +133,7 @@ static void test_config_set_many(void **state)
         say_expect(fd, "CONFIG GET timeout\r\n", "*2\r\n$7\r\ntimeout\r\n$3\r\n100\r\n");
         say_expect(fd, "CONFIG GET maxclients\r\n", "*2\r\n$10\r\nmaxclients\r\n$2\r\n50\r\n");
     }
-    /* The first mistake is told, and the password has not been set. */
+    /* The first mistake is reported, and the password has not been set. */
     say_expect(fd, "CONFIG SET timeout 200 nosuch 1 save x\r\n",
                "-ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'\r\n");
     say_expect(
@@ -175,7 +177,7 @@ static void add_bulk(struct model *model, const char *text)
     add(model->request, &model->request_length, "$%zu\r\n%s\r\n", strlen(text), text);
 }
 
-/* One random command: into the request, and what must be answered into the reply. */
+/* Adds a random command to the request, and its expected answer to the reply. */
 static void model_step(struct model *model, struct random *random)
 {
     unsigned key = (unsigned)random_below(random, MODEL_KEYS);
@@ -233,7 +235,8 @@ static void send_in_pieces(int fd, const char *bytes, size_t length, struct rand
     }
 }
 
-/* SETs next to each other are done together: what is in between, or wrong with one, shows where it stands. */
+/* Consecutive SETs are done together: a command between them, or a SET that is wrong, is answered in its
+ * place. */
 static void test_runs_of_sets(void **state)
 {
     (void)state;
@@ -278,7 +281,7 @@ static void test_runs_of_sets(void **state)
     serving_end(&serving);
 }
 
-/* Several connections, each with its own keys, have long pipelines of reads and writes under way at once. */
+/* Several connections, each with its own keys, run long pipelines of reads and writes at once. */
 static void test_order(void **state)
 {
     (void)state;
@@ -316,7 +319,7 @@ static void test_order(void **state)
     serving_end(&serving);
 }
 
-/* What was asked before the end of the connection is done and answered. */
+/* Requests before the end of the connection are run and answered. */
 static void test_half_closed(void **state)
 {
     (void)state;
@@ -389,7 +392,7 @@ static bool own_address(struct sockaddr_in *address)
     return found;
 }
 
-/* Through an address of this machine that is not the loopback's: nothing leaves the machine. */
+/* Connects to an address of this machine that is not a loopback one; nothing leaves the machine. */
 static void test_protected_mode(void **state)
 {
     (void)state;
@@ -584,7 +587,7 @@ struct asked {
     unsigned pending; /* replies that the reader has not received */
 };
 
-/* Keeps a reader busy with long values, and looks at INFO meanwhile. */
+/* Has the reader's commands read a long value, and looks at INFO meanwhile. */
 static bool store_memory_seen(void *context)
 {
     struct asked *asked = context;
@@ -601,7 +604,7 @@ static bool store_memory_seen(void *context)
     return seen;
 }
 
-/* The buffers of commands under way are in INFO while there are some. */
+/* INFO has the size of the buffers of commands under way. */
 static void test_info_store_memory(void **state)
 {
     (void)state;
@@ -641,7 +644,7 @@ static void test_unix_socket(void **state)
     rmdir(folder);
 }
 
-/* Sends and receives over TLS as plain threads do. */
+/* Sends and receives over TLS, waiting for the socket. */
 static void tls_exchange(struct net_stream *stream, const char *request, size_t length, const char *reply,
                          size_t expected)
 {
@@ -702,12 +705,12 @@ static void test_tls(void **state)
     int fd = serving_connect_port(serving_port(&serving, 1)), flags = 1;
     (void)flags;
     struct net_address address = {.kind = NET_TCP, .host = "127.0.0.1", .port = serving_port(&serving, 1)};
-    close(fd); /* one that leaves without a word */
+    close(fd); /* a client that leaves before the handshake */
     assert_int_equal(net_connect(&address, UINT64_C(20000000000), &fd, &error), 0);
     struct net_stream *stream = net_stream_create(fd, client, false, "127.0.0.1");
     assert_non_null(stream);
     tls_exchange(stream, "PING\r\n", 6, "+PONG\r\n", 7);
-    /* Larger than a TLS record, and than the buffers: what OpenSSL holds back must be asked for. */
+    /* Larger than a TLS record and than the buffers: the server must ask OpenSSL for what it holds back. */
     enum { LARGE = 300000 };
     char *request = malloc(LARGE + 64), *reply = malloc(LARGE + 64);
     assert_true(request && reply);
@@ -719,7 +722,8 @@ static void test_tls(void **state)
     memcpy(reply + expected + LARGE, "\r\n", 2);
     for (unsigned i = 0; i < 3; i++)
         tls_exchange(stream, request, length + LARGE + 2, reply, expected + LARGE + 2);
-    /* A record that does not fit behind what is being run: the rest of it is inside OpenSSL by then. */
+    /* A record that does not fit into the buffer behind the running command: its rest is inside OpenSSL then.
+     */
     length = (size_t)sprintf(request, "DEBUG SLEEP 0.1\r\n");
     expected = (size_t)sprintf(reply, "+OK\r\n");
     tls_write(stream, request, length);
@@ -731,7 +735,7 @@ static void test_tls(void **state)
     free(request);
     free(reply);
     net_stream_destroy(stream);
-    /* A client that does not speak TLS is closed, the others go on. */
+    /* A client that does not speak TLS is closed, and others are served. */
     char rest[256];
     fd = serving_connect_port(serving_port(&serving, 1));
     assert_true(serving_say(fd, "PING\r\n\r\n\r\n\r\n"));
@@ -750,8 +754,7 @@ static void test_tls(void **state)
     rmdir(folder);
 }
 
-/* Who has shown a certificate is let in from anywhere, without a password: protected mode is about strangers.
- */
+/* Protected mode admits a client of another machine that has shown a certificate, without a password. */
 static void test_tls_clients(void **state)
 {
     (void)state;
