@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "server/resp_parser.h"
+#include "server/resp_writer.h"
 
 static const struct resp_limits limits = {.bulk_max = 4096, .arguments_max = 64, .inline_max = 1024};
 
