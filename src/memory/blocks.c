@@ -45,7 +45,7 @@ uint32_t memory_block_size(unsigned index)
     return (1u << power) + ((index % 4 + 1) << (power - 2));
 }
 
-/* ---- a set of chunks, the lowest of which is found at once ---- */
+/* ---- sets of chunks, whose lowest member is found in a few steps ---- */
 
 struct chunk_set {
     uint64_t *levels[LEVELS]; /* level 0: one bit a chunk; above: one bit a word below that is not empty */
@@ -115,8 +115,9 @@ struct blocks {
     uint64_t *bitmaps;                         /* a bit a block, set if handed out */
     struct chunk_set empty;                    /* chunks below `fresh` that are not cut */
     struct chunk_set room[MEMORY_BLOCK_SIZES]; /* chunks with a free block */
-    /* The chunk of a size that has no block handed out but stays cut, while it is the only one with room:
-     * a block that comes and goes must not cut it anew each time. Taken away when another size needs it. */
+    /* For each size a chunk that stays cut although none of its blocks is handed out, while it is the only
+     * one with room: else a single block that is taken and returned would cut a chunk anew each time. Another
+     * size that finds no chunk takes it. */
     uint32_t kept[MEMORY_BLOCK_SIZES];
     struct blocks_count count;
 };
@@ -149,7 +150,7 @@ int blocks_create(struct blocks **created, uint32_t chunks, uint64_t chunk_bytes
     struct blocks *blocks = calloc(1, sizeof *blocks);
     *created = NULL;
     if (blocks == NULL)
-        return error_set(error, BANYAN_ENOMEM, "no memory for the books of %u chunks", chunks);
+        return error_set(error, BANYAN_ENOMEM, "no memory for the accounts of %u chunks", chunks);
     blocks->chunk_bytes = chunk_bytes;
     blocks->chunks_total = chunks;
     uint64_t set_bytes = (1 + MEMORY_BLOCK_SIZES) * set_words(chunks) * sizeof(uint64_t);
@@ -191,12 +192,12 @@ bool blocks_size_valid(const struct blocks *blocks, uint32_t block_bytes)
     return memory_block_index(block_bytes) < MEMORY_BLOCK_SIZES && block_bytes <= blocks->chunk_bytes;
 }
 
-/* A chunk none of whose blocks is handed out: any size may cut it. */
+/* None of the chunk's blocks is handed out: from now on any size may cut it. */
 static void chunk_uncut(struct blocks *blocks, uint32_t number)
 {
     struct chunk *chunk = &blocks->chunks[number];
     unsigned size = memory_block_index(chunk->block_bytes);
-    assert(chunk->free == chunk->blocks);
+    assert(chunk->blocks > 0 && chunk->free == chunk->blocks);
     set_remove(&blocks->room[size], number);
     set_add(&blocks->empty, number);
     if (blocks->kept[size] == number)
@@ -230,6 +231,7 @@ static uint32_t chunk_cut(struct blocks *blocks, uint32_t block_bytes)
     else
         return NO_CHUNK;
     uint32_t count = (uint32_t)(blocks->chunk_bytes / block_bytes);
+    assert(blocks->chunks[number].block_bytes == 0);
     blocks->chunks[number] = (struct chunk){.block_bytes = block_bytes, .blocks = count, .free = count};
     set_add(&blocks->room[memory_block_index(block_bytes)], number);
     blocks->count.chunks_used++;
@@ -262,6 +264,7 @@ static uint32_t chunk_take(struct blocks *blocks, uint32_t number, uint32_t want
         if (bits)
             break;
     }
+    assert(count > 0); /* the chunk was in the set of those with room */
     chunk->free -= count;
     if (!chunk->free)
         set_remove(&blocks->room[memory_block_index(chunk->block_bytes)], number);
@@ -275,7 +278,7 @@ uint32_t blocks_take(struct blocks *blocks, uint32_t block_bytes, uint32_t want,
     while (count < want) {
         uint32_t chunk = set_lowest(&blocks->room[size]);
         if (chunk == NO_CHUNK && count > 0)
-            break; /* no chunk is cut for the rest of a batch */
+            break; /* a batch that has begun is not worth a new chunk */
         if (chunk == NO_CHUNK)
             chunk = chunk_cut(blocks, block_bytes);
         if (chunk == NO_CHUNK)
@@ -292,7 +295,7 @@ uint32_t blocks_take(struct blocks *blocks, uint32_t block_bytes, uint32_t want,
 
 /* ---- taking back ---- */
 
-/* The chunk of a block that may be handed out, its bit in *bit; NO_CHUNK if it is not one of that size. */
+/* The chunk in which a block of that size begins at the offset, its bit in *bit; NO_CHUNK if none does. */
 static uint32_t find_block(const struct blocks *blocks, uint64_t offset, uint32_t block_bytes, uint64_t *bit)
 {
     uint64_t number = offset / blocks->chunk_bytes, within = offset % blocks->chunk_bytes;
@@ -303,7 +306,7 @@ static uint32_t find_block(const struct blocks *blocks, uint64_t offset, uint32_
     return (uint32_t)number;
 }
 
-/* Clears the block's bit; false if the offset is not good or the bit is clear already. */
+/* Clears the block's bit; false if there is no such block or its bit is clear already. */
 static bool unmark(struct blocks *blocks, uint64_t offset, uint32_t block_bytes)
 {
     uint64_t bit = 0;
@@ -322,14 +325,17 @@ static void mark(struct blocks *blocks, uint64_t offset, uint32_t block_bytes)
 {
     uint64_t bit = 0;
     uint32_t number = find_block(blocks, offset, block_bytes, &bit);
+    assert(number != NO_CHUNK); /* unmark has found it */
     bitmap_of(blocks, number)[bit / 64] |= UINT64_C(1) << bit % 64;
 }
 
-/* The block's bit is clear: its chunk learns of it, and is uncut if that was its last. */
+/* The block's bit is clear: counts it as free in its chunk, which is uncut if that was its last block in use.
+ */
 static void count_back(struct blocks *blocks, uint64_t offset, uint32_t block_bytes)
 {
     uint64_t bit = 0;
     uint32_t number = find_block(blocks, offset, block_bytes, &bit);
+    assert(number != NO_CHUNK && blocks->chunks[number].free < blocks->chunks[number].blocks);
     struct chunk *chunk = &blocks->chunks[number];
     struct chunk_set *room = &blocks->room[memory_block_index(block_bytes)];
     if (bit / 64 < chunk->first_word)
@@ -350,7 +356,8 @@ static void count_back(struct blocks *blocks, uint64_t offset, uint32_t block_by
 bool blocks_give(struct blocks *blocks, uint32_t block_bytes, const uint64_t *offsets, uint32_t count)
 {
     uint32_t done = 0;
-    /* All bits first: an offset that stands twice in the batch meets its own bit. */
+    /* All bits are cleared before anything else is changed, so an offset that stands twice in the batch finds
+     * its own bit clear. */
     while (done < count && unmark(blocks, offsets[done], block_bytes))
         done++;
     if (done < count) {
@@ -366,7 +373,7 @@ bool blocks_give(struct blocks *blocks, uint32_t block_bytes, const uint64_t *of
     return true;
 }
 
-/* ---- books ---- */
+/* ---- accounts ---- */
 
 void blocks_count(const struct blocks *blocks, struct blocks_count *count)
 {

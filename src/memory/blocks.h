@@ -1,9 +1,10 @@
 /*
  * blocks.h - which blocks of a pool are handed out: chunks, cut into blocks of one size each.
  *
- * Called by memory.c under its lock, with requests that come from anywhere: every offset is judged. Nothing
- * of this lies in the pool, which any compute node may write. All memory is reserved at creation (about a
- * 250th of the pool, touched as it is used), so that no request can fail for want of this process's memory.
+ * Called by allocate.c and status.c under the node's lock, with requests that come from anywhere: every
+ * offset is checked. Nothing of this lies in the pool, which any compute node may write. All memory is
+ * reserved at creation (about a 250th of the pool, touched as it is used), so no request fails for want of
+ * this process's memory.
  *
  * COST. Handing out takes the lowest chunk with a free block of the size: at most six steps of a 64-ary set,
  * however many chunks there are; then the chunk's bitmap from the lowest word that may have a free bit.

@@ -6,9 +6,9 @@
  * node 0: superblock and named indexes, owned by src/tree/catalogue.c), from MEMORY_LOCK_TABLE_OFFSET
  * lock_bytes of locks in the node's DRAM (switch --lock-region dram), then chunks. A chunk is cut into
  * blocks of one size: tree nodes (powers of two) or record blocks (memory_block_bytes). Blocks are handed out
- * in batches by RPC (Sherman §4.2's two stages, with a batch where Sherman gives a whole chunk, so that a
- * compute node that dies takes at most a batch of each size with it), and returned the same way; lower
- * addresses are handed out first. A chunk all of whose blocks are free may be cut anew for another size.
+ * in batches by RPC, and returned the same way; lower addresses are handed out first. (Sherman §4.2 has the
+ * same two stages, and gives a whole chunk; with a batch a compute node that dies loses at most a batch of
+ * each size.) A chunk whose blocks are all free may be cut anew for another size.
  */
 #ifndef MEMORY_MEMORY_H
 #define MEMORY_MEMORY_H
@@ -44,16 +44,16 @@ struct memory_options {
     uint32_t lock_width;  /* 2 or 8; 0: 2 */
     bool huge_pages;      /* try explicit then transparent huge pages; falls back and logs it */
     bool shared;          /* the pool and the lock region are memfds that other processes can map */
-    bool unformatted; /* a daemon's: belongs to no cluster until memory_node_format. Else: formatted as `node`
-                         of one cluster of unknown size (cluster_id 1, node_count 0) */
+    bool unformatted; /* it belongs to no cluster until memory_node_format (a daemon's). Else it is formatted
+                         as `node` of a cluster of unknown size (cluster_id 1, node_count 0) */
 };
 
 /* ---- block sizes ---- */
 
 #define MEMORY_BLOCK_MIN 32u
 #define MEMORY_BLOCK_MAX (1u << 20)
-/* The size of the block that holds so many bytes (1 to MEMORY_BLOCK_MAX): a multiple of 32, at most a quarter
- * more than asked for beyond 128 bytes (four sizes for each doubling); powers of two are sizes. 0 if too
+/* The size of the block that holds so many bytes (1 to MEMORY_BLOCK_MAX): a multiple of 32; beyond 128 bytes
+ * at most a quarter more than asked for (four sizes for each doubling). Powers of two are sizes. 0: too
  * large. */
 uint32_t memory_block_bytes(uint64_t bytes);
 #define MEMORY_BLOCK_SIZES 56u
@@ -72,19 +72,19 @@ const struct fabric_target *memory_node_target(const struct memory_node *node);
 uint64_t memory_node_release_locks(struct memory_node *node, uint16_t compute_id);
 /* What STATUS answers. Any thread. */
 void memory_node_status(struct memory_node *node, struct memory_status_reply *status);
-/* Makes it number `number` of a new cluster: everything in it is gone, as if it had just been created. Nobody
- * may be using it. */
+/* Makes it number `number` of a new cluster: everything in it is gone, as if it had just been created. While
+ * nothing uses it. */
 int memory_node_format(struct memory_node *node, uint64_t cluster_id, uint16_t number, uint16_t node_count,
                        struct error *error);
-/* From now on its pages stay where they are, since a NIC writes to them: a format fills them with
- * zeros (some seconds for each 10 GiB) instead of giving them back to the system. */
+/* From now on its pages stay where they are, since a NIC writes to them: a format fills them with zeros (some
+ * seconds for each 10 GiB) instead of giving them back to the system. */
 void memory_node_pin(struct memory_node *node);
 /* Descriptors of pool and lock region, -1 if not `shared`. Owned by the node; sealed against resizing. */
 int memory_node_pool_descriptor(const struct memory_node *node);
 int memory_node_locks_descriptor(const struct memory_node *node);
-/* Makes the next allocations fail with BANYAN_ENOSPC (faults), count of them; UINT64_MAX for ever. */
+/* Makes the next `count` allocations fail with BANYAN_ENOSPC, for tests; UINT64_MAX: all of them. */
 void memory_node_refuse(struct memory_node *node, uint64_t count);
-/* For accounting checks: calls visit for each block that is handed out. */
+/* Calls visit for each block that is handed out, for checks of accounts. visit may call the node. */
 void memory_node_each_used(struct memory_node *node, void (*visit)(void *, gaddr block, uint32_t block_bytes),
                            void *context);
 

@@ -106,8 +106,8 @@ int pages_map(struct pages *pages, size_t bytes, bool huge, struct error *error)
 
 /* ---- shared ---- */
 
-/* A file in memory of a fixed size: who maps it need not fear that it is cut under him. Its pages are not
- * reserved, so that a pool costs nothing before it is used. */
+/* A file in memory, sealed at its size: a process that cut it short would make every other one that maps it
+ * fail at its next access. Its pages are not reserved, so a pool takes no memory before it is used. */
 static int file_make(const char *name, size_t bytes, unsigned flags)
 {
     int descriptor = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
@@ -152,7 +152,7 @@ int pages_map_shared(struct pages *pages, const char *name, size_t bytes, bool h
     if (!map_file(pages, name, bytes, 0, "plain pages, shared"))
         return error_set(error, BANYAN_ENOMEM, "cannot map %zu bytes of shared memory: %s", bytes,
                          strerror(errno));
-    /* A wish: the kernel's shmem_enabled decides, and does not say. */
+    /* The kernel's shmem_enabled decides about this, and does not tell. */
     if (huge)
         madvise(pages->start, pages->bytes, MADV_HUGEPAGE);
     return BANYAN_OK;

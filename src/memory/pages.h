@@ -15,16 +15,16 @@ struct pages {
     size_t bytes;
     const char *kind; /* for messages: "explicit huge pages", "transparent huge pages", "plain pages" */
     int descriptor;   /* of shared pages, sealed against resizing; else -1. Of mapped pages only. */
-    bool pinned;      /* a device writes to them: never give them back */
+    bool pinned;      /* a device writes to them: they are never given back while they are mapped */
 };
 
 /* With `huge`: explicit huge pages where enough of them are reserved, else transparent ones, else plain
- * ones, and logs where it had to fall back. Without: plain pages. */
+ * ones; logs what it falls back to. Without: plain pages. */
 int pages_map(struct pages *pages, size_t bytes, bool huge, struct error *error);
 /* The same as a file in memory that other processes can map; `name` shows in their memory maps. */
 int pages_map_shared(struct pages *pages, const char *name, size_t bytes, bool huge, struct error *error);
-/* All bytes are zero again, and take no memory until they are touched, unless they are pinned. Nobody may be
- * using them. */
+/* All bytes are zero again, and take no memory until they are touched, unless they are pinned. While nothing
+ * uses them. */
 void pages_clear(struct pages *pages);
 /* Of pages that are not mapped: does nothing. */
 void pages_unmap(struct pages *pages);

@@ -60,11 +60,11 @@ struct memory_status_reply {
     uint64_t frees_total, allocations_total;
     uint64_t refusals_total; /* allocations that found no room */
     uint64_t cluster_id, node, node_count;
-    /* a daemon's, else 0 */
+    /* added by the daemon's services; 0 in a process without one */
     uint64_t uptime_ms, compute_nodes, connections, fenced_total, locks_freed_total;
     uint64_t lists_total, commands_total, bytes_read_total, bytes_written_total;
-    uint64_t nic, nic_queues; /* 1: it serves RDMA; queue pairs of compute nodes. What goes through them is
-                                   in none of the counts above */
+    uint64_t nic, nic_queues; /* 1: it serves RDMA; queue pairs of compute nodes, whose traffic is in none of
+                                 the counts above */
 };
 /* Which blocks of a chunk are handed out: for `banyan check`. */
 struct memory_usage_request {
@@ -77,7 +77,7 @@ struct memory_usage_request {
 struct memory_usage_reply {
     gaddr chunk;
     uint32_t block_bytes; /* 0: the chunk is not in use */
-    uint32_t blocks;      /* of the chunk */
+    uint32_t blocks;      /* that the chunk has */
     uint32_t words;       /* of bits that follow: one bit a block from `first` on, set if handed out */
     uint32_t reserved;
     uint64_t bits[MEMORY_USAGE_WORDS]; /* only `words` of them are sent */
@@ -85,7 +85,7 @@ struct memory_usage_reply {
 /* Who is connected. */
 struct memory_peers_request {
     uint32_t kind;
-    uint32_t skip; /* that many peers: for the next page */
+    uint32_t skip; /* so many peers, which earlier replies have named */
 };
 #define MEMORY_PEERS_MAX 64u
 struct memory_peers_reply {

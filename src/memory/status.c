@@ -96,7 +96,6 @@ static bool used_word(struct memory_node *node, uint32_t chunk, uint32_t word, u
     return there;
 }
 
-/* The lock is not held while visit runs, so visit may call the memory node. */
 void memory_node_each_used(struct memory_node *node, void (*visit)(void *, gaddr block, uint32_t block_bytes),
                            void *context)
 {

@@ -1,6 +1,7 @@
 /* buffer.c - see buffer.h. */
 #include "memoryd/buffer.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ static void to_front(struct memoryd_buffer *buffer)
 
 bool memoryd_buffer_room(struct memoryd_buffer *buffer, size_t more)
 {
+    assert(buffer->start <= buffer->end && buffer->end <= buffer->capacity);
     if (buffer->capacity - buffer->end >= more && buffer->bytes != NULL)
         return true;
     size_t needed = memoryd_buffer_held(buffer) + more;
@@ -37,6 +39,7 @@ bool memoryd_buffer_room(struct memoryd_buffer *buffer, size_t more)
 
 void memoryd_buffer_shrink(struct memoryd_buffer *buffer, size_t keep)
 {
+    assert(memoryd_buffer_held(buffer) == 0);
     buffer->start = buffer->ready = buffer->end = 0;
     if (buffer->capacity <= keep)
         return;
@@ -46,7 +49,7 @@ void memoryd_buffer_shrink(struct memoryd_buffer *buffer, size_t keep)
     }
     uint8_t *bytes = realloc(buffer->bytes, keep);
     if (bytes == NULL)
-        return; /* then it stays large */
+        return; /* it stays large */
     buffer->bytes = bytes;
     buffer->capacity = keep;
 }

@@ -1,10 +1,9 @@
 /*
- * buffer.h - a run of bytes that is filled at one end and taken from the other: a connection's input
- * and output.
+ * buffer.h - bytes that are added at one end and taken from the other: a connection's input and output.
  *
- * Used by the parts of the memory daemon. A buffer belongs to its connection, and so to one I/O thread.
- * Bytes start..ready may be taken; ready..end are being made (a reply whose list has not ended; for input
- * ready is not used). Growth is bounded by the callers, who know what the protocol allows.
+ * A buffer belongs to its connection, and so to one I/O thread. Bytes start..ready may be taken; ready..end
+ * are being made (a reply whose list has not ended; input does not use `ready`). The callers bound its
+ * growth, since they know what the protocol allows.
  */
 #ifndef MEMORYD_BUFFER_H
 #define MEMORYD_BUFFER_H
@@ -21,7 +20,7 @@ struct memoryd_buffer {
 /* Makes room for `more` bytes behind end: moves what is there to the front, grows to a power of two. false:
  * no memory, nothing was changed. */
 bool memoryd_buffer_room(struct memoryd_buffer *buffer, size_t more);
-/* start..end is empty: gives all but `keep` bytes of capacity back. */
+/* Of an empty buffer: gives all but `keep` bytes of capacity back. */
 void memoryd_buffer_shrink(struct memoryd_buffer *buffer, size_t keep);
 void memoryd_buffer_free(struct memoryd_buffer *buffer);
 /* Copies behind end. false: no memory. */

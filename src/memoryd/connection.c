@@ -1,9 +1,10 @@
 /*
- * connection.c - a session with its socket: reads, lets the session work, writes, and closes in good
- * order or at once. On the loop's thread; nothing waits.
+ * connection.c - a session with its socket: reads, lets the session work, writes, and closes in good order or
+ * at once. On the loop's thread; nothing waits, but for the descriptors of a mapping (DESCRIPTORS_LIMIT).
  */
 #include "memoryd/loop.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@
 #define SECOND       UINT64_C(1000000000)
 #define HELLO_LIMIT  (5 * SECOND)
 #define ENDING_LIMIT (5 * SECOND)
-/* Descriptors follow a welcome into an empty Unix socket: there is room. */
+/* Descriptors follow a welcome into an empty Unix socket, which has room for them at once. */
 #define DESCRIPTORS_LIMIT (SECOND / 10)
 
 struct memoryd_connection *memoryd_connection_create(struct memoryd *daemon, struct memoryd_loop *loop,
@@ -75,12 +76,13 @@ void memoryd_connection_close(struct memoryd_connection *connection, enum memory
     struct memoryd_session *session = &connection->session;
     if (connection->gone)
         return;
-    /* Who is gone before the welcome, and what is mapped, could be sent has nothing under way. */
+    /* A client that was gone before its welcome and its descriptors could be sent has begun nothing: that is
+     * an end in good order. */
     if (how == MEMORYD_LOST && session->open && !connection->welcomed && !session->worked)
         how = MEMORYD_GOODBYE;
     if (how == MEMORYD_BROKEN)
         log_warning("memory node: the connection of %s (%s) was closed: %s",
-                    session->name[0] != 0 ? session->name : "somebody", session->peer, why);
+                    session->name[0] != 0 ? session->name : "no name yet", session->peer, why);
     else if (how == MEMORYD_LOST && session->group == NULL)
         log_debug("memory node: the connection of %s was lost: %s", session->peer, why);
     memoryd_session_leave(session, how, why);
@@ -99,7 +101,7 @@ static bool all_sent(const struct memoryd_connection *connection)
     return out->ready == out->start && connection->session.unsent == 0;
 }
 
-/* The conversation is over; what has been said is still delivered, if the peer takes it soon. */
+/* The session is over. Its output is still sent, if the peer takes it soon. */
 static void begin_ending(struct memoryd_connection *connection)
 {
     memoryd_session_leave(&connection->session, MEMORYD_GOODBYE, "");
@@ -110,7 +112,7 @@ static void begin_ending(struct memoryd_connection *connection)
 void memoryd_connection_expire(struct memoryd_connection *connection)
 {
     const struct memoryd_session *session = &connection->session;
-    /* Not a warning: anyone can make many of these. */
+    /* Not a warning: any stranger could fill the log with them. */
     if (!session->open)
         log_debug("memory node: %s was closed: no hello in time, or too many others came", session->peer);
     memoryd_connection_close(connection, MEMORYD_LOST, "it did not take what it was sent");
@@ -152,7 +154,7 @@ static void become_open(struct memoryd_connection *connection)
     }
 }
 
-/* Lets the session work on what is there. false: the connection is closed, and may be gone. */
+/* Lets the session work on its input. false: the connection is closed, and may be gone. */
 static bool run_session(struct memoryd_connection *connection)
 {
     struct memoryd_session *session = &connection->session;
@@ -182,13 +184,13 @@ static bool run_session(struct memoryd_connection *connection)
     if (session->open && !was_open && all_sent(connection) && !connection->paused)
         become_open(connection);
     else if (session->open && !was_open)
-        memoryd_loop_set_deadline(connection, 0); /* it stays with readiness */
+        memoryd_loop_set_deadline(connection, 0); /* its bytes go on being moved by readiness */
     return true;
 }
 
 /* ---- readiness ---- */
 
-/* Writes what it can. 1: all is written; 0: the peer must take some first; -1: closed. */
+/* Writes what the socket takes. 1: all is written; 0: the peer must take some first; -1: closed. */
 static int write_all(struct memoryd_connection *connection)
 {
     struct memoryd_buffer *out = &connection->session.out;
@@ -238,7 +240,8 @@ int memoryd_connection_input_room(struct memoryd_connection *connection)
     }
     size_t whole = session->need > keep ? session->need : keep;
     size_t more = whole > held ? whole - held : 1;
-    /* A short rest at the buffer's end is read into as it is, as long as the next step fits. */
+    /* A quarter of that is room enough, if the next step fits into the buffer: its bytes are not moved then.
+     */
     if (in->bytes != NULL && session->need <= in->capacity - in->start && in->capacity - in->end >= keep / 4)
         return 1;
     if (memoryd_buffer_room(in, more))
@@ -282,7 +285,8 @@ void memoryd_connection_ready(struct memoryd_connection *connection)
             return;
         if (!run_session(connection) || write_all(connection) < 0)
             return;
-        /* TLS: what it holds decrypted makes no descriptor ready. Paused: there may be input left. */
+        /* Neither bytes that TLS holds decrypted nor input that was left in a pause make the descriptor
+         * ready. */
         on = !connection->ending && !connection->completion &&
              ((connection->paused && !memoryd_session_paused(&connection->session)) ||
               (!connection->paused && net_stream_pending(connection->stream)));
@@ -295,7 +299,7 @@ uint32_t memoryd_connection_wants(const struct memoryd_connection *connection)
     const struct memoryd_buffer *out = &connection->session.out;
     bool write = out->start < out->ready;
     uint32_t events = net_stream_wants(connection->stream, write);
-    /* Input that nobody will read must not wake us. */
+    /* Input that is not going to be read must not wake the thread again and again. */
     if ((connection->paused || connection->ending) && (events & EPOLLOUT) != 0)
         events &= ~(uint32_t)EPOLLIN;
     return events;
@@ -303,7 +307,7 @@ uint32_t memoryd_connection_wants(const struct memoryd_connection *connection)
 
 /* ---- completion ---- */
 
-/* After a turn: what has ended and is sent is closed, else more is expected. */
+/* After a turn: closes a connection that is ending and has sent all, and arms any other. */
 static void settle(struct memoryd_connection *connection)
 {
     if (connection->ending && all_sent(connection))
@@ -357,8 +361,9 @@ int memoryd_connection_output(struct memoryd_connection *connection)
         return 1;
     if (out->start == out->ready)
         return 0;
+    assert(memoryd_buffer_held(sending) == 0);
     struct memoryd_buffer empty = *sending, full = *out;
-    /* A reply that is still being made stays behind. */
+    /* A reply whose list has not ended stays in `out`. */
     empty.start = empty.ready = empty.end = 0;
     if (!memoryd_buffer_append(&empty, full.bytes + full.ready, full.end - full.ready)) {
         *sending = empty;
@@ -381,7 +386,7 @@ void memoryd_connection_tidy(struct memoryd_connection *connection)
     if (connection->sending.capacity > SESSION_OUTPUT_KEEP && session->unsent == 0)
         memoryd_buffer_shrink(&connection->sending, 0);
     if (session->in.capacity > input_keep(session) && memoryd_buffer_held(&session->in) == 0) {
-        /* The second look in a row that finds it so. */
+        /* Only if it was so at the last look too. */
         bool again = connection->large;
         connection->large = true;
         if (again)

@@ -1,4 +1,4 @@
-/* epoll.c - the engine for kernels without io_uring: epoll tells readiness, connections do the rest.
+/* epoll.c - the engine for kernels without io_uring: epoll tells readiness, and connections move the bytes.
  */
 #include "memoryd/loop.h"
 
@@ -75,7 +75,7 @@ static void epoll_engine_arm(struct memoryd_connection *connection)
 
 static void epoll_engine_shrink(struct memoryd_connection *connection)
 {
-    memoryd_connection_input_room(connection); /* nothing is being received between two events */
+    memoryd_connection_input_room(connection); /* no receive is under way between two events */
 }
 
 static void epoll_engine_wait(struct memoryd_loop *loop, uint64_t timeout_ns)
@@ -84,7 +84,7 @@ static void epoll_engine_wait(struct memoryd_loop *loop, uint64_t timeout_ns)
     int milliseconds = (int)((timeout_ns + 999999) / 1000000);
     int count = epoll_wait(state_fd(loop), events, EVENTS, milliseconds);
     for (int i = 0; i < count; i++) {
-        /* A connection is closed by its own event alone, so those that follow are still there. */
+        /* An event closes no connection but its own, so those of the events that follow still exist. */
         if (events[i].data.ptr != NULL)
             memoryd_connection_ready(events[i].data.ptr);
         else

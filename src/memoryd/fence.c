@@ -1,13 +1,14 @@
 /*
- * fence.c - the end of groups (G6): leases run out; a group that is over is taken apart, in this
- * order: its connections are gone; its process is dead, where it had mapped the pool; what it had staged is
- * finished; its locks are freed; its id is free.
+ * fence.c - the end of groups (G6): leases run out, and a group that is over is reaped, in this order: its
+ * connections are gone; its process is dead, if it had mapped the pool; services finish what they have of it;
+ * its locks are freed; its id is free.
  *
- * All of it on the keeper's thread. Only this file frees groups, so the keeper may look at one without the
- * table's lock once nobody can join it any more.
+ * All of it on the keeper's thread. Only this file frees groups, so the keeper may look at a group without
+ * the table's lock once no session can join it any more.
  */
 #include "memoryd/group_state.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -19,11 +20,11 @@
 #include "memoryd/process.h"
 
 #define MILLISECOND UINT64_C(1000000)
-/* A process that dies closes its sockets a moment before it is dead. */
+/* A dying process closes its sockets a moment before it is dead: so long it may take. */
 #define GRACE (200 * MILLISECOND)
-/* A process that was killed wakes the keeper when it is dead; should that be missed, the keeper looks. */
+/* The death of a killed process wakes the keeper; in case that is missed, the keeper looks so often. */
 #define LOOK_AGAIN (50 * MILLISECOND)
-/* A NIC that failed to free locks is asked again. */
+/* A NIC that failed to free locks is asked again after so long. */
 #define NIC_PAUSE (1000 * MILLISECOND)
 
 void memoryd_groups_create(struct memoryd *daemon)
@@ -41,8 +42,8 @@ static void earlier(uint64_t *deadline, uint64_t other)
         *deadline = other;
 }
 
-/* After the keeper could not run, a lease goes on at least so long, in which heartbeats that lie unread are
- * read. */
+/* After the keeper or an I/O thread could not run, a lease lasts at least so long, so that the heartbeats
+ * that wait in the sockets are read. */
 #define FORGIVEN (50 * MILLISECOND)
 
 /* The table's lock is held. */
@@ -71,6 +72,7 @@ static bool process_gone(struct memoryd *daemon, struct memoryd_group *group, ui
     if (atomic_load_acquire(&daemon->stopping))
         return false;
     if (!group->watched) {
+        /* If this fails, the keeper still looks again and again. */
         struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT};
         epoll_ctl(daemon->keeper.epoll, EPOLL_CTL_ADD, group->pidfd, &event);
         group->watched = true;
@@ -93,6 +95,7 @@ static bool process_gone(struct memoryd *daemon, struct memoryd_group *group, ui
 static void drop_group(struct memoryd *daemon, struct memoryd_group *group, uint64_t freed)
 {
     struct memoryd_groups *groups = &daemon->groups;
+    assert(group->connections == 0 && group->sessions == NULL);
     spinlock_lock(&groups->lock);
     struct memoryd_group **link = &groups->first;
     while (*link != group)
@@ -106,8 +109,7 @@ static void drop_group(struct memoryd *daemon, struct memoryd_group *group, uint
     free(group);
 }
 
-/* Services finish what they have of the group, then its locks are freed. False: not yet (nic_locks.c says why
- * that is the only way). */
+/* Services finish what they have of the group, then its locks are freed. False: not yet (see nic_locks.c). */
 static bool free_locks(struct memoryd *daemon, struct memoryd_group *group, uint64_t now, uint64_t *deadline)
 {
     struct error error = {0};
@@ -131,9 +133,10 @@ static bool free_locks(struct memoryd *daemon, struct memoryd_group *group, uint
     return false;
 }
 
-/* The group is over, none of its connections is left, and its process can write no more. */
+/* The group is over, none of its connections is left, and its process can no longer write. */
 static void reap(struct memoryd *daemon, struct memoryd_group *group, uint64_t now, uint64_t *deadline)
 {
+    assert(group->state == GROUP_FENCED || group->state == GROUP_ENDED);
     if (!free_locks(daemon, group, now, deadline))
         return;
     uint64_t freed = group->freed;
@@ -161,7 +164,9 @@ uint64_t memoryd_groups_step(struct memoryd *daemon, uint64_t now)
             check_lease(groups, group, now, &deadline);
         bool over = group->state == GROUP_FENCED || group->state == GROUP_ENDED;
         uint32_t connections = group->connections;
-        next = group->next; /* groups are put in before the first and taken out by this thread */
+        next =
+            group
+                ->next; /* stays so: others only put groups in before the first, this thread takes them out */
         if (!over)
             continue;
         spinlock_unlock(&groups->lock);
@@ -179,8 +184,7 @@ void memoryd_groups_forgive(struct memoryd *daemon, uint64_t now)
     spinlock_lock(&groups->lock);
     for (struct memoryd_group *group = groups->first; group != NULL; group = group->next) {
         uint64_t least = now + FORGIVEN - group->lease_ms * MILLISECOND;
-        if (least <= now &&
-            group->heartbeat_at < least) /* a lease shorter than that is not worth the trouble */
+        if (least <= now && group->heartbeat_at < least) /* a lease shorter than that is left alone */
             group->heartbeat_at = least;
     }
     spinlock_unlock(&groups->lock);
@@ -205,8 +209,8 @@ void memoryd_groups_stop(struct memoryd *daemon)
     spinlock_unlock(&groups->lock);
 }
 
-/* Whose process lives on with the pool mapped keeps its locks: it may still write what they guard. Nobody
- * else can take one any more. */
+/* A group whose process lives on with the pool mapped keeps its locks: the process may still write what they
+ * guard. No other compute node can take a lock here any more. */
 void memoryd_groups_destroy(struct memoryd *daemon)
 {
     struct memoryd_groups *groups = &daemon->groups;

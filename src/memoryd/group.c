@@ -1,7 +1,7 @@
-/* group.c - see group.h: who joins, who leaves, what ends a group. Its last steps are in
- * fence.c. */
+/* group.c - see group.h: how sessions join and leave groups, and how a group is fenced. fence.c reaps it. */
 #include "memoryd/group_state.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -32,7 +32,7 @@ static struct memoryd_group *find_instance(const struct memoryd_groups *groups, 
     return group;
 }
 
-/* Ascending, so that an id is not used again soon after its last owner; 0: all are in use. */
+/* Ascending, so that an id is not given away soon after its last compute node ended; 0: all are in use. */
 static uint16_t choose_id(struct memoryd_groups *groups)
 {
     for (uint32_t tries = 0; tries < UINT16_MAX; tries++) {
@@ -45,6 +45,7 @@ static uint16_t choose_id(struct memoryd_groups *groups)
 
 static void link_session(struct memoryd_group *group, struct memoryd_session *session)
 {
+    assert(session->group == NULL && group->state == GROUP_LIVE);
     session->group = group;
     session->group_previous = NULL;
     session->group_next = group->sessions;
@@ -56,6 +57,7 @@ static void link_session(struct memoryd_group *group, struct memoryd_session *se
 
 static void unlink_session(struct memoryd_group *group, struct memoryd_session *session)
 {
+    assert(session->group == group && group->connections > 0 && group->state != GROUP_ENDED);
     if (session->group_previous != NULL)
         session->group_previous->group_next = session->group_next;
     else
@@ -72,6 +74,7 @@ void memoryd_group_fence(struct memoryd_groups *groups, struct memoryd_group *gr
 {
     if (group->state == GROUP_FENCED || group->state == GROUP_ENDED)
         return;
+    assert(group->state == GROUP_LIVE || group->state == GROUP_LEAVING);
     group->state = GROUP_FENCED;
     group->patient = patient;
     group->fenced_at = task_now();
@@ -108,15 +111,15 @@ static struct memoryd_group *make_group(struct memoryd_session *session, const s
     return group;
 }
 
-/* May a compute node come in? Its id in group->compute_id. */
-static int judge_control(struct memoryd_groups *groups, struct memoryd_group *group,
+/* Whether a compute node may join; its id in group->compute_id. */
+static int check_control(struct memoryd_groups *groups, struct memoryd_group *group,
                          const struct wire_hello *hello, const struct wire_welcome *welcome,
                          struct error *error)
 {
     struct memoryd_group *other = find_instance(groups, hello->instance);
     if (other != NULL) {
-        /* It says itself that its last connections are gone. But a process that maps the pool cannot be
-         * fenced without its end, so that one must first lose its lease. */
+        /* By connecting anew it says that its last connections are gone. But fencing a process that maps the
+         * pool means killing it, so such a group must lose its lease first. */
         if (!other->mapped)
             memoryd_group_fence(groups, other, true, "it connected anew");
         return error_set(
@@ -152,7 +155,7 @@ static int join_control(struct memoryd_session *session, const struct wire_hello
     if (group == NULL)
         return error_set(error, BANYAN_ENOMEM, "no memory for another compute node");
     spinlock_lock(&groups->lock);
-    int status = judge_control(groups, group, hello, welcome, error);
+    int status = check_control(groups, group, hello, welcome, error);
     if (!status) {
         group->nic = session->nic;
         group->mapped = session->mapped;
@@ -171,11 +174,11 @@ static int join_control(struct memoryd_session *session, const struct wire_hello
     spinlock_unlock(&groups->lock);
     if (status)
         free(group);
-    memoryd_keeper_wake(session->daemon); /* there is a new lease, or an old life to take down */
+    memoryd_keeper_wake(session->daemon); /* there is a new lease, or a group to reap */
     return status;
 }
 
-static int judge_data(const struct memoryd_session *session, const struct memoryd_group *group,
+static int check_data(const struct memoryd_session *session, const struct memoryd_group *group,
                       const struct wire_hello *hello, struct error *error)
 {
     if (group == NULL || group->state != GROUP_LIVE || group->instance != hello->instance ||
@@ -202,7 +205,7 @@ static int join_data(struct memoryd_session *session, const struct wire_hello *h
     struct memoryd_groups *groups = &session->daemon->groups;
     spinlock_lock(&groups->lock);
     struct memoryd_group *group = find_id(groups, hello->compute_id);
-    int status = judge_data(session, group, hello, error);
+    int status = check_data(session, group, hello, error);
     if (!status) {
         link_session(group, session);
         fill_ids(group, welcome);
@@ -221,12 +224,12 @@ int memoryd_group_join(struct memoryd_session *session, const struct wire_hello 
 
 /* ---- leaving ---- */
 
-/* In good order, as far as it goes. */
+/* The session said goodbye. */
 static void left_orderly(struct memoryd_group *group, const struct memoryd_session *session)
 {
     if (group->state == GROUP_LIVE && session->role == WIRE_CONTROL) {
         group->state = GROUP_LEAVING;
-        group->heartbeat_at = task_now(); /* so long the data connections have to follow */
+        group->heartbeat_at = task_now(); /* the data connections have a lease from now on to follow */
     }
     if (group->state == GROUP_LEAVING && group->connections == 0)
         group->state = GROUP_ENDED;
@@ -244,7 +247,7 @@ void memoryd_group_leave(struct memoryd_session *session, enum memoryd_leaving h
         left_orderly(group, session);
     else
         memoryd_group_fence(groups, group, how == MEMORYD_LOST, why);
-    /* What is staged there is finished when the process is dead. */
+    /* What is staged there is finished when the process is dead (staging.h). */
     if (session->staging != NULL && group->state == GROUP_FENCED) {
         memoryd_staging_leave(session->daemon, session->staging, group->compute_id);
         session->staging = NULL;
@@ -252,13 +255,14 @@ void memoryd_group_leave(struct memoryd_session *session, enum memoryd_leaving h
     bool over = group->state != GROUP_LIVE;
     spinlock_unlock(&groups->lock);
     if (over)
-        memoryd_keeper_wake(session->daemon); /* the group may be gone already */
+        memoryd_keeper_wake(session->daemon); /* not `group`: the keeper may have freed it already */
 }
 
 void memoryd_group_quarantine(struct memoryd_session *session, const char *why)
 {
     struct memoryd_groups *groups = &session->daemon->groups;
     struct memoryd_group *group = session->group;
+    assert(group != NULL); /* only a data connection has a queue pair */
     spinlock_lock(&groups->lock);
     group->quarantined = true;
     spinlock_unlock(&groups->lock);
@@ -323,7 +327,7 @@ int memoryd_groups_format(struct memoryd *daemon, const struct wire_format *form
     else if (groups->formatting)
         status = error_set(error, BANYAN_EBUSY, "it is being formatted already");
     else
-        groups->formatting = true; /* nobody joins meanwhile */
+        groups->formatting = true; /* no compute node joins meanwhile */
     spinlock_unlock(&groups->lock);
     if (status)
         return status;

@@ -1,4 +1,4 @@
-/* group_state.h - what group.c and fence.c share: a group. See group.h. */
+/* group_state.h - a group, for group.c, fence.c and status.c. See group.h. */
 #ifndef MEMORYD_GROUP_STATE_H
 #define MEMORYD_GROUP_STATE_H
 
@@ -10,7 +10,7 @@ struct memoryd_group {
     struct memoryd_group *next;
     struct memoryd_session *sessions;
     uint32_t connections;
-    uint32_t fenced; /* atomic; the state, for those who look without the lock */
+    uint32_t fenced; /* atomic: whether the state is GROUP_FENCED, for threads that look without the lock */
     enum group_state state;
     uint16_t compute_id;
     uint64_t instance, key;
@@ -19,13 +19,14 @@ struct memoryd_group {
 
     bool nic;         /* its lists go through the NIC */
     bool quarantined; /* a queue pair of it could not be destroyed: it is never reaped */
-    bool finished;    /* services have finished what they had of it; a NIC frees its locks */
-    uint64_t freed;   /* locks of it, so far */
-    uint64_t reap_at; /* not before: the NIC failed to free its locks */
+    bool finished;    /* services have finished what they had of it (only with a NIC, which may have to try
+                         again) */
+    uint64_t freed;   /* how many of its locks are freed so far */
+    uint64_t reap_at; /* it is not reaped before: the NIC failed to free its locks */
 
     bool mapped;
-    bool own;     /* mapped by this very process (tests): it cannot be killed */
-    bool patient; /* its process may be about to die: wait a moment before killing it */
+    bool own;     /* mapped by this very process (tests), which is not killed */
+    bool patient; /* its process may be dying: it gets a moment before it is killed */
     bool killed, watched;
     int pidfd, pid;
 
@@ -34,7 +35,8 @@ struct memoryd_group {
     char why[160];
 };
 
-/* The table's lock is held. `patient`: only a socket has been closed. */
+/* Does nothing to a group that is over. The table's lock is held. `patient`: only a socket has been closed.
+ */
 void memoryd_group_fence(struct memoryd_groups *groups, struct memoryd_group *group, bool patient,
                          const char *why);
 

@@ -1,9 +1,9 @@
 /*
- * hello.c - the opening of a connection: is it ours, does it know the secret, what does it want, may
- * it have that; and the answer.
+ * hello.c - the opening of a connection: whether its peer speaks this protocol, knows the secret, and may
+ * have what it asks for; and the answer.
  *
- * On the connection's I/O thread. A refusal is a sentence for the other side and a line in the log; neither
- * ever holds the secret or a proof of it.
+ * On the connection's I/O thread. A refusal is a sentence for the peer and a line in the log; neither ever
+ * holds the secret or a proof of it.
  */
 #include "memoryd/session.h"
 
@@ -28,7 +28,7 @@ static enum session_result refuse(struct memoryd_session *session, const struct 
     return SESSION_ENDED;
 }
 
-/* What of a name can be printed, for logs and for people. */
+/* A name for logs and for people: what cannot be printed becomes '?'. */
 static void clean_name(char to[WIRE_NAME_MAX + 1], const char from[WIRE_NAME_MAX + 1])
 {
     size_t length = 0;
@@ -39,7 +39,7 @@ static void clean_name(char to[WIRE_NAME_MAX + 1], const char from[WIRE_NAME_MAX
     to[length] = 0;
 }
 
-static int judge_version(const struct wire_header *head, const void *bytes, struct error *error)
+static int check_version(const struct wire_header *head, const void *bytes, struct error *error)
 {
     uint32_t words[2] = {0, 0};
     if (head->length >= sizeof words)
@@ -58,7 +58,7 @@ static int judge_version(const struct wire_header *head, const void *bytes, stru
     return BANYAN_OK;
 }
 
-static int judge_proof(const struct memoryd_session *session, const struct wire_hello *hello,
+static int check_proof(const struct memoryd_session *session, const struct wire_hello *hello,
                        struct error *error)
 {
     const struct memoryd *daemon = session->daemon;
@@ -71,9 +71,9 @@ static int judge_proof(const struct memoryd_session *session, const struct wire_
     return BANYAN_OK;
 }
 
-/* Lists go through the NIC, or over the stream: never both, since a NIC's atomics are not atomic
- * against this machine's CPU. Who sends no lists may come either way. */
-static int judge_nic(const struct memoryd_session *session, const struct wire_hello *hello,
+/* All lists go through the NIC, or all over the stream, since a NIC's atomics are not atomic against this
+ * machine's CPU. Monitors and formatters, which send no lists, may come either way. */
+static int check_nic(const struct memoryd_session *session, const struct wire_hello *hello,
                      struct error *error)
 {
     bool has = session->daemon->nic != NULL;
@@ -87,8 +87,8 @@ static int judge_nic(const struct memoryd_session *session, const struct wire_he
 
 /* ---- mapping ---- */
 
-/* May this connection get the memory itself? hello->map becomes 0 where it cannot be had. */
-static int judge_map(struct memoryd_session *session, struct wire_hello *hello, struct error *error)
+/* Whether this connection may map the memory. Where that is not possible hello->map becomes 0. */
+static int check_map(struct memoryd_session *session, struct wire_hello *hello, struct error *error)
 {
     const struct memory_node *node = session->daemon->node;
     bool possible = session->is_unix && session->daemon->nic == NULL &&
@@ -98,7 +98,7 @@ static int judge_map(struct memoryd_session *session, struct wire_hello *hello, 
         hello->map = 0;
         return BANYAN_OK;
     }
-    /* Who may write the pool without us must be one whom we can stop (G6). */
+    /* A process that writes the pool by itself is fenced by killing it (G6), so that must be possible. */
     if (!memoryd_process_killable(session->pidfd))
         return error_set(
             error, BANYAN_ENOTSUP,
@@ -152,13 +152,13 @@ static void fill_welcome(const struct memoryd_session *session, const struct wir
     spinlock_unlock(&groups->lock);
 }
 
-/* Gives the session what its role asks for. */
+/* Gives the session what its hello asks for. */
 static int admit(struct memoryd_session *session, struct wire_hello *hello, struct wire_welcome *welcome,
                  struct error *error)
 {
-    int status = judge_nic(session, hello, error);
+    int status = check_nic(session, hello, error);
     if (!status)
-        status = judge_map(session, hello, error);
+        status = check_map(session, hello, error);
     if (status)
         return status;
     fill_welcome(session, hello, welcome);
@@ -170,7 +170,7 @@ static int admit(struct memoryd_session *session, struct wire_hello *hello, stru
         return BANYAN_OK;
     if (hello->role != WIRE_CONTROL && hello->role != WIRE_DATA)
         return error_set(error, BANYAN_EINVAL, "there is no role %u", hello->role);
-    /* The mapping first: a session that has joined can only end, not be refused. */
+    /* The mapping is made first, since it may fail: a session that has joined cannot be refused any more. */
     if (hello->map == 1)
         status = map_session(session, error);
     if (!status)
@@ -198,18 +198,18 @@ enum session_result memoryd_session_hello(struct memoryd_session *session, const
     struct wire_hello hello;
     struct wire_welcome welcome;
     struct error error = {0};
-    if (judge_version(head, bytes, &error))
+    if (check_version(head, bytes, &error))
         return refuse(session, &error);
     memcpy(&hello, bytes, sizeof hello);
-    if (judge_proof(session, &hello, &error))
+    if (check_proof(session, &hello, &error))
         return refuse(session, &error);
     clean_name(session->name, hello.name);
     if (admit(session, &hello, &welcome, &error)) {
-        memoryd_session_descriptors_sent(session); /* they will not be */
+        memoryd_session_descriptors_sent(session); /* closes those that will not be sent */
         return refuse(session, &error);
     }
     session->open = true;
-    if (session->pidfd >= 0) /* the group has it, or nobody needs it */
+    if (session->pidfd >= 0) /* the group has taken it if it needs it */
         close(session->pidfd);
     session->pidfd = -1;
     log_welcome(session, &welcome);

@@ -1,9 +1,9 @@
 /*
- * keeper.c - the thread that accepts connections and keeps the leases: it does nothing that has to be
- * fast, so that I/O threads do nothing else.
+ * keeper.c - the thread that accepts connections, ends leases and reaps groups: all that need not be fast, so
+ * that I/O threads do nothing but serve.
  *
- * It sleeps until something connects, a lease runs out, a process that is being fenced dies, or an I/O thread
- * wakes it because a group is over.
+ * It sleeps until a connection comes, a lease runs out, a process that is being fenced dies, the NIC tells
+ * something, or an I/O thread wakes it because a group is over.
  */
 #include "memoryd/loop.h"
 
@@ -19,10 +19,12 @@
 
 #define MILLISECOND UINT64_C(1000000)
 #define SECOND      (1000 * MILLISECOND)
-/* Connections taken from one listener before leases are looked at again. */
+/* Connections taken from one listener before leases are looked at again; and how long accepting pauses when
+ * there are no descriptors left. */
 #define ACCEPT_BATCH 64
 #define ACCEPT_PAUSE (100 * MILLISECOND)
-/* Awake so much later than meant: this process did not run, and heartbeats lie unread. */
+/* A sleep that lasts so much longer than meant: this process did not run, and heartbeats wait in the sockets.
+ */
 #define OVERSLEPT (10 * MILLISECOND)
 
 int memoryd_keeper_create(struct memoryd *daemon, struct error *error)
@@ -59,7 +61,7 @@ void memoryd_keeper_wake(struct memoryd *daemon)
 {
     uint64_t one = 1;
     ssize_t written = write(daemon->keeper.wake, &one, sizeof one);
-    (void)written; /* it can only fail because it is awake already */
+    (void)written; /* it fails only if the counter is full, and then the thread is awake already */
 }
 
 /* ---- accepting ---- */
@@ -69,7 +71,7 @@ static void complain(struct memoryd *daemon, const char *what, const char *peer)
     struct memoryd_keeper *keeper = &daemon->keeper;
     uint64_t now = task_now();
     if (keeper->complained_at != 0 && now < keeper->complained_at + SECOND)
-        return; /* whoever knocks fast must not fill the log */
+        return; /* a peer that connects again and again must not fill the log */
     keeper->complained_at = now;
     log_warning("memory node: %s%s%s", what, peer[0] != 0 ? ": " : "", peer);
 }
@@ -78,7 +80,7 @@ static void take_connection(struct memoryd *daemon, const struct memoryd_listene
                             const char *peer)
 {
     struct memoryd_loop *loop = &daemon->loops[daemon->keeper.next_loop++ % daemon->loop_count];
-    /* relaxed: a limit, not a promise to the last one */
+    /* relaxed: a limit that may be missed by a few */
     if (atomic_load_relaxed(&daemon->connections) >= daemon->connections_max) {
         complain(daemon, "turned away, all connections are in use", peer);
         close(fd);
@@ -135,7 +137,7 @@ static void take_events(struct memoryd *daemon)
 
 /* ---- the thread ---- */
 
-/* Sleeps at most until the deadline and takes what came. */
+/* Sleeps at most until the deadline; takes connections and events of the NIC. */
 static void wait_and_accept(struct memoryd *daemon, uint64_t deadline)
 {
     struct epoll_event events[32];

@@ -1,12 +1,15 @@
 /*
- * list.c - LISTs: every command is run as soon as it is wholly there (G5), in order, directly on the
+ * list.c - LISTs: every command is run as soon as all its bytes are there (G5), in order, directly on the
  * pool; the reply grows in the output as they are run.
  *
- * A list that ends by a bad address is answered with the commands before it and BANYAN_EADDRESS; the rest of
- * its message is skipped. What contradicts itself (a payload beyond the message's end) breaks the connection.
- * Order (G1, G4) as in fabric/local.c: a store that others may not see yet is fenced before the next READ or
- * atomic is answered and before the reply is ready.
+ * On the connection's I/O thread. A list with a bad address is answered with the results of the commands
+ * before it and BANYAN_EADDRESS; the rest of its message is skipped. A message that contradicts itself (a
+ * payload beyond its end) breaks the connection. Order (G1, G4) as in fabric/local_run.h: a store that may
+ * not be visible to everyone yet is fenced before the next READ or atomic is answered, and before the reply
+ * is ready.
  */
+#include <assert.h>
+
 #include "fabric/target.h"
 #include "memoryd/session.h"
 
@@ -20,10 +23,11 @@ enum session_result memoryd_session_list_begin(struct memoryd_session *session,
                                                const struct wire_header *head)
 {
     struct memoryd_buffer *out = &session->out;
+    assert(session->open && session->list.left == 0);
     session->list = (struct session_list){.left = head->length, .count = head->count, .id = head->id};
     session->worked = true;
     memoryd_count(&session->counts->lists, 1);
-    /* The reply's head: filled in when the list has ended. */
+    /* The reply's header is filled in when the list has ended. */
     if (!memoryd_buffer_room(out, sizeof(struct wire_header)))
         return memoryd_session_broken(session, "no memory for a reply");
     out->end += sizeof(struct wire_header);
@@ -111,7 +115,7 @@ static uint8_t *admit(struct memoryd_session *session, const struct wire_command
     return fabric_target_locate(session->daemon->target, command);
 }
 
-/* The next command: *taken says whether it was there. */
+/* Runs the next command. *taken: all its bytes were there. */
 static enum session_result command_step(struct memoryd_session *session, bool *taken)
 {
     struct session_list *list = &session->list;
@@ -127,7 +131,7 @@ static enum session_result command_step(struct memoryd_session *session, bool *t
         return SESSION_MORE;
     }
     memcpy(&wire, in->bytes + in->start, sizeof wire);
-    /* The address is judged before the payload is waited for. */
+    /* The address is checked before the payload is waited for. */
     uint8_t *where = admit(session, &wire, &command);
     if (where == NULL) {
         list->status = BANYAN_EADDRESS;
@@ -152,7 +156,7 @@ static enum session_result command_step(struct memoryd_session *session, bool *t
     return SESSION_MORE;
 }
 
-/* What is left of a list that was refused. */
+/* Skips what is there of a list that was refused. */
 static void skip(struct memoryd_session *session)
 {
     size_t held = memoryd_buffer_held(&session->in);

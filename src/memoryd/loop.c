@@ -1,6 +1,7 @@
 /* loop.c - see loop.h: one I/O thread, its connections and their time limits. */
 #include "memoryd/loop.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +12,10 @@
 #include "base/task.h"
 
 #define SECOND UINT64_C(1000000000)
-/* Connections of one loop that have not been let in yet; the oldest makes room for the newest. */
+/* Connections of one loop that have a time limit: no hello accepted yet, or ending. Beyond this many the
+ * oldest is closed. */
 #define STRANGERS_MAX 128u
-/* Background work of services in one turn: so much longer may a request wait. */
+/* Background work of services in one turn. A request may have to wait that much longer. */
 #define WORK_NS UINT64_C(20000)
 
 int memoryd_loop_create(struct memoryd_loop *loop, struct memoryd *daemon,
@@ -49,7 +51,7 @@ void memoryd_loop_wake(struct memoryd_loop *loop)
 {
     uint64_t one = 1;
     ssize_t written = write(loop->wake, &one, sizeof one);
-    (void)written; /* it can only fail because it is awake already */
+    (void)written; /* it fails only if the counter is full, and then the thread is awake already */
 }
 
 void memoryd_loop_woken(struct memoryd_loop *loop)
@@ -68,7 +70,7 @@ void memoryd_loop_give(struct memoryd_loop *loop, struct memoryd_connection *con
     memoryd_loop_wake(loop);
 }
 
-/* ---- time limits: the earliest first; all limits are equally long, so that new ones go last ---- */
+/* ---- time limits: the earliest first; all are equally long, so a new one goes to the end ---- */
 
 static void unlink_timed(struct memoryd_loop *loop, struct memoryd_connection *connection)
 {
@@ -164,7 +166,7 @@ static void tidy(struct memoryd_loop *loop, uint64_t now)
         return;
     loop->tidy_at = now + SECOND;
     for (struct memoryd_connection *connection = loop->first, *next; connection != NULL; connection = next) {
-        next = connection->next; /* one that gets no memory is closed */
+        next = connection->next; /* the connection may be closed: there was no memory for it */
         memoryd_connection_tidy(connection);
     }
 }
@@ -202,4 +204,5 @@ void memoryd_loop_main(void *argument)
         memoryd_connection_close(loop->first, MEMORYD_LOST, "the memory node stops");
     while (loop->flying > 0) /* the kernel may still be writing into their buffers */
         loop->engine->wait(loop, SECOND / 100);
+    assert(loop->timed_count == 0 && loop->timed_first == NULL);
 }

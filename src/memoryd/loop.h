@@ -1,12 +1,12 @@
 /*
- * loop.h - the I/O threads of the memory daemon, their engines, and connections: a session with its
- * socket.
+ * loop.h - the I/O threads of the memory daemon, their engines, and connections: a session with its socket.
  *
- * A loop is one thread with an engine; a connection belongs to one loop for its whole life. Two ways of
- * moving bytes share all code beyond the socket: readiness   the engine says that a descriptor is ready, the
- * connection reads and writes by net_stream (every engine; TLS; and every connection until its hello has been
- * answered) completion  the engine itself receives into the session's input and sends from
- * connection->sending, and says when it has (io_uring, plain sockets)
+ * A loop is one thread with an engine; a connection belongs to one loop for its whole life. There are two
+ * ways of moving bytes, which share all code but that at the socket:
+ *  - readiness: the engine tells that a descriptor is ready, and the connection reads and writes by
+ * net_stream. With every engine; for TLS, and for every connection until its hello has been answered;
+ *  - completion: the engine itself receives into the session's input and sends from connection->sending, and
+ * tells when it has. With io_uring, for plain sockets.
  */
 #ifndef MEMORYD_LOOP_H
 #define MEMORYD_LOOP_H
@@ -18,22 +18,22 @@ struct memoryd_connection;
 
 struct memoryd_engine {
     const char *name;
-    /* On the daemon's own thread. BANYAN_ENOTSUP: the kernel has it not. */
+    /* On the thread that makes the daemon. BANYAN_ENOTSUP: the kernel does not have it. */
     int (*create)(struct memoryd_loop *loop, struct error *error);
     void (*destroy)(struct memoryd_loop *loop);
-    /* All others on the loop's thread. */
+    /* This and all that follow: on the loop's thread. */
     int (*begin)(struct memoryd_loop *loop, struct error *error);
-    /* A new connection. BANYAN_ENOMEM: it must be given up. */
+    /* A new connection. BANYAN_ENOMEM: it must be closed. */
     int (*add)(struct memoryd_loop *loop, struct memoryd_connection *connection);
     /* The connection will be told when what it waits for has happened. Called at the end of each of its
      * turns. Where that fails the connection is closed, and may be gone. */
     void (*arm)(struct memoryd_connection *connection);
-    /* The session's input is empty and larger than need be, and a receive may be holding it. */
+    /* The session's input is empty and larger than it need be; a receive into it may be under way. */
     void (*shrink)(struct memoryd_connection *connection);
-    /* Waits for events and hands them to the connections; 0: only looks. */
+    /* Waits for events and hands them to the connections; timeout 0: does not wait. */
     void (*wait)(struct memoryd_loop *loop, uint64_t timeout_ns);
-    /* The connection's socket is shut down. True: it may be freed now; else the engine frees it by
-     * memoryd_connection_free when nothing is under way any more. */
+    /* The connection's socket is shut down. True: it may be freed now. False: the engine frees it by
+     * memoryd_connection_free when none of its operations is under way any more. */
     bool (*remove)(struct memoryd_connection *connection);
 };
 extern const struct memoryd_engine memoryd_epoll;
@@ -49,9 +49,9 @@ struct memoryd_connection {
     bool completion;
     bool welcomed;   /* the welcome, with its descriptors, is on its way */
     bool paused;     /* the session waits for its output to go */
-    bool ending;     /* what is in the output is sent, then it is closed */
+    bool ending;     /* it is closed when its output has been sent */
     bool gone;       /* left its loop */
-    bool large;      /* its buffers were seen larger than need be while nothing was in them */
+    bool large;      /* its input was larger than it need be, and empty, at the last tidying */
     uint32_t events; /* epoll: what was asked for */
     unsigned flying; /* io_uring: operations under way, one bit each */
     struct memoryd_buffer sending;
@@ -62,12 +62,12 @@ struct memoryd_loop {
     const struct memoryd_engine *engine;
     void *state; /* the engine's */
     struct thread *thread;
-    int wake; /* eventfd: the inbox has something, or the daemon stops */
+    int wake; /* eventfd: a connection is in the inbox, or the daemon stops */
     struct spinlock inbox_lock;
     struct memoryd_connection *inbox; /* by timed_next */
     struct memoryd_connection *first, *timed_first, *timed_last;
     uint32_t timed_count;
-    uint32_t flying;  /* connections that are closed, but not yet freed by the engine */
+    uint32_t flying;  /* connections that are closed, and that the engine has not freed yet */
     uint64_t tidy_at; /* when buffers are looked at again */
     struct memoryd_counts counts;
 };
@@ -84,16 +84,16 @@ void memoryd_loop_woken(struct memoryd_loop *loop);
 
 /* ---- connections (connection.c) ---- */
 
-/* Takes the sockets over, also when it fails (NULL: no memory). */
+/* Owns the socket from now on, also when it fails (NULL: no memory). */
 struct memoryd_connection *memoryd_connection_create(struct memoryd *daemon, struct memoryd_loop *loop,
                                                      int fd, const struct memoryd_listener *listener,
                                                      const char *peer);
 void memoryd_connection_free(struct memoryd_connection *connection);
-/* Readiness: whatever the descriptor is ready for. */
+/* Readiness: reads and writes what the descriptor is ready for. */
 void memoryd_connection_ready(struct memoryd_connection *connection);
 /* Completion: `count` bytes are in the session's input; 0: the peer has closed; < 0: an errno. */
 void memoryd_connection_received(struct memoryd_connection *connection, int count);
-/* Completion: `count` bytes of connection->sending are gone; < 0: an errno. */
+/* Completion: `count` bytes of connection->sending have been sent; < 0: an errno. */
 void memoryd_connection_sent(struct memoryd_connection *connection, int count);
 /* Closes it: leaves its group and its loop. */
 void memoryd_connection_close(struct memoryd_connection *connection, enum memoryd_leaving how,

@@ -1,4 +1,4 @@
-/* @daemon.c - see @daemon.h: how a memory node's daemon comes to life and ends. */
+/* memoryd.c - see memoryd.h: how a memory node's daemon is made, started, stopped and destroyed. */
 #include "memoryd/loop.h"
 
 #include <errno.h>
@@ -78,7 +78,7 @@ static void destroy_loops(struct memoryd *daemon)
     daemon->loop_count = 0;
 }
 
-/* The engine that was asked for, or the best that there is. */
+/* The engine that was asked for; else io_uring, or epoll where the kernel refuses io_uring. */
 static int choose_engine(struct memoryd *daemon, unsigned count, struct error *error)
 {
     struct error refused = {0};
@@ -96,7 +96,7 @@ static int choose_engine(struct memoryd *daemon, unsigned count, struct error *e
 
 /* ---- the NIC ---- */
 
-/* The address whose NIC serves the memory; NULL: none of TCP. */
+/* The address whose NIC serves the memory; NULL: none of the addresses is of TCP. */
 static const struct net_address *nic_address(const struct memoryd_options *options)
 {
     const struct net_address *first = NULL;
@@ -261,7 +261,7 @@ void memoryd_join(struct memoryd *daemon)
         thread_join(daemon->loops[i].thread);
     daemon->joined = true;
     close_listeners(daemon);
-    memoryd_groups_stop(daemon); /* whoever came while the threads ended */
+    memoryd_groups_stop(daemon); /* compute nodes that joined while the threads ended */
     memoryd_groups_destroy(daemon);
 }
 

@@ -1,10 +1,10 @@
 /*
- * @daemon.h - a memory node as a daemon: it serves its pool over TCP (TLS where wanted) and Unix sockets,
- * keeps the leases of compute nodes, and frees the locks of those that are gone (G5, G6; fabric/wire.h is the
- * protocol).
+ * memoryd.h - a memory node as a daemon: it serves its pool over TCP (with TLS if wanted) and Unix sockets,
+ * keeps the leases of compute nodes, and frees the locks of compute nodes that were fenced or have left (G5,
+ * G6). The protocol is fabric/wire.h.
  *
- * Called by `banyan memory` and tests. A few I/O threads of its own (io_uring, else epoll), one more for
- * leases.
+ * Called by `banyan memory`, benchmarks and tests. It has I/O threads of its own (io_uring, else epoll), and
+ * one thread more for leases.
  */
 #ifndef MEMORYD_H
 #define MEMORYD_H
@@ -27,15 +27,15 @@ struct memoryd_options {
     uint32_t lease_ms_min, lease_ms_max; /* what compute nodes may ask for; 0: 100, 60,000 */
     uint32_t connections_max;            /* 0: 4,096 */
     int engine;                          /* enum memory_engine */
-    bool busy_poll;                      /* never sleep: for benchmarks */
-    /* Compute nodes get at the memory through this NIC (RDMA), and in no other way; NULL: over the
-     * stream. The NIC is chosen by the first rdma:// address, else by the first of TCP. Needs a memory node
-     * with locks as memoryd_locks says. */
+    bool busy_poll;                      /* I/O threads never sleep: for benchmarks */
+    /* Compute nodes reach the memory through this NIC (RDMA), and in no other way; NULL: over the stream. The
+     * NIC is the one of the first rdma:// address, else of the first TCP address. The memory node must have
+     * locks as memoryd_locks chooses them. */
     const struct verbs_options *nic;
 };
 
-/* Chooses what is 0 of the memory node's lock_width and lock_bytes by the NIC (memoryd_nic_locks); without
- * one it leaves them to memory_node_create. Opens the NIC: fails as memoryd_create does. */
+/* Sets lock_width and lock_bytes of the memory node to what suits the NIC (memoryd_nic_locks), each if it is
+ * 0; without a NIC it leaves both to memory_node_create. Opens the NIC: fails as memoryd_create does. */
 int memoryd_locks(const struct memoryd_options *options, struct memory_options *memory, struct error *error);
 
 struct memoryd;

@@ -1,8 +1,8 @@
 /*
- * nic_locks.c - the memory node's own queue pair, connected to itself: what the memory node does to
- * words that compute nodes CAS, it does through it; see nic.h.
+ * nic_locks.c - the memory node's own queue pair, which is connected to itself. Through it the memory node
+ * changes words that compute nodes CAS, so that it frees the locks of fenced compute nodes; see nic.h.
  *
- * On one thread at a time: who creates the NIC, then the keeper. Waits for the NIC.
+ * On one thread at a time: the one that creates the NIC, then the keeper's. Waits for the NIC.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 #define OWN_WORKS   64u                                     /* requests of one post */
 #define PIECE_BYTES (64u << 10)                             /* read at once */
-#define OLD_AT      PIECE_BYTES                             /* in the room: what atomics found */
+#define OLD_AT      PIECE_BYTES                             /* in the room: the old words of atomics */
 #define NEW_AT      (OLD_AT + OWN_WORKS * sizeof(uint64_t)) /* and the words that are written */
 #define ROOM_BYTES  (NEW_AT + sizeof(uint64_t))
 
@@ -78,7 +78,7 @@ void nic_own_close(struct memoryd_nic *nic)
         ibv_destroy_cq(own->completions);
     if (own->registration != NULL)
         ibv_dereg_mr(own->registration);
-    if (gone) /* else the NIC may still write there what it was asked to read */
+    if (gone) /* else a READ may still be under way, whose bytes the NIC writes there */
         free(own->room);
     free(own->scratch);
     *own = (struct nic_own){.broken = true};
@@ -99,7 +99,7 @@ static struct verbs_work work_on(const struct memoryd_nic *nic, enum nic_part pa
                                .remote_key = pool ? own->where.pool_key : own->where.lock_key};
 }
 
-/* Posts them with one doorbell, and waits until the last is done: so all are. */
+/* Posts them with one doorbell, and waits until the last is done; then all are. */
 static int run(struct memoryd_nic *nic, struct verbs_work *works, uint32_t count, struct error *error)
 {
     struct nic_own *own = &nic->own;
@@ -120,9 +120,9 @@ static uint64_t *room_word(const struct memoryd_nic *nic, uint64_t at)
     return (uint64_t *)(void *)(nic->own.room + at);
 }
 
-/* ---- the proof ---- */
+/* ---- trying it out ---- */
 
-/* READ, CAS, WRITE on one word, which is afterwards what it was. Nobody else is here yet. */
+/* READ, CAS and WRITE on one word, which afterwards is what it was. There is no other queue pair yet. */
 static int prove_word(struct memoryd_nic *nic, enum nic_part part, uint64_t offset, struct error *error)
 {
     struct verbs_work works[4];
@@ -148,7 +148,7 @@ static int prove_word(struct memoryd_nic *nic, enum nic_part part, uint64_t offs
     return BANYAN_OK;
 }
 
-/* Half a word changes and the other half does not. */
+/* A masked CAS changes its part of a word and nothing else. */
 static int prove_mask(struct memoryd_nic *nic, struct error *error)
 {
     struct verbs_work works[4];
@@ -164,7 +164,7 @@ static int prove_mask(struct memoryd_nic *nic, struct error *error)
         swap->mask = UINT64_C(0xffff0000);
         swap->compare = i == 0 ? before : ~before;
         swap->swap = ~swap->compare;
-        /* By a READ one sees which bytes they were, whatever order the NIC has them in. */
+        /* A READ shows which bytes have changed, whatever byte order the NIC's atomics have. */
         works[2 * i + 1] = work_on(nic, NIC_LOCKS, 0, FABRIC_READ, 8, 8 + i * 8);
     }
     status = run(nic, works, 4, error);
@@ -189,7 +189,7 @@ int nic_own_prove(struct memoryd_nic *nic, struct error *error)
     return status;
 }
 
-/* ---- locks of the dead ---- */
+/* ---- locks of fenced compute nodes ---- */
 
 /* Which bits of the word are locks that bear the id. */
 static uint64_t bits_of(uint64_t word, uint16_t id, uint32_t width)
@@ -240,9 +240,9 @@ static int free_word(struct sweep *sweep, uint64_t offset, uint64_t word, uint64
     return ++sweep->count == OWN_WORKS ? flush(sweep, error) : BANYAN_OK;
 }
 
-/* One table, `start` bytes into its part. It is read by the NIC too: what the CPU sees of device memory, and
- * when, is another matter. Others go on taking and releasing locks meanwhile; those that bear the id stay as
- * they are, since their owner is gone, so none is missed. */
+/* One table, `start` bytes into its part. The NIC reads it too, since the CPU may not see the present bytes
+ * of device memory. Compute nodes go on taking and releasing locks meanwhile; words that bear the id do not
+ * change, since their owner is fenced, so none is missed. */
 static int sweep_table(struct sweep *sweep, uint64_t start, struct error *error)
 {
     struct memoryd_nic *nic = sweep->nic;
@@ -272,12 +272,12 @@ static int sweep_all(struct memoryd_nic *nic, uint16_t id, uint64_t *freed, stru
     return !status ? sweep_table(&sweep, MEMORY_LOCK_TABLE_OFFSET, error) : status;
 }
 
-/* Where the NIC fails, words may be left that bear the id. To free them with this machine's CPU would not
- * do: its store can be undone by a CAS of another compute node that the NIC is just failing, and the lock
- * would be lost for ever. To leave them would be the same loss. So the caller keeps the compute node
- * unreaped, its id not given away, and tries again until the NIC obeys: all that waits for it are those who
- * want these very locks, and they could do nothing through a NIC that is broken. A sweep may be repeated:
- * what it freed bears the id no more. */
+/* Where the NIC fails, words may be left that bear the id. The CPU cannot free them: its store may be undone
+ * by another compute node's CAS that fails in the NIC at the same moment, and the lock would be lost for
+ * ever. If they were left as they are, the locks would be lost too. So the caller does not reap the compute
+ * node, does not give its id away, and tries again until the NIC works: only compute nodes that want these
+ * locks wait for it, and through a broken NIC they could do nothing anyway. A sweep may be repeated, since
+ * words that it freed do not bear the id any more. */
 int memoryd_nic_release_locks(struct memoryd_nic *nic, uint16_t compute_id, uint64_t *freed,
                               struct error *error)
 {

@@ -1,7 +1,7 @@
 /*
- * process.h - processes of mapped clients, by their pidfds: may we stop them, are they dead. A pidfd
- * stays that of the process it was taken for, even when its number is used again. Some system calls, any
- * thread.
+ * process.h - processes of clients that map the pool, by their pidfds: whether this process may kill them,
+ * whether they are dead. A pidfd always means the process that it was taken for, even when its number is used
+ * again. Any thread; one system call each.
  */
 #ifndef MEMORYD_PROCESS_H
 #define MEMORYD_PROCESS_H

@@ -1,6 +1,7 @@
-/* session.c - see session.h: the messages and who may send them. */
+/* session.c - see session.h: which messages there are, and which role may send them. */
 #include "memoryd/session.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +52,7 @@ static enum session_result take_format(struct memoryd_session *session, const st
     return SESSION_MORE;
 }
 
-/* Who may send what, once the hello was accepted. */
+/* Whether its role lets it send this kind of message. */
 static bool may_send(const struct memoryd_session *session, uint8_t kind)
 {
     uint32_t role = session->role;
@@ -88,12 +89,13 @@ static enum session_result take_open(struct memoryd_session *session, const stru
         if (!memoryd_session_send(session, WIRE_HEARTBEAT, 0, head->id, NULL, 0))
             return memoryd_session_broken(session, "no memory for a reply");
         return SESSION_MORE;
-    default: /* WIRE_GOODBYE */
+    default:
+        assert(head->kind == WIRE_GOODBYE); /* may_send knows no other */
         return SESSION_ENDED;
     }
 }
 
-/* A message that is wholly there. */
+/* A message all of whose bytes are there. */
 static enum session_result take_message(struct memoryd_session *session, const struct wire_header *head)
 {
     struct memoryd_buffer *in = &session->in;
@@ -104,7 +106,7 @@ static enum session_result take_message(struct memoryd_session *session, const s
     return take_open(session, head, bytes);
 }
 
-/* One message, or one step of a list. *on: there may be more to do. */
+/* Takes one message, or one step of a list. *on: there may be more to do. */
 static enum session_result step(struct memoryd_session *session, bool *on)
 {
     struct memoryd_buffer *in = &session->in;
@@ -125,7 +127,7 @@ static enum session_result step(struct memoryd_session *session, bool *on)
         return memoryd_session_broken(session, "message kind %u of %u bytes with %u commands", head.kind,
                                       head.length, (unsigned)head.count);
     if (!session->open && (head.kind != WIRE_HELLO || head.length > SESSION_INPUT_HELLO - sizeof head))
-        return memoryd_session_broken(session, "message kind %u of %u bytes where a hello was due", head.kind,
+        return memoryd_session_broken(session, "message kind %u of %u bytes before the hello", head.kind,
                                       head.length);
     if (session->open && !may_send(session, head.kind))
         return memoryd_session_broken(session, "message kind %u is not for a connection of role %u%s",
@@ -185,7 +187,8 @@ void memoryd_session_descriptors_sent(struct memoryd_session *session)
 void memoryd_session_leave(struct memoryd_session *session, enum memoryd_leaving how, const char *why)
 {
     session->over = true;
-    /* The order is what G6 hangs on: the locks wait for the last of a group to leave. */
+    /* G6 needs this order: a group's locks are freed when its last session has left, and then no queue pair
+     * may be left. */
     if (memoryd_session_detach(session))
         memoryd_group_leave(session, how, why);
     else
@@ -194,6 +197,7 @@ void memoryd_session_leave(struct memoryd_session *session, enum memoryd_leaving
 
 void memoryd_session_finish(struct memoryd_session *session)
 {
+    assert(session->group == NULL && session->queue == NULL);
     memoryd_session_descriptors_sent(session);
     memoryd_buffer_free(&session->in);
     memoryd_buffer_free(&session->out);

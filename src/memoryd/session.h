@@ -1,10 +1,11 @@
 /*
- * session.h - one connection's conversation, without its socket: bytes go in, bytes come out, and in
- * between the hello is judged, lists are run on the pool, calls are answered.
+ * session.h - one connection's conversation, without its socket: bytes come in, the hello is checked, lists
+ * are run on the pool, calls are answered, and bytes go out.
  *
- * Called by connection.c on the connection's I/O thread, and by the fuzzer. Nothing here waits; a step
- * runs every command that is wholly there. Nothing that a peer sends makes it fail worse than by
- * SESSION_BROKEN, or makes its buffers grow beyond one command of input and two lists of output.
+ * Called by connection.c on the connection's I/O thread, and by the fuzzer. Nothing here waits, except for
+ * the kernel when a queue pair is made (attach.c); a step runs every command whose bytes are all there. The
+ * worst that a peer's bytes can bring about is SESSION_BROKEN; they never make the buffers grow beyond one
+ * command of input and two lists of output.
  */
 #ifndef MEMORYD_SESSION_H
 #define MEMORYD_SESSION_H
@@ -15,7 +16,7 @@
 
 /* No new message is begun while more than this is unsent. */
 #define SESSION_OUTPUT_PAUSE (4u << 20)
-/* Room for input: before the hello is accepted, behind it, and of connections that send lists. */
+/* Room for input: before the hello is accepted, after it, and for connections that send lists. */
 #define SESSION_INPUT_HELLO 4096u
 #define SESSION_INPUT_SMALL 8192u
 #define SESSION_INPUT_LISTS 65536u
@@ -26,18 +27,18 @@ enum session_result {
     SESSION_PAUSED,      /* it waits for output to be sent; call again then */
     SESSION_DESCRIPTORS, /* send all output, then session->descriptors, then call again */
     SESSION_ENDED,       /* goodbye, or refused: send the output and close */
-    SESSION_FENCED,      /* its compute node was: close at once */
+    SESSION_FENCED,      /* its compute node was fenced: close at once */
     SESSION_BROKEN,      /* session->why: close at once */
 };
 
 /* The list that is being received. */
 struct session_list {
     uint32_t left;   /* bytes of the message that have not been taken yet; 0: there is no list */
-    uint32_t volume; /* of READs and WRITEs so far */
+    uint32_t volume; /* bytes of READs and WRITEs so far */
     uint16_t count, run;
     int32_t status;
     uint64_t id;
-    bool pending; /* a store may not be seen by all yet (G1, G4) */
+    bool pending; /* a store may not be visible to everyone yet (G1, G4) */
 };
 
 struct memoryd_session {
@@ -47,7 +48,7 @@ struct memoryd_session {
     size_t need;   /* bytes that `in` must hold for the next step */
     size_t unsent; /* output that is no longer in `out` but on its way (the connection's) */
     bool open;     /* the hello was accepted */
-    bool worked;   /* a list or call of it was begun */
+    bool worked;   /* a list, a call or a queue pair was begun */
     bool over;     /* nothing is executed any more */
     uint8_t nonce[NET_NONCE_BYTES];
     uint32_t role;   /* enum wire_role, once open */
@@ -65,7 +66,7 @@ struct memoryd_session {
     unsigned descriptor_count;
     struct memoryd_staging *staging;
 
-    /* the group table's, under its lock */
+    /* guarded by the lock of the table of groups */
     struct memoryd_nic_queue *queue; /* NULL: none. Set and cleared by its own thread alone */
     struct memoryd_group *group;
     struct memoryd_session *group_next, *group_previous;
@@ -75,13 +76,14 @@ struct memoryd_session {
     char why[160];
 };
 
-/* Puts the greeting into the output. false: no memory. Takes pidfd over. */
+/* Puts the greeting into the output. false: no memory. The session owns its pidfd, which is set before. */
 bool memoryd_session_begin(struct memoryd_session *session, struct memoryd *daemon,
                            struct memoryd_counts *counts, int fd, const char *peer);
 enum session_result memoryd_session_run(struct memoryd_session *session);
 /* The descriptors have been sent. */
 void memoryd_session_descriptors_sent(struct memoryd_session *session);
-/* The connection is gone: destroys its queue pair, then leaves the group. May be called twice. */
+/* The connection is gone, or its end is certain: destroys its queue pair, then leaves its group. May be
+ * called twice. */
 void memoryd_session_leave(struct memoryd_session *session, enum memoryd_leaving how, const char *why);
 /* Frees everything that the session owns. */
 void memoryd_session_finish(struct memoryd_session *session);
@@ -100,12 +102,12 @@ enum session_result memoryd_session_hello(struct memoryd_session *session, const
 /* call.c: a CALL of `length` bytes. */
 enum session_result memoryd_session_call(struct memoryd_session *session, const struct wire_header *head,
                                          const void *bytes);
-/* list.c: a LIST's head has been taken; and every step of it. SESSION_MORE with list.left == 0: it has
- * been answered. */
+/* list.c: a LIST's header has been taken; and every step of it. SESSION_MORE with list.left == 0: it has been
+ * answered. */
 enum session_result memoryd_session_list_begin(struct memoryd_session *session,
                                                const struct wire_header *head);
 enum session_result memoryd_session_list_step(struct memoryd_session *session);
-/* attach.c: an ATTACH of `length` bytes; the end of its queue pair: false when that is not certain. */
+/* attach.c: an ATTACH of `length` bytes; and the end of its queue pair, false: it could not be destroyed. */
 enum session_result memoryd_session_attach(struct memoryd_session *session, const struct wire_header *head,
                                            const void *bytes);
 bool memoryd_session_detach(struct memoryd_session *session);

@@ -1,6 +1,7 @@
 /* staging.c - see staging.h. */
 #include "memoryd/staging.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ int memoryd_staging_create(struct memoryd_staging **made, int *descriptor, struc
     struct memoryd_staging *staging = calloc(1, sizeof *staging);
     void *area = MAP_FAILED;
     int fd = memfd_create("banyan-staging", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    /* Sealed: a client that cut it short would make this process fail at its next look. */
+    /* Sealed: a client that cut it short would make this process fail at its next access. */
     if (staging != NULL && fd >= 0 && ftruncate(fd, (off_t)area_bytes()) == 0 &&
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
         area = mmap(NULL, area_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -52,6 +53,7 @@ void memoryd_staging_destroy(struct memoryd_staging *staging)
 
 void memoryd_staging_leave(struct memoryd *daemon, struct memoryd_staging *staging, uint16_t compute_id)
 {
+    assert(compute_id != 0);
     staging->compute_id = compute_id;
     spinlock_lock(&daemon->left.lock);
     staging->next = daemon->left.first;
@@ -59,7 +61,8 @@ void memoryd_staging_leave(struct memoryd *daemon, struct memoryd_staging *stagi
     spinlock_unlock(&daemon->left.lock);
 }
 
-/* Takes one that the compute node left; 0: that anyone left. NULL: there is none. */
+/* Takes an area that the compute node left out of the list; compute_id 0: the first that is there. NULL:
+ * none. */
 static struct memoryd_staging *take_left(struct memoryd_left *left, uint16_t compute_id)
 {
     spinlock_lock(&left->lock);
@@ -88,7 +91,7 @@ static bool finish(const struct memoryd_staging *staging, const struct fabric_ta
     const struct wire_staging *area = staging->area;
     uint8_t data[WIRE_STAGING_DATA];
     *complaint = false;
-    /* acquire: what was put down before the mark is seen behind it */
+    /* acquire: what the client wrote before the mark is read after it */
     if (atomic_load_acquire(&area->marked) != WIRE_STAGED)
         return false;
     /* Each word is read once (relaxed: the mark has ordered them), then validated: an area that is still

@@ -1,10 +1,9 @@
 /*
- * state.h - what the parts of the memory daemon share: the daemon, its listeners, its counters. Not
- * for anyone outside of src/memory/daemon*.c, its tests and its fuzzer.
+ * state.h - the daemon itself, its listeners and counters. For the files of memoryd/, and for its fuzzer.
  *
- * THREADS. The keeper (keeper.c) accepts connections and watches over leases. Each loop
- * (loop.h) is one I/O thread with an engine and the connections that were given to it. They meet at
- * the table of groups (group.h), which a spin lock guards, and at a loop's inbox.
+ * THREADS. The keeper (keeper.c) accepts connections and ends leases. Each loop (loop.h) is one I/O thread
+ * with an engine and the connections that were given to it. They meet at the table of groups (group.h), which
+ * a spin lock guards, and at a loop's inbox.
  */
 #ifndef MEMORYD_STATE_H
 #define MEMORYD_STATE_H
@@ -16,8 +15,8 @@
 #include "memoryd/group.h"
 #include "memoryd/staging.h"
 
-/* Written by one thread each, summed up by any: every field is loaded and stored relaxed, since a count says
- * nothing about anything else. */
+/* One I/O thread writes them, any thread reads them: every field is loaded and stored relaxed, since no other
+ * data depends on a count. */
 struct memoryd_counts {
     uint64_t lists, commands, bytes_read, bytes_written;
 };
@@ -34,8 +33,8 @@ struct memoryd_listener {
 struct memoryd_keeper {
     struct thread *thread;
     int epoll, wake;        /* wake: an eventfd */
-    uint64_t awake_at;      /* when it meant to wake up, ns */
-    uint64_t pause_until;   /* no accepting before: the process has no descriptors left */
+    uint64_t awake_at;      /* when its sleep was to end, ns */
+    uint64_t pause_until;   /* nothing is accepted before: the process has no descriptors left. 0: no pause */
     uint64_t complained_at; /* the last warning about connections that were turned away */
     unsigned next_loop;
 };
@@ -45,7 +44,7 @@ struct memoryd_nic;
 struct memoryd {
     struct memory_node *node;
     const struct fabric_target *target;
-    struct memoryd_nic *nic; /* NULL: compute nodes come over the stream */
+    struct memoryd_nic *nic; /* NULL: compute nodes send their lists over the stream */
     struct net_tls *tls;
     uint8_t secret[NET_SECRET_MAX];
     size_t secret_length; /* 0: none wanted */
@@ -61,7 +60,7 @@ struct memoryd {
     struct memoryd_groups groups;
     struct memoryd_left left; /* staging areas */
     uint32_t connections;     /* atomic */
-    uint32_t attaching;       /* atomic: I/O threads that wait for the kernel to make a queue pair */
+    uint32_t attaching;       /* atomic: I/O threads that wait until the kernel has made a queue pair */
     uint32_t stopping;        /* atomic */
     bool registered;          /* its services, with the node */
     bool started, joined;
@@ -74,7 +73,7 @@ extern const struct memory_service memoryd_peers_service;
 
 int memoryd_keeper_create(struct memoryd *daemon, struct error *error);
 void memoryd_keeper_destroy(struct memoryd *daemon);
-/* The thread: until the daemon is stopping. */
+/* The thread's function: returns when the daemon stops. */
 void memoryd_keeper_main(void *daemon);
 /* Any thread: the keeper looks at groups and at `stopping` again. */
 void memoryd_keeper_wake(struct memoryd *daemon);

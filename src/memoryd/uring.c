@@ -1,13 +1,14 @@
 /*
- * uring.c - the engine on io_uring: one system call a turn hands over all sends and receives and waits
- * for the next. Connections that are not plain sockets behind their hello get one-shot polls instead.
+ * uring.c - the engine on io_uring: one system call a turn hands over all sends and receives, and waits for
+ * events. Connections with TLS, and all until their hello has been answered, get one-shot polls instead.
  *
  * Each connection has at most one operation of each kind under way; a connection that is closed is freed when
- * the last of them has come back. The ring is made by the daemon's thread, disabled, and enabled by the
- * loop's thread, which is then the only one that may use it.
+ * the last of them has come back. The thread that makes the daemon makes the ring, disabled; the loop's
+ * thread enables it, and is then the only one that may use it.
  */
 #include "memoryd/loop.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <liburing.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@
 #define ENTRIES     256u
 #define COMPLETIONS 4096u
 #define BATCH       64u
-/* Waiting with a time limit, no lost completions, and sockets that wait inside the kernel. */
+/* Waiting with a time limit, no lost completions, and operations on sockets that wait inside the kernel. */
 #define FEATURES (IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP | IORING_FEAT_FAST_POLL)
 
 enum uring_kind { URING_RECEIVE, URING_SEND, URING_POLL_IN, URING_POLL_OUT, URING_KINDS };
@@ -41,7 +42,7 @@ static struct io_uring *ring_of(const struct memoryd_loop *loop)
 
 static int ring_make(struct io_uring *ring)
 {
-    /* Completions are run when this thread asks for them (Linux 6.1); else however the kernel does it. */
+    /* Best: the kernel does its part when this thread asks for completions (Linux 6.1). */
     struct io_uring_params plain = {.flags = IORING_SETUP_R_DISABLED | IORING_SETUP_CQSIZE,
                                     .cq_entries = COMPLETIONS};
     struct io_uring_params best = plain;
@@ -122,6 +123,7 @@ static bool flying(const struct memoryd_connection *connection, enum uring_kind 
 static void launch(struct memoryd_connection *connection, struct io_uring_sqe *entry, enum uring_kind kind)
 {
     entry->user_data = data_of(connection, kind);
+    assert(!flying(connection, kind));
     connection->flying |= 1u << kind;
 }
 
@@ -241,8 +243,8 @@ static unsigned collect(struct io_uring *ring, struct seen seen[BATCH])
     return count;
 }
 
-/* Returns how many there were. A connection is freed with its last operation only, so none of those that are
- * behind it in `seen` can be of it. */
+/* Returns how many there were. A connection is freed by the completion of its last operation, so no later one
+ * in `seen` belongs to it. */
 static unsigned take_completions(struct memoryd_loop *loop)
 {
     struct seen seen[BATCH];
