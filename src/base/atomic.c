@@ -28,7 +28,7 @@ void atomic_copy_from(void *to, const void *shared, size_t length)
 {
     uint8_t *out = to;
     const uint8_t *in = shared;
-    /* All loads are relaxed: no byte says anything about another, the caller judges what it got. */
+    /* All loads are relaxed: the bytes may be of different moments, and the caller validates what it got. */
     while (length && (uintptr_t)in % 8) {
         size_t size = piece((uintptr_t)in, length);
         uint8_t bytes[8];
@@ -49,7 +49,8 @@ void atomic_copy_from(void *to, const void *shared, size_t length)
         memcpy(out, &word, 8);
     }
     if (length) {
-        /* The rest shares one aligned word, which may end beyond the source: load what is ours in pieces. */
+        /* The rest shares one aligned word, which may end beyond the source: so only its bytes are loaded, in
+         * pieces. */
         if (length & 4) {
             uint32_t word = atomic_load_relaxed((const uint32_t *)(const void *)in);
             memcpy(out, &word, 4);
@@ -69,7 +70,7 @@ void atomic_copy_to(void *shared, const void *from, size_t length)
 {
     uint8_t *out = shared;
     const uint8_t *in = from;
-    /* All stores are relaxed: who needs an order puts a fence before the copy. */
+    /* All stores are relaxed: a caller that needs an order puts a fence before the copy. */
     while (length) {
         size_t size = piece((uintptr_t)out, length);
         if (size == 8) {

@@ -1,6 +1,6 @@
 /*
  * atomic.h - the few atomics that the layers above may use, each with its ordering in its name,
- * a small spin lock, and word-wise copying of memory that others write meanwhile.
+ * a small spin lock, and word-wise copying of memory that other threads write meanwhile.
  */
 #ifndef BASE_ATOMIC_H
 #define BASE_ATOMIC_H
@@ -25,7 +25,7 @@ static inline void atomic_pause(void)
 #endif
 }
 
-/* A test-and-test-and-set lock for sections of a few dozen instructions in which nobody suspends.
+/* A test-and-test-and-set lock for sections of a few dozen instructions that do not suspend.
  * Zero-initialized is unlocked. Yields the CPU when it spins for long. */
 struct spinlock {
     uint32_t locked;

@@ -130,7 +130,7 @@ void epoch_leave(struct epoch_slot *slot)
 {
     assert(slot->nesting);
     if (--slot->nesting == 0)
-        atomic_store_release(&slot->announced, 0); /* our reads are done before anybody frees */
+        atomic_store_release(&slot->announced, 0); /* release: our reads come before any free */
 }
 
 static bool all_caught_up(struct epoch_domain *domain, uint64_t epoch)

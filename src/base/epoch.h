@@ -1,6 +1,6 @@
 /*
- * epoch.h - epoch-based reclamation: readers of shared memory never block, and what was unlinked is
- * freed once nobody can still be reading it.
+ * epoch.h - epoch-based reclamation: readers of shared memory never block, and what was unlinked is freed
+ * when no reader can still have it.
  *
  * A domain has a fixed number of slots, one per OS thread (or per simulated worker) that reads.
  * Between epoch_enter and epoch_leave a task must not suspend. epoch_retire() may be called inside
@@ -25,7 +25,7 @@ void epoch_slot_release(struct epoch_slot *slot);
 /* Sections of one slot may nest. */
 void epoch_enter(struct epoch_slot *slot);
 void epoch_leave(struct epoch_slot *slot);
-/* False: there is no memory to remember it by, and it will never be called back. */
+/* False: there is no memory for the entry, and the callback will never run. */
 bool epoch_retire(struct epoch_slot *slot, void (*callback)(void *object, void *context), void *object,
                   void *context);
 

@@ -1,7 +1,7 @@
 /*
  * error.h - an error with a message that names the thing at fault.
  *
- * A struct error belongs to whoever declared it (usually a session or a function's caller).
+ * A struct error belongs to the code that declared it (usually a session, or a function's caller).
  * error_set() fills it and returns the code, so that a failing function can end with
  *     return error_set(error, BANYAN_ECORRUPT, "node %s: ...", ...);
  * `error` may be NULL where the caller wants the code alone.

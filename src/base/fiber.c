@@ -32,7 +32,7 @@
 
 struct fiber {
     void *stack_pointer;    /* while suspended */
-    void *resumer_pointer;  /* of who runs it, while running */
+    void *resumer_pointer;  /* of its resumer, while it runs */
     struct fiber *previous; /* running when it was resumed */
     uint8_t *mapping;       /* guard page, then the stack */
     size_t mapping_bytes, guard_bytes;
@@ -289,7 +289,7 @@ void fiber_destroy(struct fiber *fiber)
         fiber->abandoned = true;
         fiber_resume(fiber);
     }
-    /* What the fiber left poisoned must not haunt who maps this memory next. */
+    /* The next mapping at this address must not find parts of it poisoned. */
     __asan_unpoison_memory_region(fiber->mapping + fiber->guard_bytes,
                                   fiber->mapping_bytes - fiber->guard_bytes);
 #endif

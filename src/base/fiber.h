@@ -16,11 +16,12 @@ typedef void fiber_function(void *argument);
 struct fiber *fiber_create(fiber_function *function, void *argument, size_t stack_bytes);
 /* Runs the fiber until it suspends or returns; true while it can be resumed again. */
 bool fiber_resume(struct fiber *fiber);
-/* Back to who resumed the calling fiber. */
+/* Goes back to the resumer of the calling fiber. */
 void fiber_suspend(void);
 /* The running fiber of this thread, NULL outside of one. */
 struct fiber *fiber_current(void);
-/* A fiber that has not returned may be destroyed too: its stack is dropped as it stands. */
+/* A fiber that has not returned may be destroyed too: its stack is dropped, and nothing on it runs any more.
+ */
 void fiber_destroy(struct fiber *fiber);
 
 #endif

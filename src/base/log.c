@@ -8,7 +8,7 @@
 
 #include "base/atomic.h"
 
-static int least_level = LOG_WARNING; /* a library says nothing unless something is wrong */
+static int least_level = LOG_WARNING; /* a library is silent unless something is wrong */
 
 void log_set_level(enum log_level level)
 {
@@ -20,7 +20,7 @@ void log_write(enum log_level level, const char *format, ...)
     static const char *const names[] = {"debug", "info", "warning", "error"};
     if ((int)level < atomic_load_relaxed(&least_level))
         return;
-    int saved_errno = errno; /* a message must not change what its caller is about to look at */
+    int saved_errno = errno; /* the caller may look at errno after the message */
     char line[1024];
     struct timespec now;
     struct tm parts;
@@ -36,12 +36,12 @@ void log_write(enum log_level level, const char *format, ...)
     used += more > 0 ? (size_t)more : 0;
     if (used > sizeof line - 2)
         used = sizeof line - 2;
-    /* One line each, whatever a key or a name in the message contains. */
+    /* One line for each message, whatever a key or a name in it contains. */
     for (size_t i = 0; i < used; i++)
         if ((unsigned char)line[i] < ' ' || line[i] == 127)
             line[i] = '?';
     line[used++] = '\n';
-    /* One write: lines of several threads do not mix. Nobody is left to tell if it fails. */
+    /* One write, so that lines of several threads do not mix. If it fails, there is nowhere to report it. */
     ssize_t written = write(STDERR_FILENO, line, used);
     (void)written;
     errno = saved_errno;

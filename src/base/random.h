@@ -18,8 +18,8 @@ double random_unit(struct random *random);
 bool random_chance(struct random *random, double probability);
 /* A 64-bit finalizer (bijective): spreads the bits of small integers. */
 uint64_t random_mix(uint64_t value);
-/* A number that nobody else has drawn: from the system, and not repeatable. For names that must differ
- * between processes, never for what a run decides. */
+/* A number from the system, which no other process draws again. For names that must differ between processes,
+ * never for decisions of a run, which could not be repeated. */
 uint64_t random_entropy(void);
 
 #endif

@@ -25,7 +25,7 @@ static void wait_for_signals(void *argument)
         if (sigwait(&signals->set, &number) || number == END_SIGNAL)
             return;
         if (told)
-            _exit(128 + number); /* whoever asks twice does not want to wait */
+            _exit(128 + number); /* the second signal: do not wait for an orderly end */
         told = true;
         signals->function(signals->context, number);
     }

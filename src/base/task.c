@@ -127,7 +127,7 @@ static struct task *own_make(void)
 {
     struct thread_task *own = own_task ? own_task : pool_take();
     if (!own)
-        abort(); /* a thread that cannot even wait cannot report it either */
+        abort(); /* a thread that cannot wait cannot report an error either */
     own_use(own);
     return current;
 }

@@ -42,9 +42,8 @@ struct task {
 
 /* The calling task. A plain thread gets one on first use (recycled after the thread's end). Never NULL. */
 struct task *task_self(void);
-/* The task of a thread that is yet to be started, so that it needs no memory of its own (NULL: there is
- * none); for the new thread to adopt before anything else, or to be given back when there is no new thread.
- */
+/* A task for a thread that is not started yet (NULL: no memory), so that the thread itself needs none. The
+ * new thread adopts it before anything else; if it could not be started, the task is given back. */
 struct task *task_reserve(void);
 void task_adopt(struct task *reserved);
 void task_give_back(struct task *reserved);

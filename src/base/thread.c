@@ -10,7 +10,7 @@
 
 struct thread {
     pthread_t handle;
-    struct task *task; /* made before the thread: it has nobody to tell that there is no memory */
+    struct task *task; /* made before the thread, which could not report a lack of memory */
     void (*function)(void *);
     void *argument;
 };

@@ -29,12 +29,12 @@
 /* A busy worker polls its descriptors after so many rounds, or so many ns, whatever is first. */
 #define POLL_ROUNDS 8u
 #define POLL_PERIOD 5000u
-/* Who polls for something that no descriptor tells, and finds nothing in its descriptors, waits twice as long
- * for the next look, up to this: a system call in each of its rounds would cost more than what it waits for.
- */
+/* While a hook polls for something that no descriptor tells, each look at the descriptors that finds nothing
+ * doubles the time to the next look, up to this: a system call in each round would cost more than what is
+ * waited for. */
 #define POLL_PERIOD_AWAKE 100000u
-/* After so many rounds in which every fiber did nothing but yield, they may all be waiting for a thread that
- * wants this CPU: it is offered. */
+/* After this many rounds in which every fiber only yielded, they may all be waiting for a thread that needs
+ * this CPU, so the worker yields it. */
 #define WAITING_ROUNDS 4u
 /* Fibers kept, with their stacks, for functions to come. */
 #define SPARE_FIBERS 256u
@@ -146,7 +146,7 @@ static void inbox_put(struct worker *worker, struct worker_mail *mail)
         __atomic_exchange_n(&worker->sleeping, 0u, __ATOMIC_RELAXED)) {
         uint64_t one = 1;
         ssize_t length = write(worker->wake_fd, &one, sizeof one);
-        (void)length; /* fails only when the counter is at its end: then it is readable anyway */
+        (void)length; /* fails only if the counter is full, and then it is readable already */
     }
 }
 
@@ -163,8 +163,8 @@ static inline void unpark_own(struct worker_task *task)
 static void mail_open(struct worker_mail *mail)
 {
     if (mail->task) {
-        /* Release and acquire: who finds `mailed` set sends nothing, and relies on this to make what it wrote
-         * before visible to the fiber. */
+        /* Release and acquire: a waker that finds `mailed` set sends no mail; this exchange makes what it
+         * wrote before visible to the fiber. */
         __atomic_exchange_n(&mail->task->mailed, 0u, __ATOMIC_ACQ_REL);
         unpark_own(mail->task);
         return;
@@ -176,7 +176,7 @@ static void mail_open(struct worker_mail *mail)
 
 static void inbox_take(struct worker *worker)
 {
-    if (!atomic_load_relaxed(&worker->inbox)) /* an exchange for nothing would cost more */
+    if (!atomic_load_relaxed(&worker->inbox)) /* a load costs less than an exchange that finds nothing */
         return;
     struct worker_mail *taken = __atomic_exchange_n(&worker->inbox, NULL, __ATOMIC_ACQUIRE);
     struct worker_mail *oldest = NULL;
@@ -411,11 +411,11 @@ static void sleep_idle(struct worker *worker, uint64_t nanoseconds)
     __atomic_store_n(&worker->sleeping, 1u, __ATOMIC_SEQ_CST); /* the handshake at the top */
     if (!__atomic_load_n(&worker->inbox, __ATOMIC_SEQ_CST))
         count = worker_watch_wait(worker, nanoseconds);
-    atomic_store_relaxed(&worker->sleeping, 0u); /* orders nothing: at worst one wake-up for nothing */
+    atomic_store_relaxed(&worker->sleeping, 0u); /* relaxed: at worst one wake-up too many */
     worker_watch_dispatch(worker, count);
 }
 
-/* Fibers can run, or hooks are awake: descriptors have their turn only now and then. */
+/* Fibers can run, or hooks are awake: descriptors are polled only now and then. */
 static void poll_sometimes(struct worker *worker, uint64_t now)
 {
     worker->unpolled_rounds++;

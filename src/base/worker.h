@@ -60,12 +60,12 @@ void worker_watch_remove(struct worker_watch *watch);
  * descriptors or sleeps. For output that is gathered while fibers run and sent at once. */
 struct worker_hook {
     void (*turn)(struct worker_hook *hook);
-    /* NULL, or called by worker_destroy: the hook is removed already, watches must be removed now. */
+    /* NULL, or called by worker_destroy: the hook has been removed, and must remove its watches now. */
     void (*gone)(struct worker_hook *hook);
-    /* NULL, or asked when no fiber can run: true while something that no descriptor tells is expected so soon
-     * that sleeping would cost more than looking for it: `turn` is then called again at once. Before it says
-     * false it must see to it that a descriptor will tell. With such a hook, descriptors in which nothing
-     * happens are looked at less and less often while it says true or fibers run, every 100 us at last. */
+    /* NULL, or asked when no fiber can run. True: something that no descriptor tells is expected so soon that
+     * sleeping would cost more than looking for it; `turn` is then called again at once. Before it returns
+     * false it must make sure that a descriptor will tell. While it returns true or fibers run, descriptors
+     * in which nothing happens are looked at less and less often, down to every 100 us. */
     bool (*awake)(struct worker_hook *hook);
     struct worker_hook *next;
 };

@@ -23,7 +23,7 @@ struct worker_mail {
 };
 
 /* A watch's place. epoll's data carry its number and generation, so that an event that was fetched before the
- * watch was removed finds either nobody or another generation. */
+ * watch was removed finds no watch or another generation. */
 struct worker_slot {
     struct worker_watch *watch; /* NULL: free */
     uint32_t generation;
@@ -52,11 +52,11 @@ struct worker {
     uint64_t yields;         /* by its fibers, ever */
     unsigned waiting_rounds; /* in a row, of nothing but yields */
     uint64_t polled;         /* when */
-    uint64_t poll_period;    /* ns until descriptors are looked at again by who is awake for something else */
+    uint64_t poll_period;    /* ns between two looks at the descriptors while a hook is awake */
     struct epoll_event ready[WORKER_READY_MAX];
 
     struct worker_mail *inbox __attribute__((aligned(64)));
-    uint32_t sleeping; /* in epoll_wait, or about to be: who leaves mail must write wake_fd */
+    uint32_t sleeping; /* in epoll_wait, or about to be: a thread that leaves mail must write wake_fd */
 };
 
 /* 0 or BANYAN_ENOMEM. */

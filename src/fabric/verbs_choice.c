@@ -1,6 +1,6 @@
 /*
- * verbs_choice.c - which device and port (verbs_device.h, CHOICE), and what to do where there is none. GIDs
- * stand in verbs_gid.c.
+ * verbs_choice.c - which device and port (verbs_device.h, CHOICE), and what the message says where there is
+ * none. GIDs stand in verbs_gid.c.
  *
  * Called when a device is opened. Opens every device for a moment where librdmacm cannot say which it is:
  * some milliseconds each.
@@ -19,7 +19,7 @@
 #define CLASSES       "/sys/class"
 #define DEVICE_FOLDER "/dev/infiniband"
 
-/* ---- lists for people ---- */
+/* ---- lists for messages ---- */
 
 void verbs_text_add(struct verbs_text *text, const char *word)
 {
@@ -55,7 +55,7 @@ static bool entry_find(const char *folder, const char *name, const char *prefix,
     return seen;
 }
 
-/* The kernel has one and lets programs at it; libibverbs does not show it. */
+/* The kernel has a device and lets programs use it, but libibverbs does not show it. */
 static int not_shown(const char *devices, const char *name, struct error *error)
 {
     char path[256];
@@ -98,7 +98,7 @@ int verbs_absent(const char *classes, const char *devices, int reason, struct er
 
 /* ---- opening ---- */
 
-/* Asked first, since libibverbs waits some seconds for a device that it may not open. */
+/* Checked first, since libibverbs waits some seconds for a device that it may not open. */
 static int permission(const struct ibv_device *device, struct error *error)
 {
     char path[sizeof DEVICE_FOLDER "/" + sizeof device->dev_name];
@@ -115,7 +115,8 @@ static int permission(const struct ibv_device *device, struct error *error)
 }
 
 /* What no option can change. */
-static int device_judge(struct ibv_context *context, struct ibv_device_attr *attributes, struct error *error)
+static int device_validate(struct ibv_context *context, struct ibv_device_attr *attributes,
+                           struct error *error)
 {
     const struct ibv_device *device = context->device;
     if (device->transport_type == IBV_TRANSPORT_IWARP)
@@ -149,7 +150,7 @@ static int context_open(struct ibv_device *device, struct ibv_context **context,
     if (*context == NULL)
         return error_set(error, errno == ENOMEM ? BANYAN_ENOMEM : BANYAN_ENOTSUP,
                          "RDMA device %s cannot be opened: %s", device->name, strerror(errno));
-    status = device_judge(*context, attributes, error);
+    status = device_validate(*context, attributes, error);
     if (status)
         ibv_close_device(*context);
     return status;
@@ -187,7 +188,7 @@ int verbs_port_active(struct ibv_context *context, uint8_t port, struct ibv_port
 
 /* ---- the choice ---- */
 
-/* What was found among the devices that come into question. */
+/* What was found among the devices that may be chosen. */
 struct survey {
     const struct verbs_options *options;
     const union ibv_gid *address; /* NULL: not known */
@@ -195,7 +196,7 @@ struct survey {
     uint8_t owner_port, active_port;
     unsigned actives; /* devices with an active port */
     struct verbs_text names;
-    struct error error; /* of the first that is of no use */
+    struct error error; /* of the first device that cannot be used */
 };
 
 /* The first port, or the one that was asked for, that is active; 0: none. */
@@ -241,7 +242,8 @@ static void survey_device(struct survey *survey, struct ibv_device **list, int p
     survey->actives++;
 }
 
-/* librdmacm's answer; false: it cannot say. It keeps what it has opened until the process ends. */
+/* librdmacm's answer; false: it has none. librdmacm keeps the devices that it has opened until the process
+ * ends. */
 static bool manager_ask(const struct sockaddr *local, const union ibv_gid *gid, char name[64], uint8_t *port)
 {
     struct sockaddr_in6 six = {.sin6_family = AF_INET6};
@@ -251,7 +253,7 @@ static bool manager_ask(const struct sockaddr *local, const union ibv_gid *gid, 
     bool mapped = IN6_IS_ADDR_V4MAPPED(&six.sin6_addr);
     if (local->sa_family == AF_INET6)
         six.sin6_scope_id = ((const struct sockaddr_in6 *)(const void *)local)->sin6_scope_id;
-    /* Like permission(): librdmacm would wait for it. */
+    /* As in permission(): librdmacm would wait for it. */
     if (faccessat(AT_FDCWD, DEVICE_FOLDER "/rdma_cm", R_OK | W_OK, AT_EACCESS) != 0)
         return false;
     struct rdma_cm_id *id;
@@ -272,7 +274,7 @@ static bool wanted(const struct verbs_options *options, const char *name)
     return options->device == NULL || strcmp(options->device, name) == 0;
 }
 
-/* Fills the survey: from librdmacm alone where it knows, so that other devices are not touched. */
+/* Fills the survey; from librdmacm alone if it knows the device, so that no other device is opened. */
 static void survey_run(struct survey *survey, struct ibv_device **list, int count,
                        const struct sockaddr *local)
 {

@@ -105,7 +105,7 @@ int verbs_queue_create(struct verbs_queue **created, const struct verbs_device *
         status = verbs_room_create(&queue->room, device, error);
     if (!status)
         status = pair_create(queue, error);
-    /* The other end gets no rights: nothing of ours is for it to read or write. */
+    /* The other end gets no rights: it has nothing to read or write here. */
     if (!status)
         status = verbs_pair_begin(device, queue->pair, 0, &queue->ours, error);
     if (status) {
@@ -120,7 +120,7 @@ void verbs_queue_destroy(struct verbs_queue *queue, verbs_done_function *done, v
 {
     if (queue == NULL)
         return;
-    /* First of all: while there is a pair the NIC may write to our memory. */
+    /* First: while there is a pair, the NIC may write to our memory. */
     if (queue->pair != NULL)
         ibv_destroy_qp(queue->pair);
     for (; queue->first < queue->next; queue->first++) {
@@ -146,7 +146,7 @@ const struct wire_nic *verbs_queue_end(const struct verbs_queue *queue)
     return &queue->ours;
 }
 
-/* What comes from the network must not make an address of ours wrap around. */
+/* These come from the network, and an address computed from them must not wrap around. */
 static bool region_possible(uint64_t address, uint64_t bytes)
 {
     return address % 8 == 0 && bytes <= GADDR_LOCK_REGION && address + bytes >= address;

@@ -23,7 +23,7 @@
 
 /* ---- options ---- */
 
-static int options_judge(const struct verbs_options *options, struct error *error)
+static int options_validate(const struct verbs_options *options, struct error *error)
 {
     uint32_t mtu = options->mtu;
     if (options->port > 254)
@@ -141,7 +141,7 @@ int verbs_device_open(struct verbs_device **device, const struct verbs_options *
     *device = NULL;
     if (options == NULL)
         options = &none;
-    int status = options_judge(options, error);
+    int status = options_validate(options, error);
     if (status == 0)
         status = verbs_choose(&place, options, local, error);
     if (status)

@@ -4,10 +4,10 @@
  * (verbs_queue.h) and memory nodes (memoryd/nic.h).
  *
  * CHOICE. Without options the device and port are those that own the local address of the connection to the
- * other side (librdmacm), so `rdma://host:port` needs nothing more; where librdmacm cannot say, the only
- * device with an active port. The GID is the RoCE v2 one of that address, else any RoCE v2 one (IPv4's before
- * IPv6's, link-local ones last), else RoCE v1 in the same order; on InfiniBand index 0. The path MTU is the
- * port's. iWARP is refused: it has no atomics.
+ * other side (librdmacm), so `rdma://host:port` needs nothing more; where librdmacm does not know it, the
+ * only device with an active port. The GID is the RoCE v2 one of that address, else any RoCE v2 one (IPv4's
+ * before IPv6's, link-local ones last), else RoCE v1 in the same order; on InfiniBand index 0. The path MTU
+ * is the port's. iWARP is refused: it has no atomics.
  *
  * Opening, registering and connecting wait for the kernel; on any thread. A device may be shared by threads.
  * Errors say what to do: BANYAN_ENOTSUP (no such device, no RDMA at all, no permission, iWARP, no atomics),
@@ -53,11 +53,11 @@ struct verbs_device {
     enum ibv_mtu mtu;
 };
 
-/* local: the own end of the connection to the other side, or the address that is listened on; NULL or a
- * wildcard: any. */
+/* local: our address on the connection to the other end, or the one that is listened on; NULL or a wildcard:
+ * any. */
 int verbs_device_open(struct verbs_device **device, const struct verbs_options *options,
                       const struct sockaddr *local, struct error *error);
-/* When nothing made on it is left. NULL: does nothing. */
+/* Everything made on it must be gone. NULL: does nothing. */
 void verbs_device_close(struct verbs_device *device);
 /* A path MTU in bytes. A WRITE that is no longer is one packet, which takes effect wholly or not at all (G5).
  */
@@ -73,10 +73,10 @@ int verbs_memory_register(const struct verbs_device *device, void *memory, uint6
  * INIT with these rights for the other end (IBV_ACCESS_REMOTE_*, 0: none). */
 int verbs_pair_begin(const struct verbs_device *device, struct ibv_qp *queue, int access,
                      struct wire_nic *ours, struct error *error);
-/* Judges `theirs`, which comes from the network, and brings the queue to RTR and RTS. */
+/* Validates `theirs`, which comes from the network, and brings the queue to RTR and RTS. */
 int verbs_pair_connect(const struct verbs_device *device, struct ibv_qp *queue, const struct wire_nic *ours,
                        const struct wire_nic *theirs, struct error *error);
-/* "remote access error", and what it means to a person: for messages about completions. */
+/* "remote access error" and what that means, for messages about failed completions. */
 const char *verbs_completion_reason(enum ibv_wc_status status);
 
 #endif

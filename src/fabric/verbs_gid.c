@@ -89,7 +89,7 @@ uint8_t verbs_gid_owner(struct ibv_context *context, const union ibv_gid *gid)
     return owner;
 }
 
-/* Higher is better; 0: of no use. Both ends come to the same version where both have RoCE v2. */
+/* Higher is better; 0: cannot be used. Both ends choose the same version if both have RoCE v2. */
 static unsigned gid_worth(const struct ibv_gid_entry *entry, unsigned port, const union ibv_gid *address)
 {
     struct in6_addr six;

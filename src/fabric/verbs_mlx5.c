@@ -19,8 +19,8 @@
  *    the old value. It is 80 bytes, so it takes two of the queue's 64-byte blocks.
  *  - It and an ordinary CAS are atomic against each other: both are done by the responder's atomics unit.
  *    The order of bytes in the responder's memory is taken to be the host's, as for ordinary ones.
- * None of it is believed: a memory node whose locks are masked tries a masked CAS on its own NIC when it
- * starts (memoryd/nic_locks.c), and does not start where the word is not what it must be.
+ * None of it is taken for granted: a memory node whose locks are masked tries a masked CAS on its own NIC
+ * when it starts (memoryd/nic_locks.c), and does not start where the word is not what it must be.
  *
  * RELEASE BY WRITE. What makes a WRITE to a lock unsafe is a responder that reads a word, compares, fails,
  * and writes the old value back; Soft-RoCE does. The InfiniBand specification allows it, and no public manual
@@ -28,8 +28,8 @@
  * section 4.3 and 4.5: ConnectX-5, locks in device memory, released by a WRITE in the list of the write-back)
  * ran its whole evaluation that way, under contention that one lost release would stop for ever. Not known:
  * whether it holds for every NIC and firmware, and for locks in host memory. So a memory node passes it on
- * for locks in device memory alone (server_nic_promises), and it is used for locks of 8 bytes only
- * (remote.c); others are released by an atomic, for the same round trips.
+ * for locks in device memory alone (memoryd_nic_promises), and it is used for locks of 8 bytes only
+ * (remote.c, limit_to_nic); others are released by an atomic, for the same round trips.
  */
 #include <endian.h>
 #include <errno.h>
@@ -40,17 +40,17 @@
 
 /* ---- what the NIC can do ---- */
 
-/* QUERY_HCA_CAP: 16 bytes of command; 16 bytes of head and 4096 of capabilities come back. Big endian. */
+/* QUERY_HCA_CAP: 16 bytes of command; 16 bytes of header and 4096 of capabilities come back. Big endian. */
 enum {
     QUERY_BYTES = 16,
-    REPLY_HEAD = 16,
-    REPLY_BYTES = REPLY_HEAD + 4096,
+    REPLY_HEADER = 16,
+    REPLY_BYTES = REPLY_HEADER + 4096,
     QUERY_HCA_CAP = 0x100,
     ATOMIC_CAPABILITIES = 3, /* which of them */
     CURRENT = 1,             /* what is in force, not what could be */
-    ENDIANNESS_AT = REPLY_HEAD + 8,
-    OPERATIONS_AT = REPLY_HEAD + 18,
-    SIZES_AT = REPLY_HEAD + 22,
+    ENDIANNESS_AT = REPLY_HEADER + 8,
+    OPERATIONS_AT = REPLY_HEADER + 18,
+    SIZES_AT = REPLY_HEADER + 22,
     HOST_ENDIANNESS = 0xc0, /* the two highest bits of their byte */
     MASKED_SWAP = 1 << 2,
     EIGHT_BYTES = 1 << 3,

@@ -1,5 +1,5 @@
 /*
- * verbs_pair.c - the states of a queue pair, the judgement of the other side's end, and what failed requests
+ * verbs_pair.c - the states of a queue pair, the validation of the other side's end, and what failed requests
  * mean; see verbs_device.h.
  *
  * Called when a queue pair is made and connected. Each change of state waits for the kernel, the one to RTR
@@ -83,9 +83,9 @@ static bool gid_needed(const struct wire_nic *ours, const struct wire_nic *their
     return ours->ethernet || (!gid_is_zero(theirs->gid) && memcmp(ours->gid, theirs->gid, 8) != 0);
 }
 
-static int judge(const struct wire_nic *ours, const struct wire_nic *theirs, struct error *error)
+static int end_validate(const struct wire_nic *ours, const struct wire_nic *theirs, struct error *error)
 {
-    /* 0 and 1 are the network's own management, the last one is all of a multicast group. */
+    /* 0 and 1 belong to the network's management, the last one to multicast groups. */
     if (theirs->queue < 2 || theirs->queue >= NUMBER_24)
         return refuse(error, "the queue pair's number is out of range");
     if (theirs->psn > NUMBER_24)
@@ -189,7 +189,7 @@ int verbs_pair_connect(const struct verbs_device *device, struct ibv_qp *queue, 
                        const struct wire_nic *theirs, struct error *error)
 {
     assert(ours->queue == queue->qp_num && ours->mtu == (uint8_t)device->mtu);
-    int status = judge(ours, theirs, error);
+    int status = end_validate(ours, theirs, error);
     if (status == 0)
         status = to_receive(device, queue, ours, theirs, error);
     if (status == 0)

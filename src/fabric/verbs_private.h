@@ -1,6 +1,6 @@
 /*
- * verbs_private.h - what verbs_device.c, verbs_choice.c and verbs_pair.c share, and their tests; everyone
- * else uses verbs_device.h.
+ * verbs_private.h - what verbs_device.c, verbs_choice.c, verbs_gid.c, verbs_pair.c and their tests share. All
+ * other files use verbs_device.h.
  *
  * All of it waits for the kernel; any thread.
  */
@@ -14,10 +14,10 @@ struct verbs_place {
     struct ibv_context *context; /* the caller's to close */
     uint8_t port;
 };
-/* See CHOICE in verbs_device.h. The options are judged already. */
+/* See CHOICE in verbs_device.h. The options have been validated. */
 int verbs_choose(struct verbs_place *place, const struct verbs_options *options, const struct sockaddr *local,
                  struct error *error);
-/* 0 and its attributes if the port can carry packets now; else BANYAN_ENET or BANYAN_EINVAL (no such port).
+/* 0 and the port's attributes if it can carry packets now; else BANYAN_ENET or BANYAN_EINVAL (no such port).
  */
 int verbs_port_active(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attributes,
                       struct error *error);
@@ -38,7 +38,7 @@ int verbs_absent(const char *classes, const char *devices, int reason, struct er
 #define VERBS_GID_TEXT_BYTES 46
 const char *verbs_gid_text(const uint8_t gid[16], char text[VERBS_GID_TEXT_BYTES]);
 
-/* A list for people: "rxe0, rxe1 ...", as far as there is room. */
+/* A list for messages: "rxe0, rxe1 ...", as far as there is room. */
 struct verbs_text {
     char bytes[56];
     size_t length;

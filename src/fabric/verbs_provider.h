@@ -7,7 +7,7 @@
  *  verbs_mlx5.c    NVIDIA/Mellanox ConnectX-4 and later: locks in device memory, masked compare-and-swap
  *
  * A provider is chosen when a device is opened (verbs_device.h): the first that knows it, the plain one last.
- * `post` is the one place where work reaches a NIC: who wants to count doorbells, count calls of it. Called
+ * `post` is the one place where work reaches a NIC, so its calls are the doorbells. Called
  * on the thread that owns the queue; no allocation, no lock of ours; a system call only where the provider's
  * own library makes one (Soft-RoCE does, for its doorbell).
  */
@@ -21,12 +21,12 @@
 #include "base/error.h"
 #include "fabric/fabric.h"
 
-/* One work request: a command, or a part of one that is longer than the NIC's longest message. */
+/* One work request: a command, or a part of a command that is longer than the NIC's longest message. */
 struct verbs_work {
     uint64_t id; /* comes back with the completion */
     enum fabric_operation operation;
-    bool signalled;  /* it completes; the last of a list alone does */
-    bool inlined;    /* WRITE: the bytes at `local` go into the request itself; `local_key` is of no use */
+    bool signalled;  /* it has a completion; only the last of a list does */
+    bool inlined;    /* WRITE: the bytes at `local` go into the request itself; `local_key` is not used */
     bool masked;     /* CAS: only the bits of `mask`; needs features.masked_cas */
     uint32_t length; /* bytes; atomics: 8 */
     uint64_t local;  /* where the bytes come from or go to */
@@ -54,13 +54,13 @@ struct verbs_features {
 struct verbs_provider {
     const char *name;
     bool (*knows)(struct ibv_device *device);
-    /* What the open device can do. Never fails: what cannot be found out is not there. */
+    /* What the open device can do. Never fails: a feature that cannot be asked for counts as absent. */
     void (*features)(struct ibv_context *context, struct verbs_features *features);
     /* Like ibv_create_qp: fills attributes->cap with what was granted. NULL: errno says why. `masked`: masked
      * compare-and-swap will be posted. */
     struct ibv_qp *(*queue_create)(struct ibv_pd *pd, struct ibv_qp_init_attr *attributes, bool masked);
     /* Hands count (1 to VERBS_WORKS_MAX) requests over, in their order, with one doorbell. 0 or an errno;
-     * then nothing of it may count on being done, and the queue is to be given up. */
+     * after an error any part of them may have been done or not, and the queue must be given up. */
     int (*post)(struct ibv_qp *queue, const struct verbs_work *works, uint32_t count,
                 struct verbs_scratch *scratch);
 };

@@ -42,7 +42,7 @@ int verbs_queue_post(struct verbs_queue *queue, struct fabric_list *list)
     verbs_count(&queue->counts.inlined, shape.inlined);
     if (number == 0)
         return BANYAN_OK;
-    /* A part of it may be on its way: its place stays until the pair is destroyed. */
+    /* A part of it may be under way, so its place stays taken until the pair is destroyed. */
     entry->list = NULL;
     verbs_count(&queue->counts.lists, 1);
     return error_set(&queue->broken, BANYAN_ENET, "%s refused a list of %u requests: %s", queue->device->name,
@@ -66,8 +66,8 @@ static const char *operation_name(enum fabric_operation operation)
     return "command";
 }
 
-/* Breaks the queue. The first error that is no flush names the command at fault: flushes are what the
- * requests behind it get. A flush without a cause comes when somebody else ended the pair. */
+/* Breaks the queue. The first error that is no flush names the command at fault: all requests behind it are
+ * flushed. A flush without such a cause means that the pair was ended from outside.  */
 static void completion_failed(struct verbs_queue *queue, const struct ibv_wc *completion)
 {
     const char *reason = verbs_completion_reason(completion->status);
@@ -95,7 +95,7 @@ static void completion_failed(struct verbs_queue *queue, const struct ibv_wc *co
               sized ? command->length : 8, gaddr_format(command->address, address), reason);
 }
 
-/* Takes the oldest list from the rings, and hands it back. */
+/* Takes the oldest list from the rings and hands it back to its owner. */
 static void list_finish(struct verbs_queue *queue, verbs_done_function *done, void *owner)
 {
     struct verbs_list_under_way *entry = &queue->lists[queue->first % VERBS_QUEUE_WORKS];
@@ -126,7 +126,7 @@ uint32_t verbs_queue_poll(struct verbs_queue *queue, verbs_done_function *done, 
             if (batch[i].status != IBV_WC_SUCCESS) {
                 completion_failed(queue, &batch[i]);
             } else if (!queue->broken.code) {
-                /* One request a list is signalled, and they complete in order. */
+                /* One request of each list is signalled, and they complete in order. */
                 assert(queue->first < queue->next && verbs_id_sequence(batch[i].wr_id) == queue->first);
                 list_finish(queue, done, owner);
                 finished++;
@@ -167,7 +167,7 @@ void verbs_queue_awake(struct verbs_queue *queue)
     struct ibv_cq *completions;
     void *context;
     unsigned int events = 0;
-    /* Each time it was armed may have left one. Non-blocking: ends when there is none. */
+    /* Each arming may have left one. Non-blocking: the loop ends when there is none. */
     while (ibv_get_cq_event(queue->channel, &completions, &context) == 0)
         events++;
     if (events > 0)

@@ -9,7 +9,7 @@ static bool atomic_command(const struct fabric_command *command)
     return command->operation == FABRIC_CAS || command->operation == FABRIC_FAA;
 }
 
-/* Where the command's bytes are on the other side, judged as fabric_target_locate does. */
+/* Where the command's bytes are at the memory node; the same checks as fabric_target_locate's. */
 static bool locate(const struct verbs_memory *memory, const struct fabric_command *command, uint16_t node,
                    uint64_t *remote, uint32_t *key)
 {
@@ -73,7 +73,7 @@ int verbs_list_validate(const struct verbs_rules *rules, const struct fabric_lis
                             ? 1
                             : (uint32_t)((command->length + rules->message - 1) / rules->message);
     }
-    /* Both are what fabric_execute lets through. */
+    /* fabric_execute lets no longer list through. */
     assert(shape->bytes <= FABRIC_LIST_BYTES_MAX + 8 * FABRIC_COMMANDS_MAX);
     assert(shape->works <= verbs_list_works_most(rules->message));
     return shape->commands > 0 ? BANYAN_OK : shape->status;
@@ -92,7 +92,8 @@ static void set_atomic(struct verbs_work *work, const struct fabric_command *com
     work->masked = command->cas.mask != UINT64_MAX;
 }
 
-/* Requests `whole` in as many as the NIC's messages ask for; returns behind the last one. */
+/* Cuts `whole` into as many requests as the NIC's longest message demands; returns the place behind the last.
+ */
 static struct verbs_work *split(struct verbs_work *work, const struct verbs_work *whole, uint64_t message)
 {
     for (uint32_t done = 0; done < whole->length; work++) {

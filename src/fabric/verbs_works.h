@@ -2,11 +2,11 @@
  * verbs_works.h - from a command list to the work requests that do it, and from the bytes they brought back
  * to the list's results. For verbs_queue.c alone; no NIC is touched here.
  *
- * A list is judged first (verbs_list_validate): how much of it may be posted, how many requests and how many
- * bytes of registered memory ("place") that takes. Then it is built (verbs_list_build): what WRITEs bring is
- * copied into the place, or goes within the request where it is short. When the last request has completed,
- * verbs_list_take copies out what READs and atomics brought. The layout of the place follows from the list
- * and the rules alone, so nothing is remembered between.
+ * A list is validated first (verbs_list_validate): how much of it may be posted, how many requests and how
+ * many bytes of registered memory ("place") that takes. Then it is built (verbs_list_build): what WRITEs
+ * bring is copied into the place, or goes within the request where it is short. When the last request has
+ * completed, verbs_list_take copies out what READs and atomics brought. The layout of the place follows from
+ * the list and the rules alone, so nothing is remembered between.
  *
  * On the queue's owner; some nanoseconds a command, and the copies; nothing allocates, locks or waits.
  */
@@ -15,7 +15,7 @@
 
 #include "fabric/verbs_queue.h"
 
-/* What a queue's device and the other side's memory ask for. */
+/* What a queue's device and the memory node's memory allow. */
 struct verbs_rules {
     struct verbs_memory memory;
     uint64_t message; /* bytes of one request, at least VERBS_MESSAGE_MIN */
@@ -23,8 +23,8 @@ struct verbs_rules {
     bool masked_cas;
 };
 
-/* A device with shorter messages is not used: so no list needs more than VERBS_LIST_WORKS_MAX requests. The
- * InfiniBand specification wants 2 GiB; Soft-RoCE has 8 MiB. */
+/* A device with shorter messages is refused, so that no list needs more than VERBS_LIST_WORKS_MAX requests.
+ * The InfiniBand specification requires 2 GiB; Soft-RoCE has 8 MiB. */
 #define VERBS_MESSAGE_MIN    (UINT64_C(64) << 10)
 #define VERBS_LIST_WORKS_MAX (FABRIC_COMMANDS_MAX + FABRIC_LIST_BYTES_MAX / (uint32_t)VERBS_MESSAGE_MIN)
 _Static_assert(VERBS_LIST_WORKS_MAX <= VERBS_WORKS_MAX, "every list fits one post");
@@ -39,7 +39,7 @@ static inline uint32_t verbs_list_works_most(uint64_t message)
 struct verbs_shape {
     uint32_t commands; /* that may be posted: those before the first bad one */
     uint32_t works;
-    uint32_t inlined; /* of them: their bytes go within */
+    uint32_t inlined; /* of them: those whose bytes go within the request */
     uint32_t bytes;   /* of the place */
     int status;       /* of the list when those are done: 0 or BANYAN_EADDRESS */
 };

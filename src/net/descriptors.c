@@ -59,7 +59,7 @@ int net_send_descriptors(int fd, const int *descriptors, unsigned count, uint64_
     return BANYAN_OK;
 }
 
-/* Takes at most `count`; closes whatever the peer sent beyond that. Returns how many there were in all. */
+/* Takes at most `count`, and closes those that the peer sent beyond. Returns how many there were in all. */
 static unsigned take_descriptors(struct msghdr *message, int *descriptors, unsigned count)
 {
     unsigned all = 0;

@@ -1,5 +1,5 @@
-/* secret.c - random bytes, proofs that the other side knows a secret, and secrets' files; see net.h. Any
- * thread. No secret is ever put into a message. */
+/* secret.c - random bytes, proofs that the other end knows a secret, and files of secrets; see net.h. Any
+ * thread. No message contains a secret. */
 #include "net/net.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ void net_random(void *bytes, size_t length)
     while (length) {
         ssize_t got = getrandom(at, length, 0);
         if (got < 0 && errno != EINTR)
-            abort(); /* the system has no generator: nothing made from here on would be secret */
+            abort(); /* without the system's generator nothing would be secret */
         if (got > 0) {
             at += got;
             length -= (size_t)got;
@@ -34,7 +34,7 @@ void net_proof(const void *secret, size_t secret_length, const char *label,
                const uint8_t first[NET_NONCE_BYTES], const uint8_t second[NET_NONCE_BYTES],
                uint8_t proof[NET_PROOF_BYTES])
 {
-    /* The label with its 0, which cannot be in it: no two triples give the same bytes. */
+    /* The label ends with a 0, which it cannot contain, so no two triples give the same bytes. */
     uint8_t text[LABEL_MAX + 1 + 2 * NET_NONCE_BYTES] = {0};
     size_t label_length = strnlen(label, LABEL_MAX);
     unsigned length = NET_PROOF_BYTES;
@@ -43,7 +43,7 @@ void net_proof(const void *secret, size_t secret_length, const char *label,
     memcpy(text + label_length + 1 + NET_NONCE_BYTES, second, NET_NONCE_BYTES);
     if (secret_length > NET_SECRET_MAX || !HMAC(EVP_sha256(), secret_length ? secret : "", (int)secret_length,
                                                 text, label_length + 1 + 2 * NET_NONCE_BYTES, proof, &length))
-        net_random(proof, NET_PROOF_BYTES); /* proves nothing: the other side refuses */
+        net_random(proof, NET_PROOF_BYTES); /* proves nothing, and the other end refuses */
 }
 
 bool net_equal(const void *a, const void *b, size_t length)

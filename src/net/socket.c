@@ -46,14 +46,16 @@ int net_wait(int fd, uint32_t events, uint64_t timeout_ns)
         struct timespec timeout = {.tv_sec = (time_t)(left / 1000000000),
                                    .tv_nsec = (long)(left % 1000000000)};
         int count = ppoll(&waited, 1, &timeout, NULL);
-        if (count > 0 || (count < 0 && errno != EINTR)) /* a bad descriptor: the next call on it says so */
+        if (count > 0 ||
+            (count < 0 && errno != EINTR)) /* a bad descriptor: the next call on it reports that */
             return BANYAN_OK;
         if (count == 0)
             return BANYAN_ETIMEOUT;
     }
 }
 
-/* A dead peer is noticed within a minute even if nothing is sent; and small messages leave at once. */
+/* So that a dead peer is noticed within a minute even if nothing is sent, and small messages leave at once.
+ */
 static void set_options(int fd, int family)
 {
     if (family == AF_UNIX)
@@ -175,7 +177,7 @@ static int listen_tcp(struct net_address *address, int *fd, struct error *error)
     return 0;
 }
 
-/* Whether nobody listens on the socket file any more. */
+/* Whether the socket file has no listener any more. */
 static bool unix_stale(const struct sockaddr_un *name)
 {
     struct stat file;
@@ -227,7 +229,7 @@ static void peer_text(int listener, const struct sockaddr_storage *from, socklen
 {
     char host[64], port[8];
     struct sockaddr_un own = {0};
-    if (from->ss_family == AF_UNIX) { /* clients have no names: the listener's */
+    if (from->ss_family == AF_UNIX) { /* clients have no address: the listener's is shown */
         length = sizeof own - 1;
         getsockname(listener, (struct sockaddr *)&own, &length);
         snprintf(peer, NET_TEXT_MAX, "unix:%s", own.sun_path);
@@ -239,7 +241,7 @@ static void peer_text(int listener, const struct sockaddr_storage *from, socklen
     }
 }
 
-/* Of this connection alone: the next one may be sound. */
+/* Errors of this one connection: the next one may be sound. */
 static bool accept_again(int number)
 {
     return number == EINTR || number == ECONNABORTED || number == EPROTO || number == ENETDOWN ||
@@ -276,14 +278,14 @@ int net_peer_process(int fd, int *pidfd, int *pid, uint32_t *uid, struct error *
     socklen_t length = sizeof peer;
     *pidfd = -1;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) || length != sizeof peer || peer.pid <= 0)
-        return error_set(error, BANYAN_ENOTSUP, "who is at the other end of the socket is unknown");
+        return error_set(error, BANYAN_ENOTSUP, "the process at the other end of the socket is unknown");
     *pid = peer.pid;
     *uid = peer.uid;
     length = sizeof *pidfd;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, pidfd, &length) == 0 && length == sizeof *pidfd)
         return 0;
-    /* Older kernels: the process may have ended and its number been given away. Then the descriptor is of a
-     * stranger; the peer's end still shows on the socket itself. */
+    /* Older kernels: if the process has ended and its number was given to another one, the descriptor is of
+     * that one. The end of the peer still shows on the socket itself. */
     long opened = syscall(SYS_pidfd_open, peer.pid, 0);
     *pidfd = opened < 0 ? -1 : (int)opened;
     return 0;
@@ -319,7 +321,7 @@ static int connect_at(int family, const struct sockaddr *name, socklen_t length,
                 number = errno;
             break;
         }
-        if (number != EAGAIN) /* a Unix listener's queue is full, and nothing tells when it is not */
+        if (number != EAGAIN) /* EAGAIN: a Unix listener's queue is full, and no event tells when it is not */
             break;
         number = ETIMEDOUT;
         if (clock_now() >= deadline)

@@ -104,7 +104,7 @@ BIO_METHOD *net_stream_bio_method(void)
 
 /* ---- TLS ---- */
 
-/* The client's side: what the certificate must say, and what the server is told (names only). */
+/* A client's: the certificate must be of this host, and a name (no literal) is sent to the server. */
 static bool expect_host(SSL *ssl, const char *host)
 {
     uint8_t literal[16];
@@ -134,7 +134,7 @@ static bool tls_begin(struct net_stream *stream, struct net_tls *tls, bool serve
     return stream->host && expect_host(stream->ssl, host);
 }
 
-/* The common name in the verified certificate; one with a 0 inside is none. */
+/* The common name in the verified certificate; a name that contains a 0 counts as none. */
 static char *read_subject(SSL *ssl)
 {
     X509 *certificate = SSL_get0_peer_certificate(ssl);
@@ -193,7 +193,7 @@ static void explain_protocol(struct net_stream *stream)
         error_set(&stream->error, BANYAN_ENET, "TLS: %s", text ? text : "the peer breaks the protocol");
 }
 
-/* What a call of OpenSSL that has not moved anything means. */
+/* Why a call of OpenSSL has moved no bytes. */
 static enum net_status tls_status(struct net_stream *stream, int result, uint32_t *wants)
 {
     switch (SSL_get_error(stream->ssl, result)) {
@@ -220,7 +220,7 @@ static enum net_status tls_status(struct net_stream *stream, int result, uint32_
 
 static enum net_status tls_read(struct net_stream *stream, void *buffer, size_t capacity, size_t *length)
 {
-    ERR_clear_error(); /* SSL_get_error would take what others left for ours */
+    ERR_clear_error(); /* SSL_get_error would report errors that other calls left behind */
     stream->read_wants = EPOLLIN;
     int result = SSL_read_ex(stream->ssl, buffer, capacity, length);
     note_established(stream);
@@ -234,7 +234,7 @@ static enum net_status tls_write(struct net_stream *stream, const void *data, si
     int result = SSL_write_ex(stream->ssl, data, length, written);
     note_established(stream);
     enum net_status status = result == 1 ? NET_OK : tls_status(stream, result, &stream->write_wants);
-    /* The peer's goodbye says nothing about our bytes: it is what became of the socket that counts. */
+    /* The peer's goodbye says nothing about our bytes; the state of the socket does. */
     if (status == NET_END)
         return fail_system(stream, stream->system_error ? stream->system_error : EPIPE);
     return status;

@@ -1,5 +1,5 @@
 /*
- * tls.c - what streams with TLS share: certificate, key, and who is trusted, read from PEM files once.
+ * tls.c - what streams with TLS share: certificate, key and trusted authority, read from PEM files once.
  *
  * A struct net_tls is not changed after net_tls_create, so all threads may use it; it must outlive its
  * streams. A message names the file at fault. No session is ever resumed: nothing grows with the number of
@@ -22,7 +22,7 @@ static int no_password(char *buffer, int size, int writing, void *context)
     return 0;
 }
 
-/* OpenSSL's own words for a file that cannot be opened are poor. */
+/* OpenSSL's own message for a file that cannot be opened says too little. */
 static int check_readable(const char *path, const char *what, struct error *error)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);

@@ -821,14 +821,14 @@ static void judged(struct verbs_device *device, const struct wire_nic *ours, str
     assert_int_equal(fake.change_count, 1);
 }
 
-#define JUDGED(member, value, word)                                                                          \
+#define VALIDATED(member, value, word)                                                                       \
     do {                                                                                                     \
         theirs = their_end();                                                                                \
         theirs.member = (value);                                                                             \
         judged(device, &ours, theirs, word);                                                                 \
     } while (0)
 
-static void test_judgement(void **state)
+static void test_other_end(void **state)
 {
     struct ibv_qp queue = {.qp_num = 0x123456};
     struct error error = {0};
@@ -836,32 +836,32 @@ static void test_judgement(void **state)
     one_device();
     struct verbs_device *device = opened(NULL, "10.0.0.1");
     assert_int_equal(verbs_pair_begin(device, &queue, 0, &ours, &error), 0);
-    JUDGED(queue, 2, NULL);
-    JUDGED(queue, 0xfffffe, NULL);
-    JUDGED(queue, 0, "queue pair's number");
-    JUDGED(queue, 1, "queue pair's number");
-    JUDGED(queue, 0xffffff, "queue pair's number");
-    JUDGED(queue, 0x1000002, "queue pair's number");
-    JUDGED(psn, 0, NULL);
-    JUDGED(psn, 0xffffff, NULL);
-    JUDGED(psn, 0x1000000, "(PSN)");
-    JUDGED(mtu, IBV_MTU_256, NULL);
-    JUDGED(mtu, IBV_MTU_4096, NULL);
-    JUDGED(mtu, 0, "no such MTU");
-    JUDGED(mtu, 6, "no such MTU");
-    JUDGED(mtu, 255, "no such MTU");
-    JUDGED(ethernet, 0, "InfiniBand, the other RoCE");
-    JUDGED(ethernet, 2, "neither InfiniBand nor Ethernet");
-    JUDGED(gid[0], 0xff, "multicast");
-    JUDGED(reads_taken, 1, NULL);
-    JUDGED(reads_taken, 0, "no READ");
-    JUDGED(reads_begun, 0, NULL);
-    JUDGED(lid, 7, NULL);
+    VALIDATED(queue, 2, NULL);
+    VALIDATED(queue, 0xfffffe, NULL);
+    VALIDATED(queue, 0, "queue pair's number");
+    VALIDATED(queue, 1, "queue pair's number");
+    VALIDATED(queue, 0xffffff, "queue pair's number");
+    VALIDATED(queue, 0x1000002, "queue pair's number");
+    VALIDATED(psn, 0, NULL);
+    VALIDATED(psn, 0xffffff, NULL);
+    VALIDATED(psn, 0x1000000, "(PSN)");
+    VALIDATED(mtu, IBV_MTU_256, NULL);
+    VALIDATED(mtu, IBV_MTU_4096, NULL);
+    VALIDATED(mtu, 0, "no such MTU");
+    VALIDATED(mtu, 6, "no such MTU");
+    VALIDATED(mtu, 255, "no such MTU");
+    VALIDATED(ethernet, 0, "InfiniBand, the other RoCE");
+    VALIDATED(ethernet, 2, "neither InfiniBand nor Ethernet");
+    VALIDATED(gid[0], 0xff, "multicast");
+    VALIDATED(reads_taken, 1, NULL);
+    VALIDATED(reads_taken, 0, "no READ");
+    VALIDATED(reads_begun, 0, NULL);
+    VALIDATED(lid, 7, NULL);
     theirs = their_end();
     memset(theirs.gid, 0, sizeof theirs.gid);
     judged(device, &ours, theirs, "GID is empty");
     ours.reads_begun = 0;
-    JUDGED(reads_begun, 0, "no READ");
+    VALIDATED(reads_begun, 0, "no READ");
     close_all(device);
 }
 
@@ -968,7 +968,7 @@ int main(void)
         cmocka_unit_test(test_infiniband),    cmocka_unit_test(test_register),
         cmocka_unit_test(test_memlock),       cmocka_unit_test(test_pair_roce),
         cmocka_unit_test(test_pair_asking),   cmocka_unit_test(test_pair_infiniband),
-        cmocka_unit_test(test_judgement),     cmocka_unit_test(test_changes_fail),
+        cmocka_unit_test(test_other_end),     cmocka_unit_test(test_changes_fail),
         cmocka_unit_test(test_long_messages), cmocka_unit_test(test_reasons),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
