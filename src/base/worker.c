@@ -152,6 +152,7 @@ static void inbox_put(struct worker *worker, struct worker_mail *mail)
 
 static inline void unpark_own(struct worker_task *task)
 {
+    assert(!task->parked || !task->permit); /* park takes a permit before it waits */
     if (task->parked) {
         task->parked = false;
         enqueue(task->worker, task);
@@ -340,6 +341,7 @@ static void run_fibers(struct worker *worker)
         switches++;
         fiber_resume(task->fiber);
         if (task->returned) {
+            assert(worker->live > 0);
             record_give(task);
             worker->live--;
         }

@@ -5,6 +5,8 @@
  * On the endpoint's owner. A list to a mapped pool costs some nanoseconds more than on the local backend: the
  * check of its group, and the staging of WRITEs.
  */
+#include <assert.h>
+
 #include "fabric/local_run.h"
 #include "fabric/remote_nic.h"
 
@@ -31,6 +33,7 @@ static inline int run_mapped(struct remote_endpoint *endpoint, struct remote_lin
 {
     const struct remote_fabric *remote = (const struct remote_fabric *)endpoint->endpoint.fabric;
     uint64_t runs = endpoint->runs;
+    assert(runs % 2 == 0); /* one list at a time: nothing suspends below */
     /* This store comes before the look at the group; the reconnect looks at `runs` after it has seen the
      * group ended. Its membarrier orders both sides, as a fence here would (remote_reconnect.c, quiesce). */
     atomic_store_relaxed(&endpoint->runs, runs + 1);

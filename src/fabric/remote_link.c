@@ -149,6 +149,7 @@ int remote_link_admit_slow(struct remote_link *link, uint64_t incarnation)
         spinlock_lock(&link->lock);
         if (link->fresh.group == group) {
             fresh = link->fresh;
+            assert(link->first == NULL && link->out_begin == link->out_end); /* the old one left nothing */
             link->fresh = (struct remote_transport){0};
             link->transport = fresh;
         }

@@ -17,7 +17,7 @@ void remote_node_lose(struct remote_node *node, uint64_t group, const char *why)
     char text[sizeof node->trouble];
     snprintf(text, sizeof text, "lost the connection to memory node %.100s: %s", node->text, why);
     spinlock_lock(&node->lock);
-    bool ours = node->group == group && group % 2 == 1;
+    bool ours = node->group == group && remote_group_lives(group);
     if (ours) {
         /* release; and the incarnation only after it: remote_node.h (WHY NOTHING ...) rests on this order */
         atomic_store_release(&node->group, group + 1);
@@ -37,6 +37,7 @@ void remote_node_lose(struct remote_node *node, uint64_t group, const char *why)
 
 void remote_node_join(struct remote_node *node, struct remote_dialed *dialed)
 {
+    assert(!remote_group_lives(node->group) && node->control == NULL); /* one group at a time */
     node->beat_due = node->unanswered_since = 0;
     node->silent = false;
     node->beats_unsent = node->echo_have = 0;

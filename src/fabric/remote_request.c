@@ -112,6 +112,7 @@ static uint8_t *put_command(uint8_t *to, const struct fabric_command *command)
 static void enqueue(struct remote_link *link, struct fabric_list *list, struct remote_wait *wait,
                     uint32_t sent)
 {
+    assert((link->first == NULL) == (link->last == NULL) && link->transport.stream != NULL);
     *remote_list(list) = (struct remote_list){.wait = wait, .sent = sent};
     wait->left++;
     if (link->last != NULL)

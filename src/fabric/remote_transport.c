@@ -4,6 +4,7 @@
  *
  * Called where an endpoint is opened and by the reconnect's thread; waits, at most as long as it is told.
  */
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -55,6 +56,7 @@ int remote_transport_open(struct remote_node *node, uint64_t timeout_ns, struct 
     opened.stream = dialed.stream;
     dialed.stream = NULL;
     remote_dialed_drop(&dialed);
+    assert((opened.staging != NULL) == node->mapped && (opened.queue != NULL) == (node->device != NULL));
     *transport = opened;
     return BANYAN_OK;
 }

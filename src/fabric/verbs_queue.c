@@ -103,6 +103,7 @@ static void list_finish(struct verbs_queue *queue, verbs_done_function *done, vo
     int status = entry->status;
     verbs_list_take(&queue->rules, list, entry->commands, entry->place.bytes);
     verbs_room_return(&queue->room, &entry->place);
+    assert(queue->works_under_way >= entry->works && list != NULL);
     queue->works_under_way -= entry->works;
     queue->first++;
     verbs_count(&queue->counts.lists, 1);

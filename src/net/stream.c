@@ -7,6 +7,7 @@
 #include "tls_private.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
@@ -34,6 +35,7 @@ struct net_stream {
 
 static enum net_status fail(struct net_stream *stream)
 {
+    assert(!stream->failed && stream->error.code); /* fails once, with its reason */
     stream->failed = true;
     return NET_FAILED;
 }
