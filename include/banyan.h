@@ -213,6 +213,12 @@ BANYAN_API int banyan_index_open(struct banyan_session *session, const char *nam
 /* Closes the handle; the index and its contents stay in the pool. No other thread may be using the handle.
  * BANYAN_EBUSY while an iterator or a bulk load of it is open. */
 BANYAN_API int banyan_index_close(struct banyan_index *index);
+/* Drops an index with all that it holds. Nobody can open it any more, and its name is free. Handles that are
+ * open, here or elsewhere, stay valid and find nothing: reads and writes get BANYAN_ENOTFOUND, at the latest
+ * when this call has returned; close them. BANYAN_ENOTFOUND: there is no such index. After any other error
+ * the index may be half dropped: call again, or give its memory back with `banyan check --reclaim`.
+ * BANYAN_EUNKNOWN: the network failed after the first step. */
+BANYAN_API int banyan_index_drop(struct banyan_session *session, const char *name);
 /* The geometry with the defaults filled in. */
 BANYAN_API int banyan_index_geometry(const struct banyan_index *index, struct banyan_geometry *geometry);
 /* Calls visit with the name of every index of the pool, open or not. */

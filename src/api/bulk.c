@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "api/handles.h"
+#include "api/arguments.h"
 
 struct banyan_bulk {
     struct banyan_index *index;
@@ -52,23 +52,6 @@ int banyan_bulk_begin(struct banyan_session *session, struct banyan_index *index
     return BANYAN_OK;
 }
 
-static int entry_check(struct part_call *call, const void *key, size_t key_length, const void *value,
-                       size_t length)
-{
-    const struct format_geometry *geometry = tree_geometry(call->index->tree);
-    struct error *error = &call->session->error;
-    bool fixed = geometry->key_kind == FORMAT_KEY_FIXED;
-    if (!key || (!value && length > 0))
-        return error_set(error, BANYAN_EINVAL, "index %s: bulk load: NULL in an entry", call->index->name);
-    if (fixed ? key_length != geometry->key_bytes : key_length < 1 || key_length > geometry->key_bytes)
-        return error_set(error, BANYAN_EKEYSIZE, "index %s: bulk load: a key of %zu bytes", call->index->name,
-                         key_length);
-    if (geometry->value_variable ? length > geometry->value_bytes : length != geometry->value_bytes)
-        return error_set(error, BANYAN_EVALUESIZE, "index %s: bulk load: a value of %zu bytes",
-                         call->index->name, length);
-    return BANYAN_OK;
-}
-
 static bool part_next(void *context, const void **key, size_t *key_length, const void **value, size_t *length)
 {
     struct part_call *call = context;
@@ -76,7 +59,7 @@ static bool part_next(void *context, const void **key, size_t *key_length, const
     *key_length = *length = 0;
     if (call->status || !call->next(call->context, key, key_length, value, length))
         return false;
-    call->status = entry_check(call, *key, *key_length, *value, *length);
+    call->status = api_check_entry(call->session, call->index, *key, *key_length, *value, *length);
     if (!*value)
         *value = "";
     return !call->status;

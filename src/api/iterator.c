@@ -9,7 +9,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include "api/handles.h"
+#include "api/records.h"
 
 #define BATCH_FIRST 16u
 #define BATCH_MAX   256u
@@ -197,7 +197,7 @@ static int batch_fetch(struct banyan_iterator *iterator)
     if (iterator->no_memory && iterator->fetched == 0)
         return error_set(&session->error, BANYAN_ENOMEM, "index %s: no memory for an entry",
                          iterator->index->name);
-    if (status && status != BANYAN_ENOTFOUND)
+    if (status) /* BANYAN_ENOTFOUND: the index was dropped */
         /* What came before the failure is given out first; the next fetch meets the failure again, or not. */
         return iterator->fetched > 0 ? BANYAN_OK : api_result(iterator->session, status);
     if (iterator->fetched < iterator->batch && iterator->used < BATCH_BYTES && !iterator->no_memory)

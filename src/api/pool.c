@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "api/handles.h"
+#include "api/pool.h"
+#include "fabric/local.h"
 
 #define DEFAULT_POOL_BYTES  (UINT64_C(1) << 30)
 #define LEAST_POOL_BYTES    (UINT64_C(16) << 20)
@@ -249,7 +250,7 @@ static void status_add(struct memory_status_reply *sum, const struct memory_stat
     sum->bytes_free_in_chunks += one->bytes_free_in_chunks;
 }
 
-int api_pool_status(const struct banyan *banyan, struct memory_status_reply *sum)
+static int pool_status_sum(const struct banyan *banyan, struct memory_status_reply *sum)
 {
     memset(sum, 0, sizeof *sum);
     for (uint16_t i = 0; i < banyan->node_count; i++) {
@@ -267,4 +268,23 @@ int api_pool_status(const struct banyan *banyan, struct memory_status_reply *sum
         status_add(sum, &reply);
     }
     return BANYAN_OK;
+}
+
+int banyan_pool_status(struct banyan *banyan, struct banyan_pool_status *status)
+{
+    struct memory_status_reply sum;
+    if (!banyan || !status)
+        return BANYAN_EINVAL;
+    int failed = pool_status_sum(banyan, &sum);
+    const struct banyan_pool_status result = {
+        .memory_nodes = banyan->node_count,
+        .pool_bytes = sum.pool_bytes,
+        .chunk_bytes = sum.chunk_bytes,
+        .chunks_total = sum.chunks_total,
+        .chunks_used = sum.chunks_used,
+        .blocks_used = sum.blocks_used,
+        .bytes_used = sum.bytes_used,
+        .bytes_free_in_chunks = sum.bytes_free_in_chunks,
+    };
+    return failed ? failed : api_struct_out(status, &result, sizeof result);
 }

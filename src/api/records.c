@@ -2,12 +2,14 @@
  * records.c - the C API's calls on an index of records, passed on to the store.
  *
  * A session gets a store session for each such index that it uses, at the first use; either's end takes it
- * along. Arguments have been judged by banyan.c. Thread: the session's; api_detach_index: whoever closes the
- * index, when nobody uses it any more.
+ * along. Arguments have been checked (arguments.h). Thread: the session's; api_detach_index: whoever closes
+ * the index, when nobody uses it any more.
  */
+#include "api/records.h"
+
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include "api/handles.h"
 
 /* ---- attachments ---- */
 
@@ -214,8 +216,6 @@ int api_records_modify(struct banyan_session *session, struct banyan_index *inde
 
 /* ---- many keys ---- */
 
-#define ITEMS_MAX 64u
-
 static void item_take(struct banyan_session *session, const struct banyan_index *index,
                       struct banyan_item *to, const struct store_item *from)
 {
@@ -233,7 +233,8 @@ static void item_take(struct banyan_session *session, const struct banyan_index 
 void api_records_multi(struct banyan_session *session, struct banyan_index *index, struct banyan_item **items,
                        size_t count, bool put)
 {
-    struct store_item group[ITEMS_MAX];
+    struct store_item group[API_GROUP_MAX];
+    assert(count <= API_GROUP_MAX);
     struct store_session *store = attach(session, index);
     int status = store ? BANYAN_OK : session->error.code;
     for (size_t i = 0; i < count; i++) {

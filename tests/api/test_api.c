@@ -368,6 +368,55 @@ static void test_indexes(void **state)
     assert_int_equal(banyan_index_close(index), BANYAN_OK);
 }
 
+/* The handle that is open while its index is dropped finds nothing, also when there is another in its place.
+ */
+static void test_drop(void **state)
+{
+    struct fixture *f = *state;
+    struct banyan_index *index, *again;
+    struct banyan_iterator *iterator;
+    struct banyan_session *other;
+    struct banyan_pool_status before = {.struct_bytes = sizeof before}, after = before;
+    char key[16], value[700] = "";
+    size_t room = sizeof value, long_value = f->geometry ? 60 : sizeof value;
+    assert_int_equal(banyan_index_drop(f->session, "second"), BANYAN_ENOTFOUND);
+    assert_int_equal(banyan_index_drop(f->session, ""), BANYAN_EINVAL);
+    assert_int_equal(banyan_index_drop(f->session, NULL), BANYAN_EINVAL);
+    assert_int_equal(banyan_index_drop(NULL, "second"), BANYAN_EINVAL);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(banyan_session_open(f->banyan, &other), BANYAN_OK);
+        assert_int_equal(banyan_index_create(other, "second", f->geometry, &index), BANYAN_OK);
+        for (int i = 0; i < 3000; i++) {
+            snprintf(key, sizeof key, "key%d", i);
+            assert_int_equal(banyan_put(other, index, key, strlen(key), value, i % 3 ? 10 : long_value),
+                             BANYAN_OK);
+        }
+        assert_int_equal(banyan_iterator_open(other, index, NULL, &iterator), BANYAN_OK);
+        assert_int_equal(banyan_iterator_next(iterator, NULL, NULL, NULL, NULL), BANYAN_OK);
+        assert_int_equal(banyan_index_drop(f->session, "second"), BANYAN_OK);
+        assert_int_equal(banyan_index_drop(f->session, "second"), BANYAN_ENOTFOUND);
+        assert_int_equal(banyan_index_open(f->session, "second", &again), BANYAN_ENOTFOUND);
+        assert_int_equal(banyan_index_create(f->session, "second", f->geometry, &again), BANYAN_OK);
+        assert_int_equal(banyan_put(f->session, again, "key1", 4, "new", 3), BANYAN_OK);
+        assert_int_equal(banyan_get(other, index, "key1", 4, value, &room), BANYAN_ENOTFOUND);
+        assert_int_equal(banyan_put(other, index, "key2", 4, "new", 3), BANYAN_ENOTFOUND);
+        assert_non_null(strstr(banyan_session_error(other), "was dropped"));
+        int status;
+        while (!(status = banyan_iterator_next(iterator, NULL, NULL, NULL, NULL)))
+            ;
+        assert_int_equal(status, BANYAN_ENOTFOUND);
+        assert_int_equal(banyan_iterator_close(iterator), BANYAN_OK);
+        assert_int_equal(banyan_index_close(index), BANYAN_OK);
+        assert_int_equal(banyan_session_close(other), BANYAN_OK);
+        room = sizeof value;
+        assert_int_equal(banyan_get(f->session, again, "key2", 4, value, &room), BANYAN_ENOTFOUND);
+        assert_int_equal(banyan_index_close(again), BANYAN_OK);
+        assert_int_equal(banyan_index_drop(f->session, "second"), BANYAN_OK);
+        assert_int_equal(banyan_pool_status(f->banyan, round ? &after : &before), BANYAN_OK);
+    }
+    assert_int_equal(after.blocks_used, before.blocks_used); /* all came back */
+}
+
 static void test_other_pool(void **state)
 {
     struct fixture *f = *state;
@@ -578,8 +627,9 @@ static void test_uri_bad(void **state)
     cmocka_unit_test(test_version), cmocka_unit_test(test_open_bad), cmocka_unit_test(test_points),          \
         cmocka_unit_test(test_points_bad), cmocka_unit_test(test_modify), cmocka_unit_test(test_multi),      \
         cmocka_unit_test(test_iterator), cmocka_unit_test(test_iterator_bad),                                \
-        cmocka_unit_test(test_indexes), cmocka_unit_test(test_other_pool), cmocka_unit_test(test_stats),     \
-        cmocka_unit_test(test_bulk_bad), cmocka_unit_test(test_session_open_bad)
+        cmocka_unit_test(test_indexes), cmocka_unit_test(test_drop), cmocka_unit_test(test_other_pool),      \
+        cmocka_unit_test(test_stats), cmocka_unit_test(test_bulk_bad),                                       \
+        cmocka_unit_test(test_session_open_bad)
 
 static const struct CMUnitTest plain_tests[] = {COMMON_TESTS, cmocka_unit_test(test_plain_does_not_expire)};
 static const struct CMUnitTest record_tests[] = {COMMON_TESTS,

@@ -1,0 +1,133 @@
+/*
+ * index.c - indexes: creating, opening, closing, dropping, listing. Called by programs, on the session's
+ * thread; closing on any. Costs a walk over the pool's catalogue, dropping a walk over the index.
+ */
+#include "api/index.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "api/records.h"
+
+int api_check(struct banyan_session *session, const struct banyan_index *index)
+{
+    if (!session)
+        return BANYAN_EINVAL;
+    if (!index)
+        return error_set(&session->error, BANYAN_EINVAL, "the index is NULL");
+    if (index->banyan != session->banyan)
+        return error_set(&session->error, BANYAN_EINVAL, "index %s is of another pool", index->name);
+    return BANYAN_OK;
+}
+
+static int check_name(struct banyan_session *session, const char *name)
+{
+    if (!session)
+        return BANYAN_EINVAL;
+    if (!name)
+        return error_set(&session->error, BANYAN_EINVAL, "the index's name is NULL");
+    size_t length = strnlen(name, BANYAN_NAME_MAX + 1u);
+    if (length == 0 || length > BANYAN_NAME_MAX)
+        return error_set(&session->error, BANYAN_EINVAL, "an index's name has 1 to %u bytes",
+                         BANYAN_NAME_MAX);
+    return BANYAN_OK;
+}
+
+static int check_place(struct banyan_session *session, const char *name, struct banyan_index **index)
+{
+    if (index)
+        *index = NULL;
+    int status = check_name(session, name);
+    if (!status && !index)
+        status = error_set(&session->error, BANYAN_EINVAL, "the index's handle is NULL");
+    return status;
+}
+
+/* Creates (geometry given) or opens the tree and wraps it. */
+static int index_wrap(struct banyan_session *session, const char *name,
+                      const struct format_geometry *geometry, struct banyan_index **index)
+{
+    struct banyan_index *opened = calloc(1, sizeof *opened);
+    if (!opened)
+        return error_set(&session->error, BANYAN_ENOMEM, "index %s: no memory for its handle", name);
+    opened->banyan = session->banyan;
+    snprintf(opened->name, sizeof opened->name, "%s", name);
+    int status = geometry ? tree_create(session->tree_session, name, geometry, &opened->tree)
+                          : tree_open(session->tree_session, name, &opened->tree);
+    if (status) {
+        free(opened);
+        return api_result(session, status);
+    }
+    if (tree_geometry(opened->tree)->content == FORMAT_CONTENT_STORE) {
+        status = store_wrap(&opened->store, opened->tree, &session->error);
+        if (status) {
+            tree_close(opened->tree);
+            free(opened);
+            return status;
+        }
+    }
+    api_count(&session->banyan->indexes, 1);
+    *index = opened;
+    return BANYAN_OK;
+}
+
+int banyan_index_create(struct banyan_session *session, const char *name,
+                        const struct banyan_geometry *geometry, struct banyan_index **index)
+{
+    struct format_geometry converted;
+    int status = check_place(session, name, index);
+    if (!status)
+        status = api_geometry_convert(session, geometry, &converted);
+    return status ? status : index_wrap(session, name, &converted, index);
+}
+
+int banyan_index_open(struct banyan_session *session, const char *name, struct banyan_index **index)
+{
+    int status = check_place(session, name, index);
+    return status ? status : index_wrap(session, name, NULL, index);
+}
+
+int banyan_index_close(struct banyan_index *index)
+{
+    if (!index)
+        return BANYAN_OK;
+    if (atomic_load_relaxed(&index->users))
+        return BANYAN_EBUSY;
+    api_detach_index(index);
+    if (index->store)
+        store_close(index->store);
+    else
+        tree_close(index->tree);
+    api_count(&index->banyan->indexes, -1);
+    free(index);
+    return BANYAN_OK;
+}
+
+int banyan_index_drop(struct banyan_session *session, const char *name)
+{
+    int status = check_name(session, name);
+    return status ? status : api_result(session, store_drop(session->tree_session, name));
+}
+
+struct list_call {
+    void (*visit)(void *context, const char *name);
+    void *context;
+};
+
+static void list_visit(void *context, const char *name, const struct format_geometry *geometry)
+{
+    struct list_call *call = context;
+    (void)geometry;
+    call->visit(call->context, name);
+}
+
+int banyan_index_list(struct banyan_session *session, void (*visit)(void *context, const char *name),
+                      void *context)
+{
+    if (!session)
+        return BANYAN_EINVAL;
+    if (!visit)
+        return error_set(&session->error, BANYAN_EINVAL, "the visit function is NULL");
+    struct list_call call = {visit, context};
+    return api_result(session, tree_list(session->tree_session, list_visit, &call));
+}

@@ -1,0 +1,33 @@
+/*
+ * pool.h - what stands behind a pool's handle. Private to src/api/.
+ *
+ * Any thread. The counts are changed through api_count; they turn a wrong order of closing into BANYAN_EBUSY.
+ */
+#ifndef API_POOL_H
+#define API_POOL_H
+
+#include "api/common.h"
+#include "base/atomic.h"
+#include "fabric/remote.h"
+#include "memory/memory.h"
+#include "net/net.h"
+#include "tree/tree.h"
+
+struct banyan {
+    /* in this process */
+    struct memory_node **nodes;
+    const struct fabric_target **targets; /* of nodes; used by the fabric as long as it lives */
+    uint16_t node_count;
+    /* a cluster's */
+    struct net_address *addresses; /* [node_count] */
+    struct net_tls *tls;
+    char *secret; /* NET_SECRET_MAX + 1 bytes */
+    struct fabric_remote_options remote;
+
+    struct fabric *fabric;
+    struct tree_compute *compute;
+    uint32_t sessions, indexes;  /* open */
+    struct spinlock attachments; /* guards the lists of struct api_attachment */
+};
+
+#endif
