@@ -2,7 +2,7 @@
  * bulk.c - Building an index from a sorted stream in parts, each by its own session. One round trip a leaf;
  * the levels above are built by tree_bulk_finish. On failure all nodes go back.
  */
-#include "tree/state.h"
+#include "tree/access.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -475,7 +475,7 @@ static int root_replace(struct tree_session *session, struct tree *tree, struct 
     if (old_level)
         return pool_fail(&session->pool, BANYAN_EBUSY,
                          "index %s is not empty: a bulk load needs an empty one", tree->name);
-    status = tree_lock(session, old.address, false, NULL, 0, &hold);
+    status = tree_leaf_lock(session, tree, old.address, false, NULL, 0, &hold);
     if (status)
         return status;
     status = tree_leaf_complete(session, tree, old.address);
@@ -490,13 +490,12 @@ static int root_replace(struct tree_session *session, struct tree *tree, struct 
         header.sibling = root;
         format_header_encode(layout, &header, session->image.bytes);
         writes[0] = pool_write_command(old.address, session->image.bytes, layout->header_bytes);
-        status =
-            pool_unknown(&session->pool, pool_execute(&session->pool, gaddr_node(old.address), writes, 1));
+        status = pool_unknown(&session->pool, tree_leaf_execute(session, tree, old.address, writes, 1));
         if (!status) /* the index is loaded, whatever comes of this: who meets the dead leaf does it again */
             swap = tree_root_swap(session, tree, old.address, root.address, &swapped);
     }
     bool dropped = status == TREE_RESTART && header.index == (tree->index | TREE_INDEX_DROPPED);
-    int released = tree_unlock(session, &hold, writes, 0);
+    int released = tree_leaf_release(session, tree, &hold, writes, 0);
     if (dropped)
         return tree_dropped(session, tree);
     if (status == TREE_RESTART)

@@ -9,6 +9,7 @@
 
 #include "base/crc32c.h"
 #include "memory/memory.h"
+#include "tree/access.h"
 
 /*
  * On memory node 0: a superblock, then one entry for each index. An entry is written under the catalogue's
@@ -216,6 +217,7 @@ static int tree_make(struct tree_session *session, const char *name, const struc
         return status;
     }
     tree->compute = session->compute;
+    tree->access = tree_access_default;
     tree->entry = number;
     tree->generation = generation;
     tree->index = (uint16_t)(generation % INDEX_GENERATIONS << 8 | (number + 1));

@@ -76,7 +76,24 @@ static uint32_t node_bytes(const struct tree_walk *walk, uint8_t level)
     return level ? geometry->internal_bytes : geometry->leaf_bytes;
 }
 
-/* Reads a node and judges its header. *wrong: NULL, or what is wrong with the node or its link. */
+/* NULL, or what is wrong with a node of this verdict. Marked and dead ones are legal after a death. */
+static const char *verdict_wrong(enum format_verdict verdict)
+{
+    switch (verdict) {
+    case FORMAT_TORN:
+        return "a node's header fails its check";
+    case FORMAT_MALFORMED:
+        return "a node's header is malformed";
+    case FORMAT_OTHER:
+        return "a link leads to a node of another tag";
+    case FORMAT_LEVEL:
+        return "a node is not on the level that its link says";
+    default:
+        return NULL;
+    }
+}
+
+/* Reads a node and validates its header. *wrong: NULL, or what is wrong with the node or its link. */
 static int node_read(struct tree_walk *walk, struct format_link link, uint8_t level, uint8_t *image,
                      struct format_header *header, const char **wrong)
 {
@@ -90,16 +107,7 @@ static int node_read(struct tree_walk *walk, struct format_link link, uint8_t le
     if (status)
         return tree_walk_damage(status) ? 0 : status;
     pool_read_settle(&read);
-    if (!format_header_valid(layout, image))
-        *wrong = "a node's header fails its check";
-    else if (!format_header_decode(layout, image, header))
-        *wrong = "a node's header is malformed";
-    else if (header->tag != link.tag || header->index != walk->tree->index)
-        *wrong = "a link leads to a node of another tag";
-    else if (header->level != level)
-        *wrong = "a node is not on the level that its link says";
-    else
-        *wrong = NULL;
+    *wrong = verdict_wrong(format_node_verdict(layout, image, link, walk->tree->index, level, header));
     return 0;
 }
 

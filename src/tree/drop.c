@@ -10,6 +10,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "tree/access.h"
+
 /* Of one level. */
 struct nodes {
     gaddr *items; /* owned */
@@ -81,24 +83,28 @@ static bool header_ours(const struct tree *tree, const struct format_header *hea
     return (header->index & ~TREE_INDEX_DROPPED) == tree->index;
 }
 
-/* Whether somebody still might change the node: neither a drop nor an unlinking has been there. */
+/* Whether the node may still change: neither a drop nor an unlink has been there. */
 static bool header_alive(const struct tree *tree, const struct format_header *header)
 {
     return header->index == tree->index && header->state != FORMAT_NODE_DEAD;
 }
 
-/* Judges a node under its lock: 0 with the header, TREE_RESTART (another node lies there), or corrupt. */
-static int node_judge(struct drop *drop, struct format_link link, uint8_t level, const uint8_t *image,
-                      struct format_header *header)
+/* Validates a node under its lock: 0 with the header, TREE_RESTART (another node lies there), or corrupt. A
+ * node that another drop has marked is ours too. */
+static int node_validate(struct drop *drop, struct format_link link, uint8_t level, const uint8_t *image,
+                         struct format_header *header)
 {
     const struct format_layout *layout = &drop->tree->layout;
-    if (!format_header_valid(layout, image))
+    enum format_verdict verdict = format_node_verdict(layout, image, link, drop->tree->index, level, header);
+    if (verdict == FORMAT_OTHER && header_ours(drop->tree, header))
+        verdict = format_node_verdict(layout, image, link, header->index, level, header);
+    if (verdict == FORMAT_TORN)
         return tree_invalid(drop->session, link.address, "a node's header fails its check");
-    if (!format_header_decode(layout, image, header))
+    if (verdict == FORMAT_MALFORMED)
         return pool_corrupt(&drop->session->pool, link.address, "a node's header is malformed");
-    if (header->tag != link.tag || !header_ours(drop->tree, header))
+    if (verdict == FORMAT_OTHER)
         return TREE_RESTART;
-    if (header->level != level)
+    if (verdict == FORMAT_LEVEL)
         return pool_corrupt(&drop->session->pool, link.address,
                             "a node is not on the level that its link says");
     return 0;
@@ -120,7 +126,7 @@ static int internal_kill(struct drop *drop, struct format_link link, uint8_t lev
         return status;
     pool_read_settle(&read);
     session->image.address = GADDR_NULL;
-    status = node_judge(drop, link, level, session->scratch, &header);
+    status = node_validate(drop, link, level, session->scratch, &header);
     if (!status && (!format_internal_valid(layout, session->scratch) ||
                     !format_internal_decode(layout, session->scratch, &header, entries)))
         status = pool_corrupt(&session->pool, link.address, "an internal node's entries fail their check");
@@ -176,13 +182,13 @@ static void entries_release(struct drop *drop, uint32_t count)
 static int leaf_settle(struct drop *drop, struct format_link link, struct format_header *header)
 {
     struct tree_session *session = drop->session;
-    int status = node_judge(drop, link, 0, session->image.bytes, header);
+    int status = node_validate(drop, link, 0, session->image.bytes, header);
     if (status || header->state != FORMAT_NODE_SPLITTING || !header_alive(drop->tree, header))
         return status;
     status = tree_leaf_complete(session, drop->tree, link.address);
     if (!status)
         status = tree_split_finish(session, drop->tree, link);
-    return status ? status : node_judge(drop, link, 0, session->image.bytes, header);
+    return status ? status : node_validate(drop, link, 0, session->image.bytes, header);
 }
 
 /* Empties the leaf, in writes that leave it valid wherever they are cut, then marks it as dropped. */
@@ -197,7 +203,7 @@ static int leaf_kill(struct drop *drop, struct format_link link, struct format_l
     uint8_t *image = session->image.bytes;
     struct fabric_command writes[3],
         read = pool_read_command(link.address, image, layout->geometry.leaf_bytes);
-    int status = tree_lock(session, link.address, false, &read, 1, &hold);
+    int status = tree_leaf_lock(session, drop->tree, link.address, false, &read, 1, &hold);
     if (status)
         return status;
     pool_read_settle(&read);
@@ -207,16 +213,16 @@ static int leaf_kill(struct drop *drop, struct format_link link, struct format_l
     if (!status)
         *sibling = header.sibling;
     if (status || !header_alive(drop->tree, &header))
-        return tree_unlock_with(session, &hold, status);
+        return tree_leaf_release_with(session, drop->tree, &hold, status);
     status = leaf_empty(drop, &header, &count);
     if (status)
-        return tree_unlock_with(session, &hold, status);
+        return tree_leaf_release_with(session, drop->tree, &hold, status);
     header.index |= TREE_INDEX_DROPPED;
     format_header_encode(layout, &header, image);
     writes[0] = pool_write_command(link.address + header_bytes, image + header_bytes,
                                    layout->geometry.leaf_bytes - header_bytes);
     writes[1] = pool_write_command(link.address, image, header_bytes);
-    status = tree_unlock(session, &hold, writes, 2);
+    status = tree_leaf_release(session, drop->tree, &hold, writes, 2);
     if (!status) /* else the slots may still be there */
         entries_release(drop, count);
     return status;

@@ -2,7 +2,9 @@
  * lookup.c - Point reads: R1 and R2. One round trip for a hit; one or two for a miss. Takes no lock, unless a
  * leaf stays unreadable for long.
  */
-#include "tree/state.h"
+#include "tree/access.h"
+
+#include <assert.h>
 
 /*
  * A hit needs the bucket alone, a miss the header too. Read together they cost one round trip, and 64 bytes
@@ -22,17 +24,16 @@ static void miss_learn(struct tree_session *session, bool missed)
     session->miss_share += (missed ? 65536u / MISS_MEMORY : 0u) - session->miss_share / MISS_MEMORY;
 }
 
-/* What one attempt at a leaf came to. */
-enum verdict { HIT, MISS, AGAIN, ELSEWHERE };
+/* What one attempt at a leaf came to. AGAIN: read it, or its sibling, again; ELSEWHERE: locate the key again.
+ */
+enum outcome { HIT, MISS, AGAIN, ELSEWHERE };
 
 struct point {
     struct tree_session *session;
     struct tree *tree;
     struct format_key key;
     struct tree_path path;
-    struct format_bucket bucket;
-    uint32_t seed;
-    uint16_t version; /* at the segment's head */
+    struct format_point place; /* of the key in the leaf of `path` */
     struct format_slot slot;
 };
 
@@ -44,98 +45,103 @@ static int point_read(struct point *point, bool header_too)
     uint8_t *image = session->image.bytes;
     struct fabric_command reads[2];
     uint32_t count = 0, slots = layout->bucket_slots;
-    format_bucket_of(layout, point->path.link.tag, point->key, &point->bucket);
+    format_point_set(&point->place, layout, point->path.link, point->tree->index, point->key);
+    const struct format_bucket *bucket = &point->place.bucket;
     if (session->compute->switches.read_unit == TREE_READ_LEAF) {
         reads[count++] = pool_read_command(leaf, image, layout->geometry.leaf_bytes);
         slots = layout->slots;
     } else {
-        reads[count++] =
-            pool_read_command(leaf + point->bucket.offset, image + point->bucket.offset, point->bucket.bytes);
+        reads[count++] = pool_read_command(leaf + bucket->offset, image + bucket->offset, bucket->bytes);
         if (header_too)
             reads[count++] = pool_read_command(leaf, image, layout->header_bytes);
     }
-    int status = pool_execute(&session->pool, gaddr_node(leaf), reads, count);
+    int status = tree_leaf_read(session, point->tree, leaf, reads, count);
     if (status)
         return status;
     pool_read_settle(&reads[0]);
     if (count > 1)
         format_header_settle(layout, &reads[1]);
     task_charge(TASK_WORK_LEAF, slots);
-    point->version = format_bucket_version(image, &point->bucket);
-    point->seed = format_slot_seed(point->path.link.tag, point->version);
     return 0;
 }
 
 static int header_read(struct point *point)
 {
     struct tree_session *session = point->session;
+    gaddr leaf = point->path.link.address;
     struct fabric_command read =
-        pool_read_command(point->path.link.address, session->image.bytes, point->tree->layout.header_bytes);
-    int status = pool_execute(&session->pool, gaddr_node(read.address), &read, 1);
+        pool_read_command(leaf, session->image.bytes, point->tree->layout.header_bytes);
+    int status = tree_leaf_read(session, point->tree, leaf, &read, 1);
     if (!status)
         format_header_settle(&point->tree->layout, &read);
     return status;
 }
 
-/* The key was not among the slots read: what does the header make of that (R2)? */
-static int miss_judge(struct point *point, enum verdict *verdict)
+/* The path does not lead to the key's leaf any more. */
+static int point_astray(struct point *point)
 {
-    struct tree_session *session = point->session;
-    const struct format_layout *layout = &point->tree->layout;
-    struct format_header header;
-    *verdict = AGAIN;
-    if (!format_header_valid(layout, session->image.bytes) ||
-        !format_header_decode(layout, session->image.bytes, &header))
-        return 0;
-    *verdict = ELSEWHERE;
-    if (header.tag != point->path.link.tag || header.index != point->tree->index || header.level != 0) {
-        tree_path_forget(session, point->tree, &point->path);
-        return tree_restart(session, point->path.link.address);
-    }
-    if (header.state == FORMAT_NODE_DEAD) {
-        int status = tree_unlink_finish(session, point->tree, point->path.link, &header);
-        tree_path_forget(session, point->tree, &point->path);
-        return status ? status : tree_restart(session, point->path.link.address);
-    }
-    if (header.state == FORMAT_NODE_SPLITTING) { /* R3: nobody follows the new link yet */
-        *verdict = AGAIN;
-        return 0;
-    }
-    int side = format_header_side(&header, point->key);
-    if (side > 0) {
-        *verdict = AGAIN; /* at the sibling */
-        return tree_path_right(session, point->tree, &point->path, header.upper, header.sibling, 0);
-    }
-    if (side < 0) {
-        tree_path_forget(session, point->tree, &point->path);
-        return tree_restart(session, point->path.link.address);
-    }
-    bool proven = header.version == point->version &&
-                  format_slots_valid(layout, session->image.bytes, point->bucket.first, point->bucket.count,
-                                     point->seed, header.lower);
-    *verdict = proven ? MISS : AGAIN;
-    return 0;
+    tree_path_forget(point->session, point->tree, &point->path);
+    return tree_restart(point->session, point->path.link.address);
 }
 
-static int point_attempt(struct point *point, unsigned attempt, enum verdict *verdict)
+/* What the verdict on the leaf leads to. */
+static int point_follow(struct point *point, enum format_verdict verdict, const struct format_header *header,
+                        enum outcome *outcome)
+{
+    struct tree_session *session = point->session;
+    int status;
+    *outcome = ELSEWHERE;
+    switch (verdict) {
+    case FORMAT_HIT:
+        *outcome = HIT;
+        return 0;
+    case FORMAT_MISS:
+        *outcome = MISS;
+        return 0;
+    case FORMAT_RIGHT:
+        *outcome = AGAIN; /* at the sibling */
+        return tree_path_right(session, point->tree, &point->path, header->upper, header->sibling, 0);
+    case FORMAT_DEAD:
+        status = tree_unlink_finish(session, point->tree, point->path.link, header);
+        tree_path_forget(session, point->tree, &point->path);
+        return status ? status : tree_restart(session, point->path.link.address);
+    case FORMAT_OTHER:
+    case FORMAT_LEVEL:
+    case FORMAT_LEFT:
+        return point_astray(point);
+    case FORMAT_SPLITTING: /* R3: the new link must not be followed yet */
+    case FORMAT_TORN:
+    case FORMAT_MALFORMED: /* under the leaf's lock it would be corrupt (tree_leaf_settle) */
+        *outcome = AGAIN;
+        return 0;
+    case FORMAT_LIVE:
+    case FORMAT_UNPROVEN:
+        break;
+    }
+    assert(!"a point's verdict with its header");
+    return BANYAN_ECORRUPT;
+}
+
+static int point_attempt(struct point *point, unsigned attempt, enum outcome *outcome)
 {
     struct tree_session *session = point->session;
     bool together = attempt ? session->compute->switches.combine == POOL_COMBINE_ALL : miss_likely(session);
-    bool whole = session->compute->switches.read_unit == TREE_READ_LEAF;
+    bool both = together || session->compute->switches.read_unit == TREE_READ_LEAF;
+    struct format_header header;
     int status = point_read(point, together);
     if (status)
         return status;
-    if (format_bucket_find(&point->tree->layout, session->image.bytes, &point->bucket, point->seed,
-                           point->key, &point->slot)) {
-        *verdict = HIT; /* R1 */
-        return 0;
-    }
-    if (!together && !whole) {
+    enum format_verdict verdict =
+        format_point_verdict(&point->place, session->image.bytes,
+                             both ? FORMAT_SEEN_BOTH : FORMAT_SEEN_BUCKET, &header, &point->slot);
+    if (verdict == FORMAT_UNPROVEN) {
         status = header_read(point);
         if (status)
             return status;
+        verdict = format_point_verdict(&point->place, session->image.bytes, FORMAT_SEEN_HEADER, &header,
+                                       &point->slot);
     }
-    return miss_judge(point, verdict);
+    return point_follow(point, verdict, &header, outcome);
 }
 
 /* 0 with the proven slot in point->slot, BANYAN_ENOTFOUND (with a message only where the index was dropped),
@@ -145,18 +151,18 @@ static int point_lookup(struct point *point)
     struct tree_session *session = point->session;
     for (;;) {
         int status = tree_locate(session, point->tree, point->key, false, 0, &point->path);
-        enum verdict verdict = AGAIN;
-        for (unsigned attempt = 0; !status && verdict == AGAIN; attempt++) {
+        enum outcome outcome = AGAIN;
+        for (unsigned attempt = 0; !status && outcome == AGAIN; attempt++) {
             gaddr leaf = point->path.link.address;
             if (attempt && attempt % TREE_PATIENCE == 0)
                 status = tree_leaf_settle(session, point->tree, point->path.link);
             if (!status)
-                status = point_attempt(point, attempt, &verdict);
+                status = point_attempt(point, attempt, &outcome);
             if (status == TREE_RESTART) {
                 tree_path_forget(session, point->tree, &point->path);
                 status = tree_restart(session, leaf);
-                verdict = ELSEWHERE;
-            } else if (!status && verdict == AGAIN && leaf == point->path.link.address) {
+                outcome = ELSEWHERE;
+            } else if (!status && outcome == AGAIN && leaf == point->path.link.address) {
                 session->stats.retries++;
             }
         }
@@ -164,9 +170,9 @@ static int point_lookup(struct point *point)
             continue;
         if (status)
             return status;
-        if (verdict == HIT || verdict == MISS) {
-            miss_learn(session, verdict == MISS);
-            return verdict == HIT ? 0 : BANYAN_ENOTFOUND;
+        if (outcome == HIT || outcome == MISS) {
+            miss_learn(session, outcome == MISS);
+            return outcome == HIT ? 0 : BANYAN_ENOTFOUND;
         }
     }
 }

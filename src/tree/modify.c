@@ -3,7 +3,7 @@
  * leaf's image; more for splits (split.c) and for the last entry of a leaf (unlink.c). The callback runs
  * under the leaf's lock.
  */
-#include "tree/state.h"
+#include "tree/access.h"
 
 #include <assert.h>
 
@@ -38,7 +38,7 @@ int tree_leaf_complete(struct tree_session *session, struct tree *tree, gaddr le
         return 0;
     struct fabric_command read =
         pool_read_command(leaf, session->image.bytes, tree->layout.geometry.leaf_bytes);
-    int status = pool_execute(&session->pool, gaddr_node(leaf), &read, 1);
+    int status = tree_leaf_execute(session, tree, leaf, &read, 1);
     if (status) {
         session->image.address = GADDR_NULL;
         return status;
@@ -51,18 +51,19 @@ int tree_leaf_complete(struct tree_session *session, struct tree *tree, gaddr le
 int tree_leaf_validate(struct tree_session *session, struct tree *tree, struct format_link link,
                        struct format_header *header)
 {
-    const uint8_t *image = session->image.bytes;
-    if (!format_header_valid(&tree->layout, image)) {
-        *header = (struct format_header){0};
+    switch (format_node_verdict(&tree->layout, session->image.bytes, link, tree->index, 0, header)) {
+    case FORMAT_TORN:
         return tree_invalid(session, link.address, "a leaf's header fails its check");
-    }
-    if (!format_header_decode(&tree->layout, image, header))
+    case FORMAT_MALFORMED:
         return pool_corrupt(&session->pool, link.address, "a leaf's header is malformed");
-    if (header->tag != link.tag || header->index != tree->index)
-        return TREE_RESTART;
-    if (header->level != 0)
+    case FORMAT_LEVEL:
         return pool_corrupt(&session->pool, link.address, "a node is not on the level that its parent says");
-    return header->state == FORMAT_NODE_DEAD ? TREE_RESTART : 0;
+    case FORMAT_OTHER:
+    case FORMAT_DEAD:
+        return TREE_RESTART;
+    default:
+        return 0;
+    }
 }
 
 /* ---- one attempt ---- */
@@ -76,9 +77,10 @@ struct change {
     struct tree_path path;
     struct tree_hold hold;
     struct format_header header; /* of session->image */
-    struct format_bucket bucket;
-    uint32_t seed;
-    struct format_slot slot; /* where the key is, if found */
+    struct format_point place;   /* of the key in the leaf of `path` */
+    uint32_t seed;               /* of the leaf's slots */
+    struct format_slot slot;     /* where the key is, if found */
+    enum format_verdict verdict;
     bool found;
 };
 
@@ -100,8 +102,8 @@ static uint32_t change_reads(struct change *change, bool header, struct fabric_c
     uint32_t count = 0;
     if (header)
         reads[count++] = pool_read_command(leaf, image, layout->header_bytes);
-    reads[count++] =
-        pool_read_command(leaf + change->bucket.offset, image + change->bucket.offset, change->bucket.bytes);
+    reads[count++] = pool_read_command(leaf + change->place.bucket.offset,
+                                       image + change->place.bucket.offset, change->place.bucket.bytes);
     return count;
 }
 
@@ -117,7 +119,7 @@ static void change_learn(struct change *change)
         memset(image->buckets, 0, sizeof image->buckets);
     image->address = leaf;
     image->header = true;
-    image->buckets[change->bucket.number / 64] |= UINT64_C(1) << (change->bucket.number % 64);
+    image->buckets[change->place.bucket.number / 64] |= UINT64_C(1) << (change->place.bucket.number % 64);
 }
 
 /* Takes the lock with header and bucket in the image. */
@@ -126,21 +128,22 @@ static int change_lock(struct change *change)
     struct tree_session *session = change->session;
     gaddr leaf = change->path.link.address;
     struct fabric_command reads[2], unlock[1];
-    format_bucket_of(&change->tree->layout, change->path.link.tag, change->key, &change->bucket);
+    format_point_set(&change->place, &change->tree->layout, change->path.link, change->tree->index,
+                     change->key);
     uint32_t count = change_reads(change, true, reads);
-    int status = tree_lock(session, leaf, true, reads, count, &change->hold);
+    int status = tree_leaf_lock(session, change->tree, leaf, true, reads, count, &change->hold);
     if (status)
         return status;
     bool handed = session->waiter.snapshot;
-    if (handed && bucket_known(&session->image, change->bucket.number))
+    if (handed && bucket_known(&session->image, change->place.bucket.number))
         return 0;
     if (handed) {
         assert(session->image.address == leaf && session->image.header);
         count = change_reads(change, false, reads);
-        status = pool_execute(&session->pool, gaddr_node(leaf), reads, count);
+        status = tree_leaf_execute(session, change->tree, leaf, reads, count);
         if (status) {
             session->image.address = GADDR_NULL;
-            tree_unlock(session, &change->hold, unlock, 0);
+            tree_leaf_release(session, change->tree, &change->hold, unlock, 0);
             return status;
         }
         change->hold.unheard = false;
@@ -155,11 +158,12 @@ static int change_lock(struct change *change)
 /* Gives the lock up with nothing written and passes `verdict` on, unless the release failed. */
 static int change_quit(struct change *change, int verdict)
 {
-    return tree_unlock_with(change->session, &change->hold, verdict);
+    return tree_leaf_release_with(change->session, change->tree, &change->hold, verdict);
 }
 
-/* Under the lock: is this the leaf, and in what state? 0: go on; else the lock is given up. */
-static int change_judge(struct change *change)
+/* Under the lock: is this the leaf, and in what state? 0: go on, with change->verdict HIT, MISS or TORN; else
+ * the lock is given up. */
+static int change_validate(struct change *change)
 {
     struct tree_session *session = change->session;
     struct tree *tree = change->tree;
@@ -184,8 +188,9 @@ static int change_judge(struct change *change)
         tree_path_forget(session, tree, &change->path);
         return status;
     }
-    int side = format_header_side(&change->header, change->key);
-    if (side > 0) {
+    change->verdict =
+        format_point_verdict_locked(&change->place, session->image.bytes, &change->header, &change->slot);
+    if (change->verdict == FORMAT_RIGHT) {
         struct format_key_copy upper;
         struct format_link sibling = change->header.sibling;
         format_key_store(&upper, change->header.upper);
@@ -194,10 +199,11 @@ static int change_judge(struct change *change)
             status = tree_path_right(session, tree, &change->path, format_key_of(&upper), sibling, 0);
         return status ? status : TREE_SIDEWAYS;
     }
-    if (side < 0) {
+    if (change->verdict == FORMAT_LEFT) {
         tree_path_forget(session, tree, &change->path);
         return change_quit(change, TREE_RESTART);
     }
+    change->found = change->verdict == FORMAT_HIT;
     change->seed = format_slot_seed(change->header.tag, change->header.version);
     return 0;
 }
@@ -272,9 +278,9 @@ static int change_put(struct change *change, struct format_key value)
     const struct format_layout *layout = &change->tree->layout;
     struct format_key lower = change->header.lower;
     gaddr block = change->found ? change->slot.block : GADDR_NULL;
-    uint32_t number =
-        change->found ? change->slot.number
-                      : format_bucket_free_slot(layout, session->image.bytes, &change->bucket, change->seed);
+    uint32_t number = change->found ? change->slot.number
+                                    : format_bucket_free_slot(layout, session->image.bytes,
+                                                              &change->place.bucket, change->seed);
     if (number == UINT32_MAX)
         return change_split(change, value);
     struct fabric_command writes[5];
@@ -288,7 +294,7 @@ static int change_put(struct change *change, struct format_key value)
     }
     format_slot_write(layout, session->image.bytes, number, change->seed, lower, block, change->key, value);
     count += write_back(change, number, layout->slot_bytes, false, writes + count);
-    status = tree_unlock(session, &change->hold, writes, count);
+    status = tree_leaf_release(session, change->tree, &change->hold, writes, count);
     if (status == BANYAN_EFENCED && fresh)
         pool_block_release(&session->pool, block, change->key.length); /* nothing was done: nobody knows it */
     return status;
@@ -317,8 +323,8 @@ static int change_empties(struct change *change, bool *empties)
     *empties = false;
     if (!change->path.direct || !change->path.parent.address ||
         !format_key_compare(change->header.lower, format_key_least(layout)) ||
-        !only_entry(layout, session->image.bytes, change->seed, change->bucket.first, change->bucket.count,
-                    change->slot.number))
+        !only_entry(layout, session->image.bytes, change->seed, change->place.bucket.first,
+                    change->place.bucket.count, change->slot.number))
         return 0;
     int status = tree_leaf_complete(session, change->tree, change->path.link.address);
     if (status)
@@ -344,7 +350,7 @@ static int change_delete(struct change *change)
         format_header_encode(layout, &change->header, session->image.bytes);
     }
     uint32_t count = write_back(change, change->slot.number, 4, empties, writes);
-    status = tree_unlock(session, &change->hold, writes, count);
+    status = tree_leaf_release(session, change->tree, &change->hold, writes, count);
     if (!status && block != GADDR_NULL) /* else the slot may still be there, and name it */
         pool_block_release(&session->pool, block, change->key.length);
     if (status || !empties)
@@ -361,11 +367,7 @@ static int change_decide(struct change *change)
     struct tree *tree = change->tree;
     const struct format_layout *layout = &tree->layout;
     task_charge(TASK_WORK_LEAF, whole_leaf(session) ? layout->slots : layout->bucket_slots);
-    change->found = format_bucket_find(layout, session->image.bytes, &change->bucket, change->seed,
-                                       change->key, &change->slot);
-    if (!change->found && /* one of them may be the key's */
-        !format_slots_valid(layout, session->image.bytes, change->bucket.first, change->bucket.count,
-                            change->seed, change->header.lower))
+    if (change->verdict == FORMAT_TORN) /* one of the slots may be the key's */
         return change_quit(change, pool_corrupt(&session->pool, change->path.link.address,
                                                 "a leaf's slot fails its check under the leaf's lock"));
     uint8_t value[FORMAT_VALUE_MAX + 1];
@@ -402,7 +404,7 @@ int tree_modify(struct tree_session *session, struct tree *tree, const void *key
         if (!status)
             status = change_lock(&change);
         if (!status)
-            status = change_judge(&change);
+            status = change_validate(&change);
         if (!status)
             status = change_decide(&change);
         if (tree_again(session, &status)) {
@@ -425,7 +427,7 @@ int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct for
     struct fabric_command read =
         pool_read_command(link.address, session->image.bytes, tree->layout.geometry.leaf_bytes);
     uint32_t count;
-    int status = tree_lock(session, link.address, false, &read, 1, &hold);
+    int status = tree_leaf_lock(session, tree, link.address, false, &read, 1, &hold);
     if (status)
         return status;
     pool_read_settle(&read);
@@ -441,7 +443,7 @@ int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct for
     else if (!status &&
              tree_leaf_entries(session, &tree->layout, session->image.bytes, &header, &count) == TREE_RESTART)
         status = tree_leaf_corrupt(session, link.address);
-    return tree_unlock_with(session, &hold, status);
+    return tree_leaf_release_with(session, tree, &hold, status);
 }
 
 /* ---- the usual changes ---- */

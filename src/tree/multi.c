@@ -3,8 +3,9 @@
  * wait for one, so they cannot deadlock; what is not free at once is done by itself afterwards. Puts to one
  * leaf share its lock: one list that reads all their buckets, one that writes all their slots.
  */
-#include "tree/state.h"
+#include "tree/access.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* Items under way together; what needs more than the plain case is done one by one afterwards. */
@@ -15,7 +16,7 @@
 struct batch_item {
     struct tree_item *item;
     struct tree_path path;
-    struct format_bucket bucket;
+    struct format_point place;       /* of the key in its leaf */
     uint8_t *image;                  /* as large as a leaf; only what was read is there */
     struct fabric_command *commands; /* its part of the batch's */
     struct fabric_list list;
@@ -58,10 +59,9 @@ static int batch_images(struct tree_batch *batch)
     return 0;
 }
 
-/* Posts every item's commands together: one round trip. */
-static int batch_execute(struct tree_batch *batch)
+/* The lists of all items that have commands; returns how many. */
+static uint32_t batch_lists(struct tree_batch *batch, struct fabric_list *lists[BATCH])
 {
-    struct fabric_list *lists[BATCH];
     uint32_t count = 0;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
@@ -72,7 +72,26 @@ static int batch_execute(struct tree_batch *batch)
         entry->list.node = gaddr_node(entry->commands[0].address);
         lists[count++] = &entry->list;
     }
-    return count ? pool_lists_post(&batch->session->pool, lists, count) : 0;
+    return count;
+}
+
+/* Reads what every item wants of its leaf, together: one round trip. */
+static int batch_read(struct tree_batch *batch)
+{
+    struct fabric_list *lists[BATCH];
+    uint32_t count = batch_lists(batch, lists);
+    return count ? tree_leaves_read(batch->session, batch->tree, lists, count) : 0;
+}
+
+/* Posts every item's commands together, locks and unlocks among them: one round trip. Each list has its
+ * status. */
+static void batch_post(struct tree_batch *batch)
+{
+    struct fabric_list *lists[BATCH];
+    uint32_t count = batch_lists(batch, lists);
+    assert(batch->tree->access->combines);
+    if (count)
+        pool_lists_post(&batch->session->pool, lists, count);
 }
 
 /* ---- get ---- */
@@ -95,25 +114,25 @@ static void get_batch(struct tree_batch *batch)
 {
     struct tree_session *session = batch->session;
     const struct format_layout *layout = &batch->tree->layout;
+    struct format_header header;
+    struct format_slot slot;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
-        format_bucket_of(layout, entry->path.link.tag, item_key(entry->item), &entry->bucket);
+        const struct format_bucket *bucket = &entry->place.bucket;
+        format_point_set(&entry->place, layout, entry->path.link, batch->tree->index, item_key(entry->item));
         entry->commands = &batch->commands[i];
-        entry->commands[0] = pool_read_command(entry->path.link.address + entry->bucket.offset,
-                                               entry->image + entry->bucket.offset, entry->bucket.bytes);
+        entry->commands[0] = pool_read_command(entry->path.link.address + bucket->offset,
+                                               entry->image + bucket->offset, bucket->bytes);
         entry->list.count = 1;
     }
-    int status = batch_execute(batch);
+    int status = batch_read(batch);
     for (uint32_t i = 0; i < batch->count && !status; i++) {
         struct batch_item *entry = &batch->items[i];
-        struct format_slot slot;
         pool_read_settle(&entry->commands[0]);
         task_charge(TASK_WORK_LEAF, layout->bucket_slots);
-        uint16_t version = format_bucket_version(entry->image, &entry->bucket);
         entry->list.count = 0;
-        if (format_bucket_find(layout, entry->image, &entry->bucket,
-                               format_slot_seed(entry->path.link.tag, version), item_key(entry->item),
-                               &slot)) {
+        if (format_point_verdict(&entry->place, entry->image, FORMAT_SEEN_BUCKET, &header, &slot) ==
+            FORMAT_HIT) {
             entry->item->status = get_finish(batch, entry->item, &slot);
             entry->answered = true;
             continue;
@@ -122,29 +141,23 @@ static void get_batch(struct tree_batch *batch)
         entry->list.count = 1;
     }
     if (!status)
-        status = batch_execute(batch);
+        status = batch_read(batch);
     for (uint32_t i = 0; i < batch->count && !status; i++) {
         struct batch_item *entry = &batch->items[i];
         if (!entry->posted)
             continue;
         format_header_settle(layout, &entry->commands[0]);
-        struct format_header header;
-        uint16_t version = format_bucket_version(entry->image, &entry->bucket);
-        entry->deferred = !format_header_valid(layout, entry->image) ||
-                          !format_header_decode(layout, entry->image, &header) ||
-                          header.tag != entry->path.link.tag || header.index != batch->tree->index ||
-                          header.level || header.state != FORMAT_NODE_LIVE || header.version != version ||
-                          format_header_side(&header, item_key(entry->item)) ||
-                          !format_slots_valid(layout, entry->image, entry->bucket.first, entry->bucket.count,
-                                              format_slot_seed(header.tag, version), header.lower);
-        entry->answered = !entry->deferred;
+        entry->answered = format_point_verdict(&entry->place, entry->image, FORMAT_SEEN_HEADER, &header,
+                                               &slot) == FORMAT_MISS;
+        entry->deferred = !entry->answered;
         if (entry->answered)
             entry->item->status = BANYAN_ENOTFOUND;
     }
     for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
         struct tree_item *item = entry->item;
-        if (status && !entry->answered) /* one list's error is not every item's: each finds out by itself */
+        if (status &&
+            !entry->answered) /* the error of one list is not that of every item: each tries alone */
             entry->deferred = true;
         if (!entry->deferred)
             continue;
@@ -229,7 +242,8 @@ static void put_prepare(struct tree_batch *batch, uint32_t number)
     entry->deferred = same_key_before(batch, number);
     if (entry->deferred)
         return;
-    format_bucket_of(&batch->tree->layout, entry->path.link.tag, item_key(entry->item), &entry->bucket);
+    format_point_set(&entry->place, &batch->tree->layout, entry->path.link, batch->tree->index,
+                     item_key(entry->item));
     uint32_t leader = put_leader(batch, number);
     if (leader == BATCH) {
         entry->deferred = !tree_lock_try_local(batch->session, entry->path.link.address, &entry->hold);
@@ -245,7 +259,7 @@ static void put_prepare(struct tree_batch *batch, uint32_t number)
 static bool put_reads(const struct tree_batch *batch, uint32_t leader, uint32_t number)
 {
     for (uint32_t i = leader; i != number; i = batch->items[i].next)
-        if (batch->items[i].bucket.number == batch->items[number].bucket.number)
+        if (batch->items[i].place.bucket.number == batch->items[number].place.bucket.number)
             return true;
     return false;
 }
@@ -259,7 +273,7 @@ static void put_list(struct tree_batch *batch, uint32_t leader)
     first->commands[count++] = tree_lock_command(batch->session, &first->hold);
     first->commands[count++] = pool_read_command(leaf, first->image, batch->tree->layout.header_bytes);
     for (uint32_t i = leader; i != BATCH; i = batch->items[i].next) {
-        const struct format_bucket *bucket = &batch->items[i].bucket;
+        const struct format_bucket *bucket = &batch->items[i].place.bucket;
         if (!put_reads(batch, leader, i))
             first->commands[count++] =
                 pool_read_command(leaf + bucket->offset, first->image + bucket->offset, bucket->bytes);
@@ -283,16 +297,6 @@ static bool put_block(struct tree_batch *batch, struct batch_item *entry, struct
     return false;
 }
 
-/* Under the lock: whether this is the leaf, and in order. */
-static bool put_judge(const struct tree_batch *batch, const struct batch_item *leader,
-                      struct format_header *header)
-{
-    const struct format_layout *layout = &batch->tree->layout;
-    return format_header_valid(layout, leader->image) &&
-           format_header_decode(layout, leader->image, header) && header->tag == leader->path.link.tag &&
-           header->index == batch->tree->index && !header->level && header->state == FORMAT_NODE_LIVE;
-}
-
 /* Under the lock: changes the image, and adds what writes it back. False if it is not the plain case. */
 static bool put_slot(struct tree_batch *batch, struct batch_item *leader, struct batch_item *entry,
                      const struct format_header *header)
@@ -304,15 +308,14 @@ static bool put_slot(struct tree_batch *batch, struct batch_item *leader, struct
     struct format_slot slot;
     uint8_t *image = leader->image;
     uint32_t seed = format_slot_seed(header->tag, header->version);
-    if (format_header_side(header, key))
-        return false;
-    bool found = format_bucket_find(layout, image, &entry->bucket, seed, key, &slot);
-    if (!found && !format_slots_valid(layout, image, entry->bucket.first, entry->bucket.count, seed,
-                                      header->lower)) /* one of them may be the key's */
+    enum format_verdict verdict = format_point_verdict_locked(&entry->place, image, header, &slot);
+    bool found = verdict == FORMAT_HIT;
+    if (!found && verdict != FORMAT_MISS)
         return false;
     put_replaced(entry->item, found ? slot.value.bytes : NULL, found ? slot.value.length : 0);
     gaddr block = found ? slot.block : GADDR_NULL;
-    uint32_t number = found ? slot.number : format_bucket_free_slot(layout, image, &entry->bucket, seed);
+    uint32_t number =
+        found ? slot.number : format_bucket_free_slot(layout, image, &entry->place.bucket, seed);
     if (number == UINT32_MAX)
         return false;
     if (!found && format_slot_needs_block(layout, header->lower, key)) {
@@ -338,7 +341,8 @@ static void put_apply(struct tree_batch *batch, struct batch_item *leader)
     for (uint32_t i = 2; i < leader->list.count; i++)
         pool_read_settle(&leader->commands[i]);
     leader->list.count = 0;
-    bool good = put_judge(batch, leader, &header);
+    bool good = format_node_verdict(layout, leader->image, leader->path.link, batch->tree->index, 0,
+                                    &header) == FORMAT_LIVE;
     for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next) {
         struct batch_item *entry = &batch->items[i];
         task_charge(TASK_WORK_LEAF, layout->bucket_slots);
@@ -400,11 +404,11 @@ static void put_batch(struct tree_batch *batch)
         commands += 2 * entry->members + 1; /* no fewer than the first list needs */
         put_list(batch, i);
     }
-    batch_execute(batch); /* each list's own status counts */
+    batch_post(batch);
     for (uint32_t i = 0; i < batch->count; i++)
         if (batch->items[i].posted)
             put_go_on(batch, &batch->items[i]);
-    batch_execute(batch);
+    batch_post(batch);
     for (uint32_t i = 0; i < batch->count; i++)
         if (batch->items[i].held)
             put_conclude(batch, &batch->items[i]);
@@ -489,9 +493,9 @@ int tree_multi_get(struct tree_session *session, struct tree *tree, struct tree_
 
 int tree_multi_put(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count)
 {
-    if (session->compute->switches.combine == POOL_COMBINE_ALL)
+    /* A batch overlaps its items by combining their commands. */
+    if (session->compute->switches.combine == POOL_COMBINE_ALL && tree->access->combines)
         return batch_run(session, tree, items, count, true);
-    /* Without command combination there is nothing to overlap that would not be combining. */
     int status = 0;
     for (size_t i = 0; i < count; i++) {
         items[i].status = put_single(session, tree, &items[i]);

@@ -222,15 +222,16 @@ static int child_lives(struct tree_session *session, struct tree *tree, uint8_t 
         if (status)
             return status;
         pool_read_settle(&read);
-        if (!format_header_valid(layout, image) || !format_header_decode(layout, image, &header)) {
+        enum format_verdict verdict = format_node_verdict(layout, image, link, tree->index, level, &header);
+        if (verdict == FORMAT_TORN || verdict == FORMAT_MALFORMED) {
             session->stats.retries++;
             continue;
         }
-        *lives = header.tag == link.tag && header.index == tree->index && header.level == level &&
-                 header.state != FORMAT_NODE_DEAD && !format_key_compare(header.lower, separator);
+        *lives = (verdict == FORMAT_LIVE || verdict == FORMAT_SPLITTING) &&
+                 !format_key_compare(header.lower, separator);
         return 0;
     }
-    return 0; /* busy or worse: a later traverser judges it */
+    return 0; /* busy or worse: a later traverser finds out */
 }
 
 int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t level,

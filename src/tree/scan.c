@@ -2,7 +2,7 @@
  * scan.c - Ranges in both directions: R5. One round trip for all leaves that one cached parent names, up
  * to 32.
  */
-#include "tree/state.h"
+#include "tree/access.h"
 
 #include <assert.h>
 
@@ -102,7 +102,7 @@ static int read_leaves(struct scan *scan, const struct ahead *ahead, const uint8
             .node = gaddr_node(ahead->links[i].address), .count = 1, .commands = &reads[i]};
         pointers[i] = &lists[i];
     }
-    status = pool_lists_post(&session->pool, pointers, ahead->count);
+    status = tree_leaves_read(session, scan->tree, pointers, ahead->count);
     for (uint32_t i = 0; i < ahead->count && status; i++)
         if (lists[i].status)
             return pool_list_failed(&session->pool, lists[i].status, &reads[i], 1);
@@ -137,18 +137,6 @@ static bool above(const struct scan *scan, struct format_key key)
         return false;
     int order = format_key_compare(key, (struct format_key){range->to, (uint32_t)range->to_length});
     return order > 0 || (!order && range->to_open);
-}
-
-/* Whether the position lies where this leaf's range begins or continues. */
-static bool continues(const struct scan *scan, const struct format_header *header)
-{
-    struct format_key position = format_key_of(&scan->position);
-    if (!scan->range->reverse)
-        return format_header_side(header, position) == 0;
-    if (scan->unbounded)
-        return !header->has_upper;
-    return format_key_compare(position, header->lower) > 0 &&
-           (!header->has_upper || format_key_compare(position, header->upper) <= 0);
 }
 
 /* How many of the sorted entries satisfy a condition that holds for the first so many: most often none or
@@ -220,44 +208,31 @@ static void advance(struct scan *scan, const struct format_header *header)
         format_key_store(&scan->position, header->upper);
 }
 
-enum leaf_verdict { LEAF_DELIVERED, LEAF_TORN, LEAF_RIGHT, LEAF_ASTRAY };
-
+/* Delivers what is due of the leaf, if it is LIVE and all of its slots are valid; else *verdict tells what it
+ * is. */
 static int leaf_deliver(struct scan *scan, struct format_link link, const uint8_t *data,
-                        enum leaf_verdict *verdict, struct format_header *header)
+                        enum format_verdict *verdict, struct format_header *header)
 {
     struct tree_session *session = scan->session;
     const struct format_layout *layout = &scan->tree->layout;
+    const struct format_position position = {format_key_of(&scan->position), scan->range->reverse,
+                                             scan->unbounded};
     uint8_t *image = session->image.bytes;
     uint32_t count;
     atomic_copy_from(image, data, layout->geometry.leaf_bytes);
     task_charge(TASK_WORK_LEAF, layout->slots);
-    *verdict = LEAF_TORN;
-    if (!format_header_valid(layout, image) || !format_header_decode(layout, image, header))
+    *verdict = format_leaf_verdict(layout, image, link, scan->tree->index, &position, header);
+    if (*verdict != FORMAT_LIVE)
         return 0;
-    if (header->tag != link.tag || header->index != scan->tree->index || header->level ||
-        header->state == FORMAT_NODE_DEAD) {
-        *verdict = LEAF_ASTRAY;
-        return 0;
-    }
-    if (header->state == FORMAT_NODE_SPLITTING)
-        return 0;
-    if (!continues(scan, header)) {
-        struct format_key position = format_key_of(&scan->position);
-        bool right =
-            header->has_upper &&
-            (scan->unbounded || (scan->range->reverse ? format_key_compare(position, header->upper) > 0
-                                                      : format_key_compare(position, header->upper) >= 0));
-        *verdict = right ? LEAF_RIGHT : LEAF_ASTRAY;
-        return 0;
-    }
     int status = tree_leaf_order(session, layout, image, header, &count);
-    if (status)
+    if (status) {
+        *verdict = FORMAT_TORN;
         return status == TREE_RESTART ? 0 : status;
+    }
     session->entries_estimate += count - session->entries_estimate / 16;
     session->restarts = session->invalid = 0; /* there is progress */
     deliver(scan, image, within(scan, header, image, count));
     advance(scan, header);
-    *verdict = LEAF_DELIVERED;
     return 0;
 }
 
@@ -272,7 +247,7 @@ static int follow(struct scan *scan, struct tree_path *path)
     for (unsigned attempt = 0;; attempt++) {
         struct ahead one = {.links = {path->link}, .count = 1};
         const uint8_t *data[1];
-        enum leaf_verdict verdict;
+        enum format_verdict verdict;
         struct format_header header;
         int status =
             attempt && attempt % TREE_PATIENCE == 0 ? tree_leaf_settle(session, tree, path->link) : 0;
@@ -284,19 +259,18 @@ static int follow(struct scan *scan, struct tree_path *path)
             tree_path_forget(session, tree, path);
             return tree_restart(session, path->link.address);
         }
-        if (status || verdict == LEAF_DELIVERED)
+        if (status || verdict == FORMAT_LIVE)
             return status;
-        if (verdict == LEAF_RIGHT) {
+        if (verdict == FORMAT_RIGHT) {
             status = tree_path_right(session, tree, path, header.upper, header.sibling, 0);
             attempt = 0;
-        } else if (verdict == LEAF_ASTRAY) {
+        } else if (verdict == FORMAT_TORN || verdict == FORMAT_MALFORMED || verdict == FORMAT_SPLITTING) {
+            session->stats.retries++;
+        } else {
             struct format_link link = path->link;
-            bool dead = format_header_departed(&header, link, tree->index);
-            status = dead ? tree_unlink_finish(session, tree, link, &header) : 0;
+            status = verdict == FORMAT_DEAD ? tree_unlink_finish(session, tree, link, &header) : 0;
             tree_path_forget(session, tree, path);
             return status ? status : tree_restart(session, link.address);
-        } else {
-            session->stats.retries++;
         }
         if (status)
             return status;
@@ -318,12 +292,12 @@ static int step(struct scan *scan)
     if (!status)
         status = read_leaves(scan, &ahead, data);
     for (uint32_t i = 0; i < ahead.count && !status && !scan->stopped; i++) {
-        enum leaf_verdict verdict;
+        enum format_verdict verdict;
         struct format_header header;
         if (i + 1 < ahead.count)
             leaf_prefetch(data[i + 1], scan->tree->layout.geometry.leaf_bytes);
         status = leaf_deliver(scan, ahead.links[i], data[i], &verdict, &header);
-        if (status || verdict == LEAF_DELIVERED)
+        if (status || verdict == FORMAT_LIVE)
             continue;
         scan->session->stats.retries++;
         if (i) /* the rest is read again from the position */

@@ -2,7 +2,7 @@
  * split.c - Leaf splits in an order that a cut list cannot harm: R3. One round trip to read the leaf, one to
  * write both halves where they share a memory node, else two; then the parent's (parent.c).
  */
-#include "tree/state.h"
+#include "tree/access.h"
 
 #include <assert.h>
 
@@ -188,7 +188,7 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
         status = block_write(split, leaf, writes, &count);
     if (status) {
         session->image.address = GADDR_NULL; /* narrowed already, and not written */
-        tree_unlock(session, hold, writes, 0);
+        tree_leaf_release(session, split->tree, hold, writes, 0);
         pool_release(&session->pool, split->sibling.address,
                      layout->geometry.leaf_bytes); /* nobody knows it */
         block_give_back(split, addition);
@@ -215,7 +215,7 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
                                session->image.bytes + layout->slot_offset[number], layout->slot_bytes);
         *added = true;
     }
-    status = tree_unlock(session, hold, writes, count);
+    status = tree_leaf_release(session, split->tree, hold, writes, count);
     if (status == BANYAN_EFENCED) { /* not done: still nobody knows them */
         pool_release(&session->pool, split->sibling.address, layout->geometry.leaf_bytes);
         block_give_back(split, addition);
@@ -230,7 +230,7 @@ int tree_split(struct tree_session *session, struct tree *tree, struct format_li
     struct split split = {.session = session, .tree = tree, .link = link, .number = UINT32_MAX};
     *added = false;
     bool decoded = format_header_decode(layout, session->image.bytes, &split.header);
-    assert(decoded); /* judged before */
+    assert(decoded); /* the caller has validated it */
     (void)decoded;
     int status = tree_leaf_entries(session, layout, session->image.bytes, &split.header, &split.count);
     if (status == TREE_RESTART)
@@ -241,7 +241,7 @@ int tree_split(struct tree_session *session, struct tree *tree, struct format_li
         status = pool_allocate(&session->pool, gaddr_node(link.address), layout->geometry.leaf_bytes,
                                &split.sibling.address);
     if (status)
-        return tree_unlock_with(session, hold, status);
+        return tree_leaf_release_with(session, tree, hold, status);
     task_charge(TASK_WORK_SPLIT, 1);
     uint16_t version = (uint16_t)(split.header.version + 1);
     choose_separator(&split, addition);
@@ -254,7 +254,7 @@ int tree_split(struct tree_session *session, struct tree *tree, struct format_li
     status = build_sibling(&split, addition, added);
     if (status) {
         pool_release(&session->pool, split.sibling.address, layout->geometry.leaf_bytes);
-        return tree_unlock_with(session, hold, status);
+        return tree_leaf_release_with(session, tree, hold, status);
     }
     narrow(layout, session->image.bytes, session->entries, split.kept,
            format_slot_seed(split.header.tag, version), version, split.header.lower);
@@ -299,7 +299,7 @@ static int finish(struct tree_session *session, struct tree *tree, struct format
     struct fabric_command writes[2] = {
         pool_write_command(link.address + layout->header_bytes, image + layout->header_bytes, body),
         pool_write_command(link.address, image, layout->header_bytes)};
-    return pool_execute(&session->pool, gaddr_node(link.address), writes, 2);
+    return tree_leaf_execute(session, tree, link.address, writes, 2);
 }
 
 int tree_split_finish(struct tree_session *session, struct tree *tree, struct format_link link)

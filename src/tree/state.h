@@ -3,6 +3,7 @@
  *
  * File by file, in reading order:
  *   session    objects, buffers                          lock       HOCL: local queues over global words
+ *   access     how leaves are reached and changed      access_one_sided  ... by READ, WRITE and locks
  *   cache      frames of internal nodes                  locate     from a key to the node that covers it
  *   lookup     point reads (R1, R2)                      modify     point writes
  *   entries    a leaf's entries in key order             keyblocks  long keys
@@ -21,6 +22,7 @@
 #include "base/task.h"
 #include "format/internal_node.h"
 #include "format/leaf.h"
+#include "format/verdict.h"
 #include "tree/tree.h"
 
 /* Internal verdicts, never seen by callers of tree.h. */
@@ -35,6 +37,7 @@
 #define TREE_RESTARTS_MAX 10000u
 
 struct tree_local_lock;
+struct tree_access;
 struct tree_cache;
 struct tree_gather;
 
@@ -121,6 +124,7 @@ struct tree_session {
 
 struct tree {
     struct tree_compute *compute;
+    const struct tree_access *access; /* how leaves are reached and changed (access.h) */
     struct format_layout layout;
     char name[TREE_NAME_MAX + 1];
     uint32_t entry;      /* its number in the catalogue */
@@ -343,7 +347,8 @@ int tree_leaf_corrupt(struct tree_session *session, gaddr leaf);
 
 /* Under the leaf's lock: completes the image (all buckets, header). */
 int tree_leaf_complete(struct tree_session *session, struct tree *tree, gaddr leaf);
-/* Judges a header read under the lock: 0, TREE_RESTART (other tag, dead), or corrupt. */
+/* A leaf's header, read with the right to change it: 0, TREE_RESTART (another node, dead, torn), or corrupt.
+ */
 int tree_leaf_validate(struct tree_session *session, struct tree *tree, struct format_link link,
                        struct format_header *header);
 /* Under the lock of a leaf marked as splitting, whose image is complete: finishes it in memory and in the

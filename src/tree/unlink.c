@@ -2,7 +2,7 @@
  * unlink.c - Empty nodes leave the tree in two steps that any traverser can finish: R4. Two round trips for
  * the left neighbour, two for the parent.
  */
-#include "tree/state.h"
+#include "tree/access.h"
 
 /* What must outlive the buffers: a dead node's own description, which nobody changes any more. */
 struct departed {
@@ -51,7 +51,7 @@ static int extend_leaf(struct tree_session *session, struct tree *tree, const st
     struct fabric_command writes[2], read;
     gaddr leaf = path->link.address;
     read = pool_read_command(leaf, session->image.bytes, layout->header_bytes);
-    int status = tree_lock(session, leaf, false, &read, 1, &hold);
+    int status = tree_leaf_lock(session, tree, leaf, false, &read, 1, &hold);
     if (status)
         return status;
     pool_read_settle(&read);
@@ -68,27 +68,27 @@ static int extend_leaf(struct tree_session *session, struct tree *tree, const st
         bool dead = status == TREE_RESTART && format_header_departed(&header, path->link, tree->index);
         if (dead)
             departed_store(next, path->link, &header);
-        int released = tree_unlock(session, &hold, writes, 0);
+        int released = tree_leaf_release(session, tree, &hold, writes, 0);
         return released ? released : dead ? TREE_SIDEWAYS : status;
     }
     if (header.has_upper && format_key_compare(lower, header.upper) > 0) {
         struct format_key_copy upper;
         format_key_store(&upper, header.upper);
-        status = tree_unlock(session, &hold, writes, 0);
+        status = tree_leaf_release(session, tree, &hold, writes, 0);
         if (!status)
             status = tree_path_right(session, tree, path, format_key_of(&upper), header.sibling, 0);
         return status ? status : WALK_ON;
     }
     if (format_key_compare(lower, header.lower) <= 0) {
-        status = tree_unlock(session, &hold, writes, 0);
+        status = tree_leaf_release(session, tree, &hold, writes, 0);
         return status ? status : TREE_RESTART;
     }
     if (!names(&header, departed))
-        return tree_unlock(session, &hold, writes, 0);
+        return tree_leaf_release(session, tree, &hold, writes, 0);
     widen(&header, departed);
     format_header_encode(layout, &header, session->image.bytes);
     writes[0] = pool_write_command(leaf, session->image.bytes, layout->header_bytes);
-    return tree_unlock(session, &hold, writes, 1);
+    return tree_leaf_release(session, tree, &hold, writes, 1);
 }
 
 static int extend_internal(struct tree_session *session, struct tree *tree, const struct departed *departed,

@@ -1,0 +1,96 @@
+/*
+ * access.h - leaf access: how a leaf's bytes are reached and changed. Lookups, changes, scans, splits and
+ * unlinks decide what happens to a leaf (by the verdicts of format/verdict.h); the access of its index
+ * decides how.
+ *
+ * Today's only access is one-sided, under global locks (access_one_sided.c). Others may hold the leaf in a
+ * cache that they own, or have another machine do the work; they need a file of their own and its name in
+ * tree_access_default.
+ *
+ * COMMANDS describe bytes: READ and WRITE with the addresses of the pool, in the order in which they must
+ * take effect (R3 depends on it). An access that has the leaf elsewhere applies them there. Commands for
+ * other addresses of the same memory node may stand among them (a new sibling, a long key's block): those go
+ * to the pool.
+ *
+ * What does not go through here: leaves that no link leads to yet (a split's sibling on another memory node,
+ * bulk load's leaves: plain WRITEs), inner nodes and the catalogue (shared whoever owns the leaves: lock.h),
+ * the check of an index (it looks at what lies in the pool), and batches of puts (multi.c: they combine the
+ * locks of many leaves in shared lists, which `combines` permits).
+ */
+#ifndef TREE_ACCESS_H
+#define TREE_ACCESS_H
+
+#include "tree/state.h"
+
+struct tree_access {
+    const char *name;
+    /* Whether locks, reads and writes of several leaves may be put into lists of the caller's own (lock.c).
+     */
+    bool combines;
+    /* Reads parts of one leaf without a right to it: the bytes may be any mixture of old and new words (G2).
+     */
+    int (*read)(struct tree_session *session, struct tree *tree, gaddr leaf, struct fabric_command *reads,
+                uint32_t count);
+    /* The same for several leaves, whose reads overlap. The first error, without a message; each list has its
+     * status. */
+    int (*read_many)(struct tree_session *session, struct tree *tree, struct fabric_list *const *lists,
+                     uint32_t count);
+    /* Takes the right to change the leaf, and runs the reads once it is held. With `wanted`,
+     * session->waiter.snapshot may come back set: then the leaf's image came with the right, and the reads
+     * are left to the caller. 0 with the right held, or an error without. */
+    int (*lock)(struct tree_session *session, struct tree *tree, gaddr leaf, bool wanted,
+                struct fabric_command *reads, uint32_t count, struct tree_hold *hold);
+    /* With the right held: more reads, or writes that must be done before the right ends. */
+    int (*execute)(struct tree_session *session, struct tree *tree, gaddr leaf,
+                   struct fabric_command *commands, uint32_t count);
+    /* Runs the writes (room for one more command is needed behind them) and gives the right up, in any case.
+     */
+    int (*release)(struct tree_session *session, struct tree *tree, struct tree_hold *hold,
+                   struct fabric_command *writes, uint32_t count);
+    /* Gives the right up with nothing written and passes `verdict` on, unless the release failed. */
+    int (*release_with)(struct tree_session *session, struct tree *tree, struct tree_hold *hold, int verdict);
+};
+
+extern const struct tree_access tree_access_one_sided;
+/* What an index is opened with. */
+#define tree_access_default (&tree_access_one_sided)
+
+/* The access of this leaf. */
+static inline const struct tree_access *tree_access_of(const struct tree *tree, gaddr leaf)
+{
+    (void)leaf;
+    return tree->access;
+}
+
+static inline int tree_leaf_read(struct tree_session *session, struct tree *tree, gaddr leaf,
+                                 struct fabric_command *reads, uint32_t count)
+{
+    return tree_access_of(tree, leaf)->read(session, tree, leaf, reads, count);
+}
+static inline int tree_leaves_read(struct tree_session *session, struct tree *tree,
+                                   struct fabric_list *const *lists, uint32_t count)
+{
+    return tree->access->read_many(session, tree, lists, count);
+}
+static inline int tree_leaf_lock(struct tree_session *session, struct tree *tree, gaddr leaf, bool wanted,
+                                 struct fabric_command *reads, uint32_t count, struct tree_hold *hold)
+{
+    return tree_access_of(tree, leaf)->lock(session, tree, leaf, wanted, reads, count, hold);
+}
+static inline int tree_leaf_execute(struct tree_session *session, struct tree *tree, gaddr leaf,
+                                    struct fabric_command *commands, uint32_t count)
+{
+    return tree_access_of(tree, leaf)->execute(session, tree, leaf, commands, count);
+}
+static inline int tree_leaf_release(struct tree_session *session, struct tree *tree, struct tree_hold *hold,
+                                    struct fabric_command *writes, uint32_t count)
+{
+    return tree->access->release(session, tree, hold, writes, count);
+}
+static inline int tree_leaf_release_with(struct tree_session *session, struct tree *tree,
+                                         struct tree_hold *hold, int verdict)
+{
+    return tree->access->release_with(session, tree, hold, verdict);
+}
+
+#endif

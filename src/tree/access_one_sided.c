@@ -1,0 +1,52 @@
+/*
+ * access_one_sided.c - Leaf access as in Sherman: any compute node READs and WRITEs the pool, under the
+ * global lock of the leaf (lock.c). A read is a round trip; a lock shares one with its reads, a release one
+ * with its writes, as the `combine` switch allows.
+ */
+#include "tree/access.h"
+
+static int one_sided_execute(struct tree_session *session, struct tree *tree, gaddr leaf,
+                             struct fabric_command *commands, uint32_t count)
+{
+    (void)tree;
+    return pool_execute(&session->pool, gaddr_node(leaf), commands, count);
+}
+
+static int one_sided_read_many(struct tree_session *session, struct tree *tree,
+                               struct fabric_list *const *lists, uint32_t count)
+{
+    (void)tree;
+    return pool_lists_post(&session->pool, lists, count);
+}
+
+static int one_sided_lock(struct tree_session *session, struct tree *tree, gaddr leaf, bool wanted,
+                          struct fabric_command *reads, uint32_t count, struct tree_hold *hold)
+{
+    (void)tree;
+    return tree_lock(session, leaf, wanted, reads, count, hold);
+}
+
+static int one_sided_release(struct tree_session *session, struct tree *tree, struct tree_hold *hold,
+                             struct fabric_command *writes, uint32_t count)
+{
+    (void)tree;
+    return tree_unlock(session, hold, writes, count);
+}
+
+static int one_sided_release_with(struct tree_session *session, struct tree *tree, struct tree_hold *hold,
+                                  int verdict)
+{
+    (void)tree;
+    return tree_unlock_with(session, hold, verdict);
+}
+
+const struct tree_access tree_access_one_sided = {
+    .name = "one-sided",
+    .combines = true,
+    .read = one_sided_execute,
+    .read_many = one_sided_read_many,
+    .lock = one_sided_lock,
+    .execute = one_sided_execute,
+    .release = one_sided_release,
+    .release_with = one_sided_release_with,
+};
