@@ -43,8 +43,8 @@ struct net_stream {
 /* The last reply to a list of a node, as it was said. */
 struct said {
     bool there, clean;
-    struct wire_header head, asked;
-    uint8_t *body; /* head.length bytes where clean */
+    struct wire_header header, asked;
+    uint8_t *body; /* header.length bytes where clean */
 };
 
 static struct {
@@ -91,36 +91,36 @@ static void overwrite(void *bytes, size_t length)
 }
 
 /* True: it was said, whole, and nothing else; though it may be a lie. */
-static bool say(struct net_stream *stream, struct wire_header *head, uint8_t *body, uint32_t length)
+static bool say(struct net_stream *stream, struct wire_header *header, uint8_t *body, uint32_t length)
 {
     uint8_t garbage[32];
     uint8_t how = world.input.length ? fuzz_byte(&world.input) : 255;
-    head->length = length;
+    header->length = length;
     bool truth = how % 16 >= world.lies, clean = !stream->dirty;
     how = truth ? 0 : 1 + how / 16 % 8;
     if (how == 1 || how == 2)
-        overwrite(head, sizeof *head);
+        overwrite(header, sizeof *header);
     else if ((how == 3 || how == 4) && length)
         overwrite(body, length < 256 ? length : 256);
     else if (how == 5) { /* longer or shorter, and so it says */
         fuzz_take(&world.input, garbage, sizeof garbage);
-        head->length = garbage[0] < length ? garbage[0] : length + garbage[0] % 32;
+        header->length = garbage[0] < length ? garbage[0] : length + garbage[0] % 32;
     } else if (how == 6) {
         fuzz_take(&world.input, garbage, 1 + how);
         out_append(stream, garbage, 1 + how);
         clean = false;
     }
-    out_append(stream, head, sizeof *head);
-    out_append(stream, body, head->length < length ? head->length : length);
-    if (how == 5 && head->length > length)
-        out_append(stream, garbage, head->length - length);
+    out_append(stream, header, sizeof *header);
+    out_append(stream, body, header->length < length ? header->length : length);
+    if (how == 5 && header->length > length)
+        out_append(stream, garbage, header->length - length);
     if (how == 7) {
-        stream->out_end -= fuzz_byte(&world.input) % (sizeof *head + length);
+        stream->out_end -= fuzz_byte(&world.input) % (sizeof *header + length);
         stream->ended = true;
         clean = false;
     }
     if (how == 8)
-        out_append(stream, head, sizeof *head);
+        out_append(stream, header, sizeof *header);
     if (how)
         stream->dirty = true;
     return clean;
@@ -128,29 +128,29 @@ static bool say(struct net_stream *stream, struct wire_header *head, uint8_t *bo
 
 static void say_greeting(struct net_stream *stream)
 {
-    struct wire_header head = {.kind = WIRE_GREETING};
+    struct wire_header header = {.kind = WIRE_GREETING};
     struct wire_greeting greeting = {
         .magic = WIRE_MAGIC, .version = WIRE_VERSION, .secret_wanted = world.secret};
     memset(stream->nonce, 'n', sizeof stream->nonce);
     memcpy(greeting.nonce, stream->nonce, sizeof greeting.nonce);
-    say(stream, &head, (uint8_t *)&greeting, sizeof greeting);
+    say(stream, &header, (uint8_t *)&greeting, sizeof greeting);
 }
 
 static void say_refusal(struct net_stream *stream)
 {
-    struct wire_header head = {.kind = WIRE_REFUSE};
+    struct wire_header header = {.kind = WIRE_REFUSE};
     uint8_t body[300];
     uint32_t length = fuzz_byte(&world.input) + 4u;
     int32_t code = -(int32_t)(fuzz_byte(&world.input) % 24);
     fuzz_take(&world.input, body, length);
     memcpy(body, &code, sizeof code);
-    say(stream, &head, body, length);
+    say(stream, &header, body, length);
     stream->ended = true;
 }
 
 static void hear_hello(struct net_stream *stream, const struct wire_hello *hello)
 {
-    struct wire_header head = {.kind = WIRE_WELCOME};
+    struct wire_header header = {.kind = WIRE_WELCOME};
     struct wire_welcome welcome = {.lease_ms = 1000,
                                    .compute_id = hello->compute_id ? hello->compute_id : 9,
                                    .node = (uint16_t)stream->node,
@@ -169,7 +169,7 @@ static void hear_hello(struct net_stream *stream, const struct wire_hello *hello
     }
     if (world.secret)
         net_proof("sesame oil", 10, "banyan server", hello->nonce, stream->nonce, welcome.proof);
-    say(stream, &head, (uint8_t *)&welcome, sizeof welcome);
+    say(stream, &header, (uint8_t *)&welcome, sizeof welcome);
 }
 
 static uint8_t content(uint64_t address, uint32_t at)
@@ -182,13 +182,13 @@ static void hear_list(struct net_stream *stream, const struct wire_header *asked
     struct said *said = &world.said[stream->node];
     uint8_t *body = malloc(8u * 65536u); /* a list's 8 commands, see take_list */
     uint32_t length = 0, stop = fuzz_byte(&world.input);
-    struct wire_header head = {.kind = WIRE_REPLY, .id = asked->id};
-    for (; head.count < asked->count; head.count++) {
+    struct wire_header header = {.kind = WIRE_REPLY, .id = asked->id};
+    for (; header.count < asked->count; header.count++) {
         struct wire_command command;
         memcpy(&command, bytes, sizeof command);
         bytes += sizeof command + wire_command_payload(&command);
-        if (stop == 192u + head.count) {
-            head.status = BANYAN_EADDRESS;
+        if (stop == 192u + header.count) {
+            header.status = BANYAN_EADDRESS;
             break;
         }
         uint32_t result = wire_command_result(&command);
@@ -199,44 +199,45 @@ static void hear_list(struct net_stream *stream, const struct wire_header *asked
     }
     free(said->body);
     *said = (struct said){.there = true, .asked = *asked};
-    said->clean = say(stream, &head, body, length);
-    said->head = head;
+    said->clean = say(stream, &header, body, length);
+    said->header = header;
     said->body = realloc(body, length ? length : 1);
-    said->clean &= head.length <= length;
+    said->clean &= header.length <= length;
 }
 
 static void hear_call(struct net_stream *stream, const struct wire_header *asked)
 {
-    struct wire_header head = {.kind = WIRE_RESULT, .id = asked->id};
+    struct wire_header header = {.kind = WIRE_RESULT, .id = asked->id};
     uint8_t body[256];
     uint32_t length = fuzz_byte(&world.input);
     memset(body, 'c', sizeof body);
     if (length > 200)
-        head.status = -(int32_t)(length - 200);
-    say(stream, &head, body, length);
+        header.status = -(int32_t)(length - 200);
+    say(stream, &header, body, length);
 }
 
 /* A whole message of the client's; what it sends must always make sense. */
-static void hear(struct net_stream *stream, const struct wire_header *head, const uint8_t *body)
+static void hear(struct net_stream *stream, const struct wire_header *header, const uint8_t *body)
 {
-    struct wire_header echo = *head;
-    if (!wire_header_valid(head)) { /* a goodbye in the middle of a call that was left behind */
-        fuzz_must(stream->mapped && stream->role == WIRE_DATA, "the client sends an invalid head");
+    struct wire_header echo = *header;
+    if (!wire_header_valid(header)) { /* a goodbye in the middle of a call that was left behind */
+        fuzz_must(stream->mapped && stream->role == WIRE_DATA, "the client sends an invalid header");
         stream->ended = true;
         return;
     }
-    switch (head->kind) {
+    switch (header->kind) {
     case WIRE_HELLO:
-        fuzz_must(head->length == sizeof(struct wire_hello), "the client's hello has %u bytes", head->length);
+        fuzz_must(header->length == sizeof(struct wire_hello), "the client's hello has %u bytes",
+                  header->length);
         hear_hello(stream, (const struct wire_hello *)(const void *)body);
         break;
     case WIRE_LIST:
         fuzz_must(stream->role == WIRE_DATA, "a list on another than a data connection");
-        hear_list(stream, head, body);
+        hear_list(stream, header, body);
         break;
     case WIRE_CALL:
     case WIRE_FORMAT:
-        hear_call(stream, head);
+        hear_call(stream, header);
         break;
     case WIRE_HEARTBEAT:
         say(stream, &echo, NULL, 0);
@@ -245,7 +246,7 @@ static void hear(struct net_stream *stream, const struct wire_header *head, cons
         stream->ended = true;
         break;
     default:
-        fuzz_must(false, "the client sends kind %u", head->kind);
+        fuzz_must(false, "the client sends kind %u", header->kind);
     }
 }
 
@@ -327,15 +328,15 @@ enum net_status net_stream_write(struct net_stream *stream, const void *data, si
     fuzz_must(stream->in, "no memory");
     memcpy(stream->in + stream->in_length, data, *written);
     stream->in_length += *written;
-    struct wire_header head;
-    while (stream->in_length >= sizeof head) {
-        memcpy(&head, stream->in, sizeof head);
-        size_t whole = sizeof head + head.length;
+    struct wire_header header;
+    while (stream->in_length >= sizeof header) {
+        memcpy(&header, stream->in, sizeof header);
+        size_t whole = sizeof header + header.length;
         if (stream->in_length < whole)
             break;
-        uint8_t *body = malloc(head.length + 1u); /* aligned, and of its size */
-        memcpy(body, stream->in + sizeof head, head.length);
-        hear(stream, &head, body);
+        uint8_t *body = malloc(header.length + 1u); /* aligned, and of its size */
+        memcpy(body, stream->in + sizeof header, header.length);
+        hear(stream, &header, body);
         free(body);
         stream->in_length -= whole;
         memmove(stream->in, stream->in + whole, stream->in_length);
@@ -449,23 +450,23 @@ static bool sayable(const struct fabric_list *list, unsigned i)
 /* What should have become of a list whose reply was said as `said`. */
 static void judge_list(const struct fabric_list *list, const struct said *said)
 {
-    const struct wire_header *head = &said->head;
+    const struct wire_header *header = &said->header;
     unsigned sent = 0;
     uint64_t length = 0;
     while (sent < list->count && sayable(list, sent))
         sent++;
     fuzz_must(said->asked.count == sent, "%u commands were sent, not %u", said->asked.count, sent);
-    for (unsigned i = 0; i < head->count && i < sent; i++)
+    for (unsigned i = 0; i < header->count && i < sent; i++)
         length += result_of(&list->commands[i]);
-    bool good = head->kind == WIRE_REPLY && head->id == said->asked.id && head->status <= 0 &&
-                head->status >= BANYAN_EVERSION && head->count <= sent &&
-                (head->status || head->count == sent) && head->length == length;
+    bool good = header->kind == WIRE_REPLY && header->id == said->asked.id && header->status <= 0 &&
+                header->status >= ERROR_CODE_LOWEST && header->count <= sent &&
+                (header->status || header->count == sent) && header->length == length;
     int expected = !good                ? BANYAN_ENET
-                   : head->status       ? head->status
+                   : header->status     ? header->status
                    : sent < list->count ? BANYAN_EADDRESS
                                         : 0;
     fuzz_must(list->status == expected, "a list's status is %d instead of %d", list->status, expected);
-    for (unsigned i = 0, at = 0; good && i < head->count; i++) {
+    for (unsigned i = 0, at = 0; good && i < header->count; i++) {
         const struct fabric_command *command = &list->commands[i];
         const void *got = command->operation == FABRIC_READ  ? command->read.data
                           : command->operation == FABRIC_CAS ? (const void *)&command->cas.old

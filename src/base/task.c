@@ -66,7 +66,7 @@ static const struct task_ops thread_ops = {.park = thread_park,
                                            .charge = NULL};
 
 /* The first is what the thread runs now, the second what it is by itself; a key returns the second to the
- * pool at the thread's end. From there the next thread takes it, and nobody frees it: a waker may come to
+ * pool at the thread's end. From there the next thread takes it, and it is never freed: a waker may come to
  * task_unpark() after the thread it wakes has seen its condition and ended. It then leaves at most a spare
  * permit, which park's contract allows. */
 static pthread_mutex_t pool_mutex = PTHREAD_MUTEX_INITIALIZER;

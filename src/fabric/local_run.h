@@ -27,7 +27,7 @@
 #endif
 
 /* What a list of one or two commands costs here, beyond the bytes of its WRITEs: 11 to 19 ns were measured on
- * an x86-64 server CPU. An estimate for those who choose between a round trip and local work. */
+ * an x86-64 server CPU. An estimate for code that chooses between a round trip and local work. */
 #define LOCAL_ROUND_TRIP_NS 15u
 
 /* Prefetches what a list will read or lock, so that the CPU's cache misses overlap. Of a READ with another

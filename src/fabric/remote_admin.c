@@ -14,24 +14,25 @@ static int converse(struct net_stream *stream, enum wire_kind kind, const void *
                     void *reply, size_t capacity, size_t *reply_length, uint64_t deadline,
                     struct error *error)
 {
-    struct wire_header head = {.length = (uint32_t)length, .kind = (uint8_t)kind, .id = 1};
+    struct wire_header header = {.length = (uint32_t)length, .kind = (uint8_t)kind, .id = 1};
     *reply_length = 0;
-    int status = remote_send(stream, &head, sizeof head, deadline, error);
+    int status = remote_send(stream, &header, sizeof header, deadline, error);
     if (!status)
         status = remote_send(stream, request, length, deadline, error);
     if (!status)
-        status = remote_receive(stream, &head, sizeof head, deadline, error);
+        status = remote_receive(stream, &header, sizeof header, deadline, error);
     if (status)
         return status;
-    if (!wire_header_valid(&head) || head.kind != WIRE_RESULT)
+    if (!wire_header_valid(&header) || header.kind != WIRE_RESULT)
         return error_set(error, BANYAN_EVERSION, "it answers a request with something that is no result");
-    if (head.length > capacity)
-        return error_set(error, BANYAN_EINVAL, "its answer of %u bytes is longer than expected", head.length);
-    status = remote_receive(stream, reply, head.length, deadline, error);
+    if (header.length > capacity)
+        return error_set(error, BANYAN_EINVAL, "its answer of %u bytes is longer than expected",
+                         header.length);
+    status = remote_receive(stream, reply, header.length, deadline, error);
     if (status)
         return status;
-    *reply_length = head.length;
-    return head.status;
+    *reply_length = header.length;
+    return header.status;
 }
 
 static int format_one(const struct remote_identity *identity, const struct net_address *address,

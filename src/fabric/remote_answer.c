@@ -24,20 +24,20 @@ static uint32_t result_bytes(const struct fabric_command *command)
 /* A header is complete. Whether it can be the answer to the first request under way. */
 static bool answer_begin(struct remote_link *link)
 {
-    const struct wire_header *head = &link->answer;
+    const struct wire_header *header = &link->answer;
     struct fabric_list *list = link->first;
-    if (!wire_header_valid(head) || list == NULL || head->id != link->answered_id + 1)
+    if (!wire_header_valid(header) || list == NULL || header->id != link->answered_id + 1)
         return false;
-    link->body_left = head->length;
+    link->body_left = header->length;
     link->command = link->offset = 0;
     if (list->count == 0)
-        return head->kind == WIRE_RESULT;
+        return header->kind == WIRE_RESULT;
     uint64_t sent = remote_list(list)->sent, length = 0;
-    if (head->kind != WIRE_REPLY || head->count > sent || (head->status == 0 && head->count != sent))
+    if (header->kind != WIRE_REPLY || header->count > sent || (header->status == 0 && header->count != sent))
         return false;
-    for (uint32_t i = 0; i < head->count; i++)
+    for (uint32_t i = 0; i < header->count; i++)
         length += result_bytes(&list->commands[i]);
-    return length == head->length;
+    return length == header->length;
 }
 
 static void answer_end(struct remote_link *link)

@@ -86,14 +86,14 @@ int remote_receive(struct net_stream *stream, void *data, size_t length, uint64_
 
 /* ---- the handshake ---- */
 
-static int refused(const struct wire_header *head, struct net_stream *stream, uint64_t deadline,
+static int refused(const struct wire_header *header, struct net_stream *stream, uint64_t deadline,
                    struct error *error)
 {
     struct {
         int32_t code;
         char text[200];
     } refusal = {0};
-    uint32_t length = head->length < sizeof refusal - 1 ? head->length : (uint32_t)sizeof refusal - 1;
+    uint32_t length = header->length < sizeof refusal - 1 ? header->length : (uint32_t)sizeof refusal - 1;
     if (length < sizeof refusal.code)
         return error_set(error, BANYAN_ENET, "it refused, without a reason");
     int status = remote_receive(stream, &refusal, length, deadline, error);
@@ -109,13 +109,13 @@ static int refused(const struct wire_header *head, struct net_stream *stream, ui
 static int expect(struct net_stream *stream, enum wire_kind kind, void *body, uint32_t length,
                   uint64_t deadline, struct error *error)
 {
-    struct wire_header head;
-    int status = remote_receive(stream, &head, sizeof head, deadline, error);
+    struct wire_header header;
+    int status = remote_receive(stream, &header, sizeof header, deadline, error);
     if (status)
         return status;
-    if (wire_header_valid(&head) && head.kind == WIRE_REFUSE)
-        return refused(&head, stream, deadline, error);
-    if (!wire_header_valid(&head) || head.kind != kind || head.length != length)
+    if (wire_header_valid(&header) && header.kind == WIRE_REFUSE)
+        return refused(&header, stream, deadline, error);
+    if (!wire_header_valid(&header) || header.kind != kind || header.length != length)
         return error_set(error, BANYAN_EVERSION,
                          "what answers there is not a Banyan memory node, or one of another version");
     return remote_receive(stream, body, length, deadline, error);
@@ -165,9 +165,9 @@ static int shake_hands(const struct remote_identity *identity, const struct net_
 {
     struct wire_greeting greeting;
     struct {
-        struct wire_header head;
+        struct wire_header header;
         struct wire_hello hello;
-    } message = {.head = {.length = sizeof(struct wire_hello), .kind = WIRE_HELLO}};
+    } message = {.header = {.length = sizeof(struct wire_hello), .kind = WIRE_HELLO}};
     int status = expect(dialed->stream, WIRE_GREETING, &greeting, sizeof greeting, deadline, error);
     if (!status)
         status = greeting_validate(identity, &greeting, error);

@@ -12,7 +12,7 @@
 
 #include "fabric/remote_nic.h"
 
-#define OUTPUT_HIGH (UINT32_C(2) << 20) /* with more than this unsent, who wants to post has to wait */
+#define OUTPUT_HIGH (UINT32_C(2) << 20) /* with more than this unsent, posting waits */
 #define OUTPUT_KEEP (UINT32_C(1) << 20) /* a larger buffer is freed when it is empty */
 
 static void wake_waiters(struct remote_link *link)

@@ -97,25 +97,25 @@ static int exchange(struct net_stream *stream, const struct wire_nic *ours, stru
                     uint64_t deadline, struct error *error)
 {
     struct {
-        struct wire_header head;
+        struct wire_header header;
         struct wire_nic nic;
-    } message = {.head = {.length = sizeof message.nic, .kind = WIRE_ATTACH}, .nic = *ours};
+    } message = {.header = {.length = sizeof message.nic, .kind = WIRE_ATTACH}, .nic = *ours};
     char sentence[sizeof error->text] = "";
     int status = remote_send(stream, &message, sizeof message, deadline, error);
     if (!status)
-        status = remote_receive(stream, &message.head, sizeof message.head, deadline, error);
+        status = remote_receive(stream, &message.header, sizeof message.header, deadline, error);
     if (status)
         return status;
-    const struct wire_header *head = &message.head;
-    bool refused = wire_header_valid(head) && head->kind == WIRE_ATTACHED && head->status &&
-                   head->length < sizeof sentence;
+    const struct wire_header *header = &message.header;
+    bool refused = wire_header_valid(header) && header->kind == WIRE_ATTACHED && header->status &&
+                   header->length < sizeof sentence;
     if (refused) {
-        status = remote_receive(stream, sentence, head->length, deadline, error);
+        status = remote_receive(stream, sentence, header->length, deadline, error);
         for (char *at = sentence; *at != 0; at++)
             *at = (unsigned char)*at < ' ' || *at == 127 ? '?' : *at;
-        return status ? status : error_set(error, head->status, "its NIC: %s", sentence);
+        return status ? status : error_set(error, header->status, "its NIC: %s", sentence);
     }
-    if (!wire_header_valid(head) || head->kind != WIRE_ATTACHED || head->length != sizeof *theirs)
+    if (!wire_header_valid(header) || header->kind != WIRE_ATTACHED || header->length != sizeof *theirs)
         return error_set(error, BANYAN_EVERSION, "it answers our end of a queue pair with something else");
     return remote_receive(stream, theirs, sizeof *theirs, deadline, error);
 }

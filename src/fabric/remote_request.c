@@ -143,12 +143,12 @@ void remote_link_post(struct remote_link *link, struct fabric_list *list, struct
         list->status = BANYAN_ENOMEM;
         return;
     }
-    struct wire_header head = {
+    struct wire_header header = {
         .length = (uint32_t)length, .kind = WIRE_LIST, .count = (uint16_t)sent, .id = ++link->sent_id};
-    to = put(to, &head, sizeof head);
+    to = put(to, &header, sizeof header);
     for (uint32_t i = 0; i < sent; i++)
         to = put_command(to, &list->commands[i]);
-    link->out_end += sizeof head + length;
+    link->out_end += sizeof header + length;
     assert(to == link->out + link->out_end);
     enqueue(link, list, wait, sent);
 }
@@ -163,11 +163,11 @@ static int call_post(struct remote_link *link, struct remote_call *call, const v
     uint8_t *to = remote_link_watched(link) ? out_reserve(link, sizeof(struct wire_header) + length) : NULL;
     if (to == NULL)
         return BANYAN_ENOMEM;
-    struct wire_header head = {.length = (uint32_t)length, .kind = WIRE_CALL, .id = ++link->sent_id};
-    to = put(to, &head, sizeof head);
+    struct wire_header header = {.length = (uint32_t)length, .kind = WIRE_CALL, .id = ++link->sent_id};
+    to = put(to, &header, sizeof header);
     if (length > 0)
         put(to, request, length);
-    link->out_end += sizeof head + length;
+    link->out_end += sizeof header + length;
     enqueue(link, &call->list, &call->wait, 0);
     return BANYAN_OK;
 }

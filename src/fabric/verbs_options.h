@@ -1,5 +1,5 @@
 /*
- * verbs_options.h - which NIC is used and how it sends, for everybody who has such settings to pass on. Needs
+ * verbs_options.h - which NIC is used and how it sends, for all code that passes such settings on. Needs
  * no libibverbs. verbs_device_open validates them; verbs_device.h (CHOICE) says what is chosen where an
  * option is 0.
  */

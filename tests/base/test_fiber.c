@@ -237,7 +237,7 @@ static long peak_kilobytes(void)
     return usage.ru_maxrss;
 }
 
-/* Fibers that never ran and fibers in the middle of their work; whoever gets the memory next may use all of
+/* Fibers that never ran and fibers in the middle of their work; the next owner of the memory may use all of
  * it. */
 static void test_destroy_while_suspended(void **state)
 {

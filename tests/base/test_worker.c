@@ -167,7 +167,7 @@ static void play(void *argument)
         atomic_store_release(&ring->turn, next);
         task_unpark(atomic_load_acquire(&ring->players[next]));
     }
-    /* A worker may go only when nobody will unpark its fibers any more. */
+    /* A worker may be destroyed only when no thread will unpark its fibers any more. */
     __atomic_fetch_add(&ring->left, 1u, __ATOMIC_RELEASE);
 }
 

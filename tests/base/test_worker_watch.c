@@ -180,7 +180,7 @@ static void test_watch_errors(void **state)
     worker_destroy(worker);
 }
 
-/* Whoever is called first removes and frees all, itself too, and puts a new watch in their place. */
+/* The first one called removes and frees all of them, itself too, and adds a new watch in their place. */
 enum { CROWD = 20 };
 struct crowd {
     struct worker *worker;
@@ -430,7 +430,7 @@ static void test_awake_hooks_do_not_hide_descriptors(void **state)
     close(ends[1]);
 }
 
-/* A callback that wakes nobody is followed by the hooks before the worker sleeps again. */
+/* A callback that wakes no fiber is followed by the hooks before the worker sleeps again. */
 struct gatherer {
     struct reader reader;    /* first */
     struct worker_hook hook; /* sends what the callback has gathered */
@@ -666,7 +666,7 @@ static void test_no_wake_up_is_lost(void **state)
     match_play(&match, match.fiber, 1);
     thread_join(thread);
     assert_int_equal(match.plain, TURNS);
-    task_unpark(match.fiber); /* late: its record is still there, and it harms nobody */
+    task_unpark(match.fiber); /* late: its record is still there, and the unpark does no harm */
     uint32_t awake = 0;
     struct sleeper sleeper = {1000, &awake};
     worker_spawn(worker, sleep_once, &sleeper);

@@ -158,7 +158,7 @@ static int execute(struct actor *actor, struct fabric_command *commands, unsigne
     return status;
 }
 
-/* READ may return bytes in place: they are copied before anyone judges them. */
+/* READ may return bytes in place: they are copied before they are validated. */
 static void fetch(const struct fabric_command *command, void *to)
 {
     atomic_copy_from(to, command->read.data, command->length);
@@ -241,7 +241,7 @@ static void case_order(struct trial *trial)
     run_actors(trial, 1, order_alone);
 }
 
-/* Task 0 writes A, then B, in one list; nobody may see B without A. Half of the time B is an atomic's
+/* Task 0 writes A, then B, in one list; no task may see B without A. Half of the time B is an atomic's
  * word. */
 static void order_seen(struct actor *actor)
 {

@@ -3,8 +3,8 @@
  *
  * A backend's test fills a struct conformance_backend and calls conformance_run(). For each case the suite
  * makes fresh memory nodes, opens a fabric to them, runs tasks on it and closes it. It asks for nothing but
- * the contract: data that a READ returned in place is copied before it is judged, READs are never expected in
- * order.
+ * the contract: data that a READ returned in place is copied before it is validated, READs are never expected
+ * in order.
  *
  * The suite itself uses no threads and no cmocka: failures are collected and printed, never thrown, since a
  * task may run on any kind of stack.

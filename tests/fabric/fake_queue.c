@@ -96,7 +96,7 @@ void verbs_queue_destroy(struct verbs_queue *queue, verbs_done_function *done, v
     count(&fake_queues.queues, -1);
 }
 
-static int judge(const struct verbs_queue *queue, const struct fabric_list *list, uint32_t *good)
+static int list_validate(const struct verbs_queue *queue, const struct fabric_list *list, uint32_t *good)
 {
     for (*good = 0; *good < list->count; ++*good)
         if (gaddr_offset(list->commands[*good].address) + 8 > queue->pool_bytes)
@@ -107,7 +107,7 @@ static int judge(const struct verbs_queue *queue, const struct fabric_list *list
 int verbs_queue_post(struct verbs_queue *queue, struct fabric_list *list)
 {
     uint32_t good;
-    int status = judge(queue, list, &good);
+    int status = list_validate(queue, list, &good);
     assert_true(queue->connected);
     pthread_mutex_lock(&mutex);
     if (queue->broken[0] != 0)
@@ -152,7 +152,7 @@ uint32_t verbs_queue_poll(struct verbs_queue *queue, verbs_done_function *done, 
         if (!some)
             return finished;
         struct fabric_list *list = queue->lists[queue->first++ % LISTS];
-        int status = judge(queue, list, &good);
+        int status = list_validate(queue, list, &good);
         queue->used -= list->count;
         take(list, good);
         done(owner, list, status);
@@ -186,7 +186,8 @@ void verbs_queue_arm(struct verbs_queue *queue)
         queue->ready = queue->end;
     queue->armed = true;
     pthread_mutex_unlock(&mutex);
-    atomic_store_release(&fake_queues.armed_at, task_now()); /* release: before who sees the arm */
+    atomic_store_release(&fake_queues.armed_at,
+                         task_now()); /* release: what was set before is seen with it */
     count(&fake_queues.arms, 1);
 }
 

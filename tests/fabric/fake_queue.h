@@ -29,9 +29,9 @@ extern struct fake_queues fake_queues;
 
 void fake_queues_start(void);
 void fake_queues_end(void);
-/* All that was posted so far is done; who sleeps is told. Any thread. */
+/* Completes all that was posted so far, and wakes its owners. Any thread. */
 void fake_queues_finish(void);
-/* All queues that there are break; who sleeps is told. Any thread. */
+/* Breaks all queues, and wakes their owners. Any thread. */
 void fake_queues_break(const char *why);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * fake_verbs.h - devices with RDMA as nobody has them all: stands in for libibverbs, librdmacm and the
+ * fake_verbs.h - devices with RDMA of every kind: stands in for libibverbs, librdmacm and the
  * permissions under /dev/infiniband, for tests of verbs_device.c and its neighbours. A test describes the
  * devices, what librdmacm says and what fails; what was asked for is kept. Opened contexts and domains are
  * counted.

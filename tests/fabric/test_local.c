@@ -145,7 +145,7 @@ static void the_smallest_lock_region_counts(void **state)
     fabric_close(fabric);
 }
 
-/* ---- what is judged before any backend ---- */
+/* ---- what is validated before any backend ---- */
 
 /* Says yes to everything. */
 struct yes {
@@ -173,7 +173,7 @@ static void yes_give_up(struct fabric_endpoint *endpoint, uint16_t node)
 }
 
 /* On hardware that has no masked CAS no list gets through that has one, however long it is. */
-static void lists_are_judged_first(void **state)
+static void lists_are_validated_first(void **state)
 {
     const struct fabric_ops ops = {.execute = yes_execute};
     struct yes yes = {.fabric = {.ops = &ops, .capabilities = {.memory_nodes = 1, .masked_cas = true}}};
@@ -276,7 +276,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_smallest_lock_region_counts),
-        cmocka_unit_test(lists_are_judged_first),
+        cmocka_unit_test(lists_are_validated_first),
         cmocka_unit_test(backends_may_have_no_troubles),
         cmocka_unit_test(reads_are_in_place),
         cmocka_unit_test(bad_targets_are_refused),

@@ -768,7 +768,7 @@ static void mapped_daemon_hangs(void **state)
     fabric_close(storm.fabric);
 }
 
-/* Nobody waits for anything, and yet it is noticed: by the heartbeats. */
+/* Nothing is under way, and yet the loss is noticed: by the heartbeats. */
 static void silence_is_noticed(void **state)
 {
     struct daemon daemon;
@@ -958,7 +958,7 @@ static void format_and_open(void **state)
 }
 
 /* The first memory node has our lease, and our process mapped its pool, while the second lets us wait for
- * much longer than the lease: opening fails, and nobody is killed. Connection 0 asks who it is. */
+ * much longer than the lease: opening fails, and no process is killed. Connection 0 asks who it is. */
 static void leases_live_while_others_hang(void **state)
 {
     struct daemon daemons[2];

@@ -41,8 +41,8 @@ struct place {
 
 static bool say(int fd, enum wire_kind kind, int32_t status, uint64_t id, const void *body, uint32_t length)
 {
-    struct wire_header head = {.length = length, .kind = (uint8_t)kind, .status = status, .id = id};
-    return liar_say(fd, &head, sizeof head) && (length == 0 || liar_say(fd, body, length));
+    struct wire_header header = {.length = length, .kind = (uint8_t)kind, .status = status, .id = id};
+    return liar_say(fd, &header, sizeof header) && (length == 0 || liar_say(fd, body, length));
 }
 
 static bool answer_attach(const struct place *place, int fd)
@@ -80,9 +80,9 @@ static bool answer_attach(const struct place *place, int fd)
 static bool answer_list(struct place *place, int fd, const struct wire_header *asked)
 {
     const struct {
-        struct wire_header head;
+        struct wire_header header;
         uint64_t word;
-    } reply = {.head = {.length = 8, .kind = WIRE_REPLY, .count = 1, .id = asked->id}, .word = SEVENS};
+    } reply = {.header = {.length = 8, .kind = WIRE_REPLY, .count = 1, .id = asked->id}, .word = SEVENS};
     struct wire_command command;
     if (asked->length != sizeof command || !liar_take(fd, &command, sizeof command))
         return false;
@@ -92,15 +92,15 @@ static bool answer_list(struct place *place, int fd, const struct wire_header *a
     return liar_say(fd, &reply, sizeof reply);
 }
 
-static bool answer(struct place *place, int fd, const struct wire_header *head)
+static bool answer(struct place *place, int fd, const struct wire_header *header)
 {
-    switch (head->kind) {
+    switch (header->kind) {
     case WIRE_HEARTBEAT:
-        return liar_say(fd, head, sizeof *head);
+        return liar_say(fd, header, sizeof *header);
     case WIRE_ATTACH:
         return answer_attach(place, fd);
     case WIRE_LIST:
-        return answer_list(place, fd, head);
+        return answer_list(place, fd, header);
     default:
         return false;
     }
@@ -119,9 +119,9 @@ static void talk(struct liar *liar, int fd)
     struct place *place = liar->context;
     const struct wire_greeting greeting = {.magic = WIRE_MAGIC, .version = WIRE_VERSION};
     struct wire_hello hello;
-    struct wire_header head;
+    struct wire_header header;
     const int32_t refusal = BANYAN_EBUSY;
-    if (!say(fd, WIRE_GREETING, 0, 0, &greeting, sizeof greeting) || !liar_take(fd, &head, sizeof head) ||
+    if (!say(fd, WIRE_GREETING, 0, 0, &greeting, sizeof greeting) || !liar_take(fd, &header, sizeof header) ||
         !liar_take(fd, &hello, sizeof hello))
         return;
     if (busy(place, &hello)) {
@@ -133,8 +133,8 @@ static void talk(struct liar *liar, int fd)
     struct wire_welcome welcome = place->welcome;
     welcome.compute_id = hello.compute_id != 0 ? hello.compute_id : welcome.compute_id;
     bool on = say(fd, WIRE_WELCOME, 0, 0, &welcome, sizeof welcome);
-    while (on && liar_take(fd, &head, sizeof head))
-        on = answer(place, fd, &head);
+    while (on && liar_take(fd, &header, sizeof header))
+        on = answer(place, fd, &header);
 }
 
 static struct place places[2];
@@ -266,7 +266,7 @@ static void hold(bool held)
 
 /* ---- opening ---- */
 
-/* Nobody talks to it any more: it may be changed. */
+/* No connection uses it any more, so it may be changed. */
 static void place_rest(struct place *place)
 {
     uint64_t deadline = task_now() + LIMIT;
@@ -496,7 +496,7 @@ static void test_broken_idle(void **state)
     must_open(1, 0);
     open_endpoint();
     uint64_t incarnation = fabric_incarnation(fabric);
-    fake_queues_break("somebody ended it");
+    fake_queues_break("it was ended from outside");
     assert_int_equal(ask(0, 1, 0), BANYAN_ENET);
     assert_int_equal(fabric_incarnation(fabric), incarnation + 1);
     ask_until_mended();

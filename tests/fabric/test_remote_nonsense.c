@@ -41,18 +41,18 @@ static uint32_t next_lie; /* atomic: of the next list */
 static bool welcome(int fd)
 {
     struct {
-        struct wire_header head;
+        struct wire_header header;
         struct wire_greeting greeting;
-    } first = {.head = {.length = sizeof first.greeting, .kind = WIRE_GREETING},
+    } first = {.header = {.length = sizeof first.greeting, .kind = WIRE_GREETING},
                .greeting = {.magic = WIRE_MAGIC, .version = WIRE_VERSION}};
     struct {
-        struct wire_header head;
+        struct wire_header header;
         struct wire_hello hello;
     } hello;
     struct {
-        struct wire_header head;
+        struct wire_header header;
         struct wire_welcome welcome;
-    } answer = {.head = {.length = sizeof answer.welcome, .kind = WIRE_WELCOME},
+    } answer = {.header = {.length = sizeof answer.welcome, .kind = WIRE_WELCOME},
                 .welcome = {.lease_ms = 60000,
                             .compute_id = 1,
                             .node_count = 1,
@@ -73,34 +73,34 @@ static bool welcome(int fd)
 static bool answer_list(int fd, const struct wire_header *asked)
 {
     struct {
-        struct wire_header head;
+        struct wire_header header;
         uint8_t body[ANSWER + 64];
-    } reply = {.head = {.length = ANSWER, .kind = WIRE_REPLY, .count = 2, .id = asked->id}};
+    } reply = {.header = {.length = ANSWER, .kind = WIRE_REPLY, .count = 2, .id = asked->id}};
     uint8_t commands[ASKED];
-    size_t length = sizeof reply.head + ANSWER;
+    size_t length = sizeof reply.header + ANSWER;
     /* acq_rel: the test sets it before it asks */
     enum lie lie = (enum lie)__atomic_exchange_n(&next_lie, (uint32_t)TRUTH, __ATOMIC_ACQ_REL);
     memset(reply.body, 0x77, sizeof reply.body);
     if (asked->length != ASKED || !liar_take(fd, commands, sizeof commands))
         return false;
-    reply.head.id += lie == WRONG_ID;
-    reply.head.id -= lie == OLD_ID;
-    reply.head.kind = lie == WRONG_KIND ? WIRE_RESULT : lie == NO_KIND ? 200 : WIRE_REPLY;
+    reply.header.id += lie == WRONG_ID;
+    reply.header.id -= lie == OLD_ID;
+    reply.header.kind = lie == WRONG_KIND ? WIRE_RESULT : lie == NO_KIND ? 200 : WIRE_REPLY;
     if (lie == WRONG_KIND)
-        reply.head.count = 0;
-    reply.head.count = (uint16_t)(reply.head.count + (lie == MORE_COMMANDS) - (lie == FEWER_COMMANDS));
-    reply.head.status = lie == POSITIVE_STATUS ? 1 : lie == UNKNOWN_STATUS ? -1000 : 0;
+        reply.header.count = 0;
+    reply.header.count = (uint16_t)(reply.header.count + (lie == MORE_COMMANDS) - (lie == FEWER_COMMANDS));
+    reply.header.status = lie == POSITIVE_STATUS ? 1 : lie == UNKNOWN_STATUS ? -1000 : 0;
     if (lie == UNKNOWN_STATUS) { /* of a list that was cut before its first command */
-        reply.head.count = 0;
-        reply.head.length = 0;
-        length = sizeof reply.head;
+        reply.header.count = 0;
+        reply.header.length = 0;
+        length = sizeof reply.header;
     }
     if (lie == LONGER || lie == SHORTER) {
-        reply.head.length = lie == LONGER ? ANSWER + 8 : ANSWER - 8;
-        length = sizeof reply.head + reply.head.length;
+        reply.header.length = lie == LONGER ? ANSWER + 8 : ANSWER - 8;
+        length = sizeof reply.header + reply.header.length;
     }
     if (lie == HUGE)
-        reply.head.length = UINT32_MAX;
+        reply.header.length = UINT32_MAX;
     if (lie == GARBAGE)
         net_random(&reply, sizeof reply);
     if (lie == HALF_AND_CLOSE)
@@ -110,10 +110,10 @@ static bool answer_list(int fd, const struct wire_header *asked)
 
 static void talk(struct liar *liar, int fd)
 {
-    struct wire_header head;
+    struct wire_header header;
     bool on = welcome(fd);
-    while (on && liar_take(fd, &head, sizeof head) && head.kind != WIRE_GOODBYE)
-        on = head.kind == WIRE_HEARTBEAT ? liar_say(fd, &head, sizeof head) : answer_list(fd, &head);
+    while (on && liar_take(fd, &header, sizeof header) && header.kind != WIRE_GOODBYE)
+        on = header.kind == WIRE_HEARTBEAT ? liar_say(fd, &header, sizeof header) : answer_list(fd, &header);
 }
 
 /* ---- the client ---- */

@@ -67,13 +67,13 @@ static struct role honest(void)
 
 static bool say_message(int fd, const struct message *message, uint64_t id)
 {
-    struct wire_header head = {.length = message->length,
-                               .kind = message->kind,
-                               .count = message->count,
-                               .status = (int32_t)message->status,
-                               .id = id};
+    struct wire_header header = {.length = message->length,
+                                 .kind = message->kind,
+                                 .count = message->count,
+                                 .status = (int32_t)message->status,
+                                 .id = id};
     size_t there = message->body != NULL ? message->length : 0;
-    return liar_say(fd, &head, sizeof head) && liar_say(fd, message->body, there);
+    return liar_say(fd, &header, sizeof header) && liar_say(fd, message->body, there);
 }
 
 static bool give_descriptors(const struct role *role, int fd, const struct wire_hello *hello)
@@ -106,9 +106,10 @@ static bool refuses(struct role *role, int fd, const struct wire_hello *hello)
 
 static bool open_talk(struct role *role, int fd, struct wire_hello *hello)
 {
-    struct wire_header head = {.length = sizeof role->greeting, .kind = WIRE_GREETING};
-    if (!liar_say(fd, &head, sizeof head) || !liar_say(fd, &role->greeting, sizeof role->greeting) ||
-        !liar_take(fd, &head, sizeof head) || head.kind != WIRE_HELLO || !liar_take(fd, hello, sizeof *hello))
+    struct wire_header header = {.length = sizeof role->greeting, .kind = WIRE_GREETING};
+    if (!liar_say(fd, &header, sizeof header) || !liar_say(fd, &role->greeting, sizeof role->greeting) ||
+        !liar_take(fd, &header, sizeof header) || header.kind != WIRE_HELLO ||
+        !liar_take(fd, hello, sizeof *hello))
         return false;
     if (hello->role == WIRE_CONTROL) {
         uint32_t number = __atomic_fetch_add(&role->controls, 1, __ATOMIC_ACQ_REL);
@@ -119,14 +120,15 @@ static bool open_talk(struct role *role, int fd, struct wire_hello *hello)
         return false;
     if (hello->role == WIRE_DATA && role->hangs) {
         uint32_t number = __atomic_fetch_add(&role->datas, 1, __ATOMIC_ACQ_REL);
-        return number > 0 && liar_take(fd, &head, sizeof head); /* the first is refused, others never hear */
+        return number > 0 &&
+               liar_take(fd, &header, sizeof header); /* the first is refused, others never hear */
     }
     struct wire_welcome welcome = hello->role == WIRE_DATA ? role->data_welcome : role->welcome;
     if (hello->role == WIRE_CONTROL && hello->compute_id != 0 && welcome.compute_id == 1)
         welcome.compute_id = hello->compute_id;
     welcome.mapped = welcome.mapped && (hello->role == WIRE_CONTROL || hello->role == WIRE_DATA);
-    head = (struct wire_header){.length = sizeof welcome, .kind = WIRE_WELCOME};
-    return liar_say(fd, &head, sizeof head) && liar_say(fd, &welcome, sizeof welcome) &&
+    header = (struct wire_header){.length = sizeof welcome, .kind = WIRE_WELCOME};
+    return liar_say(fd, &header, sizeof header) && liar_say(fd, &welcome, sizeof welcome) &&
            (!welcome.mapped || give_descriptors(role, fd, hello));
 }
 
@@ -161,15 +163,15 @@ static void talk(struct liar *liar, int fd)
 {
     struct role *role = liar->context;
     struct wire_hello hello;
-    struct wire_header head;
+    struct wire_header header;
     uint8_t away[256];
     bool on = open_talk(role, fd, &hello);
-    while (on && liar_take(fd, &head, sizeof head) && head.kind != WIRE_GOODBYE)
-        if (head.kind == WIRE_HEARTBEAT)
-            on = beat(role, fd, &head);
+    while (on && liar_take(fd, &header, sizeof header) && header.kind != WIRE_GOODBYE)
+        if (header.kind == WIRE_HEARTBEAT)
+            on = beat(role, fd, &header);
         else
-            on = head.length <= sizeof away && liar_take(fd, away, head.length) && role->result.kind != 0 &&
-                 say_message(fd, &role->result, head.id) &&
+            on = header.length <= sizeof away && liar_take(fd, away, header.length) &&
+                 role->result.kind != 0 && say_message(fd, &role->result, header.id) &&
                  (role->result.body != NULL || role->result.length == 0); /* it is cut short */
 }
 

@@ -1,6 +1,6 @@
 /*
  * test_verbs_choice.c - which device, port and GID, and what is said where there is none; what queue pairs
- * are told, and how another end is judged: against devices that a test describes (fake_verbs.h).
+ * are told, and how another end is validated: against devices that a test describes (fake_verbs.h).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -747,7 +747,7 @@ static void test_pair_roce(void **state)
     close_all(device);
 }
 
-/* Who takes nothing says so; the PSNs of two are not the same. */
+/* An end that takes nothing says so; two ends have different PSNs. */
 static void test_pair_asking(void **state)
 {
     struct ibv_qp queue = {.qp_num = 2};
@@ -805,8 +805,8 @@ static void test_pair_infiniband(void **state)
     close_all(device);
 }
 
-static void judged(struct verbs_device *device, const struct wire_nic *ours, struct wire_nic theirs,
-                   const char *word)
+static void validated(struct verbs_device *device, const struct wire_nic *ours, struct wire_nic theirs,
+                      const char *word)
 {
     struct ibv_qp queue = {.qp_num = ours->queue};
     struct error error = {0};
@@ -825,7 +825,7 @@ static void judged(struct verbs_device *device, const struct wire_nic *ours, str
     do {                                                                                                     \
         theirs = their_end();                                                                                \
         theirs.member = (value);                                                                             \
-        judged(device, &ours, theirs, word);                                                                 \
+        validated(device, &ours, theirs, word);                                                              \
     } while (0)
 
 static void test_other_end(void **state)
@@ -859,7 +859,7 @@ static void test_other_end(void **state)
     VALIDATED(lid, 7, NULL);
     theirs = their_end();
     memset(theirs.gid, 0, sizeof theirs.gid);
-    judged(device, &ours, theirs, "GID is empty");
+    validated(device, &ours, theirs, "GID is empty");
     ours.reads_begun = 0;
     VALIDATED(reads_begun, 0, "no READ");
     close_all(device);

@@ -3,7 +3,7 @@
  * connected, and what goes wrong on the way. What it says where there is none is tested everywhere. The rest
  * runs in the guest of scripts/test-rdma: with BANYAN_RDMA_TEST=N there must be the N devices rxe0, rxe1, ...
  * of scripts/rdma-guest, and it may take permissions, files and the network from them.
- * What needs devices that nobody has here stands in test_verbs_choice.c.
+ * Tests of devices that are not at hand are in test_verbs_choice.c, against fakes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -405,7 +405,7 @@ static void test_pair(void **state)
     assert_int_equal(couple->words[1], 12);
     assert_int_equal(couple_ask(couple, IBV_WR_RDMA_READ, couple->region->rkey), IBV_WC_SUCCESS);
     assert_int_equal(couple->words[0], 12);
-    /* A key that nobody has given, and after that nothing goes any more. */
+    /* A key that was never given, which breaks the pair for all that follows. */
     enum ibv_wc_status status = couple_ask(couple, IBV_WR_RDMA_READ, couple->region->rkey ^ 0x100);
     assert_int_equal(status, IBV_WC_REM_ACCESS_ERR);
     assert_non_null(strstr(verbs_completion_reason(status), "remote access error"));

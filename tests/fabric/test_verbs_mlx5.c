@@ -469,7 +469,7 @@ static void test_masked_when_all_is_there(void **state)
     answer.sizes = 0xfff7; /* all but 8 bytes */
     assert_false(features().masked_cas);
     answer.sizes = 0x0008;
-    answer.error = EOPNOTSUPP; /* who may not ask */
+    answer.error = EOPNOTSUPP; /* this process may not ask */
     assert_false(features().masked_cas);
     assert_true(features().release_by_write);
 }

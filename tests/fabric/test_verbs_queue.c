@@ -389,7 +389,7 @@ static void test_null(void **state)
 /* Lists are modelled when they are posted: the NIC does them in that order. */
 static struct fabric_target model;
 
-/* Takes what is done, in the order of the posts, and judges it. `first`: the number of the oldest. */
+/* Takes what is done, in the order of the posts, and checks it. `first`: the number of the oldest. */
 static void trials_take(struct trial **trials, uint32_t *first)
 {
     done_count = 0;
@@ -622,7 +622,7 @@ static void destroyed_done(void *owner, struct fabric_list *list, int status)
     done(owner, list, status);
 }
 
-/* A flush alone: somebody else ended the pair. More completions than one batch. */
+/* A flush alone: the pair was ended from outside. More completions than one batch. */
 static void test_flushed(void **state)
 {
     uint64_t word = 0;

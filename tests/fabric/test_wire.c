@@ -1,4 +1,4 @@
-/* test_wire.c - the first judgement of what arrives: kinds, lengths and counts at the ends of their ranges.
+/* test_wire.c - the first validation of what arrives: kinds, lengths and counts at the ends of their ranges.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,8 +9,8 @@
 
 static bool valid(unsigned kind, uint32_t length, unsigned count)
 {
-    struct wire_header head = {.kind = (uint8_t)kind, .length = length, .count = (uint16_t)count};
-    return wire_header_valid(&head);
+    struct wire_header header = {.kind = (uint8_t)kind, .length = length, .count = (uint16_t)count};
+    return wire_header_valid(&header);
 }
 
 static void test_heads(void **state)

@@ -198,7 +198,7 @@ static void test_unix_live(void **state)
     assert_non_null(strstr(error.text, unix_address.path));
     int client, server = -1;
     assert_int_equal(net_connect(&unix_address, SECOND, &client, NULL), 0); /* the first still serves */
-    for (int i = 0; i < 10; i++) { /* the probe is among those who wait */
+    for (int i = 0; i < 10; i++) { /* the probe is among the waiting connections */
         if (server >= 0)
             close(server);
         assert_int_equal(net_accept(listener, &server, NULL, NULL), 0);

@@ -263,7 +263,7 @@ static void test_tls_good(void **state)
         pair_open(&pair, tls_make(false, -1, AUTHORITY, false), tls_make(true, SERVER, -1, false), hosts[i]);
         works(&pair, "", "node");
     }
-    /* Mutual; a client's certificate where one is only welcome; and one that nobody asked for. */
+    /* Mutual; a client's certificate where one is only welcome; and one that was not asked for. */
     pair_open(&pair, tls_make(false, CLIENT, AUTHORITY, false), tls_make(true, SERVER, AUTHORITY, true),
               NULL);
     works(&pair, "the client", "node");
@@ -407,7 +407,7 @@ static void check_ends(bool tls)
     assert_int_equal(byte, 'z');
     assert_int_equal(net_stream_read(pair.server, &byte, 1, &length), NET_END);
     assert_int_equal(net_stream_read(pair.server, &byte, 1, &length), NET_END);
-    enum net_status status = NET_OK; /* nobody is there: an error, and not the end of this process */
+    enum net_status status = NET_OK; /* without a peer a write is an error, and not the end of this process */
     for (int i = 0; i < 3 && status == NET_OK; i++)
         status = net_stream_write(pair.server, "y", 1, &length);
     assert_int_equal(status, NET_FAILED);
@@ -501,7 +501,7 @@ struct sharer {
     unsigned worked;
 };
 
-/* Counts what worked for the main thread to judge: an assertion that fails here would end the program. */
+/* Counts what worked, for the main thread to check: an assertion that fails here would end the program. */
 static void share(void *argument)
 {
     struct sharer *sharer = argument;
