@@ -1,6 +1,6 @@
 /*
  * store.h - keys with values of any size (to 64 MiB) and expiry, over an index whose slots hold short values
- * themselves and references to records for the rest (design.md §8; records are Cell's extents).
+ * themselves and references to records for the rest (docs/internals/records.md; records are Cell's extents).
  *
  * Called by the RESP server (src/server/), the C API (src/api/) and `banyan check`. A struct store is shared
  * by all threads of a compute node; a session belongs to one task (fiber or thread). Everything is

@@ -247,7 +247,8 @@ static int change_split(struct change *change, struct format_key value)
     bool added = false;
     status = tree_split(session, tree, change->path.link, &change->hold, &addition, &added);
     if (added)
-        return 0; /* done, whatever became of the parent's entry: a traverser posts it (§6) */
+        return 0; /* done, whatever became of the parent's entry: a traverser posts it
+                     (docs/internals/tree.md) */
     return status ? status : TREE_RESTART;
 }
 

@@ -363,7 +363,7 @@ static void verify(struct chaos *chaos)
     json_decref(check(chaos, false, 0, 0));
 }
 
-/* Nobody is connected any more: every block is in use, free, or was lost by who died. */
+/* No compute node is connected any more: every block is in use, free, or was lost by one that died. */
 static void audit(struct chaos *chaos)
 {
     struct chaos_result *result = chaos->result;

@@ -393,7 +393,7 @@ static uint64_t shared_value(struct client *client, const char *key, const redis
         return 0;
     uint64_t value = strtoull(text_of("%.16s", reply->str), NULL, 16);
     if (shared_make(client->bytes, value) != reply->len || memcmp(client->bytes, reply->str, reply->len))
-        demand(client, key, text_of("a value that nobody wrote: %.24s", reply->str));
+        demand(client, key, text_of("a value that was never written: %.24s", reply->str));
     return value;
 }
 
@@ -478,7 +478,7 @@ static void client_run(void *argument)
     reconnect(client);
     while (!atomic_load_relaxed(&client->load->stop)) {
         bool pause = atomic_load_acquire(&client->load->pause);
-        atomic_store_release(&client->parked, pause); /* what it did is visible to who sees it parked */
+        atomic_store_release(&client->parked, pause); /* a thread that sees it parked sees what it did */
         if (pause)
             nap();
         else

@@ -4,11 +4,11 @@
  * Client threads, some on each server. Each key is written by one thread, one command at a time, and its
  * model holds what it may be now: one value after an acknowledged write, several while the outcome of writes
  * is unknown (the connection died with the command in flight, or the reply was -UNKNOWN); -CLUSTERDOWN
- * promises that nothing was changed. Values say whose they are and are checked to the last byte, by their
- * writers and by readers on the other server, who also must never see a key go back. Some keys are written by
- * all; their histories are judged for linearizability in the end.
+ * promises that nothing was changed. A value names its writer and is checked to the last byte, by that writer
+ * and by readers on the other server; a reader must never see a key go back. Some keys are written by all
+ * threads; their histories are judged for linearizability in the end.
  *
- * Whatever is wrong ends the test program with a message (fail_hard). Calls from the scene's thread.
+ * An error ends the test program with a message (fail_hard). Calls from the scene's thread.
  */
 #ifndef TESTS_CLUSTER_LOAD_H
 #define TESTS_CLUSTER_LOAD_H

@@ -1,9 +1,9 @@
 /*
  * load_kind.h - what a cluster under chaos consists of beside its memory nodes: which program its compute
- * nodes are, and who works on them and judges. Two kinds: the RESP servers with clients of theirs (load.h),
- * and programs with the public library, driven as the simulator's compute nodes are (swarm_load.c).
+ * nodes run, which load is put on them, and which judge checks it. Two kinds: RESP servers with clients
+ * (load.h), and programs with the public library, driven as the simulator's compute nodes are (swarm_load.c).
  *
- * All calls from the scene's thread; whatever is wrong ends the test program with a message (fail_hard).
+ * All calls from the scene's thread; an error ends the test program with a message (fail_hard).
  */
 #ifndef TESTS_CLUSTER_LOAD_KIND_H
 #define TESTS_CLUSTER_LOAD_KIND_H

@@ -82,7 +82,7 @@ size_t model_value_begin(struct model_value *value, char *bytes)
 {
     uint32_t write = value->issued + 1;
     value->may[value->count++] = (struct model_maybe){write, bytes != NULL};
-    atomic_store_release(&value->issued, write); /* before it is sent: nobody may read it earlier */
+    atomic_store_release(&value->issued, write); /* before it is sent: no reader may see it earlier */
     return bytes ? value_make(bytes, value->owner, value->number, write) : 0;
 }
 
@@ -90,7 +90,8 @@ void model_value_acked(struct model_value *value)
 {
     value->may[0] = value->may[value->count - 1];
     value->count = 1;
-    atomic_store_release(&value->acked, value->may[0].write); /* from here on nobody may read an older one */
+    atomic_store_release(&value->acked,
+                         value->may[0].write); /* from here on no reader may see an older one */
 }
 
 void model_value_refused(struct model_value *value)
@@ -141,7 +142,7 @@ const char *model_value_foreign(uint32_t owner, uint32_t number, const char *byt
     if (!bytes)
         return NULL;
     if (!value_is(bytes, length, owner, number, *write))
-        return text_of("a value that nobody wrote: %.24s, %zu bytes", bytes, length);
+        return text_of("a value that was never written: %.24s, %zu bytes", bytes, length);
     if (*write < acked || *write > issued)
         return text_of("write %u was read when %u was acknowledged before, of %u issued", *write, acked,
                        issued);
@@ -217,7 +218,7 @@ const char *model_tail_read(struct model_tail *tail, const char *bytes, size_t l
     while (offset < length) {
         char token[MODEL_TOKEN + 1];
         if (at == old.count)
-            return text_of("appended bytes that nobody sent, or twice, at %zu of %zu", offset, length);
+            return text_of("appended bytes that were never sent, or twice, at %zu of %zu", offset, length);
         model_tail_token(tail, old.tokens[at].number, token);
         if (length - offset >= MODEL_TOKEN && !memcmp(bytes + offset, token, MODEL_TOKEN)) {
             tail->tokens[kept++] = (struct model_token){old.tokens[at].number, true};

@@ -2,10 +2,10 @@
  * model.h - what keys written by one client may hold now, given acknowledged writes and writes of unknown
  * outcome.
  *
- * The rule behind it: a later acknowledged write of a key closes the door for earlier ones of unknown outcome
- * (they would need the lock that it had), and who reads the effect of one knows that those before it are
- * settled. Each check returns NULL, or what is wrong in a rotating buffer. One thread owns a key; `acked` and
- * `issued` may be read by others.
+ * The rule: once a later write of a key is acknowledged, earlier ones of unknown outcome can no longer take
+ * effect (they would need the lock that it had); and a read that shows the effect of one write settles the
+ * writes before it. Each check returns NULL, or what is wrong in a rotating buffer. One thread owns a key;
+ * `acked` and `issued` may be read by others.
  */
 #ifndef TESTS_CLUSTER_MODEL_H
 #define TESTS_CLUSTER_MODEL_H

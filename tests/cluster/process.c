@@ -420,7 +420,7 @@ redisContext *client_connect(const struct net_address *address)
     while (!(client = client_try(address))) {
         char text[NET_TEXT_MAX];
         if (now_ns() > limit)
-            fail_hard("nobody serves at %s", net_address_format(address, text));
+            fail_hard("no server answers at %s", net_address_format(address, text));
         nap();
     }
     return client;

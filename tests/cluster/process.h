@@ -79,7 +79,7 @@ char *process_errors(const struct scene *scene, const struct process *process);
 
 /* A connection to a server; aborts if there is none within 10 s. Replies may take 60 s. */
 redisContext *client_connect(const struct net_address *address);
-/* Once: NULL if nobody is there. */
+/* One attempt: NULL if no server is there. */
 redisContext *client_try(const struct net_address *address);
 /* One HTTP GET; the whole answer, headers included; the caller frees it. */
 char *http_get(const char *host_port, const char *path, const char *header);

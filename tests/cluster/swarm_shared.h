@@ -1,7 +1,7 @@
 /*
  * swarm_shared.h - what a conductor and its worker processes share: a file in memory, mapped at the same
  * address by all, with the history's clock, a place for every worker process that there ever was, and their
- * logs. What a killed process had recorded stays, its last operation with an outcome that nobody knows.
+ * logs. The log of a killed process stays; the outcome of its last operation is unknown.
  *
  * The conductor makes it and hands the descriptor on; workers take a place each. Words that both sides write
  * are atomic; the logs are their process's until it is gone or paused.

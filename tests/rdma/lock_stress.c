@@ -3,11 +3,11 @@
  * release few neighbouring lock words on one memory node, in the lists that src/tree/lock.c makes: CAS and
  * READ of what the lock guards, then WRITE of it and the release. Each run is a fresh set of processes.
  *
- * A run is good when all that was counted under the locks adds up, no word is left taken and everybody came
- * to an end. An unlock is lost when its list has succeeded and the word still has its owner; this is noticed
- * without waiting: each thread's mark is its own, so who meets its own mark in a word that it does not hold
- * has met a lost unlock. Who waits for a word that nobody's work changes any more gives up after PATIENCE
- * tries.
+ * A run is good when all that was counted under the locks adds up, no word is left taken and every thread
+ * came to an end. An unlock is lost when its list has succeeded and the word still has its owner. This is
+ * noticed without waiting: each thread has a mark of its own, so a thread that finds its mark in a word that
+ * it does not hold has found a lost unlock. A thread gives up after PATIENCE tries on a word that no longer
+ * changes.
  *
  * Usage: lock_stress [--runs N] [--rounds N] [--processes N] [--threads N] [--locks N] [--tcp]
  *                    [--release-by-write [--until-lost]]
@@ -152,7 +152,8 @@ static bool take(struct runner *runner, unsigned lock, uint64_t record[RECORD_WO
             return true;
         if (owner == runner->mark) {
             fprintf(stderr,
-                    "lock %u still has the mark of who released it, %" PRIu64 ", at count %" PRIu64 "\n",
+                    "lock %u still has the mark of the thread that released it, %" PRIu64
+                    ", at count %" PRIu64 "\n",
                     lock, owner, record[0]);
             found(stress, LOST);
             return false;
@@ -221,7 +222,7 @@ static void *runner_main(void *argument)
 
 static struct fabric *open_fabric(const struct settings *settings)
 {
-    /* Emulated machines are slow: nobody is to be fenced for that. */
+    /* Emulated machines are slow: no compute node is to be fenced for that. */
     const struct fabric_remote_options options = {
         .nodes = &settings->node, .count = 1, .lease_ms = 30000, .timeout_ms = 60000};
     struct fabric *fabric;
@@ -252,7 +253,7 @@ static int stress_run(const struct settings *settings)
     return (int)stress.verdict;
 }
 
-/* ---- who starts them, and judges ---- */
+/* ---- starts the processes, and judges ---- */
 
 static pid_t start_process(const struct settings *settings, unsigned number)
 {

@@ -1,7 +1,8 @@
 /*
  * test_rdma_cluster.c - the real program over rdma:// as its users run it: memory nodes and compute nodes as
- * processes, what is left of them when they are killed or stopped, and what each gets who asks for what is
- * not there. One scene for each test. Runs as root in a machine with Soft-RoCE at $BANYAN_RDMA_ADDRESS.
+ * processes, what is left of them when they are killed or stopped, and what a program gets that asks for
+ * what is not there. One scene for each test. Runs as root in a machine with Soft-RoCE at
+ * $BANYAN_RDMA_ADDRESS.
  *
  * `test_rdma_cluster huge-pages` is the one test that needs a machine with some.
  *
@@ -66,7 +67,7 @@ static struct process *start_memory(struct scene *scene, const char *name)
                                    "127.0.0.1:0"));
 }
 
-/* Emulated machines are slow: leases are long where nobody is to be fenced. */
+/* Emulated machines are slow: leases are long where no compute node is to be fenced. */
 static struct process *start_compute(struct scene *scene, const char *name, const char *memory,
                                      const char *lease, const char *more)
 {

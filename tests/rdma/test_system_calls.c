@@ -4,7 +4,7 @@
  * nothing else; and no allocation, seen by counting calls of the allocator on its thread.
  *
  * The test starts a memory node, then itself again under strace as the client: an index that one thread looks
- * up and updates. The client marks the steady phase in the trace by system calls that nobody else makes. A
+ * up and updates. The client marks the steady phase in the trace by system calls that nothing else makes. A
  * second form runs the same on a fiber of a worker, which looks at its descriptors, at most every 100 us.
  *
  * Looks at the clock are left out: they are no system calls where the kernel trusts the processor's counter,
@@ -114,7 +114,7 @@ static void operate(struct client *client, uint64_t number)
         demand(client, tree_lookup(client->session, client->tree, key, 8, value, &length), "lookup");
 }
 
-/* A system call that nobody else makes, with a name in it: fails, and is in the trace. */
+/* A system call that nothing else makes, with a name in it: fails, and is in the trace. */
 static void mark(const char *name)
 {
     if (syscall(SYS_rmdir, name) == 0)
