@@ -1,7 +1,8 @@
 /*
- * fuzz_layout.c - what is read from remote memory and judged before it is believed: leaves, internal nodes,
+ * fuzz_layout.c - what is read from remote memory and validated before it is used: leaves, internal nodes,
  * the store's slots and record headers, and what dead clients have staged; made of arbitrary bytes in buffers
- * of exactly their size. Their checks may be put right first, so that what stands behind them is reached.
+ * of exactly their size. In some inputs the checks are put right first, so that the code behind them is
+ * reached.
  *
  * Oracle: headers, slots and nodes that pass are those, and only those, that a second, naive reading of
  * src/format/ accepts; what passes can be written again and reads as the same; a key in a slot is found by
@@ -40,7 +41,7 @@ struct naive_slot {
     uint32_t check;
 };
 
-/* What the slot at `bytes` says, and the check that it should have. */
+/* Takes the slot at `bytes` apart, and computes the check that it should have. */
 static void naive_read(const struct format_layout *layout, const uint8_t *bytes, uint32_t seed,
                        struct format_key lower, struct naive_slot *slot)
 {
@@ -65,12 +66,12 @@ static void naive_read(const struct format_layout *layout, const uint8_t *bytes,
         text[18] = (uint8_t)slot->value_length;
         length = 19;
     } else {
-        uint32_t head = slot->key_length - rest;
+        uint32_t prefix = slot->key_length - rest;
         if (!slot->key_length || rest > slot->key_length ||
-            rest > (fixed ? 255u : geometry->inline_key_bytes) || head > lower.length)
+            rest > (fixed ? 255u : geometry->inline_key_bytes) || prefix > lower.length)
             return;
-        memcpy(slot->key, lower.bytes, head);
-        memcpy(slot->key + head, bytes + (fixed ? 4 : 6), rest);
+        memcpy(slot->key, lower.bytes, prefix);
+        memcpy(slot->key + prefix, bytes + (fixed ? 4 : 6), rest);
         if (!fixed) {
             text[length++] = (uint8_t)slot->key_length;
             text[length++] = (uint8_t)slot->value_length;
@@ -83,7 +84,7 @@ static void naive_read(const struct format_layout *layout, const uint8_t *bytes,
     slot->possible = true;
 }
 
-/* ---- images: as they should be, then changed here and there; or any bytes at all ---- */
+/* ---- images: correct ones with some bytes changed, or arbitrary bytes ---- */
 
 static struct format_key take_key(const struct format_layout *layout, struct fuzz_input *input, uint8_t *room,
                                   uint8_t number)
@@ -132,7 +133,7 @@ static void format_internal(const struct format_layout *layout, struct format_he
 typedef void format_function(const struct format_layout *layout, struct format_header *header, uint8_t *image,
                              struct fuzz_input *input);
 
-/* Of exactly `bytes` bytes; `format` NULL: any at all. */
+/* An image of exactly `bytes` bytes; `format` NULL: arbitrary ones. */
 static uint8_t *take_image(const struct format_layout *layout, struct fuzz_input *input, uint32_t bytes,
                            format_function *format)
 {
@@ -159,7 +160,7 @@ static uint8_t *take_image(const struct format_layout *layout, struct fuzz_input
 
 /* ---- leaves ---- */
 
-static void judge_taken(const struct format_layout *layout, const uint8_t *image,
+static void check_taken(const struct format_layout *layout, const uint8_t *image,
                         const struct format_slot *slot, const struct naive_slot *naive,
                         const struct format_header *header, uint32_t seed)
 {
@@ -203,7 +204,7 @@ static void judge_taken(const struct format_layout *layout, const uint8_t *image
     free(copy);
 }
 
-static void judge_slots(const struct format_layout *layout, const uint8_t *image,
+static void check_slots(const struct format_layout *layout, const uint8_t *image,
                         const struct format_header *header, uint32_t seed)
 {
     bool all = true;
@@ -224,7 +225,7 @@ static void judge_slots(const struct format_layout *layout, const uint8_t *image
                   "slot %u: validity", i);
         all &= state != FORMAT_SLOT_INVALID;
         if (state == FORMAT_SLOT_TAKEN)
-            judge_taken(layout, image, &slot, &naive, header, seed);
+            check_taken(layout, image, &slot, &naive, header, seed);
     }
     fuzz_must(format_slots_valid(layout, image, 0, layout->slots, seed, header->lower) == all,
               "the slots' validity together");
@@ -244,8 +245,8 @@ static void mend_slots(const struct format_layout *layout, uint8_t *image, const
     }
 }
 
-/* True if it passes. */
-static bool judge_header(const struct format_layout *layout, const uint8_t *image,
+/* True if the header is valid and decodes. */
+static bool check_header(const struct format_layout *layout, const uint8_t *image,
                          struct format_header *header)
 {
     uint32_t used = naive_header_bytes(&layout->geometry, image), crc;
@@ -271,7 +272,7 @@ static bool judge_header(const struct format_layout *layout, const uint8_t *imag
     return true;
 }
 
-static void judge_leaf(const struct format_layout *layout, struct fuzz_input *input, bool mend, bool format)
+static void check_leaf(const struct format_layout *layout, struct fuzz_input *input, bool mend, bool format)
 {
     uint8_t *image = take_image(layout, input, layout->geometry.leaf_bytes, format ? format_leaf : NULL);
     struct format_header header;
@@ -279,14 +280,14 @@ static void judge_leaf(const struct format_layout *layout, struct fuzz_input *in
     uint32_t used = naive_header_bytes(&layout->geometry, image);
     if (mend && used <= layout->header_bytes)
         put_crc(image, used);
-    if (judge_header(layout, image, &header)) {
+    if (check_header(layout, image, &header)) {
         uint32_t seed = format_slot_seed(header.tag, header.version);
         uint8_t *mended = malloc(layout->geometry.leaf_bytes);
         memcpy(mended, image, layout->geometry.leaf_bytes);
         format_header_decode(layout, mended, &header);
         if (mend)
             mend_slots(layout, mended, &header, seed, &choices);
-        judge_slots(layout, mended, &header, seed);
+        check_slots(layout, mended, &header, seed);
         free(mended);
     }
     free(image);
@@ -294,7 +295,7 @@ static void judge_leaf(const struct format_layout *layout, struct fuzz_input *in
 
 /* ---- internal nodes ---- */
 
-static void judge_internal(const struct format_layout *layout, struct fuzz_input *input, bool mend,
+static void check_internal(const struct format_layout *layout, struct fuzz_input *input, bool mend,
                            bool format)
 {
     static struct format_entry entries[FORMAT_ENTRIES_MAX], again[FORMAT_ENTRIES_MAX];
@@ -309,7 +310,7 @@ static void judge_internal(const struct format_layout *layout, struct fuzz_input
         memcpy(image + layout->header_bytes, &crc, 4);
         fuzz_must(format_internal_valid(layout, image), "a node with right checks is not valid");
     }
-    if (judge_header(layout, image, &header) && format_internal_decode(layout, image, &header, entries)) {
+    if (check_header(layout, image, &header) && format_internal_decode(layout, image, &header, entries)) {
         for (uint32_t i = 0; i < header.count; i++) {
             fuzz_must(!i || format_key_compare(entries[i - 1].key, entries[i].key) < 0,
                       "entries out of order");
@@ -317,7 +318,7 @@ static void judge_internal(const struct format_layout *layout, struct fuzz_input
                           entries[i].key.bytes + entries[i].key.length <= image + bytes,
                       "an entry's key outside of the node");
         }
-        /* Entries may lie one over the other: then they need not fit. */
+        /* Decoded entries may overlap: then they need not fit into a node. */
         if (format_internal_size(layout, entries, header.count) <= bytes) {
             format_internal_encode(layout, &header, entries, header.count, copy);
             fuzz_must(format_internal_valid(layout, copy) && format_header_decode(layout, copy, &second) &&
@@ -336,7 +337,7 @@ static void judge_internal(const struct format_layout *layout, struct fuzz_input
 
 /* ---- the store ---- */
 
-static void judge_store_slot(struct fuzz_input *input)
+static void check_store_slot(struct fuzz_input *input)
 {
     size_t length = fuzz_byte(input);
     uint8_t *bytes = malloc(length ? length : 1);
@@ -356,7 +357,7 @@ static void judge_store_slot(struct fuzz_input *input)
     free(bytes);
 }
 
-static void judge_record(struct fuzz_input *input, bool mend)
+static void check_record(struct fuzz_input *input, bool mend)
 {
     uint8_t key[STORE_KEY_MAX], how = fuzz_byte(input);
     size_t key_length = 1 + fuzz_byte(input) % STORE_KEY_MAX;
@@ -372,7 +373,7 @@ static void judge_record(struct fuzz_input *input, bool mend)
     fuzz_take(input, key, key_length);
     fuzz_take(input, block, bytes);
     bool whole = part == FORMAT_PART_VALUE && !format_record_extents(key_length, reference.length);
-    if (how & 8) { /* right but for the checks */
+    if (how & 8) { /* everything is right, except the checks */
         memcpy(block + 32, &reference.length, 4);
         block[36] = (uint8_t)key_length;
         memcpy(block + 37, key, key_length);
@@ -404,12 +405,12 @@ static void judge_record(struct fuzz_input *input, bool mend)
     free(block);
 }
 
-/* ---- what a mapped client that died has left in its staging area ---- */
+/* ---- the staging area of a mapped client that died ---- */
 
 #define POOL_BYTES  16384u
 #define LOCKS_BYTES 512u
 
-static void judge_staging(struct fuzz_input *input)
+static void check_staging(struct fuzz_input *input)
 {
     static struct server_staging *staging;
     static uint8_t pool[POOL_BYTES], locks[LOCKS_BYTES];
@@ -472,13 +473,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     uint8_t what = fuzz_byte(&input);
     bool mend = what & 128;
     if (what % 4 == 0 && what & 32)
-        judge_staging(&input);
+        check_staging(&input);
     else if (what % 4 == 0)
-        judge_store_slot(&input);
+        check_store_slot(&input);
     else if (what % 4 == 1)
-        judge_record(&input, mend);
+        check_record(&input, mend);
     else if (take_layout(&input, &layout)) {
-        (what % 4 == 2 ? judge_leaf : judge_internal)(&layout, &input, mend, what & 64);
+        (what % 4 == 2 ? check_leaf : check_internal)(&layout, &input, mend, what & 64);
         format_layout_free(&layout);
     }
     return 0;

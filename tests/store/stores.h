@@ -1,8 +1,8 @@
 /*
- * stores.h - a world (swarm/world.h) whose index is a store: one struct store a compute node, one session a
- * task, and a clock that the test sets.
+ * stores.h - a world (swarm/world.h) whose index is a store: one struct store for each compute node, one
+ * session for each task, and a clock that the test sets.
  *
- * The test's thread calls all of it, but stores_session and stores_now, which tasks call.
+ * Called by the test's thread, except stores_session and stores_now, which tasks call.
  */
 #ifndef TESTS_STORE_STORES_H
 #define TESTS_STORE_STORES_H
@@ -33,7 +33,7 @@ void stores_now(struct stores *stores, uint64_t now_ms);
 /* world_check_store. */
 int stores_check(struct stores *stores, struct store_check_report *report);
 
-/* A value of so many bytes that can be recognized: derived from the number. */
+/* A value of `length` bytes that can be recognized, since it follows from the number. */
 void stores_fill(uint64_t number, uint8_t *bytes, size_t length);
 bool stores_filled(uint64_t number, const uint8_t *bytes, size_t length);
 

@@ -1,7 +1,7 @@
 /*
- * test_audit.c - what `banyan check` rests on: an audit of a pool with several faults at once tells each of
- * them and goes on with the rest; links that lead in circles and bytes that flip neither crash it nor keep it
- * from ending. One task, the local fabric.
+ * test_audit.c - the audit behind `banyan check`: in a pool with several faults it reports each of them and
+ * checks the rest; it ends, and does not crash, on links that lead in circles and on flipped bytes. One task,
+ * the local fabric.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ static struct format_layout layout;
 
 struct piece {
     gaddr address;
-    unsigned leaf; /* that names it, by its place among the leaves */
+    unsigned leaf; /* the leaf of its slot, by its place among the leaves */
 };
 
 static struct {
@@ -146,7 +146,7 @@ static void audit(struct outcome *outcome, bool reclaim)
     assert_int_equal(outcome->told, outcome->report.problems);
 }
 
-/* Exactly one problem has both, and tells of the index. */
+/* Exactly one problem contains both strings, and it names the index. */
 static void expect_told(const struct outcome *outcome, gaddr address, const char *what)
 {
     char name[GADDR_TEXT_BYTES + 1];
@@ -192,7 +192,7 @@ static void expect_sound(struct outcome *outcome)
 
 /* ---- many faults at once ---- */
 
-/* The first inner node of level 1 at or after so many of them. */
+/* The inner node of level 1 that follows the first `skip` ones. */
 static gaddr lowest_internal(unsigned skip)
 {
     for (unsigned i = 0; i < pool.internal_count; i++)
@@ -268,7 +268,7 @@ static void tells_each_of_many_faults(void **state)
     gaddr twice = record_slot(&raw);
     expect_sound(outcome);
     assert_int_equal(pool_block_allocate(tree_session_pool(below), GADDR_NULL, 8192, &leaked), 0);
-    expect_sound(outcome); /* lost ones do not make it unsound */
+    expect_sound(outcome); /* lost blocks are no problem */
     assert_true(outcome->report.blocks_lost > 0);
     uint64_t lost = outcome->report.blocks_lost;
     assert_int_equal(
@@ -304,7 +304,7 @@ static void tells_each_of_many_faults(void **state)
     assert_true(outcome->report.lost_unjudged);
     assert_true(outcome->report.blocks_lost > lost);
     uint64_t before = blocks_handed_out();
-    audit(outcome, true); /* nothing is given back */
+    audit(outcome, true); /* returns nothing */
     assert_int_equal(outcome->report.blocks_reclaimed, 0);
     assert_int_equal(blocks_handed_out(), before);
     for (unsigned i = 0; i < sizeof flips / sizeof *flips; i++)
@@ -324,7 +324,8 @@ static void first_leaf(void *context, gaddr node, uint32_t bytes)
         *leaf = node;
 }
 
-/* Fixed keys, whose slots are decoded many at once; and what leads to an index is gone, others are not. */
+/* An index of fixed keys, whose slots are decoded many at a time; and a damaged entry of the catalogue,
+ * behind which the other indexes are still checked. */
 static void goes_on_with_other_indexes(void **state)
 {
     struct outcome *outcome = malloc(sizeof *outcome);
@@ -352,7 +353,7 @@ static void goes_on_with_other_indexes(void **state)
     assert_string_not_equal(outcome->problems[0], outcome->problems[1]);
     assert_int_equal(outcome->report.indexes, 2);
     assert_int_equal(outcome->report.entries, KEYS + 1000 - 2);
-    uint8_t *entry = NULL; /* of the catalogue: names stand in it as they are */
+    uint8_t *entry = NULL; /* of the catalogue, in which names are plain text */
     for (uint64_t offset = MEMORY_CATALOGUE_OFFSET; !entry; offset++)
         entry = memcmp(at(gaddr_make(0, offset)), "plain", 6) ? NULL : at(gaddr_make(0, offset));
     *entry ^= 1;
@@ -378,7 +379,7 @@ static void turn_sibling(gaddr leaf, gaddr to)
     format_header_encode(&layout, &header, at(leaf));
 }
 
-/* Siblings that lead back, or pass some by: the level above leads to all of them yet. */
+/* Sibling links that lead back, or skip nodes, while the level above still leads to all nodes. */
 static void follows_the_level_above(void **state)
 {
     struct outcome *outcome = malloc(sizeof *outcome);
@@ -407,7 +408,7 @@ static void follows_the_level_above(void **state)
     free(outcome);
 }
 
-/* Inner nodes, sealed, whose links lead anywhere: each node is visited once at most. */
+/* Valid inner nodes whose links lead anywhere: each node is visited at most once. */
 static void ends_in_crossed_trees(void **state)
 {
     struct outcome *outcome = malloc(sizeof *outcome);
@@ -458,7 +459,7 @@ static gaddr any_block(struct random *random)
         return pool.key_blocks[random_below(random, pool.key_block_count)].address;
     case 3:
         return pool.records[random_below(random, pool.record_count)].address;
-    default: /* whatever stands there: the catalogue too */
+    default: /* any bytes, also the catalogue's */
         return gaddr_make((uint16_t)random_below(random, 2),
                           4096 + random_below(random, (UINT64_C(1) << 20) - 4096));
     }
@@ -480,7 +481,7 @@ static void survives_flipped_bytes(void **state)
             at(any_block(&random))[random_below(&random, random_chance(&random, 0.5) ? 64 : NODE_BYTES)] ^=
                 (uint8_t)(1u + random_below(&random, 255));
         audit(outcome, false);
-        /* What leads to the index may be gone; then that is said. */
+        /* The way to the index may be damaged; then that is reported. */
         if (outcome->status)
             assert_string_not_equal(tree_session_error(below)->text, "");
         assert_in_range(outcome->report.entries, 0, KEYS);

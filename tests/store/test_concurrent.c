@@ -1,6 +1,6 @@
 /*
- * test_concurrent.c - stores on real threads: counters and appended lists lose nothing, and readers never see
- * a value that nobody wrote whole, while records are freed and used again under them.
+ * test_concurrent.c - stores on real threads: counters and appended lists lose nothing, and readers see only
+ * values that were written whole, while records are freed and their blocks used again.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -174,7 +174,7 @@ static void work(struct world_task *task)
     }
 }
 
-/* ---- what must have come of it ---- */
+/* ---- the results ---- */
 
 static void verify_list(struct world_task *task, unsigned number)
 {

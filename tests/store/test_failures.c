@@ -1,7 +1,7 @@
 /*
  * test_failures.c - the store's failure loops: each call with the first chance of the network, the memory or
- * the compute node to fail, then with the second, and so on (rig.h). Records and extents go with them: none
- * is in two hands, and what an answer says was done.
+ * the compute node to fail, then with the second, and so on (rig.h). Records and extents are part of it: none
+ * has two owners, and every answer tells what was done.
  */
 #include "rig.h"
 
@@ -39,7 +39,7 @@ static int not_there(int status)
     return status == BANYAN_ENOTFOUND ? 0 : status;
 }
 
-/* Kept where the rig's keys are built: one at a time. */
+/* Only one key is used at a time, so a static one is enough. */
 static const void *key_of(const struct rig *rig, unsigned number, size_t *length)
 {
     static uint8_t key[FORMAT_KEY_MAX];
@@ -238,7 +238,7 @@ static bool visit(void *context, const void *key, size_t key_length, const struc
     return true;
 }
 
-/* After a failure that says nothing, an entry is there or not. */
+/* After a failure with an unknown outcome, an entry exists or not. */
 static void count_is_plausible(const struct rig *rig, uint64_t count)
 {
     unsigned least = 0, unsure = 0;
@@ -293,7 +293,7 @@ static int delete_range(struct rig *rig)
 
 /* ---- expiry ---- */
 
-/* Every second key has expired: it counts for nothing, whoever looks, and whether it is swept up or not. */
+/* Every second key has expired: it counts as absent for every call, before the sweep and after it. */
 static void fill_expired(struct rig *rig)
 {
     fill(rig);
@@ -355,7 +355,7 @@ static void no_problem(void *context, const char *text)
     fail_msg("%s", text);
 }
 
-/* Somebody has died and left blocks behind; nobody else holds any. */
+/* A compute node has died and left blocks behind; no other holds any. */
 static void leave_blocks(struct rig *rig)
 {
     fill(rig);
@@ -384,7 +384,7 @@ static int reclaim(struct rig *rig)
     return status;
 }
 
-/* What was not given back is there for the next. */
+/* The next audit finds the blocks that were not returned. */
 static void reclaimed(struct rig *rig, int status, enum trouble kind)
 {
     if (rig_dead(rig))
@@ -421,7 +421,7 @@ static void opened(struct rig *rig, int status, enum trouble kind)
     assert_int_equal(store_open(&store, rig->others.session, "older", false), BANYAN_ENOTFOUND);
 }
 
-/* Where there are many chances, some are left out; which ones, differs from trouble to trouble. */
+/* Of many chances to fail some are left out, different ones for each trouble. */
 #define SOME                                                                                                 \
     {                                                                                                        \
         0, 5, 7, 17, 3, 3, 3, 7, 1                                                                           \
@@ -474,7 +474,7 @@ static void checks_survive(void **state)
                                .act = reclaim,
                                .judge = reclaimed,
                                .stride = SOME,
-                               .without = 1u << TROUBLE_ADDRESS, /* a wild address is a problem to be told */
+                               .without = 1u << TROUBLE_ADDRESS, /* a wild address is a problem to report */
                                .refused = true});
     loop((struct rig_scenario){
         .name = "open", .prepare = fill, .act = open_store, .judge = opened, .stride = SOME});

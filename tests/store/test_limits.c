@@ -1,6 +1,6 @@
 /*
- * test_limits.c - what a store refuses, and what it makes of slots that no store has written, of records that
- * are not where their slots say, and of memory nodes that answer nonsense about their blocks.
+ * test_limits.c - what a store refuses, and how it treats slots that no store has written, records that are
+ * not where their slots say, and memory nodes that give impossible answers about their blocks.
  */
 #include "rig.h"
 
@@ -137,7 +137,7 @@ static bool count_one(void *context, const void *key, size_t key_length, const s
     return ++*(unsigned *)context;
 }
 
-/* More than one batch holds, and more than a session may hold where it is limited. */
+/* More than fits into one batch, and more than the limit of a store's memory allows. */
 static void many_long_values(void **state)
 {
     (void)state;
@@ -229,7 +229,7 @@ static bool any(void *context, const void *key, size_t key_length, const struct 
     return true;
 }
 
-/* Everybody who needs what the slot says calls it corrupt; it can be written over, and then all is well. */
+/* Every call that needs the slot returns BANYAN_ECORRUPT; a put writes over it, and then all is well. */
 static void meet_slot(const uint8_t *slot, size_t length, bool proven)
 {
     static const uint8_t key[] = "\x01key\xff";
@@ -288,7 +288,7 @@ static void slots_of_no_store_are_corrupt(void **state)
     rig_close(&rig);
 }
 
-/* A record that proves itself, and is another key's, of another length, or of another kind. */
+/* A valid record of another key, another length, or another kind. */
 static void records_of_others_are_not_taken(void **state)
 {
     (void)state;
@@ -302,9 +302,9 @@ static void records_of_others_are_not_taken(void **state)
     EXPECT(tree_lookup(rig.ours.session, rig.ours.tree, "mine", 4, slot, &length), 0);
     EXPECT(tree_upsert(rig.ours.session, rig.ours.tree, "your", 4, slot, length), 0);
     EXPECT(store_get(session, "your", 4, &got), BANYAN_ECORRUPT);
-    EXPECT(store_stat(session, "your", 4, &got), 0); /* the slot says all that it asks */
+    EXPECT(store_stat(session, "your", 4, &got), 0); /* the slot alone answers this */
     assert_true(audit(0) > 0);
-    slot[0] = 4; /* it expires, says the slot, and the record does not */
+    slot[0] = 4; /* the slot says that the value expires, the record does not */
     EXPECT(tree_upsert(rig.ours.session, rig.ours.tree, "mine", 4, slot, length), 0);
     EXPECT(store_get(session, "mine", 4, &got), BANYAN_ECORRUPT);
     EXPECT(store_stat(session, "mine", 4, &got), BANYAN_ECORRUPT);
@@ -355,8 +355,8 @@ static void spoil(void *context, void *reply, size_t *length)
         memcpy((uint8_t *)reply + 4 * spoiled.at, &spoiled.word, 4);
 }
 
-/* One word of one answer is wrong: an error, or a problem, or blocks that seem lost; nothing is given back
- * that is in use, for the index is sound afterwards. */
+/* One word of one answer is wrong: the audit ends with an error, with a problem, or with blocks that seem
+ * lost. It returns no block in use, for the index is sound afterwards. */
 static void memory_nodes_may_answer_nonsense(void **state)
 {
     (void)state;
@@ -389,7 +389,7 @@ static void memory_nodes_may_answer_nonsense(void **state)
     rig_close(&rig);
 }
 
-/* An index that cannot be opened does not keep the others from being looked at. */
+/* The other indexes are checked although one cannot be opened. */
 static void an_index_that_cannot_be_opened(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /*
- * test_reference.c - a store against an array that is too simple to be wrong: random operations of every
- * kind, values of any size, a clock that jumps, keys from 4 to 255 bytes. One task; every answer is compared,
- * and now and then the whole store and every block of the pool.
+ * test_reference.c - a store compared with an array that is too simple to be wrong: random operations of
+ * every kind, values of any size, a clock that jumps, keys from 4 to 255 bytes. One task; every answer is
+ * compared, and sometimes the whole store and every block of the pool.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -164,7 +164,7 @@ static enum store_verdict change_function(void *context, const struct store_valu
             return STORE_KEEP;
         *new = (struct store_value){.expires = change->value.expires};
         return STORE_PUT;
-    case CHANGE_GROW: /* longer by what follows */
+    case CHANGE_GROW: /* longer, by the bytes that follow */
         if (!old)
             return STORE_KEEP;
         *new = (struct store_value){
@@ -264,7 +264,7 @@ static void do_many_puts(void)
 /* ---- ranges ---- */
 
 struct walk {
-    unsigned next, end; /* numbers that are due: next, ..., end - 1, or downwards */
+    unsigned next, end; /* expected numbers: next, ..., end - 1, or downwards */
     bool reverse, values;
     uint64_t left, met, stop_after;
 };
@@ -451,7 +451,7 @@ static void run(uint64_t seed, unsigned memory_nodes, unsigned inline_value)
     assert_int_equal(report.record_blocks, 0);
     struct store_stats stats;
     store_stats(model.stores.world.computes[0].store, &stats);
-    assert_int_equal(stats.record_retries, 0); /* nobody else was there */
+    assert_int_equal(stats.record_retries, 0); /* there was no other writer */
     stores_destroy(&model.stores);
     free(model.bytes);
 }

@@ -54,7 +54,7 @@ static size_t value_make(uint64_t number, uint8_t *bytes)
     return length;
 }
 
-/* 0 if it is no value that anybody wrote. */
+/* 0 if no task has written this value. */
 static uint64_t value_number(const struct store_value *value)
 {
     uint64_t number;
@@ -73,7 +73,7 @@ static uint64_t value_number(const struct store_value *value)
 
 struct work {
     unsigned rounds;
-    uint8_t *rooms; /* ROOM for each task: a task may end in the middle of a call, and frees nothing */
+    uint8_t *rooms; /* ROOM for each task: a task may end within a call, and then frees nothing */
 };
 
 static uint8_t *room_of(struct world_task *task)
@@ -84,7 +84,7 @@ static uint8_t *room_of(struct world_task *task)
 
 static size_t key_make(uint64_t number, char *key)
 {
-    /* One is long. */
+    /* One key is long. */
     return (size_t)sprintf(
         key, number == 3 ? "key%02" PRIu64 "-with-a-name-that-no-slot-holds-as-it-is" : "key%02" PRIu64,
         number);
@@ -95,7 +95,8 @@ static void wrong(struct world_task *task, const char *what, uint64_t key)
     world_fail(task->world, BANYAN_ECORRUPT, "%s of key %" PRIu64 ": a value that nobody wrote", what, key);
 }
 
-/* Whether the operation is over; what is not done, or may be, leaves the history or stays open in it. */
+/* Whether the operation has ended. If it was not done it leaves the history; if that is unknown, it stays
+ * open in it. */
 static void conclude(struct world_task *task, size_t place, int status, uint64_t result, const char *what)
 {
     struct world *world = task->world;
@@ -134,7 +135,7 @@ static void do_put(struct world_task *task, uint64_t number)
     uint64_t value = history_value(&task->world->history);
     size_t length = value_make(value, bytes), key_length = key_make(number, key);
     size_t place = history_begin(&task->log, HISTORY_PUT, number, value, 0);
-    uint64_t expires = value % 3 ? 0 : UINT64_C(1) << 40; /* one that does not come */
+    uint64_t expires = value % 3 ? 0 : UINT64_C(1) << 40; /* never reached */
     int status = store_put(stores_session(task), key, key_length, bytes, length, expires);
     conclude(task, place, status, 0, "put");
 }
@@ -184,7 +185,7 @@ static void do_modify(struct world_task *task, uint64_t number)
         conclude(task, place, status, exchange.seen, "modify");
 }
 
-/* Changes the expiry alone: the value stays, and nothing happens as far as the history knows. */
+/* Changes only the expiry: the value stays, so the history does not change. */
 static enum store_verdict expiry_change(void *context, const struct store_value *old, struct store_value *new)
 {
     if (!old)

@@ -121,7 +121,7 @@ static void sizes(void **state)
             uint64_t expires = expiring ? 5000 + i : 0;
             uint8_t *bytes = filled(i, lengths[i]);
             char key[16];
-            snprintf(key, sizeof key, "k%u", i % 7); /* so that sizes follow upon each other */
+            snprintf(key, sizeof key, "k%u", i % 7); /* so that each key gets different sizes */
             assert_int_equal(store_put(session, key, strlen(key), bytes, lengths[i], expires), 0);
             free(bytes);
             expect_filled(key, i, lengths[i], expires);
@@ -211,7 +211,7 @@ static void costs(void **state)
     assert_int_equal(store_get(session, "c", 1, &value), 0);
     assert_int_equal(trips() - before, 3);
     before = trips();
-    assert_int_equal(store_stat(session, "c", 1, &value), 0); /* the slot tells */
+    assert_int_equal(store_stat(session, "c", 1, &value), 0); /* the slot has the answer */
     assert_int_equal(trips() - before, 1);
     before = trips();
     assert_int_equal(store_stat(session, "d", 1, &value), 0);
@@ -231,7 +231,7 @@ static void costs(void **state)
     free(bytes);
 }
 
-/* Writes of many keys: what does not collide costs what one costs. */
+/* Writes of many keys that do not collide take the round trips of one write. */
 static void costs_of_many_puts(void **state)
 {
     enum { SPREAD = 2000, COUNT = 16 };
@@ -243,7 +243,7 @@ static void costs_of_many_puts(void **state)
         snprintf(names[0], sizeof names[0], "spread%05u", i);
         assert_int_equal(put(names[0], "v", 0), 0);
     }
-    /* Lock words are hashed: two leaves may share one, and then somebody comes later. */
+    /* Lock words are hashed: where two leaves share one, one write waits for the other. */
     for (unsigned round = 0; round < 8; round++)
         for (unsigned longer = 0; longer < 2; longer++) {
             for (unsigned i = 0; i < COUNT; i++) {
@@ -274,7 +274,7 @@ static void costs_of_many_puts(void **state)
     free(bytes);
 }
 
-/* Each item gets what became of it; of a key that comes twice the last value stays. */
+/* Each item gets its own status; of a key that comes twice the last value stays. */
 static void many_puts_of_all_kinds(void **state)
 {
     uint8_t *bytes = filled(9, MIB);
@@ -353,9 +353,9 @@ static void expiry(void **state)
     expect("stays", longer);
     struct store_check_report report;
     assert_int_equal(stores_check(&stores, &report), 0);
-    assert_int_equal(report.tree.entries, 1); /* those that were met have gone */
+    assert_int_equal(report.tree.entries, 1); /* the expired entries that were met are removed */
     assert_int_equal(report.expired, 0);
-    /* An expired entry is none. */
+    /* An expired entry counts as absent. */
     assert_int_equal(put("long", longer, 2500), 0);
     stores_now(&stores, 3000);
     assert_int_equal(store_delete(session, "long", 4), BANYAN_ENOTFOUND);
@@ -369,8 +369,8 @@ static void expiry(void **state)
     assert_true(stats.expired >= 5);
 }
 
-/* Somebody found it expired and is about to remove it, when it is stored anew: the record that it named has
- * been freed by whoever did that, and what is there now stays. */
+/* A task finds an entry expired, and before it removes it another task stores it anew. The put has freed the
+ * old record; the new value stays. */
 static void expired_and_stored_anew(void **state)
 {
     char longer[200];
@@ -393,8 +393,7 @@ static void expired_and_stored_anew(void **state)
     expect("key", longer);
 }
 
-/* The same key, the same length, the same place: who still has the old reference is not told the new value.
- */
+/* A new record with the same key, length and address: with the old reference its value is not read. */
 static void a_record_in_anothers_place(void **state)
 {
     char bytes[200];
@@ -544,7 +543,7 @@ static void modify_expiry(void **state)
         expect("e", NULL);
         assert_int_equal(stores_check(&stores, NULL), 0);
     }
-    /* One that has expired is none: for each verdict. */
+    /* An expired entry counts as absent, for each verdict. */
     for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++)
         for (int verdict = STORE_KEEP; verdict <= STORE_REMOVE; verdict++)
             for (int need = STORE_NEED_VALUE; need <= STORE_NEED_LENGTH; need++) {
@@ -643,7 +642,7 @@ static void many_limit(void **state)
     for (unsigned i = 0; i < 5; i++)
         items[i] = (struct store_item){.key = "big", .key_length = 3};
     assert_int_equal(store_multi_get(session, items, 5, true), BANYAN_ENOMEM);
-    assert_int_equal(items[0].status, 0); /* one is never too long */
+    assert_int_equal(items[0].status, 0); /* a single value is never too long */
     assert_true(stores_filled(6, items[0].value.bytes, items[0].value.length));
     for (unsigned i = 1; i < 5; i++)
         assert_int_equal(items[i].status, BANYAN_ENOMEM);
@@ -690,8 +689,8 @@ static bool seen_visit(void *context, const void *key, size_t key_length, const 
     return !seen->stop_after || seen->count < seen->stop_after;
 }
 
-/* Large values have an account: beyond its limit they are refused, and it is empty when they are not needed.
- */
+/* Large values are accounted: beyond the limit they are refused, and the account is empty when they are not
+ * needed. */
 static void memory_limit(void **state)
 {
     uint8_t *bytes = filled(6, 20 * MIB);
@@ -711,7 +710,7 @@ static void memory_limit(void **state)
     store_session_rest(session);
     store_stats(store, &stats);
     assert_int_equal(stats.memory, 0);
-    /* A single one is never too much at once for a call of many, but it may be more than there is. */
+    /* A call of many never refuses a single value for its length, but the memory limit may. */
     items[0] = (struct store_item){.key = "less", .key_length = 4};
     items[1] = (struct store_item){.key = "long", .key_length = 4};
     assert_int_equal(store_multi_get(session, items, 2, true), BANYAN_ENOMEM);
@@ -720,7 +719,8 @@ static void memory_limit(void **state)
     store_set_memory_max(store, UINT64_MAX);
     assert_int_equal(store_multi_get(session, items + 1, 1, true), 0);
     assert_true(stores_filled(6, items[1].value.bytes, items[1].value.length));
-    assert_int_equal(store_get(session, "less", 4, &value), 0); /* the longer one's memory went before */
+    assert_int_equal(store_get(session, "less", 4, &value),
+                     0); /* the longer value's memory was freed before */
     store_stats(store, &stats);
     assert_true(stats.memory < 8 * MIB);
     store_session_rest(session);
@@ -741,7 +741,7 @@ static bool count_visit(void *context, const void *key, size_t key_length, const
     return true;
 }
 
-/* Each of them stops where it is when it is told to, and goes its way when it is not. */
+/* Each call ends when it is cancelled, and else runs to its end. */
 static void cancelled(void **state)
 {
     enum { COUNT = 3000 };
@@ -845,7 +845,7 @@ static uint64_t pool_used(void)
     return bytes;
 }
 
-/* What is overwritten comes back: the pool does not grow however long it goes on. */
+/* Overwritten values' blocks come back: the pool does not grow, however long it goes on. */
 static void space(void **state)
 {
     static const size_t lengths[] = {20, 100, 1000, 10000, 100000, 1200000};
@@ -891,7 +891,7 @@ static void full(void **state)
     assert_int_equal(status, BANYAN_ENOSPC);
     expect(key, NULL);
     expect_filled("f0", 2, 7 * MIB + 13, 0);
-    /* An overwriting that finds no room leaves the old value. */
+    /* A put that finds no room leaves the old value. */
     assert_int_equal(store_put(session, "f0", 2, bytes, 8 * MIB, 0), BANYAN_ENOSPC);
     expect_filled("f0", 2, 7 * MIB + 13, 0);
     struct step step = {.verdict = STORE_PUT, .bytes = bytes, .length = 8 * MIB};
@@ -987,7 +987,7 @@ static void damage(void **state)
     damage_record(3 * MIB, 9000);
 }
 
-/* Slots that no store wrote, or that lead nowhere: put into the index below the store. */
+/* Slots that no store wrote, or that lead nowhere, written into the index beneath the store. */
 static void foreign_slots(void **state)
 {
     struct tree *tree = store_tree(stores.world.computes[0].store);
@@ -1036,7 +1036,7 @@ static void life(void **state)
     assert_int_equal(store_session_create(&second, other, below, &error), 0);
     assert_ptr_equal(store_session_tree(second), below);
     uint64_t now = clock_wall_ms();
-    assert_true(now > UINT64_C(1700000000000)); /* the default clock is the day's time */
+    assert_true(now > UINT64_C(1700000000000)); /* the default clock is the time of day */
     assert_int_equal(store_put(second, "k", 1, "v", 1, now + 3600000), 0);
     assert_int_equal(store_put(second, "p", 1, "v", 1, now - 1), 0);
     struct store_value value;
@@ -1059,7 +1059,7 @@ static void life(void **state)
     assert_non_null(strstr(message(), "plain"));
 }
 
-/* Over a network with small packets: what was made there is opened anywhere, but not the other way round. */
+/* On a network with a small MTU: an index made there can be opened anywhere, but not the other way round. */
 static void life_on_small_packets(void **state)
 {
     struct tree_session *below = stores.world.tasks[0].session;
@@ -1087,7 +1087,7 @@ static void life_on_small_packets(void **state)
     store_close(store);
 }
 
-/* The other indexes' nodes are nobody's in this test's accounting. */
+/* This test's accounting does not know the other indexes' nodes. */
 static int tear_down_unchecked(void **state)
 {
     stores_destroy(&stores);
@@ -1112,7 +1112,7 @@ static void audit_disturbed(void *context, const char *what)
     pool_block_release(tree_session_pool(tree), block, 5000);
 }
 
-/* What somebody took before the audit looked and linked while it walked would count as lost. */
+/* A block that a compute node took before the audit asked and linked during the walk would seem lost. */
 static void audit_of_those_at_work(void **state)
 {
     unsigned problems = 0;
@@ -1133,7 +1133,7 @@ static void audit_printable(void *context, const char *text)
         assert_in_range((unsigned char)*text, ' ', '~');
 }
 
-/* Keys are bytes: in what is told of them there is nothing that a terminal or JSON could not take. */
+/* Keys may have any bytes; a message about one has only characters that a terminal and JSON accept. */
 static void audit_tells_in_plain_text(void **state)
 {
     struct tree *tree = store_tree(stores.world.computes[0].store);
