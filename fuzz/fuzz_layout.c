@@ -412,14 +412,14 @@ static void check_record(struct fuzz_input *input, bool mend)
 
 static void check_staging(struct fuzz_input *input)
 {
-    static struct server_staging *staging;
+    static struct memoryd_staging *staging;
     static uint8_t pool[POOL_BYTES], locks[LOCKS_BYTES];
     const struct fabric_target target = {
         .pool = pool, .pool_bytes = sizeof pool, .locks = locks, .lock_bytes = sizeof locks, .lock_width = 2};
     struct error error = {0};
     int descriptor = -1;
     if (!staging) {
-        fuzz_must(!server_staging_create(&staging, &descriptor, &error), "%s", error.text);
+        fuzz_must(!memoryd_staging_create(&staging, &descriptor, &error), "%s", error.text);
         close(descriptor);
     }
     struct wire_staging *area = staging->area;
@@ -438,7 +438,7 @@ static void check_staging(struct fuzz_input *input)
     bool possible = area->length >= 1 && area->length <= WIRE_STAGING_DATA && at < room &&
                     area->length <= room - at &&
                     (at || in_locks || (how & 16)); /* null is no address on node 0 */
-    bool done = server_staging_finish(staging, &target, how & 16 ? 1 : 0, &complaint);
+    bool done = memoryd_staging_finish(staging, &target, how & 16 ? 1 : 0, &complaint);
     fuzz_must(done == (marked && possible) && complaint == (marked && !possible),
               "staging: done %d, complaint %d", done, complaint);
     for (uint64_t i = 0; i < POOL_BYTES + LOCKS_BYTES; i++) {

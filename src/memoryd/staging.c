@@ -83,10 +83,8 @@ void memoryd_staging_drop(struct memoryd *daemon)
         memoryd_staging_destroy(staging);
 }
 
-/* The client cannot write any more. true: something was marked and has been put in its place; false: nothing
- * was marked, or what was marked is not possible (*complaint is then true). */
-static bool finish(const struct memoryd_staging *staging, const struct fabric_target *target, uint16_t number,
-                   bool *complaint)
+bool memoryd_staging_finish(const struct memoryd_staging *staging, const struct fabric_target *target,
+                            uint16_t number, bool *complaint)
 {
     const struct wire_staging *area = staging->area;
     uint8_t data[WIRE_STAGING_DATA];
@@ -120,7 +118,7 @@ static void fenced(void *context, uint16_t compute_id)
     unsigned finished = 0;
     while ((staging = take_left(&daemon->left, compute_id)) != NULL) {
         bool complaint;
-        finished += finish(staging, daemon->target, number, &complaint);
+        finished += memoryd_staging_finish(staging, daemon->target, number, &complaint);
         if (complaint)
             log_warning("memory node %u: compute node %u left an impossible write in its staging area",
                         (unsigned)number, (unsigned)compute_id);

@@ -11,7 +11,7 @@
  * with 1 and written with 2. A longer one stands in a record: read with 2, written with 3 (the record is
  * written first). One of more than about 64 KiB stands in a record's extents: read with 3, written with 3,
  * and 1 more to free the value that it replaces if that had extents. Allocation: one RPC for a batch of
- * blocks (tree_block_allocate). format/record.h says how records lie in the pool, docs/internals/records.md
+ * blocks (pool_block_allocate). format/record.h says how records lie in the pool, docs/internals/records.md
  * why their readers are safe.
  *
  * Every call returns 0 or a negative banyan_error; the message is tree_session_error(session's tree session).
