@@ -5,7 +5,7 @@
  * stack) and by the fiber that runs its commands, which may be suspended in the middle of a command;
  * `running` says so. While `running` is set its input buffer is only appended to, since arguments point into
  * it, and only the output before output.start is sent. To look at connections of other threads, visit those
- * threads (visit.h).
+ * threads (server_each_thread).
  *
  * LIFE. A closed connection is `dead` and stays in memory until nothing refers to it: no fiber runs it, no
  * queue holds it, no callback is looking at it (`held`). Errors of a connection close it; no other connection
