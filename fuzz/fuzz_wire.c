@@ -2,13 +2,14 @@
  * fuzz_wire.c - feeds bytes to the memory daemon's conversations (memoryd/session.h), without sockets:
  * a few connections at once, which may be of one group, and the keeper's steps in between.
  *
- * Input is a little program, so that mutations get behind the hello (nobody guesses a group's key): each step
- * is a byte, connection in its low 2 bits and action above, and what the action wants. See step(). An input
- * of an odd number of bytes meets a memory node behind a NIC, which stands here as functions.
+ * Input is a little program, so that mutations get beyond the hello (a fuzzer does not guess a group's key):
+ * each step is a byte, with the connection in its low 2 bits and the action above, and what the action takes.
+ * See step(). An input of an odd number of bytes meets a memory node behind a NIC, whose functions are
+ * replaced here.
  *
- * Oracle: what the daemon keeps is bounded, what it says is whole; a block is never given twice, nor taken
- * back from who does not have it, and at the end as many are in use as were given; a connection gets one
- * queue pair at most, which is destroyed once, and before locks of its compute node are freed.
+ * Oracle: buffers are bounded, messages are whole; a block is never given twice, nor taken back if it is not
+ * given, and at the end as many are in use as were given; a connection gets one queue pair at most, which is
+ * destroyed once, and before locks of its compute node are freed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,7 +141,7 @@ bool memoryd_nic_detach(struct memoryd_nic_queue *queue)
 }
 
 /* Every queue pair is some session's, and none of them is of that compute node. */
-static void judge_release(const struct world *world, uint16_t compute_id)
+static void check_release(const struct world *world, uint16_t compute_id)
 {
     uint32_t seen = 0;
     for (unsigned i = 0; i < CONNECTIONS; i++) {
@@ -156,7 +157,7 @@ static void judge_release(const struct world *world, uint16_t compute_id)
 int memoryd_nic_release_locks(struct memoryd_nic *nic, uint16_t compute_id, uint64_t *freed,
                               struct error *error)
 {
-    judge_release(nic->world, compute_id);
+    check_release(nic->world, compute_id);
     if (++nic->releases % 3 == 0 && !nic->obeys)
         return error_set(error, BANYAN_ENET, "the fuzzer wants it to fail");
     *freed += memory_node_release_locks(nic->world->node, compute_id);
@@ -165,7 +166,7 @@ int memoryd_nic_release_locks(struct memoryd_nic *nic, uint16_t compute_id, uint
 
 int memoryd_nic_format(struct memoryd_nic *nic, struct error *error)
 {
-    must(nic->queues == 0, "nobody is connected while it is formatted");
+    must(nic->queues == 0, "no queue pair is there while it is formatted");
     return BANYAN_OK;
 }
 
@@ -202,8 +203,7 @@ static struct memoryd_session *session_of(struct world *world, unsigned index)
         return world->sessions[index];
     struct memoryd_session *session = calloc(1, sizeof *session);
     session->pidfd = -1;
-    if (index ==
-        CONNECTIONS - 1) { /* one that may map the pool: it is this very process, so nobody is killed */
+    if (index == CONNECTIONS - 1) { /* one that may map the pool; of this very process, which is not killed */
         session->is_unix = true;
         session->pid = (int)getpid();
         session->pidfd = (int)syscall(SYS_pidfd_open, session->pid, 0u);
@@ -215,7 +215,7 @@ static struct memoryd_session *session_of(struct world *world, unsigned index)
 
 /* ---- the allocator's promises ---- */
 
-static void judge_given(struct world *world, const struct memory_allocate_reply *reply, size_t length)
+static void check_given(struct world *world, const struct memory_allocate_reply *reply, size_t length)
 {
     const struct memory_allocate_request *asked = (const struct memory_allocate_request *)&world->call;
     must(length >= 8 && reply->count >= 1 && reply->count <= asked->want && reply->count <= MEMORY_BATCH_MAX,
@@ -239,7 +239,7 @@ static void judge_given(struct world *world, const struct memory_allocate_reply 
     }
 }
 
-static void judge_returned(struct world *world)
+static void check_returned(struct world *world)
 {
     for (uint32_t i = 0; i < world->call.count; i++) {
         size_t at = 0;
@@ -251,7 +251,7 @@ static void judge_returned(struct world *world)
     }
 }
 
-static void judge_result(struct world *world, const struct wire_header *head, const uint8_t *body)
+static void check_result(struct world *world, const struct wire_header *head, const uint8_t *body)
 {
     uint8_t copy[sizeof(struct memory_usage_reply) + sizeof(struct memory_peers_reply)] = {0};
     must(head->status <= 0 && head->status >= BANYAN_EVERSION, "results have a status of ours");
@@ -263,9 +263,9 @@ static void judge_result(struct world *world, const struct wire_header *head, co
         return;
     world->formatted = kind == 0; /* a call that was put together of raw bytes */
     if (kind == MEMORY_ALLOCATE)
-        judge_given(world, (const struct memory_allocate_reply *)(const void *)copy, head->length);
+        check_given(world, (const struct memory_allocate_reply *)(const void *)copy, head->length);
     else if (kind == MEMORY_FREE)
-        judge_returned(world);
+        check_returned(world);
 }
 
 static void count_block(void *context, gaddr address, uint32_t bytes)
@@ -291,7 +291,7 @@ static void drain(struct world *world, struct memoryd_session *session)
                 world->group_key = welcome.group_key;
             }
         } else if (head.kind == WIRE_RESULT && session->role != WIRE_FORMATTER) {
-            judge_result(world, &head, out->bytes + out->start + sizeof head);
+            check_result(world, &head, out->bytes + out->start + sizeof head);
         } else if (head.kind == WIRE_RESULT) {
             world->formatted |= !head.status;
         }

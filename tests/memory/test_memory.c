@@ -1,5 +1,5 @@
-/* test_memory.c - the memory node: allocation to exhaustion, return and reuse, bad requests, locks of the
- * dead, and that a pool costs no memory before it is used. */
+/* test_memory.c - the memory node: allocation to exhaustion, return and reuse, bad requests, locks of fenced
+ * compute nodes, and that a pool takes no memory before it is used. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -199,7 +199,7 @@ static void lower_addresses_first(void **state)
     memory_node_each_used(node, count_visit, used);
     assert_true(used[0] == 3 * 64 - 5 && used[2] == used[0] * 1024);
     assert_int_equal(allocate(node, 1024, 64, &reply), BANYAN_OK);
-    assert_int_equal(reply.count, 5); /* no chunk is cut for the rest of a batch */
+    assert_int_equal(reply.count, 5); /* a batch that has begun is not worth a new chunk */
     const gaddr expected[] = {back[4], back[2], back[3], back[1], back[0]};
     assert_memory_equal(reply.blocks, expected, sizeof expected);
     struct memory_status_reply status = status_of(node);
@@ -219,24 +219,24 @@ static void chunks_change_their_size(void **state)
         for (unsigned j = 0; j < 2; j++)
             blocks[i][j] = one_of(node, 32768);
     assert_int_equal(allocate(node, 512, 1, &reply), BANYAN_ENOSPC);
-    /* Comes and goes: stays cut. */
+    /* A single block is taken and returned: its chunk stays cut. */
     for (unsigned round = 0; round < 3; round++) {
         assert_int_equal(give_back(node, 32768, blocks[4], 2), BANYAN_OK);
         assert_int_equal(status_of(node).chunks_used, CHUNKS);
         assert_int_equal(one_of(node, 32768), blocks[4][0]);
         assert_int_equal(one_of(node, 32768), blocks[4][1]);
     }
-    /* One is kept, the other is free for all. */
+    /* One chunk is kept for its size, any size may cut the other. */
     assert_int_equal(give_back(node, 32768, blocks[4], 2), BANYAN_OK);
     assert_int_equal(give_back(node, 32768, blocks[2], 2), BANYAN_OK);
     assert_int_equal(status_of(node).chunks_used, CHUNKS - 1);
     assert_int_equal(one_of(node, 512), block_at(2, 0, 512));
     assert_int_equal(status_of(node).chunks_used, CHUNKS);
-    /* Nothing else left: the kept one is taken away. */
+    /* No other chunk is left: another size takes the kept one. */
     assert_int_equal(one_of(node, 1024), block_at(4, 0, 1024));
     assert_int_equal(allocate(node, 2048, 1, &reply), BANYAN_ENOSPC);
     assert_int_equal(allocate(node, 32768, 1, &reply), BANYAN_ENOSPC);
-    /* What was a block of the old size is none now. */
+    /* A block of the old size cannot be returned any more. */
     assert_int_equal(give_back(node, 32768, &blocks[4][0], 1), BANYAN_EINVAL);
     gaddr small = block_at(4, 0, 1024);
     assert_int_equal(give_back(node, 1024, &small, 1), BANYAN_OK);
@@ -244,7 +244,7 @@ static void chunks_change_their_size(void **state)
     memory_node_destroy(node);
 }
 
-/* Any mixture of sizes, against a plain list of what is held. */
+/* Any mixture of sizes, compared with a plain list of the blocks that are held. */
 static void random_sizes(void **state)
 {
     struct memory_node *node = make();
@@ -260,7 +260,7 @@ static void random_sizes(void **state)
         struct memory_allocate_reply reply;
         bool growing = round / 500 % 2 == 0;
         if (count < 1900 && random_chance(&random, growing ? 0.8 : 0.2)) {
-            /* Other sizes in each period: what the last one needed is cut anew. */
+            /* Other sizes in each period, so that chunks of the last one are cut anew. */
             unsigned period = round / 1000 * 7;
             uint32_t size = memory_block_size((period + (unsigned)random_below(&random, 4)) % 40);
             uint64_t before = status_of(node).chunks_used;
@@ -295,7 +295,7 @@ static void random_sizes(void **state)
         assert_int_equal(give_back(node, held[count].bytes, &held[count].address, 1), BANYAN_OK);
     }
     assert_int_equal(status_of(node).bytes_used, 0);
-    for (unsigned i = 0; i < CHUNKS; i++) /* and all of it is one size's again */
+    for (unsigned i = 0; i < CHUNKS; i++) /* and one size may have all of it again */
         one_of(node, 65536);
     memory_node_destroy(node);
 }
@@ -371,7 +371,7 @@ static void bad_returns_change_nothing(void **state)
     assert_int_equal(give_back(node, 0, &again, 1), BANYAN_EINVAL);
     assert_int_equal(give_back(node, 3000, &again, 1), BANYAN_EINVAL);
     assert_int_equal(give_back(node, 1u << 31, &again, 1), BANYAN_EINVAL);
-    /* The good ones of the bad batches are still handed out. */
+    /* The good blocks of the bad batches are still handed out. */
     assert_int_equal(give_back(node, 3072, &again, 1), BANYAN_OK);
     assert_int_equal(one_of(node, 3072), once);
     assert_int_equal(one_of(node, 3072), again);
@@ -411,7 +411,7 @@ static void bad_requests(void **state)
     assert_int_equal(call(node, &request, sizeof request, &reply, room, &length), BANYAN_OK);
     assert_int_equal(reply.count, 3);
 
-    /* A batch may be sent without the unused rest of its array, not without a part of its blocks. */
+    /* A request may end after its last block, not before. */
     memcpy(give.blocks, reply.blocks, 2 * sizeof(gaddr));
     for (size_t cut = 0; cut < 32; cut++)
         assert_int_equal(call(node, &give, cut, NULL, 0, &length), BANYAN_EINVAL);
@@ -419,7 +419,7 @@ static void bad_requests(void **state)
     memory_node_destroy(node);
 }
 
-/* Whatever bytes come, nothing crashes and the books stay right. */
+/* Random bytes crash nothing, and the accounts stay right. */
 static void random_requests(void **state)
 {
     struct memory_node *node = make();
@@ -504,7 +504,7 @@ static void descriptors_map_the_same_bytes(void **state)
             other[lengths[i] - 2] = 78;
             assert_int_equal(bytes[i][lengths[i] - 2], 78);
             munmap(other, (size_t)stat.st_size);
-            /* Nobody can cut it under those who map it. */
+            /* No process can cut it short under another that maps it. */
             assert_int_equal(ftruncate(descriptors[i], 4096 - 8), -1);
             assert_int_equal(ftruncate(descriptors[i], stat.st_size + 4096), -1);
             assert_int_equal(fcntl(descriptors[i], F_ADD_SEALS, F_SEAL_WRITE), -1);
@@ -646,11 +646,11 @@ static void a_large_pool_is_sparse(void **state)
     }
 }
 
-/* ---- threads that allocate and return together: no node is ever held by two ---- */
+/* ---- threads that allocate and return at once: no block is ever held by two ---- */
 
 struct holder {
     struct memory_node *node;
-    uint32_t *owners; /* one per node of 512 bytes in the chunks */
+    uint32_t *owners; /* one for each block of 512 bytes in the chunks */
     unsigned number, errors;
 };
 
@@ -671,7 +671,8 @@ static void *hold(void *argument)
             continue;
         struct memory_free_request give = {.kind = MEMORY_FREE, .block_bytes = 512, .count = reply.count};
         memcpy(give.blocks, reply.blocks, reply.count * sizeof(gaddr));
-        for (unsigned i = 0; i < reply.count; i++) /* relaxed: a mark each, found by whoever comes second */
+        for (unsigned i = 0; i < reply.count;
+             i++) /* relaxed: a mark that the second holder of a block would find */
             holder->errors +=
                 __atomic_exchange_n(owner_of(holder, reply.blocks[i]), holder->number, __ATOMIC_RELAXED) != 0;
         for (unsigned i = 0; i < reply.count; i++)

@@ -382,7 +382,7 @@ static void services_finish_before_locks_are_freed(void **state)
         assert_int_equal(probes[i].ended[0], ID);
         assert_int_equal(probes[i].locks_then, 2);
     }
-    assert_int_equal(memory_node_release_locks(node, 0), 0); /* nobody's id */
+    assert_int_equal(memory_node_release_locks(node, 0), 0); /* the id of no compute node */
     assert_int_equal(probes[0].ends, 1);
 
     /* By halves, for a node whose locks a NIC frees. */

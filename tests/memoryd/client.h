@@ -1,5 +1,5 @@
 /*
- * client.h - a hand-made client of the memory daemon for its tests: it says what it is told to say,
+ * client.h - a hand-made client of the memory daemon for its tests: it sends what it is told to send,
  * also what no proper client would. Blocking, one thread; every wait has a limit, after which the test fails.
  */
 #ifndef TESTS_MEMORY_SERVER_CLIENT_H
@@ -32,7 +32,7 @@ struct site_options {
 int site_open(struct site *site, const struct site_options *options);
 void site_close(struct site *site);
 struct memory_status_reply site_status(struct site *site);
-/* The number of groups, of connections, becomes this one. */
+/* Waits until there are so many groups, or connections. */
 void site_wait_nodes(struct site *site, uint64_t nodes);
 void site_wait_connections(struct site *site, uint64_t connections);
 /* Direct access to the pool and the lock region. */
@@ -50,9 +50,9 @@ struct client {
     struct wire_welcome welcome;
     struct wire_hello hello; /* as it was sent */
 };
-/* Hellos of compute nodes say that they come through a NIC, from now on. */
+/* From now on hellos of compute nodes say that their lists go through a NIC. */
 void client_use_nic(bool nic);
-/* Over TCP from now on; NULL: plain again. */
+/* TLS for TCP from now on; NULL: none again. */
 void client_use_tls(struct net_tls *tls);
 /* Connects and takes the greeting. */
 void client_connect(struct client *client, const struct net_address *address);
@@ -62,16 +62,16 @@ void client_message(struct client *client, enum wire_kind kind, uint64_t id, con
                     size_t length);
 /* The next message; its body, at most capacity bytes of it. */
 struct wire_header client_take(struct client *client, void *body, size_t capacity);
-/* The same of a daemon that may close instead: false. */
+/* The same; false: the daemon has closed instead. */
 bool client_try_take(struct client *client, struct wire_header *head, void *body, size_t capacity);
 bool client_try_connect(struct client *client, const struct net_address *address);
-/* True when the daemon has closed; whatever it still says is skipped. */
+/* Skips all messages until the daemon has closed: true. */
 bool client_closed(struct client *client);
 /* A hello that is right for that role; the caller may spoil it. */
 struct wire_hello client_hello(const struct client *client, uint32_t role, const char *secret);
 /* Sends it; 0 and client->welcome, or the code of the refusal and its sentence. */
 int client_say_hello(struct client *client, const struct wire_hello *hello, char sentence[256]);
-/* All of it for good clients; fail the test otherwise. lease 0: the default. */
+/* Connect, say hello and are let in, else the test fails. lease 0: the default. */
 void client_control(struct client *client, const struct net_address *address, uint64_t instance,
                     uint32_t lease_ms);
 void client_data(struct client *client, const struct net_address *address, const struct client *control);
@@ -91,7 +91,7 @@ void script_read(struct script *script, gaddr address, uint32_t length);
 void script_write(struct script *script, gaddr address, const void *data, uint32_t length);
 void script_cas(struct script *script, gaddr address, uint64_t compare, uint64_t swap, uint64_t mask);
 void script_faa(struct script *script, gaddr address, uint64_t add);
-/* Sends it as one LIST, and forgets it. */
+/* Sends it as one LIST, and empties it. */
 void script_send(struct script *script, struct client *client, uint64_t id);
 
 /* An RPC: its status; the reply's length must be `length` where it is 0. */

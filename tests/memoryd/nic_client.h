@@ -1,7 +1,7 @@
 /*
  * nic_client.h - a hand-made end of a queue pair for tests of the memory node's NIC: it sends what it is
- * told to send, one request at a time. What may fail is answered by the completion's status; what must not
- * fails the test.
+ * told to send, one request at a time. Requests that may fail return the completion's status; anything else
+ * that fails fails the test.
  */
 #ifndef TESTS_MEMORY_NIC_CLIENT_H
 #define TESTS_MEMORY_NIC_CLIENT_H
@@ -27,14 +27,14 @@ void raw_close(struct raw *raw);
 int raw_attach(struct raw *raw, struct client *data, char sentence[256]);
 /* Sends ATTACH and takes the answer; connects nothing. */
 int raw_ask(struct client *data, const struct wire_nic *end, struct wire_nic *answer, char sentence[256]);
-/* All of it: control connection, data connection, queue pair. */
+/* Opens control connection, data connection and queue pair. */
 struct peer {
     struct client control, data;
     struct raw raw;
 };
 void peer_open(struct peer *peer, const struct site *site, uint64_t instance, uint32_t lease_ms);
 void peer_goodbye(struct peer *peer);
-/* Closes its sockets without a word. */
+/* Closes its sockets without a goodbye. */
 void peer_close(struct peer *peer);
 
 /* In the pool, or with GADDR_LOCK_REGION in the lock region. IBV_WC_SUCCESS, or how it failed; after that the

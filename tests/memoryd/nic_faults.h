@@ -1,7 +1,7 @@
 /*
- * nic_faults.h - NICs that can more, or less, than the one that is there: verbs_device_open of the
- * memory node (not that of the test's own clients) passes through here. Link with nic_faults_link of
- * meson.build, which puts this file between.
+ * nic_faults.h - makes the machine's NIC look as if it could do more, or less: verbs_device_open of the
+ * memory node (not that of the test's own clients) passes through here. Link with the --wrap arguments of
+ * meson.build.
  */
 #ifndef TESTS_MEMORY_NIC_FAULTS_H
 #define TESTS_MEMORY_NIC_FAULTS_H
@@ -14,10 +14,10 @@ struct nic_faults {
     bool no_windows;      /* it says that it has none */
     bool broken_windows;  /* it says so, and gives none */
     bool chip;            /* it has device memory: `chip_memory` */
-    uint64_t chip_bytes;  /* not 0: no more of it */
+    uint64_t chip_bytes;  /* not 0: so much of it */
     bool promises;        /* its maker promises that a WRITE beside CASes is safe */
     bool broken_chip;     /* it says so, and gives none */
-    bool half_proof;      /* the first list of four requests ends, as if well, behind its first */
+    bool half_proof;      /* of the first list of four requests only the first is run, and all seem done */
     bool events;          /* events are those of nic_faults_event */
     uint32_t queues;      /* not 0: so many queue pairs, it says */
     uint32_t delay_ms;    /* each connection of a queue pair takes so long */

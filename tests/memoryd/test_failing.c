@@ -1,6 +1,6 @@
 /* test_failing.c - memory nodes and their daemon when the system refuses: no memory, no pages, no
- * descriptors, no threads, sockets that break or move a byte at a time. What is being made comes back as an
- * error with nothing left behind; what runs goes on, at the price of the connection concerned at most. */
+ * descriptors, no threads, sockets that break or move a byte at a time. What is being made ends with an
+ * error and leaves nothing behind; what runs goes on, and loses the connection concerned at most. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -71,7 +71,8 @@ static void test_pages(void **state)
     struct mapping mapping;
     for (unsigned i = 0; i < 4; i++) {
         mapping = (struct mapping){.shared = i % 2 == 1, .huge = i >= 2};
-        /* One failure: huge pages have something to fall back to, and clearing has another way. */
+        /* One failure: instead of huge pages there are plain ones, and pages can be cleared in another way.
+         */
         unsigned failed = failing_each(ONE(OF_PAGES, ENOMEM), map_attempt, &mapping, BANYAN_ENOMEM);
         if (!mapping.huge)
             assert_int_equal(failed, mapping.shared ? 4 : 1);
@@ -150,7 +151,7 @@ static int memoryd_attempt(void *context)
     return status;
 }
 
-static void test_server(void **state)
+static void test_making_a_daemon(void **state)
 {
     const unsigned any =
         FAILING_MEMORY | FAILING_EVENTFD | FAILING_EPOLL_CREATE | FAILING_EPOLL_CTL | FAILING_THREAD;
@@ -278,7 +279,7 @@ static bool converse(const struct conversation *talk, struct client *control, st
     return true;
 }
 
-/* A client's whole life; the memory node is as if it had never been, however it ended. */
+/* A client's whole life, after which the memory node is as before, however it ended. */
 static int conversation_attempt(void *context)
 {
     const struct conversation *talk = context;
@@ -292,7 +293,7 @@ static int conversation_attempt(void *context)
     return well ? BANYAN_OK : BANYAN_ENET;
 }
 
-/* On the daemon's threads, not on ours. */
+/* On the daemon's threads, not on this one. */
 static unsigned theirs(unsigned calls, int error, struct conversation *talk)
 {
     return failing_each(
@@ -324,7 +325,7 @@ static void test_serving(void **state)
     site_close(&site);
 }
 
-/* Whatever moves a few bytes at a time gets there. */
+/* Sockets that move a few bytes at a time deliver everything. */
 static void test_crumbs(void **state)
 {
     struct site site;
@@ -356,7 +357,7 @@ static void test_accept_pauses(void **state)
     site_close(&site);
 }
 
-/* The pool is not given to one whom the memory node could not kill. */
+/* A process that the memory node could not kill does not get the pool. */
 static void test_not_killable(void **state)
 {
     struct site site;
@@ -379,7 +380,8 @@ static void test_not_killable(void **state)
     site_close(&site);
 }
 
-/* Large buffers of those who went quiet are given back, or kept where that fails; either way they work on. */
+/* Large buffers of connections that went quiet are given back, or kept where that fails; the connections go
+ * on. */
 static void test_quiet(void **state)
 {
     struct site site;
@@ -472,7 +474,7 @@ int main(void)
     const struct CMUnitTest making[] = {
         cmocka_unit_test(test_pages),
         cmocka_unit_test(test_node),
-        cmocka_unit_test(test_server),
+        cmocka_unit_test(test_making_a_daemon),
     };
     const struct CMUnitTest serving[] = {
         cmocka_unit_test(test_serving),       cmocka_unit_test(test_crumbs),

@@ -1,5 +1,5 @@
-/* test_lease.c - leases of the memory daemon (G6), with each engine: who is fenced when, that the
- * locks wait for it and are then freed, who may come back under which id. */
+/* test_lease.c - leases of the memory daemon (G6), with each engine: when a compute node is fenced, that its
+ * locks are freed then and not before, and under which id it may come back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -29,7 +29,8 @@ static bool open_site(struct site *site, struct site_options options)
     return false;
 }
 
-/* Heartbeats missing: all its connections go, its locks are free, the other's are not. */
+/* A compute node without heartbeats: all its connections are closed and its locks are freed, another's are
+ * not. */
 static void test_silence(void **state)
 {
     struct site site;
@@ -69,8 +70,8 @@ static uint64_t heartbeat_at(struct site *site)
     return at;
 }
 
-/* Time in which an I/O thread read nothing is added to a lease, as much as it was and never beyond now:
- * whoever waits again and again keeps nobody's lease alive. */
+/* The time in which an I/O thread read nothing is added to leases, and never more: a thread that waits again
+ * and again keeps no lease alive. */
 static void test_prolonged(void **state)
 {
     struct site site;
@@ -93,8 +94,8 @@ static void test_prolonged(void **state)
     site_close(&site);
 }
 
-/* Heartbeats keep it alive for several of its leases. A machine that keeps this test from running for half a
- * lease has shown nothing: the test then says so. */
+/* Heartbeats keep a compute node connected for several of its leases. If the machine keeps this test from
+ * running for half a lease, nothing is shown, and the test says so. */
 static void test_heartbeats(void **state)
 {
     struct site site;
@@ -122,7 +123,7 @@ static void test_heartbeats(void **state)
     assert_true(alive);
     client_goodbye(&control);
     site_wait_nodes(&site, 0);
-    assert_int_equal(site_lock(&site, 8), 0); /* an orderly end frees what it forgot */
+    assert_int_equal(site_lock(&site, 8), 0); /* an orderly end frees the locks that it forgot */
     site_close(&site);
 }
 
@@ -188,7 +189,7 @@ static void test_cut_list(void **state)
     site_close(&site);
 }
 
-/* Goodbyes may come in any order, as they run over different threads. */
+/* Goodbyes may be seen in any order, since different threads read them. */
 static void test_goodbyes(void **state)
 {
     struct site site;
@@ -203,7 +204,7 @@ static void test_goodbyes(void **state)
         client_goodbye(&data[0]);
         client_goodbye(order == 0 ? &data[1] : &control);
         assert_int_equal(site_status(&site).compute_nodes, 1);
-        if (order == 1) { /* nobody joins what is being left */
+        if (order == 1) { /* no data connection joins a group that is being left */
             client_connect(&late, &site.tcp);
             hello = client_hello(&late, WIRE_DATA, NULL);
             hello.instance = control.hello.instance;
@@ -227,8 +228,8 @@ static void test_goodbyes(void **state)
     site_close(&site);
 }
 
-/* Who gives up while it is being let in, and says so, costs its compute node nothing: it may be gone before
- * the welcome or the descriptors could be sent. */
+/* A client that gives up its hello and says goodbye does not fence its compute node, also when it is gone
+ * before the welcome or the descriptors could be sent. */
 static void test_gives_up(void **state)
 {
     struct site site;
@@ -315,7 +316,7 @@ static void test_ids(void **state)
     site_close(&site);
 }
 
-/* What is asked for is cut to what the memory node grants. */
+/* A lease that is too short or too long becomes the shortest or longest that the memory node grants. */
 static void test_lengths(void **state)
 {
     struct site site;
@@ -334,7 +335,8 @@ static void test_lengths(void **state)
     site_close(&site);
 }
 
-/* Who connects anew while its last life is still connected: that one is fenced, then it gets in. */
+/* A compute node connects anew while its last life is still connected: that one is fenced, then it is let in.
+ */
 static void test_connects_anew(void **state)
 {
     struct site site;
@@ -379,7 +381,7 @@ static int join_as(struct site *site, const struct client *control, struct wire_
     return status;
 }
 
-/* Nobody gets into a group without its key. */
+/* No data connection joins a group without its key. */
 static void test_keys(void **state)
 {
     struct site site;
@@ -401,7 +403,7 @@ static void test_keys(void **state)
     site_close(&site);
 }
 
-/* Compute nodes come, take locks and are lost, again and again; nothing of them stays. */
+/* Compute nodes come, take locks and are lost, again and again; no group and no lock of them stays. */
 static void test_churn(void **state)
 {
     enum { ROUNDS = 60, WIDE = 4 };

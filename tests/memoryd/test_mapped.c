@@ -1,6 +1,6 @@
 /*
- * test_mapped.c - clients that map the pool, as processes of their own: what they had staged is
- * finished and only then are their locks freed, however they end; who is killed and who is not.
+ * test_mapped.c - clients that map the pool, as processes of their own: however they end, WRITEs that they
+ * had staged are finished and only then are their locks freed; and which of them are killed.
  *
  * The program starts itself anew for each client; the client's part is at the end.
  */
@@ -97,7 +97,7 @@ static void check_staged(struct site *site, uint64_t offset, bool finished)
 
 /* ---- tests ---- */
 
-/* Killed in the middle of a write: whoever gets the lock finds all of the write. */
+/* Killed in the middle of a write: the next holder of the lock finds all of the write. */
 static void test_killed(void **state)
 {
     struct site site;
@@ -132,7 +132,8 @@ static void test_stopped(void **state)
     site_close(&site);
 }
 
-/* Its control, or a data connection is gone, the process goes on: killed. The same for nonsense. */
+/* A process that goes on although its control or a data connection is gone is killed. So is one that sends
+ * nonsense. */
 static void test_half_gone(void **state)
 {
     static const char *const parts[] = {"close control", "close data", "nonsense"};
@@ -151,7 +152,8 @@ static void test_half_gone(void **state)
     site_close(&site);
 }
 
-/* Its number is another's only when it can write no more: what it had locked is freed by that number. */
+/* Its number is given away only when it can no longer write, and when the locks that bear the number are
+ * freed. */
 static void test_number_waits(void **state)
 {
     struct site site;
@@ -185,7 +187,7 @@ static void test_number_waits(void **state)
     site_close(&site);
 }
 
-/* A process that leaves in good order is left alone, and its staging area is nobody's any more. */
+/* A process that leaves in good order is left alone, and its staging area is not looked at. */
 static void test_orderly(void **state)
 {
     struct site site;
@@ -201,7 +203,8 @@ static void test_orderly(void **state)
     site_close(&site);
 }
 
-/* Places that do not exist, lengths that are not possible: nothing is written, and nothing crashes. */
+/* Staged WRITEs to places that do not exist or of impossible lengths: nothing is written, and nothing
+ * crashes. */
 static void test_malicious(void **state)
 {
     static const char *const parts[] = {"offset pool", "offset high",  "offset locks", "offset end",
@@ -239,7 +242,7 @@ static void test_lock_region(void **state)
     site_close(&site);
 }
 
-/* The memory node stops: its clients lose their connections, not their lives. */
+/* The memory node stops: its clients lose their connections, and are not killed. */
 static void test_stop(void **state)
 {
     struct site site;
@@ -253,7 +256,8 @@ static void test_stop(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* Only who was given the mapping as a control connection gets staging areas; over TCP nobody gets either. */
+/* Only a group whose control connection maps the pool gets staging areas; over TCP there is no mapping at
+ * all. */
 static void test_refusals(void **state)
 {
     struct site site;
@@ -279,8 +283,9 @@ static void test_refusals(void **state)
     site_close(&site);
 }
 
-/* Data connections that are to be mapped must be of the process that mapped the pool: another could not be
- * fenced with it. And its next life does not end the last one, which can only end with its process. */
+/* A data connection that maps must be of the process that mapped the pool: another process could not be
+ * fenced with it. And a compute node that connects anew does not fence its last life, which can only be
+ * fenced with its process. */
 static void test_other_processes(void **state)
 {
     struct site site;
@@ -331,7 +336,7 @@ static void test_other_processes(void **state)
 static void test_not_killable(void **state)
 {
     if (getuid() != 0) {
-        print_message("SKIPPED: needs to be root to become somebody else\n");
+        print_message("SKIPPED: needs to be root to become another user\n");
         return;
     }
     int pid = fork();
@@ -348,7 +353,8 @@ static void test_not_killable(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* What is told of processes: who lives, who is dead and not yet reaped, who is gone, and nobody. */
+/* What pidfds tell: of a living process, a dead one that is not reaped yet, one that is gone, and of no
+ * process. */
 static void test_processes(void **state)
 {
     int ends[2], status = 0;
@@ -432,7 +438,7 @@ static void mapped_open(struct mapped *mapped, const char *text, uint32_t lease_
     assert_int_equal(mapped->staging->marked, 0);
 }
 
-/* Takes the lock and leaves a write behind that is put down and marked, but not done. */
+/* Takes the lock and leaves a write behind that is staged and marked, but not copied to its place. */
 static void stage(struct mapped *mapped, uint64_t offset, uint64_t length)
 {
     __atomic_store_n(&mapped->locks[LOCK], mapped->control.welcome.compute_id, __ATOMIC_SEQ_CST);
@@ -440,7 +446,8 @@ static void stage(struct mapped *mapped, uint64_t offset, uint64_t length)
     mapped->staging->length = length;
     for (unsigned i = 0; i < WIRE_STAGING_DATA; i++)
         mapped->staging->data[i] = (uint8_t)(i * 5 + 1);
-    atomic_store_release(&mapped->staging->marked, WIRE_STAGED); /* what was put down is seen with it */
+    atomic_store_release(&mapped->staging->marked,
+                         WIRE_STAGED); /* with the mark the bytes before it are seen */
 }
 
 static void say_ready(void)

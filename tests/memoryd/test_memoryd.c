@@ -1,5 +1,5 @@
 /* test_memoryd.c - the memory daemon over real sockets, with each engine: openings good and bad, lists,
- * calls, rights, format, and what happens to those who send nonsense. */
+ * calls, roles, format, and what happens to clients that send nonsense. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -110,7 +110,7 @@ static void pair_close(struct pair *pair)
     client_goodbye(&pair->control);
 }
 
-/* `bad` is one command; before it a WRITE, behind it a WRITE of its own that must not happen. */
+/* `bad` is one command. A WRITE stands before it, and another one, which must not happen, behind it. */
 static void refuse_one(struct pair *pair, struct site *site, struct script *bad)
 {
     static uint64_t round;
@@ -193,7 +193,7 @@ static void test_bad_addresses(void **state)
     free(large);
 }
 
-/* What contradicts itself ends the connection, and the compute node with it. */
+/* A message that contradicts itself ends the connection, and its compute node is fenced. */
 static void break_one(struct site *site, const void *bytes, size_t length, uint64_t breaks)
 {
     struct pair pair;
@@ -253,7 +253,7 @@ static void test_malformed(void **state)
 
 /* ---- how bytes arrive ---- */
 
-/* Each command is run as soon as it is there (G5), and never before. */
+/* Each command is run as soon as all its bytes are there (G5), and never before. */
 static void test_command_by_command(void **state)
 {
     struct site site;
@@ -288,7 +288,8 @@ static void test_command_by_command(void **state)
     site_close(&site);
 }
 
-/* Many lists at once, also of a megabyte, are answered in order, while nobody takes the answers at first. */
+/* Many lists at once, also of a megabyte, are answered in order, although the client takes no answer at
+ * first. */
 static void run_volume(struct site *site)
 {
     enum { LISTS = 40 };
@@ -307,7 +308,7 @@ static void run_volume(struct site *site)
             script_read(&script, site_address(OFFSET + (i & 1) * FABRIC_LENGTH_MAX), FABRIC_LENGTH_MAX);
         script_send(&script, &pair.data, id);
     }
-    /* The socket and the limit of output hold a few of them; the daemon must stop there. */
+    /* The socket's buffer and the limit of output hold a few of them; then the daemon must pause. */
     for (uint64_t id = 0; id < LISTS; id++) {
         struct wire_header head = client_take(&pair.data, body, 4 * FABRIC_LENGTH_MAX);
         assert_int_equal(head.id, id);
@@ -340,7 +341,7 @@ static void test_volume(void **state)
     site_close(&site);
 }
 
-/* The same over TLS, and nobody gets in without a certificate. */
+/* The same over TLS, and no client is let in without a certificate. */
 static void test_tls(void **state)
 {
     struct site site;
@@ -374,7 +375,7 @@ static void test_tls(void **state)
         client_use_tls(NULL);
         assert_int_equal(net_connect(&site.tcp, CLIENT_LIMIT, &none.fd, &error), BANYAN_OK);
         none.stream = NULL;
-        client_send(&none, "no TLS at all, but long enough to be judged", 43);
+        client_send(&none, "no TLS at all, but long enough to be parsed", 43);
         assert_true(client_closed(&none));
         client_close(&none);
         site_wait_connections(&site, 0);
@@ -452,14 +453,14 @@ static void test_eager_client(void **state)
         struct wire_header head = client_take(&data, &word, sizeof word);
         assert_true(head.kind == WIRE_REPLY && head.id == i && head.length == 4 * FABRIC_LENGTH_MAX);
     }
-    for (unsigned i = 0; i < 3; i++) { /* and it goes on */
+    for (unsigned i = 0; i < 3; i++) { /* and the conversation goes on */
         script_faa(&script, site_address(OFFSET), 1);
         script_send(&script, &data, i);
         assert_int_equal(client_take(&data, &word, sizeof word).id, i);
         assert_int_equal(word, i);
     }
     client_goodbye(&data);
-    /* What it said wrongly behind them costs it all, as soon as the memory node gets there. */
+    /* The nonsense behind them ends the connection as soon as the memory node reads it. */
     open_eagerly(&site, &data, &control, true);
     assert_true(client_closed(&data));
     assert_true(client_closed(&control));
@@ -470,8 +471,8 @@ static void test_eager_client(void **state)
     site_close(&site);
 }
 
-/* Nobody keeps a connection by doing nothing: not before the hello, and not after the goodbye by leaving what
- * it asked for where it is. (The limits are 5 s each.) */
+/* A client that does nothing loses its connection: before its hello, and after its goodbye if it does not
+ * take the answers that it asked for. (The limits are 5 s each.) */
 static void test_time_limits(void **state)
 {
     struct site site;
@@ -486,7 +487,7 @@ static void test_time_limits(void **state)
     assert_true(client_closed(&silent));
     client_close(&silent);
     site_wait_connections(&site, 1);
-    assert_true(client_closed(&deaf)); /* now it listens */
+    assert_true(client_closed(&deaf)); /* now it takes them */
     client_close(&deaf);
     site_wait_nodes(&site, 0);
     site_close(&site);
@@ -512,7 +513,7 @@ static int hello_of(struct site *site, struct wire_hello change, const char *sec
     return status;
 }
 
-/* A memory node without a NIC says so, and takes no ends of queue pairs. */
+/* A memory node without a NIC says so, and refuses to attach queue pairs. */
 static void test_no_nic(void **state)
 {
     struct site site;
@@ -560,7 +561,7 @@ static void test_openings(void **state)
     assert_int_equal(hello_of(&site, (struct wire_hello){.role = 9}, NULL, sentence), BANYAN_EINVAL);
     assert_non_null(strstr(sentence, "role 9"));
     assert_int_equal(hello_of(&site, (struct wire_hello){.role = WIRE_DATA}, NULL, sentence), BANYAN_EFENCED);
-    /* Of the right version, but not as long as that version's. */
+    /* A hello of the right version, but not of that version's length. */
     for (unsigned i = 0; i < 3; i++) {
         static const uint32_t lengths[] = {4, 8, sizeof(struct wire_hello) + 1};
         struct client client;
@@ -577,7 +578,7 @@ static void test_openings(void **state)
     site_close(&site);
 }
 
-/* A name may be missing, or as long as there is room, without an end. */
+/* A name may be missing, or fill its field without an end. */
 static void test_names(void **state)
 {
     struct site site;
@@ -635,7 +636,7 @@ static void test_secret(void **state)
     site_close(&site);
 }
 
-/* Before the hello nothing but a hello gets an answer, and not much memory. */
+/* Before the hello is accepted only a hello is answered, and a stranger gets little memory. */
 static void stranger(struct site *site, const void *bytes, size_t length, bool leave)
 {
     struct client client;
@@ -666,7 +667,7 @@ static void test_strangers(void **state)
     stranger(&site, &head, sizeof head, false);
     head.length = sizeof(struct wire_hello);
     stranger(&site, &head, sizeof head, true); /* cut within the hello */
-    stranger(&site, &head, 10, true);          /* and within its head */
+    stranger(&site, &head, 10, true);          /* and within its header */
     stranger(&site, &head, 0, true);
     head = (struct wire_header){.kind = WIRE_LIST, .length = 16, .count = 1};
     stranger(&site, &head, sizeof head, false);
@@ -677,7 +678,7 @@ static void test_strangers(void **state)
     site_close(&site);
 }
 
-/* Those who say nothing make room for those who come later. */
+/* Connections without a hello make room for later ones. */
 static void test_silent_strangers(void **state)
 {
     enum { MANY = 200 };
@@ -820,7 +821,7 @@ static void test_monitor(void **state)
     site_close(&site);
 }
 
-/* What is too short for what it wants to be is refused; a format of another size ends the connection. */
+/* Requests that are too short are refused; a format of another length ends the connection. */
 static void test_cut_messages(void **state)
 {
     struct site site;
@@ -849,7 +850,7 @@ static void test_cut_messages(void **state)
     site_close(&site);
 }
 
-/* As many as one reply holds, then the rest; more than the table of ids is far from it. */
+/* More peers than one reply holds: a full reply, then the rest. */
 static void test_many_peers(void **state)
 {
     enum { MANY = MEMORY_PEERS_MAX + 6 };
@@ -956,8 +957,8 @@ static void test_stop_with_clients(void **state)
     site_close(&site);
 }
 
-/* More at once than any queue between the system and an I/O thread has room for; then it stops with all of
- * them. */
+/* More connections at once than any queue between the system and an I/O thread has room for; then the daemon
+ * stops with all of them. */
 static void test_crowd(void **state)
 {
     enum { MANY = 300, ROUNDS = 3 };
@@ -1034,7 +1035,7 @@ static void test_one_after_another(void **state)
         assert_int_equal(target->call(target->owner, 1, &ask, sizeof ask, &peers, sizeof peers, &length),
                          BANYAN_OK);
         assert_int_equal(peers.total, 0);
-        memoryd_join(daemon);    /* never started: there is nobody to wait for */
+        memoryd_join(daemon);    /* never started: there is no thread to wait for */
         memoryd_destroy(daemon); /* never started */
         assert_int_equal(target->call(target->owner, 1, &ask, sizeof ask, &peers, sizeof peers, &length),
                          BANYAN_ENOTSUP);
@@ -1046,7 +1047,8 @@ static void test_one_after_another(void **state)
 
 /* ---- engines ---- */
 
-/* A kernel, or a container's filter, without io_uring: in a process of its own, since a filter stays. */
+/* A kernel, or a container's filter, without io_uring. In a process of its own, since a filter cannot be
+ * removed. */
 static int without_uring(void)
 {
     struct sock_filter steps[] = {
@@ -1084,7 +1086,7 @@ static void test_fallback(void **state)
         assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* An I/O thread that never sleeps serves all the same, and ends when it is told. */
+/* An I/O thread that never sleeps serves like any other, and ends when it is told to. */
 static void test_busy_poll(void **state)
 {
     struct site site;

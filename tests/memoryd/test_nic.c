@@ -1,5 +1,5 @@
 /*
- * test_nic.c - a memory node behind a NIC: who gets a queue pair, what it is good for, that
+ * test_nic.c - a memory node behind a NIC: which connections get a queue pair, what its keys allow, that
  * nothing of a fenced compute node arrives after its locks were freed (G6), and that the NIC itself frees
  * them. Runs in a machine with RDMA (scripts/test-rdma): BANYAN_RDMA_ADDRESS names the NIC's address.
  */
@@ -62,7 +62,7 @@ static void take_lock(struct peer *peer, uint64_t offset)
     assert_int_equal(old, 0);
 }
 
-/* ---- what a queue pair is good for ---- */
+/* ---- what a queue pair allows ---- */
 
 static void test_commands(void **state)
 {
@@ -199,8 +199,8 @@ static void test_short_end(void **state)
     site_close(&site);
 }
 
-/* An end of a queue pair with every field spoiled in turn: a sentence, or a queue pair that nobody uses; the
- * memory node lives, and so does the connection. */
+/* An ATTACH with every field spoiled in turn is answered by a sentence, or by a queue pair of no use; memory
+ * node and connection live on. */
 static void test_nonsense(void **state)
 {
     struct site site;
@@ -346,7 +346,7 @@ static void test_keys(void **state)
     assert_int_equal(raw_cas(&other.raw, LOCK(1), 0, 9, NULL), IBV_WC_REM_ACCESS_ERR); /* of a fenced one */
     assert_int_equal(lock_now(&site, 1), 0);
     peer_goodbye(&other);
-    /* Nor is the registration's own, should somebody guess it. */
+    /* Nor is the registration's own, should a client guess it. */
     peer_open(&other, &site, 10, LONG_LEASE);
     other.raw.theirs.pool_key = site.daemon->nic->regions[NIC_POOL].registration->rkey;
     assert_int_equal(raw_read(&other.raw, OFFSET, &word), IBV_WC_REM_ACCESS_ERR);
@@ -355,7 +355,8 @@ static void test_keys(void **state)
     site_close(&site);
 }
 
-/* An I/O thread that waits for the kernel to make a queue pair reads no heartbeats: nobody loses a lease. */
+/* While an I/O thread waits for the kernel to make a queue pair it reads no heartbeats, and no lease runs
+ * out. */
 static void test_slow_attach(void **state)
 {
     struct site site;
@@ -384,8 +385,8 @@ static void test_slow_attach(void **state)
     site_close(&site);
 }
 
-/* However often others come, and are refused, a silent one's lease runs out: else its queue pairs, for want
- * of which they are refused, would never be theirs. */
+/* However often others ask for queue pairs and are refused, a silent compute node's lease runs out: else the
+ * queue pairs that it holds would never be free for them. */
 static void test_many_attach(void **state)
 {
     struct site site;
@@ -414,7 +415,7 @@ static void test_many_attach(void **state)
     nic_faults = (struct nic_faults){0};
 }
 
-/* ---- the locks of the dead ---- */
+/* ---- locks of fenced compute nodes ---- */
 
 #define HELD 150u
 /* Wants the locks that another holds: almost all of its CASes fail while that one lives. */
@@ -445,7 +446,7 @@ static void *want_locks(void *argument)
     return NULL;
 }
 
-/* Locks in both tables, with rivals that hammer at them: each is freed, none is lost. */
+/* Locks in both tables, which rivals try to take all the time: each is freed, none is lost. */
 static void test_release(void **state)
 {
     struct site site;
@@ -469,13 +470,13 @@ static void test_release(void **state)
     client_close(&dead.control);
     site_wait_nodes(&site, 2);
     assert_int_equal(site_status(&site).locks_freed_total, 2 * HELD);
-    /* Each is to be had: the rivals get round all of them. */
+    /* Each can be taken: the rivals take all of them in turn. */
     for (unsigned i = 0; i < 2 * HELD; i++)
         for (uint64_t start = task_now();
              atomic_load_relaxed(&rivals[0].taken[i]) == 0 && atomic_load_relaxed(&rivals[1].taken[i]) == 0;)
             tick(start, "a lock to be taken");
     for (unsigned i = 0; i < 2; i++) {
-        atomic_store_relaxed(&rivals[i].stop, 1u); /* nothing hangs on when it is seen */
+        atomic_store_relaxed(&rivals[i].stop, 1u); /* no other data depends on it */
         assert_int_equal(pthread_join(rivals[i].thread, &failed), 0);
         assert_null(failed);
     }
@@ -489,7 +490,7 @@ static void test_release(void **state)
     site_close(&site);
 }
 
-/* An orderly end frees what it forgot, and the locks of others stay. */
+/* An orderly end frees the locks that it forgot, and those of others stay. */
 static void test_forgotten(void **state)
 {
     struct site site;
@@ -530,7 +531,7 @@ static void test_own_breaks(void **state)
     site_close(&site);
 }
 
-/* And as long as it cannot, the dead stays unreaped: its locks and its id are not given away. */
+/* As long as it cannot, the fenced compute node is not reaped: its locks and its id are not given away. */
 static void test_own_stays_broken(void **state)
 {
     struct site site;
@@ -578,7 +579,7 @@ static void test_format(void **state)
     assert_int_equal(raw_write(&peer.raw, OFFSET, 5), IBV_WC_SUCCESS);
     peer_goodbye(&peer);
     site_wait_nodes(&site, 0);
-    *lock_word(&site, 4) = 500; /* nobody is here */
+    *lock_word(&site, 4) = 500; /* no compute node is connected */
     client_connect(&formatter, &site.tcp);
     struct wire_hello hello = client_hello(&formatter, WIRE_FORMATTER, NULL);
     assert_int_equal(client_say_hello(&formatter, &hello, NULL), BANYAN_OK);
@@ -640,7 +641,7 @@ static void test_chip(void **state)
     nic_faults = (struct nic_faults){0};
 }
 
-/* As many locks as the device's own memory holds, if that is worth it. */
+/* As many locks as the device's own memory holds, if that is not too little. */
 static void test_lock_bytes(void **state)
 {
     static const uint64_t sizes[][2] = {{0, MEMORY_LOCK_BYTES},
@@ -663,7 +664,7 @@ static void test_lock_bytes(void **state)
     nic_faults = (struct nic_faults){0};
 }
 
-/* A maker's promise is about the chip. */
+/* A maker's promise holds for device memory. */
 static void test_no_promise_for_host_memory(void **state)
 {
     struct site site;
@@ -675,7 +676,7 @@ static void test_no_promise_for_host_memory(void **state)
     nic_faults = (struct nic_faults){0};
 }
 
-/* What does not work is done without. */
+/* Windows or device memory that do not work are left out. */
 static void without(struct nic_faults faults, const char *not_there)
 {
     struct site site;
@@ -685,7 +686,7 @@ static void without(struct nic_faults faults, const char *not_there)
     open_site(&site);
     assert_null(strstr(memoryd_nic(site.daemon), not_there));
     assert_non_null(strstr(memoryd_nic(site.daemon), "locks in host memory"));
-    assert_int_equal(lock_now(&site, 0), 0); /* what was tried has left no lock behind */
+    assert_int_equal(lock_now(&site, 0), 0); /* trying it out has left no lock behind */
     assert_int_equal(site_word(&site, TABLE(0)), 0);
     peer_open(&one, &site, 7, LONG_LEASE);
     peer_open(&other, &site, 8, LONG_LEASE);
@@ -763,12 +764,12 @@ static void test_events(void **state)
     assert_true(client_closed(&one.control));
     site_wait_nodes(&site, 1);
     assert_int_equal(lock_now(&site, 2), 0);
-    /* Its own queue pair: nobody is harmed, and locks are still freed. */
+    /* Its own queue pair: no compute node is fenced, and locks are still freed. */
     nic_faults_event(IBV_EVENT_QP_FATAL, site.daemon->nic->own.near);
     nic_faults_wait_acknowledged();
     take_lock(&other, LOCK(2));
     assert_int_equal(site_status(&site).compute_nodes, 1);
-    /* All of it. */
+    /* The whole device. */
     log_set_level(LOG_ERROR + 1);
     nic_faults_event(IBV_EVENT_DEVICE_FATAL, NULL);
     nic_faults_wait_acknowledged();
