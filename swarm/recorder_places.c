@@ -5,7 +5,7 @@
 
 #include "fabric/target.h"
 #include "swarm/recorder_state.h"
-#include "tree/state.h"
+#include "tree/lock.h"
 
 /* The bits of 64 blocks of the chunk, from request->first on; false: the memory node refuses to tell. */
 static bool usage_ask(struct recorder *recorder, const struct fabric_target *target,

@@ -16,6 +16,13 @@ void format_key_store(struct format_key_copy *copy, struct format_key key)
         memmove(copy->bytes, key.bytes, key.length);
 }
 
+struct format_key format_key_least(const struct format_layout *layout)
+{
+    static const uint8_t zeros[FORMAT_KEY_MAX];
+    bool fixed = layout->geometry.key_kind == FORMAT_KEY_FIXED;
+    return (struct format_key){zeros, fixed ? layout->geometry.key_bytes : 0};
+}
+
 uint64_t format_key_head(struct format_key key)
 {
     uint64_t word = 0;

@@ -43,6 +43,8 @@ static inline struct format_key format_key_of(const struct format_key_copy *copy
 {
     return (struct format_key){copy->bytes, copy->length};
 }
+/* The least key there is: the lower fence key of the leftmost nodes. */
+struct format_key format_key_least(const struct format_layout *layout);
 /* The key's head: its first eight bytes as a number that orders like memcmp; shorter keys are padded with
  * zeros. */
 uint64_t format_key_head(struct format_key key);

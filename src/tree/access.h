@@ -20,7 +20,8 @@
 #ifndef TREE_ACCESS_H
 #define TREE_ACCESS_H
 
-#include "tree/state.h"
+#include "tree/index.h"
+#include "tree/session.h"
 
 struct tree_access {
     const char *name;

@@ -4,6 +4,7 @@
  * with its writes, as the `combine` switch allows.
  */
 #include "tree/access.h"
+#include "tree/session.h"
 
 static int one_sided_execute(struct tree_session *session, struct tree *tree, gaddr leaf,
                              struct fabric_command *commands, uint32_t count)

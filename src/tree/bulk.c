@@ -2,10 +2,18 @@
  * bulk.c - Building an index from a sorted stream in parts, each by its own session. One round trip a leaf;
  * the levels above are built by tree_bulk_finish. On failure all nodes go back.
  */
-#include "tree/access.h"
-
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "tree/access.h"
+#include "tree/catalogue.h"
+#include "tree/entries.h"
+#include "tree/index.h"
+#include "tree/keyblocks.h"
+#include "tree/leaf.h"
+#include "tree/locate.h"
+#include "tree/session.h"
 
 /*
  * Each part writes its leaves one behind: a leaf can be written when its right neighbour's address, tag and

@@ -1,13 +1,17 @@
 /*
  * cache.c - The node cache: decoded internal nodes of one index on one compute node. No round trips.
  */
-#include "tree/state.h"
+#include "tree/cache.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
+#include "base/atomic.h"
+#include "base/epoch.h"
 #include "base/random.h"
+#include "format/internal_node.h"
 
 /*
  * Readers walk buckets and swizzled child pointers inside an epoch, without a lock; every change is made

@@ -6,10 +6,17 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/atomic.h"
 #include "base/crc32c.h"
 #include "memory/memory.h"
 #include "tree/access.h"
+#include "tree/cache.h"
+#include "tree/entries.h"
+#include "tree/index.h"
+#include "tree/locate.h"
+#include "tree/session.h"
 
 /*
  * On memory node 0: a superblock, then one entry for each index. An entry is written under the catalogue's

@@ -10,6 +10,13 @@
 #include "tree/check.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "format/verdict.h"
+#include "tree/index.h"
+#include "tree/locate.h"
+#include "tree/session.h"
 
 /* What the walk knows of an address. */
 struct tree_walk_place {

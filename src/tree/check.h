@@ -5,7 +5,9 @@
 #ifndef TREE_CHECK_H
 #define TREE_CHECK_H
 
-#include "tree/state.h"
+#include "format/header.h"
+#include "format/key.h"
+#include "tree/tree.h"
 
 struct tree_walk_place;
 

@@ -4,10 +4,15 @@
  * slot by slot, so that one damaged slot or key block does not hide the others. One task; a round trip where
  * there are long keys, and one for each of them in a damaged leaf.
  */
+#include "tree/check.h"
+
 #include <stdio.h>
+#include <string.h>
 
 #include "memory/memory.h"
-#include "tree/check.h"
+#include "tree/entries.h"
+#include "tree/index.h"
+#include "tree/session.h"
 
 /* ---- slot by slot ---- */
 

@@ -5,12 +5,18 @@
  * at the same time. A drop that stops anywhere is gone on with from the root word. The reasoning stands in
  * docs/internals/tree.md, Dropping.
  */
-#include "tree/catalogue.h"
-
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/task.h"
+#include "format/verdict.h"
 #include "tree/access.h"
+#include "tree/catalogue.h"
+#include "tree/entries.h"
+#include "tree/index.h"
+#include "tree/leaf.h"
+#include "tree/session.h"
+#include "tree/split.h"
 
 /* Of one level. */
 struct nodes {

@@ -2,9 +2,13 @@
  * entries.c - A leaf's entries in key order, and leaves built from entries. Local work, but for long keys
  * (keyblocks.c): one round trip where a leaf has any. Buffers are the session's.
  */
-#include "tree/state.h"
+#include "tree/entries.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "tree/keyblocks.h"
+#include "tree/session.h"
 
 struct format_key tree_separator(const struct format_layout *layout, struct format_key left,
                                  struct format_key right)

@@ -4,9 +4,12 @@
  * (modify.c, split.c, multi.c). A block proves itself by its slot's hash: what was read is the slot's key or
  * it is TREE_RESTART, whatever became of the block since the slot was read.
  */
-#include "tree/state.h"
+#include "tree/keyblocks.h"
 
 #include <stdlib.h>
+
+#include "tree/entries.h"
+#include "tree/session.h"
 
 /* Commands grouped by memory node, in lists of at most FABRIC_COMMANDS_MAX. One allocation. */
 struct tree_gather {

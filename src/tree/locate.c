@@ -3,16 +3,19 @@
  * each frame that is missing. Stale frames are allowed (R6): they cost a restart. Called by every operation,
  * on its own task.
  */
-#include "tree/state.h"
+#include "tree/locate.h"
 
 #include <assert.h>
 
-struct format_key format_key_least(const struct format_layout *layout)
-{
-    static const uint8_t zeros[FORMAT_KEY_MAX];
-    bool fixed = layout->geometry.key_kind == FORMAT_KEY_FIXED;
-    return (struct format_key){zeros, fixed ? layout->geometry.key_bytes : 0};
-}
+#include "base/atomic.h"
+#include "base/epoch.h"
+#include "base/task.h"
+#include "tree/cache.h"
+#include "tree/catalogue.h"
+#include "tree/index.h"
+#include "tree/parent.h"
+#include "tree/session.h"
+#include "tree/unlink.h"
 
 /* ---- the root ---- */
 

@@ -3,13 +3,17 @@
  * none where it is handed over; releasing costs nothing beyond the write-back's list. Reasoning:
  * docs/internals/locks.md.
  */
-#include "tree/state.h"
+#include "tree/lock.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/atomic.h"
 #include "base/random.h"
+#include "base/task.h"
 #include "memory/memory.h"
+#include "tree/session.h"
 
 /*
  * The local lock table holds only the locks that somebody of this compute node has or wants, in hashed

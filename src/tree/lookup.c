@@ -2,9 +2,18 @@
  * lookup.c - Point reads: R1 and R2. One round trip for a hit; one or two for a miss. Takes no lock, unless a
  * leaf stays unreadable for long.
  */
-#include "tree/access.h"
-
 #include <assert.h>
+#include <string.h>
+
+#include "base/task.h"
+#include "format/verdict.h"
+#include "tree/access.h"
+#include "tree/catalogue.h"
+#include "tree/index.h"
+#include "tree/leaf.h"
+#include "tree/locate.h"
+#include "tree/session.h"
+#include "tree/unlink.h"
 
 /*
  * A hit needs the bucket alone, a miss the header too. Read together they cost one round trip, and 64 bytes

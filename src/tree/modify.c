@@ -3,9 +3,22 @@
  * leaf's image; more for splits (split.c) and for the last entry of a leaf (unlink.c). The callback runs
  * under the leaf's lock.
  */
-#include "tree/access.h"
+#include "tree/leaf.h"
 
 #include <assert.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/task.h"
+#include "format/verdict.h"
+#include "tree/access.h"
+#include "tree/entries.h"
+#include "tree/index.h"
+#include "tree/keyblocks.h"
+#include "tree/locate.h"
+#include "tree/session.h"
+#include "tree/split.h"
+#include "tree/unlink.h"
 
 /* ---- what is known of the leaf under its lock ---- */
 

@@ -3,10 +3,17 @@
  * wait for one, so they cannot deadlock; what is not free at once is done by itself afterwards. Puts to one
  * leaf share its lock: one list that reads all their buckets, one that writes all their slots.
  */
-#include "tree/access.h"
-
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/task.h"
+#include "format/verdict.h"
+#include "tree/access.h"
+#include "tree/index.h"
+#include "tree/keyblocks.h"
+#include "tree/locate.h"
+#include "tree/session.h"
 
 /* Items under way together; what needs more than the plain case is done one by one afterwards. */
 #define BATCH 32u

@@ -2,9 +2,19 @@
  * parent.c - Entries of internal nodes: posted, dropped, and the nodes split or given up for it. Two round
  * trips under the node's lock, and one more to see that a child still lives before it is posted.
  */
-#include "tree/state.h"
+#include "tree/parent.h"
 
 #include <assert.h>
+#include <string.h>
+
+#include "base/task.h"
+#include "format/verdict.h"
+#include "tree/cache.h"
+#include "tree/catalogue.h"
+#include "tree/index.h"
+#include "tree/locate.h"
+#include "tree/session.h"
+#include "tree/unlink.h"
 
 /* ---- locking an internal node ---- */
 

@@ -8,7 +8,15 @@
  * share them. What a walk chooses is a range of keys, not a leaf: a leaf that has split since the frame was
  * fetched is no less likely for it.
  */
-#include "tree/state.h"
+#include <string.h>
+
+#include "base/epoch.h"
+#include "base/random.h"
+#include "base/task.h"
+#include "tree/cache.h"
+#include "tree/index.h"
+#include "tree/locate.h"
+#include "tree/session.h"
 
 /* Walks until the first candidate is taken whatever its weight; until the greatest weight is believed. */
 #define TRIES_MAX    64u

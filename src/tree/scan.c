@@ -2,9 +2,21 @@
  * scan.c - Ranges in both directions: R5. One round trip for all leaves that one cached parent names, up
  * to 32.
  */
-#include "tree/access.h"
-
 #include <assert.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/epoch.h"
+#include "base/task.h"
+#include "format/verdict.h"
+#include "tree/access.h"
+#include "tree/cache.h"
+#include "tree/entries.h"
+#include "tree/index.h"
+#include "tree/leaf.h"
+#include "tree/locate.h"
+#include "tree/session.h"
+#include "tree/unlink.h"
 
 /*
  * A scan keeps a position: the key up to which everything has been delivered. It asks the cache for the

@@ -2,9 +2,13 @@
  * session.c - The objects of tree.h, a session's buffers, and what its operations count: restarts and
  * refusals. No round trips.
  */
-#include "tree/state.h"
+#include "tree/session.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "base/task.h"
+#include "tree/index.h"
 
 /* ---- life ---- */
 

@@ -2,9 +2,19 @@
  * split.c - Leaf splits in an order that a cut list cannot harm: R3. One round trip to read the leaf, one to
  * write both halves where they share a memory node, else two; then the parent's (parent.c).
  */
-#include "tree/access.h"
+#include "tree/split.h"
 
 #include <assert.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/task.h"
+#include "tree/access.h"
+#include "tree/entries.h"
+#include "tree/index.h"
+#include "tree/keyblocks.h"
+#include "tree/parent.h"
+#include "tree/session.h"
 
 /* A header is at most this long (two fences of 255 bytes, rounded up). */
 #define HEADER_MAX 576u

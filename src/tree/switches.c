@@ -1,7 +1,10 @@
 /*
  * switches.c - The switches of tree.h as an option table, and the paper's steps as presets of them.
  */
-#include "tree/state.h"
+#include "tree/tree.h"
+
+#include <stddef.h>
+#include <string.h>
 
 static const char *const combine_choices[] = {"off", "writes", "all", NULL};
 static const char *const region_choices[] = {"onchip", "dram", NULL};

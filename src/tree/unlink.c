@@ -2,7 +2,17 @@
  * unlink.c - Empty nodes leave the tree in two steps that any traverser can finish: R4. Two round trips for
  * the left neighbour, two for the parent.
  */
+#include "tree/unlink.h"
+
 #include "tree/access.h"
+#include "tree/cache.h"
+#include "tree/catalogue.h"
+#include "tree/index.h"
+#include "tree/leaf.h"
+#include "tree/locate.h"
+#include "tree/parent.h"
+#include "tree/session.h"
+#include "tree/split.h"
 
 /* What must outlive the buffers: a dead node's own description, which nobody changes any more. */
 struct departed {

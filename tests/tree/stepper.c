@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "fabric/local.h"
-#include "tree/state.h"
+#include "pool/pool.h"
 
 struct stepper {
     struct fabric fabric;

@@ -4,7 +4,7 @@
  * a death or the network took it; and an index made in its place is not taken for it. Failure loops (rig.h).
  */
 #include "rig.h"
-#include "tree/state.h"
+#include "tree/index.h"
 
 #include <string.h>
 

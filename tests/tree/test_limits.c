@@ -9,7 +9,7 @@
 
 #include "failing.h"
 #include "fabric/local.h"
-#include "tree/state.h"
+#include "tree/session.h"
 
 static struct rig rig;
 

@@ -19,7 +19,7 @@
 #include "base/worker.h"
 #include "fabric/local.h"
 #include "memory/memory.h"
-#include "tree/state.h"
+#include "tree/session.h"
 
 #define NODES    2u
 #define SESSIONS 4u

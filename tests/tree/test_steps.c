@@ -17,7 +17,11 @@
 #include <string.h>
 #include "memory/memory.h"
 #include "stepper.h"
-#include "tree/state.h"
+#include "format/internal_node.h"
+#include "format/leaf.h"
+#include "tree/index.h"
+#include "tree/locate.h"
+#include "tree/session.h"
 
 #define SIDES          6u
 #define VALUE_BYTES    80u /* four slots in a leaf */

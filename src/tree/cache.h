@@ -1,0 +1,71 @@
+/*
+ * cache.h - the node cache: decoded internal nodes of one index on one compute node, up to a number of bytes.
+ * Private to src/tree/. Shared by all sessions; searches take no lock, but must lie between epoch_enter and
+ * epoch_leave, within which a task must not suspend. No round trips.
+ */
+#ifndef TREE_CACHE_H
+#define TREE_CACHE_H
+
+#include "format/internal_node.h"
+#include "tree/tree.h"
+
+struct epoch_slot;
+struct tree_cache;
+
+#define TREE_PREFIX_MAX 40u
+
+/*
+ * A decoded copy of an internal node. Immutable but for `children` and `used`; read between epoch_enter and
+ * epoch_leave. What a descent needs comes first, and the heads follow the struct: a search touches few cache
+ * lines.
+ */
+struct tree_frame {
+    struct format_link link;
+    uint8_t level;
+    bool has_upper;
+    bool whole; /* keys are eight bytes: the heads are all there is to compare */
+    uint16_t count;
+    uint32_t common;                 /* bytes that all keys but the first share: of `prefix` */
+    uint32_t used;                   /* the cache's clock when it was last used */
+    uint64_t lower_head, upper_head; /* of the fence keys */
+    const struct format_link *links;
+    struct tree_frame **children; /* [count], swizzled, NULL where unknown; NULL array on level 1 */
+    uint8_t prefix[TREE_PREFIX_MAX];
+    /* seldom needed */
+    struct format_link sibling;
+    struct format_key lower, upper;
+    const uint8_t *image;
+    /* the cache's own, under its lock */
+    struct tree_frame *parent;
+    struct tree_frame *next;
+    uint32_t parent_entry, place, bytes, cached_children;
+    /* [count]: of each key but the first, the eight bytes behind the common ones */
+    uint64_t heads[] __attribute__((aligned(64)));
+};
+
+struct tree_cache *tree_cache_create(uint64_t bytes, const struct format_layout *layout);
+void tree_cache_destroy(struct tree_cache *cache);
+/* In an epoch. NULL when it is not cached under this tag. */
+struct tree_frame *tree_cache_find(struct tree_cache *cache, struct format_link link);
+/*
+ * Decodes a valid image into a frame and publishes it in place of an older one; false if the node is
+ * malformed or memory short. `entries` is room to work in, FORMAT_ENTRIES_MAX of them: too much for a fiber's
+ * stack.
+ */
+bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr address,
+                        const uint8_t *image, struct format_entry *entries);
+void tree_cache_forget(struct tree_cache *cache, struct epoch_slot *slot, struct format_link link);
+/* In an epoch: the frame was used. */
+void tree_cache_touch(struct tree_cache *cache, struct tree_frame *frame);
+/* In an epoch: remembers that entry `entry` of parent leads to child. */
+void tree_cache_swizzle(struct tree_cache *cache, struct tree_frame *parent, uint32_t entry,
+                        struct tree_frame *child);
+void tree_cache_count(const struct tree_cache *cache, struct tree_cache_stats *stats);
+/* The entry whose range holds the key (before: what lies just below the key), if the key is within the
+ * frame; the first one if it lies left of it, the last one if right. */
+uint32_t tree_frame_search(const struct format_layout *layout, const struct tree_frame *frame,
+                           struct format_key key, bool before);
+struct format_key tree_frame_key(const struct format_layout *layout, const struct tree_frame *frame,
+                                 uint32_t entry);
+
+#endif

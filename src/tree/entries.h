@@ -1,0 +1,65 @@
+/*
+ * entries.h - a leaf's entries: decoded from an image in key order, and laid out into a new image. Private to
+ * src/tree/. Works in the session's buffers. No round trip, but one for a leaf with long keys, and what a
+ * fresh tag costs (pool_take_tag).
+ */
+#ifndef TREE_ENTRIES_H
+#define TREE_ENTRIES_H
+
+#include "format/leaf.h"
+#include "tree/session.h"
+
+struct tree_leaf_entry {
+    uint64_t head; /* the key's first eight bytes: sorts all but a few */
+    struct format_key key, value;
+    gaddr block;     /* of a long key; else GADDR_NULL */
+    uint32_t number; /* of its slot */
+};
+
+/* Where in its leaf an entry is, by key order. */
+struct tree_leaf_order {
+    uint64_t head;
+    uint32_t at;
+};
+
+/* Decodes a leaf's taken slots into session->entries in key order; keys point into the image or into
+ * session->keys. 0 with *count, TREE_RESTART if a slot is not valid under the header's version (R5), or
+ * BANYAN_ENOMEM. */
+int tree_leaf_entries(struct tree_session *session, const struct format_layout *layout, const uint8_t *image,
+                      const struct format_header *header, uint32_t *count);
+/* Of a leaf marked as splitting: its entries under either version, in no order, into session->entries; fixed
+ * keys too point into the image. */
+int tree_leaf_halves(struct tree_session *session, const struct format_layout *layout, const uint8_t *image,
+                     const struct format_header *header, uint32_t *count);
+/* As tree_leaf_entries, but leaves it to tree_leaf_entry_at to give the entries one by one, in key order. */
+int tree_leaf_order(struct tree_session *session, const struct format_layout *layout, const uint8_t *image,
+                    const struct format_header *header, uint32_t *count);
+static inline void tree_leaf_entry_at(const struct tree_session *session, const struct format_layout *layout,
+                                      const uint8_t *image, uint32_t number, struct tree_leaf_entry *entry)
+{
+    struct tree_leaf_order order = session->order[number];
+    if (!format_layout_plain(layout)) {
+        *entry = session->entries[layout->slots + order.at];
+        return;
+    }
+    const uint8_t *key = image + layout->slot_offset[order.at] + 4;
+    entry->head = order.head;
+    entry->number = order.at;
+    entry->key = (struct format_key){key, layout->geometry.key_bytes};
+    entry->block = GADDR_NULL;
+    entry->value = (struct format_key){key + layout->geometry.key_bytes, layout->geometry.value_bytes};
+}
+
+/* Tags tried for one leaf. With two thirds of its slots taken, about two tags in three will do. */
+#define TREE_TAG_TRIES 512u
+/* Builds a leaf in `image` under a fresh tag of that memory node with which all entries find room in their
+ * buckets; sets header->tag and version. *fits false: none of so many tags would do. */
+int tree_leaf_build(struct tree_session *session, const struct format_layout *layout, uint16_t node,
+                    unsigned tries, struct format_header *header, const struct tree_leaf_entry *entries,
+                    uint32_t count, uint8_t *image, bool *fits);
+/* The shortest key that is greater than `left` and at most `right`: a prefix of right (fixed keys: right
+ * itself). */
+struct format_key tree_separator(const struct format_layout *layout, struct format_key left,
+                                 struct format_key right);
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * index.h - an open index: the object behind tree.h's `struct tree`. Private to src/tree/. Made by
+ * tree_create and tree_open, shared by all sessions of a compute node; what changes after that is atomic or
+ * under a lock of its own.
+ */
+#ifndef TREE_INDEX_H
+#define TREE_INDEX_H
+
+#include "base/atomic.h"
+#include "format/header.h"
+#include "tree/tree.h"
+
+struct tree_access;
+struct tree_cache;
+
+struct tree {
+    struct tree_compute *compute;
+    const struct tree_access *access; /* how leaves are reached and changed (access.h) */
+    struct format_layout layout;
+    char name[TREE_NAME_MAX + 1];
+    uint32_t entry;      /* its number in the catalogue */
+    uint16_t generation; /* of the entry: earlier indexes of it have been dropped */
+    uint16_t index;      /* in the header of each node: from the entry and its generation */
+    bool dropped;        /* relaxed: a task of this compute node has seen that; never false again */
+    gaddr root_word;     /* in the catalogue */
+    struct spinlock root_lock;
+    struct format_link root; /* under root_lock; address 0: not known */
+    uint8_t root_level;
+    struct tree_cache *cache;
+};
+
+#endif

@@ -1,0 +1,21 @@
+/*
+ * leaf.h - what every change of a leaf begins with (modify.c), for the files that change leaves in other ways
+ * than modify.c does. Private to src/tree/. The session's image is the leaf's.
+ */
+#ifndef TREE_LEAF_H
+#define TREE_LEAF_H
+
+#include "format/header.h"
+#include "tree/tree.h"
+
+/* Under the leaf's lock: reads what the image lacks (all buckets, header). One round trip, or none. */
+int tree_leaf_complete(struct tree_session *session, struct tree *tree, gaddr leaf);
+/* A leaf's header, read with the right to change it: 0, TREE_RESTART (another node, dead, torn), or
+ * BANYAN_ECORRUPT. */
+int tree_leaf_validate(struct tree_session *session, struct tree *tree, struct format_link link,
+                       struct format_header *header);
+/* Takes the leaf's lock, finishes a split if there is one and releases the lock: for readers that have met a
+ * mark many times. */
+int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct format_link link);
+
+#endif

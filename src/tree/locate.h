@@ -1,0 +1,38 @@
+/*
+ * locate.h - from a key to the node that covers it, by way of the node cache, and the root that every way
+ * begins at. Private to src/tree/. One round trip for each frame that is not cached, two where the root is
+ * not known. What the cache says may be stale (R6): a path is right or stale, and the node's own header
+ * tells. Fails with the fabric's errors, BANYAN_ENOTFOUND (the index was dropped) and BANYAN_ECORRUPT.
+ */
+#ifndef TREE_LOCATE_H
+#define TREE_LOCATE_H
+
+#include "format/header.h"
+#include "tree/tree.h"
+
+struct tree_path {
+    struct format_link link;   /* the node looked for, as far as the cache knows: it may have split since */
+    struct format_link parent; /* the internal node that named it; address 0: it is the root */
+    bool direct;               /* parent's entry leads to it, no sibling link was followed */
+    bool fresh;                /* parent was fetched by this very call */
+};
+/* The node of `level` that covers the key, or with `before` what lies just below it. TREE_LOW: the tree is
+ * not that high. */
+int tree_locate(struct tree_session *session, struct tree *tree, struct format_key key, bool before,
+                uint8_t level, struct tree_path *path);
+/* The path led astray (to a dead or reused node): forgets the frame, or the root, that named it. */
+void tree_path_forget(struct tree_session *session, struct tree *tree, const struct tree_path *path);
+/* The path's node has split: continues at its sibling, forgets the stale parent, and where a fresh parent did
+ * not know of the sibling, posts the missing entry. `upper` is the node's upper fence key. */
+int tree_path_right(struct tree_session *session, struct tree *tree, struct tree_path *path,
+                    struct format_key upper, struct format_link sibling, uint8_t level);
+/* Fetches an internal node into the cache. 0, TREE_RESTART (another node lies there now, or a dead one), or
+ * an error. */
+int tree_frame_fetch(struct tree_session *session, struct tree *tree, struct format_link link, uint8_t level);
+
+/* The root and its level, read where they are not known. */
+int tree_root_get(struct tree_session *session, struct tree *tree, struct format_link *root, uint8_t *level);
+void tree_root_set(struct tree *tree, struct format_link root, uint8_t level);
+void tree_root_forget(struct tree *tree);
+
+#endif

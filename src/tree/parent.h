@@ -1,0 +1,27 @@
+/*
+ * parent.h - entries of internal nodes, and the locks under which they change. Private to src/tree/. Two
+ * round trips under the node's lock, and one more to see that a child lives. Inner nodes do not go through
+ * access.h: they are shared by all compute nodes, whichever of them serves the leaves.
+ */
+#ifndef TREE_PARENT_H
+#define TREE_PARENT_H
+
+#include "tree/locate.h"
+#include "tree/lock.h"
+
+/* Locks the internal node of `level` that covers the key (before: what lies just below it), its image in
+ * session->scratch, and decodes it into *header and session->internal. TREE_LOW: the tree is not that high.
+ * TREE_DEAD (with `before` alone): *header is that of the dead node at path->link, and no lock is held. */
+int tree_internal_lock(struct tree_session *session, struct tree *tree, struct format_key key, bool before,
+                       uint8_t level, struct tree_path *path, struct tree_hold *hold,
+                       struct format_header *header);
+/* The separator and its link appear on `level`; a no-op if they are there. Grows the tree where it is not
+ * that high. */
+int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t level,
+                       struct format_key separator, struct format_link link);
+/* The link to a dead node disappears from `level`, and the session that made it disappear frees the node; a
+ * no-op if the link is gone. */
+int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t level, struct format_key lower,
+                     struct format_link link);
+
+#endif

@@ -1,0 +1,110 @@
+/*
+ * session.h - a task's session with the tree, and the compute node it belongs to: buffers, and what the
+ * operation under way has counted. Private to src/tree/. One task at a time uses a session; nothing here
+ * makes a round trip.
+ */
+#ifndef TREE_SESSION_H
+#define TREE_SESSION_H
+
+#include "base/random.h"
+#include "format/internal_node.h"
+#include "format/leaf.h"
+#include "tree/lock.h"
+#include "tree/tree.h"
+
+/* Internal verdicts, never seen by callers of tree.h. */
+#define TREE_RESTART  1 /* locate the node again, from what the cache now says */
+#define TREE_SIDEWAYS 2 /* the path leads to the right sibling now: go on there */
+#define TREE_DEAD     3 /* the node is dead: its header tells which node must be unlinked */
+#define TREE_LOW      4 /* the tree has no such level */
+
+/* How often one node is read again before its lock is taken, to tell a busy node from a corrupt one. */
+#define TREE_PATIENCE 32u
+/* Restarts of one operation before it gives up. */
+#define TREE_RESTARTS_MAX 10000u
+
+struct tree_batch;
+struct tree_gather;
+struct tree_leaf_entry;
+struct tree_leaf_order;
+struct tree_lock_table;
+
+struct tree_compute {
+    struct pool *pool; /* owned */
+    struct tree_switches switches;
+    struct tree_lock_table *locks;
+};
+
+/* What is known of a leaf: bytes read under its lock, or handed over with it. */
+struct tree_image {
+    uint8_t *bytes;
+    uint32_t capacity;
+    gaddr address; /* GADDR_NULL: nothing is known */
+    bool header;
+    uint64_t buckets[FORMAT_BUCKETS_MAX / 64];
+};
+
+struct tree_session {
+    struct pool_session pool; /* the fabric, costs, last error */
+    struct tree_compute *compute;
+    struct tree_stats stats; /* all but the cost, which the pool's session counts */
+    struct tree_image image; /* the leaf under way */
+    uint8_t *scratch;        /* a second node, or an internal one */
+    uint32_t scratch_capacity;
+    uint8_t *spare; /* a third: new siblings */
+    uint32_t spare_capacity;
+    uint8_t *wide; /* many leaves: scans and multi-gets */
+    size_t wide_capacity;
+    struct tree_batch *batch; /* of multi.c; owned */
+    struct tree_waiter waiter;
+    struct tree_leaf_order *order;   /* of one leaf's entries; owned */
+    struct tree_leaf_entry *entries; /* of one leaf, sorted; owned */
+    uint8_t *keys;                   /* the entries' keys, where they must be put together; owned */
+    uint32_t entries_capacity, keys_capacity;
+    struct tree_gather *gather; /* of keyblocks.c; owned */
+    gaddr stranger;             /* key block that did not hold its slot's key when a leaf was last laid out */
+    struct format_entry internal[FORMAT_ENTRIES_MAX + 1]; /* of the internal node in scratch */
+    gaddr appended; /* newest child at the right end of an internal node: keys may be coming in order */
+    struct random sample_random; /* of sample.c, as is the greatest weight met of late in that tree */
+    double sample_weight;
+    const struct tree *sample_tree; /* compared only: it may have been closed */
+    uint32_t restarts;              /* of the operation under way */
+    uint32_t walked;                /* sibling links followed, of the operation under way */
+    uint32_t invalid;    /* nodes that failed their check under their lock, of the operation under way */
+    uint32_t miss_share; /* of recent lookups, in 1/65536: tells whether to read the header at once */
+    uint32_t entries_estimate; /* per leaf, times 16: moving average of what scans met */
+};
+
+/* ---- the operation under way ---- */
+
+/* Begins an operation: no restarts, no image, buffers as large as the tree's nodes. BANYAN_ENOMEM. */
+int tree_begin(struct tree_session *session, struct tree *tree);
+/*
+ * Whether the operation must begin again, because the compute node lost a connection since it began
+ * (pool_session_again); then *status is 0, and the image is no longer known. The operation must have given up
+ * all its locks.
+ */
+bool tree_again(struct tree_session *session, int *status);
+/* Counts a restart of the operation; BANYAN_ECORRUPT when there were too many. */
+int tree_restart(struct tree_session *session, gaddr node);
+/*
+ * A node failed its check although its lock is held. A new node is written without its own lock, since no
+ * link leads to it yet; so a session that follows a stale link into reused memory may see it half written:
+ * TREE_RESTART. A node that fails again and again is corrupt.
+ */
+int tree_invalid(struct tree_session *session, gaddr node, const char *what);
+
+/* ---- buffers and arguments ---- */
+
+/* Makes room in one of the session's buffers; what it held is lost. */
+int tree_reserve(struct tree_session *session, uint8_t **buffer, uint32_t *capacity, uint32_t bytes);
+/* The same for session->wide. A multiple of 64. */
+int tree_reserve_wide(struct tree_session *session, size_t bytes);
+/* Makes the session's buffers as large as the tree's nodes. */
+int tree_buffers(struct tree_session *session, const struct tree *tree);
+/* BANYAN_EINVAL or BANYAN_EKEYSIZE, if this cannot be a key of the index. */
+int tree_key_check(struct tree_session *session, struct tree *tree, const void *key, size_t length);
+/* BANYAN_EINVAL or BANYAN_EVALUESIZE, if this cannot be a value of the index. */
+int tree_value_check(struct tree_session *session, struct tree *tree, const void *value, size_t length);
+
+#endif

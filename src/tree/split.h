@@ -1,0 +1,23 @@
+/*
+ * split.h - leaf splits (R3). Private to src/tree/. A split costs two round trips under the leaf's lock, and
+ * what the entry in the parent costs (parent.h). BANYAN_ENOSPC leaves the leaf as it was.
+ */
+#ifndef TREE_SPLIT_H
+#define TREE_SPLIT_H
+
+#include "format/header.h"
+#include "tree/lock.h"
+#include "tree/tree.h"
+
+struct tree_addition {
+    struct format_key key, value;
+};
+/* Under the lock, image complete and valid: splits, puts the addition (NULL key: none) where it belongs if
+ * there is room, *added tells, and releases the lock. Posts the separator to the parent. */
+int tree_split(struct tree_session *session, struct tree *tree, struct format_link link,
+               struct tree_hold *hold, const struct tree_addition *addition, bool *added);
+/* Under the lock of a leaf marked as splitting, whose image is complete: finishes it in memory and in the
+ * pool. The lock stays held. */
+int tree_split_finish(struct tree_session *session, struct tree *tree, struct format_link link);
+
+#endif
