@@ -236,6 +236,10 @@ int verbs_device_open(struct verbs_device **device, const struct verbs_options *
 {
     (void)error;
     assert_non_null(local);
+    if (options == NULL) {
+        fail_msg("a device is opened with options");
+        return BANYAN_EINVAL; /* not reached */
+    }
     struct verbs_device *made = calloc(1, sizeof *made);
     assert_non_null(made);
     snprintf(made->name, sizeof made->name, "fake0");
