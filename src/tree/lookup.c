@@ -127,7 +127,7 @@ static int point_follow(struct point *point, enum format_verdict verdict, const 
     case FORMAT_UNPROVEN:
         break;
     }
-    assert(!"a point's verdict with its header");
+    assert(false && "a point's verdict with its header");
     return BANYAN_ECORRUPT;
 }
 
