@@ -5,6 +5,7 @@
 #include <string.h>
 #include "fabric/local.h"
 #include "fabric/remote.h"
+#include "pool/pool.h"
 
 /* ---- size ---- */
 

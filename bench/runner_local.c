@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "base/worker.h"
 #include "bench/client.h"
+#include "pool/pool.h"
 
 struct local_compute {
     struct fabric *fabric;

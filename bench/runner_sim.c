@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include "bench/client.h"
+#include "pool/pool.h"
 #include "sim/sim.h"
 
 struct sim_thread {

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "memory/memory.h"
+#include "pool/pool.h"
 #include "sim/params.h"
 #include "sim/sim.h"
 #include "store/store.h"

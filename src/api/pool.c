@@ -9,6 +9,7 @@
 #include <string.h>
 #include "api/pool.h"
 #include "fabric/local.h"
+#include "pool/pool.h"
 
 #define DEFAULT_POOL_BYTES  (UINT64_C(1) << 30)
 #define LEAST_POOL_BYTES    (UINT64_C(16) << 20)

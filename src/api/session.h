@@ -8,6 +8,7 @@
 #define API_SESSION_H
 
 #include "api/pool.h"
+#include "pool/pool.h"
 
 struct api_attachment;
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cli/cluster.h"
 #include "cli/command.h"
+#include "pool/pool.h"
 #include "store/audit.h"
 
 struct check_settings {

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "fabric/local.h"
 #include "memory/memory.h"
+#include "pool/pool.h"
 #include "server/http.h"
 #include "server/metrics.h"
 #include "server/server.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "pool/pool.h"
 #include "server/state.h"
 
 static void node_ask(struct server *server, struct tree_session *session, unsigned number)

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #include "base/log.h"
+#include "pool/pool.h"
 #include "server/buffers.h"
 #include "server/cursors.h"
 #include "server/state.h"

@@ -11,6 +11,7 @@
 #include "base/task.h"
 #include "base/thread.h"
 #include "base/worker.h"
+#include "pool/pool.h"
 #include "server/counters.h"
 
 #define SERVER_TICK_NS UINT64_C(100000000)

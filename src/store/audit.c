@@ -1,4 +1,5 @@
 #include "store/audit_blocks.h"
+#include "pool/pool.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "memory/memory.h"
+#include "pool/pool.h"
 
 static int nonsense(const struct audit *audit, uint16_t node)
 {

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "base/task.h"
 #include "format/record.h"
+#include "pool/pool.h"
 #include "store/slot.h"
 
 struct store {
