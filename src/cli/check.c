@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/log.h"
-#include "cli/cluster.h"
+#include "cli/cluster_session.h"
 #include "cli/command.h"
 #include "pool/pool.h"
 #include "store/audit.h"
@@ -53,11 +53,7 @@ static const struct settings_command command = {
 
 struct check {
     struct check_settings settings;
-    struct cluster_fabric cluster;
-    struct fabric *fabric;
-    struct tree_compute *compute;
-    struct pool_worker *worker;
-    struct tree_session *session;
+    struct cluster_session cluster;
     json_t *problems; /* of --json */
     bool terminal;
 };
@@ -76,34 +72,6 @@ static void tell_progress(void *context, const char *what)
     const struct check *check = context;
     if (check->terminal)
         fprintf(stderr, "\r\033[Kchecking: %s", what);
-}
-
-static int open_all(struct check *check, struct error *error)
-{
-    struct tree_switches switches = {0};
-    int status = cluster_fabric_prepare(&check->cluster, &check->settings.fabric, error);
-    check->cluster.options.name = "banyan check";
-    if (!status)
-        status = fabric_remote_open(&check->fabric, &check->cluster.options, error);
-    if (!status)
-        status = tree_switches_preset(&switches, "banyan", error);
-    switches.cache_bytes = UINT64_C(16) << 20;
-    if (!status)
-        status = tree_compute_create(&check->compute, check->fabric, &switches, error);
-    if (!status)
-        status = pool_worker_create(&check->worker, tree_compute_pool(check->compute), error);
-    return status ? status : tree_session_create(&check->session, check->compute, check->worker, error);
-}
-
-static void close_all(struct check *check)
-{
-    tree_session_destroy(check->session);
-    pool_worker_destroy(check->worker);
-    if (check->compute)
-        tree_compute_destroy(check->compute);
-    fabric_close(check->fabric);
-    cluster_fabric_close(&check->cluster);
-    json_decref(check->problems);
 }
 
 static void print_text(const struct audit_report *report)
@@ -163,19 +131,17 @@ static int run(struct check *check, struct audit_report *report, struct error *e
                                           .context = check};
     check->terminal = isatty(STDERR_FILENO) && !check->settings.quiet;
     check->problems = check->settings.json ? json_array() : NULL;
-    int status = open_all(check, error);
+    int status = cluster_session_open(&check->cluster, &check->settings.fabric, "banyan check", error);
     if (!status) {
-        status = audit_run(check->session, &options, report);
+        status = audit_run(check->cluster.session, &options, report);
         if (status == BANYAN_EBUSY && report->compute_nodes)
             error_set(error, status,
                       "%" PRIu64
                       " other compute nodes are connected: --reclaim could take from them what they "
                       "hold ready; stop them first",
                       report->compute_nodes);
-        else if (status && tree_session_error(check->session)->code == status)
-            *error = *tree_session_error(check->session);
         else if (status)
-            error_set(error, status, "the check could not be made: %s", error_name(status));
+            cluster_session_error(&check->cluster, status, error);
         if (check->terminal)
             fputs("\r\033[K", stderr);
     }
@@ -199,7 +165,8 @@ int command_check(int argc, char **argv)
     else
         result = print_json(&check, &report);
     bool lost = report.blocks_lost > report.blocks_reclaimed && !report.compute_nodes;
-    close_all(&check);
+    cluster_session_close(&check.cluster);
+    json_decref(check.problems);
     option_free(table, &check.settings);
     return result ? result : report.problems || lost ? COMMAND_FAILED : COMMAND_OK;
 }

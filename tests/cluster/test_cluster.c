@@ -713,6 +713,44 @@ static void test_views(void **state)
     scene->passed = true;
 }
 
+/* While a compute node serves the index: it finds nothing from then on, and refuses writes. */
+static void test_drop(void **state)
+{
+    struct scene *scene = *state;
+    struct process *memory = start_memory(scene, "memory", NULL, NULL);
+    const char *address = keep(address_text(memory, 0));
+    struct process *compute = start_compute(scene, "compute", address, "--format");
+    redisContext *client = client_of(compute, 0);
+    for (int i = 0; i < 300; i++)
+        set(client, i, i % 3 ? 10 : 3000);
+    refuse(scene, ARGUMENTS("drop", "--memory", address, "--yes"), 2, "no index");
+    refuse(scene, ARGUMENTS("drop", "--memory", address, "redis"), 2, "--yes");
+    refuse(scene, ARGUMENTS("drop", "--memory", address, "--yes", "rediz"), 1, "there are: redis");
+    refuse(scene, ARGUMENTS("drop", "--memory", "unix:/no/such/socket", "--yes", "redis"), 1, "/no/such");
+    demand_value(client, 1, 10);
+    process_run(scene, NULL, ARGUMENTS("drop", "--memory", address, "--yes", "redis"), &result);
+    assert_int_equal(result.code, 0);
+    assert_contains(result.output, "'redis' was dropped");
+    assert_string_equal(ask(client, "GET key1"), "(nil)");
+    assert_contains(ask(client, "SET key1 new"), "was dropped");
+    refuse(scene, ARGUMENTS("drop", "--memory", address, "--yes", "redis"), 1, "nor any other");
+    redisFree(client);
+    assert_int_equal(process_stop(compute), 0);
+    demand_check(scene, address, 0);
+    assert_contains(result.output, "0 indexes");
+    assert_contains(result.output, "0 blocks");
+    scene->count--;
+    compute = start_compute(scene, "compute", address, NULL);
+    client = client_of(compute, 0);
+    assert_string_equal(ask(client, "DBSIZE"), "0");
+    set(client, 1, 3000);
+    demand_value(client, 1, 3000);
+    redisFree(client);
+    assert_int_equal(process_stop(compute), 0);
+    demand_check(scene, address, 0);
+    scene->passed = true;
+}
+
 static void test_redis_cli(void **state)
 {
     struct scene *scene = *state;
@@ -751,7 +789,8 @@ int main(int count, char **arguments)
     const struct CMUnitTest tests[] = {
         TEST(test_share),        TEST(test_format),     TEST(test_lost_memory), TEST(test_configuration),
         TEST(test_bad_settings), TEST(test_guard),      TEST(test_secrets),     TEST(test_fabric_tls),
-        TEST(test_client_tls),   TEST(test_corruption), TEST(test_views),       TEST(test_redis_cli),
+        TEST(test_client_tls),   TEST(test_corruption), TEST(test_drop),        TEST(test_views),
+        TEST(test_redis_cli),
     };
     if (count > 1)
         cmocka_set_test_filter(arguments[1]);

@@ -1,0 +1,42 @@
+/* cluster_session.c - See cluster_session.h. */
+#include "cli/cluster_session.h"
+
+#define CACHE_BYTES (UINT64_C(16) << 20) /* each node is visited once */
+
+int cluster_session_open(struct cluster_session *session, const struct cluster_fabric_settings *settings,
+                         const char *name, struct error *error)
+{
+    struct tree_switches switches = {0};
+    *session = (struct cluster_session){.fabric = NULL};
+    int status = cluster_fabric_prepare(&session->cluster, settings, error);
+    session->cluster.options.name = name;
+    if (!status)
+        status = fabric_remote_open(&session->fabric, &session->cluster.options, error);
+    if (!status)
+        status = tree_switches_preset(&switches, "banyan", error);
+    switches.cache_bytes = CACHE_BYTES;
+    if (!status)
+        status = tree_compute_create(&session->compute, session->fabric, &switches, error);
+    if (!status)
+        status = pool_worker_create(&session->worker, tree_compute_pool(session->compute), error);
+    return status ? status : tree_session_create(&session->session, session->compute, session->worker, error);
+}
+
+void cluster_session_close(struct cluster_session *session)
+{
+    tree_session_destroy(session->session);
+    pool_worker_destroy(session->worker);
+    if (session->compute)
+        tree_compute_destroy(session->compute);
+    fabric_close(session->fabric);
+    cluster_fabric_close(&session->cluster);
+}
+
+void cluster_session_error(const struct cluster_session *session, int status, struct error *error)
+{
+    const struct error *last = tree_session_error(session->session);
+    if (last->code == status)
+        *error = *last;
+    else
+        error_set(error, status, "%s", error_name(status));
+}

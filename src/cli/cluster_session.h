@@ -1,0 +1,25 @@
+/*
+ * cluster_session.h - one session of a cluster's indexes, for commands that do one thing and end: check,
+ * drop. One thread.
+ */
+#ifndef CLI_CLUSTER_SESSION_H
+#define CLI_CLUSTER_SESSION_H
+
+#include "cli/cluster.h"
+#include "tree/tree.h"
+
+struct cluster_session {
+    struct cluster_fabric cluster;
+    struct fabric *fabric;
+    struct tree_compute *compute;
+    struct pool_worker *worker;
+    struct tree_session *session;
+};
+/* Connects to the memory nodes; `name` is what they are told of us. Must be closed, also when it fails. */
+int cluster_session_open(struct cluster_session *session, const struct cluster_fabric_settings *settings,
+                         const char *name, struct error *error);
+void cluster_session_close(struct cluster_session *session);
+/* A call on the session came to `status`: its message, or the name of the status. */
+void cluster_session_error(const struct cluster_session *session, int status, struct error *error);
+
+#endif
