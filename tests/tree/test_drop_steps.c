@@ -1,0 +1,393 @@
+/*
+ * test_drop_steps.c - an operation of one compute node is held before each of its lists in turn, and another
+ * drops the index meanwhile, and makes one of the same name in its place; and a drop is held while others
+ * work on the index, or drop it too. Whatever the operation comes to, the new index is untouched, and every
+ * block has one owner. One task (stepper.h).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+#include "memory/memory.h"
+#include "stepper.h"
+#include "tree/state.h"
+
+#define SIDES 3u
+#define KEYS  60u
+#define VALUE 80u /* four slots in a leaf */
+
+struct side {
+    struct fabric *fabric;
+    struct tree_compute *compute;
+    struct pool_worker *worker;
+    struct tree_session *session;
+    struct tree *tree;
+};
+struct rig {
+    struct memory_node *memory;
+    struct side sides[SIDES]; /* the operation's, the dropper's, the eyes */
+    unsigned keys;            /* in the old index */
+    unsigned lists, at;       /* lists posted while no lock is held; the one to be held at */
+    uint64_t owned;
+    int (*operation)(struct side *side);
+};
+
+static const struct format_geometry geometry = {
+    .key_bytes = 8, .value_bytes = VALUE, .leaf_bytes = 512, .internal_bytes = 512};
+
+/* ---- the rig ---- */
+
+static void side_open(struct rig *rig, unsigned number)
+{
+    struct side *side = &rig->sides[number];
+    struct tree_switches switches = {.cache_bytes = 1 << 20};
+    struct error error = {0};
+    const struct fabric_target *targets[1] = {memory_node_target(rig->memory)};
+    side->fabric = stepper_create(targets, 1, (uint16_t)(number + 1));
+    assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
+    assert_int_equal(tree_compute_create(&side->compute, side->fabric, &switches, &error), 0);
+    assert_int_equal(pool_worker_create(&side->worker, tree_compute_pool(side->compute), &error), 0);
+    assert_int_equal(tree_session_create(&side->session, side->compute, side->worker, &error), 0);
+}
+
+static size_t key_make(unsigned number, uint8_t key[8])
+{
+    memset(key, 0, 8);
+    key[6] = (uint8_t)(number >> 8);
+    key[7] = (uint8_t)number;
+    return 8;
+}
+
+static int put(struct side *side, struct tree *tree, unsigned number, uint8_t first)
+{
+    uint8_t key[8], value[VALUE] = {first};
+    size_t length = key_make(number, key);
+    return tree_upsert(side->session, tree, key, length, value, sizeof value);
+}
+
+static int delete (struct side *side, unsigned number)
+{
+    uint8_t key[8];
+    return tree_delete(side->session, side->tree, key, key_make(number, key));
+}
+
+/* Negative: a status. */
+static int get(struct side *side, struct tree *tree, unsigned number)
+{
+    uint8_t key[8], value[VALUE];
+    size_t length = sizeof value;
+    int status = tree_lookup(side->session, tree, key, key_make(number, key), value, &length);
+    return status ? status : value[0];
+}
+
+static void rig_open(struct rig *rig, unsigned keys)
+{
+    struct memory_options options = {.pool_bytes = 4 << 20, .chunk_bytes = 64 << 10, .lock_bytes = 4096};
+    struct error error = {0};
+    memset(rig, 0, sizeof *rig);
+    rig->keys = keys;
+    assert_int_equal(memory_node_create(&rig->memory, &options, &error), 0);
+    for (unsigned i = 0; i < SIDES; i++)
+        side_open(rig, i);
+    assert_int_equal(tree_format(rig->sides[2].session), 0);
+    assert_int_equal(tree_create(rig->sides[2].session, "victim", &geometry, &rig->sides[2].tree), 0);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(tree_open(rig->sides[i].session, "victim", &rig->sides[i].tree), 0);
+    for (unsigned i = 1; i <= keys; i++)
+        assert_int_equal(put(&rig->sides[2], rig->sides[2].tree, 2 * i, 1), 0);
+    for (unsigned i = 1; i <= keys; i++) /* the operation's caches know all */
+        assert_int_equal(get(&rig->sides[0], rig->sides[0].tree, 2 * i), 1);
+}
+
+static void rig_close(struct rig *rig)
+{
+    for (unsigned i = 0; i < SIDES; i++) {
+        tree_close(rig->sides[i].tree);
+        tree_session_destroy(rig->sides[i].session);
+        pool_worker_destroy(rig->sides[i].worker);
+        tree_compute_destroy(rig->sides[i].compute);
+        fabric_close(rig->sides[i].fabric);
+    }
+    memory_node_destroy(rig->memory);
+}
+
+static void count_block(void *context, gaddr block, uint32_t bytes)
+{
+    (void)block;
+    (void)bytes;
+    ++*(uint64_t *)context;
+}
+
+/* Each block is the index's (NULL: there is none), or lies ready with a worker. */
+static void account(struct rig *rig, struct tree *tree)
+{
+    struct memory_status_reply status;
+    struct tree_check_report report;
+    rig->owned = 0;
+    if (tree && tree_check(rig->sides[2].session, tree, &report, count_block, &rig->owned))
+        fail_msg("%s", tree_session_error(rig->sides[2].session)->text);
+    for (unsigned i = 0; i < SIDES; i++)
+        pool_worker_each_free(rig->sides[i].worker, count_block, &rig->owned);
+    memory_node_status(rig->memory, &status);
+    assert_int_equal(rig->owned, status.blocks_used);
+}
+
+static bool locks_are_free(const struct rig *rig)
+{
+    const struct fabric_target *target = memory_node_target(rig->memory);
+    for (uint64_t at = 0; at < target->lock_bytes; at++)
+        if (target->locks[at])
+            return false;
+    return true;
+}
+
+/* Who drops would wait for a lock for ever, were its holder held. */
+static bool between_locks(const struct fabric_list *list, void *context)
+{
+    struct rig *rig = context;
+    (void)list;
+    return locks_are_free(rig) && ++rig->lists == rig->at;
+}
+
+/* ---- operations ---- */
+
+static int insert(struct side *side)
+{
+    return put(side, side->tree, 15, 1);
+}
+
+/* Splits, and posts, and splits the parent. */
+static int insert_many(struct side *side)
+{
+    int status = 0;
+    for (unsigned i = 0; i < 30 && !status; i++)
+        status = put(side, side->tree, 2 * i + 1, 1);
+    return status;
+}
+
+/* Empties leaves. */
+static int delete_many(struct side *side)
+{
+    int status = 0;
+    for (unsigned i = 3; i < 30 && (!status || status == BANYAN_ENOTFOUND); i++)
+        status = delete (side, 2 * i);
+    return status;
+}
+
+static int look(struct side *side)
+{
+    int status = get(side, side->tree, 14);
+    return status > 0 ? 0 : status;
+}
+
+static int look_for_nothing(struct side *side)
+{
+    return get(side, side->tree, 15);
+}
+
+static bool meet(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    assert_int_equal(*(const uint8_t *)value, 1);
+    return true;
+}
+
+static int scan(struct side *side)
+{
+    const struct tree_range everything = {.reverse = false};
+    return tree_scan(side->session, side->tree, &everything, meet, NULL);
+}
+
+static int scan_backwards(struct side *side)
+{
+    const struct tree_range everything = {.reverse = true};
+    return tree_scan(side->session, side->tree, &everything, meet, NULL);
+}
+
+static int many(struct side *side, bool write)
+{
+    struct tree_item items[12];
+    uint8_t keys[12][8], values[12][VALUE];
+    memset(values, 1, sizeof values);
+    for (unsigned i = 0; i < 12; i++)
+        items[i] = (struct tree_item){
+            .key = keys[i], .key_length = key_make(4 * i + 1, keys[i]), .value = values[i], .length = VALUE};
+    return write ? tree_multi_put(side->session, side->tree, items, 12)
+                 : tree_multi_get(side->session, side->tree, items, 12);
+}
+
+static int many_get(struct side *side)
+{
+    return many(side, false);
+}
+
+static int many_put(struct side *side)
+{
+    return many(side, true);
+}
+
+static int sample(struct side *side)
+{
+    uint8_t key[8];
+    size_t length = sizeof key;
+    return tree_sample(side->session, side->tree, key, &length);
+}
+
+static bool next(void *context, const void **key, size_t *key_length, const void **value, size_t *length)
+{
+    static uint8_t bytes[8], contents[VALUE] = {1};
+    unsigned *number = context;
+    *key_length = key_make(++*number, bytes);
+    *key = bytes;
+    *value = contents;
+    *length = VALUE;
+    return *number <= KEYS;
+}
+
+static int load(struct side *side)
+{
+    struct tree_bulk *bulk;
+    struct error error = {0};
+    unsigned number = 0;
+    assert_int_equal(tree_bulk_begin(&bulk, side->tree, 1, 0.8, &error), 0);
+    int status = tree_bulk_part(side->session, bulk, 0, next, &number);
+    int finished = tree_bulk_finish(side->session, bulk);
+    return status ? status : finished;
+}
+
+static int drop(struct side *side)
+{
+    return tree_drop(side->session, "victim", NULL, NULL);
+}
+
+/* ---- dropped and made anew at each of its steps ---- */
+
+#define NEW_KEYS 25u
+
+static void drop_and_make(void *context)
+{
+    struct rig *rig = context;
+    struct side *side = &rig->sides[1];
+    struct tree *tree;
+    assert_int_equal(drop(side), 0);
+    assert_int_equal(tree_create(side->session, "victim", &geometry, &tree), 0);
+    for (unsigned i = 1; i <= NEW_KEYS; i++)
+        assert_int_equal(put(side, tree, 2 * i, 2), 0);
+    tree_close(side->tree);
+    side->tree = tree;
+}
+
+static void is_untouched(struct rig *rig)
+{
+    struct tree *tree;
+    assert_int_equal(tree_open(rig->sides[2].session, "victim", &tree), 0);
+    for (unsigned i = 1; i < 2 * KEYS; i++)
+        assert_int_equal(get(&rig->sides[2], tree, i),
+                         i % 2 == 0 && i <= 2 * NEW_KEYS ? 2 : BANYAN_ENOTFOUND);
+    account(rig, tree);
+    tree_close(tree);
+}
+
+static bool held_at(unsigned at, unsigned keys, int (*operation)(struct side *))
+{
+    struct rig rig;
+    rig_open(&rig, keys);
+    rig.at = at;
+    stepper_hold(rig.sides[0].fabric, between_locks, drop_and_make, &rig);
+    int status = operation(&rig.sides[0]);
+    bool met = stepper_met(rig.sides[0].fabric);
+    if (status && status != BANYAN_ENOTFOUND && (!met || status != BANYAN_EBUSY))
+        fail_msg("held at list %u: %d, %s", at, status, tree_session_error(rig.sides[0].session)->text);
+    assert_true(locks_are_free(&rig));
+    if (met) {
+        is_untouched(&rig);
+        assert_int_equal(put(&rig.sides[0], rig.sides[0].tree, 9, 1), BANYAN_ENOTFOUND);
+    }
+    rig_close(&rig);
+    return met;
+}
+
+static void an_index_in_its_place_stays_untouched(void **state)
+{
+    static const struct {
+        unsigned keys;
+        int (*operation)(struct side *);
+    } cases[] = {{2, insert},
+                 {3, insert_many},
+                 {KEYS, insert_many},
+                 {KEYS, delete_many},
+                 {KEYS, look},
+                 {2, look},
+                 {KEYS, look_for_nothing},
+                 {KEYS, scan},
+                 {KEYS, scan_backwards},
+                 {KEYS, many_get},
+                 {KEYS, many_put},
+                 {3, many_put},
+                 {KEYS, sample},
+                 {0, load}};
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        unsigned at = 1;
+        while (held_at(at, cases[i].keys, cases[i].operation))
+            at++;
+        assert_true(at > 1);
+    }
+}
+
+/* ---- at work, or dropping too, at each step of a drop ---- */
+
+static void operate(void *context)
+{
+    struct rig *rig = context;
+    int status = rig->operation(&rig->sides[0]);
+    if (status && status != BANYAN_ENOTFOUND && status != BANYAN_EBUSY)
+        fail_msg("at list %u of a drop: %d, %s", rig->at, status,
+                 tree_session_error(rig->sides[0].session)->text);
+}
+
+static bool drop_held_at(unsigned at, unsigned keys, int (*operation)(struct side *))
+{
+    struct rig rig;
+    rig_open(&rig, keys);
+    rig.at = at;
+    rig.operation = operation;
+    stepper_hold(rig.sides[1].fabric, between_locks, operate, &rig);
+    int status = drop(&rig.sides[1]);
+    bool met = stepper_met(rig.sides[1].fabric);
+    if (status && (operation != drop || status != BANYAN_ENOTFOUND))
+        fail_msg("a drop, held at list %u: %d, %s", at, status,
+                 tree_session_error(rig.sides[1].session)->text);
+    assert_true(locks_are_free(&rig));
+    account(&rig, NULL);
+    for (unsigned i = 0; i < SIDES; i++)
+        assert_int_equal(put(&rig.sides[i], rig.sides[i].tree, 9, 1), BANYAN_ENOTFOUND);
+    rig_close(&rig);
+    return met;
+}
+
+static void all_comes_back_whoever_works_meanwhile(void **state)
+{
+    static const struct {
+        unsigned keys;
+        int (*operation)(struct side *);
+    } cases[] = {
+        {3, insert_many}, {KEYS, insert_many}, {KEYS, delete_many}, {KEYS, scan}, {KEYS, look_for_nothing},
+        {KEYS, many_put}, {0, load},           {KEYS, drop},        {1, drop}};
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        unsigned at = 1;
+        while (drop_held_at(at, cases[i].keys, cases[i].operation))
+            at++;
+        assert_true(at > 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_index_in_its_place_stays_untouched),
+        cmocka_unit_test(all_comes_back_whoever_works_meanwhile),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
