@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <string.h>
 #include "memory/memory.h"
 #include "stepper.h"
@@ -30,6 +31,7 @@ struct rig {
     struct memory_node *memory;
     struct side sides[SIDES]; /* the operation's, the dropper's, the eyes */
     unsigned keys;            /* in the old index */
+    unsigned others;          /* indexes beside it, of one leaf each */
     unsigned lists, at;       /* lists posted while no lock is held; the one to be held at */
     uint64_t owned;
     int (*operation)(struct side *side);
@@ -121,12 +123,26 @@ static void count_block(void *context, gaddr block, uint32_t bytes)
     ++*(uint64_t *)context;
 }
 
+/* The catalogue has no other place for a new index than the old one's. */
+static void crowd(struct rig *rig)
+{
+    char name[16];
+    struct tree *tree;
+    for (int status = 0; !status;) {
+        snprintf(name, sizeof name, "other%u", rig->others);
+        status = tree_create(rig->sides[2].session, name, &geometry, &tree);
+        rig->others += !status;
+        assert_true(!status || status == BANYAN_ENOSPC);
+        tree_close(tree);
+    }
+}
+
 /* Each block is the index's (NULL: there is none), or lies ready with a worker. */
 static void account(struct rig *rig, struct tree *tree)
 {
     struct memory_status_reply status;
     struct tree_check_report report;
-    rig->owned = 0;
+    rig->owned = rig->others;
     if (tree && tree_check(rig->sides[2].session, tree, &report, count_block, &rig->owned))
         fail_msg("%s", tree_session_error(rig->sides[2].session)->text);
     for (unsigned i = 0; i < SIDES; i++)
@@ -290,10 +306,12 @@ static void is_untouched(struct rig *rig)
     tree_close(tree);
 }
 
-static bool held_at(unsigned at, unsigned keys, int (*operation)(struct side *))
+static bool held_at(unsigned at, unsigned keys, bool crowded, int (*operation)(struct side *))
 {
     struct rig rig;
     rig_open(&rig, keys);
+    if (crowded)
+        crowd(&rig);
     rig.at = at;
     stepper_hold(rig.sides[0].fabric, between_locks, drop_and_make, &rig);
     int status = operation(&rig.sides[0]);
@@ -330,10 +348,19 @@ static void an_index_in_its_place_stays_untouched(void **state)
                  {0, load}};
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         unsigned at = 1;
-        while (held_at(at, cases[i].keys, cases[i].operation))
+        while (held_at(at, cases[i].keys, false, cases[i].operation))
             at++;
         assert_true(at > 1);
     }
+}
+
+/* The new root takes the old one's word, and its place. */
+static void a_root_of_the_old_index_is_not_put_above_the_new_one(void **state)
+{
+    unsigned at = 1;
+    while (held_at(at, 3, true, insert_many))
+        at++;
+    assert_true(at > 1);
 }
 
 /* ---- at work, or dropping too, at each step of a drop ---- */
@@ -387,6 +414,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_index_in_its_place_stays_untouched),
+        cmocka_unit_test(a_root_of_the_old_index_is_not_put_above_the_new_one),
         cmocka_unit_test(all_comes_back_whoever_works_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
