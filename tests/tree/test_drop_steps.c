@@ -31,6 +31,7 @@ struct rig {
     struct memory_node *memory;
     struct side sides[SIDES]; /* the operation's, the dropper's, the eyes */
     unsigned keys;            /* in the old index */
+    unsigned new_keys;        /* in the one that takes its place */
     unsigned others;          /* indexes beside it, of one leaf each */
     unsigned lists, at;       /* lists posted while no lock is held; the one to be held at */
     uint64_t owned;
@@ -280,8 +281,6 @@ static int drop(struct side *side)
 
 /* ---- dropped and made anew at each of its steps ---- */
 
-#define NEW_KEYS 25u
-
 static void drop_and_make(void *context)
 {
     struct rig *rig = context;
@@ -289,7 +288,7 @@ static void drop_and_make(void *context)
     struct tree *tree;
     assert_int_equal(drop(side), 0);
     assert_int_equal(tree_create(side->session, "victim", &geometry, &tree), 0);
-    for (unsigned i = 1; i <= NEW_KEYS; i++)
+    for (unsigned i = 1; i <= rig->new_keys; i++)
         assert_int_equal(put(side, tree, 2 * i, 2), 0);
     tree_close(side->tree);
     side->tree = tree;
@@ -301,7 +300,7 @@ static void is_untouched(struct rig *rig)
     assert_int_equal(tree_open(rig->sides[2].session, "victim", &tree), 0);
     for (unsigned i = 1; i < 2 * KEYS; i++)
         assert_int_equal(get(&rig->sides[2], tree, i),
-                         i % 2 == 0 && i <= 2 * NEW_KEYS ? 2 : BANYAN_ENOTFOUND);
+                         i % 2 == 0 && i <= 2 * rig->new_keys ? 2 : BANYAN_ENOTFOUND);
     account(rig, tree);
     tree_close(tree);
 }
@@ -310,6 +309,7 @@ static bool held_at(unsigned at, unsigned keys, bool crowded, int (*operation)(s
 {
     struct rig rig;
     rig_open(&rig, keys);
+    rig.new_keys = crowded ? 2 : 25; /* its root stays where it was made */
     if (crowded)
         crowd(&rig);
     rig.at = at;
