@@ -105,9 +105,33 @@ static int superblock_validate(struct tree_session *session, const struct superb
     return 0;
 }
 
+/* What the root word of an index that is not being dropped holds beside the address. */
+static uint64_t generation_marks(uint16_t generation)
+{
+    return generation % ROOT_GENERATIONS << 1;
+}
+
+static gaddr root_address(uint64_t word)
+{
+    return word & ~(uint64_t)(ROOT_ALIGNMENT - 1);
+}
+
+static bool entry_dropping(const struct catalogue_entry *entry)
+{
+    return (entry->root ^ root_address(entry->root)) == (generation_marks(entry->generation) | ROOT_DROPPING);
+}
+
+/* An entry that is just being written may be seen torn, and its root word, which the crc leaves out, later
+ * than the rest. */
+static bool entry_whole(const struct catalogue_entry *entry)
+{
+    return entry->used == 1 && entry->crc == entry_crc(entry) &&
+           (root_address(entry->root) != GADDR_NULL || entry_dropping(entry));
+}
+
+/* Without the catalogue's lock. */
 static int entry_read(struct tree_session *session, uint32_t number, struct catalogue_entry *entry)
 {
-    /* Read without the lock: an entry that is just being written may be torn. */
     for (unsigned attempt = 0; attempt <= TREE_PATIENCE; attempt++) {
         struct fabric_command read = pool_read_command(entry_address(number), entry, sizeof *entry);
         int status = pool_execute(&session->pool, 0, &read, 1);
@@ -115,7 +139,7 @@ static int entry_read(struct tree_session *session, uint32_t number, struct cata
             return status;
         pool_read_settle(&read);
         entry->name[TREE_NAME_MAX] = 0;
-        if (!entry->used || (entry->used == 1 && entry->crc == entry_crc(entry)))
+        if (!entry->used || entry_whole(entry))
             return 0;
     }
     return pool_corrupt(&session->pool, entry_address(number), "a catalogue entry fails its check");
@@ -131,22 +155,6 @@ static void entry_geometry(const struct catalogue_entry *entry, struct format_ge
                                          .value_bytes = entry->value_bytes,
                                          .value_variable = entry->value_variable,
                                          .content = entry->content};
-}
-
-/* What the root word of an index that is not being dropped holds beside the address. */
-static uint64_t generation_marks(uint16_t generation)
-{
-    return generation % ROOT_GENERATIONS << 1;
-}
-
-static gaddr root_address(uint64_t word)
-{
-    return word & ~(uint64_t)(ROOT_ALIGNMENT - 1);
-}
-
-static bool entry_dropping(const struct catalogue_entry *entry)
-{
-    return (entry->root ^ root_address(entry->root)) == (generation_marks(entry->generation) | ROOT_DROPPING);
 }
 
 /* Where a new index may go: the first of the free entries that have been used least often, so that the bits
