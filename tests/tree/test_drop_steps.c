@@ -14,7 +14,7 @@
 #include <string.h>
 #include "memory/memory.h"
 #include "stepper.h"
-#include "tree/state.h"
+#include "tree/tree.h"
 
 #define SIDES 3u
 #define KEYS  60u
