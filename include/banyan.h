@@ -13,35 +13,47 @@
  *     banyan_index_create(session, "phones", NULL, &index);
  *     banyan_put(session, index, "ada", 3, "1815", 4);
  *
- * OBJECTS, AND WHO MAY USE THEM
- *   struct banyan           the pool. Any thread. Contents live as long as it is open: nothing is kept on
- * disk. struct banyan_session   one thread's way in: buffers, counters, the last error. One thread at a time;
- * open one per thread. struct banyan_index     an open index. Any thread, each through its own session.
- *   struct banyan_iterator  belongs to the session it was opened with.
- *   struct banyan_bulk      shared by the sessions that load its parts.
- *   Close them in the reverse order. What is still in use is not closed: BANYAN_EBUSY. After its close call a
- * handle is gone and must not be used again; a close call given NULL does nothing and succeeds.
+ * OBJECTS, AND WHICH THREAD MAY USE THEM
+ *
+ *   struct banyan: the pool. Any thread. A pool of this process lives until it is closed; nothing is kept on
+ *   disk.
+ *
+ *   struct banyan_session: buffers, counters, the last error. One thread at a time: open one for each thread.
+ *
+ *   struct banyan_index: an open index. Any thread, each with its own session.
+ *
+ *   struct banyan_iterator: belongs to the session that it was opened with.
+ *
+ *   struct banyan_bulk: shared by the sessions that load its parts.
+ *
+ * Close them in the reverse order. A handle that is still in use is not closed: BANYAN_EBUSY. After its close
+ * call has succeeded a handle must not be used again. A close call that is given NULL does nothing and
+ * succeeds.
  *
  * ERRORS
- *   Functions return BANYAN_OK or a negative enum banyan_error. banyan_strerror() explains the code;
- *   banyan_session_error() gives the message of the session's last failure, which names the thing at fault.
- * NULL where an object, key or result is wanted and sizes out of range give BANYAN_EINVAL (or
- * BANYAN_EKEYSIZE, BANYAN_EVALUESIZE); a value may be NULL if its length is 0.
+ *
+ * Functions return BANYAN_OK or a negative enum banyan_error. banyan_strerror() explains the code;
+ * banyan_session_error() gives the message of the session's last failure, which names the thing at fault.
+ * NULL where an object, key or result is wanted gives BANYAN_EINVAL; a length out of range gives
+ * BANYAN_EINVAL, BANYAN_EKEYSIZE or BANYAN_EVALUESIZE. A value may be NULL if its length is 0.
  *
  * ATOMICITY
- *   Every single-key operation is atomic and linearizable: it takes effect at one moment between its call and
+ *
+ * Every single-key operation is atomic and linearizable: it takes effect at one moment between its call and
  * its return, for all threads alike. Operations on many keys, iterators and bulk loads are not one
  * transaction.
  *
  * STRUCTS THAT MAY GROW
- *   begin with struct_bytes = sizeof of the struct, as the program was compiled; other fields at 0 mean the
- *   default. The library reads or fills no more than that. A struct longer than the library knows is accepted
- * as long as the unknown rest is zero.
+ *
+ * They begin with struct_bytes, which the program sets to the struct's sizeof. Other fields at 0 mean the
+ * default. The library reads or fills no more than struct_bytes. A struct that is longer than the library
+ * knows is accepted as long as the unknown rest is zero.
  *
  * COST
- *   In a pool of other machines each round trip would be some microseconds. A point read costs one round trip
- * when the inner nodes are in the node cache; an uncontended write two or three. The embedded pool counts
- * them the same way (banyan_session_stats), so that a program can be judged before it meets a network.
+ *
+ * A point read costs one round trip when the inner nodes are in the node cache; an uncontended write costs
+ * two or three. On other machines a round trip takes some microseconds. A pool of this process counts round
+ * trips in the same way (banyan_session_stats), so a program can be measured before it meets a network.
  */
 #ifndef BANYAN_H
 #define BANYAN_H
@@ -124,13 +136,15 @@ struct banyan_options {
     const char *uri;
     uint32_t copy;     /* 1: do not map the pool of a unix: address, send messages */
     uint32_t format;   /* 1: make a new, empty cluster of these memory nodes first: all they hold is lost */
-    uint32_t lease_ms; /* 100 to 60,000. 0: 2,000. Who is silent for longer is fenced, and loses its locks */
+    uint32_t lease_ms; /* 100 to 60,000. 0: 2,000. A program that is silent for longer is fenced: it loses its
+                          locks */
     uint32_t
         timeout_ms; /* 100 to 600,000. 0: 5,000. A memory node that is silent for longer counts as lost */
     const char *secret_file; /* first line: the secret that the memory nodes want. NULL: none */
     const char *certificate_file, *key_file; /* PEM, for mutual TLS. NULL: none */
-    const char *authority_file;              /* PEM: who signs the memory nodes' certificates. NULL: no TLS */
-    /* rdma: addresses, whose connections for control may be TLS's, while what NICs do is not encrypted. */
+    const char
+        *authority_file; /* PEM: the authority that signs the memory nodes' certificates. NULL: no TLS */
+    /* For rdma: addresses. TLS guards the control connections; what NICs transfer is never encrypted. */
     const char *rdma_device;     /* as `rdma link` names it. NULL: the one that owns our address */
     uint32_t rdma_port;          /* of the device, from 1. 0: chosen */
     uint32_t rdma_gid;           /* the index of the port's GID, plus 1. 0: chosen */
@@ -186,14 +200,15 @@ BANYAN_API int banyan_session_stats_reset(struct banyan_session *session);
 
 /* Fixed when an index is created. */
 struct banyan_geometry {
-    size_t struct_bytes;   /* sizeof(struct banyan_geometry) */
-    uint32_t key_bytes;    /* fixed keys: exactly, 8 to 255; variable keys: at most, 1 to 255 (0: as many
-                            * as the network allows: 255, some 140 on RDMA with an MTU below 2,048 */
+    size_t struct_bytes; /* sizeof(struct banyan_geometry) */
+    /* Fixed keys: exactly, 8 to 255. Variable keys: at most, 1 to 255; 0: as many as the network allows,
+     * which is 255, or some 140 on RDMA with an MTU below 2,048. */
+    uint32_t key_bytes;
     uint32_t key_variable; /* 0: all keys have key_bytes bytes; 1: variable */
-    uint32_t
-        value_bytes;           /* exactly, or at most if value_variable. Up to 255: kept in the index's slots.
-                                * Above,      to 64 MiB (keys and values must be variable): values of up to 16 bytes are
-                                * in the      slots, longer ones are records of their own, one more round trip away */
+    /* Exactly, or at most if value_variable. Up to 255: kept in the index's slots. Above, to 64 MiB (keys and
+     * values must be variable): values of up to 16 bytes lie in the slots, longer ones are records of their
+     * own, one more round trip away. */
+    uint32_t value_bytes;
     uint32_t value_variable;   /* 0 or 1 */
     uint32_t leaf_bytes;       /* power of two, 512 to 65536. 0: 1024; with variable keys 4096 */
     uint32_t internal_bytes;   /* power of two, 512 to 4096. 0: 1024; keys above 64 bytes: 4096, but
@@ -213,7 +228,7 @@ BANYAN_API int banyan_index_open(struct banyan_session *session, const char *nam
 /* Closes the handle; the index and its contents stay in the pool. No other thread may be using the handle.
  * BANYAN_EBUSY while an iterator or a bulk load of it is open. */
 BANYAN_API int banyan_index_close(struct banyan_index *index);
-/* Drops an index with all that it holds. Nobody can open it any more, and its name is free. Handles that are
+/* Drops an index with all that it holds. It cannot be opened any more, and its name is free. Handles that are
  * open, here or elsewhere, stay valid and find nothing: reads and writes get BANYAN_ENOTFOUND, at the latest
  * when this call has returned; close them. BANYAN_ENOTFOUND: there is no such index. After any other error
  * the index may be half dropped: call again, or give its memory back with `banyan check --reclaim`.
@@ -301,11 +316,12 @@ struct banyan_range {
  * in an index of variable keys, and must have the keys' length in an index of fixed ones. */
 BANYAN_API int banyan_iterator_open(struct banyan_session *session, struct banyan_index *index,
                                     const struct banyan_range *range, struct banyan_iterator **iterator);
-/* The next entry; BANYAN_ENOTFOUND at the end. Key and value are valid until the iterator's next call; any of
- * the four result pointers may be NULL. Entries are fetched some at a time, up to 256, each leaf as it was at
- * one moment; changes made meanwhile may be seen or not, but no entry comes twice or out of order, and one
- * that is there all the time is not missed. Other calls of the session are allowed between two calls. After
- * another error than BANYAN_ENOTFOUND the call may be repeated. */
+/* The next entry; BANYAN_ENOTFOUND at the end, or when the index was dropped meanwhile. Key and value are
+ * valid until the iterator's next call; any of the four result pointers may be NULL. Entries are fetched some
+ * at a time, up to 256, each leaf as it was at one moment; changes made meanwhile may be seen or not, but no
+ * entry comes twice or out of order, and one that is there all the time is not missed. Other calls of the
+ * session are allowed between two calls. After another error than BANYAN_ENOTFOUND the call may be repeated.
+ */
 BANYAN_API int banyan_iterator_next(struct banyan_iterator *iterator, const void **key, size_t *key_length,
                                     const void **value, size_t *length);
 BANYAN_API int banyan_iterator_close(struct banyan_iterator *iterator);
@@ -314,7 +330,7 @@ BANYAN_API int banyan_iterator_close(struct banyan_iterator *iterator);
 
 /* Fills an empty index from a strictly ascending stream, much faster than by puts. The stream is cut into
  * `parts`; each is loaded by one banyan_bulk_part call, in any order or in parallel by threads with sessions
- * of their own, and every key of a part is below every key of the next. Nobody else may use the index
+ * of their own, and every key of a part is below every key of the next. No other call may use the index
  * meanwhile. fill is the share of a node that is filled, above 0 to 1; 0: 0.8. Not for indexes of records:
  * BANYAN_ENOTSUP. */
 BANYAN_API int banyan_bulk_begin(struct banyan_session *session, struct banyan_index *index, unsigned parts,

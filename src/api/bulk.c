@@ -1,9 +1,9 @@
 /*
  * bulk.c - bulk loads of the C API.
  *
- * Passes a program's stream on to the tree's bulk load and judges each entry on the way. A part whose stream
- * is not ascending or holds an entry of a wrong size ends there with an error, and banyan_bulk_finish must
- * still be called. Threads: parts in parallel, each with its session; begin and finish by one.
+ * Passes a program's stream on to the tree's bulk load and checks each entry on the way. A part whose stream
+ * is not ascending or holds an entry of a wrong size ends there with an error; banyan_bulk_finish must still
+ * be called. Threads: parts in parallel, each with its session; begin and finish by one.
  */
 #include <stdlib.h>
 #include <string.h>

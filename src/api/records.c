@@ -1,9 +1,9 @@
 /*
  * records.c - the C API's calls on an index of records, passed on to the store.
  *
- * A session gets a store session for each such index that it uses, at the first use; either's end takes it
- * along. Arguments have been checked (arguments.h). Thread: the session's; api_detach_index: whoever closes
- * the index, when nobody uses it any more.
+ * At its first use of such an index a session gets a store session for it (an attachment), which is freed
+ * when the session or the index is closed. Arguments have been checked (arguments.h). Thread: the session's;
+ * for api_detach_index the thread that closes the index, when no other uses it any more.
  */
 #include "api/records.h"
 
@@ -57,7 +57,7 @@ static void attachment_free(struct api_attachment *attachment)
 }
 
 /* Takes the session's or the index's first attachment out of both lists; NULL: there is none. The two may be
- * closed at the same time by different threads: whoever takes it frees it. */
+ * closed at the same time by different threads: the one that takes it out frees it. */
 static struct api_attachment *detach_first(struct spinlock *lock, struct api_attachment *const *list)
 {
     spinlock_lock(lock);

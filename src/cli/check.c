@@ -37,10 +37,10 @@ static const struct settings_command command = {
     .table = table,
     .documentation =
         "Walk every index of a cluster, prove every node and record, and account for all memory.\v"
-        "Nobody may write meanwhile. Memory that is handed out but reachable from nowhere counts as lost: "
+        "No client may write meanwhile. Memory that is handed out but reachable from nowhere counts as lost: "
         "what "
         "compute nodes had taken when they died, and, while others are connected, what these hold ready. "
-        "The walk goes on behind what is broken; then nobody knows what of the rest is lost, and nothing is "
+        "The walk goes on behind what is broken; what it does not reach then may not be lost, so nothing is "
         "given back.\n\n"
         "Examples:\n"
         "  banyan check --memory 127.0.0.1:7100,127.0.0.1:7101\n"
@@ -83,7 +83,7 @@ static void print_text(const struct audit_report *report)
     printf("memory: %" PRIu64 " blocks (%" PRIu64 " bytes) in use\n", report->blocks_used,
            report->bytes_used);
     if (report->marked || report->dead || report->missing_parents)
-        printf("half done by compute nodes that died, finished by whoever passes: %" PRIu64
+        printf("half done by compute nodes that died, to be finished by the next operation there: %" PRIu64
                " splits, %" PRIu64 " removals, %" PRIu64 " missing entries\n",
                report->marked, report->dead, report->missing_parents);
     if (report->half_dropped)

@@ -101,7 +101,7 @@ struct cluster_fabric_settings {
          0,                                                                                                  \
          NULL,                                                                                               \
          "FILE",                                                                                             \
-         "TLS: who signs the memory nodes' certificates (PEM); turns TLS on"},                               \
+         "TLS: the authority that signs the memory nodes' certificates (PEM); turns TLS on"},                \
         {"lease",                                                                                            \
          OPTION_U32,                                                                                         \
          offsetof(type, member.lease_ms),                                                                    \

@@ -33,7 +33,7 @@ static const struct settings_command command = {
     .arguments_max = INDEXES_MAX,
     .documentation =
         "Drop indexes of a cluster with all that they hold, and give their memory back.\v"
-        "There is no way back. Nobody can open the index from then on, and its name is free. Programs that "
+        "There is no way back. The index cannot be opened from then on, and its name is free. Programs that "
         "have it open keep running: they find nothing in it, and their writes are refused. The index of "
         "Redis's clients is named 'redis'; a compute node that serves it must be started anew.\n\n"
         "A drop that was interrupted is ended by the same command, or by 'banyan check --reclaim'.\n\n"

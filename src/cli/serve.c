@@ -7,8 +7,8 @@
 #include <string.h>
 #include "base/log.h"
 #include "base/signals.h"
-#include "cli/cluster.h"
 #include "cli/command.h"
+#include "cli/serve_settings.h"
 #include "fabric/local.h"
 #include "memory/memory.h"
 #include "pool/pool.h"
@@ -17,116 +17,7 @@
 #include "server/server.h"
 #include "server/status_page.h"
 
-#define EMBEDDED_NODES_MAX 64u
-#define EMBEDDED_ID        1u /* the process is its own pool's only compute node */
-
-struct serve_settings {
-    char *listen, *tls_listen, *password_file, *certificate, *key, *authority, *http;
-    uint32_t threads, fibers, clients_max, idle_timeout_s, sweep_entries;
-    uint64_t value_max, output_max, client_memory_max, cache_bytes;
-    bool tls_clients, protected_mode, busy_poll;
-    int log_level;
-    /* serve */
-    uint32_t memory_nodes;
-    uint64_t size;
-    bool huge_pages;
-    /* compute */
-    struct cluster_fabric_settings fabric;
-    bool format;
-};
-
-#define ROW(name, kind, field, low, high, choices, unit, help)                                               \
-    {                                                                                                        \
-        name, kind, offsetof(struct serve_settings, field), low, high, choices, unit, help                   \
-    }
-#define SERVER_ROWS                                                                                          \
-    ROW("listen", OPTION_TEXT, listen, 0, 0, NULL, "ADDRESS,...",                                            \
-        "Where Redis clients connect: host:port or unix:/path, comma separated"),                            \
-        ROW("tls-listen", OPTION_TEXT, tls_listen, 0, 0, NULL, "ADDRESS,...", "The same, with TLS"),         \
-        ROW("tls-certificate", OPTION_TEXT, certificate, 0, 0, NULL, "FILE",                                 \
-            "TLS: the server's certificate (PEM)"),                                                          \
-        ROW("tls-key", OPTION_TEXT, key, 0, 0, NULL, "FILE", "TLS: its private key (PEM)"),                  \
-        ROW("tls-authority", OPTION_TEXT, authority, 0, 0, NULL, "FILE",                                     \
-            "TLS: who signs clients' certificates (PEM)"),                                                   \
-        ROW("tls-clients", OPTION_BOOL, tls_clients, 0, 0, NULL, NULL,                                       \
-            "TLS: let in only clients with a certificate that tls-authority signed"),                        \
-        ROW("password-file", OPTION_TEXT, password_file, 0, 0, NULL, "FILE",                                 \
-            "First line: the password that clients give with AUTH"),                                         \
-        ROW("protected-mode", OPTION_BOOL, protected_mode, 0, 0, NULL, NULL,                                 \
-            "Without a password, serve clients of this machine only"),                                       \
-        ROW("http", OPTION_TEXT, http, 0, 0, NULL, "ADDRESS",                                                \
-            "Serve /metrics and a status page here; off if empty"),                                          \
-        ROW("threads", OPTION_U32, threads, 0, 256, NULL, "N",                                               \
-            "Threads that serve clients; 0: one for each CPU"),                                              \
-        ROW("fibers", OPTION_U32, fibers, 0, 4096, NULL, "N", "Commands under way on each thread; 0: 64"),   \
-        ROW("clients-max", OPTION_U32, clients_max, 1, 1e6, NULL, "N", "Clients at once"),                   \
-        ROW("value-max", OPTION_U64, value_max, 1024, STORE_VALUE_MAX, NULL, "BYTES",                        \
-            "Longest value accepted"),                                                                       \
-        ROW("reply-max", OPTION_U64, output_max, 65536, 0x1p36, NULL, "BYTES",                               \
-            "Longest reply to one command"),                                                                 \
-        ROW("client-memory-max", OPTION_U64, client_memory_max, 1 << 20, 0x1p40, NULL, "BYTES",              \
-            "Buffers of all clients together; beyond it the one with most is closed"),                       \
-        ROW("idle-timeout", OPTION_U32, idle_timeout_s, 0, 1e9, NULL, "s",                                   \
-            "Close clients that are silent for so long; 0: never"),                                          \
-        ROW("sweep-entries", OPTION_U32, sweep_entries, 0, UINT32_MAX, NULL, "N",                            \
-            "Entries looked at for expiry every 100 ms; 0: 256"),                                            \
-        ROW("cache-size", OPTION_U64, cache_bytes, 1 << 20, 0x1p40, NULL, "BYTES",                           \
-            "Cache of the index's inner nodes"),                                                             \
-        ROW("busy-poll", OPTION_BOOL, busy_poll, 0, 0, NULL, NULL, "Never sleep, for lowest latency"),       \
-        ROW("log-level", OPTION_CHOICE, log_level, 0, 0, cluster_log_levels, "LEVEL",                        \
-            "debug, info, warning or error; messages go to standard error")
-
-static const struct option_entry serve_table[] = {
-    SERVER_ROWS,
-    ROW("memory-nodes", OPTION_U32, memory_nodes, 1, EMBEDDED_NODES_MAX, NULL, "N",
-        "Memory nodes in this process"),
-    ROW("size", OPTION_U64, size, 16 << 20, 0x1p46, NULL, "BYTES",
-        "Pool of each memory node, as 4G; taken from the system as it is used"),
-    ROW("huge-pages", OPTION_BOOL, huge_pages, 0, 0, NULL, NULL,
-        "Huge pages for the pool where there are some"),
-    {.kind = OPTION_END},
-};
-
-static const struct option_entry compute_table[] = {
-    SERVER_ROWS,
-    CLUSTER_FABRIC_ROWS(struct serve_settings, fabric),
-    ROW("format", OPTION_BOOL, format, 0, 0, NULL, NULL,
-        "Make a new, empty cluster of the memory nodes first: ALL THAT THEY HOLD IS LOST"),
-    {.kind = OPTION_END},
-};
-
-#define SETTINGS_TEXT                                                                                        \
-    "Every setting is also read from the environment (BANYAN_CLIENTS_MAX) and from a file (--config); the "  \
-    "command "                                                                                               \
-    "line comes first, then the environment.\n\n"
-#define STATUS_TEXT                                                                                          \
-    "Exit status: 0 after SIGINT, SIGTERM or SHUTDOWN, 1 when it could not start, 2 when a setting makes "   \
-    "no sense."
-
-static const struct settings_command serve_command = {
-    .name = "serve",
-    .table = serve_table,
-    .documentation =
-        "Serve an ordered key-value store to Redis clients, all in this one process.\v"
-        "The store is memory: what it holds is gone when the process ends.\n\n" SETTINGS_TEXT "Examples:\n"
-        "  banyan serve\n"
-        "  banyan serve --listen 127.0.0.1:7000,unix:/tmp/banyan.sock --size 8G --threads 4\n"
-        "  banyan serve --listen 0.0.0.0:6379 --password-file /etc/banyan/password\n\n" STATUS_TEXT,
-};
-
-static const struct settings_command compute_command = {
-    .name = "compute",
-    .table = compute_table,
-    .documentation =
-        "Serve Redis clients from a cluster of memory nodes. Any number of compute nodes serve the same "
-        "data.\v"
-        "The compute node keeps nothing: it may be killed at any moment, and what it had acknowledged is "
-        "there.\n\n" SETTINGS_TEXT "Examples:\n"
-        "  banyan memory --listen 127.0.0.1:7100 &\n"
-        "  banyan compute --memory 127.0.0.1:7100 --format            # the first one\n"
-        "  banyan compute --memory 127.0.0.1:7100 --listen 127.0.0.1:6380\n"
-        "  banyan compute --memory unix:/run/banyan/memory.sock       # maps the pool\n\n" STATUS_TEXT,
-};
+#define EMBEDDED_ID 1u /* the process is its own pool's only compute node */
 
 struct process {
     struct serve_settings settings;
@@ -135,7 +26,7 @@ struct process {
     char password[NET_SECRET_MAX + 1];
     size_t password_length;
     struct net_tls *tls;
-    struct memory_node *nodes[EMBEDDED_NODES_MAX];
+    struct memory_node *nodes[SERVE_NODES_MAX];
     struct cluster_fabric cluster;
     struct fabric *fabric;
     struct tree_compute *compute;
@@ -194,7 +85,7 @@ static int guard(const struct process *process, struct error *error)
 
 static int open_embedded(struct process *process, struct error *error)
 {
-    const struct fabric_target *targets[EMBEDDED_NODES_MAX];
+    const struct fabric_target *targets[SERVE_NODES_MAX];
     uint32_t count = process->settings.memory_nodes;
     for (uint32_t i = 0; i < count; i++) {
         struct memory_options options = {.node = (uint16_t)i,
@@ -237,7 +128,7 @@ static int write_catalogue(struct process *process, struct error *error)
 
 static int open_pool(struct process *process, struct error *error)
 {
-    bool embedded = process->command == &serve_command;
+    bool embedded = process->command == &serve_settings_serve;
     struct tree_switches switches = {0};
     int status = embedded ? open_embedded(process, error) : open_cluster(process, error);
     if (!status)
@@ -357,7 +248,7 @@ static void close_all(struct process *process)
         tree_compute_destroy(process->compute);
     fabric_close(process->fabric);
     cluster_fabric_close(&process->cluster);
-    for (unsigned i = 0; i < EMBEDDED_NODES_MAX; i++)
+    for (unsigned i = 0; i < SERVE_NODES_MAX; i++)
         memory_node_destroy(process->nodes[i]);
     net_tls_destroy(process->tls);
     free(process->shown);
@@ -399,17 +290,7 @@ static int command_run(const struct settings_command *command, int argc, char **
     if (!process)
         return COMMAND_FAILED;
     process->command = command;
-    process->settings = (struct serve_settings){.listen = strdup("127.0.0.1:6379"),
-                                                .clients_max = 10000,
-                                                .value_max = STORE_VALUE_MAX,
-                                                .output_max = UINT64_C(256) << 20,
-                                                .client_memory_max = UINT64_C(1) << 30,
-                                                .cache_bytes = UINT64_C(64) << 20,
-                                                .protected_mode = true,
-                                                .log_level = LOG_INFO,
-                                                .memory_nodes = 1,
-                                                .size = UINT64_C(1) << 30,
-                                                .fabric = CLUSTER_FABRIC_DEFAULTS};
+    serve_settings_default(&process->settings);
     int status = settings_read(command, &process->settings, argc, argv, NULL, &error);
     log_set_level((enum log_level)process->settings.log_level);
     if (!status)
@@ -421,10 +302,10 @@ static int command_run(const struct settings_command *command, int argc, char **
 
 int command_serve(int argc, char **argv)
 {
-    return command_run(&serve_command, argc, argv);
+    return command_run(&serve_settings_serve, argc, argv);
 }
 
 int command_compute(int argc, char **argv)
 {
-    return command_run(&compute_command, argc, argv);
+    return command_run(&serve_settings_compute, argc, argv);
 }

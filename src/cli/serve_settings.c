@@ -1,0 +1,114 @@
+/* serve_settings.c - See serve_settings.h. */
+#include "cli/serve_settings.h"
+
+#include <string.h>
+#include "base/log.h"
+#include "store/store.h"
+
+#define ROW(name, kind, field, low, high, choices, unit, help)                                               \
+    {                                                                                                        \
+        name, kind, offsetof(struct serve_settings, field), low, high, choices, unit, help                   \
+    }
+#define SERVER_ROWS                                                                                          \
+    ROW("listen", OPTION_TEXT, listen, 0, 0, NULL, "ADDRESS,...",                                            \
+        "Where Redis clients connect: host:port or unix:/path, comma separated"),                            \
+        ROW("tls-listen", OPTION_TEXT, tls_listen, 0, 0, NULL, "ADDRESS,...", "The same, with TLS"),         \
+        ROW("tls-certificate", OPTION_TEXT, certificate, 0, 0, NULL, "FILE",                                 \
+            "TLS: the server's certificate (PEM)"),                                                          \
+        ROW("tls-key", OPTION_TEXT, key, 0, 0, NULL, "FILE", "TLS: its private key (PEM)"),                  \
+        ROW("tls-authority", OPTION_TEXT, authority, 0, 0, NULL, "FILE",                                     \
+            "TLS: the authority that signs clients' certificates (PEM)"),                                    \
+        ROW("tls-clients", OPTION_BOOL, tls_clients, 0, 0, NULL, NULL,                                       \
+            "TLS: let in only clients with a certificate that tls-authority signed"),                        \
+        ROW("password-file", OPTION_TEXT, password_file, 0, 0, NULL, "FILE",                                 \
+            "First line: the password that clients give with AUTH"),                                         \
+        ROW("protected-mode", OPTION_BOOL, protected_mode, 0, 0, NULL, NULL,                                 \
+            "Without a password, serve clients of this machine only"),                                       \
+        ROW("http", OPTION_TEXT, http, 0, 0, NULL, "ADDRESS",                                                \
+            "Serve /metrics and a status page here; off if empty"),                                          \
+        ROW("threads", OPTION_U32, threads, 0, 256, NULL, "N",                                               \
+            "Threads that serve clients; 0: one for each CPU"),                                              \
+        ROW("fibers", OPTION_U32, fibers, 0, 4096, NULL, "N", "Commands under way on each thread; 0: 64"),   \
+        ROW("clients-max", OPTION_U32, clients_max, 1, 1e6, NULL, "N", "Clients at once"),                   \
+        ROW("value-max", OPTION_U64, value_max, 1024, STORE_VALUE_MAX, NULL, "BYTES",                        \
+            "Longest value accepted"),                                                                       \
+        ROW("reply-max", OPTION_U64, output_max, 65536, 0x1p36, NULL, "BYTES",                               \
+            "Longest reply to one command"),                                                                 \
+        ROW("client-memory-max", OPTION_U64, client_memory_max, 1 << 20, 0x1p40, NULL, "BYTES",              \
+            "Buffers of all clients together; beyond it the one with most is closed"),                       \
+        ROW("idle-timeout", OPTION_U32, idle_timeout_s, 0, 1e9, NULL, "s",                                   \
+            "Close clients that are silent for so long; 0: never"),                                          \
+        ROW("sweep-entries", OPTION_U32, sweep_entries, 0, UINT32_MAX, NULL, "N",                            \
+            "Entries looked at for expiry every 100 ms; 0: 256"),                                            \
+        ROW("cache-size", OPTION_U64, cache_bytes, 1 << 20, 0x1p40, NULL, "BYTES",                           \
+            "Cache of the index's inner nodes"),                                                             \
+        ROW("busy-poll", OPTION_BOOL, busy_poll, 0, 0, NULL, NULL, "Never sleep, for lowest latency"),       \
+        ROW("log-level", OPTION_CHOICE, log_level, 0, 0, cluster_log_levels, "LEVEL",                        \
+            "debug, info, warning or error; messages go to standard error")
+
+static const struct option_entry serve_table[] = {
+    SERVER_ROWS,
+    ROW("memory-nodes", OPTION_U32, memory_nodes, 1, SERVE_NODES_MAX, NULL, "N",
+        "Memory nodes in this process"),
+    ROW("size", OPTION_U64, size, 16 << 20, 0x1p46, NULL, "BYTES",
+        "Pool of each memory node, as 4G; taken from the system as it is used"),
+    ROW("huge-pages", OPTION_BOOL, huge_pages, 0, 0, NULL, NULL,
+        "Huge pages for the pool where there are some"),
+    {.kind = OPTION_END},
+};
+
+static const struct option_entry compute_table[] = {
+    SERVER_ROWS,
+    CLUSTER_FABRIC_ROWS(struct serve_settings, fabric),
+    ROW("format", OPTION_BOOL, format, 0, 0, NULL, NULL,
+        "Make a new, empty cluster of the memory nodes first: ALL THAT THEY HOLD IS LOST"),
+    {.kind = OPTION_END},
+};
+
+#define SETTINGS_TEXT                                                                                        \
+    "Every setting is also read from the environment (BANYAN_CLIENTS_MAX) and from a file (--config); the "  \
+    "command "                                                                                               \
+    "line comes first, then the environment.\n\n"
+#define STATUS_TEXT                                                                                          \
+    "Exit status: 0 after SIGINT, SIGTERM or SHUTDOWN, 1 when it could not start, 2 when a setting makes "   \
+    "no sense."
+
+const struct settings_command serve_settings_serve = {
+    .name = "serve",
+    .table = serve_table,
+    .documentation =
+        "Serve an ordered key-value store to Redis clients, all in this one process.\v"
+        "The store is memory: what it holds is gone when the process ends.\n\n" SETTINGS_TEXT "Examples:\n"
+        "  banyan serve\n"
+        "  banyan serve --listen 127.0.0.1:7000,unix:/tmp/banyan.sock --size 8G --threads 4\n"
+        "  banyan serve --listen 0.0.0.0:6379 --password-file /etc/banyan/password\n\n" STATUS_TEXT,
+};
+
+const struct settings_command serve_settings_compute = {
+    .name = "compute",
+    .table = compute_table,
+    .documentation =
+        "Serve Redis clients from a cluster of memory nodes. Any number of compute nodes serve the same "
+        "data.\v"
+        "The compute node keeps nothing: it may be killed at any moment, and what it had acknowledged is "
+        "there.\n\n" SETTINGS_TEXT "Examples:\n"
+        "  banyan memory --listen 127.0.0.1:7100 &\n"
+        "  banyan compute --memory 127.0.0.1:7100 --format            # the first one\n"
+        "  banyan compute --memory 127.0.0.1:7100 --listen 127.0.0.1:6380\n"
+        "  banyan compute --memory unix:/run/banyan/memory.sock       # maps the pool\n\n" STATUS_TEXT,
+};
+
+void serve_settings_default(struct serve_settings *settings)
+{
+    *settings = (struct serve_settings){.listen = strdup("127.0.0.1:6379"),
+                                        .clients_max = 10000,
+                                        .value_max = STORE_VALUE_MAX,
+                                        .output_max = UINT64_C(256) << 20,
+                                        .client_memory_max = UINT64_C(1) << 30,
+                                        .cache_bytes = UINT64_C(64) << 20,
+                                        .protected_mode = true,
+                                        .log_level = LOG_INFO,
+                                        .memory_nodes = 1,
+                                        .size = UINT64_C(1) << 30,
+                                        .fabric = CLUSTER_FABRIC_DEFAULTS};
+}

@@ -1,0 +1,27 @@
+/* serve_settings.h - the settings of `banyan serve` and `banyan compute`, which share those of the server. */
+#ifndef CLI_SERVE_SETTINGS_H
+#define CLI_SERVE_SETTINGS_H
+
+#include "cli/cluster.h"
+
+#define SERVE_NODES_MAX 64u /* memory nodes in one process */
+
+struct serve_settings {
+    char *listen, *tls_listen, *password_file, *certificate, *key, *authority, *http;
+    uint32_t threads, fibers, clients_max, idle_timeout_s, sweep_entries;
+    uint64_t value_max, output_max, client_memory_max, cache_bytes;
+    bool tls_clients, protected_mode, busy_poll;
+    int log_level;
+    /* serve */
+    uint32_t memory_nodes;
+    uint64_t size;
+    bool huge_pages;
+    /* compute */
+    struct cluster_fabric_settings fabric;
+    bool format;
+};
+
+extern const struct settings_command serve_settings_serve, serve_settings_compute;
+void serve_settings_default(struct serve_settings *settings);
+
+#endif

@@ -1,0 +1,140 @@
+/*
+ * top_servers.c - asks servers for their INFO and takes it apart. What a server sends is not trusted: unknown
+ * fields are left out, missing ones are 0, and its words are made fit for a terminal.
+ */
+#include "cli/top.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include "base/task.h"
+
+#define CONNECT_SECONDS 2
+
+/* ---- INFO ---- */
+
+static const char *find_field(const char *info, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *line = info; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (!strncmp(line, name, length) && line[length] == ':')
+            return line + length + 1;
+    }
+    return NULL;
+}
+
+static uint64_t field(const char *info, const char *name)
+{
+    const char *value = find_field(info, name);
+    return value ? strtoull(value, NULL, 10) : 0;
+}
+
+/* "connected=1,used_bytes=5" */
+static uint64_t part(const char *line, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = line; at && *at && *at != '\r' && *at != '\n'; at = strpbrk(at, ",\r\n")) {
+        at += *at == ',';
+        if (!strncmp(at, name, length) && at[length] == '=')
+            return strtoull(at + length + 1, NULL, 10);
+    }
+    return 0;
+}
+
+static void read_memory(struct top_server *server, const char *info)
+{
+    for (server->memory_nodes = 0; server->memory_nodes < TOP_MEMORY_NODES_MAX; server->memory_nodes++) {
+        char name[32];
+        snprintf(name, sizeof name, "memory_node%u", server->memory_nodes);
+        const char *line = find_field(info, name);
+        if (!line)
+            return;
+        server->memory[server->memory_nodes] =
+            (struct top_memory){.known = true,
+                                .connected = part(line, "connected"),
+                                .used = part(line, "used_bytes"),
+                                .pool = part(line, "pool_bytes"),
+                                .compute_nodes = part(line, "compute_nodes"),
+                                .rdma = part(line, "rdma"),
+                                .queue_pairs = part(line, "queue_pairs"),
+                                .fenced = part(line, "fenced")};
+    }
+}
+
+static void read_info(struct top_server *server, const char *info)
+{
+    const char *keyspace = find_field(info, "db0");
+    server->before = server->now;
+    server->now = (struct top_sample){
+        .at = task_now(),
+        .clients = field(info, "connected_clients"),
+        .commands = field(info, "total_commands_processed"),
+        .hits = field(info, "keyspace_hits"),
+        .misses = field(info, "keyspace_misses"),
+        .errors = field(info, "total_error_replies"),
+        .bytes_in = field(info, "total_net_input_bytes"),
+        .bytes_out = field(info, "total_net_output_bytes"),
+        .operations = field(info, "index_operations"),
+        .round_trips = field(info, "round_trips"),
+        .p50 = field(info, "latency_usec_p50"),
+        .p99 = field(info, "latency_usec_p99"),
+        .keys_known = keyspace != NULL,
+        .keys = keyspace ? part(keyspace, "keys") : 0,
+    };
+    read_memory(server, info);
+}
+
+/* ---- talking to a server ---- */
+
+/* `why` may be a server's own words, that is any bytes, or NULL. What cannot be printed becomes '?'. */
+static void lose(struct top_server *server, const char *why)
+{
+    snprintf(server->trouble, sizeof server->trouble, "%s", why ? why : "it answers with something else");
+    for (char *at = server->trouble; *at; at++)
+        if (*at < ' ' || *at > '~')
+            *at = '?';
+    server->alive = false;
+    if (server->connection)
+        redisFree(server->connection);
+    server->connection = NULL;
+}
+
+static bool reach(const struct top *top, struct top_server *server)
+{
+    struct timeval limit = {.tv_sec = CONNECT_SECONDS};
+    if (server->connection)
+        return true;
+    server->connection = server->address.kind == NET_UNIX
+                             ? redisConnectUnixWithTimeout(server->address.path, limit)
+                             : redisConnectWithTimeout(server->address.host, server->address.port, limit);
+    if (!server->connection || server->connection->err) {
+        lose(server, server->connection ? server->connection->errstr : "no memory");
+        return false;
+    }
+    redisSetTimeout(server->connection, limit);
+    if (top->password[0]) {
+        redisReply *reply = redisCommand(server->connection, "AUTH %s", top->password);
+        bool refused = !reply || reply->type == REDIS_REPLY_ERROR;
+        if (refused)
+            lose(server, reply ? reply->str : "no answer to AUTH");
+        freeReplyObject(reply);
+        return !refused;
+    }
+    return true;
+}
+
+void top_server_poll(const struct top *top, struct top_server *server)
+{
+    if (!reach(top, server))
+        return;
+    redisReply *reply = redisCommand(server->connection, "INFO all");
+    if (reply && reply->type == REDIS_REPLY_STRING) {
+        server->alive = true;
+        read_info(server, reply->str);
+    } else {
+        lose(server, reply ? reply->str : server->connection->errstr);
+    }
+    freeReplyObject(reply);
+}

@@ -1,0 +1,111 @@
+/* top_view.c - what `banyan top` prints: a table of servers and memory nodes, or JSON. */
+#include "cli/top.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include "cli/command.h"
+
+static double rate(const struct top_server *server, uint64_t now, uint64_t before)
+{
+    double seconds = (double)(server->now.at - server->before.at) / 1e9;
+    return server->before.at && seconds > 0 && now >= before ? (double)(now - before) / seconds : 0;
+}
+
+static double per_operation(const struct top_server *server)
+{
+    const struct top_sample *now = &server->now, *before = &server->before;
+    /* Less than before: another server answers there now. */
+    return now->operations > before->operations && now->round_trips >= before->round_trips
+               ? (double)(now->round_trips - before->round_trips) /
+                     (double)(now->operations - before->operations)
+               : 0;
+}
+
+static double hit_share(const struct top_server *server)
+{
+    const struct top_sample *now = &server->now, *before = &server->before;
+    if (now->hits < before->hits || now->misses < before->misses)
+        return 0;
+    uint64_t hits = now->hits - before->hits, misses = now->misses - before->misses;
+    return hits || misses ? 100.0 * (double)hits / ((double)hits + (double)misses) : 0;
+}
+
+static void print_server(const struct top_server *server)
+{
+    if (!server->alive) {
+        printf("%-28.28s %s\n", server->name, server->trouble);
+        return;
+    }
+    char keys[24] = "-";
+    if (server->now.keys_known)
+        snprintf(keys, sizeof keys, "%" PRIu64, server->now.keys);
+    printf("%-28.28s %7" PRIu64 " %10.0f %6.1f %7" PRIu64 " %7" PRIu64 " %6.2f %9.2f %9.2f %8.0f %12s\n",
+           server->name, server->now.clients, rate(server, server->now.commands, server->before.commands),
+           hit_share(server), server->now.p50, server->now.p99, per_operation(server),
+           rate(server, server->now.bytes_in, server->before.bytes_in) / 1e6,
+           rate(server, server->now.bytes_out, server->before.bytes_out) / 1e6,
+           rate(server, server->now.errors, server->before.errors), keys);
+}
+
+static void print_memory(const struct top *top)
+{
+    const struct top_server *teller = NULL;
+    for (unsigned i = 0; i < top->count && !teller; i++)
+        if (top->servers[i].alive && top->servers[i].memory_nodes)
+            teller = &top->servers[i];
+    if (!teller)
+        return;
+    printf("\n%-12s %-12s %12s %12s %6s %8s %7s\n", "memory node", "state", "used MiB", "pool MiB", "full",
+           "computes", "fenced");
+    for (unsigned i = 0; i < teller->memory_nodes; i++) {
+        const struct top_memory *line = &teller->memory[i];
+        printf("%-12u %-12s %12.1f %12.1f %5.1f%% %8" PRIu64 " %7" PRIu64 "\n", i,
+               !line->connected ? "LOST"
+               : line->rdma     ? "RDMA"
+                                : "connected",
+               (double)line->used / 1048576, (double)line->pool / 1048576,
+               line->pool ? 100.0 * (double)line->used / (double)line->pool : 0.0, line->compute_nodes,
+               line->fenced);
+    }
+}
+
+void top_print(const struct top *top)
+{
+    printf("%-28s %7s %10s %6s %7s %7s %6s %9s %9s %8s %12s\n", "server", "clients", "ops/s", "hit %",
+           "p50 us", "p99 us", "trips", "in MB/s", "out MB/s", "err/s", "keys");
+    for (unsigned i = 0; i < top->count; i++)
+        print_server(&top->servers[i]);
+    print_memory(top);
+    fflush(stdout);
+}
+
+static json_t *server_json(const struct top_server *server)
+{
+    if (!server->alive)
+        return json_pack("{s:s, s:b, s:s}", "server", server->name, "alive", 0, "trouble", server->trouble);
+    json_t *memory = json_array();
+    for (unsigned i = 0; i < server->memory_nodes; i++)
+        json_array_append_new(memory,
+                              json_pack("{s:i, s:b, s:I, s:I, s:b, s:I}", "node", (int)i, "connected",
+                                        server->memory[i].connected, "used_bytes",
+                                        (json_int_t)server->memory[i].used, "pool_bytes",
+                                        (json_int_t)server->memory[i].pool, "rdma", server->memory[i].rdma,
+                                        "queue_pairs", (json_int_t)server->memory[i].queue_pairs));
+    return json_pack("{s:s, s:b, s:I, s:f, s:f, s:I, s:I, s:f, s:I, s:o}", "server", server->name, "alive", 1,
+                     "clients", (json_int_t)server->now.clients, "operations_per_second",
+                     rate(server, server->now.commands, server->before.commands), "hit_percent",
+                     hit_share(server), "latency_us_p50", (json_int_t)server->now.p50, "latency_us_p99",
+                     (json_int_t)server->now.p99, "round_trips_per_operation", per_operation(server),
+                     "commands_total", (json_int_t)server->now.commands, "memory_nodes", memory);
+}
+
+int top_print_json(const struct top *top)
+{
+    json_t *list = json_array();
+    for (unsigned i = 0; i < top->count; i++)
+        json_array_append_new(list, server_json(&top->servers[i]));
+    int failed = json_dumpf(list, stdout, JSON_INDENT(2)) || putchar('\n') == EOF;
+    json_decref(list);
+    return failed ? COMMAND_FAILED : COMMAND_OK;
+}
