@@ -41,6 +41,19 @@ static void check_block(struct check *check, gaddr block, uint32_t bytes)
         check->visitor->block(check->visitor->context, block, block_bytes);
 }
 
+/* Reads again what was refused after a lost connection: nothing else writes, so the check goes on from here. */
+static int check_read(struct check *check, const void *key, size_t key_length,
+                      const struct format_reference *reference, enum format_part part,
+                      struct store_value *value)
+{
+    struct store_session *session = check->session;
+    int status;
+    do
+        status = store_record_read(session, key, key_length, reference, part, STORE_SINK_BUFFER, value);
+    while (pool_session_again(tree_session_pool(session->tree), &status));
+    return status;
+}
+
 /* *value is 0 if the record's header is not valid. */
 static int check_record(struct check *check, const void *key, size_t key_length,
                         const struct format_reference *reference, struct store_value *value)
@@ -53,9 +66,8 @@ static int check_record(struct check *check, const void *key, size_t key_length,
     /* The block is in use even if the record is damaged, for the slot is valid. Only the header tells which
      * blocks the extents have. */
     check_block(check, reference->address, format_record_block_bytes(key_length, reference->length));
-    int status =
-        store_record_read(session, key, key_length, reference,
-                          extents ? FORMAT_PART_HEADER : FORMAT_PART_VALUE, STORE_SINK_BUFFER, value);
+    int status = check_read(check, key, key_length, reference,
+                            extents ? FORMAT_PART_HEADER : FORMAT_PART_VALUE, value);
     if (status == STORE_STALE) {
         *value = (struct store_value){0};
         return check_tell(check, "record %s: it is not the one that the index names, or it is damaged", text);
@@ -66,8 +78,7 @@ static int check_record(struct check *check, const void *key, size_t key_length,
         check_block(check, format_record_extent(session->header, key_length, i).address,
                     format_record_extent_bytes(reference->length, i));
     uint64_t expires = value->expires;
-    status =
-        store_record_read(session, key, key_length, reference, FORMAT_PART_VALUE, STORE_SINK_BUFFER, value);
+    status = check_read(check, key, key_length, reference, FORMAT_PART_VALUE, value);
     value->expires = expires;
     return status == STORE_STALE ? check_tell(check, "record %s: one of its extents is damaged", text)
                                  : status;

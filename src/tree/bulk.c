@@ -84,6 +84,16 @@ static void children_release(struct tree_session *session, const struct children
         pool_release(&session->pool, children->items[i].link.address, bytes);
 }
 
+/* One command. It reads, or writes what no link leads to yet; so after a loss it is just run again. */
+static int execute(struct tree_session *session, struct fabric_command *command)
+{
+    int status;
+    do
+        status = pool_execute(&session->pool, gaddr_node(command->address), command, 1);
+    while (tree_again(session, &status));
+    return status;
+}
+
 static void bulk_free(struct tree_bulk *bulk)
 {
     for (unsigned i = 0; bulk->part && i < bulk->parts; i++) {
@@ -174,7 +184,7 @@ static int last_write(struct tree_session *session, struct tree *tree, struct pa
     part->header.lower = format_key_of(&part->lower);
     format_header_encode(&tree->layout, &part->header, part->last);
     struct fabric_command write = pool_write_command(leaf, part->last, tree->layout.geometry.leaf_bytes);
-    return pool_execute(&session->pool, gaddr_node(leaf), &write, 1);
+    return execute(session, &write);
 }
 
 /* Gives back the blocks that a leaf's slots name. Whatever fails leaves them to an offline check. */
@@ -201,7 +211,7 @@ static void part_blocks_release(struct tree_session *session, const struct forma
         gaddr leaf = part->leaves.items[i].link.address;
         struct fabric_command read =
             pool_read_command(leaf, session->image.bytes, layout->geometry.leaf_bytes);
-        if (pool_execute(&session->pool, gaddr_node(leaf), &read, 1))
+        if (execute(session, &read))
             return;
         pool_read_settle(&read);
         leaf_blocks_release(session, layout, part->leaves.items[i].link, session->image.bytes);
@@ -225,8 +235,10 @@ static int blocks_make(struct loader *loader, gaddr leaf)
             status = pool_block_allocate(&loader->session->pool, leaf, entry->key.length, &entry->block);
     }
     if (!status)
-        status = tree_key_blocks_write(loader->session, loader->entries + loader->carried,
-                                       loader->count - loader->carried);
+        do
+            status = tree_key_blocks_write(loader->session, loader->entries + loader->carried,
+                                           loader->count - loader->carried);
+        while (tree_again(loader->session, &status));
     loader->carried = made;
     return status;
 }
@@ -256,8 +268,10 @@ static int leaf_close(struct loader *loader)
         return status;
     status = blocks_make(loader, link.address);
     for (bool fits = false; !fits && !status;) { /* one entry, or none, always fits */
-        status = tree_leaf_build(session, layout, gaddr_node(link.address), TAG_TRIES, &header,
-                                 loader->entries, count, session->image.bytes, &fits);
+        do
+            status = tree_leaf_build(session, layout, gaddr_node(link.address), TAG_TRIES, &header,
+                                     loader->entries, count, session->image.bytes, &fits);
+        while (tree_again(session, &status));
         count -= !status && !fits;
     }
     link.tag = header.tag;
@@ -430,7 +444,9 @@ static int level_build(struct tree_session *session, struct tree_bulk *bulk, uin
         status = pool_allocate(&session->pool, POOL_ANY_NODE, layout->geometry.internal_bytes, &link.address);
         if (status)
             break;
-        status = pool_take_tag(&session->pool, gaddr_node(link.address), &link.tag);
+        do
+            status = pool_take_tag(&session->pool, gaddr_node(link.address), &link.tag);
+        while (tree_again(session, &status));
         if (!status)
             status = child_append(session, nodes, link, entries[0].key);
         if (status)
@@ -454,7 +470,7 @@ static int level_build(struct tree_session *session, struct tree_bulk *bulk, uin
         format_internal_encode(layout, &header, entries, count, session->spare);
         struct fabric_command write =
             pool_write_command(node->link.address, session->spare, layout->geometry.internal_bytes);
-        status = pool_execute(&session->pool, gaddr_node(node->link.address), &write, 1);
+        status = execute(session, &write);
     }
     return status;
 }
@@ -542,7 +558,9 @@ int tree_bulk_finish(struct tree_session *session, struct tree_bulk *bulk)
         top++;
     }
     if (!status && anything)
-        status = root_replace(session, tree, levels[top].items[0].link, top);
+        do
+            status = root_replace(session, tree, levels[top].items[0].link, top);
+        while (tree_again(session, &status));
     if (status && status != BANYAN_EUNKNOWN) {
         for (unsigned i = 0; i < bulk->parts && layout->long_keys; i++)
             part_blocks_release(session, layout, &bulk->part[i]);

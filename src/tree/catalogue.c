@@ -72,11 +72,10 @@ static uint32_t entry_crc(const struct catalogue_entry *entry)
     return crc32c(0, (const uint8_t *)entry + start, sizeof *entry - start);
 }
 
-int tree_format(struct tree_session *session)
+static int format(struct tree_session *session)
 {
     static const uint8_t zeros[ENTRY_BYTES];
     struct superblock block = {.magic = SUPERBLOCK_MAGIC, .version = FORMAT_VERSION};
-    pool_session_begin(&session->pool);
     block.crc = crc32c(0, &block, offsetof(struct superblock, crc));
     for (uint32_t i = 0; i < ENTRIES; i++) {
         struct fabric_command clear = pool_write_command(entry_address(i), zeros, ENTRY_BYTES);
@@ -86,6 +85,16 @@ int tree_format(struct tree_session *session)
     }
     struct fabric_command write = pool_write_command(superblock_address(), &block, sizeof block);
     return pool_execute(&session->pool, 0, &write, 1);
+}
+
+int tree_format(struct tree_session *session)
+{
+    int status;
+    pool_session_begin(&session->pool);
+    do /* the same bytes again, wherever it was refused */
+        status = format(session);
+    while (tree_again(session, &status));
+    return status;
 }
 
 static int superblock_validate(struct tree_session *session, const struct superblock *block)
@@ -427,15 +436,16 @@ int tree_create(struct tree_session *session, const char *name, const struct for
 struct listing {
     void (*visit)(void *context, const char *name, const struct format_geometry *geometry);
     void *context;
+    uint32_t from; /* entries before this one have been visited: a loss does not repeat them */
 };
 
 static bool listing_visit(void *context, uint32_t number, const struct catalogue_entry *entry)
 {
-    (void)number;
     struct listing *listing = context;
     struct format_geometry geometry;
-    if (entry_dropping(entry))
+    if (number < listing->from || entry_dropping(entry))
         return false;
+    listing->from = number + 1;
     entry_geometry(entry, &geometry);
     listing->visit(listing->context, entry->name, &geometry);
     return false;
@@ -444,10 +454,14 @@ static bool listing_visit(void *context, uint32_t number, const struct catalogue
 int tree_list(struct tree_session *session,
               void (*visit)(void *, const char *, const struct format_geometry *), void *context)
 {
-    struct listing listing = {visit, context};
+    struct listing listing = {.visit = visit, .context = context};
     bool stopped;
+    int status;
     pool_session_begin(&session->pool);
-    return catalogue_walk(session, listing_visit, &listing, &stopped, NULL);
+    do
+        status = catalogue_walk(session, listing_visit, &listing, &stopped, NULL);
+    while (tree_again(session, &status));
+    return status;
 }
 
 /* ---- the root word ---- */

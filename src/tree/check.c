@@ -110,7 +110,10 @@ static int node_read(struct tree_walk *walk, struct format_link link, uint8_t le
     if (link.address == GADDR_NULL || gaddr_node(link.address) >= session->pool.memory_nodes)
         return 0;
     struct fabric_command read = pool_read_command(link.address, image, node_bytes(walk, level));
-    int status = pool_execute(&session->pool, gaddr_node(link.address), &read, 1);
+    int status;
+    do
+        status = pool_execute(&session->pool, gaddr_node(link.address), &read, 1);
+    while (tree_again(session, &status));
     if (status)
         return tree_walk_damage(status) ? 0 : status;
     pool_read_settle(&read);
@@ -363,7 +366,9 @@ int tree_check_all(struct tree_session *session, struct tree *tree, const struct
     if (status)
         return status;
     tree_root_forget(tree);
-    status = tree_root_get(session, tree, &root, &level);
+    do
+        status = tree_root_get(session, tree, &root, &level);
+    while (tree_again(session, &status));
     if (status == BANYAN_ECORRUPT && visitor->problem) { /* nothing else leads into the tree */
         report->problems++;
         visitor->problem(visitor->context, session->pool.error.text);

@@ -30,9 +30,12 @@ static int slot_key(struct tree_walk *walk, const struct format_header *header,
     }
     key->length = slot->key_length;
     struct fabric_command read = pool_read_command(slot->block, room, slot->key_length);
-    int status = gaddr_node(slot->block) >= session->pool.memory_nodes
+    int status;
+    do
+        status = gaddr_node(slot->block) >= session->pool.memory_nodes
                      ? BANYAN_ECORRUPT
                      : pool_execute(&session->pool, gaddr_node(slot->block), &read, 1);
+    while (tree_again(session, &status));
     if (status && !tree_walk_damage(status))
         return status;
     if (!status)
@@ -158,8 +161,11 @@ int tree_walk_leaf(struct tree_walk *walk, gaddr node, const struct format_heade
     /* Whoever locks a marked one next finishes it. */
     bool marked = header->state == FORMAT_NODE_SPLITTING;
     walk->report->marked += marked;
-    int status = marked ? tree_leaf_halves(session, layout, walk->image, header, &count)
+    int status;
+    do
+        status = marked ? tree_leaf_halves(session, layout, walk->image, header, &count)
                         : tree_leaf_entries(session, layout, walk->image, header, &count);
+    while (tree_again(session, &status)); /* refused: a list that reads key blocks */
     if (status > 0)
         status = slots_take(walk, node, header, &count);
     if (!status && header->state == FORMAT_NODE_LIVE)

@@ -172,10 +172,18 @@ static void frame_prefetch(const struct tree_frame *frame)
         __builtin_prefetch((const char *)frame->heads + 64 * line);
 }
 
+/* Whether the frame begins where its left neighbour ends, and ends behind that: so a walk to the right never
+ * comes by a frame twice. */
+static bool frame_follows(const struct tree_frame *left, const struct tree_frame *frame)
+{
+    return !format_key_compare(left->upper, frame->lower) &&
+           (!frame->has_upper || format_key_compare(frame->lower, frame->upper) < 0);
+}
+
 /* Follows cached frames from descent->link down to the wanted level. */
 static enum descent_verdict descend(struct tree_session *session, struct tree *tree, struct descent *descent)
 {
-    struct tree_frame *above = NULL, *frame = NULL;
+    struct tree_frame *above = NULL, *left = NULL, *frame = NULL;
     uint32_t entry = 0, visited = 0;
     enum descent_verdict verdict = DESCENT_FOUND;
     while (descent->at > descent->level) {
@@ -194,13 +202,10 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
         }
         frame_prefetch(frame);
         tree_cache_touch(tree->cache, frame);
-        if (++visited > TREE_RESTARTS_MAX) { /* siblings in a circle */
-            verdict = DESCENT_ASTRAY;
-            break;
-        }
+        visited++;
         entry = tree_frame_search(&tree->layout, frame, descent->key, descent->before);
         int side = frame_side(frame, descent, entry);
-        if (frame->level != descent->at || side < 0) {
+        if (frame->level != descent->at || side < 0 || (left && !frame_follows(left, frame))) {
             verdict = DESCENT_ASTRAY;
             break;
         }
@@ -220,6 +225,7 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
             descent->link = frame->sibling;
             descent->direct = false;
             above = NULL;
+            left = frame;
             continue;
         }
         descent->parent = frame->link;
@@ -228,6 +234,7 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
         descent->at--;
         descent->direct = true;
         above = frame;
+        left = NULL;
         if (descent->link.address == GADDR_NULL) {
             format_key_store(&descent->bound, frame->lower);
             verdict = DESCENT_GAP;
@@ -320,8 +327,10 @@ int tree_locate(struct tree_session *session, struct tree *tree, struct format_k
         epoch_leave(session->pool.epoch);
         switch (verdict) {
         case DESCENT_FOUND:
-            *path = (struct tree_path){descent.link, descent.parent, descent.direct,
-                                       descent.fresh & 1u << (level + 1)};
+            *path = (struct tree_path){.link = descent.link,
+                                       .parent = descent.parent,
+                                       .direct = descent.direct,
+                                       .fresh = descent.fresh & 1u << (level + 1)};
             return 0;
         case DESCENT_MISS:
             status = fetch_missing(session, tree, &descent);
@@ -332,9 +341,12 @@ int tree_locate(struct tree_session *session, struct tree *tree, struct format_k
             forget_way(session, tree, &descent);
             tree_cache_forget(tree->cache, session->pool.epoch, descent.link);
             across.link.address = GADDR_NULL;
-            status = tree_restart(session, descent.link.address);
+            status = tree_astray(session, descent.link.address);
             break;
         case DESCENT_GAP:
+            if (!format_key_compare(format_key_of(&descent.bound), format_key_least(&tree->layout)))
+                return pool_corrupt(&session->pool, descent.parent.address,
+                                    "the leftmost node of its level begins with a gap");
             status = tree_locate(session, tree, format_key_of(&descent.bound), true, descent.at, &across);
             across_level = descent.at;
             if (!status && across_level == level) {
@@ -367,8 +379,12 @@ int tree_path_right(struct tree_session *session, struct tree *tree, struct tree
                     struct format_key upper, struct format_link sibling, uint8_t level)
 {
     struct format_key_copy separator;
-    format_key_store(&separator, upper);
     int status = 0;
+    /* Siblings' fence keys ascend: else they lead in a circle. */
+    if (path->walked && format_key_compare(upper, format_key_of(&session->walked_past)) <= 0)
+        return pool_corrupt(&session->pool, path->link.address,
+                            "a node does not end behind its left neighbour");
+    format_key_store(&separator, upper);
     if (path->fresh)
         status = tree_parent_insert(session, tree, (uint8_t)(level + 1), format_key_of(&separator), sibling);
     else
@@ -377,6 +393,8 @@ int tree_path_right(struct tree_session *session, struct tree *tree, struct tree
         return status;
     path->link = sibling;
     path->direct = path->fresh = false;
+    path->walked = true;
+    session->walked_past = separator;
     /* Walking right is progress; only a very long walk is counted as trouble. */
     session->stats.retries++;
     return ++session->walked % 64 ? 0 : tree_restart(session, sibling.address);

@@ -15,6 +15,7 @@ struct tree_path {
     struct format_link parent; /* the internal node that named it; address 0: it is the root */
     bool direct;               /* parent's entry leads to it, no sibling link was followed */
     bool fresh;                /* parent was fetched by this very call */
+    bool walked;               /* tree_path_right led here, from a node that ends at session->walked_past */
 };
 /* The node of `level` that covers the key, or with `before` what lies just below it. TREE_LOW: the tree is
  * not that high. */

@@ -86,13 +86,6 @@ static int header_read(struct point *point)
     return status;
 }
 
-/* The path does not lead to the key's leaf any more. */
-static int point_astray(struct point *point)
-{
-    tree_path_forget(point->session, point->tree, &point->path);
-    return tree_restart(point->session, point->path.link.address);
-}
-
 /* What the verdict on the leaf leads to. */
 static int point_follow(struct point *point, enum format_verdict verdict, const struct format_header *header,
                         enum outcome *outcome)
@@ -114,10 +107,13 @@ static int point_follow(struct point *point, enum format_verdict verdict, const 
         status = tree_unlink_finish(session, point->tree, point->path.link, header);
         tree_path_forget(session, point->tree, &point->path);
         return status ? status : tree_restart(session, point->path.link.address);
-    case FORMAT_OTHER:
+    case FORMAT_OTHER: /* the path is stale */
+        tree_path_forget(session, point->tree, &point->path);
+        return tree_restart(session, point->path.link.address);
     case FORMAT_LEVEL:
     case FORMAT_LEFT:
-        return point_astray(point);
+        tree_path_forget(session, point->tree, &point->path);
+        return tree_astray(session, point->path.link.address);
     case FORMAT_SPLITTING: /* R3: the new link must not be followed yet */
     case FORMAT_TORN:
     case FORMAT_MALFORMED: /* under the leaf's lock it would be corrupt (tree_leaf_settle) */

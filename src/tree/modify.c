@@ -214,7 +214,9 @@ static int change_validate(struct change *change)
     }
     if (change->verdict == FORMAT_LEFT) {
         tree_path_forget(session, tree, &change->path);
-        return change_quit(change, TREE_RESTART);
+        status = change_quit(change, TREE_RESTART);
+        int astray = status == TREE_RESTART ? tree_astray(session, link.address) : 0;
+        return astray ? astray : status;
     }
     change->found = change->verdict == FORMAT_HIT;
     change->seed = format_slot_seed(change->header.tag, change->header.version);

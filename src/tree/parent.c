@@ -31,6 +31,7 @@ static int internal_validate(struct tree_session *session, struct tree *tree, st
     bool decoded =
         (valid || format_header_valid(layout, image)) && format_header_decode(layout, image, header);
     int status = 0;
+    bool astray = false;
     if (!decoded) {
         *header = (struct format_header){0};
         status = tree_invalid(session, path->link.address, "an internal node fails its check");
@@ -45,8 +46,10 @@ static int internal_validate(struct tree_session *session, struct tree *tree, st
         int lowest = format_key_compare(key, header->lower);
         if (before ? order > 0 : order >= 0)
             status = TREE_SIDEWAYS;
-        else if (before ? lowest <= 0 : lowest < 0)
+        else if (before ? lowest <= 0 : lowest < 0) {
+            astray = true;
             status = TREE_RESTART;
+        }
     }
     if (!status)
         return 0;
@@ -67,7 +70,8 @@ static int internal_validate(struct tree_session *session, struct tree *tree, st
     }
     if (status == TREE_RESTART)
         tree_path_forget(session, tree, path);
-    return status;
+    int lost = astray ? tree_astray(session, path->link.address) : 0;
+    return lost ? lost : status;
 }
 
 int tree_internal_lock(struct tree_session *session, struct tree *tree, struct format_key key, bool before,

@@ -242,7 +242,7 @@ static int leaf_deliver(struct scan *scan, struct format_link link, const uint8_
         return status == TREE_RESTART ? 0 : status;
     }
     session->entries_estimate += count - session->entries_estimate / 16;
-    session->restarts = session->invalid = 0; /* there is progress */
+    session->restarts = session->invalid = session->astray = 0; /* there is progress */
     deliver(scan, image, within(scan, header, image, count));
     advance(scan, header);
     return 0;
@@ -282,7 +282,10 @@ static int follow(struct scan *scan, struct tree_path *path)
             struct format_link link = path->link;
             status = verdict == FORMAT_DEAD ? tree_unlink_finish(session, tree, link, &header) : 0;
             tree_path_forget(session, tree, path);
-            return status ? status : tree_restart(session, link.address);
+            if (status)
+                return status;
+            return verdict == FORMAT_LEVEL || verdict == FORMAT_LEFT ? tree_astray(session, link.address)
+                                                                     : tree_restart(session, link.address);
         }
         if (status)
             return status;

@@ -116,6 +116,13 @@ int tree_restart(struct tree_session *session, gaddr node)
     return 0;
 }
 
+int tree_astray(struct tree_session *session, gaddr node)
+{
+    if (++session->astray > TREE_ASTRAY_MAX)
+        return pool_corrupt(&session->pool, node, "the way to a key leads here, where the key cannot lie");
+    return tree_restart(session, node);
+}
+
 /* ---- buffers and arguments ---- */
 
 int tree_reserve(struct tree_session *session, uint8_t **buffer, uint32_t *capacity, uint32_t bytes)
@@ -163,7 +170,7 @@ int tree_buffers(struct tree_session *session, const struct tree *tree)
 int tree_begin(struct tree_session *session, struct tree *tree)
 {
     pool_session_begin(&session->pool);
-    session->restarts = session->invalid = session->walked = 0;
+    session->restarts = session->invalid = session->walked = session->astray = 0;
     session->image.address = GADDR_NULL;
     session->stats.operations++;
     task_charge(TASK_WORK_OPERATION, 1);

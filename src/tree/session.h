@@ -22,6 +22,8 @@
 #define TREE_PATIENCE 32u
 /* Restarts of one operation before it gives up. */
 #define TREE_RESTARTS_MAX 10000u
+/* How often an operation meets what no stale link can lead to before it calls it corrupt. */
+#define TREE_ASTRAY_MAX 3u
 
 struct tree_batch;
 struct tree_gather;
@@ -70,8 +72,10 @@ struct tree_session {
     const struct tree *sample_tree; /* compared only: it may have been closed */
     uint32_t restarts;              /* of the operation under way */
     uint32_t walked;                /* sibling links followed, of the operation under way */
-    uint32_t invalid;    /* nodes that failed their check under their lock, of the operation under way */
-    uint32_t miss_share; /* of recent lookups, in 1/65536: tells whether to read the header at once */
+    uint32_t astray;                /* calls of tree_astray, of the operation under way */
+    uint32_t invalid; /* nodes that failed their check under their lock, of the operation under way */
+    struct format_key_copy walked_past; /* upper fence key of the node that the path walked right from last */
+    uint32_t miss_share;       /* of recent lookups, in 1/65536: tells whether to read the header at once */
     uint32_t entries_estimate; /* per leaf, times 16: moving average of what scans met */
 };
 
@@ -87,6 +91,12 @@ int tree_begin(struct tree_session *session, struct tree *tree);
 bool tree_again(struct tree_session *session, int *status);
 /* Counts a restart of the operation; BANYAN_ECORRUPT when there were too many. */
 int tree_restart(struct tree_session *session, gaddr node);
+/*
+ * The way led to a node that lies left of the key, or on another level, or does not begin where its left
+ * neighbour ends. A node's level and lower fence key never change, so no stale link leads to such a node:
+ * counts a restart, and after TREE_ASTRAY_MAX of them answers BANYAN_ECORRUPT.
+ */
+int tree_astray(struct tree_session *session, gaddr node);
 /*
  * A node failed its check although its lock is held. A new node is written without its own lock, since no
  * link leads to it yet; so a session that follows a stale link into reused memory may see it half written:

@@ -212,7 +212,7 @@ struct tree_check_report {
 /* All of them may be NULL; none may start an operation of the index. */
 struct tree_check_visitor {
     void (*node)(void *context, gaddr node, uint32_t bytes); /* every node and key block in use */
-    /* Every entry, leaf by leaf. May read blocks with tree_lists_execute. Other than 0 ends the check. */
+    /* Every entry, leaf by leaf. May read blocks with pool_lists_execute. Other than 0 ends the check. */
     int (*entry)(void *context, const void *key, size_t key_length, const void *value, size_t length);
     /* A sentence for each broken invariant, with its address; the walk goes on behind it where it can. */
     void (*problem)(void *context, const char *text);

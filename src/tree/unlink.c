@@ -91,6 +91,8 @@ static int extend_leaf(struct tree_session *session, struct tree *tree, const st
     }
     if (format_key_compare(lower, header.lower) <= 0) {
         status = tree_leaf_release(session, tree, &hold, writes, 0);
+        if (!status)
+            status = tree_astray(session, leaf);
         return status ? status : TREE_RESTART;
     }
     if (!names(&header, departed))
@@ -175,6 +177,9 @@ int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct f
     for (now = first;; now = first) {
         int status = extend_left(session, tree, &now, &next);
         while (status == TREE_SIDEWAYS) {
+            if (format_key_compare(format_key_of(&next.lower), format_key_of(&now.lower)) >= 0)
+                return pool_corrupt(&session->pool, next.link.address,
+                                    "a node does not begin left of its right neighbour");
             now = next;
             status = tree_restart(session, now.link.address);
             if (!status)

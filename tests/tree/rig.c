@@ -645,7 +645,7 @@ uint64_t rig_judge(struct rig *rig, enum trouble kind)
 /* ---- loops ---- */
 
 /* What an operation may come to under this trouble. */
-static bool explained(const struct rig_scenario *scenario, enum trouble kind, int status)
+static bool explained(enum trouble kind, int status)
 {
     switch (kind) {
     case TROUBLE_LOSS:
@@ -654,8 +654,7 @@ static bool explained(const struct rig_scenario *scenario, enum trouble kind, in
     case TROUBLE_TIMEOUT:
         return status == BANYAN_ETIMEOUT || status == BANYAN_ENET || status == BANYAN_EUNKNOWN;
     case TROUBLE_REFUSAL: /* where lists are not combined it may come behind a first part */
-        return status == BANYAN_ENET || status == BANYAN_EUNKNOWN ||
-               (status == BANYAN_EFENCED && scenario->refused);
+        return status == BANYAN_ENET || status == BANYAN_EUNKNOWN;
     case TROUBLE_MEMORY: /* there too */
         return status == BANYAN_ENOMEM || status == BANYAN_EUNKNOWN;
     case TROUBLE_SHORT:
@@ -680,8 +679,7 @@ static bool loop_once(const struct rig_scenario *scenario, const struct rig_opti
     if (getenv("BANYAN_RIG"))
         print_message("%s, %s at %" PRIu64 ": %d, %s\n", scenario->name, trouble_name(kind), at, status,
                       tree_session_error(rig.ours.session)->text);
-    if (status &&
-        (!met || !explained(scenario, kind, status) || !tree_session_error(rig.ours.session)->text[0]))
+    if (status && (!met || !explained(kind, status) || !tree_session_error(rig.ours.session)->text[0]))
         fail_msg("%s, %s at %" PRIu64 " (%s): %d, %s", scenario->name, trouble_name(kind), at,
                  met ? "met" : "not met", status, tree_session_error(rig.ours.session)->text);
     if (scenario->judge)

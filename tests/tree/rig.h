@@ -124,7 +124,6 @@ struct rig_scenario {
     void (*judge)(struct rig *rig, int status, enum trouble kind); /* may be NULL: rig_judge */
     unsigned stride[TROUBLES];                                     /* 0: 1 */
     unsigned without; /* troubles that it is not tried with, 1 << kind or-ed */
-    bool refused;     /* it does not begin again by itself: EFENCED is an answer */
 };
 /* Tries the scenario with trouble at each of its chances, until one was met no more. */
 void rig_loop(const struct rig_scenario *scenario, enum trouble kind);

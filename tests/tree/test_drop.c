@@ -206,11 +206,11 @@ static void dropped_or_not(struct rig *rig, int status, enum trouble kind)
 static void every_failure_leaves_it_whole_or_going(void **state)
 {
     static const struct rig_scenario scenarios[] = {
-        {"drop of a leaf", two_nodes, fill_one_leaf, drop, dropped_or_not, ALL, 0, false},
-        {"drop", two_nodes, fill, drop, dropped_or_not, SOME, 0, false},
-        {"drop, long keys", long_keyed, fill_few, drop, dropped_or_not, SOME, 0, false},
-        {"drop, large leaves", large_leaves, fill_few, drop, dropped_or_not, ALL, 0, false},
-        {"drop, records", records, fill_few, drop, dropped_or_not, SOME, 0, false},
+        {"drop of a leaf", two_nodes, fill_one_leaf, drop, dropped_or_not, ALL, 0},
+        {"drop", two_nodes, fill, drop, dropped_or_not, SOME, 0},
+        {"drop, long keys", long_keyed, fill_few, drop, dropped_or_not, SOME, 0},
+        {"drop, large leaves", large_leaves, fill_few, drop, dropped_or_not, ALL, 0},
+        {"drop, records", records, fill_few, drop, dropped_or_not, SOME, 0},
     };
     for (unsigned i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
         rig_loop_all(&scenarios[i]);
@@ -220,8 +220,7 @@ static void every_failure_leaves_it_whole_or_going(void **state)
 
 static void deaths(void (*options)(struct rig_options *), void (*prepare)(struct rig *))
 {
-    const struct rig_scenario scenario = {"drop, deaths", options, prepare, drop,
-                                          dropped_or_not, ALL,     0,       false};
+    const struct rig_scenario scenario = {"drop, deaths", options, prepare, drop, dropped_or_not, ALL, 0};
     rig_loop(&scenario, TROUBLE_DEATH);
 }
 
@@ -272,16 +271,9 @@ static void others_drop(struct rig *rig, int status, enum trouble kind)
 static void what_others_left_half_done_goes_too(void **state)
 {
     const struct rig_scenario scenarios[] = {
-        {"drop beside a split", two_nodes, fill, insert_more, others_drop, ALL, 0, false},
-        {"drop beside an unlinking",
-         two_nodes,
-         fill,
-         delete_most,
-         others_drop,
-         {[TROUBLE_DEATH] = 3},
-         0,
-         false},
-        {"drop beside a split, long keys", long_keyed, fill, insert_more, others_drop, ALL, 0, false},
+        {"drop beside a split", two_nodes, fill, insert_more, others_drop, ALL, 0},
+        {"drop beside an unlinking", two_nodes, fill, delete_most, others_drop, {[TROUBLE_DEATH] = 3}, 0},
+        {"drop beside a split, long keys", long_keyed, fill, insert_more, others_drop, ALL, 0},
     };
     for (unsigned i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
         rig_loop(&scenarios[i], TROUBLE_DEATH);

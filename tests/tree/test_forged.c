@@ -245,6 +245,175 @@ static void under_the_lock(void **state)
     assert_true(answers > 20);
 }
 
+/* ---- circles ---- */
+
+/* Sound nodes that lead in circles, or backwards. */
+enum circle {
+    INNER_SIBLING_SELF,  /* an inner node ends early, and its right sibling is itself */
+    INNER_SIBLING_BACK,  /* two inner nodes are each other's siblings */
+    INNER_CHILD_SELF,    /* an inner node names itself in place of a leaf */
+    INNER_CHILD_ROOT,    /* ... and its root */
+    ROOT_CHILD_SELF,     /* the root names itself */
+    INNER_CHILDREN_SAME, /* an inner node names one leaf for all of its keys */
+    INNER_LEFTMOST_GAP,  /* what begins the level hands its range over to a left neighbour */
+    LEAF_SIBLING_SELF,   /* a leaf ends early, and its right sibling is itself */
+    LEAF_SIBLING_BACK,   /* two leaves are each other's siblings */
+    CIRCLES
+};
+/* A sound tree of this height costs four round trips an operation; each try to go on is as many. */
+#define READS_MAX 100u
+
+static struct format_link link_of(struct nodes *nodes, gaddr node)
+{
+    struct format_header header;
+    assert_true(format_header_decode(&nodes->layout, bytes_at(nodes->rig, node), &header));
+    return (struct format_link){node, header.tag};
+}
+
+/* Changes an inner node: `count` entries stay, what lies behind is left to the sibling. */
+static void inner_cut(struct nodes *nodes, gaddr node, uint16_t count, struct format_link sibling)
+{
+    static struct format_entry entries[FORMAT_ENTRIES_MAX + 1];
+    static uint8_t copy[4096], made[4096];
+    uint8_t *image = bytes_at(nodes->rig, node);
+    const uint32_t bytes = nodes->layout.geometry.internal_bytes;
+    struct format_header header;
+    memcpy(copy, image, bytes);
+    assert_true(format_header_decode(&nodes->layout, copy, &header));
+    assert_true(format_internal_decode(&nodes->layout, copy, &header, entries));
+    assert_true(header.count > count);
+    header.has_upper = true;
+    header.upper = entries[count].key;
+    header.sibling = sibling;
+    format_internal_encode(&nodes->layout, &header, entries, count, made);
+    memcpy(image, made, bytes);
+}
+
+/* Changes the links of an inner node's entries from `from` on. */
+static void inner_lead(struct nodes *nodes, gaddr node, uint16_t from, struct format_link link)
+{
+    static struct format_entry entries[FORMAT_ENTRIES_MAX + 1];
+    static uint8_t copy[4096], made[4096];
+    uint8_t *image = bytes_at(nodes->rig, node);
+    const uint32_t bytes = nodes->layout.geometry.internal_bytes;
+    struct format_header header;
+    memcpy(copy, image, bytes);
+    assert_true(format_header_decode(&nodes->layout, copy, &header));
+    assert_true(format_internal_decode(&nodes->layout, copy, &header, entries));
+    for (uint16_t i = from; i < (from ? header.count : 1); i++)
+        entries[i].link = link;
+    format_internal_encode(&nodes->layout, &header, entries, header.count, made);
+    memcpy(image, made, bytes);
+}
+
+/* The leaf keeps no more than its least key's range. */
+static void leaf_cut(struct nodes *nodes, gaddr node, struct format_link sibling)
+{
+    static uint8_t copy[4096];
+    uint8_t upper[FORMAT_KEY_MAX];
+    uint8_t *image = bytes_at(nodes->rig, node);
+    struct format_header header;
+    memcpy(copy, image, nodes->layout.header_bytes);
+    assert_true(format_header_decode(&nodes->layout, copy, &header));
+    memcpy(upper, header.lower.bytes, header.lower.length);
+    upper[header.lower.length - 1]++;
+    header.has_upper = true;
+    header.upper = (struct format_key){upper, header.lower.length};
+    header.sibling = sibling;
+    format_header_encode(&nodes->layout, &header, image);
+}
+
+static void forge_circle(struct nodes *nodes, enum circle circle)
+{
+    const gaddr root = nodes->inner[0], first = nodes->inner[1], second = nodes->inner[2];
+    const gaddr leaf = nodes->leaves[4], next = nodes->leaves[5];
+    switch (circle) {
+    case INNER_SIBLING_SELF:
+        inner_cut(nodes, first, 2, link_of(nodes, first));
+        return;
+    case INNER_SIBLING_BACK:
+        inner_cut(nodes, first, 2, link_of(nodes, second));
+        inner_cut(nodes, second, 2, link_of(nodes, first));
+        return;
+    case INNER_CHILD_SELF:
+        inner_lead(nodes, second, 1, link_of(nodes, second));
+        return;
+    case INNER_CHILD_ROOT:
+        inner_lead(nodes, second, 1, link_of(nodes, root));
+        return;
+    case ROOT_CHILD_SELF:
+        inner_lead(nodes, root, 1, link_of(nodes, root));
+        return;
+    case INNER_CHILDREN_SAME:
+        inner_lead(nodes, first, 1, link_of(nodes, next));
+        return;
+    case INNER_LEFTMOST_GAP:
+        inner_lead(nodes, first, 0, (struct format_link){0});
+        return;
+    case LEAF_SIBLING_SELF:
+        leaf_cut(nodes, leaf, link_of(nodes, leaf));
+        return;
+    case LEAF_SIBLING_BACK:
+        leaf_cut(nodes, leaf, link_of(nodes, next));
+        leaf_cut(nodes, next, link_of(nodes, leaf));
+        return;
+    default:
+        fail();
+    }
+}
+
+/* Each answer that the index is corrupt was cheap. */
+static void judge_cost(struct rig *rig, int status, const char *what, enum circle circle)
+{
+    uint64_t reads = tree_session_stats(rig->ours.session)->cost.round_trips;
+    if (status == BANYAN_ECORRUPT && reads > READS_MAX)
+        fail_msg("%s, circle %d: %llu round trips: %s", what, (int)circle, (unsigned long long)reads,
+                 tree_session_error(rig->ours.session)->text);
+    judge(rig, status);
+    tree_session_stats_reset(rig->ours.session);
+}
+
+static void circle_costs(enum circle circle)
+{
+    static struct rig rig;
+    static struct nodes nodes;
+    struct rig_options options;
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX] = {1};
+    rig_options_default(&options);
+    fixed(&options);
+    rig_open(&rig, &options);
+    rig_fill(&rig, 0, KEYS, 1);
+    find_nodes(&rig, &nodes);
+    rig_replace_ours(&rig); /* knows nothing yet */
+    forge_circle(&nodes, circle);
+    struct tree_session *session = rig.ours.session;
+    const int before = answers;
+    tree_session_stats_reset(session);
+    for (unsigned i = 0; i < KEYS; i += 3) {
+        size_t key_length = rig_key(&rig, i, key), length = sizeof value;
+        judge_cost(&rig, tree_lookup(session, rig.ours.tree, key, key_length, value, &length), "lookup",
+                   circle);
+        judge_cost(&rig, tree_upsert(session, rig.ours.tree, key, key_length, value, 8), "upsert", circle);
+        int left = 3;
+        const struct tree_range range = {.from = key, .from_length = key_length};
+        judge_cost(&rig, tree_scan(session, rig.ours.tree, &range, any, &left), "scan", circle);
+        left = 3;
+        const struct tree_range back = {.to = key, .to_length = key_length, .reverse = true};
+        judge_cost(&rig, tree_scan(session, rig.ours.tree, &back, any, &left), "reverse scan", circle);
+    }
+    assert_true(answers > before);
+    rig_locks_are_free(&rig);
+    format_layout_free(&nodes.layout);
+    rig_close(&rig);
+}
+
+static void circles_cost_few_reads(void **state)
+{
+    (void)state;
+    for (enum circle circle = 0; circle < CIRCLES; circle++)
+        circle_costs(circle);
+}
+
 static void fixed_keys(void **state)
 {
     (void)state;
@@ -260,6 +429,7 @@ static void variable_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(circles_cost_few_reads),
         cmocka_unit_test(fixed_keys),
         cmocka_unit_test(variable_keys),
         cmocka_unit_test(under_the_lock),

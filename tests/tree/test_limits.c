@@ -320,31 +320,22 @@ static void siblings_on_another_memory_node(void **state)
 {
     (void)state;
     static const struct rig_scenario scenarios[] = {
-        {"first is full", two_nodes, fill_and_refuse, inserts, NULL, {0, 3, 5, 7, 1, 1, 3, 5, 1}, 0, false},
-        {"second is full",
-         two_nodes,
-         fill_and_refuse_other,
-         inserts,
-         NULL,
-         {0, 7, 11, 13, 1, 1, 5, 7, 1},
-         0,
-         false},
+        {"first is full", two_nodes, fill_and_refuse, inserts, NULL, {0, 3, 5, 7, 1, 1, 3, 5, 1}, 0},
+        {"second is full", two_nodes, fill_and_refuse_other, inserts, NULL, {0, 7, 11, 13, 1, 1, 5, 7, 1}, 0},
         {"first is full, long keys",
          two_nodes_long,
          fill_and_refuse,
          inserts,
          NULL,
          {0, 3, 5, 7, 1, 1, 3, 5, 1},
-         0,
-         false},
+         0},
         {"second is full, long keys",
          two_nodes_long,
          fill_and_refuse_other,
          inserts,
          NULL,
          {0, 7, 11, 13, 2, 2, 5, 7, 1},
-         0,
-         false},
+         0},
     };
     for (unsigned i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
         rig_loop_all(&scenarios[i]);
