@@ -41,7 +41,8 @@ static void check_block(struct check *check, gaddr block, uint32_t bytes)
         check->visitor->block(check->visitor->context, block, block_bytes);
 }
 
-/* Reads again what was refused after a lost connection: nothing else writes, so the check goes on from here. */
+/* Reads again what was refused after a lost connection: nothing else writes, so the check goes on from here.
+ */
 static int check_read(struct check *check, const void *key, size_t key_length,
                       const struct format_reference *reference, enum format_part part,
                       struct store_value *value)
