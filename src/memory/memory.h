@@ -17,12 +17,14 @@
 #include "memory/request.h"
 #include "memory/service.h"
 
-#define MEMORY_MAGIC                   UINT64_C(0x4e41594e41420001)
-#define MEMORY_CATALOGUE_OFFSET        4096u
-#define MEMORY_LOCK_TABLE_OFFSET       65536u
-#define MEMORY_FIRST_CHUNK(lock_bytes) (MEMORY_LOCK_TABLE_OFFSET + (lock_bytes))
-#define MEMORY_CHUNK_BYTES             (UINT64_C(8) << 20)
-#define MEMORY_LOCK_BYTES              (UINT64_C(256) << 10)
+#define MEMORY_MAGIC             UINT64_C(0x4e41594e41420001)
+#define MEMORY_CATALOGUE_OFFSET  4096u
+#define MEMORY_LOCK_TABLE_OFFSET 65536u
+/* A multiple of 64 whatever the lock region's size: so is every block of 64 bytes or more. */
+#define MEMORY_FIRST_CHUNK(lock_bytes)                                                                       \
+    ((MEMORY_LOCK_TABLE_OFFSET + (uint64_t)(lock_bytes) + 63u) & ~UINT64_C(63))
+#define MEMORY_CHUNK_BYTES (UINT64_C(8) << 20)
+#define MEMORY_LOCK_BYTES  (UINT64_C(256) << 10)
 
 /* At pool offset 0. */
 struct memory_header {

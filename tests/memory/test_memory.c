@@ -626,6 +626,20 @@ static uint64_t resident_pages(const uint8_t *start, uint64_t bytes)
     return resident;
 }
 
+/* Roots of indexes leave six bits for what the catalogue keeps in them. */
+static void blocks_are_aligned(void **state)
+{
+    struct memory_options options = {.node = NODE, .pool_bytes = POOL + 64, .chunk_bytes = CHUNK};
+    struct error error = {0};
+    for (options.lock_bytes = 8; options.lock_bytes <= 64; options.lock_bytes += 8) {
+        struct memory_node *node = NULL;
+        if (memory_node_create(&node, &options, &error))
+            fail_msg("%s", error.text);
+        assert_int_equal(gaddr_offset(one_of(node, 512)) % 64, 0);
+        memory_node_destroy(node);
+    }
+}
+
 static void a_large_pool_is_sparse(void **state)
 {
     for (unsigned huge = 0; huge < 2; huge++) {
@@ -724,6 +738,7 @@ int main(void)
         cmocka_unit_test(unformatted_gives_nothing),
         cmocka_unit_test(locks_of_the_dead),
         cmocka_unit_test(bad_options),
+        cmocka_unit_test(blocks_are_aligned),
         cmocka_unit_test(a_large_pool_is_sparse),
         cmocka_unit_test(many_threads),
     };
