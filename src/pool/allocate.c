@@ -75,9 +75,9 @@ static bool arena_reserve(struct pool_arena *arena, uint32_t capacity)
 
 /*
  * Gives `count` of the arena's free blocks back to their memory node, those that have lain there longest.
- * When the network fails under way it is not known whether the memory node has them: then they have no owner
- * until an offline check reclaims them, since a block with two owners would be far worse. What was never sent
- * (EFENCED) is kept.
+ * When the network fails during the call, the memory node may or may not have them: then they are not used
+ * again until an offline check reclaims them, since a block with two owners would be far worse. What was
+ * never sent (EFENCED) is kept.
  */
 static int arena_return(struct pool_worker *worker, uint16_t node, uint32_t bytes, struct pool_arena *arena,
                         uint32_t count, struct fabric_cost *cost)
@@ -127,8 +127,9 @@ void pool_worker_each_free(struct pool_worker *worker, void (*visit)(void *, gad
 
 static bool reply_good(const struct memory_allocate_reply *reply, size_t length, uint16_t node, uint32_t want)
 {
-    const size_t head = offsetof(struct memory_allocate_reply, blocks);
-    if (length < head || !reply->count || reply->count > want || length < head + reply->count * sizeof(gaddr))
+    const size_t start = offsetof(struct memory_allocate_reply, blocks);
+    if (length < start || !reply->count || reply->count > want ||
+        length < start + reply->count * sizeof(gaddr))
         return false;
     for (uint32_t i = 0; i < reply->count; i++)
         if (gaddr_node(reply->blocks[i]) != node || !gaddr_offset(reply->blocks[i]))
@@ -148,7 +149,7 @@ static int arena_fetch(struct pool_session *session, uint16_t node, uint32_t byt
         return BANYAN_ENOMEM;
     int status = fabric_call(session->endpoint, node, &request, sizeof request, &reply, sizeof reply, &length,
                              &session->cost);
-    if (status) /* EFENCED: no connection; not what an operation should begin again for at once */
+    if (status) /* EFENCED: no connection; an operation must not begin again at once for that */
         return status == BANYAN_EFENCED ? BANYAN_ENET : status;
     if (!reply_good(&reply, length, node, request.want))
         return BANYAN_ENET;

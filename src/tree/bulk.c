@@ -243,7 +243,7 @@ static int blocks_make(struct loader *loader, gaddr leaf)
     return status;
 }
 
-/* What a failed part holds in its hands. */
+/* A part failed: the blocks of entries that are in no leaf yet. */
 static void pending_blocks_release(struct loader *loader)
 {
     for (uint32_t i = 0; i < loader->count; i++)
@@ -477,8 +477,8 @@ static int level_build(struct tree_session *session, struct tree_bulk *bulk, uin
 
 /*
  * Under the old root leaf's lock: it is empty, it dies and names the new root, the root word changes. Between
- * the last two steps whoever meets the dead leaf takes the second (tree_unlink_finish), so a loader that dies
- * there has loaded the index.
+ * the last two steps every session that meets the dead leaf takes the second (tree_unlink_finish), so a
+ * loader that dies there has loaded the index.
  */
 static int root_replace(struct tree_session *session, struct tree *tree, struct format_link root,
                         uint8_t level)
@@ -515,7 +515,8 @@ static int root_replace(struct tree_session *session, struct tree *tree, struct 
         format_header_encode(layout, &header, session->image.bytes);
         writes[0] = pool_write_command(old.address, session->image.bytes, layout->header_bytes);
         status = pool_unknown(&session->pool, tree_leaf_execute(session, tree, old.address, writes, 1));
-        if (!status) /* the index is loaded, whatever comes of this: who meets the dead leaf does it again */
+        if (!status) /* the index is loaded; if this fails, the next session that meets the dead leaf repeats
+                        it */
             swap = tree_root_swap(session, tree, old.address, root.address, &swapped);
     }
     bool dropped = status == TREE_RESTART && header.index == (tree->index | TREE_INDEX_DROPPED);
@@ -527,10 +528,10 @@ static int root_replace(struct tree_session *session, struct tree *tree, struct 
                          "index %s is not empty: a bulk load needs an empty one", tree->name);
     if (status)
         return status;
-    if (swap || tree_is_dropped(tree)) /* the one that drops it finds the new root by the old one (drop.c) */
+    if (swap || tree_is_dropped(tree)) /* a drop finds the new root by the old one (drop.c) */
         return 0;
     tree_root_set(tree, root, level);
-    if (!released) /* else somebody may still hold on to it */
+    if (!released) /* else our lock may still stand: a session may be about to change it */
         pool_release(&session->pool, old.address, layout->geometry.leaf_bytes);
     return 0;
 }

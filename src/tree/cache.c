@@ -34,7 +34,7 @@ struct tree_cache {
     const struct format_layout *layout;
     uint64_t slab_bytes;
     uint32_t frame_bytes;    /* of the largest frame */
-    struct slab *slabs;      /* owned; frames are cut from them and never given back before the end */
+    struct slab *slabs;      /* owned; frames are cut from them; freed with the cache */
     uint64_t slab_used;      /* of the newest */
     struct tree_frame *idle; /* by `next`: to be used again */
     uint64_t limit, bytes, evictions;
@@ -101,6 +101,7 @@ void tree_cache_destroy(struct tree_cache *cache)
     if (!cache)
         return;
     spinlock_lock(&cache->lock);
+    assert(!cache->closed);
     cache->closed = true;
     bool last = !cache->retired;
     spinlock_unlock(&cache->lock);
@@ -314,15 +315,17 @@ static void frame_remove(struct tree_cache *cache, struct tree_frame *frame)
         at = &(*at)->next;
     atomic_store_release(at, frame->next);
     unswizzle(frame);
+    assert(frame->place < cache->count && cache->places[frame->place] == frame);
     cache->places[frame->place] = cache->places[--cache->count];
     cache->places[frame->place]->place = frame->place;
     cache->bytes -= frame->bytes;
-    frame->place = UINT32_MAX; /* gone: must not be swizzled to again */
+    assert(!frame->parent && !frame->cached_children); /* nothing leads to it any more */
+    frame->place = UINT32_MAX;                         /* gone: must not be swizzled to again */
     cache->retired++;
 }
 
-/* Not under the lock: what is freed goes back to the cache, which takes it. A frame that nobody can remember
- * stays where it is until the cache goes. */
+/* Not under the lock: what is freed goes back to the cache, which takes it. A frame that cannot be retired,
+ * because memory is short, stays where it is until the cache is freed. */
 static void frame_retire(struct tree_cache *cache, struct epoch_slot *slot, struct tree_frame *frame)
 {
     if (epoch_retire(slot, frame_free, frame, cache))

@@ -25,8 +25,8 @@
  *
  * Root word: the address of the root in its upper bits, which is a multiple of ROOT_ALIGNMENT; the lowest bit
  * is set once the index is being dropped; the bits between hold the low bits of the entry's generation. So a
- * CAS of the root by someone who knew an earlier index of this entry fails, although the new root may lie at
- * the old one's address (docs/internals/tree.md, Dropping).
+ * CAS of the root by a session that knew an earlier index of this entry fails, although the new root may lie
+ * at the old one's address (docs/internals/tree.md, Dropping).
  */
 #define SUPERBLOCK_MAGIC UINT64_C(0x6e61796e61427831)
 #define FORMAT_VERSION   2u
@@ -405,7 +405,7 @@ static int create(struct tree_session *session, const char *name, const struct f
     if (!status) {
         status = entry_write(session, *tree, root);
         if (status && status != BANYAN_EUNKNOWN)
-            pool_release(&session->pool, root, (*tree)->layout.geometry.leaf_bytes); /* nobody knows it */
+            pool_release(&session->pool, root, (*tree)->layout.geometry.leaf_bytes); /* no link leads to it */
     }
     tree_unlock(session, &hold, unlock, 0);
     if (status) {

@@ -1,11 +1,12 @@
 /*
- * check.c - Walks a whole index and judges every node, link, slot and key block. One round trip a node, and
- * one more for a leaf with long keys; nobody else may write.
+ * check.c - Walks a whole index and validates every node, link, slot and key block. One round trip a node,
+ * and one more for a leaf with long keys; nothing else may write.
  *
  * The walk takes a level at a time, from the top, along the sibling links, and notes what a level names below
- * it. Where the visitor hears of problems it goes on behind them: a node that cannot be read is passed by way
- * of the next one that the level above names; what a damaged inner node named is reached by the siblings of
- * the level below. Each node is visited once, so that it ends in any tree. 24 bytes of memory a node.
+ * it. Where the visitor takes problems the walk continues behind them: a node that cannot be read is passed
+ * by way of the next one that the level above names; what a damaged inner node named is reached by the
+ * siblings of the level below. Each node is visited once, so that the walk ends in any tree. A read that is
+ * refused after a lost connection is repeated. 24 bytes of memory a node.
  */
 #include "tree/check.h"
 

@@ -1,6 +1,6 @@
 /*
- * check.h - what the two halves of the check share: check.c walks the levels of an index, check_leaf.c judges
- * what a leaf holds. Private to them. One task, nobody else writing.
+ * check.h - what the two halves of the check share: check.c walks the levels of an index, check_leaf.c
+ * validates what a leaf holds. Private to them. One task, while nothing else writes.
  */
 #ifndef TREE_CHECK_H
 #define TREE_CHECK_H
@@ -41,7 +41,7 @@ static inline bool tree_walk_damage(int status)
 {
     return status == BANYAN_ECORRUPT || status == BANYAN_EADDRESS || status == BANYAN_EINVAL;
 }
-/* Judges a leaf's slots and key blocks: its image is in walk->image, and its header proven. */
+/* Validates a leaf's slots and key blocks: its image is in walk->image, and its header is proven. */
 int tree_walk_leaf(struct tree_walk *walk, gaddr node, const struct format_header *header);
 
 #endif

@@ -106,12 +106,12 @@ static int slots_take(struct tree_walk *walk, gaddr node, const struct format_he
     return status;
 }
 
-/* ---- judging ---- */
+/* ---- validating ---- */
 
 static int heads_check(struct tree_walk *walk, gaddr node, const struct format_header *header)
 {
     const struct format_layout *layout = &walk->tree->layout;
-    for (uint32_t number = 0; number < layout->buckets; number += 2) { /* two share a head */
+    for (uint32_t number = 0; number < layout->buckets; number += 2) { /* two share a version */
         struct format_bucket bucket;
         format_bucket_number(layout, number, &bucket);
         if (format_bucket_version(walk->image, &bucket) != header->version)
@@ -158,7 +158,7 @@ int tree_walk_leaf(struct tree_walk *walk, gaddr node, const struct format_heade
     const struct format_layout *layout = &walk->tree->layout;
     uint32_t count;
     walk->report->leaves++;
-    /* Whoever locks a marked one next finishes it. */
+    /* The next session that locks a marked leaf finishes it. */
     bool marked = header->state == FORMAT_NODE_SPLITTING;
     walk->report->marked += marked;
     int status;

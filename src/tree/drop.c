@@ -2,8 +2,8 @@
  * drop.c - An index goes away with all that it holds. Level by level from the root downwards, every node is
  * killed in place; when a level is dead the root word moves down to the next one, and then the level's blocks
  * go back. Two round trips a node. One task; any number of compute nodes may use the index, or drop it too,
- * at the same time. A drop that stops anywhere is gone on with from the root word. The reasoning stands in
- * docs/internals/tree.md, Dropping.
+ * at the same time. A drop that stops anywhere is continued from the root word. docs/internals/tree.md,
+ * Dropping, has the reasons.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -170,7 +170,7 @@ static int leaf_empty(struct drop *drop, const struct format_header *header, uin
     return status;
 }
 
-/* Nobody finds the entries any more: what they name goes back. */
+/* No session finds the entries any more: what they name is freed. */
 static void entries_release(struct drop *drop, uint32_t count)
 {
     struct tree_session *session = drop->session;
@@ -269,7 +269,7 @@ static int address_order(const void *left, const void *right)
 
 /*
  * What the level above named and its siblings do not lead to: dead nodes whose entry in their parent was
- * still due to be dropped. The parent is dropped, so nobody but us can free them. One that cannot be read
+ * still due to be dropped. The parent is dropped, so no other session can free them. One that cannot be read
  * stays for an offline check.
  */
 static int named_kill(struct drop *drop, uint8_t level)
@@ -298,8 +298,8 @@ static void level_release(struct drop *drop, uint8_t level)
         pool_release(&drop->session->pool, drop->killed.items[i], node_bytes(drop, level));
 }
 
-/* The level is dead: the root word goes on to `next`. Who moves it frees the level; others who drop the same
- * index find that it has gone on. */
+/* The level is dead: the root word goes on to `next`. The session that moves it frees the level; others that
+ * drop the same index find it moved. */
 static int level_leave(struct drop *drop, gaddr from, gaddr next, uint8_t level)
 {
     bool swapped;

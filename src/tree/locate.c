@@ -91,7 +91,7 @@ static int internal_validate(struct tree_session *session, struct tree *tree, st
 }
 
 /* Reads an internal node and checks it under its link; retries torn reads. 0, TREE_RESTART (another node lies
- * there now), or an error. Dead nodes are returned too: judge header->state. */
+ * there now), or an error. Dead nodes are returned too: look at header->state. */
 static int internal_fetch(struct tree_session *session, struct tree *tree, struct format_link link,
                           uint8_t level, uint8_t *image, struct format_header *header)
 {
@@ -101,7 +101,7 @@ static int internal_fetch(struct tree_session *session, struct tree *tree, struc
         struct fabric_command read = pool_read_command(link.address, image, layout->geometry.internal_bytes);
         struct tree_hold hold;
         bool locked = attempt > TREE_PATIENCE;
-        /* Nobody writes a node whose lock we hold: what fails its check then is no torn read. */
+        /* No session writes a node whose lock we hold, so a failed check is no torn read then. */
         int status = locked ? tree_lock(session, link.address, false, &read, 1, &hold)
                             : pool_execute(&session->pool, gaddr_node(link.address), &read, 1);
         if (!status)
@@ -246,7 +246,7 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
     return verdict;
 }
 
-/* The descent came to a node that is not there any more: forgets who said that it was. */
+/* The descent came to a node that is no longer there: forgets the frames, or the root, that led to it. */
 static void forget_way(struct tree_session *session, struct tree *tree, const struct descent *descent)
 {
     if (descent->left.address)

@@ -16,16 +16,16 @@
 #include "tree/session.h"
 
 /*
- * The local lock table holds only the locks that somebody of this compute node has or wants, in hashed
+ * The local lock table holds only the locks that tasks of this compute node hold or want, in hashed
  * shards: the full table of Sherman (one local lock for each global one, 131,072 for each memory node) would
  * be almost all idle.
  */
 #define SHARDS 4096u
-/* How often it is tried to release a lock over a connection that is being opened anew. */
-#define MEND_LOOK_NS UINT64_C(200000)
+/* How long to wait between attempts to release a lock over a connection that is being reopened. */
+#define RECONNECT_POLL_NS UINT64_C(200000)
 /* How long an endpoint may be without the connection that frees a lock: others may wait for that lock. */
-#define MEND_PATIENCE_NS UINT64_C(2000000000)
-#define DONE             2u /* of tree_waiter.granted: 1 granted, 2 the releaser is through with the waiter */
+#define RECONNECT_PATIENCE_NS UINT64_C(2000000000)
+#define DONE                  2u /* of tree_waiter.granted: 1 granted, 2 the releaser no longer touches the waiter */
 
 struct tree_local_lock {
     gaddr name;     /* of the global lock */
@@ -220,10 +220,10 @@ static int local_acquire(struct tree_session *session, gaddr node, bool wanted, 
 }
 
 /*
- * What the holder decided, it decided by an image that was handed over, and neither wrote nor read anything
- * (or read what makes it doubt).
- * The lock may have been lost, and the leaf changed by others, before this operation even began, while the
- * answer to the list of whoever handed it over was still on its way. The answer to the unlock tells.
+ * Whether only the unlock can prove that the lock was held: the holder decided by an image that was handed
+ * over, and has neither written nor read anything since (or has read what looks corrupt). The lock may have
+ * been lost, and the leaf changed by others, before this operation even began, while the answer to the
+ * previous holder's list was still on its way.
  */
 static bool unlock_proves(const struct tree_session *session, const struct tree_hold *hold, bool writes)
 {
@@ -237,8 +237,8 @@ static bool local_release_begin(struct tree_session *session, struct tree_hold *
     struct tree_local_lock *lock = hold->local;
     if (!lock)
         return true;
-    /* Relaxed, a hint: who queues up from now on is woken at the end, without the global lock. Only the
-     * holder writes depth. */
+    /* Relaxed, a hint: a task that queues up from now on is woken at the end, without the global lock. Only
+     * the holder writes depth. */
     if (!atomic_load_relaxed(&lock->head)) {
         lock->depth = 0;
         return true;
@@ -271,6 +271,7 @@ static void local_release_end(struct tree_session *session, struct tree_hold *ho
     spinlock_lock(&shard->spin);
     struct tree_local_lock *lock = hold->local;
     struct tree_waiter *waiter = lock->head;
+    assert(lock->name == hold_name(hold) && (!waiter || waiter->session != session));
     if (waiter) {
         atomic_store_relaxed(&lock->head, waiter->next);
         if (!lock->head)
@@ -300,7 +301,8 @@ static void local_release_end(struct tree_session *session, struct tree_hold *ho
     task_charge(TASK_WORK_HANDOVER, 1);
     atomic_store_release(&waiter->granted, 1u); /* with all that was handed over */
     task_unpark(waiter->task);
-    atomic_store_release(&waiter->granted, DONE); /* from here on waiter and task are their owner's again */
+    atomic_store_release(&waiter->granted,
+                         DONE); /* from here on waiter and task belong to their owner again */
 }
 
 void tree_lock_abandon_local(struct tree_session *session, struct tree_hold *hold)
@@ -311,7 +313,7 @@ void tree_lock_abandon_local(struct tree_session *session, struct tree_hold *hol
 
 /* ---- both ---- */
 
-/* Whoever calls has an error to report already. */
+/* Without a message: the caller has an error to report already. */
 static int free_word(struct tree_session *session, const struct tree_hold *hold)
 {
     struct fabric_command unlock = tree_unlock_command(session, hold);
@@ -328,20 +330,20 @@ static int free_word(struct tree_session *session, const struct tree_hold *hold)
  * The release could not be sent, or its answer did not come. Mostly the connection is lost, and the word is
  * freed by the fencing: then our number is old by now, and we hear EFENCED. But ENET can also mean that this
  * endpoint has no connection *yet*: after a loss they are opened one by one, and the lock may have been
- * handed to us by a session whose endpoint was faster. Then nobody but us frees the word; and should this
- * endpoint get no connection at all, we give up those of the others for being fenced.
+ * handed to us by a session whose endpoint was faster. Then only this list frees the word; and should this
+ * endpoint get no connection at all, the connections of the others are given up, so that we are fenced.
  */
 static void free_word_surely(struct tree_session *session, const struct tree_hold *hold)
 {
-    uint64_t patience = task_now() + MEND_PATIENCE_NS;
+    uint64_t patience = task_now() + RECONNECT_PATIENCE_NS;
     int status;
     while ((status = free_word(session, hold)) == BANYAN_ENET || status == BANYAN_ETIMEOUT ||
            status == BANYAN_ENOMEM) {
         if (task_now() >= patience) {
             fabric_give_up(session->pool.endpoint, gaddr_node(hold->word));
-            patience = task_now() + MEND_PATIENCE_NS;
+            patience = task_now() + RECONNECT_PATIENCE_NS;
         }
-        task_sleep(MEND_LOOK_NS);
+        task_sleep(RECONNECT_POLL_NS);
     }
 }
 
@@ -377,6 +379,7 @@ int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabr
     int status = local_acquire(session, node, wanted, hold);
     if (status)
         return status;
+    assert(hold->global || !session->waiter.snapshot); /* an image comes with a handed-over lock alone */
     if (!session->waiter.snapshot)
         session->image.address = GADDR_NULL;
     if (hold->global) {
@@ -412,6 +415,7 @@ int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabr
 int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fabric_command *writes,
                 uint32_t count)
 {
+    assert(hold->global); /* only a lock that is held can be released */
     bool wrote = count, release = local_release_begin(session, hold, wrote);
     if (release)
         writes[count++] = tree_unlock_command(session, hold);

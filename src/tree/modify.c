@@ -1,5 +1,5 @@
 /*
- * modify.c - Point writes. Two round trips where nobody else is there, one where the lock comes with the
+ * modify.c - Point writes. Two round trips without contention, one where the lock comes with the
  * leaf's image; more for splits (split.c) and for the last entry of a leaf (unlink.c). The callback runs
  * under the leaf's lock.
  */
@@ -282,7 +282,7 @@ static int change_block(struct change *change, gaddr *block, struct fabric_comma
     }
     status = pool_execute(&session->pool, gaddr_node(*block), &writes[*count], 1);
     if (status)
-        pool_block_release(&session->pool, *block, change->key.length); /* nobody knows it */
+        pool_block_release(&session->pool, *block, change->key.length); /* no slot names it */
     return status;
 }
 
@@ -312,7 +312,8 @@ static int change_put(struct change *change, struct format_key value)
     count += write_back(change, number, layout->slot_bytes, false, writes + count);
     status = tree_leaf_release(session, change->tree, &change->hold, writes, count);
     if (status == BANYAN_EFENCED && fresh)
-        pool_block_release(&session->pool, block, change->key.length); /* nothing was done: nobody knows it */
+        pool_block_release(&session->pool, block,
+                           change->key.length); /* nothing was done: no slot names it */
     return status;
 }
 
@@ -330,8 +331,8 @@ static bool only_entry(const struct format_layout *layout, const uint8_t *image,
 }
 
 /* Whether deleting the slot leaves the leaf empty, and it may go: it is not the leftmost, and its parent
- * names it (so that whoever drops that entry, and nobody else, frees the leaf). Costs a read of the leaf when
- * the key's bucket is about to be empty. */
+ * names it (so that the session that drops that entry, and no other, frees the leaf). Costs a read of the
+ * leaf when the key's bucket is about to be empty. */
 static int change_empties(struct change *change, bool *empties)
 {
     struct tree_session *session = change->session;
@@ -371,7 +372,7 @@ static int change_delete(struct change *change)
         pool_block_release(&session->pool, block, change->key.length);
     if (status || !empties)
         return status;
-    /* R4. The deletion is done; what is left of the unlinking anybody can finish. */
+    /* R4. The deletion is done; any session can finish the rest of the unlinking. */
     session->stats.unlinks++;
     tree_unlink_finish(session, tree, change->path.link, &change->header);
     return 0;
@@ -455,7 +456,7 @@ int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct for
             status = tree_leaf_validate(session, tree, link, &header);
     }
     if (status == TREE_RESTART && format_header_departed(&header, link, tree->index))
-        status = 0; /* the reader judges that by itself */
+        status = 0; /* the reader finds that out itself */
     else if (!status &&
              tree_leaf_entries(session, &tree->layout, session->image.bytes, &header, &count) == TREE_RESTART)
         status = tree_leaf_corrupt(session, link.address);

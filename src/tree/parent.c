@@ -201,13 +201,13 @@ static int internal_split(struct tree_session *session, struct tree *tree, struc
         used = 0;
         if (status) {
             tree_unlock(session, hold, writes, 0);
-            pool_release(&session->pool, sibling.address, bytes); /* nobody knows it */
+            pool_release(&session->pool, sibling.address, bytes); /* no link leads to it */
             return status;
         }
     }
     status = internal_replace(session, tree, path->link.address, hold, writes, used);
     if (status == BANYAN_EFENCED)
-        pool_release(&session->pool, sibling.address, bytes); /* still nobody knows it */
+        pool_release(&session->pool, sibling.address, bytes); /* still no link leads to it */
     if (status)
         return status;
     tree_cache_install(tree->cache, session->pool.epoch, sibling.address, session->image.bytes,
@@ -218,10 +218,10 @@ static int internal_split(struct tree_session *session, struct tree *tree, struc
 }
 
 /*
- * Under the parent's lock: is the child still there to be posted? It may have been posted by somebody else,
- * emptied, dropped and reused since the caller saw it. Read now, a live child has an entry or never had one:
- * an entry goes only after the child's death, and only a child that an entry names may die. So no dead node
- * is ever linked, and an entry that stands in the way is a dead node's.
+ * Under the parent's lock: is the child still there to be posted? Another session may have posted it, and it
+ * may have been emptied, dropped and reused since the caller saw it. Read now, a live child has an entry or
+ * never had one: an entry goes only after the child's death, and only a child that an entry names may die. So
+ * no dead node is ever linked, and an entry that stands in the way is a dead node's.
  */
 static int child_lives(struct tree_session *session, struct tree *tree, uint8_t level,
                        struct format_key separator, struct format_link link, bool *lives)

@@ -116,7 +116,7 @@ static int walk(struct sample *sample)
     return 0;
 }
 
-/* A stale way is corrected by whoever goes it with a key. */
+/* A descent with a key corrects what is stale on the way. */
 static int correct(struct sample *sample)
 {
     struct tree_path path;

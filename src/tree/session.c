@@ -109,7 +109,7 @@ int tree_restart(struct tree_session *session, gaddr node)
     session->stats.retries++;
     if (++session->restarts > TREE_RESTARTS_MAX)
         return pool_corrupt(&session->pool, node, "the tree leads here in circles");
-    if (session->restarts > 64) /* somebody else is at work there: let it */
+    if (session->restarts > 64) /* another session is at work there: wait for it */
         task_sleep(session->restarts > 1024 ? 1000000 : 10000);
     else if (session->restarts > 8)
         task_yield();

@@ -128,7 +128,8 @@ static void narrow(const struct format_layout *layout, uint8_t *image, const str
             format_slot_clear(layout, image, number, seed);
 }
 
-/* The marked header is the final one but for its state: who finishes the split finds all that it needs there.
+/* The marked header is the final one but for its state: the session that finishes the split finds all that it
+ * needs there.
  */
 static void narrow_header(struct format_header *header, struct format_key separator,
                           struct format_link sibling)
@@ -200,12 +201,13 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
         session->image.address = GADDR_NULL; /* narrowed already, and not written */
         tree_leaf_release(session, split->tree, hold, writes, 0);
         pool_release(&session->pool, split->sibling.address,
-                     layout->geometry.leaf_bytes); /* nobody knows it */
+                     layout->geometry.leaf_bytes); /* no link leads to it */
         block_give_back(split, addition);
         return status;
     }
     struct format_header header = split->header;
     struct format_key separator = format_key_of(&split->separator);
+    assert(!*added || split->number == UINT32_MAX); /* the addition goes to one side */
     narrow_header(&header, separator, split->sibling);
     header.state = FORMAT_NODE_SPLITTING;
     format_header_encode(layout, &header, marked);
@@ -226,7 +228,7 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
         *added = true;
     }
     status = tree_leaf_release(session, split->tree, hold, writes, count);
-    if (status == BANYAN_EFENCED) { /* not done: still nobody knows them */
+    if (status == BANYAN_EFENCED) { /* not done: still no link leads to them */
         pool_release(&session->pool, split->sibling.address, layout->geometry.leaf_bytes);
         block_give_back(split, addition);
     }
@@ -239,9 +241,10 @@ int tree_split(struct tree_session *session, struct tree *tree, struct format_li
     const struct format_layout *layout = &tree->layout;
     struct split split = {.session = session, .tree = tree, .link = link, .number = UINT32_MAX};
     *added = false;
-    bool decoded = format_header_decode(layout, session->image.bytes, &split.header);
-    assert(decoded); /* the caller has validated it */
-    (void)decoded;
+    /* The caller has validated the header, but the image may have been read again since, to be complete. */
+    if (!format_header_decode(layout, session->image.bytes, &split.header))
+        return tree_leaf_release_with(
+            session, tree, hold, pool_corrupt(&session->pool, link.address, "a leaf's header is malformed"));
     int status = tree_leaf_entries(session, layout, session->image.bytes, &split.header, &split.count);
     if (status == TREE_RESTART)
         status = tree_leaf_corrupt(session, link.address);
@@ -281,7 +284,7 @@ int tree_split(struct tree_session *session, struct tree *tree, struct format_li
 }
 
 /* Rewrites the image as the finished leaf, and the pool's leaf with it. Blocks of long keys that have moved
- * are still what they were: nobody has met the sibling yet. */
+ * are still what they were: no session has met the sibling yet. */
 static int finish(struct tree_session *session, struct tree *tree, struct format_link link)
 {
     const struct format_layout *layout = &tree->layout;

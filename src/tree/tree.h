@@ -75,12 +75,12 @@ int tree_create(struct tree_session *session, const char *name, const struct for
 int tree_open(struct tree_session *session, const char *name, struct tree **tree);
 void tree_close(struct tree *tree);
 /*
- * Drops the index of this name with all that it holds. From its first step on nobody can open it, and the
+ * Drops the index of this name with all that it holds. From its first step on no session can open it, and the
  * name is free. The memory comes back with the call: what others still have open stays safe to use, finds
  * nothing (BANYAN_ENOTFOUND, at the latest when the call returns) and is to be closed. `visit` (may be NULL)
- * gets every entry that goes, each leaf's once nobody can find them any more, to free what they name; it may
- * use the session's lists and blocks, but start no operation of an index. Costs two round trips a node, and
- * 8 bytes of memory for each node of a level.
+ * gets every entry that goes, each leaf's once no session can find them any more, to free what they name; it
+ * may use the session's lists and blocks, but start no operation of an index. Costs two round trips a node,
+ * and 8 bytes of memory for each node of a level.
  *
  * BANYAN_ENOTFOUND: there is no such index. After another error it may be half dropped: called again, this
  * goes on, and BANYAN_ENOTFOUND then says that nothing was left to do. BANYAN_EUNKNOWN: the network failed
@@ -218,11 +218,12 @@ struct tree_check_visitor {
     void (*problem)(void *context, const char *text);
     void *context;
 };
-/* Walks the whole index (nobody else writing): fences, order, links, levels, tags, checks. 0 when the walk
- * was made, whatever it found. Without `problem` it ends at the first fault, with BANYAN_ECORRUPT. */
+/* Walks the whole index (nothing else may write): fences, order, links, levels, tags, checks. 0 when the walk
+ * was made, whatever it found. Lost connections do not end it. Without `problem` it ends at the first fault,
+ * with BANYAN_ECORRUPT. */
 int tree_check_all(struct tree_session *session, struct tree *tree, const struct tree_check_visitor *visitor,
                    struct tree_check_report *report);
-/* The same for who wants soundness only: BANYAN_ECORRUPT names the first node at fault. */
+/* The same where only soundness is asked: BANYAN_ECORRUPT names the first node at fault. */
 int tree_check(struct tree_session *session, struct tree *tree, struct tree_check_report *report,
                void (*visit_node)(void *context, gaddr node, uint32_t bytes), void *context);
 #endif

@@ -1,5 +1,5 @@
 /*
- * unlink.c - Empty nodes leave the tree in two steps that any traverser can finish: R4. Two round trips for
+ * unlink.c - Empty nodes leave the tree in two steps that any session can finish: R4. Two round trips for
  * the left neighbour, two for the parent.
  */
 #include "tree/unlink.h"
@@ -14,7 +14,7 @@
 #include "tree/session.h"
 #include "tree/split.h"
 
-/* What must outlive the buffers: a dead node's own description, which nobody changes any more. */
+/* What must outlive the buffers: a dead node's own description, which no session changes any more. */
 struct departed {
     struct format_link link, sibling;
     struct format_key_copy lower, upper;

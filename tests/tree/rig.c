@@ -18,7 +18,7 @@ const char *trouble_name(enum trouble kind)
     return names[kind];
 }
 
-/* ---- time of its own: who sleeps has slept ---- */
+/* ---- time of its own: a sleep ends at once ---- */
 
 static uint64_t rig_time;
 
@@ -165,7 +165,7 @@ static int rig_call(struct fabric_endpoint *endpoint, uint16_t node, const void 
         return BANYAN_ENOMEM;
     int status = fabric_call(((struct rig_endpoint *)endpoint)->inner, node, request, length, reply, capacity,
                              reply_length, NULL);
-    if (cuts(fabric->kind) && strikes(fabric)) { /* it was served, and nobody hears of it */
+    if (cuts(fabric->kind) && strikes(fabric)) { /* it was served, and its answer is lost */
         *reply_length = 0;
         return lose(fabric, node);
     }

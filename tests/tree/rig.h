@@ -1,9 +1,9 @@
 /*
  * rig.h - two compute nodes over the same memory nodes on one thread, in a time of their own: ours, whose
- * fabric fails at a chosen command of a chosen list, and the others', which always works and judges what is
+ * fabric fails at a chosen command of a chosen list, and the others', which always works and tells what is
  * left. For tests that let everything fail that can fail, one after the other (failure loops).
  *
- * The failures are those that fabric.h allows: a list that is cut and whose outcome nobody knows, one that is
+ * The failures are those that fabric.h allows: a list that is cut and whose outcome is unknown, one that is
  * refused, one that is not even posted, a compute node that dies; with them the memory node frees our locks,
  * as it does when it has fenced us. cmocka's asserts fail the test at once.
  */
@@ -106,7 +106,7 @@ void rig_note(struct rig *rig, unsigned number, uint64_t after, int status);
 /*
  * After rig_mend. Every key holds what it should (what failed without doubt has not been done), the index is
  * sound, no lock is held, no block is in two hands; ours can read and write everything, if they live; and all
- * that still once more. Returns how many bytes are nobody's.
+ * that still once more. Returns how many bytes are lost: in no index and in no free list.
  */
 uint64_t rig_judge(struct rig *rig, enum trouble kind);
 /* The parts of it that need no keys. */

@@ -516,7 +516,7 @@ static void notices_corrupt_nodes(void **state)
 
 /* ---- corrupt key blocks -------------------------------------------------------------------------- */
 
-/* Whoever needs whole keys is told which block is at fault; who does not, finds all there is. */
+/* An operation that needs whole keys names the block at fault; the others find all there is. */
 static void expect_blamed(struct world_task *task, gaddr block, const char *how)
 {
     char name[GADDR_TEXT_BYTES];

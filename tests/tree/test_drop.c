@@ -1,7 +1,8 @@
 /*
  * test_drop.c - dropping an index while everything fails that can fail, one chance after the other: what is
- * left is the whole index, or one that nobody can open; a second drop ends the first; nothing is lost unless
- * a death or the network took it; and an index made in its place is not taken for it. Failure loops (rig.h).
+ * left is the whole index, or one that no session can open; a second drop ends the first; nothing is lost
+ * unless a death or the network took it; and an index made in its place is not taken for it. Failure loops
+ * (rig.h).
  */
 #include "rig.h"
 #include "tree/index.h"
@@ -80,7 +81,7 @@ static int drop(struct rig *rig)
                               : tree_drop(rig->ours.session, "rig", NULL, NULL);
 }
 
-/* What someone hears who has the index open yet. */
+/* What a session hears that still has the index open. */
 static int stale_put(struct rig_side *side, const struct rig *rig, unsigned number)
 {
     uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX] = {0};
@@ -141,7 +142,7 @@ static void side_forget(struct rig_side *side)
     side->tree = NULL;
 }
 
-/* In the same place of the catalogue: those who had the old one open must not work on it. */
+/* In the same place of the catalogue: sessions that had the old one open must not work on it. */
 static void made_anew(struct rig *rig)
 {
     struct tree *tree;

@@ -161,7 +161,7 @@ static bool locks_are_free(const struct rig *rig)
     return true;
 }
 
-/* Who drops would wait for a lock for ever, were its holder held. */
+/* The drop would wait for a lock for ever, were the lock's holder held. */
 static bool between_locks(const struct fabric_list *list, void *context)
 {
     struct rig *rig = context;

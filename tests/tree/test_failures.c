@@ -228,7 +228,7 @@ static void fill_and_thin(struct rig *rig)
 {
     rig_fill(rig, 0, 1200, 1);
     struct rig_side ours = rig->ours;
-    rig->ours = rig->others; /* nobody's cache is warm but theirs */
+    rig->ours = rig->others; /* only their cache is warm */
     for (unsigned i = 20; i < 1000; i++)
         if (i % 10)
             assert_int_equal(change(rig, DELETE, i), 0);

@@ -1,8 +1,8 @@
 /*
  * test_forged.c - nodes that prove themselves and say what cannot be: each field of each kind of header, and
  * the bytes of inner nodes, changed and sealed again as their writer would have; and slots that do not.
- * Whoever meets one may find less, and says that the index is corrupt; nobody crashes, goes in circles for
- * ever or keeps a lock.
+ * An operation that meets one may find less, and says that the index is corrupt; none crashes, goes in
+ * circles or keeps a lock.
  */
 #include "rig.h"
 
@@ -55,7 +55,7 @@ static void seal(const struct format_layout *layout, uint8_t *image, bool inner)
                         ? layout->header_bytes
                         : FORMAT_HEADER_FIXED + image[28] + image[29];
     if (used > layout->header_bytes)
-        return; /* nobody can prove that */
+        return; /* no header can be that long */
     uint32_t crc = crc32c(0, image + 4, used - 4), start = layout->header_bytes + FORMAT_BODY_CRC_BYTES;
     memcpy(image, &crc, sizeof crc);
     if (!inner)
@@ -112,7 +112,7 @@ static void use(struct rig *rig, unsigned seed)
     struct tree_item items[8];
     uint8_t keys[8][FORMAT_KEY_MAX], values[8][FORMAT_VALUE_MAX];
     int before = answers;
-    /* Some go in circles, ten thousand times: two of them will do. */
+    /* Two answers that something is wrong will do. */
     for (unsigned i = seed % 23; i < KEYS && answers < before + 2; i += 97) {
         size_t key_length = rig_key(rig, i, key);
         length = sizeof value;

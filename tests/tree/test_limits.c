@@ -188,7 +188,7 @@ static void null_pointers_and_sizes_are_refused(void **state)
     EXPECT(pool_block_allocate(&session->pool, GADDR_NULL, MEMORY_BLOCK_MAX + 1, &block), BANYAN_EINVAL);
     pool_block_release(&session->pool, GADDR_NULL, 100);
     pool_block_release(&session->pool, gaddr_make(0, 1 << 20), MEMORY_BLOCK_MAX + 1);
-    pool_block_release(&session->pool, gaddr_make(9, 1 << 20), 100); /* nobody's */
+    pool_block_release(&session->pool, gaddr_make(9, 1 << 20), 100); /* there is no such memory node */
     struct tree *tree;
     EXPECT(tree_open(session, NULL, &tree), BANYAN_EINVAL);
     const uint8_t far[FORMAT_KEY_MAX + 1] = {0};

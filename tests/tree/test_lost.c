@@ -225,9 +225,9 @@ static void rig_close(struct rig *rig)
 
 /*
  * A holds a lock, B has queued up behind it. A writes, and when the answer is on its way we are fenced.
- * Somebody else deletes the key, and is told so. THEN C and D of ours ask for the same key, and queue up too.
- * A hears that it was done, and hands lock and image over to B, which finds the key there and hands them on
- * to C: that one must not believe the image.
+ * The other compute node deletes the key, and is told so. THEN C and D of ours ask for the same key, and
+ * queue up too. A hears that it was done, and hands lock and image over to B, which finds the key there and
+ * hands them on to C: that one must not believe the image.
  */
 struct late {
     struct rig *rig;
@@ -431,7 +431,7 @@ static void free_blocks_are_kept_while_it_is_away(void **state)
     rig.lossy->call_status = BANYAN_EFENCED;
     assert_in_range(free_blocks(&rig), BATCH_BLOCKS, 2 * BATCH_BLOCKS - 1);
 
-    for (unsigned i = 0; i < 2 * KEPT_MAX; i++) /* but not without end; nobody looks at these */
+    for (unsigned i = 0; i < 2 * KEPT_MAX; i++) /* but not without end; these are not in use */
         pool_release(&session->pool, gaddr_make(0, (2 << 20) + i * UINT64_C(64)), BLOCK_BYTES);
     assert_int_equal(free_blocks(&rig), KEPT_MAX);
     rig_close(&rig);
@@ -479,8 +479,8 @@ static void blocks_that_may_have_been_returned_are_not_used(void **state)
 
 /*
  * Key blocks lie on memory node 1, leaves on 0. We hold a leaf's lock and are about to read its blocks when 0
- * fences us. Somebody else deletes an entry of the leaf, and uses its block for something else. What we find
- * there is no corruption: the leaf is not ours any more.
+ * fences us. The other compute node deletes an entry of the leaf, and uses its block for something else. What
+ * we find there is no corruption: the leaf is not ours any more.
  */
 #define LONG_BYTES 200u
 

@@ -495,7 +495,7 @@ static bool check(struct trial *trial)
         snprintf(trial->detail, sizeof trial->detail, "check counts no key blocks");
     }
     if (report.dead || report.marked || report.missing_parents) {
-        trial->wrong = "check: something unfinished, though nobody died";
+        trial->wrong = "check: something unfinished, though no session died";
         snprintf(trial->detail, sizeof trial->detail,
                  "%" PRIu64 " dead, %" PRIu64 " marked, %" PRIu64 " without parent", report.dead,
                  report.marked, report.missing_parents);

@@ -288,9 +288,9 @@ static void handovers_end(void **state)
 /* ---- half split for long ------------------------------------------------------------------------- */
 
 /*
- * Until a split is finished nobody may go where the marked header points: else the sibling's entries change
- * while the leaf's old slots still answer. Some compute nodes split leaves and die at it, their locks kept
- * for long; one has cached the old parents and keeps reading; one comes new, asks for what is not there,
+ * Until a split is finished no session may go where the marked header points: else the sibling's entries
+ * change while the leaf's old slots still answer. Some compute nodes split leaves and die at it, their locks
+ * kept for long; one has cached the old parents and keeps reading; one comes new, asks for what is not there,
  * which leads it to the headers, and changes what lies beside it.
  */
 #define HALF_KEYS      48u /* times 4: there from the beginning; + 1: the splitter's; + 2: never */
@@ -332,7 +332,7 @@ static void half_work(struct world_task *task)
     }
 }
 
-/* Whoever walks right from a parent that it has just fetched posts what is missing there. */
+/* A session that walks right from a parent that it has just fetched posts what is missing there. */
 static void half_settle(struct world_task *task)
 {
     for (uint64_t i = 0; i < 3 * 2 * HALF_KEYS && !task->world->error.code; i++)
@@ -412,7 +412,7 @@ static void kept_split(struct world_task *task)
         world_operate(task, HISTORY_INSERT, 2 * ((i + 37 * task->number) % KEPT_KEYS) + 1, 0);
 }
 
-/* Updates make no blocks and free none; whoever locks a half split leaf finishes it. */
+/* Updates make no blocks and free none; the next session that locks a half-split leaf finishes it. */
 static void kept_finish(struct world_task *task)
 {
     for (uint64_t i = 0; i < 2 * KEPT_KEYS && !task->world->error.code; i++)

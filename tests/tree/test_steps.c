@@ -1,8 +1,8 @@
 /*
- * test_steps.c - rules of tree.md whose violation shows only if somebody is held up between two lists of one
- * operation while others do much: a sibling that is posted, emptied, freed and used again before its splitter
- * comes to post it, splitters and unlinkers that die at the one list that matters. Each is brought about step
- * by step (stepper.h).
+ * test_steps.c - rules of tree.md whose violation shows only if a compute node is held up between two lists
+ * of one operation while others do much: a sibling that is posted, emptied, freed and used again before its
+ * splitter comes to post it, splitters and unlinkers that die at the one list that matters. Each is brought
+ * about step by step (stepper.h).
  *
  * Every test ends with a walk over the whole index, and with an account of memory: what the memory node has
  * handed out is in use, or lies on a worker's free list, and never both.
@@ -255,8 +255,9 @@ static void a_sibling_that_died_is_not_posted(void **state)
     rig_close(&rig);
 }
 
-/* A leaf is dead, its left neighbour has its range, and who did that died before it dropped the parent's
- * entry. Who has not heard of the dead leaf splits the left neighbour at the same key again. */
+/* A leaf is dead, its left neighbour has its range, and the session that did that died before it dropped the
+ * parent's entry. A session that has not heard of the dead leaf splits the left neighbour at the same key
+ * again. */
 static void a_dead_leaf_whose_entry_is_replaced_is_freed(void **state)
 {
     struct rig rig;
@@ -276,8 +277,8 @@ static void a_dead_leaf_whose_entry_is_replaced_is_freed(void **state)
     rig_close(&rig);
 }
 
-/* A splitter died before it posted the sibling, whose only key is deleted by somebody who came by the sibling
- * link. */
+/* A splitter died before it posted the sibling, whose only key is deleted by a session that came by the
+ * sibling link. */
 static void a_leaf_that_no_entry_names_stays(void **state)
 {
     struct rig rig;
