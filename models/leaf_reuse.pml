@@ -15,14 +15,14 @@
  *   5 the left neighbour takes over a dead leaf's range without being its neighbour any more
  *   6 a leaf may die that its parent does not name yet
  *   7 the parent's entry goes before the left neighbour is widened
- *   8 who helps to unlink frees the leaf, whether he removed its entry or not
+ *   8 every session that helps to unlink frees the leaf, whether it removed its entry or not
  *   9 a miss does not compare the header's tag with the link's
  *  10 a miss may come from a dead leaf
  *  11 a writer does not look under the lock whether the leaf is dead
  *  12 a leaf is freed as soon as it is dead
  *  13 a scan delivers a leaf that is not the one that its link was made for
  *  14 a scan delivers what lies beyond the upper fence of the header that it has
- *  15 who replaces an entry of the parent leaves the node that it named to others
+ *  15 the session that replaces an entry of the parent leaves the node that it named to others
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -122,7 +122,7 @@ inline drop(a, t) {
     fi
 }
 
-/* ---- R4: the two steps, whoever takes them ---- */
+/* ---- R4: the two steps, which any session may take ---- */
 
 inline widen(a, t) {
     atomic { lock[LEAF] == 0 -> lock[LEAF] = _pid }
@@ -245,7 +245,7 @@ split: /* of the leftmost leaf: D moves to a sibling in memory that is free */
            fresh++
 #endif
        }
-       do /* the sibling's words, without its lock: nobody knows it yet */
+       do /* the sibling's words, without its lock: no link leads to it yet */
        :: d_step { !wrote_slot ->
               taken[made] = 1; value[made] = value[LEAF]; slot_tag[made] = made_tag; slot_version[made] = 0;
               wrote_slot = 1 }
@@ -369,7 +369,7 @@ end:
     skip
 }
 
-/* When all have ended: no lock is left; who begins at the parent, or at the left, finds D where it is; nothing names
+/* When all have ended: no lock is left; a search from the parent, or from the left, finds D where it is; nothing names
  * memory that is free or another's. */
 proctype Judge() {
     timeout ->

@@ -1,5 +1,5 @@
 /*
- * leaf_split.pml - one leaf that is split, cut at any step, finished by whoever locks it next, read by lookups and a
+ * leaf_split.pml - one leaf that is split, cut at any step, finished by the next session that locks it, read by lookups and a
  * scan that fetch its words in any order (docs/internals/tree.md, R1, R2, R3, R5; src/tree/split.c, modify.c, lookup.c,
  * scan.c). What is left out and why: docs/internals/models.md.
  *
@@ -9,16 +9,16 @@
  *
  * MUTANT=n takes one rule away; each must be refuted:
  *   1 a split writes the final header before the slots
- *   2 a miss needs the head to be of the header's version, and not each slot
+ *   2 a miss needs the bucket's version to be the header's, and not each slot
  *   3 a split leaves out the mark
- *   4 who meets a marked leaf follows its link and posts it to the parent
+ *   4 a session that meets a marked leaf follows its link and posts it to the parent
  *   5 a split moves the entries that stay to other slots
- *   6 who finishes a split takes slots of the old version for empty
+ *   6 the session that finishes a split takes slots of the old version for empty
  *   7 a write puts its key into another slot and clears the old one
  *   8 a scan delivers a leaf without looking at its slots' versions
  *   9 a scan delivers a leaf in which it saw a key twice
  *  10 the sibling is written after the mark
- *  11 who meets the mark under the lock follows the new link and leaves the split as it is
+ *  11 a session that meets the mark under the lock follows the new link and leaves the split as it is
  *  12 a split leaves the leaf's version as it is
  */
 #ifndef MUTANT
@@ -257,7 +257,7 @@ end:
     skip
 }
 
-/* Whoever walks right makes the sibling known to all. */
+/* A session that walks right makes the sibling known to all. */
 proctype Traverser() {
 end:
     header == NARROW || header == MARKED && MUTANT == 4;

@@ -4,7 +4,7 @@
  * src/fabric/remote_node.h, src/memoryd/fence.c). What is left out and why: docs/internals/models.md.
  *
  * The leaf is a counter: each write makes the next value of the one it was decided by, so a write that lands on
- * any other value has overwritten somebody's.
+ * any other value has overwritten another session's.
  *
  * MUTANT=n takes one rule away; each must be refuted:
  *   1 the memory node frees the locks of the fenced before their connections are gone (G6)
@@ -36,7 +36,7 @@
 #ifndef OPS2
 #define OPS2 1
 #endif
-#ifndef LOSSES /* connections lost while everybody lives on */
+#ifndef LOSSES /* connections lost while both ends live on */
 #define LOSSES 1
 #endif
 #ifndef REFUSALS /* endpoints that get no connection to a new group */
@@ -57,11 +57,11 @@
 
 /* ---- the memory node ---- */
 
-byte word;   /* 0 free, else who has it */
+byte word;   /* 0 free, else the holder */
 byte val;    /* what the leaf holds */
 byte in_row; /* handovers since the word was taken: for the judge alone */
 mtype = { LIVE, FENCED, SHUT, GONE };
-/* FENCED: nobody joins any more; SHUT: its connections are gone; GONE: its locks are free, too */
+/* FENCED: no endpoint joins any more; SHUT: its connections are gone; GONE: its locks are free, too */
 mtype lease[3] = LIVE;
 bool grave[3]; /* mutant 2: locks that are freed later than a new group joins */
 
@@ -157,7 +157,7 @@ inline group_over(c) {
 #endif
 }
 
-/* The memory node's keeper and the compute node's mender, for one compute node; its lease, its death. */
+/* For one compute node: its lease at the memory node, its reconnects, its death. */
 proctype Group(byte c) {
 end: do
     /* memory node: the lease runs out, or a connection breaks as it sees it; or the other side has hung up */
@@ -236,7 +236,7 @@ inline post(commands) {
         !dead[c];
         admit();
         if
-        /* into a connection that is gone already, without our knowing: nobody reads it */
+        /* into a connection that is gone already, without our knowing: it is never read */
         :: status == OK -> list[s] = (RUNS(s) -> commands : LOST); first_done[s] = 0; seen[s] = 0; base[s] = (writes -> image[s] : 0)
         :: else
         fi
@@ -330,7 +330,7 @@ inline end_operation() {
         if
         :: outcome == EFENCED -> /* it begins again, and not for ever */
            assert(number[s] != incarnation[c] || MUTANT == 15)
-        :: outcome == ENET -> operations-- /* what was written may have taken effect, or not: nobody is told */
+        :: outcome == ENET -> operations-- /* what was written may have taken effect, or not: the answer is unknown */
         :: outcome == OK && writes -> /* acknowledged: it was done */
            assert(val > image[s]);
            operations--
@@ -432,7 +432,7 @@ over:
     finished[c]++
 }
 
-/* When nothing can happen any more, nobody waits, no lock is left behind, and none by the dead. */
+/* When nothing can happen any more, no session waits, no lock is left behind, and none by the dead. */
 proctype Judge() {
     timeout ->
         assert(word == 0);
