@@ -69,10 +69,11 @@ void pool_session_init(struct pool_session *session, struct pool_worker *worker)
 /* An operation begins: what it posts belongs to the incarnation that the fabric has now (fabric.h). */
 void pool_session_begin(struct pool_session *session);
 /*
- * The operation under way came to *status: true if it is to be done again from its start, with *status 0 and
- * the operation begun anew. It is where it was refused because it began before a loss: EFENCED says that its
- * effect has not been done, for the list with the effect is the last that an operation posts. Ends by itself:
- * each time takes another loss. The operation must have given up all its locks.
+ * Whether the operation that came to *status must begin again; then *status is 0, and what it posts from now
+ * on belongs to today's incarnation. So it is where a list was refused because the operation began before a
+ * loss: EFENCED says that its effect has not been done, for the list with the effect is the last that an
+ * operation posts. Ends by itself: each time takes another loss. The operation must have given up all its
+ * locks.
  */
 bool pool_session_again(struct pool_session *session, int *status);
 

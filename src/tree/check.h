@@ -18,7 +18,7 @@ struct tree_walk {
     struct tree_check_report *report;
     const struct tree_check_visitor *visitor;
     uint8_t *image;            /* owned: the node at hand */
-    uint8_t *aside;            /* owned: another one, looked at meanwhile */
+    uint8_t *aside;            /* owned: another node, read while that one is needed */
     struct format_link *named; /* owned: links that the level above holds, in key order */
     size_t named_count, named_at;
     struct format_link *below; /* owned: links that this level holds */

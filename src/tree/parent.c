@@ -99,7 +99,8 @@ int tree_internal_lock(struct tree_session *session, struct tree *tree, struct f
     }
 }
 
-/* Writes session->spare over the locked node, lets go, and brings our own cache up to date. */
+/* Writes session->spare over the locked node, releases the lock, and brings this compute node's cache up to
+ * date. */
 static int internal_replace(struct tree_session *session, struct tree *tree, gaddr node,
                             struct tree_hold *hold, struct fabric_command *writes, uint32_t count)
 {

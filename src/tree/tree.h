@@ -188,7 +188,7 @@ int tree_bulk_finish(struct tree_session *session, struct tree_bulk *bulk); /* f
 struct tree_stats {
     struct fabric_cost cost; /* everything this session did */
     uint64_t operations;
-    uint64_t retries;                  /* reads or lock attempts done again */
+    uint64_t retries;                  /* reads and lock attempts that were repeated */
     uint64_t cache_hits, cache_misses; /* internal nodes wanted: found in the node cache or fetched */
     uint64_t splits, unlinks, handovers, snapshot_handovers;
 };
