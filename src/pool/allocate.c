@@ -148,7 +148,7 @@ static int arena_fetch(struct pool_session *session, uint16_t node, uint32_t byt
     if (!arena_reserve(arena, arena->count + request.want + 2 * batch_max(bytes)))
         return BANYAN_ENOMEM;
     int status = fabric_call(session->endpoint, node, &request, sizeof request, &reply, sizeof reply, &length,
-                             &session->cost);
+                             session->cost);
     if (status) /* EFENCED: no connection; an operation must not begin again at once for that */
         return status == BANYAN_EFENCED ? BANYAN_ENET : status;
     if (!reply_good(&reply, length, node, request.want))
@@ -232,7 +232,7 @@ void pool_release(struct pool_session *session, gaddr address, uint32_t bytes)
     arena->free[arena->count++] = address;
     worker->allocated[node] -= worker->allocated[node] < bytes ? worker->allocated[node] : bytes;
     if (arena->count % batch == 0) /* not at each: the memory node may be away */
-        while (arena->count >= 2 * batch && !arena_return(worker, node, bytes, arena, batch, &session->cost))
+        while (arena->count >= 2 * batch && !arena_return(worker, node, bytes, arena, batch, session->cost))
             ;
 }
 

@@ -58,14 +58,15 @@ struct pool_session {
     struct fabric_endpoint *endpoint; /* the worker's */
     struct epoch_slot *epoch; /* the worker's: for memory that its tasks read without locks (base/epoch.h) */
     uint16_t memory_nodes;
-    uint8_t combine;         /* enum pool_combine */
-    uint64_t incarnation;    /* of the fabric when the operation under way began */
-    struct fabric_cost cost; /* everything this session did */
-    struct error error;      /* the last one */
+    uint8_t combine;      /* enum pool_combine */
+    uint64_t incarnation; /* of the fabric when the operation under way began */
+    struct fabric_cost
+        *cost;          /* everything that this session does is added to it; the owner's, NULL: not counted */
+    struct error error; /* the last one */
 };
 
 /* Allocates nothing; a session needs no end. */
-void pool_session_init(struct pool_session *session, struct pool_worker *worker);
+void pool_session_init(struct pool_session *session, struct pool_worker *worker, struct fabric_cost *cost);
 /* An operation begins: what it posts belongs to the incarnation that the fabric has now (fabric.h). */
 void pool_session_begin(struct pool_session *session);
 /*

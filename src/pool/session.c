@@ -8,14 +8,15 @@
 
 #include "pool/state.h"
 
-void pool_session_init(struct pool_session *session, struct pool_worker *worker)
+void pool_session_init(struct pool_session *session, struct pool_worker *worker, struct fabric_cost *cost)
 {
     *session = (struct pool_session){.worker = worker,
                                      .fabric = worker->pool->fabric,
                                      .endpoint = worker->endpoint,
                                      .epoch = worker->epoch,
                                      .memory_nodes = worker->memory_nodes,
-                                     .combine = (uint8_t)worker->pool->combine};
+                                     .combine = (uint8_t)worker->pool->combine,
+                                     .cost = cost};
 }
 
 void pool_session_begin(struct pool_session *session)
@@ -121,7 +122,7 @@ int pool_lists_post(struct pool_session *session, struct fabric_list *const *lis
 {
     for (uint32_t i = 0; i < count; i++)
         lists[i]->incarnation = session->incarnation;
-    return fabric_execute(session->endpoint, lists, count, &session->cost);
+    return fabric_execute(session->endpoint, lists, count, session->cost);
 }
 
 int pool_lists_execute(struct pool_session *session, struct fabric_list *const *lists, uint32_t count)
@@ -143,7 +144,7 @@ int pool_execute(struct pool_session *session, uint16_t node, struct fabric_comm
                                    .commands = commands,
                                    .incarnation = session->incarnation};
         struct fabric_list *lists[1] = {&list};
-        int status = fabric_execute(session->endpoint, lists, 1, &session->cost);
+        int status = fabric_execute(session->endpoint, lists, 1, session->cost);
         if (status == BANYAN_EFENCED && begun)
             status = BANYAN_ENET; /* what stood before it is done: no longer "nothing" */
         if (status == BANYAN_ENOMEM && wrote)
@@ -164,7 +165,7 @@ int pool_call(struct pool_session *session, uint16_t node, const void *request, 
 {
     char trouble[160];
     int status =
-        fabric_call(session->endpoint, node, request, length, reply, capacity, reply_length, &session->cost);
+        fabric_call(session->endpoint, node, request, length, reply, capacity, reply_length, session->cost);
     if (!status)
         return 0;
     if (status == BANYAN_EFENCED) /* no connection: beginning again would mend nothing */

@@ -322,7 +322,7 @@ static int free_word(struct tree_session *session, const struct tree_hold *hold)
                                .commands = &unlock,
                                .incarnation = hold->incarnation},
                        *lists[1] = {&list};
-    int status = fabric_execute(session->pool.endpoint, lists, 1, &session->pool.cost);
+    int status = fabric_execute(session->pool.endpoint, lists, 1, session->pool.cost);
     return status ? status : list.status;
 }
 

@@ -53,7 +53,7 @@ int tree_session_create(struct tree_session **out, struct tree_compute *compute,
     *out = calloc(1, sizeof **out);
     if (!*out)
         return error_set(error, BANYAN_ENOMEM, "no memory for a session");
-    pool_session_init(&(*out)->pool, worker);
+    pool_session_init(&(*out)->pool, worker, &(*out)->stats.cost);
     (*out)->compute = compute;
     (*out)->waiter.session = *out;
     return 0;
@@ -85,16 +85,14 @@ const struct error *tree_session_error(const struct tree_session *session)
     return &session->pool.error;
 }
 
-const struct tree_stats *tree_session_stats(struct tree_session *session)
+const struct tree_stats *tree_session_stats(const struct tree_session *session)
 {
-    session->stats.cost = session->pool.cost;
     return &session->stats;
 }
 
 void tree_session_stats_reset(struct tree_session *session)
 {
     session->stats = (struct tree_stats){0};
-    session->pool.cost = (struct fabric_cost){0};
 }
 
 /* ---- errors ---- */

@@ -49,7 +49,7 @@ struct tree_image {
 struct tree_session {
     struct pool_session pool; /* the fabric, costs, last error */
     struct tree_compute *compute;
-    struct tree_stats stats; /* all but the cost, which the pool's session counts */
+    struct tree_stats stats; /* the cost in it is counted by the session of the pool */
     struct tree_image image; /* the leaf under way */
     uint8_t *scratch;        /* a second node, or an internal one */
     uint32_t scratch_capacity;

@@ -192,8 +192,8 @@ struct tree_stats {
     uint64_t cache_hits, cache_misses; /* internal nodes wanted: found in the node cache or fetched */
     uint64_t splits, unlinks, handovers, snapshot_handovers;
 };
-/* Valid until the next call with this session. */
-const struct tree_stats *tree_session_stats(struct tree_session *session);
+/* They go on counting: copy what is to stay. */
+const struct tree_stats *tree_session_stats(const struct tree_session *session);
 void tree_session_stats_reset(struct tree_session *session);
 struct tree_cache_stats {
     uint64_t frames, bytes, evictions;

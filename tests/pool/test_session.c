@@ -32,6 +32,7 @@ struct rig {
     struct pool *pool;
     struct pool_worker *worker;
     struct pool_session session;
+    struct fabric_cost cost;
 };
 
 /* ---- the fabric ---- */
@@ -114,7 +115,7 @@ static void rig_open(struct rig *rig, enum pool_combine combine)
     rig->noting->incarnation = 7;
     assert_int_equal(pool_create(&rig->pool, &rig->noting->fabric, combine, &error), 0);
     assert_int_equal(pool_worker_create(&rig->worker, rig->pool, &error), 0);
-    pool_session_init(&rig->session, rig->worker);
+    pool_session_init(&rig->session, rig->worker, &rig->cost);
     pool_session_begin(&rig->session);
 }
 
@@ -155,8 +156,10 @@ static int execute(struct rig *rig, const char *text)
 /* `lengths`: of the lists that the commands are put into. */
 static void expect_lists(struct rig *rig, const char *text, unsigned count, const uint16_t *lengths)
 {
+    uint64_t before = rig->cost.lists;
     assert_int_equal(execute(rig, text), 0);
     assert_int_equal(rig->noting->lists, count);
+    assert_int_equal(rig->cost.lists - before, count); /* where the owner looks, without asking */
     for (unsigned i = 0; i < count; i++) {
         assert_int_equal(rig->noting->counts[i], lengths[i]);
         assert_int_equal(rig->noting->incarnations[i], 7);
