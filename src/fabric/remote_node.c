@@ -37,11 +37,11 @@ void remote_node_lose(struct remote_node *node, uint64_t group, const char *why)
 
 void remote_node_join(struct remote_node *node, struct remote_dialed *dialed)
 {
-    assert(!remote_group_lives(node->group) && node->control == NULL); /* one group at a time */
     node->beat_due = node->unanswered_since = 0;
     node->silent = false;
     node->beats_unsent = node->echo_have = 0;
     spinlock_lock(&node->lock);
+    assert(!remote_group_lives(node->group) && node->control == NULL); /* one group at a time */
     node->control = dialed->stream;
     node->group_key = dialed->welcome.group_key;
     node->trouble[0] = 0;
