@@ -3,7 +3,7 @@
  * input, with waits between its operations, so that the input chooses how they come between each other; the
  * simulator's faults, a death and a restart too.
  *
- * Oracle: the history of all is linearizable key by key (swarm/linearize.h), scans included; everybody comes
+ * Oracle: the history of all is linearizable key by key (swarm/linearize.h), scans included; all come
  * to an end; the index is sound, and every block has one owner (but those that the dead have taken along).
  */
 #include "fuzz/fuzz.h"

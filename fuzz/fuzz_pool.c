@@ -273,7 +273,7 @@ static bool visit(void *context, const void *key, size_t key_length, const struc
     if (!scan->trial->flips)
         return true;
     fuzz_must(number < KEYS && key_length == key_of(number, expected) && !memcmp(key, expected, key_length),
-              "scan: a key that nobody wrote");
+              "scan: a key that was never written");
     fuzz_must(is_right(scan->trial, number, value, value->bytes != NULL), "scan: another value of %u",
               number);
     fuzz_must(!scan->met || (scan->reverse ? number < scan->last : number > scan->last),

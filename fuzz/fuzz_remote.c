@@ -255,7 +255,7 @@ static void hear(struct net_stream *stream, const struct wire_header *header, co
 int net_connect(const struct net_address *address, uint64_t timeout_ns, int *fd, struct error *error)
 {
     if (fuzz_byte(&world.input) > 250)
-        return error_set(error, BANYAN_ENET, "nobody is there");
+        return error_set(error, BANYAN_ENET, "no memory node is there");
     world.connecting = address->port;
     *fd = fcntl(nowhere, F_DUPFD_CLOEXEC, 3);
     return BANYAN_OK;

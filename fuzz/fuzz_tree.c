@@ -460,7 +460,7 @@ static void check(struct trial *trial, struct world_task *task)
               (unsigned long long)report.entries, trial->reference.count);
     /* An entry that found no room in its parent is put there later. */
     fuzz_must(!report.dead && !report.marked && (trial->refused || !report.missing_parents),
-              "check: something unfinished, though nobody died");
+              "check: something unfinished, though no compute node died");
 }
 
 /* ---- the program ---- */

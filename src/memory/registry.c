@@ -139,7 +139,7 @@ int memory_node_serve(struct memory_node *node, struct memory_call *call)
     if (!read_kind(call))
         return BANYAN_EINVAL;
     const struct memory_registration *entry = find(&node->registry, call->kind);
-    if (entry == NULL) /* who is no endpoint is not told which kinds there are */
+    if (entry == NULL) /* callers other than endpoints are not told which kinds there are */
         return call->role != MEMORY_ROLE_DATA || kind_listed(call->kind) ? BANYAN_ENOTSUP : BANYAN_EINVAL;
     if (!(entry->service->roles & call->role))
         return BANYAN_ENOTSUP;

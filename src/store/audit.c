@@ -120,8 +120,8 @@ static int check_index(struct audit *audit, uint32_t number)
 
 /*
  * Counts the half-dropped indexes, and ends their drops where lost blocks are to be given back, which is when
- * nobody else is connected: a node may go back to its memory node only when no handle can take it for a part
- * of its index any more.
+ * no other compute node is connected: a node may go back to its memory node only when no handle can take it
+ * for a part of its index any more.
  */
 static int end_drops(struct audit *audit)
 {

@@ -74,7 +74,7 @@ static void debug_sleep(struct server_call *call)
 static void debug_help(struct server_call *call)
 {
     static const char *const lines[] = {"SLEEP <seconds>",
-                                        "    Let this connection, and nobody else, wait for <seconds>. "
+                                        "    Let this connection, and no other, wait for <seconds>. "
                                         "Decimals allowed.",
                                         NULL};
     subcommand_reply_help(call, "DEBUG", lines);
