@@ -5,7 +5,8 @@
  * Oracle: the fields are those that a plain line by line reading finds; the JSON can be parsed, and has an
  * entry for each server; the table holds no byte that a terminal would take for a command.
  */
-#include "cli/top.c" /* its parts are its own */
+#include "cli/top_servers.c" /* their parts are their own */
+#include "cli/top_view.c"
 
 #include "fuzz/fuzz.h"
 
@@ -23,12 +24,12 @@ static uint64_t naive_field(const char *info, const char *name)
     }
 }
 
-static void judge_fields(const struct watched *server, const char *info)
+static void check_fields(const struct top_server *server, const char *info)
 {
     fuzz_must(server->now.clients == naive_field(info, "connected_clients"), "connected_clients");
     fuzz_must(server->now.commands == naive_field(info, "total_commands_processed"), "commands");
     fuzz_must(server->now.p99 == naive_field(info, "latency_usec_p99"), "latency_usec_p99");
-    fuzz_must(server->memory_nodes <= MEMORY_NODES_MAX, "%u memory nodes", server->memory_nodes);
+    fuzz_must(server->memory_nodes <= TOP_MEMORY_NODES_MAX, "%u memory nodes", server->memory_nodes);
 }
 
 /* Whatever `print` prints. The caller's. */
@@ -48,7 +49,7 @@ static char *capture(int (*print)(const struct top *top), const struct top *top)
 
 static int table_print(const struct top *top)
 {
-    print_view(top);
+    top_print(top);
     return 0;
 }
 
@@ -65,14 +66,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     char *first = fuzz_take_text(&input), *second = fuzz_take_text(&input), *why = fuzz_take_text(&input);
     read_info(&top.servers[0], first);
     read_info(&top.servers[0], second);
-    judge_fields(&top.servers[0], second);
+    check_fields(&top.servers[0], second);
     top.servers[0].alive = true;
     lose(&top.servers[1], why);
     char *text = capture(table_print, &top);
     for (const char *at = text; *at; at++)
         fuzz_must((unsigned char)*at >= ' ' || *at == '\n', "byte %02x is printed", (unsigned char)*at);
     free(text);
-    text = capture(print_json, &top);
+    text = capture(top_print_json, &top);
     json_t *list = json_loads(text, 0, NULL);
     fuzz_must(json_array_size(list) == 2, "the JSON has %zu servers", json_array_size(list));
     json_decref(list);

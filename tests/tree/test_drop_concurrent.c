@@ -133,11 +133,11 @@ static void run(struct world_options *options, unsigned deaths)
     int status = world_create(&world, options);
     for (unsigned i = 0; i < deaths && !status; i++)
         status = world_kill_at(&world, i + 1, 200000 + (options->seed + i) * 377777 % 3000000, 100000);
-    if (!status && options->faults.lose)
+    if (!status && options->faults.lose > 0)
         world_begin_losses(&world);
     if (!status)
         status = world_run(&world, work);
-    if (!status && options->faults.lose)
+    if (!status && options->faults.lose > 0)
         status = world_end_losses(&world);
     if (!status)
         status = world_run_one(&world, world_survivor(&world), finish);
@@ -145,7 +145,7 @@ static void run(struct world_options *options, unsigned deaths)
         status = world_linearize(&world);
     if (!status)
         status = world_check(&world, &report);
-    if (!status && !deaths && !options->faults.lose && world.lost_bytes)
+    if (!status && !deaths && options->faults.lose <= 0 && world.lost_bytes)
         status = world_fail(&world, BANYAN_ECORRUPT, "%" PRIu64 " bytes are lost", world.lost_bytes);
     struct error error = world.error;
     world_destroy(&world);
