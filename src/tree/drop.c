@@ -29,7 +29,7 @@ struct named {
     size_t count, capacity;
 };
 
-struct drop {
+struct tree_drop {
     struct tree_session *session;
     struct tree *tree;
     tree_drop_function *visit;
@@ -39,7 +39,7 @@ struct drop {
     uint8_t named_level;       /* the level of `named` */
 };
 
-static int nodes_append(struct drop *drop, gaddr node)
+static int nodes_append(struct tree_drop *drop, gaddr node)
 {
     struct nodes *nodes = &drop->killed;
     if (nodes->count == nodes->capacity) {
@@ -54,7 +54,7 @@ static int nodes_append(struct drop *drop, gaddr node)
     return 0;
 }
 
-static int below_append(struct drop *drop, struct format_link link)
+static int below_append(struct tree_drop *drop, struct format_link link)
 {
     struct named *below = &drop->below;
     if (below->count == below->capacity) {
@@ -69,14 +69,23 @@ static int below_append(struct drop *drop, struct format_link link)
     return 0;
 }
 
-static void drop_free(struct drop *drop)
+static void drop_free(struct tree_drop *drop)
 {
     free(drop->killed.items);
     free(drop->named.items);
     free(drop->below.items);
+    tree_close(drop->tree);
+    free(drop);
 }
 
-static uint32_t node_bytes(const struct drop *drop, uint8_t level)
+void tree_drop_abandon(struct tree_session *session)
+{
+    if (session->drop)
+        drop_free(session->drop);
+    session->drop = NULL;
+}
+
+static uint32_t node_bytes(const struct tree_drop *drop, uint8_t level)
 {
     const struct format_geometry *geometry = &drop->tree->layout.geometry;
     return level ? geometry->internal_bytes : geometry->leaf_bytes;
@@ -97,7 +106,7 @@ static bool header_alive(const struct tree *tree, const struct format_header *he
 
 /* Validates a node under its lock: 0 with the header, TREE_RESTART (another node lies there), or corrupt. A
  * node that another drop has marked is ours too. */
-static int node_validate(struct drop *drop, struct format_link link, uint8_t level, const uint8_t *image,
+static int node_validate(struct tree_drop *drop, struct format_link link, uint8_t level, const uint8_t *image,
                          struct format_header *header)
 {
     const struct format_layout *layout = &drop->tree->layout;
@@ -117,7 +126,7 @@ static int node_validate(struct drop *drop, struct format_link link, uint8_t lev
 }
 
 /* Notes the node's children, and marks it as dropped; *sibling is the node to its right. */
-static int internal_kill(struct drop *drop, struct format_link link, uint8_t level,
+static int internal_kill(struct tree_drop *drop, struct format_link link, uint8_t level,
                          struct format_link *sibling)
 {
     struct tree_session *session = drop->session;
@@ -154,7 +163,7 @@ static int internal_kill(struct drop *drop, struct format_link link, uint8_t lev
  * Under the lock of a live leaf, its image complete: its entries go to session->entries, and the image is
  * emptied. What a damaged leaf names cannot be told: that is left to an offline check.
  */
-static int leaf_empty(struct drop *drop, const struct format_header *header, uint32_t *count)
+static int leaf_empty(struct tree_drop *drop, const struct format_header *header, uint32_t *count)
 {
     struct tree_session *session = drop->session;
     const struct format_layout *layout = &drop->tree->layout;
@@ -171,7 +180,7 @@ static int leaf_empty(struct drop *drop, const struct format_header *header, uin
 }
 
 /* No session finds the entries any more: what they name is freed. */
-static void entries_release(struct drop *drop, uint32_t count)
+static void entries_release(struct tree_drop *drop, uint32_t count)
 {
     struct tree_session *session = drop->session;
     for (uint32_t i = 0; i < count; i++) {
@@ -185,7 +194,7 @@ static void entries_release(struct drop *drop, uint32_t count)
 }
 
 /* Under the lock: the image is complete, and a half-done split is finished. */
-static int leaf_settle(struct drop *drop, struct format_link link, struct format_header *header)
+static int leaf_settle(struct tree_drop *drop, struct format_link link, struct format_header *header)
 {
     struct tree_session *session = drop->session;
     int status = node_validate(drop, link, 0, session->image.bytes, header);
@@ -198,7 +207,7 @@ static int leaf_settle(struct drop *drop, struct format_link link, struct format
 }
 
 /* Empties the leaf, in writes that leave it valid wherever they are cut, then marks it as dropped. */
-static int leaf_kill(struct drop *drop, struct format_link link, struct format_link *sibling)
+static int leaf_kill(struct tree_drop *drop, struct format_link link, struct format_link *sibling)
 {
     struct tree_session *session = drop->session;
     const struct format_layout *layout = &drop->tree->layout;
@@ -234,7 +243,8 @@ static int leaf_kill(struct drop *drop, struct format_link link, struct format_l
     return status;
 }
 
-static int node_kill(struct drop *drop, struct format_link link, uint8_t level, struct format_link *sibling)
+static int node_kill(struct tree_drop *drop, struct format_link link, uint8_t level,
+                     struct format_link *sibling)
 {
     if (link.address == GADDR_NULL || gaddr_node(link.address) >= drop->session->pool.memory_nodes)
         return pool_corrupt(&drop->session->pool, link.address, "a link leads outside of the pool");
@@ -245,7 +255,7 @@ static int node_kill(struct drop *drop, struct format_link link, uint8_t level, 
 /* ---- one level ---- */
 
 /* From its leftmost node along the siblings. Splits may go on to the right of where we are; not behind us. */
-static int chain_kill(struct drop *drop, struct format_link first, uint8_t level)
+static int chain_kill(struct tree_drop *drop, struct format_link first, uint8_t level)
 {
     struct format_link link = first, next, seen = first;
     int status = 0;
@@ -272,7 +282,7 @@ static int address_order(const void *left, const void *right)
  * still due to be dropped. The parent is dropped, so no other session can free them. One that cannot be read
  * stays for an offline check.
  */
-static int named_kill(struct drop *drop, uint8_t level)
+static int named_kill(struct tree_drop *drop, uint8_t level)
 {
     struct nodes *killed = &drop->killed;
     struct format_link sibling;
@@ -292,7 +302,7 @@ static int named_kill(struct drop *drop, uint8_t level)
     return status;
 }
 
-static void level_release(struct drop *drop, uint8_t level)
+static void level_release(struct tree_drop *drop, uint8_t level)
 {
     for (size_t i = 0; i < drop->killed.count; i++)
         pool_release(&drop->session->pool, drop->killed.items[i], node_bytes(drop, level));
@@ -300,7 +310,7 @@ static void level_release(struct drop *drop, uint8_t level)
 
 /* The level is dead: the root word goes on to `next`. The session that moves it frees the level; others that
  * drop the same index find it moved. */
-static int level_leave(struct drop *drop, gaddr from, gaddr next, uint8_t level)
+static int level_leave(struct tree_drop *drop, gaddr from, gaddr next, uint8_t level)
 {
     bool swapped;
     int status = tree_condemned_swap(drop->session, drop->tree, from, next, &swapped);
@@ -319,7 +329,7 @@ static int level_leave(struct drop *drop, gaddr from, gaddr next, uint8_t level)
 }
 
 /* Where the drop stands: the leftmost node of a level. *root address 0: no node is left. */
-static int level_find(struct drop *drop, struct format_link *root, struct format_header *header)
+static int level_find(struct tree_drop *drop, struct format_link *root, struct format_header *header)
 {
     struct tree_session *session = drop->session;
     const struct format_layout *layout = &drop->tree->layout;
@@ -355,7 +365,7 @@ static bool root_replaced(const struct tree *tree, const struct format_header *h
 }
 
 /* Kills the level at which the drop stands. BANYAN_ENOTFOUND: all is done. */
-static int level_drop(struct drop *drop)
+static int level_drop(struct tree_drop *drop)
 {
     struct format_link root;
     struct format_header header;
@@ -384,19 +394,27 @@ static int level_drop(struct drop *drop)
 
 /* ---- all of it ---- */
 
-/* An index that is being dropped: goes on until nothing of it is left. */
+/* An index that is being dropped: goes on until nothing of it is left. Closes the tree. The session owns what
+ * this keeps: a task may end in the middle of a call. */
 static int index_drop(struct tree_session *session, struct tree *tree, tree_drop_function *visit,
                       void *context)
 {
-    struct drop drop = {.session = session, .tree = tree, .visit = visit, .context = context};
+    struct tree_drop *drop = calloc(1, sizeof *drop);
+    if (!drop) {
+        tree_close(tree);
+        return pool_fail_memory(&session->pool);
+    }
+    assert(!session->drop);
+    *drop = (struct tree_drop){.session = session, .tree = tree, .visit = visit, .context = context};
+    session->drop = drop;
     int status = tree_begin(session, tree);
     while (!status) {
-        status = level_drop(&drop);
+        status = level_drop(drop);
         if (status == TREE_RESTART) /* another task drops it too, and is ahead of us */
             status = tree_restart(session, tree->root_word);
         tree_again(session, &status);
     }
-    drop_free(&drop);
+    tree_drop_abandon(session);
     return status == BANYAN_ENOTFOUND ? 0 : pool_unknown(&session->pool, status);
 }
 
@@ -415,7 +433,6 @@ static int condemned_drop(struct tree_session *session, const char *name, tree_d
         if (status || !tree)
             break;
         status = index_drop(session, tree, visit, context);
-        tree_close(tree);
         ++*count;
     } while (!status);
     pool_worker_return(session->pool.worker); /* other workers may need what this one would keep */

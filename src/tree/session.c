@@ -72,6 +72,7 @@ void tree_session_destroy(struct tree_session *session)
     free(session->entries);
     free(session->keys);
     free(session->gather);
+    tree_drop_abandon(session);
     free(session);
 }
 

@@ -26,6 +26,7 @@
 #define TREE_ASTRAY_MAX 3u
 
 struct tree_batch;
+struct tree_drop;
 struct tree_gather;
 struct tree_leaf_entry;
 struct tree_leaf_order;
@@ -64,6 +65,7 @@ struct tree_session {
     uint8_t *keys;                   /* the entries' keys, where they must be put together; owned */
     uint32_t entries_capacity, keys_capacity;
     struct tree_gather *gather; /* of keyblocks.c; owned */
+    struct tree_drop *drop;     /* of drop.c, while it drops an index; owned */
     gaddr stranger;             /* key block that did not hold its slot's key when a leaf was last laid out */
     struct format_entry internal[FORMAT_ENTRIES_MAX + 1]; /* of the internal node in scratch */
     gaddr appended; /* newest child at the right end of an internal node: keys may be coming in order */
@@ -110,6 +112,8 @@ int tree_invalid(struct tree_session *session, gaddr node, const char *what);
 int tree_reserve(struct tree_session *session, uint8_t **buffer, uint32_t *capacity, uint32_t bytes);
 /* The same for session->wide. A multiple of 64. */
 int tree_reserve_wide(struct tree_session *session, size_t bytes);
+/* drop.c: frees what a drop kept whose task ended in the middle of it. */
+void tree_drop_abandon(struct tree_session *session);
 /* Makes the session's buffers as large as the tree's nodes. */
 int tree_buffers(struct tree_session *session, const struct tree *tree);
 /* BANYAN_EINVAL or BANYAN_EKEYSIZE, if this cannot be a key of the index. */

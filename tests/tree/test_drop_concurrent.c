@@ -22,6 +22,10 @@ struct plan {
 };
 static struct plan plan;
 
+/* Each task's handle while it has one: a task that dies cannot close it. */
+#define TASKS_MAX 64u
+static struct tree *handles[TASKS_MAX];
+
 /* What the network may answer where connections are lost. */
 static bool excused(const struct world_task *task, int status)
 {
@@ -90,6 +94,7 @@ static void round_of(struct world_task *task)
     }
     if (!fine(task, "an opening", status))
         return;
+    handles[task->number] = tree;
     if (tree)
         use(task, tree);
     if (random_below(&task->random, 3) == 0) {
@@ -100,11 +105,21 @@ static void round_of(struct world_task *task)
     }
     if (tree && random_below(&task->random, 2))
         use(task, tree);
+    handles[task->number] = NULL;
     tree_close(tree);
+}
+
+static void close_of_the_dead(void)
+{
+    for (unsigned i = 0; i < TASKS_MAX; i++) {
+        tree_close(handles[i]);
+        handles[i] = NULL;
+    }
 }
 
 static void work(struct world_task *task)
 {
+    assert_true(task->number < TASKS_MAX);
     static const enum history_kind kinds[] = {HISTORY_GET, HISTORY_PUT, HISTORY_DELETE};
     for (unsigned i = 0; i < plan.rounds && !task->world->error.code; i++) {
         round_of(task);
@@ -148,6 +163,7 @@ static void run(struct world_options *options, unsigned deaths)
     if (!status && !deaths && options->faults.lose <= 0 && world.lost_bytes)
         status = world_fail(&world, BANYAN_ECORRUPT, "%" PRIu64 " bytes are lost", world.lost_bytes);
     struct error error = world.error;
+    close_of_the_dead();
     world_destroy(&world);
     if (status)
         fail_msg("%d: %s; replay: BANYAN_SEED=%" PRIu64, status, error.text, options->seed);
