@@ -245,6 +245,17 @@ int pool_block_allocate(struct pool_session *session, gaddr near, uint32_t bytes
     return pool_allocate(session, near ? gaddr_node(near) : POOL_ANY_NODE, block_bytes, block);
 }
 
+int pool_block_allocate_part(struct pool_session *session, gaddr near, uint32_t bytes, uint32_t least,
+                             gaddr *block, uint32_t *got)
+{
+    if (!least || least > bytes)
+        return pool_fail(session, BANYAN_EINVAL, "a part has 1 to %u bytes, not %u", bytes, least);
+    int status = pool_block_allocate(session, near, bytes, block);
+    if (!status)
+        *got = memory_block_bytes(bytes);
+    return status;
+}
+
 void pool_block_release(struct pool_session *session, gaddr block, uint32_t bytes)
 {
     uint32_t block_bytes = memory_block_bytes(bytes);

@@ -141,6 +141,12 @@ void pool_release(struct pool_session *session, gaddr block, uint32_t block_byte
  * that has room (GADDR_NULL: anywhere). BANYAN_ENOSPC, BANYAN_EINVAL (0 bytes, or more than
  * MEMORY_BLOCK_MAX). */
 int pool_block_allocate(struct pool_session *session, gaddr near, uint32_t bytes, gaddr *block);
+/* The same, but where no memory node has a block of memory_block_bytes(bytes) bytes, the largest block of at
+ * least `least` bytes that one has. *got is its size (one of memory_block_bytes, so it may be more than
+ * `bytes`); it is freed with pool_block_release(session, *block, *got). BANYAN_ENOSPC: there is not even a
+ * block of `least` bytes. BANYAN_EINVAL as above, or if `least` is 0 or more than `bytes`. */
+int pool_block_allocate_part(struct pool_session *session, gaddr near, uint32_t bytes, uint32_t least,
+                             gaddr *block, uint32_t *got);
 /* `bytes` as when it was allocated. GADDR_NULL is ignored. */
 void pool_block_release(struct pool_session *session, gaddr block, uint32_t bytes);
 /* A tag never used before on that memory node (until 2^32 have been): one FAA in 1,024 tags. */
