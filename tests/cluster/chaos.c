@@ -39,6 +39,12 @@ const struct chaos_variant *chaos_variant_find(const char *name)
     fail_hard("no variant is called %s", name);
 }
 
+uint32_t chaos_lease_ms(const struct chaos_variant *variant)
+{
+    bool lasts = variant->deed == CHAOS_STOP || variant->deed == CHAOS_HOLD;
+    return lasts ? CHAOS_LEASE_SHORT_MS : CHAOS_LEASE_LONG_MS;
+}
+
 struct chaos {
     const struct chaos_options *options;
     struct chaos_result *result;
@@ -127,12 +133,13 @@ static void start_compute(struct chaos *chaos, unsigned number, bool first)
 
 static void create_load(struct chaos *chaos)
 {
-    const struct load_setup setup = {.scene = &chaos->scene,
-                                     .seed = chaos->options->seed,
-                                     .lease_ms = chaos->options->lease_ms,
-                                     .copy = chaos->options->variant->reach == CHAOS_COPY,
-                                     .secret_file = chaos->secret_file[0] ? chaos->secret_file : NULL,
-                                     .lies = chaos->options->lies};
+    const struct load_setup setup = {
+        .scene = &chaos->scene,
+        .seed = chaos->options->seed,
+        .lease_ms = {chaos->options->lease_ms, chaos->options->survivor_lease_ms},
+        .copy = chaos->options->variant->reach == CHAOS_COPY,
+        .secret_file = chaos->secret_file[0] ? chaos->secret_file : NULL,
+        .lies = chaos->options->lies};
     char memories[512];
     list_memories(chaos, 0, memories, sizeof memories);
     chaos->load = kind_of(chaos)->create(&setup, memories);

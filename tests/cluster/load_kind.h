@@ -16,7 +16,7 @@
 struct load_setup {
     struct scene *scene;
     uint64_t seed;
-    uint32_t lease_ms;
+    uint32_t lease_ms[LOAD_SERVERS];
     bool copy;               /* map no pools */
     const char *secret_file; /* of the memory nodes; NULL: none */
     const char *lies;        /* how the workers lie: "lose", "miss"; NULL: not at all (library only) */

@@ -32,7 +32,7 @@ static const char *servers_compute(void *object, unsigned server, const char *me
                                "--threads",
                                "2",
                                "--lease",
-                               text_of("%u", servers->setup.lease_ms),
+                               text_of("%u", servers->setup.lease_ms[server]),
                                servers->setup.copy ? "--copy" : "--no-copy",
                                NULL};
     size_t used = sizeof all / sizeof *all - 1;
@@ -41,7 +41,7 @@ static const char *servers_compute(void *object, unsigned server, const char *me
         arguments[used++] = "--secret-file";
         arguments[used++] = servers->setup.secret_file;
         arguments[used++] = "--timeout";
-        arguments[used++] = text_of("%u", 5 * servers->setup.lease_ms);
+        arguments[used++] = text_of("%u", 5 * servers->setup.lease_ms[server]);
     }
     if (first && server == 0)
         arguments[used++] = "--format";

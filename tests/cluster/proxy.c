@@ -13,11 +13,15 @@
 
 #define PAIRS_MAX 64u
 #define BUFFER    (256u << 10)
+#define TURN_MAX                                                                                             \
+    64u /* pieces of one direction before the others have their turn: no connection's bytes, and no          \
+           heartbeats, wait for all of another's */
 
 struct direction {
     size_t begin, end;
     uint64_t due; /* when what is in the buffer may go on */
     bool over;    /* the sender has closed */
+    bool more;    /* its turn ended before its bytes did */
     char *bytes;
 };
 struct pair {
@@ -78,7 +82,7 @@ static int send_piece(struct proxy *proxy, struct pair *pair, int from, uint64_t
     if (rate)
         way->due = now + (uint64_t)put * 1000000 / rate;
     if (jitter)
-        way->due = now + random_below(&proxy->random, (uint64_t)jitter * 1000);
+        way->due = (way->due > now ? way->due : now) + random_below(&proxy->random, (uint64_t)jitter * 1000);
     return 1;
 }
 
@@ -96,8 +100,10 @@ static bool move(struct proxy *proxy, struct pair *pair, int from, uint64_t now,
         way->due = way->due > now + delay ? way->due : now + delay;
     }
     int sent = 1;
-    while (way->begin < way->end && now >= way->due && sent > 0)
+    unsigned pieces = 0;
+    for (; pieces < TURN_MAX && way->begin < way->end && now >= way->due && sent > 0; pieces++)
         sent = send_piece(proxy, pair, from, now);
+    way->more = pieces == TURN_MAX && sent > 0;
     return sent >= 0 && (!way->over || way->begin < way->end); /* one side's end is the whole connection's */
 }
 
@@ -122,16 +128,17 @@ static void wait_for_bytes(struct proxy *proxy, bool held)
 {
     struct pollfd polls[1 + 2 * PAIRS_MAX] = {{.fd = proxy->listener, .events = POLLIN}};
     nfds_t count = 1;
-    bool waiting = held;
+    bool waiting = held, more = false;
     for (unsigned i = 0; i < PAIRS_MAX && !held; i++)
         for (int side = 0; side < 2 && proxy->pairs[i].fds[0] >= 0; side++) {
             const struct direction *way = &proxy->pairs[i].ways[side];
+            more |= way->more;
             if (way->begin < way->end)
                 waiting = true; /* for its time or the receiver */
             else
                 polls[count++] = (struct pollfd){.fd = proxy->pairs[i].fds[side], .events = POLLIN};
         }
-    if (poll(polls, held ? 0 : count, waiting ? 1 : 5) > 0 && polls[0].revents)
+    if (poll(polls, held ? 0 : count, more ? 0 : waiting ? 1 : 5) > 0 && polls[0].revents)
         accept_one(proxy);
 }
 

@@ -36,11 +36,13 @@ static unsigned place_take(struct swarm_load *load, unsigned server)
 static void worker_arguments(struct swarm_load *load, unsigned place, const char *memories, const char *mode,
                              const char *arguments[LOAD_ARGUMENTS_MAX])
 {
+    unsigned server = load->shared->place[place].server; /* LOAD_SERVERS: of none, nothing is done to it */
+    uint32_t lease_ms = load->setup.lease_ms[server < LOAD_SERVERS ? server : LOAD_SERVERS - 1];
     const char *const all[] = {SWARM_WORKER,
                                number_text((uint64_t)load->descriptor),
                                number_text(place),
                                memories,
-                               number_text(load->setup.lease_ms),
+                               number_text(lease_ms),
                                mode,
                                load->setup.secret_file, /* may be the NULL */
                                NULL};

@@ -40,12 +40,16 @@ static void test_variant_rdma(void **state)
         fprintf(stderr, "%s SKIPPED, nothing was tested: BANYAN_RDMA_ADDRESS names no NIC\n", variant->name);
         skip();
     }
-    struct chaos_options options = {
-        .variant = variant, .seed = 1, .deeds = 3, .lease_ms = 4000, .stall_max_ns = 30000 * MS};
+    struct chaos_options options = {.variant = variant,
+                                    .seed = 1,
+                                    .deeds = 3,
+                                    .lease_ms = 4000,
+                                    .survivor_lease_ms = 4000,
+                                    .stall_max_ns = 30000 * MS};
     run_variant(&options);
 }
 
-/* The short form: machines are noisy, so the bound on stalls is a generous one. */
+/* The short form. */
 static void test_variant(void **state)
 {
     const struct chaos_variant *variant = *state;
@@ -53,8 +57,9 @@ static void test_variant(void **state)
                                     .seed = 1,
                                     .deeds =
                                         variant->deed == CHAOS_STOP || variant->deed == CHAOS_HOLD ? 3 : 10,
-                                    .lease_ms = CHAOS_LEASE_MS,
-                                    .stall_max_ns = (CHAOS_LEASE_MS + 2000) * MS};
+                                    .lease_ms = chaos_lease_ms(variant),
+                                    .survivor_lease_ms = CHAOS_LEASE_LONG_MS,
+                                    .stall_max_ns = CHAOS_STALL_NS};
     run_variant(&options);
 }
 
@@ -65,7 +70,7 @@ static int soak(int count, char **arguments)
     struct chaos_result result;
     options.deeds = (unsigned)strtoul(arguments[2], NULL, 10);
     options.seed = strtoull(arguments[3], NULL, 10);
-    options.lease_ms = (uint32_t)strtoul(arguments[4], NULL, 10);
+    options.lease_ms = options.survivor_lease_ms = (uint32_t)strtoul(arguments[4], NULL, 10);
     options.stall_max_ns = (options.lease_ms + (strict() ? 100 : 10000)) * MS;
     if (count > 5)
         options.until_ns = now_ns() + strtoull(arguments[5], NULL, 10) * 60000 * MS;

@@ -42,8 +42,9 @@ static void test_variant(void **state)
                                     .kind = &load_library,
                                     .seed = seed_with(number % 2, number * 100 + 1),
                                     .deeds = slow ? 2 : 6,
-                                    .lease_ms = CHAOS_LEASE_MS,
-                                    .stall_max_ns = 10000 * MS};
+                                    .lease_ms = chaos_lease_ms(variant),
+                                    .survivor_lease_ms = CHAOS_LEASE_LONG_MS,
+                                    .stall_max_ns = CHAOS_STALL_NS};
     struct chaos_result result;
     chaos_run(&options, &result);
     chaos_print(&options, &result);
@@ -67,8 +68,9 @@ static void expect_noticed(const char *lies)
                                         .lies = lies,
                                         .seed = 2,
                                         .deeds = 2,
-                                        .lease_ms = CHAOS_LEASE_MS,
-                                        .stall_max_ns = 10000 * MS};
+                                        .lease_ms = CHAOS_LEASE_LONG_MS,
+                                        .survivor_lease_ms = CHAOS_LEASE_LONG_MS,
+                                        .stall_max_ns = CHAOS_STALL_NS};
         struct chaos_result result;
         chaos_run(&options, &result);
         _exit(0);
@@ -107,6 +109,7 @@ static int soak(char **arguments)
                                     .tell = true,
                                     .verify_every = 10};
     struct chaos_result result;
+    options.survivor_lease_ms = options.lease_ms;
     options.stall_max_ns = (options.lease_ms + 10000) * MS;
     chaos_run(&options, &result);
     chaos_print(&options, &result);
