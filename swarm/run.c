@@ -189,8 +189,10 @@ static int judge_excuses(struct swarm_run *run, const struct tree_check_report *
     struct world *world = &run->world;
     const struct swarm_plan *plan = run->plan;
     struct world_met met;
+    struct tree_stats stats;
     uint64_t deaths = deaths_of(world), losses = sim_losses(world->sim);
     world_met(world, &met);
+    world_stats(world, &stats);
     uint64_t tasks = (uint64_t)plan->threads * plan->fibers; /* of one compute node */
     uint64_t bytes = deaths * plan->threads * WORKER_HOLDS + (deaths + losses) * tasks * TASK_UNDERWAY;
     if (world->lost_bytes > bytes)
@@ -198,15 +200,16 @@ static int judge_excuses(struct swarm_run *run, const struct tree_check_report *
                           "%" PRIu64 " bytes have no owner: too many for %" PRIu64 " deaths and %" PRIu64
                           " lost connections",
                           world->lost_bytes, deaths, losses);
-    uint64_t unfinished = deaths * tasks + met.unknown + met.unreachable;
+    /* An operation that was done may have been cut short in its upkeep. */
+    uint64_t cut = met.unknown + met.unreachable + stats.unfinished;
+    uint64_t unfinished = deaths * tasks + cut;
     bool full = swarm_plan_may_be_full(plan) ||
                 plan->refusals; /* no room for the parent's split leaves an entry out */
     if (left->dead + left->marked > unfinished || (!full && left->missing_parents > unfinished))
         return world_fail(world, BANYAN_ECORRUPT,
                           "too much is unfinished: %" PRIu64 " dead, %" PRIu64 " half split, %" PRIu64
                           " without an entry, after %" PRIu64 " deaths and %" PRIu64 " operations cut short",
-                          left->dead, left->marked, left->missing_parents, deaths,
-                          met.unknown + met.unreachable);
+                          left->dead, left->marked, left->missing_parents, deaths, cut);
     return 0;
 }
 

@@ -188,6 +188,7 @@ void world_stats(const struct world *world, struct tree_stats *stats)
         stats->unlinks += one->unlinks;
         stats->handovers += one->handovers;
         stats->snapshot_handovers += one->snapshot_handovers;
+        stats->unfinished += one->unfinished;
     }
 }
 

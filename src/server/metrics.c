@@ -74,6 +74,8 @@ static void index_counters(const struct server_stats *stats, FILE *out)
     counter(out, "banyan_tree_retries_total", "Reads and lock attempts done again.", tree->retries);
     counter(out, "banyan_tree_splits_total", "Nodes split.", tree->splits);
     counter(out, "banyan_tree_unlinks_total", "Nodes removed.", tree->unlinks);
+    counter(out, "banyan_tree_unfinished_total",
+            "Splits and removals whose last step an error left to a later operation.", tree->unfinished);
     counter(out, "banyan_lock_handovers_total", "Locks passed on within this compute node.", tree->handovers);
     counter(out, "banyan_cache_hits_total", "Inner nodes found in the node cache.", tree->cache_hits);
     counter(out, "banyan_cache_misses_total", "Inner nodes fetched.", tree->cache_misses);

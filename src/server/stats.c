@@ -17,6 +17,7 @@ static void stats_add(struct tree_stats *sum, const struct tree_stats *stats)
     sum->unlinks += stats->unlinks;
     sum->handovers += stats->handovers;
     sum->snapshot_handovers += stats->snapshot_handovers;
+    sum->unfinished += stats->unfinished;
 }
 
 void server_thread_publish(struct server_thread *thread)

@@ -261,9 +261,11 @@ static int change_split(struct change *change, struct format_key value)
     struct tree_addition addition = {change->key, value};
     bool added = false;
     status = tree_split(session, tree, change->path.link, &change->hold, &addition, &added);
-    if (added)
-        return 0; /* done, whatever became of the parent's entry: a traverser posts it
-                     (docs/internals/tree.md) */
+    if (added) { /* done, whatever became of the parent's entry: a traverser posts it
+                    (docs/internals/tree.md) */
+        session->stats.unfinished += status < 0;
+        return 0;
+    }
     return status ? status : TREE_RESTART;
 }
 
@@ -374,7 +376,8 @@ static int change_delete(struct change *change)
         return status;
     /* R4. The deletion is done; any session can finish the rest of the unlinking. */
     session->stats.unlinks++;
-    tree_unlink_finish(session, tree, change->path.link, &change->header);
+    status = tree_unlink_finish(session, tree, change->path.link, &change->header);
+    session->stats.unfinished += status < 0;
     return 0;
 }
 

@@ -191,6 +191,8 @@ struct tree_stats {
     uint64_t retries;                  /* reads and lock attempts that were repeated */
     uint64_t cache_hits, cache_misses; /* internal nodes wanted: found in the node cache or fetched */
     uint64_t splits, unlinks, handovers, snapshot_handovers;
+    uint64_t unfinished; /* changes that were done, while an error left the parent's entry of their split, or
+                            the rest of their unlinking, to the next session that meets it */
 };
 /* They go on counting: copy what is to stay. */
 const struct tree_stats *tree_session_stats(const struct tree_session *session);
