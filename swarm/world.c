@@ -54,7 +54,6 @@ int world_create(struct world *world, const struct world_options *options)
     o->threads = o->threads ? o->threads : 1;
     o->fibers = o->fibers ? o->fibers : 1;
     o->pool_bytes = o->pool_bytes ? o->pool_bytes : UINT64_C(64) << 20;
-    o->chunk_bytes = o->chunk_bytes ? o->chunk_bytes : UINT64_C(64) << 10;
     o->cache_bytes = o->cache_bytes ? o->cache_bytes : UINT64_C(8) << 20;
     if (o->memory_nodes > WORLD_MEMORY_MAX || o->compute_nodes + o->restarts > WORLD_COMPUTE_MAX)
         return world_fail(world, BANYAN_EINVAL, "a world has at most %u memory and %u compute nodes",

@@ -37,7 +37,7 @@ struct world_options {
     struct format_geometry geometry;
     bool long_keys; /* of variable keys, a third have up to key_bytes bytes: too long for a slot */
     unsigned memory_nodes, compute_nodes, threads, fibers; /* 0: 1 */
-    uint64_t pool_bytes, chunk_bytes, lock_bytes;          /* 0: 64 MiB, 64 KiB, the memory node's default */
+    uint64_t pool_bytes, chunk_bytes, lock_bytes;          /* 0: 64 MiB, and what a memory node chooses */
     uint32_t lock_width;                                   /* 0: the memory node's default */
     uint32_t atomic_write;                                 /* what the fabric claims at most; 0: its own */
     struct sim_params params;                              /* simulated only; fill with sim_params_default */
