@@ -357,22 +357,41 @@ static void check_store_slot(struct fuzz_input *input)
     free(bytes);
 }
 
+/* Of a valid header: the pieces are a value of the reference's length, and only zeros are long. */
+static void check_pieces(const uint8_t *header, size_t key_length, const struct format_reference *reference)
+{
+    uint32_t number = 0;
+    for (uint64_t left = reference->length; left; number++) {
+        fuzz_must(number < format_record_room_pieces(reference->room),
+                  "more pieces than the header has room for");
+        struct format_piece piece = format_record_piece(header, key_length, number);
+        fuzz_must(piece.length && piece.length <= left, "a piece of %u bytes", piece.length);
+        fuzz_must(format_piece_block_bytes(key_length, &piece) <= FORMAT_PIECE_MAX + FORMAT_KEY_MAX + 37u,
+                  "a piece's block is too long");
+        left -= piece.length;
+    }
+}
+
 static void check_record(struct fuzz_input *input, bool mend)
 {
     uint8_t key[STORE_KEY_MAX], how = fuzz_byte(input);
     size_t key_length = 1 + fuzz_byte(input) % STORE_KEY_MAX;
-    struct format_reference reference = {.address = fuzz_u16(input) + 1u, .expires = how & 1};
-    reference.length = how & 2 ? fuzz_byte(input) : fuzz_u32(input) % (STORE_VALUE_MAX + 1);
+    struct format_reference reference = {.address = fuzz_u16(input) + 32u, .expires = how & 1};
+    reference.room = how & 32 ? (uint8_t)(fuzz_byte(input) % (FORMAT_ROOM_MAX + 1)) : 0;
+    reference.address &= ~UINT64_C(31);
+    reference.length =
+        how & 2 ? fuzz_byte(input)
+                : fuzz_u32(input) % ((reference.room ? STORE_VALUE_MAX : FORMAT_RECORD_BLOCK_MAX) + 1);
     enum format_part part = how & 4 ? FORMAT_PART_VALUE : FORMAT_PART_HEADER;
     uint32_t bytes = format_record_read_bytes(key_length, &reference, part);
-    uint32_t header = format_record_header_bytes(key_length, reference.length);
+    uint32_t header = format_record_header_bytes(key_length, reference.room);
     fuzz_must(header <= bytes && bytes <= FABRIC_LENGTH_MAX, "a record's block of %u bytes, header %u", bytes,
               header);
     uint8_t *block = malloc(bytes);
     struct store_value value;
     fuzz_take(input, key, key_length);
     fuzz_take(input, block, bytes);
-    bool whole = part == FORMAT_PART_VALUE && !format_record_extents(key_length, reference.length);
+    bool whole = part == FORMAT_PART_VALUE && !reference.room;
     if (how & 8) { /* everything is right, except the checks */
         memcpy(block + 32, &reference.length, 4);
         block[36] = (uint8_t)key_length;
@@ -396,7 +415,9 @@ static void check_record(struct fuzz_input *input, bool mend)
                   "another key's record is taken");
         fuzz_must(!whole || value.bytes == block + header, "a record's value lies elsewhere");
         fuzz_must(mend, "a record without a right hash is taken");
-    } else {
+        if (reference.room)
+            check_pieces(block, key_length, &reference);
+    } else if (!reference.room) {
         fuzz_must(!(mend && (how & 24) == 8) ||
                       !reference.expires == (block[16] || block[17] || block[18] || block[19] || block[20] ||
                                              block[21] || block[22] || block[23]),

@@ -1,6 +1,6 @@
 /*
  * fuzz_store.c - the store's whole interface against a sorted array: values of every size class (in the slot,
- * in a record, in extents), expiry under a clock that the input moves, ranges, sweeps, allocations that are
+ * in a record, in pieces), expiry under a clock that the input moves, ranges, sweeps, allocations that are
  * refused.
  *
  * Oracle: every answer is the reference's; what is refused has changed nothing; at the end store_check finds
@@ -143,7 +143,7 @@ static struct known take_known(struct trial *trial)
         known.length = more % 20;
     else if (how % 8 < 7)
         known.length = more * 3u;
-    else if (how < 192) /* about where a record gets extents */
+    else if (how < 192) /* about where a record gets pieces */
         known.length = 65536u - 512 + 4u * more;
     else
         known.length = (how & 16 ? 2u << 20 : 1u << 20) - 128 + more;

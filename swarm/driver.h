@@ -14,7 +14,7 @@
 #include "swarm/history.h"
 #include "swarm/subject.h"
 
-#define DRIVER_RECORD_MAX 72000u /* bytes of a record's value: some need extents */
+#define DRIVER_RECORD_MAX 72000u /* bytes of a record's value: some need pieces */
 
 struct driver_shape {
     bool fixed_keys; /* of key_bytes bytes; else a prefix, the number as text, and a tail */

@@ -43,7 +43,7 @@ uint64_t driver_key_number(const struct driver_shape *shape, const uint8_t *key,
 }
 
 /* Length of a record: some fit the slot, some take blocks of a few sizes that are soon reused, some are
- * larger, some need extents. */
+ * larger, some need pieces. */
 static size_t record_length(uint64_t number)
 {
     uint64_t mixed = random_mix(number ^ UINT64_C(0x1e46));

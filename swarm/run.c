@@ -171,7 +171,7 @@ static int work(struct swarm_run *run)
 
 /* Memory that may be lost: the free blocks that the worker of each thread of a dead compute node held; and,
  * for each task that a death or a lost connection met, the blocks of its operation under way: at most some
- * records with extents. */
+ * records in pieces. */
 #define WORKER_HOLDS  UINT64_C(524288) /* bytes */
 #define TASK_UNDERWAY UINT64_C(262144)
 

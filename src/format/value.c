@@ -9,6 +9,7 @@
 enum value_kind { VALUE_INLINE = 1, VALUE_INLINE_EXPIRES = 2, VALUE_RECORD = 3, VALUE_RECORD_EXPIRES = 4 };
 
 #define LENGTH_BITS 27
+#define ROOM_MASK   UINT64_C(31) /* of an address: blocks begin at multiples of 32 */
 
 uint64_t format_reference_check(uint64_t hash)
 {
@@ -32,12 +33,15 @@ static bool decode_record(const uint8_t *bytes, size_t length, struct format_val
     if (length != FORMAT_REFERENCE_BYTES)
         return false;
     *value = (struct format_value){.record = true, .reference.expires = bytes[0] == VALUE_RECORD_EXPIRES};
-    memcpy(&value->reference.address, bytes + 1, 8);
+    memcpy(&word, bytes + 1, 8);
+    value->reference.address = word & ~ROOM_MASK;
+    value->reference.room = (uint8_t)(word & ROOM_MASK);
     memcpy(&word, bytes + 9, 8);
     value->length = (uint32_t)(word & ((UINT64_C(1) << LENGTH_BITS) - 1));
     value->reference.length = value->length;
     value->reference.check = word >> LENGTH_BITS;
-    return value->reference.address && value->length <= FORMAT_RECORD_VALUE_MAX;
+    return value->reference.address && value->reference.room <= FORMAT_ROOM_MAX &&
+           value->length <= (value->reference.room ? FORMAT_RECORD_VALUE_MAX : FORMAT_RECORD_BLOCK_MAX);
 }
 
 bool format_value_decode(const uint8_t *bytes, size_t length, struct format_value *value)
@@ -71,9 +75,11 @@ uint8_t format_value_encode_inline(uint8_t *to, const uint8_t *bytes, size_t len
 uint8_t format_value_encode_reference(uint8_t *to, const struct format_reference *reference)
 {
     assert(reference->address != GADDR_NULL && reference->length <= FORMAT_RECORD_VALUE_MAX);
+    assert(!(reference->address & ROOM_MASK) && reference->room <= FORMAT_ROOM_MAX);
     uint64_t word = reference->length | reference->check << LENGTH_BITS;
+    uint64_t place = reference->address | reference->room;
     to[0] = reference->expires ? VALUE_RECORD_EXPIRES : VALUE_RECORD;
-    memcpy(to + 1, &reference->address, 8);
+    memcpy(to + 1, &place, 8);
     memcpy(to + 9, &word, 8);
     return FORMAT_REFERENCE_BYTES;
 }

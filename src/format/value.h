@@ -8,8 +8,10 @@
  *   record           u64 address of the record, u64: 27 bits of the value's length, 37 of the header's hash
  *   record, expires  the same; the kind tells a reader that the record's header says when
  *
- * The length of a value is thus known without reading its record. Integers are little-endian. Pure, as
- * header.h.
+ * Blocks begin at multiples of 32. The 5 low bits of a record's address are its `room`: 0 if the value
+ * follows the record's header in its block, else the number of pieces that its header has room for, as
+ * format_record_room_pieces has it. So the length of a value, and how much has to be read of its record's
+ * block, are known before the record is read. Integers are little-endian. Pure, as header.h.
  */
 #ifndef FORMAT_VALUE_H
 #define FORMAT_VALUE_H
@@ -19,12 +21,15 @@
 
 #define FORMAT_RECORD_VALUE_MAX (UINT64_C(64) << 20) /* bytes of a value that a record can hold */
 #define FORMAT_REFERENCE_BYTES  17u                  /* what the index's values must have room for */
+#define FORMAT_RECORD_BLOCK_MAX 65536u               /* header and value in one block */
+#define FORMAT_ROOM_MAX         22u
 
 /* What a slot says of a record. */
 struct format_reference {
     gaddr address;
     uint64_t check;  /* upper bits of the hash in the record's header */
-    uint32_t length; /* of the value: with the key's length it gives every other size */
+    uint32_t length; /* of the value: with `room` and the key's length it gives every other size */
+    uint8_t room;    /* 0: the value follows the header; else it is in pieces */
     bool expires;    /* the record's header says when */
 };
 

@@ -58,7 +58,7 @@ static bool entry_prepare(struct store_session *session, struct store_entry *ent
     }
     if (part == FORMAT_PART_HEADER && !slot->reference.expires)
         return false;
-    entry->large = part == FORMAT_PART_VALUE && format_record_extents(entry->key_length, slot->length);
+    entry->large = part == FORMAT_PART_VALUE && slot->reference.room;
     if (entry->large) {
         entry->status = STORE_STALE;
         return false;

@@ -55,33 +55,40 @@ static int check_read(struct check *check, const void *key, size_t key_length,
     return status;
 }
 
+/* Counts the blocks that the header in session->header names: it is valid. */
+static void check_pieces(struct check *check, size_t key_length, uint64_t length)
+{
+    for (uint32_t i = 0; length; i++) {
+        struct format_piece piece = format_record_piece(check->session->header.bytes, key_length, i);
+        if (piece.block != GADDR_NULL)
+            check_block(check, piece.block, format_piece_block_bytes(key_length, &piece));
+        length -= piece.length;
+    }
+}
+
 /* *value is 0 if the record's header is not valid. */
 static int check_record(struct check *check, const void *key, size_t key_length,
                         const struct format_reference *reference, struct store_value *value)
 {
-    struct store_session *session = check->session;
-    uint32_t extents = format_record_extents(key_length, reference->length);
     char text[GADDR_TEXT_BYTES];
     gaddr_format(reference->address, text);
     check->report->values_record++;
     /* The block is in use even if the record is damaged, for the slot is valid. Only the header tells which
-     * blocks the extents have. */
-    check_block(check, reference->address, format_record_block_bytes(key_length, reference->length));
+     * blocks the pieces have. */
+    check_block(check, reference->address, format_record_block_bytes(key_length, reference));
     int status = check_read(check, key, key_length, reference,
-                            extents ? FORMAT_PART_HEADER : FORMAT_PART_VALUE, value);
+                            reference->room ? FORMAT_PART_HEADER : FORMAT_PART_VALUE, value);
     if (status == STORE_STALE) {
         *value = (struct store_value){0};
         return check_tell(check, "record %s: it is not the one that the index names, or it is damaged", text);
     }
-    if (status || !extents)
+    if (status || !reference->room)
         return status;
-    for (uint32_t i = 0; i < extents; i++)
-        check_block(check, format_record_extent(session->header, key_length, i).address,
-                    format_record_extent_bytes(reference->length, i));
+    check_pieces(check, key_length, reference->length);
     uint64_t expires = value->expires;
     status = check_read(check, key, key_length, reference, FORMAT_PART_VALUE, value);
     value->expires = expires;
-    return status == STORE_STALE ? check_tell(check, "record %s: one of its extents is damaged", text)
+    return status == STORE_STALE ? check_tell(check, "record %s: one of its pieces is damaged", text)
                                  : status;
 }
 

@@ -48,8 +48,7 @@ static bool cursor_visit(void *context, const void *key, size_t key_length, cons
         cursor->stopped = cursor->met >= COUNT_BATCH;
         return !cursor->stopped;
     }
-    if (cursor->part == FORMAT_PART_VALUE && good && slot.record &&
-        !format_record_extents(key_length, slot.length))
+    if (cursor->part == FORMAT_PART_VALUE && good && slot.record && !slot.reference.room)
         cursor->bytes += slot.length;
     cursor->stopped =
         !cursor_collect(cursor, key, key_length, value, length) || cursor->bytes >= STORE_BATCH_BYTES;

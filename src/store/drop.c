@@ -1,6 +1,6 @@
 /*
  * drop.c - An index goes away together with the records that its slots name. Called by the C API and the
- * programs, on any task. Costs what tree_drop does, and a read for each value that lies in extents, since its
+ * programs, on any task. Costs what tree_drop does, and a read for each value that lies in pieces, since its
  * header names them. Records that cannot be read are left to an offline check.
  */
 #include "store/record.h"

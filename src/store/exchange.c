@@ -40,11 +40,11 @@ void store_retire(struct store_session *session, const void *key, size_t key_len
 
 void store_withdraw(struct store_session *session, const void *key, size_t key_length, int status,
                     const struct store_exchange *exchange, const struct format_reference *reference,
-                    bool extents)
+                    bool pieces)
 {
     assert(status || !exchange->matched);
     if (status != BANYAN_EUNKNOWN || !exchange->wrote)
-        store_record_free(session, key, key_length, reference, extents);
+        store_record_free(session, key, key_length, reference, pieces);
 }
 
 int store_remove_exactly(struct store_session *session, const void *key, size_t key_length,

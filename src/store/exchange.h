@@ -24,7 +24,7 @@ void store_retire(struct store_session *session, const void *key, size_t key_len
 /* After an exchange that failed: frees the new record, unless the exchange may have taken effect (S6). */
 void store_withdraw(struct store_session *session, const void *key, size_t key_length, int status,
                     const struct store_exchange *exchange, const struct format_reference *reference,
-                    bool extents);
+                    bool pieces);
 /* Deletes the entry if its slot still holds exactly `raw`, and frees its record. *removed tells whether it
  * did. */
 int store_remove_exactly(struct store_session *session, const void *key, size_t key_length,

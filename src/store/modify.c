@@ -130,35 +130,49 @@ static int change_exchange(struct change *change, const struct store_raw *put,
     return status ? status : CHANGE_LOST;
 }
 
+/* The same of a value in pieces: a new header names them. */
+static int change_header(struct change *change)
+{
+    struct store_session *session = change->session;
+    struct store_raw put;
+    struct format_reference reference;
+    struct format_record record;
+    int status =
+        store_record_read_header(session, change->key, change->key_length, &change->slot.reference, &record);
+    if (!status)
+        status = store_record_write_header(session, change->key, change->key_length, record.pieces,
+                                           change->new.expires, &reference);
+    if (status)
+        return status;
+    store_slot_record(&put, &reference);
+    return change_exchange(change, &put, &reference, true);
+}
+
 /* Changes the expiry of a record, and nothing else. */
 static int change_expiry(struct change *change)
 {
     struct store_session *session = change->session;
     const struct format_reference *old = &change->slot.reference;
-    bool large = format_record_extents(change->key_length, old->length);
     struct store_value value;
     struct store_raw put;
     struct format_reference reference;
     assert(change->existed && change->slot.record);
-    int status = store_record_read(session, change->key, change->key_length, old,
-                                   large ? FORMAT_PART_HEADER : FORMAT_PART_VALUE, STORE_SINK_BUFFER, &value);
+    if (old->room)
+        return change_header(change);
+    int status = store_record_read(session, change->key, change->key_length, old, FORMAT_PART_VALUE,
+                                   STORE_SINK_BUFFER, &value);
     if (status)
         return status;
-    if (large) {
-        status = store_record_write_header(session, change->key, change->key_length, old->length,
-                                           change->new.expires, &reference);
-    } else {
-        value.expires = change->new.expires;
-        if (store_slot_fits(session->store, value.length, value.expires)) {
-            store_slot_inline(&put, &value);
-            return change_exchange(change, &put, NULL, false);
-        }
-        status = store_record_write(session, change->key, change->key_length, &value, &reference);
+    value.expires = change->new.expires;
+    if (store_slot_fits(session->store, value.length, value.expires)) {
+        store_slot_inline(&put, &value);
+        return change_exchange(change, &put, NULL, false);
     }
+    status = store_record_write(session, change->key, change->key_length, &value, &reference);
     if (status)
         return status;
     store_slot_record(&put, &reference);
-    return change_exchange(change, &put, &reference, large);
+    return change_exchange(change, &put, &reference, false);
 }
 
 static int change_store(struct change *change)

@@ -40,7 +40,7 @@ static void group_limit(struct store_session *session, uint64_t *bytes)
         struct store_entry *entry = &batch->entries[i];
         if (entry->status || !format_value_decode(entry->raw, entry->raw_length, &slot) || !slot.record)
             continue;
-        uint64_t more = slot.length + FORMAT_RECORD_HEADER_MAX;
+        uint64_t more = slot.length + FORMAT_RECORD_HEADER_FIXED + FORMAT_KEY_MAX;
         if (*bytes && *bytes + more > STORE_MULTI_BYTES_MAX)
             entry->status = pool_fail(tree_session_pool(session->tree), BANYAN_ENOMEM,
                                       "the values asked for at once have more than %llu bytes",

@@ -30,16 +30,16 @@ static int puts_check(struct store_session *session, const struct store_item *it
     return status ? status : store_key_check(session, item->key, item->key_length);
 }
 
-/* Adds the item to the group if there is room. False for a value in extents too: that is many writes. */
+/* Adds the item to the group if there is room. False for a long value too: that is many writes. */
 static bool puts_add(struct store_session *session, struct store_puts *puts, struct store_item *item)
 {
     const struct store_value *value = &item->value;
     uint32_t number = puts->count, bytes = 0;
     bool record = !store_slot_fits(session->store, value->length, value->expires);
     if (record) {
-        if (format_record_extents(item->key_length, value->length))
+        if (format_record_long(item->key_length, value->length))
             return false;
-        bytes = format_record_block_bytes(item->key_length, value->length);
+        bytes = format_record_whole_bytes(item->key_length, value->length);
     }
     if (number == STORE_PUTS_MAX || (puts->bytes && puts->bytes + bytes > PUTS_BYTES))
         return false;
@@ -130,7 +130,7 @@ static void puts_run(struct store_session *session, struct store_puts *puts, str
         puts_flush(session, puts);
         if (puts_add(session, puts, &items[i]))
             continue;
-        assert(format_record_extents(items[i].key_length, items[i].value.length));
+        assert(format_record_long(items[i].key_length, items[i].value.length));
         items[i].status = store_put_now(session, items[i].key, items[i].key_length, &items[i].value);
     }
     puts_flush(session, puts);

@@ -1,6 +1,6 @@
 /*
  * read.c - See read.h. A short value costs the index's lookup, one in a record one round trip more, one in
- * extents two.
+ * pieces two or more.
  */
 #include "store/read.h"
 #include "store/exchange.h"

@@ -17,12 +17,14 @@ enum store_sink {
     STORE_SINK_ARENA
 }; /* where to read a value: session->value or the arena */
 
-/* One round trip. BANYAN_ENOSPC, BANYAN_ENOMEM, the network's errors: then the record's blocks have been
- * released, or kept back where the network failed (record.c). */
+/* One round trip for each STORE_TRANSFER_MAX blocks. A value that is format_record_long, or finds no block of
+ * its size, is written in pieces. BANYAN_ENOSPC, BANYAN_ENOMEM, the network's errors: then the record's
+ * blocks have been released, or kept back where the network failed (record.c). */
 int store_record_write(struct store_session *session, const void *key, size_t key_length,
                        const struct store_value *value, struct format_reference *reference);
-/* The same for at most STORE_PUTS_MAX values in one round trip, none with extents. Each record gets its own
- * status; records whose status is not 0 are skipped. */
+/* The same for at most STORE_PUTS_MAX values in one round trip, none of them format_record_long. Each record
+ * gets its own status; records whose status is not 0 are skipped. One that finds no block of its size is
+ * written in pieces, by itself. */
 #define STORE_PUTS_MAX 32u /* as many as tree_multi_put works on at once */
 struct store_new_record {
     const void *key;
@@ -32,18 +34,27 @@ struct store_new_record {
     int status;
 };
 void store_record_write_many(struct store_session *session, struct store_new_record *records, uint32_t count);
-/* Writes a new header, with another expiry, for the extents that the header in session->header names. */
+/* Writes a new header, with another expiry, for the pieces that the header in session->header names. */
 int store_record_write_header(struct store_session *session, const void *key, size_t key_length,
-                              uint64_t length, uint64_t expires, struct format_reference *reference);
-/* Releases the blocks of a record that no slot refers to any more. extents false: they belong to another
- * header now. */
+                              uint32_t pieces, uint64_t expires, struct format_reference *reference);
+/* Whether nothing of a write that failed so can still arrive. */
+bool store_failed_for_sure(int status);
+/* Releases the blocks of a record that no slot refers to any more. pieces false: they belong to another
+ * header now. Uses session->header. */
 void store_record_free(struct store_session *session, const void *key, size_t key_length,
-                       const struct format_reference *reference, bool extents);
+                       const struct format_reference *reference, bool pieces);
 /* format_record_validate, giving a store_value: bytes NULL where they are not in `block`. */
 bool store_record_validate(const struct format_reference *reference, const void *key, size_t key_length,
                            enum format_part part, const uint8_t *block, struct store_value *value);
+/* The header alone, which is left in session->header. 0, STORE_STALE or an error. */
+int store_record_read_header(struct store_session *session, const void *key, size_t key_length,
+                             const struct format_reference *reference, struct format_record *record);
+/* The status of a read of what may have been freed: STORE_STALE instead of what wild addresses give. */
+int store_read_status(int status);
+/* NULL when memory is short; then the message is there. */
+uint8_t *store_sink_room(struct store_session *session, enum store_sink sink, size_t bytes);
 /* 0, STORE_STALE or an error. Leaves the header in session->header if the header alone was read or the value
- * is in extents. */
+ * is in pieces. */
 int store_record_read(struct store_session *session, const void *key, size_t key_length,
                       const struct format_reference *reference, enum format_part part, enum store_sink sink,
                       struct store_value *value);

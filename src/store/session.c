@@ -62,6 +62,9 @@ void store_session_destroy(struct store_session *session)
         return;
     buffer_free(session, &session->value);
     buffer_free(session, &session->output);
+    buffer_free(session, &session->header);
+    buffer_free(session, &session->pieces);
+    buffer_free(session, &session->placed);
     free(session->transfer);
     free(session->batch);
     free(session->puts);
@@ -137,6 +140,21 @@ int store_reserve(struct store_session *session, struct store_buffer *buffer, si
         return store_fail_memory(session);
     }
     buffer->capacity = capacity;
+    return 0;
+}
+
+int store_reserve_more(struct store_session *session, struct store_buffer *buffer, size_t bytes)
+{
+    struct store_buffer larger = {.bytes = NULL};
+    if (buffer->capacity >= bytes)
+        return 0;
+    int status = store_reserve(session, &larger, bytes);
+    if (status)
+        return status;
+    if (buffer->capacity)
+        memcpy(larger.bytes, buffer->bytes, buffer->capacity);
+    buffer_free(session, buffer);
+    *buffer = larger;
     return 0;
 }
 

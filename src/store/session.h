@@ -39,8 +39,6 @@ struct store_arena {
     size_t capacity;            /* of all chunks */
 };
 
-#define STORE_HEADER_CAPACITY ((FORMAT_RECORD_HEADER_MAX + 7u) & ~7u)
-
 struct store_transfer;
 struct store_batch;
 struct store_puts;
@@ -51,6 +49,8 @@ struct store_session {
     uint64_t stamp;       /* unique for each record written */
     struct random random; /* for back-off */
     struct store_buffer value, output;
+    struct store_buffer header;         /* the record header read last */
+    struct store_buffer pieces, placed; /* of the headers read and written last: pieces.h, layout.c */
     struct store_arena arena;
     size_t held, counted; /* bytes of the buffers and the arena; how many of them stats.memory counts */
     struct store_transfer *transfer; /* owned, as batch and puts are; freed when not needed for a while */
@@ -61,13 +61,14 @@ struct store_session {
     void *cancel_context;
     uint32_t calls; /* since unused buffers were last freed */
     bool transfer_used, batch_used, puts_used;
-    uint8_t header[STORE_HEADER_CAPACITY] __attribute__((aligned(8))); /* the record header read last */
 };
 
 /* Every public call begins with this: it ends the results of the call before. Returns the time. */
 uint64_t store_begin(struct store_session *session);
 /* The buffer loses its content if it has to grow. BANYAN_ENOMEM. */
 int store_reserve(struct store_session *session, struct store_buffer *buffer, size_t bytes);
+/* The same, and the content stays. */
+int store_reserve_more(struct store_session *session, struct store_buffer *buffer, size_t bytes);
 /* 16-byte aligned; NULL when memory is short. */
 void *store_arena_take(struct store_session *session, size_t bytes);
 void store_arena_reset(struct store_session *session);

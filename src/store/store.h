@@ -1,6 +1,6 @@
 /*
  * store.h - keys with values of any size (to 64 MiB) and expiry, over an index whose slots hold short values
- * themselves and references to records for the rest (docs/internals/records.md; records are Cell's extents).
+ * themselves and references to records for the rest (docs/internals/records.md).
  *
  * Called by the RESP server (src/server/), the C API (src/api/) and `banyan check`. A struct store is shared
  * by all threads of a compute node; a session belongs to one task (fiber or thread). Everything is
@@ -9,9 +9,9 @@
  *
  * COST, in round trips with a warm cache: a short value (STORE_INLINE_MAX bytes; 8 where it expires) is read
  * with 1 and written with 2. A longer one stands in a record: read with 2, written with 3 (the record is
- * written first). One of more than about 64 KiB stands in a record's extents: read with 3, written with 3,
- * and 1 more to free the value that it replaces if that had extents. Allocation: one RPC for a batch of
- * blocks (pool_block_allocate). format/record.h says how records lie in the pool, docs/internals/records.md
+ * written first). One of more than about 64 KiB stands in a record's pieces: read with 3, written with 3,
+ * and 1 more to free the value that it replaces if that had pieces; beyond 4 MiB with 1 more for each further
+ * 128 pieces. Allocation: one RPC for a batch of blocks (pool_block_allocate). format/record.h says how records lie in the pool, docs/internals/records.md
  * why their readers are safe.
  *
  * Every call returns 0 or a negative banyan_error; the message is tree_session_error(session's tree session).

@@ -10,6 +10,7 @@
 #define REFUSALS_MAX 16u
 
 struct store_transfer {
+    struct fabric_command prepared[STORE_TRANSFER_MAX]; /* the caller's */
     struct fabric_command commands[STORE_TRANSFER_MAX];
     uint32_t origins[STORE_TRANSFER_MAX]; /* of each command: its number in the caller's array */
     struct fabric_list lists[STORE_TRANSFER_MAX];
@@ -95,14 +96,25 @@ static bool refused(int status, const int *statuses, uint32_t count)
     return any;
 }
 
+static struct store_transfer *transfer_get(struct store_session *session)
+{
+    if (!session->transfer) /* the session owns it: a simulated task may end within the call */
+        session->transfer = malloc(sizeof *session->transfer);
+    session->transfer_used = true;
+    return session->transfer;
+}
+
+struct fabric_command *store_transfer_commands(struct store_session *session)
+{
+    struct store_transfer *transfer = transfer_get(session);
+    return transfer ? transfer->prepared : NULL;
+}
+
 int store_transfer(struct store_session *session, struct fabric_command *commands, uint32_t count,
                    int *statuses)
 {
     assert(count && count <= STORE_TRANSFER_MAX);
-    if (count > 1 && !session->transfer) /* the session owns it: a simulated task may end within the call */
-        session->transfer = malloc(sizeof *session->transfer);
-    session->transfer_used = count > 1 || session->transfer_used;
-    if (count > 1 && !session->transfer) {
+    if (count > 1 && !transfer_get(session)) {
         for (uint32_t i = 0; i < count && statuses; i++)
             statuses[i] = BANYAN_ENOMEM;
         return store_fail_memory(session);

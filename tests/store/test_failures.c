@@ -1,6 +1,6 @@
 /*
  * test_failures.c - the store's failure loops: each call with the first chance of the network, the memory or
- * the compute node to fail, then with the second, and so on (rig.h). Records and extents are part of it: none
+ * the compute node to fail, then with the second, and so on (rig.h). Records and pieces are part of it: none
  * has two owners, and every answer tells what was done.
  */
 #include "rig.h"
@@ -148,11 +148,11 @@ static int points(struct rig *rig)
 /* From each size to each other, and back to nothing. */
 static int changes(struct rig *rig)
 {
-    int status = put(rig, 20, 700, 0);              /* 21: a record, to extents */
-    status = worst(status, put(rig, 27, 100, 0));   /* extents to inline */
+    int status = put(rig, 20, 700, 0);              /* 21: a record, to pieces */
+    status = worst(status, put(rig, 27, 100, 0));   /* pieces to inline */
     status = worst(status, put(rig, 28, 303, FAR)); /* inline to record */
     status = worst(status, put(rig, 29, 303, 0));   /* record to record */
-    status = worst(status, put(rig, 80, 1404, 0));  /* nothing to extents */
+    status = worst(status, put(rig, 80, 1404, 0));  /* nothing to pieces */
     status = worst(status, put(rig, 81, 1001, FAR));
     status = worst(status, drop(rig, 34));
     status = worst(status, drop(rig, 35));
@@ -299,7 +299,7 @@ static void fill_expired(struct rig *rig)
     fill(rig);
     for (unsigned i = 0; i < 60; i += 2) {
         size_t length;
-        uint64_t value = i == 20 ? 700 : i + 1; /* extents among them */
+        uint64_t value = i == 20 ? 700 : i + 1; /* pieces among them */
         const void *key = key_of(rig, i, &length);
         assert_int_equal(
             store_put(rig->others.store_session, key, length, rig_bytes(value), rig_size(value), 2000), 0);

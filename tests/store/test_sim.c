@@ -1,6 +1,6 @@
 /*
  * test_sim.c - stores of a simulated cluster: tasks of several compute nodes put, read, change and delete a
- * few keys at once, with values in slots, records and extents, on a hostile network; then compute nodes die
+ * few keys at once, with values in slots, records and pieces, on a hostile network; then compute nodes die
  * at any moment, or connections are lost. Every answer must fit one order of all operations, every value be
  * one that was written whole, and every block of the pool have one owner.
  */
@@ -31,7 +31,7 @@ static size_t value_length(uint64_t number)
     case 0:
     case 1:
     case 2:
-        return 66000 + (mixed >> 8) % 8000; /* extents */
+        return 66000 + (mixed >> 8) % 8000; /* pieces */
     case 3:
         return 1000 + (mixed >> 8) % 8000;
     case 4:

@@ -899,8 +899,8 @@ static void full(void **state)
                      BANYAN_ENOSPC);
     assert_int_equal(stores_check(&stores, NULL), 0);
     assert_int_equal(store_delete(session, "f0", 2), 0);
-    assert_int_equal(store_put(session, "g", 1, bytes, 4 * MIB, 0), 0);
-    expect_filled("g", 2, 4 * MIB, 0);
+    assert_int_equal(store_put(session, "g", 1, bytes, 7 * MIB, 0), 0);
+    expect_filled("g", 2, 7 * MIB, 0);
     expect_filled("f1", 2, 7 * MIB + 13, 0);
     for (unsigned i = 1; i < stored; i++) {
         snprintf(key, sizeof key, "f%u", i);
@@ -948,11 +948,16 @@ static void damage_record(size_t length, uint64_t expires)
     unsigned first = before.count - (unsigned)report.record_blocks;
     char address[GADDR_TEXT_BYTES];
     gaddr_format(before.addresses[first], address);
-    uint32_t head =
-        length > 64 * KIB ? (uint32_t)(37 + 6 + 16 * ((length + MIB - 1) / MIB)) : (uint32_t)(43 + length);
+    const uint32_t grain = format_record_grain(length);
+    const uint32_t pieces = length > 64 * KIB ? (uint32_t)((length + grain - 1) / grain) : 0;
+    assert_int_equal(before.count - first, 1 + pieces);
     for (unsigned block = first; block < before.count; block++) {
-        uint32_t used = block == first ? head : 1000;
-        for (uint32_t at = 0; at<used; at += used> 200 ? 41 : 1) {
+        size_t used = pieces ? length - (size_t)grain * (block - first - 1) : 43 + length;
+        if (pieces && block == first)
+            used = format_record_header_bytes(6, format_record_room(pieces));
+        else if (pieces && used > 1000)
+            used = 1000;
+        for (size_t at = 0; at<used; at += used> 200 ? 41 : 1) {
             uint8_t *byte = pool_at(before.addresses[block]) + at;
             *byte ^= 0x40;
             assert_int_equal(store_get(session, "victim", 6, &value), BANYAN_ECORRUPT);
@@ -984,7 +989,7 @@ static void damage(void **state)
     damage_record(20, 9000);
     damage_record(3000, 0);
     damage_record(64 * KIB + 1, 0);
-    damage_record(3 * MIB, 9000);
+    damage_record(10 * 32 * KIB, 9000);
 }
 
 /* Slots that no store wrote, or that lead nowhere, written into the index beneath the store. */

@@ -92,7 +92,7 @@ void rig_replace_ours(struct rig *rig);
 void rig_replace_others(struct rig *rig);
 
 size_t rig_key(const struct rig *rig, unsigned number, uint8_t key[FORMAT_KEY_MAX]);
-/* Values of stores: some fit the slot, some are records, some have extents. Static; fails if they are not so.
+/* Values of stores: some fit the slot, some are records, some have pieces. Static; fails if they are not so.
  */
 size_t rig_size(uint64_t value);
 const uint8_t *rig_bytes(uint64_t value);
