@@ -11,8 +11,8 @@
  * with 1 and written with 2. A longer one stands in a record: read with 2, written with 3 (the record is
  * written first). One of more than about 64 KiB stands in a record's pieces: read with 3, written with 3,
  * and 1 more to free the value that it replaces if that had pieces; beyond 4 MiB with 1 more for each further
- * 128 pieces. Allocation: one RPC for a batch of blocks (pool_block_allocate). format/record.h says how records lie in the pool, docs/internals/records.md
- * why their readers are safe.
+ * 128 pieces. Allocation: one RPC for a batch of blocks (pool_block_allocate). format/record.h says how
+ * records lie in the pool, docs/internals/records.md why their readers are safe.
  *
  * Every call returns 0 or a negative banyan_error; the message is tree_session_error(session's tree session).
  * BANYAN_EUNKNOWN: the write may have taken effect.
