@@ -1,17 +1,15 @@
 /*
- * fuzz_arguments.c - what clients write as arguments: glob patterns, bounds of ranges, integers, SCAN's
- * cursors.
+ * fuzz_arguments.c - what clients write as arguments: glob patterns, bounds of ranges, integers.
  *
  * Oracle: a glob matches as a plain recursive reading of the pattern says, in a bounded number of steps for
  * every pattern; a key lies within a parsed range exactly if it lies within the bounds' text; an integer is
- * what printing it gives back; a cursor stands for the key that was put there, or is unknown.
+ * what printing it gives back.
  */
 #include <inttypes.h>
 
 #include "fuzz/fuzz.h"
 #include "server/arguments.h"
 #include "server/bounds.h"
-#include "server/cursors.h"
 #include "server/glob.h"
 
 /* ---- globs ---- */
@@ -225,26 +223,6 @@ static void judge_number(struct fuzz_input *input)
               "%s is read as another number", back);
 }
 
-static void judge_cursors(struct fuzz_input *input)
-{
-    static struct server_cursors *cursors;
-    uint8_t key[CURSORS_KEY_MAX], got[CURSORS_KEY_MAX];
-    if (!cursors)
-        cursors = server_cursors_create();
-    size_t length = fuzz_byte(input), got_length = 0;
-    fuzz_take(input, key, length);
-    uint64_t cursor = server_cursors_put(cursors, key, length), other = fuzz_u64(input);
-    fuzz_must(cursor && cursor < UINT64_C(1) << 53, "cursor %" PRIu64, cursor);
-    fuzz_must(server_cursors_get(cursors, cursor, got, &got_length) && got_length == length &&
-                  !memcmp(got, key, length),
-              "a cursor stands for another key");
-    fuzz_must(!server_cursors_get(cursors, cursor + 1, got, &got_length) &&
-                  !server_cursors_get(cursors, 0, got, &got_length),
-              "a cursor that was never handed out is known");
-    if (server_cursors_get(cursors, other, got, &got_length))
-        fuzz_must(other <= cursor && got_length <= CURSORS_KEY_MAX, "cursor %" PRIu64 " is known", other);
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
     struct fuzz_input input = {bytes, length};
@@ -263,11 +241,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     case 5:
         judge_bounds(&input);
         break;
-    case 6:
-        judge_number(&input);
-        break;
     default:
-        judge_cursors(&input);
+        judge_number(&input);
         break;
     }
     return 0;

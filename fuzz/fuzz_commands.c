@@ -10,7 +10,6 @@
 #include "fuzz/fuzz_replies.h"
 #include "fuzz/fuzz_rig.h"
 #include "server/command.h"
-#include "server/cursors.h"
 #include "server/replies.h"
 
 #define COMMANDS_MAX  200u
@@ -22,7 +21,6 @@ struct trial {
     struct fuzz_input input;
     struct resp_writer reply;
     struct command_table *table;
-    struct server_cursors *cursors;
     uint64_t last_cursor;
 };
 
@@ -34,8 +32,7 @@ static const char *run(struct trial *trial, const struct resp_argument *argument
                                .reply = &trial->reply,
                                .arguments = arguments,
                                .count = count,
-                               .now_ms = trial->rig.now_ms,
-                               .cursors = trial->cursors};
+                               .now_ms = trial->rig.now_ms};
     trial->reply.length = 0;
     resp_begin(&trial->reply);
     call.command = command_table_find(trial->table, arguments[0].bytes, arguments[0].length, NULL);
@@ -251,16 +248,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     static const struct server_command *const tables[] = {server_string_commands, server_key_commands,
                                                           server_range_commands, NULL};
     static struct command_table *table;
-    static struct server_cursors *cursors;
     struct error error = {0};
     struct trial trial = {.input = {bytes, length}};
     struct rig_options options;
-    if (!table) {
+    if (!table)
         fuzz_must(!command_table_create(&table, tables, &error), "%s", error.text);
-        cursors = server_cursors_create();
-    }
     trial.table = table;
-    trial.cursors = cursors;
     rig_options_default(&options);
     store_geometry(&options.geometry);
     options.records = true;

@@ -13,7 +13,6 @@
 #include "store/store.h"
 
 struct server_connection;
-struct server_cursors;
 
 struct server_call {
     struct server_connection *connection;
@@ -23,7 +22,6 @@ struct server_call {
     uint32_t count;                        /* of arguments, including the name; it satisfies the arity */
     uint64_t now_ms;                       /* wall clock when the command began */
     const struct server_command *command;
-    struct server_cursors *cursors; /* the server's; for SCAN */
     uint64_t hits, misses;          /* out: for INFO's keyspace_hits and keyspace_misses */
     /* Asked before the command resizes memory of its own that may be large: it counts among the clients'
      * buffers, and is given back before the command ends. False: it may not grow. NULL: there is no account.

@@ -27,7 +27,6 @@ struct server_call fiber_call(struct server_fiber *fiber, const struct server_re
                                 .count = request->count,
                                 .now_ms = wall_clock(fiber, now),
                                 .command = request->command,
-                                .cursors = fiber->thread->server->cursors,
                                 .reserve = connection_reserve};
 }
 

@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "pool/pool.h"
 #include "server/buffers.h"
-#include "server/cursors.h"
 #include "server/state.h"
 
 #define STORE_NAME    "redis"
@@ -124,8 +123,7 @@ static int server_fill(struct server *server, struct tree_compute *compute,
     if (options->password)
         password_set(&server->password, options->password, strlen(options->password));
     server->nodes = calloc(server->node_count, sizeof *server->nodes);
-    server->cursors = server_cursors_create();
-    if (!server->nodes || !server->cursors)
+    if (!server->nodes)
         return error_set(error, BANYAN_ENOMEM, "no memory for a server");
     descriptors_raise(server->clients_max);
     int status = command_table_create(&server->table, tables, error);
@@ -167,7 +165,6 @@ void server_destroy(struct server *server)
     if (server->store)
         store_close(server->store);
     command_table_destroy(server->table);
-    server_cursors_destroy(server->cursors);
     free(server->nodes);
     free(server->listeners.list);
     password_destroy(&server->password);

@@ -18,7 +18,6 @@ struct server {
     struct net_tls *tls;
     struct store *store;
     struct command_table *table;
-    struct server_cursors *cursors; /* SCAN's */
     const struct server_setting *settings;
     struct server_listeners listeners;
     struct server_thread *threads;

@@ -144,6 +144,17 @@ int store_scan(struct store_session *session, const struct tree_range *range, un
 int store_count(struct store_session *session, const struct tree_range *range, uint64_t *count);
 /* Not one transaction: each key is deleted by itself. *count: how many were. */
 int store_delete_range(struct store_session *session, const struct tree_range *range, uint64_t *count);
+/* For scans in many calls by clients that keep nothing but a number, and of which nothing is kept here. A
+ * place (1 to 2^63 - 1; below 2^53 for the first 128 GiB of a single memory node's pool) names a leaf of the
+ * index, and means the same on all compute nodes of a cluster. store_place_after: the first place after the
+ * key, and the bound where it begins: keys before the bound lie before the place. BANYAN_ENOTFOUND: all keys
+ * after this one lie before the next place, which is the end. One round trip. */
+int store_place_after(struct store_session *session, const void *key, size_t key_length, uint64_t *place,
+                      struct tree_place_bound *bound);
+/* The bound where the place begins, the same as when it was made. `place` may be any number. One round trip.
+ * BANYAN_ENOTFOUND: the place was never made, or its leaf has left the index and something else lies there.
+ */
+int store_place_find(struct store_session *session, uint64_t place, struct tree_place_bound *bound);
 /* A random key, all about equally likely; *length in: room, out: its length. BANYAN_ENOTFOUND: the store is
  * empty. */
 int store_sample(struct store_session *session, void *key, size_t *length);

@@ -37,6 +37,9 @@ struct scan {
     bool stopped;
     struct format_key_copy position; /* forward: keys from here on are due; reverse: keys below it */
     bool unbounded;                  /* reverse: from the very end, whatever the position says */
+    /* Not NULL: the right neighbour of the leaf at the position is looked for, and no entry is delivered; the
+     * position then is where that neighbour begins. */
+    struct tree_place *neighbour;
 };
 
 struct ahead {
@@ -236,6 +239,13 @@ static int leaf_deliver(struct scan *scan, struct format_link link, const uint8_
     *verdict = format_leaf_verdict(layout, image, link, scan->tree->index, &position, header);
     if (*verdict != FORMAT_LIVE)
         return 0;
+    if (scan->neighbour) {
+        *scan->neighbour = (struct tree_place){header->sibling.address, header->sibling.tag};
+        if (header->has_upper)
+            format_key_store(&scan->position, header->upper);
+        scan->stopped = true;
+        return 0;
+    }
     int status = tree_leaf_order(session, layout, image, header, &count);
     if (status) {
         *verdict = FORMAT_TORN;
@@ -388,5 +398,27 @@ int tree_scan(struct tree_session *session, struct tree *tree, const struct tree
         status = step(&scan); /* from the position on: what was delivered stays delivered */
         tree_again(session, &status);
     }
+    return pool_not_done(&session->pool, status);
+}
+
+int tree_place_after(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                     struct tree_place *place, struct tree_place_bound *bound)
+{
+    const struct tree_range range = {.from = key, .from_length = key_length};
+    struct scan scan = {.session = session, .tree = tree, .range = &range, .left = 1, .neighbour = place};
+    int status = range_check(&scan);
+    if (!status)
+        status = tree_begin(session, tree);
+    if (status)
+        return status;
+    position_start(&scan);
+    while (!status && !scan.stopped) {
+        status = step(&scan);
+        tree_again(session, &status);
+    }
+    if (!status && place->address == GADDR_NULL)
+        return BANYAN_ENOTFOUND;
+    bound->length = scan.position.length;
+    memcpy(bound->bytes, scan.position.bytes, bound->length);
     return pool_not_done(&session->pool, status);
 }

@@ -163,6 +163,28 @@ typedef bool tree_visit_function(void *context, const void *key, size_t key_leng
 int tree_scan(struct tree_session *session, struct tree *tree, const struct tree_range *range,
               tree_visit_function *visit, void *context);
 
+/* ---- places: where a scan may go on later, in a few bytes however long the keys are ---- */
+
+/* A leaf. The key that it begins with never changes, whatever is inserted, removed, split or merged. */
+struct tree_place {
+    gaddr address;
+    uint32_t tag;
+};
+struct tree_place_bound {
+    size_t length;
+    uint8_t bytes[255];
+};
+/* The leaf that begins next after the key, and the key that it begins with (which need not exist): all keys
+ * of the index from there on are of that leaf or of later ones. One round trip. BANYAN_ENOTFOUND: the key's
+ * leaf is the last. */
+int tree_place_after(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                     struct tree_place *place, struct tree_place_bound *bound);
+/* What the place's leaf begins with, also where it has left the index since. Of the tag only the bits of
+ * `mask` are compared. The place may be of any origin: nothing but its leaf's header is read. One round trip.
+ * BANYAN_ENOTFOUND: the leaf has left the index and its memory has been used for something else. */
+int tree_place_find(struct tree_session *session, struct tree *tree, const struct tree_place *place,
+                    uint32_t mask, struct tree_place_bound *bound);
+
 /* A key of the index, each about equally likely; *length in: room, out: its length. BANYAN_ENOTFOUND: the
  * index is empty (or so sparse that none was met in many tries). */
 int tree_sample(struct tree_session *session, struct tree *tree, void *key, size_t *length);

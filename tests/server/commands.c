@@ -25,8 +25,6 @@ void commands_create(struct commands *commands, uint64_t pool_bytes, uint32_t at
     options.pool_bytes = pool_bytes ? pool_bytes : UINT64_C(512) << 20;
     assert_int_equal(stores_create(&commands->stores, &options), 0);
     assert_int_equal(command_table_create(&commands->table, tables, &error), 0);
-    commands->cursors = server_cursors_create();
-    assert_non_null(commands->cursors);
     resp_writer_init(&commands->reply, 2, 0);
     commands_now(commands, 1000000);
 }
@@ -37,7 +35,6 @@ bool commands_destroy(struct commands *commands)
     if (status)
         fprintf(stderr, "%s\n", commands->stores.world.error.text);
     resp_writer_free(&commands->reply);
-    server_cursors_destroy(commands->cursors);
     command_table_destroy(commands->table);
     stores_destroy(&commands->stores);
     return !status;
@@ -55,8 +52,7 @@ void commands_run(struct commands *commands, const struct resp_argument *argumen
                                .reply = &commands->reply,
                                .arguments = arguments,
                                .count = count,
-                               .now_ms = commands->now_ms,
-                               .cursors = commands->cursors};
+                               .now_ms = commands->now_ms};
     call.command = command_table_find(commands->table, arguments[0].bytes, arguments[0].length, NULL);
     commands->reply.length = 0;
     resp_begin(&commands->reply);

@@ -6,7 +6,6 @@
 #define TESTS_SERVER_COMMANDS_H
 
 #include "server/command.h"
-#include "server/cursors.h"
 #include "stores.h"
 
 #define COMMANDS_ARGUMENTS 64u
@@ -14,7 +13,6 @@
 struct commands {
     struct stores stores;
     struct command_table *table;
-    struct server_cursors *cursors;
     struct resp_writer reply;
     uint64_t now_ms;
     uint64_t hits, misses; /* of the last command */

@@ -1,6 +1,6 @@
 /*
  * test_commands_concurrent.c - the commands about keys from many fibers on several threads at once, on small
- * stacks as in the server: atomic steps are atomic, ranges and scans survive, cursors are never mixed up.
+ * stacks as in the server: atomic steps are atomic, ranges and scans survive.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,6 @@ const struct server_command *const server_data_tables[] = {server_string_command
 struct shared {
     struct stores stores;
     struct command_table *table;
-    struct server_cursors *cursors;
     uint64_t set_first; /* relaxed counters, read when the tasks have ended */
     uint64_t got_deleted;
 };
@@ -45,8 +44,7 @@ static void run(struct world_task *task, struct resp_writer *reply, const char *
                                .reply = reply,
                                .arguments = arguments,
                                .count = count,
-                               .now_ms = 1000000,
-                               .cursors = shared.cursors};
+                               .now_ms = 1000000};
     call.command = command_table_find(shared.table, arguments[0].bytes, arguments[0].length, NULL);
     reply->length = 0;
     resp_begin(reply);
@@ -171,8 +169,6 @@ static void commands_together(void **state)
     assert_int_equal(stores_create(&shared.stores, &options), 0);
     stores_now(&shared.stores, 1000000);
     assert_int_equal(command_table_create(&shared.table, server_data_tables, &error), 0);
-    shared.cursors = server_cursors_create();
-    assert_non_null(shared.cursors);
     struct world *world = &shared.stores.world;
     int status = world_run(world, atomic_steps);
     status = status ? status : world_run_one(world, 0, totals);
@@ -181,51 +177,12 @@ static void commands_together(void **state)
     status = status ? status : stores_check(&shared.stores, NULL);
     if (status || world->error.code)
         fail_msg("%d: %s", status, world->error.text);
-    server_cursors_destroy(shared.cursors);
     command_table_destroy(shared.table);
     stores_destroy(&shared.stores);
 }
 
-/* ---- cursors ---- */
-
-static struct server_cursors *cursors;
-static uint64_t wrong, met;
-
-static void cursors_use(void *argument)
-{
-    uint8_t key[CURSORS_KEY_MAX];
-    size_t length;
-    char text[32];
-    for (unsigned i = 0; i < 3 * CURSORS_KEPT; i++) {
-        int bytes = snprintf(text, sizeof text, "%s:%u", (const char *)argument, i);
-        uint64_t cursor = server_cursors_put(cursors, text, (size_t)bytes);
-        /* It may be forgotten only if the other threads have handed out CURSORS_KEPT meanwhile. */
-        bool known = server_cursors_get(cursors, cursor, key, &length);
-        atomic_add_relaxed(&met, known);
-        if (!cursor || cursor >> 53 || (known && (length != (size_t)bytes || memcmp(key, text, length) != 0)))
-            atomic_add_relaxed(&wrong, 1);
-    }
-}
-
-static void cursors_together(void **state)
-{
-    static char names[3][8] = {"one", "two", "three"};
-    struct thread *threads[3];
-    struct error error = {0};
-    cursors = server_cursors_create();
-    assert_non_null(cursors);
-    for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(thread_start(&threads[i], cursors_use, names[i], &error), 0);
-    for (unsigned i = 0; i < 3; i++)
-        thread_join(threads[i]);
-    assert_int_equal(wrong, 0);
-    assert_true(met > CURSORS_KEPT);
-    server_cursors_destroy(cursors);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(commands_together),
-                                       cmocka_unit_test(cursors_together)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(commands_together)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

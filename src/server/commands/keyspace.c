@@ -1,20 +1,25 @@
 /*
  * keyspace.c - commands about all keys: SCAN, KEYS, RANDOMKEY, FLUSHDB, FLUSHALL. On fibers.
  *
- * Keys are kept in order, so SCAN walks them in order: its cursor stands for the last key looked at
- * (cursors.h), and the scan continues after that key, whatever was written meanwhile; every key that exists
- * during the whole scan is given exactly once. For a pattern that begins with plain characters, KEYS and SCAN
- * read only the range of keys that begin so. FLUSHDB deletes key by key: another client may see some of the
- * keys deleted and the rest not yet, and what is written meanwhile may stay.
+ * Keys are kept in order, so SCAN walks them in order. Each call gives whole leaves of the index, at least
+ * COUNT keys if there are so many, and its cursor names the leaf that comes next (store_place_after). So the
+ * server keeps nothing between calls, a cursor means the same on every compute node of a cluster, and every
+ * key that exists during the whole scan is given. It is given once, unless the cursor's leaf has left the
+ * index between two calls and its memory holds something else by then: then the scan begins anew.
+ *
+ * For a pattern that begins with plain characters, KEYS and SCAN read only the range of keys that begin so.
+ * FLUSHDB deletes key by key: another client may see some of the keys deleted and the rest not yet, and what
+ * is written meanwhile may stay.
  */
 #include "server/arguments.h"
 #include "server/commands/functions.h"
 #include "server/replies.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "server/cursors.h"
 #include "server/glob.h"
 
 #define SCAN_COUNT 10
@@ -125,15 +130,12 @@ void keys_run(struct server_call *call)
 static bool scan_visit(void *context, const void *key, size_t length, const struct store_value *value)
 {
     struct walk *walk = context;
-    if (walk->seen == walk->limit || walk->keys.length > walk->out_max) {
-        walk->more = true;
-        return false;
-    }
     walk->seen++;
     walk_give(walk, key, length);
     memcpy(walk->last, key, length);
     walk->last_length = length;
-    return !walk->keys.overflow;
+    walk->more = walk->limit && (walk->seen >= walk->limit || walk->keys.length > walk->out_max);
+    return !walk->keys.overflow && !walk->more;
 }
 
 struct scan_options {
@@ -165,43 +167,79 @@ static bool scan_parse(struct server_call *call, struct scan_options *options)
     return true;
 }
 
-static void reply_invalid_cursor(struct server_call *call)
+/* As Redis reads it, by strtoull: with a sign if it likes, and nothing at all is 0. */
+static bool cursor_read(const struct resp_argument *argument, uint64_t *cursor)
 {
-    resp_error(call->reply, "ERR invalid cursor");
-}
-
-/* Continues after the cursor's key, unless the range begins later anyway. False: the cursor is unknown. */
-static bool scan_resume(struct walk *walk, uint64_t cursor)
-{
-    size_t length;
-    struct tree_range *range = &walk->range;
-    if (!cursor)
-        return true;
-    if (!walk->call->cursors || !server_cursors_get(walk->call->cursors, cursor, walk->last, &length))
+    char text[64], *end;
+    if (argument->length >= sizeof text || (argument->length && isspace((unsigned char)*argument->bytes)))
         return false;
-    size_t common = length < range->from_length ? length : range->from_length;
-    int order = common ? memcmp(walk->last, walk->from, common) : 0;
-    if (order < 0 || (order == 0 && length < range->from_length))
-        return true;
-    memcpy(walk->from, walk->last, length);
-    *range = (struct tree_range){.from = walk->from,
-                                 .from_length = length,
-                                 .from_open = true,
-                                 .to = range->to,
-                                 .to_length = range->to_length,
-                                 .to_open = range->to_open};
-    if (!range->to)
-        return true;
-    common = length < range->to_length ? length : range->to_length;
-    order = memcmp(walk->from, walk->to, common);
-    walk->empty |= order > 0 || (order == 0 && length >= range->to_length);
-    return true;
+    memcpy(text, argument->bytes, argument->length);
+    text[argument->length] = 0;
+    errno = 0;
+    *cursor = strtoull(text, &end, 10);
+    return !*end && errno != ERANGE;
 }
 
-static void scan_reply(struct walk *walk)
+/* Whether the key lies behind the last one of the range, as a bound that is excluded. */
+static bool range_ends_before(const struct tree_range *range, const uint8_t *key, size_t length)
+{
+    if (!range->to)
+        return false;
+    size_t common = length < range->to_length ? length : range->to_length;
+    int order = common ? memcmp(key, range->to, common) : 0;
+    order = order ? order : (length > range->to_length) - (length < range->to_length);
+    return order > 0 || (order == 0 && range->to_open);
+}
+
+/* Leaves only the keys from this one on in the range (with `open` without it), unless it begins later anyway.
+ */
+static void range_from(struct walk *walk, const uint8_t *key, size_t length, bool open)
+{
+    struct tree_range *range = &walk->range;
+    size_t common = length < range->from_length ? length : range->from_length;
+    int order = common ? memcmp(key, walk->from, common) : 0;
+    if (order < 0 || (order == 0 && length < range->from_length))
+        return;
+    walk->empty |= range_ends_before(range, key, length);
+    memcpy(walk->from, key, length);
+    range->from = length ? walk->from : NULL;
+    range->from_length = length;
+    range->from_open = open;
+}
+
+/* Goes on where the cursor says; at the beginning, if its place is gone. */
+static int scan_resume(struct walk *walk, uint64_t cursor)
+{
+    struct tree_place_bound bound;
+    int status = cursor ? store_place_find(walk->call->store, cursor, &bound) : BANYAN_ENOTFOUND;
+    if (!status)
+        range_from(walk, bound.bytes, bound.length, false);
+    return status == BANYAN_ENOTFOUND ? 0 : status;
+}
+
+/* The call has given enough: adds the rest of the last key's leaf, and finds the cursor. */
+static int scan_round_up(struct walk *walk, uint64_t *cursor)
+{
+    struct tree_place_bound bound;
+    int status = store_place_after(walk->call->store, walk->last, walk->last_length, cursor, &bound);
+    if (status && status != BANYAN_ENOTFOUND)
+        return status;
+    if (status || range_ends_before(&walk->range, bound.bytes, bound.length)) {
+        *cursor = 0; /* the rest is all there is */
+    } else {
+        memcpy(walk->to, bound.bytes, bound.length);
+        walk->range.to = walk->to;
+        walk->range.to_length = bound.length;
+        walk->range.to_open = true;
+    }
+    range_from(walk, walk->last, walk->last_length, true);
+    walk->limit = 0;
+    return walk->empty ? 0 : store_scan(walk->call->store, &walk->range, STORE_SCAN_KEYS, scan_visit, walk);
+}
+
+static void scan_reply(struct walk *walk, uint64_t cursor)
 {
     char text[24];
-    uint64_t cursor = walk->more ? server_cursors_put(walk->call->cursors, walk->last, walk->last_length) : 0;
     snprintf(text, sizeof text, "%llu", (unsigned long long)cursor);
     resp_array(walk->call->reply, 2);
     resp_text(walk->call->reply, text);
@@ -209,27 +247,29 @@ static void scan_reply(struct walk *walk)
     resp_raw(walk->call->reply, walk->keys.bytes, walk->keys.length);
 }
 
-/* Without cursors (in tests), everything comes at once. */
-static int scan_walk(struct walk *walk, const struct scan_options *options)
+static int scan_walk(struct walk *walk, const struct scan_options *options, uint64_t *cursor)
 {
     struct server_call *call = walk->call;
     bool other = options->type && !server_argument_is(options->type, "STRING");
-    int64_t count = options->count < SCAN_COUNT_MAX ? options->count : SCAN_COUNT_MAX;
     walk->out = &walk->keys;
-    walk->limit = call->cursors ? (uint64_t)count : UINT64_MAX;
-    walk->out_max = call->cursors && call->reply->reply_max ? call->reply->reply_max / 2 : SIZE_MAX;
-    walk->range.limit = call->cursors ? walk->limit + 1 : 0;
-    if (walk->empty || other)
-        return 0;
-    return store_scan(call->store, &walk->range, STORE_SCAN_KEYS, scan_visit, walk);
+    walk->limit = (uint64_t)(options->count < SCAN_COUNT_MAX ? options->count : SCAN_COUNT_MAX);
+    walk->out_max = call->reply->reply_max ? call->reply->reply_max / 2 : SIZE_MAX;
+    walk->range.limit = walk->limit;
+    int status = other ? 0 : scan_resume(walk, *cursor);
+    *cursor = 0;
+    if (status || walk->empty || other)
+        return status;
+    status = store_scan(call->store, &walk->range, STORE_SCAN_KEYS, scan_visit, walk);
+    walk->range.limit = 0;
+    return status || !walk->more ? status : scan_round_up(walk, cursor);
 }
 
 void scan_run(struct server_call *call)
 {
     struct scan_options options;
-    int64_t cursor;
-    if (!server_integer_parse(call->arguments[1].bytes, call->arguments[1].length, &cursor) || cursor < 0) {
-        reply_invalid_cursor(call);
+    uint64_t cursor;
+    if (!cursor_read(&call->arguments[1], &cursor)) {
+        resp_error(call->reply, "ERR invalid cursor");
         return;
     }
     if (!scan_parse(call, &options))
@@ -239,17 +279,13 @@ void scan_run(struct server_call *call)
         server_reply_memory(call);
         return;
     }
-    if (!scan_resume(walk, (uint64_t)cursor)) {
-        reply_invalid_cursor(call);
-    } else {
-        int status = scan_walk(walk, &options);
-        if (status)
-            server_reply_failure(call, status);
-        else if (walk->keys.overflow)
-            server_reply_memory(call);
-        else
-            scan_reply(walk);
-    }
+    int status = scan_walk(walk, &options, &cursor);
+    if (status)
+        server_reply_failure(call, status);
+    else if (walk->keys.overflow)
+        server_reply_memory(call);
+    else
+        scan_reply(walk, cursor);
     walk_destroy(walk);
 }
 
