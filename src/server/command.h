@@ -22,7 +22,7 @@ struct server_call {
     uint32_t count;                        /* of arguments, including the name; it satisfies the arity */
     uint64_t now_ms;                       /* wall clock when the command began */
     const struct server_command *command;
-    uint64_t hits, misses;          /* out: for INFO's keyspace_hits and keyspace_misses */
+    uint64_t hits, misses; /* out: for INFO's keyspace_hits and keyspace_misses */
     /* Asked before the command resizes memory of its own that may be large: it counts among the clients'
      * buffers, and is given back before the command ends. False: it may not grow. NULL: there is no account.
      */
