@@ -153,7 +153,7 @@ static int check_memory(const struct bench_plan *plan, struct error *error)
 
 static int check_pool(const struct bench_config *config, struct error *error)
 {
-    uint64_t chunk = config->chunk_bytes ? config->chunk_bytes : MEMORY_CHUNK_BYTES;
+    uint64_t chunk = config->chunk_bytes ? config->chunk_bytes : MEMORY_CHUNK_MOST;
     if (chunk < UINT64_C(64) << 10 || chunk > UINT64_C(1) << 30 || (chunk & (chunk - 1)))
         return error_set(error, BANYAN_EINVAL, "--chunk-bytes: %llu is not a power of two from 64K to 1G",
                          (unsigned long long)chunk);

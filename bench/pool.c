@@ -9,17 +9,10 @@
 
 /* ---- size ---- */
 
-static uint64_t chunk_bytes(const struct bench_config *config)
-{
-    if (config->chunk_bytes)
-        return config->chunk_bytes;
-    /* Every thread cuts chunks of its own: with many threads, big chunks would be mostly air. */
-    uint64_t threads = (uint64_t)config->compute_nodes * config->threads;
-    return threads > 16 ? UINT64_C(1) << 20 : MEMORY_CHUNK_BYTES;
-}
+#define THREAD_BYTES (UINT64_C(1) << 20)
 
-/* Room for every key that the run can make, in leaves that are 40 % full after splits, and for a chunk of
- * each node size that each thread may be cutting on each memory node. */
+/* Room for every key that the run can make, in leaves that are 40 % full after splits, and for what the
+ * threads hold back of each memory node. */
 static uint64_t pool_bytes(const struct bench_config *config, const struct workload_source *source)
 {
     if (config->pool_bytes)
@@ -34,7 +27,7 @@ static uint64_t pool_bytes(const struct bench_config *config, const struct workl
     double data = leaves * config->geometry.leaf_bytes * 1.15 / config->memory_nodes;
     uint64_t threads = (uint64_t)config->compute_nodes * config->threads + 2;
     uint64_t bytes =
-        (uint64_t)data + (threads * 2 + 8) * chunk_bytes(config) + MEMORY_FIRST_CHUNK(MEMORY_LOCK_BYTES);
+        (uint64_t)data + (threads * 2 + 8) * THREAD_BYTES + MEMORY_FIRST_CHUNK(MEMORY_LOCK_BYTES);
     return (bytes + 4095) & ~UINT64_C(4095);
 }
 
@@ -70,7 +63,7 @@ static int create_remote(struct bench_pool *pool, const struct bench_config *con
                          const struct workload_source *source, struct error *error)
 {
     struct memory_options memory = {.pool_bytes = pool_bytes(config, source),
-                                    .chunk_bytes = chunk_bytes(config),
+                                    .chunk_bytes = config->chunk_bytes,
                                     .huge_pages = true,
                                     .shared = true,
                                     .unformatted = true};
@@ -106,7 +99,7 @@ int bench_pool_create(struct bench_pool *pool, const struct bench_config *config
     for (unsigned i = 0; i < config->memory_nodes; i++) {
         struct memory_options options = {.node = (uint16_t)i,
                                          .pool_bytes = pool_bytes(config, source),
-                                         .chunk_bytes = chunk_bytes(config),
+                                         .chunk_bytes = config->chunk_bytes,
                                          .huge_pages = config->fabric == BENCH_LOCAL};
         if (config->fabric == BENCH_SIM)
             options.lock_width = config->sim.lock_width;

@@ -221,19 +221,25 @@ static void check_given(struct world *world, const struct memory_allocate_reply 
     must(length >= 8 && reply->count >= 1 && reply->count <= asked->want && reply->count <= MEMORY_BATCH_MAX,
          "as many blocks as were asked for, or fewer");
     must(length == 8 + reply->count * sizeof(gaddr), "the reply is as long as it says");
+    must(reply->block_bytes == asked->block_bytes ||
+             (asked->least_bytes && reply->count == 1 && reply->block_bytes >= asked->least_bytes &&
+              reply->block_bytes < asked->block_bytes),
+         "blocks of the size that was asked for, or one that is large enough");
     for (uint32_t i = 0; i < reply->count; i++) {
         gaddr address = reply->blocks[i];
         must(gaddr_node(address) == world->daemon->groups.number, "a block of this memory node");
+        must(asked->purpose != MEMORY_FOR_NODES || gaddr_offset(address) % 64 == 0,
+             "a node lies on a cache line");
         must(gaddr_offset(address) >= MEMORY_LOCK_TABLE_OFFSET &&
-                 gaddr_offset(address) + asked->block_bytes <= POOL_BYTES,
+                 gaddr_offset(address) + reply->block_bytes <= POOL_BYTES,
              "a block within the pool");
         for (size_t j = 0; j < world->block_count; j++) {
             const struct block *other = &world->blocks[j];
-            must(address + asked->block_bytes <= other->address || other->address + other->bytes <= address,
+            must(address + reply->block_bytes <= other->address || other->address + other->bytes <= address,
                  "no block is given twice");
         }
         if (world->block_count < BLOCKS_MAX)
-            world->blocks[world->block_count++] = (struct block){address, asked->block_bytes};
+            world->blocks[world->block_count++] = (struct block){address, reply->block_bytes};
         else
             world->formatted = true; /* not known any more */
     }
@@ -242,9 +248,10 @@ static void check_given(struct world *world, const struct memory_allocate_reply 
 static void check_returned(struct world *world)
 {
     for (uint32_t i = 0; i < world->call.count; i++) {
+        uint32_t bytes = world->call.block_bytes ? world->call.block_bytes : world->call.sizes[i];
         size_t at = 0;
-        while (at < world->block_count && (world->blocks[at].address != world->call.blocks[i] ||
-                                           world->blocks[at].bytes != world->call.block_bytes))
+        while (at < world->block_count &&
+               (world->blocks[at].address != world->call.blocks[i] || world->blocks[at].bytes != bytes))
             at++;
         must(at < world->block_count, "what was not given is not taken back");
         world->blocks[at] = world->blocks[--world->block_count];
@@ -396,12 +403,16 @@ static uint32_t take_block_bytes(struct fuzz_input *input)
  */
 static void feed_call(struct world *world, unsigned index, struct fuzz_input *input)
 {
-    struct memory_free_request call = {.kind = fuzz_byte(input) % 7};
+    struct memory_free_request call = {.kind = fuzz_byte(input) % 9};
     struct wire_header head = {.kind = WIRE_CALL, .length = sizeof call};
     uint8_t how = fuzz_byte(input);
     if (call.kind == MEMORY_ALLOCATE || call.kind == MEMORY_FREE) {
         call.block_bytes = take_block_bytes(input);
         call.count = fuzz_byte(input) % 80; /* or what is wanted */
+        if (call.kind == MEMORY_ALLOCATE && how & 8) {
+            call.count |= (uint32_t)(how >> 4 & 3) << 16; /* the purpose */
+            call.reserved = take_block_bytes(input);      /* the least size that will do */
+        }
     } else {
         call.block_bytes = fuzz_byte(input); /* a chunk, or how many peers to skip */
         call.count = how & 1 ? 64u * fuzz_byte(input) : fuzz_u32(input);
@@ -412,9 +423,12 @@ static void feed_call(struct world *world, unsigned index, struct fuzz_input *in
         call.blocks[i] = block ? block->address : fuzz_u64(input);
         if (block && i == 0 && how & 2)
             call.block_bytes = block->bytes;
+        call.sizes[i] = block ? block->bytes : take_block_bytes(input);
         if (how & 4)
             call.blocks[i] += fuzz_byte(input);
     }
+    if (call.kind == MEMORY_FREE && how & 8)
+        call.block_bytes = 0; /* of several sizes */
     if (how & 128)
         head.length = fuzz_byte(input);
     struct memoryd_session *session = session_of(world, index);

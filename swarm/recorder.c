@@ -43,7 +43,6 @@ static void begin(void *context, struct world *world)
         return;
     const struct format_geometry *geometry = &recorder->layout.geometry;
     recorder->entries = recorder_allocate(NULL, FORMAT_ENTRIES_MAX * sizeof *recorder->entries);
-    recorder->usage = recorder_allocate(NULL, sizeof *recorder->usage);
     recorder->image = recorder_allocate(NULL, geometry->leaf_bytes + geometry->internal_bytes + 1024);
     recorder->key = (struct format_key){
         recorder->key_bytes,
@@ -72,7 +71,6 @@ static void end(void *context, struct world *world, const struct swarm_result *r
     free(recorder->lane_of);
     free(recorder->image);
     free(recorder->entries);
-    free(recorder->usage);
     free(recorder);
     recording->recorder = NULL;
 }

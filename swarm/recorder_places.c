@@ -2,44 +2,39 @@
 #include "swarm/recorder_places.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "fabric/target.h"
 #include "swarm/recorder_state.h"
 #include "tree/lock.h"
 
-/* The bits of 64 blocks of the chunk, from request->first on; false: the memory node refuses to tell. */
-static bool usage_ask(struct recorder *recorder, const struct fabric_target *target,
-                      const struct memory_usage_request *request)
-{
-    struct memory_usage_reply *reply = recorder->usage;
-    const size_t room = offsetof(struct memory_usage_reply, bits) + sizeof reply->bits[0];
-    size_t length;
-    return target->call(target->owner, 0, request, sizeof *request, reply, room, &length) == 0;
-}
-
-/* How the memory node has cut the chunk. */
-static bool block_find(struct recorder *recorder, const struct fabric_target *target, gaddr address,
+/* The block that the memory node has handed out there; where none is, the one whose name the recording knows,
+ * for it was one before. */
+static bool block_find(struct recorder *recorder, struct memory_node *node, gaddr address,
                        struct recorder_place *place)
 {
-    const struct memory_usage_reply *reply = recorder->usage;
-    uint64_t first = MEMORY_FIRST_CHUNK(target->lock_bytes), offset = gaddr_offset(address);
-    uint64_t chunk = (offset - first) / recorder->world->options.chunk_bytes;
-    struct memory_usage_request request = {.kind = MEMORY_USAGE, .chunk = (uint32_t)chunk};
-    if (!usage_ask(recorder, target, &request) || !reply->block_bytes)
-        return false;
-    uint32_t number = (uint32_t)((address - reply->chunk) / reply->block_bytes);
-    request.first = number / 64 * 64;
-    if (!usage_ask(recorder, target, &request))
-        return false;
-    place->block = reply->chunk + (uint64_t)number * reply->block_bytes;
-    place->bytes = reply->block_bytes;
-    place->used = reply->words && (reply->bits[0] >> number % 64 & 1);
-    return true;
+    const struct recording *recording = recorder->recording;
+    const struct format_geometry *geometry = &recorder->layout.geometry;
+    place->used = memory_node_find_used(node, address, &place->block, &place->bytes);
+    if (place->used)
+        return true;
+    for (uint32_t i = 0; i < recording->name_count; i++) {
+        gaddr named = recording->names[i].address;
+        bool leaf = strcmp(recording->names[i].what, "leaf") == 0;
+        uint32_t bytes = leaf ? geometry->leaf_bytes : geometry->internal_bytes;
+        if (address < named || address - named >= bytes || strcmp(recording->names[i].what, "block") == 0)
+            continue;
+        place->block = named;
+        place->bytes = bytes;
+        return true;
+    }
+    return false;
 }
 
 void recorder_place_find(struct recorder *recorder, gaddr address, struct recorder_place *place)
 {
-    const struct fabric_target *target = memory_node_target(recorder->world->memory[gaddr_node(address)]);
+    struct memory_node *node = recorder->world->memory[gaddr_node(address)];
+    const struct fabric_target *target = memory_node_target(node);
     uint64_t offset = gaddr_offset(address);
     *place = (struct recorder_place){.kind = PLACE_LOCK, .block = address};
     if (offset & GADDR_LOCK_REGION)
@@ -49,7 +44,7 @@ void recorder_place_find(struct recorder *recorder, gaddr address, struct record
         return;
     }
     place->kind = PLACE_BLOCK;
-    if (!block_find(recorder, target, address, place))
+    if (!block_find(recorder, node, address, place))
         return;
     place->offset = (uint32_t)(address - place->block);
     place->now = target->pool + gaddr_offset(place->block);

@@ -30,7 +30,6 @@ struct recorder {
     bool calm;
     uint8_t *image; /* of a node */
     struct format_entry *entries;
-    struct memory_usage_reply *usage;
     uint8_t key_bytes[FORMAT_KEY_MAX];
     struct format_key key;
     struct recorder_known known[RECORDER_KNOWN_MAX]; /* by hash of the address; a newer one takes the place */

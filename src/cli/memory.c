@@ -253,7 +253,6 @@ int command_memory(int argc, char **argv)
                                                 .threads = 1,
                                                 .lease_ms_max = 60000,
                                                 .connections_max = 4096,
-                                                .chunk = MEMORY_CHUNK_BYTES,
                                                 .nic = CLUSTER_RDMA_DEFAULTS,
                                                 .log_level = LOG_INFO};
     int status = settings_read(&command, &daemon->settings, argc, argv, NULL, &error);

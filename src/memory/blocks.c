@@ -1,148 +1,34 @@
-/* blocks.c - see blocks.h. */
-#include "memory/blocks.h"
-
+/* blocks.c - see blocks.h: handing out, taking back, looking up. */
 #include <assert.h>
 #include <stdlib.h>
 
+#include "memory/bits.h"
+#include "memory/blocks_state.h"
 #include "memory/memory.h"
-#include "memory/pages.h"
 
-#define NO_CHUNK UINT32_MAX
-#define LEVELS   6 /* of 64 each: more than 32 bits of chunk numbers */
+_Static_assert(RUNS_GRANULE == MEMORY_BLOCK_MIN, "the least block is a granule");
+_Static_assert(MEMORY_BLOCK_MAX / RUNS_GRANULE + 1 <= RUNS_CAP, "every block's run is found, aligned or not");
 
-/* ---- sizes ---- */
+/* So many zones the floor moves at a time; before a block is refused it moves all the way. */
+#define FLOOR_STEPS 64u
 
-#define FINE_MAX 128u /* up to here every multiple of MEMORY_BLOCK_MIN is a size */
-
-uint32_t memory_block_bytes(uint64_t bytes)
+static uint64_t lesser(uint64_t a, uint64_t b)
 {
-    if (bytes > MEMORY_BLOCK_MAX)
-        return 0;
-    uint32_t unit = MEMORY_BLOCK_MIN;
-    if (bytes > FINE_MAX) /* a quarter of the power of two below */
-        unit = UINT32_C(1) << (63 - __builtin_clzll(bytes - 1) - 2);
-    uint32_t rounded = ((uint32_t)bytes + unit - 1) & ~(unit - 1);
-    return rounded ? rounded : MEMORY_BLOCK_MIN;
+    return a < b ? a : b;
 }
 
-unsigned memory_block_index(uint32_t block_bytes)
-{
-    if (!block_bytes || memory_block_bytes(block_bytes) != block_bytes)
-        return MEMORY_BLOCK_SIZES;
-    if (block_bytes <= FINE_MAX)
-        return block_bytes / MEMORY_BLOCK_MIN - 1;
-    unsigned power = (unsigned)(31 - __builtin_clz(block_bytes - 1)); /* 7 beyond 128 */
-    unsigned quarter = (block_bytes - (1u << power)) >> (power - 2);  /* 1 to 4 */
-    return 4 * (power - 6) + quarter - 1;
-}
-
-uint32_t memory_block_size(unsigned index)
-{
-    assert(index < MEMORY_BLOCK_SIZES);
-    if (index < 4)
-        return (index + 1) * MEMORY_BLOCK_MIN;
-    unsigned power = index / 4 + 6;
-    return (1u << power) + ((index % 4 + 1) << (power - 2));
-}
-
-/* ---- sets of chunks, whose lowest member is found in a few steps ---- */
-
-struct chunk_set {
-    uint64_t *levels[LEVELS]; /* level 0: one bit a chunk; above: one bit a word below that is not empty */
-    unsigned height;
-};
-
-static uint64_t set_words(uint64_t members)
-{
-    uint64_t words = 0;
-    do {
-        members = (members + 63) / 64;
-        words += members;
-    } while (members > 1);
-    return words;
-}
-
-static uint64_t *set_init(struct chunk_set *set, uint64_t members, uint64_t *words)
-{
-    set->height = 0;
-    do {
-        members = (members + 63) / 64;
-        set->levels[set->height++] = words;
-        words += members;
-    } while (members > 1);
-    return words;
-}
-
-static void set_add(struct chunk_set *set, uint32_t member)
-{
-    for (unsigned level = 0; level < set->height; level++, member /= 64)
-        set->levels[level][member / 64] |= UINT64_C(1) << member % 64;
-}
-
-static void set_remove(struct chunk_set *set, uint32_t member)
-{
-    for (unsigned level = 0; level < set->height; level++, member /= 64) {
-        set->levels[level][member / 64] &= ~(UINT64_C(1) << member % 64);
-        if (set->levels[level][member / 64])
-            return;
-    }
-}
-
-static uint32_t set_lowest(const struct chunk_set *set)
-{
-    uint32_t member = 0;
-    if (!set->levels[set->height - 1][0])
-        return NO_CHUNK;
-    for (unsigned level = set->height; level-- > 0;)
-        member = member * 64 + (uint32_t)__builtin_ctzll(set->levels[level][member]);
-    return member;
-}
-
-/* ---- chunks ---- */
-
-struct chunk {
-    uint32_t block_bytes; /* 0: not cut */
-    uint32_t blocks, free;
-    uint32_t first_word; /* no block is free in a word of the bitmap before this one */
-};
-
-struct blocks {
-    uint64_t chunk_bytes;
-    uint32_t chunks_total;
-    uint32_t fresh; /* chunks from here on have never been cut */
-    struct pages chunk_pages, bitmap_pages, set_pages;
-    struct chunk *chunks;
-    uint64_t *bitmaps;                         /* a bit a block, set if handed out */
-    struct chunk_set empty;                    /* chunks below `fresh` that are not cut */
-    struct chunk_set room[MEMORY_BLOCK_SIZES]; /* chunks with a free block */
-    /* For each size a chunk that stays cut although none of its blocks is handed out, while it is the only
-     * one with room: else a single block that is taken and returned would cut a chunk anew each time. Another
-     * size that finds no chunk takes it. */
-    uint32_t kept[MEMORY_BLOCK_SIZES];
-    struct blocks_count count;
-};
-
-static uint64_t bitmap_words(const struct blocks *blocks)
-{
-    return blocks->chunk_bytes / MEMORY_BLOCK_MIN / 64;
-}
-
-static uint64_t *bitmap_of(const struct blocks *blocks, uint32_t chunk)
-{
-    return blocks->bitmaps + chunk * bitmap_words(blocks);
-}
+/* ---- life ---- */
 
 static void fill(struct blocks *blocks)
 {
+    blocks->starts = blocks->starts_pages.start;
+    blocks->nodes = blocks->nodes_pages.start;
     blocks->chunks = blocks->chunk_pages.start;
-    blocks->bitmaps = blocks->bitmap_pages.start;
-    uint64_t *words = set_init(&blocks->empty, blocks->chunks_total, blocks->set_pages.start);
-    for (unsigned i = 0; i < MEMORY_BLOCK_SIZES; i++) {
-        words = set_init(&blocks->room[i], blocks->chunks_total, words);
-        blocks->kept[i] = NO_CHUNK;
-    }
-    blocks->fresh = 0;
-    blocks->count = (struct blocks_count){0};
+    blocks->idle = 0;
+    blocks->unyielding = UINT64_MAX;
+    for (unsigned i = 0; i <= BLOCKS_OWNERS; i++)
+        blocks->marked[i] = 0;
+    blocks->count = (struct blocks_count){.bytes_free = blocks->runs.granules * RUNS_GRANULE};
 }
 
 int blocks_create(struct blocks **created, uint32_t chunks, uint64_t chunk_bytes, struct error *error)
@@ -151,15 +37,16 @@ int blocks_create(struct blocks **created, uint32_t chunks, uint64_t chunk_bytes
     *created = NULL;
     if (blocks == NULL)
         return error_set(error, BANYAN_ENOMEM, "no memory for the accounts of %u chunks", chunks);
-    blocks->chunk_bytes = chunk_bytes;
+    blocks->chunk_granules = (uint32_t)(chunk_bytes / RUNS_GRANULE);
     blocks->chunks_total = chunks;
-    uint64_t set_bytes = (1 + MEMORY_BLOCK_SIZES) * set_words(chunks) * sizeof(uint64_t);
-    uint64_t bitmap_bytes = chunks * bitmap_words(blocks) * sizeof(uint64_t);
-    int status = pages_map(&blocks->chunk_pages, chunks * sizeof(struct chunk), false, error);
+    uint64_t granules = (uint64_t)chunks * blocks->chunk_granules;
+    int status = runs_create(&blocks->runs, granules, error);
     if (!status)
-        status = pages_map(&blocks->bitmap_pages, bitmap_bytes, false, error);
+        status = pages_map(&blocks->starts_pages, granules / 8, false, error);
     if (!status)
-        status = pages_map(&blocks->set_pages, set_bytes, false, error);
+        status = pages_map(&blocks->nodes_pages, granules / 8, false, error);
+    if (!status)
+        status = pages_map(&blocks->chunk_pages, chunks * sizeof(struct chunk), false, error);
     if (status) {
         blocks_destroy(blocks);
         return status;
@@ -173,220 +60,251 @@ void blocks_destroy(struct blocks *blocks)
 {
     if (blocks == NULL)
         return;
-    pages_unmap(&blocks->set_pages);
-    pages_unmap(&blocks->bitmap_pages);
     pages_unmap(&blocks->chunk_pages);
+    pages_unmap(&blocks->nodes_pages);
+    pages_unmap(&blocks->starts_pages);
+    runs_destroy(&blocks->runs);
     free(blocks);
 }
 
 void blocks_clear(struct blocks *blocks)
 {
-    pages_clear(&blocks->set_pages);
-    pages_clear(&blocks->bitmap_pages);
     pages_clear(&blocks->chunk_pages);
+    pages_clear(&blocks->nodes_pages);
+    pages_clear(&blocks->starts_pages);
+    runs_clear(&blocks->runs);
     fill(blocks);
-}
-
-bool blocks_size_valid(const struct blocks *blocks, uint32_t block_bytes)
-{
-    return memory_block_index(block_bytes) < MEMORY_BLOCK_SIZES && block_bytes <= blocks->chunk_bytes;
-}
-
-/* None of the chunk's blocks is handed out: from now on any size may cut it. */
-static void chunk_uncut(struct blocks *blocks, uint32_t number)
-{
-    struct chunk *chunk = &blocks->chunks[number];
-    unsigned size = memory_block_index(chunk->block_bytes);
-    assert(chunk->blocks > 0 && chunk->free == chunk->blocks);
-    set_remove(&blocks->room[size], number);
-    set_add(&blocks->empty, number);
-    if (blocks->kept[size] == number)
-        blocks->kept[size] = NO_CHUNK;
-    blocks->count.chunks_used--;
-    blocks->count.bytes_free -= (uint64_t)chunk->blocks * chunk->block_bytes;
-    *chunk = (struct chunk){0};
-}
-
-/* Uncuts the lowest chunk that a size only keeps; false if there is none. */
-static bool uncut_kept(struct blocks *blocks)
-{
-    uint32_t lowest = NO_CHUNK;
-    for (unsigned i = 0; i < MEMORY_BLOCK_SIZES; i++)
-        if (blocks->kept[i] < lowest)
-            lowest = blocks->kept[i];
-    if (lowest != NO_CHUNK)
-        chunk_uncut(blocks, lowest);
-    return lowest != NO_CHUNK;
-}
-
-static uint32_t chunk_cut(struct blocks *blocks, uint32_t block_bytes)
-{
-    uint32_t number = set_lowest(&blocks->empty);
-    if (number == NO_CHUNK && blocks->fresh == blocks->chunks_total && uncut_kept(blocks))
-        number = set_lowest(&blocks->empty);
-    if (number != NO_CHUNK)
-        set_remove(&blocks->empty, number);
-    else if (blocks->fresh < blocks->chunks_total)
-        number = blocks->fresh++;
-    else
-        return NO_CHUNK;
-    uint32_t count = (uint32_t)(blocks->chunk_bytes / block_bytes);
-    assert(blocks->chunks[number].block_bytes == 0);
-    blocks->chunks[number] = (struct chunk){.block_bytes = block_bytes, .blocks = count, .free = count};
-    set_add(&blocks->room[memory_block_index(block_bytes)], number);
-    blocks->count.chunks_used++;
-    blocks->count.bytes_free += (uint64_t)count * block_bytes;
-    return number;
 }
 
 /* ---- handing out ---- */
 
-/* The blocks of a word that are free; the last word may have fewer than 64. */
-static uint64_t free_bits(const struct chunk *chunk, const uint64_t *bitmap, uint32_t word)
+/* Where the lowest blocks are that follow each other, 64-byte aligned, and how many, at most `want`. */
+static uint64_t find_low(const struct blocks *blocks, uint64_t length, uint64_t want, uint64_t *at)
 {
-    uint32_t left = chunk->blocks - word * 64;
-    return ~bitmap[word] & (left < 64 ? (UINT64_C(1) << left) - 1 : UINT64_MAX);
+    const struct runs *runs = &blocks->runs;
+    *at = runs_first(runs, length);
+    if (*at % 2 != 0 && *at != RUNS_NONE && runs_room_up(runs, *at, length + 1) <= length)
+        *at = runs_first(runs, length + 1);
+    if (*at == RUNS_NONE)
+        return 0;
+    *at += *at % 2;
+    if (length % 2 != 0) /* the next one would not be aligned */
+        want = 1;
+    return runs_room_up(runs, *at, length * want) / length;
 }
 
-static uint32_t chunk_take(struct blocks *blocks, uint32_t number, uint32_t want, uint64_t *offsets)
+/* The same for the highest above the floor. */
+static uint64_t find_high(struct blocks *blocks, uint64_t length, uint64_t want, uint64_t *at)
 {
-    struct chunk *chunk = &blocks->chunks[number];
-    uint64_t *bitmap = bitmap_of(blocks, number);
-    uint32_t count = 0;
-    for (; count < want && chunk->free > count; chunk->first_word++) {
-        uint64_t bits = free_bits(chunk, bitmap, chunk->first_word);
-        for (; bits && count < want; bits &= bits - 1) {
-            uint64_t bit = (uint64_t)__builtin_ctzll(bits);
-            bitmap[chunk->first_word] |= UINT64_C(1) << bit;
-            offsets[count++] =
-                number * blocks->chunk_bytes + (chunk->first_word * UINT64_C(64) + bit) * chunk->block_bytes;
-        }
-        if (bits)
-            break;
+    struct runs *runs = &blocks->runs;
+    uint64_t end = runs_last(runs, length);
+    if (end == RUNS_NONE)
+        return 0;
+    if (end - length < runs_floor(runs)) {
+        runs_floor_settle(runs, UINT64_MAX);
+        if (end - length < runs_floor(runs))
+            return 0;
     }
-    assert(count > 0); /* the chunk was in the set of those with room */
-    chunk->free -= count;
-    if (!chunk->free)
-        set_remove(&blocks->room[memory_block_index(chunk->block_bytes)], number);
+    uint64_t room = lesser(runs_room_down(runs, end, length * want), end - runs_floor(runs));
+    uint64_t count = room / length;
+    *at = end - count * length;
     return count;
 }
 
-uint32_t blocks_take(struct blocks *blocks, uint32_t block_bytes, uint32_t want, uint64_t *offsets)
+static void carve(struct blocks *blocks, uint64_t at, uint64_t length, uint64_t count, bool nodes)
 {
-    unsigned size = memory_block_index(block_bytes);
-    uint32_t count = 0;
-    while (count < want) {
-        uint32_t chunk = set_lowest(&blocks->room[size]);
-        if (chunk == NO_CHUNK && count > 0)
-            break; /* a batch that has begun is not worth a new chunk */
-        if (chunk == NO_CHUNK)
-            chunk = chunk_cut(blocks, block_bytes);
-        if (chunk == NO_CHUNK)
-            break;
-        if (blocks->kept[size] == chunk)
-            blocks->kept[size] = NO_CHUNK;
-        count += chunk_take(blocks, chunk, want - count, offsets + count);
+    assert(count > 0 && bits_are(blocks->runs.used, at, length * count, false));
+    bits_set(blocks->runs.used, at, length * count);
+    for (uint64_t i = 0; i < count; i++) {
+        assert(!bits_get(blocks->starts, at + i * length));
+        bits_set(blocks->starts, at + i * length, 1);
+        if (nodes)
+            bits_set(blocks->nodes, at + i * length, 1);
     }
+    chunks_take(blocks, at, length * count, nodes);
+    runs_update(&blocks->runs, at, length * count);
+    runs_floor_settle(&blocks->runs, FLOOR_STEPS);
     blocks->count.blocks_used += count;
-    blocks->count.bytes_used += (uint64_t)count * block_bytes;
-    blocks->count.bytes_free -= (uint64_t)count * block_bytes;
-    return count;
+    blocks->count.bytes_used += length * count * RUNS_GRANULE;
+    blocks->count.bytes_free -= length * count * RUNS_GRANULE;
+}
+
+static uint32_t take(struct blocks *blocks, const struct blocks_wish *wish, uint32_t block_bytes,
+                     uint32_t want, uint64_t *offsets)
+{
+    uint64_t length = block_bytes / RUNS_GRANULE, at = 0;
+    bool nodes = wish->purpose == MEMORY_FOR_NODES;
+    uint32_t taken = 0;
+    while (taken < want) {
+        uint64_t count = nodes ? find_low(blocks, length, want - taken, &at)
+                               : find_high(blocks, length, want - taken, &at);
+        if (count == 0)
+            break;
+        carve(blocks, at, length, count, nodes);
+        for (uint64_t i = 0; i < count; i++)
+            offsets[taken++] = (at + i * length) * RUNS_GRANULE;
+    }
+    return taken;
+}
+
+/* The largest block that there is, if it is large enough for the wish; 0. */
+static uint32_t part_bytes(struct blocks *blocks, const struct blocks_wish *wish)
+{
+    struct runs *runs = &blocks->runs;
+    runs_floor_settle(runs, UINT64_MAX);
+    uint64_t longest = runs_longest(runs, wish->purpose == MEMORY_FOR_NODES ? 0 : runs_floor(runs));
+    uint32_t bytes = memory_block_within(longest * RUNS_GRANULE);
+    if (wish->purpose == MEMORY_FOR_NODES && bytes > 0) /* it may have to be aligned */
+        bytes = memory_block_within(longest * RUNS_GRANULE - RUNS_GRANULE);
+    return bytes >= wish->least_bytes && bytes < wish->block_bytes ? bytes : 0;
+}
+
+uint32_t blocks_take(struct blocks *blocks, const struct blocks_wish *wish, uint64_t *offsets,
+                     uint32_t *block_bytes)
+{
+    assert(memory_block_index(wish->block_bytes) < MEMORY_BLOCK_SIZES);
+    assert(wish->least_bytes > 0 && wish->least_bytes <= wish->block_bytes);
+    do {
+        *block_bytes = wish->block_bytes;
+        uint32_t count = take(blocks, wish, wish->block_bytes, wish->want, offsets);
+        if (count > 0)
+            return count;
+        uint32_t part = wish->least_bytes < wish->block_bytes ? part_bytes(blocks, wish) : 0;
+        if (part > 0) {
+            *block_bytes = part;
+            count = take(blocks, wish, part, 1, offsets);
+            assert(count == 1);
+            return count;
+        }
+    } while (chunks_yield(blocks, wish->least_bytes / RUNS_GRANULE));
+    return 0;
 }
 
 /* ---- taking back ---- */
 
-/* The chunk in which a block of that size begins at the offset, its bit in *bit; NO_CHUNK if none does. */
-static uint32_t find_block(const struct blocks *blocks, uint64_t offset, uint32_t block_bytes, uint64_t *bit)
+/* Whether exactly these granules are a block that is handed out. */
+static bool is_block(const struct blocks *blocks, uint64_t offset, uint32_t block_bytes)
 {
-    uint64_t number = offset / blocks->chunk_bytes, within = offset % blocks->chunk_bytes;
-    if (number >= blocks->fresh || blocks->chunks[number].block_bytes != block_bytes ||
-        within % block_bytes != 0 || within / block_bytes >= blocks->chunks[number].blocks)
-        return NO_CHUNK;
-    *bit = within / block_bytes;
-    return (uint32_t)number;
+    uint64_t granules = blocks->runs.granules, at = offset / RUNS_GRANULE,
+             length = block_bytes / RUNS_GRANULE;
+    if (memory_block_index(block_bytes) == MEMORY_BLOCK_SIZES || offset % RUNS_GRANULE != 0 ||
+        at >= granules || length > granules - at)
+        return false;
+    uint64_t end = at + length;
+    return bits_get(blocks->starts, at) && bits_are(blocks->runs.used, at, length, true) &&
+           bits_are(blocks->starts, at + 1, length - 1, false) &&
+           (end == granules || !bits_get(blocks->runs.used, end) || bits_get(blocks->starts, end));
 }
 
-/* Clears the block's bit; false if there is no such block or its bit is clear already. */
-static bool unmark(struct blocks *blocks, uint64_t offset, uint32_t block_bytes)
+static void unmark(struct blocks *blocks, uint64_t offset, uint32_t block_bytes)
 {
-    uint64_t bit = 0;
-    uint32_t number = find_block(blocks, offset, block_bytes, &bit);
-    if (number == NO_CHUNK)
-        return false;
-    uint64_t *word = bitmap_of(blocks, number) + bit / 64;
-    uint64_t mask = UINT64_C(1) << bit % 64;
-    if (!(*word & mask))
-        return false;
-    *word &= ~mask;
-    return true;
+    bits_unset(blocks->runs.used, offset / RUNS_GRANULE, block_bytes / RUNS_GRANULE);
+    bits_unset(blocks->starts, offset / RUNS_GRANULE, 1);
 }
 
 static void mark(struct blocks *blocks, uint64_t offset, uint32_t block_bytes)
 {
-    uint64_t bit = 0;
-    uint32_t number = find_block(blocks, offset, block_bytes, &bit);
-    assert(number != NO_CHUNK); /* unmark has found it */
-    bitmap_of(blocks, number)[bit / 64] |= UINT64_C(1) << bit % 64;
+    bits_set(blocks->runs.used, offset / RUNS_GRANULE, block_bytes / RUNS_GRANULE);
+    bits_set(blocks->starts, offset / RUNS_GRANULE, 1);
 }
 
-/* The block's bit is clear: counts it as free in its chunk, which is uncut if that was its last block in use.
- */
-static void count_back(struct blocks *blocks, uint64_t offset, uint32_t block_bytes)
+/* Granules whose bits are clear and of which the tree does not know yet. */
+struct pending {
+    uint64_t from, to; /* to 0: none */
+};
+
+static void pending_flush(struct blocks *blocks, struct pending *pending)
 {
-    uint64_t bit = 0;
-    uint32_t number = find_block(blocks, offset, block_bytes, &bit);
-    assert(number != NO_CHUNK && blocks->chunks[number].free < blocks->chunks[number].blocks);
-    struct chunk *chunk = &blocks->chunks[number];
-    struct chunk_set *room = &blocks->room[memory_block_index(block_bytes)];
-    if (bit / 64 < chunk->first_word)
-        chunk->first_word = (uint32_t)(bit / 64);
-    if (chunk->free++ == 0)
-        set_add(room, number);
-    if (chunk->free < chunk->blocks)
-        return;
-    set_remove(room, number);
-    bool only = set_lowest(room) == NO_CHUNK;
-    set_add(room, number);
-    if (only)
-        blocks->kept[memory_block_index(block_bytes)] = number;
-    else
-        chunk_uncut(blocks, number);
+    if (pending->to > 0)
+        runs_update(&blocks->runs, pending->from, pending->to - pending->from);
+    pending->to = 0;
 }
 
-bool blocks_give(struct blocks *blocks, uint32_t block_bytes, const uint64_t *offsets, uint32_t count)
+/* Neighbours, and what is of one leaf, are told to the tree together. */
+static void pending_add(struct blocks *blocks, struct pending *pending, uint64_t at, uint64_t length)
+{
+    uint64_t end = at + length;
+    if (pending->to > 0 &&
+        (end < pending->from / RUNS_LEAF * RUNS_LEAF || at / RUNS_LEAF > pending->to / RUNS_LEAF))
+        pending_flush(blocks, pending);
+    if (pending->to == 0 || at < pending->from)
+        pending->from = at;
+    if (end > pending->to)
+        pending->to = end;
+}
+
+bool blocks_give(struct blocks *blocks, const uint64_t *offsets, const uint32_t *block_bytes, uint32_t count)
 {
     uint32_t done = 0;
+    struct pending pending = {0};
     /* All bits are cleared before anything else is changed, so an offset that stands twice in the batch finds
      * its own bit clear. */
-    while (done < count && unmark(blocks, offsets[done], block_bytes))
-        done++;
+    for (; done < count && is_block(blocks, offsets[done], block_bytes[done]); done++)
+        unmark(blocks, offsets[done], block_bytes[done]);
     if (done < count) {
-        while (done > 0)
-            mark(blocks, offsets[--done], block_bytes);
+        while (done-- > 0)
+            mark(blocks, offsets[done], block_bytes[done]);
         return false;
     }
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t at = offsets[i] / RUNS_GRANULE, length = block_bytes[i] / RUNS_GRANULE;
+        bool nodes = bits_get(blocks->nodes, at);
+        if (nodes)
+            bits_unset(blocks->nodes, at, 1);
+        pending_add(blocks, &pending, at, length);
+        chunks_give(blocks, at, length, nodes);
+        blocks->count.bytes_used -= block_bytes[i];
+        blocks->count.bytes_free += block_bytes[i];
+    }
+    pending_flush(blocks, &pending);
+    runs_floor_settle(&blocks->runs, FLOOR_STEPS);
+    assert(blocks->count.blocks_used >= count);
     blocks->count.blocks_used -= count;
-    blocks->count.bytes_used -= (uint64_t)count * block_bytes;
-    blocks->count.bytes_free += (uint64_t)count * block_bytes;
-    for (uint32_t i = 0; i < count; i++)
-        count_back(blocks, offsets[i], block_bytes);
     return true;
 }
 
-/* ---- accounts ---- */
+/* ---- looking up ---- */
+
+bool blocks_find(const struct blocks *blocks, uint64_t offset, uint64_t *start, uint32_t *block_bytes)
+{
+    uint64_t at = offset / RUNS_GRANULE;
+    if (at >= blocks->runs.granules || !bits_get(blocks->runs.used, at))
+        return false;
+    while (!bits_get(blocks->starts, at)) {
+        assert(at > 0);
+        at--;
+    }
+    uint64_t end = at + 1;
+    while (end < blocks->runs.granules && bits_get(blocks->runs.used, end) && !bits_get(blocks->starts, end))
+        end++;
+    *start = at * RUNS_GRANULE;
+    *block_bytes = (uint32_t)((end - at) * RUNS_GRANULE);
+    return true;
+}
+
+void blocks_words(const struct blocks *blocks, uint64_t granule, uint64_t *used, uint64_t *starts)
+{
+    assert(granule % 64 == 0 && granule < blocks->runs.granules);
+    *used = blocks->runs.used[granule / 64];
+    *starts = blocks->starts[granule / 64];
+}
+
+uint64_t blocks_next(const struct blocks *blocks, uint64_t granule)
+{
+    uint64_t chunk = granule / blocks->chunk_granules;
+    if (chunk >= blocks->chunks_total || blocks->chunks[chunk].used > 0)
+        return lesser(granule, blocks->runs.granules);
+    while (chunk < blocks->chunks_total && blocks->chunks[chunk].used == 0)
+        chunk++;
+    return chunk * blocks->chunk_granules;
+}
+
+uint64_t blocks_granules(const struct blocks *blocks)
+{
+    return blocks->runs.granules;
+}
 
 void blocks_count(const struct blocks *blocks, struct blocks_count *count)
 {
     *count = blocks->count;
-}
-
-uint32_t blocks_of_chunk(const struct blocks *blocks, uint32_t chunk, uint32_t *block_bytes)
-{
-    *block_bytes = chunk < blocks->fresh ? blocks->chunks[chunk].block_bytes : 0;
-    return *block_bytes ? blocks->chunks[chunk].blocks : 0;
-}
-
-uint64_t blocks_word(const struct blocks *blocks, uint32_t chunk, uint32_t word)
-{
-    return bitmap_of(blocks, chunk)[word];
 }

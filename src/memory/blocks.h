@@ -1,16 +1,25 @@
 /*
- * blocks.h - which blocks of a pool are handed out: chunks, cut into blocks of one size each.
+ * blocks.h - which blocks of a pool are handed out. A block is a run of granules of 32 bytes, anywhere; no
+ * size owns any part of the pool, and what is freed joins its free neighbours by itself, so it serves any
+ * size.
  *
- * Called by allocate.c and status.c under the node's lock, with requests that come from anywhere: every
- * offset is checked. Nothing of this lies in the pool, which any compute node may write. All memory is
- * reserved at creation (about a 250th of the pool, touched as it is used), so no request fails for want of
- * this process's memory.
+ * Called by allocate.c, status.c, evacuate.c and trim.c under the node's lock, with requests that come from
+ * anywhere: every offset is checked. Nothing of this lies in the pool, which any compute node may write. All
+ * memory is reserved at creation and touched as the pool is used (three bits for each 32 bytes, 1.2 %, and
+ * the tree of runs.h), so no request fails for want of this process's memory.
  *
- * COST. Handing out takes the lowest chunk with a free block of the size: at most six steps of a 64-ary set,
- * however many chunks there are; then the chunk's bitmap from the lowest word that may have a free bit.
- * Taking back costs the same without the search.
+ * TWO ENDS. Nodes of the tree take the lowest free address, aligned to 64 bytes; data (records, their pieces,
+ * key blocks) takes the highest. Data keeps off a RESERVE: below a floor, which moves as nodes come and go,
+ * at least a 64th of the pool (16 KiB, if that is more; at most a quarter) has room for nodes, so that the
+ * tree can split while records are refused.
  *
- * Offsets are from the start of the first chunk.
+ * CHUNKS are what space is accounted by, what is emptied (evacuate.c), and what goes back to the system
+ * (trim.c). Blocks lie across their boundaries.
+ *
+ * COST. Handing out and taking back: a search and an update of the tree of runs, some 100 ns, for each run of
+ * neighbours of a batch.
+ *
+ * Offsets are in bytes, from the start of the first chunk.
  */
 #ifndef MEMORY_BLOCKS_H
 #define MEMORY_BLOCKS_H
@@ -18,29 +27,64 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/error.h"
+#include "memory/request.h"
 
 struct blocks;
 
 struct blocks_count {
-    uint64_t chunks_used; /* cut for a size now */
-    uint64_t blocks_used, bytes_used;
-    uint64_t bytes_free; /* of chunks that are cut */
+    uint64_t blocks_used, bytes_used, bytes_free;
+    uint64_t chunks_used;     /* of which some byte is handed out */
+    uint64_t chunks_touched;  /* that have been used since they were last zero pages of the system */
+    uint64_t chunks_emptying; /* kept back because they are being emptied */
+    uint64_t chunks_emptied;  /* so far: were empty before their emptying ended */
+};
+
+struct blocks_wish {
+    uint32_t block_bytes, want;
+    uint32_t least_bytes; /* less than block_bytes: one smaller block will do if there is none of that size */
+    enum memory_purpose purpose;
 };
 
 int blocks_create(struct blocks **blocks, uint32_t chunks, uint64_t chunk_bytes, struct error *error);
 void blocks_destroy(struct blocks *blocks);
 /* Takes everything back. */
 void blocks_clear(struct blocks *blocks);
-/* A size of memory_block_size that fits into a chunk. */
-bool blocks_size_valid(const struct blocks *blocks, uint32_t block_bytes);
-/* 1 to `want` offsets, in ascending order within each chunk; 0: there is not one block. */
-uint32_t blocks_take(struct blocks *blocks, uint32_t block_bytes, uint32_t want, uint64_t *offsets);
-/* All or none: false if one of them is not a block of that size that is handed out, or stands there twice. */
-bool blocks_give(struct blocks *blocks, uint32_t block_bytes, const uint64_t *offsets, uint32_t count);
+/* 1 to `want` offsets of blocks of *block_bytes each, which is what the wish says unless it allows less; 0:
+ * there is not one block. The wish's sizes are of memory_block_size. */
+uint32_t blocks_take(struct blocks *blocks, const struct blocks_wish *wish, uint64_t *offsets,
+                     uint32_t *block_bytes);
+/* All or none: false if one of them is not exactly a block that is handed out, or stands there twice. */
+bool blocks_give(struct blocks *blocks, const uint64_t *offsets, const uint32_t *block_bytes, uint32_t count);
 void blocks_count(const struct blocks *blocks, struct blocks_count *count);
-/* Of a chunk: its block size (0: not cut) and number of blocks. */
-uint32_t blocks_of_chunk(const struct blocks *blocks, uint32_t chunk, uint32_t *block_bytes);
-/* 64 blocks of a cut chunk: a bit each, set if handed out. */
-uint64_t blocks_word(const struct blocks *blocks, uint32_t chunk, uint32_t word);
+/* The block that the byte at the offset belongs to; false: none that is handed out. */
+bool blocks_find(const struct blocks *blocks, uint64_t offset, uint64_t *start, uint32_t *block_bytes);
+/* The bits of 64 granules from `granule` (a multiple of 64) on: those handed out, and those where a block
+ * begins. */
+void blocks_words(const struct blocks *blocks, uint64_t granule, uint64_t *used, uint64_t *starts);
+/* The first multiple of 64 granules from `granule` on that has a block in it, as far as it is cheap to tell
+ * (it steps over empty chunks); the number of granules: none has. */
+uint64_t blocks_next(const struct blocks *blocks, uint64_t granule);
+uint64_t blocks_granules(const struct blocks *blocks);
+
+/* ---- emptying chunks ---- */
+
+/* Marks up to `most` chunks worth emptying, so that nothing of them is handed out, except when there is no
+ * other room; their numbers. `owner` is the caller's name for them, 1 to BLOCKS_OWNERS. */
+#define BLOCKS_OWNERS 8u
+uint32_t blocks_empty_choose(struct blocks *blocks, unsigned owner, uint32_t most, uint32_t *chunks);
+/* Which chunks the owner's marks are still on, in ascending order. */
+uint32_t blocks_empty_marked(const struct blocks *blocks, unsigned owner, uint32_t most, uint32_t *chunks);
+/* Takes the marks off. Chunks that still have blocks are left alone until they have changed if `stuck`. */
+void blocks_empty_end(struct blocks *blocks, unsigned owner, bool stuck);
+
+/* ---- giving back to the system ---- */
+
+/* The clock by which chunks are idle; the caller's, it never goes back. */
+void blocks_tick(struct blocks *blocks, uint64_t now);
+/* The next chunks at or behind *chunk that have been idle (touched, and no byte of them handed out) for
+ * `delay`: *chunk is the first of them, the value how many follow each other, at most `most`; 0: no more. */
+uint32_t blocks_idle(const struct blocks *blocks, uint64_t delay, uint32_t *chunk, uint32_t most);
+/* The system has them again. */
+void blocks_untouched(struct blocks *blocks, uint32_t chunk, uint32_t count);
 
 #endif

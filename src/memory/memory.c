@@ -4,6 +4,7 @@
  * One thread creates and destroys it. What its CPU does meanwhile is in the services (service.h).
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "memory/node.h"
@@ -19,10 +20,18 @@ static bool power_of_two(uint64_t value)
 #define CHUNK_MOST  (1u << 30)
 _Static_assert(GADDR_LOCK_REGION / CHUNK_LEAST < UINT32_MAX, "the largest pool's chunks have numbers");
 
+uint64_t memory_chunk_bytes(uint64_t pool_bytes)
+{
+    uint64_t bytes = CHUNK_LEAST;
+    while (bytes < MEMORY_CHUNK_MOST && bytes * 2 <= pool_bytes / 512)
+        bytes *= 2;
+    return bytes;
+}
+
 static int check_options(struct memory_options *options, struct error *error)
 {
     if (options->chunk_bytes == 0)
-        options->chunk_bytes = MEMORY_CHUNK_BYTES;
+        options->chunk_bytes = memory_chunk_bytes(options->pool_bytes);
     if (options->lock_bytes == 0)
         options->lock_bytes = MEMORY_LOCK_BYTES;
     if (options->lock_width == 0)
@@ -129,6 +138,9 @@ int memory_node_create(struct memory_node **created, const struct memory_options
         return error_set(error, BANYAN_ENOMEM, "no memory for memory node %u", (unsigned)options.node);
     node->number = options.node;
     node->chunk_bytes = options.chunk_bytes;
+    node->return_ns = options.return_ms == MEMORY_RETURN_NEVER
+                          ? UINT64_MAX
+                          : (options.return_ms ? options.return_ms : MEMORY_RETURN_MS) * UINT64_C(1000000);
     node->chunks_total =
         (uint32_t)((options.pool_bytes - MEMORY_FIRST_CHUNK(options.lock_bytes)) / options.chunk_bytes);
     status = map_node(node, &options, error);
@@ -168,7 +180,8 @@ int memory_node_format(struct memory_node *node, uint64_t cluster_id, uint16_t n
         pages_clear(&node->locks);
     }
     blocks_clear(node->blocks);
-    node->allocations_total = node->frees_total = node->refusals_total = 0;
+    memset(node->evacuations, 0, sizeof node->evacuations);
+    node->allocations_total = node->frees_total = node->refusals_total = node->returned_total = 0;
     node->number = number;
     node->cluster_id = cluster_id;
     node->node_count = node_count;

@@ -4,11 +4,11 @@
  *
  * Pool layout: bytes 0..4095 the node's own header (struct memory_header), 4096..65535 the catalogue area (on
  * node 0: superblock and named indexes, owned by src/tree/catalogue.c), from MEMORY_LOCK_TABLE_OFFSET
- * lock_bytes of locks in the node's DRAM (switch --lock-region dram), then chunks. A chunk is cut into
- * blocks of one size: tree nodes (powers of two) or record blocks (memory_block_bytes). Blocks are handed out
- * in batches by RPC, and returned the same way; lower addresses are handed out first. (Sherman §4.2 has the
- * same two stages, and gives a whole chunk; with a batch a compute node that dies loses at most a batch of
- * each size.) A chunk whose blocks are all free may be cut anew for another size.
+ * lock_bytes of locks in the node's DRAM (switch --lock-region dram), then blocks (blocks.h): nodes of the
+ * tree from the low end up, data (records, their pieces, key blocks) from the high end down. Blocks are
+ * handed out in batches by RPC, and returned the same way. (Sherman §4.2 has the same two stages, and gives a
+ * chunk of one size at a time; with a batch a compute node that dies loses at most a batch of each size, and
+ * no size pins space that others could use.)
  */
 #ifndef MEMORY_MEMORY_H
 #define MEMORY_MEMORY_H
@@ -23,8 +23,10 @@
 /* A multiple of 64 whatever the lock region's size: so is every block of 64 bytes or more. */
 #define MEMORY_FIRST_CHUNK(lock_bytes)                                                                       \
     ((MEMORY_LOCK_TABLE_OFFSET + (uint64_t)(lock_bytes) + 63u) & ~UINT64_C(63))
-#define MEMORY_CHUNK_BYTES (UINT64_C(8) << 20)
-#define MEMORY_LOCK_BYTES  (UINT64_C(256) << 10)
+#define MEMORY_CHUNK_MOST   (UINT64_C(8) << 20)
+#define MEMORY_LOCK_BYTES   (UINT64_C(256) << 10)
+#define MEMORY_RETURN_MS    10000u
+#define MEMORY_RETURN_NEVER UINT32_MAX
 
 /* At pool offset 0. */
 struct memory_header {
@@ -41,11 +43,13 @@ struct memory_header {
 struct memory_options {
     uint16_t node;
     uint64_t pool_bytes;  /* multiple of 8, at least MEMORY_FIRST_CHUNK + one chunk */
-    uint64_t chunk_bytes; /* power of two, 64 KiB to 1 GiB; 0: MEMORY_CHUNK_BYTES */
+    uint64_t chunk_bytes; /* power of two, 64 KiB to 1 GiB; 0: memory_chunk_bytes */
     uint64_t lock_bytes;  /* multiple of 8; 0: MEMORY_LOCK_BYTES */
     uint32_t lock_width;  /* 2 or 8; 0: 2 */
-    bool huge_pages;      /* try explicit then transparent huge pages; falls back and logs it */
-    bool shared;          /* the pool and the lock region are memfds that other processes can map */
+    uint32_t return_ms; /* how long a chunk is not used before it goes back to the system (memory_node_trim);
+                           0: MEMORY_RETURN_MS */
+    bool huge_pages;    /* try explicit then transparent huge pages; falls back and logs it */
+    bool shared;        /* the pool and the lock region are memfds that other processes can map */
     bool unformatted; /* it belongs to no cluster until memory_node_format (a daemon's). Else it is formatted
                          as `node` of a cluster of unknown size (cluster_id 1, node_count 0) */
 };
@@ -54,14 +58,22 @@ struct memory_options {
 
 #define MEMORY_BLOCK_MIN 32u
 #define MEMORY_BLOCK_MAX (1u << 20)
-/* The size of the block that holds so many bytes (1 to MEMORY_BLOCK_MAX): a multiple of 32; beyond 128 bytes
- * at most a quarter more than asked for (four sizes for each doubling). Powers of two are sizes. 0: too
+/* The size of the block that holds so many bytes (1 to MEMORY_BLOCK_MAX): a multiple of 32; beyond 1 KiB
+ * at most a sixteenth more than asked for (sixteen sizes for each doubling). Powers of two are sizes. 0: too
  * large. */
 uint32_t memory_block_bytes(uint64_t bytes);
-#define MEMORY_BLOCK_SIZES 56u
+/* The largest size that is not more than `bytes`; 0: there is none. */
+uint32_t memory_block_within(uint64_t bytes);
+#define MEMORY_BLOCK_SIZES 192u
 /* Sizes are numbered from 0 in ascending order; MEMORY_BLOCK_SIZES if it is no size. */
 unsigned memory_block_index(uint32_t block_bytes);
 uint32_t memory_block_size(unsigned index);
+
+/* ---- the node ---- */
+
+/* What a pool of that size is accounted by, unless the options say otherwise: about a 512th of it, 64 KiB to
+ * MEMORY_CHUNK_MOST. */
+uint64_t memory_chunk_bytes(uint64_t pool_bytes);
 
 struct memory_node;
 
@@ -81,6 +93,10 @@ int memory_node_format(struct memory_node *node, uint64_t cluster_id, uint16_t n
 /* From now on its pages stay where they are, since a NIC writes to them: a format fills them with zeros (some
  * seconds for each 10 GiB) instead of giving them back to the system. */
 void memory_node_pin(struct memory_node *node);
+/* Gives chunks that have not been used for a while back to the system, and ends evacuations that nobody
+ * renews. For what keeps the node alive to call about once a second, on one thread at a time; `now` is
+ * task_now(). */
+void memory_node_trim(struct memory_node *node, uint64_t now);
 /* Descriptors of pool and lock region, -1 if not `shared`. Owned by the node; sealed against resizing. */
 int memory_node_pool_descriptor(const struct memory_node *node);
 int memory_node_locks_descriptor(const struct memory_node *node);
@@ -89,5 +105,8 @@ void memory_node_refuse(struct memory_node *node, uint64_t count);
 /* Calls visit for each block that is handed out, for checks of accounts. visit may call the node. */
 void memory_node_each_used(struct memory_node *node, void (*visit)(void *, gaddr block, uint32_t block_bytes),
                            void *context);
+
+/* The block that is handed out and has the byte at `address`; false: none has. */
+bool memory_node_find_used(struct memory_node *node, gaddr address, gaddr *block, uint32_t *block_bytes);
 
 #endif

@@ -8,6 +8,13 @@
 #include "memory/pages.h"
 #include "memory/registry.h"
 
+/* A compute node that empties chunks; its place in the array is the owner's name for blocks.h. */
+struct memory_evacuation {
+    uint64_t id; /* 0: none */
+    uint64_t until;
+    uint16_t compute_id;
+};
+
 struct memory_node {
     struct fabric_target target;
     uint64_t chunk_bytes;
@@ -20,7 +27,10 @@ struct memory_node {
     uint64_t cluster_id, node_count; /* cluster 0: never formatted, no block is handed out */
     struct blocks *blocks;
     uint64_t allocations_total, frees_total, refusals_total;
-    uint64_t refusals; /* allocations that are to fail (memory_node_refuse) */
+    struct memory_evacuation evacuations[BLOCKS_OWNERS];
+    uint64_t evacuations_total, returned_total;
+    uint64_t return_ns; /* how long chunks are idle before they go back to the system */
+    uint64_t refusals;  /* allocations that are to fail (memory_node_refuse) */
 };
 
 static inline uint64_t memory_node_first_chunk(const struct memory_node *node)
@@ -33,5 +43,8 @@ static inline gaddr memory_node_block_address(const struct memory_node *node, ui
 {
     return gaddr_make(node->number, memory_node_first_chunk(node) + offset);
 }
+
+/* Under the node's lock: forgets evacuations that were not renewed. */
+void memory_evacuations_expire(struct memory_node *node, uint64_t now);
 
 #endif

@@ -1,6 +1,7 @@
 /* pages.c - see pages.h. */
 #include "memory/pages.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -25,6 +26,11 @@ static size_t round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
+static size_t small_page(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
 static void *map_anonymous(size_t bytes, int flags)
 {
     void *start = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
@@ -38,7 +44,11 @@ static bool map_explicit(struct pages *pages, size_t bytes)
     void *start = map_anonymous(whole, MAP_HUGETLB | MAP_HUGE_2MB);
     if (start == NULL)
         return false;
-    *pages = (struct pages){.start = start, .bytes = whole, .kind = "explicit huge pages", .descriptor = -1};
+    *pages = (struct pages){.start = start,
+                            .bytes = whole,
+                            .kind = "explicit huge pages",
+                            .descriptor = -1,
+                            .unit = HUGE_PAGE_BYTES};
     return true;
 }
 
@@ -72,8 +82,11 @@ static bool map_transparent(struct pages *pages, size_t bytes)
         munmap(start + before, whole);
         return false;
     }
-    *pages = (struct pages){
-        .start = start + before, .bytes = whole, .kind = "transparent huge pages", .descriptor = -1};
+    *pages = (struct pages){.start = start + before,
+                            .bytes = whole,
+                            .kind = "transparent huge pages",
+                            .descriptor = -1,
+                            .unit = small_page()};
     return true;
 }
 
@@ -83,7 +96,8 @@ static bool map_plain(struct pages *pages, size_t bytes)
     void *start = map_anonymous(whole, MAP_NORESERVE);
     if (start == NULL)
         return false;
-    *pages = (struct pages){.start = start, .bytes = whole, .kind = "plain pages", .descriptor = -1};
+    *pages = (struct pages){
+        .start = start, .bytes = whole, .kind = "plain pages", .descriptor = -1, .unit = small_page()};
     return true;
 }
 
@@ -136,7 +150,11 @@ static bool map_file(struct pages *pages, const char *name, size_t bytes, unsign
         errno = cause;
         return false;
     }
-    *pages = (struct pages){.start = start, .bytes = whole, .kind = kind, .descriptor = descriptor};
+    *pages = (struct pages){.start = start,
+                            .bytes = whole,
+                            .kind = kind,
+                            .descriptor = descriptor,
+                            .unit = flags & MFD_HUGETLB ? HUGE_PAGE_BYTES : small_page()};
     return true;
 }
 
@@ -174,6 +192,19 @@ void pages_clear(struct pages *pages)
         status = madvise(pages->start, pages->bytes, MADV_DONTNEED);
     if (status != 0) /* pinned; and old kernels refuse it for explicit huge pages */
         memset(pages->start, 0, pages->bytes);
+}
+
+void pages_release(struct pages *pages, size_t from, size_t bytes)
+{
+    size_t start = round_up(from, pages->unit), end = (from + bytes) / pages->unit * pages->unit;
+    assert(!pages->pinned && from + bytes <= pages->bytes);
+    if (end <= start)
+        return;
+    if (pages->descriptor >= 0)
+        (void)fallocate(pages->descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)start,
+                        (off_t)(end - start));
+    else /* old kernels refuse it for explicit huge pages: they stay */
+        (void)madvise((uint8_t *)pages->start + start, end - start, MADV_DONTNEED);
 }
 
 void pages_unmap(struct pages *pages)

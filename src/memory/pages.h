@@ -15,6 +15,7 @@ struct pages {
     size_t bytes;
     const char *kind; /* for messages: "explicit huge pages", "transparent huge pages", "plain pages" */
     int descriptor;   /* of shared pages, sealed against resizing; else -1. Of mapped pages only. */
+    size_t unit;      /* what comes and goes as one: the size of a page */
     bool pinned;      /* a device writes to them: they are never given back while they are mapped */
 };
 
@@ -26,6 +27,9 @@ int pages_map_shared(struct pages *pages, const char *name, size_t bytes, bool h
 /* All bytes are zero again, and take no memory until they are touched, unless they are pinned. While nothing
  * uses them. */
 void pages_clear(struct pages *pages);
+/* Gives the whole pages from byte `from` on back to the system, as far as it takes them: then they are zero
+ * and take no memory until they are touched. Not of pinned ones. Others may read them meanwhile. */
+void pages_release(struct pages *pages, size_t from, size_t bytes);
 /* Of pages that are not mapped: does nothing. */
 void pages_unmap(struct pages *pages);
 

@@ -22,32 +22,50 @@
     OWN(MEMORY_FREE, 2, 1, memory_free_service)                                                              \
     OWN(MEMORY_STATUS, 3, 1, memory_status_service)                                                          \
     OWN(MEMORY_USAGE, 4, 1, memory_usage_service)                                                            \
-    OTHER(MEMORY_PEERS, 5, 1) /* the daemon's: memoryd/status.c */
+    OTHER(MEMORY_PEERS, 5, 1) /* the daemon's: memoryd/status.c */                                           \
+    OWN(MEMORY_EVACUATE, 6, 3, memory_evacuate_service)
 
 #define MEMORY_KIND_OWN(name, number, kinds, service) name = (number), name##_LAST = (number) + (kinds)-1,
 #define MEMORY_KIND_OTHER(name, number, kinds)        name = (number), name##_LAST = (number) + (kinds)-1,
 enum memory_request_kind { MEMORY_KINDS(MEMORY_KIND_OWN, MEMORY_KIND_OTHER) };
 
+#define MEMORY_EVACUATE_BEGIN MEMORY_EVACUATE
+#define MEMORY_EVACUATE_RENEW (MEMORY_EVACUATE + 1)
+#define MEMORY_EVACUATE_END   (MEMORY_EVACUATE + 2)
+
 #define MEMORY_BATCH_MAX 64
+
+/* What a block is for: data keeps off the reserve of space for nodes of the tree (blocks.h). */
+enum memory_purpose { MEMORY_FOR_DATA, MEMORY_FOR_NODES, MEMORY_PURPOSES };
 
 struct memory_allocate_request {
     uint32_t kind;
     uint32_t block_bytes;
-    uint32_t want; /* 1 to MEMORY_BATCH_MAX */
-    uint32_t reserved;
+    uint16_t want;        /* 1 to MEMORY_BATCH_MAX */
+    uint16_t purpose;     /* enum memory_purpose */
+    uint32_t least_bytes; /* 0, or a size: where there is no block of block_bytes, the largest one there is
+                             will do, if it has at least so many */
 };
 /* BANYAN_ENOSPC when there is not one block. */
 struct memory_allocate_reply {
-    uint32_t count; /* 1 to want */
-    uint32_t reserved;
+    uint16_t count; /* 1 to want */
+    uint16_t keep;  /* how many units of MEMORY_KEEP_UNIT free bytes a compute node may keep of this memory
+                       node's */
+    uint32_t block_bytes; /* of each: what was asked for, or less (then there is one) */
     gaddr blocks[MEMORY_BATCH_MAX];
 };
+#define MEMORY_KEEP_UNIT 1024u
 struct memory_free_request {
     uint32_t kind;
-    uint32_t block_bytes;
+    uint32_t block_bytes; /* of each: then the request may end behind the last address; 0: `sizes` tells */
     uint32_t count;
     uint32_t reserved;
     gaddr blocks[MEMORY_BATCH_MAX];
+    uint32_t sizes[MEMORY_BATCH_MAX];
+};
+/* To every FREE that succeeds, as far as there is room for it. */
+struct memory_free_reply {
+    uint32_t keep; /* as above */
 };
 struct memory_status_request {
     uint32_t kind;
@@ -57,6 +75,10 @@ struct memory_status_reply {
     uint64_t pool_bytes, chunk_bytes, chunks_total, chunks_used;
     uint64_t blocks_used, bytes_used; /* handed out and not returned */
     uint64_t bytes_free_in_chunks;    /* of chunks in use, not handed out */
+    uint64_t bytes_free;              /* in all */
+    uint64_t bytes_resident;          /* of chunks that take memory, as far as the memory node knows */
+    uint64_t chunks_emptying;         /* kept back while their blocks are moved (EVACUATE) */
+    uint64_t chunks_emptied_total, chunks_returned_total; /* so far; returned to the system */
     uint64_t frees_total, allocations_total;
     uint64_t refusals_total; /* allocations that found no room */
     uint64_t cluster_id, node, node_count;
@@ -66,21 +88,44 @@ struct memory_status_reply {
     uint64_t nic, nic_queues; /* 1: it serves RDMA; queue pairs of compute nodes, whose traffic is in none of
                                  the counts above */
 };
-/* Which blocks of a chunk are handed out: for `banyan check`. */
+/* Which blocks are handed out, for `banyan check`: the bits of granules of MEMORY_BLOCK_MIN bytes. */
 struct memory_usage_request {
     uint32_t kind;
-    uint32_t chunk; /* 0 to chunks_total - 1 */
-    uint32_t first; /* block of the chunk, a multiple of 64 */
     uint32_t reserved;
+    uint64_t first; /* granule, from the first chunk's begin on; a multiple of 64 */
 };
-#define MEMORY_USAGE_WORDS 4096u
+#define MEMORY_USAGE_WORDS 2048u
 struct memory_usage_reply {
-    gaddr chunk;
-    uint32_t block_bytes; /* 0: the chunk is not in use */
-    uint32_t blocks;      /* that the chunk has */
-    uint32_t words;       /* of bits that follow: one bit a block from `first` on, set if handed out */
+    gaddr base;        /* of granule 0 */
+    uint64_t granules; /* there are so many */
+    uint64_t
+        first; /* at or behind the request's: none of those between is handed out; `granules`: none at all */
+    uint32_t words, reserved;
+    struct memory_usage_word {
+        uint64_t used, starts;  /* 64 granules: those handed out, and those where a block begins */
+    } bits[MEMORY_USAGE_WORDS]; /* only `words` of them are sent */
+};
+/*
+ * Chunks that are to be emptied. BEGIN ends an evacuation that the same compute node has begun, and lets the
+ * memory node choose; RENEW keeps the marks; both tell the ranges of the chunks that are kept back. END hands
+ * what is left of them out again. Marks vanish MEMORY_EVACUATION_MS after the last BEGIN or RENEW.
+ * BANYAN_ENOTFOUND: there is no such evacuation (any more). BANYAN_EBUSY: too many compute nodes empty
+ * chunks.
+ */
+#define MEMORY_EVACUATION_MS  60000u
+#define MEMORY_EVACUATION_MAX 64u
+struct memory_evacuate_request {
+    uint32_t kind;
     uint32_t reserved;
-    uint64_t bits[MEMORY_USAGE_WORDS]; /* only `words` of them are sent */
+    uint64_t evacuation; /* RENEW, END: as BEGIN named it */
+};
+struct memory_evacuate_reply {
+    uint64_t evacuation; /* 0: nothing is worth emptying */
+    uint32_t count;      /* ranges */
+    uint32_t reserved;
+    struct memory_evacuate_range {
+        gaddr from, to; /* every block that begins from `from` on, before `to`, has bytes in the chunk */
+    } ranges[MEMORY_EVACUATION_MAX]; /* only `count` of them are sent; in ascending order */
 };
 /* Who is connected. */
 struct memory_peers_request {

@@ -22,7 +22,12 @@ void memory_node_status(struct memory_node *node, struct memory_status_reply *st
         .chunks_used = count.chunks_used,
         .blocks_used = count.blocks_used,
         .bytes_used = count.bytes_used,
-        .bytes_free_in_chunks = count.bytes_free,
+        .bytes_free_in_chunks = count.chunks_used * node->chunk_bytes - count.bytes_used,
+        .bytes_free = count.bytes_free,
+        .bytes_resident = count.chunks_touched * node->chunk_bytes,
+        .chunks_emptying = count.chunks_emptying,
+        .chunks_emptied_total = count.chunks_emptied,
+        .chunks_returned_total = node->returned_total,
         .frees_total = node->frees_total,
         .allocations_total = node->allocations_total,
         .refusals_total = node->refusals_total,
@@ -50,8 +55,8 @@ const struct memory_service memory_status_service = {
 
 /* ---- USAGE ---- */
 
-/* As many words as the caller has room for. The reply is written word by word: it may be long, and need not
- * be aligned. */
+/* As many words as the caller has room for, up to the first chunk of which nothing is used. The reply is
+ * written word by word: it may be long, and need not be aligned. */
 static int serve_usage(void *context, struct memory_call *call)
 {
     struct memory_node *node = context;
@@ -59,24 +64,28 @@ static int serve_usage(void *context, struct memory_call *call)
     struct memory_usage_reply reply = {0};
     uint8_t *bytes = call->reply;
     const size_t fixed = offsetof(struct memory_usage_reply, bits);
-    if (call->length < sizeof request || call->capacity < fixed)
+    if (call->length < sizeof request || call->capacity < fixed + sizeof reply.bits[0])
         return BANYAN_EINVAL;
     memcpy(&request, call->request, sizeof request);
-    if (request.chunk >= node->chunks_total || request.first % 64)
+    if (request.first % 64)
         return BANYAN_EINVAL;
-    size_t room = (call->capacity - fixed) / sizeof(uint64_t);
+    size_t room = (call->capacity - fixed) / sizeof reply.bits[0];
     room = room < MEMORY_USAGE_WORDS ? room : MEMORY_USAGE_WORDS;
 
     spinlock_lock(&node->lock);
-    reply.chunk = memory_node_block_address(node, request.chunk * node->chunk_bytes);
-    reply.blocks = blocks_of_chunk(node->blocks, request.chunk, &reply.block_bytes);
-    for (uint64_t at = request.first; at < reply.blocks && reply.words < room; at += 64, reply.words++) {
-        uint64_t word = blocks_word(node->blocks, request.chunk, (uint32_t)(at / 64));
+    reply.base = memory_node_block_address(node, 0);
+    reply.granules = blocks_granules(node->blocks);
+    reply.first = blocks_next(node->blocks, request.first);
+    for (uint64_t at = reply.first; at < reply.granules && reply.words < room; at += 64, reply.words++) {
+        struct memory_usage_word word;
+        if (blocks_next(node->blocks, at) != at)
+            break;
+        blocks_words(node->blocks, at, &word.used, &word.starts);
         memcpy(bytes + fixed + reply.words * sizeof word, &word, sizeof word);
     }
     spinlock_unlock(&node->lock);
     memcpy(bytes, &reply, fixed);
-    call->reply_length = fixed + reply.words * sizeof(uint64_t);
+    call->reply_length = fixed + reply.words * sizeof(struct memory_usage_word);
     return BANYAN_OK;
 }
 
@@ -85,27 +94,44 @@ const struct memory_service memory_usage_service = {
 
 /* ---- in this process ---- */
 
-/* 64 blocks of a chunk at one instant, their size in *block_bytes; false behind the chunk's last. */
-static bool used_word(struct memory_node *node, uint32_t chunk, uint32_t word, uint32_t *block_bytes,
-                      uint64_t *bits)
+/* The first block at or behind the offset; false: there is none. */
+static bool next_block(struct memory_node *node, uint64_t from, uint64_t *start, uint32_t *block_bytes)
 {
+    bool found = false;
     spinlock_lock(&node->lock);
-    bool there = (uint64_t)word * 64 < blocks_of_chunk(node->blocks, chunk, block_bytes);
-    *bits = there ? blocks_word(node->blocks, chunk, word) : 0;
+    uint64_t granules = blocks_granules(node->blocks), at = from / MEMORY_BLOCK_MIN;
+    while (!found && at < granules) {
+        uint64_t used, starts, word = at / 64 * 64;
+        if ((word = blocks_next(node->blocks, word)) >= granules)
+            break;
+        blocks_words(node->blocks, word, &used, &starts);
+        starts &= at > word ? UINT64_MAX << at % 64 : UINT64_MAX;
+        if (starts != 0)
+            found = blocks_find(node->blocks, (word + (uint64_t)__builtin_ctzll(starts)) * MEMORY_BLOCK_MIN,
+                                start, block_bytes);
+        at = word + 64;
+    }
     spinlock_unlock(&node->lock);
-    return there;
+    return found;
 }
 
 void memory_node_each_used(struct memory_node *node, void (*visit)(void *, gaddr block, uint32_t block_bytes),
                            void *context)
 {
+    uint64_t start;
     uint32_t block_bytes;
-    uint64_t bits;
-    for (uint32_t chunk = 0; chunk < node->chunks_total; chunk++)
-        for (uint32_t word = 0; used_word(node, chunk, word, &block_bytes, &bits); word++)
-            for (; bits != 0; bits &= bits - 1) {
-                uint64_t block = word * UINT64_C(64) + (uint64_t)__builtin_ctzll(bits);
-                uint64_t offset = chunk * node->chunk_bytes + block * block_bytes;
-                visit(context, memory_node_block_address(node, offset), block_bytes);
-            }
+    for (uint64_t from = 0; next_block(node, from, &start, &block_bytes); from = start + block_bytes)
+        visit(context, memory_node_block_address(node, start), block_bytes);
+}
+
+bool memory_node_find_used(struct memory_node *node, gaddr address, gaddr *block, uint32_t *block_bytes)
+{
+    uint64_t start, offset = gaddr_offset(address), first = memory_node_first_chunk(node);
+    spinlock_lock(&node->lock);
+    bool found = gaddr_node(address) == node->number && offset >= first &&
+                 blocks_find(node->blocks, offset - first, &start, block_bytes);
+    spinlock_unlock(&node->lock);
+    if (found)
+        *block = memory_node_block_address(node, start);
+    return found;
 }

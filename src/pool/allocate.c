@@ -1,135 +1,46 @@
 /*
- * allocate.c - Blocks and tags (Sherman §4.2, two-stage allocation), for nodes of the tree and for records. A
+ * allocate.c - Blocks and tags (Sherman §4.2, two-stage allocation), for nodes of the tree and for data. A
  * block costs nothing until its worker has used up those of its size, then one RPC for a batch; a tag costs
- * one FAA in 1,024. Fails with BANYAN_ENOSPC when no memory node has room.
+ * one FAA in 1,024. Fails with BANYAN_ENOSPC when no memory node has room, even after the workers of this
+ * process have returned what they hold back.
  */
 #include "pool/state.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/task.h"
-#include "memory/memory.h"
 
 #define TAG_RUN 1024u
-/* A batch has at most so many bytes and, at first, blocks: a worker that needs few holds few back. */
-#define BATCH_BYTES (256u << 10)
-#define BATCH_FIRST 8u
 /* While their memory node cannot be reached, a worker keeps so many batches of free blocks of one size;
  * what comes then is left to an offline check. */
 #define BATCHES_MAX 64u
 /* How many more bytes one memory node may have given than the least used one before it is passed over. */
 #define IMBALANCE_MAX (256u << 10)
-
-static uint32_t batch_max(uint32_t block_bytes)
-{
-    uint32_t count = BATCH_BYTES / block_bytes;
-    return count < 1 ? 1 : count < MEMORY_BATCH_MAX ? count : MEMORY_BATCH_MAX;
-}
-
-/* ---- arenas ---- */
-
-int pool_arenas_create(struct pool_worker *worker)
-{
-    worker->arenas = calloc((size_t)worker->memory_nodes * MEMORY_BLOCK_SIZES, sizeof *worker->arenas);
-    worker->tags = calloc(worker->memory_nodes, sizeof *worker->tags);
-    worker->allocated = calloc(worker->memory_nodes, sizeof *worker->allocated);
-    return worker->arenas && worker->tags && worker->allocated ? 0 : BANYAN_ENOMEM;
-}
-
-void pool_arenas_destroy(struct pool_worker *worker)
-{
-    if (worker->arenas)
-        for (size_t i = 0; i < (size_t)worker->memory_nodes * MEMORY_BLOCK_SIZES; i++)
-            if (worker->arenas[i]) {
-                free(worker->arenas[i]->free);
-                free(worker->arenas[i]);
-            }
-    free(worker->arenas);
-    free(worker->tags);
-    free(worker->allocated);
-}
-
-/* NULL when memory is short. */
-static struct pool_arena *arena_get(struct pool_worker *worker, uint16_t node, uint32_t block_bytes)
-{
-    struct pool_arena **place =
-        &worker->arenas[(size_t)node * MEMORY_BLOCK_SIZES + memory_block_index(block_bytes)];
-    if (!*place && (*place = calloc(1, sizeof **place)))
-        (*place)->batch = batch_max(block_bytes) < BATCH_FIRST ? batch_max(block_bytes) : BATCH_FIRST;
-    return *place;
-}
-
-static bool arena_reserve(struct pool_arena *arena, uint32_t capacity)
-{
-    if (arena->capacity >= capacity)
-        return true;
-    gaddr *larger = realloc(arena->free, capacity * sizeof *larger);
-    if (!larger)
-        return false;
-    arena->free = larger;
-    arena->capacity = capacity;
-    return true;
-}
-
-/*
- * Gives `count` of the arena's free blocks back to their memory node, those that have lain there longest.
- * When the network fails during the call, the memory node may or may not have them: then they are not used
- * again until an offline check reclaims them, since a block with two owners would be far worse. What was
- * never sent (EFENCED) is kept.
- */
-static int arena_return(struct pool_worker *worker, uint16_t node, uint32_t bytes, struct pool_arena *arena,
-                        uint32_t count, struct fabric_cost *cost)
-{
-    struct memory_free_request request = {.kind = MEMORY_FREE, .block_bytes = bytes, .count = count};
-    assert(count && count <= arena->count && count <= MEMORY_BATCH_MAX);
-    /* First: other tasks of this worker run while the call is under way. */
-    memcpy(request.blocks, arena->free, count * sizeof(gaddr));
-    arena->count -= count;
-    memmove(arena->free, arena->free + count, arena->count * sizeof(gaddr));
-    uint32_t reply;
-    size_t length, send = offsetof(struct memory_free_request, blocks) + count * sizeof(gaddr);
-    int status = fabric_call(worker->endpoint, node, &request, send, &reply, sizeof reply, &length, cost);
-    bool unknown = status == BANYAN_ENET || status == BANYAN_ETIMEOUT;
-    if (status && !unknown && arena_reserve(arena, arena->count + count)) {
-        memcpy(arena->free + arena->count, request.blocks, count * sizeof(gaddr));
-        arena->count += count;
-    }
-    return status;
-}
+/* How often, and how long, a worker without space looks whether others have returned some; after it has done
+ * so in vain the next one waits not before so long. */
+#define WAITS      10u
+#define WAIT_NS    UINT64_C(500000)
+#define WAIT_AGAIN UINT64_C(1000000000)
 
 static uint32_t lesser(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
-void pool_worker_return(struct pool_worker *worker)
-{
-    for (uint16_t node = 0; node < worker->memory_nodes; node++)
-        for (unsigned size = 0; size < MEMORY_BLOCK_SIZES; size++) {
-            struct pool_arena *arena = worker->arenas[(size_t)node * MEMORY_BLOCK_SIZES + size];
-            while (arena && arena->count)
-                if (arena_return(worker, node, memory_block_size(size), arena,
-                                 lesser(arena->count, MEMORY_BATCH_MAX), NULL))
-                    break;
-        }
-}
+/* ---- asking memory nodes ---- */
 
-void pool_worker_each_free(struct pool_worker *worker, void (*visit)(void *, gaddr, uint32_t), void *context)
-{
-    for (size_t i = 0; i < (size_t)worker->memory_nodes * MEMORY_BLOCK_SIZES; i++) {
-        const struct pool_arena *arena = worker->arenas[i];
-        for (uint32_t at = 0; arena && at < arena->count; at++)
-            visit(context, arena->free[at], memory_block_size((unsigned)(i % MEMORY_BLOCK_SIZES)));
-    }
-}
-
-static bool reply_good(const struct memory_allocate_reply *reply, size_t length, uint16_t node, uint32_t want)
+static bool reply_good(const struct memory_allocate_reply *reply, size_t length, uint16_t node,
+                       const struct memory_allocate_request *request)
 {
     const size_t start = offsetof(struct memory_allocate_reply, blocks);
-    if (length < start || !reply->count || reply->count > want ||
+    if (length < start || !reply->count || reply->count > request->want ||
         length < start + reply->count * sizeof(gaddr))
+        return false;
+    if (reply->block_bytes != request->block_bytes &&
+        (!request->least_bytes || reply->count > 1 || reply->block_bytes < request->least_bytes ||
+         reply->block_bytes > request->block_bytes ||
+         memory_block_index(reply->block_bytes) == MEMORY_BLOCK_SIZES))
         return false;
     for (uint32_t i = 0; i < reply->count; i++)
         if (gaddr_node(reply->blocks[i]) != node || !gaddr_offset(reply->blocks[i]))
@@ -138,56 +49,96 @@ static bool reply_good(const struct memory_allocate_reply *reply, size_t length,
 }
 
 /* One RPC. */
-static int arena_fetch(struct pool_session *session, uint16_t node, uint32_t bytes, struct pool_arena *arena)
+static int ask(struct pool_session *session, uint16_t node, const struct memory_allocate_request *request,
+               struct memory_allocate_reply *reply)
 {
-    struct memory_allocate_request request = {
-        .kind = MEMORY_ALLOCATE, .block_bytes = bytes, .want = arena->batch};
-    struct memory_allocate_reply reply;
     size_t length;
-    /* First: what is handed out and cannot be remembered would be lost. */
-    if (!arena_reserve(arena, arena->count + request.want + 2 * batch_max(bytes)))
-        return BANYAN_ENOMEM;
-    int status = fabric_call(session->endpoint, node, &request, sizeof request, &reply, sizeof reply, &length,
+    int status = fabric_call(session->endpoint, node, request, sizeof *request, reply, sizeof *reply, &length,
                              session->cost);
     if (status) /* EFENCED: no connection; an operation must not begin again at once for that */
         return status == BANYAN_EFENCED ? BANYAN_ENET : status;
-    if (!reply_good(&reply, length, node, request.want))
+    if (!reply_good(reply, length, node, request))
         return BANYAN_ENET;
-    if (!arena_reserve(arena, arena->count + reply.count)) /* other tasks have freed blocks meanwhile */
+    session->worker->kept[node].keep = reply->keep * (uint64_t)MEMORY_KEEP_UNIT;
+    return 0;
+}
+
+static int arena_fetch(struct pool_session *session, uint16_t node, enum memory_purpose purpose,
+                       uint32_t bytes, struct pool_arena *arena)
+{
+    struct pool_worker *worker = session->worker;
+    uint64_t keep = pool_keep_bytes(worker, node) / bytes;
+    struct memory_allocate_request request = {.kind = MEMORY_ALLOCATE,
+                                              .block_bytes = bytes,
+                                              .want = (uint16_t)(keep < arena->batch ? keep : arena->batch),
+                                              .purpose = (uint16_t)purpose};
+    struct memory_allocate_reply reply;
+    request.want = request.want ? request.want : 1;
+    /* First: what is handed out and cannot be remembered would be lost. */
+    if (!pool_arena_reserve(arena, arena->count + request.want + 2 * pool_batch_max(bytes)))
         return BANYAN_ENOMEM;
-    for (uint32_t i = reply.count; i-- > 0;) /* the lowest address is used first */
-        arena->free[arena->count++] = reply.blocks[i];
-    arena->batch = lesser(2 * arena->batch, batch_max(bytes));
+    int status = ask(session, node, &request, &reply);
+    if (status)
+        return status;
+    if (!pool_arena_reserve(arena, arena->count + reply.count)) /* other tasks have freed blocks meanwhile */
+        return BANYAN_ENOMEM;
+    for (uint32_t i = reply.count; i-- > 0;) /* the first is used first */
+        pool_arena_push(worker, node, bytes, arena, reply.blocks[i]);
+    arena->batch = lesser(2 * arena->batch, pool_batch_max(bytes));
     return 0;
 }
 
 /* Only one task of the worker at a time: a second batch would only wait for the first to be used up. */
-static int arena_refill(struct pool_session *session, uint16_t node, uint32_t bytes, struct pool_arena *arena)
+static int arena_refill(struct pool_session *session, uint16_t node, enum memory_purpose purpose,
+                        uint32_t bytes, struct pool_arena *arena)
 {
     if (arena->refilling) {
         task_sleep(1000);
         return 0;
     }
     arena->refilling = true;
-    int status = arena_fetch(session, node, bytes, arena);
+    int status = arena_fetch(session, node, purpose, bytes, arena);
     arena->refilling = false;
     return status;
 }
 
-/* ---- blocks ---- */
+/* ---- one memory node ---- */
 
-static int allocate_on(struct pool_session *session, uint16_t node, uint32_t bytes, gaddr *address)
+/* What is asked for. */
+struct wish {
+    enum memory_purpose purpose;
+    uint32_t bytes, least; /* sizes; the least is as large unless a smaller block will do */
+};
+
+static int allocate_whole(struct pool_session *session, uint16_t node, const struct wish *wish, gaddr *block)
 {
-    struct pool_arena *arena = arena_get(session->worker, node, bytes);
+    struct pool_arena *arena = pool_arena_get(session->worker, node, wish->purpose, wish->bytes);
     int status = arena ? 0 : BANYAN_ENOMEM;
     while (!status && !arena->count)
-        status = arena_refill(session, node, bytes, arena);
+        status = arena_refill(session, node, wish->purpose, wish->bytes, arena);
+    if (!status)
+        *block = pool_arena_pop(session->worker, node, wish->bytes, arena);
+    return status;
+}
+
+static int allocate_part(struct pool_session *session, uint16_t node, const struct wish *wish, gaddr *block,
+                         uint32_t *got)
+{
+    const struct memory_allocate_request request = {.kind = MEMORY_ALLOCATE,
+                                                    .block_bytes = wish->bytes,
+                                                    .want = 1,
+                                                    .purpose = (uint16_t)wish->purpose,
+                                                    .least_bytes = wish->least};
+    struct memory_allocate_reply reply;
+    int status = ask(session, node, &request, &reply);
     if (status)
         return status;
-    *address = arena->free[--arena->count];
-    session->worker->allocated[node] += bytes;
+    *block = reply.blocks[0];
+    *got = reply.block_bytes;
     return 0;
 }
+
+/* ---- all memory nodes ---- */
 
 static uint16_t least_used(const struct pool_worker *worker)
 {
@@ -198,51 +149,144 @@ static uint16_t least_used(const struct pool_worker *worker)
     return least;
 }
 
-int pool_allocate(struct pool_session *session, uint16_t preferred, uint32_t bytes, gaddr *address)
+/* From `preferred` on, until one has room. */
+static int try_nodes(struct pool_session *session, uint16_t preferred, const struct wish *wish, bool part,
+                     gaddr *block, uint32_t *got)
+{
+    struct pool_worker *worker = session->worker;
+    int status = BANYAN_ENOSPC;
+    uint16_t node = preferred;
+    *got = wish->bytes;
+    for (uint16_t i = 0; i < worker->memory_nodes && status == BANYAN_ENOSPC; i++) {
+        node = (uint16_t)((preferred + i) % worker->memory_nodes);
+        status = part ? allocate_part(session, node, wish, block, got)
+                      : allocate_whole(session, node, wish, block);
+    }
+    if (!status)
+        worker->allocated[node] += *got;
+    return status && status != BANYAN_ENOSPC ? pool_node_failed(session, status, node, "allocating a block")
+                                             : status;
+}
+
+/* Bytes that the other workers of the process hold back. */
+static uint64_t held_by_others(const struct pool_worker *worker)
+{
+    struct pool *pool = worker->pool;
+    uint64_t held = 0;
+    spinlock_lock(&pool->lock);
+    for (const struct pool_worker *other = pool->workers; other; other = other->next)
+        if (other != worker)
+            held += atomic_load_relaxed(&other->held); /* as of some moment */
+    spinlock_unlock(&pool->lock);
+    return held;
+}
+
+static int try_both(struct pool_session *session, uint16_t preferred, const struct wish *wish, gaddr *block,
+                    uint32_t *got)
+{
+    int status = try_nodes(session, preferred, wish, false, block, got);
+    if (status == BANYAN_ENOSPC && wish->least < wish->bytes)
+        status = try_nodes(session, preferred, wish, true, block, got);
+    return status;
+}
+
+/* The others are asked to return what they hold back; some of them may not run for a while, so the wait is
+ * short. */
+static int wait_for_others(struct pool_session *session, uint16_t preferred, const struct wish *wish,
+                           gaddr *block, uint32_t *got)
+{
+    struct pool *pool = session->worker->pool;
+    int status = BANYAN_ENOSPC;
+    if (!held_by_others(session->worker))
+        return status;
+    atomic_add_relaxed(&pool->shorts, 1); /* a hint, see pool_lists_mind_shorts */
+    session->worker->shorts_seen = atomic_load_relaxed(&pool->shorts);
+    uint64_t waited = atomic_load_relaxed(&pool->waited_at), now = task_now(); /* at worst two wait */
+    if (waited && now < waited + WAIT_AGAIN)
+        return status;
+    for (unsigned i = 0; status == BANYAN_ENOSPC && i < WAITS && held_by_others(session->worker); i++) {
+        task_sleep(WAIT_NS);
+        status = try_both(session, preferred, wish, block, got);
+    }
+    if (status == BANYAN_ENOSPC)
+        atomic_store_relaxed(&pool->waited_at, now);
+    return status;
+}
+
+static int allocate(struct pool_session *session, uint16_t preferred, const struct wish *wish, gaddr *block,
+                    uint32_t *got)
 {
     struct pool_worker *worker = session->worker;
     uint16_t least = least_used(worker);
-    assert(memory_block_index(bytes) < MEMORY_BLOCK_SIZES);
+    pool_lists_mind_shorts(worker);
+    worker->calls++;
     if (preferred >= worker->memory_nodes ||
         worker->allocated[preferred] > worker->allocated[least] + IMBALANCE_MAX)
         preferred = least;
-    int status = BANYAN_ENOSPC;
-    uint16_t node = preferred;
-    for (uint16_t i = 0; i < worker->memory_nodes && status == BANYAN_ENOSPC; i++) {
-        node = (uint16_t)((preferred + i) % worker->memory_nodes);
-        status = allocate_on(session, node, bytes, address);
+    int status = try_nodes(session, preferred, wish, false, block, got);
+    if (status == BANYAN_ENOSPC && worker->held) {
+        pool_worker_return(worker);
+        status = try_nodes(session, preferred, wish, false, block, got);
     }
+    if (status == BANYAN_ENOSPC && wish->least < wish->bytes)
+        status = try_nodes(session, preferred, wish, true, block, got);
+    if (status == BANYAN_ENOSPC)
+        status = wait_for_others(session, preferred, wish, block, got);
     if (status == BANYAN_ENOSPC)
         return pool_fail(session, status, "all %u memory nodes are full: no block of %u bytes left",
-                         worker->memory_nodes, bytes);
-    return status ? pool_node_failed(session, status, node, "allocating a block") : 0;
+                         worker->memory_nodes, wish->least);
+    return status;
 }
 
-void pool_release(struct pool_session *session, gaddr address, uint32_t bytes)
+static void release(struct pool_session *session, enum memory_purpose purpose, gaddr block, uint32_t bytes)
 {
     struct pool_worker *worker = session->worker;
-    uint16_t node = gaddr_node(address);
+    uint16_t node = gaddr_node(block);
     if (node >= worker->memory_nodes)
         return; /* only a corrupt link names such a node: there is nothing to free */
-    struct pool_arena *arena = arena_get(worker, node, bytes);
-    const uint32_t batch = batch_max(bytes);
+    pool_lists_mind_shorts(worker);
+    worker->calls++;
+    struct pool_arena *arena = pool_arena_get(worker, node, purpose, bytes);
+    const uint32_t batch = pool_batch_max(bytes);
     if (!arena || arena->count >= BATCHES_MAX * batch ||
-        (arena->count == arena->capacity && !arena_reserve(arena, arena->count + batch)))
+        (arena->count == arena->capacity && !pool_arena_reserve(arena, arena->count + batch)))
         return; /* no memory to remember it in: an offline check reclaims it */
-    arena->free[arena->count++] = address;
+    pool_arena_push(worker, node, bytes, arena, block);
     worker->allocated[node] -= worker->allocated[node] < bytes ? worker->allocated[node] : bytes;
-    if (arena->count % batch == 0) /* not at each: the memory node may be away */
-        while (arena->count >= 2 * batch && !arena_return(worker, node, bytes, arena, batch, session->cost))
-            ;
+    const struct pool_kept *kept = &worker->kept[node];
+    if (kept->bytes > pool_keep_bytes(worker, node) && kept->bytes >= kept->retry)
+        pool_lists_return(worker, node, false, session->cost);
+}
+
+/* ---- the calls of pool.h ---- */
+
+int pool_allocate(struct pool_session *session, uint16_t preferred, uint32_t bytes, gaddr *block)
+{
+    const struct wish wish = {.purpose = MEMORY_FOR_NODES, .bytes = bytes, .least = bytes};
+    uint32_t got;
+    return allocate(session, preferred, &wish, block, &got);
+}
+
+void pool_release(struct pool_session *session, gaddr block, uint32_t bytes)
+{
+    release(session, MEMORY_FOR_NODES, block, bytes);
+}
+
+static int allocate_data(struct pool_session *session, gaddr near, uint32_t bytes, uint32_t least,
+                         gaddr *block, uint32_t *got)
+{
+    const struct wish wish = {
+        .purpose = MEMORY_FOR_DATA, .bytes = memory_block_bytes(bytes), .least = memory_block_bytes(least)};
+    if (!bytes || !wish.bytes)
+        return pool_fail(session, BANYAN_EINVAL, "a block has 1 to %u bytes, not %u", MEMORY_BLOCK_MAX,
+                         bytes);
+    return allocate(session, near ? gaddr_node(near) : POOL_ANY_NODE, &wish, block, got);
 }
 
 int pool_block_allocate(struct pool_session *session, gaddr near, uint32_t bytes, gaddr *block)
 {
-    uint32_t block_bytes = memory_block_bytes(bytes);
-    if (!bytes || !block_bytes)
-        return pool_fail(session, BANYAN_EINVAL, "a block has 1 to %u bytes, not %u", MEMORY_BLOCK_MAX,
-                         bytes);
-    return pool_allocate(session, near ? gaddr_node(near) : POOL_ANY_NODE, block_bytes, block);
+    uint32_t got;
+    return allocate_data(session, near, bytes, bytes, block, &got);
 }
 
 int pool_block_allocate_part(struct pool_session *session, gaddr near, uint32_t bytes, uint32_t least,
@@ -250,17 +294,14 @@ int pool_block_allocate_part(struct pool_session *session, gaddr near, uint32_t 
 {
     if (!least || least > bytes)
         return pool_fail(session, BANYAN_EINVAL, "a part has 1 to %u bytes, not %u", bytes, least);
-    int status = pool_block_allocate(session, near, bytes, block);
-    if (!status)
-        *got = memory_block_bytes(bytes);
-    return status;
+    return allocate_data(session, near, bytes, least, block, got);
 }
 
 void pool_block_release(struct pool_session *session, gaddr block, uint32_t bytes)
 {
     uint32_t block_bytes = memory_block_bytes(bytes);
     if (block && block_bytes)
-        pool_release(session, block, block_bytes);
+        release(session, MEMORY_FOR_DATA, block, block_bytes);
 }
 
 /* ---- tags ---- */

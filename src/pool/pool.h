@@ -46,6 +46,10 @@ void pool_worker_destroy(struct pool_worker *worker);
 void pool_worker_abandon(struct pool_worker *worker);
 /* Returns the free blocks that this worker holds back to their memory nodes, by RPCs: from a task. */
 void pool_worker_return(struct pool_worker *worker);
+/* For a thread that lives long to call about once a second, from a task: returns them if another worker of
+ * the process finds no space, or if this one has not taken or released a block for two calls. Costs nearly
+ * nothing else. */
+void pool_worker_idle(struct pool_worker *worker);
 /* Calls visit for the free blocks that this worker holds back. */
 void pool_worker_each_free(struct pool_worker *worker,
                            void (*visit)(void *context, gaddr block, uint32_t block_bytes), void *context);
@@ -131,15 +135,16 @@ int pool_call(struct pool_session *session, uint16_t node, const void *request, 
 /* ---- blocks and tags (Sherman §4.2) ---- */
 
 #define POOL_ANY_NODE UINT16_MAX
-/* A block of `block_bytes` (one of the sizes of memory_block_bytes; all powers of two are), on `preferred`
- * unless that one has given much more than the others, or is full. One RPC in MEMORY_BATCH_MAX calls, or
- * fewer for large blocks. BANYAN_ENOSPC. */
+/* A block for a node of the tree, at a multiple of 64 bytes: of `block_bytes` (one of the sizes of
+ * memory_block_bytes; all powers of two are), on `preferred` unless that one has given much more than the
+ * others, or is full. One RPC in MEMORY_BATCH_MAX calls, or fewer for large blocks. BANYAN_ENOSPC: then this
+ * process's workers hold back nothing either, except for those that did not run for some milliseconds. */
 int pool_allocate(struct pool_session *session, uint16_t preferred, uint32_t block_bytes, gaddr *block);
 /* Only stale links lead to the block. Never fails: what cannot be returned now is kept. */
 void pool_release(struct pool_session *session, gaddr block, uint32_t block_bytes);
-/* A block of memory_block_bytes(bytes) bytes, on some memory node, balanced over them; or on `near`'s where
- * that has room (GADDR_NULL: anywhere). BANYAN_ENOSPC, BANYAN_EINVAL (0 bytes, or more than
- * MEMORY_BLOCK_MAX). */
+/* A block for data (a record, a part of one, a key), which keeps off the space reserved for nodes: of
+ * memory_block_bytes(bytes) bytes, on some memory node, balanced over them; or on `near`'s where that has
+ * room (GADDR_NULL: anywhere). BANYAN_ENOSPC, BANYAN_EINVAL (0 bytes, or more than MEMORY_BLOCK_MAX). */
 int pool_block_allocate(struct pool_session *session, gaddr near, uint32_t bytes, gaddr *block);
 /* The same, but where no memory node has a block of memory_block_bytes(bytes) bytes, the largest block of at
  * least `least` bytes that one has. *got is its size (one of memory_block_bytes, so it may be more than

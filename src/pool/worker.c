@@ -35,6 +35,32 @@ struct fabric *pool_fabric(const struct pool *pool)
     return pool->fabric;
 }
 
+static void worker_join(struct pool_worker *worker)
+{
+    struct pool *pool = worker->pool;
+    spinlock_lock(&pool->lock);
+    worker->next = pool->workers;
+    if (worker->next)
+        worker->next->previous = worker;
+    pool->workers = worker;
+    atomic_store_relaxed(&pool->worker_count, pool->worker_count + 1); /* a share is worked out with it */
+    spinlock_unlock(&pool->lock);
+    worker->shorts_seen = atomic_load_relaxed(&pool->shorts); /* a hint, see lists.c */
+}
+
+static void worker_leave(struct pool_worker *worker)
+{
+    struct pool *pool = worker->pool;
+    spinlock_lock(&pool->lock);
+    if (worker->previous || pool->workers == worker) {
+        *(worker->previous ? &worker->previous->next : &pool->workers) = worker->next;
+        if (worker->next)
+            worker->next->previous = worker->previous;
+        atomic_store_relaxed(&pool->worker_count, pool->worker_count - 1); /* as above */
+    }
+    spinlock_unlock(&pool->lock);
+}
+
 int pool_worker_create(struct pool_worker **out, struct pool *pool, struct error *error)
 {
     *out = NULL;
@@ -56,6 +82,7 @@ int pool_worker_create(struct pool_worker **out, struct pool *pool, struct error
         pool_worker_abandon(worker);
         return status;
     }
+    worker_join(worker);
     *out = worker;
     return 0;
 }
@@ -64,6 +91,7 @@ void pool_worker_abandon(struct pool_worker *worker)
 {
     if (!worker)
         return;
+    worker_leave(worker);
     if (worker->endpoint)
         fabric_endpoint_close(worker->endpoint);
     pool_arenas_destroy(worker);

@@ -5,7 +5,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "memory/memory.h"
 #include "pool/pool.h"
@@ -16,53 +15,49 @@ static int nonsense(const struct audit *audit, uint16_t node)
                      "memory node %u gives impossible answers about its blocks", (unsigned)node);
 }
 
-static int usage_words(struct audit *audit, uint16_t node, uint32_t number, struct memory_usage_reply *reply,
-                       uint32_t first)
+/* ---- asking the memory nodes ---- */
+
+static int usage_words(struct audit *audit, uint16_t node, uint64_t first, struct memory_usage_reply *reply)
 {
-    struct memory_usage_request request = {.kind = MEMORY_USAGE, .chunk = number, .first = first};
-    size_t length = 0;
+    struct memory_usage_request request = {.kind = MEMORY_USAGE, .first = first};
+    size_t length = 0, fixed = offsetof(struct memory_usage_reply, bits);
     int status = pool_call(tree_session_pool(audit->session), node, &request, sizeof request, reply,
                            sizeof *reply, &length);
     if (status)
         return status;
-    size_t fixed = offsetof(struct memory_usage_reply, bits);
     bool good = length >= fixed && reply->words <= MEMORY_USAGE_WORDS &&
-                length >= fixed + 8u * reply->words &&
-                (!reply->block_bytes ||
-                 (reply->blocks && memory_block_index(reply->block_bytes) < MEMORY_BLOCK_SIZES &&
-                  gaddr_node(reply->chunk) == node && reply->blocks <= (1u << 30) / MEMORY_BLOCK_MIN));
+                length >= fixed + reply->words * sizeof reply->bits[0] && reply->granules % 64 == 0 &&
+                reply->granules <= GADDR_LOCK_REGION / MEMORY_BLOCK_MIN && reply->first >= first &&
+                reply->first % 64 == 0 && reply->first <= reply->granules &&
+                reply->words <= (reply->granules - reply->first) / 64 &&
+                (reply->words || reply->first == reply->granules) && gaddr_node(reply->base) == node;
     return good ? 0 : nonsense(audit, node);
 }
 
-static int load_chunk(struct audit *audit, uint16_t node, uint32_t number, struct memory_usage_reply *reply)
+static int load_blocks(struct audit *audit, uint16_t node, struct memory_usage_reply *reply)
 {
-    struct audit_node_chunks *list = &audit->nodes[node];
-    int status = usage_words(audit, node, number, reply, 0);
-    if (status || !reply->block_bytes)
+    struct audit_node_blocks *blocks = &audit->nodes[node];
+    int status = usage_words(audit, node, 0, reply);
+    if (status)
         return status;
-    uint32_t words = (reply->blocks + 63) / 64;
-    struct audit_chunk *chunk = &list->chunks[list->count];
-    *chunk = (struct audit_chunk){
-        .start = reply->chunk, .block_bytes = reply->block_bytes, .blocks = reply->blocks};
-    chunk->used = calloc(2u * words, sizeof *chunk->used);
-    if (!chunk->used)
+    const uint64_t words = reply->granules / 64;
+    blocks->base = reply->base;
+    blocks->granules = reply->granules;
+    blocks->used = calloc(3 * words + 1, sizeof *blocks->used);
+    if (!blocks->used)
         return audit_fail_memory(audit);
-    chunk->reached = chunk->used + words;
-    list->count++;
-    for (uint32_t at = 0;;) {
-        uint32_t got = reply->words < words - at ? reply->words : words - at;
-        memcpy(chunk->used + at, reply->bits, 8u * got);
-        at += got;
-        if (at >= words || !got)
-            return at >= words ? 0 : nonsense(audit, node);
-        status = usage_words(audit, node, number, reply, at * 64);
-        if (status)
-            return status;
-        if (reply->block_bytes != chunk->block_bytes || reply->chunk != chunk->start)
-            return pool_fail(tree_session_pool(audit->session), BANYAN_EBUSY,
-                             "memory node %u has cut a chunk anew: a compute node is at work",
-                             (unsigned)node);
+    blocks->starts = blocks->used + words;
+    blocks->reached = blocks->starts + words;
+    while (!status && reply->first < blocks->granules) {
+        if (reply->granules != blocks->granules || reply->base != blocks->base)
+            return nonsense(audit, node);
+        for (uint64_t i = 0; i < reply->words; i++) {
+            blocks->used[reply->first / 64 + i] = reply->bits[i].used;
+            blocks->starts[reply->first / 64 + i] = reply->bits[i].starts;
+        }
+        status = usage_words(audit, node, reply->first + reply->words * UINT64_C(64), reply);
     }
+    return status;
 }
 
 /* Also notes how many other compute nodes are connected. */
@@ -74,9 +69,7 @@ static int ask_status(struct audit *audit, uint16_t node, struct memory_status_r
                            sizeof *reply, &length);
     if (status)
         return status;
-    /* A node that claims more chunks than its pool has room for would be asked for ever. */
-    if (length < sizeof *reply || reply->chunks_total > UINT32_MAX || !reply->chunk_bytes ||
-        reply->pool_bytes > GADDR_LOCK_REGION || reply->chunks_total > reply->pool_bytes / reply->chunk_bytes)
+    if (length < sizeof *reply || reply->pool_bytes > GADDR_LOCK_REGION)
         return nonsense(audit, node);
     if (reply->compute_nodes > audit->report->compute_nodes + 1)
         audit->report->compute_nodes = reply->compute_nodes - 1;
@@ -89,15 +82,8 @@ static int load_node(struct audit *audit, uint16_t node, struct memory_usage_rep
     int status = ask_status(audit, node, &status_reply);
     if (status)
         return status;
-    struct audit_node_chunks *list = &audit->nodes[node];
-    list->moves = status_reply.allocations_total + status_reply.frees_total;
-    list->chunk_bytes = status_reply.chunk_bytes;
-    list->chunks = calloc(status_reply.chunks_total + 1, sizeof *list->chunks);
-    if (!list->chunks)
-        return audit_fail_memory(audit);
-    for (uint32_t i = 0; !status && i < status_reply.chunks_total; i++)
-        status = load_chunk(audit, node, i, reply);
-    return status;
+    audit->nodes[node].moves = status_reply.allocations_total + status_reply.frees_total;
+    return load_blocks(audit, node, reply);
 }
 
 int audit_load(struct audit *audit)
@@ -114,64 +100,68 @@ int audit_load(struct audit *audit)
 
 void audit_unload(struct audit *audit)
 {
-    for (uint16_t node = 0; audit->nodes && node < audit->node_count; node++) {
-        for (uint32_t i = 0; i < audit->nodes[node].count; i++)
-            free(audit->nodes[node].chunks[i].used);
-        free(audit->nodes[node].chunks);
-    }
+    for (uint16_t node = 0; audit->nodes && node < audit->node_count; node++)
+        free(audit->nodes[node].used);
     free(audit->nodes);
     audit->nodes = NULL;
 }
 
-static struct audit_chunk *find_chunk(const struct audit *audit, gaddr block)
+/* ---- the account ---- */
+
+static bool bit_get(const uint64_t *words, uint64_t at)
+{
+    return words[at / 64] >> at % 64 & 1;
+}
+
+/* The memory node's account and the granule at which the block begins; NULL: it has none there. */
+static struct audit_node_blocks *find_place(const struct audit *audit, gaddr block, uint64_t *granule)
 {
     uint16_t node = gaddr_node(block);
-    if (node >= audit->node_count)
+    struct audit_node_blocks *blocks = node < audit->node_count ? &audit->nodes[node] : NULL;
+    if (!blocks || block < blocks->base || (block - blocks->base) % MEMORY_BLOCK_MIN)
         return NULL;
-    const struct audit_node_chunks *list = &audit->nodes[node];
-    uint32_t low = 0, high = list->count;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (list->chunks[middle].start <= block)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (!low || block - list->chunks[low - 1].start >= list->chunk_bytes)
-        return NULL;
-    return &list->chunks[low - 1];
+    *granule = (block - blocks->base) / MEMORY_BLOCK_MIN;
+    return *granule < blocks->granules ? blocks : NULL;
+}
+
+/* Of the block that begins at the granule. */
+static uint32_t block_bytes_at(const struct audit_node_blocks *blocks, uint64_t granule)
+{
+    uint64_t end = granule + 1;
+    while (end < blocks->granules && bit_get(blocks->used, end) && !bit_get(blocks->starts, end))
+        end++;
+    uint64_t bytes = (end - granule) * MEMORY_BLOCK_MIN;
+    return bytes <= MEMORY_BLOCK_MAX ? (uint32_t)bytes : 0;
 }
 
 void audit_reach(void *context, gaddr block, uint32_t bytes)
 {
     struct audit *audit = context;
     char text[GADDR_TEXT_BYTES];
-    struct audit_chunk *chunk = find_chunk(audit, block);
+    uint64_t granule = 0;
+    struct audit_node_blocks *blocks = find_place(audit, block, &granule);
     uint32_t block_bytes = memory_block_bytes(bytes);
     audit->report->blocks_used++;
     audit->report->bytes_used += block_bytes;
     gaddr_format(block, text);
-    if (!chunk || chunk->block_bytes != block_bytes || (block - chunk->start) % block_bytes) {
-        audit_problem(audit, "index %s: block %s of %u bytes lies where the memory node has no such block",
-                      audit->index, text, block_bytes);
-        return;
-    }
-    uint64_t number = (block - chunk->start) / block_bytes, bit = UINT64_C(1) << number % 64;
-    if (number >= chunk->blocks || !(chunk->used[number / 64] & bit))
+    if (blocks && !bit_get(blocks->used, granule))
         audit_problem(audit, "index %s: block %s is in use, but its memory node counts it as free",
                       audit->index, text);
-    else if (chunk->reached[number / 64] & bit)
+    else if (!blocks || !bit_get(blocks->starts, granule) || block_bytes_at(blocks, granule) != block_bytes)
+        audit_problem(audit, "index %s: block %s of %u bytes lies where the memory node has no such block",
+                      audit->index, text, block_bytes);
+    else if (bit_get(blocks->reached, granule))
         audit_problem(audit, "index %s: block %s is used twice", audit->index, text);
     else
-        chunk->reached[number / 64] |= bit;
+        blocks->reached[granule / 64] |= UINT64_C(1) << granule % 64;
 }
 
 void audit_hold(void *context, gaddr block, uint32_t block_bytes)
 {
-    struct audit_chunk *chunk = find_chunk(context, block);
-    uint64_t number = chunk ? (block - chunk->start) / chunk->block_bytes : 0;
-    if (chunk && chunk->block_bytes == block_bytes && number < chunk->blocks)
-        chunk->reached[number / 64] |= UINT64_C(1) << number % 64;
+    uint64_t granule = 0;
+    struct audit_node_blocks *blocks = find_place(context, block, &granule);
+    if (blocks && bit_get(blocks->starts, granule) && block_bytes_at(blocks, granule) == block_bytes)
+        blocks->reached[granule / 64] |= UINT64_C(1) << granule % 64;
 }
 
 static int give_back(struct audit *audit, struct memory_free_request *request)
@@ -188,19 +178,22 @@ static int give_back(struct audit *audit, struct memory_free_request *request)
     return status;
 }
 
-static int count_lost(struct audit *audit, const struct audit_chunk *chunk, bool reclaim)
+static int count_lost(struct audit *audit, const struct audit_node_blocks *blocks, bool reclaim)
 {
-    struct memory_free_request request = {.kind = MEMORY_FREE, .block_bytes = chunk->block_bytes};
+    struct memory_free_request request = {.kind = MEMORY_FREE};
     int status = 0;
-    for (uint32_t word = 0; !status && word < (chunk->blocks + 63) / 64; word++)
-        for (uint64_t lost = chunk->used[word] & ~chunk->reached[word]; !status && lost; lost &= lost - 1) {
+    for (uint64_t word = 0; !status && word < blocks->granules / 64; word++)
+        for (uint64_t lost = blocks->starts[word] & ~blocks->reached[word]; !status && lost;
+             lost &= lost - 1) {
+            uint64_t granule = word * 64 + (uint64_t)__builtin_ctzll(lost);
+            uint32_t bytes = block_bytes_at(blocks, granule);
             audit->report->blocks_lost++;
-            audit->report->bytes_lost += chunk->block_bytes;
+            audit->report->bytes_lost += bytes;
             if (!reclaim)
                 continue;
-            uint64_t number = word * UINT64_C(64) + (uint64_t)__builtin_ctzll(lost);
             assert(request.count < MEMORY_BATCH_MAX);
-            request.blocks[request.count++] = chunk->start + number * chunk->block_bytes;
+            request.blocks[request.count] = blocks->base + granule * MEMORY_BLOCK_MIN;
+            request.sizes[request.count++] = bytes;
             if (request.count == MEMORY_BATCH_MAX)
                 status = give_back(audit, &request);
         }
@@ -232,7 +225,6 @@ int audit_account(struct audit *audit)
     audit->report->lost_unjudged = audit->report->problems != 0;
     int status = reclaim ? still_alone(audit) : 0;
     for (uint16_t node = 0; !status && node < audit->node_count; node++)
-        for (uint32_t i = 0; !status && i < audit->nodes[node].count; i++)
-            status = count_lost(audit, &audit->nodes[node].chunks[i], reclaim);
+        status = count_lost(audit, &audit->nodes[node], reclaim);
     return status;
 }

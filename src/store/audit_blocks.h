@@ -7,25 +7,21 @@
 
 #include "store/audit.h"
 
-/* One chunk of a memory node that is cut into blocks. */
-struct audit_chunk {
-    gaddr start;
-    uint32_t block_bytes, blocks;
-    uint64_t *used, *reached; /* a bit for each block; `used` owns the memory of both */
-};
-
-struct audit_node_chunks {
-    struct audit_chunk *chunks; /* in ascending order of their addresses */
-    uint32_t count;
-    uint64_t chunk_bytes;
-    uint64_t moves; /* blocks handed out and returned until the memory node was asked for its chunks */
+/* A memory node's blocks: a bit for each granule of MEMORY_BLOCK_MIN bytes. */
+struct audit_node_blocks {
+    gaddr base; /* of granule 0 */
+    uint64_t granules;
+    uint64_t *used;    /* handed out; owns the memory of all three, which is touched as they are used */
+    uint64_t *starts;  /* a block begins here */
+    uint64_t *reached; /* of `starts`: an index uses it, or the auditor holds it */
+    uint64_t moves;    /* blocks handed out and returned until the memory node was asked for them */
 };
 
 struct audit {
     struct tree_session *session;
     const struct audit_options *options;
     struct audit_report *report;
-    struct audit_node_chunks *nodes;
+    struct audit_node_blocks *nodes;
     uint16_t node_count;
     const char *index; /* the one that is walked */
     char (*names)[TREE_NAME_MAX + 1];

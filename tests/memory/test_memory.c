@@ -46,30 +46,56 @@ static int call(struct memory_node *node, const void *request, size_t length, vo
     return target->call(target->owner, 1, request, length, reply, capacity, reply_length);
 }
 
+static int ask_for(struct memory_node *node, const struct memory_allocate_request *request,
+                   struct memory_allocate_reply *reply)
+{
+    size_t length = 0, head = offsetof(struct memory_allocate_reply, blocks);
+    int status = call(node, request, sizeof *request, reply, sizeof *reply, &length);
+    assert_int_equal(length, !status ? head + reply->count * sizeof(gaddr) : 0);
+    if (status)
+        return status;
+    assert_true(reply->count >= 1 && reply->count <= request->want);
+    assert_true(reply->block_bytes == request->block_bytes ||
+                (reply->block_bytes < request->block_bytes && request->least_bytes &&
+                 reply->block_bytes >= request->least_bytes && reply->count == 1));
+    for (uint32_t i = 0; request->purpose == MEMORY_FOR_NODES && i < reply->count; i++)
+        assert_int_equal(gaddr_offset(reply->blocks[i]) % 64, 0);
+    return status;
+}
+
+static int allocate_for(struct memory_node *node, enum memory_purpose purpose, uint32_t block_bytes,
+                        uint32_t want, struct memory_allocate_reply *reply)
+{
+    struct memory_allocate_request request = {.kind = MEMORY_ALLOCATE,
+                                              .block_bytes = block_bytes,
+                                              .want = (uint16_t)want,
+                                              .purpose = (uint16_t)purpose};
+    return ask_for(node, &request, reply);
+}
+
+/* For nodes of the tree: from the low end up. */
 static int allocate(struct memory_node *node, uint32_t block_bytes, uint32_t want,
                     struct memory_allocate_reply *reply)
 {
-    struct memory_allocate_request request = {
-        .kind = MEMORY_ALLOCATE, .block_bytes = block_bytes, .want = want};
-    size_t length = 0, head = offsetof(struct memory_allocate_reply, blocks);
-    int status = call(node, &request, sizeof request, reply, sizeof *reply, &length);
-    assert_int_equal(length, !status ? head + reply->count * sizeof(gaddr) : 0);
-    if (!status)
-        assert_true(reply->count >= 1 && reply->count <= want);
-    return status;
+    return allocate_for(node, MEMORY_FOR_NODES, block_bytes, want, reply);
+}
+
+static gaddr one_for(struct memory_node *node, enum memory_purpose purpose, uint32_t block_bytes)
+{
+    struct memory_allocate_reply reply;
+    assert_int_equal(allocate_for(node, purpose, block_bytes, 1, &reply), BANYAN_OK);
+    return reply.blocks[0];
 }
 
 static gaddr one_of(struct memory_node *node, uint32_t block_bytes)
 {
-    struct memory_allocate_reply reply;
-    assert_int_equal(allocate(node, block_bytes, 1, &reply), BANYAN_OK);
-    return reply.blocks[0];
+    return one_for(node, MEMORY_FOR_NODES, block_bytes);
 }
 
-/* The address of a block by its place in the pool. */
-static gaddr block_at(unsigned chunk, unsigned block, uint32_t block_bytes)
+/* The address of a byte by its place behind the lock table. */
+static gaddr place(uint64_t offset)
 {
-    return gaddr_make(NODE, MEMORY_FIRST_CHUNK(LOCKS) + chunk * CHUNK + (uint64_t)block * block_bytes);
+    return gaddr_make(NODE, MEMORY_FIRST_CHUNK(LOCKS) + offset);
 }
 
 static int give_back(struct memory_node *node, uint32_t block_bytes, const gaddr *blocks, uint32_t count)
@@ -128,53 +154,156 @@ static void block_sizes(void **state)
         assert_int_equal(memory_block_index(size), i);
         assert_int_equal(memory_block_bytes(size), size);
         assert_int_equal(memory_block_bytes(previous + 1), size);
-        /* at most a quarter more than asked for */
-        assert_true(size <= 128 || size <= (previous + 1) * UINT64_C(5) / 4);
+        assert_int_equal(memory_block_within(size), size);
+        assert_int_equal(memory_block_within(size - 1), previous);
+        /* at most a sixteenth more than asked for */
+        assert_true(size <= 1024 || size <= (previous + 1) * UINT64_C(17) / 16);
         previous = size;
     }
     assert_int_equal(memory_block_size(0), MEMORY_BLOCK_MIN);
     assert_int_equal(previous, MEMORY_BLOCK_MAX);
     for (uint32_t power = 32; power <= MEMORY_BLOCK_MAX; power *= 2)
         assert_true(memory_block_index(power) < MEMORY_BLOCK_SIZES);
-    const uint32_t none[] = {0, 1, 31, 33, 48, 144, 288, MEMORY_BLOCK_MAX + 32, UINT32_MAX};
+    const uint32_t none[] = {0, 1, 31, 33, 48, 144, 1056, MEMORY_BLOCK_MAX + 32, UINT32_MAX};
     for (unsigned i = 0; i < sizeof none / sizeof none[0]; i++)
         assert_int_equal(memory_block_index(none[i]), MEMORY_BLOCK_SIZES);
     assert_int_equal(memory_block_bytes(1), 32);
     assert_int_equal(memory_block_bytes(MEMORY_BLOCK_MAX + UINT64_C(1)), 0);
     assert_int_equal(memory_block_bytes(UINT64_MAX), 0);
+    assert_int_equal(memory_block_within(UINT64_MAX), MEMORY_BLOCK_MAX);
 }
 
-/* Each size takes a chunk of its own, the lowest there is, and all of its whole blocks are handed out. */
-static void allocation_to_exhaustion(void **state)
+/* ---- space ---- */
+
+/* Nodes of the tree from the low end up, data from the high end down, until nothing is left between them. */
+static void both_ends(void **state)
 {
     struct memory_node *node = make();
     struct memory_allocate_reply reply;
-    const uint32_t sizes[CHUNKS] = {32, 1024, 96, 20480, 65536, 448};
-    for (unsigned i = 0; i < CHUNKS; i++)
-        assert_int_equal(one_of(node, sizes[i]), block_at(i, 0, sizes[i]));
-    assert_int_equal(allocate(node, 64, 1, &reply), BANYAN_ENOSPC);
-    assert_int_equal(status_of(node).chunks_used, CHUNKS);
-    assert_int_equal(status_of(node).refusals_total, 1);
-    for (unsigned i = 0; i < CHUNKS; i++) {
-        unsigned got = 1;
-        while (!allocate(node, sizes[i], 1 + got % 64, &reply))
-            for (uint32_t j = 0; j < reply.count; j++)
-                assert_int_equal(reply.blocks[j], block_at(i, got++, sizes[i]));
-        assert_int_equal(got, CHUNK / sizes[i]);
+    uint64_t low = 0, high = CHUNKS * CHUNK;
+    for (unsigned i = 0; i < 8; i++) {
+        assert_int_equal(one_of(node, 1024), place(low));
+        low += 1024;
+        assert_int_equal(one_for(node, MEMORY_FOR_DATA, 96), place(high -= 96));
+        assert_int_equal(one_for(node, MEMORY_FOR_DATA, 20480), place(high -= 20480));
     }
+    assert_int_equal(allocate(node, 1024, 5, &reply), BANYAN_OK);
+    assert_int_equal(reply.count, 5);
+    for (unsigned i = 0; i < 5; i++, low += 1024)
+        assert_int_equal(reply.blocks[i], place(low));
+    assert_int_equal(allocate_for(node, MEMORY_FOR_DATA, 160, 64, &reply), BANYAN_OK);
+    assert_int_equal(reply.count, 64);
+    high -= 64 * 160;
+    for (unsigned i = 0; i < 64; i++)
+        assert_int_equal(reply.blocks[i], place(high + i * 160));
+    while (!allocate(node, 1024, 64, &reply))
+        low += reply.count * 1024;
+    assert_in_range(high - low, 0, 1023 + 32);
     struct memory_status_reply status = status_of(node);
-    uint64_t bytes = 0;
-    for (unsigned i = 0; i < CHUNKS; i++)
-        bytes += CHUNK / sizes[i] * sizes[i];
-    assert_true(status.bytes_used == bytes && status.bytes_free_in_chunks == 0);
-    assert_int_equal(status.allocations_total, status.blocks_used);
-    /* A returned block is handed out even now, and only for its size. */
-    gaddr back = block_at(1, 3, 1024);
-    assert_int_equal(give_back(node, 1024, &back, 1), BANYAN_OK);
-    assert_int_equal(allocate(node, 512, 1, &reply), BANYAN_ENOSPC);
-    assert_int_equal(allocate(node, 1024, 8, &reply), BANYAN_OK);
-    assert_true(reply.count == 1 && reply.blocks[0] == back);
-    assert_int_equal(allocate(node, 1024, 8, &reply), BANYAN_ENOSPC);
+    assert_int_equal(status.bytes_used, low + CHUNKS * CHUNK - high);
+    assert_int_equal(status.bytes_used + status.bytes_free, CHUNKS * CHUNK);
+    assert_true(status.chunks_used == CHUNKS && status.refusals_total == 1);
+    assert_int_equal(status.bytes_free_in_chunks, status.bytes_free);
+    memory_node_destroy(node);
+}
+
+/* What is freed serves any size, whatever size it had. */
+static void freed_space_serves_any_size(void **state)
+{
+    struct memory_node *node = make();
+    struct memory_allocate_reply reply;
+    static gaddr blocks[CHUNKS * CHUNK / 32];
+    const uint32_t sizes[] = {32, 65536, 96, 1024, 4352, 64};
+    const uint64_t reserve = 16384; /* for nodes */
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        uint32_t count = 0;
+        while (!allocate_for(node, MEMORY_FOR_DATA, sizes[i], 1 + count % 64, &reply))
+            for (uint32_t j = 0; j < reply.count; j++)
+                blocks[count++] = reply.blocks[j];
+        assert_int_equal(count, (CHUNKS * CHUNK - reserve) / sizes[i]);
+        /* From different places, so that neighbours join in any order. */
+        for (uint32_t step = 0, at = 0; step < count; step++, at = (at + 7919) % count) {
+            if (!blocks[at])
+                at = (uint32_t)(step % count);
+            while (!blocks[at])
+                at = (at + 1) % count;
+            assert_int_equal(give_back(node, sizes[i], &blocks[at], 1), BANYAN_OK);
+            blocks[at] = 0;
+        }
+        assert_true(status_of(node).blocks_used == 0 && status_of(node).chunks_used == 0);
+    }
+    memory_node_destroy(node);
+}
+
+/* Data is refused while there is still room for the tree to split. */
+static void data_keeps_off_the_reserve(void **state)
+{
+    struct memory_node *node = make();
+    struct memory_allocate_reply reply;
+    gaddr data = 0;
+    unsigned nodes = 0;
+    while (!allocate_for(node, MEMORY_FOR_DATA, 1024, 1, &reply))
+        data = reply.blocks[0];
+    assert_int_equal(data, place(16384));
+    assert_int_equal(allocate_for(node, MEMORY_FOR_DATA, 32, 1, &reply), BANYAN_ENOSPC);
+    one_of(node, 1024);
+    /* What data gives back goes to the reserve first. */
+    assert_int_equal(give_back(node, 1024, &data, 1), BANYAN_OK);
+    for (nodes = 1; !allocate(node, 1024, 1, &reply); nodes++)
+        assert_int_equal(allocate_for(node, MEMORY_FOR_DATA, 32, 1, &reply), BANYAN_ENOSPC);
+    assert_int_equal(nodes, 17);
+    memory_node_destroy(node);
+}
+
+/* Where there is no block of a size, the largest there is will do, if the request says so. */
+static void parts(void **state)
+{
+    struct memory_node *node = make();
+    struct memory_allocate_reply reply;
+    static gaddr blocks[CHUNKS * CHUNK / 1024];
+    uint32_t count = 0;
+    while (!allocate_for(node, MEMORY_FOR_DATA, 1024, 1, &reply))
+        blocks[count++] = reply.blocks[0];
+    const unsigned holes[][2] = {
+        {10, 3}, {40, 5}, {100, 1}}; /* from the high end down: where, and how many */
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(give_back(node, 1024, &blocks[holes[i][0]], holes[i][1]), BANYAN_OK);
+    struct memory_allocate_request request = {
+        .kind = MEMORY_ALLOCATE, .block_bytes = 65536, .want = 4, .least_bytes = 1024};
+    const uint32_t expected[] = {5120, 3072, 1024};
+    for (unsigned i = 0; i < 3; i++) {
+        request.least_bytes = expected[i] + 1024;
+        assert_int_equal(ask_for(node, &request, &reply), BANYAN_ENOSPC);
+        request.least_bytes = 1024;
+        assert_int_equal(ask_for(node, &request, &reply), BANYAN_OK);
+        assert_int_equal(reply.block_bytes, expected[i]);
+    }
+    assert_int_equal(ask_for(node, &request, &reply), BANYAN_ENOSPC);
+    request.least_bytes = 65536 + 4096; /* more than is asked for */
+    assert_int_equal(ask_for(node, &request, &reply), BANYAN_EINVAL);
+    request.least_bytes = 1025; /* no size */
+    assert_int_equal(ask_for(node, &request, &reply), BANYAN_EINVAL);
+    memory_node_destroy(node);
+}
+
+/* A request to give back may name blocks of several sizes. */
+static void several_sizes_at_once(void **state)
+{
+    struct memory_node *node = make();
+    struct memory_free_reply reply;
+    struct memory_free_request give = {.kind = MEMORY_FREE, .count = 3, .sizes = {1024, 32, 7168}};
+    size_t length;
+    for (unsigned i = 0; i < 3; i++)
+        give.blocks[i] = one_for(node, i % 2 ? MEMORY_FOR_NODES : MEMORY_FOR_DATA, give.sizes[i]);
+    for (size_t cut = 0; cut < sizeof give; cut++)
+        assert_int_equal(call(node, &give, cut, &reply, sizeof reply, &length), BANYAN_EINVAL);
+    give.sizes[2] = 3072; /* only a part of it */
+    assert_int_equal(call(node, &give, sizeof give, &reply, sizeof reply, &length), BANYAN_EINVAL);
+    assert_int_equal(status_of(node).blocks_used, 3);
+    give.sizes[2] = 7168;
+    assert_int_equal(call(node, &give, sizeof give, &reply, sizeof reply, &length), BANYAN_OK);
+    assert_true(length == sizeof reply && reply.keep > 0);
+    assert_true(status_of(node).blocks_used == 0 && status_of(node).bytes_used == 0);
     memory_node_destroy(node);
 }
 
@@ -184,64 +313,6 @@ static void count_visit(void *context, gaddr address, uint32_t block_bytes)
     sums[0]++;
     sums[1] += gaddr_offset(address);
     sums[2] += block_bytes;
-}
-
-static void lower_addresses_first(void **state)
-{
-    struct memory_node *node = make();
-    struct memory_allocate_reply reply;
-    for (unsigned i = 0; i < 3 * 64; i++)
-        assert_int_equal(one_of(node, 1024), block_at(i / 64, i % 64, 1024));
-    const gaddr back[] = {block_at(2, 7, 1024), block_at(1, 63, 1024), block_at(0, 40, 1024),
-                          block_at(1, 2, 1024), block_at(0, 39, 1024)};
-    uint64_t used[3] = {0};
-    assert_int_equal(give_back(node, 1024, back, 5), BANYAN_OK);
-    memory_node_each_used(node, count_visit, used);
-    assert_true(used[0] == 3 * 64 - 5 && used[2] == used[0] * 1024);
-    assert_int_equal(allocate(node, 1024, 64, &reply), BANYAN_OK);
-    assert_int_equal(reply.count, 5); /* a batch that has begun is not worth a new chunk */
-    const gaddr expected[] = {back[4], back[2], back[3], back[1], back[0]};
-    assert_memory_equal(reply.blocks, expected, sizeof expected);
-    struct memory_status_reply status = status_of(node);
-    assert_true(status.frees_total == 5 && status.allocations_total == 3 * 64 + 5);
-    assert_true(status.chunks_used == 3 && status.blocks_used == 3 * 64 && status.bytes_free_in_chunks == 0);
-    memory_node_destroy(node);
-}
-
-/* All blocks of a chunk are free: another size may cut it; the last chunk with room stays cut until another
- * size has no other. */
-static void chunks_change_their_size(void **state)
-{
-    struct memory_node *node = make();
-    struct memory_allocate_reply reply;
-    gaddr blocks[CHUNKS][2];
-    for (unsigned i = 0; i < CHUNKS; i++)
-        for (unsigned j = 0; j < 2; j++)
-            blocks[i][j] = one_of(node, 32768);
-    assert_int_equal(allocate(node, 512, 1, &reply), BANYAN_ENOSPC);
-    /* A single block is taken and returned: its chunk stays cut. */
-    for (unsigned round = 0; round < 3; round++) {
-        assert_int_equal(give_back(node, 32768, blocks[4], 2), BANYAN_OK);
-        assert_int_equal(status_of(node).chunks_used, CHUNKS);
-        assert_int_equal(one_of(node, 32768), blocks[4][0]);
-        assert_int_equal(one_of(node, 32768), blocks[4][1]);
-    }
-    /* One chunk is kept for its size, any size may cut the other. */
-    assert_int_equal(give_back(node, 32768, blocks[4], 2), BANYAN_OK);
-    assert_int_equal(give_back(node, 32768, blocks[2], 2), BANYAN_OK);
-    assert_int_equal(status_of(node).chunks_used, CHUNKS - 1);
-    assert_int_equal(one_of(node, 512), block_at(2, 0, 512));
-    assert_int_equal(status_of(node).chunks_used, CHUNKS);
-    /* No other chunk is left: another size takes the kept one. */
-    assert_int_equal(one_of(node, 1024), block_at(4, 0, 1024));
-    assert_int_equal(allocate(node, 2048, 1, &reply), BANYAN_ENOSPC);
-    assert_int_equal(allocate(node, 32768, 1, &reply), BANYAN_ENOSPC);
-    /* A block of the old size cannot be returned any more. */
-    assert_int_equal(give_back(node, 32768, &blocks[4][0], 1), BANYAN_EINVAL);
-    gaddr small = block_at(4, 0, 1024);
-    assert_int_equal(give_back(node, 1024, &small, 1), BANYAN_OK);
-    assert_int_equal(one_of(node, 32768), blocks[4][0]);
-    memory_node_destroy(node);
 }
 
 /* Any mixture of sizes, compared with a plain list of the blocks that are held. */
@@ -254,21 +325,18 @@ static void random_sizes(void **state)
         uint32_t bytes;
     } held[2000];
     size_t count = 0;
-    uint64_t bytes = 0, refused = 0, recut = 0;
+    uint64_t bytes = 0, refused = 0;
     random_seed(&random, 3);
     for (unsigned round = 0; round < 40000; round++) {
         struct memory_allocate_reply reply;
         bool growing = round / 500 % 2 == 0;
         if (count < 1900 && random_chance(&random, growing ? 0.8 : 0.2)) {
-            /* Other sizes in each period, so that chunks of the last one are cut anew. */
-            unsigned period = round / 1000 * 7;
-            uint32_t size = memory_block_size((period + (unsigned)random_below(&random, 4)) % 40);
-            uint64_t before = status_of(node).chunks_used;
-            if (allocate(node, size, 1 + (uint32_t)random_below(&random, 8), &reply)) {
+            enum memory_purpose purpose = random_chance(&random, 0.3) ? MEMORY_FOR_NODES : MEMORY_FOR_DATA;
+            uint32_t size = memory_block_size((unsigned)random_below(&random, 120));
+            if (allocate_for(node, purpose, size, 1 + (uint32_t)random_below(&random, 8), &reply)) {
                 refused++;
                 continue;
             }
-            recut += round > 1000 && status_of(node).chunks_used > before;
             for (uint32_t i = 0; i < reply.count; i++, count++) {
                 held[count].address = reply.blocks[i];
                 held[count].bytes = size;
@@ -283,9 +351,10 @@ static void random_sizes(void **state)
         }
         struct memory_status_reply status = status_of(node);
         assert_true(status.blocks_used == count && status.bytes_used == bytes);
-        assert_true(status.bytes_used + status.bytes_free_in_chunks <= status.chunks_used * CHUNK);
+        assert_true(status.bytes_used + status.bytes_free == CHUNKS * CHUNK);
+        assert_true(status.bytes_used + status.bytes_free_in_chunks == status.chunks_used * CHUNK);
     }
-    assert_true(refused > 100 && recut > 20);
+    assert_true(refused > 100);
     for (size_t i = 0; i < count; i++) /* no two overlap */
         for (size_t j = 0; j < i; j++)
             assert_true(held[i].address + held[i].bytes <= held[j].address ||
@@ -300,82 +369,87 @@ static void random_sizes(void **state)
     memory_node_destroy(node);
 }
 
-static void usage_of_chunks(void **state)
+static void usage_of_the_pool(void **state)
 {
     struct memory_node *node = make();
-    struct memory_usage_reply usage;
+    static struct memory_usage_reply usage;
+    const uint64_t granules = CHUNKS * CHUNK / 32;
     size_t length, head = offsetof(struct memory_usage_reply, bits);
-    gaddr back[2] = {block_at(0, 1, 96), block_at(0, 68, 96)};
-    for (unsigned i = 0; i < 70; i++)
-        one_of(node, 96);
-    assert_int_equal(give_back(node, 96, back, 2), BANYAN_OK);
     struct memory_usage_request request = {.kind = MEMORY_USAGE};
     assert_int_equal(call(node, &request, sizeof request, &usage, sizeof usage, &length), BANYAN_OK);
-    const uint32_t blocks = (uint32_t)CHUNK / 96, words = (blocks + 63) / 64;
-    assert_true(usage.chunk == block_at(0, 0, 96) && usage.block_bytes == 96 && usage.blocks == blocks);
-    assert_true(usage.words == words && length == head + words * 8);
-    assert_true(usage.bits[0] == (UINT64_MAX ^ 2) && usage.bits[1] == (63 ^ 16) && usage.bits[2] == 0);
-    /* From a block on, and as much as there is room for. */
-    request.first = 64;
-    assert_int_equal(call(node, &request, sizeof request, &usage, head + 8, &length), BANYAN_OK);
-    assert_true(usage.words == 1 && length == head + 8 && usage.bits[0] == (63 ^ 16));
-    request.first = 64 * words;
+    assert_true(usage.words == 0 && usage.first == granules && usage.granules == granules && length == head);
+    one_for(node, MEMORY_FOR_DATA, 96);
+    one_for(node, MEMORY_FOR_DATA, 32);
+    gaddr back = one_for(node, MEMORY_FOR_DATA, 64);
+    one_for(node, MEMORY_FOR_DATA, 128);
+    assert_int_equal(give_back(node, 64, &back, 1), BANYAN_OK);
     assert_int_equal(call(node, &request, sizeof request, &usage, sizeof usage, &length), BANYAN_OK);
-    assert_true(usage.words == 0 && length == head);
-    request =
-        (struct memory_usage_request){.kind = MEMORY_USAGE, .chunk = CHUNKS - 1, .first = UINT32_MAX - 63};
+    assert_true(usage.base == place(0) && usage.first == granules - CHUNK / 32);
+    assert_true(usage.words == CHUNK / 32 / 64 && length == head + usage.words * sizeof usage.bits[0]);
+    for (uint32_t i = 0; i + 1 < usage.words; i++)
+        assert_true(usage.bits[i].used == 0 && usage.bits[i].starts == 0);
+    assert_true(usage.bits[usage.words - 1].used == UINT64_C(0xf3c) << 52);
+    assert_true(usage.bits[usage.words - 1].starts == UINT64_C(0x304) << 52);
+    /* From a granule on, and as much as there is room for. */
+    request.first = granules - 64;
+    assert_int_equal(call(node, &request, sizeof request, &usage, head + 16, &length), BANYAN_OK);
+    assert_true(usage.words == 1 && length == head + 16 && usage.bits[0].used == UINT64_C(0xf3c) << 52);
+    request.first = granules;
     assert_int_equal(call(node, &request, sizeof request, &usage, sizeof usage, &length), BANYAN_OK);
-    assert_true(usage.words == 0 && usage.block_bytes == 0 && usage.blocks == 0);
-    request.first = 1;
+    assert_true(usage.words == 0 && usage.first == granules);
+    request.first = UINT64_MAX - 63;
+    assert_int_equal(call(node, &request, sizeof request, &usage, sizeof usage, &length), BANYAN_OK);
+    assert_true(usage.words == 0 && usage.first == granules);
+    request.first = 32;
     assert_int_equal(call(node, &request, sizeof request, &usage, sizeof usage, &length), BANYAN_EINVAL);
     request.first = 0;
-    assert_int_equal(call(node, &request, sizeof request, &usage, head - 1, &length), BANYAN_EINVAL);
-    assert_int_equal(call(node, &request, sizeof request - 1, &usage, head, &length), BANYAN_EINVAL);
-    request.chunk = CHUNKS;
-    assert_int_equal(call(node, &request, sizeof request, &usage, sizeof usage, &length), BANYAN_EINVAL);
+    assert_int_equal(call(node, &request, sizeof request, &usage, head + 15, &length), BANYAN_EINVAL);
+    assert_int_equal(call(node, &request, sizeof request - 1, &usage, sizeof usage, &length), BANYAN_EINVAL);
     memory_node_destroy(node);
 }
 
 static void bad_returns_change_nothing(void **state)
 {
     struct memory_node *node = make();
-    for (unsigned i = 0; i < 20; i++) /* of 21: the last 64 KiB / 3,072 leave a rest */
-        one_of(node, 3072);
+    for (unsigned i = 0; i < 20; i++)
+        assert_int_equal(one_of(node, 3072), place(i * 3072));
     one_of(node, 1024);
-    gaddr chunk = block_at(0, 0, 3072), once = chunk + 3072, again = chunk + 2 * 3072;
+    gaddr first = place(0), once = first + 3072, again = first + 2 * 3072;
     const gaddr many[MEMORY_BATCH_MAX] = {again};
     assert_int_equal(give_back(node, 3072, &once, 1), BANYAN_OK);
     const gaddr bad[] = {once,                                      /* returned already */
                          again,                                     /* twice in the batch: see below */
-                         chunk + 20 * 3072,                         /* never handed out */
-                         chunk + 21 * 3072,                         /* the rest of the chunk */
-                         chunk + 1024,                              /* misaligned */
-                         chunk + 1,                                 /* misaligned */
-                         block_at(1, 0, 1024),                      /* in a chunk of another size */
-                         chunk + 2 * CHUNK,                         /* in a chunk that is not cut */
-                         gaddr_make(NODE + 1, gaddr_offset(chunk)), /* of another memory node */
+                         first + 20 * 3072,                         /* of another size */
+                         first + 21 * 3072,                         /* never handed out */
+                         first + 1024,                              /* inside a block */
+                         first + 1,                                 /* misaligned */
+                         first + 2 * CHUNK,                         /* in a chunk that is not used */
+                         gaddr_make(NODE + 1, gaddr_offset(first)), /* of another memory node */
                          gaddr_make(NODE, 0),                       /* the header */
-                         gaddr_make(NODE, MEMORY_FIRST_CHUNK(LOCKS) - 3072), /* before the chunks */
-                         gaddr_make(NODE, POOL - 3072),                      /* behind the chunks */
+                         gaddr_make(NODE, MEMORY_FIRST_CHUNK(LOCKS) - 3072), /* before the blocks */
+                         gaddr_make(NODE, POOL - 1024),                      /* across their end */
+                         gaddr_make(NODE, POOL),                             /* behind them */
                          gaddr_make(NODE, GADDR_LOCK_REGION | 0x10000),      /* in the lock region */
                          GADDR_NULL,
                          UINT64_MAX};
     for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        const gaddr batch[] = {again, chunk + 3 * 3072, bad[i]};
+        const gaddr batch[] = {again, first + 3 * 3072, bad[i]};
         assert_int_equal(give_back(node, 3072, batch, 3), BANYAN_EINVAL);
         assert_true(status_of(node).blocks_used == 20 && status_of(node).frees_total == 1);
     }
     assert_int_equal(give_back(node, 3072, &again, 0), BANYAN_EINVAL);
     assert_int_equal(give_back(node, 3072, many, MEMORY_BATCH_MAX + 1), BANYAN_EINVAL);
     assert_int_equal(give_back(node, 3072, many, UINT32_MAX), BANYAN_EINVAL);
-    assert_int_equal(give_back(node, 0, &again, 1), BANYAN_EINVAL);
     assert_int_equal(give_back(node, 3000, &again, 1), BANYAN_EINVAL);
     assert_int_equal(give_back(node, 1u << 31, &again, 1), BANYAN_EINVAL);
+    /* Half of a block, and two in one. */
+    assert_int_equal(give_back(node, 1536, &again, 1), BANYAN_EINVAL);
+    assert_int_equal(give_back(node, 6144, &again, 1), BANYAN_EINVAL);
     /* The good blocks of the bad batches are still handed out. */
     assert_int_equal(give_back(node, 3072, &again, 1), BANYAN_OK);
     assert_int_equal(one_of(node, 3072), once);
     assert_int_equal(one_of(node, 3072), again);
-    assert_int_equal(one_of(node, 3072), chunk + 20 * 3072);
+    assert_int_equal(one_of(node, 3072), first + 20 * 3072 + 1024);
     memory_node_destroy(node);
 }
 
@@ -386,14 +460,16 @@ static void bad_requests(void **state)
     struct memory_allocate_request request = {.kind = MEMORY_ALLOCATE, .block_bytes = 1024, .want = 3};
     struct memory_free_request give = {.kind = MEMORY_FREE, .block_bytes = 1024, .count = 2};
     struct memory_status_request ask = {.kind = MEMORY_STATUS};
-    const uint32_t sizes[] = {0, 1, 31, 511, 513, 1000, 81920, 131072, 1u << 31, UINT32_MAX};
-    const uint32_t wants[] = {0, MEMORY_BATCH_MAX + 1, UINT32_MAX};
+    const uint32_t sizes[] = {0, 1, 31, 511, 513, 1000, 1056, 1u << 21, 1u << 31, UINT32_MAX};
+    const uint32_t wants[] = {0, MEMORY_BATCH_MAX + 1, UINT16_MAX};
     const uint32_t kinds[] = {0, 255, 1000, UINT32_MAX}; /* that are not listed */
     size_t length, room = offsetof(struct memory_allocate_reply, blocks) + 3 * sizeof(gaddr);
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         assert_int_equal(allocate(node, sizes[i], 1, &reply), BANYAN_EINVAL);
     for (unsigned i = 0; i < sizeof wants / sizeof wants[0]; i++)
         assert_int_equal(allocate(node, 1024, wants[i], &reply), BANYAN_EINVAL);
+    assert_int_equal(allocate_for(node, MEMORY_PURPOSES, 1024, 1, &reply), BANYAN_EINVAL);
+    assert_int_equal(allocate(node, MEMORY_BLOCK_MAX, 1, &reply), BANYAN_ENOSPC); /* more than the pool has */
     for (unsigned i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         request.kind = kinds[i];
         assert_int_equal(call(node, &request, sizeof request, &reply, sizeof reply, &length), BANYAN_EINVAL);
@@ -425,14 +501,14 @@ static void random_requests(void **state)
     struct memory_node *node = make();
     static struct memory_usage_reply reply;
     struct random random;
-    uint64_t words[70], used[3] = {0};
+    uint64_t words[100], used[3] = {0};
     random_seed(&random, 7);
     for (unsigned round = 0; round < 50000; round++) {
-        uint32_t header[4] = {(uint32_t)random_below(&random, 7), 256u << random_below(&random, 10),
+        uint32_t header[4] = {(uint32_t)random_below(&random, 9), 256u << random_below(&random, 10),
                               (uint32_t)random_below(&random, round % 3 == 0 ? 70 : 3), 0};
         size_t length;
         memcpy(words, header, sizeof header);
-        for (unsigned i = 2; i < 70; i++)
+        for (unsigned i = 2; i < 100; i++)
             words[i] = gaddr_make(NODE, MEMORY_FIRST_CHUNK(LOCKS) +
                                             random_below(&random, CHUNKS * CHUNK / 256) * 256);
         call(node, words, random_below(&random, sizeof words), &reply, sizeof reply, &length);
@@ -441,7 +517,7 @@ static void random_requests(void **state)
     memory_node_each_used(node, count_visit, used);
     assert_true(status.blocks_used == used[0] && status.bytes_used == used[2]);
     assert_int_equal(status.allocations_total - status.frees_total, used[0]);
-    assert_true(status.frees_total > 0 && status.chunks_used == CHUNKS);
+    assert_true(status.frees_total > 0 && status.chunks_used > 0);
     memory_node_destroy(node);
 }
 
@@ -636,6 +712,12 @@ static void blocks_are_aligned(void **state)
         if (memory_node_create(&node, &options, &error))
             fail_msg("%s", error.text);
         assert_int_equal(gaddr_offset(one_of(node, 512)) % 64, 0);
+        /* Also between blocks of odd sizes. */
+        gaddr odd[3] = {one_of(node, 96), one_of(node, 544), one_of(node, 64)};
+        for (unsigned i = 0; i < 3; i++)
+            assert_int_equal(gaddr_offset(odd[i]) % 64, 0);
+        assert_int_equal(give_back(node, 544, &odd[1], 1), BANYAN_OK);
+        assert_int_equal(gaddr_offset(one_of(node, 512)) % 64, 0);
         memory_node_destroy(node);
     }
 }
@@ -652,9 +734,9 @@ static void a_large_pool_is_sparse(void **state)
         const struct fabric_target *target = memory_node_target(node);
         assert_true(resident_pages(target->pool, options.pool_bytes) <= 512); /* one huge page at most */
         assert_int_equal(target->lock_bytes, MEMORY_LOCK_BYTES);
-        assert_int_equal(status_of(node).chunk_bytes, MEMORY_CHUNK_BYTES);
+        assert_int_equal(status_of(node).chunk_bytes, MEMORY_CHUNK_MOST);
         assert_int_equal(status_of(node).chunks_total,
-                         (options.pool_bytes - MEMORY_FIRST_CHUNK(MEMORY_LOCK_BYTES)) / MEMORY_CHUNK_BYTES);
+                         (options.pool_bytes - MEMORY_FIRST_CHUNK(MEMORY_LOCK_BYTES)) / MEMORY_CHUNK_MOST);
         target->pool[options.pool_bytes - 1] = 1;
         memory_node_destroy(node);
     }
@@ -679,7 +761,7 @@ static void *hold(void *argument)
     struct memory_allocate_reply reply;
     for (unsigned round = 0; round < 3000; round++) {
         struct memory_allocate_request request = {
-            .kind = MEMORY_ALLOCATE, .block_bytes = 512, .want = 1 + round % 64};
+            .kind = MEMORY_ALLOCATE, .block_bytes = 512, .want = (uint16_t)(1 + round % 64)};
         size_t length = 0;
         if (call(holder->node, &request, sizeof request, &reply, sizeof reply, &length))
             continue;
@@ -724,11 +806,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(block_sizes),
         cmocka_unit_test(a_new_node),
-        cmocka_unit_test(allocation_to_exhaustion),
-        cmocka_unit_test(lower_addresses_first),
-        cmocka_unit_test(chunks_change_their_size),
+        cmocka_unit_test(both_ends),
+        cmocka_unit_test(freed_space_serves_any_size),
+        cmocka_unit_test(data_keeps_off_the_reserve),
+        cmocka_unit_test(parts),
+        cmocka_unit_test(several_sizes_at_once),
         cmocka_unit_test(random_sizes),
-        cmocka_unit_test(usage_of_chunks),
+        cmocka_unit_test(usage_of_the_pool),
         cmocka_unit_test(bad_returns_change_nothing),
         cmocka_unit_test(bad_requests),
         cmocka_unit_test(random_requests),

@@ -1,0 +1,37 @@
+/* blocks_state.h - the accounts behind blocks.h, for blocks.c and chunks.c alone. */
+#ifndef MEMORY_BLOCKS_STATE_H
+#define MEMORY_BLOCKS_STATE_H
+
+#include "memory/blocks.h"
+#include "memory/runs.h"
+
+struct chunk {
+    uint32_t used;  /* granules handed out */
+    uint32_t nodes; /* of them, for nodes of the tree */
+    uint32_t stuck; /* one more than `used` when its emptying was given up; 0: it was not */
+    uint8_t owner;  /* of the emptying that it is in; 0: none */
+    bool touched;
+    uint64_t idle_since; /* while nothing of it is used */
+};
+
+struct blocks {
+    uint32_t chunk_granules, chunks_total;
+    struct runs runs;
+    struct pages starts_pages, nodes_pages, chunk_pages;
+    uint64_t *starts; /* a bit a granule: a block begins here */
+    uint64_t *nodes;  /* a bit a granule: a block for a node begins here */
+    struct chunk *chunks;
+    uint64_t now;
+    uint32_t idle;                      /* chunks that are touched and not used */
+    uint32_t marked[BLOCKS_OWNERS + 1]; /* chunks that each owner empties */
+    uint64_t unyielding;                /* what is emptied has no run of so many granules, nor of more */
+    struct blocks_count count;
+};
+
+/* The granules were handed out, or taken back. */
+void chunks_take(struct blocks *blocks, uint64_t at, uint64_t length, bool nodes);
+void chunks_give(struct blocks *blocks, uint64_t at, uint64_t length, bool nodes);
+/* Ends the emptying of a chunk that has a run of `length` free granules; false: there is none. */
+bool chunks_yield(struct blocks *blocks, uint64_t length);
+
+#endif

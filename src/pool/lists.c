@@ -1,0 +1,272 @@
+/*
+ * lists.c - the free blocks that a worker holds back, so that most allocations cost nothing: for each memory
+ * node a list of each size and purpose.
+ *
+ * A memory node says in its replies how much of its space a compute node may keep (memory/allocate.c): a
+ * 256th of the pool or less, nothing when it is nearly full. The workers of the process share it. What is
+ * more goes back in batches of all sizes, one RPC for MEMORY_BATCH_MAX blocks. Everything goes back when a
+ * worker of the process finds no space (pool_lists_mind_shorts), and when the worker has had nothing to do
+ * for a while (pool_worker_idle).
+ *
+ * On the worker's thread; other tasks of the worker run while a call is under way.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool/state.h"
+
+/* A batch has at most so many bytes and, at first, blocks: a worker that needs few holds few back. */
+#define BATCH_BYTES (256u << 10)
+#define BATCH_FIRST 8u
+/* Until a memory node has said something else. */
+#define KEEP_FIRST (UINT64_C(256) << 10)
+/* After a failure so many more bytes are held back before the memory node is asked again. */
+#define RETRY_BYTES (64u << 10)
+/* Calls of pool_worker_idle without work until everything goes back. */
+#define IDLE_CALLS 2u
+
+uint32_t pool_batch_max(uint32_t block_bytes)
+{
+    uint32_t count = BATCH_BYTES / block_bytes;
+    return count < 1 ? 1 : count < MEMORY_BATCH_MAX ? count : MEMORY_BATCH_MAX;
+}
+
+/* ---- arenas ---- */
+
+int pool_arenas_create(struct pool_worker *worker)
+{
+    worker->arenas = calloc((size_t)worker->memory_nodes * POOL_ARENAS, sizeof *worker->arenas);
+    worker->kept = calloc(worker->memory_nodes, sizeof *worker->kept);
+    worker->tags = calloc(worker->memory_nodes, sizeof *worker->tags);
+    worker->allocated = calloc(worker->memory_nodes, sizeof *worker->allocated);
+    if (!worker->arenas || !worker->kept || !worker->tags || !worker->allocated)
+        return BANYAN_ENOMEM;
+    for (uint16_t node = 0; node < worker->memory_nodes; node++)
+        worker->kept[node].keep = KEEP_FIRST;
+    return 0;
+}
+
+void pool_arenas_destroy(struct pool_worker *worker)
+{
+    if (worker->arenas)
+        for (size_t i = 0; i < (size_t)worker->memory_nodes * POOL_ARENAS; i++)
+            if (worker->arenas[i]) {
+                free(worker->arenas[i]->free);
+                free(worker->arenas[i]);
+            }
+    free(worker->arenas);
+    free(worker->kept);
+    free(worker->tags);
+    free(worker->allocated);
+}
+
+struct pool_arena *pool_arena_get(struct pool_worker *worker, uint16_t node, enum memory_purpose purpose,
+                                  uint32_t block_bytes)
+{
+    assert(memory_block_index(block_bytes) < MEMORY_BLOCK_SIZES && node < worker->memory_nodes);
+    struct pool_arena **place = &worker->arenas[(size_t)node * POOL_ARENAS + purpose * MEMORY_BLOCK_SIZES +
+                                                memory_block_index(block_bytes)];
+    if (!*place && (*place = calloc(1, sizeof **place)))
+        (*place)->batch =
+            pool_batch_max(block_bytes) < BATCH_FIRST ? pool_batch_max(block_bytes) : BATCH_FIRST;
+    return *place;
+}
+
+bool pool_arena_reserve(struct pool_arena *arena, uint32_t capacity)
+{
+    if (arena->capacity >= capacity)
+        return true;
+    gaddr *larger = realloc(arena->free, capacity * sizeof *larger);
+    if (!larger)
+        return false;
+    arena->free = larger;
+    arena->capacity = capacity;
+    return true;
+}
+
+/* Relaxed: other workers only look whether it is worth waiting. */
+static void count_held(struct pool_worker *worker, uint16_t node, uint64_t more, uint64_t less)
+{
+    struct pool_kept *kept = &worker->kept[node];
+    assert(kept->bytes + more >= less && worker->held + more >= less);
+    kept->bytes = kept->bytes + more - less;
+    atomic_store_relaxed(&worker->held, worker->held + more - less);
+}
+
+gaddr pool_arena_pop(struct pool_worker *worker, uint16_t node, uint32_t block_bytes,
+                     struct pool_arena *arena)
+{
+    assert(arena->count > 0);
+    count_held(worker, node, 0, block_bytes);
+    return arena->free[--arena->count];
+}
+
+void pool_arena_push(struct pool_worker *worker, uint16_t node, uint32_t block_bytes,
+                     struct pool_arena *arena, gaddr block)
+{
+    assert(arena->count < arena->capacity);
+    count_held(worker, node, block_bytes, 0);
+    arena->free[arena->count++] = block;
+}
+
+uint64_t pool_keep_bytes(const struct pool_worker *worker, uint16_t node)
+{
+    uint32_t workers =
+        atomic_load_relaxed(&worker->pool->worker_count); /* a share, not a limit to the byte */
+    return worker->kept[node].keep / (workers ? workers : 1);
+}
+
+/* ---- returning ---- */
+
+/* Blocks that are on their way back: in no list, since other tasks of the worker run meanwhile. */
+struct returned {
+    struct memory_free_request request;
+    uint8_t purposes[MEMORY_BATCH_MAX];
+};
+
+static void keep_again(struct pool_worker *worker, uint16_t node, const struct returned *returned,
+                       uint32_t at)
+{
+    uint32_t bytes = returned->request.sizes[at];
+    struct pool_arena *arena = pool_arena_get(worker, node, returned->purposes[at], bytes);
+    if (arena && pool_arena_reserve(arena, arena->count + 1))
+        pool_arena_push(worker, node, bytes, arena, returned->request.blocks[at]);
+}
+
+/* Blocks of one size make a short request. */
+static size_t request_length(struct memory_free_request *request)
+{
+    uint32_t same = 1;
+    while (same < request->count && request->sizes[same] == request->sizes[0])
+        same++;
+    request->block_bytes = same == request->count ? request->sizes[0] : 0;
+    return request->block_bytes ? offsetof(struct memory_free_request, blocks) + same * sizeof(gaddr)
+                                : sizeof *request;
+}
+
+static int send_back(struct pool_worker *worker, uint16_t node, struct memory_free_request *request,
+                     struct fabric_cost *cost)
+{
+    struct memory_free_reply reply = {0};
+    size_t length = 0;
+    int status = fabric_call(worker->endpoint, node, request, request_length(request), &reply, sizeof reply,
+                             &length, cost);
+    if (!status && length >= sizeof reply)
+        worker->kept[node].keep = reply.keep * (uint64_t)MEMORY_KEEP_UNIT;
+    return status;
+}
+
+/* One of the batch is not a block of the memory node's (only a corrupt link names such a one): it must not
+ * keep the others from returning, and is forgotten. */
+static int send_each(struct pool_worker *worker, uint16_t node, const struct returned *returned,
+                     struct fabric_cost *cost)
+{
+    int status = 0;
+    for (uint32_t i = 0; i < returned->request.count; i++) {
+        struct memory_free_request one = {.kind = MEMORY_FREE,
+                                          .count = 1,
+                                          .blocks = {returned->request.blocks[i]},
+                                          .sizes = {returned->request.sizes[i]}};
+        int result = status ? status : send_back(worker, node, &one, cost);
+        if (result == BANYAN_EFENCED)
+            keep_again(worker, node, returned, i);
+        if (result != BANYAN_EINVAL)
+            status = result;
+    }
+    return status;
+}
+
+/*
+ * When the network fails during the call, the memory node may or may not have them: then they are not used
+ * again until an offline check reclaims them, since a block with two owners would be far worse. What was
+ * never sent (EFENCED) is kept.
+ */
+static bool send_batch(struct pool_worker *worker, uint16_t node, struct returned *returned,
+                       struct fabric_cost *cost)
+{
+    if (!returned->request.count)
+        return true;
+    int status = send_back(worker, node, &returned->request, cost);
+    if (status == BANYAN_EINVAL && returned->request.count > 1)
+        status = send_each(worker, node, returned, cost);
+    else if (status && status != BANYAN_ENET && status != BANYAN_ETIMEOUT && status != BANYAN_EINVAL)
+        for (uint32_t i = 0; i < returned->request.count; i++)
+            keep_again(worker, node, returned, i);
+    returned->request.count = 0;
+    return !status || status == BANYAN_EINVAL;
+}
+
+/* The `count` blocks that have lain longest in the arena; false: a batch was sent and did not arrive. */
+static bool arena_return(struct pool_worker *worker, uint16_t node, unsigned index, uint32_t count,
+                         struct returned *returned, struct fabric_cost *cost)
+{
+    struct pool_arena *arena = worker->arenas[(size_t)node * POOL_ARENAS + index];
+    struct memory_free_request *request = &returned->request;
+    const uint32_t bytes = memory_block_size(index % MEMORY_BLOCK_SIZES);
+    while (count && arena->count) {
+        uint32_t room = MEMORY_BATCH_MAX - request->count, part = count < arena->count ? count : arena->count;
+        part = part < room ? part : room;
+        memcpy(request->blocks + request->count, arena->free, part * sizeof(gaddr));
+        arena->count -= part;
+        memmove(arena->free, arena->free + part, arena->count * sizeof(gaddr));
+        count_held(worker, node, 0, (uint64_t)part * bytes);
+        for (count -= part; part; part--, request->count++) {
+            request->sizes[request->count] = bytes;
+            returned->purposes[request->count] = (uint8_t)(index / MEMORY_BLOCK_SIZES);
+        }
+        if (request->count == MEMORY_BATCH_MAX && !send_batch(worker, node, returned, cost))
+            return false;
+    }
+    return true;
+}
+
+bool pool_lists_return(struct pool_worker *worker, uint16_t node, bool all, struct fabric_cost *cost)
+{
+    struct returned returned = {.request = {.kind = MEMORY_FREE}};
+    struct pool_kept *kept = &worker->kept[node];
+    bool good = true;
+    for (unsigned index = 0; good && kept->bytes && index < POOL_ARENAS; index++) {
+        const struct pool_arena *arena = worker->arenas[(size_t)node * POOL_ARENAS + index];
+        uint32_t count = arena ? (all ? arena->count : (arena->count + 1) / 2) : 0;
+        good = !count || arena_return(worker, node, index, count, &returned, cost);
+    }
+    good = send_batch(worker, node, &returned, cost) && good;
+    kept->retry = good ? 0 : kept->bytes + pool_keep_bytes(worker, node) / 4 + RETRY_BYTES;
+    return good;
+}
+
+void pool_worker_return(struct pool_worker *worker)
+{
+    for (uint16_t node = 0; node < worker->memory_nodes; node++)
+        if (worker->kept[node].bytes)
+            pool_lists_return(worker, node, true, NULL);
+}
+
+void pool_lists_mind_shorts(struct pool_worker *worker)
+{
+    /* relaxed: a hint; a worker that sees it late returns its blocks late */
+    uint32_t shorts = atomic_load_relaxed(&worker->pool->shorts);
+    if (shorts == worker->shorts_seen)
+        return;
+    worker->shorts_seen = shorts;
+    pool_worker_return(worker);
+}
+
+void pool_worker_idle(struct pool_worker *worker)
+{
+    pool_lists_mind_shorts(worker);
+    worker->idle = worker->calls == worker->calls_seen ? worker->idle + 1 : 0;
+    worker->calls_seen = worker->calls;
+    if (worker->held && worker->idle >= IDLE_CALLS)
+        pool_worker_return(worker);
+}
+
+void pool_worker_each_free(struct pool_worker *worker, void (*visit)(void *, gaddr, uint32_t), void *context)
+{
+    for (size_t i = 0; i < (size_t)worker->memory_nodes * POOL_ARENAS; i++) {
+        const struct pool_arena *arena = worker->arenas[i];
+        for (uint32_t at = 0; arena && at < arena->count; at++)
+            visit(context, arena->free[at], memory_block_size((unsigned)(i % MEMORY_BLOCK_SIZES)));
+    }
+}
