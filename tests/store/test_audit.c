@@ -477,9 +477,13 @@ static void survives_flipped_bytes(void **state)
         memcpy(saved + i * bytes, memory_node_target(stores.world.memory[i])->pool, bytes);
     for (unsigned round = 0; round < world_rounds(150); round++) {
         uint64_t flips = 1 + random_below(&random, random_chance(&random, 0.3) ? 2000 : 20);
-        for (uint64_t i = 0; i < flips; i++)
-            at(any_block(&random))[random_below(&random, random_chance(&random, 0.5) ? 64 : NODE_BYTES)] ^=
+        for (uint64_t i = 0; i < flips; i++) {
+            gaddr block = any_block(&random);
+            uint64_t behind = bytes - gaddr_offset(block),
+                     reach = random_chance(&random, 0.5) ? 64 : NODE_BYTES;
+            at(block)[random_below(&random, reach < behind ? reach : behind)] ^=
                 (uint8_t)(1u + random_below(&random, 255));
+        }
         audit(outcome, false);
         /* The way to the index may be damaged; then that is reported. */
         if (outcome->status)

@@ -64,7 +64,7 @@ static void side_open(struct rig *rig, struct side *side, uint16_t id)
 
 static void rig_open_as(struct rig *rig, const struct format_geometry *geometry)
 {
-    struct memory_options options = {.pool_bytes = 4 << 20, .chunk_bytes = 64 << 10};
+    struct memory_options options = {.pool_bytes = 64 << 20};
     struct error error = {0};
     memset(rig, 0, sizeof *rig);
     assert_int_equal(memory_node_create(&rig->memory, &options, &error), 0);
