@@ -13,7 +13,7 @@
  * length, FORMAT_SLOT_LONG, 8 address of the key block, 8 XXH3-64 of the whole key. The check covers these
  * bytes as they lie and the value, so that it can be computed without a read of the block; the hash tells
  * whether a block that was read is the slot's. The key block holds the whole key and nothing else, in a block
- * of memory_block_bytes(key length). A key stays in its block as long as it is in the index, even when its
+ * of memory_block_bytes(key length). A key stays in a block as long as it is in the index, even when its
  * remainder would fit into a slot by now.
  *
  * Pure, as header.h.

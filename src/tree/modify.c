@@ -95,6 +95,8 @@ struct change {
     struct format_slot slot;     /* where the key is, if found */
     enum format_verdict verdict;
     bool found;
+    gaddr moving; /* tree_key_block_move: the long key's block; else GADDR_NULL */
+    bool moved;
 };
 
 static bool whole_leaf(const struct tree_session *session)
@@ -289,7 +291,7 @@ static int change_block(struct change *change, gaddr *block, struct fabric_comma
 }
 
 /* Puts the value where the key is, or into a free slot; splits the leaf if there is none. A key that has a
- * block keeps it, whatever its remainder is by now. */
+ * block keeps it, whatever its remainder is by now, unless it is to move to another. */
 static int change_put(struct change *change, struct format_key value)
 {
     struct tree_session *session = change->session;
@@ -303,7 +305,7 @@ static int change_put(struct change *change, struct format_key value)
         return change_split(change, value);
     struct fabric_command writes[5];
     uint32_t count = 0;
-    bool fresh = !change->found && format_slot_needs_block(layout, lower, change->key);
+    bool fresh = change->moving || (!change->found && format_slot_needs_block(layout, lower, change->key));
     int status = 0;
     if (fresh) {
         status = change_block(change, &block, writes, &count);
@@ -316,6 +318,22 @@ static int change_put(struct change *change, struct format_key value)
     if (status == BANYAN_EFENCED && fresh)
         pool_block_release(&session->pool, block,
                            change->key.length); /* nothing was done: no slot names it */
+    return status;
+}
+
+/* Rewrites the slot with another block, which holds the same key, and the same value. */
+static int change_move(struct change *change)
+{
+    struct tree_session *session = change->session;
+    uint8_t value[FORMAT_VALUE_MAX + 1];
+    struct format_key same = {value, change->slot.value.length};
+    if (!change->found || change->slot.block != change->moving)
+        return change_quit(change, 0);
+    memcpy(value, change->slot.value.bytes, same.length); /* the slot in the image is written anew */
+    int status = change_put(change, same);
+    change->moved = !status;
+    if (!status) /* else the slot may still name it */
+        pool_block_release(&session->pool, change->moving, change->key.length);
     return status;
 }
 
@@ -390,6 +408,8 @@ static int change_decide(struct change *change)
     if (change->verdict == FORMAT_TORN) /* one of the slots may be the key's */
         return change_quit(change, pool_corrupt(&session->pool, change->path.link.address,
                                                 "a leaf's slot fails its check under the leaf's lock"));
+    if (change->moving)
+        return change_move(change);
     uint8_t value[FORMAT_VALUE_MAX + 1];
     size_t length = 0;
     enum tree_verdict verdict =
@@ -405,28 +425,24 @@ static int change_decide(struct change *change)
     return change_quit(change, 0);
 }
 
-int tree_modify(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
-                tree_modify_function *function, void *context)
+static int change_run(struct change *change)
 {
-    int status = tree_key_check(session, tree, key, key_length);
+    struct tree_session *session = change->session;
+    struct tree *tree = change->tree;
+    int status = tree_key_check(session, tree, change->key.bytes, change->key.length);
     if (!status)
         status = tree_begin(session, tree);
     if (status)
         return status;
-    struct change change = {.session = session,
-                            .tree = tree,
-                            .key = {key, (uint32_t)key_length},
-                            .function = function,
-                            .context = context};
     for (bool located = false;;) {
         if (!located)
-            status = tree_locate(session, tree, change.key, false, 0, &change.path);
+            status = tree_locate(session, tree, change->key, false, 0, &change->path);
         if (!status)
-            status = change_lock(&change);
+            status = change_lock(change);
         if (!status)
-            status = change_validate(&change);
+            status = change_validate(change);
         if (!status)
-            status = change_decide(&change);
+            status = change_decide(change);
         if (tree_again(session, &status)) {
             located = false;
             continue;
@@ -434,10 +450,32 @@ int tree_modify(struct tree_session *session, struct tree *tree, const void *key
         if (status <= 0)
             return status;
         located = status == TREE_SIDEWAYS;
-        status = located ? 0 : tree_restart(session, change.path.link.address);
+        status = located ? 0 : tree_restart(session, change->path.link.address);
         if (status)
             return status;
     }
+}
+
+int tree_modify(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                tree_modify_function *function, void *context)
+{
+    struct change change = {.session = session,
+                            .tree = tree,
+                            .key = {key, (uint32_t)key_length},
+                            .function = function,
+                            .context = context};
+    return change_run(&change);
+}
+
+int tree_key_block_move(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                        gaddr block, bool *moved)
+{
+    struct change change = {
+        .session = session, .tree = tree, .key = {key, (uint32_t)key_length}, .moving = block};
+    assert(block != GADDR_NULL);
+    int status = change_run(&change);
+    *moved = change.moved;
+    return status;
 }
 
 int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct format_link link)

@@ -188,7 +188,7 @@ static uint32_t within(const struct scan *scan, const struct format_header *head
 
 static void deliver(struct scan *scan, const uint8_t *image, uint32_t count)
 {
-    const struct tree_session *session = scan->session;
+    struct tree_session *session = scan->session;
     const struct format_layout *layout = &scan->tree->layout;
     struct tree_leaf_entry entry;
     /* What is due is a run of the sorted entries. */
@@ -197,6 +197,7 @@ static void deliver(struct scan *scan, const uint8_t *image, uint32_t count)
     for (uint32_t i = first; i < end && !scan->stopped; i++) {
         tree_leaf_entry_at(session, layout, image, scan->range->reverse ? first + end - 1 - i : i, &entry);
         scan->left--;
+        session->visited_block = entry.block;
         if (!scan->visit(scan->context, entry.key.bytes, entry.key.length, entry.value.bytes,
                          entry.value.length) ||
             !scan->left)
@@ -377,6 +378,11 @@ static void position_start(struct scan *scan)
     } else if (format_key_compare(format_key_of(&scan->position), least) <= 0) {
         scan->stopped = true; /* nothing lies below */
     }
+}
+
+gaddr tree_scan_key_block(const struct tree_session *session)
+{
+    return session->visited_block;
 }
 
 int tree_scan(struct tree_session *session, struct tree *tree, const struct tree_range *range,

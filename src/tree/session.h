@@ -66,6 +66,7 @@ struct tree_session {
     uint32_t entries_capacity, keys_capacity;
     struct tree_gather *gather; /* of keyblocks.c; owned */
     struct tree_drop *drop;     /* of drop.c, while it drops an index; owned */
+    gaddr visited_block;        /* of the key of the entry that a scan is visiting */
     gaddr stranger;             /* key block that did not hold its slot's key when a leaf was last laid out */
     struct format_entry internal[FORMAT_ENTRIES_MAX + 1]; /* of the internal node in scratch */
     gaddr appended; /* newest child at the right end of an internal node: keys may be coming in order */

@@ -163,6 +163,13 @@ typedef bool tree_visit_function(void *context, const void *key, size_t key_leng
 int tree_scan(struct tree_session *session, struct tree *tree, const struct tree_range *range,
               tree_visit_function *visit, void *context);
 
+/* While a scan's visit runs: the block that holds the entry's key; GADDR_NULL where its slot does. */
+gaddr tree_scan_key_block(const struct tree_session *session);
+/* Gives a long key another block, if it still lies in `block`; the entry stays as it is. *moved tells whether
+ * it did. As tree_modify, an unknown outcome is BANYAN_EUNKNOWN: then neither block is freed. */
+int tree_key_block_move(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                        gaddr block, bool *moved);
+
 /* ---- places: where a scan may go on later, in a few bytes however long the keys are ---- */
 
 /* A leaf. The key that it begins with never changes, whatever is inserted, removed, split or merged. */
