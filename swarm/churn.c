@@ -180,6 +180,8 @@ static void churn_one(struct driver *driver, const struct churn *churn, const st
     } else if (dice < churn->scans + churn->multis + churn->hot) {
         key = quarter + random_below(&driver->random, 4);
         operate(driver, churn, place, PICK(anything), key);
+    } else if (dice < churn->scans + churn->multis + churn->hot + churn->moves) {
+        driver_move(driver, random_below(&driver->random, churn->keys));
     } else if (random_chance(&driver->random, 0.2)) {
         key = random_below(&driver->random, quarter);
         operate(driver, churn, place, kind_for(driver, churn, key), key);

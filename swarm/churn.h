@@ -31,6 +31,7 @@ struct churn {
     unsigned hot;    /* percent of operations that go to the four keys behind the first quarter */
     unsigned scans;  /* percent */
     unsigned multis; /* percent that read or write many keys at once */
+    unsigned moves;  /* percent that move what belongs to some keys to other blocks, where the subject can */
     bool may_lack; /* the pool may be too small for the keys that are put in first: they are not always there
                     */
     bool disjoint; /* each task changes keys of its own only (number modulo tasks) */

@@ -323,6 +323,23 @@ bool driver_scan(struct driver *driver, struct driver_scan *scan)
     return true;
 }
 
+void driver_move(struct driver *driver, uint64_t key)
+{
+    const struct driver_setting *setting = driver->setting;
+    uint8_t bytes[FORMAT_KEY_MAX];
+    uint64_t dice = random_next(&driver->random);
+    if (!driver->subject->move)
+        return;
+    size_t length = driver_key(&setting->shape, key, bytes);
+    int status = driver->subject->move(driver->session, bytes, length, dice);
+    bool lossy = setting->lossy(setting->context);
+    bool full = setting->accept_full || setting->accept_refusals;
+    if (!status || (status == BANYAN_ENOSPC && full) ||
+        (lossy && (status == BANYAN_ENET || status == BANYAN_EUNKNOWN)))
+        return;
+    driver_fail(driver, status, "moving blocks: %s", driver->subject->trouble(driver->session));
+}
+
 uint64_t driver_sample(struct driver *driver)
 {
     const struct driver_setting *setting = driver->setting;

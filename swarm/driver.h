@@ -110,6 +110,9 @@ struct driver_scan {
  * that was there throughout must have been met, and none that was never there. Order and bounds are judged at
  * once. False if it failed, and told nothing. */
 bool driver_scan(struct driver *driver, struct driver_scan *scan);
+/* Moves what belongs to some keys from this one on to other blocks, where the subject can: no answer may
+ * change. */
+void driver_move(struct driver *driver, uint64_t key);
 /* A key of the subject; UINT64_MAX: none, or it could not be asked. */
 uint64_t driver_sample(struct driver *driver);
 

@@ -81,8 +81,9 @@ int swarm_plan_check(const struct swarm_plan *plan, struct error *error)
     if (plan->pool_bytes % 8 || plan->pool_bytes < MEMORY_FIRST_CHUNK(lock_bytes) + plan->chunk_bytes)
         return error_set(error, BANYAN_EINVAL, "plan: a pool of %" PRIu64 " bytes has no room for a chunk",
                          plan->pool_bytes);
-    if (plan->scans + plan->multis + plan->hot > 100)
-        return error_set(error, BANYAN_EINVAL, "plan: scans, multis and hot are more than 100 %% together");
+    if (plan->scans + plan->multis + plan->hot + plan->moves > 100)
+        return error_set(error, BANYAN_EINVAL,
+                         "plan: scans, multis, hot and moves are more than 100 %% together");
     return 0;
 }
 
@@ -114,6 +115,7 @@ void swarm_plan_churn(const struct swarm_plan *plan, struct churn *churn)
                             .hot = plan->hot,
                             .scans = plan->scans,
                             .multis = plan->multis,
+                            .moves = plan->moves,
                             .disjoint = plan->disjoint,
                             .may_lack = swarm_plan_may_be_full(plan)};
 }

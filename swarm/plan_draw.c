@@ -179,6 +179,8 @@ static void draw_workload(struct swarm_plan *plan, struct random *random)
     plan->scans = (uint32_t)random_below(random, 10);
     plan->multis = (uint32_t)random_below(random, 12);
     plan->disjoint = random_chance(random, 0.1);
+    if (plan->records && random_chance(random, 0.6))
+        plan->moves = 1 + (uint32_t)random_below(random, 8);
     /* A pool that is full most of the time. */
     if (!plan->records && random_chance(random, 0.08)) {
         plan->lock_bytes = 4096;

@@ -32,6 +32,8 @@ struct subject_ops {
     int (*scan)(void *session, const struct tree_range *range, tree_visit_function *visit, void *context);
     /* NULL: the subject draws no keys. */
     int (*sample)(void *session, uint8_t *key, size_t *length);
+    /* NULL: it moves nothing. Moves blocks of some keys from this one on; `dice` chooses which. */
+    int (*move)(void *session, const uint8_t *key, size_t length, uint64_t dice);
     /* The message of the last failure. */
     const char *(*trouble)(void *session);
 };

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "store/defrag.h"
 #include "store/store.h"
 #include "swarm/world.h"
 
@@ -129,10 +130,35 @@ static int sample(void *context, uint8_t *key, size_t *length)
     return store_sample(task->store_session, key, length);
 }
 
+/* ---- moves ---- */
+
+#define MOVE_ENTRIES 24u
+
+static bool chosen(void *context, gaddr block)
+{
+    return random_mix(block ^ *(uint64_t *)context) & 1;
+}
+
+/* Either half of the blocks of some keys, or what memory nodes want to have emptied, as far as some steps go.
+ */
+static int move(void *context, const uint8_t *key, size_t length, uint64_t dice)
+{
+    const struct world_task *task = context;
+    struct store_defrag defrag = {.chosen = dice % 4 ? chosen : NULL, .chosen_context = &dice};
+    bool any, done = false;
+    int status = store_defrag_begin(task->store_session, &defrag, &any);
+    memcpy(defrag.cursor, key, length);
+    defrag.cursor_length = length;
+    for (unsigned steps = dice % 4 ? 1 : 4; !status && any && !done && steps; steps--)
+        status = store_defrag_step(task->store_session, &defrag, MOVE_ENTRIES, &done);
+    store_defrag_end(task->store_session, &defrag);
+    return status;
+}
+
 static const char *trouble(void *context)
 {
     const struct world_task *task = context;
     return tree_session_error(task->session)->text;
 }
 
-const struct subject_ops subject_store = {one, many, scan, sample, trouble};
+const struct subject_ops subject_store = {one, many, scan, sample, move, trouble};

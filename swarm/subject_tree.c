@@ -85,4 +85,5 @@ static const char *trouble(void *context)
     return tree_session_error(task->session)->text;
 }
 
-const struct subject_ops subject_tree = {one, many, scan, sample, trouble};
+const struct subject_ops subject_tree = {
+    .one = one, .many = many, .scan = scan, .sample = sample, .trouble = trouble};

@@ -21,8 +21,11 @@ static bool cursor_collect(struct store_cursor *cursor, const void *key, size_t 
     }
     memcpy(copy, key, key_length);
     memcpy(copy + key_length, raw, raw_length);
-    *entry = (struct store_entry){
-        .key = copy, .key_length = key_length, .raw = copy + key_length, .raw_length = raw_length};
+    *entry = (struct store_entry){.key = copy,
+                                  .key_length = key_length,
+                                  .raw = copy + key_length,
+                                  .raw_length = raw_length,
+                                  .key_block = tree_scan_key_block(cursor->session->tree)};
     batch->count++;
     return batch->count < STORE_BATCH_ENTRIES;
 }

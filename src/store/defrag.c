@@ -1,0 +1,106 @@
+/* defrag.c - see defrag.h. The walk; relocate.c moves single records. */
+#include "store/defrag.h"
+
+#include "store/cursor.h"
+#include "store/relocate.h"
+
+#include <assert.h>
+
+/* Half of what pool_evacuation_renew asks for. */
+#define RENEW_NS (POOL_EVACUATION_MS / 4 * UINT64_C(1000000))
+
+static bool evacuated(void *context, gaddr block)
+{
+    return pool_evacuation_holds(context, block);
+}
+
+static struct store_relocation relocation_of(struct store_defrag *defrag, uint64_t now)
+{
+    return (struct store_relocation){.now = now,
+                                     .chosen = defrag->chosen ? defrag->chosen : evacuated,
+                                     .context = defrag->chosen ? defrag->chosen_context : defrag->evacuation,
+                                     .counts = &defrag->counts};
+}
+
+int store_defrag_begin(struct store_session *session, struct store_defrag *defrag, bool *any)
+{
+    int status = 0;
+    assert(!defrag->evacuation);
+    store_begin(session);
+    pool_session_begin(tree_session_pool(session->tree));
+    defrag->cursor_length = 0;
+    defrag->renewed_ns = task_now();
+    if (!defrag->chosen)
+        status = pool_evacuation_begin(tree_session_pool(session->tree), &defrag->evacuation);
+    *any = defrag->chosen || defrag->evacuation;
+    return status;
+}
+
+void store_defrag_end(struct store_session *session, struct store_defrag *defrag)
+{
+    defrag->cursor_length = 0;
+    if (!defrag->evacuation)
+        return;
+    pool_session_begin(tree_session_pool(session->tree));
+    pool_evacuation_end(tree_session_pool(session->tree), defrag->evacuation); /* it ends by itself too */
+    defrag->evacuation = NULL;
+}
+
+/* A pass that lasts long says now and then that it goes on. False: there is nothing left to empty. */
+static bool goes_on(struct store_session *session, struct store_defrag *defrag)
+{
+    if (defrag->chosen)
+        return true;
+    if (!defrag->evacuation)
+        return false;
+    if (task_now() - defrag->renewed_ns >= RENEW_NS) {
+        defrag->renewed_ns = task_now();
+        pool_session_begin(tree_session_pool(session->tree));
+        pool_evacuation_renew(tree_session_pool(session->tree),
+                              defrag->evacuation); /* the next may succeed */
+    }
+    return pool_evacuation_chunks(defrag->evacuation) > 0;
+}
+
+/* A damaged record is passed over: another that lies behind it can be moved all the same. */
+static int batch_move(struct store_session *session, const struct store_relocation *relocation)
+{
+    int status = 0;
+    for (uint32_t i = 0; i < session->batch->count && status != BANYAN_ENOSPC; i++) {
+        int one = store_relocate(session, relocation, &session->batch->entries[i]);
+        status = status && one != BANYAN_ENOSPC ? status : one ? one : status;
+    }
+    return status;
+}
+
+int store_defrag_step(struct store_session *session, struct store_defrag *defrag, uint32_t entries,
+                      bool *done)
+{
+    struct store_cursor cursor = {
+        .session = session, .part = FORMAT_PART_HEADER, .now = store_begin(session)};
+    int status = 0;
+    if (defrag->cursor_length)
+        cursor.range = (struct tree_range){
+            .from = defrag->cursor, .from_length = defrag->cursor_length, .from_open = true};
+    *done = !goes_on(session, defrag);
+    const struct store_relocation relocation = relocation_of(defrag, cursor.now);
+    while (entries && !status && !*done && !cursor.done) {
+        uint32_t room = entries < STORE_BATCH_ENTRIES ? entries : STORE_BATCH_ENTRIES;
+        status = store_cursor_next(&cursor, room);
+        if (status)
+            break;
+        status = batch_move(session, &relocation);
+        defrag->counts.entries += cursor.met;
+        entries -= room;
+        if (cursor.met) {
+            memcpy(defrag->cursor, cursor.last, cursor.last_length);
+            defrag->cursor_length = cursor.last_length;
+        }
+    }
+    *done |= cursor.done || status == BANYAN_ENOSPC;
+    if (*done) {
+        store_defrag_end(session, defrag);
+        defrag->counts.passes++;
+    }
+    return status;
+}

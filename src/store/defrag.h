@@ -1,0 +1,50 @@
+/*
+ * defrag.h - emptying of sparse chunks in the background: a walk over the index rewrites every record, piece
+ * and key block that lies in a chunk which a memory node keeps back for that (pool/evacuate.h), so that what
+ * they leave serves values of any size, and goes back to the system. Redis calls it active defragmentation.
+ *
+ * Called by the server (server/defrag.c), in steps, by one task at a time; any number of compute nodes may do
+ * it at once, since a memory node gives each chunk to one of them. All other operations go on meanwhile: a
+ * move is an exchange of the slot that holds only if the slot still has the bytes that were moved (S5).
+ *
+ * COST of a step: the scan of its entries; for each record in pieces one round trip for its header; for each
+ * record moved one to read it, one to write it, two for the exchange. Memory: the longest value moved.
+ */
+#ifndef STORE_DEFRAG_H
+#define STORE_DEFRAG_H
+
+#include "pool/evacuate.h"
+#include "store/store.h"
+
+/* Counters that only grow, with the meanings of Redis's active_defrag_*. */
+struct store_defrag_counts {
+    uint64_t passes;
+    uint64_t entries;              /* looked at */
+    uint64_t hits, misses;         /* blocks moved; not moved, since their key was changed meanwhile */
+    uint64_t key_hits, key_misses; /* keys of which something was moved; keys of which nothing had to be */
+    uint64_t bytes;                /* of the blocks moved */
+};
+
+struct store_defrag {
+    struct pool_evacuation *evacuation; /* NULL: nothing is being emptied */
+    uint8_t cursor[FORMAT_KEY_MAX];     /* the last key looked at; cursor_length 0: a pass begins */
+    size_t cursor_length;
+    uint64_t renewed_ns;
+    struct store_defrag_counts counts;
+    /* For tests: the blocks to move, instead of those that the evacuation names. Of a key's blocks it answers
+     * alike, however often it is asked. */
+    bool (*chosen)(void *context, gaddr block);
+    void *chosen_context;
+};
+
+/* Asks the memory nodes what is to be emptied. *any false: nothing. Else a pass has begun. */
+int store_defrag_begin(struct store_session *session, struct store_defrag *defrag, bool *any);
+/* Looks at up to `entries` entries from the cursor on, and moves what lies in chunks being emptied. *done:
+ * the pass has ended, as store_defrag_end would end it. BANYAN_ENOSPC: there is no room to move to, the pass
+ * is over too. After another error the pass may go on. */
+int store_defrag_step(struct store_session *session, struct store_defrag *defrag, uint32_t entries,
+                      bool *done);
+/* Gives the chunks back, emptied or not. Nothing, where no pass is under way. */
+void store_defrag_end(struct store_session *session, struct store_defrag *defrag);
+
+#endif

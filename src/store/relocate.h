@@ -1,0 +1,23 @@
+/*
+ * relocate.h - moves what belongs to one key to other blocks: its record, its pieces, its key block. Private
+ * to src/store/.
+ */
+#ifndef STORE_RELOCATE_H
+#define STORE_RELOCATE_H
+
+#include "store/batch.h"
+#include "store/defrag.h"
+
+struct store_relocation {
+    uint64_t now;
+    bool (*chosen)(void *context, gaddr block); /* what is to be moved; answers alike throughout a call */
+    void *context;
+    struct store_defrag_counts *counts;
+};
+
+/* Moves the chosen blocks of an entry, as the slot was when the entry was met; nothing is done if it has
+ * changed since. BANYAN_ENOSPC: there is no room to move to. */
+int store_relocate(struct store_session *session, const struct store_relocation *relocation,
+                   const struct store_entry *entry);
+
+#endif
