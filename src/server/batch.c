@@ -17,7 +17,8 @@ static enum fiber_batch_kind batch_kind(const struct server_connection *connecti
                                         const struct server_command *command, uint32_t count)
 {
     if (!command || count > FIBER_BATCH_ARGS || !command_arity_allows(command->arity, count) ||
-        connection->reply != CONNECTION_REPLY_ON || connection->skip || !connection_authorized(connection))
+        connection->reply != CONNECTION_REPLY_ON || connection->skip || connection->multi ||
+        !connection_authorized(connection))
         return FIBER_BATCH_NONE;
     if (command->flags & SERVER_PUT)
         return count == 3 ? FIBER_BATCH_PUTS : FIBER_BATCH_NONE;
@@ -75,11 +76,13 @@ static bool batch_answer(struct server_fiber *fiber, uint32_t count, uint64_t no
         }
         struct server_call call = fiber_call(fiber, request, request->arguments, now);
         uint64_t errors = fiber_begin_reply(fiber);
+        call.ran = true;
         if (server_argument_key(&call, &request->arguments[1]))
             batch_reply(&call, fiber->batch_kind, item++);
         fiber_end_reply(fiber, &call, request->index, errors, each);
     }
     fiber->connection->last_command = fiber->batch[count - 1].command->name;
+    fiber->connection->last_subcommand = NULL;
     return true;
 }
 

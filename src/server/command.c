@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "server/arguments.h"
+#include "server/connection.h"
 #include "server/replies.h"
 
 /* ---- the table ---- */
@@ -38,7 +39,7 @@ static uint32_t name_hash(const char *name, size_t length)
 static int entry_add(struct command_table *table, const struct server_command *command, struct error *error)
 {
     size_t length = strlen(command->name);
-    if (length > SERVER_COMMAND_NAME_MAX || (!command->run && !command->point) ||
+    if (length > SERVER_COMMAND_NAME_MAX || (!command->run && !command->point && !command->subcommands) ||
         (command->point && !(command->flags & (SERVER_POINT_VALUE | SERVER_POINT_LENGTH))))
         return error_set(error, BANYAN_EINVAL, "command %s cannot be run", command->name);
     if (command_table_find(table, command->name, length, NULL))
@@ -120,10 +121,30 @@ const struct server_command *command_table_find(const struct command_table *tabl
 
 /* ---- running ---- */
 
+static void subcommand_run(struct server_call *call, const struct server_subcommand *list)
+{
+    for (; list->name; list++) {
+        if (!server_argument_is(&call->arguments[1], list->name))
+            continue;
+        if (call->connection)
+            call->connection->last_subcommand = list->name;
+        if (command_arity_allows(list->arity, call->count))
+            list->run(call);
+        else
+            server_reply_subcommand_arity(call, list->name);
+        return;
+    }
+    server_reply_subcommand(call);
+}
+
 void command_run(struct server_call *call)
 {
     const struct server_command *command = call->command;
     assert(command && command_arity_allows(command->arity, call->count));
+    if (command->subcommands && (!command->run || call->count > 1)) {
+        subcommand_run(call, command->subcommands);
+        return;
+    }
     if (command->run) {
         command->run(call);
         return;

@@ -22,6 +22,7 @@ struct server_call {
     uint32_t count;                        /* of arguments, including the name; it satisfies the arity */
     uint64_t now_ms;                       /* wall clock when the command began */
     const struct server_command *command;
+    bool ran;              /* it passed all checks before it, and has been run */
     uint64_t hits, misses; /* out: for INFO's keyspace_hits and keyspace_misses */
     /* Asked before the command resizes memory of its own that may be large: it counts among the clients'
      * buffers, and is given back before the command ends. False: it may not grow. NULL: there is no account.
@@ -53,6 +54,7 @@ enum server_command_flags {
     /* With exactly three arguments it stores the third under the second unconditionally, and replies OK
        (SET). Consecutive ones in a pipeline are one store_multi_put. */
     SERVER_PUT = 128,
+    SERVER_IN_MULTI = 256, /* runs between MULTI and EXEC too */
 };
 /* Longest name of a command or subcommand. */
 #define SERVER_COMMAND_NAME_MAX 32u
@@ -68,6 +70,13 @@ struct server_command {
     int first_key, last_key, key_step; /* as COMMAND shows them; 0: none */
     const char *group;                 /* "string", "generic", "server", "connection", "range" */
     const char *summary;               /* one line */
+    /* Of a command that consists of them; ends with a NULL name. `run` may be NULL then. */
+    const struct server_subcommand *subcommands;
+};
+struct server_subcommand {
+    const char *name; /* upper case */
+    int arity;        /* as in struct server_command; it counts the command's name too */
+    server_command_function *run;
 };
 /* Tables end with a NULL name. */
 extern const struct server_command server_string_commands[]; /* commands/strings.c */

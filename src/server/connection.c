@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 
 #include "server/buffers.h"
@@ -18,6 +19,11 @@
 bool connection_authorized(const struct server_connection *connection)
 {
     return connection->authenticated || !password_wanted(&connection->thread->server->password);
+}
+
+const char *connection_address(const struct server_connection *connection)
+{
+    return strncmp(connection->peer, "tcp://", 6) == 0 ? connection->peer + 6 : connection->peer;
 }
 
 static void connection_ready(struct worker_watch *watch, uint32_t events);

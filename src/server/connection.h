@@ -55,11 +55,13 @@ struct server_connection {
     uint8_t reply; /* enum connection_reply */
     uint8_t skip;  /* replies to leave out: 2: the next command's; 1: this one's */
     bool no_evict, no_touch;
+    bool multi; /* between MULTI and EXEC or DISCARD: commands are refused */
 
     uint64_t id, created_ns;
     uint64_t active_ns; /* last time that a command ran, or bytes came or went: a slow transfer is not idle */
     uint64_t commands, bytes_in, bytes_out;
-    const char *last_command;
+    const char *last_command, *last_subcommand; /* NULL: it has none */
+    size_t request_start; /* where the request under way begins in the input, while `running` */
     char *name, *library, *library_version; /* NULL: none */
     char *peer;
 };
@@ -79,6 +81,8 @@ void connection_hold(struct server_connection *connection);
 void connection_release(struct server_connection *connection);
 /* Asks the worker for the events that the connection can use now. */
 void connection_watch(struct server_connection *connection);
+/* The client's address as clients write it: without the scheme of Banyan's own settings. */
+const char *connection_address(const struct server_connection *connection);
 /* Whether it may run commands that need the password. */
 bool connection_authorized(const struct server_connection *connection);
 

@@ -5,6 +5,7 @@
 #include "server/eviction.h"
 #include "server/fiber.h"
 #include "server/replies.h"
+#include "server/slowlog.h"
 #include "server/state.h"
 
 static uint64_t wall_clock(struct server_fiber *fiber, uint64_t now_ns)
@@ -77,6 +78,8 @@ void fiber_end_reply(struct server_fiber *fiber, const struct server_call *call,
     fiber->latency[fiber->latencies++] = nanoseconds;
     if (!call->command)
         return;
+    if (call->ran)
+        slowlog_note(thread->server, call, nanoseconds);
     struct server_command_counter *counter = &thread->commands[index];
     counter_add(&counter->calls, 1);
     counter_add(&counter->nanoseconds, nanoseconds);
@@ -96,8 +99,12 @@ uint64_t fiber_execute(struct server_fiber *fiber, const struct server_request *
         server_reply_arity(&call);
     } else if (!(request->command->flags & SERVER_NO_AUTH) && !connection_authorized(connection)) {
         resp_error(&connection->output, "NOAUTH Authentication required.");
+    } else if (connection->multi && !(request->command->flags & SERVER_IN_MULTI)) {
+        server_reply_in_multi(&call);
     } else {
         connection->last_command = request->command->name;
+        connection->last_subcommand = NULL;
+        call.ran = true;
         command_run(&call);
     }
     assert(!connection->command_bytes); /* a command gives back what it has reserved */

@@ -44,6 +44,7 @@ static enum resp_status slice_run(struct server_fiber *fiber, struct server_conn
             return status;
         size_t start = connection->input_start;
         connection->input_start += consumed;
+        connection->request_start = start;
         if (status == RESP_COMPLETE)
             fiber_take_request(fiber, start, now);
     }

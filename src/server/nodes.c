@@ -9,7 +9,7 @@
 #include "pool/pool.h"
 #include "server/state.h"
 
-static void node_ask(struct server *server, struct tree_session *session, unsigned number)
+void server_node_ask(struct server *server, struct tree_session *session, unsigned number)
 {
     struct server_node *node = &server->nodes[number];
     struct memory_status_request request = {.kind = MEMORY_STATUS};
@@ -40,7 +40,7 @@ void nodes_main(void *argument)
     if (tree_session_create(&session, thread->server->compute, thread->tree, NULL))
         log_error("no memory to ask memory nodes for their state");
     for (unsigned i = 0; session && !thread->stopping; i = (i + 1) % thread->server->node_count) {
-        node_ask(thread->server, session, i);
+        server_node_ask(thread->server, session, i);
         if (i + 1 < thread->server->node_count)
             continue;
         for (unsigned tick = 0; tick < 10 && !thread->stopping; tick++)

@@ -13,6 +13,8 @@ struct server_node {
     char trouble[256];
 };
 
+/* Asks a memory node for its state now. On a fiber, with its session. One round trip. */
+void server_node_ask(struct server *server, struct tree_session *session, unsigned number);
 /* A fiber of thread 0. argument: struct server_thread. */
 void nodes_main(void *thread);
 

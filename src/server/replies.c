@@ -86,6 +86,22 @@ void server_reply_subcommand(struct server_call *call)
     resp_error(call->reply, "ERR unknown subcommand '%.*s'. Try %s HELP.", SERVER_SHOWN(name), upper);
 }
 
+void server_reply_subcommand_or_arity(struct server_call *call)
+{
+    const struct resp_argument *name = &call->arguments[1];
+    char upper[SERVER_COMMAND_NAME_MAX + 1];
+    name_fold(upper, call->command->name, toupper);
+    resp_error(call->reply, "ERR unknown subcommand or wrong number of arguments for '%.*s'. Try %s HELP.",
+               SERVER_SHOWN(name), upper);
+}
+
+void server_reply_in_multi(struct server_call *call)
+{
+    resp_error(call->reply,
+               "ERR transactions are not supported: '%s' was not done, as nothing is until EXEC or DISCARD",
+               call->command->name);
+}
+
 void server_reply_subcommand_arity(struct server_call *call, const char *subcommand)
 {
     char text[SERVER_COMMAND_NAME_MAX + 1];

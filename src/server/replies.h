@@ -19,8 +19,12 @@ void server_reply_arity(struct server_call *call);       /* ERR wrong number of 
 void server_reply_unknown(struct server_call *call);
 /* ERR unknown subcommand 'x'. Try CLIENT HELP. */
 void server_reply_subcommand(struct server_call *call);
+/* ERR unknown subcommand or wrong number of arguments for 'x'. Try CLIENT HELP. */
+void server_reply_subcommand_or_arity(struct server_call *call);
 /* ERR wrong number of arguments for 'client|id' command */
 void server_reply_subcommand_arity(struct server_call *call, const char *subcommand);
+/* Between MULTI and EXEC: the command is refused. */
+void server_reply_in_multi(struct server_call *call);
 /* ERR invalid expire time in 'set' command */
 void server_reply_bad_expire(struct server_call *call);
 /* ERR string exceeds maximum allowed size (64MB) */

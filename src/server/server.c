@@ -107,6 +107,7 @@ static int server_fill(struct server *server, struct tree_compute *compute,
 {
     static const struct server_command *const tables[] = {server_string_commands, server_key_commands,
                                                           server_range_commands, server_admin_commands, NULL};
+    slowlog_init(&server->slowlog);
     server->compute = compute;
     server->fabric = pool_fabric(tree_compute_pool(compute));
     server->options = *options;
@@ -165,6 +166,7 @@ void server_destroy(struct server *server)
     if (server->store)
         store_close(server->store);
     command_table_destroy(server->table);
+    slowlog_destroy(&server->slowlog);
     free(server->nodes);
     free(server->listeners.list);
     password_destroy(&server->password);

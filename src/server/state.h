@@ -7,6 +7,7 @@
 #include "server/listeners.h"
 #include "server/nodes.h"
 #include "server/password.h"
+#include "server/slowlog.h"
 #include "server/thread.h"
 
 #define SERVER_REDIS_VERSION "7.0.0" /* whose behaviour is followed; clients look at it */
@@ -25,6 +26,7 @@ struct server {
     struct server_node *nodes;
     unsigned node_count;
     struct server_password password;
+    struct server_slowlog slowlog;
     struct spinlock settings_lock; /* held while CONFIG SET applies its changes */
     uint64_t started_ns;
     char run_id[41];

@@ -77,11 +77,11 @@ static void test_replies(void **state)
         {"CONFIG SET timeout 0\r\n", "+OK\r\n"},
         {"CONFIG SET timeout -1\r\n",
          "-ERR CONFIG SET failed (possibly related to argument 'timeout') - argument must be between 0 and "
-         "4294967295 inclusive\r\n"},
+         "2147483647 inclusive\r\n"},
         {"CONFIG RESETSTAT\r\n", "+OK\r\n"},
         {"COMMAND GETKEYS SET k v\r\n", "*1\r\n$1\r\nk\r\n"},
         {"COMMAND LIST FILTERBY PATTERN ech?\r\n", "*1\r\n$4\r\necho\r\n"},
-        {"COMMAND INFO nosuch\r\n", "*1\r\n*-1\r\n"},
+        {"COMMAND INFO nosuch\r\n", "*1\r\n$-1\r\n"},
         {"OBJECT ENCODING a\r\n", "$3\r\nint\r\n"},
         {"OBJECT ENCODING none\r\n", "$-1\r\n"},
         {"MEMORY USAGE none\r\n", "$-1\r\n"},
@@ -120,10 +120,10 @@ static void test_config_set_many(void **state)
     static const char *const wrong[][2] = {
         {"timeout 200 maxclients 0", "'maxclients') - argument must be between 1 and 4294967295 inclusive"},
         {"timeout 200 requirepass secret maxclients many",
-         "'maxclients') - argument must be between 1 and 4294967295 inclusive"},
+         "'maxclients') - argument couldn't be parsed into an integer"},
         {"timeout 200 save x", "'save') - can't set immutable config"},
         {"timeout 200 Timeout 300", "'Timeout') - duplicate parameter"},
-        {"timeout 200 maxclients \"60\\x00\"", "'maxclients') - the value has a zero byte"},
+        {"timeout 200 maxclients \"60\\x00\"", "'maxclients') - argument couldn't be parsed into an integer"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         snprintf(reply, sizeof reply, "CONFIG SET %s\r\n", wrong[i][0]);
@@ -501,7 +501,7 @@ static void test_client_list_and_kill(void **state)
     }
     freeReplyObject(reply);
     reply = ask(context, "CLIENT INFO");
-    assert_non_null(strstr(reply->str, " cmd=client "));
+    assert_non_null(strstr(reply->str, " cmd=client|info "));
     freeReplyObject(reply);
     reply = ask(context, "CLIENT KILL TYPE normal SKIPME yes");
     assert_int_equal(reply->integer, OTHERS);

@@ -161,19 +161,15 @@ static void sub_help(struct server_call *call)
     subcommand_reply_help(call, "CLIENT", lines);
 }
 
-void client_run(struct server_call *call)
-{
-    static const struct subcommand list[] = {{"ID", 2, sub_id},
-                                             {"GETNAME", 2, sub_getname},
-                                             {"SETNAME", 3, sub_setname},
-                                             {"SETINFO", 4, sub_setinfo},
-                                             {"LIST", -2, client_list_run},
-                                             {"INFO", 2, client_info_run},
-                                             {"KILL", -3, client_kill_run},
-                                             {"REPLY", 3, sub_reply},
-                                             {"NO-EVICT", 3, sub_no_evict},
-                                             {"NO-TOUCH", 3, sub_no_touch},
-                                             {"HELP", 2, sub_help},
-                                             {NULL, 0, NULL}};
-    subcommand_run(call, list);
-}
+const struct server_subcommand client_subcommands[] = {{"ID", 2, sub_id},
+                                                       {"GETNAME", 2, sub_getname},
+                                                       {"SETNAME", 3, sub_setname},
+                                                       {"SETINFO", 4, sub_setinfo},
+                                                       {"LIST", -2, client_list_run},
+                                                       {"INFO", 2, client_info_run},
+                                                       {"KILL", -3, client_kill_run},
+                                                       {"REPLY", 3, sub_reply},
+                                                       {"NO-EVICT", 3, sub_no_evict},
+                                                       {"NO-TOUCH", 3, sub_no_touch},
+                                                       {"HELP", 2, sub_help},
+                                                       {NULL, 0, NULL}};

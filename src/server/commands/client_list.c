@@ -3,6 +3,7 @@
  * connection is touched by its thread alone. On a fiber; errors in the words of Redis 7.
  */
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,36 +39,51 @@ static void address_local(const struct server_connection *connection, char *text
     }
 }
 
-/* As clients write addresses: without the scheme of Banyan's own settings. */
-static const char *address_peer(const struct server_connection *connection)
+/* "get", "client|list"; "NULL" before the first. */
+static void command_shown(const struct server_connection *connection,
+                          char text[2 * SERVER_COMMAND_NAME_MAX + 2])
 {
-    return strncmp(connection->peer, "tcp://", 6) == 0 ? connection->peer + 6 : connection->peer;
+    int at = snprintf(text, SERVER_COMMAND_NAME_MAX + 1, "%s", connection->last_command);
+    if (!connection->last_subcommand)
+        return;
+    text[at++] = '|';
+    for (const char *c = connection->last_subcommand; *c; c++)
+        text[at++] = (char)tolower((unsigned char)*c);
+    text[at] = 0;
 }
 
 /* One line of CLIENT LIST, as Redis writes it, since tools parse it. On the connection's thread. */
-static void client_line(struct text *text, const struct server_connection *connection, uint64_t now)
+static void client_line(struct text *text, const struct server_connection *connection,
+                        const struct server_call *call, uint64_t now)
 {
-    char local[NET_TEXT_MAX];
+    char local[NET_TEXT_MAX], command[2 * SERVER_COMMAND_NAME_MAX + 2];
     bool current = connection->running;
+    /* Bytes of the request under way count until it has been done. */
+    size_t unparsed = connection->input_end - (current ? connection->request_start : connection->input_start);
+    size_t arguments = 0;
+    for (uint32_t i = 0; connection == call->connection && i < call->count; i++)
+        arguments += call->arguments[i].length;
+    command_shown(connection, command);
     address_local(connection, local, sizeof local);
     text_add(
         text,
         "id=%llu addr=%s laddr=%s fd=%d name=%s age=%llu idle=%llu flags=%s db=0 sub=0 psub=0 ssub=0 "
-        "multi=-1 qbuf=%zu qbuf-free=%zu argv-mem=%zu multi-mem=0 rbs=%zu rbp=0 obl=%zu oll=0 omem=0 "
+        "multi=%d qbuf=%zu qbuf-free=%zu argv-mem=%zu multi-mem=0 rbs=%zu rbp=0 obl=%zu oll=0 omem=0 "
         "tot-mem=%llu events=%s cmd=%s user=default redir=-1 resp=%d lib-name=%s lib-ver=%s\n",
-        (unsigned long long)connection->id, address_peer(connection), local,
+        (unsigned long long)connection->id, connection_address(connection), local,
         net_stream_fd(connection->stream), connection->name ? connection->name : "",
         (unsigned long long)((now - connection->created_ns) / 1000000000),
         (unsigned long long)((now > connection->active_ns ? now - connection->active_ns : 0) / 1000000000),
         connection->finishing     ? "c"
+        : connection->multi       ? "x"
         : connection->unix_socket ? "U"
         : connection->no_evict    ? "e"
                                   : "N",
-        connection->input_end - connection->input_start, connection->input_capacity - connection->input_end,
-        connection->parser.capacity * sizeof *connection->parser.arguments, connection->output.capacity,
+        connection->multi ? 0 : -1, unparsed, connection->input_capacity - connection->input_end, arguments,
+        connection->output.capacity,
         (current ? connection->output.start : connection->output.length) - connection->sent,
         (unsigned long long)(connection_memory(connection) + sizeof *connection),
-        connection->watch.events & 4u ? "rw" : "r", connection->last_command, connection->output.protocol,
+        connection->watch.events & 4u ? "rw" : "r", command, connection->output.protocol,
         connection->library ? connection->library : "",
         connection->library_version ? connection->library_version : "");
 }
@@ -97,7 +113,7 @@ static bool selected(const struct selection *selection, const struct server_conn
     for (uint32_t i = 0; !found && i < selection->id_count; i++)
         found = server_argument_equals(&selection->ids[i], text);
     if (found && selection->address)
-        found = server_argument_equals(selection->address, address_peer(connection));
+        found = server_argument_equals(selection->address, connection_address(connection));
     if (found && selection->local) {
         address_local(connection, text, sizeof text);
         found = server_argument_equals(selection->local, text);
@@ -114,7 +130,7 @@ static void selection_visit(struct server_thread *thread, void *context)
         if (!selected(selection, connection))
             continue;
         if (!selection->kill) {
-            client_line(&selection->texts[thread->number], connection, selection->now);
+            client_line(&selection->texts[thread->number], connection, selection->call, selection->now);
             continue;
         }
         killed++;
@@ -149,18 +165,27 @@ static void clients_list(struct server_call *call, struct selection *selection)
     free(selection->texts);
 }
 
+/* *none: it is a type that no client here has. Replies an error and returns false if there is no such type.
+ */
+static bool type_read(struct server_call *call, const struct resp_argument *type, bool *none)
+{
+    static const char *const others[] = {"MASTER", "REPLICA", "SLAVE", "PUBSUB"};
+    *none = !server_argument_is(type, "NORMAL");
+    bool known = !*none;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        known |= server_argument_is(type, others[i]);
+    if (!known)
+        resp_error(call->reply, "ERR Unknown client type '%.*s'", SERVER_SHOWN(type));
+    return known;
+}
+
 void client_list_run(struct server_call *call)
 {
     struct selection selection = {.call = call, .now = task_now()};
     const struct resp_argument *arguments = call->arguments;
     if (call->count == 4 && server_argument_is(&arguments[2], "TYPE")) {
-        selection.none = !server_argument_is(&arguments[3], "NORMAL");
-        if (selection.none && !server_argument_is(&arguments[3], "MASTER") &&
-            !server_argument_is(&arguments[3], "REPLICA") && !server_argument_is(&arguments[3], "SLAVE") &&
-            !server_argument_is(&arguments[3], "PUBSUB")) {
-            resp_error(call->reply, "ERR Unknown client type '%.*s'", SERVER_SHOWN(&arguments[3]));
+        if (!type_read(call, &arguments[3], &selection.none))
             return;
-        }
     } else if (call->count > 3 && server_argument_is(&arguments[2], "ID")) {
         selection.ids = &arguments[3];
         selection.id_count = call->count - 3;
@@ -179,7 +204,7 @@ void client_list_run(struct server_call *call)
 void client_info_run(struct server_call *call)
 {
     struct text text = {0};
-    client_line(&text, call->connection, task_now());
+    client_line(&text, call->connection, call, task_now());
     if (text.failed)
         resp_error(call->reply, "OOM no memory for a reply");
     else
@@ -212,7 +237,10 @@ static bool kill_filters(struct server_call *call, struct selection *selection)
         } else if (server_argument_is(&arguments[i], "LADDR")) {
             selection->local = value;
         } else if (server_argument_is(&arguments[i], "TYPE")) {
-            selection->none |= !server_argument_is(value, "NORMAL");
+            bool none;
+            if (!type_read(call, value, &none))
+                return false;
+            selection->none |= none;
         } else if (server_argument_is(&arguments[i], "USER")) {
             if (!server_argument_equals(value, "default")) {
                 resp_error(call->reply, "ERR No such user '%.*s'", SERVER_SHOWN(value));

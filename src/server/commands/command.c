@@ -59,7 +59,7 @@ static void command_document(struct resp_writer *reply, const struct server_comm
     resp_integer(reply, command->arity);
 }
 
-static void command_all(struct server_call *call)
+void command_command_run(struct server_call *call)
 {
     const struct command_table *table = server_of(call)->table;
     resp_array(call->reply, command_table_count(table));
@@ -108,7 +108,7 @@ static const struct server_command *command_named(const struct server_call *call
 static void command_info(struct server_call *call)
 {
     if (call->count == 2) {
-        command_all(call);
+        command_command_run(call);
         return;
     }
     resp_array(call->reply, call->count - 2);
@@ -116,10 +116,8 @@ static void command_info(struct server_call *call)
         const struct server_command *command = command_named(call, i);
         if (command)
             command_describe(call->reply, command);
-        else if (call->reply->protocol >= 3)
-            resp_null(call->reply);
         else
-            resp_raw(call->reply, "*-1\r\n", 5);
+            resp_null(call->reply);
     }
 }
 
@@ -174,17 +172,10 @@ static void command_help(struct server_call *call)
     subcommand_reply_help(call, "COMMAND", lines);
 }
 
-void command_command_run(struct server_call *call)
-{
-    static const struct subcommand list[] = {{"COUNT", 2, command_count},
-                                             {"LIST", -2, command_list},
-                                             {"INFO", -2, command_info},
-                                             {"DOCS", -2, command_docs},
-                                             {"GETKEYS", -3, command_getkeys},
-                                             {"HELP", 2, command_help},
-                                             {NULL, 0, NULL}};
-    if (call->count == 1)
-        command_all(call);
-    else
-        subcommand_run(call, list);
-}
+const struct server_subcommand command_subcommands[] = {{"COUNT", 2, command_count},
+                                                        {"LIST", -2, command_list},
+                                                        {"INFO", -2, command_info},
+                                                        {"DOCS", -2, command_docs},
+                                                        {"GETKEYS", -3, command_getkeys},
+                                                        {"HELP", 2, command_help},
+                                                        {NULL, 0, NULL}};

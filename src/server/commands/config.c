@@ -18,7 +18,7 @@
 /* A checked value. */
 struct change {
     const struct own_setting *setting;
-    uint64_t number;
+    int64_t number;
     const struct resp_argument *text;
 };
 
@@ -33,21 +33,39 @@ struct own_setting {
 
 /* ---- the server's own settings ---- */
 
-static int number_check(struct change *change, uint64_t least, uint64_t most, struct error *error)
+static int number_check(struct change *change, int64_t least, int64_t most, struct error *error)
 {
-    int64_t number = -1;
-    bool good = server_argument_digits(change->text);
-    /* As strtoull reads it: leading zeros are allowed. */
-    struct resp_argument digits = *change->text;
-    while (digits.length > 1 && *digits.bytes == '0') {
-        digits.bytes++;
+    if (!server_integer_parse(change->text->bytes, change->text->length, &change->number))
+        return error_set(error, BANYAN_EINVAL, "argument couldn't be parsed into an integer");
+    if (change->number < least || change->number > most)
+        return error_set(error, BANYAN_EINVAL, "argument must be between %lld and %lld inclusive",
+                         (long long)least, (long long)most);
+    return 0;
+}
+
+/* Bytes, as 1024, 64kb (powers of 1024) or 64k (powers of 1000), as in Redis. */
+static int memory_check(struct change *change, int64_t least, int64_t most, struct error *error)
+{
+    static const struct {
+        const char *name;
+        int64_t factor;
+    } units[] = {{"B", 1},        {"K", 1000},       {"KB", 1 << 10},         {"M", 1000 * 1000},
+                 {"MB", 1 << 20}, {"G", 1000000000}, {"GB", INT64_C(1) << 30}};
+    struct resp_argument digits = *change->text, unit;
+    int64_t factor = 1;
+    while (digits.length && (digits.bytes[digits.length - 1] < '0' || digits.bytes[digits.length - 1] > '9'))
         digits.length--;
-    }
-    good = good && server_integer_parse(digits.bytes, digits.length, &number);
-    if (!good || (uint64_t)number < least || (uint64_t)number > most)
-        return error_set(error, BANYAN_EINVAL, "argument must be between %llu and %llu inclusive",
-                         (unsigned long long)least, (unsigned long long)most);
-    change->number = (uint64_t)number;
+    unit = (struct resp_argument){digits.bytes + digits.length, change->text->length - digits.length};
+    for (size_t i = 0; unit.length && i < sizeof units / sizeof *units; i++)
+        factor = server_argument_is(&unit, units[i].name) ? -units[i].factor : factor;
+    if ((unit.length && factor > 0) || !server_integer_parse(digits.bytes, digits.length, &change->number) ||
+        change->number < 0)
+        return error_set(error, BANYAN_EINVAL, "argument must be a memory value");
+    factor = factor < 0 ? -factor : factor;
+    if (change->number < (least + factor - 1) / factor || change->number > most / factor)
+        return error_set(error, BANYAN_EINVAL, "argument must be between %lld and %lld inclusive",
+                         (long long)least, (long long)most);
+    change->number *= factor;
     return 0;
 }
 
@@ -59,12 +77,12 @@ static void get_timeout(struct server *server, char *text, size_t size)
 static int check_timeout(const struct server *server, struct change *change, struct error *error)
 {
     (void)server;
-    return number_check(change, 0, UINT32_MAX, error);
+    return number_check(change, 0, INT32_MAX, error);
 }
 
 static void apply_timeout(struct server *server, const struct change *change)
 {
-    atomic_store_relaxed(&server->idle_timeout_s, change->number);
+    atomic_store_relaxed(&server->idle_timeout_s, (uint64_t)change->number);
 }
 
 static void get_clients_max(struct server *server, char *text, size_t size)
@@ -80,7 +98,7 @@ static int check_clients_max(const struct server *server, struct change *change,
 
 static void apply_clients_max(struct server *server, const struct change *change)
 {
-    atomic_store_relaxed(&server->clients_max, change->number);
+    atomic_store_relaxed(&server->clients_max, (uint64_t)change->number);
 }
 
 static void get_value_max(struct server *server, char *text, size_t size)
@@ -91,12 +109,12 @@ static void get_value_max(struct server *server, char *text, size_t size)
 static int check_value_max(const struct server *server, struct change *change, struct error *error)
 {
     uint64_t most = server->options.query_buffer_max - 1024;
-    return number_check(change, 1024, most < STORE_VALUE_MAX ? most : STORE_VALUE_MAX, error);
+    return memory_check(change, 1024, (int64_t)(most < STORE_VALUE_MAX ? most : STORE_VALUE_MAX), error);
 }
 
 static void apply_value_max(struct server *server, const struct change *change)
 {
-    atomic_store_relaxed(&server->value_max, change->number);
+    atomic_store_relaxed(&server->value_max, (uint64_t)change->number);
 }
 
 static int check_password(const struct server *server, struct change *change, struct error *error)
@@ -110,6 +128,39 @@ static int check_password(const struct server *server, struct change *change, st
 static void apply_password(struct server *server, const struct change *change)
 {
     password_set(&server->password, change->text->bytes, change->text->length);
+}
+
+static void get_slower_than(struct server *server, char *text, size_t size)
+{
+    snprintf(text, size, "%lld", (long long)__atomic_load_n(&server->slowlog.slower_than, __ATOMIC_RELAXED));
+}
+
+static int check_slower_than(const struct server *server, struct change *change, struct error *error)
+{
+    (void)server;
+    return number_check(change, -1, INT64_MAX, error);
+}
+
+static void apply_slower_than(struct server *server, const struct change *change)
+{
+    __atomic_store_n(&server->slowlog.slower_than, change->number, __ATOMIC_RELAXED);
+}
+
+static void get_slow_length(struct server *server, char *text, size_t size)
+{
+    snprintf(text, size, "%llu", (unsigned long long)atomic_load_relaxed(&server->slowlog.length_max));
+}
+
+static int check_slow_length(const struct server *server, struct change *change, struct error *error)
+{
+    (void)server;
+    return number_check(change, 0, SLOWLOG_LENGTH_MAX, error);
+}
+
+/* What is beyond it goes when the next entry comes, as in Redis. */
+static void apply_slow_length(struct server *server, const struct change *change)
+{
+    atomic_store_relaxed(&server->slowlog.length_max, (uint64_t)change->number);
 }
 
 static void get_empty(struct server *server, char *text, size_t size)
@@ -134,6 +185,8 @@ static const struct own_setting own_settings[] = {
     {"timeout", get_timeout, check_timeout, apply_timeout},
     {"maxclients", get_clients_max, check_clients_max, apply_clients_max},
     {"proto-max-bulk-len", get_value_max, check_value_max, apply_value_max},
+    {"slowlog-log-slower-than", get_slower_than, check_slower_than, apply_slower_than},
+    {"slowlog-max-len", get_slow_length, check_slow_length, apply_slow_length},
     {"requirepass", NULL, check_password, apply_password},
     {"save", get_empty, NULL, NULL},
     {"appendonly", get_no, NULL, NULL},
@@ -216,8 +269,6 @@ static int change_check(const struct server *server, struct change *change, cons
     for (size_t i = 0; i < count; i++)
         if (earlier[i].setting == change->setting)
             return error_set(error, BANYAN_EINVAL, "duplicate parameter");
-    if (memchr(change->text->bytes, 0, change->text->length))
-        return error_set(error, BANYAN_EINVAL, "the value has a zero byte");
     return change->setting->check(server, change, error);
 }
 
@@ -290,10 +341,6 @@ static void config_help(struct server_call *call)
     subcommand_reply_help(call, "CONFIG", lines);
 }
 
-void config_run(struct server_call *call)
-{
-    static const struct subcommand list[] = {
-        {"GET", -3, config_get},        {"SET", -4, config_set},  {"RESETSTAT", 2, config_resetstat},
-        {"REWRITE", 2, config_rewrite}, {"HELP", 2, config_help}, {NULL, 0, NULL}};
-    subcommand_run(call, list);
-}
+const struct server_subcommand config_subcommands[] = {
+    {"GET", -3, config_get},        {"SET", -4, config_set},  {"RESETSTAT", 2, config_resetstat},
+    {"REWRITE", 2, config_rewrite}, {"HELP", 2, config_help}, {NULL, 0, NULL}};

@@ -140,7 +140,7 @@ void reset_run(struct server_call *call)
     connection->authenticated = !password_wanted(&server_of(call)->password);
     connection->reply = CONNECTION_REPLY_ON;
     connection->skip = 0;
-    connection->no_evict = connection->no_touch = false;
+    connection->no_evict = connection->no_touch = connection->multi = false;
     call->reply->protocol = 2;
     free(connection->name);
     connection->name = NULL;

@@ -27,10 +27,15 @@ server_point_function ttl_point, pttl_point, expiretime_point, pexpiretime_point
 server_command_function scan_run, keys_run, randomkey_run, flush_run;
 /* connection.c */
 server_command_function ping_run, echo_run, quit_run, reset_run, hello_run, auth_run, select_run;
-/* client.c: CLIENT and its subcommands; list and kill stand in client_list.c */
-server_command_function client_run, client_list_run, client_info_run, client_kill_run;
-/* command.c, config.c, info.c, memory.c */
-server_command_function command_command_run, config_run, info_run, memory_run, object_run;
+/* transactions.c */
+server_command_function multi_run, exec_run, discard_run, watch_run, unwatch_run;
+/* client_list.c */
+server_command_function client_list_run, client_info_run, client_kill_run;
+/* command.c, info.c */
+server_command_function command_command_run, info_run;
+/* client.c, command.c, config.c, memory.c, slowlog.c */
+extern const struct server_subcommand client_subcommands[], command_subcommands[], config_subcommands[],
+    memory_subcommands[], object_subcommands[], slowlog_subcommands[];
 
 /* Sets the connection's name, or replies an error and returns false. */
 bool client_name_set(struct server_call *call, const struct resp_argument *name);

@@ -1,6 +1,7 @@
 /*
  * info.c - INFO: the server's figures as text, in Redis's sections and form, since its tools parse them, and
- * one section of Banyan's own. On a fiber; visits every thread once, to bring the figures up to date.
+ * one section of Banyan's own. On a fiber; visits every thread once, and asks each memory node for its state
+ * where that is shown, to bring the figures up to date.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,6 +26,7 @@ struct figures {
     struct server_stats stats;
     uint64_t pool_bytes, used_bytes; /* sums of the memory nodes that have answered */
     bool exact;                      /* the keys must be counted, not estimated */
+    bool sized;                      /* the memory nodes must be asked what is used now */
     struct text text;
 };
 
@@ -183,19 +185,20 @@ static const struct section {
     const char *name;  /* in requests */
     const char *title; /* in the reply */
     void (*write)(struct figures *);
-    bool rare; /* only with "all" and "everything" */
+    bool rare;  /* only with "all" and "everything" */
+    bool sized; /* shows what the memory nodes hold */
 } sections[] = {
-    {"SERVER", "Server", section_server, false},
-    {"CLIENTS", "Clients", section_clients, false},
-    {"MEMORY", "Memory", section_memory, false},
-    {"PERSISTENCE", "Persistence", section_persistence, false},
-    {"STATS", "Stats", section_stats, false},
-    {"REPLICATION", "Replication", section_replication, false},
-    {"CPU", "CPU", section_cpu, false},
-    {"COMMANDSTATS", "Commandstats", section_commandstats, true},
-    {"CLUSTER", "Cluster", section_cluster, false},
-    {"KEYSPACE", "Keyspace", section_keyspace, false},
-    {"BANYAN", "Banyan", section_banyan, false},
+    {"SERVER", "Server", section_server, false, false},
+    {"CLIENTS", "Clients", section_clients, false, false},
+    {"MEMORY", "Memory", section_memory, false, true},
+    {"PERSISTENCE", "Persistence", section_persistence, false, false},
+    {"STATS", "Stats", section_stats, false, false},
+    {"REPLICATION", "Replication", section_replication, false, false},
+    {"CPU", "CPU", section_cpu, false, false},
+    {"COMMANDSTATS", "Commandstats", section_commandstats, true, false},
+    {"CLUSTER", "Cluster", section_cluster, false, false},
+    {"KEYSPACE", "Keyspace", section_keyspace, false, false},
+    {"BANYAN", "Banyan", section_banyan, false, true},
 };
 
 static bool wanted(const struct server_call *call, const struct section *section)
@@ -212,11 +215,15 @@ static bool wanted(const struct server_call *call, const struct section *section
 
 static void figures_gather(struct figures *f)
 {
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+        f->sized |= sections[i].sized && wanted(f->call, &sections[i]);
     server_refresh(f->server);
     server_stats(f->server, &f->stats);
     for (unsigned i = 0; i < f->server->node_count; i++) {
         struct server_memory_state state;
         struct memory_status_reply status = {0};
+        if (f->sized)
+            server_node_ask(f->server, store_session_tree(f->call->store), i);
         server_memory_state(f->server, i, &state, &status);
         f->pool_bytes += status.pool_bytes;
         f->used_bytes += status.bytes_used;

@@ -63,7 +63,7 @@ static void type_point(struct server_call *call, const struct store_value *value
 /* name, run, point, arity, flags, keys, summary */
 #define KEY(name, run, point, arity, flags, first, last, step, summary)                                      \
     {                                                                                                        \
-        name, run, point, arity, flags, first, last, step, "generic", summary                                \
+        name, run, point, arity, flags, first, last, step, "generic", summary, NULL                          \
     }
 
 const struct server_command server_key_commands[] = {

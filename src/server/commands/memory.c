@@ -36,6 +36,10 @@ static void memory_usage(struct server_call *call)
     }
     if (call->count == 5 && !server_argument_integer(call, &call->arguments[4], &samples))
         return;
+    if (call->count == 5 && samples < 0) {
+        server_reply_syntax(call);
+        return;
+    }
     if (!key_stat(call, &call->arguments[2], &value))
         return;
     format_geometry_shape(tree_geometry(store_tree(server_of(call)->store)), &shape);
@@ -72,30 +76,15 @@ static void memory_help(struct server_call *call)
     subcommand_reply_help(call, "MEMORY", lines);
 }
 
-void memory_run(struct server_call *call)
-{
-    static const struct subcommand list[] = {
-        {"USAGE", -3, memory_usage}, {"DOCTOR", 2, memory_doctor}, {"HELP", 2, memory_help}, {NULL, 0, NULL}};
-    subcommand_run(call, list);
-}
-
-static bool is_integer(const struct store_value *value)
-{
-    const char *text = (const char *)value->bytes;
-    size_t length = value->length, sign = length && *text == '-';
-    if (length == sign || length > 19 || (text[sign] == '0' && length > 1))
-        return false;
-    for (size_t i = sign; i < length; i++)
-        if (text[i] < '0' || text[i] > '9')
-            return false;
-    return true;
-}
+const struct server_subcommand memory_subcommands[] = {
+    {"USAGE", -3, memory_usage}, {"DOCTOR", 2, memory_doctor}, {"HELP", 2, memory_help}, {NULL, 0, NULL}};
 
 /* Replies Redis's names for how it keeps strings, since tools look at them. */
 static void object_encoding(struct server_call *call)
 {
     const struct resp_argument *key = &call->arguments[2];
     struct store_value value;
+    int64_t number;
     if (!key_stat(call, key, &value))
         return;
     if (value.length > 44) {
@@ -108,7 +97,9 @@ static void object_encoding(struct server_call *call)
     else if (status)
         server_reply_failure(call, status);
     else
-        resp_text(call->reply, is_integer(&value) ? "int" : value.length > 44 ? "raw" : "embstr");
+        resp_text(call->reply, server_integer_parse(value.bytes, value.length, &number) ? "int"
+                               : value.length > 44                                      ? "raw"
+                                                                                        : "embstr");
 }
 
 static void object_number(struct server_call *call, int64_t number)
@@ -130,7 +121,13 @@ static void object_idletime(struct server_call *call)
 
 static void object_freq(struct server_call *call)
 {
-    resp_error(call->reply, "ERR An LFU maxmemory policy is not selected, access frequency not tracked.");
+    struct store_value value;
+    if (!key_stat(call, &call->arguments[2], &value))
+        return;
+    resp_error(
+        call->reply,
+        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note "
+        "that when switching between policies at runtime LRU and LFU data will take some time to adjust.");
 }
 
 static void object_help(struct server_call *call)
@@ -146,10 +143,6 @@ static void object_help(struct server_call *call)
     subcommand_reply_help(call, "OBJECT", lines);
 }
 
-void object_run(struct server_call *call)
-{
-    static const struct subcommand list[] = {
-        {"ENCODING", 3, object_encoding}, {"REFCOUNT", 3, object_refcount}, {"IDLETIME", 3, object_idletime},
-        {"FREQ", 3, object_freq},         {"HELP", 2, object_help},         {NULL, 0, NULL}};
-    subcommand_run(call, list);
-}
+const struct server_subcommand object_subcommands[] = {
+    {"ENCODING", 3, object_encoding}, {"REFCOUNT", 3, object_refcount}, {"IDLETIME", 3, object_idletime},
+    {"FREQ", 3, object_freq},         {"HELP", 2, object_help},         {NULL, 0, NULL}};

@@ -1,6 +1,6 @@
 /*
  * server.c - the table of commands about the server and its connections, and the small ones of them: DBSIZE,
- * TIME, WAIT, DEBUG, SHUTDOWN, LATENCY, SLOWLOG. On a fiber; errors in the words of Redis 7.
+ * TIME, WAIT, DEBUG, SHUTDOWN, LATENCY. On a fiber; errors in the words of Redis 7.
  */
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "server/arguments.h"
 #include "server/commands/functions.h"
 #include "server/commands/subcommands.h"
@@ -41,10 +42,11 @@ static void time_run(struct server_call *call)
 static void wait_run(struct server_call *call)
 {
     int64_t replicas, timeout;
-    if (!server_argument_integer(call, &call->arguments[1], &replicas) ||
-        !server_argument_integer(call, &call->arguments[2], &timeout))
+    if (!server_argument_integer(call, &call->arguments[1], &replicas))
         return;
-    if (timeout < 0)
+    if (!server_integer_parse(call->arguments[2].bytes, call->arguments[2].length, &timeout))
+        resp_error(call->reply, "ERR timeout is not an integer or out of range");
+    else if (timeout < 0)
         resp_error(call->reply, "ERR timeout is negative");
     else
         resp_integer(call->reply, 0); /* there are no replicas to wait for */
@@ -80,34 +82,38 @@ static void debug_help(struct server_call *call)
     subcommand_reply_help(call, "DEBUG", lines);
 }
 
-static void debug_run(struct server_call *call)
-{
-    static const struct subcommand list[] = {
-        {"SLEEP", 3, debug_sleep}, {"HELP", 2, debug_help}, {NULL, 0, NULL}};
-    subcommand_run(call, list);
-}
+static const struct server_subcommand debug_subcommands[] = {
+    {"SLEEP", 3, debug_sleep}, {"HELP", 2, debug_help}, {NULL, 0, NULL}};
 
+/* There is nothing to save to, so SAVE is an error, which FORCE ignores as it does in Redis. */
 static void shutdown_run(struct server_call *call)
 {
+    bool save = false, no_save = false, force = false;
     for (uint32_t i = 1; i < call->count; i++) {
         const struct resp_argument *option = &call->arguments[i];
         if (server_argument_is(option, "ABORT") && call->count == 2) {
             resp_error(call->reply, "ERR No shutdown in progress.");
             return;
         }
-        if (!server_argument_is(option, "NOSAVE") && !server_argument_is(option, "SAVE") &&
-            !server_argument_is(option, "NOW") && !server_argument_is(option, "FORCE")) {
+        save |= server_argument_is(option, "SAVE");
+        no_save |= server_argument_is(option, "NOSAVE");
+        force |= server_argument_is(option, "FORCE");
+        if ((save && no_save) ||
+            (!server_argument_is(option, "SAVE") && !server_argument_is(option, "NOSAVE") &&
+             !server_argument_is(option, "NOW") && !server_argument_is(option, "FORCE"))) {
             server_reply_syntax(call);
             return;
         }
     }
+    if (save && !force) {
+        resp_error(call->reply,
+                   "ERR Errors trying to SHUTDOWN: there is no file to save to. SHUTDOWN NOSAVE stops "
+                   "this server");
+        return;
+    }
+    log_info("stopping, as SHUTDOWN from %s asks", connection_address(call->connection));
     connection_finish(call->connection); /* as in Redis, there is no reply but the end of the connection */
     server_stop(server_of(call));
-}
-
-static void reply_ok(struct server_call *call)
-{
-    resp_simple(call->reply, "OK");
 }
 
 static void reply_nothing(struct server_call *call)
@@ -120,7 +126,7 @@ static void reply_zero(struct server_call *call)
     resp_integer(call->reply, 0);
 }
 
-/* ---- LATENCY, SLOWLOG: tools ask for them; both are always empty ---- */
+/* ---- LATENCY: tools ask for it; it is always empty ---- */
 
 static void latency_help(struct server_call *call)
 {
@@ -134,63 +140,56 @@ static void latency_help(struct server_call *call)
     subcommand_reply_help(call, "LATENCY", lines);
 }
 
-static void latency_run(struct server_call *call)
-{
-    static const struct subcommand list[] = {{"LATEST", 2, reply_nothing},
-                                             {"HISTORY", 3, reply_nothing},
-                                             {"RESET", -2, reply_zero},
-                                             {"HELP", 2, latency_help},
-                                             {NULL, 0, NULL}};
-    subcommand_run(call, list);
-}
-
-static void slowlog_help(struct server_call *call)
-{
-    static const char *const lines[] = {"GET [<count>]",
-                                        "    Return an empty list: no slow commands are kept.",
-                                        "LEN",
-                                        "    Return 0.",
-                                        "RESET",
-                                        "    Does nothing.",
-                                        NULL};
-    subcommand_reply_help(call, "SLOWLOG", lines);
-}
-
-static void slowlog_run(struct server_call *call)
-{
-    static const struct subcommand list[] = {{"GET", -2, reply_nothing},
-                                             {"LEN", 2, reply_zero},
-                                             {"RESET", 2, reply_ok},
-                                             {"HELP", 2, slowlog_help},
-                                             {NULL, 0, NULL}};
-    subcommand_run(call, list);
-}
+static const struct server_subcommand latency_subcommands[] = {{"LATEST", 2, reply_nothing},
+                                                               {"HISTORY", 3, reply_nothing},
+                                                               {"RESET", -2, reply_zero},
+                                                               {"HELP", 2, latency_help},
+                                                               {NULL, 0, NULL}};
 
 /* ---- the table ---- */
 
+/* name, function or subcommands, arity, flags, group, summary */
+#define PLAIN(name, run, arity, flags, group, summary)                                                       \
+    {                                                                                                        \
+        name, run, NULL, arity, flags, 0, 0, 0, group, summary, NULL                                         \
+    }
+#define PARTS(name, run, parts, arity, flags, first, group, summary)                                         \
+    {                                                                                                        \
+        name, run, NULL, arity, flags, first, first, first ? 1 : 0, group, summary, parts                    \
+    }
 #define FREE (SERVER_NO_AUTH | SERVER_FAST)
 
 const struct server_command server_admin_commands[] = {
-    {"ping", ping_run, NULL, -1, SERVER_FAST, 0, 0, 0, "connection", "Ping the server"},
-    {"echo", echo_run, NULL, 2, SERVER_FAST, 0, 0, 0, "connection", "Echo the given string"},
-    {"quit", quit_run, NULL, -1, FREE, 0, 0, 0, "connection", "Close the connection"},
-    {"reset", reset_run, NULL, 1, FREE, 0, 0, 0, "connection", "Reset the connection"},
-    {"hello", hello_run, NULL, -1, FREE, 0, 0, 0, "connection", "Handshake, and choice of protocol"},
-    {"auth", auth_run, NULL, -2, FREE, 0, 0, 0, "connection", "Authenticate to the server"},
-    {"select", select_run, NULL, 2, SERVER_FAST, 0, 0, 0, "connection",
-     "Change the selected database: there is only 0"},
-    {"client", client_run, NULL, -2, SERVER_ADMIN, 0, 0, 0, "connection",
-     "Commands about client connections"},
-    {"command", command_command_run, NULL, -1, 0, 0, 0, 0, "server", "Details about all commands"},
-    {"info", info_run, NULL, -1, 0, 0, 0, 0, "server", "Information and statistics about the server"},
-    {"config", config_run, NULL, -2, SERVER_ADMIN, 0, 0, 0, "server", "Settings of the running server"},
-    {"dbsize", dbsize_run, NULL, 1, SERVER_READONLY, 0, 0, 0, "server", "Count the keys"},
-    {"time", time_run, NULL, 1, SERVER_FAST, 0, 0, 0, "server", "The server's time"},
-    {"debug", debug_run, NULL, -2, SERVER_ADMIN, 0, 0, 0, "server", "DEBUG SLEEP"},
-    {"shutdown", shutdown_run, NULL, -1, SERVER_ADMIN, 0, 0, 0, "server", "Stop this compute node"},
-    {"memory", memory_run, NULL, -2, SERVER_READONLY, 2, 2, 1, "server", "Memory used by keys"},
-    {"object", object_run, NULL, -2, SERVER_READONLY, 2, 2, 1, "generic", "Inspect how a key is kept"},
-    {"latency", latency_run, NULL, -2, SERVER_ADMIN, 0, 0, 0, "server", "Empty: see INFO"},
-    {"slowlog", slowlog_run, NULL, -2, SERVER_ADMIN, 0, 0, 0, "server", "Empty: none is kept"},
-    {"wait", wait_run, NULL, 3, 0, 0, 0, 0, "generic", "Wait for replicas: there are none"},
+    PLAIN("ping", ping_run, -1, SERVER_FAST, "connection", "Ping the server"),
+    PLAIN("echo", echo_run, 2, SERVER_FAST, "connection", "Echo the given string"),
+    PLAIN("quit", quit_run, -1, FREE | SERVER_IN_MULTI, "connection", "Close the connection"),
+    PLAIN("reset", reset_run, 1, FREE | SERVER_IN_MULTI, "connection", "Reset the connection"),
+    PLAIN("hello", hello_run, -1, FREE, "connection", "Handshake, and choice of protocol"),
+    PLAIN("auth", auth_run, -2, FREE, "connection", "Authenticate to the server"),
+    PLAIN("select", select_run, 2, SERVER_FAST, "connection",
+          "Change the selected database: there is only 0"),
+    PARTS("client", NULL, client_subcommands, -2, SERVER_ADMIN, 0, "connection",
+          "Commands about client connections"),
+    PARTS("command", command_command_run, command_subcommands, -1, 0, 0, "server",
+          "Details about all commands"),
+    PLAIN("info", info_run, -1, 0, "server", "Information and statistics about the server"),
+    PARTS("config", NULL, config_subcommands, -2, SERVER_ADMIN, 0, "server",
+          "Settings of the running server"),
+    PLAIN("dbsize", dbsize_run, 1, SERVER_READONLY, "server", "Count the keys"),
+    PLAIN("time", time_run, 1, SERVER_FAST, "server", "The server's time"),
+    PARTS("debug", NULL, debug_subcommands, -2, SERVER_ADMIN, 0, "server", "DEBUG SLEEP"),
+    PLAIN("shutdown", shutdown_run, -1, SERVER_ADMIN, "server", "Stop this compute node"),
+    PARTS("memory", NULL, memory_subcommands, -2, SERVER_READONLY, 2, "server", "Memory used by keys"),
+    PARTS("object", NULL, object_subcommands, -2, SERVER_READONLY, 2, "generic", "Inspect how a key is kept"),
+    PARTS("latency", NULL, latency_subcommands, -2, SERVER_ADMIN, 0, "server", "Empty: see INFO"),
+    PARTS("slowlog", NULL, slowlog_subcommands, -2, SERVER_ADMIN, 0, "server",
+          "The commands that took longest"),
+    PLAIN("wait", wait_run, 3, 0, "generic", "Wait for replicas: there are none"),
+    PLAIN("multi", multi_run, 1, SERVER_FAST | SERVER_IN_MULTI, "transactions",
+          "Begin a transaction: its commands are refused"),
+    PLAIN("exec", exec_run, 1, SERVER_IN_MULTI, "transactions", "End a transaction: EXECABORT"),
+    PLAIN("discard", discard_run, 1, SERVER_FAST | SERVER_IN_MULTI, "transactions", "End a transaction"),
+    PLAIN("watch", watch_run, -2, SERVER_FAST | SERVER_IN_MULTI, "transactions",
+          "An error: there are no transactions"),
+    PLAIN("unwatch", unwatch_run, 1, SERVER_FAST, "transactions", "Nothing is watched"),
     {0}};

@@ -66,7 +66,7 @@ static void mget_run(struct server_call *call)
 /* name, run, point, arity, flags, keys, summary */
 #define STRING(name, run, point, arity, flags, first, last, step, summary)                                   \
     {                                                                                                        \
-        name, run, point, arity, flags, first, last, step, "string", summary                                 \
+        name, run, point, arity, flags, first, last, step, "string", summary, NULL                           \
     }
 
 const struct server_command server_string_commands[] = {

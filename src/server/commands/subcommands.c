@@ -3,23 +3,6 @@
 
 #include <stdio.h>
 
-#include "server/arguments.h"
-#include "server/replies.h"
-
-void subcommand_run(struct server_call *call, const struct subcommand *list)
-{
-    for (; list->name; list++) {
-        if (!server_argument_is(&call->arguments[1], list->name))
-            continue;
-        if (command_arity_allows(list->arity, call->count))
-            list->run(call);
-        else
-            server_reply_subcommand_arity(call, list->name);
-        return;
-    }
-    server_reply_subcommand(call);
-}
-
 void subcommand_reply_help(struct server_call *call, const char *name, const char *const *lines)
 {
     char first[128];
@@ -32,5 +15,5 @@ void subcommand_reply_help(struct server_call *call, const char *name, const cha
     for (size_t i = 0; i < count; i++)
         resp_simple(call->reply, lines[i]);
     resp_simple(call->reply, "HELP");
-    resp_simple(call->reply, "    Print this help.");
+    resp_simple(call->reply, "    Prints this help.");
 }
