@@ -1,12 +1,12 @@
 # Banyan's front door. The logic stands in scripts/; meson does the building, in build/.
 # Variables: BUILD (folder, build), PREFIX (install, /usr/local), DESTDIR, ARGS (for serve, bench, bench-redis, soak,
-# soak-rdma, test-rdma, coverage, models).
+# soak-rdma, redis-suite, test-rdma, coverage, models).
 
 BUILD  ?= build
 PREFIX ?= /usr/local
 export BUILD
 
-.PHONY: build serve demo soak soak-rdma test test-rdma quick coverage fuzz mutants bench bench-redis deb models check-style lint sanitize tsan install deps clean help
+.PHONY: build serve demo soak soak-rdma test test-rdma quick redis-suite coverage fuzz mutants bench bench-redis deb models check-style lint sanitize tsan install deps clean help
 .DEFAULT_GOAL := build
 
 build: ## build the library, the programs and the tests (build/gcc)
@@ -18,6 +18,11 @@ test: ## everything: tests, ASan+UBSan, TSan, fuzzers, models, a sample of mutan
 
 quick: ## the quick tests only
 	@scripts/test quick
+
+redis-suite: ## Redis's own tests against banyan serve; fetched with apt-get (ARGS="--fetch", "--left-out", "unit/type/incr")
+	@scripts/setup --check --quiet || scripts/setup
+	@scripts/test build
+	@scripts/redis-suite $(ARGS)
 
 test-rdma: ## every test of RDMA, on Soft-RoCE in virtual machines (ARGS="--quick", "--two-guests", "--list")
 	@scripts/setup --check --quiet || scripts/setup

@@ -3,9 +3,14 @@
 
 #include <time.h>
 
-uint64_t clock_wall_ms(void)
+uint64_t clock_wall_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t clock_wall_ms(void)
+{
+    return clock_wall_ns() / 1000000;
 }

@@ -7,7 +7,9 @@
 
 #include <stdint.h>
 
-/* Milliseconds since 1970, UTC. */
+/* Nanoseconds since 1970, UTC. */
+uint64_t clock_wall_ns(void);
+/* The same in milliseconds, rounded down. */
 uint64_t clock_wall_ms(void);
 
 #endif

@@ -43,7 +43,8 @@ struct server_fiber {
     struct server_connection *connection; /* that it runs */
     struct server_fiber *next_idle;
     bool idle;
-    uint64_t clock_ns, clock_ms; /* wall clock as last read, and when */
+    uint64_t clock_ns;      /* when the wall clock was last read */
+    uint64_t wall_ahead_ns; /* how far it was ahead of task_now then, modulo 2^64 */
     uint32_t latencies;
     uint64_t latency[FIBER_SLICE]; /* of this slice's commands, ns */
     uint32_t batch_count;

@@ -5,6 +5,7 @@
  */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <inttypes.h>
 #include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +20,7 @@
 #include <cmocka.h>
 #include <hiredis/hiredis.h>
 
+#include "base/clock.h"
 #include "base/random.h"
 #include "tests/net/certificates.h"
 #include "serving.h"
@@ -475,6 +477,28 @@ static redisReply *ask(redisContext *context, const char *text)
     return reply;
 }
 
+/* The server and its clients see one clock: a time that a client names is never further away than it is. */
+static void test_wall_clock(void **state)
+{
+    (void)state;
+    struct serving serving;
+    char text[64];
+    serving_prepare(&serving, 1);
+    serving_start(&serving);
+    redisContext *context = hiredis_connect(&serving);
+    for (unsigned i = 0; i < 2000; i++) {
+        uint64_t at = clock_wall_ms() + 10000;
+        snprintf(text, sizeof text, "SET a 1 PXAT %" PRIu64, at);
+        freeReplyObject(ask(context, text));
+        redisReply *reply = ask(context, "PTTL a");
+        uint64_t left = at - clock_wall_ms();
+        assert_in_range(reply->integer, left, 10000);
+        freeReplyObject(reply);
+    }
+    redisFree(context);
+    serving_end(&serving);
+}
+
 static void test_client_list_and_kill(void **state)
 {
     (void)state;
@@ -858,7 +882,7 @@ int main(void)
         cmocka_unit_test(test_info),           cmocka_unit_test(test_info_store_memory),
         cmocka_unit_test(test_unix_socket),    cmocka_unit_test(test_tls),
         cmocka_unit_test(test_tls_clients),    cmocka_unit_test(test_shutdown),
-        cmocka_unit_test(test_no_start),
+        cmocka_unit_test(test_no_start),       cmocka_unit_test(test_wall_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
