@@ -46,7 +46,14 @@ static const char *const same[] = {
     "COMMAND GETKEYS nope a", "COMMAND GETKEYS ping a", "COMMAND GETKEYS get a b",
     "COMMAND GETKEYS mset a b c d", "COMMAND GETKEYS memory usage k", "COMMAND GETKEYS object encoding k",
     "COMMAND LIST foo", "COMMAND LIST FILTERBY foo x", "COMMAND LIST FILTERBY PATTERN",
-    "COMMAND LIST FILTERBY MODULE x",
+    "COMMAND LIST FILTERBY MODULE x", "COMMAND LIST FILTERBY ACLCAT nope",
+    "COMMAND LIST FILTERBY ACLCAT @read", "COMMAND GETKEYSANDFLAGS", "COMMAND GETKEYSANDFLAGS ping",
+    "COMMAND GETKEYSANDFLAGS nope a", "COMMAND GETKEYSANDFLAGS ping a", "COMMAND GETKEYSANDFLAGS get a b",
+    "COMMAND GETKEYSANDFLAGS get a", "COMMAND GETKEYSANDFLAGS set a b", "COMMAND GETKEYSANDFLAGS set a b get",
+    "COMMAND GETKEYSANDFLAGS mset a b c d", "COMMAND GETKEYSANDFLAGS del a b",
+    "COMMAND GETKEYSANDFLAGS getex a", "COMMAND GETKEYSANDFLAGS object freq a", "COMMAND GETKEYS watch a b",
+    "COMMAND GETKEYS memory nope a", "COMMAND INFO get \"client|list\" nope \"client|nope\"",
+    "COMMAND INFO \"memory|usage\" mset scan", "COMMAND DOCS nope nope", "COMMAND DOCS \"client|nope\"",
     /* how values are kept */
     "SET a 1", "OBJECT ENCODING a", "MEMORY USAGE a SAMPLES -1", "MEMORY USAGE a SAMPLES x",
     "MEMORY USAGE a SAMPLES", "MEMORY USAGE a FOO 1", "MEMORY USAGE nope SAMPLES -1",
@@ -76,6 +83,58 @@ static void compare_same(void **state)
         fail_msg("%s\nredis: %.*s\nours:  %.*s", same[i], (int)redis.length, redis.bytes, (int)ours.length,
                  ours.bytes);
     }
+}
+
+/* The bulk strings of a flat array, from *at on. */
+static bool next_name(const struct redis *reply, size_t *at, char *name, size_t size)
+{
+    const char *bytes = reply->bytes + *at, *end = reply->bytes + reply->length;
+    if (*at == 0)
+        bytes = (const char *)memchr(bytes, '\n', reply->length) + 1;
+    if (bytes >= end)
+        return false;
+    size_t length = strtoul(bytes + 1, (char **)&bytes, 10);
+    assert_true(length < size);
+    memcpy(name, bytes + 2, length);
+    name[length] = 0;
+    *at = (size_t)(bytes + 2 + length + 2 - reply->bytes);
+    return true;
+}
+
+/* Of every command and subcommand that Redis has too: arity, flags, keys, categories, tips. */
+static void compare_commands(void **state)
+{
+    /* Those that consist of others do not have all of Redis's; three have notes about their keys there. */
+    static const char different[] =
+        " client command config debug memory object latency slowlog set getex bitfield ";
+    struct redis list = {.fd = ours.fd};
+    char name[80], line[120];
+    unsigned compared = 0;
+    size_t at = 0;
+    (void)state;
+    if (!redis_there)
+        skip();
+    redis_say(&list, "COMMAND LIST");
+    redis_say(&redis, "HELLO 3");
+    redis_say(&ours, "HELLO 3");
+    while (next_name(&list, &at, name, sizeof name)) {
+        snprintf(line, sizeof line, " %s ", name);
+        if (strstr(different, line))
+            continue;
+        snprintf(line, sizeof line, "COMMAND INFO \"%s\"", name);
+        redis_say(&redis, line);
+        redis_say(&ours, line);
+        if (strncmp(redis.bytes, "*1\r\n_", 5) == 0) /* Redis does not have it */
+            continue;
+        if (redis.length != ours.length || memcmp(redis.bytes, ours.bytes, redis.length) != 0)
+            fail_msg("%s\nredis: %.*s\nours:  %.*s", line, (int)redis.length, redis.bytes, (int)ours.length,
+                     ours.bytes);
+        compared++;
+    }
+    assert_in_range(compared, 90, 150);
+    redis_say(&redis, "HELLO 2");
+    redis_say(&ours, "HELLO 2");
+    free(list.bytes);
 }
 
 /* ---- what only this server says ---- */
@@ -145,6 +204,61 @@ static void clients(void **state)
     expect_in("CLIENT LIST", " name=other ");
     expect_in("CLIENT LIST", " flags=x db=0 sub=0 psub=0 ssub=0 multi=0 qbuf=0 ");
     close(fd);
+}
+
+static void documents(void **state)
+{
+    struct redis list = {.fd = ours.fd};
+    char name[80], line[120];
+    size_t at = 0;
+    (void)state;
+    redis_say(&list, "COMMAND LIST");
+    redis_say(&ours, "HELLO 3");
+    while (
+        next_name(&list, &at, name, sizeof name)) { /* each is there, and of arguments where it takes some */
+        snprintf(line, sizeof line, "COMMAND DOCS \"%s\"", name);
+        redis_say(&ours, line);
+        assert_memory_equal(ours.bytes, "%1\r\n$", 5);
+        assert_null(memmem(ours.bytes, ours.length, "$5\r\nsince\r\n$0", 14));
+        assert_null(memmem(ours.bytes, ours.length, "$7\r\nsummary\r\n$0", 16));
+        snprintf(line, sizeof line, "COMMAND INFO \"%s\"", name);
+        redis_say(&ours, line);
+        assert_null(memmem(ours.bytes, ours.length, "*1\r\n_", 5));
+    }
+    expect(
+        "COMMAND DOCS range",
+        "%1\r\n$5\r\nrange\r\n%4\r\n$7\r\nsummary\r\n$43\r\nKeys or values between two bounds, in order\r\n"
+        "$5\r\nsince\r\n$5\r\n0.1.0\r\n$5\r\ngroup\r\n$5\r\nrange\r\n$9\r\narguments\r\n*5\r\n"
+        "%2\r\n$4\r\nname\r\n$5\r\nstart\r\n$4\r\ntype\r\n$6\r\nstring\r\n"
+        "%2\r\n$4\r\nname\r\n$3\r\nend\r\n$4\r\ntype\r\n$6\r\nstring\r\n"
+        "%4\r\n$4\r\nname\r\n$5\r\ncount\r\n$4\r\ntype\r\n$7\r\ninteger\r\n$5\r\ntoken\r\n$5\r\nLIMIT\r\n"
+        "$5\r\nflags\r\n~1\r\n+optional\r\n"
+        "%4\r\n$4\r\nname\r\n$3\r\nrev\r\n$4\r\ntype\r\n$10\r\npure-token\r\n$5\r\ntoken\r\n$3\r\nREV\r\n"
+        "$5\r\nflags\r\n~1\r\n+optional\r\n"
+        "%4\r\n$4\r\nname\r\n$4\r\nwhat\r\n$4\r\ntype\r\n$5\r\noneof\r\n$5\r\nflags\r\n~1\r\n+optional\r\n"
+        "$9\r\narguments\r\n*3\r\n"
+        "%3\r\n$4\r\nname\r\n$4\r\nkeys\r\n$4\r\ntype\r\n$10\r\npure-token\r\n$5\r\ntoken\r\n$4\r\nKEYS\r\n"
+        "%3\r\n$4\r\nname\r\n$6\r\nvalues\r\n$4\r\ntype\r\n$10\r\npure-token\r\n$5\r\ntoken\r\n$6\r\nVALUES"
+        "\r\n"
+        "%3\r\n$4\r\nname\r\n$10\r\nwithvalues\r\n$4\r\ntype\r\n$10\r\npure-token\r\n$5\r\ntoken\r\n$10\r\n"
+        "WITHVALUES\r\n");
+    redis_say(&ours, "HELLO 2");
+    char head[16];
+    redis_say(&ours, "COMMAND COUNT");
+    int count = atoi(ours.bytes + 1);
+    redis_say(&ours, "COMMAND");
+    snprintf(head, sizeof head, "*%d\r\n*10\r\n", count);
+    assert_memory_equal(ours.bytes, head, strlen(head));
+    redis_say(&ours, "COMMAND DOCS");
+    snprintf(head, sizeof head, "*%d\r\n$", 2 * count);
+    assert_memory_equal(ours.bytes, head, strlen(head));
+    expect("COMMAND LIST FILTERBY PATTERN slow*",
+           "*5\r\n$7\r\nslowlog\r\n$11\r\nslowlog|get\r\n$11\r\nslowlog|len\r\n$13\r\nslowlog|reset\r\n"
+           "$12\r\nslowlog|help\r\n");
+    expect("COMMAND LIST FILTERBY ACLCAT transaction",
+           "*5\r\n$5\r\nmulti\r\n$4\r\nexec\r\n$7\r\ndiscard\r\n$5\r\nwatch\r\n$7\r\nunwatch\r\n");
+    expect("COMMAND GETKEYS range - +", "-ERR The command has no key arguments\r\n");
+    free(list.bytes);
 }
 
 static void slow_log(void **state)
@@ -270,6 +384,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(compare_same),
+        cmocka_unit_test(compare_commands),
+        cmocka_unit_test(documents),
         cmocka_unit_test(transactions),
         cmocka_unit_test(clients),
         cmocka_unit_test(slow_log),

@@ -593,14 +593,7 @@ static void test_info(void **state)
     reply = ask(context, "COMMAND COUNT");
     long long count = reply->integer;
     freeReplyObject(reply);
-    reply = ask(context, "COMMAND");
-    assert_int_equal(reply->elements, count);
-    for (size_t i = 0; i < reply->elements; i++)
-        assert_int_equal(reply->element[i]->elements, 10);
-    freeReplyObject(reply);
-    reply = ask(context, "COMMAND DOCS");
-    assert_int_equal(reply->elements, 2 * count);
-    freeReplyObject(reply);
+    assert_true(count > 60);
     redisFree(context);
     serving_end(&serving);
 }

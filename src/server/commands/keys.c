@@ -84,7 +84,9 @@ const struct server_command server_key_commands[] = {
     KEY("scan", scan_run, NULL, -2, SERVER_READONLY, 0, 0, 0, "Keys, some at a time, in their order"),
     KEY("keys", keys_run, NULL, 2, SERVER_READONLY, 0, 0, 0, "All keys that match a pattern"),
     KEY("randomkey", randomkey_run, NULL, 1, SERVER_READONLY, 0, 0, 0, "Some key"),
-    KEY("flushdb", flush_run, NULL, -1, SERVER_WRITE, 0, 0, 0, "Deletes all keys, one after the other"),
-    KEY("flushall", flush_run, NULL, -1, SERVER_WRITE, 0, 0, 0, "Deletes all keys, one after the other"),
+    {"flushdb", flush_run, NULL, -1, SERVER_WRITE, 0, 0, 0, "server", "Deletes all keys, one after the other",
+     NULL},
+    {"flushall", flush_run, NULL, -1, SERVER_WRITE, 0, 0, 0, "server",
+     "Deletes all keys, one after the other", NULL},
     {.name = NULL},
 };
