@@ -190,6 +190,7 @@ static int start_server(struct process *process, struct error *error)
         .client_memory_max = settings->client_memory_max,
         .idle_timeout_s = settings->idle_timeout_s,
         .sweep_entries = settings->sweep_entries,
+        .no_defrag = !settings->defrag,
         .busy_poll = settings->busy_poll,
     };
     int status = server_create(&process->server, process->compute, &options, error);

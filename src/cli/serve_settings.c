@@ -42,6 +42,8 @@
             "Entries looked at for expiry every 100 ms; 0: 256"),                                            \
         ROW("cache-size", OPTION_U64, cache_bytes, 1 << 20, 0x1p40, NULL, "BYTES",                           \
             "Cache of the index's inner nodes"),                                                             \
+        ROW("activedefrag", OPTION_BOOL, defrag, 0, 0, NULL, NULL,                                           \
+            "Empty sparse chunks of the pool in the background"),                                            \
         ROW("busy-poll", OPTION_BOOL, busy_poll, 0, 0, NULL, NULL, "Never sleep, for lowest latency"),       \
         ROW("log-level", OPTION_CHOICE, log_level, 0, 0, cluster_log_levels, "LEVEL",                        \
             "debug, info, warning or error; messages go to standard error")
@@ -107,6 +109,7 @@ void serve_settings_default(struct serve_settings *settings)
                                         .client_memory_max = UINT64_C(1) << 30,
                                         .cache_bytes = UINT64_C(64) << 20,
                                         .protected_mode = true,
+                                        .defrag = true,
                                         .log_level = LOG_INFO,
                                         .memory_nodes = 1,
                                         .size = UINT64_C(1) << 30,

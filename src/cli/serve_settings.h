@@ -10,7 +10,7 @@ struct serve_settings {
     char *listen, *tls_listen, *password_file, *certificate, *key, *authority, *http;
     uint32_t threads, fibers, clients_max, idle_timeout_s, sweep_entries;
     uint64_t value_max, output_max, client_memory_max, cache_bytes;
-    bool tls_clients, protected_mode, busy_poll;
+    bool tls_clients, protected_mode, busy_poll, defrag;
     int log_level;
     /* serve */
     uint32_t memory_nodes;

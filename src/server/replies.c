@@ -4,6 +4,8 @@
 #include <ctype.h>
 #include <stdio.h>
 
+#include "server/state.h"
+
 void server_reply_syntax(struct server_call *call)
 {
     resp_error(call->reply, "ERR syntax error");
@@ -37,6 +39,10 @@ void server_reply_failure(struct server_call *call, int status)
                    call->command->name);
         break;
     case BANYAN_ENOSPC:
+        if (call->connection)
+            server_defrag_refused(server_of(call));
+        resp_error(call->reply, "OOM %s", text);
+        break;
     case BANYAN_ENOMEM:
         resp_error(call->reply, "OOM %s", text);
         break;

@@ -116,6 +116,7 @@ static int server_fill(struct server *server, struct tree_compute *compute,
     server->node_count = fabric_capabilities(server->fabric)->memory_nodes;
     server->clients_max = server->options.clients_max;
     server->value_max = server->options.value_max;
+    server_defrag_init(&server->defrag, !server->options.no_defrag);
     server->idle_timeout_s = options->idle_timeout_s;
     server->started_ns = server->sampled_ns = task_now();
     run_id_make(server->run_id);

@@ -37,6 +37,7 @@ struct server_options {
     uint32_t idle_timeout_s;    /* close clients that are idle for so long; 0: never */
     uint32_t
         sweep_entries; /* that the expiry sweep looks at per 100 ms, on one thread; 0: 256; UINT32_MAX: off */
+    bool no_defrag;    /* sparse chunks are not emptied until CONFIG SET activedefrag yes */
     bool busy_poll;    /* never sleep: for benchmarks */
 };
 

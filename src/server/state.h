@@ -4,6 +4,7 @@
 
 #include "server/command.h"
 #include "server/connection.h"
+#include "server/defrag.h"
 #include "server/listeners.h"
 #include "server/nodes.h"
 #include "server/password.h"
@@ -27,6 +28,7 @@ struct server {
     unsigned node_count;
     struct server_password password;
     struct server_slowlog slowlog;
+    struct server_defrag defrag;
     struct spinlock settings_lock; /* held while CONFIG SET applies its changes */
     uint64_t started_ns;
     char run_id[41];

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "server/buffers.h"
+#include "server/defrag.h"
 #include "server/fiber.h"
 #include "server/state.h"
 
@@ -161,6 +162,8 @@ static int thread_begin(struct server_thread *thread, struct error *error)
         return status;
     if (server->options.sweep_entries != UINT32_MAX)
         status = fiber_start(thread, sweep_main, thread, error);
+    if (!status)
+        status = fiber_start(thread, defrag_main, thread, error);
     if (!status)
         status = fiber_start(thread, nodes_main, thread, error);
     return status ? status : listeners_watch(server, error);

@@ -163,6 +163,46 @@ static void apply_slow_length(struct server *server, const struct change *change
     atomic_store_relaxed(&server->slowlog.length_max, (uint64_t)change->number);
 }
 
+static void get_defrag(struct server *server, char *text, size_t size)
+{
+    snprintf(text, size, "%s", atomic_load_relaxed(&server->defrag.active) ? "yes" : "no");
+}
+
+static int check_switch(const struct server *server, struct change *change, struct error *error)
+{
+    (void)server;
+    change->number = server_argument_is(change->text, "YES");
+    if (!change->number && !server_argument_is(change->text, "NO"))
+        return error_set(error, BANYAN_EINVAL, "argument must be 'yes' or 'no'");
+    return 0;
+}
+
+static void apply_defrag(struct server *server, const struct change *change)
+{
+    atomic_store_relaxed(&server->defrag.active, (uint64_t)change->number);
+}
+
+#define DEFRAG_NUMBER(field, kind, least, most)                                                              \
+    static void get_##field(struct server *server, char *text, size_t size)                                  \
+    {                                                                                                        \
+        snprintf(text, size, "%llu", (unsigned long long)atomic_load_relaxed(&server->defrag.field));        \
+    }                                                                                                        \
+    static int check_##field(const struct server *server, struct change *change, struct error *error)        \
+    {                                                                                                        \
+        (void)server;                                                                                        \
+        return kind##_check(change, least, most, error);                                                     \
+    }                                                                                                        \
+    static void apply_##field(struct server *server, const struct change *change)                            \
+    {                                                                                                        \
+        atomic_store_relaxed(&server->defrag.field, (uint64_t)change->number);                               \
+    }
+/* The bounds are Redis's. */
+DEFRAG_NUMBER(ignore_bytes, memory, 1, INT64_MAX)
+DEFRAG_NUMBER(threshold_lower, number, 0, 1000)
+DEFRAG_NUMBER(threshold_upper, number, 0, 1000)
+DEFRAG_NUMBER(cycle_min, number, 1, 99)
+DEFRAG_NUMBER(cycle_max, number, 1, 99)
+
 static void get_empty(struct server *server, char *text, size_t size)
 {
     (void)server;
@@ -188,6 +228,12 @@ static const struct own_setting own_settings[] = {
     {"slowlog-log-slower-than", get_slower_than, check_slower_than, apply_slower_than},
     {"slowlog-max-len", get_slow_length, check_slow_length, apply_slow_length},
     {"requirepass", NULL, check_password, apply_password},
+    {"activedefrag", get_defrag, check_switch, apply_defrag},
+    {"active-defrag-ignore-bytes", get_ignore_bytes, check_ignore_bytes, apply_ignore_bytes},
+    {"active-defrag-threshold-lower", get_threshold_lower, check_threshold_lower, apply_threshold_lower},
+    {"active-defrag-threshold-upper", get_threshold_upper, check_threshold_upper, apply_threshold_upper},
+    {"active-defrag-cycle-min", get_cycle_min, check_cycle_min, apply_cycle_min},
+    {"active-defrag-cycle-max", get_cycle_max, check_cycle_max, apply_cycle_max},
     {"save", get_empty, NULL, NULL},
     {"appendonly", get_no, NULL, NULL},
     {"databases", get_one, NULL, NULL},

@@ -25,6 +25,7 @@ struct figures {
     struct server *server;
     struct server_stats stats;
     uint64_t pool_bytes, used_bytes; /* sums of the memory nodes that have answered */
+    uint64_t fragmented_bytes;       /* free, in chunks that are partly used */
     bool exact;                      /* the keys must be counted, not estimated */
     bool sized;                      /* the memory nodes must be asked what is used now */
     struct text text;
@@ -70,6 +71,34 @@ static uint64_t resident_bytes(void)
     return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+/* In Redis's names: "allocated" is what is handed out, "active" the chunks that have some of it. */
+static void section_fragmentation(struct figures *f)
+{
+    uint64_t active = f->used_bytes + f->fragmented_bytes;
+    text_add(&f->text,
+             "allocator_allocated:%" PRIu64 "\r\nallocator_active:%" PRIu64
+             "\r\nallocator_frag_ratio:%.2f\r\nallocator_frag_bytes:%" PRIu64
+             "\r\nmem_allocator:banyan\r\nactive_defrag_running:%" PRIu64 "\r\n",
+             f->used_bytes, active, f->used_bytes ? (double)active / (double)f->used_bytes : 1.0,
+             f->fragmented_bytes, atomic_load_relaxed(&f->server->defrag.running));
+}
+
+static void section_defrag(struct figures *f)
+{
+    struct server_defrag *defrag = &f->server->defrag;
+    uint64_t since = atomic_load_relaxed(&defrag->since_ns), now = task_now();
+    uint64_t current = since && now > since ? (now - since) / 1000000 : 0;
+    text_add(&f->text,
+             "active_defrag_hits:%" PRIu64 "\r\nactive_defrag_misses:%" PRIu64
+             "\r\nactive_defrag_key_hits:%" PRIu64 "\r\nactive_defrag_key_misses:%" PRIu64
+             "\r\nactive_defrag_bytes:%" PRIu64 "\r\nactive_defrag_passes:%" PRIu64
+             "\r\ntotal_active_defrag_time:%" PRIu64 "\r\ncurrent_active_defrag_time:%" PRIu64 "\r\n",
+             atomic_load_relaxed(&defrag->counts.hits), atomic_load_relaxed(&defrag->counts.misses),
+             atomic_load_relaxed(&defrag->counts.key_hits), atomic_load_relaxed(&defrag->counts.key_misses),
+             atomic_load_relaxed(&defrag->counts.bytes), atomic_load_relaxed(&defrag->counts.passes),
+             atomic_load_relaxed(&defrag->time_ns) / 1000000 + current, current);
+}
+
 static void section_memory(struct figures *f)
 {
     text_add(&f->text,
@@ -80,6 +109,7 @@ static void section_memory(struct figures *f)
              f->used_bytes, (double)f->used_bytes / 1048576.0, resident_bytes(), f->used_bytes, f->pool_bytes,
              (double)f->pool_bytes / 1048576.0, f->stats.client_memory, f->stats.store.memory,
              f->stats.cache.bytes);
+    section_fragmentation(f);
 }
 
 static void section_persistence(struct figures *f)
@@ -104,6 +134,7 @@ static void section_stats(struct figures *f)
              f->stats.counters.clients_evicted, f->stats.counters.hits, f->stats.counters.misses,
              f->stats.counters.errors, f->stats.counters.input_errors, f->stats.latency_us_p50,
              f->stats.latency_us_p99, f->stats.latency_us_p999);
+    section_defrag(f);
 }
 
 static void section_replication(struct figures *f)
@@ -227,6 +258,7 @@ static void figures_gather(struct figures *f)
         server_memory_state(f->server, i, &state, &status);
         f->pool_bytes += status.pool_bytes;
         f->used_bytes += status.bytes_used;
+        f->fragmented_bytes += status.bytes_free_in_chunks;
     }
     for (uint32_t i = 1; i < f->call->count; i++)
         f->exact |= server_argument_is(&f->call->arguments[i], "KEYSPACE");
