@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "space.h"
+#include "store/defrag.h"
 
 #define BATCH     32u
 #define VALUE_MAX (UINT32_C(1) << 20)
@@ -92,14 +93,33 @@ static struct store_item item_of(const struct space *space, const struct key *ke
 
 /* ---- making room ---- */
 
+/* Removes what has expired since the clock was last moved. */
+static void sweep(struct space *space)
+{
+    if (space->swept_ms == space->now_ms)
+        return;
+    struct store_sweep *pass = calloc(1, sizeof *pass);
+    assert_non_null(pass);
+    while (!pass->passes)
+        room(space, store_sweep_step(space->session, pass, 4096));
+    free(pass);
+    space->swept_ms = space->now_ms;
+}
+
 /* What a server does by itself in the background, all of it at once. */
 static void make_room(struct space *space)
 {
-    static struct store_sweep sweep;
-    uint64_t passes = sweep.passes;
+    struct store_defrag *pass = calloc(1, sizeof *pass);
     double begun = processor_seconds();
-    while (sweep.passes == passes)
-        room(space, store_sweep_step(space->session, &sweep, 4096));
+    bool any = false, done = false;
+    assert_non_null(pass);
+    sweep(space);
+    assert_int_equal(store_defrag_begin(space->session, pass, &any), 0);
+    while (any && !done)
+        room(space, store_defrag_step(space->session, pass, 4096, &done));
+    space->moved += pass->counts.hits;
+    space->passes++;
+    free(pass);
     space->waited_s += processor_seconds() - begun;
 }
 
@@ -333,6 +353,7 @@ uint64_t space_fill(struct space *space, uint32_t length)
     uint32_t next = 0, held = 0, batch = length > 16384 ? 1 : BATCH;
     uint64_t filled = 0;
     space->waited_s = 0;
+    space->moved = space->passes = 0;
     for (unsigned vain = 0; vain <= VAIN_MAX && space->waited_s < SPACE_WAIT_S;) {
         while (held < batch)
             keys[held++] = key_of('f', next++, false);

@@ -28,9 +28,11 @@ struct space {
     struct space_entry *entries; /* of the history, by number */
     uint32_t count;              /* of those that were ever put */
     uint64_t live, live_bytes;   /* counted by space_history */
-    uint64_t now_ms;
-    uint8_t *bytes;  /* what values are made of */
-    double waited_s; /* processor time that the last fill spent on making room */
+    uint64_t now_ms, swept_ms;
+    uint8_t *bytes; /* what values are made of */
+    /* Of the last fill: processor time spent on making room, passes for that, and blocks moved. */
+    double waited_s;
+    uint64_t passes, moved;
 };
 
 void space_open(struct space *space, uint64_t pool_bytes, uint64_t seed);

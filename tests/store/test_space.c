@@ -5,7 +5,8 @@
  * What a pool can hold is measured, not computed: as many values of the size as a fresh pool takes. What the
  * history left counts as much as it takes of such a pool.
  *
- * BANYAN_ROUNDS=100 runs 1,000 histories, from BANYAN_SEED on; BANYAN_ROUNDS=0 BANYAN_SEED=n repeats one.
+ * BANYAN_ROUNDS=100 runs 1,000 histories, from BANYAN_SEED on; BANYAN_ROUNDS=0 BANYAN_SEED=n repeats one, and
+ * SPACE_TELL=1 tells where the space is.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,11 +30,30 @@ struct verdict {
     double share, flush, waited_s;
 };
 
+/* With SPACE_TELL=1: where the space is. */
+static void space_tell(struct space *space, const char *when)
+{
+    struct store_check_report report;
+    struct memory_status_reply status;
+    if (!getenv("SPACE_TELL"))
+        return;
+    assert_int_equal(store_check(space->session, &report, NULL, NULL), 0);
+    memory_node_status(space->stores.world.memory[0], &status);
+    fprintf(stderr,
+            "    %s: %" PRIu64 " entries in %" PRIu64 " leaves; nodes and keys have %" PRIu64
+            " bytes, records %" PRIu64 " in %" PRIu64 " blocks, all %" PRIu64 "; free are %" PRIu64
+            ", of them %" PRIu64 " in partly used chunks\n",
+            when, report.tree.entries, report.tree.leaves, report.tree.bytes, report.record_bytes,
+            report.record_blocks, status.bytes_used, status.bytes_free, status.bytes_free_in_chunks);
+}
+
 static uint64_t fresh_capacity(uint64_t pool, uint32_t length, const struct space *beside)
 {
     struct space space;
     space_open(&space, pool, 1);
     bool all = !beside || space_copy(&space, beside);
+    if (beside)
+        space_tell(&space, "the same in a fresh pool");
     uint64_t count = all ? space_fill(&space, length) : 0;
     space_close(&space);
     return count;
@@ -67,9 +87,12 @@ static void history_judge(uint64_t seed, struct verdict *verdict)
     verdict->fresh = fresh_capacity(verdict->pool, verdict->length, NULL);
     space_open(&space, verdict->pool, seed);
     space_history(&space, told, sizeof told);
+    space_tell(&space, "after the history");
     verdict->beside = fresh_capacity(verdict->pool, verdict->length, &space);
     verdict->filled = space_fill(&space, verdict->length);
     verdict->waited_s = space.waited_s;
+    uint64_t passes = space.passes, moved = space.moved;
+    space_tell(&space, "filled");
     space_check(&space);
     verdict->share = share_of(verdict->fresh - verdict->beside + verdict->filled, verdict->fresh);
     space_flush(&space);
@@ -79,10 +102,11 @@ static void history_judge(uint64_t seed, struct verdict *verdict)
     fprintf(stderr,
             "seed %" PRIu64 ": %" PRIu64 " MiB, values of %" PRIu32 " bytes: %" PRIu64 " fresh, %" PRIu64
             " beside %" PRIu64 " values (%.1f MB) of a history (%s): %" PRIu64
-            " (%.1f %%, %.1f s), flushed %" PRIu64 " (%.1f %%)\n",
+            " (%.1f %%, %.1f s for %" PRIu64 " passes, %" PRIu64 " blocks moved), flushed %" PRIu64
+            " (%.1f %%)\n",
             seed, verdict->pool >> 20, verdict->length, verdict->fresh, verdict->beside, space.live,
             (double)space.live_bytes * 1e-6, told, verdict->filled, verdict->share * 100, verdict->waited_s,
-            verdict->flushed, verdict->flush * 100);
+            passes, moved, verdict->flushed, verdict->flush * 100);
     space_close(&space);
 }
 
