@@ -74,6 +74,9 @@ uint64_t blocks_granules(const struct blocks *blocks);
 uint32_t blocks_empty_choose(struct blocks *blocks, unsigned owner, uint32_t most, uint32_t *chunks);
 /* Which chunks the owner's marks are still on, in ascending order. */
 uint32_t blocks_empty_marked(const struct blocks *blocks, unsigned owner, uint32_t most, uint32_t *chunks);
+/* Takes the owner's marks off the chunks that are empty now. Before that they are kept back like the others,
+ * so that what is moved does not go there. */
+void blocks_empty_settle(struct blocks *blocks, unsigned owner);
 /* Takes the marks off. Chunks that still have blocks are left alone until they have changed if `stuck`. */
 void blocks_empty_end(struct blocks *blocks, unsigned owner, bool stuck);
 

@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "memory/blocks_state.h"
+#include "memory/memory.h"
 
 static uint32_t lesser(uint64_t a, uint64_t b)
 {
@@ -42,8 +43,20 @@ static void chunk_unmark(struct blocks *blocks, uint32_t number)
     assert(chunk->owner > 0 && blocks->marked[chunk->owner] > 0);
     blocks->marked[chunk->owner]--;
     blocks->count.chunks_emptying--;
+    blocks->count.chunks_emptied += chunk->used == 0;
     chunk->owner = 0;
     runs_hide(&blocks->runs, at, at + blocks->chunk_granules, false);
+}
+
+/* Whether a block that begins or ends in this chunk may have granules in one that is being emptied. */
+static bool near_marked(const struct blocks *blocks, uint32_t number)
+{
+    uint32_t beside = MEMORY_BLOCK_MAX / RUNS_GRANULE / blocks->chunk_granules + 1;
+    uint32_t from = number > beside ? number - beside : 0,
+             to = lesser((uint64_t)number + beside + 1, blocks->chunks_total);
+    while (from < to && blocks->chunks[from].owner == 0)
+        from++;
+    return from < to;
 }
 
 void chunks_give(struct blocks *blocks, uint64_t at, uint64_t length, bool nodes)
@@ -53,7 +66,7 @@ void chunks_give(struct blocks *blocks, uint64_t at, uint64_t length, bool nodes
         struct chunk *chunk = &blocks->chunks[number];
         part = within(blocks, at, length);
         assert(chunk->used >= part && chunk->touched && chunk->nodes >= (nodes ? part : 0));
-        if (chunk->owner > 0)
+        if (blocks->count.chunks_emptying > 0 && near_marked(blocks, number))
             blocks->unyielding = UINT64_MAX;
         chunk->used -= part;
         chunk->nodes -= nodes ? part : 0;
@@ -63,10 +76,6 @@ void chunks_give(struct blocks *blocks, uint64_t at, uint64_t length, bool nodes
         blocks->idle++;
         chunk->idle_since = blocks->now;
         chunk->stuck = 0;
-        if (chunk->owner == 0)
-            continue;
-        blocks->count.chunks_emptied++;
-        chunk_unmark(blocks, number);
     }
 }
 
@@ -163,13 +172,23 @@ uint32_t blocks_empty_marked(const struct blocks *blocks, unsigned owner, uint32
     return count;
 }
 
+void blocks_empty_settle(struct blocks *blocks, unsigned owner)
+{
+    for (uint32_t i = 0, left = blocks->marked[owner]; i < blocks->chunks_total && left > 0; i++)
+        if (blocks->chunks[i].owner == owner) {
+            left--;
+            if (blocks->chunks[i].used == 0)
+                chunk_unmark(blocks, i);
+        }
+}
+
 void blocks_empty_end(struct blocks *blocks, unsigned owner, bool stuck)
 {
     for (uint32_t i = 0; i < blocks->chunks_total && blocks->marked[owner] > 0; i++) {
         struct chunk *chunk = &blocks->chunks[i];
         if (chunk->owner != owner)
             continue;
-        chunk->stuck = stuck ? chunk->used + 1 : 0;
+        chunk->stuck = stuck && chunk->used > 0 ? chunk->used + 1 : 0;
         chunk_unmark(blocks, i);
     }
     assert(blocks->marked[owner] == 0);

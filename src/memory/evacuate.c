@@ -100,6 +100,7 @@ static int carry_out(struct memory_node *node, const struct memory_call *call, u
         return BANYAN_ENOTFOUND;
     if (call->kind == MEMORY_EVACUATE_RENEW) {
         evacuation->until = now + MEMORY_EVACUATION_MS * MILLISECOND;
+        blocks_empty_settle(node->blocks, (unsigned)(evacuation - node->evacuations) + 1);
         tell(node, evacuation, reply);
     } else {
         end(node, evacuation, true);

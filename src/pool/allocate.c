@@ -67,13 +67,18 @@ static int arena_fetch(struct pool_session *session, uint16_t node, enum memory_
                        uint32_t bytes, struct pool_arena *arena)
 {
     struct pool_worker *worker = session->worker;
-    uint64_t keep = pool_keep_bytes(worker, node) / bytes;
+    const struct pool_kept *kept = &worker->kept[node];
+    /* A batch is a small part of what may be kept: there may be many sizes. */
+    uint64_t keep = pool_keep_bytes(worker, node) / 4 / bytes;
     struct memory_allocate_request request = {.kind = MEMORY_ALLOCATE,
                                               .block_bytes = bytes,
                                               .want = (uint16_t)(keep < arena->batch ? keep : arena->batch),
                                               .purpose = (uint16_t)purpose};
     struct memory_allocate_reply reply;
     request.want = request.want ? request.want : 1;
+    if (kept->bytes + request.want * (uint64_t)bytes > pool_keep_bytes(worker, node) &&
+        kept->bytes > kept->retry)
+        pool_lists_return(worker, node, false, session->cost);
     /* First: what is handed out and cannot be remembered would be lost. */
     if (!pool_arena_reserve(arena, arena->count + request.want + 2 * pool_batch_max(bytes)))
         return BANYAN_ENOMEM;
@@ -199,7 +204,7 @@ static int wait_for_others(struct pool_session *session, uint16_t preferred, con
     int status = BANYAN_ENOSPC;
     if (!held_by_others(session->worker))
         return status;
-    atomic_add_relaxed(&pool->shorts, 1); /* a hint, see pool_lists_mind_shorts */
+    atomic_add_relaxed(&pool->shorts, 1); /* a hint, see pool_lists_mind */
     session->worker->shorts_seen = atomic_load_relaxed(&pool->shorts);
     uint64_t waited = atomic_load_relaxed(&pool->waited_at), now = task_now(); /* at worst two wait */
     if (waited && now < waited + WAIT_AGAIN)
@@ -218,7 +223,7 @@ static int allocate(struct pool_session *session, uint16_t preferred, const stru
 {
     struct pool_worker *worker = session->worker;
     uint16_t least = least_used(worker);
-    pool_lists_mind_shorts(worker);
+    pool_lists_mind(worker);
     worker->calls++;
     if (preferred >= worker->memory_nodes ||
         worker->allocated[preferred] > worker->allocated[least] + IMBALANCE_MAX)
@@ -244,8 +249,11 @@ static void release(struct pool_session *session, enum memory_purpose purpose, g
     uint16_t node = gaddr_node(block);
     if (node >= worker->memory_nodes)
         return; /* only a corrupt link names such a node: there is nothing to free */
-    pool_lists_mind_shorts(worker);
+    pool_lists_mind(worker);
     worker->calls++;
+    if (worker->emptying_count && pool_ranges_hold(worker->emptying, worker->emptying_count, block) &&
+        pool_lists_leave(worker, node, purpose, bytes, block, session->cost))
+        return;
     struct pool_arena *arena = pool_arena_get(worker, node, purpose, bytes);
     const uint32_t batch = pool_batch_max(bytes);
     if (!arena || arena->count >= BATCHES_MAX * batch ||
@@ -254,7 +262,7 @@ static void release(struct pool_session *session, enum memory_purpose purpose, g
     pool_arena_push(worker, node, bytes, arena, block);
     worker->allocated[node] -= worker->allocated[node] < bytes ? worker->allocated[node] : bytes;
     const struct pool_kept *kept = &worker->kept[node];
-    if (kept->bytes > pool_keep_bytes(worker, node) && kept->bytes >= kept->retry)
+    if (kept->bytes > pool_keep_bytes(worker, node) && kept->bytes > kept->retry)
         pool_lists_return(worker, node, false, session->cost);
 }
 

@@ -55,8 +55,11 @@ void pool_arenas_destroy(struct pool_worker *worker)
                 free(worker->arenas[i]->free);
                 free(worker->arenas[i]);
             }
+    for (uint16_t node = 0; worker->kept && node < worker->memory_nodes; node++)
+        free(worker->kept[node].leaving);
     free(worker->arenas);
     free(worker->kept);
+    free(worker->emptying);
     free(worker->tags);
     free(worker->allocated);
 }
@@ -119,19 +122,13 @@ uint64_t pool_keep_bytes(const struct pool_worker *worker, uint16_t node)
 
 /* ---- returning ---- */
 
-/* Blocks that are on their way back: in no list, since other tasks of the worker run meanwhile. */
-struct returned {
-    struct memory_free_request request;
-    uint8_t purposes[MEMORY_BATCH_MAX];
-};
-
-static void keep_again(struct pool_worker *worker, uint16_t node, const struct returned *returned,
+static void keep_again(struct pool_worker *worker, uint16_t node, const struct pool_leaving *leaving,
                        uint32_t at)
 {
-    uint32_t bytes = returned->request.sizes[at];
-    struct pool_arena *arena = pool_arena_get(worker, node, returned->purposes[at], bytes);
+    uint32_t bytes = leaving->request.sizes[at];
+    struct pool_arena *arena = pool_arena_get(worker, node, leaving->purposes[at], bytes);
     if (arena && pool_arena_reserve(arena, arena->count + 1))
-        pool_arena_push(worker, node, bytes, arena, returned->request.blocks[at]);
+        pool_arena_push(worker, node, bytes, arena, leaving->request.blocks[at]);
 }
 
 /* Blocks of one size make a short request. */
@@ -159,18 +156,18 @@ static int send_back(struct pool_worker *worker, uint16_t node, struct memory_fr
 
 /* One of the batch is not a block of the memory node's (only a corrupt link names such a one): it must not
  * keep the others from returning, and is forgotten. */
-static int send_each(struct pool_worker *worker, uint16_t node, const struct returned *returned,
+static int send_each(struct pool_worker *worker, uint16_t node, const struct pool_leaving *leaving,
                      struct fabric_cost *cost)
 {
     int status = 0;
-    for (uint32_t i = 0; i < returned->request.count; i++) {
+    for (uint32_t i = 0; i < leaving->request.count; i++) {
         struct memory_free_request one = {.kind = MEMORY_FREE,
                                           .count = 1,
-                                          .blocks = {returned->request.blocks[i]},
-                                          .sizes = {returned->request.sizes[i]}};
+                                          .blocks = {leaving->request.blocks[i]},
+                                          .sizes = {leaving->request.sizes[i]}};
         int result = status ? status : send_back(worker, node, &one, cost);
         if (result == BANYAN_EFENCED)
-            keep_again(worker, node, returned, i);
+            keep_again(worker, node, leaving, i);
         if (result != BANYAN_EINVAL)
             status = result;
     }
@@ -182,27 +179,27 @@ static int send_each(struct pool_worker *worker, uint16_t node, const struct ret
  * again until an offline check reclaims them, since a block with two owners would be far worse. What was
  * never sent (EFENCED) is kept.
  */
-static bool send_batch(struct pool_worker *worker, uint16_t node, struct returned *returned,
+static bool send_batch(struct pool_worker *worker, uint16_t node, struct pool_leaving *leaving,
                        struct fabric_cost *cost)
 {
-    if (!returned->request.count)
+    if (!leaving->request.count)
         return true;
-    int status = send_back(worker, node, &returned->request, cost);
-    if (status == BANYAN_EINVAL && returned->request.count > 1)
-        status = send_each(worker, node, returned, cost);
+    int status = send_back(worker, node, &leaving->request, cost);
+    if (status == BANYAN_EINVAL && leaving->request.count > 1)
+        status = send_each(worker, node, leaving, cost);
     else if (status && status != BANYAN_ENET && status != BANYAN_ETIMEOUT && status != BANYAN_EINVAL)
-        for (uint32_t i = 0; i < returned->request.count; i++)
-            keep_again(worker, node, returned, i);
-    returned->request.count = 0;
+        for (uint32_t i = 0; i < leaving->request.count; i++)
+            keep_again(worker, node, leaving, i);
+    leaving->request.count = 0;
     return !status || status == BANYAN_EINVAL;
 }
 
 /* The `count` blocks that have lain longest in the arena; false: a batch was sent and did not arrive. */
 static bool arena_return(struct pool_worker *worker, uint16_t node, unsigned index, uint32_t count,
-                         struct returned *returned, struct fabric_cost *cost)
+                         struct pool_leaving *leaving, struct fabric_cost *cost)
 {
     struct pool_arena *arena = worker->arenas[(size_t)node * POOL_ARENAS + index];
-    struct memory_free_request *request = &returned->request;
+    struct memory_free_request *request = &leaving->request;
     const uint32_t bytes = memory_block_size(index % MEMORY_BLOCK_SIZES);
     while (count && arena->count) {
         uint32_t room = MEMORY_BATCH_MAX - request->count, part = count < arena->count ? count : arena->count;
@@ -213,25 +210,57 @@ static bool arena_return(struct pool_worker *worker, uint16_t node, unsigned ind
         count_held(worker, node, 0, (uint64_t)part * bytes);
         for (count -= part; part; part--, request->count++) {
             request->sizes[request->count] = bytes;
-            returned->purposes[request->count] = (uint8_t)(index / MEMORY_BLOCK_SIZES);
+            leaving->purposes[request->count] = (uint8_t)(index / MEMORY_BLOCK_SIZES);
         }
-        if (request->count == MEMORY_BATCH_MAX && !send_batch(worker, node, returned, cost))
+        if (request->count == MEMORY_BATCH_MAX && !send_batch(worker, node, leaving, cost))
             return false;
     }
     return true;
 }
 
+/* What has left the lists already. */
+static bool leaving_send(struct pool_worker *worker, uint16_t node, struct fabric_cost *cost)
+{
+    struct pool_leaving *waiting = worker->kept[node].leaving, leaving;
+    if (!waiting || !waiting->request.count)
+        return true;
+    leaving = *waiting; /* other tasks of the worker go on filling it */
+    waiting->request.count = 0;
+    for (uint32_t i = 0; i < leaving.request.count; i++)
+        count_held(worker, node, 0, leaving.request.sizes[i]);
+    return send_batch(worker, node, &leaving, cost);
+}
+
+bool pool_lists_leave(struct pool_worker *worker, uint16_t node, enum memory_purpose purpose,
+                      uint32_t block_bytes, gaddr block, struct fabric_cost *cost)
+{
+    struct pool_kept *kept = &worker->kept[node];
+    if (!kept->leaving && !(kept->leaving = calloc(1, sizeof *kept->leaving)))
+        return false;
+    struct memory_free_request *request = &kept->leaving->request;
+    if (request->count == MEMORY_BATCH_MAX)
+        leaving_send(worker, node, cost);
+    if (request->count == MEMORY_BATCH_MAX) /* other tasks have filled it again */
+        return false;
+    request->kind = MEMORY_FREE;
+    request->sizes[request->count] = block_bytes;
+    kept->leaving->purposes[request->count] = (uint8_t)purpose;
+    request->blocks[request->count++] = block;
+    count_held(worker, node, block_bytes, 0);
+    return true;
+}
+
 bool pool_lists_return(struct pool_worker *worker, uint16_t node, bool all, struct fabric_cost *cost)
 {
-    struct returned returned = {.request = {.kind = MEMORY_FREE}};
+    struct pool_leaving leaving = {.request = {.kind = MEMORY_FREE}};
     struct pool_kept *kept = &worker->kept[node];
-    bool good = true;
+    bool good = leaving_send(worker, node, cost);
     for (unsigned index = 0; good && kept->bytes && index < POOL_ARENAS; index++) {
         const struct pool_arena *arena = worker->arenas[(size_t)node * POOL_ARENAS + index];
         uint32_t count = arena ? (all ? arena->count : (arena->count + 1) / 2) : 0;
-        good = !count || arena_return(worker, node, index, count, &returned, cost);
+        good = !count || arena_return(worker, node, index, count, &leaving, cost);
     }
-    good = send_batch(worker, node, &returned, cost) && good;
+    good = send_batch(worker, node, &leaving, cost) && good;
     kept->retry = good ? 0 : kept->bytes + pool_keep_bytes(worker, node) / 4 + RETRY_BYTES;
     return good;
 }
@@ -243,23 +272,32 @@ void pool_worker_return(struct pool_worker *worker)
             pool_lists_return(worker, node, true, NULL);
 }
 
-void pool_lists_mind_shorts(struct pool_worker *worker)
+void pool_lists_mind(struct pool_worker *worker)
 {
-    /* relaxed: a hint; a worker that sees it late returns its blocks late */
+    /* relaxed, both: hints; a worker that sees them late returns its blocks late */
     uint32_t shorts = atomic_load_relaxed(&worker->pool->shorts);
-    if (shorts == worker->shorts_seen)
+    uint32_t version = atomic_load_relaxed(&worker->pool->emptying_version);
+    if (shorts == worker->shorts_seen && version == worker->emptying_seen)
         return;
+    bool give_back = shorts != worker->shorts_seen;
     worker->shorts_seen = shorts;
-    pool_worker_return(worker);
+    if (version != worker->emptying_seen) {
+        pool_emptying_adopt(worker);
+        give_back |= worker->emptying_count > 0;
+    }
+    if (give_back)
+        pool_worker_return(worker);
 }
 
 void pool_worker_idle(struct pool_worker *worker)
 {
-    pool_lists_mind_shorts(worker);
+    pool_lists_mind(worker);
     worker->idle = worker->calls == worker->calls_seen ? worker->idle + 1 : 0;
     worker->calls_seen = worker->calls;
     if (worker->held && worker->idle >= IDLE_CALLS)
         pool_worker_return(worker);
+    for (uint16_t node = 0; node < worker->memory_nodes; node++)
+        leaving_send(worker, node, NULL);
 }
 
 void pool_worker_each_free(struct pool_worker *worker, void (*visit)(void *, gaddr, uint32_t), void *context)
@@ -267,6 +305,12 @@ void pool_worker_each_free(struct pool_worker *worker, void (*visit)(void *, gad
     for (size_t i = 0; i < (size_t)worker->memory_nodes * POOL_ARENAS; i++) {
         const struct pool_arena *arena = worker->arenas[i];
         for (uint32_t at = 0; arena && at < arena->count; at++)
-            visit(context, arena->free[at], memory_block_size((unsigned)(i % MEMORY_BLOCK_SIZES)));
+            visit(context, arena->free[at],
+                  memory_block_size((unsigned)(i % POOL_ARENAS % MEMORY_BLOCK_SIZES)));
+    }
+    for (uint16_t node = 0; node < worker->memory_nodes; node++) {
+        const struct pool_leaving *leaving = worker->kept[node].leaving;
+        for (uint32_t at = 0; leaving && at < leaving->request.count; at++)
+            visit(context, leaving->request.blocks[at], leaving->request.sizes[at]);
     }
 }

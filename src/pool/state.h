@@ -12,11 +12,15 @@ struct pool {
     enum pool_combine combine;
     struct epoch_domain *epochs;
 
-    uint32_t worker_count; /* atomic; changed under the lock */
-    uint32_t shorts;       /* atomic: how often a worker found no space while others held some back */
-    uint64_t waited_at;    /* atomic: when a worker last waited for the others in vain */
+    uint32_t worker_count;     /* atomic; changed under the lock */
+    uint32_t shorts;           /* atomic: how often a worker found no space while others held some back */
+    uint64_t waited_at;        /* atomic: when a worker last waited for the others in vain */
+    uint32_t emptying_version; /* atomic; changed under the lock with what is below */
     struct spinlock lock;
-    struct pool_worker *workers; /* guarded by the lock */
+    /* guarded by the lock: */
+    struct pool_worker *workers;
+    struct memory_evacuate_range *emptying; /* of chunks that are being emptied, in ascending order; owned */
+    uint32_t emptying_count;
 };
 
 /* Free blocks of one size and purpose on one memory node, that the worker holds back. */
@@ -28,11 +32,18 @@ struct pool_arena {
 };
 #define POOL_ARENAS (MEMORY_PURPOSES * MEMORY_BLOCK_SIZES) /* of a memory node */
 
+/* Blocks on their way back, in no arena. */
+struct pool_leaving {
+    struct memory_free_request request; /* its sizes are filled in */
+    uint8_t purposes[MEMORY_BATCH_MAX];
+};
+
 /* What the worker holds back of one memory node. */
 struct pool_kept {
-    uint64_t bytes; /* of its free blocks */
-    uint64_t keep;  /* that the compute node may keep, as the memory node said last */
-    uint64_t retry; /* it could not be returned: not tried again until there are more bytes */
+    uint64_t bytes;               /* of its free blocks */
+    uint64_t keep;                /* that the compute node may keep, as the memory node said last */
+    struct pool_leaving *leaving; /* owned; NULL until used */
+    uint64_t retry;               /* it could not be returned: not tried again until there are more bytes */
 };
 
 /* Tags that the worker has taken and not used yet, of one memory node. */
@@ -45,14 +56,16 @@ struct pool_worker {
     struct fabric_endpoint *endpoint;
     struct epoch_slot *epoch;
     uint16_t memory_nodes;
-    struct pool_arena **arenas;          /* [memory_nodes * POOL_ARENAS], NULL until used */
-    struct pool_kept *kept;              /* [memory_nodes] */
-    uint64_t held;                       /* atomic, written by its thread alone: bytes held back in all */
-    uint32_t shorts_seen;                /* of the pool's, when it last returned everything */
-    uint32_t calls, calls_seen;          /* blocks taken and released, and at the last pool_worker_idle */
-    unsigned idle;                       /* calls of pool_worker_idle since the last of them */
-    struct pool_worker *next, *previous; /* guarded by the pool's lock */
-    struct pool_tags *tags;              /* [memory_nodes] */
+    struct pool_arena **arenas; /* [memory_nodes * POOL_ARENAS], NULL until used */
+    struct pool_kept *kept;     /* [memory_nodes] */
+    uint64_t held;              /* atomic, written by its thread alone: bytes held back in all */
+    uint32_t shorts_seen;       /* of the pool's, when it last returned everything */
+    uint32_t calls, calls_seen; /* blocks taken and released, and at the last pool_worker_idle */
+    uint32_t emptying_seen, emptying_count;
+    struct memory_evacuate_range *emptying; /* the pool's, as the worker saw it last; owned */
+    unsigned idle;                          /* calls of pool_worker_idle since the last of them */
+    struct pool_worker *next, *previous;    /* guarded by the pool's lock */
+    struct pool_tags *tags;                 /* [memory_nodes] */
     uint64_t *allocated; /* [memory_nodes], bytes taken so far and not released: for balance */
 };
 
@@ -78,7 +91,19 @@ uint64_t pool_keep_bytes(const struct pool_worker *worker, uint16_t node);
 /* Returns blocks, the longest held first: half of each list, or all. False: the memory node did not take them
  * all. */
 bool pool_lists_return(struct pool_worker *worker, uint16_t node, bool all, struct fabric_cost *cost);
-/* Returns all if a worker of the process is short of space since it last did. Costs a load if none is. */
-void pool_lists_mind_shorts(struct pool_worker *worker);
+/* Returns all if a worker of the process is short of space since it last did, or if chunks are to be emptied.
+ * Costs two loads otherwise. */
+void pool_lists_mind(struct pool_worker *worker);
+/* The block lies in a chunk that is being emptied: it goes back soon, and is not used again before. False: no
+ * memory to remember it in. */
+bool pool_lists_leave(struct pool_worker *worker, uint16_t node, enum memory_purpose purpose,
+                      uint32_t block_bytes, gaddr block, struct fabric_cost *cost);
+
+/* ---- evacuate.c ---- */
+
+/* The worker learns which chunks are being emptied. */
+void pool_emptying_adopt(struct pool_worker *worker);
+/* Whether the block lies in one of these ranges, which are in ascending order. */
+bool pool_ranges_hold(const struct memory_evacuate_range *ranges, uint32_t count, gaddr block);
 
 #endif

@@ -27,6 +27,7 @@ void pool_destroy(struct pool *pool)
         return;
     if (pool->epochs)
         epoch_domain_destroy(pool->epochs);
+    free(pool->emptying);
     free(pool);
 }
 

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
+#include "base/task.h"
 #include "memory/memory.h"
 
 #define NODE   5
@@ -702,6 +703,185 @@ static uint64_t resident_pages(const uint8_t *start, uint64_t bytes)
     return resident;
 }
 
+/* ---- emptying, by requests ---- */
+
+static int evacuate(struct memory_node *node, uint16_t compute_id, uint32_t kind, uint64_t id,
+                    struct memory_evacuate_reply *reply)
+{
+    const struct fabric_target *target = memory_node_target(node);
+    struct memory_evacuate_request request = {.kind = kind, .evacuation = id};
+    size_t length = 0;
+    memset(reply, 0, sizeof *reply);
+    int status =
+        target->call(target->owner, compute_id, &request, sizeof request, reply, sizeof *reply, &length);
+    if (!status)
+        assert_int_equal(length, offsetof(struct memory_evacuate_reply, ranges) +
+                                     reply->count * sizeof reply->ranges[0]);
+    return status;
+}
+
+/* Four chunks of data, then of the last but one a block at its begin and another that reaches into it are
+ * left. */
+static void make_sparse(struct memory_node *node, gaddr *inside, gaddr *across)
+{
+    gaddr blocks[4 * CHUNK / 4096];
+    uint32_t count = 0, crossing = 0;
+    one_for(node, MEMORY_FOR_DATA, 32); /* so that blocks lie across the chunks' boundaries */
+    for (; count < 4 * CHUNK / 4096 - 1; count++)
+        blocks[count] = one_for(node, MEMORY_FOR_DATA, 4096);
+    while (blocks[crossing] > place(4 * CHUNK))
+        crossing++;
+    *across = blocks[crossing];
+    *inside = blocks[crossing - 1];
+    assert_true(*across < place(4 * CHUNK) && *across + 4096 > place(4 * CHUNK) && *inside == *across + 4096);
+    for (uint32_t i = 0; i < count; i++) {
+        bool rest = blocks[i] >= place(5 * CHUNK) || blocks[i] < place(4 * CHUNK) - 8 * 4096;
+        if (i != crossing && i != crossing - 1 && (!rest || i % 4 == 0))
+            assert_int_equal(give_back(node, 4096, &blocks[i], 1), BANYAN_OK);
+    }
+}
+
+static void evacuations_have_owners(void **state)
+{
+    struct memory_node *node = make();
+    struct memory_evacuate_reply reply;
+    gaddr inside, across;
+    uint64_t first;
+    make_sparse(node, &inside, &across);
+    assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_BEGIN, 0, &reply), BANYAN_OK);
+    assert_true(reply.evacuation > 0 && reply.count == 1);
+    /* The range begins where the block begins that reaches into the chunk. */
+    assert_true(reply.ranges[0].from == across && reply.ranges[0].to == place(5 * CHUNK));
+    assert_int_equal(status_of(node).chunks_emptying, 1);
+    first = reply.evacuation;
+    assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_RENEW, first, &reply), BANYAN_OK);
+    assert_true(reply.evacuation == first && reply.count == 1);
+    /* It is nobody else's, and no other has that number. */
+    assert_int_equal(evacuate(node, 8, MEMORY_EVACUATE_RENEW, first, &reply), BANYAN_ENOTFOUND);
+    assert_int_equal(evacuate(node, 8, MEMORY_EVACUATE_END, first, &reply), BANYAN_ENOTFOUND);
+    assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_END, first + 1, &reply), BANYAN_ENOTFOUND);
+    assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_END, 0, &reply), BANYAN_ENOTFOUND);
+    /* A new one of the same compute node takes the place of the last. */
+    assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_BEGIN, 0, &reply), BANYAN_OK);
+    uint64_t last = reply.evacuation;
+    assert_true(last != first && reply.count == 1);
+    assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_RENEW, first, &reply), BANYAN_ENOTFOUND);
+    /* Its blocks are gone: the chunk is handed out again, as soon as the compute node has heard of it. */
+    assert_int_equal(give_back(node, 4096, &inside, 1), BANYAN_OK);
+    assert_int_equal(give_back(node, 4096, &across, 1), BANYAN_OK);
+    assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_RENEW, last, &reply), BANYAN_OK);
+    assert_int_equal(reply.count, 0);
+    assert_true(status_of(node).chunks_emptying == 0 && status_of(node).chunks_emptied_total == 1);
+    assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_END, last, &reply), BANYAN_OK);
+    assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_END, last, &reply), BANYAN_ENOTFOUND);
+    memory_node_destroy(node);
+}
+
+static void evacuations_end_with_their_owners(void **state)
+{
+    struct memory_node *node = make();
+    struct memory_evacuate_reply reply, none;
+    gaddr inside, across;
+    make_sparse(node, &inside, &across);
+    assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_BEGIN, 0, &reply), BANYAN_OK);
+    assert_int_equal(status_of(node).chunks_emptying, 1);
+    memory_node_release_locks(node, 8); /* another one was fenced */
+    assert_int_equal(status_of(node).chunks_emptying, 1);
+    memory_node_release_locks(node, 7);
+    assert_int_equal(status_of(node).chunks_emptying, 0);
+    assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_RENEW, reply.evacuation, &none), BANYAN_ENOTFOUND);
+    /* Or when nothing is heard of them. */
+    assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_BEGIN, 0, &reply), BANYAN_OK);
+    memory_node_trim(node, task_now() + (MEMORY_EVACUATION_MS - 1000) * UINT64_C(1000000));
+    assert_int_equal(status_of(node).chunks_emptying, 1);
+    memory_node_trim(node, task_now() + MEMORY_EVACUATION_MS * UINT64_C(1000000));
+    assert_int_equal(status_of(node).chunks_emptying, 0);
+    assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_RENEW, reply.evacuation, &none), BANYAN_ENOTFOUND);
+    /* A format forgets them all. */
+    struct error error = {0};
+    assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_BEGIN, 0, &reply), BANYAN_OK);
+    assert_int_equal(memory_node_format(node, 9, NODE, 6, &error), BANYAN_OK);
+    assert_int_equal(status_of(node).chunks_emptying, 0);
+    assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_RENEW, reply.evacuation, &none), BANYAN_ENOTFOUND);
+    memory_node_destroy(node);
+}
+
+static void evacuations_are_few(void **state)
+{
+    struct memory_node *node = make();
+    struct memory_evacuate_reply reply;
+    struct memory_evacuate_request request = {.kind = MEMORY_EVACUATE_BEGIN};
+    size_t length;
+    for (uint16_t compute_id = 1; compute_id < 30; compute_id++) { /* nothing is worth emptying */
+        assert_int_equal(evacuate(node, compute_id, MEMORY_EVACUATE_BEGIN, 0, &reply), BANYAN_OK);
+        assert_true(reply.evacuation == 0 && reply.count == 0);
+    }
+    assert_int_equal(call(node, &request, sizeof request - 1, &reply, sizeof reply, &length), BANYAN_EINVAL);
+    assert_int_equal(call(node, &request, sizeof request, &reply, sizeof reply - 1, &length), BANYAN_EINVAL);
+    memory_node_destroy(node);
+}
+
+/* ---- memory that goes back to the system ---- */
+
+#define LARGE (UINT64_C(64) << 20)
+
+static uint64_t resident_bytes(struct memory_node *node)
+{
+    struct stat file;
+    const struct fabric_target *target = memory_node_target(node);
+    if (memory_node_pool_descriptor(node) < 0)
+        return resident_pages(target->pool, target->pool_bytes) * 4096;
+    assert_int_equal(fstat(memory_node_pool_descriptor(node), &file), 0);
+    return (uint64_t)file.st_blocks * 512;
+}
+
+static void memory_goes_back(void **state)
+{
+    static gaddr blocks[LARGE / 65536];
+    for (unsigned shared = 0; shared < 2; shared++) {
+        struct memory_options options = {
+            .node = NODE, .pool_bytes = LARGE, .lock_bytes = LOCKS, .shared = shared != 0, .return_ms = 500};
+        struct memory_node *node = NULL;
+        struct error error = {0};
+        uint32_t count = 0;
+        uint64_t now = task_now(), second = UINT64_C(1000000000);
+        assert_int_equal(memory_node_create(&node, &options, &error), 0);
+        for (; count < 900; count++) {
+            blocks[count] = one_for(node, MEMORY_FOR_DATA, 65536);
+            memset(memory_node_target(node)->pool + gaddr_offset(blocks[count]), 0xee, 65536);
+        }
+        memory_node_trim(node, now);
+        uint64_t full = resident_bytes(node);
+        assert_true(full >= 900 * UINT64_C(65536) && status_of(node).bytes_resident >= 900 * UINT64_C(65536));
+        /* A chunk that is half empty stays, whole ones go, once they were free for a while. */
+        for (uint32_t i = 0; i < 600; i++)
+            assert_int_equal(give_back(node, 65536, &blocks[i], 1), BANYAN_OK);
+        memory_node_trim(node, now + second / 4);
+        assert_int_equal(resident_bytes(node), full);
+        memory_node_trim(node, now + second);
+        assert_in_range(resident_bytes(node), 300 * UINT64_C(65536), 304 * UINT64_C(65536));
+        assert_in_range(status_of(node).bytes_resident, 300 * UINT64_C(65536), 304 * UINT64_C(65536));
+        assert_in_range(status_of(node).chunks_returned_total, 298, 300);
+        for (uint32_t i = 600; i < 900; i++) /* nothing else was touched */
+            for (uint32_t at = 0; at < 65536; at += 4096)
+                assert_int_equal(memory_node_target(node)->pool[gaddr_offset(blocks[i]) + at], 0xee);
+        /* And they come again as zeros. */
+        gaddr again = one_for(node, MEMORY_FOR_DATA, 65536);
+        assert_int_equal(again, blocks[0]);
+        assert_int_equal(memory_node_target(node)->pool[gaddr_offset(again) + 8192], 0);
+        /* Where a NIC writes to them they stay. */
+        memory_node_pin(node);
+        uint64_t pinned = resident_bytes(node);
+        assert_int_equal(give_back(node, 65536, &again, 1), BANYAN_OK);
+        for (uint32_t i = 600; i < 900; i++)
+            assert_int_equal(give_back(node, 65536, &blocks[i], 1), BANYAN_OK);
+        memory_node_trim(node, now + 2 * second);
+        memory_node_trim(node, now + 4 * second);
+        assert_int_equal(resident_bytes(node), pinned);
+        memory_node_destroy(node);
+    }
+}
+
 /* Roots of indexes leave six bits for what the catalogue keeps in them. */
 static void blocks_are_aligned(void **state)
 {
@@ -813,6 +993,10 @@ int main(void)
         cmocka_unit_test(several_sizes_at_once),
         cmocka_unit_test(random_sizes),
         cmocka_unit_test(usage_of_the_pool),
+        cmocka_unit_test(evacuations_have_owners),
+        cmocka_unit_test(evacuations_end_with_their_owners),
+        cmocka_unit_test(evacuations_are_few),
+        cmocka_unit_test(memory_goes_back),
         cmocka_unit_test(bad_returns_change_nothing),
         cmocka_unit_test(bad_requests),
         cmocka_unit_test(random_requests),
