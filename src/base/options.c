@@ -96,12 +96,18 @@ static int set_choice(const struct option_entry *entry, int *field, const char *
     return error_set(error, BANYAN_EINVAL, "option %s: '%s' is none of %s", entry->name, value, list);
 }
 
+/* "N" in the help stands for any number. */
+static bool unit_shown(const struct option_entry *entry)
+{
+    return entry->unit && strcmp(entry->unit, "N") != 0;
+}
+
 static int out_of_range(const struct option_entry *entry, const char *value, double minimum, double maximum,
                         struct error *error)
 {
     return error_set(error, BANYAN_EINVAL, "option %s: %s is not in the range %.15g to %.15g%s%s",
-                     entry->name, value, minimum, maximum, entry->unit ? " " : "",
-                     entry->unit ? entry->unit : "");
+                     entry->name, value, minimum, maximum, unit_shown(entry) ? " " : "",
+                     unit_shown(entry) ? entry->unit : "");
 }
 
 static int set_whole(const struct option_entry *entry, void *field, const char *value, struct error *error)
@@ -111,8 +117,13 @@ static int set_whole(const struct option_entry *entry, void *field, const char *
     uint64_t number = 0;
     struct error detail = {0};
     int status = option_parse_size(value, &number, &detail);
-    if (status)
+    bool size = entry->unit && strcasecmp(entry->unit, "bytes") == 0;
+    if (status && size)
         return error_set(error, status, "option %s: %s", entry->name, detail.text);
+    if (status)
+        return error_set(error, status, "option %s: '%s' is not a whole number from %.15g to %.15g%s%s",
+                         entry->name, value, entry->minimum, maximum, unit_shown(entry) ? " " : "",
+                         unit_shown(entry) ? entry->unit : "");
     if ((double)number < entry->minimum || (double)number > maximum || (narrow && number > UINT32_MAX))
         return out_of_range(entry, value, entry->minimum, maximum, error);
     if (narrow)

@@ -8,6 +8,18 @@
 
 const char *const cluster_log_levels[] = {"debug", "info", "warning", "error", NULL};
 
+/* A number alone is a port of this machine: as a host's name it would be an odd way to write 0.0.28.242. */
+static int address_parse(struct net_address *address, const char *item, uint16_t default_port,
+                         struct error *error)
+{
+    char text[32];
+    size_t digits = strspn(item, "0123456789");
+    if (!digits || item[digits] || digits > 5)
+        return net_address_parse(address, item, default_port, error);
+    snprintf(text, sizeof text, "127.0.0.1:%s", item);
+    return net_address_parse(address, text, default_port, error);
+}
+
 int cluster_addresses_parse(struct cluster_addresses *addresses, const char *setting, const char *text,
                             uint16_t default_port, struct error *error)
 {
@@ -21,7 +33,7 @@ int cluster_addresses_parse(struct cluster_addresses *addresses, const char *set
         if (addresses->count == CLUSTER_ADDRESSES_MAX)
             status =
                 error_set(error, BANYAN_EINVAL, "%s: more than %u addresses", setting, CLUSTER_ADDRESSES_MAX);
-        else if (net_address_parse(&addresses->list[addresses->count], item, default_port, &detail))
+        else if (address_parse(&addresses->list[addresses->count], item, default_port, &detail))
             status = error_set(error, BANYAN_EINVAL, "%s: %s", setting, detail.text);
         else
             addresses->count++;
@@ -119,6 +131,9 @@ int cluster_client_tls(struct net_tls **tls, const char *certificate, const char
                        struct error *error)
 {
     *tls = NULL;
+    if (key && !certificate)
+        return error_set(error, BANYAN_EINVAL,
+                         "fabric-key is of no use without fabric-certificate, whose key it is");
     if (!certificate && !authority)
         return 0;
     if (!authority)

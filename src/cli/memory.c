@@ -1,4 +1,5 @@
 /* memory.c - `banyan memory`: one memory node as a daemon. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +7,7 @@
 #include "base/signals.h"
 #include "cli/cluster.h"
 #include "cli/command.h"
+#include "cli/machine.h"
 #include "memoryd/memoryd.h"
 #include "server/http.h"
 #include "server/metrics.h"
@@ -102,7 +104,8 @@ struct daemon {
 
 static void on_signal(void *context, int number)
 {
-    (void)number;
+    log_info("stopping, as signal %s asks; what this memory node holds is lost",
+             number == SIGINT ? "SIGINT" : "SIGTERM");
     memoryd_stop(context);
 }
 
@@ -168,6 +171,7 @@ static int start(struct daemon *daemon, struct error *error)
                                       .engine = settings->engine,
                                       .busy_poll = settings->busy_poll,
                                       .nic = wants_nic(daemon) ? &daemon->nic : NULL};
+    machine_warn_pool(settings->size);
     int status = memoryd_locks(&options, &memory, error);
     if (!status)
         status = memory_node_create(&daemon->node, &memory, error);

@@ -2,12 +2,14 @@
  * serve.c - `banyan serve` and `banyan compute`: a RESP server, over memory nodes in this very process, or
  * over those of a cluster. The two share all settings of the server.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
 #include "base/signals.h"
 #include "cli/command.h"
+#include "cli/machine.h"
 #include "cli/serve_settings.h"
 #include "fabric/local.h"
 #include "memory/memory.h"
@@ -42,13 +44,32 @@ struct process {
 
 /* ---- getting ready ---- */
 
-static int prepare(struct process *process, struct error *error)
+/* A port that no address uses is a mistake of the user's, who expects that it counts. */
+static int parse_listen(struct process *process, struct error *error)
 {
     const struct serve_settings *settings = &process->settings;
-    int status = cluster_addresses_parse(&process->listen, "listen", settings->listen, 6379, error);
+    const uint16_t port = (uint16_t)settings->port, other = port == 1 ? 2 : 1;
+    struct cluster_addresses again;
+    int status = cluster_addresses_parse(&process->listen, "listen", settings->listen, other, error);
+    again = process->listen;
+    if (!status)
+        status = cluster_addresses_parse(&process->listen, "listen", settings->listen, port, error);
     if (!status)
         status =
             cluster_addresses_parse(&process->tls_listen, "tls-listen", settings->tls_listen, 6379, error);
+    bool used = port == SERVE_PORT || !process->listen.count;
+    for (unsigned i = 0; !status && i < process->listen.count; i++)
+        used |= process->listen.list[i].port != again.list[i].port;
+    if (!status && !used)
+        status = error_set(error, BANYAN_EINVAL,
+                           "port: each address of listen has a port of its own, so this one counts nowhere");
+    return status;
+}
+
+static int prepare(struct process *process, struct error *error)
+{
+    const struct serve_settings *settings = &process->settings;
+    int status = parse_listen(process, error);
     if (!status)
         status = cluster_addresses_parse(&process->http_address, "http", settings->http, 0, error);
     if (!status && !process->listen.count && !process->tls_listen.count)
@@ -130,6 +151,9 @@ static int open_pool(struct process *process, struct error *error)
 {
     bool embedded = process->command == &serve_settings_serve;
     struct tree_switches switches = {0};
+    if (embedded)
+        machine_warn_pool(process->settings.size * process->settings.memory_nodes);
+    machine_warn_threads(process->settings.threads);
     int status = embedded ? open_embedded(process, error) : open_cluster(process, error);
     if (!status)
         status = tree_switches_preset(&switches, "banyan", error);
@@ -237,8 +261,25 @@ static void announce(struct process *process)
 
 static void on_signal(void *context, int number)
 {
-    (void)number;
+    log_info("stopping, as signal %s asks", number == SIGINT ? "SIGINT" : "SIGTERM");
     server_stop(context);
+}
+
+/* What has become of the data. */
+static void tell_end(const struct process *process)
+{
+    struct server_stats stats;
+    server_stats(process->server, &stats);
+    if (process->command != &serve_settings_serve)
+        log_info("stopped: all clients are closed; the memory nodes keep the data");
+    else if (stats.keys_age_s == UINT64_MAX)
+        log_info(
+            "stopped: all clients are closed; what the store held is gone, as it was this process's memory");
+    else
+        log_info("stopped: all clients are closed; what the store held (%llu keys when last counted) is "
+                 "gone, as it "
+                 "was this process's memory",
+                 (unsigned long long)stats.keys);
 }
 
 static void close_all(struct process *process)
@@ -278,6 +319,8 @@ static int run(struct process *process, struct error *error)
         if (status)
             server_stop(process->server);
         server_join(process->server);
+        if (!status)
+            tell_end(process);
     }
     signals_stop(signals);
     close_all(process);

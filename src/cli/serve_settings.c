@@ -11,7 +11,9 @@
     }
 #define SERVER_ROWS                                                                                          \
     ROW("listen", OPTION_TEXT, listen, 0, 0, NULL, "ADDRESS,...",                                            \
-        "Where Redis clients connect: host:port or unix:/path, comma separated"),                            \
+        "Where Redis clients connect: host:port, host, port or unix:/path, comma separated"),                \
+        ROW("port", OPTION_U32, port, 1, 65535, NULL, "N",                                                   \
+            "Port of the addresses in listen that name none"),                                               \
         ROW("tls-listen", OPTION_TEXT, tls_listen, 0, 0, NULL, "ADDRESS,...", "The same, with TLS"),         \
         ROW("tls-certificate", OPTION_TEXT, certificate, 0, 0, NULL, "FILE",                                 \
             "TLS: the server's certificate (PEM)"),                                                          \
@@ -82,6 +84,7 @@ const struct settings_command serve_settings_serve = {
         "Serve an ordered key-value store to Redis clients, all in this one process.\v"
         "The store is memory: what it holds is gone when the process ends.\n\n" SETTINGS_TEXT "Examples:\n"
         "  banyan serve\n"
+        "  banyan serve --port 7000\n"
         "  banyan serve --listen 127.0.0.1:7000,unix:/tmp/banyan.sock --size 8G --threads 4\n"
         "  banyan serve --listen 0.0.0.0:6379 --password-file /etc/banyan/password\n\n" STATUS_TEXT,
 };
@@ -102,7 +105,8 @@ const struct settings_command serve_settings_compute = {
 
 void serve_settings_default(struct serve_settings *settings)
 {
-    *settings = (struct serve_settings){.listen = strdup("127.0.0.1:6379"),
+    *settings = (struct serve_settings){.listen = strdup("127.0.0.1"),
+                                        .port = SERVE_PORT,
                                         .clients_max = 10000,
                                         .value_max = STORE_VALUE_MAX,
                                         .output_max = UINT64_C(256) << 20,

@@ -4,11 +4,12 @@
 
 #include "cli/cluster.h"
 
-#define SERVE_NODES_MAX 64u /* memory nodes in one process */
+#define SERVE_PORT      6379u /* where Redis is */
+#define SERVE_NODES_MAX 64u   /* memory nodes in one process */
 
 struct serve_settings {
     char *listen, *tls_listen, *password_file, *certificate, *key, *authority, *http;
-    uint32_t threads, fibers, clients_max, idle_timeout_s, sweep_entries;
+    uint32_t port, threads, fibers, clients_max, idle_timeout_s, sweep_entries;
     uint64_t value_max, output_max, client_memory_max, cache_bytes;
     bool tls_clients, protected_mode, busy_poll, defrag;
     int log_level;

@@ -198,6 +198,7 @@ int settings_read(const struct settings_command *command, void *object, int argc
         struct argp argp = {options, parse_option, command->arguments, command->documentation, NULL,
                             NULL,    NULL};
         argp_err_exit_status = 2;
+        argp_program_version = "banyan " BANYAN_VERSION_TEXT;
         argp_parse(&argp, argc, argv, 0, NULL, &parse);
         if (parse.config && *parse.config && (!path || strcmp(path, parse.config)))
             status = error_set(error, BANYAN_EINVAL,

@@ -90,7 +90,8 @@ static int threads_create(struct server *server, struct error *error)
     if (!server->threads)
         return error_set(error, BANYAN_ENOMEM, "no memory for threads");
     for (unsigned i = 0; !status && i < server->options.threads; i++)
-        status = server_thread_create(&server->threads[server->thread_count++], server, i, error);
+        status = server_thread_create(&server->threads[server->threads_made++], server, i, error);
+    server->thread_count = server->threads_made;
     return status;
 }
 
@@ -161,7 +162,7 @@ void server_destroy(struct server *server)
     if (!server)
         return;
     listeners_close(server);
-    for (unsigned i = 0; i < server->thread_count; i++)
+    for (unsigned i = 0; i < server->threads_made; i++)
         server_thread_destroy(&server->threads[i]);
     free(server->threads);
     if (server->store)

@@ -23,7 +23,8 @@ struct server {
     const struct server_setting *settings;
     struct server_listeners listeners;
     struct server_thread *threads;
-    unsigned thread_count;
+    unsigned threads_made; /* to be destroyed */
+    unsigned thread_count; /* that run, or are to */
     struct server_node *nodes;
     unsigned node_count;
     struct server_password password;

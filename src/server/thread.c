@@ -166,7 +166,8 @@ static int thread_begin(struct server_thread *thread, struct error *error)
         status = fiber_start(thread, defrag_main, thread, error);
     if (!status)
         status = fiber_start(thread, nodes_main, thread, error);
-    return status ? status : listeners_watch(server, error);
+    /* Another thread could not be started: the listeners are closed already. */
+    return status || thread->stopping ? status : listeners_watch(server, error);
 }
 
 /* Tells server_start how it went; the first error counts. */

@@ -37,7 +37,7 @@ void serving_prepare(struct serving *serving, unsigned threads)
     serving->options.protected_mode = true;
 }
 
-void serving_start(struct serving *serving)
+void serving_create(struct serving *serving)
 {
     struct error error = {0};
     struct memory_options memory = {.pool_bytes = UINT64_C(1) << 30};
@@ -57,6 +57,12 @@ void serving_start(struct serving *serving)
     tree_session_destroy(session);
     pool_worker_destroy(worker);
     must(server_create(&serving->server, serving->compute, &serving->options, &error), &error);
+}
+
+void serving_start(struct serving *serving)
+{
+    struct error error = {0};
+    serving_create(serving);
     must(server_start(serving->server, &error), &error);
 }
 

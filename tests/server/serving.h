@@ -22,6 +22,8 @@ struct serving {
 /* Options with one TCP listener at 127.0.0.1, a port of the system's choice, `threads` threads. The test may
  * change them before serving_start. */
 void serving_prepare(struct serving *serving, unsigned threads);
+/* Makes the server; serving_start starts it too. */
+void serving_create(struct serving *serving);
 void serving_start(struct serving *serving);
 /* Stops, waits, and frees. */
 void serving_end(struct serving *serving);

@@ -16,7 +16,8 @@ static bool range_read(struct server_call *call, bool reverse, struct tree_range
     *verdict = bounds_read(reverse ? second : first, reverse ? first : second, range);
     range->reverse = reverse;
     if (*verdict == BOUNDS_INVALID)
-        resp_error(call->reply, "ERR min or max not valid string range item");
+        resp_error(call->reply, "ERR min or max not valid string range item: a bound is [key (with that "
+                                "key), (key (without it), - or +");
     return *verdict != BOUNDS_INVALID;
 }
 
