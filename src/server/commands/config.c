@@ -52,16 +52,14 @@ static int memory_check(struct change *change, int64_t least, int64_t most, stru
     } units[] = {{"B", 1},        {"K", 1000},       {"KB", 1 << 10},         {"M", 1000 * 1000},
                  {"MB", 1 << 20}, {"G", 1000000000}, {"GB", INT64_C(1) << 30}};
     struct resp_argument digits = *change->text, unit;
-    int64_t factor = 1;
     while (digits.length && (digits.bytes[digits.length - 1] < '0' || digits.bytes[digits.length - 1] > '9'))
         digits.length--;
     unit = (struct resp_argument){digits.bytes + digits.length, change->text->length - digits.length};
-    for (size_t i = 0; unit.length && i < sizeof units / sizeof *units; i++)
-        factor = server_argument_is(&unit, units[i].name) ? -units[i].factor : factor;
-    if ((unit.length && factor > 0) || !server_integer_parse(digits.bytes, digits.length, &change->number) ||
-        change->number < 0)
+    int64_t factor = unit.length ? 0 : 1;
+    for (size_t i = 0; !factor && i < sizeof units / sizeof *units; i++)
+        factor = server_argument_is(&unit, units[i].name) ? units[i].factor : 0;
+    if (!factor || !server_integer_parse(digits.bytes, digits.length, &change->number) || change->number < 0)
         return error_set(error, BANYAN_EINVAL, "argument must be a memory value");
-    factor = factor < 0 ? -factor : factor;
     if (change->number < (least + factor - 1) / factor || change->number > most / factor)
         return error_set(error, BANYAN_EINVAL, "argument must be between %lld and %lld inclusive",
                          (long long)least, (long long)most);
