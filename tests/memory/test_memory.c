@@ -724,7 +724,7 @@ static int evacuate(struct memory_node *node, uint16_t compute_id, uint32_t kind
  * left. */
 static void make_sparse(struct memory_node *node, gaddr *inside, gaddr *across)
 {
-    gaddr blocks[4 * CHUNK / 4096];
+    gaddr blocks[4 * CHUNK / 4096] = {0};
     uint32_t count = 0, crossing = 0;
     one_for(node, MEMORY_FOR_DATA, 32); /* so that blocks lie across the chunks' boundaries */
     for (; count < 4 * CHUNK / 4096 - 1; count++)
