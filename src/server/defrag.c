@@ -21,6 +21,7 @@ struct driver {
     struct store_session *store;
     struct store_defrag *defrag;
     bool running;
+    uint64_t hits;     /* before the pass under way */
     uint64_t begin_ns; /* not before then */
 };
 
@@ -109,6 +110,7 @@ static void begin(struct driver *driver, uint64_t now)
         return;
     int status = store_defrag_begin(driver->store, driver->defrag, &any);
     driver->running = !status && any;
+    driver->hits = driver->defrag->counts.hits;
     driver->begin_ns = now + (urgent(driver->server, now) ? AGAIN_URGENT_NS : AGAIN_NS);
 }
 
@@ -130,8 +132,9 @@ static void slice(struct driver *driver, uint64_t percent)
     }
     if (done || status) /* after an error the next pass begins later, and from the first key */
         end(driver);
-    else
-        task_sleep(used * (100 - percent) / percent);
+    if (done && !status && driver->defrag->counts.hits > driver->hits)
+        driver->begin_ns = 0; /* there may be more of it */
+    task_sleep(used * (100 - percent) / percent);
 }
 
 static void drive(struct driver *driver, struct server_thread *thread)

@@ -34,13 +34,14 @@ void serving_prepare(struct serving *serving, unsigned threads)
     serving->options.listen = serving->addresses;
     serving->options.listen_count = 1;
     serving->options.threads = threads;
+    serving->pool_bytes = UINT64_C(1) << 30;
     serving->options.protected_mode = true;
 }
 
 void serving_create(struct serving *serving)
 {
     struct error error = {0};
-    struct memory_options memory = {.pool_bytes = UINT64_C(1) << 30};
+    struct memory_options memory = {.pool_bytes = serving->pool_bytes};
     struct tree_switches switches;
     must(memory_node_create(&serving->memory, &memory, &error), &error);
     const struct fabric_target *target = memory_node_target(serving->memory);

@@ -17,6 +17,7 @@ struct serving {
     struct server *server;
     struct net_address addresses[4];
     struct server_options options;
+    uint64_t pool_bytes; /* 1 GiB; the test may change it before serving_start */
 };
 
 /* Options with one TCP listener at 127.0.0.1, a port of the system's choice, `threads` threads. The test may
