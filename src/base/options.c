@@ -102,9 +102,31 @@ static bool unit_shown(const struct option_entry *entry)
     return entry->unit && strcmp(entry->unit, "N") != 0;
 }
 
+static bool is_size(const struct option_entry *entry)
+{
+    return entry->unit && strcasecmp(entry->unit, "bytes") == 0;
+}
+
+/* As people write sizes: 16M. */
+static const char *size_text(double bytes, char text[32])
+{
+    static const char suffixes[] = "KMGT";
+    int scale = 0;
+    while (scale < 4 && bytes >= 1024 && fmod(bytes, 1024) == 0) {
+        bytes /= 1024;
+        scale++;
+    }
+    snprintf(text, 32, "%.15g%.*s", bytes, scale != 0, scale ? suffixes + scale - 1 : "");
+    return text;
+}
+
 static int out_of_range(const struct option_entry *entry, const char *value, double minimum, double maximum,
                         struct error *error)
 {
+    char least[32], most[32];
+    if (is_size(entry))
+        return error_set(error, BANYAN_EINVAL, "option %s: %s is not in the range %s to %s", entry->name,
+                         value, size_text(minimum, least), size_text(maximum, most));
     return error_set(error, BANYAN_EINVAL, "option %s: %s is not in the range %.15g to %.15g%s%s",
                      entry->name, value, minimum, maximum, unit_shown(entry) ? " " : "",
                      unit_shown(entry) ? entry->unit : "");
@@ -117,8 +139,7 @@ static int set_whole(const struct option_entry *entry, void *field, const char *
     uint64_t number = 0;
     struct error detail = {0};
     int status = option_parse_size(value, &number, &detail);
-    bool size = entry->unit && strcasecmp(entry->unit, "bytes") == 0;
-    if (status && size)
+    if (status && is_size(entry))
         return error_set(error, status, "option %s: %s", entry->name, detail.text);
     if (status)
         return error_set(error, status, "option %s: '%s' is not a whole number from %.15g to %.15g%s%s",

@@ -51,6 +51,8 @@ static void mistakes_are_told(void **state)
     refuses(scene, ARGUMENTS("serve", "--idle-timeout", "x"),
             "option idle-timeout: 'x' is not a whole number from 0 to 1000000000 s\n");
     refuses(scene, ARGUMENTS("serve", "--size", "x"), "option size: 'x' is not a size");
+    refuses(scene, ARGUMENTS("serve", "--size", "1M"), "option size: 1M is not in the range 16M to 64T\n");
+    refuses(scene, ARGUMENTS("memory", "--size", "1M"), "option size: 1M is not in the range 16M to 64T\n");
     refuses(scene, ARGUMENTS("serve", "--port", "65536"),
             "option port: 65536 is not in the range 1 to 65535\n");
     refuses(scene, ARGUMENTS("serve", "--listen", "127.0.0.1:0", "--port", "7410"),

@@ -152,9 +152,15 @@ void redis_run(struct redis *redis, const struct resp_argument *arguments, uint3
     redis_receive(redis, 1);
 }
 
+/* In one write: of two, the second would wait for the acknowledgement of the first. */
 void redis_say(struct redis *redis, const char *line)
 {
-    redis_write(redis, line, strlen(line));
-    redis_write(redis, "\r\n", 2);
+    size_t length = strlen(line);
+    char *request = malloc(length + 2);
+    assert_non_null(request);
+    memcpy(request, line, length);
+    memcpy(request + length, "\r\n", 2);
+    redis_write(redis, request, length + 2);
+    free(request);
     redis_receive(redis, 1);
 }
