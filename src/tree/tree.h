@@ -179,7 +179,7 @@ struct tree_place {
 };
 struct tree_place_bound {
     size_t length;
-    uint8_t bytes[255];
+    uint8_t bytes[FORMAT_KEY_MAX];
 };
 /* The leaf that begins next after the key, and the key that it begins with (which need not exist): all keys
  * of the index from there on are of that leaf or of later ones. One round trip. BANYAN_ENOTFOUND: the key's
