@@ -594,10 +594,47 @@ static bool all_parked(void *context)
     return true;
 }
 
+struct emptying {
+    redisContext *connection;
+    unsigned still; /* times in a row that it was found at rest */
+};
+
+/* A pass may just be beginning: so it is asked for several times. */
+static bool emptying_rests(void *context)
+{
+    struct emptying *emptying = context;
+    redisReply *reply = redisCommand(emptying->connection, "INFO memory");
+    if (!reply || reply->type != REDIS_REPLY_STRING)
+        fail_hard("INFO: %s", reply ? reply->str : emptying->connection->errstr);
+    bool rests = strstr(reply->str, "active_defrag_running:0\r\n");
+    emptying->still = rests ? emptying->still + 1 : 0;
+    freeReplyObject(reply);
+    for (unsigned i = 0; i < 30; i++)
+        nap();
+    return emptying->still >= 10;
+}
+
+/* The servers write by themselves, too: they move records out of sparse chunks. */
+static void let_empty(const struct load *load, bool on)
+{
+    for (unsigned i = 0; i < LOAD_SERVERS; i++) {
+        struct emptying emptying = {.connection = client_connect(&load->options.servers[i])};
+        redisReply *reply =
+            redisCommand(emptying.connection, "CONFIG SET activedefrag %s", on ? "yes" : "no");
+        if (!reply || reply->type == REDIS_REPLY_ERROR)
+            fail_hard("CONFIG SET: %s", reply ? reply->str : emptying.connection->errstr);
+        freeReplyObject(reply);
+        if (!on)
+            wait_until(emptying_rests, &emptying, "a server to stop emptying chunks");
+        redisFree(emptying.connection);
+    }
+}
+
 void load_pause(struct load *load)
 {
     atomic_store_release(&load->pause, 1);
     wait_until(all_parked, load, "the clients to pause");
+    let_empty(load, false);
 }
 
 static bool none_parked(void *context)
@@ -611,6 +648,7 @@ static bool none_parked(void *context)
 
 void load_resume(struct load *load)
 {
+    let_empty(load, true);
     atomic_store_release(&load->pause, 0);
     wait_until(none_parked, load, "the clients to go on");
 }
