@@ -171,6 +171,10 @@ static void churn_change(struct driver *driver, const struct churn *churn, const
 static void churn_one(struct driver *driver, const struct churn *churn, const struct churn_place *place,
                       unsigned round)
 {
+    if (churn->merges && random_below(&driver->random, 100) < churn->merges) {
+        driver_merge(driver);
+        return;
+    }
     uint64_t quarter = churn->keys / 4, dice = random_below(&driver->random, 100), key;
     if (dice < churn->scans) {
         churn_scan(driver, churn);

@@ -32,6 +32,7 @@ struct churn {
     unsigned scans;  /* percent */
     unsigned multis; /* percent that read or write many keys at once */
     unsigned moves;  /* percent that move what belongs to some keys to other blocks, where the subject can */
+    unsigned merges; /* percent of the rounds that are a step of merging sparse leaves instead */
     bool may_lack; /* the pool may be too small for the keys that are put in first: they are not always there
                     */
     bool disjoint; /* each task changes keys of its own only (number modulo tasks) */

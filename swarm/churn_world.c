@@ -57,6 +57,7 @@ void churn_total_add(struct churn_total *total, const struct world *world,
     total->retries += stats.retries;
     total->splits += stats.splits;
     total->unlinks += stats.unlinks;
+    total->merges += stats.merges;
     total->handovers += stats.handovers;
     total->snapshot_handovers += stats.snapshot_handovers;
     total->cache_misses += stats.cache_misses;
@@ -64,6 +65,7 @@ void churn_total_add(struct churn_total *total, const struct world *world,
     total->marked += report->marked;
     total->missing_parents += report->missing_parents;
     total->marked_at_death += world->marked_at_death;
+    total->merging_at_death += world->merging_at_death;
     total->losses += world->sim ? sim_losses(world->sim) : 0;
     total->unreachable += met.unreachable;
     total->unknown += met.unknown;
@@ -71,15 +73,16 @@ void churn_total_add(struct churn_total *total, const struct world *world,
 
 void churn_total_print(const struct churn_total *total, const char *name)
 {
-    printf(
-        "%s: %" PRIu64 " runs, %" PRIu64 " operations (%" PRIu64 " recorded), %" PRIu64 " retries, %" PRIu64
-        " splits, %" PRIu64 " unlinks, %" PRIu64 " handovers (%" PRIu64 " with snapshot), %" PRIu64
-        " cache misses; left behind: %" PRIu64 " dead, %" PRIu64 " marked, %" PRIu64
-        " without parent, %" PRIu64 " half split at a death; connections lost: %" PRIu64 ", with %" PRIu64
-        " operations not done and %" PRIu64 " unknown\n",
-        name, total->runs, total->operations, total->recorded, total->retries, total->splits, total->unlinks,
-        total->handovers, total->snapshot_handovers, total->cache_misses, total->dead, total->marked,
-        total->missing_parents, total->marked_at_death, total->losses, total->unreachable, total->unknown);
+    printf("%s: %" PRIu64 " runs, %" PRIu64 " operations (%" PRIu64 " recorded), %" PRIu64
+           " retries, %" PRIu64 " splits, %" PRIu64 " unlinks, %" PRIu64 " merges, %" PRIu64
+           " handovers (%" PRIu64 " with snapshot), %" PRIu64 " cache misses; left behind: %" PRIu64
+           " dead, %" PRIu64 " marked, %" PRIu64 " without parent, %" PRIu64 " half split and %" PRIu64
+           " half merged at a death; connections lost: %" PRIu64 ", with %" PRIu64
+           " operations not done and %" PRIu64 " unknown\n",
+           name, total->runs, total->operations, total->recorded, total->retries, total->splits,
+           total->unlinks, total->merges, total->handovers, total->snapshot_handovers, total->cache_misses,
+           total->dead, total->marked, total->missing_parents, total->marked_at_death,
+           total->merging_at_death, total->losses, total->unreachable, total->unknown);
 }
 
 int churn_world_run(struct world *world, struct churn *churn, struct churn_total *total)
@@ -90,11 +93,11 @@ int churn_world_run(struct world *world, struct churn *churn, struct churn_total
     struct tree_check_report report = {0};
     if (!status)
         status = churn_world_verify(world, churn, &report);
-    if (!status && (report.dead || report.marked || report.missing_parents))
+    if (!status && (report.dead || report.marked || report.frozen || report.missing_parents))
         status = world_fail(world, BANYAN_ECORRUPT,
                             "unfinished without any death: %" PRIu64 " dead, %" PRIu64 " marked, %" PRIu64
-                            " without parent",
-                            report.dead, report.marked, report.missing_parents);
+                            " frozen, %" PRIu64 " without parent",
+                            report.dead, report.marked, report.frozen, report.missing_parents);
     churn_total_add(total, world, &report);
     return status;
 }

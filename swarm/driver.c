@@ -340,6 +340,21 @@ void driver_move(struct driver *driver, uint64_t key)
     driver_fail(driver, status, "moving blocks: %s", driver->subject->trouble(driver->session));
 }
 
+void driver_merge(struct driver *driver)
+{
+    const struct driver_setting *setting = driver->setting;
+    const uint32_t budget = 1 + (uint32_t)random_below(&driver->random, 64);
+    int status = driver->subject->merge ? driver->subject->merge(driver->session, budget) : 0;
+    if ((status == BANYAN_ENET || status == BANYAN_EUNKNOWN || status == BANYAN_ETIMEOUT) &&
+        setting->lossy(setting->context)) {
+        driver->unreachable++; /* some of it is left to others */
+        task_sleep(setting->pause_ns);
+    } else if (status) {
+        driver_fail(driver, status, "merge: %s: %s", error_name(status),
+                    driver->subject->trouble(driver->session));
+    }
+}
+
 uint64_t driver_sample(struct driver *driver)
 {
     const struct driver_setting *setting = driver->setting;

@@ -113,6 +113,8 @@ bool driver_scan(struct driver *driver, struct driver_scan *scan);
 /* Moves what belongs to some keys from this one on to other blocks, where the subject can: no answer may
  * change. */
 void driver_move(struct driver *driver, uint64_t key);
+/* A step of the walk that merges sparse leaves. It changes nothing that a history tells. */
+void driver_merge(struct driver *driver);
 /* A key of the subject; UINT64_MAX: none, or it could not be asked. */
 uint64_t driver_sample(struct driver *driver);
 

@@ -116,6 +116,7 @@ void swarm_plan_churn(const struct swarm_plan *plan, struct churn *churn)
                             .scans = plan->scans,
                             .multis = plan->multis,
                             .moves = plan->moves,
+                            .merges = plan->merges,
                             .disjoint = plan->disjoint,
                             .may_lack = swarm_plan_may_be_full(plan)};
 }

@@ -62,6 +62,7 @@ const struct option_entry swarm_plan_table[] = {
     ENTRY("scans", OPTION_U32, scans, 0, 100, NULL, "%", "operations that are scans"),
     ENTRY("multis", OPTION_U32, multis, 0, 100, NULL, "%", "operations on many keys at once"),
     ENTRY("moves", OPTION_U32, moves, 0, 100, NULL, "%", "operations that move records and keys elsewhere"),
+    ENTRY("merges", OPTION_U32, merges, 0, 100, NULL, "%", "rounds that merge sparse leaves instead"),
     ENTRY("disjoint", OPTION_BOOL, disjoint, 0, 0, NULL, NULL, "each task writes keys of its own only"),
     ENTRY("patience-ns", OPTION_U64, patience_ns, 0, 0, NULL, "ns",
           "longest operation once the faults have stopped"),

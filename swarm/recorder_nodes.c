@@ -20,9 +20,9 @@ static void add_fence(struct recorder *recorder, struct record *record, struct f
 
 static void add_header(struct recorder *recorder, struct record *record, const struct format_header *header)
 {
-    static const char *const states[] = {"state 0", "live", "splitting", "dead"};
+    static const char *const states[] = {"state 0", "live", "splitting", "dead", "frozen", "merging"};
     record_add(record, " ver %u ", header->version);
-    if (header->state < 4)
+    if (header->state < sizeof states / sizeof *states)
         record_add(record, "%s", states[header->state]);
     else
         record_add(record, "state %u", header->state);

@@ -205,11 +205,13 @@ static int judge_excuses(struct swarm_run *run, const struct tree_check_report *
     uint64_t unfinished = deaths * tasks + cut;
     bool full = swarm_plan_may_be_full(plan) ||
                 plan->refusals; /* no room for the parent's split leaves an entry out */
-    if (left->dead + left->marked > unfinished || (!full && left->missing_parents > unfinished))
+    if (left->dead + left->marked + left->frozen > unfinished ||
+        (!full && left->missing_parents > unfinished))
         return world_fail(world, BANYAN_ECORRUPT,
                           "too much is unfinished: %" PRIu64 " dead, %" PRIu64 " half split, %" PRIu64
-                          " without an entry, after %" PRIu64 " deaths and %" PRIu64 " operations cut short",
-                          left->dead, left->marked, left->missing_parents, deaths, cut);
+                          " frozen, %" PRIu64 " without an entry, after %" PRIu64 " deaths and %" PRIu64
+                          " operations cut short",
+                          left->dead, left->marked, left->frozen, left->missing_parents, deaths, cut);
     return 0;
 }
 
@@ -220,7 +222,7 @@ static int judge(struct swarm_run *run)
     /* Once as the last operation left the index, and once after all of it has been read. */
     int status = world_check_locks(world);
     status = status ? status : world_check(world, &left);
-    run->unfinished = left.dead + left.marked + left.missing_parents;
+    run->unfinished = left.dead + left.marked + left.frozen + left.missing_parents;
     status = status ? status : judge_excuses(run, &left);
     status = status ? status : churn_world_verify(world, &run->churn, &report);
     return status ? status : world_check_locks(world);
@@ -237,6 +239,8 @@ static void result_of(struct swarm_run *run, int status, struct swarm_result *re
                                     .operations = stats.operations,
                                     .splits = stats.splits,
                                     .unlinks = stats.unlinks,
+                                    .merges = stats.merges,
+                                    .merging_at_death = world->merging_at_death,
                                     .retries = stats.retries,
                                     .handovers = stats.handovers,
                                     .unreachable = met.unreachable,

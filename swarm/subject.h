@@ -36,6 +36,8 @@ struct subject_ops {
     int (*move)(void *session, const uint8_t *key, size_t length, uint64_t dice);
     /* The message of the last failure. */
     const char *(*trouble)(void *session);
+    /* A step of the walk that merges sparse leaves, over about so many. NULL: the subject has none. */
+    int (*merge)(void *session, uint32_t budget);
 };
 
 #define SUBJECT_MANY_MAX 12u

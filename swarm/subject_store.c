@@ -155,10 +155,17 @@ static int move(void *context, const uint8_t *key, size_t length, uint64_t dice)
     return status;
 }
 
+static int merge(void *context, uint32_t budget)
+{
+    struct world_task *task = context;
+    struct tree_merge_report report;
+    return tree_merge_step(task->session, task->tree, &task->merge, budget, &report);
+}
+
 static const char *trouble(void *context)
 {
     const struct world_task *task = context;
     return tree_session_error(task->session)->text;
 }
 
-const struct subject_ops subject_store = {one, many, scan, sample, move, trouble};
+const struct subject_ops subject_store = {one, many, scan, sample, move, trouble, merge};

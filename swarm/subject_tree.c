@@ -79,6 +79,13 @@ static int sample(void *context, uint8_t *key, size_t *length)
     return tree_sample(task->session, task->tree, key, length);
 }
 
+static int merge(void *context, uint32_t budget)
+{
+    struct world_task *task = context;
+    struct tree_merge_report report;
+    return tree_merge_step(task->session, task->tree, &task->merge, budget, &report);
+}
+
 static const char *trouble(void *context)
 {
     const struct world_task *task = context;
@@ -86,4 +93,4 @@ static const char *trouble(void *context)
 }
 
 const struct subject_ops subject_tree = {
-    .one = one, .many = many, .scan = scan, .sample = sample, .trouble = trouble};
+    .one = one, .many = many, .scan = scan, .sample = sample, .trouble = trouble, .merge = merge};

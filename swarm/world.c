@@ -185,6 +185,7 @@ void world_stats(const struct world *world, struct tree_stats *stats)
         stats->cache_misses += one->cache_misses;
         stats->splits += one->splits;
         stats->unlinks += one->unlinks;
+        stats->merges += one->merges;
         stats->handovers += one->handovers;
         stats->snapshot_handovers += one->snapshot_handovers;
         stats->unfinished += one->unfinished;

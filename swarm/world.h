@@ -63,6 +63,7 @@ struct world_task {
     struct tree_session *session;
     struct tree *tree;
     struct store_session *store_session; /* with records */
+    struct tree_merge_cursor merge;      /* where the task's walk over sparse leaves stands */
     struct driver driver;                /* of world_operate */
     struct random random;
     struct history_log log;
@@ -97,9 +98,10 @@ struct world {
     void *context;                             /* the test's own */
     struct history_op culprit;                 /* world_linearize: the operation that does not fit */
     struct world_event *events;                /* owned: deaths and restarts to come */
-    bool mended;              /* all connections are there again: nothing is excused by their loss */
-    uint64_t lost_bytes;      /* of blocks without an owner, as the last world_check met them */
-    uint64_t marked_at_death; /* leaves that a death left half split (world_kill_at) */
+    bool mended;               /* all connections are there again: nothing is excused by their loss */
+    uint64_t lost_bytes;       /* of blocks without an owner, as the last world_check met them */
+    uint64_t marked_at_death;  /* leaves that a death left half split (world_kill_at) */
+    uint64_t merging_at_death; /* ... and frozen or merging */
 };
 
 /* 0, or a negative error with world->error set; the world must be destroyed in either case. */

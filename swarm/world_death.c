@@ -49,9 +49,10 @@ static void count_marked(void *context, gaddr block, uint32_t block_bytes)
     struct format_header header;
     const uint8_t *bytes = memory_node_target(world->memory[gaddr_node(block)])->pool + gaddr_offset(block);
     if (block_bytes == world->options.geometry.leaf_bytes &&
-        format_header_decode(&count->layout, bytes, &header) && header.level == 0 &&
-        header.state == FORMAT_NODE_SPLITTING)
-        world->marked_at_death++;
+        format_header_decode(&count->layout, bytes, &header) && header.level == 0) {
+        world->marked_at_death += header.state == FORMAT_NODE_SPLITTING;
+        world->merging_at_death += header.state == FORMAT_NODE_FROZEN || header.state == FORMAT_NODE_MERGING;
+    }
 }
 
 static void count_all_marked(struct world *world)

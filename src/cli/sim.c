@@ -83,8 +83,8 @@ static const struct settings_command command = {
 struct sim_run {
     struct sim_settings settings;
     struct swarm_plan replayed; /* with --replay */
-    uint64_t runs, failures, operations, events, virtual_ns, splits, unlinks, deaths, restarts, losses,
-        longest_ns;
+    uint64_t runs, failures, operations, events, virtual_ns, splits, unlinks, merges, merging, deaths,
+        restarts, losses, longest_ns;
     uint64_t first_failed; /* the lowest seed of those that failed */
     double begun, busy;    /* wall clock; of the runs, added up */
 };
@@ -131,15 +131,16 @@ static void tell_json(const struct swarm_outcome *outcome)
 {
     const struct swarm_result *result = &outcome->result;
     json_t *json = json_pack(
-        "{s:o, s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "seed",
-        json_unsigned(outcome->seed), "end", swarm_end_name(outcome->end), "what", result->what, "words",
-        outcome->words, "seconds", outcome->seconds, "operations", (json_int_t)result->operations, "events",
-        (json_int_t)result->events, "virtual_ns", (json_int_t)result->virtual_ns, "splits",
-        (json_int_t)result->splits, "unlinks", (json_int_t)result->unlinks, "deaths",
-        (json_int_t)result->deaths, "restarts", (json_int_t)result->restarts, "losses",
-        (json_int_t)result->losses, "unknown", (json_int_t)result->unknown, "lost_bytes",
-        (json_int_t)result->lost_bytes, "unfinished", (json_int_t)result->unfinished, "longest_ns",
-        (json_int_t)result->longest_ns, "hash", (json_int_t)(result->hash >> 1));
+        "{s:o, s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+        "seed", json_unsigned(outcome->seed), "end", swarm_end_name(outcome->end), "what", result->what,
+        "words", outcome->words, "seconds", outcome->seconds, "operations", (json_int_t)result->operations,
+        "events", (json_int_t)result->events, "virtual_ns", (json_int_t)result->virtual_ns, "splits",
+        (json_int_t)result->splits, "unlinks", (json_int_t)result->unlinks, "merges",
+        (json_int_t)result->merges, "deaths", (json_int_t)result->deaths, "restarts",
+        (json_int_t)result->restarts, "losses", (json_int_t)result->losses, "unknown",
+        (json_int_t)result->unknown, "lost_bytes", (json_int_t)result->lost_bytes, "unfinished",
+        (json_int_t)result->unfinished, "longest_ns", (json_int_t)result->longest_ns, "hash",
+        (json_int_t)(result->hash >> 1));
     if (json && json_dumpf(json, stdout, JSON_COMPACT) == 0)
         putchar('\n');
     json_decref(json);
@@ -156,9 +157,9 @@ static void tell_text(const struct sim_run *run, const struct swarm_outcome *out
     swarm_plan_free(&plan);
     if (outcome->end == SWARM_SOUND) {
         printf("seed %" PRIu64 ": ok, %" PRIu64 " operations, %" PRIu64 " us, %" PRIu64 " splits, %" PRIu64
-               " unlinks, %" PRIu64 " deaths, %" PRIu64 " losses (%s)\n",
+               " unlinks, %" PRIu64 " merges, %" PRIu64 " deaths, %" PRIu64 " losses (%s)\n",
                outcome->seed, result->operations, result->virtual_ns / 1000, result->splits, result->unlinks,
-               result->deaths, result->losses, words);
+               result->merges, result->deaths, result->losses, words);
         return;
     }
     printf("seed %" PRIu64 ": %s: %s (%s)\n", outcome->seed, swarm_end_name(outcome->end), result->what,
@@ -186,6 +187,8 @@ static bool report(void *context, const struct swarm_outcome *outcome)
     run->virtual_ns += result->virtual_ns;
     run->splits += result->splits;
     run->unlinks += result->unlinks;
+    run->merges += result->merges;
+    run->merging += result->merging_at_death;
     run->deaths += result->deaths;
     run->restarts += result->restarts;
     run->losses += result->losses;
@@ -213,10 +216,11 @@ static void summarize(const struct sim_run *run)
         return;
     }
     printf("%" PRIu64 " runs, %" PRIu64 " failed; %" PRIu64 " operations in %.1f minutes (%" PRIu64
-           " a minute and job), %" PRIu64 " splits, %" PRIu64 " unlinks, %" PRIu64 " deaths, %" PRIu64
-           " restarts, %" PRIu64 " lost connections; longest operation after the faults %" PRIu64 " us\n",
-           run->runs, run->failures, run->operations, minutes, each, run->splits, run->unlinks, run->deaths,
-           run->restarts, run->losses, run->longest_ns / 1000);
+           " a minute and job), %" PRIu64 " splits, %" PRIu64 " unlinks, %" PRIu64 " merges (%" PRIu64
+           " leaves half merged at a death), %" PRIu64 " deaths, %" PRIu64 " restarts, %" PRIu64
+           " lost connections; longest operation after the faults %" PRIu64 " us\n",
+           run->runs, run->failures, run->operations, minutes, each, run->splits, run->unlinks, run->merges,
+           run->merging, run->deaths, run->restarts, run->losses, run->longest_ns / 1000);
     if (run->failures)
         printf("first failing seed: %" PRIu64 "\n", run->first_failed);
 }

@@ -52,7 +52,7 @@ bool format_header_decode(const struct format_layout *layout, const uint8_t *ima
     header->lower = (struct format_key){image + FORMAT_HEADER_FIXED, image[28]};
     header->upper = (struct format_key){image + upper_offset(layout, image[28]), image[29]};
     memcpy(&header->count, image + 30, 2);
-    if (header->state < FORMAT_NODE_LIVE || header->state > FORMAT_NODE_DEAD ||
+    if (header->state < FORMAT_NODE_LIVE || header->state > FORMAT_NODE_MERGING ||
         header->level > FORMAT_LEVEL_MAX || header->lower.length > room || header->upper.length > room)
         return false;
     /* A sibling goes with an upper fence key, except in a bulk-loaded index's dead root (tree/bulk.c). */

@@ -29,7 +29,13 @@ static inline bool format_link_equal(struct format_link a, struct format_link b)
 /* Far beyond what the smallest nodes could need. */
 #define FORMAT_LEVEL_MAX 28u
 
-enum format_node_state { FORMAT_NODE_LIVE = 1, FORMAT_NODE_SPLITTING = 2, FORMAT_NODE_DEAD = 3 };
+enum format_node_state {
+    FORMAT_NODE_LIVE = 1,
+    FORMAT_NODE_SPLITTING = 2, /* R3: its upper part moves to a new sibling */
+    FORMAT_NODE_DEAD = 3,      /* R4 */
+    FORMAT_NODE_FROZEN = 4,    /* R7: its entries may be moving to the left neighbour, and must not change */
+    FORMAT_NODE_MERGING = 5,   /* R7: it takes over the entries of its sibling, which is frozen or dead */
+};
 
 struct format_header {
     uint32_t tag;

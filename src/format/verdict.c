@@ -15,9 +15,28 @@ enum format_verdict format_node_verdict(const struct format_layout *layout, cons
         return FORMAT_OTHER;
     if (header->level != level)
         return FORMAT_LEVEL;
-    if (header->state == FORMAT_NODE_DEAD)
+    switch ((enum format_node_state)header->state) {
+    case FORMAT_NODE_DEAD:
         return FORMAT_DEAD;
-    return header->state == FORMAT_NODE_SPLITTING ? FORMAT_SPLITTING : FORMAT_LIVE;
+    case FORMAT_NODE_SPLITTING:
+        return FORMAT_SPLITTING;
+    case FORMAT_NODE_MERGING:
+        return FORMAT_MERGING;
+    case FORMAT_NODE_FROZEN:
+        return FORMAT_FROZEN;
+    case FORMAT_NODE_LIVE:
+        break;
+    }
+    return FORMAT_LIVE;
+}
+
+/* The same for readers: what a frozen leaf holds does not change, so it answers as a live one (R7). */
+static enum format_verdict reader_verdict(const struct format_layout *layout, const uint8_t *image,
+                                          struct format_link link, uint16_t index,
+                                          struct format_header *header)
+{
+    enum format_verdict verdict = format_node_verdict(layout, image, link, index, 0, header);
+    return verdict == FORMAT_FROZEN ? FORMAT_LIVE : verdict;
 }
 
 /* ---- points ---- */
@@ -51,8 +70,7 @@ enum format_verdict format_point_verdict(const struct format_point *point, const
         return FORMAT_HIT;
     if (!(seen & FORMAT_SEEN_HEADER))
         return FORMAT_UNPROVEN;
-    enum format_verdict verdict =
-        format_node_verdict(point->layout, image, point->link, point->index, 0, header);
+    enum format_verdict verdict = reader_verdict(point->layout, image, point->link, point->index, header);
     if (verdict == FORMAT_LIVE)
         verdict = side_verdict(header, point->key);
     if (verdict == FORMAT_LIVE)
@@ -89,6 +107,6 @@ enum format_verdict format_leaf_verdict(const struct format_layout *layout, cons
                                         struct format_link link, uint16_t index,
                                         const struct format_position *position, struct format_header *header)
 {
-    enum format_verdict verdict = format_node_verdict(layout, image, link, index, 0, header);
+    enum format_verdict verdict = reader_verdict(layout, image, link, index, header);
     return verdict == FORMAT_LIVE ? position_verdict(header, position) : verdict;
 }

@@ -22,13 +22,15 @@ enum format_verdict {
     FORMAT_OTHER,     /* another node lies here now (R6) */
     FORMAT_LEVEL,     /* the link's node, on another level than its parent says */
     FORMAT_SPLITTING, /* marked (R3): the new link must not be followed yet */
+    FORMAT_MERGING,   /* marked (R7): a miss in it says nothing yet */
+    FORMAT_FROZEN,    /* a node (R7): to readers as good as a live one; its entries must not be changed */
     FORMAT_DEAD,      /* the link's node, dead (R4) */
     FORMAT_LEFT,      /* the key or position lies left of the node's fence keys */
     FORMAT_RIGHT,     /* ... right of them: the sibling is next */
 };
 
-/* A node by its header, whose bytes are in the image: TORN, MALFORMED, OTHER, LEVEL, DEAD, SPLITTING or LIVE.
- * *header is decoded unless TORN or MALFORMED, and all zeros where TORN. */
+/* A node by its header, whose bytes are in the image: TORN, MALFORMED, OTHER, LEVEL, DEAD, SPLITTING,
+ * MERGING, FROZEN or LIVE. *header is decoded unless TORN or MALFORMED, and all zeros where TORN. */
 enum format_verdict format_node_verdict(const struct format_layout *layout, const uint8_t *image,
                                         struct format_link link, uint16_t index, uint8_t level,
                                         struct format_header *header);
@@ -55,10 +57,10 @@ enum format_seen {
     FORMAT_SEEN_BOTH = 3,
 };
 /*
- * R1 and R2. HIT sets *slot. Otherwise, where the header was seen: MISS if it is that of a live leaf whose
- * fence keys hold the key, and every slot of the bucket is valid under its version; else what keeps it from
- * being one. *header is as format_node_verdict leaves it; it is not touched before the header was seen, nor
- * for a HIT.
+ * R1 and R2. HIT sets *slot. Otherwise, where the header was seen: MISS if it is that of a live or frozen
+ * leaf whose fence keys hold the key, and every slot of the bucket is valid under its version; else what
+ * keeps it from being one. *header is as format_node_verdict leaves it; it is not touched before the header
+ * was seen, nor for a HIT.
  */
 enum format_verdict format_point_verdict(const struct format_point *point, const uint8_t *image,
                                          enum format_seen seen, struct format_header *header,
@@ -79,8 +81,9 @@ struct format_position {
 /*
  * R5, but for the slots: LIVE if the leaf's range begins or continues at the position, so that its entries
  * are due next; RIGHT, if a leaf further right holds what is due; LEFT, if the leaf holds nothing that is due
- * and nothing says where to go on. All else as format_node_verdict. The entries may be delivered if besides
- * every slot is valid under the header's version (format_leaf_order_fixed, format_slot_read).
+ * and nothing says where to go on. A frozen leaf counts as a live one. All else as format_node_verdict. The
+ * entries may be delivered if besides every slot is valid under the header's version
+ * (format_leaf_order_fixed, format_slot_read).
  */
 enum format_verdict format_leaf_verdict(const struct format_layout *layout, const uint8_t *image,
                                         struct format_link link, uint16_t index,

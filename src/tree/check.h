@@ -27,8 +27,9 @@ struct tree_walk {
     size_t place_count, place_capacity;
     struct format_key_copy expected; /* lower fence of the next node, if `known` */
     bool known;
-    bool resumed;                /* the siblings did not lead through this level by themselves */
-    bool leftovers;              /* their chain has ended: what is left are nodes that it does not pass */
+    bool resumed;   /* the siblings did not lead through this level by themselves */
+    bool leftovers; /* their chain has ended: what is left are nodes that it does not pass */
+    gaddr emptied;  /* the right neighbour of the merging leaf at hand, if that has all of its entries (R7) */
     bool damaged, damaged_above; /* an inner node of this level, or of the one above, may hide entries */
 };
 

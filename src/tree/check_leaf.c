@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "format/verdict.h"
 #include "memory/memory.h"
 #include "tree/entries.h"
 #include "tree/index.h"
+#include "tree/merge.h"
 #include "tree/session.h"
 
 /* ---- slot by slot ---- */
@@ -51,7 +53,7 @@ static int slot_take(struct tree_walk *walk, gaddr node, const struct format_hea
 {
     const struct format_layout *layout = &walk->tree->layout;
     struct format_slot slot;
-    bool marked = header->state == FORMAT_NODE_SPLITTING;
+    bool marked = header->state == FORMAT_NODE_SPLITTING || header->state == FORMAT_NODE_MERGING;
     enum format_slot_state state = format_slot_read(
         layout, walk->image, number, format_slot_seed(header->tag, header->version), header->lower, &slot);
     if (state == FORMAT_SLOT_INVALID && marked)
@@ -60,7 +62,8 @@ static int slot_take(struct tree_walk *walk, gaddr node, const struct format_hea
                                  header->lower, &slot);
     bool variable = layout->geometry.key_kind == FORMAT_KEY_VARIABLE;
     *taken = false;
-    if (state == FORMAT_SLOT_EMPTY)
+    if (state == FORMAT_SLOT_EMPTY ||
+        (state == FORMAT_SLOT_INVALID && header->state == FORMAT_NODE_MERGING)) /* cut while it was written */
         return 0;
     if (state == FORMAT_SLOT_INVALID ||
         (variable && slot.block == GADDR_NULL &&
@@ -99,7 +102,7 @@ static int slots_take(struct tree_walk *walk, gaddr node, const struct format_he
         status = slot_take(walk, node, header, i, room, entry, &taken);
         if (status || !taken)
             continue;
-        if (header->state != FORMAT_NODE_SPLITTING && held_already(session, *count, entry->key))
+        if (header->state == FORMAT_NODE_LIVE && held_already(session, *count, entry->key))
             status = tree_walk_tell(walk, node, "a leaf holds a key twice");
         ++*count;
     }
@@ -132,13 +135,15 @@ static int entry_check(struct tree_walk *walk, gaddr node, const struct format_h
                        const struct tree_leaf_entry *entry)
 {
     const struct tree_check_visitor *visitor = walk->visitor;
-    bool marked = header->state == FORMAT_NODE_SPLITTING;
+    bool splits = header->state == FORMAT_NODE_SPLITTING, merges = header->state == FORMAT_NODE_MERGING;
+    bool marked = splits || merges;
     int side = format_header_side(header, entry->key), status = 0;
-    if (marked && side > 0) /* the sibling's by now */
+    /* The sibling's by now, or still. */
+    if (side > 0 && (splits || (merges && walk->emptied != header->sibling.address)))
         return 0;
     block_count(walk, entry);
     walk->report->entries++;
-    if (side)
+    if (side < 0 || (side > 0 && !merges))
         status = tree_walk_tell(walk, node, "a leaf holds a key outside of its fences");
     if (!status && !marked) {
         struct format_bucket bucket;
@@ -152,6 +157,37 @@ static int entry_check(struct tree_walk *walk, gaddr node, const struct format_h
     return status;
 }
 
+/* Whether a merging leaf has all that its right neighbour held: then that is not what it was any more (R7).
+ */
+static int neighbour_check(struct tree_walk *walk, gaddr node, const struct format_header *header)
+{
+    struct tree_session *session = walk->session;
+    const struct format_layout *layout = &walk->tree->layout;
+    struct format_header right;
+    struct fabric_command read =
+        pool_read_command(header->sibling.address, walk->aside, layout->geometry.leaf_bytes);
+    int status;
+    do
+        status = gaddr_node(header->sibling.address) >= session->pool.memory_nodes
+                     ? BANYAN_ECORRUPT
+                     : pool_execute(&session->pool, gaddr_node(header->sibling.address), &read, 1);
+    while (tree_again(session, &status));
+    if (status)
+        return tree_walk_damage(status) ? 0 : status; /* it is told of the neighbour itself */
+    pool_read_settle(&read);
+    switch (format_node_verdict(layout, walk->aside, header->sibling, walk->tree->index, 0, &right)) {
+    case FORMAT_FROZEN:
+        if (!tree_merge_whole(layout, walk->aside, &right))
+            walk->emptied = header->sibling.address;
+        return 0;
+    case FORMAT_DEAD:
+        walk->emptied = header->sibling.address;
+        return 0;
+    default:
+        return tree_walk_tell(walk, node, "the right neighbour of a merging leaf is neither frozen nor dead");
+    }
+}
+
 int tree_walk_leaf(struct tree_walk *walk, gaddr node, const struct format_header *header)
 {
     struct tree_session *session = walk->session;
@@ -159,16 +195,24 @@ int tree_walk_leaf(struct tree_walk *walk, gaddr node, const struct format_heade
     uint32_t count;
     walk->report->leaves++;
     /* The next session that locks a marked leaf finishes it. */
-    bool marked = header->state == FORMAT_NODE_SPLITTING;
-    walk->report->marked += marked;
-    int status;
+    bool merges = header->state == FORMAT_NODE_MERGING;
+    bool marked = header->state == FORMAT_NODE_SPLITTING || merges;
+    bool emptied = header->state == FORMAT_NODE_FROZEN && walk->emptied == node;
+    walk->report->marked += header->state == FORMAT_NODE_SPLITTING;
+    walk->report->frozen += header->state == FORMAT_NODE_FROZEN;
+    walk->emptied = GADDR_NULL;
+    if (emptied) /* half, and what it held has been met */
+        return 0;
+    int status = merges ? neighbour_check(walk, node, header) : 0;
+    if (status)
+        return status;
     do
         status = marked ? tree_leaf_halves(session, layout, walk->image, header, &count)
                         : tree_leaf_entries(session, layout, walk->image, header, &count);
     while (tree_again(session, &status)); /* refused: a list that reads key blocks */
     if (status > 0)
         status = slots_take(walk, node, header, &count);
-    if (!status && header->state == FORMAT_NODE_LIVE)
+    if (!status && (header->state == FORMAT_NODE_LIVE || header->state == FORMAT_NODE_FROZEN))
         status = heads_check(walk, node, header);
     if (!status && header->state == FORMAT_NODE_DEAD && count)
         status = tree_walk_tell(walk, node, "a dead leaf holds entries");

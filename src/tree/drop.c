@@ -16,7 +16,6 @@
 #include "tree/index.h"
 #include "tree/leaf.h"
 #include "tree/session.h"
-#include "tree/split.h"
 
 /* Of one level. */
 struct nodes {
@@ -193,17 +192,14 @@ static void entries_release(struct tree_drop *drop, uint32_t count)
     }
 }
 
-/* Under the lock: the image is complete, and a half-done split is finished. */
+/* Under the lock: the image is complete, and what is half done is finished. */
 static int leaf_settle(struct tree_drop *drop, struct format_link link, struct format_header *header)
 {
     struct tree_session *session = drop->session;
     int status = node_validate(drop, link, 0, session->image.bytes, header);
-    if (status || header->state != FORMAT_NODE_SPLITTING || !header_alive(drop->tree, header))
+    if (status || !header_alive(drop->tree, header))
         return status;
-    status = tree_leaf_complete(session, drop->tree, link.address);
-    if (!status)
-        status = tree_split_finish(session, drop->tree, link);
-    return status ? status : node_validate(drop, link, 0, session->image.bytes, header);
+    return tree_leaf_mend(session, drop->tree, link, header);
 }
 
 /* Empties the leaf, in writes that leave it valid wherever they are cut, then marks it as dropped. */
@@ -233,6 +229,9 @@ static int leaf_kill(struct tree_drop *drop, struct format_link link, struct for
     if (status)
         return tree_leaf_release_with(session, drop->tree, &hold, status);
     header.index |= TREE_INDEX_DROPPED;
+    /* A frozen leaf (R7) holds all of its entries: its left neighbour has been killed, and was not merging.
+     */
+    header.state = FORMAT_NODE_LIVE;
     format_header_encode(layout, &header, image);
     writes[0] = pool_write_command(link.address + header_bytes, image + header_bytes,
                                    layout->geometry.leaf_bytes - header_bytes);

@@ -168,7 +168,9 @@ static uint8_t *entry_key(struct tree_leaf_entry *entry, const struct format_slo
     return keys + ((length + 7u) & ~7u); /* what is read from the pool is read to aligned places */
 }
 
-/* A leaf's taken slots in the order of the slots; each may be valid under any of the seeds. */
+/* A leaf's taken slots in the order of the slots; each may be valid under any of the seeds. In a leaf that is
+ * merging (R7) a slot that is valid under none got an entry of the right neighbour in part: it is left out.
+ */
 static int collect(struct tree_session *session, const struct format_layout *layout, const uint8_t *image,
                    const struct format_header *header, const uint32_t *seeds, uint32_t seed_count,
                    struct tree_leaf_entry *entries, uint32_t *count)
@@ -181,9 +183,9 @@ static int collect(struct tree_session *session, const struct format_layout *lay
         enum format_slot_state state = FORMAT_SLOT_INVALID;
         for (uint32_t seed = 0; seed < seed_count && state == FORMAT_SLOT_INVALID; seed++)
             state = format_slot_read(layout, image, i, seeds[seed], header->lower, &slot);
-        if (state == FORMAT_SLOT_INVALID)
+        if (state == FORMAT_SLOT_INVALID && header->state != FORMAT_NODE_MERGING)
             return TREE_RESTART;
-        if (state == FORMAT_SLOT_EMPTY)
+        if (state != FORMAT_SLOT_TAKEN)
             continue;
         struct tree_leaf_entry *entry = &entries[found++];
         entry->key = slot.remainder;

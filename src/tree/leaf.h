@@ -14,7 +14,12 @@ int tree_leaf_complete(struct tree_session *session, struct tree *tree, gaddr le
  * BANYAN_ECORRUPT. */
 int tree_leaf_validate(struct tree_session *session, struct tree *tree, struct format_link link,
                        struct format_header *header);
-/* Takes the leaf's lock, finishes a split if there is one and releases the lock: for readers that have met a
+/* Under the lock of a leaf that has been validated: finishes the split (R3) or the merge (R7) that a death
+ * left half done there, if any, and validates the header again; the lock stays held. Else as
+ * tree_leaf_validate, and TREE_RESTART where another session is at the merge. */
+int tree_leaf_mend(struct tree_session *session, struct tree *tree, struct format_link link,
+                   struct format_header *header);
+/* Takes the leaf's lock, finishes what is half done there and releases the lock: for readers that have met a
  * mark many times. */
 int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct format_link link);
 

@@ -115,11 +115,13 @@ static int point_follow(struct point *point, enum format_verdict verdict, const 
         tree_path_forget(session, point->tree, &point->path);
         return tree_astray(session, point->path.link.address);
     case FORMAT_SPLITTING: /* R3: the new link must not be followed yet */
+    case FORMAT_MERGING:   /* R7: what it takes over may not be there yet */
     case FORMAT_TORN:
     case FORMAT_MALFORMED: /* under the leaf's lock it would be corrupt (tree_leaf_settle) */
         *outcome = AGAIN;
         return 0;
     case FORMAT_LIVE:
+    case FORMAT_FROZEN:
     case FORMAT_UNPROVEN:
         break;
     }

@@ -16,6 +16,7 @@
 #include "tree/index.h"
 #include "tree/keyblocks.h"
 #include "tree/locate.h"
+#include "tree/merge.h"
 #include "tree/session.h"
 #include "tree/split.h"
 #include "tree/unlink.h"
@@ -77,6 +78,19 @@ int tree_leaf_validate(struct tree_session *session, struct tree *tree, struct f
     default:
         return 0;
     }
+}
+
+int tree_leaf_mend(struct tree_session *session, struct tree *tree, struct format_link link,
+                   struct format_header *header)
+{
+    const uint8_t state = header->state;
+    if (state != FORMAT_NODE_SPLITTING && state != FORMAT_NODE_MERGING)
+        return 0;
+    int status = tree_leaf_complete(session, tree, link.address);
+    if (!status)
+        status = state == FORMAT_NODE_SPLITTING ? tree_split_finish(session, tree, link)
+                                                : tree_merge_finish(session, tree, link);
+    return status ? status : tree_leaf_validate(session, tree, link, header);
 }
 
 /* ---- one attempt ---- */
@@ -184,15 +198,16 @@ static int change_validate(struct change *change)
     struct tree *tree = change->tree;
     struct format_link link = change->path.link;
     int status = tree_leaf_validate(session, tree, link, &change->header);
-    if (!status && change->header.state == FORMAT_NODE_SPLITTING) {
-        status = tree_leaf_complete(session, tree, link.address);
-        if (!status)
-            status = tree_split_finish(session, tree, link);
-        if (!status)
-            status = tree_leaf_validate(session, tree, link, &change->header);
-    }
+    if (!status)
+        status = tree_leaf_mend(session, tree, link, &change->header);
     if (status < 0)
         return change_quit(change, status);
+    if (!status && change->header.state == FORMAT_NODE_FROZEN) {
+        status = change_quit(change, 0);
+        if (!status)
+            status = tree_merge_thaw(session, tree, link, &change->header);
+        return status ? status : TREE_RESTART;
+    }
     if (status == TREE_RESTART) {
         bool dead = format_header_departed(&change->header, link, tree->index);
         status = change_quit(change, TREE_RESTART);
@@ -491,11 +506,8 @@ int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct for
     pool_read_settle(&read);
     image_learn_all(session, &tree->layout, link.address);
     status = tree_leaf_validate(session, tree, link, &header);
-    if (!status && header.state == FORMAT_NODE_SPLITTING) {
-        status = tree_split_finish(session, tree, link);
-        if (!status)
-            status = tree_leaf_validate(session, tree, link, &header);
-    }
+    if (!status)
+        status = tree_leaf_mend(session, tree, link, &header);
     if (status == TREE_RESTART && format_header_departed(&header, link, tree->index))
         status = 0; /* the reader finds that out itself */
     else if (!status &&

@@ -242,7 +242,8 @@ static int child_lives(struct tree_session *session, struct tree *tree, uint8_t 
             session->stats.retries++;
             continue;
         }
-        *lives = (verdict == FORMAT_LIVE || verdict == FORMAT_SPLITTING) &&
+        *lives = (verdict == FORMAT_LIVE || verdict == FORMAT_SPLITTING || verdict == FORMAT_MERGING ||
+                  verdict == FORMAT_FROZEN) &&
                  !format_key_compare(header.lower, separator);
         return 0;
     }

@@ -287,7 +287,8 @@ static int follow(struct scan *scan, struct tree_path *path)
         if (verdict == FORMAT_RIGHT) {
             status = tree_path_right(session, tree, path, header.upper, header.sibling, 0);
             attempt = 0;
-        } else if (verdict == FORMAT_TORN || verdict == FORMAT_MALFORMED || verdict == FORMAT_SPLITTING) {
+        } else if (verdict == FORMAT_TORN || verdict == FORMAT_MALFORMED || verdict == FORMAT_SPLITTING ||
+                   verdict == FORMAT_MERGING) {
             session->stats.retries++;
         } else {
             struct format_link link = path->link;

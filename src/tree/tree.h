@@ -196,6 +196,31 @@ int tree_place_find(struct tree_session *session, struct tree *tree, const struc
  * index is empty (or so sparse that none was met in many tries). */
 int tree_sample(struct tree_session *session, struct tree *tree, void *key, size_t *length);
 
+/* ---- sparse leaves ---- */
+
+/* Where a walk over an index's leaves stands; all zeros: at its beginning. Good for one index. */
+struct tree_merge_cursor {
+    uint16_t length;
+    uint8_t key[255];
+};
+struct tree_merge_report {
+    uint32_t leaves; /* looked at */
+    uint32_t merges; /* leaves that were given up: their entries are their left neighbours' now */
+    bool ended;      /* the walk came to the end of the index, and begins anew with the next step */
+};
+/*
+ * A step of a background walk: looks at leaves from the cursor on, about `budget` of them (one parent's at
+ * least, up to 32), merges neighbours that fit into one together with room to spare, and moves the cursor.
+ * Any number of sessions may walk, while others read and write. Leaves that no parent names together are left
+ * as they are: those to both sides of an inner node's border, so one leaf for each lowest inner node stays.
+ *
+ * A round trip for up to 32 leaves, and five for each merge (eight where the two lie on different memory
+ * nodes, one more with long keys). After an error the report tells what was done, the cursor is where it
+ * was, and the walk may go on: BANYAN_ENET and BANYAN_EUNKNOWN leave no more undone than a death would.
+ */
+int tree_merge_step(struct tree_session *session, struct tree *tree, struct tree_merge_cursor *cursor,
+                    uint32_t budget, struct tree_merge_report *report);
+
 /* ---- bulk load ---- */
 
 /* Builds the index from a strictly ascending stream; the index must be empty (else tree_bulk_finish says
@@ -219,7 +244,7 @@ struct tree_stats {
     uint64_t operations;
     uint64_t retries;                  /* reads and lock attempts that were repeated */
     uint64_t cache_hits, cache_misses; /* internal nodes wanted: found in the node cache or fetched */
-    uint64_t splits, unlinks, handovers, snapshot_handovers;
+    uint64_t splits, unlinks, merges, handovers, snapshot_handovers;
     uint64_t unfinished; /* changes that were done, while an error left the parent's entry of their split, or
                             the rest of their unlinking, to the next session that meets it */
 };
@@ -237,6 +262,7 @@ struct tree_check_report {
     uint64_t entries, leaves, internals, height, bytes; /* bytes: of nodes and key blocks */
     uint64_t key_blocks;
     uint64_t dead, marked;    /* unlinked-but-not-dropped and half-split nodes met (legal after a crash) */
+    uint64_t frozen;          /* leaves whose merge was not ended (legal after a crash) */
     uint64_t missing_parents; /* nodes reachable by sibling links only (legal after a crash) */
     uint64_t problems;        /* broken invariants met */
 };

@@ -12,7 +12,6 @@
 #include "tree/locate.h"
 #include "tree/parent.h"
 #include "tree/session.h"
-#include "tree/split.h"
 
 /* What must outlive the buffers: a dead node's own description, which no session changes any more. */
 struct departed {
@@ -47,59 +46,79 @@ static void widen(struct format_header *left, const struct departed *departed)
     left->sibling = departed->sibling;
 }
 
-#define WALK_ON 3 /* the path leads one leaf further to the right now */
+#define WALK_ON 5 /* the path leads one leaf further to the right now */
 
-/* One try at the leaf to the left. 0: extended (now or before); TREE_SIDEWAYS: it is dead itself, *next
- * describes it. */
-static int extend_leaf(struct tree_session *session, struct tree *tree, const struct departed *departed,
-                       struct tree_path *path, struct departed *next)
+/* One try at the leaf that the path leads to: as tree_left_lock, or WALK_ON. */
+static int left_lock(struct tree_session *session, struct tree *tree, struct format_key key,
+                     struct tree_path *path, struct tree_hold *hold, struct format_header *header)
 {
-    const struct format_layout *layout = &tree->layout;
-    struct format_key lower = format_key_of(&departed->lower);
-    struct tree_hold hold;
-    struct format_header header = {0};
-    struct fabric_command writes[2], read;
+    struct fabric_command none[1], read;
     gaddr leaf = path->link.address;
-    read = pool_read_command(leaf, session->image.bytes, layout->header_bytes);
-    int status = tree_leaf_lock(session, tree, leaf, false, &read, 1, &hold);
+    read = pool_read_command(leaf, session->image.bytes, tree->layout.header_bytes);
+    int status = tree_leaf_lock(session, tree, leaf, false, &read, 1, hold);
     if (status)
         return status;
     pool_read_settle(&read);
     session->image.address = GADDR_NULL;
-    status = tree_leaf_validate(session, tree, path->link, &header);
-    if (!status && header.state == FORMAT_NODE_SPLITTING) {
-        status = tree_leaf_complete(session, tree, leaf);
-        if (!status)
-            status = tree_split_finish(session, tree, path->link);
-        if (!status)
-            status = tree_leaf_validate(session, tree, path->link, &header);
-    }
+    status = tree_leaf_validate(session, tree, path->link, header);
+    if (!status)
+        status = tree_leaf_mend(session, tree, path->link, header);
     if (status) {
-        bool dead = status == TREE_RESTART && format_header_departed(&header, path->link, tree->index);
-        if (dead)
-            departed_store(next, path->link, &header);
-        int released = tree_leaf_release(session, tree, &hold, writes, 0);
+        bool dead = status == TREE_RESTART && format_header_departed(header, path->link, tree->index);
+        int released = tree_leaf_release(session, tree, hold, none, 0);
         return released ? released : dead ? TREE_SIDEWAYS : status;
     }
-    if (header.has_upper && format_key_compare(lower, header.upper) > 0) {
+    if (header->has_upper && format_key_compare(key, header->upper) > 0) {
         struct format_key_copy upper;
-        format_key_store(&upper, header.upper);
-        status = tree_leaf_release(session, tree, &hold, writes, 0);
+        format_key_store(&upper, header->upper);
+        status = tree_leaf_release(session, tree, hold, none, 0);
         if (!status)
-            status = tree_path_right(session, tree, path, format_key_of(&upper), header.sibling, 0);
+            status = tree_path_right(session, tree, path, format_key_of(&upper), header->sibling, 0);
         return status ? status : WALK_ON;
     }
-    if (format_key_compare(lower, header.lower) <= 0) {
-        status = tree_leaf_release(session, tree, &hold, writes, 0);
+    if (format_key_compare(key, header->lower) <= 0) {
+        status = tree_leaf_release(session, tree, hold, none, 0);
         if (!status)
             status = tree_astray(session, leaf);
         return status ? status : TREE_RESTART;
     }
+    return 0;
+}
+
+int tree_left_lock(struct tree_session *session, struct tree *tree, struct format_key key,
+                   struct tree_path *path, struct tree_hold *hold, struct format_header *header)
+{
+    *header = (struct format_header){0};
+    int status = tree_locate(session, tree, key, true, 0, path);
+    if (!status)
+        do
+            status = left_lock(session, tree, key, path, hold, header);
+        while (status == WALK_ON);
+    if (status > 0)
+        tree_path_forget(session, tree, path);
+    return status;
+}
+
+/* 0: extended (now or before); TREE_SIDEWAYS: the leaf to the left is dead itself, *next describes it. */
+static int extend_leaf(struct tree_session *session, struct tree *tree, const struct departed *departed,
+                       struct departed *next)
+{
+    const struct format_layout *layout = &tree->layout;
+    struct tree_path path;
+    struct tree_hold hold;
+    struct format_header header;
+    struct fabric_command writes[2];
+    int status = tree_left_lock(session, tree, format_key_of(&departed->lower), &path, &hold, &header);
+    if (status == TREE_SIDEWAYS)
+        departed_store(next, path.link, &header);
+    if (status)
+        return status;
     if (!names(&header, departed))
         return tree_leaf_release(session, tree, &hold, writes, 0);
     widen(&header, departed);
     format_header_encode(layout, &header, session->image.bytes);
-    writes[0] = pool_write_command(leaf, session->image.bytes, layout->header_bytes);
+    session->image.address = GADDR_NULL;
+    writes[0] = pool_write_command(path.link.address, session->image.bytes, layout->header_bytes);
     return tree_leaf_release(session, tree, &hold, writes, 1);
 }
 
@@ -138,19 +157,8 @@ static int extend_left(struct tree_session *session, struct tree *tree, const st
                        struct departed *next)
 {
     for (;;) {
-        int status;
-        if (departed->level) {
-            status = extend_internal(session, tree, departed, next);
-        } else {
-            struct tree_path path;
-            status = tree_locate(session, tree, format_key_of(&departed->lower), true, 0, &path);
-            if (!status)
-                do
-                    status = extend_leaf(session, tree, departed, &path, next);
-                while (status == WALK_ON);
-            if (status > 0)
-                tree_path_forget(session, tree, &path);
-        }
+        int status = departed->level ? extend_internal(session, tree, departed, next)
+                                     : extend_leaf(session, tree, departed, next);
         if (status != TREE_RESTART)
             return status;
         status = tree_restart(session, departed->link.address);

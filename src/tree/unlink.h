@@ -3,6 +3,8 @@
 #define TREE_UNLINK_H
 
 #include "format/header.h"
+#include "tree/locate.h"
+#include "tree/lock.h"
 #include "tree/tree.h"
 
 /* The node is dead: extends its left neighbour over it, drops it from its parent, frees it. Idempotent: every
@@ -10,5 +12,11 @@
  * errors and BANYAN_ECORRUPT. */
 int tree_unlink_finish(struct tree_session *session, struct tree *tree, struct format_link link,
                        const struct format_header *header);
+/* Locks the leaf that holds what lies just below the key, finds it sound, and finishes what is half done
+ * there: 0, with its header in the session's image and in *header. Without the lock: TREE_SIDEWAYS, that leaf
+ * is dead, and *header is its header; TREE_RESTART, or an error. Two round trips, if the way to it is cached.
+ */
+int tree_left_lock(struct tree_session *session, struct tree *tree, struct format_key key,
+                   struct tree_path *path, struct tree_hold *hold, struct format_header *header);
 
 #endif

@@ -535,6 +535,70 @@ static void loaded_or_not(struct rig *rig, int status, enum trouble kind)
         assert_int_equal(lost, 0);
 }
 
+/* ---- sparse leaves ---- */
+
+/* What the others leave of many keys: three of twenty, in leaves that hold a few each. */
+static void fill_and_scatter(struct rig *rig)
+{
+    rig_fill(rig, 0, 400, 1);
+    struct rig_side ours = rig->ours;
+    rig->ours = rig->others;
+    for (unsigned i = 0; i < 400; i++)
+        if (i % 20 > 2)
+            assert_int_equal(change(rig, DELETE, i), 0);
+    rig->ours = ours;
+}
+
+/* The same where each leaf's neighbours lie on the other memory node. */
+static void load_and_scatter(struct rig *rig)
+{
+    assert_int_equal(load(rig, &rig->others), 0);
+    struct rig_side ours = rig->ours;
+    rig->ours = rig->others;
+    rig->entry_count = LOADED;
+    for (unsigned i = 1; i < LOADED; i++) {
+        rig->entries[i] = (struct rig_entry){i + 1, i + 1, 0};
+        if (i % 20 > 2)
+            assert_int_equal(change(rig, DELETE, i), 0);
+    }
+    rig->ours = ours;
+}
+
+static int merge_all(struct rig *rig)
+{
+    struct tree_merge_cursor cursor = {0};
+    struct tree_merge_report report = {0};
+    int status = 0;
+    while (!status && !report.ended)
+        status = tree_merge_step(rig->ours.session, rig->ours.tree, &cursor, 1000, &report);
+    return status;
+}
+
+/* And changes of what has moved. */
+static int merges(struct rig *rig)
+{
+    int status = merge_all(rig);
+    status = worst(status, change(rig, DELETE, 201));
+    status = worst(status, change(rig, UPSERT, 202));
+    return worst(status, look_up(rig, 180, 260, 3));
+}
+
+/* Deaths in the middle of a merge, and then what meets it first is another change, or another merge. */
+static void merged_beside(struct rig *rig, int status, enum trouble kind)
+{
+    struct tree_merge_cursor cursor = {0};
+    struct tree_merge_report report = {0};
+    (void)status;
+    (void)kind;
+    rig_locks_are_free(rig);
+    while (!report.ended)
+        assert_int_equal(tree_merge_step(rig->others.session, rig->others.tree, &cursor, 1000, &report), 0);
+    rig_judge(rig, TROUBLE_NONE);
+    struct tree_check_report left;
+    assert_int_equal(tree_check(rig->others.session, rig->others.tree, &left, NULL, NULL), 0);
+    assert_int_equal(left.frozen + left.marked + left.dead, 0);
+}
+
 /* From the right, so that leaves are unlinked beside those that the death left half split. */
 static void all_deleted_beside(struct rig *rig, int status, enum trouble kind)
 {
@@ -581,6 +645,15 @@ static const struct rig_scenario scenarios[] = {
     {"deaths beside deletes", NULL, fill_more, inserts_between, all_deleted_beside, ALL,
      (1u << TROUBLES) - 1 - (1u << TROUBLE_DEATH)},
     {"deaths beside deletes, long keys", long_keyed, fill_more, inserts_between, all_deleted_beside, SOME,
+     (1u << TROUBLES) - 1 - (1u << TROUBLE_DEATH)},
+    {"merges", NULL, fill_and_scatter, merges, NULL, SOME, 0},
+    {"merges, two nodes", two_nodes, load_and_scatter, merges, NULL, SOME, 0},
+    {"merges, large leaves", large_leaves, fill_and_scatter, merges, NULL, SOME, 0},
+    {"merges, long keys", long_keyed, fill_and_scatter, merges, NULL, SOME, 0},
+    {"merges, fg+", one_by_one, fill_and_scatter, merges, NULL, FEW, 0},
+    {"deaths in merges, and merges beside", two_nodes, load_and_scatter, merge_all, merged_beside, ALL,
+     (1u << TROUBLES) - 1 - (1u << TROUBLE_DEATH)},
+    {"deaths in merges, and deletes beside", two_nodes, load_and_scatter, merge_all, all_deleted_beside, SOME,
      (1u << TROUBLES) - 1 - (1u << TROUBLE_DEATH)},
     {"scans", two_nodes, fill_more, scans, NULL, ALL, 0},
     {"scans, long keys", long_keyed, fill_more, scans, NULL, SOME, 0},

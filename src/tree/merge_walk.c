@@ -1,0 +1,184 @@
+/*
+ * merge_walk.c - the walk that looks for sparse leaves and merges them (tree.h: tree_merge_step). One round
+ * trip reads up to 32 leaves of one parent, without locks; what they hold is an estimate, and the merge
+ * itself (merge.c) looks again under the locks. What deaths have left half done in leaves that the walk
+ * meets, it finishes.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/epoch.h"
+#include "base/task.h"
+#include "format/verdict.h"
+#include "tree/access.h"
+#include "tree/cache.h"
+#include "tree/index.h"
+#include "tree/leaf.h"
+#include "tree/locate.h"
+#include "tree/merge.h"
+#include "tree/session.h"
+#include "tree/unlink.h"
+
+#define FAMILY_MAX 32u
+#define FULL       UINT32_MAX /* the count of a leaf that is not to be merged */
+
+/* Neighbouring leaves that one parent names. */
+struct family {
+    struct format_link links[FAMILY_MAX];
+    uint32_t counts[FAMILY_MAX]; /* taken slots, about */
+    uint32_t count;
+    struct format_key_copy next; /* where the walk goes on */
+    bool last;                   /* nowhere: the index ends here */
+};
+
+/* The leaf at the cursor, and those to its right that its parent names too. TREE_RESTART: the parent is not
+ * cached any more. */
+static int family_find(struct tree_session *session, struct tree *tree,
+                       const struct tree_merge_cursor *cursor, struct family *family)
+{
+    const struct format_layout *layout = &tree->layout;
+    struct format_key least = format_key_least(layout);
+    struct format_key key = cursor->length ? (struct format_key){cursor->key, cursor->length} : least;
+    struct tree_path path;
+    family->count = 0;
+    family->last = false;
+    int status = tree_locate(session, tree, key, false, 0, &path);
+    if (status)
+        return status;
+    if (!path.parent.address) { /* the only leaf */
+        family->last = true;
+        return 0;
+    }
+    epoch_enter(session->pool.epoch);
+    struct tree_frame *frame = tree_cache_find(tree->cache, path.parent);
+    if (frame) {
+        uint32_t entry = tree_frame_search(layout, frame, key, false);
+        for (; entry < frame->count && family->count < FAMILY_MAX; entry++)
+            if (frame->links[entry].address != GADDR_NULL) /* a gap is nobody's */
+                family->links[family->count++] = frame->links[entry];
+        bool more = entry < frame->count;
+        family->last = !more && !frame->has_upper;
+        /* The last one is the left neighbour of what follows. */
+        format_key_store(&family->next, more ? tree_frame_key(layout, frame, entry - 1) : frame->upper);
+    }
+    epoch_leave(session->pool.epoch);
+    return frame ? 0 : TREE_RESTART;
+}
+
+static uint32_t count_taken(const struct format_layout *layout, const uint8_t *image)
+{
+    uint32_t taken = 0;
+    for (uint32_t number = 0; number < layout->slots; number++)
+        taken += image[layout->slot_offset[number]] & 1u; /* of a check, little-endian */
+    return taken;
+}
+
+/* What is half done in a leaf that was met, is finished. */
+static int leaf_settle(struct tree_session *session, struct tree *tree, struct format_link link,
+                       enum format_verdict verdict, const struct format_header *header)
+{
+    switch (verdict) {
+    case FORMAT_FROZEN:
+        return tree_merge_thaw(session, tree, link, header);
+    case FORMAT_DEAD:
+        return tree_unlink_finish(session, tree, link, header);
+    case FORMAT_SPLITTING:
+    case FORMAT_MERGING:
+        return tree_leaf_settle(session, tree, link);
+    default:
+        return 0; /* changed, or torn: the next walk sees it again */
+    }
+}
+
+/* Reads all of them, and estimates how full they are. */
+static int family_read(struct tree_session *session, struct tree *tree, struct family *family)
+{
+    const struct format_layout *layout = &tree->layout;
+    const uint32_t bytes = layout->geometry.leaf_bytes;
+    struct fabric_command reads[FAMILY_MAX];
+    struct fabric_list lists[FAMILY_MAX], *pointers[FAMILY_MAX];
+    int status = tree_reserve_wide(session, (size_t)FAMILY_MAX * bytes);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < family->count; i++) {
+        reads[i] = pool_read_command(family->links[i].address, session->wide + (size_t)i * bytes, bytes);
+        lists[i] = (struct fabric_list){
+            .node = gaddr_node(family->links[i].address), .count = 1, .commands = &reads[i]};
+        pointers[i] = &lists[i];
+    }
+    status = tree_leaves_read(session, tree, pointers, family->count);
+    for (uint32_t i = 0; i < family->count && status; i++)
+        if (lists[i].status)
+            return pool_list_failed(&session->pool, lists[i].status, &reads[i], 1);
+    if (status)
+        return pool_fail(&session->pool, status, "reading leaves: %s", error_name(status));
+    for (uint32_t i = 0; i < family->count; i++)
+        pool_read_settle(&reads[i]);
+    for (uint32_t i = 0; i < family->count; i++) {
+        const uint8_t *image = session->wide + (size_t)i * bytes;
+        struct format_header header;
+        enum format_verdict verdict =
+            format_node_verdict(layout, image, family->links[i], tree->index, 0, &header);
+        task_charge(TASK_WORK_LEAF, layout->slots);
+        family->counts[i] = verdict == FORMAT_LIVE ? count_taken(layout, image) : FULL;
+        status = leaf_settle(session, tree, family->links[i], verdict, &header);
+        if (status)
+            return status;
+    }
+    return 0;
+}
+
+static int family_merge(struct tree_session *session, struct tree *tree, struct family *family,
+                        struct tree_merge_report *report)
+{
+    const uint32_t limit = tree_merge_limit(&tree->layout);
+    int status = 0;
+    for (uint32_t left = 0, right = 1; !status && right < family->count; right++) {
+        uint32_t *counts = family->counts;
+        bool merged = false;
+        if (counts[left] <= limit && counts[right] <= limit - counts[left])
+            status = tree_merge(session, tree, family->links[left], family->links[right], &merged);
+        report->merges += merged;
+        if (merged)
+            counts[left] += counts[right];
+        else
+            left = right;
+    }
+    return status;
+}
+
+static int step(struct tree_session *session, struct tree *tree, struct tree_merge_cursor *cursor,
+                struct tree_merge_report *report)
+{
+    struct family family;
+    int status = family_find(session, tree, cursor, &family);
+    if (!status && family.count > 1)
+        status = family_read(session, tree, &family);
+    if (!status && family.count > 1)
+        status = family_merge(session, tree, &family, report);
+    if (status)
+        return status;
+    report->leaves += family.count;
+    report->ended = family.last;
+    cursor->length = family.last ? 0 : family.next.length;
+    memcpy(cursor->key, family.next.bytes, cursor->length);
+    return 0;
+}
+
+int tree_merge_step(struct tree_session *session, struct tree *tree, struct tree_merge_cursor *cursor,
+                    uint32_t budget, struct tree_merge_report *report)
+{
+    *report = (struct tree_merge_report){0};
+    int status = tree_begin(session, tree);
+    session->stats.operations--; /* it is background work, not a client's */
+    while (!status && !report->ended && report->leaves < budget) {
+        status = step(session, tree, cursor, report);
+        if (status == TREE_RESTART)
+            status = tree_restart(session, tree->root_word);
+        else if (!status)
+            session->restarts = session->invalid = session->astray = session->walked = 0;
+        tree_again(session, &status);
+    }
+    return status;
+}
