@@ -82,10 +82,10 @@ static void print_text(const struct audit_report *report)
            report->internals, report->values_record, report->expired ? ", some of them expired" : "");
     printf("memory: %" PRIu64 " blocks (%" PRIu64 " bytes) in use\n", report->blocks_used,
            report->bytes_used);
-    if (report->marked || report->dead || report->missing_parents)
+    if (report->marked || report->dead || report->frozen || report->missing_parents)
         printf("half done by compute nodes that died, to be finished by the next operation there: %" PRIu64
-               " splits, %" PRIu64 " removals, %" PRIu64 " missing entries\n",
-               report->marked, report->dead, report->missing_parents);
+               " splits, %" PRIu64 " removals, %" PRIu64 " merges, %" PRIu64 " missing entries\n",
+               report->marked, report->dead, report->frozen, report->missing_parents);
     if (report->half_dropped)
         printf("half dropped: %" PRIu32 " index%s; --reclaim, or `banyan drop` with its name, ends that\n",
                report->half_dropped, report->half_dropped == 1 ? "" : "es");
@@ -108,11 +108,12 @@ static void print_text(const struct audit_report *report)
 static int print_json(const struct check *check, const struct audit_report *report)
 {
     json_t *json = json_pack(
-        "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:O}", "sound",
-        !report->problems, "indexes", (json_int_t)report->indexes, "entries", (json_int_t)report->entries,
-        "leaves", (json_int_t)report->leaves, "inner_nodes", (json_int_t)report->internals, "record_values",
-        (json_int_t)report->values_record, "expired", (json_int_t)report->expired, "half_splits",
-        (json_int_t)report->marked, "half_removals", (json_int_t)report->dead, "missing_entries",
+        "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:O}",
+        "sound", !report->problems, "indexes", (json_int_t)report->indexes, "entries",
+        (json_int_t)report->entries, "leaves", (json_int_t)report->leaves, "inner_nodes",
+        (json_int_t)report->internals, "record_values", (json_int_t)report->values_record, "expired",
+        (json_int_t)report->expired, "half_splits", (json_int_t)report->marked, "half_removals",
+        (json_int_t)report->dead, "half_merges", (json_int_t)report->frozen, "missing_entries",
         (json_int_t)report->missing_parents, "half_dropped", (json_int_t)report->half_dropped, "bytes_used",
         (json_int_t)report->bytes_used, "blocks_lost", (json_int_t)report->blocks_lost, "bytes_lost",
         (json_int_t)report->bytes_lost, "lost_judged", !report->lost_unjudged, "blocks_reclaimed",

@@ -59,6 +59,7 @@ static void add_tree(struct audit_report *report, const struct tree_check_report
     report->internals += tree->internals;
     report->dead += tree->dead;
     report->marked += tree->marked;
+    report->frozen += tree->frozen;
     report->missing_parents += tree->missing_parents;
 }
 

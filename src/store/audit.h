@@ -12,12 +12,12 @@
 
 struct audit_report {
     uint64_t indexes, entries, leaves, internals, values_record, expired;
-    uint64_t dead, marked, missing_parents; /* unfinished work of compute nodes that died: legal, other
-                                               compute nodes finish it */
-    uint32_t half_dropped;                  /* indexes whose drop has not ended: their blocks count as lost */
-    uint64_t blocks_used, bytes_used;       /* reachable */
-    uint64_t blocks_lost, bytes_lost;       /* handed out, but not reachable */
-    bool lost_unjudged; /* there are problems: blocks behind the damage count as lost too */
+    uint64_t dead, marked, frozen, missing_parents; /* unfinished work of compute nodes that died: legal,
+                                               other compute nodes finish it */
+    uint32_t half_dropped;            /* indexes whose drop has not ended: their blocks count as lost */
+    uint64_t blocks_used, bytes_used; /* reachable */
+    uint64_t blocks_lost, bytes_lost; /* handed out, but not reachable */
+    bool lost_unjudged;               /* there are problems: blocks behind the damage count as lost too */
     uint64_t blocks_reclaimed;
     uint64_t problems;      /* broken invariants; the callback gets the first 10,000 */
     uint64_t compute_nodes; /* connected besides the auditor: the blocks that they hold back count as lost */

@@ -1,7 +1,7 @@
 /*
  * tree.h - the index: named, ordered maps in the pool of the memory nodes, read and written by any number of
  * compute nodes at once with one-sided operations. Design: Sherman (SIGMOD'22), made correct for reads in any
- * order; the reasoning (R1 to R6) stands in docs/internals/tree.md.
+ * order; the reasoning (R1 to R7) stands in docs/internals/tree.md.
  *
  * OBJECTS
  *   tree_compute  one per compute node: switches, local lock table, shared by its workers. Thread-safe.

@@ -156,7 +156,7 @@ static void an_impossible_header_is_malformed(void **state)
     struct format_header header;
     EACH_KIND(&leaf)
     {
-        leaf.header.state = FORMAT_NODE_DEAD + 1;
+        leaf.header.state = FORMAT_NODE_MERGING + 1;
         leaf_seal(&leaf);
         assert_int_equal(node_verdict(&leaf, &header), FORMAT_MALFORMED);
         leaf.header.state = FORMAT_NODE_LIVE;
@@ -205,6 +205,12 @@ static void level_and_state_are_told(void **state)
         leaf.header.state = FORMAT_NODE_SPLITTING;
         leaf_seal(&leaf);
         assert_int_equal(node_verdict(&leaf, &header), FORMAT_SPLITTING);
+        leaf.header.state = FORMAT_NODE_MERGING;
+        leaf_seal(&leaf);
+        assert_int_equal(node_verdict(&leaf, &header), FORMAT_MERGING);
+        leaf.header.state = FORMAT_NODE_FROZEN;
+        leaf_seal(&leaf);
+        assert_int_equal(node_verdict(&leaf, &header), FORMAT_FROZEN);
     }
 }
 
@@ -364,6 +370,13 @@ static void a_point_hears_what_the_header_says(void **state)
         leaf.header.sibling = sibling;
         leaf_seal(&leaf);
         assert_int_equal(point_verdict(&leaf, 'z', FORMAT_SEEN_BOTH, &header), FORMAT_SPLITTING);
+        leaf.header.state = FORMAT_NODE_MERGING; /* R7: nor is its miss an answer */
+        leaf_seal(&leaf);
+        assert_int_equal(point_verdict(&leaf, 'l', FORMAT_SEEN_BOTH, &header), FORMAT_MERGING);
+        leaf.header.state = FORMAT_NODE_FROZEN; /* to readers as good as a live one */
+        leaf_seal(&leaf);
+        assert_int_equal(point_verdict(&leaf, 'l', FORMAT_SEEN_BOTH, &header), FORMAT_MISS);
+        assert_int_equal(point_verdict(&leaf, 'z', FORMAT_SEEN_BOTH, &header), FORMAT_RIGHT);
         leaf.header.state = FORMAT_NODE_DEAD;
         leaf_seal(&leaf);
         assert_int_equal(point_verdict(&leaf, 'd', FORMAT_SEEN_BOTH, &header), FORMAT_DEAD);
@@ -484,6 +497,12 @@ static void a_scan_hears_what_the_header_says(void **state)
         leaf.header.state = FORMAT_NODE_SPLITTING;
         leaf_seal(&leaf);
         assert_int_equal(leaf_verdict(&leaf, 'z', reverse, false), FORMAT_SPLITTING);
+        leaf.header.state = FORMAT_NODE_MERGING;
+        leaf_seal(&leaf);
+        assert_int_equal(leaf_verdict(&leaf, 'd', reverse, false), FORMAT_MERGING);
+        leaf.header.state = FORMAT_NODE_FROZEN;
+        leaf_seal(&leaf);
+        assert_int_equal(leaf_verdict(&leaf, 'd', reverse, false), FORMAT_LIVE);
         leaf.header.state = FORMAT_NODE_DEAD;
         leaf_seal(&leaf);
         assert_int_equal(leaf_verdict(&leaf, 'a', reverse, false), FORMAT_DEAD);
