@@ -27,8 +27,8 @@ struct tree_leaf_order {
  * BANYAN_ENOMEM. */
 int tree_leaf_entries(struct tree_session *session, const struct format_layout *layout, const uint8_t *image,
                       const struct format_header *header, uint32_t *count);
-/* Of a leaf marked as splitting or merging: its entries under either version, in no order, into session->entries; fixed
- * keys too point into the image. */
+/* Of a leaf marked as splitting or merging: its entries under either version, in no order, into
+ * session->entries; fixed keys too point into the image. */
 int tree_leaf_halves(struct tree_session *session, const struct format_layout *layout, const uint8_t *image,
                      const struct format_header *header, uint32_t *count);
 /* As tree_leaf_entries, but leaves it to tree_leaf_entry_at to give the entries one by one, in key order. */
