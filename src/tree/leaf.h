@@ -20,7 +20,7 @@ int tree_leaf_validate(struct tree_session *session, struct tree *tree, struct f
 int tree_leaf_mend(struct tree_session *session, struct tree *tree, struct format_link link,
                    struct format_header *header);
 /* Takes the leaf's lock, finishes what is half done there and releases the lock: for readers that have met a
- * mark many times. */
+ * mark, or slots that do not fit, many times. TREE_RESTART: the way to the leaf may lead elsewhere now. */
 int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct format_link link);
 
 #endif
