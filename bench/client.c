@@ -131,6 +131,7 @@ static void add_difference(struct bench_result *result, const struct tree_stats 
     result->splits += after->splits - before->splits;
     result->unlinks += after->unlinks - before->unlinks;
     result->handovers += after->handovers - before->handovers;
+    result->combined += after->combined - before->combined;
     result->snapshot_handovers += after->snapshot_handovers - before->snapshot_handovers;
 }
 

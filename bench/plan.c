@@ -121,8 +121,8 @@ static int check_numbers(const struct bench_config *config, struct error *error)
             (unsigned long long)clients);
     if (!status && !(config->fill >= 0.1 && config->fill <= 1))
         status = error_set(error, BANYAN_EINVAL, "--fill: %g is not in 0.1 to 1", config->fill);
-    if (!status && !(config->theta >= 0 && config->theta < 1))
-        status = error_set(error, BANYAN_EINVAL, "--theta: %g is not in 0 to below 1", config->theta);
+    if (!status && !(config->theta >= 0 && config->theta <= ZIPF_THETA_MAX))
+        status = error_set(error, BANYAN_EINVAL, "--theta: %g is not in 0 to 4", config->theta);
     return status;
 }
 

@@ -166,6 +166,7 @@ static json_t *result_json(const struct bench_report *report, const struct bench
     json_object_set_new(json, "unlinks", json_unsigned(result->unlinks));
     json_object_set_new(json, "handovers", json_unsigned(result->handovers));
     json_object_set_new(json, "snapshot_handovers", json_unsigned(result->snapshot_handovers));
+    json_object_set_new(json, "combined", json_unsigned(result->combined));
     json_object_set_new(json, "switches", table_json(tree_switches_table, &result->switches));
     if (report->config->fabric == BENCH_SIM)
         add_simulation(json, result);

@@ -79,7 +79,7 @@ struct bench_result {
     struct histogram *latency; /* all kinds */
     struct bench_kind kinds[WORKLOAD_KINDS];
     struct fabric_cost cost;
-    uint64_t retries, cache_hits, cache_misses, splits, unlinks, handovers, snapshot_handovers;
+    uint64_t retries, cache_hits, cache_misses, splits, unlinks, handovers, snapshot_handovers, combined;
     uint64_t absent; /* lookups, updates, deletes of a key that was not there */
     uint64_t entries_scanned;
     uint64_t unfinished, unfinished_longest_ns;

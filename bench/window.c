@@ -146,6 +146,7 @@ void bench_result_merge(struct bench_result *into, struct bench_result *from)
     into->unlinks += from->unlinks;
     into->handovers += from->handovers;
     into->snapshot_handovers += from->snapshot_handovers;
+    into->combined += from->combined;
     into->absent += from->absent;
     into->entries_scanned += from->entries_scanned;
     into->unfinished += from->unfinished;

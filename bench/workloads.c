@@ -212,8 +212,8 @@ bool workload_value_matches(uint64_t number, const uint8_t *value, size_t length
 
 static int check_source(const struct workload *workload, double theta, uint64_t loaded, struct error *error)
 {
-    if (!(theta >= 0) || theta >= 1)
-        return error_set(error, BANYAN_EINVAL, "--theta: %g is not in 0 to below 1", theta);
+    if (!(theta >= 0) || theta > ZIPF_THETA_MAX)
+        return error_set(error, BANYAN_EINVAL, "--theta: %g is not in 0 to 4", theta);
     if (loaded > UINT64_C(1) << 40)
         return error_set(error, BANYAN_EINVAL, "--keys: at most 2^40 keys can be loaded");
     if (!loaded && workload->share[WORKLOAD_INSERT] <= 0)

@@ -277,8 +277,8 @@ enum banyan_verdict {
 };
 /* Gets the key's value, or old == NULL if there is none; for BANYAN_STORE it writes the new one to value and
  * its length to *length, which holds the room at value on entry. It runs with the node locked, and may be run
- * again: it must be short, must not call this library, and must depend on nothing but its arguments. The room
- * is the geometry's value_bytes. */
+ * again: it must be short, must not call this library, and must depend on nothing but its arguments. It runs
+ * on the thread that called banyan_modify. The room is the geometry's value_bytes. */
 typedef enum banyan_verdict banyan_modify_function(void *context, const void *old, size_t old_length,
                                                    void *value, size_t *length);
 /* Read, decide and write as one atomic step. */

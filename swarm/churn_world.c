@@ -60,6 +60,7 @@ void churn_total_add(struct churn_total *total, const struct world *world,
     total->merges += stats.merges;
     total->handovers += stats.handovers;
     total->snapshot_handovers += stats.snapshot_handovers;
+    total->combined += stats.combined;
     total->cache_misses += stats.cache_misses;
     total->dead += report->dead;
     total->marked += report->marked;
@@ -75,13 +76,14 @@ void churn_total_print(const struct churn_total *total, const char *name)
 {
     printf("%s: %" PRIu64 " runs, %" PRIu64 " operations (%" PRIu64 " recorded), %" PRIu64
            " retries, %" PRIu64 " splits, %" PRIu64 " unlinks, %" PRIu64 " merges, %" PRIu64
-           " handovers (%" PRIu64 " with snapshot), %" PRIu64 " cache misses; left behind: %" PRIu64
-           " dead, %" PRIu64 " marked, %" PRIu64 " without parent, %" PRIu64 " half split and %" PRIu64
+           " handovers (%" PRIu64 " with snapshot), %" PRIu64 " combined, %" PRIu64
+           " cache misses; left behind: %" PRIu64 " dead, %" PRIu64 " marked, %" PRIu64
+           " without parent, %" PRIu64 " half split and %" PRIu64
            " half merged at a death; connections lost: %" PRIu64 ", with %" PRIu64
            " operations not done and %" PRIu64 " unknown\n",
            name, total->runs, total->operations, total->recorded, total->retries, total->splits,
-           total->unlinks, total->merges, total->handovers, total->snapshot_handovers, total->cache_misses,
-           total->dead, total->marked, total->missing_parents, total->marked_at_death,
+           total->unlinks, total->merges, total->handovers, total->snapshot_handovers, total->combined,
+           total->cache_misses, total->dead, total->marked, total->missing_parents, total->marked_at_death,
            total->merging_at_death, total->losses, total->unreachable, total->unknown);
 }
 

@@ -11,7 +11,7 @@
 /* Sums over a suite's runs: a suite whose runs split or unlink nothing proves nothing. */
 struct churn_total {
     uint64_t runs, recorded, operations, retries, splits, unlinks, merges, handovers, snapshot_handovers,
-        cache_misses;
+        combined, cache_misses;
     uint64_t dead, marked, missing_parents;     /* left behind by dead compute nodes */
     uint64_t marked_at_death, merging_at_death; /* half-split and half-merged leaves when they died */
     uint64_t losses, unreachable,

@@ -191,6 +191,23 @@ static void draw_workload(struct swarm_plan *plan, struct random *random)
     }
 }
 
+/* Writes that wait for each other: who does them, and in some plans so many of them that they wait all the
+ * time. From dice of its own, so that the rest of each plan is what it was without it. */
+static void draw_delegation(struct swarm_plan *plan, uint64_t seed)
+{
+    struct random random;
+    random_seed(&random, random_mix(seed ^ UINT64_C(0xde1e9a7e)));
+    plan->switches.delegate = random_chance(&random, 0.85);
+    if (!random_chance(&random, 0.12))
+        return;
+    plan->hot = 70 + (uint32_t)random_below(&random, 25);
+    plan->multis = (uint32_t)random_below(&random, 20);
+    plan->threads = 1 + (uint32_t)random_below(&random, 3);
+    plan->fibers = 2 + (uint32_t)random_below(&random, 5);
+    while (plan->compute_nodes > 1 && plan->compute_nodes * plan->threads * plan->fibers > 24)
+        plan->compute_nodes--;
+}
+
 void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed)
 {
     struct random random;
@@ -205,5 +222,6 @@ void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed)
         draw_faults(plan, &random);
         draw_hardware(plan, &random);
         draw_workload(plan, &random);
+        draw_delegation(plan, seed);
     } while (swarm_plan_check(plan, &error)); /* some geometries do not fit together */
 }

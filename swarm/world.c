@@ -189,6 +189,7 @@ void world_stats(const struct world *world, struct tree_stats *stats)
         stats->handovers += one->handovers;
         stats->snapshot_handovers += one->snapshot_handovers;
         stats->unfinished += one->unfinished;
+        stats->combined += one->combined;
     }
 }
 

@@ -86,6 +86,7 @@ static void switches_draw(const struct world *world, struct tree_switches *switc
     switches->snapshot = random_chance(&random, 0.6);
     switches->write_unit = (int)random_below(&random, 2);
     switches->read_unit = (int)random_below(&random, 2);
+    switches->delegate = random_chance(&random, 0.8);
 }
 
 static int switches_of(struct world *world, struct tree_switches *switches)

@@ -164,6 +164,7 @@ int banyan_modify(struct banyan_session *session, struct banyan_index *index, co
     if (index->store)
         return api_records_modify(session, index, key, key_length, function, context);
     struct modify_call call = {function, context, session, index, BANYAN_OK};
-    status = tree_modify(session->tree_session, index->tree, key, key_length, modify_run, &call);
+    /* Here: the application's function may rely on its thread. */
+    status = tree_modify_here(session->tree_session, index->tree, key, key_length, modify_run, &call);
     return status ? api_result(session, status) : call.status;
 }

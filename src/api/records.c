@@ -207,7 +207,8 @@ int api_records_modify(struct banyan_session *session, struct banyan_index *inde
     if (!session->room)
         return error_set(&session->error, BANYAN_ENOMEM, "index %s: no memory for a value", index->name);
     struct modify_call call = {function, context, session->room, BANYAN_OK};
-    int status = store_modify(store, key, key_length, STORE_NEED_VALUE, modify_run, &call, NULL, NULL);
+    /* Here: the application's function may rely on its thread. */
+    int status = store_modify_here(store, key, key_length, STORE_NEED_VALUE, modify_run, &call, NULL, NULL);
     if (!status && call.status)
         return error_set(&session->error, call.status, "index %s: the function's change: %s", index->name,
                          error_name(call.status));

@@ -22,13 +22,40 @@ static double zeta(uint64_t items, double theta)
     return sum + integral + ends + slopes;
 }
 
+/* An integral of x^-theta, and its inverse. */
+static double integral(double theta, double x)
+{
+    return theta == 1 ? log(x) : (pow(x, 1 - theta) - 1) / (1 - theta);
+}
+
+static double integral_inverse(double theta, double y)
+{
+    return theta == 1 ? exp(y) : pow(1 + y * (1 - theta), 1 / (1 - theta));
+}
+
+static uint64_t next_steep(const struct zipf *zipf, struct random *random)
+{
+    double theta = zipf->theta;
+    for (;;) {
+        double u = zipf->last + random_unit(random) * (zipf->first - zipf->last);
+        double x = integral_inverse(theta, u), rank = floor(x + 0.5);
+        rank = rank < 1 ? 1 : rank > (double)zipf->items ? (double)zipf->items : rank;
+        if (rank - x <= zipf->accepted || u >= integral(theta, rank + 0.5) - pow(rank, -theta))
+            return (uint64_t)rank - 1;
+    }
+}
+
 void zipf_init(struct zipf *zipf, uint64_t items, double theta)
 {
-    assert(items >= 1 && theta >= 0 && theta < 1);
-    zipf->items = items;
-    zipf->theta = theta;
+    assert(items >= 1 && theta >= 0 && theta <= ZIPF_THETA_MAX);
+    *zipf = (struct zipf){.items = items, .theta = theta, .zetan = zeta(items, theta)};
+    if (theta >= 1) {
+        zipf->first = integral(theta, 1.5) - 1;
+        zipf->last = integral(theta, (double)items + 0.5);
+        zipf->accepted = 2 - integral_inverse(theta, integral(theta, 2.5) - pow(2, -theta));
+        return;
+    }
     zipf->alpha = 1 / (1 - theta);
-    zipf->zetan = zeta(items, theta);
     zipf->half_pow_theta = 1 + pow(0.5, theta);
     zipf->eta =
         items < 2 ? 0 : (1 - pow(2.0 / (double)items, 1 - theta)) / (1 - zipf->half_pow_theta / zipf->zetan);
@@ -36,6 +63,8 @@ void zipf_init(struct zipf *zipf, uint64_t items, double theta)
 
 uint64_t zipf_next(const struct zipf *zipf, struct random *random)
 {
+    if (zipf->theta >= 1)
+        return next_steep(zipf, random);
     double unit = random_unit(random), scaled = unit * zipf->zetan;
     if (scaled < 1)
         return 0;

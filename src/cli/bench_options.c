@@ -17,7 +17,7 @@ static const struct argp_option fixed_options[] = {
      "uniform, zipfian (hot keys spread over the key space), scrambled (as YCSB does it, by a hash); comma "
      "separated (default: zipfian)",
      1},
-    {"theta", KEY_THETA, "X", 0, "Skew of zipfian and scrambled, 0 to below 1 (default: 0.99)", 1},
+    {"theta", KEY_THETA, "X", 0, "Skew of zipfian and scrambled, 0 to 4 (default: 0.99)", 1},
     {"keys", KEY_KEYS, "N", 0, "Keys loaded before the run (default: 1M)", 1},
     {"key-bytes", KEY_KEY_BYTES, "N", 0, "Length of keys, 8 to 255 (default: 8)", 1},
     {"value-bytes", KEY_VALUE_BYTES, "N", 0, "Length of values, 0 to 255 (default: 8)", 1},

@@ -77,6 +77,8 @@ static void index_counters(const struct server_stats *stats, FILE *out)
     counter(out, "banyan_tree_unfinished_total",
             "Splits and removals whose last step an error left to a later operation.", tree->unfinished);
     counter(out, "banyan_lock_handovers_total", "Locks passed on within this compute node.", tree->handovers);
+    counter(out, "banyan_writes_combined_total",
+            "Writes done by the holder of the lock that they waited for.", tree->combined);
     counter(out, "banyan_cache_hits_total", "Inner nodes found in the node cache.", tree->cache_hits);
     counter(out, "banyan_cache_misses_total", "Inner nodes fetched.", tree->cache_misses);
     gauge(out, "banyan_cache_bytes", "Bytes of the node cache in use.", stats->cache.bytes);

@@ -18,6 +18,7 @@ static void stats_add(struct tree_stats *sum, const struct tree_stats *stats)
     sum->handovers += stats->handovers;
     sum->snapshot_handovers += stats->snapshot_handovers;
     sum->unfinished += stats->unfinished;
+    sum->combined += stats->combined;
 }
 
 void server_thread_publish(struct server_thread *thread)

@@ -25,6 +25,7 @@ struct change {
     enum store_need need;
     store_modify_function *function;
     void *context;
+    bool here; /* the function runs on this task only */
     /* The slot's bytes are in session->seen. */
     struct format_value slot;
     bool existed, expired;
@@ -83,7 +84,7 @@ static void change_ask(struct change *change)
         change->verdict = STORE_KEEP;
 }
 
-/* Under the leaf's lock. */
+/* Under the leaf's lock; on another thread, if that has the lock: the session is this task's, which waits. */
 static enum tree_verdict change_decide(void *context, const void *old, size_t old_length, void *value,
                                        size_t *length)
 {
@@ -239,8 +240,8 @@ static int change_run(struct change *change)
     struct store_patience patience;
     patience.tries = 0;
     for (unsigned attempt = 0;; attempt++) {
-        int status = tree_modify(session->tree, session->store->tree, change->key, change->key_length,
-                                 change_decide, change);
+        int status = (change->here ? tree_modify_here : tree_modify)(
+            session->tree, session->store->tree, change->key, change->key_length, change_decide, change);
         if (status)
             return status;
         if (change->next == CHANGE_DONE) {
@@ -262,27 +263,47 @@ static int change_run(struct change *change)
     }
 }
 
+static int modify(struct change *change, struct store_value *old_value, bool *existed)
+{
+    struct store_session *session = change->session;
+    change->now = store_begin(session);
+    int status = change_run(change);
+    if (!status && change->status == BANYAN_EVALUESIZE)
+        status = store_length_check(session, change->new.length);
+    else if (!status && change->status)
+        status =
+            pool_fail(tree_session_pool(session->tree), change->status, "the new value is a null pointer");
+    if (status)
+        return status;
+    if (old_value)
+        *old_value = change->existed ? change->old : (struct store_value){0};
+    if (existed)
+        *existed = change->existed;
+    return 0;
+}
+
 int store_modify(struct store_session *session, const void *key, size_t key_length, enum store_need need,
                  store_modify_function *function, void *context, struct store_value *old_value, bool *existed)
 {
     struct change change = {.session = session,
                             .key = key,
                             .key_length = key_length,
-                            .now = store_begin(session),
                             .need = need,
                             .function = function,
                             .context = context};
-    int status = change_run(&change);
-    if (!status && change.status == BANYAN_EVALUESIZE)
-        status = store_length_check(session, change.new.length);
-    else if (!status && change.status)
-        status =
-            pool_fail(tree_session_pool(session->tree), change.status, "the new value is a null pointer");
-    if (status)
-        return status;
-    if (old_value)
-        *old_value = change.existed ? change.old : (struct store_value){0};
-    if (existed)
-        *existed = change.existed;
-    return 0;
+    return modify(&change, old_value, existed);
+}
+
+int store_modify_here(struct store_session *session, const void *key, size_t key_length, enum store_need need,
+                      store_modify_function *function, void *context, struct store_value *old_value,
+                      bool *existed)
+{
+    struct change change = {.session = session,
+                            .key = key,
+                            .key_length = key_length,
+                            .need = need,
+                            .function = function,
+                            .context = context,
+                            .here = true};
+    return modify(&change, old_value, existed);
 }

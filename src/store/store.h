@@ -100,6 +100,11 @@ enum store_verdict { STORE_KEEP, STORE_PUT, STORE_REMOVE };
  * the key holds then (NULL: nothing), and must depend on that and its context alone; it may allocate, but not
  * suspend nor use the session, since it may run under a lock. For STORE_PUT it fills *new; new->bytes must
  * stay valid until store_modify returns (memory of the context's, or `old->bytes`).
+ *
+ * It may be called ON ANOTHER THREAD of this process, by a task that holds the lock, while the calling task
+ * waits (tree_modify in tree.h). So it may touch its context and what belongs to its own task alone: no
+ * thread-local state, and nothing of a thread, such as its counters or the account of its clients' memory.
+ * store_modify_here calls it on the calling task only, for functions that need more.
  */
 typedef enum store_verdict store_modify_function(void *context, const struct store_value *old,
                                                  struct store_value *new);
@@ -114,6 +119,9 @@ enum store_need {
 int store_modify(struct store_session *session, const void *key, size_t key_length, enum store_need need,
                  store_modify_function *function, void *context, struct store_value *old_value,
                  bool *existed);
+int store_modify_here(struct store_session *session, const void *key, size_t key_length, enum store_need need,
+                      store_modify_function *function, void *context, struct store_value *old_value,
+                      bool *existed);
 
 /* ---- many keys ---- */
 

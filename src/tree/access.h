@@ -41,6 +41,11 @@ struct tree_access {
      * are left to the caller. 0 with the right held, or an error without. */
     int (*lock)(struct tree_session *session, struct tree *tree, gaddr leaf, bool wanted,
                 struct fabric_command *reads, uint32_t count, struct tree_hold *hold);
+    /* The same with `wanted`, for an operation that the holder of the right may do instead (delegate.h):
+     * TREE_ANSWERED says that it was to. `operation` may be NULL. */
+    int (*lock_or_leave)(struct tree_session *session, struct tree *tree, gaddr leaf,
+                         struct tree_operation *operation, struct fabric_command *reads, uint32_t count,
+                         struct tree_hold *hold);
     /* With the right held: more reads, or writes that must be done before the right ends. */
     int (*execute)(struct tree_session *session, struct tree *tree, gaddr leaf,
                    struct fabric_command *commands, uint32_t count);
@@ -77,6 +82,12 @@ static inline int tree_leaf_lock(struct tree_session *session, struct tree *tree
                                  struct fabric_command *reads, uint32_t count, struct tree_hold *hold)
 {
     return tree_access_of(tree, leaf)->lock(session, tree, leaf, wanted, reads, count, hold);
+}
+static inline int tree_leaf_lock_or_leave(struct tree_session *session, struct tree *tree, gaddr leaf,
+                                          struct tree_operation *operation, struct fabric_command *reads,
+                                          uint32_t count, struct tree_hold *hold)
+{
+    return tree_access_of(tree, leaf)->lock_or_leave(session, tree, leaf, operation, reads, count, hold);
 }
 static inline int tree_leaf_execute(struct tree_session *session, struct tree *tree, gaddr leaf,
                                     struct fabric_command *commands, uint32_t count)

@@ -27,6 +27,14 @@ static int one_sided_lock(struct tree_session *session, struct tree *tree, gaddr
     return tree_lock(session, leaf, wanted, reads, count, hold);
 }
 
+static int one_sided_lock_or_leave(struct tree_session *session, struct tree *tree, gaddr leaf,
+                                   struct tree_operation *operation, struct fabric_command *reads,
+                                   uint32_t count, struct tree_hold *hold)
+{
+    (void)tree;
+    return tree_lock_or_leave(session, leaf, operation, reads, count, hold);
+}
+
 static int one_sided_release(struct tree_session *session, struct tree *tree, struct tree_hold *hold,
                              struct fabric_command *writes, uint32_t count)
 {
@@ -47,6 +55,7 @@ const struct tree_access tree_access_one_sided = {
     .read = one_sided_execute,
     .read_many = one_sided_read_many,
     .lock = one_sided_lock,
+    .lock_or_leave = one_sided_lock_or_leave,
     .execute = one_sided_execute,
     .release = one_sided_release,
     .release_with = one_sided_release_with,

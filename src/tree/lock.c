@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "base/task.h"
 #include "memory/memory.h"
+#include "tree/delegate.h"
 #include "tree/session.h"
 
 /*
@@ -25,7 +26,13 @@
 #define RECONNECT_POLL_NS UINT64_C(200000)
 /* How long an endpoint may be without the connection that frees a lock: others may wait for that lock. */
 #define RECONNECT_PATIENCE_NS UINT64_C(2000000000)
-#define DONE                  2u /* of tree_waiter.granted: 1 granted, 2 the releaser no longer touches the waiter */
+/* Waiters that a holder looks at when it takes operations. */
+#define LOOK_MAX 128u
+/* How often a guest stays when the lock goes to a waiter behind it, which may do its operations. */
+#define PASSES_MAX 4u
+/* How often a waiter looks for the lock before it parks, where lists take no time: a holder on another CPU is
+ * done sooner than a task could be woken. */
+#define LOOKS_BEFORE_PARKING 200u
 
 struct tree_local_lock {
     gaddr name;     /* of the global lock */
@@ -180,7 +187,89 @@ bool tree_lock_try_local(struct tree_session *session, gaddr node, struct tree_h
     return hold->local;
 }
 
-static int local_acquire(struct tree_session *session, gaddr node, bool wanted, struct tree_hold *hold)
+/* Under the shard's spin lock. */
+static void queue_append(struct tree_local_lock *lock, struct tree_waiter *waiter)
+{
+    waiter->next = NULL;
+    if (lock->tail)
+        lock->tail->next = waiter;
+    else
+        atomic_store_relaxed(&lock->head, waiter); /* read without the spin lock by the releaser */
+    lock->tail = waiter;
+}
+
+static void waiter_init(struct tree_waiter *waiter, struct tree_session *session, gaddr node)
+{
+    waiter->session = session;
+    waiter->task = task_self();
+    waiter->node = node;
+    waiter->incarnation = session->pool.incarnation;
+    waiter->handed = waiter->snapshot = waiter->answered = false;
+    waiter->passed = 0;
+    atomic_store_relaxed(&waiter->state, TREE_WAITER_QUEUED); /* published by the spin lock */
+}
+
+/* The acquiring loads pair with the releaser's stores: the image, or the answer, is visible. */
+static void waiter_wait(struct tree_session *session, struct tree_waiter *waiter)
+{
+    unsigned looks = fabric_capabilities(session->pool.fabric)->direct ? LOOKS_BEFORE_PARKING : 0;
+    while (looks && atomic_load_acquire(&waiter->state) == TREE_WAITER_QUEUED) {
+        atomic_pause();
+        looks--;
+    }
+    uint32_t queued = TREE_WAITER_QUEUED;
+    /* Relaxed: says only that we park. If it fails the releaser was faster, and the loop below acquires. */
+    __atomic_compare_exchange_n(&waiter->state, &queued, (uint32_t)TREE_WAITER_PARKED, false,
+                                __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    while (atomic_load_acquire(&waiter->state) == TREE_WAITER_PARKED)
+        task_park();
+    for (unsigned i = 0; atomic_load_acquire(&waiter->state) != TREE_WAITER_DONE; i++)
+        spin_pause(i); /* the releaser still touches our task */
+}
+
+/* The releaser is through with the waiter, and wakes it if it has parked. */
+static void waiter_wake(struct tree_waiter *waiter)
+{
+    uint32_t queued = TREE_WAITER_QUEUED;
+    /* Release: with all that was handed over or answered. If it fails the waiter has parked; it published
+     * nothing with that, so relaxed will do. */
+    if (__atomic_compare_exchange_n(&waiter->state, &queued, (uint32_t)TREE_WAITER_DONE, false,
+                                    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        return;
+    assert(queued == TREE_WAITER_PARKED);
+    struct task *task = waiter->task;
+    atomic_store_release(&waiter->state, TREE_WAITER_GRANTED);
+    task_unpark(task);
+    atomic_store_release(&waiter->state, TREE_WAITER_DONE);
+}
+
+void tree_lock_await(struct tree_session *session, struct tree_waiter *waiter)
+{
+    waiter_wait(session, waiter);
+    assert(waiter->answered);
+}
+
+int tree_lock_try_or_leave(struct tree_session *session, gaddr node, struct tree_waiter *waiter,
+                           struct tree_hold *hold)
+{
+    hold_init(session, node, hold);
+    struct tree_lock_shard *shard = shard_of(session, hold);
+    waiter_init(waiter, session, node);
+    waiter->guest = true;
+    assert(waiter->count && session->compute->switches.local_locks);
+    spinlock_lock(&shard->spin);
+    struct tree_local_lock *lock = local_find(shard, hold_name(hold));
+    if (lock)
+        queue_append(lock, waiter);
+    else
+        hold->local = local_make(shard, hold_name(hold));
+    spinlock_unlock(&shard->spin);
+    return lock ? TREE_ANSWERED : hold->local ? 0 : BANYAN_ENOMEM;
+}
+
+/* TREE_ANSWERED: another holder has done the waiter's operation. */
+static int local_acquire(struct tree_session *session, gaddr node, bool wanted,
+                         struct tree_operation *operation, struct tree_hold *hold)
 {
     hold_init(session, node, hold);
     if (!session->compute->switches.local_locks)
@@ -191,32 +280,106 @@ static int local_acquire(struct tree_session *session, gaddr node, bool wanted, 
     struct tree_local_lock *lock = local_find(shard, hold_name(hold));
     bool queued = lock;
     if (queued) {
-        waiter->task = task_self();
-        waiter->next = NULL;
-        waiter->node = wanted ? node : GADDR_NULL;
-        waiter->incarnation = session->pool.incarnation;
-        waiter->handed = waiter->snapshot = false;
-        atomic_store_relaxed(&waiter->granted, 0u); /* published by the spin lock */
-        if (lock->tail)
-            lock->tail->next = waiter;
-        else
-            atomic_store_relaxed(&lock->head, waiter); /* read without the spin lock by the releaser */
-        lock->tail = waiter;
+        waiter_init(waiter, session, wanted ? node : GADDR_NULL);
+        waiter->tree = operation ? operation->tree : NULL;
+        waiter->operations = operation;
+        waiter->count = operation ? 1 : 0;
+        queue_append(lock, waiter);
     } else {
         lock = local_make(shard, hold_name(hold));
     }
     spinlock_unlock(&shard->spin);
     if (!lock)
         return pool_fail_memory(&session->pool);
+    if (queued) {
+        waiter_wait(session, waiter);
+        if (waiter->answered)
+            return TREE_ANSWERED;
+        hold->global = waiter->handed;
+    }
     hold->local = lock;
-    if (!queued)
-        return 0;
-    while (!atomic_load_acquire(&waiter->granted)) /* pairs with the releaser's store: its image is visible */
-        task_park();
-    for (unsigned i = 0; atomic_load_acquire(&waiter->granted) != DONE; i++) /* it still touches our task */
-        spin_pause(i);
-    hold->global = waiter->handed;
     return 0;
+}
+
+bool tree_lock_wanted_there(const struct tree_hold *hold)
+{
+    /* Relaxed, a hint: what comes later is taken by the next holder. */
+    return hold->local && atomic_load_relaxed(&hold->local->head);
+}
+
+static bool waiter_fits(const struct tree_waiter *waiter, const struct tree_hold *hold,
+                        const struct tree_lock_wanted *wanted, uint32_t room)
+{
+    const struct tree_operation *operation = waiter->operations;
+    if (!operation || waiter->count > room || waiter->node != wanted->node || waiter->tree != wanted->tree ||
+        operation->place.link.tag != wanted->tag || waiter->incarnation != hold->incarnation)
+        return false;
+    for (; operation && wanted->known; operation = operation->next)
+        if (!(wanted->known[operation->place.bucket.number / 64] >> operation->place.bucket.number % 64 & 1))
+            return false;
+    return true;
+}
+
+struct tree_waiter *tree_lock_take(struct tree_session *session, const struct tree_hold *hold,
+                                   const struct tree_lock_wanted *wanted)
+{
+    struct tree_local_lock *lock = hold->local;
+    struct tree_lock_shard *shard = shard_of(session, hold);
+    struct tree_waiter *taken = NULL, **end = &taken, *before = NULL;
+    uint32_t room = wanted->room;
+    assert(hold->global);
+    spinlock_lock(&shard->spin);
+    struct tree_waiter *waiter = lock->head;
+    for (uint32_t looked = 0; waiter && looked < LOOK_MAX && room; looked++) {
+        struct tree_waiter *next = waiter->next;
+        if (!waiter_fits(waiter, hold, wanted, room)) {
+            before = waiter;
+        } else {
+            room -= waiter->count;
+            if (before)
+                before->next = next;
+            else
+                atomic_store_relaxed(&lock->head, next); /* as in queue_append */
+            if (lock->tail == waiter)
+                lock->tail = before;
+            waiter->next = NULL;
+            *end = waiter;
+            end = &waiter->next;
+        }
+        waiter = next;
+    }
+    spinlock_unlock(&shard->spin);
+    return taken;
+}
+
+void tree_lock_put_back(struct tree_session *session, const struct tree_hold *hold,
+                        struct tree_waiter *waiters)
+{
+    struct tree_local_lock *lock = hold->local;
+    struct tree_lock_shard *shard = shard_of(session, hold);
+    struct tree_waiter *last = waiters;
+    while (last->next)
+        last = last->next;
+    spinlock_lock(&shard->spin);
+    last->next = lock->head;
+    if (!lock->tail)
+        lock->tail = last;
+    atomic_store_relaxed(&lock->head, waiters); /* as in queue_append */
+    spinlock_unlock(&shard->spin);
+}
+
+void tree_lock_answer(struct tree_waiter *waiters)
+{
+    uint32_t count = 0;
+    while (waiters) {
+        struct tree_waiter *waiter = waiters;
+        waiters = waiter->next;
+        waiter->answered = true;
+        waiter_wake(waiter);
+        count++;
+    }
+    if (count)
+        task_charge(TASK_WORK_HANDOVER, count);
 }
 
 /*
@@ -228,6 +391,46 @@ static int local_acquire(struct tree_session *session, gaddr node, bool wanted, 
 static bool unlock_proves(const struct tree_session *session, const struct tree_hold *hold, bool writes)
 {
     return hold->unheard && !writes && session->pool.fabric->ops->incarnation;
+}
+
+/* Under the shard's spin lock: the first that wants the lock itself. */
+static struct tree_waiter *next_holder(const struct tree_local_lock *lock)
+{
+    struct tree_waiter *waiter = lock->head;
+    while (waiter && waiter->guest)
+        waiter = waiter->next;
+    return waiter;
+}
+
+/* Under the shard's spin lock: takes the next holder out of the queue. Guests before it stay if it may do
+ * their operations; else they are taken out too, to be answered as not done. */
+static struct tree_waiter *queue_advance(struct tree_local_lock *lock, struct tree_waiter **guests)
+{
+    struct tree_waiter *next = next_holder(lock), *waiter = lock->head, *before = NULL, **end = guests;
+    *guests = NULL;
+    while (waiter) {
+        struct tree_waiter *after = waiter->next;
+        bool last = waiter == next;
+        if (!last && next && waiter->node == next->node && waiter->passed++ < PASSES_MAX) {
+            before = waiter;
+        } else {
+            if (before)
+                before->next = after;
+            else
+                atomic_store_relaxed(&lock->head, after); /* as in queue_append */
+            if (lock->tail == waiter)
+                lock->tail = before;
+            waiter->next = NULL;
+            if (!last) {
+                *end = waiter;
+                end = &waiter->next;
+            }
+        }
+        if (last)
+            break;
+        waiter = after;
+    }
+    return next;
 }
 
 /* Decides what becomes of the lock; true if the global word must be freed, under the incarnation in which it
@@ -246,8 +449,9 @@ static bool local_release_begin(struct tree_session *session, struct tree_hold *
     struct tree_lock_shard *shard = shard_of(session, hold);
     assert(hold->incarnation == session->pool.incarnation);
     spinlock_lock(&shard->spin);
+    const struct tree_waiter *next = next_holder(lock);
     /* Not from one incarnation to another: our memory node may have freed the word in between (locks.md). */
-    hold->handing = lock->head && lock->head->incarnation == hold->incarnation &&
+    hold->handing = next && next->incarnation == hold->incarnation &&
                     lock->depth < session->compute->switches.handover &&
                     !unlock_proves(session, hold, writes);
     lock->depth = hold->handing ? lock->depth + 1 : 0;
@@ -270,13 +474,10 @@ static void local_release_end(struct tree_session *session, struct tree_hold *ho
     struct tree_lock_shard *shard = shard_of(session, hold);
     spinlock_lock(&shard->spin);
     struct tree_local_lock *lock = hold->local;
-    struct tree_waiter *waiter = lock->head;
+    struct tree_waiter *guests, *waiter = queue_advance(lock, &guests);
     assert(lock->name == hold_name(hold) && (!waiter || waiter->session != session));
-    if (waiter) {
-        atomic_store_relaxed(&lock->head, waiter->next);
-        if (!lock->head)
-            lock->tail = NULL;
-    } else {
+    if (!waiter) {
+        assert(!lock->head);
         struct tree_local_lock **at = &shard->held;
         while (*at != lock)
             at = &(*at)->next;
@@ -287,6 +488,7 @@ static void local_release_end(struct tree_session *session, struct tree_hold *ho
     spinlock_unlock(&shard->spin);
     hold->local = NULL;
     assert(!hold->handing || waiter);
+    tree_lock_answer(guests);
     if (!waiter)
         return;
     waiter->handed = hold->handing;
@@ -299,10 +501,7 @@ static void local_release_end(struct tree_session *session, struct tree_hold *ho
         session->stats.snapshot_handovers++;
     }
     task_charge(TASK_WORK_HANDOVER, 1);
-    atomic_store_release(&waiter->granted, 1u); /* with all that was handed over */
-    task_unpark(waiter->task);
-    atomic_store_release(&waiter->granted,
-                         DONE); /* from here on waiter and task belong to their owner again */
+    waiter_wake(waiter);
 }
 
 void tree_lock_abandon_local(struct tree_session *session, struct tree_hold *hold)
@@ -370,13 +569,13 @@ void tree_lock_abandon(struct tree_session *session, struct tree_hold *hold, int
     tree_lock_abandon_local(session, hold);
 }
 
-int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabric_command *reads,
-              uint32_t count, struct tree_hold *hold)
+static int lock_take(struct tree_session *session, gaddr node, bool wanted, struct tree_operation *operation,
+                     struct fabric_command *reads, uint32_t count, struct tree_hold *hold)
 {
     struct fabric_command commands[1 + TREE_LOCK_READS_MAX];
     assert(count <= TREE_LOCK_READS_MAX);
     session->waiter.snapshot = false;
-    int status = local_acquire(session, node, wanted, hold);
+    int status = local_acquire(session, node, wanted, operation, hold);
     if (status)
         return status;
     assert(hold->global || !session->waiter.snapshot); /* an image comes with a handed-over lock alone */
@@ -410,6 +609,18 @@ int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabr
         memcpy(reads, commands + 1, count * sizeof *reads);
     hold->global = true;
     return 0;
+}
+
+int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabric_command *reads,
+              uint32_t count, struct tree_hold *hold)
+{
+    return lock_take(session, node, wanted, NULL, reads, count, hold);
+}
+
+int tree_lock_or_leave(struct tree_session *session, gaddr node, struct tree_operation *operation,
+                       struct fabric_command *reads, uint32_t count, struct tree_hold *hold)
+{
+    return lock_take(session, node, true, operation, reads, count, hold);
 }
 
 int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fabric_command *writes,

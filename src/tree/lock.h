@@ -13,7 +13,9 @@
 #include "fabric/fabric.h"
 
 struct task;
+struct tree;
 struct tree_local_lock;
+struct tree_operation;
 struct tree_lock_table;
 struct tree_session;
 
@@ -31,15 +33,31 @@ struct tree_hold {
     bool handing;         /* release passes it on */
 };
 
-/* A session's place in the queue of a local lock. */
+/* What a waiter waits for, and how far the releaser is with it. */
+enum tree_waiter_state {
+    TREE_WAITER_QUEUED,  /* set by the waiter, which looks here for a while before it parks */
+    TREE_WAITER_PARKED,  /* it has to be unparked */
+    TREE_WAITER_GRANTED, /* and is about to be */
+    TREE_WAITER_DONE     /* from here on waiter and task belong to their owner again */
+};
+
+/* A place in the queue of a local lock. */
 struct tree_waiter {
     struct tree_session *session;
     struct task *task;
     struct tree_waiter *next;
     gaddr node;           /* that the waiter wants to change */
     uint64_t incarnation; /* of its operation */
-    uint32_t granted;     /* set with release ordering by the releaser, read with acquire by the waiter */
+    /* What the lock's holder may do in the waiter's stead, all for one leaf of `tree` (delegate.h); NULL: the
+     * waiter wants the lock itself. */
+    const struct tree *tree;
+    struct tree_operation *operations;
+    uint32_t count; /* of operations */
+    bool guest;     /* leaves operations here, and never takes the lock */
+    uint8_t passed; /* guests: how often the lock went to a waiter behind */
+    uint32_t state; /* enum tree_waiter_state; set with release ordering, read with acquire by the waiter */
     bool handed, snapshot;
+    bool answered; /* it has not got the lock: its operations say what they came to */
 };
 
 struct tree_lock_table *tree_lock_table_create(void);
@@ -53,6 +71,11 @@ void tree_lock_table_destroy(struct tree_lock_table *table);
  * or an error without. */
 int tree_lock(struct tree_session *session, gaddr node, bool wanted, struct fabric_command *reads,
               uint32_t count, struct tree_hold *hold);
+/* The same, for an operation on a leaf that may be done by another holder of the lock: it is left in the
+ * queue if the local lock is held. TREE_ANSWERED: the lock is not held, and the operation says what it came
+ * to. Costs no round trip then. `operation` may be NULL. */
+int tree_lock_or_leave(struct tree_session *session, gaddr node, struct tree_operation *operation,
+                       struct fabric_command *reads, uint32_t count, struct tree_hold *hold);
 /* Runs `writes` (room for one more command is needed behind them) and releases the lock, in the same list, or
  * hands it over with the session's image. The error of the writes is returned; the lock is given up in any
  * case. */
@@ -67,6 +90,13 @@ int tree_unlock_with(struct tree_session *session, struct tree_hold *hold, int v
 
 /* Takes the local lock if it is free. For callers that hold other locks already. */
 bool tree_lock_try_local(struct tree_session *session, gaddr node, struct tree_hold *hold);
+/* Takes the local lock if it is free, else leaves the waiter's operations in its queue, as a guest; waiter's
+ * tree, operations and count are the caller's. TREE_ANSWERED: they were left, and tree_lock_await waits for
+ * what becomes of them; else as above. A guest's task may hold other locks when it leaves its operations, and
+ * none when it waits for them. BANYAN_ENOMEM. */
+int tree_lock_try_or_leave(struct tree_session *session, gaddr node, struct tree_waiter *waiter,
+                           struct tree_hold *hold);
+void tree_lock_await(struct tree_session *session, struct tree_waiter *waiter);
 void tree_lock_abandon_local(struct tree_session *session, struct tree_hold *hold);
 /* Where the node's global lock is; nodes may share one. */
 gaddr tree_lock_name(const struct tree_session *session, gaddr node);
@@ -78,5 +108,28 @@ void tree_lock_give_back(struct tree_session *session, const struct tree_hold *h
 /* A list whose last command was the unlock came to `status`: makes sure that the lock is free, and gives up
  * the local one. */
 void tree_lock_abandon(struct tree_session *session, struct tree_hold *hold, int status);
+
+/* ---- operations left in the queue, for the lock's holder (delegate.c) ---- */
+
+/* What the holder can do. */
+struct tree_lock_wanted {
+    const struct tree *tree;
+    gaddr node;
+    uint32_t tag;
+    uint32_t room;         /* for so many operations */
+    const uint64_t *known; /* NULL, or the buckets in which they must lie, as bits */
+};
+/* Whether there may be some: a hint that costs one load. */
+bool tree_lock_wanted_there(const struct tree_hold *hold);
+/* Takes waiters out of the queue whose operations the holder can do, in the queue's order, linked by `next`.
+ * Each must be answered or put back. */
+struct tree_waiter *tree_lock_take(struct tree_session *session, const struct tree_hold *hold,
+                                   const struct tree_lock_wanted *wanted);
+/* Before the lock is released: the waiters' operations have not been done; they wait at the queue's head
+ * again, in this order. */
+void tree_lock_put_back(struct tree_session *session, const struct tree_hold *hold,
+                        struct tree_waiter *waiters);
+/* The waiters' operations say what they came to; wakes their tasks. */
+void tree_lock_answer(struct tree_waiter *waiters);
 
 #endif

@@ -1,17 +1,21 @@
 /*
  * modify.c - Point writes. Two round trips without contention, one where the lock comes with the
  * leaf's image; more for splits (split.c) and for the last entry of a leaf (unlink.c). The callback runs
- * under the leaf's lock.
+ * under the leaf's lock. A task that finds the local lock held leaves its operation to the holder, and a
+ * holder does what it finds there with its own (delegate.h): one round trip more if a bucket has to be read
+ * for that, none for the others.
  */
 #include "tree/leaf.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/atomic.h"
 #include "base/task.h"
 #include "format/verdict.h"
 #include "tree/access.h"
+#include "tree/delegate.h"
 #include "tree/entries.h"
 #include "tree/index.h"
 #include "tree/keyblocks.h"
@@ -111,6 +115,9 @@ struct change {
     bool found;
     gaddr moving; /* tree_key_block_move: the long key's block; else GADDR_NULL */
     bool moved;
+    bool here;                       /* the function runs on this task only */
+    struct tree_operation operation; /* for the holder of the lock */
+    struct tree_taken taken;         /* of others */
 };
 
 static bool whole_leaf(const struct tree_session *session)
@@ -151,7 +158,7 @@ static void change_learn(struct change *change)
     image->buckets[change->place.bucket.number / 64] |= UINT64_C(1) << (change->place.bucket.number % 64);
 }
 
-/* Takes the lock with header and bucket in the image. */
+/* Takes the lock with header and bucket in the image; or TREE_ANSWERED. */
 static int change_lock(struct change *change)
 {
     struct tree_session *session = change->session;
@@ -160,7 +167,13 @@ static int change_lock(struct change *change)
     format_point_set(&change->place, &change->tree->layout, change->path.link, change->tree->index,
                      change->key);
     uint32_t count = change_reads(change, true, reads);
-    int status = tree_leaf_lock(session, change->tree, leaf, true, reads, count, &change->hold);
+    bool leave = !change->here && tree_delegate_on(session, change->tree);
+    change->operation = (struct tree_operation){.tree = change->tree,
+                                                .place = change->place,
+                                                .function = change->function,
+                                                .context = change->context};
+    int status = tree_leaf_lock_or_leave(session, change->tree, leaf, leave ? &change->operation : NULL,
+                                         reads, count, &change->hold);
     if (status)
         return status;
     bool handed = session->waiter.snapshot;
@@ -187,6 +200,7 @@ static int change_lock(struct change *change)
 /* Gives the lock up with nothing written and passes `verdict` on, unless the release failed. */
 static int change_quit(struct change *change, int verdict)
 {
+    tree_delegate_return(change->session, &change->hold, &change->taken);
     return tree_leaf_release_with(change->session, change->tree, &change->hold, verdict);
 }
 
@@ -240,6 +254,88 @@ static int change_validate(struct change *change)
     return 0;
 }
 
+/* ---- others' operations ---- */
+
+/* Under the lock: reads the buckets of what was taken, as far as they are not in the image. */
+static int taken_read(struct change *change, struct fabric_command *reads)
+{
+    struct tree_session *session = change->session;
+    struct tree_image *image = &session->image;
+    gaddr leaf = change->path.link.address;
+    uint64_t buckets[FORMAT_BUCKETS_MAX / 64];
+    uint32_t count = 0;
+    memcpy(buckets, image->buckets, sizeof buckets);
+    for (const struct tree_waiter *waiter = change->taken.waiters; waiter; waiter = waiter->next)
+        for (const struct tree_operation *operation = waiter->operations; operation;
+             operation = operation->next) {
+            const struct format_bucket *bucket = &operation->place.bucket;
+            uint64_t bit = UINT64_C(1) << (bucket->number % 64);
+            if (buckets[bucket->number / 64] & bit)
+                continue;
+            buckets[bucket->number / 64] |= bit;
+            reads[count++] =
+                pool_read_command(leaf + bucket->offset, image->bytes + bucket->offset, bucket->bytes);
+        }
+    if (!count)
+        return 0;
+    int status = tree_leaf_execute(session, change->tree, leaf, reads, count);
+    if (status) {
+        image->address = GADDR_NULL;
+        return status;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        pool_read_settle(&reads[i]);
+    memcpy(image->buckets, buckets, sizeof buckets);
+    change->hold.unheard = false;
+    return 0;
+}
+
+/*
+ * Under the lock of a live leaf, before its image is changed (a bucket that is read shares slots with its
+ * neighbour): takes the operations of others that this task will do with its own. On an error the lock is
+ * given up.
+ */
+static int change_take(struct change *change)
+{
+    struct tree_session *session = change->session;
+    if (!tree_delegate_waits(&change->hold) || !tree_delegate_on(session, change->tree))
+        return 0;
+    if (!session->list)
+        session->list = calloc(FABRIC_COMMANDS_MAX, sizeof *session->list);
+    if (!session->list)
+        return 0; /* they get the lock, one after the other */
+    tree_delegate_take(session, change->tree, change->path.link, &change->hold, TREE_DELEGATE_MAX, NULL,
+                       &change->taken);
+    int status = taken_read(change, session->list);
+    return status ? change_quit(change, status) : 0;
+}
+
+/* Releases the lock with the list that writes back this change, `count` commands of `writes`, and those taken
+ * with it. `put` and `cleared` as in tree_delegate_leaf. */
+static int change_release(struct change *change, struct fabric_command *writes, uint32_t count, uint32_t put,
+                          uint32_t cleared)
+{
+    struct tree_session *session = change->session;
+    uint32_t own = count;
+    if (!change->taken.waiters)
+        return tree_leaf_release(session, change->tree, &change->hold, writes, count);
+    struct tree_delegate_leaf leaf = {.session = session,
+                                      .tree = change->tree,
+                                      .address = change->path.link.address,
+                                      .header = &change->header,
+                                      .image = session->image.bytes,
+                                      .put = put,
+                                      .cleared = cleared,
+                                      .cleared_key = change->key};
+    if (count)
+        memcpy(session->list, writes, count * sizeof *writes);
+    tree_delegate_apply(&leaf, &change->hold, &change->taken, session->list, &count);
+    assert(count < FABRIC_COMMANDS_MAX);
+    int status = tree_leaf_release(session, change->tree, &change->hold, session->list, count);
+    tree_delegate_answer(session, &change->taken, status);
+    return own ? status : pool_not_done(&session->pool, status);
+}
+
 /* ---- deciding and writing ---- */
 
 /*
@@ -272,6 +368,7 @@ static int change_split(struct change *change, struct format_key value)
 {
     struct tree_session *session = change->session;
     struct tree *tree = change->tree;
+    tree_delegate_return(session, &change->hold, &change->taken);
     int status = tree_leaf_complete(session, tree, change->path.link.address);
     if (status)
         return change_quit(change, status);
@@ -329,7 +426,7 @@ static int change_put(struct change *change, struct format_key value)
     }
     format_slot_write(layout, session->image.bytes, number, change->seed, lower, block, change->key, value);
     count += write_back(change, number, layout->slot_bytes, false, writes + count);
-    status = tree_leaf_release(session, change->tree, &change->hold, writes, count);
+    status = change_release(change, writes, count, number, UINT32_MAX);
     if (status == BANYAN_EFENCED && fresh)
         pool_block_release(&session->pool, block,
                            change->key.length); /* nothing was done: no slot names it */
@@ -398,11 +495,12 @@ static int change_delete(struct change *change)
         return change_quit(change, status);
     format_slot_clear(layout, session->image.bytes, change->slot.number, change->seed);
     if (empties) {
+        tree_delegate_return(session, &change->hold, &change->taken);
         change->header.state = FORMAT_NODE_DEAD;
         format_header_encode(layout, &change->header, session->image.bytes);
     }
     uint32_t count = write_back(change, change->slot.number, 4, empties, writes);
-    status = tree_leaf_release(session, change->tree, &change->hold, writes, count);
+    status = change_release(change, writes, count, UINT32_MAX, change->slot.number);
     if (!status && block != GADDR_NULL) /* else the slot may still be there, and name it */
         pool_block_release(&session->pool, block, change->key.length);
     if (status || !empties)
@@ -437,7 +535,8 @@ static int change_decide(struct change *change)
     }
     if (verdict == TREE_DELETE && change->found)
         return change_delete(change);
-    return change_quit(change, 0);
+    struct fabric_command unlock[1];
+    return change_release(change, unlock, 0, UINT32_MAX, UINT32_MAX);
 }
 
 static int change_run(struct change *change)
@@ -457,7 +556,12 @@ static int change_run(struct change *change)
         if (!status)
             status = change_validate(change);
         if (!status)
+            status = change_take(change);
+        if (!status)
             status = change_decide(change);
+        if (status == TREE_ANSWERED)
+            status = tree_delegate_result(session, &change->operation);
+        assert(!change->taken.waiters);
         if (tree_again(session, &status)) {
             located = false;
             continue;
@@ -482,11 +586,23 @@ int tree_modify(struct tree_session *session, struct tree *tree, const void *key
     return change_run(&change);
 }
 
+int tree_modify_here(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                     tree_modify_function *function, void *context)
+{
+    struct change change = {.session = session,
+                            .tree = tree,
+                            .key = {key, (uint32_t)key_length},
+                            .function = function,
+                            .context = context,
+                            .here = true};
+    return change_run(&change);
+}
+
 int tree_key_block_move(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
                         gaddr block, bool *moved)
 {
     struct change change = {
-        .session = session, .tree = tree, .key = {key, (uint32_t)key_length}, .moving = block};
+        .session = session, .tree = tree, .key = {key, (uint32_t)key_length}, .here = true, .moving = block};
     assert(block != GADDR_NULL);
     int status = change_run(&change);
     *moved = change.moved;

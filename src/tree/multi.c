@@ -1,7 +1,9 @@
 /*
  * multi.c - Many keys at once: the round trips of up to 32 items overlap. Puts take several locks but never
- * wait for one, so they cannot deadlock; what is not free at once is done by itself afterwards. Puts to one
- * leaf share its lock: one list that reads all their buckets, one that writes all their slots.
+ * wait for one, so they cannot deadlock. Puts to one leaf share its lock: one list that reads all their
+ * buckets, one that writes all their slots, and those of other tasks that wait for the same leaf. Where
+ * another task of this compute node has the lock the group is left to it (delegate.h); what nobody has done
+ * in the end is done by itself.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -10,6 +12,7 @@
 #include "base/task.h"
 #include "format/verdict.h"
 #include "tree/access.h"
+#include "tree/delegate.h"
 #include "tree/index.h"
 #include "tree/keyblocks.h"
 #include "tree/locate.h"
@@ -19,6 +22,8 @@
 #define BATCH 32u
 /* Puts to one leaf that go together: each may write a key block and a slot, and the lock has to be freed. */
 #define GROUP_MAX ((FABRIC_COMMANDS_MAX - 1u) / 2u)
+/* How often the batch is tried with groups that were left to a lock's holder, which let go of it. */
+#define ROUNDS_MAX 3u
 
 struct batch_item {
     struct tree_item *item;
@@ -35,6 +40,11 @@ struct batch_item {
     uint32_t last, members; /* leaders only */
     struct tree_hold hold;
     bool held;
+    struct tree_taken taken; /* leaders: of other tasks, done with the group */
+    bool todo;               /* not done yet, and to be tried with the batch */
+    bool left;               /* leaders: the group is in the lock's queue */
+    struct tree_waiter waiter;
+    struct tree_operation operation;
 };
 
 /* So that images do not lie at the same place of the CPU's caches. */
@@ -45,6 +55,8 @@ struct tree_batch {
     struct tree *tree;
     struct batch_item items[BATCH];
     struct fabric_command commands[3 * BATCH];
+    struct fabric_command more[2 * FABRIC_COMMANDS_MAX]; /* for groups with others' operations */
+    uint32_t more_used;
     uint64_t marks[BATCH]; /* puts: equal for equal keys */
     uint32_t count;
 };
@@ -185,13 +197,17 @@ static uint64_t key_mark(struct format_key key)
     return tail ^ (uint64_t)key.length << 56;
 }
 
-static bool same_key_before(const struct tree_batch *batch, uint32_t number)
+/* Whether an earlier item that is not in this group has the same key: that one must come first. */
+static bool same_key_before(const struct tree_batch *batch, uint32_t number, uint32_t leader)
 {
     uint64_t mark = batch->marks[number];
-    for (uint32_t i = 0; i < number; i++)
-        if (batch->marks[i] == mark &&
-            !format_key_compare(item_key(batch->items[i].item), item_key(batch->items[number].item)))
+    for (uint32_t i = 0; i < number; i++) {
+        const struct batch_item *entry = &batch->items[i];
+        bool before = entry->deferred || (entry->todo && entry->leader != leader);
+        if (before && batch->marks[i] == mark &&
+            !format_key_compare(item_key(entry->item), item_key(batch->items[number].item)))
             return true;
+    }
     return false;
 }
 
@@ -223,43 +239,68 @@ static int put_single(struct tree_session *session, struct tree *tree, struct tr
     return status ? status : tree_modify(session, tree, item->key, item->key_length, put_change, item);
 }
 
-/* The earlier item whose lock and image this one can share; BATCH: none. */
+/* The earlier item whose lock and image this one can share; its own number: none. */
 static uint32_t put_leader(const struct tree_batch *batch, uint32_t number)
 {
     struct format_link link = batch->items[number].path.link;
     for (uint32_t i = 0; i < number; i++) {
         const struct batch_item *entry = &batch->items[i];
-        if (entry->path.link.address == link.address && entry->leader == i && !entry->deferred &&
-            entry->path.link.tag == link.tag && entry->members < GROUP_MAX)
+        if (entry->todo && entry->path.link.address == link.address && entry->leader == i &&
+            !entry->deferred && entry->path.link.tag == link.tag && entry->members < GROUP_MAX)
             return i;
     }
-    return BATCH;
+    return number;
 }
 
-/* Never waits for a lock while it holds one: what is not free at once is deferred. */
+static void put_operation(struct tree_batch *batch, struct batch_item *entry)
+{
+    entry->operation = (struct tree_operation){
+        .tree = batch->tree, .place = entry->place, .function = put_change, .context = entry->item};
+}
+
+/* Never waits for a lock while it holds one. The batch forms its groups before it asks for their locks. */
 static void put_prepare(struct tree_batch *batch, uint32_t number)
 {
     struct batch_item *entry = &batch->items[number];
     batch->marks[number] = key_mark(item_key(entry->item));
-    entry->list.count = 0;
-    entry->leader = entry->last = number;
+    entry->last = number;
     entry->next = BATCH;
     entry->members = 1;
-    entry->held = false;
-    entry->deferred = same_key_before(batch, number);
+    entry->taken.waiters = NULL;
+    entry->leader = put_leader(batch, number);
+    entry->deferred = same_key_before(batch, number, entry->leader);
     if (entry->deferred)
         return;
     format_point_set(&entry->place, &batch->tree->layout, entry->path.link, batch->tree->index,
                      item_key(entry->item));
-    uint32_t leader = put_leader(batch, number);
-    if (leader == BATCH) {
-        entry->deferred = !tree_lock_try_local(batch->session, entry->path.link.address, &entry->hold);
+    put_operation(batch, entry);
+    if (entry->leader == number)
         return;
+    struct batch_item *leader = &batch->items[entry->leader], *last = &batch->items[leader->last];
+    last->next = number;
+    last->operation.next = &entry->operation;
+    leader->last = number;
+    leader->members++;
+}
+
+/* The group's local lock if it is free; else the group is left in its queue, or deferred. */
+static void put_lock(struct tree_batch *batch, struct batch_item *leader)
+{
+    struct tree_session *session = batch->session;
+    gaddr leaf = leader->path.link.address;
+    bool locked;
+    if (tree_delegate_on(session, batch->tree)) {
+        leader->waiter.tree = batch->tree;
+        leader->waiter.operations = &leader->operation;
+        leader->waiter.count = leader->members;
+        int status = tree_lock_try_or_leave(session, leaf, &leader->waiter, &leader->hold);
+        leader->left = status == TREE_ANSWERED;
+        locked = !status;
+    } else {
+        locked = tree_lock_try_local(session, leaf, &leader->hold);
     }
-    entry->leader = leader;
-    batch->items[batch->items[leader].last].next = number;
-    batch->items[leader].last = number;
-    batch->items[leader].members++;
+    for (uint32_t i = leader->leader; i != BATCH && !locked && !leader->left; i = batch->items[i].next)
+        batch->items[i].deferred = true;
 }
 
 /* Whether an earlier item of the group has the same bucket. */
@@ -332,10 +373,55 @@ static bool put_slot(struct tree_batch *batch, struct batch_item *leader, struct
         block = entry->block;
     }
     format_slot_write(layout, image, number, seed, header->lower, block, key, value);
+    gaddr address = leader->path.link.address + layout->slot_offset[number];
+    for (uint32_t i = 0; i < leader->list.count; i++)
+        if (commands[i].address == address)
+            return true; /* that write takes what the image holds in the end */
     commands[leader->list.count++] =
-        pool_write_command(leader->path.link.address + layout->slot_offset[number],
-                           image + layout->slot_offset[number], layout->slot_bytes);
+        pool_write_command(address, image + layout->slot_offset[number], layout->slot_bytes);
     return true;
+}
+
+/* Whether an item of the group with the same key was deferred: this one must come after it. */
+static bool same_key_deferred(const struct tree_batch *batch, const struct batch_item *leader,
+                              uint32_t number)
+{
+    for (uint32_t i = leader->leader; i != number; i = batch->items[i].next)
+        if (batch->items[i].deferred && batch->marks[i] == batch->marks[number])
+            return true;
+    return false;
+}
+
+/* Others' operations in the buckets that the group has read go into its list too. */
+static void put_take(struct tree_batch *batch, struct batch_item *leader, const struct format_header *header)
+{
+    struct tree_session *session = batch->session;
+    uint32_t own = leader->list.count, left = sizeof batch->more / sizeof *batch->more - batch->more_used,
+             most = left < FABRIC_COMMANDS_MAX ? left : FABRIC_COMMANDS_MAX, count = own;
+    uint64_t known[FORMAT_BUCKETS_MAX / 64] = {0};
+    if (!tree_delegate_waits(&leader->hold) || !tree_delegate_on(session, batch->tree) || most < own + 2)
+        return;
+    for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next) {
+        uint32_t number = batch->items[i].place.bucket.number;
+        known[number / 64] |= UINT64_C(1) << number % 64;
+    }
+    tree_delegate_take(session, batch->tree, leader->path.link, &leader->hold, most - own - 1, known,
+                       &leader->taken);
+    if (!leader->taken.waiters)
+        return;
+    struct tree_delegate_leaf leaf = {.session = session,
+                                      .tree = batch->tree,
+                                      .address = leader->path.link.address,
+                                      .header = header,
+                                      .image = leader->image,
+                                      .put = UINT32_MAX,
+                                      .cleared = UINT32_MAX};
+    struct fabric_command *commands = &batch->more[batch->more_used];
+    memcpy(commands, leader->commands, own * sizeof *commands);
+    tree_delegate_apply(&leaf, &leader->hold, &leader->taken, commands, &count);
+    batch->more_used += count + 1;
+    leader->commands = commands;
+    leader->list.count = (uint16_t)count;
 }
 
 /* Under the lock: the group's second list. The slots' writes where it is the plain case, the unlock always.
@@ -353,8 +439,11 @@ static void put_apply(struct tree_batch *batch, struct batch_item *leader)
     for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next) {
         struct batch_item *entry = &batch->items[i];
         task_charge(TASK_WORK_LEAF, layout->bucket_slots);
-        entry->deferred = !good || !put_slot(batch, leader, entry, &header);
+        entry->deferred =
+            !good || same_key_deferred(batch, leader, i) || !put_slot(batch, leader, entry, &header);
     }
+    if (good)
+        put_take(batch, leader, &header);
     leader->commands[leader->list.count++] = tree_unlock_command(batch->session, &leader->hold);
 }
 
@@ -364,6 +453,7 @@ static void put_go_on(struct tree_batch *batch, struct batch_item *leader)
 {
     struct tree_session *session = batch->session;
     leader->held = !leader->list.status && !(leader->commands[0].cas.old & leader->hold.mask);
+    leader->hold.global = leader->held;
     if (leader->held) {
         put_apply(batch, leader);
         return;
@@ -382,6 +472,7 @@ static void put_conclude(struct tree_batch *batch, struct batch_item *leader)
     struct tree_session *session = batch->session;
     int status = leader->list.status;
     tree_lock_abandon(session, &leader->hold, status);
+    tree_delegate_answer(session, &leader->taken, status);
     if (status && status != BANYAN_EFENCED)
         status = pool_list_failed(&session->pool, status, leader->commands, leader->list.count);
     for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next) {
@@ -397,15 +488,40 @@ static void put_conclude(struct tree_batch *batch, struct batch_item *leader)
     }
 }
 
-static void put_batch(struct tree_batch *batch)
+/* The group was left to a holder of its lock. */
+static void put_answered(struct tree_batch *batch, struct batch_item *leader)
 {
     struct tree_session *session = batch->session;
+    tree_lock_await(session, &leader->waiter);
+    for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next) {
+        struct batch_item *entry = &batch->items[i];
+        int status = entry->operation.done ? tree_delegate_result(session, &entry->operation) : 0;
+        entry->deferred = status == BANYAN_EFENCED; /* nothing of it was done, and it has to begin again */
+        entry->todo = !entry->operation.done;
+        if (!entry->deferred && !entry->todo)
+            entry->item->status = status;
+    }
+}
+
+/* Puts what is still to be done: groups, their locks, a list that reads and one that writes for each. What
+ * was left to others and not done stays `todo`; what needs more than that is deferred. */
+static void put_round(struct tree_batch *batch)
+{
     struct fabric_command *commands = batch->commands;
-    for (uint32_t i = 0; i < batch->count; i++)
-        put_prepare(batch, i);
+    batch->more_used = 0;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
-        if (entry->deferred || entry->leader != i)
+        entry->list.count = 0;
+        entry->held = entry->left = false;
+        if (entry->todo)
+            put_prepare(batch, i);
+    }
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct batch_item *entry = &batch->items[i];
+        if (!entry->todo || entry->deferred || entry->leader != i)
+            continue;
+        put_lock(batch, entry);
+        if (entry->deferred || entry->left)
             continue;
         entry->commands = commands;
         commands += 2 * entry->members + 1; /* no fewer than the first list needs */
@@ -420,8 +536,29 @@ static void put_batch(struct tree_batch *batch)
         if (batch->items[i].held)
             put_conclude(batch, &batch->items[i]);
     for (uint32_t i = 0; i < batch->count; i++) {
+        struct batch_item *entry = &batch->items[i];
+        entry->todo = entry->todo && !entry->deferred && batch->items[entry->leader].left;
+    }
+    for (uint32_t i = 0; i < batch->count; i++)
+        if (batch->items[i].left) /* only now that this task holds no lock */
+            put_answered(batch, &batch->items[i]);
+}
+
+static void put_batch(struct tree_batch *batch)
+{
+    struct tree_session *session = batch->session;
+    bool todo = true;
+    for (uint32_t i = 0; i < batch->count; i++)
+        batch->items[i].todo = true;
+    for (uint32_t round = 0; todo && round < ROUNDS_MAX; round++) {
+        put_round(batch);
+        todo = false;
+        for (uint32_t i = 0; i < batch->count; i++)
+            todo |= batch->items[i].todo;
+    }
+    for (uint32_t i = 0; i < batch->count; i++) {
         struct tree_item *item = batch->items[i].item;
-        if (!batch->items[i].deferred)
+        if (!batch->items[i].deferred && !batch->items[i].todo)
             continue;
         session->stats.operations--; /* it is counted once more */
         item->status = put_single(session, batch->tree, item);

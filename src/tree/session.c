@@ -68,6 +68,7 @@ void tree_session_destroy(struct tree_session *session)
     free(session->spare);
     free(session->wide);
     free(session->batch);
+    free(session->list);
     free(session->order);
     free(session->entries);
     free(session->keys);

@@ -17,6 +17,8 @@
 #define TREE_SIDEWAYS 2 /* the path leads to the right sibling now: go on there */
 #define TREE_DEAD     3 /* the node is dead: its header tells which node must be unlinked */
 #define TREE_LOW      4 /* the tree has no such level */
+#define TREE_ANSWERED 5 /* the lock is not held: its holder has done the operation, or was to (delegate.h)   \
+                         */
 
 /* How often one node is read again before its lock is taken, to tell a busy node from a corrupt one. */
 #define TREE_PATIENCE 32u
@@ -59,6 +61,8 @@ struct tree_session {
     uint8_t *wide; /* many leaves: scans and multi-gets */
     size_t wide_capacity;
     struct tree_batch *batch; /* of multi.c; owned */
+    struct fabric_command
+        *list; /* FABRIC_COMMANDS_MAX: the list of a holder with others' operations; owned */
     struct tree_waiter waiter;
     struct tree_leaf_order *order;   /* of one leaf's entries; owned */
     struct tree_leaf_entry *entries; /* of one leaf, sorted; owned */

@@ -25,6 +25,9 @@ const struct option_entry tree_switches_table[] = {
      "how often in a row a lock may pass to the next waiter of the same compute node (Sherman: 4; 0: never)"},
     {"snapshot", OPTION_BOOL, FIELD(snapshot), 0, 0, NULL, NULL,
      "hand the leaf's content over with the lock, so that the next holder need not read it"},
+    {"delegate", OPTION_BOOL, FIELD(delegate), 0, 0, NULL, NULL,
+     "a write that finds its leaf locked by another task of its compute node leaves its operation in the "
+     "lock's queue, and the holder does it with its own (flat combining)"},
     {"write-unit", OPTION_CHOICE, FIELD(write_unit), 0, 0, write_choices, NULL,
      "what a change of one entry writes back: its slot (Sherman §4.4) or the whole node"},
     {"read-unit", OPTION_CHOICE, FIELD(read_unit), 0, 0, read_choices, NULL,
@@ -39,19 +42,22 @@ struct preset {
     int combine, region;
     bool local;
     uint32_t handover;
-    bool snapshot;
+    bool snapshot, delegate;
     int write, read;
 };
 
 /* Each step of Sherman's ablation (§5.2) adds one technique to the one before. */
 static const struct preset presets[] = {
-    {"fg+", POOL_COMBINE_OFF, TREE_LOCKS_DRAM, false, 0, false, TREE_WRITE_NODE, TREE_READ_LEAF},
-    {"+combine", POOL_COMBINE_WRITES, TREE_LOCKS_DRAM, false, 0, false, TREE_WRITE_NODE, TREE_READ_LEAF},
-    {"+onchip", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, false, 0, false, TREE_WRITE_NODE, TREE_READ_LEAF},
-    {"+hierarchical", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, true, 4, false, TREE_WRITE_NODE,
+    {"fg+", POOL_COMBINE_OFF, TREE_LOCKS_DRAM, false, 0, false, false, TREE_WRITE_NODE, TREE_READ_LEAF},
+    {"+combine", POOL_COMBINE_WRITES, TREE_LOCKS_DRAM, false, 0, false, false, TREE_WRITE_NODE,
      TREE_READ_LEAF},
-    {"sherman", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, true, 4, false, TREE_WRITE_SLOT, TREE_READ_LEAF},
-    {"banyan", POOL_COMBINE_ALL, TREE_LOCKS_ONCHIP, true, 4, true, TREE_WRITE_SLOT, TREE_READ_BUCKET},
+    {"+onchip", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, false, 0, false, false, TREE_WRITE_NODE,
+     TREE_READ_LEAF},
+    {"+hierarchical", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, true, 4, false, false, TREE_WRITE_NODE,
+     TREE_READ_LEAF},
+    {"sherman", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, true, 4, false, false, TREE_WRITE_SLOT,
+     TREE_READ_LEAF},
+    {"banyan", POOL_COMBINE_ALL, TREE_LOCKS_ONCHIP, true, 4, true, true, TREE_WRITE_SLOT, TREE_READ_BUCKET},
 };
 #define PRESETS (sizeof presets / sizeof *presets)
 
@@ -68,6 +74,7 @@ int tree_switches_preset(struct tree_switches *switches, const char *name, struc
         switches->local_locks = presets[i].local;
         switches->handover = presets[i].handover;
         switches->snapshot = presets[i].snapshot;
+        switches->delegate = presets[i].delegate;
         switches->write_unit = presets[i].write;
         switches->read_unit = presets[i].read;
         return 0;

@@ -36,6 +36,7 @@ struct tree_switches {
     bool local_locks;     /* local lock table with first-come-first-served queues */
     uint32_t handover;    /* handovers of a lock in a row; 0: off */
     bool snapshot;        /* hand the node's content over with the lock */
+    bool delegate;        /* leave a write to the holder of the lock that it waits for (flat combining) */
     int write_unit;       /* enum tree_write_unit */
     int read_unit;        /* enum tree_read_unit */
     uint64_t cache_bytes; /* node cache of one compute node */
@@ -117,13 +118,21 @@ int tree_compare_and_set(struct tree_session *session, struct tree *tree, const 
                          const void *expected, size_t expected_length, const void *value, size_t length);
 
 /* modify: called under the node's lock, once or more (after a restart), must not suspend. old is NULL when
- * there is no such key. Returns what shall be done; for TREE_PUT it has written the new value (at most the
- * geometry's value_bytes) and *length. */
+ * there is no such key, and valid during the call. Returns what shall be done; for TREE_PUT it has written
+ * the new value (at most the geometry's value_bytes) and *length.
+ *
+ * It may be called ON ANOTHER THREAD of this process, by a task that holds the lock (switch `delegate`),
+ * while the calling task waits. So it may touch its context and what belongs to its own task alone: no
+ * thread-local state, no session, no worker, nothing that another task changes without an atomic. tree_modify
+ * sees all that it has written. tree_modify_here calls it on the calling task only, for functions that need
+ * more. */
 enum tree_verdict { TREE_KEEP, TREE_PUT, TREE_DELETE };
 typedef enum tree_verdict tree_modify_function(void *context, const void *old, size_t old_length, void *value,
                                                size_t *length);
 int tree_modify(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
                 tree_modify_function *function, void *context);
+int tree_modify_here(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                     tree_modify_function *function, void *context);
 
 /* ---- many keys at once: their round trips overlap ---- */
 
@@ -247,6 +256,7 @@ struct tree_stats {
     uint64_t splits, unlinks, merges, handovers, snapshot_handovers;
     uint64_t unfinished; /* changes that were done, while an error left the parent's entry of their split, or
                             the rest of their unlinking, to the next session that meets it */
+    uint64_t combined;   /* operations of other tasks that this one did under its lock */
 };
 /* They go on counting: copy what is to stay. */
 const struct tree_stats *tree_session_stats(const struct tree_session *session);

@@ -33,6 +33,32 @@ static void test_sum_is_accurate(void **state)
 
 /* Beyond what can be added up here: the sum grows by the integral's share, to first order 1/x^theta a
  * term. */
+/* Steeper than YCSB's method can be: frequencies against probabilities. */
+static void test_steep(void **state)
+{
+    (void)state;
+    static const double thetas[] = {1, 1.2, 2.5, ZIPF_THETA_MAX};
+    struct random random;
+    random_seed(&random, 7);
+    for (size_t t = 0; t < sizeof thetas / sizeof *thetas; t++)
+        for (uint64_t items = 1; items <= 10000; items *= 100) {
+            enum { DRAWS = 200000, LOOKED_AT = 8 };
+            struct zipf zipf;
+            unsigned counts[LOOKED_AT] = {0};
+            zipf_init(&zipf, items, thetas[t]);
+            for (unsigned i = 0; i < DRAWS; i++) {
+                uint64_t rank = zipf_next(&zipf, &random);
+                assert_true(rank < items);
+                if (rank < LOOKED_AT)
+                    counts[rank]++;
+            }
+            for (uint64_t rank = 0; rank < LOOKED_AT && rank < items; rank++) {
+                double expected = zipf_probability(&zipf, rank) * DRAWS;
+                assert_true(fabs(counts[rank] - expected) < 5 * sqrt(expected) + 1);
+            }
+        }
+}
+
 static void test_sum_of_very_many(void **state)
 {
     (void)state;
@@ -135,9 +161,10 @@ static void test_scramble(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sum_is_accurate),      cmocka_unit_test(test_sum_of_very_many),
-        cmocka_unit_test(test_probabilities_add_up), cmocka_unit_test(test_small_and_uniform),
-        cmocka_unit_test(test_frequencies),          cmocka_unit_test(test_scramble),
+        cmocka_unit_test(test_sum_is_accurate),   cmocka_unit_test(test_steep),
+        cmocka_unit_test(test_sum_of_very_many),  cmocka_unit_test(test_probabilities_add_up),
+        cmocka_unit_test(test_small_and_uniform), cmocka_unit_test(test_frequencies),
+        cmocka_unit_test(test_scramble),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,8 +84,9 @@ static void splice(struct server_call *call, struct splice_step *step)
     bool existed;
     if (!server_argument_key(call, key))
         return;
-    int status = store_modify(call->store, key->bytes, key->length, STORE_NEED_VALUE, splice_step, step, NULL,
-                              &existed);
+    /* Here: the step counts its buffer among the clients' of this thread. */
+    int status = store_modify_here(call->store, key->bytes, key->length, STORE_NEED_VALUE, splice_step, step,
+                                   NULL, &existed);
     buffer_free(step);
     if (status)
         server_reply_failure(call, status);
