@@ -238,14 +238,19 @@ static void reset(struct world_task *task)
     tree_session_stats_reset(task->session);
 }
 
-static void handed_over_with_a_snapshot(void **state)
+static void run_hot_leaf(bool delegate, struct tree_stats *result)
 {
     struct world world;
     struct world_options options;
+    struct tree_switches switches = {.cache_bytes = 8 << 20};
     struct tree_stats stats = {0};
+    struct error unused;
+    assert_int_equal(tree_switches_preset(&switches, "banyan", &unused), 0);
+    switches.delegate = delegate;
     world_options_default(&options);
     options.simulated = true;
     options.threads = 16;
+    options.switches = &switches;
     int status = world_create(&world, &options);
     status = status ? status : world_run_one(&world, 0, fill);
     status = status ? status : world_run(&world, reset);
@@ -257,6 +262,14 @@ static void handed_over_with_a_snapshot(void **state)
     world_destroy(&world);
     if (status)
         fail_msg("%d: %s", status, error.text);
+    *result = stats;
+}
+
+static void handed_over_with_a_snapshot(void **state)
+{
+    (void)state;
+    struct tree_stats stats;
+    run_hot_leaf(false, &stats);
     double average = (double)stats.cost.round_trips / 4800.0;
     print_message("hot leaf: %.3f round trips, %" PRIu64 " handovers, %" PRIu64 " with snapshot\n", average,
                   stats.handovers, stats.snapshot_handovers);
@@ -264,12 +277,25 @@ static void handed_over_with_a_snapshot(void **state)
     assert_true(average < 1.5);
 }
 
+/* One list reads and one writes for all who wait. */
+static void done_by_the_holder(void **state)
+{
+    (void)state;
+    struct tree_stats stats;
+    run_hot_leaf(true, &stats);
+    double average = (double)stats.cost.round_trips / 4800.0;
+    print_message("hot leaf: %.3f round trips, %" PRIu64 " of 4800 writes done by others\n", average,
+                  stats.combined);
+    assert_true(stats.combined > 3600);
+    assert_true(average < 0.5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(costs_as_designed),           cmocka_unit_test(costs_of_every_preset),
         cmocka_unit_test(costs_of_variable_keys),      cmocka_unit_test(costs_of_long_keys),
-        cmocka_unit_test(handed_over_with_a_snapshot),
+        cmocka_unit_test(handed_over_with_a_snapshot), cmocka_unit_test(done_by_the_holder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,11 +167,12 @@ static const struct fabric_ops lossy_ops = {
 
 /* ---- the rig ---- */
 
-static void side_open(struct side *side, struct fabric *fabric)
+static void side_open(struct side *side, struct fabric *fabric, bool delegate)
 {
     struct tree_switches switches = {.cache_bytes = 1 << 20};
     struct error error = {0};
     assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
+    switches.delegate = delegate;
     side->fabric = fabric;
     assert_int_equal(tree_compute_create(&side->compute, fabric, &switches, &error), 0);
     assert_int_equal(pool_worker_create(&side->worker, tree_compute_pool(side->compute), &error), 0);
@@ -189,7 +190,7 @@ static void side_close(struct side *side)
     fabric_close(side->fabric);
 }
 
-static void rig_open(struct rig *rig, const struct format_geometry *geometry)
+static void rig_open_as(struct rig *rig, const struct format_geometry *geometry, bool delegate)
 {
     const struct fabric_target *targets[NODES];
     struct error error = {0};
@@ -206,11 +207,16 @@ static void rig_open(struct rig *rig, const struct format_geometry *geometry)
     rig->lossy->fabric.capabilities.direct = false;
     rig->lossy->incarnation = 1;
     rig->lossy->context = rig;
-    side_open(&rig->ours, &rig->lossy->fabric);
-    side_open(&rig->others, fabric_local_create(targets, NODES, 2, &error));
+    side_open(&rig->ours, &rig->lossy->fabric, delegate);
+    side_open(&rig->others, fabric_local_create(targets, NODES, 2, &error), delegate);
     assert_int_equal(tree_format(rig->ours.sessions[0]), 0);
     assert_int_equal(tree_create(rig->ours.sessions[0], "lost", geometry, &rig->ours.tree), 0);
     assert_int_equal(tree_open(rig->others.sessions[0], "lost", &rig->others.tree), 0);
+}
+
+static void rig_open(struct rig *rig, const struct format_geometry *geometry)
+{
+    rig_open_as(rig, geometry, true);
 }
 
 static void rig_close(struct rig *rig)
@@ -227,7 +233,8 @@ static void rig_close(struct rig *rig)
  * A holds a lock, B has queued up behind it. A writes, and when the answer is on its way we are fenced.
  * The other compute node deletes the key, and is told so. THEN C and D of ours ask for the same key, and
  * queue up too. A hears that it was done, and hands lock and image over to B, which finds the key there and
- * hands them on to C: that one must not believe the image.
+ * hands them on to C: that one must not believe the image. Or B decides for C and D, whose operations it
+ * finds in the queue: no more may they.
  */
 struct late {
     struct rig *rig;
@@ -282,12 +289,26 @@ static void late_insert(struct late *late, unsigned number)
                                          sizeof late_key, &value, sizeof value);
 }
 
+static enum tree_verdict insert(void *context, const void *old, size_t old_length, void *value,
+                                size_t *length)
+{
+    bool *found = context;
+    *found = old;
+    memset(value, 3, 8);
+    *length = 8;
+    return old ? TREE_KEEP : TREE_PUT;
+}
+
+/* Whatever is delegated: this one waits for the lock itself. */
 static void late_second(void *context)
 {
     struct late *late = context;
+    bool found = false;
     while (!late->held)
         task_yield();
-    late_insert(late, 1);
+    int status = tree_modify_here(late->rig->ours.sessions[1], late->rig->ours.tree, late_key,
+                                  sizeof late_key, insert, &found);
+    late->statuses[1] = !status && found ? BANYAN_EEXIST : status;
 }
 
 static void late_other(void *context)
@@ -298,15 +319,14 @@ static void late_other(void *context)
     late_insert(late, 2 + late->queueing++);
 }
 
-static void no_decision_by_an_image_of_a_lost_lock(void **state)
+static void no_decision_by_an_image(bool delegate)
 {
-    (void)state;
     void (*const functions[SESSIONS])(void *) = {late_first, late_second, late_other, late_other};
     const struct format_geometry geometry = {.key_bytes = 8, .value_bytes = 8};
     struct rig rig;
     struct late late = {.rig = &rig};
     uint64_t value = 1;
-    rig_open(&rig, &geometry);
+    rig_open_as(&rig, &geometry, delegate);
     for (unsigned i = 0; i < SESSIONS; i++) /* each session has its buffers, the root is known */
         assert_int_equal(
             tree_upsert(rig.ours.sessions[i], rig.ours.tree, late_key, sizeof late_key, &value, sizeof value),
@@ -330,8 +350,24 @@ static void no_decision_by_an_image_of_a_lost_lock(void **state)
     assert_int_not_equal(late.statuses[2], BANYAN_EEXIST);
     assert_true(late.statuses[2] == BANYAN_ENET || late.statuses[3] == BANYAN_ENET ||
                 late.statuses[1] == BANYAN_ENET);
-    assert_true(late.statuses[2] == 0 || late.statuses[3] == 0);
+    if (delegate) /* B heard it for both */
+        assert_true(late.statuses[2] == BANYAN_ENET && late.statuses[3] == BANYAN_ENET);
+    else
+        assert_true(late.statuses[2] == 0 || late.statuses[3] == 0);
+    assert_int_equal(tree_session_stats(rig.ours.sessions[1])->combined, delegate ? 2 : 0);
     rig_close(&rig);
+}
+
+static void no_decision_by_an_image_of_a_lost_lock(void **state)
+{
+    (void)state;
+    no_decision_by_an_image(false);
+}
+
+static void no_decision_for_others_by_an_image_of_a_lost_lock(void **state)
+{
+    (void)state;
+    no_decision_by_an_image(true);
 }
 
 /* ---- a lock that its holder has no connection to free ------------------------------------------------ */
@@ -543,6 +579,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_decision_by_an_image_of_a_lost_lock),
+        cmocka_unit_test(no_decision_for_others_by_an_image_of_a_lost_lock),
         cmocka_unit_test(a_lock_is_given_up),
         cmocka_unit_test(free_blocks_are_kept_while_it_is_away),
         cmocka_unit_test(blocks_that_may_have_been_returned_are_not_used),
