@@ -186,10 +186,10 @@ void tree_delegate_apply(const struct tree_delegate_leaf *leaf, const struct tre
                                       .writes = writes,
                                       .count = count};
     struct tree_waiter **at = &taken->waiters, *undone = NULL, **end = &undone;
-    if (leaf->put != UINT32_MAX)
-        application.written[application.written_count++] = leaf->put;
-    if (leaf->cleared != UINT32_MAX)
-        slot_cleared(&application, leaf->cleared, leaf->cleared_key);
+    if (leaf->slot != UINT32_MAX)
+        application.written[application.written_count++] = leaf->slot;
+    if (leaf->cleared)
+        slot_cleared(&application, leaf->slot, leaf->key);
     while (*at) {
         struct tree_waiter *waiter = *at;
         if (waiter_apply(&application, waiter)) {

@@ -47,9 +47,9 @@ struct tree_delegate_leaf {
     gaddr address;
     const struct format_header *header; /* live, and checked under the lock */
     uint8_t *image;
-    uint32_t put;     /* the slot that the holder has put its own entry into; UINT32_MAX: none */
-    uint32_t cleared; /* the slot whose entry it has deleted; UINT32_MAX: none */
-    struct format_key cleared_key;
+    uint32_t slot;         /* that the list writes already, as a whole; UINT32_MAX: none */
+    bool cleared;          /* its entry has been deleted */
+    struct format_key key; /* and was this key's */
 };
 
 /* Whether writes are delegated at all. */

@@ -311,9 +311,9 @@ static int change_take(struct change *change)
 }
 
 /* Releases the lock with the list that writes back this change, `count` commands of `writes`, and those taken
- * with it. `put` and `cleared` as in tree_delegate_leaf. */
-static int change_release(struct change *change, struct fabric_command *writes, uint32_t count, uint32_t put,
-                          uint32_t cleared)
+ * with it. The change has put its entry into `slot`, or cleared that; UINT32_MAX: it has changed nothing. */
+static int change_release(struct change *change, struct fabric_command *writes, uint32_t count, uint32_t slot,
+                          bool cleared)
 {
     struct tree_session *session = change->session;
     uint32_t own = count;
@@ -324,11 +324,13 @@ static int change_release(struct change *change, struct fabric_command *writes, 
                                       .address = change->path.link.address,
                                       .header = &change->header,
                                       .image = session->image.bytes,
-                                      .put = put,
+                                      .slot = slot,
                                       .cleared = cleared,
-                                      .cleared_key = change->key};
+                                      .key = change->key};
     if (count)
         memcpy(session->list, writes, count * sizeof *writes);
+    if (cleared) /* as a whole, since the key may be put into it again */
+        session->list[0].length = change->tree->layout.slot_bytes;
     tree_delegate_apply(&leaf, &change->hold, &change->taken, session->list, &count);
     assert(count < FABRIC_COMMANDS_MAX);
     int status = tree_leaf_release(session, change->tree, &change->hold, session->list, count);
@@ -426,7 +428,7 @@ static int change_put(struct change *change, struct format_key value)
     }
     format_slot_write(layout, session->image.bytes, number, change->seed, lower, block, change->key, value);
     count += write_back(change, number, layout->slot_bytes, false, writes + count);
-    status = change_release(change, writes, count, number, UINT32_MAX);
+    status = change_release(change, writes, count, number, false);
     if (status == BANYAN_EFENCED && fresh)
         pool_block_release(&session->pool, block,
                            change->key.length); /* nothing was done: no slot names it */
@@ -500,7 +502,7 @@ static int change_delete(struct change *change)
         format_header_encode(layout, &change->header, session->image.bytes);
     }
     uint32_t count = write_back(change, change->slot.number, 4, empties, writes);
-    status = change_release(change, writes, count, UINT32_MAX, change->slot.number);
+    status = change_release(change, writes, count, change->slot.number, true);
     if (!status && block != GADDR_NULL) /* else the slot may still be there, and name it */
         pool_block_release(&session->pool, block, change->key.length);
     if (status || !empties)
@@ -536,7 +538,7 @@ static int change_decide(struct change *change)
     if (verdict == TREE_DELETE && change->found)
         return change_delete(change);
     struct fabric_command unlock[1];
-    return change_release(change, unlock, 0, UINT32_MAX, UINT32_MAX);
+    return change_release(change, unlock, 0, UINT32_MAX, false);
 }
 
 static int change_run(struct change *change)

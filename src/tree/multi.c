@@ -414,8 +414,7 @@ static void put_take(struct tree_batch *batch, struct batch_item *leader, const 
                                       .address = leader->path.link.address,
                                       .header = header,
                                       .image = leader->image,
-                                      .put = UINT32_MAX,
-                                      .cleared = UINT32_MAX};
+                                      .slot = UINT32_MAX};
     struct fabric_command *commands = &batch->more[batch->more_used];
     memcpy(commands, leader->commands, own * sizeof *commands);
     tree_delegate_apply(&leaf, &leader->hold, &leader->taken, commands, &count);

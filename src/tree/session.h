@@ -18,7 +18,6 @@
 #define TREE_DEAD     3 /* the node is dead: its header tells which node must be unlinked */
 #define TREE_LOW      4 /* the tree has no such level */
 #define TREE_ANSWERED 5 /* not locked: the holder of the lock was to do the operation (delegate.h) */
-* /
 
 /* How often one node is read again before its lock is taken, to tell a busy node from a corrupt one. */
 #define TREE_PATIENCE 32u
@@ -27,7 +26,7 @@
 /* How often an operation meets what no stale link can lead to before it calls it corrupt. */
 #define TREE_ASTRAY_MAX 3u
 
-    struct tree_batch;
+struct tree_batch;
 struct tree_drop;
 struct tree_gather;
 struct tree_leaf_entry;
