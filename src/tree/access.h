@@ -15,7 +15,8 @@
  * What does not go through here: leaves that no link leads to yet (a split's sibling on another memory node,
  * bulk load's leaves: plain WRITEs), inner nodes and the catalogue (shared by all compute nodes, whatever
  * serves the leaves: lock.h), the check of an index (it looks at what lies in the pool), and batches of puts
- * (multi.c: they combine the locks of many leaves in shared lists, which `combines` permits).
+ * (multi.c: they combine the locks of many leaves in shared lists, which `combines` permits; operations of
+ * others are taken from the queues of lock.c, under `combines` too).
  */
 #ifndef TREE_ACCESS_H
 #define TREE_ACCESS_H

@@ -31,8 +31,9 @@
 /* How often a guest stays when the lock goes to a waiter behind it, which may do its operations. */
 #define PASSES_MAX 4u
 /* How often a waiter looks for the lock before it parks, where lists take no time: a holder on another CPU is
- * done sooner than a task could be woken. */
-#define LOOKS_BEFORE_PARKING 200u
+ * done sooner than a task could be woken. Learnt: in vain, it waits for a CPU. */
+#define LOOKS_MAX 256u
+#define LOOKS_MIN 4u
 
 struct tree_local_lock {
     gaddr name;     /* of the global lock */
@@ -212,10 +213,16 @@ static void waiter_init(struct tree_waiter *waiter, struct tree_session *session
 /* The acquiring loads pair with the releaser's stores: the image, or the answer, is visible. */
 static void waiter_wait(struct tree_session *session, struct tree_waiter *waiter)
 {
-    unsigned looks = fabric_capabilities(session->pool.fabric)->direct ? LOOKS_BEFORE_PARKING : 0;
-    while (looks && atomic_load_acquire(&waiter->state) == TREE_WAITER_QUEUED) {
-        atomic_pause();
-        looks--;
+    if (fabric_capabilities(session->pool.fabric)->direct) {
+        unsigned looks = session->looks;
+        while (looks && atomic_load_acquire(&waiter->state) == TREE_WAITER_QUEUED) {
+            atomic_pause();
+            looks--;
+        }
+        session->looks = looks ? 2 * session->looks : session->looks / 2;
+        session->looks = session->looks > LOOKS_MAX   ? LOOKS_MAX
+                         : session->looks < LOOKS_MIN ? LOOKS_MIN
+                                                      : session->looks;
     }
     uint32_t queued = TREE_WAITER_QUEUED;
     /* Relaxed: says only that we park. If it fails the releaser was faster, and the loop below acquires. */

@@ -56,6 +56,7 @@ int tree_session_create(struct tree_session **out, struct tree_compute *compute,
     pool_session_init(&(*out)->pool, worker, &(*out)->stats.cost);
     (*out)->compute = compute;
     (*out)->waiter.session = *out;
+    (*out)->looks = 64;
     return 0;
 }
 
