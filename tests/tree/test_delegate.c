@@ -529,27 +529,44 @@ static void not_over_a_loss(void **state)
     rig_close(&rig);
 }
 
-/* The list is cut behind each of its commands: no key is twice in the leaf, and each is old or new. */
+/* The list is cut behind each of its commands: no key is twice in the leaf, and each is old or new. Slots are
+ * free before and behind those of the keys that are deleted and put again. */
+static void cut_at(uint16_t cut, unsigned stays, unsigned comes)
+{
+    struct rig rig;
+    rig_open(&rig, 16, NO_TROUBLE);
+    for (unsigned i = 0; i < 16; i += 2) {
+        uint8_t key[8];
+        key_of(1000 + i, key);
+        assert_int_equal(tree_delete(rig.sessions[0], rig.tree, key, 8), 0);
+    }
+    rig.trouble = CUT;
+    rig.cut = cut;
+    if (cut % 2) { /* the holder's own slot is the one, or the other */
+        actor_add(&rig, TREE_PUT, comes);
+        actor_add(&rig, TREE_DELETE, stays);
+    } else {
+        actor_add(&rig, TREE_DELETE, stays);
+        actor_add(&rig, TREE_PUT, comes);
+    }
+    actor_add(&rig, TREE_DELETE, comes);
+    actor_add(&rig, TREE_PUT, stays);
+    actor_add(&rig, TREE_PUT, comes);
+    rig_run(&rig);
+    for (unsigned i = 0; i < 16; i++) {
+        uint64_t value = value_at(&rig, 1000 + i);
+        assert_true(1000 + i == stays || value == (i % 2 ? 0 : UINT64_MAX));
+    }
+    rig_close(&rig);
+}
+
 static void cut_anywhere(void **state)
 {
     (void)state;
-    for (uint16_t cut = 0; cut < 8; cut++) {
-        struct rig rig;
-        rig_open(&rig, 12, CUT);
-        rig.cut = cut;
-        actor_add(&rig, TREE_DELETE, 1003);
-        actor_add(&rig, TREE_DELETE, 1004);
-        actor_add(&rig, TREE_PUT, 999); /* wants a slot */
-        actor_add(&rig, TREE_PUT, 1004);
-        actor_add(&rig, TREE_PUT, 1003);
-        actor_add(&rig, TREE_PUT, 998);
-        rig_run(&rig);
-        for (unsigned i = 0; i < 12; i++) {
-            uint64_t value = value_at(&rig, 1000 + i);
-            assert_true(value == 0 || i == 3 || i == 4);
-        }
-        rig_close(&rig);
-    }
+    for (unsigned stays = 1001; stays < 1016; stays += 2)
+        for (unsigned comes = 900; comes < 906; comes++)
+            for (uint16_t cut = 0; cut < 4; cut++)
+                cut_at(cut, stays, comes);
 }
 
 /* ---- what stays with its own task -------------------------------------------------------------------------
@@ -607,11 +624,16 @@ static void beyond_the_fence(void **state)
         key_of(1100 + i, key);
         assert_int_equal(tree_upsert(rig.other, rig.other_tree, key, 8, value, sizeof value), 0);
     }
+    for (unsigned i = 1; i < 20; i++) { /* there is room in the old leaf */
+        key_of(1000 + i, key);
+        assert_int_equal(tree_delete(rig.other, rig.other_tree, key, 8), 0);
+    }
     actor_add(&rig, TREE_PUT, 1000);
     for (unsigned i = 1; i < SESSIONS; i++)
         actor_add(&rig, TREE_PUT, 1100 + i * 20);
     rig_run(&rig);
     expect_all(&rig, 0);
+    assert_int_equal(rig.done_before_write, 0); /* they waited for the leaf that the cache names */
     for (unsigned i = 1; i < SESSIONS; i++)
         assert_int_equal(value_at(&rig, 1100 + i * 20), 8);
     rig_close(&rig);
