@@ -200,8 +200,8 @@ static void draw_delegation(struct swarm_plan *plan, uint64_t seed)
     plan->switches.delegate = random_chance(&random, 0.85);
     if (!random_chance(&random, 0.12))
         return;
-    plan->hot =
-        (100 - plan->scans - plan->multis - plan->moves) * (uint32_t)(70 + random_below(&random, 30)) / 100;
+    plan->hot = (100 - plan->scans - plan->multis - plan->moves - plan->merges) *
+                (uint32_t)(70 + random_below(&random, 30)) / 100;
     plan->threads = 1 + (uint32_t)random_below(&random, 3);
     plan->fibers = 2 + (uint32_t)random_below(&random, 5);
     while (plan->compute_nodes > 1 && plan->compute_nodes * plan->threads * plan->fibers > 24)
