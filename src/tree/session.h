@@ -63,7 +63,7 @@ struct tree_session {
     struct fabric_command
         *list; /* FABRIC_COMMANDS_MAX: the list of a holder with others' operations; owned */
     struct tree_waiter waiter;
-    uint32_t looks; /* of lock.c: how often it looks for a lock before it parks */
+    uint32_t looks;                  /* of lock.c: how often it looks for a lock before it parks */
     struct tree_leaf_order *order;   /* of one leaf's entries; owned */
     struct tree_leaf_entry *entries; /* of one leaf, sorted; owned */
     uint8_t *keys;                   /* the entries' keys, where they must be put together; owned */
