@@ -15,14 +15,19 @@
 /* When memory nodes had nothing to empty, they are asked again after so long. */
 #define AGAIN_NS        UINT64_C(1000000000)
 #define AGAIN_URGENT_NS UINT64_C(100000000)
+/* Leaves that a step of the walk for sparse leaves looks at: one step in each tick. */
+#define STEP_LEAVES 32u
 
 struct driver {
     struct server *server;
     struct store_session *store;
     struct store_defrag *defrag;
+    struct store_merging merging;
     bool running;
-    uint64_t hits;     /* before the pass under way */
-    uint64_t begin_ns; /* not before then */
+    uint64_t merged_ns; /* when the last complete walk for sparse leaves began */
+    uint64_t walk_ns;   /* when the one under way did */
+    uint64_t hits;      /* before the pass under way */
+    uint64_t begin_ns;  /* not before then */
 };
 
 void server_defrag_init(struct server_defrag *defrag, bool active)
@@ -96,11 +101,41 @@ static void publish(struct driver *driver, uint64_t percent)
     atomic_store_relaxed(&to->counts.key_hits, from->key_hits);
     atomic_store_relaxed(&to->counts.key_misses, from->key_misses);
     atomic_store_relaxed(&to->counts.bytes, from->bytes);
+    atomic_store_relaxed(&to->merges, driver->merging.merges);
     atomic_store_relaxed(&to->running, driver->running ? percent : 0);
     if (since && !driver->running)
         atomic_store_relaxed(&to->time_ns, to->time_ns + (now - since));
     if (!since != !driver->running)
         atomic_store_relaxed(&to->since_ns, driver->running ? now : 0);
+}
+
+static void merge_step(struct driver *driver)
+{
+    bool ended = false;
+    uint64_t now = task_now();
+    if (!driver->walk_ns)
+        driver->walk_ns = now;
+    if (store_merge_step(driver->store, &driver->merging, STEP_LEAVES, &ended) || !ended)
+        return;
+    driver->merged_ns = driver->walk_ns;
+    driver->walk_ns = 0;
+}
+
+/* Since writes were refused no complete walk has been made: makes it, in slices. */
+static bool merge_urgently(struct driver *driver, uint64_t now)
+{
+    uint64_t refused = atomic_load_relaxed(&driver->server->defrag.refused_ns), begun = task_now();
+    if (!urgent(driver->server, now) || driver->merged_ns >= refused)
+        return false;
+    if (driver->walk_ns < refused) { /* what it has passed may have become sparse since */
+        driver->merging.cursor.length = 0;
+        driver->walk_ns = 0;
+    }
+    do
+        merge_step(driver);
+    while (driver->walk_ns && task_now() - begun < SLICE_NS);
+    task_sleep(task_now() - begun);
+    return true;
 }
 
 static void begin(struct driver *driver, uint64_t now)
@@ -139,16 +174,23 @@ static void slice(struct driver *driver, uint64_t percent)
 
 static void drive(struct driver *driver, struct server_thread *thread)
 {
+    uint64_t tick = 0;
     while (!thread->stopping) {
         uint64_t now = task_now(), percent = share(driver->server, now);
         if (driver->running && !atomic_load_relaxed(&driver->server->defrag.active))
             end(driver);
+        if (!driver->running && percent && merge_urgently(driver, now))
+            continue;
         if (!driver->running && percent)
             begin(driver, now);
         /* What was begun is brought to its end. */
         if (driver->running && !percent)
             percent = atomic_load_relaxed(&driver->server->defrag.cycle_min);
         publish(driver, percent);
+        if (now >= tick && atomic_load_relaxed(&driver->server->defrag.active)) {
+            tick = now + SERVER_TICK_NS;
+            merge_step(driver);
+        }
         if (driver->running)
             slice(driver, percent);
         else

@@ -31,6 +31,7 @@ struct server_defrag {
     uint64_t time_ns;    /* in all, that it was running */
     uint64_t refused_ns; /* when a write was last refused for want of space; 0: never */
     struct store_defrag_counts counts;
+    uint64_t merges; /* sparse leaves that gave their entries to a neighbour */
 };
 
 void server_defrag_init(struct server_defrag *defrag, bool active);

@@ -9,6 +9,19 @@
 /* Half of what pool_evacuation_renew asks for. */
 #define RENEW_NS (POOL_EVACUATION_MS / 4 * UINT64_C(1000000))
 
+int store_merge_step(struct store_session *session, struct store_merging *merging, uint32_t leaves,
+                     bool *ended)
+{
+    struct tree_merge_report report = {0};
+    store_begin(session);
+    int status = tree_merge_step(session->tree, session->store->tree, &merging->cursor, leaves, &report);
+    merging->leaves += report.leaves;
+    merging->merges += report.merges;
+    merging->walks += report.ended;
+    *ended = report.ended;
+    return status;
+}
+
 static bool evacuated(void *context, gaddr block)
 {
     return pool_evacuation_holds(context, block);

@@ -25,6 +25,19 @@ struct store_defrag_counts {
     uint64_t bytes;                /* of the blocks moved */
 };
 
+/*
+ * Sparse leaves are merged by a walk of its own (tree_merge_step), so that the tree gives nodes back: nodes
+ * are never moved.
+ */
+struct store_merging {
+    struct tree_merge_cursor cursor;
+    uint64_t leaves, merges, walks; /* so far */
+};
+/* Looks at about so many leaves. *ended: the walk has come to the end of the index, and begins anew with the
+ * next step. */
+int store_merge_step(struct store_session *session, struct store_merging *merging, uint32_t leaves,
+                     bool *ended);
+
 struct store_defrag {
     struct pool_evacuation *evacuation; /* NULL: nothing is being emptied */
     uint8_t cursor[FORMAT_KEY_MAX];     /* the last key looked at; cursor_length 0: a pass begins */

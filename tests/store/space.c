@@ -111,9 +111,13 @@ static void make_room(struct space *space)
 {
     struct store_defrag *pass = calloc(1, sizeof *pass);
     double begun = processor_seconds();
+    struct store_merging merging = {.walks = 0};
     bool any = false, done = false;
     assert_non_null(pass);
     sweep(space);
+    while (!done)
+        room(space, store_merge_step(space->session, &merging, 32, &done));
+    done = false;
     assert_int_equal(store_defrag_begin(space->session, pass, &any), 0);
     while (any && !done)
         room(space, store_defrag_step(space->session, pass, 4096, &done));

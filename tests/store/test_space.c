@@ -37,6 +37,7 @@ static void space_tell(struct space *space, const char *when)
     struct memory_status_reply status;
     if (!getenv("SPACE_TELL"))
         return;
+    fprintf(stderr, "    last error: %s\n", tree_session_error(space->stores.world.tasks[0].session)->text);
     assert_int_equal(store_check(space->session, &report, NULL, NULL), 0);
     memory_node_status(space->stores.world.memory[0], &status);
     fprintf(stderr,

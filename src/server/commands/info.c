@@ -92,11 +92,13 @@ static void section_defrag(struct figures *f)
              "active_defrag_hits:%" PRIu64 "\r\nactive_defrag_misses:%" PRIu64
              "\r\nactive_defrag_key_hits:%" PRIu64 "\r\nactive_defrag_key_misses:%" PRIu64
              "\r\nactive_defrag_bytes:%" PRIu64 "\r\nactive_defrag_passes:%" PRIu64
-             "\r\ntotal_active_defrag_time:%" PRIu64 "\r\ncurrent_active_defrag_time:%" PRIu64 "\r\n",
+             "\r\nactive_defrag_leaf_merges:%" PRIu64 "\r\ntotal_active_defrag_time:%" PRIu64
+             "\r\ncurrent_active_defrag_time:%" PRIu64 "\r\n",
              atomic_load_relaxed(&defrag->counts.hits), atomic_load_relaxed(&defrag->counts.misses),
              atomic_load_relaxed(&defrag->counts.key_hits), atomic_load_relaxed(&defrag->counts.key_misses),
              atomic_load_relaxed(&defrag->counts.bytes), atomic_load_relaxed(&defrag->counts.passes),
-             atomic_load_relaxed(&defrag->time_ns) / 1000000 + current, current);
+             atomic_load_relaxed(&defrag->merges), atomic_load_relaxed(&defrag->time_ns) / 1000000 + current,
+             current);
 }
 
 static void section_memory(struct figures *f)
