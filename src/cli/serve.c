@@ -8,6 +8,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "base/signals.h"
+#include "base/task.h"
 #include "cli/command.h"
 #include "cli/machine.h"
 #include "cli/serve_settings.h"
@@ -19,7 +20,8 @@
 #include "server/server.h"
 #include "server/status_page.h"
 
-#define EMBEDDED_ID 1u /* the process is its own pool's only compute node */
+#define TRIM_BYTES  (UINT64_C(16) << 20) /* of each pool, ten times a second */
+#define EMBEDDED_ID 1u                   /* the process is its own pool's only compute node */
 
 struct process {
     struct serve_settings settings;
@@ -194,6 +196,15 @@ static int show_settings(struct process *process, struct error *error)
     return 0;
 }
 
+/* What pools in this process have not used for a while goes back to the system, some milliseconds' worth at a
+ * time. */
+static void give_back_memory(void *context)
+{
+    struct process *process = context;
+    for (unsigned i = 0; i < SERVE_NODES_MAX && process->nodes[i]; i++)
+        memory_node_trim(process->nodes[i], task_now(), TRIM_BYTES);
+}
+
 static int start_server(struct process *process, struct error *error)
 {
     const struct serve_settings *settings = &process->settings;
@@ -216,6 +227,8 @@ static int start_server(struct process *process, struct error *error)
         .sweep_entries = settings->sweep_entries,
         .no_defrag = !settings->defrag,
         .busy_poll = settings->busy_poll,
+        .tick = process->nodes[0] ? give_back_memory : NULL,
+        .tick_context = process,
     };
     int status = server_create(&process->server, process->compute, &options, error);
     if (!status)

@@ -93,10 +93,11 @@ int memory_node_format(struct memory_node *node, uint64_t cluster_id, uint16_t n
 /* From now on its pages stay where they are, since a NIC writes to them: a format fills them with zeros (some
  * seconds for each 10 GiB) instead of giving them back to the system. */
 void memory_node_pin(struct memory_node *node);
-/* Gives chunks that have not been used for a while back to the system, and ends evacuations that nobody
- * renews. For what keeps the node alive to call about once a second, on one thread at a time; `now` is
+/* Gives chunks that have not been used for a while back to the system, about `most_bytes` in one call (some
+ * hundred microseconds for each MiB), and ends evacuations that are not renewed. True: there is more to give
+ * back. For what keeps the node alive to call once a second or more often, on one thread at a time; `now` is
  * task_now(). */
-void memory_node_trim(struct memory_node *node, uint64_t now);
+bool memory_node_trim(struct memory_node *node, uint64_t now, uint64_t most_bytes);
 /* Descriptors of pool and lock region, -1 if not `shared`. Owned by the node; sealed against resizing. */
 int memory_node_pool_descriptor(const struct memory_node *node);
 int memory_node_locks_descriptor(const struct memory_node *node);

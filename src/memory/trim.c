@@ -39,20 +39,22 @@ static void trim_chunks(struct memory_node *node, uint32_t chunk, uint32_t count
         ;
 }
 
-void memory_node_trim(struct memory_node *node, uint64_t now)
+bool memory_node_trim(struct memory_node *node, uint64_t now, uint64_t most_bytes)
 {
     const uint64_t together = node->pool.unit > STEP_BYTES ? 4 * node->pool.unit : STEP_BYTES;
     const uint32_t most = together > node->chunk_bytes ? (uint32_t)(together / node->chunk_bytes) : 1;
+    uint64_t bytes = 0;
     spinlock_lock(&node->lock);
     blocks_tick(node->blocks, now);
     memory_evacuations_expire(node, now);
     spinlock_unlock(&node->lock);
-    for (uint32_t chunk = 0, count;; chunk += count) {
+    for (uint32_t chunk = 0, count; bytes < most_bytes; chunk += count, bytes += count * node->chunk_bytes) {
         spinlock_lock(&node->lock);
         count = node->pool.pinned ? 0 : blocks_idle(node->blocks, node->return_ns, &chunk, most);
         spinlock_unlock(&node->lock);
         if (count == 0)
-            return;
+            return false;
         trim_chunks(node, chunk, count);
     }
+    return true;
 }

@@ -2,8 +2,9 @@
  * keeper.c - the thread that accepts connections, ends leases and reaps groups: all that need not be fast, so
  * that I/O threads do nothing but serve.
  *
- * It sleeps until a connection comes, a lease runs out, a process that is being fenced dies, the NIC tells
- * something, or an I/O thread wakes it because a group is over.
+ * Once a second it gives back memory that the pool does not use. It sleeps until then, or until a connection
+ * comes, a lease runs out, a process that is being fenced dies, the NIC tells something, or an I/O thread
+ * wakes it because a group is over.
  */
 #include "memoryd/loop.h"
 
@@ -19,6 +20,9 @@
 
 #define MILLISECOND UINT64_C(1000000)
 #define SECOND      (1000 * MILLISECOND)
+/* Memory that goes back to the system in one go, and the pause if there is more. */
+#define TRIM_BYTES (UINT64_C(64) << 20)
+#define TRIM_PAUSE (20 * MILLISECOND)
 /* Connections taken from one listener before leases are looked at again; and how long accepting pauses when
  * there are no descriptors left. */
 #define ACCEPT_BATCH 64
@@ -175,6 +179,16 @@ static void mind_pause(struct memoryd *daemon, uint64_t now, bool *paused)
     *paused = want;
 }
 
+/* When to do so again. */
+static uint64_t give_back_memory(struct memoryd *daemon, uint64_t now)
+{
+    struct memoryd_keeper *keeper = &daemon->keeper;
+    if (now < keeper->trim_at)
+        return keeper->trim_at;
+    bool more = memory_node_trim(daemon->node, now, TRIM_BYTES);
+    return keeper->trim_at = now + (more ? TRIM_PAUSE : SECOND);
+}
+
 void memoryd_keeper_main(void *argument)
 {
     struct memoryd *daemon = argument;
@@ -186,7 +200,8 @@ void memoryd_keeper_main(void *argument)
         if (daemon->keeper.awake_at != UINT64_MAX && now > daemon->keeper.awake_at + OVERSLEPT)
             memoryd_groups_forgive(daemon, now);
         mind_pause(daemon, now, &paused);
-        wait_and_accept(daemon, memoryd_groups_step(daemon, now));
+        uint64_t trim = give_back_memory(daemon, now), step = memoryd_groups_step(daemon, now);
+        wait_and_accept(daemon, trim < step ? trim : step);
     }
     memoryd_groups_stop(daemon);
     for (unsigned i = 0; i < daemon->loop_count; i++)

@@ -36,6 +36,7 @@ struct memoryd_keeper {
     uint64_t awake_at;      /* when its sleep was to end, ns */
     uint64_t pause_until;   /* nothing is accepted before: the process has no descriptors left. 0: no pause */
     uint64_t complained_at; /* the last warning about connections that were turned away */
+    uint64_t trim_at;       /* when memory goes back to the system again */
     unsigned next_loop;
 };
 

@@ -39,6 +39,8 @@ struct server_options {
         sweep_entries; /* that the expiry sweep looks at per 100 ms, on one thread; 0: 256; UINT32_MAX: off */
     bool no_defrag;    /* sparse chunks are not emptied until CONFIG SET activedefrag yes */
     bool busy_poll;    /* never sleep: for benchmarks */
+    void (*tick)(void *context); /* NULL, or called by the first thread ten times a second; must not wait */
+    void *tick_context;
 };
 
 /* A setting that CONFIG GET shows beside the server's own, as text. A NULL name ends a table. */

@@ -15,6 +15,7 @@
 #include "server/state.h"
 
 #define FLUSH_GRACE_NS UINT64_C(1000000000)
+#define IDLE_TICKS     10u /* of pool_worker_idle */
 
 static void thread_take_down(struct server_thread *thread)
 {
@@ -125,6 +126,8 @@ static void thread_tick(struct server_thread *thread)
         return;
     server_sample_rate(server, now);
     listeners_tick(server, now);
+    if (server->options.tick)
+        server->options.tick(server->options.tick_context);
 }
 
 /* Waits until the commands under way have ended, gives their replies some time to be sent, and closes all
@@ -189,8 +192,10 @@ static void keeper_main(void *argument)
     if (thread_begin(thread, &error))
         server_stop(thread->server);
     start_report(thread->server, &error);
-    while (!thread->stopping) {
+    for (unsigned tick = 0; !thread->stopping; tick++) {
         thread_tick(thread);
+        if (tick % IDLE_TICKS == 0)
+            pool_worker_idle(thread->tree);
         if (!thread->stopping)
             task_sleep(SERVER_TICK_NS);
     }

@@ -792,9 +792,10 @@ static void evacuations_end_with_their_owners(void **state)
     assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_RENEW, reply.evacuation, &none), BANYAN_ENOTFOUND);
     /* Or when nothing is heard of them. */
     assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_BEGIN, 0, &reply), BANYAN_OK);
-    memory_node_trim(node, task_now() + (MEMORY_EVACUATION_MS - 1000) * UINT64_C(1000000));
+    assert_false(
+        memory_node_trim(node, task_now() + (MEMORY_EVACUATION_MS - 1000) * UINT64_C(1000000), UINT64_MAX));
     assert_int_equal(status_of(node).chunks_emptying, 1);
-    memory_node_trim(node, task_now() + MEMORY_EVACUATION_MS * UINT64_C(1000000));
+    assert_false(memory_node_trim(node, task_now() + MEMORY_EVACUATION_MS * UINT64_C(1000000), UINT64_MAX));
     assert_int_equal(status_of(node).chunks_emptying, 0);
     assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_RENEW, reply.evacuation, &none), BANYAN_ENOTFOUND);
     /* A format forgets them all. */
@@ -850,15 +851,17 @@ static void memory_goes_back(void **state)
             blocks[count] = one_for(node, MEMORY_FOR_DATA, 65536);
             memset(memory_node_target(node)->pool + gaddr_offset(blocks[count]), 0xee, 65536);
         }
-        memory_node_trim(node, now);
+        assert_false(memory_node_trim(node, now, UINT64_MAX));
         uint64_t full = resident_bytes(node);
         assert_true(full >= 900 * UINT64_C(65536) && status_of(node).bytes_resident >= 900 * UINT64_C(65536));
         /* A chunk that is half empty stays, whole ones go, once they were free for a while. */
         for (uint32_t i = 0; i < 600; i++)
             assert_int_equal(give_back(node, 65536, &blocks[i], 1), BANYAN_OK);
-        memory_node_trim(node, now + second / 4);
+        assert_false(memory_node_trim(node, now + second / 4, UINT64_MAX));
         assert_int_equal(resident_bytes(node), full);
-        memory_node_trim(node, now + second);
+        assert_true(memory_node_trim(node, now + second, UINT64_C(1) << 20)); /* that was not all */
+        assert_in_range(status_of(node).chunks_returned_total, 8, 16);
+        assert_false(memory_node_trim(node, now + second, UINT64_MAX));
         assert_in_range(resident_bytes(node), 300 * UINT64_C(65536), 304 * UINT64_C(65536));
         assert_in_range(status_of(node).bytes_resident, 300 * UINT64_C(65536), 304 * UINT64_C(65536));
         assert_in_range(status_of(node).chunks_returned_total, 298, 300);
@@ -875,8 +878,8 @@ static void memory_goes_back(void **state)
         assert_int_equal(give_back(node, 65536, &again, 1), BANYAN_OK);
         for (uint32_t i = 600; i < 900; i++)
             assert_int_equal(give_back(node, 65536, &blocks[i], 1), BANYAN_OK);
-        memory_node_trim(node, now + 2 * second);
-        memory_node_trim(node, now + 4 * second);
+        assert_false(memory_node_trim(node, now + 2 * second, UINT64_MAX));
+        assert_false(memory_node_trim(node, now + 4 * second, UINT64_MAX));
         assert_int_equal(resident_bytes(node), pinned);
         memory_node_destroy(node);
     }
