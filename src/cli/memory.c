@@ -50,8 +50,9 @@ static const struct option_entry table[] = {
     ROW("connections-max", OPTION_U32, connections_max, 8, 1e6, NULL, "N", "Connections at once"),
     ROW("http", OPTION_TEXT, http, 0, 0, NULL, "ADDRESS",
         "Serve /metrics and a status page here; off if empty"),
-    ROW("chunk-size", OPTION_U64, chunk, 65536, 1 << 30, NULL, "BYTES",
-        "The pool is cut into blocks of one size by chunks of this many bytes, a power of two"),
+    ROW("chunk-size", OPTION_U64, chunk, 0, 1 << 30, NULL, "BYTES",
+        "Space is accounted, emptied and given back to the system by chunks of this many bytes, a power of "
+        "two; 0: by the size of the pool"),
     ROW("lock-bytes", OPTION_U64, locks, 0, 1 << 30, NULL, "BYTES",
         "Size of the lock region; 0: 256K, or what fits the NIC's own memory"),
     ROW("lock-width", OPTION_CHOICE, lock_width, 0, 0, lock_widths, "auto|2|8",

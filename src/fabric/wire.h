@@ -49,7 +49,7 @@
 #include "net/net.h"
 
 #define WIRE_MAGIC   UINT32_C(0x4e414e42) /* "BNAN" */
-#define WIRE_VERSION 2u
+#define WIRE_VERSION 3u
 
 enum wire_kind {
     WIRE_GREETING = 1, /* server: struct wire_greeting */

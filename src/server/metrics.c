@@ -175,7 +175,16 @@ void metrics_memory(void *context, FILE *out)
     gauge(out, "banyan_memory_used_bytes", "Bytes of blocks handed out.", status.bytes_used);
     gauge(out, "banyan_memory_used_blocks", "Blocks handed out.", status.blocks_used);
     gauge(out, "banyan_memory_chunks", "Chunks of the pool.", status.chunks_total);
-    gauge(out, "banyan_memory_chunks_used", "Chunks cut into blocks.", status.chunks_used);
+    gauge(out, "banyan_memory_chunks_used", "Chunks with blocks that are handed out.", status.chunks_used);
+    gauge(out, "banyan_memory_free_bytes", "Bytes that are not handed out.", status.bytes_free);
+    gauge(out, "banyan_memory_resident_bytes", "Bytes of chunks taken from the system, at most.",
+          status.bytes_resident);
+    gauge(out, "banyan_memory_chunks_emptying", "Chunks kept back while their blocks are moved.",
+          status.chunks_emptying);
+    counter(out, "banyan_memory_chunks_emptied_total", "Chunks that were emptied by moving their blocks.",
+            status.chunks_emptied_total);
+    counter(out, "banyan_memory_chunks_returned_total", "Chunks given back to the system.",
+            status.chunks_returned_total);
     counter(out, "banyan_memory_allocations_total", "Blocks handed out so far.", status.allocations_total);
     counter(out, "banyan_memory_frees_total", "Blocks returned so far.", status.frees_total);
     counter(out, "banyan_memory_refusals_total", "Allocations that found no room.", status.refusals_total);

@@ -141,7 +141,10 @@ void status_page_memory(void *context, FILE *out)
     row(out, "seconds up", status.uptime_ms / 1000);
     row_mib(out, "pool", status.pool_bytes);
     row_mib(out, "handed out", status.bytes_used);
-    row_mib(out, "free in cut chunks", status.bytes_free_in_chunks);
+    row_mib(out, "free", status.bytes_free);
+    row_mib(out, "free in chunks that are used", status.bytes_free_in_chunks);
+    row_mib(out, "taken from the system, at most", status.bytes_resident);
+    row(out, "chunks emptied so far", status.chunks_emptied_total);
     row(out, "allocations refused", status.refusals_total);
     row(out, "compute nodes", status.compute_nodes);
     row(out, "connections", status.connections);
