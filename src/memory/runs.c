@@ -193,10 +193,8 @@ static struct runs_lack leaf_lack(const struct runs *runs, uint64_t leaf)
             first = reach;
         if (reach > longest)
             longest = reach;
-        if ((unsigned)__builtin_popcountll(room) > longest) {
-            unsigned within = longest_ones(room);
-            longest = within > longest ? within : longest;
-        }
+        if (longest < 64 && starts_of(room, longest + 1) != 0)
+            longest = longest_ones(room);
         last = high_ones(room);
     }
     if (last > longest)
