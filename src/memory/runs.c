@@ -289,7 +289,7 @@ static uint64_t leaf_first(const struct runs *runs, uint64_t leaf, uint64_t run,
             return at + (uint64_t)__builtin_ctzll(starts);
         run = room == UINT64_MAX ? run + 64 : high_ones(room);
     }
-    assert(!"the leaf has a run of that length");
+    assert(false); /* the leaf has a run of that length */
     return RUNS_NONE;
 }
 
@@ -328,7 +328,7 @@ static uint64_t leaf_last(const struct runs *runs, uint64_t leaf, uint64_t run, 
             return at + 63 - (uint64_t)__builtin_clzll(starts) + length;
         run = room == UINT64_MAX ? run + 64 : low_ones(room);
     }
-    assert(!"the leaf has a run of that length");
+    assert(false); /* the leaf has a run of that length */
     return RUNS_NONE;
 }
 

@@ -369,7 +369,7 @@ static void stuck_chunks_are_left_alone(void **state)
     /* Until something in it has changed. */
     give_one(blocks, 62 * CHUNK, 1024);
     assert_int_equal(blocks_empty_choose(blocks, 2, 64, chunks), 1);
-    blocks_empty_end(blocks, 2, false); /* nobody has tried */
+    blocks_empty_end(blocks, 2, false); /* it was not tried */
     assert_int_equal(blocks_empty_choose(blocks, 2, 64, chunks), 1);
     blocks_empty_end(blocks, 2, false);
     /* Nodes of the tree are not moved. */

@@ -756,7 +756,7 @@ static void evacuations_have_owners(void **state)
     first = reply.evacuation;
     assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_RENEW, first, &reply), BANYAN_OK);
     assert_true(reply.evacuation == first && reply.count == 1);
-    /* It is nobody else's, and no other has that number. */
+    /* No other compute node can use it, and no other number. */
     assert_int_equal(evacuate(node, 8, MEMORY_EVACUATE_RENEW, first, &reply), BANYAN_ENOTFOUND);
     assert_int_equal(evacuate(node, 8, MEMORY_EVACUATE_END, first, &reply), BANYAN_ENOTFOUND);
     assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_END, first + 1, &reply), BANYAN_ENOTFOUND);
