@@ -150,6 +150,46 @@ static void warnings(void **state)
     scene->passed = true;
 }
 
+static void expect_stored(redisContext *context, const char *key, const char *value, size_t length)
+{
+    redisReply *reply = redisCommand(context, "SET %s %b", key, value, length);
+    if (reply->type != REDIS_REPLY_STATUS)
+        fail_msg("SET of %zu bytes: %s", length, reply->str);
+    freeReplyObject(reply);
+    reply = redisCommand(context, "GET %s", key);
+    assert_true(reply->type == REDIS_REPLY_STRING && reply->len == length);
+    assert_memory_equal(reply->str, value, length);
+    freeReplyObject(reply);
+}
+
+/* The least size that is accepted is one that works; what is less is refused, and the least is named. */
+static void the_least_pool(void **state)
+{
+    struct scene *scene = *state;
+    const size_t most = 8 << 20;
+    char *value = malloc(most);
+    assert_non_null(value);
+    memset(value, 'v', most);
+    refuses(scene, ARGUMENTS("serve", "--size", "16777215"), "is not in the range 16M to 64T\n");
+    struct process *server =
+        process_start(scene, "least", ARGUMENTS("serve", "--listen", "0", "--size", "16M"));
+    struct net_address address = process_address(server, 0);
+    redisContext *context = client_connect(&address);
+    for (unsigned round = 0; round < 3; round++) { /* and again when everything was taken away */
+        expect_stored(context, "a", value, 1);
+        expect_stored(context, "b", value, 1000);
+        expect_stored(context, "c", value, 100000);
+        expect_stored(context, "d", value, most);
+        redisReply *reply = redisCommand(context, "FLUSHALL");
+        assert_int_equal(reply->type, REDIS_REPLY_STATUS);
+        freeReplyObject(reply);
+    }
+    redisFree(context);
+    free(value);
+    assert_int_equal(process_stop(server), 0);
+    scene->passed = true;
+}
+
 static void ends(void **state)
 {
     struct scene *scene = *state;
@@ -195,7 +235,7 @@ static void ends(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(mistakes_are_told), TEST(versions), TEST(ports), TEST(warnings),
-                                       TEST(ends)};
+    const struct CMUnitTest tests[] = {TEST(mistakes_are_told), TEST(versions),       TEST(ports),
+                                       TEST(warnings),          TEST(the_least_pool), TEST(ends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
