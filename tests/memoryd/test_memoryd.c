@@ -550,13 +550,14 @@ static void test_no_nic(void **state)
 static void test_openings(void **state)
 {
     struct site site;
-    char sentence[256];
+    char sentence[256], ours[32];
+    snprintf(ours, sizeof ours, "version %u", WIRE_VERSION);
     if (!open_site(&site, (struct site_options){0}))
         return;
     assert_int_equal(hello_of(&site, (struct wire_hello){0}, NULL, sentence), BANYAN_OK);
     assert_int_equal(hello_of(&site, (struct wire_hello){.magic = 1}, NULL, sentence), BANYAN_EINVAL);
     assert_int_equal(hello_of(&site, (struct wire_hello){.version = 7}, NULL, sentence), BANYAN_EVERSION);
-    assert_non_null(strstr(sentence, "version 2"));
+    assert_non_null(strstr(sentence, ours));
     assert_non_null(strstr(sentence, "7"));
     assert_int_equal(hello_of(&site, (struct wire_hello){.role = 9}, NULL, sentence), BANYAN_EINVAL);
     assert_non_null(strstr(sentence, "role 9"));
