@@ -345,7 +345,8 @@ static void check_store_slot(struct fuzz_input *input)
     struct store_raw raw = {0}, given;
     fuzz_take(input, bytes, length);
     if (format_value_decode(bytes, length, &slot)) {
-        const struct store_value value = {slot.bytes, slot.length, slot.expires};
+        const struct store_value value = {
+            .bytes = slot.bytes, .length = slot.length, .expires = slot.expires};
         if (slot.record)
             store_slot_record(&raw, &slot.reference);
         else

@@ -287,7 +287,8 @@ static void take_many(struct trial *trial, struct many *many, bool put)
             continue;
         struct known *known = &many->knowns[i];
         *known = take_known(trial);
-        many->items[i].value = (struct store_value){bytes_of(known), known->length, known->expires};
+        many->items[i].value = (struct store_value){
+            .bytes = bytes_of(known), .length = known->length, .expires = known->expires};
     }
 }
 

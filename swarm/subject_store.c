@@ -80,7 +80,8 @@ static void many_put(struct store_session *session, struct subject_call *calls, 
                      size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        items[i].value = (struct store_value){calls[i].value, calls[i].length, calls[i].expires};
+        items[i].value = (struct store_value){
+            .bytes = calls[i].value, .length = calls[i].length, .expires = calls[i].expires};
     store_multi_put(session, items, count);
     for (size_t i = 0; i < count; i++)
         calls[i].status = items[i].status;

@@ -140,7 +140,7 @@ static enum store_verdict put_run(void *context, const struct store_value *old, 
         call->status = BANYAN_ECONFLICT;
     if (call->status)
         return STORE_KEEP;
-    *new = (struct store_value){call->value, call->length, call->expires};
+    *new = (struct store_value){.bytes = call->value, .length = call->length, .expires = call->expires};
     return STORE_PUT;
 }
 
@@ -186,7 +186,7 @@ static enum store_verdict modify_run(void *context, const struct store_value *ol
     if (verdict == BANYAN_REMOVE)
         return STORE_REMOVE;
     if (verdict == BANYAN_STORE && length <= BANYAN_VALUE_MAX) {
-        *new = (struct store_value){call->room, length, 0};
+        *new = (struct store_value){.bytes = call->room, .length = length};
         return STORE_PUT;
     }
     if (verdict == BANYAN_STORE)
@@ -242,7 +242,7 @@ void api_records_multi(struct banyan_session *session, struct banyan_index *inde
         group[i] =
             (struct store_item){.key = items[i]->key, .key_length = items[i]->key_length, .status = status};
         if (put)
-            group[i].value = (struct store_value){items[i]->value, items[i]->length, 0};
+            group[i].value = (struct store_value){.bytes = items[i]->value, .length = items[i]->length};
     }
     if (store)
         status = put ? store_multi_put(store, group, count) : store_multi_get(store, group, count, true);

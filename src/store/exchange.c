@@ -30,6 +30,26 @@ int store_exchange_run(struct store_session *session, const void *key, size_t ke
     return tree_modify(session->tree, session->store->tree, key, key_length, exchange_change, exchange);
 }
 
+int store_exchange_reference(struct store_session *session, const void *key, size_t key_length,
+                             const struct store_raw *expected, const struct format_reference *reference,
+                             bool *unknown)
+{
+    struct store_raw put;
+    struct store_exchange exchange = {.expected = expected, .put = &put};
+    store_slot_record(&put, reference);
+    int status = store_exchange_run(session, key, key_length, &exchange);
+    *unknown = status == BANYAN_EUNKNOWN && exchange.wrote;
+    return status || exchange.matched ? status : STORE_LOST;
+}
+
+void store_back_off(struct store_session *session, unsigned attempt)
+{
+    if (attempt < 3)
+        task_yield();
+    else
+        task_sleep(1000 + random_below(&session->random, UINT64_C(1000) << (attempt < 10 ? attempt : 10)));
+}
+
 void store_retire(struct store_session *session, const void *key, size_t key_length,
                   const struct store_raw *raw)
 {

@@ -7,6 +7,9 @@
 
 #include "store/record.h"
 
+/* Internal status: the slot has changed since the decision, which must be made again. */
+#define STORE_LOST 2
+
 struct store_exchange {
     const struct store_raw *expected; /* NULL: any */
     const struct store_raw *put;      /* NULL: delete */
@@ -18,6 +21,13 @@ struct store_exchange {
  * then the write may have taken effect. */
 int store_exchange_run(struct store_session *session, const void *key, size_t key_length,
                        struct store_exchange *exchange);
+/* Stores the reference if the slot holds `expected`. STORE_LOST: it does not. *unknown: the exchange may have
+ * taken effect, so that nothing may be freed (S6). */
+int store_exchange_reference(struct store_session *session, const void *key, size_t key_length,
+                             const struct store_raw *expected, const struct format_reference *reference,
+                             bool *unknown);
+/* After STORE_LOST: other writers change this key. Waits, the longer the more attempts were lost. */
+void store_back_off(struct store_session *session, unsigned attempt);
 /* This call took `raw` out of the slot: frees the record that it refers to, if it does (S3). */
 void store_retire(struct store_session *session, const void *key, size_t key_length,
                   const struct store_raw *raw);

@@ -8,9 +8,6 @@
 
 #include <assert.h>
 
-/* Internal status: the slot has changed since the decision, which must be made again. */
-#define CHANGE_LOST 2
-
 enum change_next {
     CHANGE_DONE,  /* decided, and stored if there was something to store */
     CHANGE_READ,  /* a record must be read before the decision */
@@ -112,7 +109,7 @@ static enum tree_verdict change_decide(void *context, const void *old, size_t ol
     return change->wrote ? TREE_DELETE : TREE_KEEP;
 }
 
-/* 0, CHANGE_LOST (the slot has changed meanwhile) or an error. */
+/* 0, STORE_LOST (the slot has changed meanwhile) or an error. */
 static int change_exchange(struct change *change, const struct store_raw *put,
                            const struct format_reference *reference, bool head_only)
 {
@@ -128,7 +125,7 @@ static int change_exchange(struct change *change, const struct store_raw *put,
     }
     if (reference)
         store_withdraw(session, change->key, change->key_length, status, &exchange, reference, !head_only);
-    return status ? status : CHANGE_LOST;
+    return status ? status : STORE_LOST;
 }
 
 /* The same of a value in pieces: a new header names them. */
@@ -224,16 +221,6 @@ static int change_outside(struct change *change)
                                                               : 0;
 }
 
-/* Other writers change this key: waits, the longer the more attempts were lost. */
-static int back_off(struct store_session *session, unsigned attempt)
-{
-    if (attempt < 3)
-        task_yield();
-    else
-        task_sleep(1000 + random_below(&session->random, UINT64_C(1000) << (attempt < 10 ? attempt : 10)));
-    return 0;
-}
-
 static int change_run(struct change *change)
 {
     struct store_session *session = change->session;
@@ -254,11 +241,11 @@ static int change_run(struct change *change)
         status = change_outside(change);
         if (status == STORE_STALE)
             status = store_patience(session, &patience, &session->seen);
-        else if (status == CHANGE_LOST)
-            status = back_off(session, attempt);
+        else if (status == STORE_LOST)
+            store_back_off(session, attempt);
         else
             return status;
-        if (status)
+        if (status && status != STORE_LOST)
             return status;
     }
 }

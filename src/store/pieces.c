@@ -49,7 +49,7 @@ struct round {
 
 static bool piece_skipped(const struct format_piece *piece, uint64_t place, uint64_t skip, uint64_t skip_end)
 {
-    return piece->block == GADDR_NULL || (place >= skip && place + piece->length <= skip_end);
+    return place >= skip && place + piece->length <= skip_end;
 }
 
 /* Moves the round's pieces to where they belong. Each lies behind its place or at it, and behind the places
@@ -60,9 +60,11 @@ static int round_settle(const struct round *round, uint64_t skip, uint64_t skip_
     for (uint32_t i = round->first; i < round->end; i++) {
         const struct format_piece *piece = &round->pieces[i];
         assert(place <= staged);
-        if (piece->block == GADDR_NULL)
+        if (piece_skipped(piece, place, skip, skip_end)) {
+            /* its bytes are undefined */
+        } else if (piece->block == GADDR_NULL) {
             memset(room + place, 0, piece->length);
-        else if (!piece_skipped(piece, place, skip, skip_end)) {
+        } else {
             if (format_record_hash(room + staged, piece->length) != piece->hash)
                 return STORE_STALE;
             if (place != staged)
@@ -86,7 +88,7 @@ int store_pieces_read(struct store_session *session, size_t key_length, const st
         struct round round = {.pieces = pieces, .first = at, .place = place, .staged = staged};
         uint32_t posted = 0;
         for (; at < count && posted < STORE_TRANSFER_MAX; at++) {
-            if (!piece_skipped(&pieces[at], place, skip, skip_end))
+            if (pieces[at].block != GADDR_NULL && !piece_skipped(&pieces[at], place, skip, skip_end))
                 reads[posted++] =
                     (struct fabric_command){.operation = FABRIC_READ,
                                             .address = format_piece_address(key_length, &pieces[at]),

@@ -82,6 +82,7 @@ struct store_value {
     const uint8_t *bytes; /* NULL where only the length was asked for */
     size_t length;
     uint64_t expires; /* ms since 1970; 0: never */
+    size_t whole;     /* where bytes are a part of the value: the length of the whole */
 };
 /* The session owns the value, which is valid until its next call. BANYAN_ENOTFOUND. */
 int store_get(struct store_session *session, const void *key, size_t key_length, struct store_value *value);
@@ -122,6 +123,51 @@ int store_modify(struct store_session *session, const void *key, size_t key_leng
 int store_modify_here(struct store_session *session, const void *key, size_t key_length, enum store_need need,
                       store_modify_function *function, void *context, struct store_value *old_value,
                       bool *existed);
+
+/* ---- parts of a value ---- */
+
+/* A run of a value's bytes. */
+struct store_part {
+    uint64_t offset, length;
+};
+/* Chooses a part of a value of `whole` bytes; what lies behind its end is cut off. It depends on its
+ * arguments alone, and may be called several times. */
+typedef struct store_part store_choose_function(void *context, uint64_t whole);
+/* Reads the part, and of a long value no more than the pieces that it touches (format/record.h): of values in
+ * pieces one round trip for the header and one for up to 128 pieces. value->length is that of the part,
+ * value->whole that of the value. BANYAN_ENOTFOUND. */
+int store_get_part(struct store_session *session, const void *key, size_t key_length,
+                   store_choose_function *choose, void *context, struct store_value *value);
+
+#define STORE_AT_END UINT64_MAX
+struct store_edit {
+    uint64_t offset, length;
+    bool blind; /* the function that changes the bytes overwrites all of them, and looks at none */
+};
+/*
+ * Read, decide and write a part of a value as one atomic step. `aim` says which part, of a value of `whole`
+ * bytes (not existed: 0); it may begin behind the end, then zeros fill the gap. `change` gets the part's
+ * bytes, zeros where the value has none, and changes them in place. Either ends the step by STORE_KEEP, else
+ * it returns STORE_PUT. A part of 0 bytes changes nothing, but a key that does not exist gets an empty value.
+ * The expiry stays. Both may be called several times, and must depend on their arguments and the context
+ * alone; they may not suspend nor use the session, since they may run under a lock.
+ *
+ * COST: values of up to 8 KiB are written as a whole. Of longer ones the pieces that the part touches are
+ * read and written, and the header that names all pieces: 1 round trip for the slot, 1 for the header, 1 for
+ * the pieces, 1 to write, 2 for the exchange. Allocates room for the part and the pieces that it touches.
+ */
+struct store_editor {
+    enum store_verdict (*aim)(void *context, bool existed, uint64_t whole, struct store_edit *edit);
+    enum store_verdict (*change)(void *context, const struct store_edit *edit, uint8_t *bytes);
+    void *context;
+};
+/* *whole gets the length of the value afterwards; *existed (may be NULL) whether there was one.
+ * BANYAN_EVALUESIZE: the value would be too long. */
+int store_edit(struct store_session *session, const void *key, size_t key_length,
+               const struct store_editor *editor, uint64_t *whole, bool *existed);
+/* Writes bytes over a part of the value, or with STORE_AT_END behind it. */
+int store_splice(struct store_session *session, const void *key, size_t key_length, uint64_t offset,
+                 const void *bytes, size_t length, uint64_t *whole);
 
 /* ---- many keys ---- */
 

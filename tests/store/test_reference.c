@@ -253,7 +253,8 @@ static void do_many_puts(void)
         unsigned number = (unsigned)random_below(&model.random, KEYS);
         size_t length = random_below(&model.random, 2000);
         items[i] = (struct store_item){.key = keys[i], .key_length = key_of(number, keys[i])};
-        items[i].value = (struct store_value){model.bytes, length, any_expiry()};
+        items[i].value =
+            (struct store_value){.bytes = model.bytes, .length = length, .expires = any_expiry()};
         if (!i)
             stores_fill(++model.numbers, model.bytes, 2000);
         model_put(number, &items[i].value); /* one key twice: the later one stays */

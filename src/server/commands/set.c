@@ -127,7 +127,8 @@ static bool set_key(struct server_call *call, const struct resp_argument *value,
     struct store_value old;
     bool existed = false;
     int status;
-    step.value = (struct store_value){(const uint8_t *)value->bytes, value->length, expires};
+    step.value = (struct store_value){
+        .bytes = (const uint8_t *)value->bytes, .length = value->length, .expires = expires};
     if (!server_argument_key(call, key))
         return false;
     if (flags & (SET_NX | SET_XX | SET_GET | SET_KEEPTTL))
