@@ -245,8 +245,8 @@ static void judge_end(struct trial *trial)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
-    static const struct server_command *const tables[] = {server_string_commands, server_key_commands,
-                                                          server_range_commands, NULL};
+    static const struct server_command *const tables[] = {server_string_commands, server_bit_commands,
+                                                          server_key_commands, server_range_commands, NULL};
     static struct command_table *table;
     struct error error = {0};
     struct trial trial = {.input = {bytes, length}};

@@ -27,6 +27,12 @@ static enum fiber_batch_kind batch_kind(const struct server_connection *connecti
     return command->flags & SERVER_POINT_VALUE ? FIBER_BATCH_VALUES : FIBER_BATCH_LENGTHS;
 }
 
+static struct store_part request_part(void *context, uint64_t whole)
+{
+    const struct server_request *request = context;
+    return request->command->part(request->arguments, request->count, whole);
+}
+
 /* The requests with a valid key become items, in order. */
 static uint32_t batch_items(struct server_fiber *fiber, uint32_t count)
 {
@@ -37,6 +43,10 @@ static uint32_t batch_items(struct server_fiber *fiber, uint32_t count)
             continue;
         struct store_item *item = &fiber->items[items++];
         *item = (struct store_item){.key = key->bytes, .key_length = key->length};
+        if (fiber->batch[i].command->part) {
+            item->choose = request_part;
+            item->context = &fiber->batch[i];
+        }
         if (fiber->batch_kind == FIBER_BATCH_PUTS)
             item->value =
                 (struct store_value){.bytes = (const uint8_t *)value->bytes, .length = value->length};

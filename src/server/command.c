@@ -137,6 +137,12 @@ static void subcommand_run(struct server_call *call, const struct server_subcomm
     server_reply_subcommand(call);
 }
 
+static struct store_part call_part(void *context, uint64_t whole)
+{
+    const struct server_call *call = context;
+    return call->command->part(call->arguments, call->count, whole);
+}
+
 void command_run(struct server_call *call)
 {
     const struct server_command *command = call->command;
@@ -153,9 +159,13 @@ void command_run(struct server_call *call)
     struct store_value value;
     if (!server_argument_key(call, key))
         return;
-    int status = command->flags & SERVER_POINT_VALUE
-                     ? store_get(call->store, key->bytes, key->length, &value)
-                     : store_stat(call->store, key->bytes, key->length, &value);
+    int status;
+    if (command->part)
+        status = store_get_part(call->store, key->bytes, key->length, call_part, call, &value);
+    else if (command->flags & SERVER_POINT_VALUE)
+        status = store_get(call->store, key->bytes, key->length, &value);
+    else
+        status = store_stat(call->store, key->bytes, key->length, &value);
     if (!status)
         command->point(call, &value);
     else if (status == BANYAN_ENOTFOUND)

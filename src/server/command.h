@@ -43,6 +43,12 @@ typedef void server_command_function(struct server_call *call);
  * function must not touch call->store. */
 typedef void server_point_function(struct server_call *call, const struct store_value *value);
 
+/* The part of a value of `whole` bytes that a point function's reply depends on, by the request's arguments:
+ * value->bytes has that part alone then, value->whole the value's length. It may be asked before the arguments
+ * have been judged. */
+typedef struct store_part server_part_function(const struct resp_argument *arguments, uint32_t count,
+                                               uint64_t whole);
+
 enum server_command_flags {
     SERVER_READONLY = 1,
     SERVER_WRITE = 2,
@@ -72,6 +78,7 @@ struct server_command {
     const char *summary;               /* one line */
     /* Of a command that consists of them; ends with a NULL name. `run` may be NULL then. */
     const struct server_subcommand *subcommands;
+    server_part_function *part; /* with SERVER_POINT_VALUE; NULL: the whole value */
 };
 struct server_subcommand {
     const char *name; /* upper case */
@@ -80,6 +87,7 @@ struct server_subcommand {
 };
 /* Tables end with a NULL name. */
 extern const struct server_command server_string_commands[]; /* commands/strings.c */
+extern const struct server_command server_bit_commands[];    /* commands/bits.c */
 extern const struct server_command server_key_commands[];    /* commands/keys.c */
 extern const struct server_command server_range_commands[];  /* commands/ranges.c */
 extern const struct server_command

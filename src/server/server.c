@@ -106,8 +106,9 @@ static void run_id_make(char text[41])
 static int server_fill(struct server *server, struct tree_compute *compute,
                        const struct server_options *options, struct error *error)
 {
-    static const struct server_command *const tables[] = {server_string_commands, server_key_commands,
-                                                          server_range_commands, server_admin_commands, NULL};
+    static const struct server_command *const tables[] = {server_string_commands, server_bit_commands,
+                                                          server_key_commands,    server_range_commands,
+                                                          server_admin_commands,  NULL};
     slowlog_init(&server->slowlog);
     server->compute = compute;
     server->fabric = pool_fabric(tree_compute_pool(compute));

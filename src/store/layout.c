@@ -117,6 +117,10 @@ void store_layout_withdraw(struct store_layout *layout)
         if (placed[i].bytes)
             store_piece_free(layout->session, layout->key_length, &placed[i].piece);
     pool_block_release(tree_session_pool(layout->session->tree), layout->header, layout->header_bytes);
+    if (layout->written) {
+        store_count_up(layout->session, records_freed, 1);
+        store_count_up(layout->session, bytes_freed, layout->written);
+    }
     layout->count = 0;
     layout->header = GADDR_NULL;
 }
@@ -152,6 +156,7 @@ static int layout_post(struct store_layout *layout)
         status = store_transfer(session, writes, posted, NULL);
     if (status)
         return status;
+    layout->written = bytes;
     store_count_up(session, records_written, 1);
     store_count_up(session, bytes_written, bytes);
     return 0;

@@ -23,7 +23,8 @@ struct store_layout {
     uint32_t to_come; /* pieces to be kept that have not been added yet: the header must have room for them */
     gaddr header;
     uint32_t header_bytes;
-    uint64_t hashed; /* bytes since the worker's other tasks had their turn */
+    uint64_t written; /* bytes, once all of it has been */
+    uint64_t hashed;  /* bytes since the worker's other tasks had their turn */
 };
 
 void store_layout_begin(struct store_layout *layout, struct store_session *session, const void *key,

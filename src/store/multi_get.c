@@ -32,7 +32,7 @@ static int group_lookup(struct store_session *session, struct store_item *items,
 
 /* Refuses the items that would make the answer too long, which the caller asks for in another call. The first
  * record is never refused, so each call makes progress. */
-static void group_limit(struct store_session *session, uint64_t *bytes)
+static void group_limit(struct store_session *session, const struct store_item *items, uint64_t *bytes)
 {
     struct store_batch *batch = session->batch;
     struct format_value slot;
@@ -40,7 +40,12 @@ static void group_limit(struct store_session *session, uint64_t *bytes)
         struct store_entry *entry = &batch->entries[i];
         if (entry->status || !format_value_decode(entry->raw, entry->raw_length, &slot) || !slot.record)
             continue;
-        uint64_t more = slot.length + FORMAT_RECORD_HEADER_FIXED + FORMAT_KEY_MAX;
+        uint64_t length = slot.length;
+        if (slot.reference.room && items[i].choose) {
+            struct store_part part = items[i].choose(items[i].context, length);
+            length = part.length < length ? part.length : length;
+        }
+        uint64_t more = length + FORMAT_RECORD_HEADER_FIXED + FORMAT_KEY_MAX;
         if (*bytes && *bytes + more > STORE_MULTI_BYTES_MAX)
             entry->status = pool_fail(tree_session_pool(session->tree), BANYAN_ENOMEM,
                                       "the values asked for at once have more than %llu bytes",
@@ -57,13 +62,19 @@ static int group_get(struct store_session *session, struct store_item *items, ui
     if (status)
         return status;
     if (part == FORMAT_PART_VALUE)
-        group_limit(session, bytes);
+        group_limit(session, items, bytes);
     store_batch_resolve(session, now, part);
     for (uint32_t i = 0; i < count; i++) {
         struct store_entry *entry = &batch->entries[i];
+        const struct store_choice choice = {items[i].choose, items[i].context};
+        const bool chosen = choice.choose && part == FORMAT_PART_VALUE;
         if (entry->status == STORE_STALE)
-            entry->status = store_fetch(session, entry->key, entry->key_length, now, part, STORE_SINK_ARENA,
-                                        &entry->value);
+            entry->status = chosen ? store_fetch_part(session, entry->key, entry->key_length, now, &choice,
+                                                      STORE_SINK_ARENA, &entry->value)
+                                   : store_fetch(session, entry->key, entry->key_length, now, part,
+                                                 STORE_SINK_ARENA, &entry->value);
+        else if (!entry->status && chosen)
+            store_choice_apply(&choice, &entry->value);
         items[i].value = entry->value;
         if (entry->status)
             memset(&items[i].value, 0, sizeof items[i].value);

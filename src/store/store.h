@@ -174,8 +174,10 @@ int store_splice(struct store_session *session, const void *key, size_t key_leng
 struct store_item {
     const void *key;
     size_t key_length;
-    struct store_value value; /* get: out, the session owns the bytes; put: in */
-    int status;               /* out: 0, BANYAN_ENOTFOUND, or an error */
+    struct store_value value;      /* get: out, the session owns the bytes; put: in */
+    int status;                    /* out: 0, BANYAN_ENOTFOUND, or an error */
+    store_choose_function *choose; /* get of values: a part of it, as store_get_part; NULL: the whole */
+    void *context;                 /* of `choose` */
 };
 /* Round trips overlap. Without `values` only lengths and expiries are read. Each item has its own status; the
  * return value is 0 unless some status is neither 0 nor BANYAN_ENOTFOUND. */

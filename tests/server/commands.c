@@ -14,8 +14,8 @@
 
 void commands_create(struct commands *commands, uint64_t pool_bytes, uint32_t atomic_write)
 {
-    static const struct server_command *const tables[] = {server_string_commands, server_key_commands,
-                                                          server_range_commands, NULL};
+    static const struct server_command *const tables[] = {server_string_commands, server_bit_commands,
+                                                          server_key_commands, server_range_commands, NULL};
     struct world_options options;
     struct error error = {0};
     memset(commands, 0, sizeof *commands);

@@ -867,8 +867,9 @@ static void full_pool(void **state)
 /* docs/resp.md names every command, those about the server too. */
 static void all_are_documented(void **state)
 {
-    static const struct server_command *const tables[] = {server_string_commands, server_key_commands,
-                                                          server_range_commands, server_admin_commands};
+    static const struct server_command *const tables[] = {server_string_commands, server_bit_commands,
+                                                          server_key_commands, server_range_commands,
+                                                          server_admin_commands};
     static char text[65536];
     FILE *file = fopen(DOCUMENT, "r");
     assert_non_null(file);

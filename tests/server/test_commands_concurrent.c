@@ -16,8 +16,8 @@
 #include "base/thread.h"
 #include "commands.h"
 
-const struct server_command *const server_data_tables[] = {server_string_commands, server_key_commands,
-                                                           server_range_commands, NULL};
+const struct server_command *const server_data_tables[] = {server_string_commands, server_bit_commands,
+                                                           server_key_commands, server_range_commands, NULL};
 #define ROUNDS  300u
 #define THREADS 3u
 #define FIBERS  4u

@@ -111,10 +111,63 @@ static const struct resp_argument set_times[] = {LITERAL("EX"), LITERAL("px"), L
                                                  LITERAL("PXAT")};
 static const struct resp_argument expire_options[] = {LITERAL("NX"), LITERAL("XX"), LITERAL("GT"),
                                                       LITERAL("LT"), LITERAL("gt"), LITERAL("QQ")};
+static const struct resp_argument bit_offsets[] = {LITERAL("0"),
+                                                   LITERAL("1"),
+                                                   LITERAL("7"),
+                                                   LITERAL("8"),
+                                                   LITERAL("100"),
+                                                   LITERAL("130"),
+                                                   LITERAL("5"),
+                                                   LITERAL("63"),
+                                                   LITERAL("1000"),
+                                                   LITERAL("77777"),
+                                                   LITERAL("-1"),
+                                                   LITERAL("x"),
+                                                   LITERAL("#1"),
+                                                   LITERAL("#3"),
+                                                   LITERAL("#x"),
+                                                   LITERAL("4294967296"),
+                                                   LITERAL(""),
+                                                   LITERAL("12"),
+                                                   LITERAL("9223372036854775807"),
+                                                   LITERAL("31")};
+static const struct resp_argument bit_values[] = {LITERAL("0"), LITERAL("1"), LITERAL("1"), LITERAL("0"),
+                                                  LITERAL("1"), LITERAL("2"), LITERAL("x"), LITERAL("-1")};
+static const struct resp_argument indexes[] = {
+    LITERAL("0"),  LITERAL("1"),     LITERAL("2"),       LITERAL("5"),
+    LITERAL("9"),  LITERAL("17"),    LITERAL("-1"),      LITERAL("-2"),
+    LITERAL("-9"), LITERAL("-1000"), LITERAL("100"),     LITERAL("x"),
+    LITERAL("8"),  LITERAL("15"),    LITERAL("1000000"), LITERAL("9223372036854775807")};
+static const struct resp_argument index_units[] = {LITERAL("BIT"), LITERAL("byte"), LITERAL("bit"),
+                                                   LITERAL("BYTE"), LITERAL("bits")};
+static const struct resp_argument field_names[] = {LITERAL("GET"), LITERAL("SET"), LITERAL("incrby"),
+                                                   LITERAL("PUT")};
+static const struct resp_argument field_overflows[] = {LITERAL("OVERFLOW"), LITERAL("overflow")};
+static const struct resp_argument overflow_kinds[] = {LITERAL("WRAP"), LITERAL("sat"),  LITERAL("FAIL"),
+                                                      LITERAL("SAT"),  LITERAL("fail"), LITERAL("none")};
+static const struct resp_argument field_types[] = {
+    LITERAL("u8"), LITERAL("i8"),  LITERAL("u1"),  LITERAL("i1"),  LITERAL("u63"), LITERAL("i64"),
+    LITERAL("u5"), LITERAL("i13"), LITERAL("u32"), LITERAL("i63"), LITERAL("u64"), LITERAL("i65"),
+    LITERAL("u0"), LITERAL("x8"),  LITERAL("i"),   LITERAL("u16"), LITERAL("i2")};
+static const struct resp_argument field_values[] = {LITERAL("0"),
+                                                    LITERAL("1"),
+                                                    LITERAL("-1"),
+                                                    LITERAL("127"),
+                                                    LITERAL("128"),
+                                                    LITERAL("255"),
+                                                    LITERAL("256"),
+                                                    LITERAL("-128"),
+                                                    LITERAL("-129"),
+                                                    LITERAL("1000000007"),
+                                                    LITERAL("x"),
+                                                    LITERAL("9223372036854775807"),
+                                                    LITERAL("-9223372036854775808"),
+                                                    LITERAL("3")};
 
 /* What a command's arguments are, a letter each; in capitals: the reply is compared in another way.
  * k key, v value, n number, r a relative time in seconds, m in ms, t an absolute one in seconds, u in ms,
- * o any options of SET or GETEX, e any of EXPIRE, p pattern, + the letter before again, up to 3 times. */
+ * o any options of SET or GETEX, e any of EXPIRE, p pattern, B the number of a bit, b a bit, i an index, U a
+ * unit of indexes, f operations of BITFIELD, + the letter before again, up to 3 times. */
 static const struct {
     const char *name, *arguments;
     enum { SAME, NEAR, NEAR_MS, AS_SET } compare;
@@ -140,7 +193,13 @@ static const struct {
     {"TTL", "k", NEAR, 4},         {"PTTL", "k", NEAR_MS, 4},
     {"EXPIRETIME", "k", NEAR, 4},  {"PEXPIRETIME", "k", NEAR_MS, 4},
     {"KEYS", "p", AS_SET, 3},      {"FLUSHDB", "", SAME, 1},
-    {"FLUSHALL", "v", SAME, 1},
+    {"FLUSHALL", "v", SAME, 1},    {"SETBIT", "kBb", SAME, 6},
+    {"GETBIT", "kB", SAME, 4},     {"BITCOUNT", "k", SAME, 2},
+    {"BITCOUNT", "kii", SAME, 3},  {"BITCOUNT", "kiiU", SAME, 4},
+    {"BITPOS", "kb", SAME, 2},     {"BITPOS", "kbi", SAME, 2},
+    {"BITPOS", "kbii", SAME, 3},   {"BITPOS", "kbiiU", SAME, 4},
+    {"BITFIELD", "kf", SAME, 8},   {"BITFIELD_RO", "kf", SAME, 3},
+    {"BITCOUNT", "ki", SAME, 1},   {"GETRANGE", "kii", SAME, 2},
 };
 
 struct stream {
@@ -192,6 +251,26 @@ static void add_set_options(struct stream *stream)
     }
 }
 
+/* One operation of BITFIELD, now and then a wrong one. */
+static void add_field(struct stream *stream)
+{
+    uint64_t kind = random_below(&stream->random, 10);
+    if (kind < 3) {
+        ADD_ONE_OF(stream, field_overflows);
+        if (chance(stream, 0.95))
+            ADD_ONE_OF(stream, overflow_kinds);
+        return;
+    }
+    add(stream, kind < 5   ? field_names[0]
+                : kind < 7 ? field_names[1]
+                : kind < 9 ? field_names[2]
+                           : field_names[3]);
+    ADD_ONE_OF(stream, field_types);
+    ADD_ONE_OF(stream, bit_offsets);
+    if (kind >= 5 && chance(stream, 0.97))
+        ADD_ONE_OF(stream, field_values);
+}
+
 static void add_argument(struct stream *stream, char kind)
 {
     static const struct resp_argument offsets[] = {LITERAL("0"),  LITERAL("1"), LITERAL("7"), LITERAL("200"),
@@ -211,6 +290,22 @@ static void add_argument(struct stream *stream, char kind)
         break;
     case 'p':
         ADD_ONE_OF(stream, patterns);
+        break;
+    case 'B':
+        ADD_ONE_OF(stream, bit_offsets);
+        break;
+    case 'b':
+        ADD_ONE_OF(stream, bit_values);
+        break;
+    case 'i':
+        ADD_ONE_OF(stream, indexes);
+        break;
+    case 'U':
+        ADD_ONE_OF(stream, index_units);
+        break;
+    case 'f':
+        for (uint64_t i = random_below(&stream->random, 4); i > 0; i--)
+            add_field(stream);
         break;
     case 'r':
     case 'm':

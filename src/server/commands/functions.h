@@ -18,6 +18,8 @@ server_command_function set_run, setnx_run, setex_run, psetex_run, getset_run, g
 server_command_function mset_run, msetnx_run;
 /* splice.c */
 server_command_function append_run, setrange_run;
+/* bitfield.c */
+server_command_function bitfield_run, bitfield_ro_run;
 /* numbers.c */
 server_command_function incr_run, decr_run, incrby_run, decrby_run, incrbyfloat_run;
 /* expiry.c */

@@ -178,7 +178,7 @@ static void previous_run(struct server_call *call)
 /* name, run, arity, flags, summary */
 #define RANGE(name, run, arity, flags, summary)                                                              \
     {                                                                                                        \
-        name, run, NULL, arity, flags, 0, 0, 0, "range", summary, NULL                                       \
+        name, run, NULL, arity, flags, 0, 0, 0, "range", summary, NULL, NULL                                 \
     }
 
 const struct server_command server_range_commands[] = {

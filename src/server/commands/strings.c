@@ -21,6 +21,28 @@ static void strlen_point(struct server_call *call, const struct store_value *val
     resp_integer(call->reply, value ? (int64_t)value->length : 0);
 }
 
+/* Redis's meaning of start and end. */
+static struct store_part range_of(int64_t start, int64_t end, int64_t length)
+{
+    bool backwards = start < 0 && end < 0 && start > end;
+    start = start < 0 ? start + length : start; /* from the end */
+    end = end < 0 ? end + length : end;
+    start = start < 0 ? 0 : start;
+    end = end < 0 ? 0 : end >= length ? length - 1 : end;
+    if (backwards || start > end || !length)
+        return (struct store_part){0};
+    return (struct store_part){.offset = (uint64_t)start, .length = (uint64_t)(end - start + 1)};
+}
+
+static struct store_part getrange_part(const struct resp_argument *arguments, uint32_t count, uint64_t whole)
+{
+    int64_t start, end;
+    if (!server_integer_parse(arguments[2].bytes, arguments[2].length, &start) ||
+        !server_integer_parse(arguments[3].bytes, arguments[3].length, &end))
+        return (struct store_part){0};
+    return range_of(start, end, (int64_t)whole);
+}
+
 static void getrange_point(struct server_call *call, const struct store_value *value)
 {
     int64_t start, end;
@@ -28,16 +50,7 @@ static void getrange_point(struct server_call *call, const struct store_value *v
         !server_argument_integer(call, &call->arguments[3], &end))
         return;
     server_call_count(call, value);
-    int64_t length = value ? (int64_t)value->length : 0;
-    bool backwards = start < 0 && end < 0 && start > end;
-    start = start < 0 ? start + length : start; /* from the end */
-    end = end < 0 ? end + length : end;
-    start = start < 0 ? 0 : start;
-    end = end < 0 ? 0 : end >= length ? length - 1 : end;
-    if (backwards || start > end || !length)
-        resp_bulk(call->reply, "", 0);
-    else
-        resp_bulk(call->reply, value->bytes + start, (size_t)(end - start + 1));
+    resp_bulk(call->reply, value ? (const char *)value->bytes : "", value ? value->length : 0);
 }
 
 static bool mget_visit(struct server_call *call, const struct store_value *value, void *context)
@@ -66,14 +79,32 @@ static void mget_run(struct server_call *call)
 /* name, run, point, arity, flags, keys, summary */
 #define STRING(name, run, point, arity, flags, first, last, step, summary)                                   \
     {                                                                                                        \
-        name, run, point, arity, flags, first, last, step, "string", summary, NULL                           \
+        name, run, point, arity, flags, first, last, step, "string", summary, NULL, NULL                     \
     }
 
 const struct server_command server_string_commands[] = {
     STRING("get", NULL, get_point, 2, READ_VALUE | SERVER_FAST, 1, 1, 1, "The value of a key"),
     STRING("strlen", NULL, strlen_point, 2, READ_LENGTH, 1, 1, 1, "The length of a key's value"),
-    STRING("getrange", NULL, getrange_point, 4, READ_VALUE, 1, 1, 1, "A part of a key's value"),
-    STRING("substr", NULL, getrange_point, 4, READ_VALUE, 1, 1, 1, "A part of a key's value (old name)"),
+    {.name = "getrange",
+     .point = getrange_point,
+     .part = getrange_part,
+     .arity = 4,
+     .flags = READ_VALUE,
+     .first_key = 1,
+     .last_key = 1,
+     .key_step = 1,
+     .group = "string",
+     .summary = "A part of a key's value"},
+    {.name = "substr",
+     .point = getrange_point,
+     .part = getrange_part,
+     .arity = 4,
+     .flags = READ_VALUE,
+     .first_key = 1,
+     .last_key = 1,
+     .key_step = 1,
+     .group = "string",
+     .summary = "A part of a key's value (old name)"},
     STRING("mget", mget_run, NULL, -2, SERVER_READONLY, 1, -1, 1, "The values of many keys"),
     STRING("set", set_run, NULL, -3, SERVER_WRITE | SERVER_PUT, 1, 1, 1,
            "Sets a key, under conditions if wanted"),
