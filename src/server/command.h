@@ -44,8 +44,8 @@ typedef void server_command_function(struct server_call *call);
 typedef void server_point_function(struct server_call *call, const struct store_value *value);
 
 /* The part of a value of `whole` bytes that a point function's reply depends on, by the request's arguments:
- * value->bytes has that part alone then, value->whole the value's length. It may be asked before the arguments
- * have been judged. */
+ * value->bytes has that part alone then, value->whole the value's length. It may be asked before the
+ * arguments have been judged. */
 typedef struct store_part server_part_function(const struct resp_argument *arguments, uint32_t count,
                                                uint64_t whole);
 
