@@ -66,28 +66,41 @@ void atomic_copy_from(void *to, const void *shared, size_t length)
     }
 }
 
+/* Stores 8, 4, 2 or 1 bytes. */
+static void store_piece(uint8_t *out, const uint8_t *in, size_t size)
+{
+    if (size == 8) {
+        uint64_t word;
+        memcpy(&word, in, 8);
+        atomic_store_relaxed((uint64_t *)(void *)out, word);
+    } else if (size == 4) {
+        uint32_t word;
+        memcpy(&word, in, 4);
+        atomic_store_relaxed((uint32_t *)(void *)out, word);
+    } else if (size == 2) {
+        uint16_t word;
+        memcpy(&word, in, 2);
+        atomic_store_relaxed((uint16_t *)(void *)out, word);
+    } else {
+        atomic_store_relaxed(out, *in);
+    }
+}
+
 void atomic_copy_to(void *shared, const void *from, size_t length)
 {
     uint8_t *out = shared;
     const uint8_t *in = from;
     /* All stores are relaxed: a caller that needs an order puts a fence before the copy. */
+    while (length && (uintptr_t)out % 8) {
+        size_t size = piece((uintptr_t)out, length);
+        store_piece(out, in, size);
+        in += size, out += size, length -= size;
+    }
+    for (; length >= 8; in += 8, out += 8, length -= 8)
+        store_piece(out, in, 8);
     while (length) {
         size_t size = piece((uintptr_t)out, length);
-        if (size == 8) {
-            uint64_t word;
-            memcpy(&word, in, 8);
-            atomic_store_relaxed((uint64_t *)(void *)out, word);
-        } else if (size == 4) {
-            uint32_t word;
-            memcpy(&word, in, 4);
-            atomic_store_relaxed((uint32_t *)(void *)out, word);
-        } else if (size == 2) {
-            uint16_t word;
-            memcpy(&word, in, 2);
-            atomic_store_relaxed((uint16_t *)(void *)out, word);
-        } else {
-            atomic_store_relaxed(out, *in);
-        }
+        store_piece(out, in, size);
         in += size, out += size, length -= size;
     }
 }
