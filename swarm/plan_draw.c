@@ -181,7 +181,9 @@ static void draw_workload(struct swarm_plan *plan, struct random *random)
     plan->disjoint = random_chance(random, 0.1);
     if (plan->records && random_chance(random, 0.6))
         plan->moves = 1 + (uint32_t)random_below(random, 8);
-    plan->merges = random_chance(random, 0.6) ? 1 + (uint32_t)random_below(random, 12) : 0;
+    /* Where nodes die in the middle of lists, many of these should be merges'. */
+    if (random_chance(random, 0.6))
+        plan->merges = 1 + (uint32_t)random_below(random, plan->kill_at_effect ? 40 : 12);
     /* A pool that is full most of the time. */
     if (!plan->records && random_chance(random, 0.08)) {
         plan->lock_bytes = 4096;

@@ -626,8 +626,8 @@ int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct for
     status = tree_leaf_validate(session, tree, link, &header);
     if (!status)
         status = tree_leaf_mend(session, tree, link, &header);
-    if (!status &&
-        header.state == FORMAT_NODE_FROZEN) { /* it may be emptied in part: its left neighbour tells */
+    if (!status && header.state == FORMAT_NODE_FROZEN) {
+        /* It may be emptied in part: its left neighbour tells. */
         status = tree_leaf_release_with(session, tree, &hold, 0);
         if (!status)
             status = tree_merge_thaw(session, tree, link, &header);
