@@ -43,7 +43,8 @@ static bool reply_good(const struct memory_allocate_reply *reply, size_t length,
          memory_block_index(reply->block_bytes) == MEMORY_BLOCK_SIZES))
         return false;
     for (uint32_t i = 0; i < reply->count; i++)
-        if (gaddr_node(reply->blocks[i]) != node || !gaddr_offset(reply->blocks[i]))
+        if (gaddr_node(reply->blocks[i]) != node || !gaddr_offset(reply->blocks[i]) ||
+            gaddr_offset(reply->blocks[i]) % MEMORY_BLOCK_MIN)
             return false;
     return true;
 }
@@ -251,6 +252,7 @@ static void release(struct pool_session *session, enum memory_purpose purpose, g
         return; /* only a corrupt link names such a node: there is nothing to free */
     pool_lists_mind(worker);
     worker->calls++;
+    worker->allocated[node] -= worker->allocated[node] < bytes ? worker->allocated[node] : bytes;
     if (worker->emptying_count && pool_ranges_hold(worker->emptying, worker->emptying_count, block) &&
         pool_lists_leave(worker, node, purpose, bytes, block, session->cost))
         return;
@@ -260,7 +262,6 @@ static void release(struct pool_session *session, enum memory_purpose purpose, g
         (arena->count == arena->capacity && !pool_arena_reserve(arena, arena->count + batch)))
         return; /* no memory to remember it in: an offline check reclaims it */
     pool_arena_push(worker, node, bytes, arena, block);
-    worker->allocated[node] -= worker->allocated[node] < bytes ? worker->allocated[node] : bytes;
     const struct pool_kept *kept = &worker->kept[node];
     if (kept->bytes > pool_keep_bytes(worker, node) && kept->bytes > kept->retry)
         pool_lists_return(worker, node, false, session->cost);
