@@ -10,6 +10,8 @@
 /* Entries of a step, and the time that steps in a row take: others of the thread wait so long. */
 #define STEP_ENTRIES 16u
 #define SLICE_NS     UINT64_C(400000)
+/* The longest rest between them: the marks of chunks being emptied would run out in a much longer one. */
+#define REST_MAX_NS (POOL_EVACUATION_MS / 4 * UINT64_C(1000000))
 /* How long after a refusal writes count as being refused. */
 #define URGENT_NS UINT64_C(10000000000)
 /* When memory nodes had nothing to empty, they are asked again after so long. */
@@ -28,6 +30,7 @@ struct driver {
     uint64_t walk_ns;   /* when the one under way did */
     uint64_t hits;      /* before the pass under way */
     uint64_t begin_ns;  /* not before then */
+    uint64_t rest_until;
 };
 
 void server_defrag_init(struct server_defrag *defrag, bool active)
@@ -155,6 +158,13 @@ static void end(struct driver *driver)
     driver->running = false;
 }
 
+/* How long the others of the thread have it to themselves after steps of so many ns. */
+static uint64_t rest_of(uint64_t used, uint64_t percent)
+{
+    uint64_t time = used * (100 - percent) / percent;
+    return time < REST_MAX_NS ? time : REST_MAX_NS;
+}
+
 /* Steps for about SLICE_NS; then the others of the thread get the rest of the time. */
 static void slice(struct driver *driver, uint64_t percent)
 {
@@ -169,7 +179,19 @@ static void slice(struct driver *driver, uint64_t percent)
         end(driver);
     if (done && !status && driver->defrag->counts.hits > driver->hits)
         driver->begin_ns = 0; /* there may be more of it */
-    task_sleep(used * (100 - percent) / percent);
+    driver->rest_until = begun + used + rest_of(used, percent);
+}
+
+/* In short sleeps: a step that waited for the network is followed by a long rest, during which the server may
+ * stop and CONFIG change. */
+static void rest(struct driver *driver, const struct server_thread *thread)
+{
+    for (uint64_t now = task_now();
+         now < driver->rest_until && !thread->stopping && atomic_load_relaxed(&driver->server->defrag.active);
+         now = task_now()) {
+        uint64_t left = driver->rest_until - now;
+        task_sleep(left < SERVER_TICK_NS ? left : SERVER_TICK_NS);
+    }
 }
 
 static void drive(struct driver *driver, struct server_thread *thread)
@@ -191,10 +213,12 @@ static void drive(struct driver *driver, struct server_thread *thread)
             tick = now + SERVER_TICK_NS;
             merge_step(driver);
         }
-        if (driver->running)
+        if (driver->running) {
             slice(driver, percent);
-        else
+            rest(driver, thread);
+        } else {
             task_sleep(SERVER_TICK_NS);
+        }
     }
     end(driver);
     publish(driver, 0);
