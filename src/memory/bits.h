@@ -45,4 +45,15 @@ static inline bool bits_are(const uint64_t *words, uint64_t at, uint64_t length,
     return true;
 }
 
+/* The last bit at or before `at` that is set; there is one. */
+static inline uint64_t bits_last(const uint64_t *words, uint64_t at)
+{
+    uint64_t word = at / 64, set = words[word] << (63 - at % 64);
+    if (set != 0)
+        return at - (uint64_t)__builtin_clzll(set);
+    while (words[--word] == 0)
+        ;
+    return word * 64 + 63 - (uint64_t)__builtin_clzll(words[word]);
+}
+
 #endif

@@ -93,6 +93,19 @@ static uint64_t find_low(const struct blocks *blocks, uint64_t length, uint64_t 
     return runs_room_up(runs, *at, length * want) / length;
 }
 
+/* The same for data below the floor, in holes that are too small for nodes: else a pool full of such holes
+ * would refuse all data, also that which is moved to join them. */
+static uint64_t find_scrap(struct blocks *blocks, uint64_t length, uint64_t want, uint64_t *at)
+{
+    uint64_t end = runs_scrap(&blocks->runs, length);
+    if (end == RUNS_NONE)
+        return 0;
+    uint64_t in_leaf = (end - 1) % RUNS_LEAF + 1;
+    uint64_t count = runs_room_down(&blocks->runs, end, lesser(length * want, in_leaf)) / length;
+    *at = end - count * length;
+    return count;
+}
+
 /* The same for the highest above the floor. */
 static uint64_t find_high(struct blocks *blocks, uint64_t length, uint64_t want, uint64_t *at)
 {
@@ -103,7 +116,7 @@ static uint64_t find_high(struct blocks *blocks, uint64_t length, uint64_t want,
     if (end - length < runs_floor(runs)) {
         runs_floor_settle(runs, UINT64_MAX);
         if (end - length < runs_floor(runs))
-            return 0;
+            return find_scrap(blocks, length, want, at);
     }
     uint64_t room = lesser(runs_room_down(runs, end, length * want), end - runs_floor(runs));
     uint64_t count = room / length;
@@ -265,18 +278,26 @@ bool blocks_give(struct blocks *blocks, const uint64_t *offsets, const uint32_t 
 
 /* ---- looking up ---- */
 
+/* Behind the block that begins at the granule. */
+static uint64_t block_end(const struct blocks *blocks, uint64_t start)
+{
+    uint64_t at = start + 1;
+    while (at < blocks->runs.granules) {
+        uint64_t others = (~blocks->runs.used[at / 64] | blocks->starts[at / 64]) >> at % 64;
+        if (others != 0)
+            return at + (uint64_t)__builtin_ctzll(others);
+        at = at / 64 * 64 + 64;
+    }
+    return blocks->runs.granules;
+}
+
 bool blocks_find(const struct blocks *blocks, uint64_t offset, uint64_t *start, uint32_t *block_bytes)
 {
     uint64_t at = offset / RUNS_GRANULE;
     if (at >= blocks->runs.granules || !bits_get(blocks->runs.used, at))
         return false;
-    while (!bits_get(blocks->starts, at)) {
-        assert(at > 0);
-        at--;
-    }
-    uint64_t end = at + 1;
-    while (end < blocks->runs.granules && bits_get(blocks->runs.used, end) && !bits_get(blocks->starts, end))
-        end++;
+    at = bits_last(blocks->starts, at);
+    uint64_t end = block_end(blocks, at);
     *start = at * RUNS_GRANULE;
     *block_bytes = (uint32_t)((end - at) * RUNS_GRANULE);
     return true;

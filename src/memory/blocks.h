@@ -11,7 +11,8 @@
  * TWO ENDS. Nodes of the tree take the lowest free address, aligned to 64 bytes; data (records, their pieces,
  * key blocks) takes the highest. Data keeps off a RESERVE: below a floor, which moves as nodes come and go,
  * at least a 64th of the pool (16 KiB, if that is more; at most a quarter) has room for nodes, so that the
- * tree can split while records are refused.
+ * tree can split while records are refused. Holes of less than 1 KiB are no such room, and data may take
+ * them.
  *
  * CHUNKS are what space is accounted by, what is emptied (evacuate.c), and what goes back to the system
  * (trim.c). Blocks lie across their boundaries.

@@ -71,7 +71,7 @@ static void fill(struct runs *runs)
         runs->levels[level] = lacks;
         lacks += whole_lines(runs->counts[level]);
     }
-    runs->floor = runs->room_below = 0;
+    runs->floor = runs->room_below = runs->scrap = 0;
     runs_floor_settle(runs, UINT64_MAX);
 }
 
@@ -354,6 +354,20 @@ uint64_t runs_last(const struct runs *runs, uint64_t length)
         index = child;
     }
     return leaf_last(runs, index, run, length);
+}
+
+uint64_t runs_scrap(struct runs *runs, uint64_t length)
+{
+    if (length >= RUNS_ROOM_MIN)
+        return RUNS_NONE;
+    for (uint64_t looked = 0; looked < lesser(RUNS_SCRAPS, runs->counts[0]); looked++) {
+        uint64_t leaf = (runs->scrap ? runs->scrap : runs->counts[0]) - 1;
+        uint32_t longest = RUNS_LEAF - runs->levels[0][leaf].longest; /* 0 if it is hidden */
+        if (longest >= length && longest < RUNS_ROOM_MIN)
+            return leaf_last(runs, leaf, 0, length);
+        runs->scrap = leaf;
+    }
+    return RUNS_NONE;
 }
 
 uint64_t runs_longest(const struct runs *runs, uint64_t from)

@@ -53,9 +53,11 @@ struct runs {
     uint32_t *zone_lacks; /* granules that are no room */
     uint64_t floor;       /* a zone */
     uint64_t room_below, reserve;
+    uint64_t scrap; /* the leaf above the next one that runs_scrap looks at */
 };
 
 #define RUNS_ROOM_MIN 32u /* granules: 1 KiB */
+#define RUNS_SCRAPS   512u
 
 int runs_create(struct runs *runs, uint64_t granules, struct error *error);
 void runs_destroy(struct runs *runs);
@@ -66,6 +68,10 @@ void runs_clear(struct runs *runs);
  * RUNS_NONE. */
 uint64_t runs_first(const struct runs *runs, uint64_t length);
 uint64_t runs_last(const struct runs *runs, uint64_t length);
+/* The end of a run of at least `length` granules in a leaf that is no room for nodes (RUNS_ROOM_MIN), which
+ * the reserve has no use for; RUNS_NONE: there is none in the RUNS_SCRAPS leaves that this call looks at. The
+ * next call goes on where this one ended. */
+uint64_t runs_scrap(struct runs *runs, uint64_t length);
 /* The longest run from `from` (a multiple of RUNS_LEAF) on, capped. */
 uint64_t runs_longest(const struct runs *runs, uint64_t from);
 /* The longest run of the granules from `from` to `to`, multiples of RUNS_LEAF, even if they are hidden. */

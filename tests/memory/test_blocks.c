@@ -443,6 +443,36 @@ static void the_floor_follows_the_nodes(void **state)
     blocks_destroy(blocks);
 }
 
+/* Nodes have taken all that they can use, and half of the pool is holes of 64 bytes: data gets those. */
+static void holes_too_small_for_nodes_serve_data(void **state)
+{
+    struct blocks *blocks = make(64);
+    static uint64_t data[64 * CHUNK / 64];
+    uint32_t count = 0, holes = 0, chunks[64];
+    uint64_t offset;
+    while ((offset = take_one(blocks, MEMORY_FOR_DATA, 64)) != UINT64_MAX)
+        data[count++] = offset;
+    for (uint32_t i = 0; i < count; i += 2, holes++)
+        give_one(blocks, data[i], 64);
+    while (take_one(blocks, MEMORY_FOR_NODES, 1024) != UINT64_MAX)
+        ;
+    assert_int_equal(take_one(blocks, MEMORY_FOR_DATA, 1024), UINT64_MAX);
+    /* What is emptied has a place to go to. */
+    for (uint32_t i = 1; i < 300; i += 2)
+        give_one(blocks, data[i], 64);
+    assert_true(blocks_empty_choose(blocks, 1, 64, chunks) > 0);
+    for (uint32_t i = 0; i < holes / 2; i++) {
+        offset = take_one(blocks, MEMORY_FOR_DATA, 64);
+        assert_int_not_equal(offset, UINT64_MAX);
+        assert_int_equal(blocks->chunks[offset / CHUNK].owner, 0);
+    }
+    blocks_empty_end(blocks, 1, true);
+    /* All holes but those that have become room for nodes, and what lies beside them. */
+    for (uint32_t i = holes / 2; i < holes - 2 * RUNS_LEAF; i++)
+        assert_int_not_equal(take_one(blocks, MEMORY_FOR_DATA, 64), UINT64_MAX);
+    blocks_destroy(blocks);
+}
+
 /* ---- idle chunks ---- */
 
 static void idle_chunks(void **state)
@@ -488,6 +518,7 @@ int main(void)
         cmocka_unit_test(stuck_chunks_are_left_alone),
         cmocka_unit_test(the_last_resort),
         cmocka_unit_test(the_floor_follows_the_nodes),
+        cmocka_unit_test(holes_too_small_for_nodes_serve_data),
         cmocka_unit_test(idle_chunks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
