@@ -118,8 +118,10 @@ static void merge_step(struct driver *driver)
     uint64_t now = task_now();
     if (!driver->walk_ns)
         driver->walk_ns = now;
-    if (store_merge_step(driver->store, &driver->merging, STEP_LEAVES, &ended) || !ended)
+    int status = store_merge_step(driver->store, &driver->merging, STEP_LEAVES, &ended);
+    if (!status && !ended)
         return;
+    /* An error ends the walk like its end: it must not keep chunks from being emptied. */
     driver->merged_ns = driver->walk_ns;
     driver->walk_ns = 0;
 }
