@@ -52,7 +52,8 @@ void commands_run(struct commands *commands, const struct resp_argument *argumen
                                .reply = &commands->reply,
                                .arguments = arguments,
                                .count = count,
-                               .now_ms = commands->now_ms};
+                               .now_ms = commands->now_ms,
+                               .reserve = commands->reserve};
     call.command = command_table_find(commands->table, arguments[0].bytes, arguments[0].length, NULL);
     commands->reply.length = 0;
     resp_begin(&commands->reply);

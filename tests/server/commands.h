@@ -16,6 +16,8 @@ struct commands {
     struct resp_writer reply;
     uint64_t now_ms;
     uint64_t hits, misses; /* of the last command */
+    /* server_call.reserve of the commands; NULL, the default: none */
+    bool (*reserve)(struct server_call *call, size_t from, size_t to);
 };
 /* Aborts the test on failure. pool_bytes: of each of two memory nodes; 0: room for some of the longest
  * values. atomic_write: what the fabric claims to have; 0: what it has. */

@@ -50,10 +50,13 @@ static const char *const same[] = {
     "COMMAND LIST FILTERBY ACLCAT @read", "COMMAND GETKEYSANDFLAGS", "COMMAND GETKEYSANDFLAGS ping",
     "COMMAND GETKEYSANDFLAGS nope a", "COMMAND GETKEYSANDFLAGS ping a", "COMMAND GETKEYSANDFLAGS get a b",
     "COMMAND GETKEYSANDFLAGS get a", "COMMAND GETKEYSANDFLAGS set a b", "COMMAND GETKEYSANDFLAGS set a b get",
-    "COMMAND GETKEYSANDFLAGS mset a b c d", "COMMAND GETKEYSANDFLAGS del a b",
-    "COMMAND GETKEYSANDFLAGS getex a", "COMMAND GETKEYSANDFLAGS object freq a", "COMMAND GETKEYS watch a b",
-    "COMMAND GETKEYS memory nope a", "COMMAND INFO get \"client|list\" nope \"client|nope\"",
-    "COMMAND INFO \"memory|usage\" mset scan", "COMMAND DOCS nope nope", "COMMAND DOCS \"client|nope\"",
+    "COMMAND GETKEYSANDFLAGS mset a b c d", "COMMAND GETKEYSANDFLAGS bitop and d a b",
+    "COMMAND GETKEYSANDFLAGS bitop not d", "COMMAND GETKEYS bitop and d a b",
+    "COMMAND GETKEYSANDFLAGS bitfield a get u8 0", "COMMAND GETKEYSANDFLAGS bitfield a set u8 0 1",
+    "COMMAND GETKEYSANDFLAGS del a b", "COMMAND GETKEYSANDFLAGS getex a",
+    "COMMAND GETKEYSANDFLAGS object freq a", "COMMAND GETKEYS watch a b", "COMMAND GETKEYS memory nope a",
+    "COMMAND INFO get \"client|list\" nope \"client|nope\"", "COMMAND INFO \"memory|usage\" mset scan",
+    "COMMAND DOCS nope nope", "COMMAND DOCS \"client|nope\"",
     /* how values are kept */
     "SET a 1", "OBJECT ENCODING a", "MEMORY USAGE a SAMPLES -1", "MEMORY USAGE a SAMPLES x",
     "MEMORY USAGE a SAMPLES", "MEMORY USAGE a FOO 1", "MEMORY USAGE nope SAMPLES -1",
@@ -242,6 +245,15 @@ static void documents(void **state)
         "\r\n"
         "%3\r\n$4\r\nname\r\n$10\r\nwithvalues\r\n$4\r\ntype\r\n$10\r\npure-token\r\n$5\r\ntoken\r\n$10\r\n"
         "WITHVALUES\r\n");
+    /* The destination is the first of its kinds of keys, the sources are the second. */
+    expect(
+        "COMMAND DOCS bitop",
+        "%1\r\n$5\r\nbitop\r\n%4\r\n$7\r\nsummary\r\n$57\r\nSets a key to AND, OR, XOR or NOT of the values "
+        "of others\r\n$5\r\nsince\r\n$5\r\n2.6.0\r\n$5\r\ngroup\r\n$6\r\nbitmap\r\n$9\r\narguments\r\n*3\r\n"
+        "%2\r\n$4\r\nname\r\n$9\r\noperation\r\n$4\r\ntype\r\n$6\r\nstring\r\n"
+        "%3\r\n$4\r\nname\r\n$7\r\ndestkey\r\n$4\r\ntype\r\n$3\r\nkey\r\n$14\r\nkey_spec_index\r\n:0\r\n"
+        "%4\r\n$4\r\nname\r\n$3\r\nkey\r\n$4\r\ntype\r\n$3\r\nkey\r\n$14\r\nkey_spec_index\r\n:1\r\n"
+        "$5\r\nflags\r\n~1\r\n+multiple\r\n");
     redis_say(&ours, "HELLO 2");
     char head[16];
     redis_say(&ours, "COMMAND COUNT");

@@ -142,6 +142,9 @@ static const struct resp_argument index_units[] = {LITERAL("BIT"), LITERAL("byte
                                                    LITERAL("BYTE"), LITERAL("bits")};
 static const struct resp_argument field_names[] = {LITERAL("GET"), LITERAL("SET"), LITERAL("incrby"),
                                                    LITERAL("PUT")};
+static const struct resp_argument bit_operations[] = {
+    LITERAL("AND"), LITERAL("or"),  LITERAL("XOR"), LITERAL("NOT"),  LITERAL("and"),
+    LITERAL("Or"),  LITERAL("xor"), LITERAL("not"), LITERAL("nand"), LITERAL("")};
 static const struct resp_argument field_overflows[] = {LITERAL("OVERFLOW"), LITERAL("overflow")};
 static const struct resp_argument overflow_kinds[] = {LITERAL("WRAP"), LITERAL("sat"),  LITERAL("FAIL"),
                                                       LITERAL("SAT"),  LITERAL("fail"), LITERAL("none")};
@@ -167,7 +170,7 @@ static const struct resp_argument field_values[] = {LITERAL("0"),
 /* What a command's arguments are, a letter each; in capitals: the reply is compared in another way.
  * k key, v value, n number, r a relative time in seconds, m in ms, t an absolute one in seconds, u in ms,
  * o any options of SET or GETEX, e any of EXPIRE, p pattern, B the number of a bit, b a bit, i an index, U a
- * unit of indexes, f operations of BITFIELD, + the letter before again, up to 3 times. */
+ * unit of indexes, f operations of BITFIELD, W one of BITOP, + the letter before again, up to 3 times. */
 static const struct {
     const char *name, *arguments;
     enum { SAME, NEAR, NEAR_MS, AS_SET } compare;
@@ -200,6 +203,7 @@ static const struct {
     {"BITPOS", "kbii", SAME, 3},   {"BITPOS", "kbiiU", SAME, 4},
     {"BITFIELD", "kf", SAME, 8},   {"BITFIELD_RO", "kf", SAME, 3},
     {"BITCOUNT", "ki", SAME, 1},   {"GETRANGE", "kii", SAME, 2},
+    {"BITOP", "Wkk+", SAME, 6},    {"BITOP", "Wkk", SAME, 4},
 };
 
 struct stream {
@@ -302,6 +306,9 @@ static void add_argument(struct stream *stream, char kind)
         break;
     case 'U':
         ADD_ONE_OF(stream, index_units);
+        break;
+    case 'W':
+        ADD_ONE_OF(stream, bit_operations);
         break;
     case 'f':
         for (uint64_t i = random_below(&stream->random, 4); i > 0; i--)

@@ -1,7 +1,7 @@
 /*
  * bits.c - SETBIT, GETBIT, BITCOUNT, BITPOS, and the table of all commands about bits (BITFIELD's stand in
- * bitfield.c). On fibers. Replies and errors are those of Redis 7.0. They read and write the part of the
- * value that they are about: a long value's other pieces are not touched.
+ * bitfield.c, BITOP in bitop.c). On fibers. Replies and errors are those of Redis 7.0. They read and write
+ * the part of the value that they are about: a long value's other pieces are not touched.
  */
 #include "server/commands/bits.h"
 #include "server/arguments.h"
@@ -381,5 +381,14 @@ const struct server_command server_bit_commands[] = {
      .key_step = 1,
      .group = "bitmap",
      .summary = "Reads integers of any width in a key's value"},
+    {.name = "bitop",
+     .run = bitop_run,
+     .arity = -4,
+     .flags = SERVER_WRITE,
+     .first_key = 2,
+     .last_key = -1,
+     .key_step = 1,
+     .group = "bitmap",
+     .summary = "Sets a key to AND, OR, XOR or NOT of the values of others"},
     {.name = NULL},
 };

@@ -78,11 +78,12 @@ static size_t subs_count(const struct server_command *command)
 
 /* ---- COMMAND, COMMAND INFO ---- */
 
-/* The words of a text: counted, and replied as a set of simple or bulk strings. */
+/* The words of a text, up to its end or a semicolon: counted, and replied as a set of simple or bulk strings.
+ */
 static size_t words_count(const char *text)
 {
     size_t count = *text != 0;
-    for (; *text; text++)
+    for (; *text && *text != ';'; text++)
         count += *text == ' ';
     return count;
 }
@@ -91,8 +92,8 @@ static void words_reply(struct resp_writer *reply, const char *text, const char 
 {
     char word[96];
     resp_set(reply, words_count(text));
-    while (*text) {
-        size_t length = strcspn(text, " ");
+    while (*text && *text != ';') {
+        size_t length = strcspn(text, " ;");
         snprintf(word, sizeof word, "%s%.*s", before, (int)length, text);
         if (simple)
             resp_simple(reply, word);
@@ -109,32 +110,48 @@ static void named_integer(struct resp_writer *reply, const char *name, int64_t v
     resp_integer(reply, value);
 }
 
-/* Where the keys stand: from the first one on, to the last, in steps. */
-static void keys_describe(struct resp_writer *reply, const struct subject *subject)
+/* What is done to the keys after the first one, if that is something else; or NULL. */
+static const char *flags_of_rest(const struct subject *subject)
 {
-    resp_set(reply, subject->first_key ? 1 : 0);
-    if (!subject->first_key)
-        return;
+    const char *semicolon = strchr(subject->document->key_flags, ';');
+    return semicolon ? semicolon + 1 : NULL;
+}
+
+/* Keys of which the same is done: from `first` on, to `last`, in steps. */
+static void key_run_describe(struct resp_writer *reply, const char *flags, int first, int last, int step)
+{
     resp_map(reply, 3);
     resp_text(reply, "flags");
-    words_reply(reply, subject->document->key_flags, "", true);
+    words_reply(reply, flags, "", true);
     resp_text(reply, "begin_search");
     resp_map(reply, 2);
     resp_text(reply, "type");
     resp_text(reply, "index");
     resp_text(reply, "spec");
     resp_map(reply, 1);
-    named_integer(reply, "index", subject->first_key);
+    named_integer(reply, "index", first);
     resp_text(reply, "find_keys");
     resp_map(reply, 2);
     resp_text(reply, "type");
     resp_text(reply, "range");
     resp_text(reply, "spec");
     resp_map(reply, 3);
-    named_integer(reply, "lastkey",
-                  subject->last_key < 0 ? subject->last_key : subject->last_key - subject->first_key);
-    named_integer(reply, "keystep", subject->key_step);
+    named_integer(reply, "lastkey", last < 0 ? last : last - first);
+    named_integer(reply, "keystep", step);
     named_integer(reply, "limit", 0);
+}
+
+/* Where the keys stand. */
+static void keys_describe(struct resp_writer *reply, const struct subject *subject)
+{
+    const char *flags = subject->document->key_flags, *rest = flags_of_rest(subject);
+    int first = subject->first_key, last = subject->last_key, step = subject->key_step;
+    resp_set(reply, !first ? 0 : rest ? 2 : 1);
+    if (!first)
+        return;
+    key_run_describe(reply, flags, first, rest ? first : last, step);
+    if (rest)
+        key_run_describe(reply, rest, first + step, last, step);
 }
 
 static void subject_describe(struct resp_writer *reply, const struct subject *subject)
@@ -302,10 +319,12 @@ static void command_docs(struct server_call *call)
 
 /* ---- COMMAND GETKEYS, GETKEYSANDFLAGS ---- */
 
-/* What a command with these arguments does to its keys, where that depends on them. */
-static const char *flags_now(const struct server_call *call, const struct subject *subject)
+/* What a command with these arguments does to the key, which is its first one or not. */
+static const char *flags_now(const struct server_call *call, const struct subject *subject, bool first)
 {
-    const char *name = subject->command->name;
+    const char *name = subject->command->name, *rest = flags_of_rest(subject);
+    if (rest && !first)
+        return rest;
     if (strcmp(name, "set") == 0) {
         for (uint32_t i = 5; i < call->count; i++)
             if (server_argument_is(&call->arguments[i], "GET"))
@@ -358,7 +377,7 @@ static void keys_reply(struct server_call *call, bool flags)
                 resp_array(call->reply, 2);
             resp_bulk(call->reply, call->arguments[2 + i].bytes, call->arguments[2 + i].length);
             if (flags)
-                words_reply(call->reply, flags_now(call, &subject), "", true);
+                words_reply(call->reply, flags_now(call, &subject, i == subject.first_key), "", true);
         }
         resp_array_close(call->reply, mark, keys);
     }

@@ -71,6 +71,8 @@ static const struct command_document documents[] = {
      0, 0, 0, NULL},
     {"bitfield_ro", "6.0.0", "readonly fast", "read bitmap fast", "", "RO access",
      "key [GET=<encoding_offset encoding offset:integer>+++]", 0, 0, 0, NULL},
+    {"bitop", "2.6.0", "write denyoom", "write bitmap slow", "", "OW update;RO access",
+     "operation destkey:key key...", 0, 0, 0, NULL},
     {"del", "1.0.0", "write", "keyspace write slow", "request_policy:multi_shard response_policy:agg_sum",
      "RM delete", "key...", 0, 0, 0, NULL},
     {"unlink", "4.0.0", "write fast", "keyspace write fast",

@@ -3,9 +3,12 @@
  * table, and the syntax of arguments as text, out of which COMMAND DOCS makes its tree. Constant; any thread.
  *
  * SYNTAX. Elements with blanks between them:
- *   name            an argument, a string; name:type one of another type (integer, double, pattern,
- * unix-time); the name `key` is a key TOKEN           a word that stands for itself TOKEN=element   a word
- * before an element {name a | b}    one of several elements <name a b>      several elements together
+ *   name            an argument, a string; name:type one of another type (key, integer, double, pattern,
+ *                   unix-time); the name `key` is a key
+ *   TOKEN           a word that stands for itself
+ *   TOKEN=element   a word before an element
+ *   {name a | b}    one of several elements
+ *   <name a b>      several elements together
  *   element...      once or more; element+++ the same with its token each time
  *   [element]       optional
  */
@@ -18,7 +21,10 @@ struct command_document {
     const char *name;  /* "get", "client|list" */
     const char *since; /* of Redis, or of Banyan where Redis has no such command */
     /* Words with blanks between them: as COMMAND INFO shows them, categories without their @. */
-    const char *flags, *categories, *tips, *key_flags;
+    const char *flags, *categories, *tips;
+    /* What is done to the keys; behind a semicolon, what to those after the first one, if it is something
+     * else. */
+    const char *key_flags;
     const char *syntax;
     int first_key, last_key, key_step; /* of a subcommand */
     const char *summary;               /* of a subcommand */

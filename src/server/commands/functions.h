@@ -20,6 +20,8 @@ server_command_function mset_run, msetnx_run;
 server_command_function append_run, setrange_run;
 /* bitfield.c */
 server_command_function bitfield_run, bitfield_ro_run;
+/* bitop.c */
+server_command_function bitop_run;
 /* numbers.c */
 server_command_function incr_run, decr_run, incrby_run, decrby_run, incrbyfloat_run;
 /* expiry.c */

@@ -43,7 +43,7 @@ static void exists_run(struct server_call *call)
     int64_t found = 0;
     if (!server_arguments_keys(call, 1, 1))
         return;
-    int status = many_keys_each(call, false, exists_visit, &found);
+    int status = many_keys_each(call, 1, false, exists_visit, &found);
     if (status)
         server_reply_failure(call, status);
     else

@@ -1,12 +1,12 @@
 /* many_keys.c - reading the keys of one command in batches; contract in many_keys.h. */
 #include "server/commands/many_keys.h"
 
-int many_keys_each(struct server_call *call, bool values,
+int many_keys_each(struct server_call *call, uint32_t first, bool values,
                    bool (*visit)(struct server_call *call, const struct store_value *value, void *context),
                    void *context)
 {
     struct store_item items[MANY_KEYS_BATCH];
-    for (uint32_t at = 1; at < call->count;) {
+    for (uint32_t at = first; at < call->count;) {
         uint32_t count = 0;
         for (; count < MANY_KEYS_BATCH && at < call->count; at++)
             items[count++] = (struct store_item){.key = call->arguments[at].bytes,

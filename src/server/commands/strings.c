@@ -64,7 +64,7 @@ static void mget_run(struct server_call *call)
     if (!server_arguments_keys(call, 1, 1))
         return;
     resp_array(call->reply, call->count - 1);
-    int status = many_keys_each(call, true, mget_visit, NULL);
+    int status = many_keys_each(call, 1, true, mget_visit, NULL);
     if (status) {
         server_reply_rewind(call);
         server_reply_failure(call, status);

@@ -48,7 +48,7 @@ static struct span word_take(const char **at)
 /* Cuts ":type" off the name of an argument, if that is a type and no part of the name. */
 static const char *type_cut(struct span *name)
 {
-    static const char *const types[] = {"integer", "double", "pattern", "unix-time", "string"};
+    static const char *const types[] = {"key", "integer", "double", "pattern", "unix-time", "string"};
     if (name->length == 3 && memcmp(name->at, "key", 3) == 0)
         return "key";
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -165,6 +165,15 @@ static void name_reply(struct resp_writer *reply, const struct node *node)
     resp_bulk(reply, text, node->name.length);
 }
 
+/* Keys before this one: each has its own entry among the descriptions of a command's keys. */
+static int64_t keys_before(const struct tree *tree, uint8_t index)
+{
+    int64_t keys = 0;
+    for (uint8_t i = 1; i < index; i++)
+        keys += strcmp(tree->nodes[i].type, "key") == 0;
+    return keys;
+}
+
 static void node_reply(struct resp_writer *reply, const struct tree *tree, uint8_t index)
 {
     const struct node *node = &tree->nodes[index];
@@ -175,7 +184,7 @@ static void node_reply(struct resp_writer *reply, const struct tree *tree, uint8
     resp_text(reply, node->type);
     if (key) {
         resp_text(reply, "key_spec_index");
-        resp_integer(reply, 0);
+        resp_integer(reply, keys_before(tree, index));
     }
     if (node->token.at) {
         resp_text(reply, "token");
