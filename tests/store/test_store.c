@@ -248,9 +248,10 @@ static void costs_of_many_puts(void **state)
         for (unsigned longer = 0; longer < 2; longer++) {
             for (unsigned i = 0; i < COUNT; i++) {
                 snprintf(names[i], sizeof names[i], "spread%05u", i * (SPREAD / COUNT) + round);
-                items[i] = (struct store_item){.key = names[i],
-                                               .key_length = strlen(names[i]),
-                                               .value = {bytes, longer ? 100 + i : i, 0}};
+                items[i] = (struct store_item){
+                    .key = names[i],
+                    .key_length = strlen(names[i]),
+                    .value = {.bytes = bytes, .length = longer ? 100 + i : i, .expires = 0}};
             }
             uint64_t before = trips();
             assert_int_equal(store_multi_put(session, items, COUNT), 0);
@@ -262,8 +263,9 @@ static void costs_of_many_puts(void **state)
     /* Neighbours share a leaf and its lock. */
     for (unsigned i = 0; i < COUNT; i++) {
         snprintf(names[i], sizeof names[i], "spread%05u", 100 + i);
-        items[i] =
-            (struct store_item){.key = names[i], .key_length = strlen(names[i]), .value = {bytes, i, 0}};
+        items[i] = (struct store_item){.key = names[i],
+                                       .key_length = strlen(names[i]),
+                                       .value = {.bytes = bytes, .length = i, .expires = 0}};
     }
     assert_int_equal(store_multi_put(session, items, COUNT), 0);
     uint64_t before = trips();
@@ -280,17 +282,17 @@ static void many_puts_of_all_kinds(void **state)
     uint8_t *bytes = filled(9, MIB);
     struct store_check_report report;
     struct store_item items[] = {
-        {.key = "a", .key_length = 1, .value = {bytes, 3, 0}},
-        {.key = "a", .key_length = 1, .value = {bytes, 300, 0}},
-        {.key = "", .key_length = 0, .value = {bytes, 3, 0}},
-        {.key = "b", .key_length = 1, .value = {NULL, 3, 0}},
-        {.key = "c", .key_length = 1, .value = {bytes, STORE_VALUE_MAX + 1, 0}},
-        {.key = "d", .key_length = 1, .value = {bytes, 400, 0}},
-        {.key = "d", .key_length = 1, .value = {bytes, MIB, 0}},
-        {.key = "d", .key_length = 1, .value = {bytes, 500, 0}},
-        {.key = "e", .key_length = 1, .value = {NULL, 0, 0}},
-        {.key = "f", .key_length = 1, .value = {bytes, MIB, 7000}},
-        {.key = "f", .key_length = 1, .value = {bytes, 5, 7000}},
+        {.key = "a", .key_length = 1, .value = {.bytes = bytes, .length = 3, .expires = 0}},
+        {.key = "a", .key_length = 1, .value = {.bytes = bytes, .length = 300, .expires = 0}},
+        {.key = "", .key_length = 0, .value = {.bytes = bytes, .length = 3, .expires = 0}},
+        {.key = "b", .key_length = 1, .value = {.bytes = NULL, .length = 3, .expires = 0}},
+        {.key = "c", .key_length = 1, .value = {.bytes = bytes, .length = STORE_VALUE_MAX + 1, .expires = 0}},
+        {.key = "d", .key_length = 1, .value = {.bytes = bytes, .length = 400, .expires = 0}},
+        {.key = "d", .key_length = 1, .value = {.bytes = bytes, .length = MIB, .expires = 0}},
+        {.key = "d", .key_length = 1, .value = {.bytes = bytes, .length = 500, .expires = 0}},
+        {.key = "e", .key_length = 1, .value = {.bytes = NULL, .length = 0, .expires = 0}},
+        {.key = "f", .key_length = 1, .value = {.bytes = bytes, .length = MIB, .expires = 7000}},
+        {.key = "f", .key_length = 1, .value = {.bytes = bytes, .length = 5, .expires = 7000}},
     };
     for (unsigned round = 0; round < 3; round++) {
         assert_int_equal(store_multi_put(session, items, sizeof items / sizeof *items), BANYAN_EKEYSIZE);
@@ -601,8 +603,10 @@ static void many(void **state)
     for (unsigned i = 0; i < COUNT; i++) {
         snprintf(names[i], sizeof names[i], "key%u", i);
         size_t length = i == 350 ? MIB + i : i % 3 ? i * 7 : i % 17;
-        items[i] = (struct store_item){
-            .key = names[i], .key_length = strlen(names[i]), .value = {bytes, length, i % 5 ? 0 : 5000 + i}};
+        items[i] =
+            (struct store_item){.key = names[i],
+                                .key_length = strlen(names[i]),
+                                .value = {.bytes = bytes, .length = length, .expires = i % 5 ? 0 : 5000 + i}};
     }
     assert_int_equal(store_multi_put(session, items, COUNT), 0);
     for (int values = 0; values < 2; values++) {
