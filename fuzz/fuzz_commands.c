@@ -1,7 +1,7 @@
 /*
- * fuzz_commands.c - the commands about keys (strings, numbers, expiry, ranges, SCAN), each with arguments out
- * of the input: few keys, options right and wrong, numbers at their limits, globs, bounds, cursors; over a
- * small store whose clock the input moves. RESP2 and RESP3.
+ * fuzz_commands.c - the commands about keys (strings, numbers, bits, expiry, ranges, SCAN), each with
+ * arguments out of the input: few keys, options right and wrong, numbers at their limits, globs, bounds,
+ * cursors; over a small store whose clock the input moves. RESP2 and RESP3.
  *
  * Oracle: each command gives exactly one well-formed reply; different commands about one key agree (GET,
  * STRLEN, EXISTS, PTTL, RANGE); at the end SCAN, RANGECOUNT and RANGE give the same keys, the store is sound,
@@ -134,7 +134,12 @@ static const char *const words[] = {"0",
                                     "",
                                     "abc",
                                     "70000",
-                                    "536870911"};
+                                    "536870911",
+                                    "AND",
+                                    "NOT",
+                                    "SET",
+                                    "INCRBY",
+                                    "i13"};
 
 static struct resp_argument take_argument(struct trial *trial, char *room, size_t capacity)
 {
@@ -202,8 +207,8 @@ static void step(struct trial *trial)
     const char *reply = run(trial, arguments, 1u + count);
     if (!strcmp(command->name, "scan") && *reply == '*') /* *2, then the cursor as a bulk */
         trial->last_cursor = strtoull(strchr(strchr(reply + 1, '\n') + 1, '\n') + 1, NULL, 10);
-    if (count && command->first_key == 1 && command->flags & SERVER_WRITE)
-        judge_key(trial, &arguments[1]);
+    if (command->first_key && count >= command->first_key && command->flags & SERVER_WRITE)
+        judge_key(trial, &arguments[command->first_key]);
     for (uint32_t i = 1; i <= count; i++)
         free((void *)(uintptr_t)arguments[i].bytes);
 }
