@@ -33,7 +33,7 @@ static void usage_errors_say_what_to_do(void **state)
     program_expect("bench --keys 0 --workload read-only", 2, "--keys");
     program_expect("bench --key-bytes 4", 2, "--key-bytes");
     program_expect("bench --value-bytes 256", 2, "--value-bytes");
-    program_expect("bench --theta 1", 2, "--theta");
+    program_expect("bench --theta 4.1", 2, "--theta");
     program_expect("bench --memory tcp://localhost:1", 2, "--fabric tcp, unix or rdma");
     program_expect("bench --fabric tcp --memory fly://", 2, "--memory");
     program_expect("bench --fabric tcp --memory tcp://localhost:1", 1, "Connection refused");
