@@ -144,10 +144,11 @@ static void fill(struct trial *trial)
     struct store_item items[MANY];
     for (unsigned first = 0; first < KEYS; first += MANY) {
         for (unsigned i = 0; i < MANY; i++)
-            items[i] = (struct store_item){
-                .key = keys[i],
-                .key_length = key_of(first + i, keys[i]),
-                .value = {bytes_of(first + i), length_of(first + i), (first + i) % 11 ? 0 : 100000}};
+            items[i] = (struct store_item){.key = keys[i],
+                                           .key_length = key_of(first + i, keys[i]),
+                                           .value = {.bytes = bytes_of(first + i),
+                                                     .length = length_of(first + i),
+                                                     .expires = (first + i) % 11 ? 0 : 100000}};
         int status = store_multi_put(trial->rig.store_session, items, MANY);
         fuzz_must(!status, "filling: %s", tree_session_error(trial->rig.session)->text);
     }
