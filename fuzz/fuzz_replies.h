@@ -5,7 +5,7 @@
 
 #include "fuzz/fuzz.h"
 
-#define FUZZ_REPLY_DEPTH 8u
+#define FUZZ_REPLY_DEPTH 12u
 
 /* The end of the first line within the bytes; NULL: there is none. */
 static inline const char *fuzz_line_end(const char *at, const char *end)
