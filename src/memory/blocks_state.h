@@ -8,7 +8,7 @@
 struct chunk {
     uint32_t used;  /* granules handed out */
     uint32_t nodes; /* of them, for nodes of the tree */
-    uint32_t stuck; /* one more than `used` when its emptying was given up; 0: it was not */
+    uint32_t stuck; /* one more than its data when its emptying was given up; 0: it was not */
     uint8_t owner;  /* of the emptying that it is in; 0: none */
     bool touched;
     uint64_t idle_since; /* while nothing of it is used */

@@ -36,6 +36,13 @@ void chunks_take(struct blocks *blocks, uint64_t at, uint64_t length, bool nodes
     }
 }
 
+/* What can be moved: nodes of the tree are not. */
+static uint32_t data_of(const struct chunk *chunk)
+{
+    assert(chunk->used >= chunk->nodes);
+    return chunk->used - chunk->nodes;
+}
+
 static void chunk_unmark(struct blocks *blocks, uint32_t number)
 {
     struct chunk *chunk = &blocks->chunks[number];
@@ -43,7 +50,7 @@ static void chunk_unmark(struct blocks *blocks, uint32_t number)
     assert(chunk->owner > 0 && blocks->marked[chunk->owner] > 0);
     blocks->marked[chunk->owner]--;
     blocks->count.chunks_emptying--;
-    blocks->count.chunks_emptied += chunk->used == 0;
+    blocks->count.chunks_emptied += data_of(chunk) == 0;
     chunk->owner = 0;
     runs_hide(&blocks->runs, at, at + blocks->chunk_granules, false);
 }
@@ -81,31 +88,35 @@ void chunks_give(struct blocks *blocks, uint64_t at, uint64_t length, bool nodes
 
 /* ---- emptying: choosing ---- */
 
-/* What there is to choose among. Chunks with nodes of the tree in them are left out: nodes are not moved. */
+/* What there is to choose among: chunks with data that can be moved. Chunks that have nodes of the tree too
+ * do not become empty by that, but what data leaves between the nodes serves nodes, or longer values. That is
+ * worth it when few chunks are free, and in chunks that nodes do not fill: what is gained is the room around
+ * the data that is moved. */
 struct survey {
-    uint64_t used; /* granules of the chunks that are partly used, and those of them that are free */
+    uint64_t data; /* granules of the chunks to choose among, and those of them that are free */
     uint64_t room;
-    uint32_t share_max; /* eighths of a chunk: with more in it, it is not worth emptying */
+    uint32_t share_max;  /* eighths of a chunk: with more in it, it is not worth emptying */
+    uint32_t nodes_most; /* granules: with more for nodes, neither */
 };
 
-static bool movable(const struct chunk *chunk)
+static bool movable(const struct chunk *chunk, const struct survey *survey)
 {
-    return chunk->used > 0 && chunk->nodes == 0 && chunk->owner == 0;
+    return data_of(chunk) > 0 && chunk->nodes <= survey->nodes_most && chunk->owner == 0;
 }
 
 static struct survey survey_make(const struct blocks *blocks)
 {
-    struct survey survey = {0};
-    for (uint32_t i = 0; i < blocks->chunks_total; i++)
-        if (movable(&blocks->chunks[i])) {
-            survey.used += blocks->chunks[i].used;
-            survey.room += blocks->chunk_granules - blocks->chunks[i].used;
-        }
     /* While whole chunks are free only sparse ones are worth the work, and only if much lies between blocks.
      */
     bool scarce = blocks->chunks_total - blocks->count.chunks_used < blocks->chunks_total / 16 + 1;
-    survey.share_max = scarce ? 7 : 5;
-    if (!scarce && survey.room < survey.used / 16)
+    struct survey survey = {.share_max = scarce ? 7 : 5,
+                            .nodes_most = scarce ? blocks->chunk_granules / 2 : 0};
+    for (uint32_t i = 0; i < blocks->chunks_total; i++)
+        if (movable(&blocks->chunks[i], &survey)) {
+            survey.data += data_of(&blocks->chunks[i]);
+            survey.room += blocks->chunk_granules - blocks->chunks[i].used;
+        }
+    if (!scarce && survey.room < survey.data / 16)
         survey.room = 0;
     return survey;
 }
@@ -113,19 +124,19 @@ static struct survey survey_make(const struct blocks *blocks)
 static bool candidate(const struct blocks *blocks, const struct survey *survey, uint32_t number)
 {
     const struct chunk *chunk = &blocks->chunks[number];
-    return movable(chunk) && chunk->stuck != chunk->used + 1 &&
-           chunk->used <= blocks->chunk_granules / 8 * survey->share_max;
+    return movable(chunk, survey) && chunk->stuck != data_of(chunk) + 1 &&
+           data_of(chunk) <= (blocks->chunk_granules - chunk->nodes) / 8 * survey->share_max;
 }
 
-/* Puts the number among those with the least in them, in ascending order of what is; `most` are kept. */
+/* Puts the number among those with the least data, in ascending order of that; `most` are kept. */
 static uint32_t insert(const struct blocks *blocks, uint32_t *chunks, uint32_t count, uint32_t most,
                        uint32_t number)
 {
-    uint32_t used = blocks->chunks[number].used, at;
-    if (count == most && blocks->chunks[chunks[most - 1]].used <= used)
+    uint32_t data = data_of(&blocks->chunks[number]), at;
+    if (count == most && data_of(&blocks->chunks[chunks[most - 1]]) <= data)
         return count;
     at = count < most ? count++ : most - 1;
-    for (; at > 0 && blocks->chunks[chunks[at - 1]].used > used; at--)
+    for (; at > 0 && data_of(&blocks->chunks[chunks[at - 1]]) > data; at--)
         chunks[at] = chunks[at - 1];
     chunks[at] = number;
     return count;
@@ -134,7 +145,7 @@ static uint32_t insert(const struct blocks *blocks, uint32_t *chunks, uint32_t c
 static void chunk_mark(struct blocks *blocks, uint32_t number, unsigned owner)
 {
     uint64_t at = (uint64_t)number * blocks->chunk_granules;
-    assert(movable(&blocks->chunks[number]));
+    assert(data_of(&blocks->chunks[number]) > 0 && blocks->chunks[number].owner == 0);
     blocks->chunks[number].owner = (uint8_t)owner;
     blocks->marked[owner]++;
     blocks->count.chunks_emptying++;
@@ -152,9 +163,9 @@ uint32_t blocks_empty_choose(struct blocks *blocks, unsigned owner, uint32_t mos
         if (candidate(blocks, &survey, i))
             count = insert(blocks, chunks, count, most, i);
     for (; chosen < count; chosen++) {
-        uint32_t used = blocks->chunks[chunks[chosen]].used;
-        moving += used;
-        survey.room -= lesser(survey.room, blocks->chunk_granules - used);
+        const struct chunk *chunk = &blocks->chunks[chunks[chosen]];
+        moving += data_of(chunk);
+        survey.room -= lesser(survey.room, blocks->chunk_granules - chunk->used);
         if (moving > survey.room / 4 * 3) /* holes are not of just the right sizes */
             break;
         chunk_mark(blocks, chunks[chosen], owner);
@@ -177,7 +188,7 @@ void blocks_empty_settle(struct blocks *blocks, unsigned owner)
     for (uint32_t i = 0, left = blocks->marked[owner]; i < blocks->chunks_total && left > 0; i++)
         if (blocks->chunks[i].owner == owner) {
             left--;
-            if (blocks->chunks[i].used == 0)
+            if (data_of(&blocks->chunks[i]) == 0)
                 chunk_unmark(blocks, i);
         }
 }
@@ -188,7 +199,7 @@ void blocks_empty_end(struct blocks *blocks, unsigned owner, bool stuck)
         struct chunk *chunk = &blocks->chunks[i];
         if (chunk->owner != owner)
             continue;
-        chunk->stuck = stuck && chunk->used > 0 ? chunk->used + 1 : 0;
+        chunk->stuck = stuck && data_of(chunk) > 0 ? data_of(chunk) + 1 : 0;
         chunk_unmark(blocks, i);
     }
     assert(blocks->marked[owner] == 0);

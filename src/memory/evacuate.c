@@ -86,8 +86,8 @@ static int begin(struct memory_node *node, uint16_t compute_id, uint64_t now,
     return BANYAN_OK;
 }
 
-static int carry_out(struct memory_node *node, const struct memory_call *call, uint64_t id,
-                     struct memory_evacuate_reply *reply)
+static int carry_out(struct memory_node *node, const struct memory_call *call,
+                     const struct memory_evacuate_request *request, struct memory_evacuate_reply *reply)
 {
     uint64_t now = task_now();
     if (node->cluster_id == 0)
@@ -95,7 +95,8 @@ static int carry_out(struct memory_node *node, const struct memory_call *call, u
     memory_evacuations_expire(node, now);
     if (call->kind == MEMORY_EVACUATE_BEGIN)
         return begin(node, call->compute_id, now, reply);
-    struct memory_evacuation *evacuation = id ? find(node, call->compute_id, id) : NULL;
+    struct memory_evacuation *evacuation =
+        request->evacuation ? find(node, call->compute_id, request->evacuation) : NULL;
     if (evacuation == NULL)
         return BANYAN_ENOTFOUND;
     if (call->kind == MEMORY_EVACUATE_RENEW) {
@@ -103,7 +104,7 @@ static int carry_out(struct memory_node *node, const struct memory_call *call, u
         blocks_empty_settle(node->blocks, (unsigned)(evacuation - node->evacuations) + 1);
         tell(node, evacuation, reply);
     } else {
-        end(node, evacuation, true);
+        end(node, evacuation, request->tried != 0);
     }
     return BANYAN_OK;
 }
@@ -117,7 +118,7 @@ static int serve(void *context, struct memory_call *call)
         return BANYAN_EINVAL;
     memcpy(&request, call->request, sizeof request);
     spinlock_lock(&node->lock);
-    int status = carry_out(node, call, request.evacuation, &reply);
+    int status = carry_out(node, call, &request, &reply);
     spinlock_unlock(&node->lock);
     if (status)
         return status;

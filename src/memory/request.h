@@ -116,7 +116,8 @@ struct memory_usage_reply {
 #define MEMORY_EVACUATION_MAX 64u
 struct memory_evacuate_request {
     uint32_t kind;
-    uint32_t reserved;
+    uint32_t tried; /* END: 1 if everything in the chunks was tried: what is left of them is left alone until
+                       it has changed */
     uint64_t evacuation; /* RENEW, END: as BEGIN named it */
 };
 struct memory_evacuate_reply {

@@ -176,14 +176,14 @@ int pool_evacuation_renew(struct pool_session *session, struct pool_evacuation *
     return first;
 }
 
-int pool_evacuation_end(struct pool_session *session, struct pool_evacuation *evacuation)
+int pool_evacuation_end(struct pool_session *session, struct pool_evacuation *evacuation, bool tried)
 {
     int first = 0;
     if (evacuation)
         publish(session->worker->pool, NULL, 0);
     for (uint16_t node = 0; evacuation && node < evacuation->memory_nodes; node++) {
-        struct memory_evacuate_request request = {.kind = MEMORY_EVACUATE_END,
-                                                  .evacuation = evacuation->parts[node].evacuation};
+        struct memory_evacuate_request request = {
+            .kind = MEMORY_EVACUATE_END, .tried = tried, .evacuation = evacuation->parts[node].evacuation};
         struct memory_evacuate_reply reply;
         size_t length;
         if (!request.evacuation)

@@ -30,8 +30,9 @@ bool pool_evacuation_holds(const struct pool_evacuation *evacuation, gaddr block
 /* At least once in POOL_EVACUATION_MS / 2. Chunks that the memory node does not keep back any more (because
  * they are empty, or because space was short) leave the evacuation. */
 int pool_evacuation_renew(struct pool_session *session, struct pool_evacuation *evacuation);
-/* The memory node hands their space out again; a chunk that could not be emptied is left alone until it has
- * changed. Frees the evacuation whatever the status is. NULL is ignored. */
-int pool_evacuation_end(struct pool_session *session, struct pool_evacuation *evacuation);
+/* The memory node hands their space out again. `tried`: everything in the chunks was tried, so those that
+ * could not be emptied are left alone until they have changed; else they may be chosen again at once. Frees
+ * the evacuation whatever the status is. NULL is ignored. */
+int pool_evacuation_end(struct pool_session *session, struct pool_evacuation *evacuation, bool tried);
 
 #endif

@@ -17,6 +17,8 @@
 /* When memory nodes had nothing to empty, they are asked again after so long. */
 #define AGAIN_NS        UINT64_C(1000000000)
 #define AGAIN_URGENT_NS UINT64_C(100000000)
+/* And so long after a pass that found no room to move to. */
+#define AGAIN_REFUSED_NS UINT64_C(5000000000)
 /* Leaves that a step of the walk for sparse leaves looks at: one step in each tick. */
 #define STEP_LEAVES 32u
 
@@ -177,9 +179,12 @@ static void slice(struct driver *driver, uint64_t percent)
         status = store_defrag_step(driver->store, driver->defrag, STEP_ENTRIES, &done);
         used = task_now() - begun;
     }
-    if (done || status) /* after an error the next pass begins later, and from the first key */
+    /* After an error the next pass begins later, and from the first key; but damage stays where it is. */
+    if (done || (status && status != BANYAN_ECORRUPT))
         end(driver);
-    if (done && !status && driver->defrag->counts.hits > driver->hits)
+    if (status == BANYAN_ENOSPC)
+        driver->begin_ns = task_now() + AGAIN_REFUSED_NS;
+    else if (done && !status && driver->defrag->counts.hits > driver->hits)
         driver->begin_ns = 0; /* there may be more of it */
     driver->rest_until = begun + used + rest_of(used, percent);
 }

@@ -42,6 +42,8 @@ int store_defrag_begin(struct store_session *session, struct store_defrag *defra
     store_begin(session);
     pool_session_begin(tree_session_pool(session->tree));
     defrag->cursor_length = 0;
+    defrag->cut = false;
+    defrag->refused = 0;
     defrag->renewed_ns = task_now();
     if (!defrag->chosen)
         status = pool_evacuation_begin(tree_session_pool(session->tree), &defrag->evacuation);
@@ -49,14 +51,20 @@ int store_defrag_begin(struct store_session *session, struct store_defrag *defra
     return status;
 }
 
-void store_defrag_end(struct store_session *session, struct store_defrag *defrag)
+static void pass_end(struct store_session *session, struct store_defrag *defrag, bool tried)
 {
     defrag->cursor_length = 0;
     if (!defrag->evacuation)
         return;
     pool_session_begin(tree_session_pool(session->tree));
-    pool_evacuation_end(tree_session_pool(session->tree), defrag->evacuation); /* it ends by itself too */
+    pool_evacuation_end(tree_session_pool(session->tree), defrag->evacuation,
+                        tried); /* it ends by itself too */
     defrag->evacuation = NULL;
+}
+
+void store_defrag_end(struct store_session *session, struct store_defrag *defrag)
+{
+    pass_end(session, defrag, false);
 }
 
 /* A pass that lasts long says now and then that it goes on. False: there is nothing left to empty. */
@@ -75,12 +83,28 @@ static bool goes_on(struct store_session *session, struct store_defrag *defrag)
     return pool_evacuation_chunks(defrag->evacuation) > 0;
 }
 
+/* What moving one key has come to, for the pass: 0 too where others may still find the room that it did not.
+ */
+static int entry_move(struct store_session *session, struct store_defrag *defrag,
+                      const struct store_relocation *relocation, const struct store_entry *entry)
+{
+    int status = store_relocate(session, relocation, entry);
+    if (status == BANYAN_ENOSPC) {
+        defrag->counts.misses++;
+        defrag->cut |= ++defrag->refused >= STORE_DEFRAG_REFUSED_MAX;
+        return defrag->refused >= STORE_DEFRAG_REFUSED_MAX ? status : 0;
+    }
+    defrag->cut |= status && status != BANYAN_ECORRUPT;
+    return status;
+}
+
 /* A damaged record is passed over: another that lies behind it can be moved all the same. */
-static int batch_move(struct store_session *session, const struct store_relocation *relocation)
+static int batch_move(struct store_session *session, struct store_defrag *defrag,
+                      const struct store_relocation *relocation)
 {
     int status = 0;
     for (uint32_t i = 0; i < session->batch->count && status != BANYAN_ENOSPC; i++) {
-        int one = store_relocate(session, relocation, &session->batch->entries[i]);
+        int one = entry_move(session, defrag, relocation, &session->batch->entries[i]);
         status = status && one != BANYAN_ENOSPC ? status : one ? one : status;
     }
     return status;
@@ -100,9 +124,10 @@ int store_defrag_step(struct store_session *session, struct store_defrag *defrag
     while (entries && !status && !*done && !cursor.done) {
         uint32_t room = entries < STORE_BATCH_ENTRIES ? entries : STORE_BATCH_ENTRIES;
         status = store_cursor_next(&cursor, room);
+        defrag->cut |= status != 0;
         if (status)
             break;
-        status = batch_move(session, &relocation);
+        status = batch_move(session, defrag, &relocation);
         defrag->counts.entries += cursor.met;
         entries -= room;
         if (cursor.met) {
@@ -112,7 +137,7 @@ int store_defrag_step(struct store_session *session, struct store_defrag *defrag
     }
     *done |= cursor.done || status == BANYAN_ENOSPC;
     if (*done) {
-        store_defrag_end(session, defrag);
+        pass_end(session, defrag, cursor.done && !defrag->cut);
         defrag->counts.passes++;
     }
     return status;

@@ -19,8 +19,9 @@
 /* Counters that only grow, with the meanings of Redis's active_defrag_*. */
 struct store_defrag_counts {
     uint64_t passes;
-    uint64_t entries;              /* looked at */
-    uint64_t hits, misses;         /* blocks moved; not moved, since their key was changed meanwhile */
+    uint64_t entries;      /* looked at */
+    uint64_t hits, misses; /* blocks moved; not moved, since their key was changed meanwhile, or keys that
+                              found no room */
     uint64_t key_hits, key_misses; /* keys of which something was moved; keys of which nothing had to be */
     uint64_t bytes;                /* of the blocks moved */
 };
@@ -38,10 +39,17 @@ struct store_merging {
 int store_merge_step(struct store_session *session, struct store_merging *merging, uint32_t leaves,
                      bool *ended);
 
+/* Keys that find no room in a pass before it is over. One alone says little: the holes may be too small for
+ * its blocks, and what smaller ones leave behind makes larger holes. */
+#define STORE_DEFRAG_REFUSED_MAX 1024u
+
 struct store_defrag {
     struct pool_evacuation *evacuation; /* NULL: nothing is being emptied */
     uint8_t cursor[FORMAT_KEY_MAX];     /* the last key looked at; cursor_length 0: a pass begins */
     size_t cursor_length;
+    bool
+        cut; /* the pass under way has not tried everything: it met an error that another pass may not meet */
+    uint32_t refused; /* its keys that found no room to move to */
     uint64_t renewed_ns;
     struct store_defrag_counts counts;
     /* For tests: the blocks to move, instead of those that the evacuation names. Of a key's blocks it answers
@@ -53,11 +61,14 @@ struct store_defrag {
 /* Asks the memory nodes what is to be emptied. *any false: nothing. Else a pass has begun. */
 int store_defrag_begin(struct store_session *session, struct store_defrag *defrag, bool *any);
 /* Looks at up to `entries` entries from the cursor on, and moves what lies in chunks being emptied. *done:
- * the pass has ended, as store_defrag_end would end it. BANYAN_ENOSPC: there is no room to move to, the pass
- * is over too. After another error the pass may go on. */
+ * the pass has ended. BANYAN_ENOSPC: there is no room to move to, the pass is over too, before its time (some
+ * keys may find no room while others, with smaller blocks, do). After another error the pass may go on; with
+ * BANYAN_ECORRUPT it has passed over a damaged record. Chunks that a complete pass could not empty are left
+ * alone until they have changed. */
 int store_defrag_step(struct store_session *session, struct store_defrag *defrag, uint32_t entries,
                       bool *done);
-/* Gives the chunks back, emptied or not. Nothing, where no pass is under way. */
+/* Cuts the pass short: gives the chunks back, emptied or not, and a later pass may try them again. Nothing,
+ * where no pass is under way. */
 void store_defrag_end(struct store_session *session, struct store_defrag *defrag);
 
 #endif

@@ -260,7 +260,7 @@ static void empty_some(struct model *model)
         blocks_empty_choose(model->blocks, owner, 1 + (uint32_t)random_below(&model->random, 5), chunks);
     for (uint32_t i = 0; i < count; i++) {
         const struct chunk *chunk = &model->blocks->chunks[chunks[i]];
-        assert_true(chunk->used > 0 && chunk->nodes == 0 && chunk->owner == owner);
+        assert_true(chunk->used > chunk->nodes && chunk->owner == owner);
     }
     model->emptying += count;
 }
@@ -372,10 +372,48 @@ static void stuck_chunks_are_left_alone(void **state)
     blocks_empty_end(blocks, 2, false); /* it was not tried */
     assert_int_equal(blocks_empty_choose(blocks, 2, 64, chunks), 1);
     blocks_empty_end(blocks, 2, false);
-    /* Nodes of the tree are not moved. */
+    blocks_destroy(blocks);
+}
+
+/* Nodes of the tree are not moved: chunks that have some are left alone while there is room, and data alone
+ * leaves them when there is little. */
+static void data_leaves_nodes_alone(void **state)
+{
+    struct blocks *blocks = make(64);
+    const unsigned left[] = {30, 10, 30};
+    uint32_t chunks[64];
+    struct blocks_count count;
+    sparse(blocks, left, 3);
+    while (take_one(blocks, MEMORY_FOR_NODES, 1024) / CHUNK != 50)
+        ;
+    assert_true(take_one(blocks, MEMORY_FOR_DATA, 65536) != UINT64_MAX);
+    assert_int_equal(blocks_empty_choose(blocks, 2, 64, chunks), 1);
+    assert_int_equal(chunks[0], 62);
+    blocks_empty_end(blocks, 2, false);
     while (take_one(blocks, MEMORY_FOR_NODES, 1024) / CHUNK != 62)
         ;
-    assert_int_equal(blocks_empty_choose(blocks, 2, 64, chunks), 0);
+    /* What nodes have more than half of is not worth it. */
+    uint64_t nodes[IN_A_CHUNK / 2];
+    for (unsigned i = 0; i < IN_A_CHUNK / 2; i++)
+        assert_int_equal((nodes[i] = take_one(blocks, MEMORY_FOR_NODES, 1024)) / CHUNK, 62);
+    blocks_empty_choose(blocks, 2, 64, chunks);
+    assert_int_equal(blocks->chunks[62].owner, 0);
+    blocks_empty_end(blocks, 2, false);
+    for (unsigned i = 0; i < IN_A_CHUNK / 2; i++)
+        give_one(blocks, nodes[i], 1024);
+    assert_int_equal(blocks_empty_choose(blocks, 2, 1, chunks), 1);
+    assert_int_equal(chunks[0], 62);
+    for (unsigned at = 0; at < 10; at++) {
+        blocks_empty_settle(blocks, 2);
+        assert_int_equal(blocks_empty_marked(blocks, 2, 64, chunks), 1);
+        give_one(blocks, 62 * CHUNK + at * 1024, 1024);
+    }
+    blocks_empty_settle(blocks, 2);
+    assert_int_equal(blocks_empty_marked(blocks, 2, 64, chunks), 0);
+    blocks_count(blocks, &count);
+    assert_int_equal(count.chunks_emptied, 1);
+    assert_true(count.chunks_emptying == 0 && blocks->chunks[62].used == blocks->chunks[62].nodes);
+    blocks_empty_end(blocks, 2, true);
     blocks_destroy(blocks);
 }
 
@@ -516,6 +554,7 @@ int main(void)
         cmocka_unit_test(any_history),
         cmocka_unit_test(the_sparsest_are_emptied),
         cmocka_unit_test(stuck_chunks_are_left_alone),
+        cmocka_unit_test(data_leaves_nodes_alone),
         cmocka_unit_test(the_last_resort),
         cmocka_unit_test(the_floor_follows_the_nodes),
         cmocka_unit_test(holes_too_small_for_nodes_serve_data),

@@ -709,7 +709,7 @@ static int evacuate(struct memory_node *node, uint16_t compute_id, uint32_t kind
                     struct memory_evacuate_reply *reply)
 {
     const struct fabric_target *target = memory_node_target(node);
-    struct memory_evacuate_request request = {.kind = kind, .evacuation = id};
+    struct memory_evacuate_request request = {.kind = kind, .tried = 1, .evacuation = id};
     size_t length = 0;
     memset(reply, 0, sizeof *reply);
     int status =
@@ -819,6 +819,42 @@ static void evacuations_are_few(void **state)
     }
     assert_int_equal(call(node, &request, sizeof request - 1, &reply, sizeof reply, &length), BANYAN_EINVAL);
     assert_int_equal(call(node, &request, sizeof request, &reply, sizeof reply - 1, &length), BANYAN_EINVAL);
+    memory_node_destroy(node);
+}
+
+static bool names(const struct memory_evacuate_reply *reply, gaddr to)
+{
+    for (uint32_t i = 0; i < reply->count; i++)
+        if (reply->ranges[i].to == to)
+            return true;
+    return false;
+}
+
+/* What a pass that was cut short has not emptied can be chosen again at once. */
+static void evacuations_cut_short(void **state)
+{
+    struct memory_node *node = make();
+    struct memory_evacuate_reply reply;
+    gaddr inside, across;
+    size_t length;
+    make_sparse(node, &inside, &across);
+    for (uint32_t tried = 0; tried < 2; tried++) {
+        assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_BEGIN, 0, &reply), BANYAN_OK);
+        assert_true(names(&reply, place(5 * CHUNK)));
+        struct memory_evacuate_request request = {
+            .kind = MEMORY_EVACUATE_END, .tried = tried, .evacuation = reply.evacuation};
+        const struct fabric_target *target = memory_node_target(node);
+        assert_int_equal(
+            target->call(target->owner, 7, &request, sizeof request, &reply, sizeof reply, &length),
+            BANYAN_OK);
+        assert_int_equal(status_of(node).chunks_emptying, 0);
+    }
+    /* It was tried: not before it has changed. */
+    assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_BEGIN, 0, &reply), BANYAN_OK);
+    assert_false(names(&reply, place(5 * CHUNK)));
+    assert_int_equal(give_back(node, 4096, &inside, 1), BANYAN_OK);
+    assert_int_equal(evacuate(node, 7, MEMORY_EVACUATE_BEGIN, 0, &reply), BANYAN_OK);
+    assert_true(names(&reply, place(5 * CHUNK)));
     memory_node_destroy(node);
 }
 
@@ -999,6 +1035,7 @@ int main(void)
         cmocka_unit_test(evacuations_have_owners),
         cmocka_unit_test(evacuations_end_with_their_owners),
         cmocka_unit_test(evacuations_are_few),
+        cmocka_unit_test(evacuations_cut_short),
         cmocka_unit_test(memory_goes_back),
         cmocka_unit_test(bad_returns_change_nothing),
         cmocka_unit_test(bad_requests),

@@ -296,7 +296,7 @@ static void chunks_are_emptied(void **state)
         pool_worker_return(rig.workers[0]);
         assert_int_equal(pool_evacuation_renew(&rig.sessions[0], evacuation), 0);
         assert_int_equal(pool_evacuation_chunks(evacuation), 0);
-        assert_int_equal(pool_evacuation_end(&rig.sessions[0], evacuation), 0);
+        assert_int_equal(pool_evacuation_end(&rig.sessions[0], evacuation, true), 0);
     }
     assert_null(evacuation);
     uint64_t after = status_of(&rig, 0).chunks_used + status_of(&rig, 1).chunks_used;

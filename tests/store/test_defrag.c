@@ -319,13 +319,20 @@ static void without_room_it_ends(void **state)
     fill();
     for (unsigned i = 0; i < stores.world.options.memory_nodes; i++)
         memory_node_refuse(stores.world.memory[i], UINT64_MAX);
-    /* What the worker holds back is used up first. */
-    int status = 0;
-    for (unsigned i = 0; i < 100 && !status; i++) {
-        struct store_defrag defrag = {.chosen = every, .chosen_context = &asked};
-        status = pass(&defrag, 256);
+    /* What the worker holds back is used up first. Keys that find no room do not keep others from moving. */
+    struct store_defrag refused = {.refused = 0};
+    for (unsigned i = 0; i < 100 && (i == 0 || refused.counts.hits > 0); i++) {
+        refused = (struct store_defrag){.chosen = every, .chosen_context = &asked};
+        assert_int_equal(pass(&refused, 256), 0);
     }
-    assert_int_equal(status, BANYAN_ENOSPC);
+    assert_true(refused.counts.hits == 0 && refused.refused > KEYS / 4);
+    assert_true(refused.counts.misses >= refused.refused);
+    /* Until so many have found none that it is in vain. */
+    bool any, done = false;
+    assert_int_equal(store_defrag_begin(session, &refused, &any), 0);
+    refused.refused = STORE_DEFRAG_REFUSED_MAX - 10;
+    assert_int_equal(store_defrag_step(session, &refused, KEYS, &done), BANYAN_ENOSPC);
+    assert_true(done && refused.refused == STORE_DEFRAG_REFUSED_MAX);
     for (unsigned i = 0; i < stores.world.options.memory_nodes; i++)
         memory_node_refuse(stores.world.memory[i], 0);
     expect_all();

@@ -140,6 +140,8 @@ static void known_histories(void **state)
         11, /* the walk for sparse leaves came back to the same place, where a leaf's parent had found no room
              */
         22, /* the tree kept its sparse leaves */
+        33, /* data between nodes was never moved */
+        38, /* a pass ended at the first record that found no room, where smaller ones would have made some */
     };
     (void)state;
     for (unsigned i = 0; i < sizeof seeds / sizeof *seeds; i++) {
