@@ -154,8 +154,15 @@ static int send_back(struct pool_worker *worker, uint16_t node, struct memory_fr
     return status;
 }
 
+/* Whether the memory node has not seen the call for certain. */
+static bool never_arrived(int status)
+{
+    return status && status != BANYAN_ENET && status != BANYAN_ETIMEOUT && status != BANYAN_EINVAL;
+}
+
 /* One of the batch is not a block of the memory node's (only a corrupt link names such a one): it must not
- * keep the others from returning, and is forgotten. */
+ * keep the others from returning, and is forgotten. After a failure of the network the others are not sent,
+ * and kept. */
 static int send_each(struct pool_worker *worker, uint16_t node, const struct pool_leaving *leaving,
                      struct fabric_cost *cost)
 {
@@ -165,8 +172,9 @@ static int send_each(struct pool_worker *worker, uint16_t node, const struct poo
                                           .count = 1,
                                           .blocks = {leaving->request.blocks[i]},
                                           .sizes = {leaving->request.sizes[i]}};
-        int result = status ? status : send_back(worker, node, &one, cost);
-        if (result == BANYAN_EFENCED)
+        bool sent = !status;
+        int result = sent ? send_back(worker, node, &one, cost) : status;
+        if (!sent || never_arrived(result))
             keep_again(worker, node, leaving, i);
         if (result != BANYAN_EINVAL)
             status = result;

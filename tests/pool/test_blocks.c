@@ -29,6 +29,18 @@ struct rig {
     struct pool_session sessions[2];
 };
 
+static void rig_connect(struct rig *rig, const struct fabric_target *const *targets, unsigned nodes)
+{
+    struct error error = {0};
+    rig->fabric = fabric_local_create(targets, (uint16_t)nodes, 1, &error);
+    assert_non_null(rig->fabric);
+    assert_int_equal(pool_create(&rig->pool, rig->fabric, POOL_COMBINE_ALL, &error), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(pool_worker_create(&rig->workers[i], rig->pool, &error), 0);
+        pool_session_init(&rig->sessions[i], rig->workers[i], NULL);
+    }
+}
+
 static void rig_open(struct rig *rig, unsigned nodes, uint64_t pool_bytes)
 {
     const struct fabric_target *targets[NODES];
@@ -39,13 +51,7 @@ static void rig_open(struct rig *rig, unsigned nodes, uint64_t pool_bytes)
         assert_int_equal(memory_node_create(&rig->nodes[i], &options, &error), 0);
         targets[i] = memory_node_target(rig->nodes[i]);
     }
-    rig->fabric = fabric_local_create(targets, (uint16_t)nodes, 1, &error);
-    assert_non_null(rig->fabric);
-    assert_int_equal(pool_create(&rig->pool, rig->fabric, POOL_COMBINE_ALL, &error), 0);
-    for (unsigned i = 0; i < 2; i++) {
-        assert_int_equal(pool_worker_create(&rig->workers[i], rig->pool, &error), 0);
-        pool_session_init(&rig->sessions[i], rig->workers[i], NULL);
-    }
+    rig_connect(rig, targets, nodes);
 }
 
 static void rig_close(struct rig *rig)
@@ -122,6 +128,56 @@ static void one_call_for_many_sizes(void **state)
     pool_worker_return(rig.workers[0]);
     assert_int_equal(status_of(&rig, 0).frees_total, frees + 60);
     assert_int_equal(status_of(&rig, 0).blocks_used, 0);
+    rig_close(&rig);
+}
+
+/* A memory node whose network fails at the call `fails_at`. */
+struct failing {
+    const struct fabric_target *target;
+    unsigned calls, fails_at;
+};
+
+static int failing_call(void *owner, uint16_t compute_id, const void *request, size_t length, void *reply,
+                        size_t capacity, size_t *reply_length)
+{
+    struct failing *failing = owner;
+    if (++failing->calls == failing->fails_at)
+        return BANYAN_ENET;
+    return failing->target->call(failing->target->owner, compute_id, request, length, reply, capacity,
+                                 reply_length);
+}
+
+/* One block of a batch is none, so they are returned one by one; then the network fails. What was not sent is
+ * kept, and what may have arrived is not used again. */
+static void what_was_not_sent_is_kept(void **state)
+{
+    struct rig rig;
+    gaddr blocks[6];
+    rig_open(&rig, 1, UINT64_C(256) << 20);
+    for (unsigned i = 0; i < 2; i++)
+        pool_worker_destroy(rig.workers[i]);
+    pool_destroy(rig.pool);
+    fabric_close(rig.fabric);
+    struct failing failing = {.target = memory_node_target(rig.nodes[0])};
+    struct fabric_target target = *failing.target;
+    const struct fabric_target *targets[] = {&target};
+    target.call = failing_call;
+    target.owner = &failing;
+    rig_connect(&rig, targets, 1);
+    for (unsigned i = 0; i < 6; i++)
+        assert_int_equal(pool_block_allocate(&rig.sessions[0], GADDR_NULL, 32 * (i + 1), &blocks[i]), 0);
+    pool_worker_return(rig.workers[0]);
+    assert_int_equal(held(&rig, 0), 0);
+    pool_block_release(&rig.sessions[0], blocks[0] + 32 * 64, 32); /* only a corrupt link names such a one */
+    for (unsigned i = 1; i < 6; i++)
+        pool_block_release(&rig.sessions[0], blocks[i], 32 * (i + 1));
+    failing.fails_at = failing.calls + 4; /* the batch, two of them, and the third of them */
+    pool_worker_return(rig.workers[0]);
+    assert_int_equal(held(&rig, 0), 32 * (4 + 5 + 6));
+    assert_int_equal(status_of(&rig, 0).blocks_used, 1 + 4);
+    pool_worker_return(rig.workers[0]);
+    assert_int_equal(held(&rig, 0), 0);
+    assert_int_equal(status_of(&rig, 0).blocks_used, 1 + 1);
     rig_close(&rig);
 }
 
@@ -312,9 +368,10 @@ static void chunks_are_emptied(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(little_is_held_back),      cmocka_unit_test(one_call_for_many_sizes),
-        cmocka_unit_test(its_own_lists_come_first), cmocka_unit_test(others_return_theirs),
-        cmocka_unit_test(parts_of_blocks),          cmocka_unit_test(chunks_are_emptied),
+        cmocka_unit_test(little_is_held_back),       cmocka_unit_test(one_call_for_many_sizes),
+        cmocka_unit_test(its_own_lists_come_first),  cmocka_unit_test(others_return_theirs),
+        cmocka_unit_test(parts_of_blocks),           cmocka_unit_test(chunks_are_emptied),
+        cmocka_unit_test(what_was_not_sent_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
