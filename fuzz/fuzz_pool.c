@@ -175,8 +175,9 @@ static void flip(struct trial *trial, size_t which, uint16_t at, uint8_t how)
 
 static void flip_catalogue(struct trial *trial, uint16_t at, uint8_t how)
 {
-    /* The root's address has no check: another tree's would be as good. */
-    if (trial->catalogue_flipped || (at % CATALOGUE >= 4096 && at % CATALOGUE < 4096 + 8))
+    /* The root's address has no check: another tree's would be as good. The six marks below it have one. */
+    bool marks = at % CATALOGUE == 4096 && how % 8 < 6;
+    if (trial->catalogue_flipped || (!marks && at % CATALOGUE >= 4096 && at % CATALOGUE < 4096 + 8))
         return;
     trial->catalogue_flipped = true;
     bytes_at(trial, gaddr_make(0, 4096))[at % CATALOGUE] ^= (uint8_t)(1u << how % 8);

@@ -23,18 +23,20 @@
  * lock (that of the superblock's address), when its index is created and when it has been dropped; in between
  * only its root word changes, by CAS.
  *
- * Root word: the address of the root in its upper bits, which is a multiple of ROOT_ALIGNMENT; the lowest bit
- * is set once the index is being dropped; the bits between hold the low bits of the entry's generation. So a
- * CAS of the root by a session that knew an earlier index of this entry fails, although the new root may lie
- * at the old one's address (docs/internals/tree.md, Dropping).
+ * Root word: the address of the root in its upper bits, which is a multiple of ROOT_ALIGNMENT. Of the six
+ * bits below, the marks, the upper five hold the low bits of the entry's generation, and the lowest is 0. So
+ * a CAS of the root by a session that knew an earlier index of this entry fails, although the new root may
+ * lie at the old one's address (docs/internals/tree.md, Dropping). Once the index is being dropped the
+ * lowest mark and two others are inverted: three bits, because the crc leaves the root word out, and one
+ * damaged bit must not look like a drop.
  */
 #define SUPERBLOCK_MAGIC UINT64_C(0x6e61796e61427831)
 #define FORMAT_VERSION   2u
 #define ENTRY_BYTES      256u
 #define ENTRIES          128u
 #define ENTRIES_OFFSET   (MEMORY_CATALOGUE_OFFSET + 4096u)
-#define ROOT_ALIGNMENT   64u /* of nodes: they are larger, and so is every chunk's offset */
-#define ROOT_DROPPING    UINT64_C(1)
+#define ROOT_ALIGNMENT   64u          /* of nodes: they are larger, and so is every chunk's offset */
+#define ROOT_DROPPING    UINT64_C(21) /* the marks that a drop inverts */
 #define ROOT_GENERATIONS 32u
 /* How many generations nodes are told apart by: their index number has 15 bits, 8 of them for the entry. */
 #define INDEX_GENERATIONS 127u
@@ -125,15 +127,24 @@ static gaddr root_address(uint64_t word)
     return word & ~(uint64_t)(ROOT_ALIGNMENT - 1);
 }
 
+/* The same of one that is. */
+static uint64_t dropping_marks(uint16_t generation)
+{
+    return generation_marks(generation) ^ ROOT_DROPPING;
+}
+
 static bool entry_dropping(const struct catalogue_entry *entry)
 {
-    return (entry->root ^ root_address(entry->root)) == (generation_marks(entry->generation) | ROOT_DROPPING);
+    return (entry->root ^ root_address(entry->root)) == dropping_marks(entry->generation);
 }
 
 /* An entry that is just being written may be seen torn, and its root word, which the crc leaves out, later
  * than the rest. */
 static bool entry_whole(const struct catalogue_entry *entry)
 {
+    static const struct catalogue_entry formatted;
+    if (!entry->used)
+        return entry->crc == entry_crc(entry) || !memcmp(entry, &formatted, sizeof formatted);
     return entry->used == 1 && entry->crc == entry_crc(entry) &&
            (root_address(entry->root) != GADDR_NULL || entry_dropping(entry));
 }
@@ -147,9 +158,10 @@ static int entry_read(struct tree_session *session, uint32_t number, struct cata
         if (status)
             return status;
         pool_read_settle(&read);
-        entry->name[TREE_NAME_MAX] = 0;
-        if (!entry->used || entry_whole(entry))
+        if (entry_whole(entry)) {
+            entry->name[TREE_NAME_MAX] = 0;
             return 0;
+        }
     }
     return pool_corrupt(&session->pool, entry_address(number), "a catalogue entry fails its check");
 }
@@ -538,9 +550,10 @@ int tree_root_swap(struct tree_session *session, struct tree *tree, gaddr from, 
         return pool_corrupt(&session->pool, to, "a root cannot lie there");
     int status = root_word_swap(session, tree, from | marks, to | marks, &found);
     *swapped = !status && found == (from | marks);
-    if (!status && found != (root_address(found) | marks))
-        atomic_store_relaxed(&tree->dropped, true);
-    return status;
+    if (status || found == (root_address(found) | marks))
+        return status;
+    status = tree_root_doubt(session, tree, tree->root_word, "the catalogue's root pointer is none");
+    return status == BANYAN_ENOTFOUND ? 0 : status;
 }
 
 /* ---- dropping ---- */
@@ -557,11 +570,11 @@ int tree_condemn(struct tree_session *session, const char *name, bool *found)
             status = entry_usable(session, search.number, &search.entry, &geometry);
         if (status || !there)
             break;
+        const uint64_t dropping = root_address(search.entry.root) | dropping_marks(search.entry.generation);
         struct fabric_command swap = {
             .operation = FABRIC_CAS,
             .address = entry_address(search.number) + offsetof(struct catalogue_entry, root),
-            .cas = {
-                .compare = search.entry.root, .swap = search.entry.root | ROOT_DROPPING, .mask = UINT64_MAX}};
+            .cas = {.compare = search.entry.root, .swap = dropping, .mask = UINT64_MAX}};
         status = pool_unknown(&session->pool, pool_execute(&session->pool, 0, &swap, 1));
         *found = !status && swap.cas.old == search.entry.root; /* else the root has changed meanwhile */
     }
@@ -609,7 +622,7 @@ int tree_condemned_root(struct tree_session *session, const struct tree *tree, g
     if (status)
         return status;
     *root = root_address(word);
-    if ((word ^ *root) != (root_marks(tree) | ROOT_DROPPING))
+    if ((word ^ *root) != dropping_marks(tree->generation))
         return BANYAN_ENOTFOUND; /* it has been ended, and the entry may have another index */
     if (*root != GADDR_NULL && !root_good(session, *root))
         return pool_corrupt(&session->pool, tree->root_word, "the catalogue's root pointer is none");
@@ -619,7 +632,7 @@ int tree_condemned_root(struct tree_session *session, const struct tree *tree, g
 int tree_condemned_swap(struct tree_session *session, const struct tree *tree, gaddr from, gaddr to,
                         bool *swapped)
 {
-    const uint64_t marks = root_marks(tree) | ROOT_DROPPING;
+    const uint64_t marks = dropping_marks(tree->generation);
     uint64_t found;
     *swapped = false;
     if (root_address(to) != to)
@@ -638,7 +651,7 @@ int tree_condemned_end(struct tree_session *session, const struct tree *tree)
     if (status)
         return status;
     status = entry_read(session, tree->entry, &entry);
-    bool due = !status && entry.used && entry.root == (root_marks(tree) | ROOT_DROPPING) &&
+    bool due = !status && entry.used && entry.root == dropping_marks(tree->generation) &&
                entry.generation == tree->generation;
     if (!due)
         return tree_unlock_with(session, &hold, status);

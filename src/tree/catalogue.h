@@ -19,7 +19,8 @@ int tree_root_read(struct tree_session *session, struct tree *tree, gaddr *root)
 /* The root does not prove itself: the node is corrupt, unless the catalogue says that the index was dropped.
  */
 int tree_root_doubt(struct tree_session *session, struct tree *tree, gaddr node, const char *what);
-/* CAS of the root word; *swapped tells. */
+/* CAS of the root word; *swapped tells. Where it holds no root of this index, one round trip more tells
+ * whether that was dropped (0: tree_is_dropped says so then) or the word is damaged (BANYAN_ECORRUPT). */
 int tree_root_swap(struct tree_session *session, struct tree *tree, gaddr from, gaddr to, bool *swapped);
 /* Remembers that the index was dropped, and says so: BANYAN_ENOTFOUND. No round trip. */
 int tree_dropped(struct tree_session *session, struct tree *tree);

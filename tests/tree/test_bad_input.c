@@ -256,6 +256,42 @@ static void bad_superblock(struct world_task *task)
     memcpy(entry, &root, 8);
 }
 
+/* One damaged bit of an entry, or of its root word: neither is the index gone then, nor the key. */
+static void bad_bits(struct world_task *task)
+{
+    struct tree_session *s = task->session;
+    struct tree *open = NULL, *t = NULL;
+    uint8_t *entry = memory_node_target(task->world->memory[0])->pool + MEMORY_CATALOGUE_OFFSET + 4096;
+    uint8_t key[8] = {1}, value[8] = {2};
+    EXPECT(tree_upsert(s, task->tree, key, 8, value, 8), 0);
+    for (unsigned bit = 0; bit < 60 * 8; bit++) {
+        const uint8_t mask = (uint8_t)(1u << bit % 8);
+        size_t length = sizeof value;
+        EXPECT(tree_open(s, "test", &open), 0);
+        entry[bit / 8] ^= mask;
+        int status = tree_lookup(s, open, key, 8, value, &length);
+        if (status && status != BANYAN_ECORRUPT && status != BANYAN_EADDRESS)
+            world_fail(task->world, BANYAN_EABORT, "a lookup, bit %u flipped: status %d", bit, status);
+        if (bit < 6 && status != BANYAN_ECORRUPT)
+            world_fail(task->world, BANYAN_EABORT, "a lookup, mark %u flipped: status %d", bit, status);
+        status = tree_open(s, "test", &t);
+        if (status != (bit < 64 ? 0 : BANYAN_ECORRUPT))
+            world_fail(task->world, BANYAN_EABORT, "opening, bit %u flipped: status %d", bit, status);
+        tree_close(t);
+        entry[bit / 8] ^= mask;
+        length = sizeof value;
+        EXPECT(tree_lookup(s, open, key, 8, value, &length), 0); /* nothing was remembered */
+        tree_close(open);
+    }
+}
+
+static void one_flipped_bit_is_no_drop(void **state)
+{
+    struct world_options options;
+    world_options_default(&options);
+    run(&options, bad_bits);
+}
+
 static void notices_a_corrupt_catalogue(void **state)
 {
     struct world_options options;
@@ -720,6 +756,7 @@ int main(void)
         cmocka_unit_test(refuses_bad_variable_keys),
         cmocka_unit_test(refuses_bad_names_and_geometries),
         cmocka_unit_test(notices_a_corrupt_catalogue),
+        cmocka_unit_test(one_flipped_bit_is_no_drop),
         cmocka_unit_test(stays_usable_when_full),
         cmocka_unit_test(notices_corrupt_nodes),
         cmocka_unit_test(notices_corrupt_key_blocks),
