@@ -60,10 +60,12 @@ static void range_place(struct bit_range *range, int64_t start, int64_t end, boo
     start = from_end(start, total);
     end = from_end(end, total);
     end = end >= total ? total - 1 : end;
+    range->first = 0;
+    range->last = -1;
+    if (start > end) /* first: what begins behind the end may be too far to be told in bits */
+        return;
     range->first = bits ? start : start * 8;
     range->last = bits ? end : end * 8 + 7;
-    if (start > end)
-        *range = (struct bit_range){.first = 0, .last = -1, .end_given = range->end_given};
 }
 
 static bool integer_read(const struct resp_argument *argument, int64_t *value)
