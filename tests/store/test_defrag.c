@@ -215,7 +215,7 @@ static enum store_verdict later(void *context, const struct store_value *old, st
 
 static void meddle(struct meddler *meddler, unsigned number)
 {
-    char key[128];
+    char key[128], taker[128];
     size_t length = key_of(number, key);
     switch (meddler->what) {
     case PUT_OTHER:
@@ -229,7 +229,11 @@ static void meddle(struct meddler *meddler, unsigned number)
         break;
     case DELETE_AND_PUT:
         assert_int_equal(store_delete(other, key, length), 0);
+        memcpy(taker, key, length); /* takes the block of a long key, so that the key gets another */
+        taker[0] = 'z';
+        assert_int_equal(store_put(other, taker, length, "", 0, 0), 0);
         put(other, number, number + 1000, 0);
+        assert_int_equal(store_delete(other, taker, length), 0);
         break;
     case DELETE_IT:
         assert_int_equal(store_delete(other, key, length), 0);
