@@ -85,16 +85,16 @@ static void use(struct world_task *task, struct tree *tree)
 
 static void round_of(struct world_task *task)
 {
-    struct tree *tree = NULL;
-    int status = tree_open(task->session, "comes-and-goes", &tree);
+    struct tree **handle = &handles[task->number]; /* a death may come in the middle of either call */
+    int status = tree_open(task->session, "comes-and-goes", handle);
     if (status == BANYAN_ENOTFOUND) {
-        status = tree_create(task->session, "comes-and-goes", &task->world->options.geometry, &tree);
+        status = tree_create(task->session, "comes-and-goes", &task->world->options.geometry, handle);
         if (!status)
             atomic_add_relaxed(&plan.made, 1u);
     }
     if (!fine(task, "an opening", status))
         return;
-    handles[task->number] = tree;
+    struct tree *tree = *handle;
     if (tree)
         use(task, tree);
     if (random_below(&task->random, 3) == 0) {
@@ -105,7 +105,7 @@ static void round_of(struct world_task *task)
     }
     if (tree && random_below(&task->random, 2))
         use(task, tree);
-    handles[task->number] = NULL;
+    *handle = NULL;
     tree_close(tree);
 }
 
