@@ -82,29 +82,19 @@ static void mget_run(struct server_call *call)
         name, run, point, arity, flags, first, last, step, "string", summary, NULL, NULL                     \
     }
 
+/* One command under two names. */
+#define GETRANGE(command_name, command_summary)                                                              \
+    {                                                                                                        \
+        .name = command_name, .point = getrange_point, .part = getrange_part, .arity = 4,                    \
+        .flags = READ_VALUE, .first_key = 1, .last_key = 1, .key_step = 1, .group = "string",                \
+        .summary = command_summary                                                                           \
+    }
+
 const struct server_command server_string_commands[] = {
     STRING("get", NULL, get_point, 2, READ_VALUE | SERVER_FAST, 1, 1, 1, "The value of a key"),
     STRING("strlen", NULL, strlen_point, 2, READ_LENGTH, 1, 1, 1, "The length of a key's value"),
-    {.name = "getrange",
-     .point = getrange_point,
-     .part = getrange_part,
-     .arity = 4,
-     .flags = READ_VALUE,
-     .first_key = 1,
-     .last_key = 1,
-     .key_step = 1,
-     .group = "string",
-     .summary = "A part of a key's value"},
-    {.name = "substr",
-     .point = getrange_point,
-     .part = getrange_part,
-     .arity = 4,
-     .flags = READ_VALUE,
-     .first_key = 1,
-     .last_key = 1,
-     .key_step = 1,
-     .group = "string",
-     .summary = "A part of a key's value (old name)"},
+    GETRANGE("getrange", "A part of a key's value"),
+    GETRANGE("substr", "A part of a key's value (old name)"),
     STRING("mget", mget_run, NULL, -2, SERVER_READONLY, 1, -1, 1, "The values of many keys"),
     STRING("set", set_run, NULL, -3, SERVER_WRITE | SERVER_PUT, 1, 1, 1,
            "Sets a key, under conditions if wanted"),
