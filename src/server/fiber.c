@@ -115,6 +115,7 @@ static uint32_t connection_run(struct server_fiber *fiber, struct server_connect
         status = RESP_COMPLETE;
     uint32_t commands = fiber->latencies;
     latencies_record(fiber, now);
+    connection->active_ns = now; /* the commands may have run for longer than an idle client may stay */
     fiber->connection = NULL;
     store_session_rest(fiber->store);
     connection_hold(connection);
