@@ -1,10 +1,11 @@
 /*
- * params.h - what the simulated hardware costs, and which faults it shows: two option tables.
+ * params.h - what the simulated hardware costs, and which faults it shows: two option tables; and where each
+ * cost comes from.
  *
- * Every field is settable by name through base/options.h (sim_params_table, sim_faults_table); the
- * table's help text gives the source of the default. Plain data: fill with the default function, change
- * what the experiment is about, hand to sim_create, which copies it. docs/internals/simulator.md has
- * the reasoning and says which values are calibrated rather than published.
+ * Every field is settable by name through base/options.h (sim_params_table, sim_faults_table).
+ * sim_params_basis gives the source of each default and the range within which it may lie. Plain data: fill
+ * with the default function, change what the experiment is about, hand to sim_create, which copies it.
+ * docs/internals/simulator.md has the reasoning.
  */
 #ifndef SIM_PARAMS_H
 #define SIM_PARAMS_H
@@ -81,6 +82,26 @@ struct sim_faults {
                      sim_on_loss was called */
     uint32_t lose_ns; /* longest time until the compute node knows, and until it is connected again */
 };
+
+/* Where a cost's default comes from, and within which range the truth plausibly lies. */
+enum sim_basis {
+    SIM_PUBLISHED,  /* stated or measured in the source, for hardware of this kind */
+    SIM_CALIBRATED, /* fitted to Sherman's Table 1, and to nothing else */
+    SIM_ESTIMATE    /* no source states it; the source column gives the reason of the range */
+};
+struct sim_param_basis {
+    const char *name; /* as in sim_params_table */
+    enum sim_basis basis;
+    double low, high; /* both within the table's own range, the default between them */
+    const char *source;
+};
+/* One row for each parameter that is a cost or a doubt of the model; ends with a NULL name. What is none (the
+ * machines' layout, the NIC's capabilities) has no row. */
+extern const struct sim_param_basis sim_params_basis[];
+/* NULL: the parameter has no row. */
+const struct sim_param_basis *sim_param_basis_find(const char *name);
+/* "published", "calibrated", "estimate". */
+const char *sim_basis_name(enum sim_basis basis);
 
 extern const struct option_entry sim_params_table[];
 extern const struct option_entry sim_faults_table[];

@@ -35,5 +35,10 @@ void bench_list_table(const struct option_entry *table, const void *defaults)
         option_format(entry, defaults, text, sizeof text);
         printf("  %s=%s%s%s\n      %s\n", entry->name, text, entry->unit ? " " : "",
                entry->unit ? entry->unit : "", entry->help ? entry->help : "");
+        const struct sim_param_basis *basis =
+            table == sim_params_table ? sim_param_basis_find(entry->name) : NULL;
+        if (basis)
+            printf("      %s, plausible from %g to %g: %s\n", sim_basis_name(basis->basis), basis->low,
+                   basis->high, basis->source);
     }
 }

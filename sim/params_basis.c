@@ -1,0 +1,75 @@
+/*
+ * params_basis.c - where each cost of the simulated hardware comes from, and how far it may be off (contract:
+ * params.h).
+ *
+ * Sources by short names: [Sherman] Wang, Lu, Shu: Sherman, SIGMOD 2022, and its published code,
+ * github.com/thustorage/Sherman; [Neugebauer18] Neugebauer et al.: Understanding PCIe performance for end
+ * host networking, SIGCOMM 2018; [Kalia16] Kalia, Kaminsky, Andersen: Design Guidelines for High Performance
+ * RDMA Systems, USENIX ATC 2016; [IBA] InfiniBand Architecture Specification, volume 1; [CX5] the vendor's
+ * ConnectX-5 product brief.
+ */
+#include "sim/params.h"
+
+#include <string.h>
+
+#define PUBLISHED(name, low, high, source)                                                                   \
+    {                                                                                                        \
+        name, SIM_PUBLISHED, low, high, source                                                               \
+    }
+#define CALIBRATED(name, low, high, source)                                                                  \
+    {                                                                                                        \
+        name, SIM_CALIBRATED, low, high, source                                                              \
+    }
+#define ESTIMATE(name, low, high, source)                                                                    \
+    {                                                                                                        \
+        name, SIM_ESTIMATE, low, high, source                                                                \
+    }
+
+const struct sim_param_basis sim_params_basis[] = {
+    ESTIMATE("block-responses", 0, 1, "not published: whether the stopped pipeline also holds up answers"),
+    PUBLISHED("bandwidth", 90, 100, "Sherman 5.1: 100 Gb/s NICs; the low end leaves 10 % to flow control"),
+    ESTIMATE("message-rate-in", 50, 200, "CX5: 200 M/s; measured rates are lower"),
+    ESTIMATE("message-rate-out", 50, 200, "CX5: 200 M/s; measured rates are lower"),
+    PUBLISHED("header-bytes", 30, 54, "IBA: LRH 8, BTH 12, RETH 16, ICRC 4, VCRC 2; answers 30, atomics 54"),
+    PUBLISHED("mtu", 1024, 4096, "IBA: 256 to 4096"),
+    ESTIMATE("inline-bytes", 64, 400, "a choice of the program that makes the queue pair"),
+    ESTIMATE("doorbell-ns", 150, 300, "half a PCIe round trip: Neugebauer18"),
+    ESTIMATE("nic-ns", 50, 150, "what Sherman's round trip of 2 us leaves beside PCIe and wire"),
+    ESTIMATE("wire-ns", 150, 750, "what Sherman's round trip of 2 us leaves beside PCIe and NICs"),
+    PUBLISHED("pcie-read-ns", 400, 600, "Neugebauer18: DMA reads of 64 bytes"),
+    ESTIMATE("pcie-write-ns", 150, 300, "half a PCIe round trip: Neugebauer18"),
+    PUBLISHED("pcie-bandwidth", 100, 126, "PCIe 3.0 x16: 126 Gb/s of bits, some 100 of them payload"),
+    ESTIMATE("jitter-ns", 0, 300, "so that percentiles have a spread"),
+    CALIBRATED("atomic-fetch-ns", 300, 600, "a PCIe read; fitted to Sherman's Table 1"),
+    CALIBRATED("atomic-writeback-ns", 50, 300, "a PCIe write; fitted to Sherman's Table 1"),
+    PUBLISHED("chip-rate", 90, 110, "Sherman 4.3: 110 M/s"),
+    ESTIMATE("chip-ns", 10, 100, "an access to SRAM behind the NIC's pipeline"),
+    PUBLISHED("rpc-cores", 1, 2, "Sherman 4.2: one thread; 5.1: two cores of a memory node"),
+    ESTIMATE("rpc-ns", 500, 5000, "receive, handle and answer one message"),
+    ESTIMATE("post-ns", 40, 200, "Kalia16 gives the order of magnitude"),
+    ESTIMATE("command-ns", 10, 50, "Kalia16 gives the order of magnitude"),
+    ESTIMATE("poll-ns", 30, 150, "Kalia16 gives the order of magnitude"),
+    CALIBRATED("operation-ns", 600, 3000, "fitted to Sherman's Table 1"),
+    CALIBRATED("search-ns", 50, 400, "fitted to Sherman's Table 1"),
+    ESTIMATE("leaf-ns", 0.5, 5, "one to ten cycles a slot"),
+    ESTIMATE("split-ns", 500, 10000, "sorts and copies some 1 KiB"),
+    ESTIMATE("handover-ns", 50, 400, "a cache line passed between cores, within and across sockets"),
+    ESTIMATE("yield-ns", 20, 200, "a switch between two fibers"),
+    ESTIMATE("clock-ns", 10, 50, "reads the time stamp counter, and scales it"),
+    {.name = NULL},
+};
+
+const struct sim_param_basis *sim_param_basis_find(const char *name)
+{
+    for (const struct sim_param_basis *row = sim_params_basis; row->name; row++)
+        if (!strcmp(row->name, name))
+            return row;
+    return NULL;
+}
+
+const char *sim_basis_name(enum sim_basis basis)
+{
+    static const char *const names[] = {
+        [SIM_PUBLISHED] = "published", [SIM_CALIBRATED] = "calibrated", [SIM_ESTIMATE] = "estimate"};
+    return names[basis];
+}
