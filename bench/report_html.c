@@ -1,55 +1,8 @@
-/*
- * report_html.c - results as one page that stands alone: no script, no font, no image from elsewhere; the
- * plots are inline SVG with the numbers in them, so that the page can be printed, mailed and read by a screen
- * reader. See report.h.
- */
+/* report_html.c - results as one page that stands alone (page.h); see report.h. */
 #include <math.h>
 #include <string.h>
+#include "bench/page.h"
 #include "bench/report.h"
-
-static const char style[] =
-    ":root{--ink:#1c2430;--soft:#5d6b7c;--line:#d9e0e8;--paper:#fff;--ground:#f4f6f9;"
-    "--c0:#8a97a8;--c1:#4c78c9;--c2:#2a9d8f;--c3:#c98a1b;--c4:#7d5bbe;--c5:#d1495b;--c6:#3d405b;--c7:#6a994e}"
-    "@media(prefers-color-scheme:dark){:root{--ink:#e6ebf2;--soft:#9aa8b8;--line:#334053;--paper:#1b2330;"
-    "--ground:#131924}}"
-    "*{box-sizing:border-box}body{margin:0;background:var(--ground);color:var(--ink);"
-    "font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif}"
-    "main{max-width:1180px;margin:0 auto;padding:32px 20px 60px}h1{font-size:26px;margin:0 0 6px}"
-    "h2{font-size:19px;margin:40px 0 12px}h3{font-size:14px;margin:0 0 "
-    "10px;color:var(--soft);font-weight:600}"
-    "p{margin:0 0 12px;color:var(--soft);max-width:100ch}.grid{display:grid;gap:16px;"
-    "grid-template-columns:repeat(auto-fit,minmax(min(100%,500px),1fr))}"
-    ".nic{background:var(--paper);border:1px solid var(--line);border-radius:10px;padding:16px 18px}"
-    ".wide{grid-column:1/-1;overflow-x:auto}svg{width:100%;height:auto;display:block}"
-    "svg text{fill:var(--ink);font:12px system-ui,sans-serif}svg .soft{fill:var(--soft)}"
-    "svg .axis{stroke:var(--line);stroke-width:1}table{border-collapse:collapse;width:100%;font-size:12.5px;"
-    "font-variant-numeric:tabular-nums}th,td{padding:5px 6px;text-align:right;border-bottom:1px solid "
-    "var(--line);"
-    "white-space:nowrap}th:first-child,td:first-child{text-align:left}th{color:var(--soft);font-weight:600}"
-    "tr:last-child td{border-bottom:0}";
-
-/* Text from names, which users give: never markup. */
-static void put_text(FILE *file, const char *text)
-{
-    for (; *text; text++) {
-        if (*text == '<')
-            fputs("&lt;", file);
-        else if (*text == '>')
-            fputs("&gt;", file);
-        else if (*text == '&')
-            fputs("&amp;", file);
-        else if (*text == '"')
-            fputs("&quot;", file);
-        else
-            fputc(*text, file);
-    }
-}
-
-static void put_number(FILE *file, double value)
-{
-    int digits = value >= 1000 ? 0 : value >= 100 ? 1 : value >= 0.01 || value <= 0 ? 2 : 4;
-    fprintf(file, "%.*f", digits, value);
-}
 
 /* Runs of one preset have one colour: that of the first. */
 static size_t first_like(const struct bench_result *results, size_t index)
@@ -118,13 +71,13 @@ static void put_bars(FILE *file, const struct bench_result *results, size_t coun
         double value = measure(&results[i]), width = most > 0 ? BAR_WIDTH * value / most : 0;
         fprintf(file, "<text x=\"%g\" y=\"%g\" text-anchor=\"end\">", LABEL_WIDTH - 8,
                 y + bar_step / 2 + 2.5);
-        put_text(file, results[i].preset);
+        page_text(file, results[i].preset);
         fprintf(file, "</text><rect x=\"%g\" y=\"%g\" width=\"%.1f\" height=\"%g\" rx=\"3\" fill=\"",
                 LABEL_WIDTH, y + 3, fmax(width, 1), bar_step - 9);
         put_color(file, results, i);
         fprintf(file, "\"/><text class=\"soft\" x=\"%.1f\" y=\"%g\">", LABEL_WIDTH + width + 8,
                 y + bar_step / 2 + 2.5);
-        put_number(file, value);
+        page_number(file, value);
         fputs("</text>", file);
         y += bar_step;
     }
@@ -204,7 +157,7 @@ static void put_legend(FILE *file, const struct bench_result *results, size_t co
         fprintf(file, "<rect x=\"%g\" y=\"%g\" width=\"11\" height=\"11\" rx=\"2\" fill=\"", x, y - 10);
         put_color(file, results, i);
         fprintf(file, "\"/><text x=\"%g\" y=\"%g\">", x + 16, y);
-        put_text(file, results[i].preset);
+        page_text(file, results[i].preset);
         fputs("</text>", file);
     }
 }
@@ -246,14 +199,14 @@ static void put_latency(FILE *file, const struct bench_result *results, size_t c
 static void put_cell(FILE *file, double value)
 {
     fputs("<td>", file);
-    put_number(file, value);
+    page_number(file, value);
     fputs("</td>", file);
 }
 
 static void put_row(FILE *file, const struct bench_result *result)
 {
     fputs("<tr><td>", file);
-    put_text(file, result->preset);
+    page_text(file, result->preset);
     fputs("</td>", file);
     put_cell(file, result->throughput_mops);
     put_cell(file, report_quantile_us(result->latency, 0.5));
@@ -279,7 +232,7 @@ static void put_row(FILE *file, const struct bench_result *result)
 
 static void put_table(FILE *file, const struct bench_result *results, size_t count)
 {
-    fputs("<div class=\"NIC wide\"><table><thead><tr><th>preset</th><th>Mops</th><th>p50 µs</th><th>p90 "
+    fputs("<div class=\"panel wide\"><table><thead><tr><th>preset</th><th>Mops</th><th>p50 µs</th><th>p90 "
           "µs</th><th>p99 "
           "µs</th><th>p99.9 µs</th><th>round "
           "trips</th><th>reads</th><th>writes</th><th>atomics</th><th>RPCs</th>"
@@ -308,7 +261,7 @@ static void put_costs(FILE *file, const struct bench_result *results, size_t cou
         {atomics, "Atomics per operation"},
     };
     for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++) {
-        fputs("<div class=\"NIC\">", file);
+        fputs("<div class=\"panel\">", file);
         put_bars(file, results, count, costs[i].measure, costs[i].title, BAR_STEP, false);
         fputs("</div>", file);
     }
@@ -320,14 +273,14 @@ static void put_group(FILE *file, const struct bench_result *results, size_t cou
     for (size_t i = 0; i < count; i++)
         any_banyan |= !results[i].peer;
     fputs("<section><h2>", file);
-    put_text(file, results->workload);
+    page_text(file, results->workload);
     fprintf(file, ", %s", results->distribution);
     if (results->kinds[WORKLOAD_SCAN].count)
         fprintf(file, ", scans of %u", results->scan_length);
-    fputs("</h2><div class=\"grid\"><div class=\"NIC\">", file);
+    fputs("</h2><div class=\"grid\"><div class=\"panel\">", file);
     put_bars(file, results, count, throughput, "Throughput, million operations per second",
              count <= 8 ? TALL_STEP : BAR_STEP, true);
-    fputs("</div><div class=\"NIC\">", file);
+    fputs("</div><div class=\"panel\">", file);
     put_latency(file, results, count);
     fputs("</div>", file);
     put_table(file, results, count);
@@ -340,22 +293,18 @@ void report_html(const struct bench_report *report, FILE *file)
 {
     char text[512];
     report_configuration(report, text, sizeof text);
-    fprintf(file,
-            "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-            "content=\"width=device-width,initial-scale=1\"><title>banyan "
-            "bench</title><style>%s</style></head><body>"
-            "<main><h1>banyan bench</h1><p>",
-            style);
-    put_text(file, text);
+    page_begin(file, "banyan bench");
+    fputs("<p>", file);
+    page_text(file, text);
     fputs("</p>", file);
     if (report->peer_settings) {
         fputs("<p>Peer: ", file);
-        put_text(file, report->peer_settings);
+        page_text(file, report->peer_settings);
         fputs("</p>", file);
     }
     for (size_t begin = 0, end; begin < report->count; begin = end) {
         end = report_group_end(report, begin);
         put_group(file, &report->results[begin], end - begin);
     }
-    fputs("</main></body></html>\n", file);
+    page_end(file);
 }
