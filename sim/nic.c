@@ -47,6 +47,11 @@ void sim_model_init(struct sim_model *model, const struct sim_params *params)
     model->work[TASK_WORK_LEAF] = (sim_time)llround(params->leaf_ns * 1000);
     model->work[TASK_WORK_SPLIT] = params->split_ns * SIM_NANOSECOND;
     model->work[TASK_WORK_HANDOVER] = params->handover_ns * SIM_NANOSECOND;
+    model->work[TASK_WORK_LINE] = (sim_time)llround(params->line_transfer_ns * 1000);
+    model->work[TASK_WORK_COPY] = (sim_time)llround(params->line_copy_ns * 1000);
+    model->work[TASK_WORK_SORT] = (sim_time)llround(params->sort_ns * 1000);
+    model->work[TASK_WORK_VISIT] = (sim_time)llround(params->visit_ns * 1000);
+    model->work[TASK_WORK_CHECKSUM] = (sim_time)llround(params->checksum_ns * 1000);
     for (int step = 0; step < SIM_JITTER_STEPS; step++) {
         double tail = 1 - (step + 0.5) / SIM_JITTER_STEPS;
         model->jitter[step] = (sim_time)llround(-log(tail) * params->jitter_ns * 1000);

@@ -43,16 +43,21 @@ struct sim_params {
     /* the memory node's CPU */
     uint32_t rpc_cores, rpc_ns;
     /* the client's CPU */
-    uint32_t post_ns;      /* per list */
-    uint32_t command_ns;   /* per command */
-    uint32_t poll_ns;      /* per wait */
-    uint32_t operation_ns; /* TASK_WORK_OPERATION */
-    uint32_t search_ns;    /* TASK_WORK_SEARCH, per node */
-    double leaf_ns;        /* TASK_WORK_LEAF, per slot */
-    uint32_t split_ns;     /* TASK_WORK_SPLIT, per node */
-    uint32_t handover_ns;  /* TASK_WORK_HANDOVER, per wake-up */
-    uint32_t yield_ns;     /* one task_yield; not 0, or loops that yield would stop time */
-    uint32_t clock_ns;     /* one task_now; the same reason */
+    uint32_t post_ns;        /* per list */
+    uint32_t command_ns;     /* per command */
+    uint32_t poll_ns;        /* per wait */
+    uint32_t operation_ns;   /* TASK_WORK_OPERATION */
+    uint32_t search_ns;      /* TASK_WORK_SEARCH, per node */
+    double leaf_ns;          /* TASK_WORK_LEAF, per slot */
+    uint32_t split_ns;       /* TASK_WORK_SPLIT, per node */
+    uint32_t handover_ns;    /* TASK_WORK_HANDOVER, per wake-up */
+    double line_transfer_ns; /* TASK_WORK_LINE, per cache line */
+    double line_copy_ns;     /* TASK_WORK_COPY, per cache line */
+    double sort_ns;          /* TASK_WORK_SORT, per entry */
+    double visit_ns;         /* TASK_WORK_VISIT, per entry */
+    double checksum_ns;      /* TASK_WORK_CHECKSUM, per cache line */
+    uint32_t yield_ns;       /* one task_yield; not 0, or loops that yield would stop time */
+    uint32_t clock_ns;       /* one task_now; the same reason */
 };
 
 struct sim_faults {

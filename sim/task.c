@@ -136,6 +136,11 @@ static void task_charge_here(struct task *self, enum task_work work, uint32_t un
     task->cpu->busy += task->sim->model.work[work] * units;
 }
 
+static uint32_t task_thread_here(struct task *self)
+{
+    return task_of(self)->cpu->number + 1;
+}
+
 static const struct task_ops task_operations = {
     .park = task_park_here,
     .unpark = task_unpark_here,
@@ -143,6 +148,7 @@ static const struct task_ops task_operations = {
     .sleep = task_sleep_here,
     .now = task_now_here,
     .charge = task_charge_here,
+    .thread = task_thread_here,
 };
 
 static void task_main(void *argument)

@@ -22,6 +22,11 @@ enum task_work {
     TASK_WORK_LEAF,      /* checking and searching leaf slots [slots] */
     TASK_WORK_SPLIT,     /* sorting and rewriting one node [nodes] */
     TASK_WORK_HANDOVER,  /* waking the next waiter of a local lock [wake-ups] */
+    TASK_WORK_LINE,      /* waiting for memory that another core wrote last [cache lines] */
+    TASK_WORK_COPY,      /* the same, of a block that is copied or read in order [cache lines] */
+    TASK_WORK_SORT,      /* sorting a leaf's entries for a scan [entries] */
+    TASK_WORK_VISIT,     /* copying an entry out to a scan's caller [entries] */
+    TASK_WORK_CHECKSUM,  /* a checksum over a whole node [cache lines] */
     TASK_WORK_KINDS
 };
 
@@ -34,6 +39,7 @@ struct task_ops {
     void (*sleep)(struct task *self, uint64_t nanoseconds);
     uint64_t (*now)(struct task *self);                                     /* monotonic, ns */
     void (*charge)(struct task *self, enum task_work work, uint32_t units); /* NULL: costs nothing */
+    uint32_t (*thread)(struct task *self); /* its CPU thread's number in the process, not 0; NULL: 0 */
 };
 
 struct task {
@@ -79,6 +85,20 @@ static inline void task_charge(enum task_work work, uint32_t units)
     struct task *t = task_self();
     if (t->ops->charge)
         t->ops->charge(t, work, units);
+}
+/* Tells whether two tasks share a CPU thread, so that what passes between them stays in one core's caches.
+ * 0 for all tasks of a runtime that charges nothing. */
+static inline uint32_t task_thread(void)
+{
+    struct task *t = task_self();
+    return t->ops->thread ? t->ops->thread(t) : 0;
+}
+
+/* Cache lines that so many bytes touch, wherever they begin: on average, rounded up. */
+#define TASK_LINE_BYTES 64u
+static inline uint32_t task_lines(uint32_t bytes)
+{
+    return bytes ? bytes / TASK_LINE_BYTES + 1 : 0;
 }
 
 #endif

@@ -41,6 +41,7 @@ void tree_delegate_take(struct tree_session *session, const struct tree *tree, s
 struct application {
     const struct tree_delegate_leaf *leaf;
     uint32_t seed;
+    bool apart; /* the operation under way is of a task on another CPU thread */
     struct fabric_command *writes;
     uint32_t *count;
     uint32_t written_count, cleared_count;
@@ -151,6 +152,8 @@ static bool operation_apply(struct application *application, struct tree_operati
     operation->wrote = false;
     operation->block = GADDR_NULL;
     task_charge(TASK_WORK_LEAF, leaf->tree->layout.bucket_slots);
+    if (application->apart) /* its key, and a line of its context; the operation came when it was taken */
+        task_charge(TASK_WORK_LINE, task_lines(operation->place.key.length) + 1);
     enum format_verdict place =
         format_point_verdict_locked(&operation->place, leaf->image, leaf->header, &slot);
     bool found = place == FORMAT_HIT;
@@ -158,6 +161,8 @@ static bool operation_apply(struct application *application, struct tree_operati
         return false;
     enum tree_verdict verdict = operation->function(operation->context, found ? slot.value.bytes : NULL,
                                                     found ? slot.value.length : 0, value, &length);
+    if (verdict == TREE_PUT && application->apart)
+        task_charge(TASK_WORK_LINE, task_lines((uint32_t)length));
     if (verdict == TREE_PUT)
         return operation_put(application, operation, found ? &slot : NULL,
                              (struct format_key){value, (uint32_t)length});
@@ -169,6 +174,7 @@ static bool operation_apply(struct application *application, struct tree_operati
 /* A waiter whose operations are not all done: a guest is told, another gets the lock for itself. */
 static bool waiter_apply(struct application *application, struct tree_waiter *waiter)
 {
+    application->apart = waiter->thread != task_thread();
     for (struct tree_operation *operation = waiter->operations; operation; operation = operation->next) {
         operation->done = operation_apply(application, operation);
         if (!operation->done)

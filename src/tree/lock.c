@@ -44,6 +44,7 @@ struct tree_local_lock {
 
 struct tree_lock_shard {
     struct spinlock spin; /* guards all below; held for a few instructions */
+    uint32_t thread;      /* task_thread of the task that used it last */
     struct tree_local_lock *held;
     struct tree_local_lock *idle; /* to be used again */
 };
@@ -51,6 +52,11 @@ struct tree_lock_shard {
 struct tree_lock_table {
     struct tree_lock_shard shards[SHARDS];
 };
+
+/* Cache lines of a shard and of the lock that is wanted in it. */
+#define SHARD_LINES     2u
+#define WAITER_LINES    task_lines(sizeof(struct tree_waiter))
+#define OPERATION_LINES task_lines(sizeof(struct tree_operation))
 
 static void spin_pause(unsigned attempt)
 {
@@ -153,6 +159,17 @@ static struct tree_lock_shard *shard_of(const struct tree_session *session, cons
     return &session->compute->locks->shards[(name >> 1 ^ gaddr_node(name) * 0x9e5u) % SHARDS];
 }
 
+/* Takes the shard's spin lock. Where another thread used the shard last, it and its lock come from there. */
+static void shard_enter(struct tree_lock_shard *shard)
+{
+    uint32_t thread = task_thread();
+    spinlock_lock(&shard->spin);
+    if (shard->thread == thread)
+        return;
+    shard->thread = thread;
+    task_charge(TASK_WORK_LINE, SHARD_LINES);
+}
+
 /* Under the shard's spin lock. */
 static struct tree_local_lock *local_find(struct tree_lock_shard *shard, gaddr name)
 {
@@ -181,7 +198,7 @@ bool tree_lock_try_local(struct tree_session *session, gaddr node, struct tree_h
     if (!session->compute->switches.local_locks)
         return true;
     struct tree_lock_shard *shard = shard_of(session, hold);
-    spinlock_lock(&shard->spin);
+    shard_enter(shard);
     if (!local_find(shard, hold_name(hold)))
         hold->local = local_make(shard, hold_name(hold));
     spinlock_unlock(&shard->spin);
@@ -196,6 +213,8 @@ static void queue_append(struct tree_local_lock *lock, struct tree_waiter *waite
         lock->tail->next = waiter;
     else
         atomic_store_relaxed(&lock->head, waiter); /* read without the spin lock by the releaser */
+    if (lock->tail && lock->tail->thread != waiter->thread)
+        task_charge(TASK_WORK_LINE, 1);
     lock->tail = waiter;
 }
 
@@ -207,11 +226,13 @@ static void waiter_init(struct tree_waiter *waiter, struct tree_session *session
     waiter->incarnation = session->pool.incarnation;
     waiter->handed = waiter->snapshot = waiter->answered = false;
     waiter->passed = 0;
+    waiter->thread = waiter->waker = task_thread();
+    waiter->lines = 0;
     atomic_store_relaxed(&waiter->state, TREE_WAITER_QUEUED); /* published by the spin lock */
 }
 
 /* The acquiring loads pair with the releaser's stores: the image, or the answer, is visible. */
-static void waiter_wait(struct tree_session *session, struct tree_waiter *waiter)
+static void waiter_wait_done(struct tree_session *session, struct tree_waiter *waiter)
 {
     if (fabric_capabilities(session->pool.fabric)->direct) {
         unsigned looks = session->looks;
@@ -234,10 +255,24 @@ static void waiter_wait(struct tree_session *session, struct tree_waiter *waiter
         spin_pause(i); /* the releaser still touches our task */
 }
 
+/* What a holder on another core has written comes from there: the waiter, the image, or the answers with the
+ * contexts (counted as a line each) of the operations. */
+static void waiter_wait(struct tree_session *session, struct tree_waiter *waiter)
+{
+    waiter_wait_done(session, waiter);
+    if (waiter->waker == waiter->thread)
+        return;
+    uint32_t operations = waiter->answered ? waiter->count : 0;
+    task_charge(TASK_WORK_LINE, WAITER_LINES + operations * (OPERATION_LINES + 1));
+    task_charge(TASK_WORK_COPY, waiter->lines);
+}
+
 /* The releaser is through with the waiter, and wakes it if it has parked. */
 static void waiter_wake(struct tree_waiter *waiter)
 {
     uint32_t queued = TREE_WAITER_QUEUED;
+    waiter->waker = task_thread();
+    task_charge(TASK_WORK_HANDOVER, 1);
     /* Release: with all that was handed over or answered. If it fails the waiter has parked; it published
      * nothing with that, so relaxed will do. */
     if (__atomic_compare_exchange_n(&waiter->state, &queued, (uint32_t)TREE_WAITER_DONE, false,
@@ -264,7 +299,7 @@ int tree_lock_try_or_leave(struct tree_session *session, gaddr node, struct tree
     waiter_init(waiter, session, node);
     waiter->guest = true;
     assert(waiter->count && session->compute->switches.local_locks);
-    spinlock_lock(&shard->spin);
+    shard_enter(shard);
     struct tree_local_lock *lock = local_find(shard, hold_name(hold));
     if (lock)
         queue_append(lock, waiter);
@@ -283,7 +318,7 @@ static int local_acquire(struct tree_session *session, gaddr node, bool wanted,
         return 0;
     struct tree_lock_shard *shard = shard_of(session, hold);
     struct tree_waiter *waiter = &session->waiter;
-    spinlock_lock(&shard->spin);
+    shard_enter(shard);
     struct tree_local_lock *lock = local_find(shard, hold_name(hold));
     bool queued = lock;
     if (queued) {
@@ -335,11 +370,14 @@ struct tree_waiter *tree_lock_take(struct tree_session *session, const struct tr
     struct tree_waiter *taken = NULL, **end = &taken, *before = NULL;
     uint32_t room = wanted->room;
     assert(hold->global);
-    spinlock_lock(&shard->spin);
+    shard_enter(shard);
     struct tree_waiter *waiter = lock->head;
     for (uint32_t looked = 0; waiter && looked < LOOK_MAX && room; looked++) {
         struct tree_waiter *next = waiter->next;
-        if (!waiter_fits(waiter, hold, wanted, room)) {
+        bool fits = waiter_fits(waiter, hold, wanted, room);
+        if (waiter->thread != shard->thread)
+            task_charge(TASK_WORK_LINE, WAITER_LINES + OPERATION_LINES * (fits ? waiter->count : 0));
+        if (!fits) {
             before = waiter;
         } else {
             room -= waiter->count;
@@ -367,7 +405,7 @@ void tree_lock_put_back(struct tree_session *session, const struct tree_hold *ho
     struct tree_waiter *last = waiters;
     while (last->next)
         last = last->next;
-    spinlock_lock(&shard->spin);
+    shard_enter(shard);
     last->next = lock->head;
     if (!lock->tail)
         lock->tail = last;
@@ -377,16 +415,12 @@ void tree_lock_put_back(struct tree_session *session, const struct tree_hold *ho
 
 void tree_lock_answer(struct tree_waiter *waiters)
 {
-    uint32_t count = 0;
     while (waiters) {
         struct tree_waiter *waiter = waiters;
         waiters = waiter->next;
         waiter->answered = true;
         waiter_wake(waiter);
-        count++;
     }
-    if (count)
-        task_charge(TASK_WORK_HANDOVER, count);
 }
 
 /*
@@ -411,13 +445,16 @@ static struct tree_waiter *next_holder(const struct tree_local_lock *lock)
 
 /* Under the shard's spin lock: takes the next holder out of the queue. Guests before it stay if it may do
  * their operations; else they are taken out too, to be answered as not done. */
-static struct tree_waiter *queue_advance(struct tree_local_lock *lock, struct tree_waiter **guests)
+static struct tree_waiter *queue_advance(struct tree_local_lock *lock, uint32_t thread,
+                                         struct tree_waiter **guests)
 {
     struct tree_waiter *next = next_holder(lock), *waiter = lock->head, *before = NULL, **end = guests;
     *guests = NULL;
     while (waiter) {
         struct tree_waiter *after = waiter->next;
         bool last = waiter == next;
+        if (waiter->thread != thread)
+            task_charge(TASK_WORK_LINE, WAITER_LINES);
         if (!last && next && waiter->node == next->node && waiter->passed++ < PASSES_MAX) {
             before = waiter;
         } else {
@@ -455,7 +492,7 @@ static bool local_release_begin(struct tree_session *session, struct tree_hold *
     }
     struct tree_lock_shard *shard = shard_of(session, hold);
     assert(hold->incarnation == session->pool.incarnation);
-    spinlock_lock(&shard->spin);
+    shard_enter(shard);
     const struct tree_waiter *next = next_holder(lock);
     /* Not from one incarnation to another: our memory node may have freed the word in between (locks.md). */
     hold->handing = next && next->incarnation == hold->incarnation &&
@@ -466,12 +503,34 @@ static bool local_release_begin(struct tree_session *session, struct tree_hold *
     return !hold->handing;
 }
 
-static void image_hand(const struct tree_session *from, struct tree_session *to)
+/* Header and buckets, as far as they are known. Returns the cache lines that were copied. */
+static uint32_t image_copy(const struct tree_image *from, uint8_t *to)
 {
-    memcpy(to->image.buckets, from->image.buckets, sizeof to->image.buckets);
-    memcpy(to->image.bytes, from->image.bytes, to->image.capacity);
-    to->image.header = from->image.header;
-    to->image.address = from->image.address;
+    const struct format_layout *layout = from->layout;
+    uint32_t lines = task_lines(layout->header_bytes);
+    memcpy(to, from->bytes, layout->header_bytes);
+    for (uint32_t i = 0; i < layout->buckets; i++) {
+        struct format_bucket bucket;
+        if (!(from->buckets[i / 64] >> i % 64 & 1))
+            continue;
+        format_bucket_number(layout, i, &bucket);
+        memcpy(to + bucket.offset, from->bytes + bucket.offset, bucket.bytes);
+        lines += task_lines(bucket.bytes);
+    }
+    return lines;
+}
+
+/* Writes to memory that the waiter's core has, from its own: as many lines there as the waiter reads then. */
+static void image_hand(const struct tree_session *from, struct tree_waiter *waiter)
+{
+    struct tree_image *image = &waiter->session->image;
+    memcpy(image->buckets, from->image.buckets, sizeof image->buckets);
+    waiter->lines = image_copy(&from->image, image->bytes);
+    if (waiter->thread != task_thread())
+        task_charge(TASK_WORK_COPY, waiter->lines);
+    image->layout = from->image.layout;
+    image->header = from->image.header;
+    image->address = from->image.address;
 }
 
 static void local_release_end(struct tree_session *session, struct tree_hold *hold)
@@ -479,9 +538,9 @@ static void local_release_end(struct tree_session *session, struct tree_hold *ho
     if (!hold->local)
         return;
     struct tree_lock_shard *shard = shard_of(session, hold);
-    spinlock_lock(&shard->spin);
+    shard_enter(shard);
     struct tree_local_lock *lock = hold->local;
-    struct tree_waiter *guests, *waiter = queue_advance(lock, &guests);
+    struct tree_waiter *guests, *waiter = queue_advance(lock, shard->thread, &guests);
     assert(lock->name == hold_name(hold) && (!waiter || waiter->session != session));
     if (!waiter) {
         assert(!lock->head);
@@ -503,11 +562,10 @@ static void local_release_end(struct tree_session *session, struct tree_hold *ho
     if (hold->handing && session->compute->switches.snapshot && waiter->node &&
         waiter->node == session->image.address &&
         waiter->session->image.capacity == session->image.capacity) {
-        image_hand(session, waiter->session);
+        image_hand(session, waiter);
         waiter->snapshot = true;
         session->stats.snapshot_handovers++;
     }
-    task_charge(TASK_WORK_HANDOVER, 1);
     waiter_wake(waiter);
 }
 

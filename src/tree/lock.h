@@ -58,6 +58,9 @@ struct tree_waiter {
     uint32_t state; /* enum tree_waiter_state; set with release ordering, read with acquire by the waiter */
     bool handed, snapshot;
     bool answered; /* it has not got the lock: its operations say what they came to */
+    /* For what moves between cores: task_thread of the waiter and of the task that woke it, and the cache
+     * lines of the image that came with the lock. */
+    uint32_t thread, waker, lines;
 };
 
 struct tree_lock_table *tree_lock_table_create(void);

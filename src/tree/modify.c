@@ -36,6 +36,7 @@ static void image_learn_all(struct tree_session *session, const struct format_la
 {
     struct tree_image *image = &session->image;
     image->address = leaf;
+    image->layout = layout;
     image->header = true;
     memset(image->buckets, 0, sizeof image->buckets);
     for (uint32_t i = 0; i < layout->buckets; i++)
@@ -154,6 +155,7 @@ static void change_learn(struct change *change)
     if (image->address != leaf)
         memset(image->buckets, 0, sizeof image->buckets);
     image->address = leaf;
+    image->layout = &change->tree->layout;
     image->header = true;
     image->buckets[change->place.bucket.number / 64] |= UINT64_C(1) << (change->place.bucket.number % 64);
 }

@@ -195,6 +195,7 @@ static void deliver(struct scan *scan, const uint8_t *image, uint32_t count)
     uint32_t first = leading(scan, image, count, below, true);
     uint32_t end = leading(scan, image, count, above, false);
     for (uint32_t i = first; i < end && !scan->stopped; i++) {
+        task_charge(TASK_WORK_VISIT, 1);
         tree_leaf_entry_at(session, layout, image, scan->range->reverse ? first + end - 1 - i : i, &entry);
         scan->left--;
         session->visited_block = entry.block;
@@ -252,6 +253,7 @@ static int leaf_deliver(struct scan *scan, struct format_link link, const uint8_
         *verdict = FORMAT_TORN;
         return status == TREE_RESTART ? 0 : status;
     }
+    task_charge(TASK_WORK_SORT, count);
     session->entries_estimate += count - session->entries_estimate / 16;
     session->restarts = session->invalid = session->astray = 0; /* there is progress */
     deliver(scan, image, within(scan, header, image, count));

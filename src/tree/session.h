@@ -43,7 +43,8 @@ struct tree_compute {
 struct tree_image {
     uint8_t *bytes;
     uint32_t capacity;
-    gaddr address; /* GADDR_NULL: nothing is known */
+    gaddr address;                      /* GADDR_NULL: nothing is known */
+    const struct format_layout *layout; /* of the leaf */
     bool header;
     uint64_t buckets[FORMAT_BUCKETS_MAX / 64];
 };
