@@ -184,7 +184,7 @@ void sim_params_default(struct sim_params *params)
         .leaf_ns = 2,
         .split_ns = 2000,
         .handover_ns = 100,
-        .line_transfer_ns = 50,
+        .line_transfer_ns = 80,
         .line_copy_ns = 25,
         .sort_ns = 5,
         .visit_ns = 2,

@@ -6,7 +6,9 @@
  * github.com/thustorage/Sherman; [Neugebauer18] Neugebauer et al.: Understanding PCIe performance for end
  * host networking, SIGCOMM 2018; [Kalia16] Kalia, Kaminsky, Andersen: Design Guidelines for High Performance
  * RDMA Systems, USENIX ATC 2016; [IBA] InfiniBand Architecture Specification, volume 1; [CX5] the vendor's
- * ConnectX-5 product brief.
+ * ConnectX-5 product brief; [nviennot] github.com/nviennot/core-to-core-latency, results/Dual Intel(R)
+ * Xeon(R) CPU E5-2630 v4 @ 2.20GHz.csv, the next smaller CPU of the family that Sherman ran on; [bench-micro]
+ * bench/micro/, measured on one machine and scaled (docs/internals/simulator.md, The CPU).
  */
 #include "sim/params.h"
 
@@ -54,6 +56,15 @@ const struct sim_param_basis sim_params_basis[] = {
     ESTIMATE("leaf-ns", 0.5, 5, "one to ten cycles a slot"),
     ESTIMATE("split-ns", 500, 10000, "sorts and copies some 1 KiB"),
     ESTIMATE("handover-ns", 50, 400, "a cache line passed between cores, within and across sockets"),
+    PUBLISHED(
+        "line-transfer-ns", 40, 120,
+        "nviennot: 39 ns within a socket and 117 ns across, by CAS, of two E5-2630 v4 at 2.2 GHz; the mean "
+        "of two of 22 cores"),
+    ESTIMATE("line-copy-ns", 10, 60, "line-transfer-ns, overlapped as bench-micro measures it"),
+    ESTIMATE("sort-ns", 2, 40, "bench-micro, in cycles of the paper's CPU"),
+    ESTIMATE("visit-ns", 1, 10, "bench-micro, in cycles of the paper's CPU"),
+    ESTIMATE("checksum-ns", 2, 30,
+             "bench-micro, in cycles of the paper's CPU; the high end without CRC instructions"),
     ESTIMATE("yield-ns", 20, 200, "a switch between two fibers"),
     ESTIMATE("clock-ns", 10, 50, "reads the time stamp counter, and scales it"),
     {.name = NULL},

@@ -208,13 +208,13 @@ bool tree_lock_try_local(struct tree_session *session, gaddr node, struct tree_h
 /* Under the shard's spin lock. */
 static void queue_append(struct tree_local_lock *lock, struct tree_waiter *waiter)
 {
+    if (lock->tail && lock->tail->thread != waiter->thread)
+        task_charge(TASK_WORK_LINE, 1);
     waiter->next = NULL;
     if (lock->tail)
         lock->tail->next = waiter;
     else
         atomic_store_relaxed(&lock->head, waiter); /* read without the spin lock by the releaser */
-    if (lock->tail && lock->tail->thread != waiter->thread)
-        task_charge(TASK_WORK_LINE, 1);
     lock->tail = waiter;
 }
 
