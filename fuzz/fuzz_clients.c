@@ -97,6 +97,7 @@ static void take_options(struct fuzz_input *input, struct world_options *options
     options->geometry.internal_bytes = 512;
     options->geometry.value_bytes = values[shape % 4];
     options->geometry.value_variable = shape & 4;
+    options->geometry.leaf_kind = how & 128 ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED;
     if (shape & 8) {
         options->geometry.key_kind = FORMAT_KEY_VARIABLE;
         options->geometry.key_bytes = 60;

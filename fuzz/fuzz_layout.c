@@ -184,8 +184,9 @@ static void check_taken(const struct format_layout *layout, const uint8_t *image
               "slot %u: another key", slot->number);
     struct format_bucket bucket;
     struct format_slot found;
-    format_bucket_number(layout, 2 * (slot->number / layout->triple_slots), &bucket);
-    for (unsigned side = 0; side < 2; side++, format_bucket_number(layout, bucket.number + 1, &bucket)) {
+    uint32_t first = 2 * (slot->number / layout->triple_slots);
+    for (uint32_t number = first; number < first + 2 && number < layout->buckets; number++) {
+        format_bucket_number(layout, number, &bucket);
         if (slot->number < bucket.first || slot->number >= bucket.first + bucket.count)
             continue;
         fuzz_must(format_bucket_find(layout, image, &bucket, seed, key, &found),
@@ -483,6 +484,7 @@ static bool take_layout(struct fuzz_input *input, struct format_layout *layout)
                                        .value_variable = kind & 64,
                                        .inline_key_bytes = kind & 128 ? 16 : 24,
                                        .value_bytes = values[size % 6],
+                                       .leaf_kind = size & 128 ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED,
                                        .leaf_bytes = 512u << size / 8 % 4,
                                        .internal_bytes = 512u << size / 32 % 4};
     return !format_geometry_complete(&geometry, 4096, NULL) && !format_layout_init(layout, &geometry, NULL);

@@ -93,6 +93,7 @@ void swarm_plan_geometry(const struct swarm_plan *plan, struct format_geometry *
         (struct format_geometry){.leaf_bytes = plan->leaf_bytes,
                                  .internal_bytes = plan->internal_bytes,
                                  .key_kind = (uint8_t)plan->key_kind,
+                                 .leaf_kind = (uint8_t)plan->leaf_kind,
                                  .key_bytes = (uint8_t)plan->key_bytes,
                                  .inline_key_bytes = (uint8_t)plan->inline_key_bytes,
                                  .value_bytes = (uint8_t)plan->value_bytes,
@@ -136,9 +137,10 @@ void swarm_plan_describe(const struct swarm_plan *plan, char *text, size_t size)
         if (rate > 0)
             snprintf(preset + used, sizeof preset - used, " %s", entry->name);
     }
-    snprintf(text, size, "%um %uc %ut %uf, %s%s, %u-byte leaves%s%s%s%s%s%s", plan->memory_nodes,
+    snprintf(text, size, "%um %uc %ut %uf, %s%s, %u-byte %s%s%s%s%s%s%s", plan->memory_nodes,
              plan->compute_nodes, plan->threads, plan->fibers, plan->records ? "records, " : "",
-             swarm_plan_key_kinds[plan->key_kind], geometry.leaf_bytes, plan->kills ? ", kills" : "",
-             plan->restarts ? ", restarts" : "", plan->stalls ? ", stalls" : "", plan->cuts ? ", cuts" : "",
-             *preset ? ";" : "", preset);
+             swarm_plan_key_kinds[plan->key_kind], geometry.leaf_bytes,
+             plan->leaf_kind == FORMAT_LEAF_UNSORTED ? "unsorted leaves" : "leaves",
+             plan->kills ? ", kills" : "", plan->restarts ? ", restarts" : "", plan->stalls ? ", stalls" : "",
+             plan->cuts ? ", cuts" : "", *preset ? ";" : "", preset);
 }

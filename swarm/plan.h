@@ -27,8 +27,9 @@ struct swarm_plan {
     uint64_t pool_bytes, chunk_bytes, lock_bytes;
     bool unlock_by_atomic;
     /* index */
-    bool records; /* a store above it */
-    int key_kind; /* enum format_key_kind */
+    bool records;  /* a store above it */
+    int key_kind;  /* enum format_key_kind */
+    int leaf_kind; /* enum format_leaf_kind */
     uint32_t key_bytes, inline_key_bytes, value_bytes, leaf_bytes, internal_bytes;
     bool value_variable, long_keys;
     struct tree_switches switches;

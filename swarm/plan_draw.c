@@ -210,6 +210,14 @@ static void draw_delegation(struct swarm_plan *plan, uint64_t seed)
         plan->compute_nodes--;
 }
 
+/* Sherman's leaves in some plans, of indexes that are used as such and of stores. From dice of its own. */
+static void draw_leaf_kind(struct swarm_plan *plan, uint64_t seed)
+{
+    struct random random;
+    random_seed(&random, random_mix(seed ^ UINT64_C(0x05027ed)));
+    plan->leaf_kind = random_chance(&random, 0.15) ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED;
+}
+
 void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed)
 {
     struct random random;
@@ -225,5 +233,6 @@ void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed)
         draw_hardware(plan, &random);
         draw_workload(plan, &random);
         draw_delegation(plan, seed);
+        draw_leaf_kind(plan, seed);
     } while (swarm_plan_check(plan, &error)); /* some geometries do not fit together */
 }

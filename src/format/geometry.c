@@ -56,6 +56,9 @@ int format_geometry_complete(struct format_geometry *geometry, uint32_t atomic_w
     if (geometry->key_kind > FORMAT_KEY_VARIABLE)
         return error_set(error, BANYAN_EINVAL, "key kind %u is neither fixed nor variable",
                          geometry->key_kind);
+    if (geometry->leaf_kind > FORMAT_LEAF_UNSORTED)
+        return error_set(error, BANYAN_EINVAL, "leaf kind %u is neither hashed nor unsorted",
+                         geometry->leaf_kind);
     if (!geometry->leaf_bytes)
         geometry->leaf_bytes = variable ? 4096 : 1024;
     if (variable)
@@ -127,6 +130,28 @@ static void choose_segments(struct format_layout *layout)
     }
 }
 
+/* One triple whose buckets have no slots of their own: the overflow that they share is the leaf, so they are
+ * one bucket, and every key's. */
+static void choose_unsorted(struct format_layout *layout)
+{
+    uint32_t room = layout->geometry.leaf_bytes - layout->header_bytes;
+    uint32_t slots = (room - FORMAT_TRIPLE_VERSION) / layout->slot_bytes;
+    layout->segment_slots = 0;
+    layout->overflow_slots = slots;
+    layout->triple_slots = slots;
+    layout->triple_bytes = FORMAT_TRIPLE_VERSION + slots * layout->slot_bytes;
+    layout->triples = 1;
+    layout->buckets = 1;
+}
+
+static void choose_hashed(struct format_layout *layout)
+{
+    choose_segments(layout);
+    if (layout->triples > FORMAT_BUCKETS_MAX / 2)
+        layout->triples = FORMAT_BUCKETS_MAX / 2;
+    layout->buckets = 2 * layout->triples;
+}
+
 int format_layout_init(struct format_layout *layout, const struct format_geometry *geometry,
                        struct error *error)
 {
@@ -149,11 +174,11 @@ int format_layout_init(struct format_layout *layout, const struct format_geometr
             "internal node size %u cannot hold four entries of %u bytes and a header of %u: choose a "
             "larger internal node or shorter keys",
             geometry->internal_bytes, layout->entry_bytes, layout->header_bytes);
-    choose_segments(layout);
-    if (layout->triples > FORMAT_BUCKETS_MAX / 2)
-        layout->triples = FORMAT_BUCKETS_MAX / 2;
+    if (geometry->leaf_kind == FORMAT_LEAF_UNSORTED)
+        choose_unsorted(layout);
+    else
+        choose_hashed(layout);
     layout->slots = layout->triples * layout->triple_slots;
-    layout->buckets = 2 * layout->triples;
     layout->bucket_slots = layout->segment_slots + layout->overflow_slots;
     layout->bucket_bytes = FORMAT_TRIPLE_VERSION + layout->bucket_slots * layout->slot_bytes;
     layout->internal_entries =

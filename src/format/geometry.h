@@ -17,6 +17,10 @@
 #define FORMAT_VALUE_MAX 255u
 
 enum format_key_kind { FORMAT_KEY_FIXED, FORMAT_KEY_VARIABLE };
+/* Where in its leaf an entry may stand: in the bucket that a hash of its key chooses, or in any slot.
+ * Unsorted leaves are Sherman's (section 4.4), to compare with: they hold more before they are full, and a
+ * point read has to fetch all of their slots. */
+enum format_leaf_kind { FORMAT_LEAF_HASHED, FORMAT_LEAF_UNSORTED };
 
 struct format_geometry {
     uint32_t leaf_bytes;     /* power of two, 512 to 64 KiB. 0: 1024; with variable keys 4096 */
@@ -30,7 +34,8 @@ struct format_geometry {
                                  a block of its own (slot.h). At least 16 if key_bytes is more. 0: 24 */
     uint8_t value_bytes;      /* exactly (fixed) or at most (variable) this many, 0 to 255 */
     bool value_variable;
-    uint8_t content; /* enum format_content: what the values mean */
+    uint8_t content;   /* enum format_content: what the values mean */
+    uint8_t leaf_kind; /* enum format_leaf_kind */
 };
 enum format_content { FORMAT_CONTENT_PLAIN = 0, FORMAT_CONTENT_STORE = 1 };
 
@@ -56,11 +61,11 @@ struct format_layout {
     uint32_t header_bytes;
     uint32_t slot_bytes;
     uint32_t value_offset;  /* in a slot: of the value, or of its length byte if it has one */
-    uint32_t segment_slots; /* of A and of B */
+    uint32_t segment_slots; /* of A and of B; unsorted leaves: 0 */
     uint32_t overflow_slots;
     uint32_t triples, triple_slots, triple_bytes;
     uint32_t slots;
-    uint32_t buckets;          /* 2 * triples */
+    uint32_t buckets;          /* 2 * triples; unsorted leaves: 1, of all slots */
     uint32_t bucket_bytes;     /* of a point read */
     uint32_t bucket_slots;     /* segment + overflow */
     uint32_t internal_entries; /* that fit; variable keys: of the longest keys */

@@ -3,8 +3,9 @@
  *
  * Leaf: header, then `triples` of  segment A | version | overflow | segment B. The version is the leaf's
  * (u16), followed by two zero bytes. Each triple holds two buckets, which share the overflow: a point read
- * takes A+version+overflow or version+overflow+B, which is contiguous (Deft, EuroSys'25). slot.h says what
- * stands in a slot.
+ * takes A+version+overflow or version+overflow+B, which is contiguous (Deft, EuroSys'25). An unsorted leaf is
+ * one triple without segments: version, then the overflow, which is its only bucket. slot.h says what stands
+ * in a slot.
  *
  * Pure, as header.h.
  */

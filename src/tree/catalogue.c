@@ -38,6 +38,7 @@
 #define ROOT_ALIGNMENT   64u          /* of nodes: they are larger, and so is every chunk's offset */
 #define ROOT_DROPPING    UINT64_C(21) /* the marks that a drop inverts */
 #define ROOT_GENERATIONS 32u
+#define KIND_LEAF        4u /* bits: programs that know one kind of leaf refuse a key kind of 16 and more */
 /* How many generations nodes are told apart by: their index number has 15 bits, 8 of them for the entry. */
 #define INDEX_GENERATIONS 127u
 
@@ -52,7 +53,8 @@ struct catalogue_entry {
     uint32_t crc;  /* of what follows */
     uint32_t used; /* 1; 0: the entry is free */
     uint32_t leaf_bytes, internal_bytes;
-    uint8_t key_kind, key_bytes, inline_key_bytes, value_bytes, value_variable, content;
+    uint8_t kinds; /* enum format_key_kind; from KIND_LEAF on, enum format_leaf_kind */
+    uint8_t key_bytes, inline_key_bytes, value_bytes, value_variable, content;
     uint16_t generation; /* how many indexes of this entry have been dropped; kept while it is free */
     char name[TREE_NAME_MAX + 1];
 };
@@ -170,7 +172,8 @@ static void entry_geometry(const struct catalogue_entry *entry, struct format_ge
 {
     *geometry = (struct format_geometry){.leaf_bytes = entry->leaf_bytes,
                                          .internal_bytes = entry->internal_bytes,
-                                         .key_kind = entry->key_kind,
+                                         .key_kind = entry->kinds % (1u << KIND_LEAF),
+                                         .leaf_kind = entry->kinds >> KIND_LEAF,
                                          .key_bytes = entry->key_bytes,
                                          .inline_key_bytes = entry->inline_key_bytes,
                                          .value_bytes = entry->value_bytes,
@@ -276,7 +279,7 @@ static bool geometry_equal(const struct format_geometry *a, const struct format_
     return a->leaf_bytes == b->leaf_bytes && a->internal_bytes == b->internal_bytes &&
            a->key_kind == b->key_kind && a->key_bytes == b->key_bytes &&
            a->inline_key_bytes == b->inline_key_bytes && a->value_bytes == b->value_bytes &&
-           a->value_variable == b->value_variable && a->content == b->content;
+           a->value_variable == b->value_variable && a->content == b->content && a->leaf_kind == b->leaf_kind;
 }
 
 /* Whether this program and its fabric can work on the index; its geometry. */
@@ -379,7 +382,7 @@ static int entry_write(struct tree_session *session, const struct tree *tree, ga
     entry.used = 1;
     entry.leaf_bytes = geometry->leaf_bytes;
     entry.internal_bytes = geometry->internal_bytes;
-    entry.key_kind = geometry->key_kind;
+    entry.kinds = (uint8_t)(geometry->key_kind | geometry->leaf_kind << KIND_LEAF);
     entry.key_bytes = geometry->key_bytes;
     entry.inline_key_bytes = geometry->inline_key_bytes;
     entry.value_bytes = geometry->value_bytes;

@@ -253,7 +253,7 @@ int tree_leaf_entries(struct tree_session *session, const struct format_layout *
 static bool place_all(const struct format_layout *layout, uint32_t tag, const struct tree_leaf_entry *entries,
                       uint32_t count, uint32_t *numbers)
 {
-    uint8_t own[FORMAT_BUCKETS_MAX] = {0}, overflow[FORMAT_BUCKETS_MAX / 2] = {0};
+    uint16_t own[FORMAT_BUCKETS_MAX] = {0}, overflow[FORMAT_BUCKETS_MAX / 2] = {0};
     for (uint32_t i = 0; i < count; i++) {
         struct format_bucket bucket;
         format_bucket_of(layout, tag, entries[i].key, &bucket);

@@ -1,6 +1,6 @@
 /*
- * test_verdict.c - every verdict of format/verdict.h, for fixed and variable keys: each leaf is built,
- * changed and sealed by the functions that writers use.
+ * test_verdict.c - every verdict of format/verdict.h, for fixed and variable keys in hashed and unsorted
+ * leaves: each leaf is built, changed and sealed by the functions that writers use.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -58,10 +58,12 @@ static void leaf_put(struct leaf *leaf, char letter)
                       value_of(leaf));
 }
 
-static void leaf_open(struct leaf *leaf, enum format_key_kind kind)
+static void leaf_open(struct leaf *leaf, enum format_key_kind kind, enum format_leaf_kind leaf_kind)
 {
-    struct format_geometry geometry = {
-        .key_kind = (uint8_t)kind, .key_bytes = kind == FORMAT_KEY_FIXED ? 8 : 20, .value_bytes = 8};
+    struct format_geometry geometry = {.key_kind = (uint8_t)kind,
+                                       .leaf_kind = (uint8_t)leaf_kind,
+                                       .key_bytes = kind == FORMAT_KEY_FIXED ? 8 : 20,
+                                       .value_bytes = 8};
     struct error error = {0};
     memset(leaf, 0, sizeof *leaf);
     assert_int_equal(format_geometry_complete(&geometry, 4096, &error), 0);
@@ -101,9 +103,16 @@ static void leaf_rightmost(struct leaf *leaf)
     leaf_seal(leaf);
 }
 
-static const enum format_key_kind kinds[] = {FORMAT_KEY_FIXED, FORMAT_KEY_VARIABLE};
+static const struct {
+    enum format_key_kind key;
+    enum format_leaf_kind leaf_kind;
+} kinds[] = {{FORMAT_KEY_FIXED, FORMAT_LEAF_HASHED},
+             {FORMAT_KEY_VARIABLE, FORMAT_LEAF_HASHED},
+             {FORMAT_KEY_FIXED, FORMAT_LEAF_UNSORTED},
+             {FORMAT_KEY_VARIABLE, FORMAT_LEAF_UNSORTED}};
 #define EACH_KIND(leaf)                                                                                      \
-    for (unsigned kind = 0; kind < 2 && (leaf_open(leaf, kinds[kind]), true); leaf_close(leaf), kind++)
+    for (unsigned kind = 0; kind < 4 && (leaf_open(leaf, kinds[kind].key, kinds[kind].leaf_kind), true);     \
+         leaf_close(leaf), kind++)
 
 /* ---- nodes ---- */
 

@@ -83,6 +83,26 @@ static void every_preset(void **state)
     for (unsigned preset = 0; tree_switches_presets[preset]; preset++) {
         options.preset = tree_switches_presets[preset];
         run(&options, &churn);
+        options.geometry.leaf_kind ^= FORMAT_LEAF_UNSORTED;
+    }
+}
+
+/* Sherman's leaf, under its own switches and under all of ours: writers meet in its one bucket. */
+static void unsorted_leaves(void **state)
+{
+    struct world_options options;
+    options_for(&options, 2, 3, 2);
+    options.geometry.leaf_kind = FORMAT_LEAF_UNSORTED;
+    struct churn churn = {.keys = 800,
+                          .window = 60,
+                          .rounds = world_rounds(2000),
+                          .hot = 20,
+                          .scans = 3,
+                          .multis = 5,
+                          .merges = 3};
+    for (unsigned preset = 0; preset < 2; preset++) {
+        options.preset = preset ? "banyan" : "sherman";
+        run(&options, &churn);
     }
 }
 
@@ -131,7 +151,8 @@ int main(void)
         cmocka_unit_test(few_hot_keys),     cmocka_unit_test(churn_of_many_threads),
         cmocka_unit_test(disjoint_changes), cmocka_unit_test(many_fibers),
         cmocka_unit_test(every_preset),     cmocka_unit_test(variable_keys),
-        cmocka_unit_test(long_keys),        cmocka_unit_test(did_something),
+        cmocka_unit_test(long_keys),        cmocka_unit_test(unsorted_leaves),
+        cmocka_unit_test(did_something),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

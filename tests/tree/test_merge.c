@@ -43,8 +43,9 @@ struct rig {
     bool reverse, broken;
 };
 
-/* Keys of one length, some too long for a slot, and such as only a shared prefix lets fit. */
-enum kind { PLAIN, LONG, PREFIXED, KINDS };
+/* Keys of one length, some too long for a slot, and such as only a shared prefix lets fit; keys of one length
+ * in unsorted leaves. */
+enum kind { PLAIN, LONG, PREFIXED, UNSORTED, KINDS };
 static const struct format_geometry geometries[KINDS] = {
     {.key_bytes = 8, .value_bytes = VALUE, .leaf_bytes = 512, .internal_bytes = 1024},
     {.key_kind = FORMAT_KEY_VARIABLE,
@@ -59,6 +60,11 @@ static const struct format_geometry geometries[KINDS] = {
      .value_bytes = VALUE,
      .leaf_bytes = 1024,
      .internal_bytes = 1024},
+    {.key_bytes = 8,
+     .value_bytes = VALUE,
+     .leaf_bytes = 512,
+     .internal_bytes = 1024,
+     .leaf_kind = FORMAT_LEAF_UNSORTED},
 };
 static enum kind kind; /* of the rig at hand */
 
@@ -80,7 +86,10 @@ static void side_open(struct rig *rig, unsigned number)
 
 static size_t key_make(unsigned number, uint8_t key[KEY_BYTES])
 {
-    size_t length = kind == PLAIN ? 8 : kind == PREFIXED ? 30 : number % 9 ? 6 : KEY_BYTES;
+    size_t length = kind == PLAIN || kind == UNSORTED ? 8
+                    : kind == PREFIXED                ? 30
+                    : number % 9                      ? 6
+                                                      : KEY_BYTES;
     size_t at = kind == PREFIXED ? 26 : 0;
     memset(key, 'k', length);
     for (unsigned i = 0; i < 4; i++)

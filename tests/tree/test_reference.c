@@ -29,6 +29,8 @@ struct shape {
         .key_kind = FORMAT_KEY_VARIABLE, .value_bytes = (value), __VA_ARGS__                                 \
     }
 
+#define UNSORTED .leaf_kind = FORMAT_LEAF_UNSORTED
+
 static const struct shape shapes[] = {
     {"fixed 8, value 8", FIXED(8, 8, .leaf_bytes = 0), 2000, false},
     {"fixed 8, value 8, leaf 512", FIXED(8, 8, .leaf_bytes = 512, .internal_bytes = 512), 2000, false},
@@ -57,6 +59,17 @@ static const struct shape shapes[] = {
      VARIABLE(0, .leaf_bytes = 16384, .internal_bytes = 4096, .inline_key_bytes = 16), 2500, true},
     {"long keys, value 255, leaf 8192, inline 100",
      VARIABLE(255, .leaf_bytes = 8192, .internal_bytes = 4096, .inline_key_bytes = 100), 800, true},
+    {"fixed 8, value 8, unsorted leaf", FIXED(8, 8, UNSORTED), 2000, false},
+    {"fixed 8, value 8, unsorted leaf 512", FIXED(8, 8, .leaf_bytes = 512, .internal_bytes = 512, UNSORTED),
+     2000, false},
+    {"fixed 8, value 0, unsorted leaf 16384: more slots than a byte counts",
+     FIXED(8, 0, .leaf_bytes = 16384, UNSORTED), 3000, false},
+    {"fixed 16, value up to 100, unsorted leaf 2048",
+     FIXED(16, 100, .leaf_bytes = 2048, .value_variable = true, UNSORTED), 1000, false},
+    {"variable up to 60, value 8, unsorted leaf 1024, internal 1024",
+     VARIABLE(8, .key_bytes = 60, .leaf_bytes = 1024, .internal_bytes = 1024, UNSORTED), 1500, false},
+    {"long keys, value up to 40, unsorted leaf",
+     VARIABLE(40, .internal_bytes = 4096, .value_variable = true, UNSORTED), 1500, true},
 };
 #define SHAPE_COUNT (sizeof shapes / sizeof shapes[0])
 
