@@ -23,9 +23,7 @@ int sim_set_faults(struct sim *sim, const struct sim_faults *faults, struct erro
 static void queue_atomic(struct sim *sim, struct sim_nic *nic, const struct fabric_command *command)
 {
     sim_time queue = sim_dice_time(sim, SIM_DIE_ATOMIC_QUEUE, sim->faults.atomic_queue_ns);
-    sim_time *free = command->address & GADDR_LOCK_REGION
-                         ? &nic->chip_free
-                         : &nic->bucket_free[gaddr_offset(command->address) % SIM_ATOMIC_BUCKETS];
+    sim_time *free = sim_nic_bucket(nic, command->address);
     *free = sim_later(*free, sim->now) + queue;
 }
 

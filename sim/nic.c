@@ -106,6 +106,27 @@ static bool is_effective(const struct fabric_command *command)
            ((command->cas.old ^ command->cas.compare) & command->cas.mask) == 0;
 }
 
+/* An atomic whose turn in its list is at `start`; *pipeline: when the NIC begins with what is behind it. An
+ * atomic waits for the conflicting ones before it wherever the word lies (Sherman 3.2.2). Memory on the NIC
+ * saves the two transactions over PCIe, not this rule. Returns when its result is there. */
+static sim_time serve_atomic(const struct sim_model *model, struct sim_nic *nic,
+                             const struct fabric_command *command, bool executed, sim_time *pipeline,
+                             sim_time *start)
+{
+    sim_time *bucket = sim_nic_bucket(nic, command->address), done;
+    if (*bucket > *start) /* the NIC stops here until the bucket is free: so do all behind it */
+        *start = *pipeline = *bucket;
+    if (command->address & GADDR_LOCK_REGION) {
+        *start = sim_later(nic->chip_free, *start); /* waits alone: the unit serves one after the other */
+        nic->chip_free = *start + model->chip_gap;
+        *bucket = done = *start + model->chip;
+    } else {
+        done = *start + model->atomic_fetch;
+        *bucket = done + (!executed || is_effective(command) ? model->atomic_writeback : 0);
+    }
+    return done;
+}
+
 sim_time sim_nic_serve(const struct sim_model *model, struct sim_nic *nic, sim_time at,
                        const struct fabric_list *list, bool executed, sim_time *begun, sim_time *starts)
 {
@@ -121,16 +142,8 @@ sim_time sim_nic_serve(const struct sim_model *model, struct sim_nic *nic, sim_t
             done += on_chip ? model->chip : model->pcie_read + payload(command) * model->pcie_byte;
         } else if (command->operation == FABRIC_WRITE) {
             done += on_chip ? model->chip : 0; /* posted: nothing waits for PCIe */
-        } else if (on_chip) {
-            start = sim_later(nic->chip_free, start);
-            nic->chip_free = start + model->chip_gap;
-            after = done = nic->chip_free + model->chip;
         } else {
-            sim_time *bucket = &nic->bucket_free[gaddr_offset(command->address) % SIM_ATOMIC_BUCKETS];
-            if (*bucket > start) /* the NIC stops here until the bucket is free: so do all behind it */
-                start = pipeline = *bucket;
-            after = done = start + model->atomic_fetch;
-            *bucket = done + (!executed || is_effective(command) ? model->atomic_writeback : 0);
+            after = done = serve_atomic(model, nic, command, executed, &pipeline, &start);
         }
         ready = sim_later(ready, done);
         if (starts)

@@ -18,7 +18,7 @@
 #include "sim/params.h"
 #include "sim/queue.h"
 
-#define SIM_ATOMIC_BUCKETS 4096 /* Sherman 3.2.2: chosen by the address's low 12 bits */
+#define SIM_ATOMIC_BUCKETS 4096 /* Sherman 3.2.2: chosen by the address's low 12 bits; for each memory */
 #define SIM_JITTER_STEPS   1024
 
 /* The parameters in the units of the model. Read-only after sim_model_init. */
@@ -46,9 +46,17 @@ struct sim_lane {
 struct sim_nic {
     struct sim_lane in, out;
     sim_time serve_free; /* the pipeline of incoming requests is held up until then */
-    sim_time chip_free;
-    sim_time bucket_free[SIM_ATOMIC_BUCKETS];
+    sim_time chip_free;  /* the unit for atomics on the NIC's own memory begins the next one then */
+    sim_time bucket_free[SIM_ATOMIC_BUCKETS];      /* of atomics on host memory */
+    sim_time chip_bucket_free[SIM_ATOMIC_BUCKETS]; /* of those on the NIC's own memory */
 };
+
+/* The bucket of an atomic: those of one bucket conflict. */
+static inline sim_time *sim_nic_bucket(struct sim_nic *nic, gaddr address)
+{
+    uint64_t bucket = gaddr_offset(address) % SIM_ATOMIC_BUCKETS;
+    return address & GADDR_LOCK_REGION ? &nic->chip_bucket_free[bucket] : &nic->bucket_free[bucket];
+}
 
 void sim_model_init(struct sim_model *model, const struct sim_params *params);
 

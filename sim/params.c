@@ -66,8 +66,10 @@ const struct option_entry sim_params_table[] = {
                 "failed CAS "
                 "omits it [Sherman 3.2.2]."),
     NUMBER("chip-rate", chip_rate, 0.001, 10000, "M/s",
-           "Atomics on the NIC's own memory [Sherman 4.3: 110 M/s]."),
-    NANOSECONDS("chip-ns", chip_ns, "Latency of an access to the NIC's own memory: no PCIe, an estimate."),
+           "Atomics on the NIC's own memory, on different words."),
+    NANOSECONDS(
+        "chip-ns", chip_ns,
+        "An access to the NIC's own memory: no PCIe. An atomic's bucket of 4,096 is busy for so long."),
     WHOLE("atomic-write", atomic_write, 1024, 1048576, "bytes",
           "A WRITE no longer than this happens entirely or not at all when its sender dies: the path MTU "
           "bounds it."),

@@ -35,7 +35,7 @@ struct sim_params {
     uint32_t atomic_fetch_ns;     /* PCIe read of an atomic on host memory: the bucket is busy */
     uint32_t atomic_writeback_ns; /* PCIe write of the new value: the bucket is busy for so much longer */
     double chip_rate;             /* million atomics per second on the NIC's own memory */
-    uint32_t chip_ns;             /* latency of an access to the NIC's own memory */
+    uint32_t chip_ns;             /* an access to the NIC's own memory: the bucket is busy */
     /* the NIC's capabilities: struct fabric_capabilities */
     uint32_t atomic_write; /* bytes that a WRITE takes effect for as a whole at death */
     uint32_t lock_width;   /* 2 or 8; for the maker of the memory nodes: theirs counts */

@@ -788,9 +788,9 @@ static void test_atomics_queue_behind_many(void **state)
     struct queueing on_host = queue_atomics(0.05, host), on_chip = queue_atomics(0.05, chip);
     assert_in_range(on_host.slowest_atomic, 100000, 205000);
     assert_in_range(on_chip.slowest_atomic, 100000, 205000);
-    /* the atomic stops the pipeline, and others behind it; on chip it only waits itself */
+    /* the atomic stops the pipeline, and others behind it, wherever the word lies */
     assert_true(on_host.slowest_read > 100000);
-    assert_true(on_chip.slowest_read < 5000);
+    assert_true(on_chip.slowest_read > 100000);
 }
 
 /* ------------------------------------------------------------------ death */

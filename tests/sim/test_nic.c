@@ -6,7 +6,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdlib.h>
+
 #include "base/task.h"
+#include "sim/nic.h"
 #include "tests/sim/cluster.h"
 
 struct probe {
@@ -196,31 +199,87 @@ static void test_message_rate_is_reached_and_kept(void **state)
     assert_true(out > 9.5e6 && out <= 10e6);
 }
 
-static void test_hot_atomics_on_host_and_on_chip(void **state)
+static void assert_close(double value, double most)
+{
+    if (!(value > 0.95 * most && value <= most * 1.001))
+        fail_msg("%.3g a second instead of %.3g", value, most);
+}
+
+/* Conflicting atomics come one by one, on one word or on several of one bucket; others do not wait. */
+static void test_hot_atomics_on_host(void **state)
 {
     (void)state;
     struct sim_params params;
     struct fabric_command commands[256];
     sim_params_default(&params);
     params.shared_nic = false;
-
+    double bucket = 1e9 / (params.atomic_fetch_ns + params.atomic_writeback_ns);
     fill(commands, 64, FABRIC_FAA, 0, 4096, 0); /* one counter */
-    double hot = throughput(&params, commands, 64, 4),
-           bucket = 1e9 / (params.atomic_fetch_ns + params.atomic_writeback_ns);
-    assert_true(hot > 0.95 * bucket && hot <= bucket * 1.001);
-
+    double hot = throughput(&params, commands, 64, 4);
+    assert_close(hot, bucket);
     fill(commands, 64, FABRIC_FAA, 0, 4096, 4096); /* 64 counters of one bucket: no better */
-    double bucketed = throughput(&params, commands, 64, 4);
-    assert_true(bucketed > 0.95 * bucket && bucketed <= bucket * 1.001);
-
+    assert_close(throughput(&params, commands, 64, 4), bucket);
     fill(commands, 64, FABRIC_FAA, 0, 4096, 8); /* 64 buckets: limited by latency alone */
-    double cold = throughput(&params, commands, 64, 4);
-    assert_true(cold > 10 * hot);
+    assert_true(throughput(&params, commands, 64, 4) > 10 * hot);
+}
 
+static void test_hot_atomics_on_chip(void **state)
+{
+    (void)state;
+    const uint64_t region = GADDR_LOCK_REGION | 64;
+    struct sim_params params;
+    struct fabric_command commands[256];
+    sim_params_default(&params);
+    params.shared_nic = false;
     params.post_ns = params.command_ns = params.poll_ns = 0;
-    fill(commands, 256, FABRIC_FAA, 0, GADDR_LOCK_REGION | 64, 0); /* one counter on the chip */
-    double chip = throughput(&params, commands, 256, 8);
-    assert_true(chip > 0.95 * 110e6 && chip <= 110e6 * 1.001);
+    params.message_rate_in = params.message_rate_out = 1000; /* the unit for atomics is what is tested */
+    fill(commands, 256, FABRIC_FAA, 0, region, 8);           /* different words: the unit's rate */
+    assert_close(throughput(&params, commands, 256, 8), params.chip_rate * 1e6);
+    for (params.chip_ns = 10; params.chip_ns <= 100; params.chip_ns += 45) {
+        fill(commands, 256, FABRIC_FAA, 0, region, 0); /* one word: the bucket is busy for chip-ns */
+        assert_close(throughput(&params, commands, 256, 8), 1e9 / params.chip_ns);
+        fill(commands, 16, FABRIC_FAA, 0, region, 4096); /* one bucket: no better */
+        for (unsigned i = 16; i < 256; i++)
+            commands[i] = commands[i % 16];
+        assert_close(throughput(&params, commands, 256, 8), 1e9 / params.chip_ns);
+    }
+    params.chip_ns = 0; /* off: the rate limits even one word */
+    fill(commands, 256, FABRIC_FAA, 0, region, 0);
+    assert_close(throughput(&params, commands, 256, 8), params.chip_rate * 1e6);
+}
+
+/* On the chip there are no PCIe transactions: a failed CAS there is as long as another. A host word of the
+ * same low bits is another bucket. */
+static void test_buckets_on_host_and_on_chip_are_apart(void **state)
+{
+    (void)state;
+    struct sim_params params;
+    struct fabric_command commands[128];
+    sim_params_default(&params);
+    params.shared_nic = false;
+    params.chip_ns = 100;
+    for (unsigned i = 0; i < 64; i++) /* the word is 0 and stays so */
+        commands[i] = (struct fabric_command){.operation = FABRIC_CAS,
+                                              .address = gaddr_make(0, GADDR_LOCK_REGION | 64),
+                                              .cas = {1, 2, UINT64_MAX, 0}};
+    assert_close(throughput(&params, commands, 64, 4), 1e9 / params.chip_ns);
+    struct sim_model *model = malloc(sizeof *model);
+    struct sim_nic *nic = calloc(1, sizeof *nic);
+    assert_non_null(model);
+    assert_non_null(nic);
+    sim_model_init(model, &params);
+    struct fabric_command pair[] = {
+        {.operation = FABRIC_FAA, .address = gaddr_make(0, 64)},
+        {.operation = FABRIC_FAA, .address = gaddr_make(0, GADDR_LOCK_REGION | 64)}};
+    struct fabric_list first = {.count = 1, .commands = pair}, second = {.count = 1, .commands = pair + 1};
+    sim_time begun;
+    sim_time host = sim_nic_serve(model, nic, 0, &first, false, &begun, NULL);
+    assert_int_equal(host, params.atomic_fetch_ns * SIM_NANOSECOND);
+    assert_int_equal(sim_nic_serve(model, nic, 0, &second, false, &begun, NULL),
+                     params.chip_ns * SIM_NANOSECOND);
+    assert_int_equal(begun, 0);
+    free(nic);
+    free(model);
 }
 
 static void test_failed_cas_omits_the_write_back(void **state)
@@ -237,17 +296,18 @@ static void test_failed_cas_omits_the_write_back(void **state)
     assert_true(failing > 0.95 * most && failing <= most * 1.001);
 }
 
-static void test_a_hot_atomic_blocks_its_nic_alone(void **state)
+/* 64 tasks add to one word of memory node 0; a READ beside them waits there, and nowhere else. */
+static void hot_atomic_blocks_its_nic_alone(uint64_t word)
 {
-    (void)state;
     struct sim_params params;
     struct cluster cluster;
     struct load hot[64], reader_there, reader_elsewhere;
     cluster_plain_params(&params);
+    params.chip_ns = params.atomic_fetch_ns + params.atomic_writeback_ns; /* as hot at both places */
     cluster_create(&cluster, 2, 4, &params, NULL, 1);
     for (unsigned i = 0; i < 64; i++) {
         hot[i] =
-            (struct load){.command = {.operation = FABRIC_FAA, .address = gaddr_make(0, 4096), .faa.add = 1}};
+            (struct load){.command = {.operation = FABRIC_FAA, .address = gaddr_make(0, word), .faa.add = 1}};
         spawn_load(&cluster, &hot[i], i % 3, i / 3);
     }
     reader_there =
@@ -262,6 +322,13 @@ static void test_a_hot_atomic_blocks_its_nic_alone(void **state)
     assert_true(reader_elsewhere.slowest < idle + 100);
     assert_true(reader_elsewhere.done > 8 * reader_there.done);
     cluster_destroy(&cluster);
+}
+
+static void test_a_hot_atomic_blocks_its_nic_alone(void **state)
+{
+    (void)state;
+    hot_atomic_blocks_its_nic_alone(4096);
+    hot_atomic_blocks_its_nic_alone(GADDR_LOCK_REGION | 64);
 }
 
 /* The slowest READ from memory node 1 by compute node 0, whose machine's memory node 0 has a hot atomic. */
@@ -433,7 +500,9 @@ int main(void)
         cmocka_unit_test(test_a_list_costs_one_round_trip),
         cmocka_unit_test(test_link_bandwidth_is_reached_and_kept),
         cmocka_unit_test(test_message_rate_is_reached_and_kept),
-        cmocka_unit_test(test_hot_atomics_on_host_and_on_chip),
+        cmocka_unit_test(test_hot_atomics_on_host),
+        cmocka_unit_test(test_hot_atomics_on_chip),
+        cmocka_unit_test(test_buckets_on_host_and_on_chip_are_apart),
         cmocka_unit_test(test_failed_cas_omits_the_write_back),
         cmocka_unit_test(test_a_hot_atomic_blocks_its_nic_alone),
         cmocka_unit_test(test_answers_wait_behind_a_hot_atomic_only_if_told),
