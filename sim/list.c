@@ -62,9 +62,10 @@ static int post_list(struct sim *sim, struct sim_endpoint *endpoint, struct sim_
         return status;
     if (!connection || !sim_queue_claim(&sim->queue, 1))
         return BANYAN_ENOMEM;
-    sim_time fetch;
-    struct sim_load load = sim_request_load(&sim->model, list, &fetch);
+    struct sim_dma payloads;
+    struct sim_load load = sim_request_load(&sim->model, list, &payloads);
     waiter->task->cpu->busy += sim->model.post + list->count * sim->model.command;
+    sim_time fetch = sim_fetch_time(&sim->model, compute->nic, sim->now, payloads);
     sim_time arrival = sim_arrival_time(sim, compute, waiter->task, connection, load, fetch);
     waiter->pending++;
     *sim_list(list) =
@@ -136,8 +137,10 @@ static void arrive_troubled(struct sim *sim, struct sim_compute *compute, struct
 {
     struct sim_nic *nic = sim->memories[list->node].nic;
     sim_nic_trouble(sim, nic, list);
-    sim_time begun, starts[FABRIC_COMMANDS_MAX], received = sim_receive(sim, nic, load) + sim->model.pass;
-    sim_time ready = sim_nic_serve(&sim->model, nic, received, list, false, &begun, starts);
+    sim_time starts[FABRIC_COMMANDS_MAX];
+    struct sim_service service = {
+        .now = sim->now, .at = sim_receive(sim, nic, load) + sim->model.pass, .starts = starts};
+    sim_time ready = sim_nic_serve(&sim->model, nic, list, &service);
     sim_transfer_start(sim, compute, list, ready, starts);
 }
 
@@ -162,10 +165,11 @@ void sim_list_arrive(struct sim *sim, struct sim_compute *compute, struct fabric
     }
     if (!run_list(sim, compute, list))
         return;
-    sim_time begun, received = sim_receive(sim, memory->nic, load) + sim->model.pass;
-    sim_time ready = sim_nic_serve(&sim->model, memory->nic, received, list, true, &begun, NULL);
-    if (begun > received + RESPOND_SLACK)
-        sim_push(sim, begun, SIM_EVENT_RESPOND, list, ready, compute->index);
+    struct sim_service service = {
+        .now = sim->now, .at = sim_receive(sim, memory->nic, load) + sim->model.pass, .executed = true};
+    sim_time ready = sim_nic_serve(&sim->model, memory->nic, list, &service);
+    if (service.begun > service.at + RESPOND_SLACK)
+        sim_push(sim, service.begun, SIM_EVENT_RESPOND, list, ready, compute->index);
     else
         sim_list_respond(sim, compute, list, ready);
 }

@@ -5,9 +5,9 @@
 
 #include "base/task.h"
 
-static sim_time per_second(double millions)
+static sim_time per_second(double millions) /* 0: not limited */
 {
-    return (sim_time)llround(1e6 / millions);
+    return millions > 0 ? (sim_time)llround(1e6 / millions) : 0;
 }
 static sim_time per_byte(double gigabits)
 {
@@ -26,6 +26,8 @@ void sim_model_init(struct sim_model *model, const struct sim_params *params)
         .wire = params->wire_ns * SIM_NANOSECOND,
         .pcie_read = params->pcie_read_ns * SIM_NANOSECOND,
         .pcie_write = params->pcie_write_ns * SIM_NANOSECOND,
+        .dma_request = per_second(params->dma_read_rate),
+        .dma_bytes = params->dma_read_bytes,
         .atomic_fetch = params->atomic_fetch_ns * SIM_NANOSECOND,
         .atomic_writeback = params->atomic_writeback_ns * SIM_NANOSECOND,
         .chip_gap = per_second(params->chip_rate),
@@ -64,11 +66,18 @@ static uint32_t payload(const struct fabric_command *command)
     return command->length <= FABRIC_LENGTH_MAX ? command->length : 0;
 }
 
+/* Adds the reading of so many bytes of host memory. */
+static void add_read(const struct sim_model *model, struct sim_dma *dma, uint32_t bytes)
+{
+    dma->requests += (bytes + model->dma_bytes - 1) / model->dma_bytes;
+    dma->bytes += bytes;
+}
+
 struct sim_load sim_request_load(const struct sim_model *model, const struct fabric_list *list,
-                                 sim_time *fetch)
+                                 struct sim_dma *fetch)
 {
     struct sim_load load = {.messages = list->count};
-    *fetch = 0;
+    *fetch = (struct sim_dma){0};
     for (uint32_t i = 0; i < list->count; i++) {
         const struct fabric_command *command = &list->commands[i];
         if (command->operation != FABRIC_WRITE) {
@@ -76,10 +85,18 @@ struct sim_load sim_request_load(const struct sim_model *model, const struct fab
             continue;
         }
         load.bytes += sim_wire_bytes(model, payload(command));
-        if (payload(command) > model->inline_bytes) /* reads of several payloads overlap */
-            *fetch = sim_later(*fetch, model->pcie_read) + payload(command) * model->pcie_byte;
+        if (payload(command) > model->inline_bytes)
+            add_read(model, fetch, payload(command));
     }
     return load;
+}
+
+sim_time sim_fetch_time(const struct sim_model *model, struct sim_nic *nic, sim_time now,
+                        struct sim_dma fetch)
+{
+    if (fetch.requests == 0)
+        return 0;
+    return sim_dma_wait(model, nic, now, fetch) + model->pcie_read + fetch.bytes * model->pcie_byte;
 }
 
 struct sim_load sim_response_load(const struct sim_model *model, const struct fabric_list *list)
@@ -106,12 +123,25 @@ static bool is_effective(const struct fabric_command *command)
            ((command->cas.old ^ command->cas.compare) & command->cas.mask) == 0;
 }
 
-/* An atomic whose turn in its list is at `start`; *pipeline: when the NIC begins with what is behind it. An
- * atomic waits for the conflicting ones before it wherever the word lies (Sherman 3.2.2). Memory on the NIC
- * saves the two transactions over PCIe, not this rule. Returns when its result is there. */
+/* What the NIC reads over PCIe to serve the list. */
+static struct sim_dma serve_reads(const struct sim_model *model, const struct fabric_list *list)
+{
+    struct sim_dma dma = {0};
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct fabric_command *command = &list->commands[i];
+        if (command->operation != FABRIC_WRITE && !(command->address & GADDR_LOCK_REGION))
+            add_read(model, &dma, command->operation == FABRIC_READ ? payload(command) : 8);
+    }
+    return dma;
+}
+
+/* An atomic whose turn in its list is at *start; *pipeline: when the NIC begins with what is behind it;
+ * `wait`: of its read over PCIe. An atomic waits for the conflicting ones before it wherever the word lies
+ * (Sherman 3.2.2). Memory on the NIC saves the two transactions over PCIe, not this rule. Returns when its
+ * result is there. */
 static sim_time serve_atomic(const struct sim_model *model, struct sim_nic *nic,
-                             const struct fabric_command *command, bool executed, sim_time *pipeline,
-                             sim_time *start)
+                             const struct fabric_command *command, bool executed, sim_time wait,
+                             sim_time *pipeline, sim_time *start)
 {
     sim_time *bucket = sim_nic_bucket(nic, command->address), done;
     if (*bucket > *start) /* the NIC stops here until the bucket is free: so do all behind it */
@@ -121,33 +151,33 @@ static sim_time serve_atomic(const struct sim_model *model, struct sim_nic *nic,
         nic->chip_free = *start + model->chip_gap;
         *bucket = done = *start + model->chip;
     } else {
-        done = *start + model->atomic_fetch;
+        done = *start + wait + model->atomic_fetch;
         *bucket = done + (!executed || is_effective(command) ? model->atomic_writeback : 0);
     }
     return done;
 }
 
-sim_time sim_nic_serve(const struct sim_model *model, struct sim_nic *nic, sim_time at,
-                       const struct fabric_list *list, bool executed, sim_time *begun, sim_time *starts)
+sim_time sim_nic_serve(const struct sim_model *model, struct sim_nic *nic, const struct fabric_list *list,
+                       struct sim_service *service)
 {
-    sim_time pipeline = sim_later(nic->serve_free, at);
+    sim_time wait = sim_dma_wait(model, nic, service->now, serve_reads(model, list));
+    sim_time pipeline = sim_later(nic->serve_free, service->at);
     sim_time after = pipeline; /* commands behind an atomic of the same list wait for it */
     sim_time ready = pipeline;
-    *begun = pipeline;
+    service->begun = pipeline + wait;
     for (uint32_t i = 0; i < list->count; i++) {
         const struct fabric_command *command = &list->commands[i];
         bool on_chip = (command->address & GADDR_LOCK_REGION) != 0;
         sim_time start = sim_later(pipeline, after), done = start;
-        if (command->operation == FABRIC_READ) {
-            done += on_chip ? model->chip : model->pcie_read + payload(command) * model->pcie_byte;
-        } else if (command->operation == FABRIC_WRITE) {
+        if (command->operation == FABRIC_READ)
+            done += on_chip ? model->chip : wait + model->pcie_read + payload(command) * model->pcie_byte;
+        else if (command->operation == FABRIC_WRITE)
             done += on_chip ? model->chip : 0; /* posted: nothing waits for PCIe */
-        } else {
-            after = done = serve_atomic(model, nic, command, executed, &pipeline, &start);
-        }
+        else
+            after = done = serve_atomic(model, nic, command, service->executed, wait, &pipeline, &start);
         ready = sim_later(ready, done);
-        if (starts)
-            starts[i] = start;
+        if (service->starts)
+            service->starts[i] = start;
     }
     nic->serve_free = pipeline;
     return ready;

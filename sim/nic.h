@@ -25,9 +25,10 @@
 struct sim_model {
     sim_time byte, message_in, message_out, pcie_byte;
     sim_time doorbell, pass, wire, pcie_read, pcie_write;
+    sim_time dma_request; /* 0: PCIe reads are not limited in rate */
     sim_time atomic_fetch, atomic_writeback, chip_gap, chip;
     sim_time rpc, post, command, poll, yield, clock, work[TASK_WORK_KINDS];
-    uint32_t header, mtu, inline_bytes;
+    uint32_t header, mtu, inline_bytes, dma_bytes;
     bool block_responses, jittered;
     sim_time jitter[SIM_JITTER_STEPS]; /* quantiles of the exponential */
 };
@@ -38,13 +39,20 @@ struct sim_load {
     uint32_t bytes;
 };
 
-/* One direction of a link: limited in messages and in bytes, whichever is slower at the time. */
+/* What a NIC reads from its host's memory: a payload takes a request for each dma_bytes of it. */
+struct sim_dma {
+    uint32_t requests;
+    uint32_t bytes;
+};
+
+/* One direction of a link, or the reads over PCIe: limited in messages (requests) and in bytes, whichever is
+ * slower at the time. */
 struct sim_lane {
     sim_time message_free, byte_free;
 };
 
 struct sim_nic {
-    struct sim_lane in, out;
+    struct sim_lane in, out, dma;
     sim_time serve_free; /* the pipeline of incoming requests is held up until then */
     sim_time chip_free;  /* the unit for atomics on the NIC's own memory begins the next one then */
     sim_time bucket_free[SIM_ATOMIC_BUCKETS];      /* of atomics on host memory */
@@ -100,18 +108,38 @@ static inline sim_time sim_receive_time(const struct sim_model *model, struct si
     return sim_later(load.messages * model->message_in, load.bytes * model->byte);
 }
 
-/* The load that posting the list puts on the wire; `fetch` is set to the latency of reading payloads over
- * PCIe. */
+/* Books the NIC's reads over PCIe at `now`; returns how long they wait for those before them. Their own
+ * latency is the caller's. */
+static inline sim_time sim_dma_wait(const struct sim_model *model, struct sim_nic *nic, sim_time now,
+                                    struct sim_dma dma)
+{
+    if (model->dma_request == 0 || dma.requests == 0)
+        return 0;
+    sim_time free = sim_later(nic->dma.message_free, nic->dma.byte_free);
+    sim_lane_book(&nic->dma, now, dma.requests * model->dma_request, dma.bytes * model->pcie_byte);
+    return free > now ? free - now : 0;
+}
+
+/* The load that posting the list puts on the wire; `fetch` is set to the payloads that the NIC must read over
+ * PCIe, since they do not travel within their commands. */
 struct sim_load sim_request_load(const struct sim_model *model, const struct fabric_list *list,
-                                 sim_time *fetch);
+                                 struct sim_dma *fetch);
+/* How long the NIC takes to read them, from `now` on: several payloads overlap. */
+sim_time sim_fetch_time(const struct sim_model *model, struct sim_nic *nic, sim_time now,
+                        struct sim_dma fetch);
 /* The load that the answer puts on the wire. */
 struct sim_load sim_response_load(const struct sim_model *model, const struct fabric_list *list);
 
-/* Passes the list, received by `at`, through the memory node's NIC. Returns when its response may leave;
- * `begun` is set to the time at which the NIC began with it, and `starts`, unless NULL, to the times at
- * which it came to each command. CAS commands must have their `old` already where `executed`; otherwise they
- * count as successful. */
-sim_time sim_nic_serve(const struct sim_model *model, struct sim_nic *nic, sim_time at,
-                       const struct fabric_list *list, bool executed, sim_time *begun, sim_time *starts);
+/* One list at the memory node's NIC. */
+struct sim_service {
+    sim_time now;     /* of the event: what is booked on the lane of PCIe reads is booked then */
+    sim_time at;      /* the NIC has received it */
+    bool executed;    /* its CAS commands have their `old` already; otherwise they count as successful */
+    sim_time begun;   /* set: the NIC begins with it */
+    sim_time *starts; /* set, unless NULL: when it comes to each command */
+};
+/* Passes the list through the memory node's NIC. Returns when its response may leave. */
+sim_time sim_nic_serve(const struct sim_model *model, struct sim_nic *nic, const struct fabric_list *list,
+                       struct sim_service *service);
 
 #endif

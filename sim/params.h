@@ -29,7 +29,9 @@ struct sim_params {
     uint32_t wire_ns;        /* cables and switch, one way */
     uint32_t pcie_read_ns;   /* one DMA read */
     uint32_t pcie_write_ns;  /* one DMA write until a polling CPU sees it */
-    double pcie_bandwidth;   /* Gb/s, as latency of a payload's bytes */
+    double pcie_bandwidth;   /* Gb/s of a payload's bytes */
+    double dma_read_rate;    /* million PCIe reads per second; 0: not limited */
+    uint32_t dma_read_bytes; /* bytes that one PCIe read asks for at most */
     uint32_t jitter_ns;      /* mean of an exponential, added once each way */
     /* atomics */
     uint32_t atomic_fetch_ns;     /* PCIe read of an atomic on host memory: the bucket is busy */

@@ -30,8 +30,13 @@
 const struct sim_param_basis sim_params_basis[] = {
     ESTIMATE("block-responses", 0, 1, "not published: whether the stopped pipeline also holds up answers"),
     PUBLISHED("bandwidth", 90, 100, "Sherman 5.1: 100 Gb/s NICs; the low end leaves 10 % to flow control"),
-    ESTIMATE("message-rate-in", 50, 200, "CX5: 200 M/s; measured rates are lower"),
-    ESTIMATE("message-rate-out", 50, 200, "CX5: 200 M/s; measured rates are lower"),
+    PUBLISHED("message-rate-in", 75, 200,
+              "Sherman 4.3: a NIC of this kind takes 110 M/s of CAS; low: a third less, for READs and "
+              "WRITEs; high: CX5"),
+    PUBLISHED("message-rate-out", 75, 200,
+              "Sherman 4.3: 110 M/s of CAS are as many answers; SMART-data: 91 M/s of WRITEs, 111 M/s of "
+              "READs leave a "
+              "ConnectX-6; high: CX5"),
     PUBLISHED("header-bytes", 30, 54, "IBA: LRH 8, BTH 12, RETH 16, ICRC 4, VCRC 2; answers 30, atomics 54"),
     PUBLISHED("mtu", 1024, 4096, "IBA: 256 to 4096"),
     ESTIMATE("inline-bytes", 64, 400, "a choice of the program that makes the queue pair"),
@@ -41,6 +46,11 @@ const struct sim_param_basis sim_params_basis[] = {
     PUBLISHED("pcie-read-ns", 400, 600, "Neugebauer18: DMA reads of 64 bytes"),
     ESTIMATE("pcie-write-ns", 150, 300, "half a PCIe round trip: Neugebauer18"),
     PUBLISHED("pcie-bandwidth", 100, 126, "PCIe 3.0 x16: 126 Gb/s of bits, some 100 of them payload"),
+    ESTIMATE("dma-read-rate", 50, 110,
+             "low: 32 reads under way (the tags that PCIe has without extensions) of 600 ns; default: of 400 "
+             "ns; high: "
+             "SMART-data, 111 M/s of READs of 8 bytes at a ConnectX-6"),
+    ESTIMATE("dma-read-bytes", 256, 4096, "PCIe: 128 to 4096; 512 is what systems usually set"),
     ESTIMATE("jitter-ns", 0, 300, "so that percentiles have a spread"),
     CALIBRATED("atomic-fetch-ns", 300, 600, "a PCIe read; fitted to Sherman's Table 1"),
     CALIBRATED("atomic-writeback-ns", 50, 300, "a PCIe write; fitted to Sherman's Table 1"),
