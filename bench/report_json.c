@@ -1,62 +1,9 @@
 /* report_json.c - results for programs; see report.h and docs/benchmarks.md for the names. */
 #include <jansson.h>
 #include <stdlib.h>
+#include "bench/config_json.h"
 #include "bench/json_unsigned.h"
 #include "bench/report.h"
-
-static json_t *table_json(const struct option_entry *table, const void *object)
-{
-    json_t *json = json_object();
-    for (const struct option_entry *entry = table; entry->kind != OPTION_END; entry++) {
-        char text[64];
-        option_format(entry, object, text, sizeof text);
-        char *end = text;
-        double value = strtod(text, &end);
-        if (entry->kind == OPTION_BOOL)
-            json_object_set_new(json, entry->name,
-                                json_boolean(*(const bool *)((const char *)object + entry->offset)));
-        else if (entry->kind == OPTION_U32)
-            json_object_set_new(json, entry->name,
-                                json_unsigned(*(const uint32_t *)((const char *)object + entry->offset)));
-        else if (entry->kind == OPTION_U64)
-            json_object_set_new(json, entry->name,
-                                json_unsigned(*(const uint64_t *)((const char *)object + entry->offset)));
-        else if (entry->kind == OPTION_DOUBLE && end != text && !*end)
-            json_object_set_new(json, entry->name, json_real(value));
-        else
-            json_object_set_new(json, entry->name, json_string(text));
-    }
-    return json;
-}
-
-static json_t *config_json(const struct bench_report *report)
-{
-    const struct bench_config *config = report->config;
-    json_t *json = json_object();
-    json_object_set_new(json, "fabric", json_string(bench_fabric_names[config->fabric]));
-    json_object_set_new(json, "memory_nodes", json_unsigned(config->memory_nodes));
-    json_object_set_new(json, "compute_nodes", json_unsigned(config->compute_nodes));
-    json_object_set_new(json, "threads", json_unsigned(config->threads));
-    json_object_set_new(json, "fibers", json_unsigned(config->fibers));
-    json_object_set_new(json, "keys", json_unsigned(config->keys));
-    json_object_set_new(json, "operations", json_unsigned(config->operations));
-    json_object_set_new(json, "warm_up", json_unsigned(config->warm_up));
-    json_object_set_new(json, "seed", json_unsigned(config->seed));
-    json_object_set_new(json, "key_bytes", json_unsigned(config->geometry.key_bytes));
-    json_object_set_new(json, "value_bytes", json_unsigned(config->geometry.value_bytes));
-    json_object_set_new(json, "leaf_bytes", json_unsigned(config->geometry.leaf_bytes));
-    json_object_set_new(json, "internal_bytes", json_unsigned(config->geometry.internal_bytes));
-    json_object_set_new(json, "fill", json_real(config->fill));
-    json_object_set_new(json, "theta", json_real(config->theta));
-    json_object_set_new(json, "scan_length", json_unsigned(config->scan_length));
-    if (config->fabric == BENCH_SIM) {
-        json_object_set_new(json, "sim", table_json(sim_params_table, &config->sim));
-        json_object_set_new(json, "faults", table_json(sim_faults_table, &config->faults));
-    }
-    if (report->peer_settings)
-        json_object_set_new(json, "peer_settings", json_string(report->peer_settings));
-    return json;
-}
 
 /* By these names they are parameters of the simulator too. */
 static json_t *capabilities_json(const struct fabric_capabilities *capabilities)
@@ -167,7 +114,7 @@ static json_t *result_json(const struct bench_report *report, const struct bench
     json_object_set_new(json, "handovers", json_unsigned(result->handovers));
     json_object_set_new(json, "snapshot_handovers", json_unsigned(result->snapshot_handovers));
     json_object_set_new(json, "combined", json_unsigned(result->combined));
-    json_object_set_new(json, "switches", table_json(tree_switches_table, &result->switches));
+    json_object_set_new(json, "switches", config_json_table(tree_switches_table, &result->switches));
     if (report->config->fabric == BENCH_SIM)
         add_simulation(json, result);
     return json;
@@ -176,7 +123,10 @@ static json_t *result_json(const struct bench_report *report, const struct bench
 int report_json(const struct bench_report *report, FILE *file)
 {
     json_t *json = json_object(), *results = json_array();
-    json_object_set_new(json, "config", config_json(report));
+    json_t *config = config_json(report->config);
+    if (report->peer_settings)
+        json_object_set_new(config, "peer_settings", json_string(report->peer_settings));
+    json_object_set_new(json, "config", config);
     for (size_t i = 0; i < report->count; i++)
         json_array_append_new(results, result_json(report, &report->results[i]));
     json_object_set_new(json, "results", results);
