@@ -41,8 +41,7 @@ static int make_sources(struct bench_cells *cells, struct error *error)
     int status = 0;
     for (unsigned i = 0; i < plan->workload_count && !status; i++)
         for (unsigned j = 0; j < plan->distribution_count && !status; j++) {
-            status =
-                source_init(plan, &cells->sources[i][j], i, j, plan->config.seed, before[j], error);
+            status = source_init(plan, &cells->sources[i][j], i, j, plan->config.seed, before[j], error);
             before[j] = &cells->sources[i][j];
         }
     return status;

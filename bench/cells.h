@@ -31,8 +31,8 @@ struct bench_cell {
 
 struct bench_cells;
 
-/* Loads a pool for each of the plan's presets, and walks each once where the plan's config says check. The plan
- * must live as long. NULL with the error set. */
+/* Loads a pool for each of the plan's presets, and walks each once where the plan's config says check. The
+ * plan must live as long. NULL with the error set. */
 struct bench_cells *bench_cells_open(const struct bench_plan *plan, struct error *error);
 void bench_cells_close(struct bench_cells *cells);
 

@@ -1,4 +1,5 @@
-/* config_json.h - the settings of a run in JSON, for the writers of reports. docs/benchmarks.md names them. */
+/* config_json.h - the settings of a run in JSON, for the writers of reports. docs/benchmarks.md names them.
+ */
 #ifndef BENCH_CONFIG_JSON_H
 #define BENCH_CONFIG_JSON_H
 

@@ -1,7 +1,7 @@
 /*
- * sensitivity.h - how far the ratios that the benchmark is quoted for depend on what nobody has published: every
- * estimated and calibrated parameter of the simulator goes over its range (sim_params_basis), one at a time,
- * and then all of them together at the ends that are worst, and best, for each ratio.
+ * sensitivity.h - how far the ratios that the benchmark is quoted for depend on what nobody has published:
+ * every estimated and calibrated parameter of the simulator goes over its range (sim_params_basis), one at a
+ * time, and then all of them together at the ends that are worst, and best, for each ratio.
  *
  * `banyan bench --sensitivity`. A ratio is that of one preset over another in one workload, one distribution
  * and one metric, and says how many times better the first is: throughput over throughput, or the other's p99
@@ -37,8 +37,8 @@ struct sensitivity_ratio {
     enum sensitivity_metric metric;
     double point, seeds[SENSITIVITY_SEEDS];
     double ends[SENSITIVITY_PARAMETERS_MAX][SENSITIVITY_ENDS]; /* one parameter at that end */
-    /* What sensitivity_judge says of these: for each parameter the end with the lower and with the higher ratio,
-     * or SENSITIVITY_STAYS where both ends gave no lower (no higher) one than the point. */
+    /* What sensitivity_judge says of these: for each parameter the end with the lower and with the higher
+     * ratio, or SENSITIVITY_STAYS where both ends gave no lower (no higher) one than the point. */
     int worst[SENSITIVITY_PARAMETERS_MAX], best[SENSITIVITY_PARAMETERS_MAX];
     double least, most;             /* of the point and all single ends */
     int least_by, most_by;          /* the parameter that gave it; SENSITIVITY_STAYS: none, it is the point */

@@ -22,8 +22,8 @@ static int add_pair(struct sensitivity *sensitivity, struct bench_plan *plan, ch
     struct sensitivity_pair pair;
     char *slash = strchr(text, '/');
     if (!slash)
-        return error_set(error, BANYAN_EINVAL,
-                         "--of: '%.60s' is not a pair of presets, like banyan/sherman", text);
+        return error_set(error, BANYAN_EINVAL, "--of: '%.60s' is not a pair of presets, like banyan/sherman",
+                         text);
     if (sensitivity->pair_count == SENSITIVITY_PAIRS_MAX)
         return error_set(error, BANYAN_EINVAL, "--of: at most %d pairs", SENSITIVITY_PAIRS_MAX);
     *slash = 0;
@@ -90,14 +90,10 @@ static int add_parameter(struct sensitivity *sensitivity, const struct sim_param
 
 static int refuse_name(const char *name, struct error *error)
 {
-    char names[640] = "";
-    for (const struct sim_param_basis *row = sim_params_basis; row->name; row++) {
-        size_t used = strlen(names);
-        if (row->low < row->high)
-            snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", row->name);
-    }
-    return error_set(error, BANYAN_EINVAL, "--only: '%.40s' is not a parameter that has a range; these have: %s",
-                     name, names);
+    return error_set(error, BANYAN_EINVAL,
+                     "--only: '%.40s' is not a parameter with a range, as wire-ns is one; --sim help shows "
+                     "those that have one, and the range",
+                     name);
 }
 
 static int add_named(struct sensitivity *sensitivity, const struct sim_params *params, const char *only,

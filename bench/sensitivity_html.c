@@ -1,6 +1,6 @@
 /*
- * sensitivity_html.c - a sensitivity run as a page (page.h) of tornado plots, one for each ratio: a bar for each
- * parameter, from the ratio at its low end to the ratio at its high end, the longest first. See
+ * sensitivity_html.c - a sensitivity run as a page (page.h) of tornado plots, one for each ratio: a bar for
+ * each parameter, from the ratio at its low end to the ratio at its high end, the longest first. See
  * sensitivity_report.h.
  */
 #include "bench/sensitivity_report.h"
@@ -150,7 +150,8 @@ void sensitivity_html(const struct sensitivity *sensitivity, FILE *file)
     report_configuration(&report, text, sizeof text);
     fputs("<p>", file);
     page_text(file, text);
-    fputs("</p><p>Each bar is the ratio with one parameter at the low end (blue) and at the high end (amber) of "
+    fputs("</p><p>Each bar is the ratio with one parameter at the low end (blue) and at the high end (amber) "
+          "of "
           "its range, the others as they are. All together: every parameter at the end that is worst, and "
           "best, for this ratio.</p>",
           file);

@@ -1,5 +1,5 @@
-/* sensitivity_json.c - a sensitivity run for programs; see sensitivity_report.h, and docs/benchmarks.md for the
- * names. */
+/* sensitivity_json.c - a sensitivity run for programs; see sensitivity_report.h, and docs/benchmarks.md for
+ * the names. */
 #include "bench/sensitivity_report.h"
 
 #include <math.h>
@@ -29,8 +29,8 @@ static json_t *extreme_json(const struct sensitivity *sensitivity, double value,
 {
     json_t *json = json_object();
     json_object_set_new(json, "ratio", real_json(value));
-    json_object_set_new(
-        json, "by", by >= 0 ? json_string(sensitivity->parameters[by].basis->name) : json_null());
+    json_object_set_new(json, "by",
+                        by >= 0 ? json_string(sensitivity->parameters[by].basis->name) : json_null());
     return json;
 }
 

@@ -31,7 +31,7 @@ static void show_progress(void *context, const char *phase, double done)
         fprintf(stderr, "\r\033[K%s: %s %3.0f %%", terminal->what, phase, done * 100);
 }
 
-static int open_output(const char *name, FILE **file)
+int bench_output_open(const char *name, FILE **file)
 {
     if (!name)
         return 0;
@@ -43,7 +43,7 @@ static int open_output(const char *name, FILE **file)
 }
 
 /* Closes; a full disk shows here at the latest. */
-static int close_output(const char *name, FILE *file)
+int bench_output_close(const char *name, FILE *file)
 {
     if (!file)
         return 0;
@@ -80,9 +80,9 @@ static int run_request(struct bench_request *request)
     plan->begun_context = &terminal;
     plan->config.progress = terminal.on ? show_progress : NULL;
     plan->config.progress_context = &terminal;
-    int exit_code = open_output(request->json, &json);
+    int exit_code = bench_output_open(request->json, &json);
     if (!exit_code)
-        exit_code = open_output(request->report, &html);
+        exit_code = bench_output_open(request->report, &html);
     int status = exit_code ? 0 : bench_plan_run(plan, &results, &count, &error);
     if (terminal.on)
         fputs("\r\033[K", stderr);
@@ -96,7 +96,7 @@ static int run_request(struct bench_request *request)
                 status == BANYAN_ENOSPC ? "; give more with --pool-bytes" : "");
         exit_code = COMMAND_FAILED;
     }
-    exit_code |= close_output(request->json, json) | close_output(request->report, html);
+    exit_code |= bench_output_close(request->json, json) | bench_output_close(request->report, html);
     bench_results_free(results, count);
     return exit_code;
 }
@@ -108,7 +108,7 @@ int command_bench(int argc, char **argv)
         return COMMAND_FAILED;
     log_set_level(LOG_WARNING); /* notes about pages would only stand in the progress */
     bench_request_read(request, argc, argv);
-    int exit_code = run_request(request);
+    int exit_code = request->sensitive ? bench_sensitivity_run(request) : run_request(request);
     bench_request_free(request);
     free(request);
     return exit_code;

@@ -70,6 +70,17 @@ static const struct argp_option fixed_options[] = {
      "every preset, write-only, write-intensive and read-intensive, zipfian and uniform; prints the paper's "
      "numbers beside ours. Options given as well change that",
      3},
+    {"sensitivity", KEY_SENSITIVITY, 0, 0,
+     "How far ratios of presets depend on what is not published: on sim, 8 memory and 8 compute nodes of 22 "
+     "threads, 1M keys, 100k operations a run; every estimated and calibrated parameter of --sim goes over "
+     "its range, one at a time and all together. Options given as well change that",
+     3},
+    {"of", KEY_OF, "PRESET/PRESET,...", 0, "With --sensitivity, the ratios (default: banyan/sherman)", 3},
+    {"only", KEY_ONLY, "NAMES", 0,
+     "With --sensitivity, the parameters that are varied, comma separated (default: all that are estimated "
+     "or calibrated)",
+     3},
+    {"jobs", KEY_JOBS, "N", 0, "With --sensitivity, runs at one time (default: one for each CPU)", 3},
     {0, 0, 0, 0, "Switches, set over every preset:", 4},
     {0, 0, 0, 0, "Comparing with other stores:", 5},
     {"peer", KEY_PEER, "NAME", 0, "Run the same on another store in turns: lmdb", 5},
@@ -98,7 +109,8 @@ const char bench_documentation[] =
     "  banyan bench --fabric sim --workload ycsb:a --preset sherman --handover 0\n"
     "  banyan bench --mix lookup=90,insert=10 --value-bytes 100 --json result.json\n"
     "  banyan bench --peer lmdb --workload read-only --distribution uniform\n"
-    "  banyan bench --ablation --report ablation.html\n\n"
+    "  banyan bench --ablation --report ablation.html\n"
+    "  banyan bench --sensitivity --of banyan/sherman,sherman/fg+ --report bands.html\n\n"
     "Exit status: 0, 1 when a run failed, 2 when an option makes no sense.";
 
 const char *bench_option_name(int key)

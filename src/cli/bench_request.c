@@ -244,7 +244,7 @@ static bool parse_where(struct bench_request *request, struct argp_state *state,
     return true;
 }
 
-static bool parse_output(struct bench_request *request, int key, const char *text)
+static bool parse_output(struct bench_request *request, struct argp_state *state, int key, const char *text)
 {
     switch (key) {
     case KEY_JSON:
@@ -256,6 +256,21 @@ static bool parse_output(struct bench_request *request, int key, const char *tex
     case KEY_ABLATION:
         request->ablation = true;
         request->plan.config.fabric = BENCH_SIM;
+        break;
+    case KEY_SENSITIVITY:
+        request->sensitive = true;
+        request->plan.config.fabric = BENCH_SIM;
+        break;
+    case KEY_OF:
+        request->of = text;
+        break;
+    case KEY_ONLY:
+        request->only = text;
+        break;
+    case KEY_JOBS:
+        request->jobs = parse_count(state, key, text, 4096);
+        if (!request->jobs)
+            argp_error(state, "--jobs: at least one run at a time");
         break;
     case KEY_QUIET:
         request->quiet = true;
@@ -304,15 +319,20 @@ static void complete(struct bench_request *request, struct argp_state *state)
     config->threads = (uint32_t)or_default(request->threads, sim ? 22 : 1);
     config->fibers = (uint32_t)or_default(request->fibers, 1);
     config->keys = or_default(request->keys, request->ablation ? 10000000 : 1000000);
-    config->operations = or_default(request->operations, request->ablation ? 400000 : sim ? 200000 : 1000000);
+    config->operations = or_default(request->operations, request->ablation    ? 400000
+                                                         : request->sensitive ? 100000
+                                                         : sim                ? 200000
+                                                                              : 1000000);
     config->warm_up = or_default(request->warm_up, config->operations / 10);
+    bool figures = request->ablation || request->sensitive;
     int status = 0;
     if (!plan->workload_count)
         status = bench_plan_add_workloads(
-            plan, request->ablation ? "write-only,write-intensive,read-intensive" : "read-intensive", &error);
+            plan, figures ? "write-only,write-intensive,read-intensive" : "read-intensive", &error);
     if (!status && !plan->distribution_count)
-        status =
-            bench_plan_add_distributions(plan, request->ablation ? "zipfian,uniform" : "zipfian", &error);
+        status = bench_plan_add_distributions(plan, figures ? "zipfian,uniform" : "zipfian", &error);
+    if (!status)
+        status = bench_sensitivity_complete(request, &error);
     if (!status && !plan->preset_count)
         status = bench_plan_add_presets(plan, request->ablation ? "all" : "banyan", &error);
     for (unsigned i = 0; i < plan->preset_count && !status; i++) {
@@ -338,7 +358,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     if (key < KEY_WORKLOAD || key > KEY_NO_SWITCH + 1000)
         return ARGP_ERR_UNKNOWN;
     bool known = parse_what(request, state, key, text) || parse_where(request, state, key, text) ||
-                 parse_output(request, key, text) || parse_switch(request, state, key, text);
+                 parse_output(request, state, key, text) || parse_switch(request, state, key, text);
     return known ? 0 : ARGP_ERR_UNKNOWN;
 }
 
@@ -375,5 +395,6 @@ void bench_request_free(struct bench_request *request)
 {
     if (request->tls)
         net_tls_destroy(request->tls);
+    sensitivity_free(&request->sensitivity);
     explicit_bzero(request->secret, sizeof request->secret);
 }

@@ -4,7 +4,10 @@
 #ifndef CLI_BENCH_REQUEST_H
 #define CLI_BENCH_REQUEST_H
 
+#include <stdio.h>
+
 #include "bench/plan.h"
+#include "bench/sensitivity.h"
 #include "cli/cluster.h"
 
 struct switch_setting {
@@ -15,7 +18,10 @@ struct bench_request {
     struct bench_plan plan;
     uint64_t memory_nodes, compute_nodes, threads, fibers, keys, operations, warm_up;
     const char *json, *report;
-    bool ablation, quiet;
+    bool ablation, quiet, sensitive;
+    struct sensitivity sensitivity; /* --sensitivity; released by bench_request_free */
+    const char *of, *only;
+    uint64_t jobs;
     struct cluster_addresses addresses; /* --memory */
     char secret[NET_SECRET_MAX + 1];
     const char *certificate, *key, *authority; /* --fabric-certificate, ... */
@@ -31,6 +37,15 @@ struct bench_request {
 void bench_request_read(struct bench_request *request, int argc, char **argv);
 /* Frees all that the request owns, and wipes the secret. */
 void bench_request_free(struct bench_request *request);
+
+/* bench.c: opens the file of a report (NULL: none is wanted) and closes it; an exit status, with a message.
+ */
+int bench_output_open(const char *name, FILE **file);
+int bench_output_close(const char *name, FILE *file);
+/* bench_sensitivity.c: checks and completes the request for --sensitivity, after the plan's defaults and
+ * before its check; runs it and writes the reports. */
+int bench_sensitivity_complete(struct bench_request *request, struct error *error);
+int bench_sensitivity_run(struct bench_request *request);
 
 /* bench_lists.c: --list; a table's rows with the values that the object has. */
 void bench_list_names(void);
