@@ -110,7 +110,7 @@ static void take_options(struct fuzz_input *input, struct world_options *options
     options->memory_nodes = 1 + (shape & 64) / 64;
     options->unlock_by_atomic = shape & 128;
     options->random_switches = how & 1;
-    options->preset = tree_switches_presets[how / 2 % 6];
+    options->preset = tree_switches_presets[how / 2 % 7];
     options->cache_bytes = how & 16 ? 16384 : 1u << 20;
     options->lock_bytes = how & 32 ? 64 : 8192; /* locks that many nodes share */
     options->pool_bytes = 8u << 20;

@@ -545,7 +545,7 @@ static bool take_options(struct trial *trial, struct world_options *options)
     options->simulated = true;
     options->seed = how;
     options->random_switches = how & 1;
-    options->preset = tree_switches_presets[how / 2 % 6];
+    options->preset = tree_switches_presets[how / 2 % 7];
     options->cache_bytes = how & 16 ? 16384 : 1u << 20;
     options->unlock_by_atomic = how & 32;
     options->lock_bytes = 8192;

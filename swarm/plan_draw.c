@@ -84,6 +84,8 @@ static void draw_switches(struct swarm_plan *plan, struct random *random)
         switches->snapshot = random_chance(random, 0.6);
         switches->write_unit = (int)random_below(random, 2);
         switches->read_unit = (int)random_below(random, 2);
+        switches->release = (int)random_below(random, 2);
+        switches->node_check = random_chance(random, 0.3);
     }
     if (random_chance(random, 0.3))
         switches->cache_bytes = UINT64_C(4096) << random_below(random, 4);

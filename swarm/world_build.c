@@ -87,6 +87,8 @@ static void switches_draw(const struct world *world, struct tree_switches *switc
     switches->write_unit = (int)random_below(&random, 2);
     switches->read_unit = (int)random_below(&random, 2);
     switches->delegate = random_chance(&random, 0.8);
+    switches->release = (int)random_below(&random, 2);
+    switches->node_check = random_chance(&random, 0.3);
 }
 
 static int switches_of(struct world *world, struct tree_switches *switches)

@@ -9,7 +9,8 @@
 #include "cli/bench_options.h"
 #include "cli/command.h"
 
-#define UNSET UINT64_MAX
+#define UNSET    UINT64_MAX
+#define ABLATION "fg+,+combine,+onchip,+hierarchical,sherman,banyan"
 
 /* argp_error does not return. */
 static void refuse(struct argp_state *state, const struct error *error)
@@ -334,7 +335,7 @@ static void complete(struct bench_request *request, struct argp_state *state)
     if (!status)
         status = bench_sensitivity_complete(request, &error);
     if (!status && !plan->preset_count)
-        status = bench_plan_add_presets(plan, request->ablation ? "all" : "banyan", &error);
+        status = bench_plan_add_presets(plan, request->ablation ? ABLATION : "banyan", &error);
     for (unsigned i = 0; i < plan->preset_count && !status; i++) {
         struct tree_switches *switches = &plan->presets[i].switches;
         switches->cache_bytes = UINT64_C(500) << 20; /* as in Sherman's evaluation */

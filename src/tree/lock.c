@@ -138,16 +138,33 @@ struct fabric_command tree_lock_command(const struct tree_session *session, cons
         .cas = {.compare = 0, .swap = owner << hold->shift, .mask = hold->mask, .old = UINT64_MAX}};
 }
 
+static uint64_t owner_bits(const struct tree_session *session, const struct tree_hold *hold)
+{
+    return (uint64_t)fabric_capabilities(session->pool.fabric)->compute_id << hold->shift;
+}
+
+/* Frees the word if it is ours, and does nothing else: safe where an unlock may have been done already. */
+static struct fabric_command unlock_again_command(const struct tree_session *session,
+                                                  const struct tree_hold *hold)
+{
+    return (struct fabric_command){
+        .operation = FABRIC_CAS,
+        .address = hold->word,
+        .cas = {.compare = owner_bits(session, hold), .swap = 0, .mask = hold->mask}};
+}
+
 struct fabric_command tree_unlock_command(const struct tree_session *session, const struct tree_hold *hold)
 {
     static const uint64_t zero; /* what an unlock writes */
     const struct fabric_capabilities *capabilities = fabric_capabilities(session->pool.fabric);
+    /* The lock's bits are the owner's id, exactly: taking that off borrows nothing from the words beside. */
+    if (session->compute->switches.release == TREE_RELEASE_FAA)
+        return (struct fabric_command){.operation = FABRIC_FAA,
+                                       .address = hold->word,
+                                       .faa = {.add = UINT64_C(0) - owner_bits(session, hold)}};
     if (capabilities->release_by_write)
         return pool_write_command(hold_name(hold), &zero, capabilities->lock_width);
-    uint64_t owner = (uint64_t)capabilities->compute_id << hold->shift;
-    return (struct fabric_command){.operation = FABRIC_CAS,
-                                   .address = hold->word,
-                                   .cas = {.compare = owner, .swap = 0, .mask = hold->mask}};
+    return unlock_again_command(session, hold);
 }
 
 /* ---- local locks ---- */
@@ -577,10 +594,13 @@ void tree_lock_abandon_local(struct tree_session *session, struct tree_hold *hol
 
 /* ---- both ---- */
 
-/* Without a message: the caller has an error to report already. */
+/* Without a message: the caller has an error to report already. Not by FAA: done twice, that would leave a
+ * free word as another's. */
 static int free_word(struct tree_session *session, const struct tree_hold *hold)
 {
-    struct fabric_command unlock = tree_unlock_command(session, hold);
+    struct fabric_command unlock = session->compute->switches.release == TREE_RELEASE_FAA
+                                       ? unlock_again_command(session, hold)
+                                       : tree_unlock_command(session, hold);
     struct fabric_list list = {.node = gaddr_node(hold->word),
                                .count = 1,
                                .commands = &unlock,

@@ -129,6 +129,27 @@ static int point_follow(struct point *point, enum format_verdict verdict, const 
     return BANYAN_ECORRUPT;
 }
 
+/* Switch node-check: the verdict of one checksum over the leaf that was read, instead of the slot's own: that
+ * of its header, TORN if any slot does not fit that, else the point's. */
+static enum format_verdict node_verdict(const struct point *point, enum format_verdict found,
+                                        struct format_header *header)
+{
+    const struct format_layout *layout = &point->tree->layout;
+    const uint8_t *image = point->session->image.bytes;
+    enum format_verdict verdict =
+        format_node_verdict(layout, image, point->path.link, point->tree->index, 0, header);
+    if (verdict != FORMAT_LIVE && verdict != FORMAT_FROZEN)
+        return verdict;
+    bool fits = format_slots_valid(layout, image, 0, layout->slots,
+                                   format_slot_seed(header->tag, header->version), header->lower);
+    return fits ? found : FORMAT_TORN;
+}
+
+static bool node_checked(const struct tree_session *session)
+{
+    return session->compute->switches.node_check && session->compute->switches.read_unit == TREE_READ_LEAF;
+}
+
 static int point_attempt(struct point *point, unsigned attempt, enum outcome *outcome)
 {
     struct tree_session *session = point->session;
@@ -148,6 +169,8 @@ static int point_attempt(struct point *point, unsigned attempt, enum outcome *ou
         verdict = format_point_verdict(&point->place, session->image.bytes, FORMAT_SEEN_HEADER, &header,
                                        &point->slot);
     }
+    if (node_checked(session) && (verdict == FORMAT_HIT || verdict == FORMAT_MISS))
+        verdict = node_verdict(point, verdict, &header);
     return point_follow(point, verdict, &header, outcome);
 }
 

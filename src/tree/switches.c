@@ -8,6 +8,7 @@
 
 static const char *const combine_choices[] = {"off", "writes", "all", NULL};
 static const char *const region_choices[] = {"onchip", "dram", NULL};
+static const char *const release_choices[] = {"write", "faa", NULL};
 static const char *const write_choices[] = {"slot", "node", NULL};
 static const char *const read_choices[] = {"bucket", "leaf", NULL};
 
@@ -19,6 +20,9 @@ const struct option_entry tree_switches_table[] = {
      "too)"},
     {"lock-region", OPTION_CHOICE, FIELD(lock_region), 0, 0, region_choices, NULL,
      "where the global locks lie: onchip (the NIC's memory: Sherman §4.3) or dram (the memory node's)"},
+    {"release", OPTION_CHOICE, FIELD(release), 0, 0, release_choices, NULL,
+     "what frees a global lock: write (a WRITE of 0, or a CAS where the fabric does not promise that to be "
+     "safe) or faa (an RDMA_FAA that takes the owner's id off: Sherman §3.1)"},
     {"local-locks", OPTION_BOOL, FIELD(local_locks), 0, 0, NULL, NULL,
      "a local lock with a first-come-first-served queue before each global one (Sherman §4.3)"},
     {"handover", OPTION_U32, FIELD(handover), 0, 1000000, NULL, NULL,
@@ -32,6 +36,10 @@ const struct option_entry tree_switches_table[] = {
      "what a change of one entry writes back: its slot (Sherman §4.4) or the whole node"},
     {"read-unit", OPTION_CHOICE, FIELD(read_unit), 0, 0, read_choices, NULL,
      "what a point read fetches: a bucket with its overflow, or the whole leaf"},
+    {"node-check", OPTION_BOOL, FIELD(node_check), 0, 0, NULL, NULL,
+     "a point read that fetches a whole leaf (read-unit leaf) checks all of it, and reads it again if any "
+     "part "
+     "does not fit, as under one checksum over the node (Sherman §3.1)"},
     {"cache-bytes", OPTION_U64, FIELD(cache_bytes), 0, 0, NULL, "bytes",
      "room for cached internal nodes on one compute node"},
     {NULL, OPTION_END, 0, 0, 0, NULL, NULL, NULL},
@@ -39,30 +47,36 @@ const struct option_entry tree_switches_table[] = {
 
 struct preset {
     const char *name;
-    int combine, region;
+    int combine, region, release;
     bool local;
     uint32_t handover;
     bool snapshot, delegate;
     int write, read;
+    bool check;
 };
 
-/* Each step of Sherman's ablation (§5.2) adds one technique to the one before. */
+/* FG as Sherman's Table 1 has it (§3.1), FG+ as its evaluation has it (§5.1); then each step of the ablation
+ * (§5.2) adds one technique to the one before. */
 static const struct preset presets[] = {
-    {"fg+", POOL_COMBINE_OFF, TREE_LOCKS_DRAM, false, 0, false, false, TREE_WRITE_NODE, TREE_READ_LEAF},
-    {"+combine", POOL_COMBINE_WRITES, TREE_LOCKS_DRAM, false, 0, false, false, TREE_WRITE_NODE,
-     TREE_READ_LEAF},
-    {"+onchip", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, false, 0, false, false, TREE_WRITE_NODE,
-     TREE_READ_LEAF},
-    {"+hierarchical", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, true, 4, false, false, TREE_WRITE_NODE,
-     TREE_READ_LEAF},
-    {"sherman", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, true, 4, false, false, TREE_WRITE_SLOT,
-     TREE_READ_LEAF},
-    {"banyan", POOL_COMBINE_ALL, TREE_LOCKS_ONCHIP, true, 4, true, true, TREE_WRITE_SLOT, TREE_READ_BUCKET},
+    {"fg", POOL_COMBINE_OFF, TREE_LOCKS_DRAM, TREE_RELEASE_FAA, false, 0, false, false, TREE_WRITE_NODE,
+     TREE_READ_LEAF, true},
+    {"fg+", POOL_COMBINE_OFF, TREE_LOCKS_DRAM, TREE_RELEASE_WRITE, false, 0, false, false, TREE_WRITE_NODE,
+     TREE_READ_LEAF, false},
+    {"+combine", POOL_COMBINE_WRITES, TREE_LOCKS_DRAM, TREE_RELEASE_WRITE, false, 0, false, false,
+     TREE_WRITE_NODE, TREE_READ_LEAF, false},
+    {"+onchip", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, TREE_RELEASE_WRITE, false, 0, false, false,
+     TREE_WRITE_NODE, TREE_READ_LEAF, false},
+    {"+hierarchical", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, TREE_RELEASE_WRITE, true, 4, false, false,
+     TREE_WRITE_NODE, TREE_READ_LEAF, false},
+    {"sherman", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, TREE_RELEASE_WRITE, true, 4, false, false,
+     TREE_WRITE_SLOT, TREE_READ_LEAF, false},
+    {"banyan", POOL_COMBINE_ALL, TREE_LOCKS_ONCHIP, TREE_RELEASE_WRITE, true, 4, true, true, TREE_WRITE_SLOT,
+     TREE_READ_BUCKET, false},
 };
 #define PRESETS (sizeof presets / sizeof *presets)
 
-const char *const tree_switches_presets[] = {"fg+",     "+combine", "+onchip", "+hierarchical",
-                                             "sherman", "banyan",   NULL};
+const char *const tree_switches_presets[] = {"fg",      "fg+",    "+combine", "+onchip", "+hierarchical",
+                                             "sherman", "banyan", NULL};
 
 int tree_switches_preset(struct tree_switches *switches, const char *name, struct error *error)
 {
@@ -71,15 +85,17 @@ int tree_switches_preset(struct tree_switches *switches, const char *name, struc
             continue;
         switches->combine = presets[i].combine;
         switches->lock_region = presets[i].region;
+        switches->release = presets[i].release;
         switches->local_locks = presets[i].local;
         switches->handover = presets[i].handover;
         switches->snapshot = presets[i].snapshot;
         switches->delegate = presets[i].delegate;
         switches->write_unit = presets[i].write;
         switches->read_unit = presets[i].read;
+        switches->node_check = presets[i].check;
         return 0;
     }
     return error_set(
         error, BANYAN_EINVAL,
-        "no preset is named '%s': choose fg+, +combine, +onchip, +hierarchical, sherman or banyan", name);
+        "no preset is named '%s': choose fg, fg+, +combine, +onchip, +hierarchical, sherman or banyan", name);
 }

@@ -29,23 +29,26 @@
 enum tree_lock_region { TREE_LOCKS_ONCHIP, TREE_LOCKS_DRAM };
 enum tree_write_unit { TREE_WRITE_SLOT, TREE_WRITE_NODE };
 enum tree_read_unit { TREE_READ_BUCKET, TREE_READ_LEAF };
+enum tree_release { TREE_RELEASE_WRITE, TREE_RELEASE_FAA };
 
 struct tree_switches {
     int combine; /* enum pool_combine: off; writes: write-back + unlock (the paper); all: lock + read too */
     int lock_region;      /* enum tree_lock_region */
+    int release;          /* enum tree_release: the command that frees a global lock */
     bool local_locks;     /* local lock table with first-come-first-served queues */
     uint32_t handover;    /* handovers of a lock in a row; 0: off */
     bool snapshot;        /* hand the node's content over with the lock */
     bool delegate;        /* leave a write to the holder of the lock that it waits for (flat combining) */
     int write_unit;       /* enum tree_write_unit */
     int read_unit;        /* enum tree_read_unit */
+    bool node_check;      /* a point read that fetches a whole leaf wants the whole of it to fit together */
     uint64_t cache_bytes; /* node cache of one compute node */
 };
 extern const struct option_entry tree_switches_table[];
-/* "fg+", "+combine", "+onchip", "+hierarchical", "sherman", "banyan"; leaves cache_bytes alone. BANYAN_EINVAL
- * with the list. */
+/* "fg", "fg+", "+combine", "+onchip", "+hierarchical", "sherman", "banyan"; leaves cache_bytes alone.
+ * BANYAN_EINVAL with the list. */
 int tree_switches_preset(struct tree_switches *switches, const char *name, struct error *error);
-/* NULL-terminated, in the order of the paper's ablation. */
+/* NULL-terminated; from the second on in the order of the paper's ablation. */
 extern const char *const tree_switches_presets[];
 
 /* ---- life ---- */

@@ -182,6 +182,11 @@ static void one_by_one(struct rig_options *options)
     options->preset = "fg+";
 }
 
+static void released_by_addition(struct rig_options *options)
+{
+    options->preset = "fg";
+}
+
 static void fill_some(struct rig *rig)
 {
     rig_fill(rig, 0, 120, 2);
@@ -636,6 +641,7 @@ static const struct rig_scenario scenarios[] = {
     {"points", NULL, fill_some, points, NULL, ALL, 0},
     {"points, long keys", long_keyed, fill_some, points, NULL, ALL, 0},
     {"points, fg+", one_by_one, fill_some, points, NULL, SOME, 0},
+    {"points, fg", released_by_addition, fill_some, points, NULL, SOME, 0},
     {"inserts", two_nodes, fill_row, inserts, NULL, SOME, 0},
     {"inserts, large leaves", large_leaves, fill_row, inserts, NULL, FEW, 0},
     {"inserts, whole nodes", whole_nodes, fill_row, inserts, NULL, FEW, 0},
@@ -663,6 +669,7 @@ static const struct rig_scenario scenarios[] = {
     {"many puts", two_nodes, fill_more, many_put, NULL, SOME, 0},
     {"many puts, long keys", long_keyed, fill_more, many_put, NULL, SOME, 0},
     {"many puts, fg+", one_by_one, fill_some, many_put, NULL, FEW, 0},
+    {"many puts, fg", released_by_addition, fill_some, many_put, NULL, FEW, 0},
     {"many gets", two_nodes, fill_more, many_get, NULL, SOME, 0},
     {"create", no_index, NULL, create, created_or_not, REFUSED, 0},
     {"open", two_nodes, fill_some, open_and_look, NULL, ALL, 0},
