@@ -16,7 +16,7 @@
 
 struct bench_cells {
     const struct bench_plan *plan;
-    struct bench_config config; /* of the pools, which stay as they were loaded */
+    struct bench_config configs[BENCH_PRESETS_MAX]; /* of the pools, which stay as they were loaded */
     struct bench_pool pools[BENCH_PRESETS_MAX];
     unsigned pool_count;
     struct workload_source sources[BENCH_WORKLOADS_MAX][WORKLOAD_DISTRIBUTIONS];
@@ -64,10 +64,11 @@ static const struct workload_source *greatest_source(const struct bench_cells *c
 
 static int load_pool(struct bench_cells *cells, const struct bench_preset *preset, struct error *error)
 {
+    struct bench_config *config = &cells->configs[cells->pool_count];
     struct bench_pool *pool = &cells->pools[cells->pool_count++];
-    const struct bench_config *config = &cells->config;
     const struct workload_source *source = greatest_source(cells);
     struct bench_space space = {0};
+    bench_plan_config(cells->plan, preset, config);
     if (cells->plan->begun)
         cells->plan->begun(cells->plan->begun_context, preset->name);
     int status = bench_pool_create(pool, config, source, error);
@@ -86,7 +87,6 @@ struct bench_cells *bench_cells_open(const struct bench_plan *plan, struct error
         return NULL;
     }
     cells->plan = plan;
-    cells->config = plan->config;
     int status = make_sources(cells, error);
     for (unsigned i = 0; i < plan->preset_count && !status; i++)
         status = load_pool(cells, &plan->presets[i], error);
@@ -111,7 +111,7 @@ static int measure(struct bench_cells *cells, const struct bench_cell *cell, str
                    struct error *error)
 {
     const struct bench_plan *plan = cells->plan;
-    struct bench_config config = plan->config;
+    struct bench_config config = cells->configs[cell->preset];
     config.seed = cell->seed;
     config.sim = cell->sim;
     config.progress = NULL;

@@ -84,6 +84,30 @@ int bench_plan_add_presets(struct bench_plan *plan, const char *names, struct er
     return status;
 }
 
+int bench_plan_set_leaf(struct bench_plan *plan, const char *name, struct error *error)
+{
+    if (!strcmp(name, "preset")) {
+        plan->leaf = BENCH_LEAF_PRESET;
+        return 0;
+    }
+    for (unsigned i = 0; format_leaf_kind_names[i]; i++)
+        if (!strcmp(name, format_leaf_kind_names[i])) {
+            plan->leaf = i == FORMAT_LEAF_UNSORTED ? BENCH_LEAF_UNSORTED : BENCH_LEAF_HASHED;
+            return 0;
+        }
+    return error_set(error, BANYAN_EINVAL, "--leaf: '%.40s' is not one of preset, hashed, unsorted", name);
+}
+
+void bench_plan_config(const struct bench_plan *plan, const struct bench_preset *preset,
+                       struct bench_config *config)
+{
+    enum format_leaf_kind kind = tree_switches_leaf(preset->name);
+    if (plan->leaf != BENCH_LEAF_PRESET)
+        kind = plan->leaf == BENCH_LEAF_UNSORTED ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED;
+    *config = plan->config;
+    config->geometry.leaf_kind = (uint8_t)kind;
+}
+
 /* ---- checking ---- */
 
 static int check_range(const char *option, uint64_t value, uint64_t least, uint64_t most, struct error *error)
@@ -240,11 +264,12 @@ static int run_preset(struct running *running, const struct bench_preset *preset
     struct bench_result *result = next_result(running, error);
     if (!result)
         return BANYAN_ENOMEM;
+    struct bench_config config;
+    bench_plan_config(running->plan, preset, &config);
     announce(running, preset->name);
     snprintf(result->preset, sizeof result->preset, "%s", preset->name);
     result->switches = preset->switches;
-    return finish(running, result,
-                  bench_run(&running->plan->config, &preset->switches, &running->source, result, error));
+    return finish(running, result, bench_run(&config, &preset->switches, &running->source, result, error));
 }
 
 static int run_peer(struct running *running, uint32_t batch, struct error *error)

@@ -13,6 +13,10 @@
 #define BENCH_WORKLOADS_MAX 24
 #define BENCH_PRESETS_MAX   16
 
+/* Which kind of leaf the indexes of the presets have: each preset's own (tree_switches_leaf), or one for all.
+ */
+enum bench_leaf { BENCH_LEAF_PRESET, BENCH_LEAF_HASHED, BENCH_LEAF_UNSORTED };
+
 struct bench_preset {
     char name[64];
     struct tree_switches switches;
@@ -26,6 +30,7 @@ struct bench_plan {
     unsigned distribution_count;
     struct bench_preset presets[BENCH_PRESETS_MAX];
     unsigned preset_count;
+    enum bench_leaf leaf;
     const struct bench_peer *peer; /* NULL: none */
     uint32_t peer_batch, pairs;
     void (*begun)(void *context, const char *what); /* may be NULL: a run begins */
@@ -36,6 +41,11 @@ struct bench_plan {
 int bench_plan_add_workloads(struct bench_plan *plan, const char *names, struct error *error);
 int bench_plan_add_distributions(struct bench_plan *plan, const char *names, struct error *error);
 int bench_plan_add_presets(struct bench_plan *plan, const char *names, struct error *error);
+/* "preset" or a kind of leaf. */
+int bench_plan_set_leaf(struct bench_plan *plan, const char *name, struct error *error);
+/* The configuration of a preset's runs: the plan's, but for the kind of leaf in the geometry. */
+void bench_plan_config(const struct bench_plan *plan, const struct bench_preset *preset,
+                       struct bench_config *config);
 /* BANYAN_EINVAL with a message that names the option at fault. Completes the geometry. */
 int bench_plan_check(struct bench_plan *plan, struct error *error);
 /* The results (bench_results_free) also of the runs before one that failed. */

@@ -267,6 +267,7 @@ int bench_pool_check(struct bench_pool *pool, const struct bench_config *config,
             session_failed(helper.session, status, error);
     }
     space->entries = report.entries;
+    space->leaves = report.leaves;
     space->index_bytes = report.bytes;
     helper_close(&helper);
     return status;

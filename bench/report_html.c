@@ -296,6 +296,9 @@ void report_html(const struct bench_report *report, FILE *file)
     page_begin(file, "banyan bench");
     fputs("<p>", file);
     page_text(file, text);
+    fputs("<br>", file);
+    report_leaves(report, text, sizeof text);
+    page_text(file, text);
     fputs("</p>", file);
     if (report->peer_settings) {
         fputs("<p>Peer: ", file);

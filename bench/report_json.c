@@ -66,6 +66,7 @@ static json_t *space_json(const struct bench_space *space)
     json_object_set_new(json, "pool_bytes", json_unsigned(space->pool_bytes));
     if (space->entries) {
         json_object_set_new(json, "entries", json_unsigned(space->entries));
+        json_object_set_new(json, "leaves", json_unsigned(space->leaves));
         json_object_set_new(json, "index_bytes", json_unsigned(space->index_bytes));
         json_object_set_new(json, "bytes_per_entry",
                             json_real(report_bytes_per_entry(space->index_bytes, space->entries)));
@@ -105,6 +106,8 @@ static json_t *result_json(const struct bench_report *report, const struct bench
     json_object_set_new(json, "peer", json_boolean(result->peer));
     if (result->peer)
         return json;
+    json_object_set_new(json, "leaf", json_string(format_leaf_kind_names[result->leaf_kind]));
+    json_object_set_new(json, "leaf_slots", json_unsigned(result->leaf_slots));
     json_object_set_new(json, "capabilities", capabilities_json(&result->capabilities));
     json_object_set_new(json, "per_op", cost_json(&result->cost, result->operations));
     json_object_set_new(json, "retries", json_real(report_per_operation(result, result->retries)));

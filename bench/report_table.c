@@ -1,5 +1,7 @@
 /* report_table.c - results as text; see report.h. */
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "bench/paper.h"
@@ -53,6 +55,44 @@ void report_configuration(const struct bench_report *report, char *text, size_t 
         config->geometry.key_bytes, config->geometry.value_bytes, config->geometry.leaf_bytes, config->fill,
         config->theta, config->scan_length, (unsigned long long)config->operations,
         (unsigned long long)config->warm_up, (unsigned long long)config->seed);
+}
+
+__attribute__((format(printf, 3, 4))) static void append(char *text, size_t size, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, size - used, format, arguments);
+    va_end(arguments);
+}
+
+/* Whether an earlier result is of the same preset and the same kind of leaf. */
+static bool leaf_named(const struct bench_report *report, size_t index)
+{
+    const struct bench_result *result = &report->results[index];
+    for (size_t i = 0; i < index; i++)
+        if (!report->results[i].peer && report->results[i].leaf_kind == result->leaf_kind &&
+            !strcmp(report->results[i].preset, result->preset))
+            return true;
+    return false;
+}
+
+void report_leaves(const struct bench_report *report, char *text, size_t size)
+{
+    snprintf(text, size, "leaves:");
+    for (unsigned kind = FORMAT_LEAF_UNSORTED + 1; kind-- > 0;) {
+        bool begun = false;
+        for (size_t i = 0; i < report->count; i++) {
+            const struct bench_result *result = &report->results[i];
+            if (result->peer || result->leaf_kind != kind || leaf_named(report, i))
+                continue;
+            if (!begun)
+                append(text, size, "%s %s (%u slots):", text[strlen(text) - 1] == ':' ? "" : ";",
+                       format_leaf_kind_names[kind], result->leaf_slots);
+            append(text, size, "%s %s", begun ? "," : "", result->preset);
+            begun = true;
+        }
+    }
 }
 
 /* ---- the table ---- */
@@ -161,6 +201,8 @@ void report_table(const struct bench_report *report, FILE *file)
 {
     char text[512];
     report_configuration(report, text, sizeof text);
+    fprintf(file, "%s\n", text);
+    report_leaves(report, text, sizeof text);
     fprintf(file, "%s\n", text);
     if (report->peer_settings)
         fprintf(file, "peer: %s\n", report->peer_settings);

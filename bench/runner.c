@@ -23,6 +23,10 @@ int bench_run(const struct bench_config *config, const struct tree_switches *swi
              workload_distribution_names[source->distribution]);
     result->scan_length = source->scan_length;
     source->inserted = 0;
+    struct format_geometry_shape shape;
+    format_geometry_shape(&config->geometry, &shape);
+    result->leaf_kind = config->geometry.leaf_kind;
+    result->leaf_slots = shape.slots;
     uint64_t begin = task_now();
     int status = bench_pool_create(&pool, config, source, error);
     if (!status)

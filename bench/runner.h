@@ -62,7 +62,8 @@ struct bench_kind {
 
 /* How much of the pool the index takes. */
 struct bench_space {
-    uint64_t entries;     /* 0: not counted (check off) */
+    uint64_t entries; /* 0: not counted (check off) */
+    uint64_t leaves;
     uint64_t index_bytes; /* nodes in use */
     uint64_t pool_bytes;  /* chunks handed out, less blocks given back */
 };
@@ -70,6 +71,8 @@ struct bench_space {
 struct bench_result {
     char preset[64];
     struct tree_switches switches; /* the preset's, with single switches set over it */
+    uint8_t leaf_kind;             /* enum format_leaf_kind: of the index */
+    uint32_t leaf_slots;           /* 0: a peer's */
     char workload[WORKLOAD_NAME_BYTES];
     char distribution[16];
     uint32_t scan_length;

@@ -4,7 +4,6 @@
 #include "swarm/world.h"
 
 const char *const swarm_plan_key_kinds[] = {"fixed", "variable", NULL};
-const char *const swarm_plan_leaf_kinds[] = {"hashed", "unsorted", NULL};
 
 static const char *const patterns[] = {"window", "uniform", "tide", "patch", NULL};
 
@@ -40,7 +39,7 @@ const struct option_entry swarm_plan_table[] = {
     ENTRY("value-variable", OPTION_BOOL, value_variable, 0, 0, NULL, NULL, "values of any length up to that"),
     ENTRY("long-keys", OPTION_BOOL, long_keys, 0, 0, NULL, NULL, "a third of the keys are long"),
     ENTRY("leaf-bytes", OPTION_U32, leaf_bytes, 0, 65536, NULL, "bytes", "of a leaf; 0: the default"),
-    ENTRY("leaf-kind", OPTION_CHOICE, leaf_kind, 0, 0, swarm_plan_leaf_kinds, NULL,
+    ENTRY("leaf-kind", OPTION_CHOICE, leaf_kind, 0, 0, format_leaf_kind_names, NULL,
           "an entry goes to the bucket of its key, or to any slot of its leaf"),
     ENTRY("internal-bytes", OPTION_U32, internal_bytes, 0, 4096, NULL, "bytes",
           "of an internal node; 0: the default"),

@@ -16,7 +16,5 @@ struct swarm_plan_part {
 extern const struct swarm_plan_part swarm_plan_parts[SWARM_PLAN_PARTS];
 /* By enum format_key_kind. */
 extern const char *const swarm_plan_key_kinds[];
-/* By enum format_leaf_kind. */
-extern const char *const swarm_plan_leaf_kinds[];
 
 #endif

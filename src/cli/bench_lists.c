@@ -17,7 +17,8 @@ void bench_list_names(void)
     for (size_t i = 0; tree_switches_presets[i]; i++) {
         struct tree_switches switches = {0};
         tree_switches_preset(&switches, tree_switches_presets[i], NULL);
-        printf("  %-16s", tree_switches_presets[i]);
+        printf("  %-16s leaf=%s", tree_switches_presets[i],
+               format_leaf_kind_names[tree_switches_leaf(tree_switches_presets[i])]);
         for (const struct option_entry *entry = tree_switches_table; entry->kind != OPTION_END; entry++) {
             char text[64];
             option_format(entry, &switches, text, sizeof text);

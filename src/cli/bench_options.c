@@ -51,6 +51,11 @@ static const struct argp_option fixed_options[] = {
     {"compute-nodes", KEY_COMPUTE_NODES, "N", 0, "Compute nodes (default: 1, on sim 8)", 2},
     {"threads", KEY_THREADS, "N", 0, "Threads of each compute node (default: 1, on sim 22)", 2},
     {"fibers", KEY_FIBERS, "N", 0, "Fibers of each thread (default: 1)", 2},
+    {"leaf", KEY_LEAF, "preset|hashed|unsorted", 0,
+     "Where in a leaf an entry may stand: in the bucket of its key, or in any slot, as in Sherman; each "
+     "preset "
+     "has its own (default: preset)",
+     2},
     {"leaf-bytes", KEY_LEAF_BYTES, "N", 0, "Bytes of a leaf (default: 1024)", 2},
     {"internal-bytes", KEY_INTERNAL_BYTES, "N", 0, "Bytes of an inner node (default: 1024)", 2},
     {"pool-bytes", KEY_POOL_BYTES, "N", 0, "Memory of each memory node (default: enough for the run)", 2},

@@ -18,6 +18,7 @@ enum bench_option_key {
     KEY_KEYS,
     KEY_KEY_BYTES,
     KEY_VALUE_BYTES,
+    KEY_LEAF,
     KEY_LEAF_BYTES,
     KEY_INTERNAL_BYTES,
     KEY_FILL,

@@ -188,6 +188,10 @@ static bool parse_where(struct bench_request *request, struct argp_state *state,
     case KEY_VALUE_BYTES:
         config->geometry.value_bytes = (uint8_t)parse_size(state, key, text, FORMAT_VALUE_MAX);
         break;
+    case KEY_LEAF:
+        if (bench_plan_set_leaf(&request->plan, text, &error))
+            refuse(state, &error);
+        break;
     case KEY_LEAF_BYTES:
         config->geometry.leaf_bytes = (uint32_t)parse_size(state, key, text, UINT32_MAX);
         break;

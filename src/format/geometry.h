@@ -21,6 +21,7 @@ enum format_key_kind { FORMAT_KEY_FIXED, FORMAT_KEY_VARIABLE };
  * Unsorted leaves are Sherman's (section 4.4), to compare with: they hold more before they are full, and a
  * point read has to fetch all of their slots. */
 enum format_leaf_kind { FORMAT_LEAF_HASHED, FORMAT_LEAF_UNSORTED };
+extern const char *const format_leaf_kind_names[]; /* NULL-terminated */
 
 struct format_geometry {
     uint32_t leaf_bytes;     /* power of two, 512 to 64 KiB. 0: 1024; with variable keys 4096 */

@@ -48,6 +48,9 @@ extern const struct option_entry tree_switches_table[];
 /* "fg", "fg+", "+combine", "+onchip", "+hierarchical", "sherman", "banyan"; leaves cache_bytes alone.
  * BANYAN_EINVAL with the list. */
 int tree_switches_preset(struct tree_switches *switches, const char *name, struct error *error);
+/* The leaf that the preset's authors built. It belongs to an index's geometry and no switch can change it, so
+ * an index that is made to measure the preset is given it. Any other name: hashed. */
+enum format_leaf_kind tree_switches_leaf(const char *name);
 /* NULL-terminated; from the second on in the order of the paper's ablation. */
 extern const char *const tree_switches_presets[];
 

@@ -4,6 +4,7 @@
  */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -40,6 +41,7 @@ static void usage_errors_say_what_to_do(void **state)
     program_expect("bench --theta nan", 2, "--theta");
     program_expect("bench --fill 7", 2, "--fill");
     program_expect("bench --leaf-bytes 1000", 2, "leaf");
+    program_expect("bench --leaf fly", 2, "preset, hashed, unsorted");
     program_expect("bench --combine sometimes", 2, "combine");
     program_expect("bench --handover -1", 2, "handover");
     program_expect("bench --sim gravity=1", 2, "gravity");
@@ -145,6 +147,32 @@ static void every_preset_runs_on_sim(void **state)
     for (size_t i = 0; i < json_array_size(results); i++)
         check_result(json_array_get(results, i), 5000);
     json_decref(json);
+}
+
+/* Each preset's own, or one for all; either way said of each. */
+static void presets_bring_their_leaves(void **state)
+{
+    (void)state;
+    static const char *const leaves[] = {"preset", "hashed", "unsorted"};
+    for (unsigned i = 0; i < 3; i++) {
+        char arguments[200];
+        snprintf(arguments, sizeof arguments, WORLD "--preset fg+,sherman,banyan --leaf %s", leaves[i]);
+        json_t *json = bench_json(arguments);
+        const json_t *results = json_object_get(json, "results");
+        assert_int_equal(json_array_size(results), 3);
+        for (unsigned j = 0; j < 3; j++) {
+            const json_t *result = json_array_get(results, j);
+            const char *wanted = i ? leaves[i] : j < 2 ? "unsorted" : "hashed";
+            bool hashed = !strcmp(wanted, "hashed");
+            assert_string_equal(json_string_value(json_object_get(result, "leaf")), wanted);
+            assert_true(number(result, "leaf_slots") == (hashed ? 45 : 47));
+            /* 20,000 keys at fill 0.8: 36 in a leaf, or 38 */
+            assert_true(number(json_object_get(result, "loaded"), "leaves") == (hashed ? 556 : 527));
+        }
+        json_decref(json);
+    }
+    program_expect("bench " WORLD "--preset sherman,banyan", 0,
+                   "leaves: unsorted (47 slots): sherman; hashed (45 slots): banyan");
 }
 
 static void deletes_and_long_keys(void **state)
@@ -292,6 +320,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(version_json),
         cmocka_unit_test(every_workload_runs_on_local),
         cmocka_unit_test(every_preset_runs_on_sim),
+        cmocka_unit_test(presets_bring_their_leaves),
         cmocka_unit_test(deletes_and_long_keys),
         cmocka_unit_test(empty_index_takes_inserts),
         cmocka_unit_test(switches_are_set_over_presets),
