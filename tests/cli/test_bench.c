@@ -143,7 +143,7 @@ static void every_preset_runs_on_sim(void **state)
     (void)state;
     json_t *json = bench_json(WORLD "--preset all --workload write-intensive");
     const json_t *results = json_object_get(json, "results");
-    assert_int_equal(json_array_size(results), 6);
+    assert_int_equal(json_array_size(results), 7);
     for (size_t i = 0; i < json_array_size(results); i++)
         check_result(json_array_get(results, i), 5000);
     json_decref(json);
