@@ -10,6 +10,7 @@
 #include "sim/message.h"
 #include "sim/node.h"
 #include "sim/observe.h"
+#include "sim/pair.h"
 #include "sim/state.h"
 #include "sim/task.h"
 
@@ -26,10 +27,10 @@ int sim_backend_call(struct fabric_endpoint *base, uint16_t node, const void *re
     struct sim_compute *compute = endpoint->compute;
     struct sim *sim = compute->sim;
     struct sim_task *task = sim_calling_task(endpoint);
-    struct sim_connection *connection = sim_connection_get(endpoint, node);
     uint32_t known;
     if (!task)
         return BANYAN_EINVAL;
+    struct sim_connection *connection = sim_connection_get(endpoint, task->cpu, node);
     int admitted = sim_link_admit(compute, node, 0, &known);
     if (admitted) {
         admitted = admitted == BANYAN_ENET ? BANYAN_EFENCED : admitted;
@@ -39,6 +40,7 @@ int sim_backend_call(struct fabric_endpoint *base, uint16_t node, const void *re
     if (!connection || !sim_queue_claim(&sim->queue, 1))
         return BANYAN_ENOMEM;
     task->cpu->busy += sim->model.post + sim->model.command;
+    task->cpu->busy += sim_doorbell_ring(sim, connection->pair, task->cpu);
     struct sim_call call = {
         .waiter = {.task = task, .pending = 1},
         .connection = connection,
@@ -80,7 +82,8 @@ void sim_call_request(struct sim *sim, struct sim_compute *compute, struct sim_c
         return;
     }
     sim_time received = sim_receive(sim, memory->nic, call_load(sim, call->length)) + sim->model.pass;
-    sim_time start = sim_later(received, memory->nic->serve_free) + sim->model.pcie_write;
+    sim_time start = sim_later(received, memory->nic->serve_free) + sim_state_time(sim, memory->nic) +
+                     sim->model.pcie_write;
     sim_time served = sim_core_serve(sim, memory, compute->fabric.capabilities.compute_id, call, start);
     sim_push(sim, served, SIM_EVENT_SERVED, call, 0, compute->index);
 }
@@ -135,6 +138,6 @@ void sim_call_reply(struct sim *sim, struct sim_compute *compute, struct sim_cal
         *call->reply_length = 0;
     }
     sim_see_call(sim, SIM_CALL_RETURNED, call->waiter.task, call->node, call->status);
-    sim_complete(sim, compute, &call->waiter,
-                 sim_receive(sim, compute->nic, call_load(sim, *call->reply_length)));
+    sim_time seen = sim_receive(sim, compute->nic, call_load(sim, *call->reply_length));
+    sim_complete(sim, compute, &call->waiter, seen + sim_state_time(sim, compute->nic));
 }

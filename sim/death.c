@@ -10,6 +10,7 @@
 
 #include "sim/fetch.h"
 #include "sim/node.h"
+#include "sim/pair.h"
 #include "sim/observe.h"
 #include "sim/state.h"
 #include "sim/task.h"
@@ -62,6 +63,7 @@ void sim_compute_fence(struct sim *sim, struct sim_compute *compute)
 {
     sim_transfers_finish(sim, compute, SIM_EVERY_NODE);
     compute->fenced = true;
+    sim_pairs_end(compute);
     sim_see_node(sim, SIM_FENCED, compute->index, -1, 0);
     sim_fetch_settle_all(sim);
     if (compute->on_fenced)

@@ -11,6 +11,7 @@
 /* From one endpoint to one memory node: delivers in order, and remembers that it was cut. */
 struct sim_connection {
     sim_time last_arrival, last_effect, last_answer, last_return; /* last_answer: of lists with faults */
+    struct sim_pair *pair;
     bool cut;
 };
 
@@ -22,13 +23,16 @@ struct sim_endpoint {
     struct sim_endpoint *next, *previous;
 };
 
-/* NULL: no memory. */
-struct sim_connection *sim_connection_make(struct sim_endpoint *endpoint, uint16_t node);
-static inline struct sim_connection *sim_connection_get(struct sim_endpoint *endpoint, uint16_t node)
+struct sim_cpu;
+
+/* The endpoint's connection, which `cpu` uses; NULL: no memory. */
+struct sim_connection *sim_connection_make(struct sim_endpoint *endpoint, struct sim_cpu *cpu, uint16_t node);
+static inline struct sim_connection *sim_connection_get(struct sim_endpoint *endpoint, struct sim_cpu *cpu,
+                                                        uint16_t node)
 {
     if (node < endpoint->connection_count && endpoint->connections[node])
         return endpoint->connections[node];
-    return sim_connection_make(endpoint, node);
+    return sim_connection_make(endpoint, cpu, node);
 }
 
 #endif

@@ -11,6 +11,7 @@
 #include "sim/link.h"
 #include "sim/list.h"
 #include "sim/node.h"
+#include "sim/pair.h"
 #include "sim/state.h"
 
 static struct fabric_endpoint *backend_open(struct fabric *fabric, struct error *error)
@@ -44,6 +45,9 @@ static void backend_close_endpoint(struct fabric_endpoint *base)
     struct sim_endpoint *endpoint = (struct sim_endpoint *)base;
     if (endpoint->compute->dead)
         return; /* lists of it may still be under way; freed with the world */
+    for (uint32_t node = 0; node < endpoint->connection_count; node++)
+        if (endpoint->connections[node])
+            sim_pair_drop(endpoint->compute, endpoint->connections[node]->pair, (uint16_t)node);
     if (endpoint->previous)
         endpoint->previous->next = endpoint->next;
     else

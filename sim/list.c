@@ -19,6 +19,7 @@
 #include "sim/message.h"
 #include "sim/node.h"
 #include "sim/observe.h"
+#include "sim/pair.h"
 #include "sim/state.h"
 #include "sim/task.h"
 #include "sim/transfer.h"
@@ -55,7 +56,8 @@ static int post_list(struct sim *sim, struct sim_endpoint *endpoint, struct sim_
                      struct fabric_list *list)
 {
     struct sim_compute *compute = endpoint->compute;
-    struct sim_connection *connection = sim_connection_get(endpoint, list->node);
+    struct sim_cpu *cpu = waiter->task->cpu;
+    struct sim_connection *connection = sim_connection_get(endpoint, cpu, list->node);
     uint32_t known;
     int status = sim_link_admit(compute, list->node, list->incarnation, &known);
     if (status)
@@ -64,13 +66,14 @@ static int post_list(struct sim *sim, struct sim_endpoint *endpoint, struct sim_
         return BANYAN_ENOMEM;
     struct sim_dma payloads;
     struct sim_load load = sim_request_load(&sim->model, list, &payloads);
-    waiter->task->cpu->busy += sim->model.post + list->count * sim->model.command;
+    cpu->busy += sim->model.post + list->count * sim->model.command;
+    cpu->busy += sim_doorbell_ring(sim, connection->pair, cpu);
     sim_time fetch = sim_fetch_time(&sim->model, compute->nic, sim->now, payloads);
     sim_time arrival = sim_arrival_time(sim, compute, waiter->task, connection, load, fetch);
     waiter->pending++;
     *sim_list(list) =
         (struct sim_list){.waiter = waiter, .connection = connection, .bytes = load.bytes, .known = known};
-    sim_push(sim, arrival, SIM_EVENT_ARRIVE, list, waiter->task->cpu->busy, compute->index);
+    sim_push(sim, arrival, SIM_EVENT_ARRIVE, list, cpu->busy, compute->index);
     sim_see_list(sim, SIM_POSTED, waiter->task, list, 0, list->count, BANYAN_OK);
     prefetch(sim->memories[list->node].target, list);
     return BANYAN_OK;
@@ -140,7 +143,7 @@ static void arrive_troubled(struct sim *sim, struct sim_compute *compute, struct
     sim_time starts[FABRIC_COMMANDS_MAX];
     struct sim_service service = {
         .now = sim->now, .at = sim_receive(sim, nic, load) + sim->model.pass, .starts = starts};
-    sim_time ready = sim_nic_serve(&sim->model, nic, list, &service);
+    sim_time ready = sim_nic_serve(&sim->model, nic, list, &service) + sim_state_time(sim, nic);
     sim_transfer_start(sim, compute, list, ready, starts);
 }
 
@@ -168,6 +171,7 @@ void sim_list_arrive(struct sim *sim, struct sim_compute *compute, struct fabric
     struct sim_service service = {
         .now = sim->now, .at = sim_receive(sim, memory->nic, load) + sim->model.pass, .executed = true};
     sim_time ready = sim_nic_serve(&sim->model, memory->nic, list, &service);
+    ready += sim_state_time(sim, memory->nic); /* the list waits for it alone */
     if (service.begun > service.at + RESPOND_SLACK)
         sim_push(sim, service.begun, SIM_EVENT_RESPOND, list, ready, compute->index);
     else
@@ -196,7 +200,7 @@ void sim_list_return(struct sim *sim, struct sim_compute *compute, struct fabric
         list->status = BANYAN_ENET;
     }
     sim_see_list(sim, SIM_RETURNED, sim_list_task(list), list, 0, list->count, list->status);
-    sim_time seen = sim_receive(sim, compute->nic, load_unpack(load));
+    sim_time seen = sim_receive(sim, compute->nic, load_unpack(load)) + sim_state_time(sim, compute->nic);
     if (sim->model.block_responses)
         seen = sim_later(seen, compute->nic->serve_free);
     sim_complete(sim, compute, sim_list(list)->waiter, seen);

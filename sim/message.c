@@ -5,10 +5,11 @@
 
 #include "sim/endpoint.h"
 #include "sim/node.h"
+#include "sim/pair.h"
 #include "sim/state.h"
 #include "sim/task.h"
 
-struct sim_connection *sim_connection_make(struct sim_endpoint *endpoint, uint16_t node)
+struct sim_connection *sim_connection_make(struct sim_endpoint *endpoint, struct sim_cpu *cpu, uint16_t node)
 {
     if (node >= endpoint->connection_count) {
         struct sim_connection **connections =
@@ -19,8 +20,14 @@ struct sim_connection *sim_connection_make(struct sim_endpoint *endpoint, uint16
         while (endpoint->connection_count <= node)
             connections[endpoint->connection_count++] = NULL;
     }
-    endpoint->connections[node] = calloc(1, sizeof(struct sim_connection));
-    return endpoint->connections[node];
+    struct sim_connection *connection = calloc(1, sizeof *connection);
+    if (connection)
+        connection->pair = sim_pair_take(endpoint->compute, cpu, node);
+    if (!connection || !connection->pair) {
+        free(connection);
+        return NULL;
+    }
+    return endpoint->connections[node] = connection;
 }
 
 /* When a request posted by the running task arrives. The way out is booked at sim->now (see nic.h: a
@@ -31,7 +38,8 @@ sim_time sim_arrival_time(struct sim *sim, struct sim_compute *compute, struct s
     const struct sim_model *model = &sim->model;
     sim_time sent = sim_nic_send(model, compute->nic, sim->now, load);
     sim_time arrival = sent + (task->cpu->busy - sim->now) + model->doorbell + fetch + model->pass +
-                       model->wire + sim_jitter(model, &sim->jitter_random);
+                       model->wire + sim_state_time(sim, compute->nic) +
+                       sim_jitter(model, &sim->jitter_random);
     if (sim->faulty && sim_dice(sim, SIM_DIE_LATE, sim->faults.late))
         arrival += sim_dice_time(sim, SIM_DIE_LATE, sim->faults.late_ns);
     connection->last_arrival = sim_later(connection->last_arrival, arrival);

@@ -26,6 +26,8 @@ void sim_model_init(struct sim_model *model, const struct sim_params *params)
         .wire = params->wire_ns * SIM_NANOSECOND,
         .pcie_read = params->pcie_read_ns * SIM_NANOSECOND,
         .pcie_write = params->pcie_write_ns * SIM_NANOSECOND,
+        .doorbell_hold = params->doorbell_hold_ns * SIM_NANOSECOND,
+        .connection_cache = params->connection_cache > 0 ? params->connection_cache : UINT32_MAX,
         .dma_request = per_second(params->dma_read_rate),
         .dma_bytes = params->dma_read_bytes,
         .atomic_fetch = params->atomic_fetch_ns * SIM_NANOSECOND,

@@ -25,10 +25,12 @@
 struct sim_model {
     sim_time byte, message_in, message_out, pcie_byte;
     sim_time doorbell, pass, wire, pcie_read, pcie_write;
+    sim_time doorbell_hold;
     sim_time dma_request; /* 0: PCIe reads are not limited in rate */
     sim_time atomic_fetch, atomic_writeback, chip_gap, chip;
     sim_time rpc, post, command, poll, yield, clock, work[TASK_WORK_KINDS];
     uint32_t header, mtu, inline_bytes, dma_bytes;
+    uint32_t connection_cache; /* UINT32_MAX: holds all */
     bool block_responses, jittered;
     sim_time jitter[SIM_JITTER_STEPS]; /* quantiles of the exponential */
 };
@@ -53,8 +55,9 @@ struct sim_lane {
 
 struct sim_nic {
     struct sim_lane in, out, dma;
-    sim_time serve_free; /* the pipeline of incoming requests is held up until then */
-    sim_time chip_free;  /* the unit for atomics on the NIC's own memory begins the next one then */
+    uint32_t connections; /* whose state it keeps: pair.h */
+    sim_time serve_free;  /* the pipeline of incoming requests is held up until then */
+    sim_time chip_free;   /* the unit for atomics on the NIC's own memory begins the next one then */
     sim_time bucket_free[SIM_ATOMIC_BUCKETS];      /* of atomics on host memory */
     sim_time chip_bucket_free[SIM_ATOMIC_BUCKETS]; /* of those on the NIC's own memory */
 };

@@ -27,6 +27,8 @@ struct sim_compute {
     sim_time death, stalled_from, stalled_until;
     uint32_t live_tasks;
     struct sim_cpu *cpus;
+    struct sim_doorbell *doorbells; /* params.doorbells of them, made on first use */
+    uint32_t pairs_made;
     struct sim_endpoint *endpoints;
     void (*on_fenced)(void *);
     void *on_fenced_argument;

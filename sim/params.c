@@ -57,6 +57,16 @@ const struct option_entry sim_params_table[] = {
            "of their bytes but the link's."),
     WHOLE("dma-read-bytes", dma_read_bytes, 64, 4096, "bytes",
           "One PCIe read asks for so many bytes at most (Max_Read_Request_Size); longer ones are several."),
+    WHOLE("connection-cache", connection_cache, 0, 1e6, NULL,
+          "Connections (of a thread with a memory node) whose state a NIC holds; beyond them messages wait "
+          "for a "
+          "PCIe read of it, as many as do not find theirs; 0: it holds all."),
+    WHOLE(
+        "doorbells", doorbells, 0, 1024, NULL,
+        "Doorbells of a compute node, which the connections of all its threads share; 0: each thread has its "
+        "own."),
+    NANOSECONDS("doorbell-hold-ns", doorbell_hold_ns,
+                "How long a post holds a shared doorbell, times the threads that wait for it and itself."),
     NANOSECONDS("jitter-ns", jitter_ns,
                 "Mean of an exponentially distributed delay added once each way; modest, for percentiles "
                 "with spread."),
@@ -173,6 +183,9 @@ void sim_params_default(struct sim_params *params)
         .pcie_bandwidth = 126,
         .dma_read_rate = 80,
         .dma_read_bytes = 512,
+        .connection_cache = 1024,
+        .doorbells = 0,
+        .doorbell_hold_ns = 130,
         .jitter_ns = 100,
         .atomic_fetch_ns = 400,
         .atomic_writeback_ns = 100,

@@ -16,23 +16,26 @@
 
 struct sim_params {
     /* the NIC and the network */
-    bool shared_nic;         /* compute node i and memory node i are one machine with one NIC */
-    bool block_responses;    /* a conflicting atomic also holds up responses that arrive at that NIC */
-    double bandwidth;        /* Gb/s, each direction */
-    double message_rate_in;  /* million messages per second */
-    double message_rate_out; /* million messages per second */
-    uint32_t header_bytes;   /* on the wire, per packet */
-    uint32_t mtu;            /* payload bytes of one packet */
-    uint32_t inline_bytes;   /* WRITE payload that travels with the command over PCIe */
-    uint32_t doorbell_ns;    /* from the CPU's store to the NIC having the command */
-    uint32_t nic_ns;         /* one pass through one NIC */
-    uint32_t wire_ns;        /* cables and switch, one way */
-    uint32_t pcie_read_ns;   /* one DMA read */
-    uint32_t pcie_write_ns;  /* one DMA write until a polling CPU sees it */
-    double pcie_bandwidth;   /* Gb/s of a payload's bytes */
-    double dma_read_rate;    /* million PCIe reads per second; 0: not limited */
-    uint32_t dma_read_bytes; /* bytes that one PCIe read asks for at most */
-    uint32_t jitter_ns;      /* mean of an exponential, added once each way */
+    bool shared_nic;           /* compute node i and memory node i are one machine with one NIC */
+    bool block_responses;      /* a conflicting atomic also holds up responses that arrive at that NIC */
+    double bandwidth;          /* Gb/s, each direction */
+    double message_rate_in;    /* million messages per second */
+    double message_rate_out;   /* million messages per second */
+    uint32_t header_bytes;     /* on the wire, per packet */
+    uint32_t mtu;              /* payload bytes of one packet */
+    uint32_t inline_bytes;     /* WRITE payload that travels with the command over PCIe */
+    uint32_t doorbell_ns;      /* from the CPU's store to the NIC having the command */
+    uint32_t nic_ns;           /* one pass through one NIC */
+    uint32_t wire_ns;          /* cables and switch, one way */
+    uint32_t pcie_read_ns;     /* one DMA read */
+    uint32_t pcie_write_ns;    /* one DMA write until a polling CPU sees it */
+    double pcie_bandwidth;     /* Gb/s of a payload's bytes */
+    double dma_read_rate;      /* million PCIe reads per second; 0: not limited */
+    uint32_t dma_read_bytes;   /* bytes that one PCIe read asks for at most */
+    uint32_t connection_cache; /* connections whose state a NIC holds; 0: all */
+    uint32_t doorbells;        /* of a compute node, which its threads share; 0: each thread has its own */
+    uint32_t doorbell_hold_ns; /* a post holds the doorbell for so long */
+    uint32_t jitter_ns;        /* mean of an exponential, added once each way */
     /* atomics */
     uint32_t atomic_fetch_ns;     /* PCIe read of an atomic on host memory: the bucket is busy */
     uint32_t atomic_writeback_ns; /* PCIe write of the new value: the bucket is busy for so much longer */

@@ -8,7 +8,9 @@
  * RDMA Systems, USENIX ATC 2016; [IBA] InfiniBand Architecture Specification, volume 1; [CX5] the vendor's
  * ConnectX-5 product brief; [nviennot] github.com/nviennot/core-to-core-latency, results/Dual Intel(R)
  * Xeon(R) CPU E5-2630 v4 @ 2.20GHz.csv, the next smaller CPU of the family that Sherman ran on; [bench-micro]
- * bench/micro/, measured on one machine and scaled (docs/internals/simulator.md, The CPU).
+ * bench/micro/, measured on one machine and scaled (docs/internals/simulator.md, The CPU); [eRPC] Kalia,
+ * Kaminsky, Andersen: Datacenter RPCs can be General and Fast, NSDI 2019; [rdma-core]
+ * github.com/linux-rdma/rdma-core, providers/mlx5 (MLX5_DEF_TOT_UUARS).
  */
 #include "sim/params.h"
 
@@ -51,6 +53,17 @@ const struct sim_param_basis sim_params_basis[] = {
              "ns; high: "
              "SMART-data, 111 M/s of READs of 8 bytes at a ConnectX-6"),
     ESTIMATE("dma-read-bytes", 256, 4096, "PCIe: 128 to 4096; 512 is what systems usually set"),
+    ESTIMATE("connection-cache", 512, 5000,
+             "eRPC, figure 1: with some 5,000 connections a ConnectX-5 does half as many READs; so does this "
+             "model "
+             "with 1,000"),
+    PUBLISHED("doorbells", 0, 16,
+              "Sherman's code opens one device context per thread, which has doorbells of its own; "
+              "rdma-core: a context "
+              "shared by all has 16"),
+    ESTIMATE(
+        "doorbell-hold-ns", 100, 200,
+        "SMART-data: k threads on a doorbell post once every 130 k ns (rdma-read-per-qp, 32 to 96 threads)"),
     ESTIMATE("jitter-ns", 0, 300, "so that percentiles have a spread"),
     CALIBRATED("atomic-fetch-ns", 300, 600, "a PCIe read; fitted to Sherman's Table 1"),
     CALIBRATED("atomic-writeback-ns", 50, 300, "a PCIe write; fitted to Sherman's Table 1"),

@@ -6,6 +6,7 @@
 
 #include "base/fiber.h"
 #include "sim/node.h"
+#include "sim/pair.h"
 #include "sim/params.h"
 #include "sim/state.h"
 #include "sim/task.h"
@@ -29,6 +30,7 @@ struct sim *sim_create(const struct sim_params *params, const struct sim_faults 
     sim_model_init(&sim->model, &sim->params);
     random_seed(&sim->jitter_random, seed);
     random_seed(&sim->user_random, random_mix(seed + 2));
+    random_seed(&sim->state_random, random_mix(seed + 3));
     for (uint64_t die = 0; die < SIM_DICE; die++)
         random_seed(&sim->dice[die], random_mix(random_mix(seed + 1) + die));
     return sim;
@@ -141,8 +143,10 @@ static void free_compute(struct sim_compute *compute)
 {
     for (struct sim_cpu *cpu = compute->cpus, *next; cpu; cpu = next) {
         next = cpu->next;
+        sim_pairs_free(cpu);
         free(cpu);
     }
+    free(compute->doorbells);
     sim_fabric_free(compute);
     if (compute->owns_nic)
         free(compute->nic);

@@ -36,7 +36,8 @@ struct sim {
     struct sim_queue queue;
     struct sim_task *current; /* the running task, NULL outside of one */
     struct sim_model model;
-    struct random jitter_random; /* separate streams, so that one's use does not shift another's */
+    struct random jitter_random,
+        state_random; /* separate streams, so that one's use does not shift another's */
     uint64_t hash, events, event_limit;
     bool faulty;        /* a fault is on, or a list that is spread in time is still under way */
     bool stalling;      /* a fault of resumptions is on */

@@ -15,6 +15,8 @@ struct sim_cpu {
         *ready_last; /* tasks that could run but for the CPU, first come first served */
     bool scheduled;  /* a SIM_EVENT_CPU is pending: whenever ready_first is set */
     unsigned number;
+    struct sim_pair **pairs; /* by memory node, made on first use: pair.h */
+    uint32_t pair_count;
     struct sim_cpu *next;
 };
 
