@@ -25,25 +25,22 @@ struct bench_cells {
 /* ---- what the cells share ---- */
 
 static int source_init(const struct bench_plan *plan, struct workload_source *source, unsigned workload,
-                       unsigned distribution, uint64_t seed, const struct workload_source *reuse,
-                       struct error *error)
+                       unsigned distribution, uint64_t seed, struct error *error)
 {
     const struct bench_config *config = &plan->config;
-    return workload_source_init(source, &plan->workloads[workload], plan->distributions[distribution],
-                                config->theta, config->keys, config->operations + config->warm_up,
-                                config->scan_length, seed, reuse, error);
+    const struct workload_skew skew = {config->theta, config->skew_of};
+    return workload_source_init(source, &plan->workloads[workload], plan->distributions[distribution], &skew,
+                                config->keys, config->operations + config->warm_up, config->scan_length, seed,
+                                error);
 }
 
 static int make_sources(struct bench_cells *cells, struct error *error)
 {
     const struct bench_plan *plan = cells->plan;
-    const struct workload_source *before[WORKLOAD_DISTRIBUTIONS] = {NULL};
     int status = 0;
     for (unsigned i = 0; i < plan->workload_count && !status; i++)
-        for (unsigned j = 0; j < plan->distribution_count && !status; j++) {
-            status = source_init(plan, &cells->sources[i][j], i, j, plan->config.seed, before[j], error);
-            before[j] = &cells->sources[i][j];
-        }
+        for (unsigned j = 0; j < plan->distribution_count && !status; j++)
+            status = source_init(plan, &cells->sources[i][j], i, j, plan->config.seed, error);
     return status;
 }
 
@@ -116,8 +113,7 @@ static int measure(struct bench_cells *cells, const struct bench_cell *cell, str
     config.sim = cell->sim;
     config.progress = NULL;
     struct workload_source source;
-    int status = source_init(plan, &source, cell->workload, cell->distribution, cell->seed,
-                             &cells->sources[cell->workload][cell->distribution], error);
+    int status = source_init(plan, &source, cell->workload, cell->distribution, cell->seed, error);
     return status ? status
                   : bench_measure_sim(&cells->pools[cell->preset], &config,
                                       &plan->presets[cell->preset].switches, &source, result, error);

@@ -48,6 +48,7 @@ json_t *config_json(const struct bench_config *config)
     json_object_set_new(json, "internal_bytes", json_unsigned(config->geometry.internal_bytes));
     json_object_set_new(json, "fill", json_real(config->fill));
     json_object_set_new(json, "theta", json_real(config->theta));
+    json_object_set_new(json, "skew_of", json_unsigned(config->skew_of));
     json_object_set_new(json, "scan_length", json_unsigned(config->scan_length));
     if (config->fabric == BENCH_SIM) {
         json_object_set_new(json, "sim", config_json_table(sim_params_table, &config->sim));

@@ -145,8 +145,25 @@ static int check_numbers(const struct bench_config *config, struct error *error)
             (unsigned long long)clients);
     if (!status && !(config->fill >= 0.1 && config->fill <= 1))
         status = error_set(error, BANYAN_EINVAL, "--fill: %g is not in 0.1 to 1", config->fill);
-    if (!status && !(config->theta >= 0 && config->theta <= ZIPF_THETA_MAX))
-        status = error_set(error, BANYAN_EINVAL, "--theta: %g is not in 0 to 4", config->theta);
+    return status;
+}
+
+/* A skew that none of the runs would have is a mistake too. */
+static int check_skew(const struct bench_plan *plan, struct error *error)
+{
+    const struct bench_config *config = &plan->config;
+    const struct workload_skew skew = {config->theta, config->skew_of};
+    bool skewed = false;
+    int status = 0;
+    for (unsigned i = 0; !status && i < plan->workload_count; i++)
+        for (unsigned j = 0; !status && j < plan->distribution_count; j++) {
+            skewed |= workload_is_skewed(&plan->workloads[i], plan->distributions[j]);
+            status = workload_skew_check(&skew, &plan->workloads[i], plan->distributions[j], config->keys,
+                                         config->operations + config->warm_up, error);
+        }
+    if (!status && skew.of && !skewed)
+        status = error_set(error, BANYAN_EINVAL,
+                           "--skew-of: uniform draws have no skew; add --distribution zipfian or scrambled");
     return status;
 }
 
@@ -206,6 +223,8 @@ int bench_plan_check(struct bench_plan *plan, struct error *error)
                           "--keys 0: workload '%s' needs loaded keys; only one that inserts can start empty",
                           plan->workloads[i].name);
     if (!status)
+        status = check_skew(plan, error);
+    if (!status)
         status = check_pool(config, error);
     uint32_t atomic_write = config->fabric == BENCH_SIM ? config->sim.atomic_write : 4096;
     if (!status)
@@ -218,7 +237,6 @@ int bench_plan_check(struct bench_plan *plan, struct error *error)
 struct running {
     const struct bench_plan *plan;
     struct workload_source source;
-    bool have_source; /* of the run before: its zipf table may fit the next */
     struct bench_result *results;
     size_t count, capacity;
 };
@@ -301,14 +319,14 @@ static int run_group(struct running *running, const struct workload *workload,
 {
     const struct bench_plan *plan = running->plan;
     const struct bench_config *config = &plan->config;
+    const struct workload_skew skew = {config->theta, config->skew_of};
     struct workload_source source;
-    int status = workload_source_init(&source, workload, distribution, config->theta, config->keys,
-                                      config->operations + config->warm_up, config->scan_length, config->seed,
-                                      running->have_source ? &running->source : NULL, error);
+    int status =
+        workload_source_init(&source, workload, distribution, &skew, config->keys,
+                             config->operations + config->warm_up, config->scan_length, config->seed, error);
     if (status)
         return status;
     running->source = source;
-    running->have_source = true;
     for (unsigned pair = 0; !status && pair < (plan->peer ? plan->pairs : 1); pair++)
         status = run_pair(running, error);
     return status;

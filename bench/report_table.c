@@ -42,18 +42,21 @@ size_t report_group_end(const struct bench_report *report, size_t begin)
 void report_configuration(const struct bench_report *report, char *text, size_t size)
 {
     const struct bench_config *config = report->config;
+    char skew_of[48] = "";
+    if (config->skew_of)
+        snprintf(skew_of, sizeof skew_of, " as among %llu keys", (unsigned long long)config->skew_of);
     snprintf(
         text, size,
         "fabric %s, %u memory node%s, %u compute node%s x %u thread%s x %u fiber%s; %llu keys of %u bytes, "
         "values of "
-        "%u, leaves of %u bytes filled to %.2f; theta %.2f, scan length %u; %llu operations after %llu of "
+        "%u, leaves of %u bytes filled to %.2f; theta %.2f%s, scan length %u; %llu operations after %llu of "
         "warm-up; seed %llu",
         config->fabric == BENCH_SIM ? "sim (virtual time)" : bench_fabric_names[config->fabric],
         config->memory_nodes, config->memory_nodes == 1 ? "" : "s", config->compute_nodes,
         config->compute_nodes == 1 ? "" : "s", config->threads, config->threads == 1 ? "" : "s",
         config->fibers, config->fibers == 1 ? "" : "s", (unsigned long long)config->keys,
         config->geometry.key_bytes, config->geometry.value_bytes, config->geometry.leaf_bytes, config->fill,
-        config->theta, config->scan_length, (unsigned long long)config->operations,
+        config->theta, skew_of, config->scan_length, (unsigned long long)config->operations,
         (unsigned long long)config->warm_up, (unsigned long long)config->seed);
 }
 

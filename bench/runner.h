@@ -36,6 +36,7 @@ struct bench_config {
     uint64_t keys, operations, warm_up, seed;
     uint32_t scan_length;
     double fill, theta;
+    uint64_t skew_of; /* zipfian and scrambled: shares as among so many loaded keys; 0: `keys` */
     uint64_t pool_bytes, chunk_bytes; /* 0: chosen from the rest */
     bool check; /* walk the index after loading and after the run: proves it, and counts its bytes */
     bool pin;   /* local: keep thread i on CPU i */

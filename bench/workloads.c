@@ -210,10 +210,60 @@ bool workload_value_matches(uint64_t number, const uint8_t *value, size_t length
 
 /* ---- the stream of operations ---- */
 
-static int check_source(const struct workload *workload, double theta, uint64_t loaded, struct error *error)
+static uint64_t line_slots(uint64_t loaded, uint64_t expected_inserts)
 {
-    if (!(theta >= 0) || theta > ZIPF_THETA_MAX)
-        return error_set(error, BANYAN_EINVAL, "--theta: %g is not in 0 to 4", theta);
+    return ((loaded ? loaded : expected_inserts * 2 + 2) + 1) / 2 * 3;
+}
+
+/* Popularity ranks: an index that starts empty has none yet. */
+static uint64_t drawn_ranks(const struct workload *workload, uint64_t loaded, uint64_t slots)
+{
+    return workload->all_slots ? slots : loaded ? loaded : 1;
+}
+
+bool workload_is_skewed(const struct workload *workload, enum workload_distribution distribution)
+{
+    return distribution != WORKLOAD_UNIFORM || workload->latest;
+}
+
+int workload_skew_check(const struct workload_skew *skew, const struct workload *workload,
+                        enum workload_distribution distribution, uint64_t loaded, uint64_t expected_inserts,
+                        struct error *error)
+{
+    if (!(skew->theta >= 0) || skew->theta > ZIPF_THETA_MAX)
+        return error_set(error, BANYAN_EINVAL, "--theta: %g is not in 0 to 4", skew->theta);
+    if (!skew->of || !workload_is_skewed(workload, distribution))
+        return 0;
+    if (skew->theta <= 0)
+        return error_set(error, BANYAN_EINVAL,
+                         "--skew-of: with --theta 0 all keys have the same share, so there is no skew to "
+                         "match; give a greater --theta, or --skew-of 0");
+    if (skew->of > WORKLOAD_SKEW_OF_MAX)
+        return error_set(error, BANYAN_EINVAL,
+                         "--skew-of: the shares of more than 2^52 (%llu) keys cannot be told apart",
+                         (unsigned long long)WORKLOAD_SKEW_OF_MAX);
+    uint64_t drawn = drawn_ranks(workload, loaded, line_slots(loaded, expected_inserts));
+    uint64_t of = drawn_ranks(workload, skew->of, line_slots(skew->of, 0));
+    if (of < drawn)
+        return error_set(error, BANYAN_EINVAL,
+                         "--skew-of: %llu is less than the %llu keys of this run; give at least so many, or "
+                         "--skew-of 0",
+                         (unsigned long long)skew->of,
+                         (unsigned long long)(loaded                ? loaded
+                                              : workload->all_slots ? drawn / 3 * 2
+                                                                    : drawn));
+    struct zipf zipf;
+    zipf_init_matched(&zipf, drawn, skew->theta, of);
+    if (drawn > 1 && !zipf.own)
+        return error_set(error, BANYAN_EINVAL,
+                         "--skew-of: at --theta %g the hottest of %llu keys has a smaller share than each of "
+                         "the %llu drawn must have; give fewer, more --keys, or a greater --theta",
+                         skew->theta, (unsigned long long)skew->of, (unsigned long long)drawn);
+    return 0;
+}
+
+static int check_source(const struct workload *workload, uint64_t loaded, struct error *error)
+{
     if (loaded > UINT64_C(1) << 40)
         return error_set(error, BANYAN_EINVAL, "--keys: at most 2^40 keys can be loaded");
     if (!loaded && workload->share[WORKLOAD_INSERT] <= 0)
@@ -225,27 +275,29 @@ static int check_source(const struct workload *workload, double theta, uint64_t 
 }
 
 int workload_source_init(struct workload_source *source, const struct workload *workload,
-                         enum workload_distribution distribution, double theta, uint64_t loaded,
-                         uint64_t expected_inserts, uint32_t scan_length, uint64_t seed,
-                         const struct workload_source *reuse, struct error *error)
+                         enum workload_distribution distribution, const struct workload_skew *skew,
+                         uint64_t loaded, uint64_t expected_inserts, uint32_t scan_length, uint64_t seed,
+                         struct error *error)
 {
-    int status = check_source(workload, theta, loaded, error);
+    int status = check_source(workload, loaded, error);
+    if (!status)
+        status = workload_skew_check(skew, workload, distribution, loaded, expected_inserts, error);
     if (status)
         return status;
-    uint64_t line = loaded ? loaded : expected_inserts * 2 + 2;
     *source = (struct workload_source){.workload = workload, .distribution = distribution, .loaded = loaded};
-    source->slots = (line + 1) / 2 * 3;
+    source->slots = line_slots(loaded, expected_inserts);
     source->free_slots = source->slots / 3;
     source->scan_length = scan_length;
-    source->drawn = workload->all_slots ? source->slots : loaded ? loaded : 1;
+    source->drawn = drawn_ranks(workload, loaded, source->slots);
     permutation_init(&source->ranks, source->drawn, random_mix(seed ^ 0x72616e6b));
     permutation_init(&source->fresh, source->free_slots, random_mix(seed ^ 0x66726573));
-    if (distribution == WORKLOAD_UNIFORM && !workload->latest)
+    if (!workload_is_skewed(workload, distribution))
         return 0;
-    if (reuse && reuse->zipf.items == source->drawn && reuse->zipf.theta == theta)
-        source->zipf = reuse->zipf;
+    if (skew->of)
+        zipf_init_matched(&source->zipf, source->drawn, skew->theta,
+                          drawn_ranks(workload, skew->of, line_slots(skew->of, 0)));
     else
-        zipf_init(&source->zipf, source->drawn, theta);
+        zipf_init(&source->zipf, source->drawn, skew->theta);
     return 0;
 }
 

@@ -12,7 +12,8 @@
  * existing key insert draws new keys: each is given out once, in an order that is a permutation of the free
  * slots all others draw loaded keys, in Sherman's workloads keys of all slots Popularity is by rank; a
  * bijective permutation takes ranks to slots, so hot keys are spread over the whole line and no two ranks
- * fall on one key.
+ * fall on one key. With skew_of the hottest ranks have the shares that they would have among so many (zipf.h,
+ * MATCHED).
  */
 #ifndef BENCH_WORKLOADS_H
 #define BENCH_WORKLOADS_H
@@ -85,12 +86,24 @@ struct workload_source {
     uint64_t inserted; /* new keys given out so far; atomic, relaxed */
 };
 
-/* expected_inserts sizes the line of an index that starts empty. `reuse` (may be NULL) is a source whose zipf
- * table fits perhaps: making one costs a pass over all ranks. */
+/* The skew of zipfian and scrambled: theta, and as among how many loaded keys (0: those of the run). */
+#define WORKLOAD_SKEW_OF_MAX (UINT64_C(1) << 52)
+struct workload_skew {
+    double theta;
+    uint64_t of;
+};
+/* Whether such a skew is possible: theta from 0 to ZIPF_THETA_MAX, keys enough in `of`, and not so
+ * many that the hottest would be colder than the average of those drawn. BANYAN_EINVAL. */
+int workload_skew_check(const struct workload_skew *skew, const struct workload *workload,
+                        enum workload_distribution distribution, uint64_t loaded, uint64_t expected_inserts,
+                        struct error *error);
+/* Whether some keys are drawn more often than others. */
+bool workload_is_skewed(const struct workload *workload, enum workload_distribution distribution);
+/* expected_inserts sizes the line of an index that starts empty. Some hundred microseconds. */
 int workload_source_init(struct workload_source *source, const struct workload *workload,
-                         enum workload_distribution distribution, double theta, uint64_t loaded,
-                         uint64_t expected_inserts, uint32_t scan_length, uint64_t seed,
-                         const struct workload_source *reuse, struct error *error);
+                         enum workload_distribution distribution, const struct workload_skew *skew,
+                         uint64_t loaded, uint64_t expected_inserts, uint32_t scan_length, uint64_t seed,
+                         struct error *error);
 /* The key number of a loaded rank, ascending with it. */
 uint64_t workload_loaded_number(uint64_t rank);
 /* Whether a key number is one of the loaded keys. */

@@ -18,6 +18,11 @@ static const struct argp_option fixed_options[] = {
      "separated (default: zipfian)",
      1},
     {"theta", KEY_THETA, "X", 0, "Skew of zipfian and scrambled, 0 to 4 (default: 0.99)", 1},
+    {"skew-of", KEY_SKEW_OF, "N", 0,
+     "Give the hottest keys of zipfian and scrambled the shares that they have with --keys N, like 1G; N is "
+     "at "
+     "least --keys (default: 0, those of --keys)",
+     1},
     {"keys", KEY_KEYS, "N", 0, "Keys loaded before the run (default: 1M)", 1},
     {"key-bytes", KEY_KEY_BYTES, "N", 0, "Length of keys, 8 to 255 (default: 8)", 1},
     {"value-bytes", KEY_VALUE_BYTES, "N", 0, "Length of values, 0 to 255 (default: 8)", 1},

@@ -24,6 +24,7 @@ enum bench_option_key {
     KEY_FILL,
     KEY_DISTRIBUTION,
     KEY_THETA,
+    KEY_SKEW_OF,
     KEY_SCAN_LENGTH,
     KEY_OPERATIONS,
     KEY_WARM_UP,

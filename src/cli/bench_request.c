@@ -129,6 +129,9 @@ static bool parse_what(struct bench_request *request, struct argp_state *state, 
     case KEY_THETA:
         config->theta = parse_real(state, key, text);
         break;
+    case KEY_SKEW_OF:
+        config->skew_of = parse_count(state, key, text, UINT64_MAX);
+        break;
     case KEY_FILL:
         config->fill = parse_real(state, key, text);
         break;

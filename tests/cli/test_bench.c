@@ -39,6 +39,12 @@ static void usage_errors_say_what_to_do(void **state)
     program_expect("bench --fabric tcp --memory fly://", 2, "--memory");
     program_expect("bench --fabric tcp --memory tcp://localhost:1", 1, "Connection refused");
     program_expect("bench --theta nan", 2, "--theta");
+    program_expect("bench --skew-of some", 2, "--skew-of");
+    program_expect("bench --keys 1M --skew-of 900k", 2, "1000000 keys");
+    program_expect("bench --skew-of 1G --distribution uniform", 2, "zipfian");
+    program_expect("bench --skew-of 1G --theta 0", 2, "--theta");
+    program_expect("bench --skew-of 10000000G", 2, "4503599627370496");
+    program_expect("bench --skew-of -1", 2, "--skew-of");
     program_expect("bench --fill 7", 2, "--fill");
     program_expect("bench --leaf-bytes 1000", 2, "leaf");
     program_expect("bench --leaf fly", 2, "preset, hashed, unsorted");
@@ -254,6 +260,29 @@ static void ablation_prints_the_paper(void **state)
         0, "(23.60)");
 }
 
+/* Another skew is another run; uniform draws do not feel it; tables and pages name it. */
+static void skew_of_more_keys(void **state)
+{
+    (void)state;
+    json_t *plain = bench_json(WORLD "--workload write-intensive --distribution zipfian,uniform");
+    json_t *matched =
+        bench_json(WORLD "--workload write-intensive --distribution zipfian,uniform --skew-of 1G");
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(plain, "config"), "skew_of")), 0);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(matched, "config"), "skew_of")),
+                     1000000000);
+    for (size_t i = 0; i < 2; i++) {
+        const char *hashes[2];
+        json_t *runs[] = {plain, matched};
+        for (size_t j = 0; j < 2; j++)
+            hashes[j] = json_string_value(
+                json_object_get(json_array_get(json_object_get(runs[j], "results"), i), "trace_hash"));
+        assert_int_equal(strcmp(hashes[0], hashes[1]) == 0, i == 1);
+    }
+    json_decref(plain);
+    json_decref(matched);
+    program_expect("bench " SMALL "--skew-of 1G", 0, "theta 0.99 as among 1000000000 keys");
+}
+
 static void page_stands_alone(void **state)
 {
     (void)state;
@@ -328,6 +357,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(json_tells_large_seeds),
         cmocka_unit_test(faults_are_survived),
         cmocka_unit_test(ablation_prints_the_paper),
+        cmocka_unit_test(skew_of_more_keys),
         cmocka_unit_test(page_stands_alone),
         cmocka_unit_test(full_pools_fail_cleanly),
         cmocka_unit_test(peers_are_compared),

@@ -95,10 +95,11 @@ static void keys_keep_their_order(void **state)
 static void start(struct workload_source *source, struct workload *workload, const char *name,
                   enum workload_distribution distribution, uint64_t keys)
 {
+    const struct workload_skew skew = {.theta = 0.99};
     struct error error = {0};
     assert_int_equal(workload_find(workload, name, &error), 0);
-    assert_int_equal(
-        workload_source_init(source, workload, distribution, 0.99, keys, 10000, 100, 7, NULL, &error), 0);
+    assert_int_equal(workload_source_init(source, workload, distribution, &skew, keys, 10000, 100, 7, &error),
+                     0);
 }
 
 /* Sherman: two of three inserts meet a loaded key. */
@@ -225,12 +226,84 @@ static void impossible_sources_are_refused(void **state)
     struct workload_source source;
     struct error error = {0};
     assert_int_equal(workload_find(&workload, "read-only", &error), 0);
-    assert_int_equal(
-        workload_source_init(&source, &workload, WORKLOAD_UNIFORM, 0.99, 0, 10, 1, 1, NULL, &error),
-        BANYAN_EINVAL);
-    assert_int_equal(workload_source_init(&source, &workload, WORKLOAD_ZIPFIAN, ZIPF_THETA_MAX + 0.5, 10, 10,
-                                          1, 1, NULL, &error),
+    struct workload_skew skew = {.theta = 0.99};
+    assert_int_equal(workload_source_init(&source, &workload, WORKLOAD_UNIFORM, &skew, 0, 10, 1, 1, &error),
                      BANYAN_EINVAL);
+    skew.theta = ZIPF_THETA_MAX + 0.5;
+    assert_int_equal(workload_source_init(&source, &workload, WORKLOAD_ZIPFIAN, &skew, 10, 10, 1, 1, &error),
+                     BANYAN_EINVAL);
+}
+
+/* A skew that cannot be matched is refused, and the message says what can. */
+static void impossible_skews_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        struct workload_skew skew;
+        enum workload_distribution distribution;
+        uint64_t loaded;
+        const char *says; /* NULL: it is possible */
+    } cases[] = {
+        {{0.99, 1000}, WORKLOAD_ZIPFIAN, 1000, NULL},
+        {{0.99, 998}, WORKLOAD_ZIPFIAN, 1000, "1000 keys"},
+        {{0.99, 998}, WORKLOAD_SCRAMBLED, 1000, "1000 keys"},
+        {{0.99, 1}, WORKLOAD_UNIFORM, 1000, NULL}, /* no skew, none to match */
+        {{0, 2000}, WORKLOAD_ZIPFIAN, 1000, "--theta"},
+        {{0.5, 1000000000},
+         WORKLOAD_ZIPFIAN,
+         1000,
+         "--theta 0.5"}, /* one in 77,000 is less than one in 1,500 */
+        {{4, WORKLOAD_SKEW_OF_MAX}, WORKLOAD_ZIPFIAN, 1000, NULL},
+        {{0.99, WORKLOAD_SKEW_OF_MAX + 1}, WORKLOAD_ZIPFIAN, 1000, "4503599627370496"},
+        {{0.99, 0}, WORKLOAD_ZIPFIAN, 1000, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct workload workload;
+        struct workload_source source;
+        struct error error = {0};
+        assert_int_equal(workload_find(&workload, "sherman:write-intensive", &error), 0);
+        int status = workload_source_init(&source, &workload, cases[i].distribution, &cases[i].skew,
+                                          cases[i].loaded, 10, 1, 1, &error);
+        assert_int_equal(status, cases[i].says ? BANYAN_EINVAL : 0);
+        if (cases[i].says) {
+            assert_non_null(strstr(error.text, "--skew-of"));
+            assert_non_null(strstr(error.text, cases[i].says));
+        }
+    }
+}
+
+/* The hottest key is drawn as often as among a billion, wherever the permutation puts it. */
+static void the_skew_of_more_keys(void **state)
+{
+    (void)state;
+    enum { DRAWS = 1000000, KEYS = 20000 };
+    static unsigned counts[KEYS / 2 * 3];
+    static const enum workload_distribution distributions[] = {WORKLOAD_ZIPFIAN, WORKLOAD_SCRAMBLED};
+    for (size_t d = 0; d < 2; d++) {
+        const struct workload_skew skew = {0.99, UINT64_C(1000000000)};
+        struct workload workload;
+        struct workload_source source;
+        struct workload_generator generator;
+        struct error error = {0};
+        assert_int_equal(workload_find(&workload, "sherman:write-intensive", &error), 0);
+        assert_int_equal(
+            workload_source_init(&source, &workload, distributions[d], &skew, KEYS, 10, 1, 1, &error), 0);
+        workload_generator_init(&generator, &source, 3);
+        memset(counts, 0, sizeof counts);
+        for (unsigned i = 0; i < DRAWS; i++) {
+            struct workload_operation operation;
+            workload_next(&generator, &operation);
+            uint64_t slot = operation.number >> 16;
+            assert_true(slot < source.slots);
+            counts[slot]++;
+        }
+        unsigned most = 0;
+        for (uint64_t i = 0; i < source.slots; i++)
+            most = counts[i] > most ? counts[i] : most;
+        double expected = DRAWS / zipf_sum(0, skew.of / 2 * 3, skew.theta);
+        assert_true(most > expected - 5 * sqrt(expected));
+        assert_true(most < expected + 5 * sqrt(expected) + (d ? 0.01 * DRAWS : 0)); /* hashes collide */
+    }
 }
 
 static void paper_states_what_it_states(void **state)
@@ -259,6 +332,8 @@ int main(void)
         cmocka_unit_test(latest_prefers_new_keys),
         cmocka_unit_test(streams_repeat),
         cmocka_unit_test(impossible_sources_are_refused),
+        cmocka_unit_test(impossible_skews_are_refused),
+        cmocka_unit_test(the_skew_of_more_keys),
         cmocka_unit_test(paper_states_what_it_states),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
