@@ -108,6 +108,23 @@ void bench_plan_config(const struct bench_plan *plan, const struct bench_preset 
     config->geometry.leaf_kind = (uint8_t)kind;
 }
 
+void bench_plan_leaves(const struct bench_plan *plan, char *text, size_t size)
+{
+    struct bench_result results[BENCH_PRESETS_MAX] = {0};
+    const struct bench_report report = {
+        .config = &plan->config, .results = results, .count = plan->preset_count};
+    for (unsigned i = 0; i < plan->preset_count; i++) {
+        struct bench_config config;
+        struct format_geometry_shape shape;
+        bench_plan_config(plan, &plan->presets[i], &config);
+        format_geometry_shape(&config.geometry, &shape);
+        snprintf(results[i].preset, sizeof results[i].preset, "%s", plan->presets[i].name);
+        results[i].leaf_kind = config.geometry.leaf_kind;
+        results[i].leaf_slots = shape.slots;
+    }
+    report_leaves(&report, text, size);
+}
+
 /* ---- checking ---- */
 
 static int check_range(const char *option, uint64_t value, uint64_t least, uint64_t most, struct error *error)

@@ -46,6 +46,8 @@ int bench_plan_set_leaf(struct bench_plan *plan, const char *name, struct error 
 /* The configuration of a preset's runs: the plan's, but for the kind of leaf in the geometry. */
 void bench_plan_config(const struct bench_plan *plan, const struct bench_preset *preset,
                        struct bench_config *config);
+/* report_leaves of the plan's presets, before any has run. */
+void bench_plan_leaves(const struct bench_plan *plan, char *text, size_t size);
 /* BANYAN_EINVAL with a message that names the option at fault. Completes the geometry. */
 int bench_plan_check(struct bench_plan *plan, struct error *error);
 /* The results (bench_results_free) also of the runs before one that failed. */

@@ -150,6 +150,9 @@ void sensitivity_html(const struct sensitivity *sensitivity, FILE *file)
     report_configuration(&report, text, sizeof text);
     fputs("<p>", file);
     page_text(file, text);
+    fputs("<br>", file);
+    bench_plan_leaves(sensitivity->plan, text, sizeof text);
+    page_text(file, text);
     fputs("</p><p>Each bar is the ratio with one parameter at the low end (blue) and at the high end (amber) "
           "of "
           "its range, the others as they are. All together: every parameter at the end that is worst, and "

@@ -84,6 +84,19 @@ static json_t *ratio_json(const struct sensitivity *sensitivity, const struct se
     return json;
 }
 
+/* Which preset ran on which kind of leaf. */
+static json_t *leaves_json(const struct bench_plan *plan)
+{
+    json_t *json = json_object();
+    for (unsigned i = 0; i < plan->preset_count; i++) {
+        struct bench_config config;
+        bench_plan_config(plan, &plan->presets[i], &config);
+        json_object_set_new(json, plan->presets[i].name,
+                            json_string(format_leaf_kind_names[config.geometry.leaf_kind]));
+    }
+    return json;
+}
+
 int sensitivity_json(const struct sensitivity *sensitivity, FILE *file)
 {
     json_t *json = json_object(), *parameters = json_array(), *ratios = json_array();
@@ -92,6 +105,7 @@ int sensitivity_json(const struct sensitivity *sensitivity, FILE *file)
     for (unsigned i = 0; i < sensitivity->ratio_count; i++)
         json_array_append_new(ratios, ratio_json(sensitivity, &sensitivity->ratios[i]));
     json_object_set_new(json, "config", config_json(&sensitivity->plan->config));
+    json_object_set_new(json, "leaves", leaves_json(sensitivity->plan));
     json_object_set_new(json, "runs", json_unsigned(sensitivity->runs));
     json_object_set_new(json, "parameters", parameters);
     json_object_set_new(json, "ratios", ratios);

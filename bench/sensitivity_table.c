@@ -129,14 +129,16 @@ static void print_bands(const struct sensitivity *sensitivity, FILE *file)
 
 void sensitivity_table(const struct sensitivity *sensitivity, FILE *file)
 {
-    char text[512];
+    char text[512], leaves[512];
     const struct bench_report report = {.config = &sensitivity->plan->config};
     report_configuration(&report, text, sizeof text);
+    bench_plan_leaves(sensitivity->plan, leaves, sizeof leaves);
     unsigned columns = sensitivity->plan->workload_count * sensitivity->plan->distribution_count;
-    fprintf(file,
-            "%s; %zu runs\nEach parameter alone at the low and at the high end of its range, the others as "
-            "they are; those first that move a ratio most.\n",
-            text, sensitivity->runs);
+    fprintf(
+        file,
+        "%s; %zu runs\n%s\nEach parameter alone at the low and at the high end of its range, the others as "
+        "they are; those first that move a ratio most.\n",
+        text, sensitivity->runs, leaves);
     for (unsigned begin = 0; begin < sensitivity->ratio_count; begin += columns) {
         const struct sensitivity_ratio *ratios = &sensitivity->ratios[begin];
         unsigned order[SENSITIVITY_PARAMETERS_MAX];

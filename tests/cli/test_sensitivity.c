@@ -131,6 +131,9 @@ static void runs_do_not_depend_on_how_many_at_a_time(void **state)
     /* two workloads, two distributions, throughput and p99 */
     assert_int_equal(json_array_size(ratios), 8);
     assert_int_equal(json_array_size(json_object_get(json, "parameters")), 2);
+    const json_t *leaves = json_object_get(json, "leaves");
+    assert_string_equal(json_string_value(json_object_get(leaves, "sherman")), "unsorted");
+    assert_string_equal(json_string_value(json_object_get(leaves, "banyan")), "hashed");
     for (size_t i = 0; i < 8; i++)
         check_ratio(json_array_get(ratios, i), 2);
     json_decref(json);
