@@ -49,6 +49,7 @@ void sim_model_init(struct sim_model *model, const struct sim_params *params)
     model->work[TASK_WORK_OPERATION] = params->operation_ns * SIM_NANOSECOND;
     model->work[TASK_WORK_SEARCH] = params->search_ns * SIM_NANOSECOND;
     model->work[TASK_WORK_LEAF] = (sim_time)llround(params->leaf_ns * 1000);
+    model->work[TASK_WORK_CHECK] = (sim_time)llround(params->slot_check_ns * 1000);
     model->work[TASK_WORK_SPLIT] = params->split_ns * SIM_NANOSECOND;
     model->work[TASK_WORK_HANDOVER] = params->handover_ns * SIM_NANOSECOND;
     model->work[TASK_WORK_LINE] = (sim_time)llround(params->line_transfer_ns * 1000);

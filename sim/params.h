@@ -54,6 +54,7 @@ struct sim_params {
     uint32_t operation_ns;   /* TASK_WORK_OPERATION */
     uint32_t search_ns;      /* TASK_WORK_SEARCH, per node */
     double leaf_ns;          /* TASK_WORK_LEAF, per slot */
+    double slot_check_ns;    /* TASK_WORK_CHECK, per slot */
     uint32_t split_ns;       /* TASK_WORK_SPLIT, per node */
     uint32_t handover_ns;    /* TASK_WORK_HANDOVER, per wake-up */
     double line_transfer_ns; /* TASK_WORK_LINE, per cache line */

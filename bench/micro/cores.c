@@ -76,6 +76,12 @@ static void turns(void *argument)
     }
 }
 
+/* A disturbed machine may take longer for less. */
+static double apart(double whole, double part)
+{
+    return whole > part ? whole - part : 0;
+}
+
 bool micro_cores(uint32_t rounds, struct micro_result results[MICRO_NAMES])
 {
     struct micro_result *pass = &results[MICRO_LINE_PASS], *image = &results[MICRO_IMAGE_LINE];
@@ -102,7 +108,7 @@ bool micro_cores(uint32_t rounds, struct micro_result results[MICRO_NAMES])
     thread_join(thread);
     free(pair);
     /* A turn with the image is one line passed, and all its lines read here and written there. */
-    image->median = (image->median - pass->median) / (2 * IMAGE_LINES);
-    image->least = (image->least - pass->least) / (2 * IMAGE_LINES);
+    image->median = apart(image->median, pass->median) / (2 * IMAGE_LINES);
+    image->least = apart(image->least, pass->least) / (2 * IMAGE_LINES);
     return done;
 }

@@ -19,7 +19,8 @@
 enum task_work {
     TASK_WORK_OPERATION, /* fixed part of one index operation [operations] */
     TASK_WORK_SEARCH,    /* search in one cached internal node [nodes] */
-    TASK_WORK_LEAF,      /* checking and searching leaf slots [slots] */
+    TASK_WORK_LEAF,      /* comparing leaf slots with a key [slots] */
+    TASK_WORK_CHECK,     /* checking leaf slots, each by itself [slots] */
     TASK_WORK_SPLIT,     /* sorting and rewriting one node [nodes] */
     TASK_WORK_HANDOVER,  /* waking the next waiter of a local lock [wake-ups] */
     TASK_WORK_LINE,      /* waiting for memory that another core wrote last [cache lines] */

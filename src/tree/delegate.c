@@ -151,7 +151,7 @@ static bool operation_apply(struct application *application, struct tree_operati
     size_t length = 0;
     operation->wrote = false;
     operation->block = GADDR_NULL;
-    task_charge(TASK_WORK_LEAF, leaf->tree->layout.bucket_slots);
+    tree_charge_bucket(&leaf->tree->layout);
     if (application->apart) /* its key, and a line of its context; the operation came when it was taken */
         task_charge(TASK_WORK_LINE, task_lines(operation->place.key.length) + 1);
     enum format_verdict place =

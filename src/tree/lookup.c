@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/task.h"
 #include "format/verdict.h"
 #include "tree/access.h"
 #include "tree/catalogue.h"
@@ -53,12 +52,12 @@ static int point_read(struct point *point, bool header_too)
     gaddr leaf = point->path.link.address;
     uint8_t *image = session->image.bytes;
     struct fabric_command reads[2];
-    uint32_t count = 0, slots = layout->bucket_slots;
+    uint32_t count = 0;
+    bool whole = session->compute->switches.read_unit == TREE_READ_LEAF;
     format_point_set(&point->place, layout, point->path.link, point->tree->index, point->key);
     const struct format_bucket *bucket = &point->place.bucket;
-    if (session->compute->switches.read_unit == TREE_READ_LEAF) {
+    if (whole) {
         reads[count++] = pool_read_command(leaf, image, layout->geometry.leaf_bytes);
-        slots = layout->slots;
     } else {
         reads[count++] = pool_read_command(leaf + bucket->offset, image + bucket->offset, bucket->bytes);
         if (header_too)
@@ -70,7 +69,10 @@ static int point_read(struct point *point, bool header_too)
     pool_read_settle(&reads[0]);
     if (count > 1)
         format_header_settle(layout, &reads[1]);
-    task_charge(TASK_WORK_LEAF, slots);
+    if (whole)
+        tree_charge_leaf(layout);
+    else
+        tree_charge_bucket(layout);
     return 0;
 }
 

@@ -9,7 +9,6 @@
 
 #include "base/atomic.h"
 #include "base/epoch.h"
-#include "base/task.h"
 #include "format/verdict.h"
 #include "tree/access.h"
 #include "tree/cache.h"
@@ -120,7 +119,7 @@ static int family_read(struct tree_session *session, struct tree *tree, struct f
         struct format_header header;
         enum format_verdict verdict =
             format_node_verdict(layout, image, family->links[i], tree->index, 0, &header);
-        task_charge(TASK_WORK_LEAF, layout->slots);
+        tree_charge_leaf(layout);
         family->counts[i] = verdict == FORMAT_LIVE ? count_taken(layout, image) : FULL;
         status = leaf_settle(session, tree, family->links[i], verdict, &header);
         if (status)

@@ -521,7 +521,10 @@ static int change_decide(struct change *change)
     struct tree_session *session = change->session;
     struct tree *tree = change->tree;
     const struct format_layout *layout = &tree->layout;
-    task_charge(TASK_WORK_LEAF, whole_leaf(session) ? layout->slots : layout->bucket_slots);
+    if (whole_leaf(session))
+        tree_charge_leaf(layout);
+    else
+        tree_charge_bucket(layout);
     if (change->verdict == FORMAT_TORN) /* one of the slots may be the key's */
         return change_quit(change, pool_corrupt(&session->pool, change->path.link.address,
                                                 "a leaf's slot fails its check under the leaf's lock"));

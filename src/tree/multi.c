@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/task.h"
 #include "format/verdict.h"
 #include "tree/access.h"
 #include "tree/delegate.h"
@@ -148,7 +147,7 @@ static void get_batch(struct tree_batch *batch)
     for (uint32_t i = 0; i < batch->count && !status; i++) {
         struct batch_item *entry = &batch->items[i];
         pool_read_settle(&entry->commands[0]);
-        task_charge(TASK_WORK_LEAF, layout->bucket_slots);
+        tree_charge_bucket(layout);
         entry->list.count = 0;
         if (format_point_verdict(&entry->place, entry->image, FORMAT_SEEN_BUCKET, &header, &slot) ==
             FORMAT_HIT) {
@@ -437,7 +436,7 @@ static void put_apply(struct tree_batch *batch, struct batch_item *leader)
                                     &header) == FORMAT_LIVE;
     for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next) {
         struct batch_item *entry = &batch->items[i];
-        task_charge(TASK_WORK_LEAF, layout->bucket_slots);
+        tree_charge_bucket(layout);
         entry->deferred =
             !good || same_key_deferred(batch, leader, i) || !put_slot(batch, leader, entry, &header);
     }

@@ -178,6 +178,17 @@ int tree_begin(struct tree_session *session, struct tree *tree)
     return tree_buffers(session, tree);
 }
 
+void tree_charge_bucket(const struct format_layout *layout)
+{
+    task_charge(TASK_WORK_LEAF, layout->bucket_slots);
+    task_charge(TASK_WORK_CHECK, layout->bucket_slots);
+}
+
+void tree_charge_leaf(const struct format_layout *layout)
+{
+    task_charge(TASK_WORK_LEAF, layout->slots);
+}
+
 int tree_key_check(struct tree_session *session, struct tree *tree, const void *key, size_t length)
 {
     const struct format_geometry *geometry = &tree->layout.geometry;

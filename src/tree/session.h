@@ -122,6 +122,10 @@ int tree_reserve_wide(struct tree_session *session, size_t bytes);
 void tree_drop_abandon(struct tree_session *session);
 /* Makes the session's buffers as large as the tree's nodes. */
 int tree_buffers(struct tree_session *session, const struct tree *tree);
+/* The CPU's work on what was read of a leaf, for runtimes that charge it: a bucket, whose slots each have a
+ * check, or the whole leaf, as published indexes read it, whose entries are only compared. */
+void tree_charge_bucket(const struct format_layout *layout);
+void tree_charge_leaf(const struct format_layout *layout);
 /* BANYAN_EINVAL or BANYAN_EKEYSIZE, if this cannot be a key of the index. */
 int tree_key_check(struct tree_session *session, struct tree *tree, const void *key, size_t length);
 /* BANYAN_EINVAL or BANYAN_EVALUESIZE, if this cannot be a value of the index. */
