@@ -70,7 +70,7 @@ static int point_read(struct point *point, bool header_too)
     if (count > 1)
         format_header_settle(layout, &reads[1]);
     if (whole)
-        tree_charge_leaf(layout);
+        tree_charge_leaf(session, layout);
     else
         tree_charge_bucket(layout);
     return 0;

@@ -119,7 +119,7 @@ static int family_read(struct tree_session *session, struct tree *tree, struct f
         struct format_header header;
         enum format_verdict verdict =
             format_node_verdict(layout, image, family->links[i], tree->index, 0, &header);
-        tree_charge_leaf(layout);
+        tree_charge_leaf(session, layout);
         family->counts[i] = verdict == FORMAT_LIVE ? count_taken(layout, image) : FULL;
         status = leaf_settle(session, tree, family->links[i], verdict, &header);
         if (status)

@@ -362,6 +362,8 @@ static uint32_t write_back(struct change *change, uint32_t number, uint32_t byte
                                              image + layout->slot_offset[number], bytes);
     if (header && (!node || !atomic))
         writes[count++] = pool_write_command(leaf, image, layout->header_bytes);
+    if (node && session->compute->switches.node_check)
+        tree_charge_checksum(layout);
     if (node)
         writes[count++] = pool_write_command(leaf, image, layout->geometry.leaf_bytes);
     return count;
@@ -522,7 +524,7 @@ static int change_decide(struct change *change)
     struct tree *tree = change->tree;
     const struct format_layout *layout = &tree->layout;
     if (whole_leaf(session))
-        tree_charge_leaf(layout);
+        tree_charge_leaf(session, layout);
     else
         tree_charge_bucket(layout);
     if (change->verdict == FORMAT_TORN) /* one of the slots may be the key's */

@@ -237,7 +237,7 @@ static int leaf_deliver(struct scan *scan, struct format_link link, const uint8_
     uint8_t *image = session->image.bytes;
     uint32_t count;
     atomic_copy_from(image, data, layout->geometry.leaf_bytes);
-    tree_charge_leaf(layout);
+    tree_charge_leaf(session, layout);
     *verdict = format_leaf_verdict(layout, image, link, scan->tree->index, &position, header);
     if (*verdict != FORMAT_LIVE)
         return 0;

@@ -184,9 +184,16 @@ void tree_charge_bucket(const struct format_layout *layout)
     task_charge(TASK_WORK_CHECK, layout->bucket_slots);
 }
 
-void tree_charge_leaf(const struct format_layout *layout)
+void tree_charge_leaf(const struct tree_session *session, const struct format_layout *layout)
 {
     task_charge(TASK_WORK_LEAF, layout->slots);
+    if (session->compute->switches.node_check)
+        tree_charge_checksum(layout);
+}
+
+void tree_charge_checksum(const struct format_layout *layout)
+{
+    task_charge(TASK_WORK_CHECKSUM, layout->geometry.leaf_bytes / TASK_LINE_BYTES);
 }
 
 int tree_key_check(struct tree_session *session, struct tree *tree, const void *key, size_t length)

@@ -125,7 +125,9 @@ int tree_buffers(struct tree_session *session, const struct tree *tree);
 /* The CPU's work on what was read of a leaf, for runtimes that charge it: a bucket, whose slots each have a
  * check, or the whole leaf, as published indexes read it, whose entries are only compared. */
 void tree_charge_bucket(const struct format_layout *layout);
-void tree_charge_leaf(const struct format_layout *layout);
+void tree_charge_leaf(const struct tree_session *session, const struct format_layout *layout);
+/* A checksum over a whole leaf: with the switch node-check, of each that is read or written as a whole. */
+void tree_charge_checksum(const struct format_layout *layout);
 /* BANYAN_EINVAL or BANYAN_EKEYSIZE, if this cannot be a key of the index. */
 int tree_key_check(struct tree_session *session, struct tree *tree, const void *key, size_t length);
 /* BANYAN_EINVAL or BANYAN_EVALUESIZE, if this cannot be a value of the index. */

@@ -161,6 +161,23 @@ static void slots_of_a_bucket_are_checked(void **state)
     assert_int_equal(units(&run, "slot-check-ns"), 0);
 }
 
+static void a_node_is_checked_as_a_whole(void **state)
+{
+    (void)state;
+    struct run run;
+    run_init(&run, "fg+", one_get);
+    uint64_t lines = units(&run, "checksum-ns");
+    assert_int_equal(lines, run.layout.geometry.leaf_bytes / 64);
+    run_init(&run, "fg+", one_update); /* read, and written back */
+    assert_int_equal(units(&run, "checksum-ns"), 2 * lines);
+    run.switches.node_check = false;
+    assert_int_equal(units(&run, "checksum-ns"), 0);
+    run_init(&run, "sherman", one_update);
+    assert_int_equal(units(&run, "checksum-ns"), 0);
+    run_init(&run, "banyan", one_update);
+    assert_int_equal(units(&run, "checksum-ns"), 0);
+}
+
 static void scans_sort_and_copy_each_entry(void **state)
 {
     (void)state;
@@ -276,6 +293,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slots_of_a_bucket_are_checked),
+        cmocka_unit_test(a_node_is_checked_as_a_whole),
         cmocka_unit_test(scans_sort_and_copy_each_entry),
         cmocka_unit_test(local_locks_move_between_threads),
         cmocka_unit_test(a_handover_moves_the_lock),
