@@ -1,26 +1,42 @@
 /*
- * paper.h - the numbers that Sherman's paper (SIGMOD 2022, in its Communications of the ACM form) states in
- * its text and tables, to print beside measured ones. What it shows in figures alone, without a number, is
- * NAN here: never read off a plot, never guessed.
+ * paper.h - the numbers that papers state in their texts and tables, to print beside measured ones.
+ *
+ * They stand in bench/papers/, one file a paper, and are built into the program (scripts/papers, which
+ * explains the fields). Read by `banyan bench --paper` (paper_run.h, paper_report.h) and the tests. Constant
+ * data, from any thread; nothing is allocated.
  */
 #ifndef BENCH_PAPER_H
 #define BENCH_PAPER_H
 
-#include <stdint.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include "base/error.h"
 
-/* NAN where the paper states nothing. Throughput in Mops, latencies in microseconds. */
-struct paper_numbers {
-    double throughput, p50, p90, p99;
+struct paper_number {
+    const char *figure; /* what --only names: "table1", "fig5", "text", ... */
+    const char *place;  /* where in the paper: "5.2.1, second observation" */
+    const char *row, *column, *unit;
+    double value;      /* NAN: a cell of a figure for which the text states none */
+    const char *run;   /* what gives our number (paper_run.h); NULL: nothing does */
+    const char *words; /* some of the sentence; "-" where there is no value */
 };
 
-/* Absolute numbers of one configuration. */
-struct paper_numbers paper_absolute(const char *workload, const char *distribution, const char *preset,
-                                    uint32_t scan_length);
-/* How many times better than the step before it in the ablation: throughput up, latencies down. */
-struct paper_numbers paper_step(const char *workload, const char *distribution, const char *preset);
-/* How many times better Sherman is than FG+. */
-struct paper_numbers paper_total(const char *workload, const char *distribution);
-/* Table 1: FG as its authors described it, which is not FG+ (that one releases locks by WRITE). */
-struct paper_numbers paper_table1(const char *workload, const char *distribution);
+struct paper {
+    const char *name, *title;
+    const char *places;  /* sections, tables and figures that rows may name, between '|' */
+    const char *missing; /* why Banyan cannot run its experiments; NULL: it can */
+    const struct paper_number *numbers;
+    size_t count;
+};
+
+/* Ended by one without a name. */
+extern const struct paper papers[];
+
+/* NULL, with a message that lists the names, where there is none of that name. */
+const struct paper *paper_find(const char *name, struct error *error);
+/* Whether `only`, names of figures between commas (NULL: all), has this figure. */
+bool paper_selected(const char *only, const char *figure);
+/* BANYAN_EINVAL, with a message that lists the paper's figures, where `only` has a name that is none. */
+int paper_check_only(const struct paper *paper, const char *only, struct error *error);
 
 #endif

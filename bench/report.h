@@ -18,13 +18,21 @@ struct bench_report {
 };
 
 void report_table(const struct bench_report *report, FILE *file);
-/* Ours beside the paper's, step by step; for results in the ablation's order. */
-void report_paper(const struct bench_report *report, FILE *file);
 /* Of pairs of runs, ours and a peer's in turns: medians and their ratio. */
 void report_pairs(const struct bench_report *report, FILE *file);
 /* 0, BANYAN_ENOMEM, or BANYAN_EUNKNOWN when the stream takes no more. */
 int report_json(const struct bench_report *report, FILE *file);
 void report_html(const struct bench_report *report, FILE *file);
+
+/* ---- parts of these, for reports that begin otherwise (paper_report.h) ---- */
+
+/* Tables and plots of the results alone. */
+void report_table_groups(const struct bench_report *report, FILE *file);
+void report_html_groups(const struct bench_report *report, FILE *file);
+/* jansson's: what report_json writes, the caller's; NULL: no memory. */
+struct json_t *report_json_object(const struct bench_report *report);
+/* Writes it and drops it; NULL is BANYAN_ENOMEM. Returns what report_json does. */
+int report_json_write(struct json_t *json, FILE *file);
 
 /* ---- shared by the writers ---- */
 
@@ -32,6 +40,13 @@ static inline double report_per_operation(const struct bench_result *result, uin
 {
     return result->operations ? (double)total / (double)result->operations : 0;
 }
+/* Million operations of one kind a second. */
+static inline double report_kind_mops(const struct bench_result *result, int kind)
+{
+    return result->window_ns ? (double)result->kinds[kind].count * 1e3 / (double)result->window_ns : 0;
+}
+/* Whether its operations are of several kinds, so that quantiles of all together say little about any. */
+bool report_mixed(const struct bench_result *result);
 /* In [0, 1]; 1 where no node was wanted. */
 double report_cache_hit(const struct bench_result *result);
 double report_quantile_us(const struct histogram *latency, double quantile);

@@ -203,16 +203,34 @@ static void put_cell(FILE *file, double value)
     fputs("</td>", file);
 }
 
+static void put_quantiles(FILE *file, const struct histogram *latency)
+{
+    static const double quantiles[] = {0.5, 0.9, 0.99, 0.999};
+    for (size_t i = 0; i < sizeof quantiles / sizeof quantiles[0]; i++)
+        put_cell(file, report_quantile_us(latency, quantiles[i]));
+}
+
+/* Retries and the cache's hits are not known of a kind. */
+static void put_kind_costs(FILE *file, const struct bench_kind *kind)
+{
+    const double of = (double)kind->count;
+    put_cell(file, (double)kind->cost.round_trips / of);
+    put_cell(file, (double)kind->cost.reads / of);
+    put_cell(file, (double)kind->cost.writes / of);
+    put_cell(file, (double)kind->cost.atomics / of);
+    put_cell(file, (double)kind->cost.rpcs / of);
+    put_cell(file, (double)kind->cost.bytes_read / of);
+    put_cell(file, (double)kind->cost.bytes_written / of);
+    fputs("<td colspan=\"2\"></td>", file);
+}
+
 static void put_row(FILE *file, const struct bench_result *result)
 {
     fputs("<tr><td>", file);
     page_text(file, result->preset);
     fputs("</td>", file);
     put_cell(file, result->throughput_mops);
-    put_cell(file, report_quantile_us(result->latency, 0.5));
-    put_cell(file, report_quantile_us(result->latency, 0.9));
-    put_cell(file, report_quantile_us(result->latency, 0.99));
-    put_cell(file, report_quantile_us(result->latency, 0.999));
+    put_quantiles(file, result->latency);
     if (result->peer) {
         fputs("<td colspan=\"9\"></td>", file);
     } else {
@@ -230,6 +248,24 @@ static void put_row(FILE *file, const struct bench_result *result)
     fputs("</tr>", file);
 }
 
+/* Of a workload of several kinds: its quantiles alone say nothing about any of them. */
+static void put_kinds(FILE *file, const struct bench_result *result)
+{
+    for (int kind = 0; kind < WORKLOAD_KINDS && report_mixed(result); kind++) {
+        const struct bench_kind *of_kind = &result->kinds[kind];
+        if (!of_kind->count)
+            continue;
+        fprintf(file, "<tr><td class=\"soft\">&emsp;%s</td>", workload_kind_names[kind]);
+        put_cell(file, report_kind_mops(result, kind));
+        put_quantiles(file, of_kind->latency);
+        if (result->peer)
+            fputs("<td colspan=\"9\"></td>", file);
+        else
+            put_kind_costs(file, of_kind);
+        fputs("<td></td></tr>", file);
+    }
+}
+
 static void put_table(FILE *file, const struct bench_result *results, size_t count)
 {
     fputs("<div class=\"panel wide\"><table><thead><tr><th>preset</th><th>Mops</th><th>p50 µs</th><th>p90 "
@@ -240,8 +276,10 @@ static void put_table(FILE *file, const struct bench_result *results, size_t cou
           "%</th><th>B/entry</th></tr></thead>"
           "<tbody>",
           file);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         put_row(file, &results[i]);
+        put_kinds(file, &results[i]);
+    }
     fputs("</tbody></table></div>", file);
 }
 
@@ -289,6 +327,14 @@ static void put_group(FILE *file, const struct bench_result *results, size_t cou
     fputs("</div></section>", file);
 }
 
+void report_html_groups(const struct bench_report *report, FILE *file)
+{
+    for (size_t begin = 0, end; begin < report->count; begin = end) {
+        end = report_group_end(report, begin);
+        put_group(file, &report->results[begin], end - begin);
+    }
+}
+
 void report_html(const struct bench_report *report, FILE *file)
 {
     char text[512];
@@ -305,9 +351,6 @@ void report_html(const struct bench_report *report, FILE *file)
         page_text(file, report->peer_settings);
         fputs("</p>", file);
     }
-    for (size_t begin = 0, end; begin < report->count; begin = end) {
-        end = report_group_end(report, begin);
-        put_group(file, &report->results[begin], end - begin);
-    }
+    report_html_groups(report, file);
     page_end(file);
 }

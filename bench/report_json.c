@@ -123,7 +123,7 @@ static json_t *result_json(const struct bench_report *report, const struct bench
     return json;
 }
 
-int report_json(const struct bench_report *report, FILE *file)
+struct json_t *report_json_object(const struct bench_report *report)
 {
     json_t *json = json_object(), *results = json_array();
     json_t *config = config_json(report->config);
@@ -133,6 +133,11 @@ int report_json(const struct bench_report *report, FILE *file)
     for (size_t i = 0; i < report->count; i++)
         json_array_append_new(results, result_json(report, &report->results[i]));
     json_object_set_new(json, "results", results);
+    return json;
+}
+
+int report_json_write(struct json_t *json, FILE *file)
+{
     if (!json)
         return BANYAN_ENOMEM;
     int failed = json_dumpf(json, file, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
@@ -140,4 +145,9 @@ int report_json(const struct bench_report *report, FILE *file)
     if (!failed)
         failed = fputc('\n', file) == EOF;
     return failed ? BANYAN_EUNKNOWN : 0;
+}
+
+int report_json(const struct bench_report *report, FILE *file)
+{
+    return report_json_write(report_json_object(report), file);
 }

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "bench/paper.h"
 #include "bench/report.h"
 
 /* ---- shared ---- */
@@ -18,6 +17,14 @@ double report_cache_hit(const struct bench_result *result)
 double report_quantile_us(const struct histogram *latency, double quantile)
 {
     return latency ? (double)histogram_quantile(latency, quantile) / 1e3 : 0;
+}
+
+bool report_mixed(const struct bench_result *result)
+{
+    int kinds = 0;
+    for (int kind = 0; kind < WORKLOAD_KINDS; kind++)
+        kinds += result->kinds[kind].count > 0;
+    return kinds > 1;
 }
 
 double report_bytes_per_entry(uint64_t bytes, uint64_t entries)
@@ -110,33 +117,54 @@ static void print_number(FILE *file, int width, double value)
         fprintf(file, " %*.*f", width, value >= 1000 ? 0 : value >= 100 ? 1 : 2, value);
 }
 
-static void print_costs(FILE *file, const struct bench_result *result)
+static void print_quantiles(FILE *file, const struct histogram *latency)
 {
-    const struct fabric_cost *cost = &result->cost;
-    if (result->peer) {
+    static const double quantiles[] = {0.5, 0.9, 0.99, 0.999};
+    for (size_t i = 0; i < sizeof quantiles / sizeof quantiles[0]; i++)
+        print_number(file, 9, report_quantile_us(latency, quantiles[i]));
+}
+
+static void print_costs(FILE *file, const struct fabric_cost *cost, uint64_t operations, bool peer)
+{
+    double of = operations ? (double)operations : 1;
+    if (peer) {
         fprintf(file, "  %s", "-");
         return;
     }
-    print_number(file, 7, report_per_operation(result, cost->round_trips));
-    print_number(file, 7, report_per_operation(result, cost->reads));
-    print_number(file, 7, report_per_operation(result, cost->writes));
-    print_number(file, 7, report_per_operation(result, cost->atomics));
-    fprintf(file, " %7.4f", report_per_operation(result, cost->rpcs));
-    print_number(file, 8, report_per_operation(result, cost->bytes_read));
-    print_number(file, 8, report_per_operation(result, cost->bytes_written));
-    fprintf(file, " %8.4f %7.2f", report_per_operation(result, result->retries),
-            100 * report_cache_hit(result));
+    print_number(file, 7, (double)cost->round_trips / of);
+    print_number(file, 7, (double)cost->reads / of);
+    print_number(file, 7, (double)cost->writes / of);
+    print_number(file, 7, (double)cost->atomics / of);
+    fprintf(file, " %7.4f", (double)cost->rpcs / of);
+    print_number(file, 8, (double)cost->bytes_read / of);
+    print_number(file, 8, (double)cost->bytes_written / of);
 }
 
 static void print_result(FILE *file, const struct bench_result *result)
 {
     fprintf(file, "%-24s", result->preset);
     print_number(file, 9, result->throughput_mops);
-    static const double quantiles[] = {0.5, 0.9, 0.99, 0.999};
-    for (size_t i = 0; i < sizeof quantiles / sizeof quantiles[0]; i++)
-        print_number(file, 9, report_quantile_us(result->latency, quantiles[i]));
-    print_costs(file, result);
+    print_quantiles(file, result->latency);
+    print_costs(file, &result->cost, result->operations, result->peer);
+    if (!result->peer)
+        fprintf(file, " %8.4f %7.2f", report_per_operation(result, result->retries),
+                100 * report_cache_hit(result));
     fputc('\n', file);
+}
+
+/* One line for each kind of a mixed workload. */
+static void print_kinds(FILE *file, const struct bench_result *result)
+{
+    for (int kind = 0; kind < WORKLOAD_KINDS && report_mixed(result); kind++) {
+        const struct bench_kind *of_kind = &result->kinds[kind];
+        if (!of_kind->count)
+            continue;
+        fprintf(file, "  %-22s", workload_kind_names[kind]);
+        print_number(file, 9, report_kind_mops(result, kind));
+        print_quantiles(file, of_kind->latency);
+        print_costs(file, &of_kind->cost, of_kind->count, result->peer);
+        fputc('\n', file);
+    }
 }
 
 static void print_group_head(FILE *file, const struct bench_result *result)
@@ -147,30 +175,6 @@ static void print_group_head(FILE *file, const struct bench_result *result)
     fprintf(file, "\n%-24s %9s %9s %9s %9s %9s %7s %7s %7s %7s %7s %8s %8s %8s %7s\n", "preset", "Mops",
             "p50 us", "p90 us", "p99 us", "p99.9 us", "trips", "reads", "writes", "atomics", "rpcs", "B read",
             "B writ", "retries", "cache %");
-}
-
-static void print_kinds(FILE *file, const struct bench_result *result)
-{
-    int kinds = 0;
-    for (int kind = 0; kind < WORKLOAD_KINDS; kind++)
-        kinds += result->kinds[kind].count > 0;
-    for (int kind = 0; kind < WORKLOAD_KINDS && kinds > 1; kind++) {
-        const struct bench_kind *of_kind = &result->kinds[kind];
-        if (!of_kind->count)
-            continue;
-        fprintf(file, "    %-10s %10llu x  p50", workload_kind_names[kind],
-                (unsigned long long)of_kind->count);
-        print_number(file, 1, report_quantile_us(of_kind->latency, 0.5));
-        fputs(" us, p99", file);
-        print_number(file, 1, report_quantile_us(of_kind->latency, 0.99));
-        fputs(" us", file);
-        if (!result->peer)
-            fprintf(file, ", %.2f round trips, %.0f bytes read, %.0f written",
-                    (double)of_kind->cost.round_trips / (double)of_kind->count,
-                    (double)of_kind->cost.bytes_read / (double)of_kind->count,
-                    (double)of_kind->cost.bytes_written / (double)of_kind->count);
-        fputc('\n', file);
-    }
 }
 
 static void print_space(FILE *file, const char *when, const struct bench_space *space)
@@ -197,7 +201,22 @@ static void print_details(FILE *file, const struct bench_result *result, bool si
         fprintf(file, " (%.0f simulated operations per second)",
                 (double)result->operations / result->measure_seconds);
     fputc('\n', file);
-    print_kinds(file, result);
+}
+
+void report_table_groups(const struct bench_report *report, FILE *file)
+{
+    for (size_t begin = 0, end; begin < report->count; begin = end) {
+        end = report_group_end(report, begin);
+        print_group_head(file, &report->results[begin]);
+        for (size_t i = begin; i < end; i++) {
+            print_result(file, &report->results[i]);
+            print_kinds(file, &report->results[i]);
+        }
+        for (size_t i = begin; i < end; i++)
+            print_details(file, &report->results[i], report->config->fabric == BENCH_SIM);
+    }
+    fprintf(file, "\nPer operation: round trips, commands, payload bytes, retries; cache: inner nodes found "
+                  "in the node cache. Lines set in: each kind of operation by itself.\n");
 }
 
 void report_table(const struct bench_report *report, FILE *file)
@@ -209,108 +228,15 @@ void report_table(const struct bench_report *report, FILE *file)
     fprintf(file, "%s\n", text);
     if (report->peer_settings)
         fprintf(file, "peer: %s\n", report->peer_settings);
-    for (size_t begin = 0, end; begin < report->count; begin = end) {
-        end = report_group_end(report, begin);
-        print_group_head(file, &report->results[begin]);
-        for (size_t i = begin; i < end; i++)
-            print_result(file, &report->results[i]);
-        for (size_t i = begin; i < end; i++)
-            print_details(file, &report->results[i], report->config->fabric == BENCH_SIM);
-    }
-    fprintf(file, "\nPer operation: round trips, commands, payload bytes, retries; cache: inner nodes found "
-                  "in the node cache.\n");
+    report_table_groups(report, file);
 }
 
-/* ---- beside the paper ---- */
-
-static void print_factor(FILE *file, double ours, double paper)
-{
-    char text[24] = "";
-    if (!isnan(paper))
-        snprintf(text, sizeof text, "(%.2f)", paper);
-    if (isnan(ours))
-        fprintf(file, " %8s %7s", "", text);
-    else
-        fprintf(file, " %7.2fx %7s", ours, text);
-}
+/* ---- pairs ---- */
 
 static double ratio(double a, double b)
 {
     return b > 0 ? a / b : NAN;
 }
-
-static void print_factors(FILE *file, const struct bench_result *better, const struct bench_result *worse,
-                          struct paper_numbers paper)
-{
-    double throughput = NAN, p50 = NAN, p99 = NAN;
-    if (worse) {
-        throughput = ratio(better->throughput_mops, worse->throughput_mops);
-        p50 = ratio(report_quantile_us(worse->latency, 0.5), report_quantile_us(better->latency, 0.5));
-        p99 = ratio(report_quantile_us(worse->latency, 0.99), report_quantile_us(better->latency, 0.99));
-    }
-    print_factor(file, throughput, paper.throughput);
-    print_factor(file, p50, paper.p50);
-    print_factor(file, p99, paper.p99);
-}
-
-static void print_absolute(FILE *file, double ours, double paper)
-{
-    char text[24] = "";
-    if (!isnan(paper))
-        snprintf(text, sizeof text, "(%g)", paper);
-    print_number(file, 9, ours);
-    fprintf(file, " %7s", text);
-}
-
-static void print_step(FILE *file, const struct bench_result *result, const struct bench_result *before)
-{
-    struct paper_numbers paper =
-        paper_absolute(result->workload, result->distribution, result->preset, result->scan_length);
-    fprintf(file, "%-16s", result->preset);
-    print_absolute(file, result->throughput_mops, paper.throughput);
-    print_absolute(file, report_quantile_us(result->latency, 0.5), paper.p50);
-    print_absolute(file, report_quantile_us(result->latency, 0.99), paper.p99);
-    print_factors(file, result, before, paper_step(result->workload, result->distribution, result->preset));
-    fputc('\n', file);
-}
-
-static void print_paper_group(FILE *file, const struct bench_result *results, size_t count)
-{
-    const struct bench_result *base = NULL, *sherman = NULL;
-    fprintf(file, "\n%s, %s\n%-16s %9s %7s %9s %7s %9s %7s %8s %7s %8s %7s %8s %7s\n", results->workload,
-            results->distribution, "", "Mops", "", "p50 us", "", "p99 us", "", "Mops", "", "p50", "", "p99",
-            "");
-    for (size_t i = 0; i < count; i++) {
-        print_step(file, &results[i], i ? &results[i - 1] : NULL);
-        if (!strcmp(results[i].preset, "fg+"))
-            base = &results[i];
-        if (!strcmp(results[i].preset, "sherman"))
-            sherman = &results[i];
-    }
-    if (base && sherman) {
-        fprintf(file, "%-16s %17s %17s %17s", "sherman / fg+", "", "", "");
-        print_factors(file, sherman, base, paper_total(results->workload, results->distribution));
-        fputc('\n', file);
-    }
-    struct paper_numbers fg = paper_table1(results->workload, results->distribution);
-    if (!isnan(fg.throughput))
-        fprintf(file, "paper's FG (Table 1; not FG+): %g Mops, p50 %g us, p90 %g us, p99 %g us\n",
-                fg.throughput, fg.p50, fg.p90, fg.p99);
-}
-
-void report_paper(const struct bench_report *report, FILE *file)
-{
-    fprintf(
-        file,
-        "\nOurs, and in brackets what the paper states in its text or tables (blank: it states no number).\n"
-        "Factors are over the step before: throughput gained, latency divided by.\n");
-    for (size_t begin = 0, end; begin < report->count; begin = end) {
-        end = report_group_end(report, begin);
-        print_paper_group(file, &report->results[begin], end - begin);
-    }
-}
-
-/* ---- pairs ---- */
 
 static int compare_doubles(const void *a, const void *b)
 {

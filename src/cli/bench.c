@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "bench/paper_report.h"
 #include "cli/bench_request.h"
 #include "cli/command.h"
 
@@ -53,19 +54,47 @@ int bench_output_close(const char *name, FILE *file)
     return failed ? COMMAND_FAILED : 0;
 }
 
-static int write_reports(const struct bench_request *request, const struct bench_report *report, FILE *json,
+/* What has run. */
+struct outcome {
+    struct bench_result *results;
+    size_t count;
+    struct paper_outcome paper; /* instead, with --paper */
+};
+
+static int write_reports(const struct bench_request *request, const struct outcome *outcome, FILE *json,
                          FILE *html)
 {
+    const struct bench_plan *plan = &request->plan;
+    struct bench_report report = {
+        .config = &plan->config, .results = outcome->results, .count = outcome->count};
+    report.peer_settings = plan->peer ? plan->peer->settings : NULL;
     FILE *text = json == stdout || html == stdout ? stderr : stdout;
-    report_table(report, text);
-    if (request->ablation)
-        report_paper(report, text);
-    if (request->plan.peer)
-        report_pairs(report, text);
-    int failed = json ? report_json(report, json) != 0 : 0;
+    report_table(&report, text);
+    if (plan->peer)
+        report_pairs(&report, text);
+    int failed = json ? report_json(&report, json) != 0 : 0;
     if (html)
-        report_html(report, html);
+        report_html(&report, html);
     return failed ? COMMAND_FAILED : 0;
+}
+
+static int write_paper(const struct bench_request *request, const struct outcome *outcome, FILE *json,
+                       FILE *html)
+{
+    const struct bench_config *config = &request->plan.config;
+    FILE *text = json == stdout || html == stdout ? stderr : stdout;
+    paper_report_table(&outcome->paper, config, text);
+    int failed = json ? paper_report_json(&outcome->paper, config, json) != 0 : 0;
+    if (html)
+        paper_report_html(&outcome->paper, config, html);
+    return failed ? COMMAND_FAILED : 0;
+}
+
+static int run_plan(const struct bench_request *request, struct outcome *outcome, struct error *error)
+{
+    if (request->paper)
+        return paper_run(&request->plan, request->paper, request->only, &outcome->paper, error);
+    return bench_plan_run(&request->plan, &outcome->results, &outcome->count, error);
 }
 
 static int run_request(struct bench_request *request)
@@ -73,9 +102,8 @@ static int run_request(struct bench_request *request)
     FILE *json = NULL, *html = NULL;
     struct terminal terminal = {.on = !request->quiet && isatty(STDERR_FILENO)};
     struct bench_plan *plan = &request->plan;
-    struct bench_result *results = NULL;
+    struct outcome outcome = {.results = NULL};
     struct error error = {0};
-    size_t count = 0;
     plan->begun = show_begun;
     plan->begun_context = &terminal;
     plan->config.progress = terminal.on ? show_progress : NULL;
@@ -83,13 +111,13 @@ static int run_request(struct bench_request *request)
     int exit_code = bench_output_open(request->json, &json);
     if (!exit_code)
         exit_code = bench_output_open(request->report, &html);
-    int status = exit_code ? 0 : bench_plan_run(plan, &results, &count, &error);
+    int status = exit_code ? 0 : run_plan(request, &outcome, &error);
     if (terminal.on)
         fputs("\r\033[K", stderr);
-    struct bench_report report = {.config = &plan->config, .results = results, .count = count};
-    report.peer_settings = plan->peer ? plan->peer->settings : NULL;
-    if (!exit_code && count)
-        exit_code = write_reports(request, &report, json, html);
+    if (!exit_code && outcome.count)
+        exit_code = write_reports(request, &outcome, json, html);
+    if (!exit_code && outcome.paper.count)
+        exit_code = write_paper(request, &outcome, json, html);
     if (status) {
         fprintf(stderr, "banyan bench: %s: %s%s\n", terminal.what,
                 error.text[0] ? error.text : error_name(status),
@@ -97,8 +125,16 @@ static int run_request(struct bench_request *request)
         exit_code = COMMAND_FAILED;
     }
     exit_code |= bench_output_close(request->json, json) | bench_output_close(request->report, html);
-    bench_results_free(results, count);
+    bench_results_free(outcome.results, outcome.count);
+    paper_outcome_free(&outcome.paper);
     return exit_code;
+}
+
+/* A paper whose experiments need what is not there. */
+static int refuse_paper(const struct paper *paper)
+{
+    fprintf(stderr, "banyan bench: --paper %s cannot run yet. %s\n", paper->name, paper->missing);
+    return COMMAND_FAILED;
 }
 
 int command_bench(int argc, char **argv)
@@ -108,7 +144,13 @@ int command_bench(int argc, char **argv)
         return COMMAND_FAILED;
     log_set_level(LOG_WARNING); /* notes about pages would only stand in the progress */
     bench_request_read(request, argc, argv);
-    int exit_code = request->sensitive ? bench_sensitivity_run(request) : run_request(request);
+    int exit_code;
+    if (request->sensitive)
+        exit_code = bench_sensitivity_run(request);
+    else if (request->paper && request->paper->missing)
+        exit_code = refuse_paper(request->paper);
+    else
+        exit_code = run_request(request);
     bench_request_free(request);
     free(request);
     return exit_code;

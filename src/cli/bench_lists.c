@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench/testbed.h"
 #include "cli/bench_request.h"
 
 void bench_list_names(void)
@@ -27,6 +28,11 @@ void bench_list_names(void)
         }
         printf("\n");
     }
+    printf("\nTestbeds:\n");
+    for (const struct testbed *testbed = testbeds; testbed->name; testbed++)
+        printf("  %-16s %s\n  %-16s %u-byte leaves, cache of %llu MiB; %s%s%s\n", testbed->name,
+               testbed->about, "", testbed->leaf_bytes, (unsigned long long)testbed->cache_bytes >> 20,
+               testbed->sim, *testbed->switches ? "; " : "", testbed->switches);
 }
 
 void bench_list_table(const struct option_entry *table, const void *defaults)

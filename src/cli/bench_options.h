@@ -46,11 +46,12 @@ enum bench_option_key {
     KEY_RDMA_SPIN,
     KEY_JSON,
     KEY_REPORT,
-    KEY_ABLATION,
     KEY_SENSITIVITY,
     KEY_OF,
     KEY_ONLY,
     KEY_JOBS,
+    KEY_PAPER,
+    KEY_TESTBED,
     KEY_PEER,
     KEY_PEER_BATCH,
     KEY_PAIRS,
@@ -74,5 +75,10 @@ void bench_options_make(struct bench_options *list);
 /* The option's name, for messages; "" of a switch. */
 const char *bench_option_name(int key);
 extern const char bench_documentation[];
+
+/* bench_complete.c: gives what the options left open its defaults, and checks the whole. Ends the process
+ * with a message where it makes no sense. */
+struct bench_request;
+void bench_request_complete(struct bench_request *request, struct argp_state *state);
 
 #endif

@@ -9,9 +9,6 @@
 #include "cli/bench_options.h"
 #include "cli/command.h"
 
-#define UNSET    UINT64_MAX
-#define ABLATION "fg+,+combine,+onchip,+hierarchical,sherman,banyan"
-
 /* argp_error does not return. */
 static void refuse(struct argp_state *state, const struct error *error)
 {
@@ -61,6 +58,15 @@ static void parse_table(struct argp_state *state, int key, const struct option_e
     }
     if (option_set_list(table, object, text, &error))
         argp_error(state, "--%s: %s", bench_option_name(key), error.text);
+}
+
+/* Now, for its messages; kept, as a testbed named later comes first. */
+static void parse_sim(struct bench_request *request, struct argp_state *state, const char *text)
+{
+    parse_table(state, KEY_SIM, sim_params_table, &request->plan.config.sim, text);
+    if (request->sim_count == sizeof request->sim / sizeof request->sim[0])
+        argp_error(state, "--sim: too often; put more parameters into one, with commas between them");
+    request->sim[request->sim_count++] = text;
 }
 
 static void parse_faults(struct argp_state *state, int key, struct bench_config *config, const char *text)
@@ -126,6 +132,10 @@ static bool parse_what(struct bench_request *request, struct argp_state *state, 
         plan->peer = bench_peer_find(text, &error);
         status = plan->peer ? 0 : BANYAN_EINVAL;
         break;
+    case KEY_PAPER:
+        request->paper = paper_find(text, &error);
+        status = request->paper ? 0 : BANYAN_EINVAL;
+        break;
     case KEY_THETA:
         config->theta = parse_real(state, key, text);
         break;
@@ -148,10 +158,10 @@ static bool parse_what(struct bench_request *request, struct argp_state *state, 
         plan->pairs = (uint32_t)parse_count(state, key, text, UINT32_MAX);
         break;
     case KEY_KEYS:
-        request->keys = parse_count(state, key, text, UNSET - 1);
+        request->keys = parse_count(state, key, text, BENCH_UNSET - 1);
         break;
     case KEY_OPERATIONS:
-        request->operations = parse_count(state, key, text, UNSET - 1);
+        request->operations = parse_count(state, key, text, BENCH_UNSET - 1);
         break;
     case KEY_WARM_UP:
         request->warm_up = parse_count(state, key, text, UINT64_C(1) << 50);
@@ -172,6 +182,7 @@ static bool parse_where(struct bench_request *request, struct argp_state *state,
     switch (key) {
     case KEY_FABRIC:
         parse_fabric(state, config, text);
+        request->fabric_given = true;
         break;
     case KEY_MEMORY_NODES:
         request->memory_nodes = parse_count(state, key, text, UINT32_MAX);
@@ -207,8 +218,13 @@ static bool parse_where(struct bench_request *request, struct argp_state *state,
     case KEY_CHUNK_BYTES:
         config->chunk_bytes = parse_size(state, key, text, UINT64_C(1) << 30);
         break;
+    case KEY_TESTBED:
+        request->testbed = testbed_find(text, &error);
+        if (!request->testbed)
+            refuse(state, &error);
+        break;
     case KEY_SIM:
-        parse_table(state, key, sim_params_table, &config->sim, text);
+        parse_sim(request, state, text);
         break;
     case KEY_FAULTS:
         parse_faults(state, key, config, text);
@@ -261,10 +277,6 @@ static bool parse_output(struct bench_request *request, struct argp_state *state
     case KEY_REPORT:
         request->report = text;
         break;
-    case KEY_ABLATION:
-        request->ablation = true;
-        request->plan.config.fabric = BENCH_SIM;
-        break;
     case KEY_SENSITIVITY:
         request->sensitive = true;
         request->plan.config.fabric = BENCH_SIM;
@@ -292,77 +304,13 @@ static bool parse_output(struct bench_request *request, struct argp_state *state
     return true;
 }
 
-static uint64_t or_default(uint64_t value, uint64_t usual)
-{
-    return value == UNSET ? usual : value;
-}
-
-/* Options that were not given get their defaults, which depend on the fabric and on --ablation. */
-static void complete(struct bench_request *request, struct argp_state *state)
-{
-    struct bench_plan *plan = &request->plan;
-    struct bench_config *config = &plan->config;
-    struct error error = {0};
-    bool sim = config->fabric == BENCH_SIM;
-    config->memory_nodes = (uint32_t)or_default(request->memory_nodes, sim ? 8 : 1);
-    config->compute_nodes = (uint32_t)or_default(request->compute_nodes, sim ? 8 : 1);
-    if (request->addresses.count) {
-        if (config->fabric == BENCH_LOCAL || config->fabric == BENCH_SIM)
-            argp_error(state, "--memory: memory nodes that run already are for --fabric tcp, unix or rdma");
-        config->memory = request->addresses.list;
-        config->memory_nodes = request->addresses.count;
-    } else if (config->fabric == BENCH_RDMA) {
-        argp_error(state, "--fabric rdma: name memory nodes that run: --memory rdma://host:port");
-    }
-    bool tls = request->certificate || request->key || request->authority;
-    if (tls && !request->addresses.count)
-        argp_error(state, "TLS is for memory nodes that run already: give --memory");
-    if (tls && !request->authority)
-        argp_error(state, "TLS needs --fabric-authority, by which the memory nodes are known");
-    if (cluster_client_tls(&request->tls, request->certificate, request->key, request->authority, &error) ||
-        cluster_rdma_prepare(&config->nic, &request->rdma, &error))
-        refuse(state, &error);
-    config->tls = request->tls;
-    config->nic.spin_us = request->spin_us;
-    config->threads = (uint32_t)or_default(request->threads, sim ? 22 : 1);
-    config->fibers = (uint32_t)or_default(request->fibers, 1);
-    config->keys = or_default(request->keys, request->ablation ? 10000000 : 1000000);
-    config->operations = or_default(request->operations, request->ablation    ? 400000
-                                                         : request->sensitive ? 100000
-                                                         : sim                ? 200000
-                                                                              : 1000000);
-    config->warm_up = or_default(request->warm_up, config->operations / 10);
-    bool figures = request->ablation || request->sensitive;
-    int status = 0;
-    if (!plan->workload_count)
-        status = bench_plan_add_workloads(
-            plan, figures ? "write-only,write-intensive,read-intensive" : "read-intensive", &error);
-    if (!status && !plan->distribution_count)
-        status = bench_plan_add_distributions(plan, figures ? "zipfian,uniform" : "zipfian", &error);
-    if (!status)
-        status = bench_sensitivity_complete(request, &error);
-    if (!status && !plan->preset_count)
-        status = bench_plan_add_presets(plan, request->ablation ? ABLATION : "banyan", &error);
-    for (unsigned i = 0; i < plan->preset_count && !status; i++) {
-        struct tree_switches *switches = &plan->presets[i].switches;
-        switches->cache_bytes = UINT64_C(500) << 20; /* as in Sherman's evaluation */
-        for (unsigned j = 0; j < request->setting_count && !status; j++)
-            status = option_set(tree_switches_table, switches, request->settings[j].name,
-                                request->settings[j].value, &error);
-    }
-    if (!status)
-        status = bench_plan_check(plan, &error);
-    if (status)
-        refuse(state, &error);
-}
-
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
     struct bench_request *request = state->input;
     if (key == ARGP_KEY_ARG)
         argp_error(state, "unexpected argument '%s'; every setting is an option", text);
     if (key == ARGP_KEY_END)
-        complete(request, state);
+        bench_request_complete(request, state);
     if (key < KEY_WORKLOAD || key > KEY_NO_SWITCH + 1000)
         return ARGP_ERR_UNKNOWN;
     bool known = parse_what(request, state, key, text) || parse_where(request, state, key, text) ||
@@ -373,8 +321,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 static void set_defaults(struct bench_request *request)
 {
     struct bench_config *config = &request->plan.config;
-    request->memory_nodes = request->compute_nodes = request->threads = request->fibers = UNSET;
-    request->keys = request->operations = request->warm_up = UNSET;
+    request->memory_nodes = request->compute_nodes = request->threads = request->fibers = BENCH_UNSET;
+    request->keys = request->operations = request->warm_up = BENCH_UNSET;
     request->plan.pairs = 3;
     request->plan.peer_batch = 1000;
     *config = (struct bench_config){.fill = 0.8, .theta = 0.99, .scan_length = 100, .seed = 1, .check = true};

@@ -6,9 +6,14 @@
 
 #include <stdio.h>
 
+#include "bench/paper.h"
 #include "bench/plan.h"
 #include "bench/sensitivity.h"
+#include "bench/testbed.h"
 #include "cli/cluster.h"
+
+/* Of a number that no option has given. */
+#define BENCH_UNSET UINT64_MAX
 
 struct switch_setting {
     const char *name, *value;
@@ -18,10 +23,15 @@ struct bench_request {
     struct bench_plan plan;
     uint64_t memory_nodes, compute_nodes, threads, fibers, keys, operations, warm_up;
     const char *json, *report;
-    bool ablation, quiet, sensitive;
+    bool quiet, sensitive;
     struct sensitivity sensitivity; /* --sensitivity; released by bench_request_free */
-    const char *of, *only;
+    const char *of, *only;          /* --only: parameters, or the paper's figures; NULL: all */
     uint64_t jobs;
+    const struct paper *paper;     /* NULL: none */
+    const struct testbed *testbed; /* NULL: none */
+    const char *sim[32];           /* --sim, in order: set over the testbed's */
+    unsigned sim_count;
+    bool fabric_given;
     struct cluster_addresses addresses; /* --memory */
     char secret[NET_SECRET_MAX + 1];
     const char *certificate, *key, *authority; /* --fabric-certificate, ... */

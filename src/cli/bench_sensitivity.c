@@ -13,10 +13,10 @@ int bench_sensitivity_complete(struct bench_request *request, struct error *erro
     struct bench_plan *plan = &request->plan;
     if (!request->sensitive) {
         const char *option = request->of ? "of" : request->only ? "only" : request->jobs ? "jobs" : NULL;
-        return option ? error_set(error, BANYAN_EINVAL, "--%s: only with --sensitivity", option) : 0;
+        return option ? error_set(error, BANYAN_EINVAL, "--%s: only with --sensitivity%s", option,
+                                  request->only ? " or --paper" : "")
+                      : 0;
     }
-    if (request->ablation)
-        return error_set(error, BANYAN_EINVAL, "--sensitivity and --ablation are two runs; ask for one");
     if (plan->config.fabric != BENCH_SIM)
         return error_set(error, BANYAN_EINVAL,
                          "--sensitivity varies what the simulator assumes: leave --fabric out, or sim");

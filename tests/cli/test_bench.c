@@ -251,15 +251,6 @@ static void faults_are_survived(void **state)
     json_decref(json);
 }
 
-static void ablation_prints_the_paper(void **state)
-{
-    (void)state;
-    program_expect(
-        "bench --ablation --memory-nodes 2 --compute-nodes 2 --threads 2 --workload write-intensive "
-        "--distribution zipfian " SMALL,
-        0, "(23.60)");
-}
-
 /* Another skew is another run; uniform draws do not feel it; tables and pages name it. */
 static void skew_of_more_keys(void **state)
 {
@@ -356,7 +347,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(simulations_repeat),
         cmocka_unit_test(json_tells_large_seeds),
         cmocka_unit_test(faults_are_survived),
-        cmocka_unit_test(ablation_prints_the_paper),
         cmocka_unit_test(skew_of_more_keys),
         cmocka_unit_test(page_stands_alone),
         cmocka_unit_test(full_pools_fail_cleanly),

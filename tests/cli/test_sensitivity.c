@@ -235,7 +235,7 @@ static void usage_errors_say_what_is_possible(void **state)
     program_expect("bench --sensitivity --of banyan/banyan", 2, "always 1");
     program_expect("bench --sensitivity --jobs 0", 2, "--jobs");
     program_expect("bench --sensitivity --preset banyan", 2, "--of");
-    program_expect("bench --sensitivity --ablation", 2, "--ablation");
+    program_expect("bench --sensitivity --paper sherman", 2, "--paper");
     program_expect("bench --sensitivity --fabric local", 2, "simulator");
     program_expect("bench --of banyan/sherman", 2, "--sensitivity");
 }

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include "bench/paper.h"
 #include "bench/workloads.h"
 
 static void names_are_found(void **state)
@@ -306,18 +305,6 @@ static void the_skew_of_more_keys(void **state)
     }
 }
 
-static void paper_states_what_it_states(void **state)
-{
-    (void)state;
-    assert_true(paper_total("sherman:write-only", "zipfian").throughput == 24.7);
-    assert_true(paper_step("sherman:write-intensive", "zipfian", "+onchip").p99 == 3.48);
-    assert_true(isnan(paper_step("sherman:write-only", "zipfian", "+onchip").throughput));
-    assert_true(isnan(paper_step("sherman:write-intensive", "zipfian", "banyan").throughput));
-    assert_true(paper_table1("sherman:write-intensive", "zipfian").throughput == 0.34);
-    assert_true(paper_absolute("sherman:range-write", "zipfian", "sherman", 100).throughput == 14.08);
-    assert_true(isnan(paper_absolute("sherman:range-write", "zipfian", "sherman", 50).throughput));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,7 +321,6 @@ int main(void)
         cmocka_unit_test(impossible_sources_are_refused),
         cmocka_unit_test(impossible_skews_are_refused),
         cmocka_unit_test(the_skew_of_more_keys),
-        cmocka_unit_test(paper_states_what_it_states),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
