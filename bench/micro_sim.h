@@ -5,8 +5,8 @@
  *   LOCKS   Sherman 3.2.2, Figure 2: threads of all compute nodes but one (there: 7 x 22) acquire and release
  *           10,240 locks in the host memory of one memory node, by CAS and FAA, as fast as they can, with
  *           popularity zipfian of theta. One operation is both.
- *   CHIP    Sherman 4.3: the same threads do CASes on random words of the memory node's NIC, 16 at a time. One
- *           operation is one CAS.
+ *   CHIP    Sherman 4.3: the same threads do CASes on random words of the memory node's NIC, 16 at a time.
+ *           One operation is one CAS.
  *   READ    one thread alone READs `bytes` from random places of 64 MiB, one at a time.
  *
  * The memory node is a machine of its own. Called from a plain thread; costs no memory to speak of.
