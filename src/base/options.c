@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -243,10 +244,18 @@ int option_set_list(const struct option_entry *table, void *object, const char *
     return status;
 }
 
-/* The fewest digits that read back as the same number. */
+/* The fewest digits that read back as the same number; whole numbers in full. */
 static void format_double(double value, char *text, size_t size)
 {
     char digits[40];
+    if (value > -1e15 && value < 1e15) {
+        int64_t whole = (int64_t)value;
+        double back = (double)whole;
+        if (!memcmp(&back, &value, sizeof back)) {
+            snprintf(text, size, "%" PRId64, whole);
+            return;
+        }
+    }
     for (int precision = 1; precision <= 17; precision++) {
         snprintf(digits, sizeof digits, "%.*g", precision, value);
         double back = strtod(digits, NULL);

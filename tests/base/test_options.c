@@ -153,6 +153,30 @@ static void test_format_and_set_agree(void **state)
     }
 }
 
+static void test_whole_numbers_are_printed_in_full(void **state)
+{
+    (void)state;
+    static const struct {
+        double value;
+        const char *text;
+    } cases[] = {{80, "80"},
+                 {0, "0"},
+                 {-1, "-1"},
+                 {100, "100"},
+                 {-0.0, "-0"},
+                 {2.5, "2.5"},
+                 {1e12, "1000000000000"},
+                 {1e300, "1e+300"},
+                 {0.1, "0.1"}};
+    const struct option_entry *rate = option_find(table, "rate");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct settings settings = {.rate = cases[i].value};
+        char text[64];
+        option_format(rate, &settings, text, sizeof text);
+        assert_string_equal(text, cases[i].text);
+    }
+}
+
 static void test_sizes_and_counts(void **state)
 {
     (void)state;
@@ -191,9 +215,13 @@ static void test_sizes_and_counts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_are_taken),        cmocka_unit_test(test_nonsense_is_refused),
-        cmocka_unit_test(test_messages_name_the_range), cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_format_and_set_agree),    cmocka_unit_test(test_sizes_and_counts),
+        cmocka_unit_test(test_values_are_taken),
+        cmocka_unit_test(test_nonsense_is_refused),
+        cmocka_unit_test(test_messages_name_the_range),
+        cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_format_and_set_agree),
+        cmocka_unit_test(test_whole_numbers_are_printed_in_full),
+        cmocka_unit_test(test_sizes_and_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
