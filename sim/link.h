@@ -6,6 +6,7 @@
 #define SIM_LINK_H
 
 #include "sim/list.h"
+#include "sim/node.h"
 #include "sim/state.h"
 
 /*
@@ -31,7 +32,10 @@ void sim_link_dice(struct sim *sim, struct sim_compute *compute, uint16_t node);
  * happens. */
 void sim_link_lose(struct sim *sim, struct sim_link *link, sim_time known);
 /* Whether the connection was lost since something was posted; `known`: what the link counted then. */
-bool sim_link_stale(const struct sim_compute *compute, uint16_t node, uint32_t known);
+static inline bool sim_link_stale(const struct sim_compute *compute, uint16_t node, uint32_t known)
+{
+    return node < compute->link_count && compute->links[node] && compute->links[node]->lost != known;
+}
 /* The compute node gets to know of the loss. */
 void sim_link_learn(struct sim_compute *compute, uint16_t node);
 /* Neither lost already nor down. */

@@ -56,11 +56,6 @@ void sim_link_free(struct sim_compute *compute)
     compute->link_count = 0;
 }
 
-bool sim_link_stale(const struct sim_compute *compute, uint16_t node, uint32_t known)
-{
-    return node < compute->link_count && compute->links[node] && compute->links[node]->lost != known;
-}
-
 static void learn(void *argument)
 {
     struct sim_link *link = argument;

@@ -67,9 +67,11 @@ static inline void sim_queue_release(struct sim_queue *queue, uint32_t count)
 }
 void sim_queue_free(struct sim_queue *queue);
 
+/* Both parts in one comparison, without a branch: which of two keys is first is as good as random, and the
+ * processor would guess wrong. */
 static inline bool sim_key_before(const struct sim_key *a, const struct sim_key *b)
 {
-    return a->time < b->time || (a->time == b->time && a->tag < b->tag);
+    return ((unsigned __int128)a->time << 64 | a->tag) < ((unsigned __int128)b->time << 64 | b->tag);
 }
 
 /* A place must have been claimed for it. */
@@ -104,10 +106,17 @@ static inline sim_time sim_queue_pop(struct sim_queue *queue, struct sim_event *
         uint32_t child = 4 * at + 1;
         if (child >= count)
             break;
-        uint32_t least = child, end = child + 4 < count ? child + 4 : count;
-        for (uint32_t other = child + 1; other < end; other++)
-            if (sim_key_before(&queue->keys[other], &queue->keys[least]))
-                least = other;
+        uint32_t least;
+        if (child + 4 <= count) {
+            uint32_t a = child + sim_key_before(&queue->keys[child + 1], &queue->keys[child]);
+            uint32_t b = child + 2 + sim_key_before(&queue->keys[child + 3], &queue->keys[child + 2]);
+            least = sim_key_before(&queue->keys[b], &queue->keys[a]) ? b : a;
+        } else {
+            least = child;
+            for (uint32_t other = child + 1; other < count; other++)
+                if (sim_key_before(&queue->keys[other], &queue->keys[least]))
+                    least = other;
+        }
         if (!sim_key_before(&queue->keys[least], &last))
             break;
         queue->keys[at] = queue->keys[least];
