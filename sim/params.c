@@ -1,10 +1,6 @@
 /*
- * params.c - names, ranges, defaults and sources of the simulator's parameters (see params.h).
- *
- * Sources named in the help texts: [CX5] the vendor's ConnectX-5 product brief; [Kalia16] Kalia, Kaminsky,
- * Andersen: Design Guidelines for High Performance RDMA Systems, USENIX ATC 2016; [Neugebauer18]
- * Neugebauer et al.: Understanding PCIe performance for end host networking, SIGCOMM 2018; [Sherman] Wang,
- * Lu, Shu: Sherman, SIGMOD 2022; [IBA] InfiniBand Architecture Specification, volume 1.
+ * params.c - names, ranges and defaults of the simulator's parameters (see params.h). Where the defaults come
+ * from is params_basis.c's.
  */
 #include "sim/params.h"
 
@@ -23,62 +19,42 @@
 #define OBJECT sim_params
 const struct option_entry sim_params_table[] = {
     FLAG("shared-nic", shared_nic,
-         "Compute node i and memory node i are one machine with one NIC, as in Sherman's evaluation "
-         "[Sherman 5.1]."),
+         "Compute node i and memory node i are one machine with one NIC, as in Sherman's evaluation (5.1)."),
     FLAG("block-responses", block_responses,
-         "A conflicting atomic also holds up responses that arrive at its NIC; not published, so off."),
-    NUMBER("bandwidth", bandwidth, 0.1, 10000, "Gb/s", "Link bandwidth, each direction [CX5: 100 Gb/s]."),
+         "A conflicting atomic also holds up responses that arrive at its NIC."),
+    NUMBER("bandwidth", bandwidth, 0.1, 10000, "Gb/s", "Link bandwidth, each direction."),
     NUMBER("message-rate-in", message_rate_in, 0.001, 10000, "M/s", "Messages that a NIC takes in."),
     NUMBER("message-rate-out", message_rate_out, 0.001, 10000, "M/s", "Messages that a NIC sends."),
-    WHOLE("header-bytes", header_bytes, 0, 1024, "bytes",
-          "Bytes on the wire beside a packet's payload: LRH 8, BTH 12, RETH 16, ICRC 4, VCRC 2 [IBA]."),
-    WHOLE("mtu", mtu, 256, 65536, "bytes", "Payload of one packet [IBA: 256 to 4096]."),
+    WHOLE("header-bytes", header_bytes, 0, 1024, "bytes", "Bytes on the wire beside a packet's payload."),
+    WHOLE("mtu", mtu, 256, 65536, "bytes", "Payload of one packet."),
     WHOLE("inline-bytes", inline_bytes, 0, 4096, "bytes",
-          "Longer WRITE payloads cost a PCIe read at the sender; mlx5 queue pairs commonly allow 220 bytes "
-          "and more [Kalia16 section 2: inlining]."),
-    NANOSECONDS("doorbell-ns", doorbell_ns,
-                "From the CPU's doorbell store to the NIC holding the command: about half a PCIe round trip "
-                "[Neugebauer18]."),
-    NANOSECONDS("nic-ns", nic_ns,
-                "One pass through one NIC's pipeline: what is left of Sherman's 2 us round trip beside PCIe "
-                "and wire."),
-    NANOSECONDS(
-        "wire-ns", wire_ns,
-        "Cables, serialization and one switch, one way; InfiniBand EDR switches are specified at 90 ns."),
-    NANOSECONDS("pcie-read-ns", pcie_read_ns,
-                "One DMA read of host memory; 64-byte reads take 400 to 600 ns [Neugebauer18]."),
-    NANOSECONDS("pcie-write-ns", pcie_write_ns,
-                "One DMA write until a polling CPU sees it: about half a PCIe round trip [Neugebauer18]."),
+          "Longer WRITE payloads cost a PCIe read at the sender."),
+    NANOSECONDS("doorbell-ns", doorbell_ns, "From the CPU's doorbell store to the NIC holding the command."),
+    NANOSECONDS("nic-ns", nic_ns, "One pass through one NIC's pipeline."),
+    NANOSECONDS("wire-ns", wire_ns, "Cables, serialization and one switch, one way."),
+    NANOSECONDS("pcie-read-ns", pcie_read_ns, "One DMA read of host memory."),
+    NANOSECONDS("pcie-write-ns", pcie_write_ns, "One DMA write until a polling CPU sees it."),
     NUMBER("pcie-bandwidth", pcie_bandwidth, 1, 10000, "Gb/s",
-           "PCIe 3.0 x16: adds latency per payload byte, and limits what the NIC reads."),
-    NUMBER("dma-read-rate", dma_read_rate, 0, 10000, "M/s",
-           "PCIe reads that a NIC does, of payloads, of READs and of atomics on host memory; 0: no limit, "
-           "nor one "
-           "of their bytes but the link's."),
+           "Adds latency per payload byte, and limits what a NIC reads."),
+    NUMBER(
+        "dma-read-rate", dma_read_rate, 0, 10000, "M/s",
+        "DMA reads of a NIC: for READs, atomics on host memory, payloads; 0: no limit, nor of their bytes."),
     WHOLE("dma-read-bytes", dma_read_bytes, 64, 4096, "bytes",
-          "One PCIe read asks for so many bytes at most (Max_Read_Request_Size); longer ones are several."),
-    WHOLE("connection-cache", connection_cache, 0, 1e6, NULL,
-          "Connections (of a thread with a memory node) whose state a NIC holds; beyond them messages wait "
-          "for a "
-          "PCIe read of it, as many as do not find theirs; 0: it holds all."),
+          "One DMA read asks for so many bytes at most; longer ones are several."),
     WHOLE(
-        "doorbells", doorbells, 0, 1024, NULL,
-        "Doorbells of a compute node, which the connections of all its threads share; 0: each thread has its "
-        "own."),
+        "connection-cache", connection_cache, 0, 1e6, NULL,
+        "Connections (of a thread with a memory node) whose state a NIC holds; others wait for a DMA read of "
+        "it; 0: all."),
+    WHOLE("doorbells", doorbells, 0, 1024, NULL,
+          "Doorbells of a compute node, shared by all its threads; 0: each thread has its own."),
     NANOSECONDS("doorbell-hold-ns", doorbell_hold_ns,
-                "How long a post holds a shared doorbell, times the threads that wait for it and itself."),
-    NANOSECONDS("jitter-ns", jitter_ns,
-                "Mean of an exponentially distributed delay added once each way; modest, for percentiles "
-                "with spread."),
+                "How long a post holds a shared doorbell, times the threads that contend for it."),
+    NANOSECONDS("jitter-ns", jitter_ns, "Mean of an exponentially distributed delay added once each way."),
+    NANOSECONDS("atomic-fetch-ns", atomic_fetch_ns,
+                "DMA read of an atomic on host memory, during which its bucket of 4,096 is busy."),
     NANOSECONDS(
-        "atomic-fetch-ns", atomic_fetch_ns,
-        "CALIBRATED. PCIe read of an atomic on host memory, during which its bucket of 4,096 is busy; with "
-        "atomic-writeback-ns a single counter does about 2 M/s [Kalia16: sequencer; Sherman 3.2.2: two "
-        "transactions]."),
-    NANOSECONDS("atomic-writeback-ns", atomic_writeback_ns,
-                "CALIBRATED. PCIe write of an atomic's new value: its bucket is busy for so much longer; a "
-                "failed CAS "
-                "omits it [Sherman 3.2.2]."),
+        "atomic-writeback-ns", atomic_writeback_ns,
+        "DMA write of an atomic's new value: its bucket is busy for so much longer; a failed CAS omits it."),
     NUMBER("chip-rate", chip_rate, 0.001, 10000, "M/s",
            "Atomics on the NIC's own memory, on different words."),
     NANOSECONDS(
@@ -93,19 +69,17 @@ const struct option_entry sim_params_table[] = {
     FLAG("masked-cas", masked_cas,
          "CAS can be of some bits of a word only, so that locks can be of 2 bytes; Soft-RoCE has none."),
     WHOLE("lock-width", lock_width, 2, 8, "bytes", "Of a lock: 2, where masked-cas is on, or 8."),
-    WHOLE("rpc-cores", rpc_cores, 1, 64, NULL,
-          "Cores of a memory node that answer RPCs [Sherman 4.2: one thread]."),
-    NANOSECONDS("rpc-ns", rpc_ns, "Time of one RPC on such a core: receive, handle, reply; an estimate."),
-    NANOSECONDS("post-ns", post_ns,
-                "CPU time to post one list and ring the doorbell [Kalia16: doorbell batching]."),
-    NANOSECONDS("command-ns", command_ns, "CPU time to build one command of a list [Kalia16]."),
-    NANOSECONDS("poll-ns", poll_ns, "CPU time to find and take a completion, once per wait [Kalia16]."),
-    NANOSECONDS("operation-ns", operation_ns, "CALIBRATED. Fixed CPU time of one index operation."),
-    NANOSECONDS("search-ns", search_ns, "CALIBRATED. CPU time to search one cached internal node."),
+    WHOLE("rpc-cores", rpc_cores, 1, 64, NULL, "Cores of a memory node that answer RPCs."),
+    NANOSECONDS("rpc-ns", rpc_ns, "Time of one RPC on such a core: receive, handle, reply."),
+    NANOSECONDS("post-ns", post_ns, "CPU time to post one list and ring the doorbell."),
+    NANOSECONDS("command-ns", command_ns, "CPU time to build one command of a list."),
+    NANOSECONDS("poll-ns", poll_ns, "CPU time to find and take a completion, once per wait."),
+    NANOSECONDS("operation-ns", operation_ns, "Fixed CPU time of one index operation."),
+    NANOSECONDS("search-ns", search_ns, "CPU time to search one cached internal node."),
     NUMBER("leaf-ns", leaf_ns, 0, 1e6, "ns", "CPU time to compare one leaf slot with a key."),
     NUMBER("slot-check-ns", slot_check_ns, 0, 1e6, "ns",
-           "CPU time to check one slot of the bucket that was read by its CRC: an estimate."),
-    NANOSECONDS("split-ns", split_ns, "CPU time to sort and rewrite one node: an estimate."),
+           "CPU time to check one slot of the bucket that was read by its CRC."),
+    NANOSECONDS("split-ns", split_ns, "CPU time to sort and rewrite one node."),
     NANOSECONDS("handover-ns", handover_ns,
                 "CPU time to wake the next waiter: a cache line passed between cores."),
     NUMBER("line-transfer-ns", line_transfer_ns, 0, 1e6, "ns",
@@ -187,7 +161,7 @@ void sim_params_default(struct sim_params *params)
         .dma_read_bytes = 512,
         .connection_cache = 1024,
         .doorbells = 0,
-        .doorbell_hold_ns = 130,
+        .doorbell_hold_ns = 150,
         .jitter_ns = 100,
         .atomic_fetch_ns = 400,
         .atomic_writeback_ns = 100,

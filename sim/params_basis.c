@@ -5,12 +5,14 @@
  * Sources by short names: [Sherman] Wang, Lu, Shu: Sherman, SIGMOD 2022, and its published code,
  * github.com/thustorage/Sherman; [Neugebauer18] Neugebauer et al.: Understanding PCIe performance for end
  * host networking, SIGCOMM 2018; [Kalia16] Kalia, Kaminsky, Andersen: Design Guidelines for High Performance
- * RDMA Systems, USENIX ATC 2016; [IBA] InfiniBand Architecture Specification, volume 1; [CX5] the vendor's
- * ConnectX-5 product brief; [nviennot] github.com/nviennot/core-to-core-latency, results/Dual Intel(R)
- * Xeon(R) CPU E5-2630 v4 @ 2.20GHz.csv, the next smaller CPU of the family that Sherman ran on; [bench-micro]
- * bench/micro/, measured on one machine and scaled (docs/internals/simulator.md, The CPU); [eRPC] Kalia,
- * Kaminsky, Andersen: Datacenter RPCs can be General and Fast, NSDI 2019; [rdma-core]
- * github.com/linux-rdma/rdma-core, providers/mlx5 (MLX5_DEF_TOT_UUARS).
+ * RDMA Systems, USENIX ATC 2016; [eRPC] the same: Datacenter RPCs can be General and Fast, NSDI 2019;
+ * [SMART-data] the measurements published with Ren et al.: Scaling Up Memory Disaggregated Applications with
+ * SMART, ASPLOS 2024: github.com/madsys-dev/smart, ae/raw-reference/fig3a.csv, fig3b.csv and fig4a.csv;
+ * [IBA] InfiniBand Architecture Specification, volume 1; [CX5] the vendor's ConnectX-5 product brief;
+ * [rdma-core] github.com/linux-rdma/rdma-core, providers/mlx5 (MLX5_DEF_TOT_UUARS); [nviennot]
+ * github.com/nviennot/core-to-core-latency, results/Dual Intel(R) Xeon(R) CPU E5-2630 v4 @ 2.20GHz.csv, the
+ * next smaller CPU of the family that Sherman ran on; [bench-micro] bench/micro/, measured on one machine and
+ * scaled (docs/internals/simulator.md, The CPU).
  */
 #include "sim/params.h"
 
@@ -33,15 +35,15 @@ const struct sim_param_basis sim_params_basis[] = {
     ESTIMATE("block-responses", 0, 1, "not published: whether the stopped pipeline also holds up answers"),
     PUBLISHED("bandwidth", 90, 100, "Sherman 5.1: 100 Gb/s NICs; the low end leaves 10 % to flow control"),
     PUBLISHED("message-rate-in", 75, 200,
-              "Sherman 4.3: a NIC of this kind takes 110 M/s of CAS; low: a third less, for READs and "
-              "WRITEs; high: CX5"),
-    PUBLISHED("message-rate-out", 75, 200,
-              "Sherman 4.3: 110 M/s of CAS are as many answers; SMART-data: 91 M/s of WRITEs, 111 M/s of "
-              "READs leave a "
-              "ConnectX-6; high: CX5"),
+              "Sherman 4.3: 110 M/s of CAS come in; low: two thirds of it; high: CX5"),
+    PUBLISHED(
+        "message-rate-out", 75, 200,
+        "Sherman 4.3: 110 M/s of CAS are answered; SMART-data: 111 M/s of READs leave a ConnectX-6; low: "
+        "two thirds of it; high: CX5"),
     PUBLISHED("header-bytes", 30, 54, "IBA: LRH 8, BTH 12, RETH 16, ICRC 4, VCRC 2; answers 30, atomics 54"),
     PUBLISHED("mtu", 1024, 4096, "IBA: 256 to 4096"),
-    ESTIMATE("inline-bytes", 64, 400, "a choice of the program that makes the queue pair"),
+    ESTIMATE("inline-bytes", 0, 220,
+             "high: usual limit of mlx5 queue pairs; low: Sherman's code inlines nothing (include/Rdma.h)"),
     ESTIMATE("doorbell-ns", 150, 300, "half a PCIe round trip: Neugebauer18"),
     ESTIMATE("nic-ns", 50, 150, "what Sherman's round trip of 2 us leaves beside PCIe and wire"),
     ESTIMATE("wire-ns", 150, 750, "what Sherman's round trip of 2 us leaves beside PCIe and NICs"),
@@ -49,21 +51,18 @@ const struct sim_param_basis sim_params_basis[] = {
     ESTIMATE("pcie-write-ns", 150, 300, "half a PCIe round trip: Neugebauer18"),
     PUBLISHED("pcie-bandwidth", 100, 126, "PCIe 3.0 x16: 126 Gb/s of bits, some 100 of them payload"),
     ESTIMATE("dma-read-rate", 50, 110,
-             "low: 32 reads under way (the tags that PCIe has without extensions) of 600 ns; default: of 400 "
-             "ns; high: "
-             "SMART-data, 111 M/s of READs of 8 bytes at a ConnectX-6"),
+             "32 reads under way (the tags of PCIe without extensions) of 400 ns, low: of 600 ns; high: "
+             "SMART-data, READs of 8 bytes at a ConnectX-6"),
     ESTIMATE("dma-read-bytes", 256, 4096, "PCIe: 128 to 4096; 512 is what systems usually set"),
     ESTIMATE("connection-cache", 512, 5000,
-             "eRPC, figure 1: with some 5,000 connections a ConnectX-5 does half as many READs; so does this "
-             "model "
-             "with 1,000"),
-    PUBLISHED("doorbells", 0, 16,
-              "Sherman's code opens one device context per thread, which has doorbells of its own; "
-              "rdma-core: a context "
-              "shared by all has 16"),
-    ESTIMATE(
-        "doorbell-hold-ns", 100, 200,
-        "SMART-data: k threads on a doorbell post once every 130 k ns (rdma-read-per-qp, 32 to 96 threads)"),
+             "eRPC, figure 1: a ConnectX-5 with some 5,000 connections does half as many READs; so does this "
+             "model with 1,000"),
+    PUBLISHED(
+        "doorbells", 0, 16,
+        "Sherman's code opens a device context per thread (src/ThreadConnection.cpp); high: rdma-core's "
+        "default for one context"),
+    ESTIMATE("doorbell-hold-ns", 130, 175,
+             "SMART-data: k threads on a doorbell post once every 130 k to 175 k ns (rdma-read-per-qp)"),
     ESTIMATE("jitter-ns", 0, 300, "so that percentiles have a spread"),
     CALIBRATED("atomic-fetch-ns", 300, 600, "a PCIe read; fitted to Sherman's Table 1"),
     CALIBRATED("atomic-writeback-ns", 50, 300, "a PCIe write; fitted to Sherman's Table 1"),
@@ -72,9 +71,10 @@ const struct sim_param_basis sim_params_basis[] = {
              "a few accesses to SRAM at some 200 to 1,000 MHz; no source states how long a word is busy"),
     PUBLISHED("rpc-cores", 1, 2, "Sherman 4.2: one thread; 5.1: two cores of a memory node"),
     ESTIMATE("rpc-ns", 500, 5000, "receive, handle and answer one message"),
-    ESTIMATE("post-ns", 40, 200, "Kalia16 gives the order of magnitude"),
-    ESTIMATE("command-ns", 10, 50, "Kalia16 gives the order of magnitude"),
-    ESTIMATE("poll-ns", 30, 150, "Kalia16 gives the order of magnitude"),
+    ESTIMATE("post-ns", 40, 150,
+             "SMART-data, fig4a: a thread posts and polls a further READ in 230 ns; split as in Kalia16"),
+    ESTIMATE("command-ns", 10, 50, "as post-ns"),
+    ESTIMATE("poll-ns", 30, 130, "as post-ns"),
     CALIBRATED("operation-ns", 600, 3000, "fitted to Sherman's Table 1"),
     CALIBRATED("search-ns", 50, 400, "fitted to Sherman's Table 1"),
     PUBLISHED("leaf-ns", 1, 4, "Sherman 5.2.1: 100 ns to traverse a whole leaf of 1 KiB; some 50 entries"),
