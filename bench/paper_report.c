@@ -33,17 +33,25 @@ static void number_text(double value, char *text, size_t size)
     snprintf(text, size, "%.*f", most >= 1000 ? 0 : most >= 100 ? 1 : 2, value);
 }
 
+/* Of a percentage the deviation is in points: a percentage of a percentage says nothing. */
+static void deviation_text(const struct paper_number *number, double ours, char *text, size_t size)
+{
+    bool points = !strcmp(number->unit, "%");
+    double deviation = points ? ours - number->value : paper_deviation(ours, number->value);
+    text[0] = '\0';
+    if (!isnan(deviation))
+        snprintf(text, size, ", %+.*f %s", fabs(deviation) < 10 ? 1 : 0, deviation, points ? "points" : "%");
+}
+
 static void print_cell(const struct paper_outcome *outcome, const struct paper_number *number, FILE *file)
 {
-    char ours_text[32] = "-", paper_text[64] = "";
-    double ours = paper_ours(outcome, number), deviation = paper_deviation(ours, number->value);
+    char ours_text[32] = "-", paper_text[64] = "", deviation[32];
+    double ours = paper_ours(outcome, number);
     if (!isnan(ours))
         number_text(ours, ours_text, sizeof ours_text);
-    if (!isnan(deviation))
-        snprintf(paper_text, sizeof paper_text, "(%.9g, %+.*f %%)", number->value,
-                 fabs(deviation) < 10 ? 1 : 0, deviation);
-    else if (!isnan(number->value))
-        snprintf(paper_text, sizeof paper_text, "(%.9g)", number->value);
+    deviation_text(number, ours, deviation, sizeof deviation);
+    if (!isnan(number->value))
+        snprintf(paper_text, sizeof paper_text, "(%.9g%s)", number->value, deviation);
     fprintf(file, " %9s %-17s", ours_text, paper_text);
 }
 
@@ -129,13 +137,15 @@ static json_t *row_json(const struct paper_outcome *outcome, const struct paper_
 {
     json_t *json = json_object();
     double ours = paper_ours(outcome, number);
+    bool percentage = !strcmp(number->unit, "%");
     json_object_set_new(json, "figure", json_string(number->figure));
     json_object_set_new(json, "row", json_string(number->row));
     json_object_set_new(json, "column", json_string(number->column));
     json_object_set_new(json, "unit", json_string(number->unit));
     json_object_set_new(json, "paper", real_or_null(number->value));
     json_object_set_new(json, "ours", real_or_null(ours));
-    json_object_set_new(json, "deviation_percent", real_or_null(paper_deviation(ours, number->value)));
+    json_object_set_new(json, "deviation_percent",
+                        real_or_null(percentage ? NAN : paper_deviation(ours, number->value)));
     json_object_set_new(json, "place", json_string(number->place));
     return json;
 }

@@ -130,9 +130,9 @@ static int append(struct paper_outcome *outcome, struct bench_result *results, s
     return 0;
 }
 
-/* Scans count by their entries: 20 are one operation, so that a figure of scans takes no longer than another.
+/* Scans count by their entries: 40 are one operation, so that a figure of scans takes no longer than another.
  */
-#define ENTRIES_OF_AN_OPERATION 20
+#define ENTRIES_OF_AN_OPERATION 40
 
 static void set_operations(struct bench_config *config, uint32_t scan_length)
 {

@@ -13,30 +13,34 @@ const char *const workload_distribution_names[WORKLOAD_DISTRIBUTIONS + 1] = {"un
 
 struct named_workload {
     const char *name, *mix, *about;
-    bool all_slots, latest, scan_uniform;
+    bool all_slots, latest, scan_uniform, upsert_uniform;
 };
 
 /* The first whose name without its prefix fits wins, so Sherman's stand before DEX's. */
 static const struct named_workload named[] = {
     {"sherman:write-only", "upsert=100", "100% insert, of which about 2/3 meet an existing key", true, false,
+     false, false},
+    {"sherman:write-intensive", "upsert=50,lookup=50", "50% insert, 50% lookup", true, false, false, false},
+    {"sherman:read-intensive", "upsert=5,lookup=95", "5% insert, 95% lookup", true, false, false, false},
+    {"sherman:range-only", "scan=100", "100% range query", true, false, false, false},
+    {"sherman:range-write", "upsert=50,scan=50", "50% insert, 50% range query", true, false, false, false},
+    {"sherman:range-write-uniform", "upsert=50,scan=50",
+     "50% insert of keys drawn uniformly whatever the distribution, 50% range query", true, false, false,
+     true},
+    {"dex:read-only", "lookup=100", "100% lookup", false, false, false, false},
+    {"dex:read-intensive", "lookup=95,update=5", "95% lookup, 5% update", false, false, false, false},
+    {"dex:write-intensive", "lookup=50,update=50", "50% lookup, 50% update", false, false, false, false},
+    {"dex:insert-intensive", "insert=50,lookup=50", "50% insert of new keys, 50% lookup", false, false, false,
      false},
-    {"sherman:write-intensive", "upsert=50,lookup=50", "50% insert, 50% lookup", true, false, false},
-    {"sherman:read-intensive", "upsert=5,lookup=95", "5% insert, 95% lookup", true, false, false},
-    {"sherman:range-only", "scan=100", "100% range query", true, false, false},
-    {"sherman:range-write", "upsert=50,scan=50", "50% insert, 50% range query", true, false, false},
-    {"dex:read-only", "lookup=100", "100% lookup", false, false, false},
-    {"dex:read-intensive", "lookup=95,update=5", "95% lookup, 5% update", false, false, false},
-    {"dex:write-intensive", "lookup=50,update=50", "50% lookup, 50% update", false, false, false},
-    {"dex:insert-intensive", "insert=50,lookup=50", "50% insert of new keys, 50% lookup", false, false,
+    {"dex:scan-intensive", "insert=5,scan=95", "5% insert of new keys, 95% scan", false, false, false, false},
+    {"dex:insert-only", "insert=100", "100% insert of new keys", false, false, false, false},
+    {"ycsb:a", "lookup=50,update=50", "50% lookup, 50% update", false, false, false, false},
+    {"ycsb:b", "lookup=95,update=5", "95% lookup, 5% update", false, false, false, false},
+    {"ycsb:c", "lookup=100", "100% lookup", false, false, false, false},
+    {"ycsb:d", "lookup=95,insert=5", "95% lookup of the latest keys, 5% insert", false, true, false, false},
+    {"ycsb:e", "scan=95,insert=5", "95% scan of 1 to scan-length entries, 5% insert", false, false, true,
      false},
-    {"dex:scan-intensive", "insert=5,scan=95", "5% insert of new keys, 95% scan", false, false, false},
-    {"dex:insert-only", "insert=100", "100% insert of new keys", false, false, false},
-    {"ycsb:a", "lookup=50,update=50", "50% lookup, 50% update", false, false, false},
-    {"ycsb:b", "lookup=95,update=5", "95% lookup, 5% update", false, false, false},
-    {"ycsb:c", "lookup=100", "100% lookup", false, false, false},
-    {"ycsb:d", "lookup=95,insert=5", "95% lookup of the latest keys, 5% insert", false, true, false},
-    {"ycsb:e", "scan=95,insert=5", "95% scan of 1 to scan-length entries, 5% insert", false, false, true},
-    {"ycsb:f", "lookup=50,modify=50", "50% lookup, 50% read-modify-write", false, false, false},
+    {"ycsb:f", "lookup=50,modify=50", "50% lookup, 50% read-modify-write", false, false, false, false},
 };
 #define NAMED_COUNT (sizeof named / sizeof named[0])
 
@@ -109,6 +113,7 @@ int workload_find(struct workload *workload, const char *name, struct error *err
         workload->all_slots = named[i].all_slots;
         workload->latest = named[i].latest;
         workload->scan_uniform = named[i].scan_uniform;
+        workload->upsert_uniform = named[i].upsert_uniform;
         return status;
     }
     return error_set(error, BANYAN_EINVAL,
@@ -317,6 +322,11 @@ static uint64_t fresh_number(struct workload_source *source, uint64_t index)
     return slot << GENERATION_BITS | (generation & ((1u << GENERATION_BITS) - 1));
 }
 
+static uint64_t slot_of_rank(const struct workload_source *source, uint64_t rank)
+{
+    return source->workload->all_slots ? rank : slot_of_loaded(rank);
+}
+
 static uint64_t drawn_slot(struct workload_generator *generator)
 {
     struct workload_source *source = generator->source;
@@ -327,7 +337,7 @@ static uint64_t drawn_slot(struct workload_generator *generator)
         rank = permutation_apply(&source->ranks, zipf_next(&source->zipf, &generator->random));
     else
         rank = zipf_next_scrambled(&source->zipf, &generator->random);
-    return source->workload->all_slots ? rank : slot_of_loaded(rank);
+    return slot_of_rank(source, rank);
 }
 
 /* The youngest keys are the hottest: new ones first, then the loaded ones in a fixed order. */
@@ -379,6 +389,9 @@ void workload_next(struct workload_generator *generator, struct workload_operati
                 ? latest_number(generator)
                 : fresh_number(source,
                                random_below(&generator->random, atomic_load_relaxed(&source->inserted) + 1));
+    else if (source->workload->upsert_uniform && operation->kind == WORKLOAD_UPSERT)
+        operation->number = slot_of_rank(source, random_below(&generator->random, source->drawn))
+                            << GENERATION_BITS;
     else
         operation->number = drawn_slot(generator) << GENERATION_BITS;
 }

@@ -44,6 +44,7 @@ struct workload {
     double share[WORKLOAD_KINDS]; /* sum 1 */
     bool all_slots;               /* lookups and scans draw from all slots too (Sherman) */
     bool latest;                  /* lookups prefer the keys inserted last (YCSB D) */
+    bool upsert_uniform;          /* upserts draw uniformly, whatever the distribution of the rest */
     bool scan_uniform;            /* a scan's length is uniform in 1 .. scan length (YCSB E) */
 };
 

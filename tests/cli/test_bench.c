@@ -138,7 +138,7 @@ static void every_workload_runs_on_local(void **state)
     json_t *json =
         bench_json("--workload all --distribution uniform --threads 2 --fibers 2 --scan-length 20 " SMALL);
     const json_t *results = json_object_get(json, "results");
-    assert_int_equal(json_array_size(results), 17);
+    assert_int_equal(json_array_size(results), 18);
     for (size_t i = 0; i < json_array_size(results); i++)
         check_result(json_array_get(results, i), 5000);
     json_decref(json);

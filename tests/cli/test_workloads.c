@@ -233,6 +233,36 @@ static void impossible_sources_are_refused(void **state)
                      BANYAN_EINVAL);
 }
 
+/* Scans follow the distribution, upserts do not. */
+static void uniform_upserts_beside_hot_scans(void **state)
+{
+    (void)state;
+    enum { DRAWS = 200000, KEYS = 2000 };
+    static unsigned counts[2][KEYS / 2 * 3];
+    struct workload workload;
+    struct workload_source source;
+    struct workload_generator generator;
+    const struct workload_skew skew = {.theta = 0.99};
+    struct error error = {0};
+    unsigned most[2] = {0, 0};
+    assert_int_equal(workload_find(&workload, "range-write-uniform", &error), 0);
+    assert_int_equal(
+        workload_source_init(&source, &workload, WORKLOAD_ZIPFIAN, &skew, KEYS, 10, 67, 1, &error), 0);
+    workload_generator_init(&generator, &source, 3);
+    memset(counts, 0, sizeof counts);
+    for (unsigned i = 0; i < DRAWS; i++) {
+        struct workload_operation operation;
+        workload_next(&generator, &operation);
+        bool scan = operation.kind == WORKLOAD_SCAN;
+        assert_true(scan || operation.kind == WORKLOAD_UPSERT);
+        assert_true(operation.number >> 16 < source.slots);
+        unsigned count = ++counts[scan][operation.number >> 16];
+        most[scan] = count > most[scan] ? count : most[scan];
+    }
+    assert_true(most[0] < 3 * DRAWS / 2 / source.slots); /* 33 on average */
+    assert_true(most[1] > DRAWS / 2 / 20);               /* a twentieth of the scans begin at one key */
+}
+
 /* A skew that cannot be matched is refused, and the message says what can. */
 static void impossible_skews_are_refused(void **state)
 {
@@ -319,6 +349,7 @@ int main(void)
         cmocka_unit_test(latest_prefers_new_keys),
         cmocka_unit_test(streams_repeat),
         cmocka_unit_test(impossible_sources_are_refused),
+        cmocka_unit_test(uniform_upserts_beside_hot_scans),
         cmocka_unit_test(impossible_skews_are_refused),
         cmocka_unit_test(the_skew_of_more_keys),
     };
