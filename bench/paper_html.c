@@ -129,6 +129,9 @@ void paper_report_html(const struct paper_outcome *outcome, const struct bench_c
     page_begin(file, paper->title);
     fputs("<p>", file);
     page_text(file, text);
+    fputs("<br>", file);
+    report_leaves(&report, text, sizeof text);
+    page_text(file, text);
     fputs("</p><p>Ours, and below it in grey what the paper states in its text and tables.</p>", file);
     for (size_t i = 0; i < paper->count; i++) {
         const struct paper_number *number = &paper->numbers[i];

@@ -111,14 +111,16 @@ void paper_report_table(const struct paper_outcome *outcome, const struct bench_
 {
     const struct paper *paper = outcome->paper;
     struct bench_report report = report_of(outcome, config);
-    char text[512];
+    char text[512], leaves[512];
+    report_leaves(&report, leaves, sizeof leaves);
     report_configuration(&report, text, sizeof text);
-    fprintf(file,
-            "%s\n%s\nScans count as operations by their entries. Ours, and in brackets what the paper states "
-            "in its "
-            "text or tables with our deviation from it; factors are ratios. Latencies are those of the whole "
-            "workload, as the paper's are: the tables at the end have each kind of operation by itself.\n",
-            paper->title, text);
+    fprintf(
+        file,
+        "%s\n%s\n%s%sScans count as operations by their entries. Ours, and in brackets what the paper states "
+        "in its "
+        "text or tables with our deviation from it; factors are ratios. Latencies are those of the whole "
+        "workload, as the paper's are: the tables at the end have each kind of operation by itself.\n",
+        paper->title, text, leaves, *leaves ? "\n" : "");
     for (size_t i = 0; i < paper->count; i++)
         if (selected(outcome, i) && figure_begins(paper, i))
             print_rows(outcome, paper->numbers[i].figure, file);
