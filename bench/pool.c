@@ -269,6 +269,7 @@ int bench_pool_check(struct bench_pool *pool, const struct bench_config *config,
     space->entries = report.entries;
     space->leaves = report.leaves;
     space->index_bytes = report.bytes;
+    space->height = report.height;
     helper_close(&helper);
     return status;
 }

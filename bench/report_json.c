@@ -67,6 +67,7 @@ static json_t *space_json(const struct bench_space *space)
     if (space->entries) {
         json_object_set_new(json, "entries", json_unsigned(space->entries));
         json_object_set_new(json, "leaves", json_unsigned(space->leaves));
+        json_object_set_new(json, "height", json_unsigned(space->height));
         json_object_set_new(json, "index_bytes", json_unsigned(space->index_bytes));
         json_object_set_new(json, "bytes_per_entry",
                             json_real(report_bytes_per_entry(space->index_bytes, space->entries)));

@@ -65,6 +65,7 @@ struct bench_kind {
 struct bench_space {
     uint64_t entries; /* 0: not counted (check off) */
     uint64_t leaves;
+    uint64_t height;      /* levels, that of the leaves among them */
     uint64_t index_bytes; /* nodes in use */
     uint64_t pool_bytes;  /* chunks handed out, less blocks given back */
 };
