@@ -27,7 +27,8 @@ struct sim_connection *sim_connection_make(struct sim_endpoint *endpoint, struct
         free(connection);
         return NULL;
     }
-    return endpoint->connections[node] = connection;
+    endpoint->connections[node] = connection;
+    return connection;
 }
 
 /* When a request posted by the running task arrives. The way out is booked at sim->now (see nic.h: a

@@ -43,7 +43,8 @@ const struct sim_param_basis sim_params_basis[] = {
     PUBLISHED("header-bytes", 30, 54, "IBA: LRH 8, BTH 12, RETH 16, ICRC 4, VCRC 2; answers 30, atomics 54"),
     PUBLISHED("mtu", 1024, 4096, "IBA: 256 to 4096"),
     ESTIMATE("inline-bytes", 0, 220,
-             "high: usual limit of mlx5 queue pairs; low: Sherman's code inlines nothing (include/Rdma.h)"),
+             "high: usual limit of mlx5 queue pairs; low: Sherman's code makes its queue pairs with "
+             "maxInlineData 0"),
     ESTIMATE("doorbell-ns", 150, 300, "half a PCIe round trip: Neugebauer18"),
     ESTIMATE("nic-ns", 50, 150, "what Sherman's round trip of 2 us leaves beside PCIe and wire"),
     ESTIMATE("wire-ns", 150, 750, "what Sherman's round trip of 2 us leaves beside PCIe and NICs"),
@@ -57,10 +58,9 @@ const struct sim_param_basis sim_params_basis[] = {
     ESTIMATE("connection-cache", 512, 5000,
              "eRPC, figure 1: a ConnectX-5 with some 5,000 connections does half as many READs; so does this "
              "model with 1,000"),
-    PUBLISHED(
-        "doorbells", 0, 16,
-        "Sherman's code opens a device context per thread (src/ThreadConnection.cpp); high: rdma-core's "
-        "default for one context"),
+    PUBLISHED("doorbells", 0, 16,
+              "Sherman's code opens a device context per thread (ThreadConnection); high: rdma-core's "
+              "default for one context"),
     ESTIMATE("doorbell-hold-ns", 130, 175,
              "SMART-data: k threads on a doorbell post once every 130 k to 175 k ns (rdma-read-per-qp)"),
     ESTIMATE("jitter-ns", 0, 300, "so that percentiles have a spread"),
