@@ -88,11 +88,20 @@ static bool shown(const struct plot *plot, const struct paper_number *number)
     return !isnan(number->value) || !isnan(paper_ours(plot->outcome, number));
 }
 
+/* "write-only: throughput, Mops" */
+static void plot_title(const struct plot *plot, const struct paper_number *like, char *title, size_t size)
+{
+    bool factor = !strcmp(like->unit, "x");
+    snprintf(title, size, "%.*s: %s%s%s%s", (int)part_length(like), like->row, like->column,
+             factor ? "" : ", ", factor ? "" : like->unit, logarithmic(plot) ? " (logarithmic)" : "");
+}
+
 static void put_plot(const struct paper_outcome *outcome, size_t first, FILE *file)
 {
     const struct paper *paper = outcome->paper;
     const struct paper_number *like = &paper->numbers[first];
     struct plot plot = {.outcome = outcome, .file = file, .least = INFINITY};
+    char title[200];
     for (size_t i = first; i < paper->count; i++) {
         const struct paper_number *number = &paper->numbers[i];
         if (!same_plot(number, like) || !shown(&plot, number))
@@ -103,12 +112,11 @@ static void put_plot(const struct paper_outcome *outcome, size_t first, FILE *fi
     }
     if (!plot.rows)
         return;
+    plot_title(&plot, like, title, sizeof title);
     fputs("<div class=\"panel\"><h3>", file);
-    page_text(file, like->column);
-    fprintf(file, ", %s%s: ", like->unit, logarithmic(&plot) ? ", logarithmic" : "");
-    fprintf(file, "%.*s</h3><svg viewBox=\"0 0 560 %g\" role=\"img\" aria-label=\"", (int)part_length(like),
-            like->row, STEP * (double)plot.rows);
-    page_text(file, like->column);
+    page_text(file, title);
+    fprintf(file, "</h3><svg viewBox=\"0 0 560 %g\" role=\"img\" aria-label=\"", STEP * (double)plot.rows);
+    page_text(file, title);
     fputs("\">", file);
     double y = 0;
     for (size_t i = first; i < paper->count; i++)

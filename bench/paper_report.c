@@ -71,7 +71,7 @@ static void heading_text(const struct paper *paper, size_t first, char *text, si
     }
 }
 
-#define ROW_WIDTH 42
+#define ROW_WIDTH 48
 
 static void print_rows(const struct paper_outcome *outcome, const char *figure, FILE *file)
 {
