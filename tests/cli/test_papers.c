@@ -396,6 +396,19 @@ static void testbeds_are_set_and_overridden(void **state)
     json_decref(json);
 }
 
+/* What is fitted to Cell's microbenchmark: READs of 1 KB from one server. */
+static void cells_nic_reads_as_fast_as_it_says(void **state)
+{
+    (void)state;
+    json_t *json =
+        json_of("bench --testbed cell --memory-nodes 1 --workload dex:read-only --distribution uniform "
+                "--preset fg+ --keys 20k --operations 5k --no-check --json -");
+    double read = real(json_array_get(json_object_get(json, "results"), 0), "throughput_mops");
+    double theirs = stated("cell", "micro", "1 KB READs over 1 GB, one server", "throughput");
+    assert_true(read > 0.95 * theirs && read < 1.05 * theirs);
+    json_decref(json);
+}
+
 static void every_testbed_runs(void **state)
 {
     (void)state;
@@ -433,6 +446,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(papers_repeat),
         cmocka_unit_test(a_papers_page_stands_alone),
         cmocka_unit_test(testbeds_are_set_and_overridden),
+        cmocka_unit_test(cells_nic_reads_as_fast_as_it_says),
         cmocka_unit_test(every_testbed_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
