@@ -1,6 +1,7 @@
 /* paper_run.c - see paper_run.h. */
 #include "bench/paper_run.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +162,7 @@ static int run_index(const struct bench_plan *whole, struct paper_outcome *outco
     int status = bench_plan_add_workloads(plan, first->setup.workload, error);
     for (struct paper_cell *cell = first; cell < outcome->cells + outcome->cell_count; cell++)
         if (same_setup(&cell->setup, &first->setup)) {
+            assert(plan->preset_count < whole->preset_count); /* each of the whole plan's, once */
             cell->result = begin + plan->preset_count;
             plan->presets[plan->preset_count++] = *find_preset(whole, cell->preset);
         }
