@@ -130,7 +130,7 @@ void sensitivity_judge(struct sensitivity_ratio *ratio, unsigned parameter_count
     ratio->least = ratio->most = ratio->point;
     ratio->least_by = ratio->most_by = SENSITIVITY_STAYS;
     for (unsigned i = 0; i < parameter_count; i++) {
-        double low = ratio->point, high = ratio->point;
+        double low = ratio->point, high = low;
         ratio->worst[i] = ratio->best[i] = SENSITIVITY_STAYS;
         for (int end = 0; end < SENSITIVITY_ENDS; end++) {
             double value = ratio->ends[i][end];

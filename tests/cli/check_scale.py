@@ -48,4 +48,6 @@ refused("--only", "--only", "fly")
 refused("--clients", "--clients", "17")
 refused("--nodes", "--nodes", "0")
 refused("--jobs", "--jobs", "0")
-refused("bench", "--workload", "fly", *SMALL)
+refused("unknown workload 'fly'", "--workload", "fly", *SMALL)
+banyan += ".missing"
+refused("not there", *SMALL)
