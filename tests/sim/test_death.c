@@ -365,7 +365,7 @@ static void work_then_write(void *argument)
 {
     struct death *death = argument;
     uint64_t value = NEW;
-    task_charge(TASK_WORK_OPERATION, 2); /* 4.4 us of its thread's time, from 0 */
+    task_charge(TASK_WORK_OPERATION, 4); /* 4 us of its thread's time, from 0 */
     cluster_write(death->cluster.endpoints[0], gaddr_make(0, WORD_AT), &value, 8);
 }
 
@@ -382,7 +382,7 @@ static void test_what_would_have_been_posted_later_never_comes(void **state)
             memset(&death, 0, sizeof death);
             cluster_create(&death.cluster, 1, 1, NULL, &faults, seed);
             assert_int_equal(sim_spawn(death.cluster.sim, 0, 0, work_then_write, &death, NULL), 0);
-            assert_int_equal(sim_at(death.cluster.sim, later ? 4600 : 4000, kill_one, &death), 0);
+            assert_int_equal(sim_at(death.cluster.sim, later ? 4200 : 3600, kill_one, &death), 0);
             sim_run(death.cluster.sim, UINT64_MAX);
             assert_true(later || *cluster_word(&death.cluster, 0, WORD_AT) == 0);
             came += *cluster_word(&death.cluster, 0, WORD_AT) != 0;

@@ -715,7 +715,7 @@ static void test_messages_are_late_and_nodes_stall(void **state)
     struct sim_faults faults;
     struct timing plain = time_with(NULL);
     assert_in_range(plain.fastest, 1700, 2500);
-    assert_in_range(plain.slowest, plain.fastest, 5000);
+    assert_in_range(plain.slowest, plain.fastest, 12000);
     sim_faults_none(&faults);
     faults.late = 0.1;
     faults.late_ns = 100000;
@@ -784,7 +784,7 @@ static void test_atomics_queue_behind_many(void **state)
 {
     (void)state;
     gaddr host = gaddr_make(0, 4096), chip = gaddr_make(0, GADDR_LOCK_REGION | 64);
-    assert_true(queue_atomics(0, host).slowest_atomic < 5000);
+    assert_true(queue_atomics(0, host).slowest_atomic < 12000);
     struct queueing on_host = queue_atomics(0.05, host), on_chip = queue_atomics(0.05, chip);
     assert_in_range(on_host.slowest_atomic, 100000, 205000);
     assert_in_range(on_chip.slowest_atomic, 100000, 205000);
