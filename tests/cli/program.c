@@ -5,7 +5,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -13,19 +12,26 @@
 
 const char *program_path;
 
+char *program_text(FILE *stream)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *copy = open_memstream(&text, &size);
+    assert_non_null(copy);
+    for (int c = fgetc(stream); c != EOF; c = fgetc(stream))
+        fputc(c, copy);
+    fclose(copy);
+    return text;
+}
+
 struct program_outcome program_run(const char *arguments, const char *redirect)
 {
     char command[1024];
     struct program_outcome outcome = {0};
-    size_t size = 0;
     snprintf(command, sizeof command, "'%s' %s %s", program_path, arguments, redirect);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
-    FILE *text = open_memstream(&outcome.text, &size);
-    assert_non_null(text);
-    for (int c = fgetc(pipe); c != EOF; c = fgetc(pipe))
-        fputc(c, text);
-    fclose(text);
+    outcome.text = program_text(pipe);
     int status = pclose(pipe);
     assert_true(WIFEXITED(status));
     outcome.code = WEXITSTATUS(status);

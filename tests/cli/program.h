@@ -5,6 +5,8 @@
 #ifndef TESTS_CLI_PROGRAM_H
 #define TESTS_CLI_PROGRAM_H
 
+#include <stdio.h>
+
 extern const char *program_path; /* the executable: a test sets it from its argument */
 
 struct program_outcome {
@@ -16,5 +18,7 @@ struct program_outcome {
 struct program_outcome program_run(const char *arguments, const char *redirect);
 /* Standard output and error must hold `needle`, and the exit code must be this one. */
 void program_expect(const char *arguments, int code, const char *needle);
+/* All that a stream gives until its end, malloc'ed for the caller. */
+char *program_text(FILE *stream);
 
 #endif

@@ -10,11 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <cmocka.h>
 #include <jansson.h>
 #include "program.h"
+#include "reports.h"
 
 static void usage_errors_say_what_to_do(void **state)
 {
@@ -86,44 +85,21 @@ static void version_json(void **state)
     free(outcome.text);
 }
 
-static json_t *bench_json(const char *arguments)
-{
-    char all[512];
-    snprintf(all, sizeof all, "bench %s --json -", arguments);
-    struct program_outcome outcome = program_run(all, "2>/dev/null");
-    if (outcome.code)
-        fail_msg("banyan %s: exit code %d", all, outcome.code);
-    json_error_t error;
-    json_t *json = json_loads(outcome.text, 0, &error);
-    if (!json)
-        fail_msg("banyan %s: not JSON: %s", all, error.text);
-    free(outcome.text);
-    return json;
-}
-
-static double number(const json_t *json, const char *name)
-{
-    const json_t *value = json_object_get(json, name);
-    if (!json_is_number(value))
-        fail_msg("no number '%s'", name);
-    return json_number_value(value);
-}
-
 static void check_result(const json_t *result, double operations)
 {
     static const char *const costs[] = {"round_trips", "reads",      "writes",       "atomics",
                                         "rpcs",        "bytes_read", "bytes_written"};
     const json_t *latency = json_object_get(result, "latency_us"),
                  *per_op = json_object_get(result, "per_op");
-    assert_true(number(result, "throughput_mops") > 0);
-    assert_true(number(result, "operations") >= operations);
-    assert_true(number(latency, "p50") <= number(latency, "p90"));
-    assert_true(number(latency, "p90") <= number(latency, "p99"));
-    assert_true(number(latency, "p99") <= number(latency, "p999"));
+    assert_true(reports_number(result, "throughput_mops") > 0);
+    assert_true(reports_number(result, "operations") >= operations);
+    assert_true(reports_number(latency, "p50") <= reports_number(latency, "p90"));
+    assert_true(reports_number(latency, "p90") <= reports_number(latency, "p99"));
+    assert_true(reports_number(latency, "p99") <= reports_number(latency, "p999"));
     for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++)
-        assert_true(number(per_op, costs[i]) >= 0);
-    assert_true(number(result, "retries") >= 0);
-    assert_true(number(result, "cache_hit") >= 0 && number(result, "cache_hit") <= 1);
+        assert_true(reports_number(per_op, costs[i]) >= 0);
+    assert_true(reports_number(result, "retries") >= 0);
+    assert_true(reports_number(result, "cache_hit") >= 0 && reports_number(result, "cache_hit") <= 1);
     assert_true(json_is_string(json_object_get(result, "preset")));
     assert_true(json_is_string(json_object_get(result, "workload")));
     assert_true(json_is_string(json_object_get(result, "distribution")));
@@ -136,7 +112,7 @@ static void every_workload_runs_on_local(void **state)
 {
     (void)state;
     json_t *json =
-        bench_json("--workload all --distribution uniform --threads 2 --fibers 2 --scan-length 20 " SMALL);
+        reports_json("--workload all --distribution uniform --threads 2 --fibers 2 --scan-length 20 " SMALL);
     const json_t *results = json_object_get(json, "results");
     assert_int_equal(json_array_size(results), 18);
     for (size_t i = 0; i < json_array_size(results); i++)
@@ -147,7 +123,7 @@ static void every_workload_runs_on_local(void **state)
 static void every_preset_runs_on_sim(void **state)
 {
     (void)state;
-    json_t *json = bench_json(WORLD "--preset all --workload write-intensive");
+    json_t *json = reports_json(WORLD "--preset all --workload write-intensive");
     const json_t *results = json_object_get(json, "results");
     assert_int_equal(json_array_size(results), 7);
     for (size_t i = 0; i < json_array_size(results); i++)
@@ -163,7 +139,7 @@ static void presets_bring_their_leaves(void **state)
     for (unsigned i = 0; i < 3; i++) {
         char arguments[200];
         snprintf(arguments, sizeof arguments, WORLD "--preset fg+,sherman,banyan --leaf %s", leaves[i]);
-        json_t *json = bench_json(arguments);
+        json_t *json = reports_json(arguments);
         const json_t *results = json_object_get(json, "results");
         assert_int_equal(json_array_size(results), 3);
         for (unsigned j = 0; j < 3; j++) {
@@ -171,9 +147,9 @@ static void presets_bring_their_leaves(void **state)
             const char *wanted = i ? leaves[i] : j < 2 ? "unsorted" : "hashed";
             bool hashed = !strcmp(wanted, "hashed");
             assert_string_equal(json_string_value(json_object_get(result, "leaf")), wanted);
-            assert_true(number(result, "leaf_slots") == (hashed ? 45 : 47));
+            assert_true(reports_number(result, "leaf_slots") == (hashed ? 45 : 47));
             /* 20,000 keys at fill 0.8: 36 in a leaf, or 38 */
-            assert_true(number(json_object_get(result, "loaded"), "leaves") == (hashed ? 556 : 527));
+            assert_true(reports_number(json_object_get(result, "loaded"), "leaves") == (hashed ? 556 : 527));
         }
         json_decref(json);
     }
@@ -185,31 +161,31 @@ static void deletes_and_long_keys(void **state)
 {
     (void)state;
     json_t *json =
-        bench_json("--mix upsert=2,delete=1,lookup=1,insert=1 --key-bytes 40 --value-bytes 100 " SMALL);
-    const json_t *result = json_array_get(json_object_get(json, "results"), 0);
+        reports_json("--mix upsert=2,delete=1,lookup=1,insert=1 --key-bytes 40 --value-bytes 100 " SMALL);
+    const json_t *result = reports_result(json, 0);
     check_result(result, 5000);
-    assert_true(number(result, "absent") > 0);
-    assert_true(number(json_object_get(result, "loaded"), "entries") == 20000);
-    assert_true(number(json_object_get(result, "ended"), "bytes_per_entry") > 140);
+    assert_true(reports_number(result, "absent") > 0);
+    assert_true(reports_number(json_object_get(result, "loaded"), "entries") == 20000);
+    assert_true(reports_number(json_object_get(result, "ended"), "bytes_per_entry") > 140);
     json_decref(json);
 }
 
 static void empty_index_takes_inserts(void **state)
 {
     (void)state;
-    json_t *json = bench_json("--keys 0 --workload insert-only --operations 20k --warm-up 0");
-    const json_t *result = json_array_get(json_object_get(json, "results"), 0);
+    json_t *json = reports_json("--keys 0 --workload insert-only --operations 20k --warm-up 0");
+    const json_t *result = reports_result(json, 0);
     check_result(result, 20000);
-    assert_true(number(json_object_get(result, "ended"), "entries") >= 20000);
+    assert_true(reports_number(json_object_get(result, "ended"), "entries") >= 20000);
     json_decref(json);
 }
 
 static void switches_are_set_over_presets(void **state)
 {
     (void)state;
-    json_t *json = bench_json(WORLD "--preset sherman --handover 2 --no-local-locks --lock-region dram");
-    const json_t *switches = json_object_get(json_array_get(json_object_get(json, "results"), 0), "switches");
-    assert_true(number(switches, "handover") == 2);
+    json_t *json = reports_json(WORLD "--preset sherman --handover 2 --no-local-locks --lock-region dram");
+    const json_t *switches = json_object_get(reports_result(json, 0), "switches");
+    assert_true(reports_number(switches, "handover") == 2);
     assert_true(json_is_false(json_object_get(switches, "local-locks")));
     assert_string_equal(json_string_value(json_object_get(switches, "lock-region")), "dram");
     json_decref(json);
@@ -218,25 +194,18 @@ static void switches_are_set_over_presets(void **state)
 static void simulations_repeat(void **state)
 {
     (void)state;
-    const char *arguments = "bench " WORLD "--workload write-intensive --preset fg+,banyan --json -";
-    struct program_outcome first = program_run(arguments, "2>/dev/null"),
-                           second = program_run(arguments, "2>/dev/null");
-    assert_int_equal(first.code, 0);
-    assert_string_equal(first.text, second.text);
-    struct program_outcome other = program_run(
-        "bench " WORLD "--workload write-intensive --preset fg+,banyan --json - --seed 2", "2>/dev/null");
-    assert_int_equal(other.code, 0);
-    assert_string_not_equal(first.text, other.text);
-    free(first.text);
-    free(second.text);
-    free(other.text);
+    char *first = reports_repeat(WORLD "--workload write-intensive --preset fg+,banyan");
+    char *other = reports_run(WORLD "--workload write-intensive --preset fg+,banyan --seed 2");
+    assert_string_not_equal(first, other);
+    free(first);
+    free(other);
 }
 
 /* Integers of JSON readers end at 2^63 - 1: a larger seed is a string of its digits. */
 static void json_tells_large_seeds(void **state)
 {
     (void)state;
-    json_t *json = bench_json("--keys 1k --operations 1k --seed 18446744073709551615");
+    json_t *json = reports_json("--keys 1k --operations 1k --seed 18446744073709551615");
     const char *digits = json_string_value(json_object_get(json_object_get(json, "config"), "seed"));
     assert_non_null(digits);
     assert_string_equal(digits, "18446744073709551615");
@@ -246,8 +215,8 @@ static void json_tells_large_seeds(void **state)
 static void faults_are_survived(void **state)
 {
     (void)state;
-    json_t *json = bench_json(WORLD "--workload write-intensive --faults hostile");
-    check_result(json_array_get(json_object_get(json, "results"), 0), 5000);
+    json_t *json = reports_json(WORLD "--workload write-intensive --faults hostile");
+    check_result(reports_result(json, 0), 5000);
     json_decref(json);
 }
 
@@ -255,9 +224,9 @@ static void faults_are_survived(void **state)
 static void skew_of_more_keys(void **state)
 {
     (void)state;
-    json_t *plain = bench_json(WORLD "--workload write-intensive --distribution zipfian,uniform");
+    json_t *plain = reports_json(WORLD "--workload write-intensive --distribution zipfian,uniform");
     json_t *matched =
-        bench_json(WORLD "--workload write-intensive --distribution zipfian,uniform --skew-of 1G");
+        reports_json(WORLD "--workload write-intensive --distribution zipfian,uniform --skew-of 1G");
     assert_int_equal(json_integer_value(json_object_get(json_object_get(plain, "config"), "skew_of")), 0);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(matched, "config"), "skew_of")),
                      1000000000);
@@ -265,8 +234,7 @@ static void skew_of_more_keys(void **state)
         const char *hashes[2];
         json_t *runs[] = {plain, matched};
         for (size_t j = 0; j < 2; j++)
-            hashes[j] = json_string_value(
-                json_object_get(json_array_get(json_object_get(runs[j], "results"), i), "trace_hash"));
+            hashes[j] = reports_string(reports_result(runs[j], i), "trace_hash");
         assert_int_equal(strcmp(hashes[0], hashes[1]) == 0, i == 1);
     }
     json_decref(plain);
@@ -277,26 +245,14 @@ static void skew_of_more_keys(void **state)
 static void page_stands_alone(void **state)
 {
     (void)state;
-    char name[] = "/tmp/banyan-report-XXXXXX", arguments[512];
-    int file = mkstemp(name);
-    assert_true(file >= 0);
-    close(file);
-    snprintf(arguments, sizeof arguments, "bench %s--report %s", SMALL, name);
-    struct program_outcome outcome = program_run(arguments, "2>&1");
-    assert_int_equal(outcome.code, 0);
-    free(outcome.text);
-    FILE *page = fopen(name, "r");
-    assert_non_null(page);
-    static char text[1 << 20];
-    size_t length = fread(text, 1, sizeof text - 1, page);
-    fclose(page);
-    unlink(name);
-    assert_true(length > 2000);
-    assert_non_null(strstr(text, "<svg"));
-    assert_non_null(strstr(text, "</html>"));
-    assert_null(strstr(text, "http:"));
-    assert_null(strstr(text, "https:"));
-    assert_null(strstr(text, "nan"));
+    char *page = reports_page(SMALL, NULL);
+    assert_true(strlen(page) > 2000);
+    assert_non_null(strstr(page, "<svg"));
+    assert_non_null(strstr(page, "</html>"));
+    assert_null(strstr(page, "http:"));
+    assert_null(strstr(page, "https:"));
+    assert_null(strstr(page, "nan"));
+    free(page);
 }
 
 static void full_pools_fail_cleanly(void **state)
@@ -319,7 +275,7 @@ static void peers_are_compared(void **state)
     assert_int_equal(found.code, 0);
     assert_non_null(strstr(found.text, "ratio"));
     free(found.text);
-    json_t *json = bench_json("--peer lmdb --workload insert-intensive --pairs 2 --threads 2 " SMALL);
+    json_t *json = reports_json("--peer lmdb --workload insert-intensive --pairs 2 --threads 2 " SMALL);
     assert_int_equal(json_array_size(json_object_get(json, "results")), 6);
     json_decref(json);
     program_expect(

@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <cmocka.h>
 #include <jansson.h>
 #include "bench/micro_sim.h"
 #include "bench/paper_run.h"
 #include "bench/testbed.h"
 #include "program.h"
+#include "reports.h"
 
 /* ---- the data ---- */
 
@@ -257,19 +257,6 @@ static void usage_errors_say_what_to_do(void **state)
     program_expect("bench --list", 0, "ConnectX-3 FDR, 56 Gb/s");
 }
 
-static json_t *json_of(const char *arguments)
-{
-    struct program_outcome outcome = program_run(arguments, "2>/dev/null");
-    if (outcome.code)
-        fail_msg("banyan %s: exit code %d", arguments, outcome.code);
-    json_error_t error;
-    json_t *json = json_loads(outcome.text, 0, &error);
-    if (!json)
-        fail_msg("banyan %s: not JSON: %s", arguments, error.text);
-    free(outcome.text);
-    return json;
-}
-
 static const json_t *find_row(const json_t *json, const char *figure, const char *row, const char *column)
 {
     size_t i;
@@ -285,18 +272,10 @@ static const json_t *find_row(const json_t *json, const char *figure, const char
     return NULL;
 }
 
-static double real(const json_t *json, const char *name)
-{
-    const json_t *value = json_object_get(json, name);
-    if (!json_is_number(value))
-        fail_msg("no number '%s'", name);
-    return json_number_value(value);
-}
-
 static void a_paper_is_run(void **state)
 {
     (void)state;
-    json_t *json = json_of("bench --paper sherman --only fig5,table3,text " SMALL "--json -");
+    json_t *json = reports_json("--paper sherman --only fig5,table3,text " SMALL);
     assert_string_equal(json_string_value(json_object_get(json, "paper")), "sherman");
     size_t i;
     const json_t *item;
@@ -312,13 +291,13 @@ static void a_paper_is_run(void **state)
         assert_true(json_is_number(ours) || (json_is_null(ours) && !strcmp(figure, "text")));
     }
     const json_t *factor = find_row(json, "fig5", "write-only, sherman over fg+", "throughput, times");
-    assert_true(real(factor, "paper") == 24.7);
-    double sherman = real(find_row(json, "fig5", "write-only, sherman", "throughput"), "ours");
-    double base = real(find_row(json, "fig5", "write-only, fg+", "throughput"), "ours");
-    assert_true(fabs(real(factor, "ours") - sherman / base) < 1e-6);
-    assert_true(fabs(real(factor, "deviation_percent") - (sherman / base / 24.7 - 1) * 100) < 1e-4);
+    assert_true(reports_number(factor, "paper") == 24.7);
+    double sherman = reports_number(find_row(json, "fig5", "write-only, sherman", "throughput"), "ours");
+    double base = reports_number(find_row(json, "fig5", "write-only, fg+", "throughput"), "ours");
+    assert_true(fabs(reports_number(factor, "ours") - sherman / base) < 1e-6);
+    assert_true(fabs(reports_number(factor, "deviation_percent") - (sherman / base / 24.7 - 1) * 100) < 1e-4);
     assert_true(json_is_null(json_object_get(find_row(json, "fig5", "write-only, sherman", "p50"), "paper")));
-    assert_true(real(find_row(json, "table3", "range-only, sherman", "1000"), "paper") == 5.76);
+    assert_true(reports_number(find_row(json, "table3", "range-only, sherman", "1000"), "paper") == 5.76);
     json_decref(json);
 }
 
@@ -326,13 +305,7 @@ static void a_paper_is_run(void **state)
 static void papers_repeat(void **state)
 {
     (void)state;
-    const char *arguments = "bench --paper sherman --only fig6,fig2 " SMALL "--json -";
-    struct program_outcome first = program_run(arguments, "2>/dev/null"),
-                           second = program_run(arguments, "2>/dev/null");
-    assert_int_equal(first.code, 0);
-    assert_string_equal(first.text, second.text);
-    free(first.text);
-    free(second.text);
+    free(reports_repeat("--paper sherman --only fig6,fig2 " SMALL));
     struct program_outcome table = program_run("bench --paper sherman --only fig6 " SMALL, "2>&1");
     assert_int_equal(table.code, 0);
     assert_non_null(strstr(table.text, "(2.01, "));
@@ -345,53 +318,40 @@ static void papers_repeat(void **state)
 static void a_papers_page_stands_alone(void **state)
 {
     (void)state;
-    char name[] = "/tmp/banyan-paper-XXXXXX", arguments[512];
-    int file = mkstemp(name);
-    assert_true(file >= 0);
-    close(file);
-    snprintf(arguments, sizeof arguments, "bench --paper sherman --only table1,fig2 %s--report %s", SMALL,
-             name);
-    struct program_outcome outcome = program_run(arguments, "2>&1");
-    assert_int_equal(outcome.code, 0);
-    free(outcome.text);
-    FILE *page = fopen(name, "r");
-    assert_non_null(page);
-    static char text[1 << 21];
-    size_t length = fread(text, 1, sizeof text - 1, page);
-    text[length] = '\0';
-    fclose(page);
-    unlink(name);
-    assert_non_null(strstr(text, "(paper)"));
-    assert_non_null(strstr(text, "theta 0.99"));
-    assert_non_null(strstr(text, "</html>"));
-    assert_null(strstr(text, "http:"));
-    assert_null(strstr(text, "nan"));
-    assert_null(strstr(text, "inf"));
+    char *page = reports_page("--paper sherman --only table1,fig2 " SMALL, NULL);
+    assert_non_null(strstr(page, "(paper)"));
+    assert_non_null(strstr(page, "theta 0.99"));
+    assert_non_null(strstr(page, "</html>"));
+    assert_null(strstr(page, "http:"));
+    assert_null(strstr(page, "nan"));
+    assert_null(strstr(page, "inf"));
+    free(page);
 }
 
 /* A testbed's values, and single ones over them, wherever --testbed stands on the line. */
 static void testbeds_are_set_and_overridden(void **state)
 {
     (void)state;
-    json_t *json = json_of("bench --testbed cell --keys 20k --operations 2k --no-check --json -");
+    json_t *json = reports_json("--testbed cell --keys 20k --operations 2k --no-check");
     const json_t *config = json_object_get(json, "config"), *sim = json_object_get(config, "sim");
     assert_string_equal(json_string_value(json_object_get(config, "fabric")), "sim");
-    assert_true(real(config, "memory_nodes") == 4 && real(config, "compute_nodes") == 12);
-    assert_true(real(config, "threads") == 5);
+    assert_true(reports_number(config, "memory_nodes") == 4 && reports_number(config, "compute_nodes") == 12);
+    assert_true(reports_number(config, "threads") == 5);
     assert_true(json_is_false(json_object_get(sim, "shared-nic")));
-    assert_true(real(sim, "bandwidth") == 16 && real(sim, "rpc-cores") == 2);
-    const json_t *switches = json_object_get(json_array_get(json_object_get(json, "results"), 0), "switches");
+    assert_true(reports_number(sim, "bandwidth") == 16 && reports_number(sim, "rpc-cores") == 2);
+    const json_t *switches = json_object_get(reports_result(json, 0), "switches");
     assert_string_equal(json_string_value(json_object_get(switches, "lock-region")), "dram");
     json_decref(json);
 
-    json = json_of("bench --sim bandwidth=40 --threads 2 --testbed cell --lock-region onchip --leaf-bytes "
-                   "2048 --keys 20k "
-                   "--operations 2k --no-check --json -");
+    json = reports_json("--sim bandwidth=40 --threads 2 --testbed cell --lock-region onchip --leaf-bytes "
+                        "2048 --keys 20k "
+                        "--operations 2k --no-check");
     config = json_object_get(json, "config"), sim = json_object_get(config, "sim");
-    assert_true(real(config, "threads") == 2 && real(config, "compute_nodes") == 12);
-    assert_true(real(config, "leaf_bytes") == 2048 && real(config, "internal_bytes") == 1024);
-    assert_true(real(sim, "bandwidth") == 40 && real(sim, "rpc-cores") == 2);
-    switches = json_object_get(json_array_get(json_object_get(json, "results"), 0), "switches");
+    assert_true(reports_number(config, "threads") == 2 && reports_number(config, "compute_nodes") == 12);
+    assert_true(reports_number(config, "leaf_bytes") == 2048 &&
+                reports_number(config, "internal_bytes") == 1024);
+    assert_true(reports_number(sim, "bandwidth") == 40 && reports_number(sim, "rpc-cores") == 2);
+    switches = json_object_get(reports_result(json, 0), "switches");
     assert_string_equal(json_string_value(json_object_get(switches, "lock-region")), "onchip");
     json_decref(json);
 }
@@ -401,9 +361,9 @@ static void cells_nic_reads_as_fast_as_it_says(void **state)
 {
     (void)state;
     json_t *json =
-        json_of("bench --testbed cell --memory-nodes 1 --workload dex:read-only --distribution uniform "
-                "--preset fg+ --keys 20k --operations 5k --no-check --json -");
-    double read = real(json_array_get(json_object_get(json, "results"), 0), "throughput_mops");
+        reports_json("--testbed cell --memory-nodes 1 --workload dex:read-only --distribution uniform "
+                     "--preset fg+ --keys 20k --operations 5k --no-check");
+    double read = reports_number(reports_result(json, 0), "throughput_mops");
     double theirs = stated("cell", "micro", "1 KB READs over 1 GB, one server", "throughput");
     assert_true(read > 0.95 * theirs && read < 1.05 * theirs);
     json_decref(json);
@@ -415,12 +375,11 @@ static void every_testbed_runs(void **state)
     for (const struct testbed *testbed = testbeds; testbed->name; testbed++) {
         char arguments[200];
         snprintf(arguments, sizeof arguments,
-                 "bench --testbed %s --workload write-intensive --keys 20k --operations 4k --json -",
-                 testbed->name);
-        json_t *json = json_of(arguments);
-        const json_t *result = json_array_get(json_object_get(json, "results"), 0);
-        assert_true(real(result, "throughput_mops") > 0);
-        assert_true(real(json_object_get(json, "config"), "threads") == testbed->threads);
+                 "--testbed %s --workload write-intensive --keys 20k --operations 4k", testbed->name);
+        json_t *json = reports_json(arguments);
+        const json_t *result = reports_result(json, 0);
+        assert_true(reports_number(result, "throughput_mops") > 0);
+        assert_true(reports_number(json_object_get(json, "config"), "threads") == testbed->threads);
         json_decref(json);
     }
 }

@@ -9,11 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <cmocka.h>
 #include <jansson.h>
 #include "bench/sensitivity.h"
 #include "program.h"
+#include "reports.h"
 
 /* ---- judging ---- */
 
@@ -65,75 +65,42 @@ static void without_an_effect_the_band_is_the_point(void **state)
 #define SMALL                                                                                                \
     "--keys 20k --operations 3k --memory-nodes 2 --compute-nodes 2 --threads 4 --workload "                  \
     "write-intensive,read-only "
-
-static char *run(const char *arguments)
-{
-    char all[512];
-    snprintf(all, sizeof all, "bench --sensitivity " SMALL "%s --json -", arguments);
-    struct program_outcome outcome = program_run(all, "2>/dev/null");
-    if (outcome.code)
-        fail_msg("banyan %s: exit code %d", all, outcome.code);
-    return outcome.text;
-}
-
-static json_t *parse(const char *text)
-{
-    json_error_t error;
-    json_t *json = json_loads(text, 0, &error);
-    if (!json)
-        fail_msg("not JSON: %s", error.text);
-    return json;
-}
-
-static double number(const json_t *json, const char *name)
-{
-    const json_t *value = json_object_get(json, name);
-    if (!json_is_number(value))
-        fail_msg("no number '%s'", name);
-    return json_number_value(value);
-}
-
-static const char *text(const json_t *json, const char *name)
-{
-    const char *value = json_string_value(json_object_get(json, name));
-    if (!value)
-        fail_msg("no text '%s'", name);
-    return value;
-}
+#define SENSITIVITY "--sensitivity " SMALL
 
 /* All within the band that the row itself gives. */
 static void check_ratio(const json_t *ratio, size_t parameters)
 {
     const json_t *rows = json_object_get(ratio, "parameters");
-    double least = number(json_object_get(ratio, "least"), "ratio");
-    double most = number(json_object_get(ratio, "most"), "ratio");
-    assert_string_equal(text(ratio, "of"), "banyan");
-    assert_string_equal(text(ratio, "over"), "sherman");
-    assert_true(number(ratio, "point") >= least && number(ratio, "point") <= most);
-    assert_true(number(json_object_get(ratio, "pessimistic"), "ratio") > 0);
-    assert_true(number(json_object_get(ratio, "optimistic"), "ratio") > 0);
+    double least = reports_number(json_object_get(ratio, "least"), "ratio");
+    double most = reports_number(json_object_get(ratio, "most"), "ratio");
+    assert_string_equal(reports_string(ratio, "of"), "banyan");
+    assert_string_equal(reports_string(ratio, "over"), "sherman");
+    assert_true(reports_number(ratio, "point") >= least && reports_number(ratio, "point") <= most);
+    assert_true(reports_number(json_object_get(ratio, "pessimistic"), "ratio") > 0);
+    assert_true(reports_number(json_object_get(ratio, "optimistic"), "ratio") > 0);
     assert_int_equal(json_array_size(json_object_get(ratio, "other_seeds")), SENSITIVITY_SEEDS);
     assert_int_equal(json_array_size(rows), parameters);
     for (size_t i = 0; i < parameters; i++) {
         const json_t *row = json_array_get(rows, i);
-        assert_true(number(row, "low") >= least && number(row, "low") <= most);
-        assert_true(number(row, "high") >= least && number(row, "high") <= most);
+        assert_true(reports_number(row, "low") >= least && reports_number(row, "low") <= most);
+        assert_true(reports_number(row, "high") >= least && reports_number(row, "high") <= most);
     }
 }
 
 static void runs_do_not_depend_on_how_many_at_a_time(void **state)
 {
     (void)state;
-    char *one = run("--only chip-ns,wire-ns --jobs 1"), *two = run("--only chip-ns,wire-ns --jobs 2");
+    char *one = reports_run(SENSITIVITY "--only chip-ns,wire-ns --jobs 1"),
+         *two = reports_run(SENSITIVITY "--only chip-ns,wire-ns --jobs 2");
     assert_string_equal(one, two);
-    json_t *json = parse(one);
+    json_t *json = reports_parse(one);
     const json_t *ratios = json_object_get(json, "ratios");
     /* two workloads, two distributions, throughput and p99 */
     assert_int_equal(json_array_size(ratios), 8);
     assert_int_equal(json_array_size(json_object_get(json, "parameters")), 2);
     const json_t *leaves = json_object_get(json, "leaves");
-    assert_string_equal(json_string_value(json_object_get(leaves, "sherman")), "unsorted");
-    assert_string_equal(json_string_value(json_object_get(leaves, "banyan")), "hashed");
+    assert_string_equal(reports_string(leaves, "sherman"), "unsorted");
+    assert_string_equal(reports_string(leaves, "banyan"), "hashed");
     for (size_t i = 0; i < 8; i++)
         check_ratio(json_array_get(ratios, i), 2);
     json_decref(json);
@@ -145,38 +112,33 @@ static void runs_do_not_depend_on_how_many_at_a_time(void **state)
 static void a_parameter_without_effect_leaves_the_point(void **state)
 {
     (void)state;
-    char *output = run("--only split-ns");
-    json_t *json = parse(output);
+    json_t *json = reports_json(SENSITIVITY "--only split-ns");
     const json_t *ratios = json_object_get(json, "ratios");
     unsigned reads = 0;
     for (size_t i = 0; i < json_array_size(ratios); i++) {
         const json_t *ratio = json_array_get(ratios, i);
-        if (strcmp(text(ratio, "workload"), "dex:read-only"))
+        if (strcmp(reports_string(ratio, "workload"), "dex:read-only"))
             continue;
-        double point = number(ratio, "point");
-        NEAR(number(json_object_get(ratio, "least"), "ratio"), point);
-        NEAR(number(json_object_get(ratio, "most"), "ratio"), point);
-        NEAR(number(json_object_get(ratio, "pessimistic"), "ratio"), point);
-        NEAR(number(json_object_get(ratio, "optimistic"), "ratio"), point);
+        double point = reports_number(ratio, "point");
+        NEAR(reports_number(json_object_get(ratio, "least"), "ratio"), point);
+        NEAR(reports_number(json_object_get(ratio, "most"), "ratio"), point);
+        NEAR(reports_number(json_object_get(ratio, "pessimistic"), "ratio"), point);
+        NEAR(reports_number(json_object_get(ratio, "optimistic"), "ratio"), point);
         assert_true(json_is_null(json_object_get(json_object_get(ratio, "least"), "by")));
         reads++;
     }
     assert_int_equal(reads, 4);
     json_decref(json);
-    free(output);
 }
 
 static double throughput_of(const char *preset)
 {
-    char all[512];
-    snprintf(all, sizeof all,
-             "bench --fabric sim " SMALL "--distribution zipfian --preset %s --no-check --json -", preset);
-    struct program_outcome outcome = program_run(all, "2>/dev/null");
-    assert_int_equal(outcome.code, 0);
-    json_t *json = parse(outcome.text);
-    double value = number(json_array_get(json_object_get(json, "results"), 0), "throughput_mops");
+    char arguments[300];
+    snprintf(arguments, sizeof arguments,
+             "--fabric sim " SMALL "--distribution zipfian --preset %s --no-check", preset);
+    json_t *json = reports_json(arguments);
+    double value = reports_number(reports_result(json, 0), "throughput_mops");
     json_decref(json);
-    free(outcome.text);
     return value;
 }
 
@@ -184,43 +146,28 @@ static double throughput_of(const char *preset)
 static void the_point_is_what_plain_runs_give(void **state)
 {
     (void)state;
-    char *output = run("--only chip-ns --distribution zipfian");
-    json_t *json = parse(output);
-    double point = number(json_array_get(json_object_get(json, "ratios"), 0), "point");
+    json_t *json = reports_json(SENSITIVITY "--only chip-ns --distribution zipfian");
+    double point = reports_number(json_array_get(json_object_get(json, "ratios"), 0), "point");
     NEAR(point, throughput_of("banyan") / throughput_of("sherman"));
     json_decref(json);
-    free(output);
 }
 
 static void table_and_page(void **state)
 {
     (void)state;
-    char name[] = "/tmp/banyan-sensitivity-XXXXXX", arguments[512];
-    int descriptor = mkstemp(name);
-    assert_true(descriptor >= 0);
-    close(descriptor);
-    snprintf(arguments, sizeof arguments,
-             "bench --sensitivity " SMALL "--distribution zipfian --of sherman/fg+ --only chip-ns,mtu "
-             "--report %s",
-             name);
-    struct program_outcome outcome = program_run(arguments, "2>&1");
-    assert_int_equal(outcome.code, 0);
-    assert_non_null(strstr(outcome.text, "sherman / fg+, p99"));
-    assert_non_null(strstr(outcome.text, "chip-ns"));
-    assert_non_null(strstr(outcome.text, "pessimistic"));
-    assert_null(strchr(outcome.text, '\r')); /* no progress in a pipe */
-    free(outcome.text);
-    FILE *file = fopen(name, "r");
-    assert_non_null(file);
-    static char page[1 << 18];
-    size_t length = fread(page, 1, sizeof page - 1, file);
-    fclose(file);
-    unlink(name);
-    page[length] = 0;
+    char *output = NULL;
+    char *page =
+        reports_page(SENSITIVITY "--distribution zipfian --of sherman/fg+ --only chip-ns,mtu", &output);
+    assert_non_null(strstr(output, "sherman / fg+, p99"));
+    assert_non_null(strstr(output, "chip-ns"));
+    assert_non_null(strstr(output, "pessimistic"));
+    assert_null(strchr(output, '\r')); /* no progress in a pipe */
     assert_non_null(strstr(page, "all together"));
     assert_non_null(strstr(page, "<td>chip-ns</td>"));
     assert_non_null(strstr(page, "</html>"));
     assert_null(strstr(page, "nan"));
+    free(output);
+    free(page);
 }
 
 static void usage_errors_say_what_is_possible(void **state)
