@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "bench/json_unsigned.h"
+#include "bench/json_numbers.h"
 
 json_t *config_json_table(const struct option_entry *table, const void *object)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/zipf.h"
-#include "sim/sim.h"
+#include "bench/runner_sim.h"
 
 #define LOCKS      10240                 /* Sherman 3.2.2 */
 #define CHIP_BYTES (UINT64_C(256) << 10) /* of on-chip memory: Sherman 4.3 */
@@ -189,19 +189,6 @@ static int build_clients(struct micro_run *run, struct error *error)
     return 0;
 }
 
-static int measure(struct micro_run *run, struct error *error)
-{
-    uint64_t begin = task_now();
-    unsigned left = sim_run(run->sim, UINT64_MAX);
-    run->meter.result->measure_seconds = (double)(task_now() - begin) / 1e9;
-    if (run->window.failed) {
-        if (error)
-            *error = run->window.error;
-        return run->window.error.code;
-    }
-    return left ? error_set(error, BANYAN_EUNKNOWN, "%u tasks of the simulation never ended", left) : 0;
-}
-
 static void close_run(struct micro_run *run)
 {
     for (unsigned i = 0; run->clients && i < run->client_count; i++)
@@ -250,13 +237,11 @@ int micro_sim_run(const struct bench_config *config, const struct micro_sim *mic
         status = build_target(&run, error);
     if (!status)
         status = build_clients(&run, error);
+    uint64_t begin = task_now();
     if (!status)
-        status = measure(&run, error);
-    bench_result_complete(result, &run.window);
-    if (run.sim) {
-        result->trace_hash = sim_trace_hash(run.sim);
-        result->events = sim_events(run.sim);
-    }
+        status = bench_sim_run(run.sim, &run.window, "measuring", error);
+    result->measure_seconds = (double)(task_now() - begin) / 1e9;
+    bench_sim_complete(result, &run.window, run.sim);
     close_run(&run);
     return status;
 }

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
+#include "bench/json_numbers.h"
 
 /* ---- text ---- */
 
@@ -130,11 +131,6 @@ void paper_report_table(const struct paper_outcome *outcome, const struct bench_
 
 /* ---- JSON ---- */
 
-static json_t *real_or_null(double value)
-{
-    return isnan(value) ? json_null() : json_real(value);
-}
-
 static json_t *row_json(const struct paper_outcome *outcome, const struct paper_number *number)
 {
     json_t *json = json_object();
@@ -144,10 +140,10 @@ static json_t *row_json(const struct paper_outcome *outcome, const struct paper_
     json_object_set_new(json, "row", json_string(number->row));
     json_object_set_new(json, "column", json_string(number->column));
     json_object_set_new(json, "unit", json_string(number->unit));
-    json_object_set_new(json, "paper", real_or_null(number->value));
-    json_object_set_new(json, "ours", real_or_null(ours));
+    json_object_set_new(json, "paper", json_finite(number->value));
+    json_object_set_new(json, "ours", json_finite(ours));
     json_object_set_new(json, "deviation_percent",
-                        real_or_null(percentage ? NAN : paper_deviation(ours, number->value)));
+                        json_finite(percentage ? NAN : paper_deviation(ours, number->value)));
     json_object_set_new(json, "place", json_string(number->place));
     return json;
 }

@@ -2,7 +2,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include "bench/config_json.h"
-#include "bench/json_unsigned.h"
+#include "bench/json_numbers.h"
 #include "bench/report.h"
 
 /* By these names they are parameters of the simulator too. */

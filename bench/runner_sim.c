@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include "bench/client.h"
 #include "pool/pool.h"
-#include "sim/sim.h"
 
 struct sim_thread {
     struct sim_run *run;
@@ -122,12 +121,13 @@ static void client_task(void *argument)
     pool_worker_destroy(worker);
 }
 
-static int run_world(struct sim_run *run, const char *what, struct error *error)
+int bench_sim_run(struct sim *sim, const struct bench_window *window, const char *what, struct error *error)
 {
-    unsigned left = sim_run(run->sim, UINT64_MAX);
-    if (run->window.failed) {
-        *error = run->window.error;
-        return error->code;
+    unsigned left = sim_run(sim, UINT64_MAX);
+    if (window->failed) {
+        if (error)
+            *error = window->error;
+        return window->error.code;
     }
     if (left)
         return error_set(error, BANYAN_EUNKNOWN, "%u tasks of the simulation never ended while %s", left,
@@ -143,7 +143,7 @@ static int measure(struct sim_run *run, struct error *error)
         status =
             sim_spawn(run->sim, (int)run->clients[i].thread->compute, 0, open_task, &run->clients[i], error);
     if (!status)
-        status = run_world(run, "opening the index", error);
+        status = bench_sim_run(run->sim, &run->window, "opening the index", error);
     if (status)
         return status;
     for (unsigned i = 0; i < run->client_count; i++) {
@@ -154,7 +154,7 @@ static int measure(struct sim_run *run, struct error *error)
             return status;
         thread->running++;
     }
-    return run_world(run, "measuring", error);
+    return bench_sim_run(run->sim, &run->window, "measuring", error);
 }
 
 /* Nothing runs any more; tasks that never ended hold nothing but memory. */
@@ -177,6 +177,15 @@ static void close_run(struct sim_run *run)
     free(run->clients);
     free(run->threads);
     free(run->computes);
+}
+
+void bench_sim_complete(struct bench_result *result, const struct bench_window *window, const struct sim *sim)
+{
+    bench_result_complete(result, window);
+    if (sim) {
+        result->trace_hash = sim_trace_hash(sim);
+        result->events = sim_events(sim);
+    }
 }
 
 int bench_measure_sim(struct bench_pool *pool, const struct bench_config *config,
@@ -206,11 +215,7 @@ int bench_measure_sim(struct bench_pool *pool, const struct bench_config *config
     if (!status)
         status = measure(&run, error);
     result->measure_seconds = (double)(task_now() - begin) / 1e9;
-    bench_result_complete(result, &run.window);
-    if (run.sim) {
-        result->trace_hash = sim_trace_hash(run.sim);
-        result->events = sim_events(run.sim);
-    }
+    bench_sim_complete(result, &run.window, run.sim);
     close_run(&run);
     return status;
 }

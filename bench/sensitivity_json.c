@@ -2,15 +2,9 @@
  * the names. */
 #include "bench/sensitivity_report.h"
 
-#include <math.h>
-
 #include "bench/config_json.h"
-#include "bench/json_unsigned.h"
-
-static json_t *real_json(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
+#include "bench/json_numbers.h"
+#include "bench/report.h"
 
 static json_t *parameter_json(const struct sensitivity_parameter *parameter)
 {
@@ -18,9 +12,9 @@ static json_t *parameter_json(const struct sensitivity_parameter *parameter)
     json_object_set_new(json, "name", json_string(parameter->basis->name));
     json_object_set_new(json, "basis", json_string(sim_basis_name(parameter->basis->basis)));
     json_object_set_new(json, "source", json_string(parameter->basis->source));
-    json_object_set_new(json, "value", real_json(parameter->value));
-    json_object_set_new(json, "low", real_json(parameter->ends[SENSITIVITY_LOW]));
-    json_object_set_new(json, "high", real_json(parameter->ends[SENSITIVITY_HIGH]));
+    json_object_set_new(json, "value", json_finite(parameter->value));
+    json_object_set_new(json, "low", json_finite(parameter->ends[SENSITIVITY_LOW]));
+    json_object_set_new(json, "high", json_finite(parameter->ends[SENSITIVITY_HIGH]));
     return json;
 }
 
@@ -28,7 +22,7 @@ static json_t *parameter_json(const struct sensitivity_parameter *parameter)
 static json_t *extreme_json(const struct sensitivity *sensitivity, double value, int by)
 {
     json_t *json = json_object();
-    json_object_set_new(json, "ratio", real_json(value));
+    json_object_set_new(json, "ratio", json_finite(value));
     json_object_set_new(json, "by",
                         by >= 0 ? json_string(sensitivity->parameters[by].basis->name) : json_null());
     return json;
@@ -41,8 +35,8 @@ static json_t *together_json(const struct sensitivity *sensitivity, double value
     for (unsigned i = 0; i < sensitivity->parameter_count; i++)
         if (ends[i] >= 0)
             json_object_set_new(values, sensitivity->parameters[i].basis->name,
-                                real_json(sensitivity->parameters[i].ends[ends[i]]));
-    json_object_set_new(json, "ratio", real_json(value));
+                                json_finite(sensitivity->parameters[i].ends[ends[i]]));
+    json_object_set_new(json, "ratio", json_finite(value));
     json_object_set_new(json, "values", values);
     return json;
 }
@@ -55,8 +49,8 @@ static json_t *singles_json(const struct sensitivity *sensitivity, const struct 
     for (unsigned i = 0; i < sensitivity->parameter_count; i++) {
         json_t *row = json_object();
         json_object_set_new(row, "name", json_string(sensitivity->parameters[order[i]].basis->name));
-        json_object_set_new(row, "low", real_json(ratio->ends[order[i]][SENSITIVITY_LOW]));
-        json_object_set_new(row, "high", real_json(ratio->ends[order[i]][SENSITIVITY_HIGH]));
+        json_object_set_new(row, "low", json_finite(ratio->ends[order[i]][SENSITIVITY_LOW]));
+        json_object_set_new(row, "high", json_finite(ratio->ends[order[i]][SENSITIVITY_HIGH]));
         json_array_append_new(json, row);
     }
     return json;
@@ -67,14 +61,14 @@ static json_t *ratio_json(const struct sensitivity *sensitivity, const struct se
     const struct bench_plan *plan = sensitivity->plan;
     json_t *json = json_object(), *seeds = json_array();
     for (unsigned i = 0; i < SENSITIVITY_SEEDS; i++)
-        json_array_append_new(seeds, real_json(ratio->seeds[i]));
+        json_array_append_new(seeds, json_finite(ratio->seeds[i]));
     json_object_set_new(json, "of", json_string(plan->presets[ratio->pair.of].name));
     json_object_set_new(json, "over", json_string(plan->presets[ratio->pair.over].name));
     json_object_set_new(json, "workload", json_string(plan->workloads[ratio->workload].name));
     json_object_set_new(json, "distribution",
                         json_string(workload_distribution_names[plan->distributions[ratio->distribution]]));
     json_object_set_new(json, "metric", json_string(sensitivity_metric_name(ratio->metric)));
-    json_object_set_new(json, "point", real_json(ratio->point));
+    json_object_set_new(json, "point", json_finite(ratio->point));
     json_object_set_new(json, "other_seeds", seeds);
     json_object_set_new(json, "least", extreme_json(sensitivity, ratio->least, ratio->least_by));
     json_object_set_new(json, "most", extreme_json(sensitivity, ratio->most, ratio->most_by));
@@ -109,11 +103,5 @@ int sensitivity_json(const struct sensitivity *sensitivity, FILE *file)
     json_object_set_new(json, "runs", json_unsigned(sensitivity->runs));
     json_object_set_new(json, "parameters", parameters);
     json_object_set_new(json, "ratios", ratios);
-    if (!json)
-        return BANYAN_ENOMEM;
-    int failed = json_dumpf(json, file, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    json_decref(json);
-    if (!failed)
-        failed = fputc('\n', file) == EOF;
-    return failed ? BANYAN_EUNKNOWN : 0;
+    return report_json_write(json, file);
 }

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/random.h"
-#include "bench/json_unsigned.h"
+#include "bench/json_numbers.h"
 #include "cli/command.h"
 #include "cli/settings.h"
 #include "swarm/farm.h"
