@@ -19,23 +19,6 @@
 
 static struct process_result result;
 
-static int setup(void **state)
-{
-    struct scene *scene = calloc(1, sizeof *scene);
-    *state = scene;
-    if (scene)
-        scene_open(scene);
-    return scene ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    struct scene *scene = *state;
-    scene_close(scene);
-    free(scene);
-    return 0;
-}
-
 static const char *address_of(const struct process *memory)
 {
     char text[NET_TEXT_MAX];
@@ -142,7 +125,7 @@ static void settings_that_make_no_sense_are_told(void **state)
 
 int main(void)
 {
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, scene_set_up, scene_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_secret_is_asked_for),
         TEST(tls_is_spoken),

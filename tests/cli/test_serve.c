@@ -15,23 +15,6 @@
 
 static struct process_result result;
 
-static int setup(void **state)
-{
-    struct scene *scene = calloc(1, sizeof *scene);
-    *state = scene;
-    if (scene)
-        scene_open(scene);
-    return scene ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    struct scene *scene = *state;
-    scene_close(scene);
-    free(scene);
-    return 0;
-}
-
 static void refuses(struct scene *scene, const char *const *arguments, const char *part)
 {
     process_run(scene, NULL, arguments, &result);
@@ -231,7 +214,7 @@ static void ends(void **state)
     scene->passed = true;
 }
 
-#define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define TEST(test) cmocka_unit_test_setup_teardown(test, scene_set_up, scene_tear_down)
 
 int main(void)
 {

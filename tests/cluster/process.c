@@ -176,6 +176,21 @@ void scene_close(struct scene *scene)
     scene->count = 0;
 }
 
+int scene_set_up(void **state)
+{
+    struct scene *scene = *state = calloc(1, sizeof *scene);
+    if (scene)
+        scene_open(scene);
+    return scene ? 0 : -1;
+}
+
+int scene_tear_down(void **state)
+{
+    scene_close(*state);
+    free(*state);
+    return 0;
+}
+
 /* ---- starting ---- */
 
 static const char *program_path(void)

@@ -41,6 +41,9 @@ struct process_result {
 
 void scene_open(struct scene *scene);
 void scene_close(struct scene *scene);
+/* For cmocka: each test has a scene of its own, in *state. */
+int scene_set_up(void **state);
+int scene_tear_down(void **state);
 /* "FOLDER/name" in one of a few rotating buffers of the thread. */
 const char *scene_path(const struct scene *scene, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

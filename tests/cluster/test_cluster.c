@@ -26,21 +26,6 @@
 
 static struct process_result result; /* of the last process_run: too large for a stack */
 
-static int setup(void **state)
-{
-    struct scene *scene = calloc(1, sizeof *scene);
-    scene_open(scene);
-    *state = scene;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    scene_close(*state);
-    free(*state);
-    return 0;
-}
-
 /* ---- clusters ---- */
 
 static struct process *start_memory(struct scene *scene, const char *name, const char *more,
@@ -785,7 +770,7 @@ static void test_redis_cli(void **state)
 
 int main(int count, char **arguments)
 {
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, scene_set_up, scene_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_share),        TEST(test_format),     TEST(test_lost_memory), TEST(test_configuration),
         TEST(test_bad_settings), TEST(test_guard),      TEST(test_secrets),     TEST(test_fabric_tls),

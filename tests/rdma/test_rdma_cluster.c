@@ -37,18 +37,10 @@ static const char *nic;              /* $BANYAN_RDMA_ADDRESS */
 
 static int setup(void **state)
 {
-    struct scene *scene = calloc(1, sizeof *scene);
-    scene_open(scene);
-    scene_write(scene, "secret", "the secret of this cluster\n");
-    *state = scene;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    scene_close(*state);
-    free(*state);
-    return 0;
+    int status = scene_set_up(state);
+    if (!status)
+        scene_write(*state, "secret", "the secret of this cluster\n");
+    return status;
 }
 
 /* ---- clusters ---- */
@@ -534,7 +526,7 @@ static int become_nobody(char **arguments)
     return 127;
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, scene_tear_down)
 
 int main(int count, char **arguments)
 {
