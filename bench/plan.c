@@ -227,6 +227,8 @@ int bench_plan_check(struct bench_plan *plan, struct error *error)
 {
     struct bench_config *config = &plan->config;
     int status = check_numbers(config, error);
+    if (!status && config->fabric == BENCH_SIM)
+        status = sim_params_check(&config->sim, error);
     if (!status && plan->peer && config->fabric != BENCH_LOCAL)
         status = error_set(error, BANYAN_EINVAL, "--peer compares real time: use it with --fabric local");
     if (!status && plan->peer)

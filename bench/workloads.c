@@ -249,7 +249,7 @@ int workload_skew_check(const struct workload_skew *skew, const struct workload 
                          (unsigned long long)WORKLOAD_SKEW_OF_MAX);
     uint64_t drawn = drawn_ranks(workload, loaded, line_slots(loaded, expected_inserts));
     uint64_t of = drawn_ranks(workload, skew->of, line_slots(skew->of, 0));
-    if (of < drawn)
+    if (of < drawn || skew->of < loaded)
         return error_set(error, BANYAN_EINVAL,
                          "--skew-of: %llu is less than the %llu keys of this run; give at least so many, or "
                          "--skew-of 0",

@@ -16,6 +16,9 @@
     ENTRY(OPTION_DOUBLE, text, field, low, high, unit, help_text)
 #define NANOSECONDS(text, field, help_text) WHOLE(text, field, 0, 1e9, "ns", help_text)
 
+/* A millisecond for each read. Far below, the times of a lane no longer fit 64 bits. */
+#define DMA_READ_RATE_LEAST 0.001
+
 #define OBJECT sim_params
 const struct option_entry sim_params_table[] = {
     FLAG("shared-nic", shared_nic,
@@ -36,9 +39,9 @@ const struct option_entry sim_params_table[] = {
     NANOSECONDS("pcie-write-ns", pcie_write_ns, "One DMA write until a polling CPU sees it."),
     NUMBER("pcie-bandwidth", pcie_bandwidth, 1, 10000, "Gb/s",
            "Adds latency per payload byte, and limits what a NIC reads."),
-    NUMBER(
-        "dma-read-rate", dma_read_rate, 0, 10000, "M/s",
-        "DMA reads of a NIC: for READs, atomics on host memory, payloads; 0: no limit, nor of their bytes."),
+    NUMBER("dma-read-rate", dma_read_rate, 0, 10000, "M/s",
+           "DMA reads of a NIC: for READs, atomics on host memory, payloads; at least 0.001, or 0: no limit, "
+           "nor of their bytes."),
     WHOLE("dma-read-bytes", dma_read_bytes, 64, 4096, "bytes",
           "One DMA read asks for so many bytes at most; longer ones are several."),
     WHOLE(
@@ -255,6 +258,10 @@ static int check(const struct option_entry *table, const void *object, struct er
 int sim_params_check(const struct sim_params *params, struct error *error)
 {
     int status = check(sim_params_table, params, error);
+    if (!status && params->dma_read_rate > 0 && params->dma_read_rate < DMA_READ_RATE_LEAST)
+        return error_set(error, BANYAN_EINVAL,
+                         "simulator: dma-read-rate is %g, must be 0 (no limit) or from %g to 10000",
+                         params->dma_read_rate, DMA_READ_RATE_LEAST);
     if (!status && params->lock_width != 2 && params->lock_width != 8)
         return error_set(error, BANYAN_EINVAL, "simulator: lock-width is %u, must be 2 or 8",
                          params->lock_width);

@@ -153,5 +153,9 @@ int command_bench(int argc, char **argv)
         exit_code = run_request(request);
     bench_request_free(request);
     free(request);
+    if ((fflush(stdout) | ferror(stdout)) && !exit_code) { /* a table that is not whole is no result */
+        fputs("banyan bench: writing to standard output failed\n", stderr);
+        exit_code = COMMAND_FAILED;
+    }
     return exit_code;
 }

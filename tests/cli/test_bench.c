@@ -40,6 +40,7 @@ static void usage_errors_say_what_to_do(void **state)
     program_expect("bench --theta nan", 2, "--theta");
     program_expect("bench --skew-of some", 2, "--skew-of");
     program_expect("bench --keys 1M --skew-of 900k", 2, "1000000 keys");
+    program_expect("bench --keys 1M --skew-of 999999", 2, "1000000 keys");
     program_expect("bench --skew-of 1G --distribution uniform", 2, "zipfian");
     program_expect("bench --skew-of 1G --theta 0", 2, "--theta");
     program_expect("bench --skew-of 10000000G", 2, "4503599627370496");
@@ -50,6 +51,8 @@ static void usage_errors_say_what_to_do(void **state)
     program_expect("bench --combine sometimes", 2, "combine");
     program_expect("bench --handover -1", 2, "handover");
     program_expect("bench --sim gravity=1", 2, "gravity");
+    program_expect("bench --fabric sim --sim lock-width=4", 2, "2 or 8");
+    program_expect("bench --fabric sim --sim dma-read-rate=1e-9", 2, "0.001");
     program_expect("bench --faults late=2", 2, "late");
     program_expect("bench --peer fly", 2, "fly");
     program_expect("bench --fabric sim --peer lmdb", 2, "--fabric local");
@@ -259,7 +262,19 @@ static void full_pools_fail_cleanly(void **state)
 {
     (void)state;
     program_expect("bench --keys 1M --operations 1k --pool-bytes 20M", 1, "--pool-bytes");
-    program_expect("bench " SMALL "--report /nonexistent/page.html", 1, "/nonexistent/page.html");
+}
+
+/* A file that cannot be made is told before the run; a table that was not written is no success. */
+static void results_that_cannot_be_written(void **state)
+{
+    (void)state;
+    program_expect("bench " SMALL "--json /nowhere/result.json", 1, "/nowhere/result.json");
+    program_expect("bench " SMALL "--report /nowhere/page.html", 1, "/nowhere/page.html");
+    program_expect("bench " SMALL "--json /dev/full", 1, "/dev/full");
+    struct program_outcome outcome = program_run("bench " SMALL, "2>&1 >/dev/full");
+    assert_int_equal(outcome.code, 1);
+    assert_non_null(strstr(outcome.text, "standard output"));
+    free(outcome.text);
 }
 
 static void peers_are_compared(void **state)
@@ -306,6 +321,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(skew_of_more_keys),
         cmocka_unit_test(page_stands_alone),
         cmocka_unit_test(full_pools_fail_cleanly),
+        cmocka_unit_test(results_that_cannot_be_written),
         cmocka_unit_test(peers_are_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -276,7 +276,8 @@ static void impossible_skews_are_refused(void **state)
         {{0.99, 1000}, WORKLOAD_ZIPFIAN, 1000, NULL},
         {{0.99, 998}, WORKLOAD_ZIPFIAN, 1000, "1000 keys"},
         {{0.99, 998}, WORKLOAD_SCRAMBLED, 1000, "1000 keys"},
-        {{0.99, 1}, WORKLOAD_UNIFORM, 1000, NULL}, /* no skew, none to match */
+        {{0.99, 999}, WORKLOAD_ZIPFIAN, 1000, "1000 keys"}, /* as many slots, but fewer keys */
+        {{0.99, 1}, WORKLOAD_UNIFORM, 1000, NULL},          /* no skew, none to match */
         {{0, 2000}, WORKLOAD_ZIPFIAN, 1000, "--theta"},
         {{0.5, 1000000000},
          WORKLOAD_ZIPFIAN,

@@ -270,6 +270,10 @@ static void test_bad_parameters_are_refused(void **state)
     assert_null(sim_create(&params, NULL, 1, &error));
     assert_int_equal(error.code, BANYAN_EINVAL);
     assert_non_null(strstr(error.text, "bandwidth"));
+    sim_params_default(&params);
+    params.dma_read_rate = 1e-300; /* the time of one read would not fit 64 bits */
+    assert_null(sim_create(&params, NULL, 1, &error));
+    assert_non_null(strstr(error.text, "0 (no limit) or from 0.001"));
     sim_faults_none(&faults);
     faults.torn_reads = 1.5;
     assert_null(sim_create(NULL, &faults, 1, &error));
