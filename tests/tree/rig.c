@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/atomic.h"
 #include "base/random.h"
 #include "base/task.h"
 #include "fabric/local.h"
 #include "failing.h"
+#include "wrapper.h"
 
 static const char *const names[TROUBLES] = {"none",   "loss",    "outage", "timeout", "refusal",
                                             "memory", "address", "death",  "short"};
@@ -58,19 +58,14 @@ static struct task time_task = {&time_ops};
 /* ---- our fabric ---- */
 
 struct rig_fabric {
-    struct fabric fabric;
-    struct fabric *inner;
+    struct wrapper wrapper;
     struct rig *rig;
-    uint64_t incarnation, since[RIG_NODES];
+    uint64_t since[RIG_NODES];
     bool away[RIG_NODES], dead, met;
     enum trouble kind;
     uint64_t chances; /* until it strikes; 0: it does not */
     void (*change)(void *context, void *reply, size_t *length);
     void *change_context;
-};
-struct rig_endpoint {
-    struct fabric_endpoint endpoint;
-    struct fabric_endpoint *inner;
 };
 
 static bool strikes(struct rig_fabric *fabric)
@@ -89,35 +84,18 @@ static bool cuts(enum trouble kind)
 /* The memory node has fenced us, or is about to, before anything else of ours arrives there. */
 static int lose(struct rig_fabric *fabric, uint16_t node)
 {
-    fabric->since[node] = ++fabric->incarnation;
+    fabric->since[node] = ++fabric->wrapper.incarnation;
     fabric->away[node] = fabric->kind == TROUBLE_OUTAGE;
     fabric->dead = fabric->kind == TROUBLE_DEATH;
     for (uint16_t i = 0; i < fabric->rig->options.nodes; i++)
         if (i == node || fabric->dead)
-            memory_node_release_locks(fabric->rig->nodes[i], fabric->fabric.capabilities.compute_id);
+            memory_node_release_locks(fabric->rig->nodes[i], fabric->wrapper.fabric.capabilities.compute_id);
     return fabric->kind == TROUBLE_TIMEOUT ? BANYAN_ETIMEOUT : BANYAN_ENET;
 }
 
-static int run_part(struct rig_endpoint *endpoint, const struct fabric_list *list, uint16_t count)
+static int run_list(struct fabric_endpoint *endpoint, struct fabric_list *list)
 {
-    struct fabric_list part = {.node = list->node, .count = count, .commands = list->commands};
-    struct fabric_list *parts[1] = {&part};
-    if (!count)
-        return 0;
-    int status = fabric_execute(endpoint->inner, parts, 1, NULL);
-    for (uint16_t i = 0; i < count && !status; i++) {
-        struct fabric_command *command = &list->commands[i];
-        if (command->operation != FABRIC_READ)
-            continue;
-        atomic_copy_from(command->read.buffer, command->read.data, command->length);
-        command->read.data = command->read.buffer;
-    }
-    return status;
-}
-
-static int run_list(struct rig_endpoint *endpoint, struct fabric_list *list)
-{
-    struct rig_fabric *fabric = (struct rig_fabric *)endpoint->endpoint.fabric;
+    struct rig_fabric *fabric = (struct rig_fabric *)endpoint->fabric;
     if (fabric->dead || (list->incarnation && list->incarnation < fabric->since[list->node]))
         return BANYAN_EFENCED;
     if (fabric->away[list->node])
@@ -132,21 +110,11 @@ static int run_list(struct rig_endpoint *endpoint, struct fabric_list *list)
         bool bad = fabric->kind == TROUBLE_ADDRESS && i < list->count &&
                    list->commands[i].operation == FABRIC_READ && strikes(fabric);
         if (bad || (cuts(fabric->kind) && strikes(fabric))) {
-            run_part(endpoint, list, i);
+            wrapper_pass(endpoint, list, i);
             return bad ? BANYAN_EADDRESS : lose(fabric, list->node);
         }
     }
-    return run_part(endpoint, list, list->count);
-}
-
-static int rig_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count)
-{
-    int first = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        lists[i]->status = run_list((struct rig_endpoint *)endpoint, lists[i]);
-        first = first ? first : lists[i]->status;
-    }
-    return first;
+    return wrapper_pass(endpoint, list, list->count);
 }
 
 static int rig_call(struct fabric_endpoint *endpoint, uint16_t node, const void *request, size_t length,
@@ -163,8 +131,7 @@ static int rig_call(struct fabric_endpoint *endpoint, uint16_t node, const void 
     }
     if (fabric->kind == TROUBLE_MEMORY && strikes(fabric))
         return BANYAN_ENOMEM;
-    int status = fabric_call(((struct rig_endpoint *)endpoint)->inner, node, request, length, reply, capacity,
-                             reply_length, NULL);
+    int status = wrapper_call(endpoint, node, request, length, reply, capacity, reply_length);
     if (cuts(fabric->kind) && strikes(fabric)) { /* it was served, and its answer is lost */
         *reply_length = 0;
         return lose(fabric, node);
@@ -174,50 +141,18 @@ static int rig_call(struct fabric_endpoint *endpoint, uint16_t node, const void 
     return status;
 }
 
-static struct fabric_endpoint *rig_endpoint_open(struct fabric *fabric, struct error *error)
-{
-    struct rig_endpoint *endpoint = calloc(1, sizeof *endpoint);
-    if (!endpoint) {
-        error_set(error, BANYAN_ENOMEM, "no memory for an endpoint");
-        return NULL;
-    }
-    endpoint->endpoint.fabric = fabric;
-    endpoint->inner = fabric_endpoint_open(((struct rig_fabric *)fabric)->inner, error);
-    if (endpoint->inner)
-        return &endpoint->endpoint;
-    free(endpoint);
-    return NULL;
-}
-
-static void rig_endpoint_close(struct fabric_endpoint *endpoint)
-{
-    fabric_endpoint_close(((struct rig_endpoint *)endpoint)->inner);
-    free(endpoint);
-}
-
-static void rig_fabric_close(struct fabric *fabric)
-{
-    fabric_close(((struct rig_fabric *)fabric)->inner);
-    free(fabric);
-}
-
-static uint64_t rig_incarnation(const struct fabric *fabric)
-{
-    return ((const struct rig_fabric *)fabric)->incarnation;
-}
-
 static void rig_tell(const struct fabric *fabric, uint16_t node, char *text, size_t size)
 {
     snprintf(text, size, "%s", ((const struct rig_fabric *)fabric)->away[node] ? "it is away" : "");
 }
 
 static const struct fabric_ops rig_ops = {
-    .execute = rig_execute,
+    .execute = wrapper_execute,
     .call = rig_call,
-    .endpoint_open = rig_endpoint_open,
-    .endpoint_close = rig_endpoint_close,
-    .close = rig_fabric_close,
-    .incarnation = rig_incarnation,
+    .endpoint_open = wrapper_endpoint_open,
+    .endpoint_close = wrapper_endpoint_close,
+    .close = wrapper_close,
+    .incarnation = wrapper_incarnation,
     .trouble = rig_tell,
 };
 
@@ -324,15 +259,13 @@ static void ours_open(struct rig *rig)
     struct rig_fabric *fabric = calloc(1, sizeof *fabric);
     assert_non_null(fabric);
     fabric->rig = rig;
-    fabric->incarnation = 1;
-    fabric->inner = fabric_local_create(targets, (uint16_t)rig->options.nodes, 1, &error);
-    assert_non_null(fabric->inner);
-    fabric->fabric = (struct fabric){&rig_ops, *fabric_capabilities(fabric->inner)};
-    fabric->fabric.capabilities.direct = false;
+    struct fabric *inner = fabric_local_create(targets, (uint16_t)rig->options.nodes, 1, &error);
+    assert_non_null(inner);
+    wrapper_init(&fabric->wrapper, &rig_ops, run_list, inner);
     if (rig->options.atomic_write)
-        fabric->fabric.capabilities.atomic_write = rig->options.atomic_write;
+        fabric->wrapper.fabric.capabilities.atomic_write = rig->options.atomic_write;
     rig->trouble = fabric;
-    side_open(rig, &rig->ours, &fabric->fabric);
+    side_open(rig, &rig->ours, &fabric->wrapper.fabric);
 }
 
 void rig_open(struct rig *rig, const struct rig_options *options)

@@ -19,6 +19,7 @@
 #include "fabric/local.h"
 #include "memory/memory.h"
 #include "tree/session.h"
+#include "wrapper.h"
 
 #define SESSIONS 8u
 #define OTHERS   (SESSIONS - 1u)
@@ -28,16 +29,10 @@ struct rig;
 /* ---- a fabric that a test looks into ---------------------------------------------------------------- */
 
 struct watched {
-    struct fabric fabric;
-    struct fabric *inner;
-    uint64_t incarnation;
+    struct wrapper wrapper;
     uint64_t refused_below; /* lists of earlier incarnations */
     struct rig *rig;
     unsigned lists; /* since the rig was told to begin */
-};
-struct watched_endpoint {
-    struct fabric_endpoint endpoint;
-    struct fabric_endpoint *inner;
 };
 
 enum part { OPERATES, DONE };
@@ -80,29 +75,17 @@ static void yield_often(void)
         task_yield();
 }
 
-static int run_inner(const struct watched_endpoint *endpoint, struct fabric_list *list)
-{
-    struct fabric_list *lists[1] = {list};
-    fabric_execute(endpoint->inner, lists, 1, NULL);
-    for (uint32_t i = 0; i < list->count; i++)
-        if (list->commands[i].operation == FABRIC_READ && !list->status) {
-            pool_read_settle(&list->commands[i]);
-            list->commands[i].read.data = list->commands[i].read.buffer;
-        }
-    return list->status;
-}
-
 /* We are fenced, and our locks are free. */
 static void lose(struct rig *rig)
 {
     rig->lost = true;
     memory_node_release_locks(rig->memory, 1);
-    rig->watched->refused_below = ++rig->watched->incarnation;
+    rig->watched->refused_below = ++rig->watched->wrapper.incarnation;
 }
 
-static int run_writes(struct watched_endpoint *endpoint, struct fabric_list *list)
+static int run_writes(struct fabric_endpoint *endpoint, struct fabric_list *list)
 {
-    struct rig *rig = ((struct watched *)endpoint->endpoint.fabric)->rig;
+    struct rig *rig = ((struct watched *)endpoint->fabric)->rig;
     rig->written = true;
     rig->write_commands = list->count;
     yield_often();
@@ -110,95 +93,49 @@ static int run_writes(struct watched_endpoint *endpoint, struct fabric_list *lis
         rig->done_before_write += rig->actors[i].part == DONE;
     switch (rig->trouble) {
     case LOST_AFTER:
-        run_inner(endpoint, list);
+        wrapper_pass(endpoint, list, list->count);
         lose(rig);
-        return list->status = BANYAN_ENET;
+        return BANYAN_ENET;
     case REFUSED:
         lose(rig);
-        return list->status = BANYAN_EFENCED;
+        return BANYAN_EFENCED;
     case CUT:
-        list->count = rig->cut < list->count ? rig->cut : list->count;
-        if (list->count)
-            run_inner(endpoint, list);
+        wrapper_pass(endpoint, list, rig->cut < list->count ? rig->cut : list->count);
         lose(rig);
-        return list->status = BANYAN_ENET;
+        return BANYAN_ENET;
     default:
-        return run_inner(endpoint, list);
+        return wrapper_pass(endpoint, list, list->count);
     }
 }
 
-static int run_list(struct watched_endpoint *endpoint, struct fabric_list *list)
+static int run_list(struct fabric_endpoint *endpoint, struct fabric_list *list)
 {
-    struct watched *watched = (struct watched *)endpoint->endpoint.fabric;
+    struct watched *watched = (struct watched *)endpoint->fabric;
     struct rig *rig = watched->rig;
     if (list->incarnation && list->incarnation < watched->refused_below)
-        return list->status = BANYAN_EFENCED;
+        return BANYAN_EFENCED;
     if (!rig->begun)
-        return run_inner(endpoint, list);
+        return wrapper_pass(endpoint, list, list->count);
     watched->lists++;
     if (list->commands[0].operation == FABRIC_WRITE && !rig->written)
         return run_writes(endpoint, list);
-    run_inner(endpoint, list);
+    int status = wrapper_pass(endpoint, list, list->count);
     if (list->commands[0].operation == FABRIC_CAS && !rig->held) {
         rig->held = true;
         if (rig->trouble == LOST_UNDER_LOCK)
             lose(rig);
         yield_often(); /* to where the others wait for the lock */
     }
-    return list->status;
-}
-
-static int watched_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count)
-{
-    int first = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        int status = run_list((struct watched_endpoint *)endpoint, lists[i]);
-        first = first ? first : status;
-    }
-    return first;
-}
-
-static int watched_call(struct fabric_endpoint *endpoint, uint16_t node, const void *request, size_t length,
-                        void *reply, size_t capacity, size_t *reply_length)
-{
-    return fabric_call(((struct watched_endpoint *)endpoint)->inner, node, request, length, reply, capacity,
-                       reply_length, NULL);
-}
-
-static struct fabric_endpoint *watched_endpoint_open(struct fabric *fabric, struct error *error)
-{
-    struct watched_endpoint *endpoint = calloc(1, sizeof *endpoint);
-    assert_non_null(endpoint);
-    endpoint->endpoint.fabric = fabric;
-    endpoint->inner = fabric_endpoint_open(((struct watched *)fabric)->inner, error);
-    assert_non_null(endpoint->inner);
-    return &endpoint->endpoint;
-}
-
-static void watched_endpoint_close(struct fabric_endpoint *endpoint)
-{
-    fabric_endpoint_close(((struct watched_endpoint *)endpoint)->inner);
-    free(endpoint);
-}
-
-static void watched_close(struct fabric *fabric)
-{
-    fabric_close(((struct watched *)fabric)->inner);
-    free(fabric);
-}
-
-static uint64_t watched_incarnation(const struct fabric *fabric)
-{
-    return ((const struct watched *)fabric)->incarnation;
+    return status;
 }
 
 static const struct fabric_ops watched_ops = {
-    .execute = watched_execute,
-    .call = watched_call,
-    .endpoint_open = watched_endpoint_open,
-    .endpoint_close = watched_endpoint_close,
-    .close = watched_close,
-    .incarnation = watched_incarnation,
+    .execute = wrapper_execute,
+    .call = wrapper_call,
+    .endpoint_open = wrapper_endpoint_open,
+    .endpoint_close = wrapper_endpoint_close,
+    .close = wrapper_close,
+    .incarnation = wrapper_incarnation,
 };
 
 /* ---- the rig ------------------------------------------------------------------------------------------ */
@@ -229,12 +166,9 @@ static void rig_open(struct rig *rig, unsigned keys, enum trouble trouble)
     const struct fabric_target *targets[1] = {memory_node_target(rig->memory)};
     rig->watched = calloc(1, sizeof *rig->watched);
     assert_non_null(rig->watched);
-    rig->watched->inner = fabric_local_create(targets, 1, 1, &error);
-    rig->watched->fabric = (struct fabric){&watched_ops, *fabric_capabilities(rig->watched->inner)};
-    rig->watched->fabric.capabilities.direct = false;
-    rig->watched->incarnation = 1;
+    wrapper_init(&rig->watched->wrapper, &watched_ops, run_list, fabric_local_create(targets, 1, 1, &error));
     rig->watched->rig = rig;
-    rig->fabrics[0] = &rig->watched->fabric;
+    rig->fabrics[0] = &rig->watched->wrapper.fabric;
     rig->fabrics[1] = fabric_local_create(targets, 1, 2, &error);
     assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
     assert_true(switches.delegate);

@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 #include <string.h>
-#include "memory/memory.h"
+#include "side.h"
 #include "stepper.h"
 #include "tree/tree.h"
 
@@ -20,13 +20,6 @@
 #define KEYS  60u
 #define VALUE 80u /* four slots in a leaf */
 
-struct side {
-    struct fabric *fabric;
-    struct tree_compute *compute;
-    struct pool_worker *worker;
-    struct tree_session *session;
-    struct tree *tree;
-};
 struct rig {
     struct memory_node *memory;
     struct side sides[SIDES]; /* the operation's, the dropper's, the eyes */
@@ -34,7 +27,6 @@ struct rig {
     unsigned new_keys;        /* in the one that takes its place */
     unsigned others;          /* indexes beside it, of one leaf each */
     unsigned lists, at;       /* lists posted while no lock is held; the one to be held at */
-    uint64_t owned;
     int (*operation)(struct side *side);
 };
 
@@ -42,19 +34,6 @@ static const struct format_geometry geometry = {
     .key_bytes = 8, .value_bytes = VALUE, .leaf_bytes = 512, .internal_bytes = 512};
 
 /* ---- the rig ---- */
-
-static void side_open(struct rig *rig, unsigned number)
-{
-    struct side *side = &rig->sides[number];
-    struct tree_switches switches = {.cache_bytes = 1 << 20};
-    struct error error = {0};
-    const struct fabric_target *targets[1] = {memory_node_target(rig->memory)};
-    side->fabric = stepper_create(targets, 1, (uint16_t)(number + 1));
-    assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
-    assert_int_equal(tree_compute_create(&side->compute, side->fabric, &switches, &error), 0);
-    assert_int_equal(pool_worker_create(&side->worker, tree_compute_pool(side->compute), &error), 0);
-    assert_int_equal(tree_session_create(&side->session, side->compute, side->worker, &error), 0);
-}
 
 static size_t key_make(unsigned number, uint8_t key[8])
 {
@@ -94,7 +73,7 @@ static void rig_open(struct rig *rig, unsigned keys)
     rig->keys = keys;
     assert_int_equal(memory_node_create(&rig->memory, &options, &error), 0);
     for (unsigned i = 0; i < SIDES; i++)
-        side_open(rig, i);
+        side_open(&rig->sides[i], rig->memory, (uint16_t)(i + 1), TREE_READ_BUCKET);
     assert_int_equal(tree_format(rig->sides[2].session), 0);
     assert_int_equal(tree_create(rig->sides[2].session, "victim", &geometry, &rig->sides[2].tree), 0);
     for (unsigned i = 0; i < 2; i++)
@@ -107,21 +86,9 @@ static void rig_open(struct rig *rig, unsigned keys)
 
 static void rig_close(struct rig *rig)
 {
-    for (unsigned i = 0; i < SIDES; i++) {
-        tree_close(rig->sides[i].tree);
-        tree_session_destroy(rig->sides[i].session);
-        pool_worker_destroy(rig->sides[i].worker);
-        tree_compute_destroy(rig->sides[i].compute);
-        fabric_close(rig->sides[i].fabric);
-    }
+    for (unsigned i = 0; i < SIDES; i++)
+        side_close(&rig->sides[i], true);
     memory_node_destroy(rig->memory);
-}
-
-static void count_block(void *context, gaddr block, uint32_t bytes)
-{
-    (void)block;
-    (void)bytes;
-    ++*(uint64_t *)context;
 }
 
 /* The catalogue has no other place for a new index than the old one's. */
@@ -141,15 +108,8 @@ static void crowd(struct rig *rig)
 /* Each block is the index's (NULL: there is none), or lies ready with a worker. */
 static void account(struct rig *rig, struct tree *tree)
 {
-    struct memory_status_reply status;
     struct tree_check_report report;
-    rig->owned = rig->others;
-    if (tree && tree_check(rig->sides[2].session, tree, &report, count_block, &rig->owned))
-        fail_msg("%s", tree_session_error(rig->sides[2].session)->text);
-    for (unsigned i = 0; i < SIDES; i++)
-        pool_worker_each_free(rig->sides[i].worker, count_block, &rig->owned);
-    memory_node_status(rig->memory, &status);
-    assert_int_equal(rig->owned, status.blocks_used);
+    side_account(rig->sides, SIDES, rig->memory, tree, rig->others, &report);
 }
 
 static bool locks_are_free(const struct rig *rig)

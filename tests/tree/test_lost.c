@@ -20,14 +20,14 @@
 #include "fabric/local.h"
 #include "memory/memory.h"
 #include "tree/session.h"
+#include "wrapper.h"
 
 #define NODES    2u
 #define SESSIONS 4u
 
 struct lossy {
-    struct fabric fabric;
-    struct fabric *inner;
-    uint64_t incarnation, since;
+    struct wrapper wrapper;
+    uint64_t since;
     bool armed, broken;
     int call_status; /* of all calls. 0: served and answered; BANYAN_ENET: served alone; else neither */
     unsigned calls;
@@ -38,10 +38,6 @@ struct lossy {
     bool before; /* the list is run after it; else before */
     void (*fenced)(void *context);
     void *context;
-};
-struct lossy_endpoint {
-    struct fabric_endpoint endpoint;
-    struct fabric_endpoint *inner;
 };
 
 struct side {
@@ -59,51 +55,29 @@ struct rig {
 
 /* ---- the fabric ---- */
 
-static int run_inner(const struct lossy_endpoint *endpoint, struct fabric_list *list)
+static int run_list(struct fabric_endpoint *endpoint, struct fabric_list *list)
 {
-    struct fabric_list *lists[1] = {list};
-    fabric_execute(endpoint->inner, lists, 1, NULL);
-    for (uint32_t i = 0; i < list->count; i++)
-        if (list->commands[i].operation == FABRIC_READ && !list->status) {
-            pool_read_settle(&list->commands[i]);
-            list->commands[i].read.data = list->commands[i].read.buffer;
-        }
-    return list->status;
-}
-
-static int run_list(struct lossy_endpoint *endpoint, struct fabric_list *list)
-{
-    struct lossy *lossy = (struct lossy *)endpoint->endpoint.fabric;
+    struct lossy *lossy = (struct lossy *)endpoint->fabric;
     if (list->node == lossy->node && list->incarnation != 0 && list->incarnation < lossy->since)
-        return list->status = BANYAN_EFENCED;
+        return BANYAN_EFENCED;
     if (list->node == lossy->node && lossy->broken) {
         lossy->broken = false;
-        lossy->since = ++lossy->incarnation;
-        return list->status = BANYAN_ENET;
+        lossy->since = ++lossy->wrapper.incarnation;
+        return BANYAN_ENET;
     }
     bool due = lossy->armed && lossy->due(list);
     if (list->node == lossy->node && lossy->deaf)
-        return list->status = BANYAN_ENET;
+        return BANYAN_ENET;
     if (due)
         lossy->armed = false;
     if (due && lossy->before)
         lossy->fenced(lossy->context);
-    run_inner(endpoint, list);
+    int status = wrapper_pass(endpoint, list, list->count);
     if (due && !lossy->before)
         lossy->fenced(lossy->context);
     if (due)
         lossy->broken = true;
-    return list->status;
-}
-
-static int lossy_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count)
-{
-    int first = BANYAN_OK;
-    for (uint32_t i = 0; i < count; i++) {
-        int status = run_list((struct lossy_endpoint *)endpoint, lists[i]);
-        first = first ? first : status;
-    }
-    return first;
+    return status;
 }
 
 static int lossy_call(struct fabric_endpoint *endpoint, uint16_t node, const void *request, size_t length,
@@ -113,31 +87,8 @@ static int lossy_call(struct fabric_endpoint *endpoint, uint16_t node, const voi
     lossy->calls++;
     if (lossy->call_status && lossy->call_status != BANYAN_ENET)
         return lossy->call_status;
-    int status = fabric_call(((struct lossy_endpoint *)endpoint)->inner, node, request, length, reply,
-                             capacity, reply_length, NULL);
+    int status = wrapper_call(endpoint, node, request, length, reply, capacity, reply_length);
     return lossy->call_status ? lossy->call_status : status;
-}
-
-static struct fabric_endpoint *lossy_endpoint_open(struct fabric *fabric, struct error *error)
-{
-    struct lossy_endpoint *endpoint = calloc(1, sizeof *endpoint);
-    assert_non_null(endpoint);
-    endpoint->endpoint.fabric = fabric;
-    endpoint->inner = fabric_endpoint_open(((struct lossy *)fabric)->inner, error);
-    assert_non_null(endpoint->inner);
-    return &endpoint->endpoint;
-}
-
-static void lossy_endpoint_close(struct fabric_endpoint *endpoint)
-{
-    fabric_endpoint_close(((struct lossy_endpoint *)endpoint)->inner);
-    free(endpoint);
-}
-
-static void lossy_close(struct fabric *fabric)
-{
-    fabric_close(((struct lossy *)fabric)->inner);
-    free(fabric);
 }
 
 static void lossy_give_up(struct fabric_endpoint *endpoint, uint16_t node)
@@ -146,22 +97,17 @@ static void lossy_give_up(struct fabric_endpoint *endpoint, uint16_t node)
     if (node != lossy->node || !lossy->deaf)
         return;
     lossy->deaf = false;
-    lossy->since = ++lossy->incarnation;
+    lossy->since = ++lossy->wrapper.incarnation;
     lossy->fenced(lossy->context);
 }
 
-static uint64_t lossy_incarnation(const struct fabric *fabric)
-{
-    return ((const struct lossy *)fabric)->incarnation;
-}
-
 static const struct fabric_ops lossy_ops = {
-    .execute = lossy_execute,
+    .execute = wrapper_execute,
     .call = lossy_call,
-    .endpoint_open = lossy_endpoint_open,
-    .endpoint_close = lossy_endpoint_close,
-    .close = lossy_close,
-    .incarnation = lossy_incarnation,
+    .endpoint_open = wrapper_endpoint_open,
+    .endpoint_close = wrapper_endpoint_close,
+    .close = wrapper_close,
+    .incarnation = wrapper_incarnation,
     .give_up = lossy_give_up,
 };
 
@@ -202,12 +148,9 @@ static void rig_open_as(struct rig *rig, const struct format_geometry *geometry,
     }
     rig->lossy = calloc(1, sizeof *rig->lossy);
     assert_non_null(rig->lossy);
-    rig->lossy->inner = fabric_local_create(targets, NODES, 1, &error);
-    rig->lossy->fabric = (struct fabric){&lossy_ops, *fabric_capabilities(rig->lossy->inner)};
-    rig->lossy->fabric.capabilities.direct = false;
-    rig->lossy->incarnation = 1;
+    wrapper_init(&rig->lossy->wrapper, &lossy_ops, run_list, fabric_local_create(targets, NODES, 1, &error));
     rig->lossy->context = rig;
-    side_open(&rig->ours, &rig->lossy->fabric, delegate);
+    side_open(&rig->ours, &rig->lossy->wrapper.fabric, delegate);
     side_open(&rig->others, fabric_local_create(targets, NODES, 2, &error), delegate);
     assert_int_equal(tree_format(rig->ours.sessions[0]), 0);
     assert_int_equal(tree_create(rig->ours.sessions[0], "lost", geometry, &rig->ours.tree), 0);

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/random.h"
-#include "memory/memory.h"
+#include "side.h"
 #include "stepper.h"
 #include "tree/index.h"
 #include "tree/session.h"
@@ -23,18 +23,10 @@
 #define VALUE     8u
 #define KEY_BYTES 60u
 
-struct side {
-    struct fabric *fabric;
-    struct tree_compute *compute;
-    struct pool_worker *worker;
-    struct tree_session *session;
-    struct tree *tree;
-};
 struct rig {
     struct memory_node *memory;
     struct side sides[SIDES]; /* the merger's, another, the eyes */
     uint8_t values[KEYS];     /* first bytes; 0: nothing is there */
-    unsigned nodes, free;
     unsigned
         tear; /* commands of the merge that are done, and then a part of the words of the next one; or 0 */
     uint64_t dice;
@@ -69,20 +61,6 @@ static const struct format_geometry geometries[KINDS] = {
 static enum kind kind; /* of the rig at hand */
 
 /* ---- the rig ---- */
-
-static void side_open(struct rig *rig, unsigned number)
-{
-    struct side *side = &rig->sides[number];
-    struct tree_switches switches = {.cache_bytes = 1 << 20};
-    struct error error = {0};
-    const struct fabric_target *targets[1] = {memory_node_target(rig->memory)};
-    side->fabric = stepper_create(targets, 1, (uint16_t)(number + 1));
-    assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
-    switches.read_unit = number == SIDES - 1 ? TREE_READ_LEAF : TREE_READ_BUCKET;
-    assert_int_equal(tree_compute_create(&side->compute, side->fabric, &switches, &error), 0);
-    assert_int_equal(pool_worker_create(&side->worker, tree_compute_pool(side->compute), &error), 0);
-    assert_int_equal(tree_session_create(&side->session, side->compute, side->worker, &error), 0);
-}
 
 static size_t key_make(unsigned number, uint8_t key[KEY_BYTES])
 {
@@ -130,7 +108,8 @@ static void rig_open(struct rig *rig)
     memset(rig, 0, sizeof *rig);
     assert_int_equal(memory_node_create(&rig->memory, &options, &error), 0);
     for (unsigned i = 0; i < SIDES; i++)
-        side_open(rig, i);
+        side_open(&rig->sides[i], rig->memory, (uint16_t)(i + 1),
+                  i == SIDES - 1 ? TREE_READ_LEAF : TREE_READ_BUCKET);
     assert_int_equal(tree_format(rig->sides[0].session), 0);
     assert_int_equal(tree_create(rig->sides[0].session, "merge", &geometries[kind], &rig->sides[0].tree), 0);
     for (unsigned i = 1; i < SIDES; i++)
@@ -149,13 +128,8 @@ static void rig_open(struct rig *rig)
 
 static void rig_close(struct rig *rig)
 {
-    for (unsigned i = 0; i < SIDES; i++) {
-        tree_close(rig->sides[i].tree);
-        tree_session_destroy(rig->sides[i].session);
-        pool_worker_abandon(rig->sides[i].worker);
-        tree_compute_destroy(rig->sides[i].compute);
-        fabric_close(rig->sides[i].fabric);
-    }
+    for (unsigned i = 0; i < SIDES; i++)
+        side_close(&rig->sides[i], false);
     memory_node_destroy(rig->memory);
 }
 
@@ -210,29 +184,11 @@ static void scan(struct rig *rig, struct side *side, bool reverse)
     assert_int_equal(rig->met, wanted);
 }
 
-static void count_node(void *context, gaddr node, uint32_t bytes)
-{
-    ((struct rig *)context)->nodes++;
-}
-
-static void count_free(void *context, gaddr node, uint32_t bytes)
-{
-    ((struct rig *)context)->free++;
-}
-
 /* The index is sound as it lies there, and every block has one owner. */
 static void check(struct rig *rig, struct tree_check_report *report)
 {
-    struct side *eyes = &rig->sides[SIDES - 1];
-    struct memory_status_reply status;
-    rig->nodes = rig->free = 0;
-    if (tree_check(eyes->session, eyes->tree, report, count_node, rig))
-        fail_msg("%s", tree_session_error(eyes->session)->text);
+    side_account(rig->sides, SIDES, rig->memory, rig->sides[SIDES - 1].tree, 0, report);
     assert_int_equal(report->entries, there(rig));
-    for (unsigned i = 0; i < SIDES; i++)
-        pool_worker_each_free(rig->sides[i].worker, count_free, rig);
-    memory_node_status(rig->memory, &status);
-    assert_int_equal(rig->nodes + rig->free, status.blocks_used);
 }
 
 static void judge(struct rig *rig)

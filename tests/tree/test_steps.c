@@ -15,7 +15,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "memory/memory.h"
+#include "side.h"
 #include "stepper.h"
 #include "format/internal_node.h"
 #include "format/leaf.h"
@@ -29,38 +29,14 @@
 #define INTERNAL_BYTES 1024u
 #define STEP           100u /* between keys: there is room for others */
 
-/* A compute node with one session. */
-struct side {
-    struct fabric *fabric;
-    struct tree_compute *compute;
-    struct pool_worker *worker;
-    struct tree_session *session;
-    struct tree *tree;
-    uint16_t id;
-};
 struct rig {
     struct memory_node *memory;
     struct side sides[SIDES];
-    uint64_t last;  /* key put in last */
-    gaddr sibling;  /* of the split that is held */
-    unsigned nodes; /* met by the account */
-    unsigned free;
+    uint64_t last; /* key put in last */
+    gaddr sibling; /* of the split that is held */
 };
 
 /* ---- the rig ------------------------------------------------------------------------------------- */
-
-static void side_open(struct rig *rig, struct side *side, uint16_t id)
-{
-    struct tree_switches switches = {.cache_bytes = 1 << 20};
-    struct error error = {0};
-    const struct fabric_target *targets[1] = {memory_node_target(rig->memory)};
-    side->id = id;
-    side->fabric = stepper_create(targets, 1, id);
-    assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
-    assert_int_equal(tree_compute_create(&side->compute, side->fabric, &switches, &error), 0);
-    assert_int_equal(pool_worker_create(&side->worker, tree_compute_pool(side->compute), &error), 0);
-    assert_int_equal(tree_session_create(&side->session, side->compute, side->worker, &error), 0);
-}
 
 static void rig_open_as(struct rig *rig, const struct format_geometry *geometry)
 {
@@ -69,7 +45,7 @@ static void rig_open_as(struct rig *rig, const struct format_geometry *geometry)
     memset(rig, 0, sizeof *rig);
     assert_int_equal(memory_node_create(&rig->memory, &options, &error), 0);
     for (uint16_t i = 0; i < SIDES; i++)
-        side_open(rig, &rig->sides[i], (uint16_t)(i + 1));
+        side_open(&rig->sides[i], rig->memory, (uint16_t)(i + 1), TREE_READ_BUCKET);
     assert_int_equal(tree_format(rig->sides[0].session), 0);
     assert_int_equal(tree_create(rig->sides[0].session, "steps", geometry, &rig->sides[0].tree), 0);
     for (unsigned i = 1; i < SIDES; i++)
@@ -85,41 +61,17 @@ static void rig_open(struct rig *rig)
     rig_open_as(rig, &geometry);
 }
 
-static void count_node(void *context, gaddr node, uint32_t bytes)
-{
-    ((struct rig *)context)->nodes++;
-}
-
-static void count_free(void *context, gaddr node, uint32_t bytes)
-{
-    ((struct rig *)context)->free++;
-}
-
 /* By the eyes of the last compute node, which lives in every test. */
 static void rig_judge(struct rig *rig)
 {
-    struct side *eyes = &rig->sides[SIDES - 1];
-    struct memory_status_reply status;
     struct tree_check_report report;
-    rig->nodes = rig->free = 0;
-    int verdict = tree_check(eyes->session, eyes->tree, &report, count_node, rig);
-    if (verdict)
-        fail_msg("%s", tree_session_error(eyes->session)->text);
-    for (unsigned i = 0; i < SIDES; i++)
-        pool_worker_each_free(rig->sides[i].worker, count_free, rig);
-    memory_node_status(rig->memory, &status);
-    assert_int_equal(rig->nodes + rig->free, status.blocks_used);
+    side_account(rig->sides, SIDES, rig->memory, rig->sides[SIDES - 1].tree, 0, &report);
 }
 
 static void rig_close(struct rig *rig)
 {
-    for (unsigned i = 0; i < SIDES; i++) {
-        tree_close(rig->sides[i].tree);
-        tree_session_destroy(rig->sides[i].session);
-        pool_worker_abandon(rig->sides[i].worker);
-        tree_compute_destroy(rig->sides[i].compute);
-        fabric_close(rig->sides[i].fabric);
-    }
+    for (unsigned i = 0; i < SIDES; i++)
+        side_close(&rig->sides[i], false);
     memory_node_destroy(rig->memory);
 }
 
