@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "base/task.h"
-#include "stores.h"
+#include "simulated.h"
 
 #define VALUES    3u
 #define CELLS     5u
@@ -336,25 +336,15 @@ static void last_reads(struct world_task *task)
     log_judge(task);
 }
 
-static struct {
-    uint64_t runs, written, freed, retries, entries, deaths, losses, lost_bytes;
-} total;
+static struct simulated_total total;
 
 static void options_for(struct world_options *options, uint64_t seed)
 {
     struct random random;
-    stores_options_default(options);
     random_seed(&random, seed ^ UINT64_C(0x91ece5));
-    options->simulated = true;
-    options->seed = seed;
-    options->memory_nodes = 1 + (unsigned)random_below(&random, 2);
-    options->compute_nodes = 2 + (unsigned)random_below(&random, 2);
-    options->threads = 1 + (unsigned)random_below(&random, 2);
-    options->fibers = 1 + (unsigned)random_below(&random, 3);
-    options->pool_bytes = UINT64_C(32) << 20;
+    simulated_options(options, &random, seed);
     if (random_chance(&random, 0.5))
         options->params.atomic_write = 4096;
-    sim_faults_hostile(&options->faults);
 }
 
 enum fault { NO_FAULT, DEATHS, LOSSES };
@@ -363,15 +353,10 @@ static void run_world(uint64_t seed, enum fault fault)
 {
     struct stores stores;
     struct world_options options;
-    struct random random;
     struct store_check_report report = {0};
-    struct store_stats stats;
     options_for(&options, seed);
-    random_seed(&random, seed ^ UINT64_C(0xdead));
-    if (fault == LOSSES) {
-        options.faults.lose = 0.03 / (double)(1 + seed % 30);
-        options.faults.lose_ns = 1000u << seed % 8;
-    }
+    if (fault == LOSSES)
+        simulated_options_losses(&options, seed);
     int status = stores_create(&stores, &options);
     struct world *world = &stores.world;
     struct work plan = {.rounds = 60,
@@ -379,31 +364,18 @@ static void run_world(uint64_t seed, enum fault fault)
                         .rooms = calloc(world->task_count + 1, ENTRY)};
     assert_true(plan.notes && plan.rooms);
     stores.context = &plan;
-    for (unsigned i = 1; i < options.compute_nodes && !status && fault == DEATHS; i++)
-        status = world_kill_at(world, i, 1000 + random_below(&random, 1500000),
-                               20000 + random_below(&random, 200000));
-    if (!status && fault == LOSSES)
-        world_begin_losses(world);
-    status = status ? status : world_run(world, work);
-    if (fault == LOSSES) {
-        status = status ? status : world_end_losses(world);
-        total.losses += world->sim ? sim_losses(world->sim) : 0;
-    }
+    if (!status && fault == DEATHS)
+        status = simulated_kill(world, seed);
+    if (!status)
+        status = fault == LOSSES ? simulated_run_losses(world, work, &total) : world_run(world, work);
     status = status ? status : world_run_one(world, world_survivor(world), last_reads);
     status = status ? status : stores_check(&stores, &report);
     status = status ? status : world_linearize(world);
     if (!status && fault == NO_FAULT && world->lost_bytes)
         status = world_fail(world, BANYAN_ECORRUPT, "%" PRIu64 " bytes are lost", world->lost_bytes);
-    for (unsigned i = 0; i < options.compute_nodes && !status; i++) {
-        store_stats(world->computes[i].store, &stats);
-        total.written += stats.records_written;
-        total.freed += stats.records_freed;
-        total.retries += stats.record_retries;
-        total.deaths += world->computes[i].dead;
-    }
-    total.runs++;
+    if (!status)
+        simulated_count(&total, &stores);
     total.entries += plan.numbers;
-    total.lost_bytes += world->lost_bytes;
     struct error error = world->error;
     stores_destroy(&stores);
     free(plan.notes);

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/task.h"
-#include "stores.h"
+#include "simulated.h"
 
 /* ---- values: the number, then bytes that follow from it ---- */
 
@@ -318,25 +318,16 @@ static void read_all(struct world_task *task)
 
 /* ---- worlds ---- */
 
-static struct {
-    uint64_t runs, written, freed, retries, entries, deaths, losses, lost_bytes;
-    uint64_t unfinished; /* operations that a death or a loss left open */
-} total;
+static struct simulated_total total;
+static uint64_t unfinished; /* operations that a death or a loss left open */
 
 static void options_for(struct world_options *options, uint64_t seed, const char *preset)
 {
     struct random random;
-    stores_options_default(options);
     random_seed(&random, seed ^ UINT64_C(0x5707e));
-    options->simulated = true;
-    options->seed = seed;
+    simulated_options(options, &random, seed);
     options->preset = preset;
     options->random_switches = !preset;
-    options->memory_nodes = 1 + (unsigned)random_below(&random, 2);
-    options->compute_nodes = 2 + (unsigned)random_below(&random, 2);
-    options->threads = 1 + (unsigned)random_below(&random, 2);
-    options->fibers = 1 + (unsigned)random_below(&random, 3);
-    options->pool_bytes = UINT64_C(32) << 20;
     options->chunk_bytes = UINT64_C(256) << 10;
     options->geometry.leaf_bytes = random_chance(&random, 0.5) ? 1024 : 0;
     if (random_chance(&random, 0.5))
@@ -344,38 +335,20 @@ static void options_for(struct world_options *options, uint64_t seed, const char
     else
         /* what nodes of 1,024 bytes can hold eight of, or four */
         options->geometry.key_bytes = random_chance(&random, 0.5) ? 64 : 0;
-    sim_faults_hostile(&options->faults);
-}
-
-static unsigned survivor_of(const struct world *world)
-{
-    unsigned compute = 0;
-    while (compute < world->options.compute_nodes - 1 && world->computes[compute].dead)
-        compute++;
-    return compute * world->options.threads * world->options.fibers;
 }
 
 static int judge(struct stores *stores)
 {
     struct world *world = &stores->world;
     struct store_check_report report = {0};
-    struct store_stats stats;
-    int status = world_run_one(world, survivor_of(world), read_all);
+    int status = world_run_one(world, world_survivor(world), read_all);
     status = status ? status : stores_check(stores, &report);
     status = status ? status : world_linearize(world);
-    for (unsigned i = 0; i < world->options.compute_nodes; i++) {
-        store_stats(stores->world.computes[i].store, &stats);
-        total.written += stats.records_written;
-        total.freed += stats.records_freed;
-        total.retries += stats.record_retries;
-        total.deaths += world->computes[i].dead;
-    }
+    simulated_count(&total, stores);
     for (unsigned i = 0; i < world->task_count; i++)
         for (size_t op = 0; op < world->tasks[i].log.count; op++)
-            total.unfinished += !world->tasks[i].log.ops[op].known;
-    total.runs++;
+            unfinished += !world->tasks[i].log.ops[op].known;
     total.entries += report.tree.entries;
-    total.lost_bytes += stores->world.lost_bytes;
     return status;
 }
 
@@ -421,14 +394,10 @@ static void death_world(uint64_t seed, const char *preset)
 {
     struct stores stores;
     struct world_options options;
-    struct random random;
     struct work plan = {.rounds = 50};
     options_for(&options, seed, preset);
-    random_seed(&random, seed ^ UINT64_C(0xdead));
     int status = begin(&stores, &plan, &options);
-    for (unsigned i = 1; i < options.compute_nodes && !status; i++)
-        status = world_kill_at(&stores.world, i, 1000 + random_below(&random, 1500000),
-                               20000 + random_below(&random, 200000));
+    status = status ? status : simulated_kill(&stores.world, seed);
     status = status ? status : world_run(&stores.world, work);
     status = status ? status : judge(&stores);
     end(&stores, status, "deaths", seed);
@@ -448,14 +417,9 @@ static void lossy_world(uint64_t seed)
     struct world_options options;
     struct work plan = {.rounds = 60};
     options_for(&options, seed, "banyan");
-    options.faults.lose = 0.03 / (double)(1 + seed % 30);
-    options.faults.lose_ns = 1000u << seed % 8;
+    simulated_options_losses(&options, seed);
     int status = begin(&stores, &plan, &options);
-    if (!status)
-        world_begin_losses(&stores.world);
-    status = status ? status : world_run(&stores.world, work);
-    status = status ? status : world_end_losses(&stores.world);
-    total.losses += stores.world.sim ? sim_losses(stores.world.sim) : 0;
+    status = status ? status : simulated_run_losses(&stores.world, work, &total);
     status = status ? status : judge(&stores);
     end(&stores, status, "lost connections", seed);
 }
@@ -470,14 +434,14 @@ static void did_something(void **state)
 {
     printf("runs %" PRIu64 ", records written %" PRIu64 ", freed %" PRIu64 ", retries %" PRIu64
            ", deaths %" PRIu64 ", losses %" PRIu64 ", unfinished %" PRIu64 ", bytes lost %" PRIu64 "\n",
-           total.runs, total.written, total.freed, total.retries, total.deaths, total.losses,
-           total.unfinished, total.lost_bytes);
+           total.runs, total.written, total.freed, total.retries, total.deaths, total.losses, unfinished,
+           total.lost_bytes);
     assert_true(total.runs > 0);
     if (getenv("BANYAN_SEED") || world_rounds(100) < 100)
         return;
     assert_true(total.written > 100 * total.runs && total.retries > total.runs / 2);
     assert_true(total.deaths > 50 && total.losses > 100 && total.entries > total.runs);
-    assert_true(total.unfinished > total.deaths);
+    assert_true(unfinished > total.deaths);
 }
 
 int main(void)
