@@ -449,17 +449,25 @@ static void fill(unsigned count)
     }
 }
 
-/* One step: returns the next cursor, and counts the keys given in seen[]. */
-static uint64_t scan_step(uint64_t cursor, const char *options, unsigned *seen, unsigned *given)
+/* One step: returns the next cursor; the keys given are in the reply from *at on (commands_bulk). */
+static uint64_t scan_next(uint64_t cursor, const char *options, size_t *at)
 {
     char line[128];
-    size_t at = 0;
     struct resp_argument bulk;
     snprintf(line, sizeof line, "SCAN %llu %s", (unsigned long long)cursor, options);
     assert_true(commands_line(&commands, line));
     assert_memory_equal(commands.reply.bytes, "*2\r\n", 4);
-    assert_true(commands_bulk(&commands, &at, &bulk));
-    uint64_t next = strtoull(bulk.bytes, NULL, 10);
+    *at = 0;
+    assert_true(commands_bulk(&commands, at, &bulk));
+    return strtoull(bulk.bytes, NULL, 10);
+}
+
+/* The same with keys of fill(): counts those given in seen[]. */
+static uint64_t scan_step(uint64_t cursor, const char *options, unsigned *seen, unsigned *given)
+{
+    size_t at;
+    struct resp_argument bulk;
+    uint64_t next = scan_next(cursor, options, &at);
     *given = 0;
     while (commands_bulk(&commands, &at, &bulk)) {
         assert_int_equal(bulk.length, 4);
@@ -613,12 +621,9 @@ static void scans_whose_place_is_gone(void **state)
         EXPECT(line, OK);
     }
     do {
-        size_t at = 0;
+        size_t at;
         struct resp_argument bulk;
-        snprintf(line, sizeof line, "SCAN %llu COUNT 100", (unsigned long long)cursor);
-        assert_true(commands_line(&commands, line));
-        assert_true(commands_bulk(&commands, &at, &bulk));
-        cursor = strtoull(bulk.bytes, NULL, 10);
+        cursor = scan_next(cursor, "COUNT 100", &at);
         while (commands_bulk(&commands, &at, &bulk))
             met += bulk.length == 6 && *bulk.bytes == 'z';
     } while (cursor && ++steps < 1000);
@@ -641,12 +646,9 @@ static void scans_of_keys_that_begin_alike(void **state)
         EXPECT(line, OK);
     }
     do {
-        size_t at = 0;
+        size_t at;
         struct resp_argument bulk;
-        snprintf(line, sizeof line, "SCAN %llu COUNT 10 MATCH uuu*[0-9]", (unsigned long long)cursor);
-        assert_true(commands_line(&commands, line));
-        assert_true(commands_bulk(&commands, &at, &bulk));
-        cursor = strtoull(bulk.bytes, NULL, 10);
+        cursor = scan_next(cursor, "COUNT 10 MATCH uuu*[0-9]", &at);
         assert_true(cursor < UINT64_C(1) << 53);
         while (commands_bulk(&commands, &at, &bulk))
             seen[strtoul(bulk.bytes + sizeof prefix, NULL, 10)]++;
