@@ -201,6 +201,28 @@ void rig_options_default(struct rig_options *options)
         .nodes = 1};
 }
 
+void rig_two_nodes(struct rig_options *options)
+{
+    options->nodes = 2;
+}
+
+void rig_long_keyed(struct rig_options *options)
+{
+    options->nodes = 2;
+    options->geometry = (struct format_geometry){.key_kind = FORMAT_KEY_VARIABLE,
+                                                 .key_bytes = 60,
+                                                 .inline_key_bytes = 16,
+                                                 .value_bytes = 8,
+                                                 .leaf_bytes = 1024,
+                                                 .internal_bytes = 1024};
+}
+
+void rig_large_leaves(struct rig_options *options)
+{
+    options->geometry.leaf_bytes = 2048;
+    options->atomic_write = 1024;
+}
+
 static uint64_t given_time(void *context)
 {
     return ((struct rig *)context)->now_ms;

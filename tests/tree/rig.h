@@ -75,6 +75,10 @@ struct rig {
 };
 
 void rig_options_default(struct rig_options *options);
+/* Shapes that several tests go through: changes of the default. */
+void rig_two_nodes(struct rig_options *options);
+void rig_long_keyed(struct rig_options *options);   /* some keys do not fit a slot; two nodes */
+void rig_large_leaves(struct rig_options *options); /* longer than what is written at once */
 void rig_open(struct rig *rig, const struct rig_options *options);
 void rig_close(struct rig *rig);
 

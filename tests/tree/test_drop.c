@@ -9,30 +9,6 @@
 
 #include <string.h>
 
-static const struct format_geometry long_keys = {.key_kind = FORMAT_KEY_VARIABLE,
-                                                 .key_bytes = 60,
-                                                 .inline_key_bytes = 16,
-                                                 .value_bytes = 8,
-                                                 .leaf_bytes = 1024,
-                                                 .internal_bytes = 1024};
-
-static void two_nodes(struct rig_options *options)
-{
-    options->nodes = 2;
-}
-
-static void long_keyed(struct rig_options *options)
-{
-    options->nodes = 2;
-    options->geometry = long_keys;
-}
-
-static void large_leaves(struct rig_options *options)
-{
-    options->geometry.leaf_bytes = 2048; /* longer than what is written at once */
-    options->atomic_write = 1024;
-}
-
 static void records(struct rig_options *options)
 {
     options->nodes = 2;
@@ -207,10 +183,10 @@ static void dropped_or_not(struct rig *rig, int status, enum trouble kind)
 static void every_failure_leaves_it_whole_or_going(void **state)
 {
     static const struct rig_scenario scenarios[] = {
-        {"drop of a leaf", two_nodes, fill_one_leaf, drop, dropped_or_not, ALL, 0},
-        {"drop", two_nodes, fill, drop, dropped_or_not, SOME, 0},
-        {"drop, long keys", long_keyed, fill_few, drop, dropped_or_not, SOME, 0},
-        {"drop, large leaves", large_leaves, fill_few, drop, dropped_or_not, ALL, 0},
+        {"drop of a leaf", rig_two_nodes, fill_one_leaf, drop, dropped_or_not, ALL, 0},
+        {"drop", rig_two_nodes, fill, drop, dropped_or_not, SOME, 0},
+        {"drop, long keys", rig_long_keyed, fill_few, drop, dropped_or_not, SOME, 0},
+        {"drop, large leaves", rig_large_leaves, fill_few, drop, dropped_or_not, ALL, 0},
         {"drop, records", records, fill_few, drop, dropped_or_not, SOME, 0},
     };
     for (unsigned i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
@@ -227,8 +203,8 @@ static void deaths(void (*options)(struct rig_options *), void (*prepare)(struct
 
 static void another_ends_what_the_dead_began(void **state)
 {
-    deaths(two_nodes, fill_few);
-    deaths(long_keyed, fill_few);
+    deaths(rig_two_nodes, fill_few);
+    deaths(rig_long_keyed, fill_few);
     deaths(records, fill_few);
 }
 
@@ -272,9 +248,9 @@ static void others_drop(struct rig *rig, int status, enum trouble kind)
 static void what_others_left_half_done_goes_too(void **state)
 {
     const struct rig_scenario scenarios[] = {
-        {"drop beside a split", two_nodes, fill, insert_more, others_drop, ALL, 0},
-        {"drop beside an unlinking", two_nodes, fill, delete_most, others_drop, {[TROUBLE_DEATH] = 3}, 0},
-        {"drop beside a split, long keys", long_keyed, fill, insert_more, others_drop, ALL, 0},
+        {"drop beside a split", rig_two_nodes, fill, insert_more, others_drop, ALL, 0},
+        {"drop beside an unlinking", rig_two_nodes, fill, delete_most, others_drop, {[TROUBLE_DEATH] = 3}, 0},
+        {"drop beside a split, long keys", rig_long_keyed, fill, insert_more, others_drop, ALL, 0},
     };
     for (unsigned i = 0; i < sizeof scenarios / sizeof *scenarios; i++)
         rig_loop(&scenarios[i], TROUBLE_DEATH);

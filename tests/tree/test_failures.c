@@ -146,33 +146,9 @@ static int look_up(struct rig *rig, unsigned from, unsigned to, unsigned step)
 
 /* ---- shapes ---- */
 
-static const struct format_geometry long_keys = {.key_kind = FORMAT_KEY_VARIABLE,
-                                                 .key_bytes = 60,
-                                                 .inline_key_bytes = 16,
-                                                 .value_bytes = 8,
-                                                 .leaf_bytes = 1024,
-                                                 .internal_bytes = 1024};
-
-static void two_nodes(struct rig_options *options)
-{
-    options->nodes = 2;
-}
-
-static void long_keyed(struct rig_options *options)
-{
-    options->nodes = 2;
-    options->geometry = long_keys;
-}
-
-static void large_leaves(struct rig_options *options)
-{
-    options->geometry.leaf_bytes = 2048; /* longer than what is written at once */
-    options->atomic_write = 1024;
-}
-
 static void whole_nodes(struct rig_options *options)
 {
-    large_leaves(options);
+    rig_large_leaves(options);
     options->nodes = 2;
     options->preset = "+hierarchical";
 }
@@ -639,47 +615,47 @@ static void all_deleted_beside(struct rig *rig, int status, enum trouble kind)
 
 static const struct rig_scenario scenarios[] = {
     {"points", NULL, fill_some, points, NULL, ALL, 0},
-    {"points, long keys", long_keyed, fill_some, points, NULL, ALL, 0},
+    {"points, long keys", rig_long_keyed, fill_some, points, NULL, ALL, 0},
     {"points, fg+", one_by_one, fill_some, points, NULL, SOME, 0},
     {"points, fg", released_by_addition, fill_some, points, NULL, SOME, 0},
-    {"inserts", two_nodes, fill_row, inserts, NULL, SOME, 0},
-    {"inserts, large leaves", large_leaves, fill_row, inserts, NULL, FEW, 0},
+    {"inserts", rig_two_nodes, fill_row, inserts, NULL, SOME, 0},
+    {"inserts, large leaves", rig_large_leaves, fill_row, inserts, NULL, FEW, 0},
     {"inserts, whole nodes", whole_nodes, fill_row, inserts, NULL, FEW, 0},
-    {"inserts, long keys", long_keyed, fill_more, inserts_between, NULL, SOME, 0},
-    {"deletes", two_nodes, fill_and_thin, deletes, NULL, FEW, 0},
+    {"inserts, long keys", rig_long_keyed, fill_more, inserts_between, NULL, SOME, 0},
+    {"deletes", rig_two_nodes, fill_and_thin, deletes, NULL, FEW, 0},
     {"deletes backwards", NULL, fill_and_thin, deletes_backwards, NULL, FEW, 0},
     {"deaths beside deletes", NULL, fill_more, inserts_between, all_deleted_beside, ALL,
      (1u << TROUBLES) - 1 - (1u << TROUBLE_DEATH)},
-    {"deaths beside deletes, long keys", long_keyed, fill_more, inserts_between, all_deleted_beside, SOME,
+    {"deaths beside deletes, long keys", rig_long_keyed, fill_more, inserts_between, all_deleted_beside, SOME,
      (1u << TROUBLES) - 1 - (1u << TROUBLE_DEATH)},
     {"merges", NULL, fill_and_scatter, merges, NULL, SOME, 0},
-    {"merges, two nodes", two_nodes, load_and_scatter, merges, NULL, SOME, 0},
-    {"merges, large leaves", large_leaves, fill_and_scatter, merges, NULL, SOME, 0},
-    {"merges, long keys", long_keyed, fill_and_scatter, merges, NULL, SOME, 0},
+    {"merges, two nodes", rig_two_nodes, load_and_scatter, merges, NULL, SOME, 0},
+    {"merges, large leaves", rig_large_leaves, fill_and_scatter, merges, NULL, SOME, 0},
+    {"merges, long keys", rig_long_keyed, fill_and_scatter, merges, NULL, SOME, 0},
     {"merges, fg+", one_by_one, fill_and_scatter, merges, NULL, FEW, 0},
-    {"deaths in merges, and merges beside", two_nodes, load_and_scatter, merge_all, merged_beside, ALL,
+    {"deaths in merges, and merges beside", rig_two_nodes, load_and_scatter, merge_all, merged_beside, ALL,
      (1u << TROUBLES) - 1 - (1u << TROUBLE_DEATH)},
-    {"deaths in merges, and deletes beside", two_nodes, load_and_scatter, merge_all, all_deleted_beside, SOME,
-     (1u << TROUBLES) - 1 - (1u << TROUBLE_DEATH)},
-    {"scans", two_nodes, fill_more, scans, NULL, ALL, 0},
-    {"scans, long keys", long_keyed, fill_more, scans, NULL, SOME, 0},
-    {"places", two_nodes, fill_more, places, NULL, ALL, 0},
-    {"places, long keys", long_keyed, fill_more, places, NULL, SOME, 0},
-    {"samples", two_nodes, fill_more, samples, NULL, ALL, 0},
-    {"many puts", two_nodes, fill_more, many_put, NULL, SOME, 0},
-    {"many puts, long keys", long_keyed, fill_more, many_put, NULL, SOME, 0},
+    {"deaths in merges, and deletes beside", rig_two_nodes, load_and_scatter, merge_all, all_deleted_beside,
+     SOME, (1u << TROUBLES) - 1 - (1u << TROUBLE_DEATH)},
+    {"scans", rig_two_nodes, fill_more, scans, NULL, ALL, 0},
+    {"scans, long keys", rig_long_keyed, fill_more, scans, NULL, SOME, 0},
+    {"places", rig_two_nodes, fill_more, places, NULL, ALL, 0},
+    {"places, long keys", rig_long_keyed, fill_more, places, NULL, SOME, 0},
+    {"samples", rig_two_nodes, fill_more, samples, NULL, ALL, 0},
+    {"many puts", rig_two_nodes, fill_more, many_put, NULL, SOME, 0},
+    {"many puts, long keys", rig_long_keyed, fill_more, many_put, NULL, SOME, 0},
     {"many puts, fg+", one_by_one, fill_some, many_put, NULL, FEW, 0},
     {"many puts, fg", released_by_addition, fill_some, many_put, NULL, FEW, 0},
-    {"many gets", two_nodes, fill_more, many_get, NULL, SOME, 0},
+    {"many gets", rig_two_nodes, fill_more, many_get, NULL, SOME, 0},
     {"create", no_index, NULL, create, created_or_not, REFUSED, 0},
-    {"open", two_nodes, fill_some, open_and_look, NULL, ALL, 0},
-    {"list", two_nodes, fill_some, list, NULL, FEW, 1u << TROUBLE_SHORT},
-    {"check", two_nodes, fill_some, check, NULL, SOME, 0},
-    {"format", two_nodes, fill_some, format, formatted_or_not, FEW,
+    {"open", rig_two_nodes, fill_some, open_and_look, NULL, ALL, 0},
+    {"list", rig_two_nodes, fill_some, list, NULL, FEW, 1u << TROUBLE_SHORT},
+    {"check", rig_two_nodes, fill_some, check, NULL, SOME, 0},
+    {"format", rig_two_nodes, fill_some, format, formatted_or_not, FEW,
      1u << TROUBLE_SHORT | 1u << TROUBLE_ADDRESS},
-    {"bulk load", two_nodes, NULL, bulk_load, loaded_or_not, REFUSED, 0},
-    {"bulk load, late", two_nodes, NULL, bulk_load_late, loaded_or_not, REFUSED, 0},
-    {"bulk load, long keys", long_keyed, NULL, bulk_load, loaded_or_not, REFUSED, 0},
+    {"bulk load", rig_two_nodes, NULL, bulk_load, loaded_or_not, REFUSED, 0},
+    {"bulk load, late", rig_two_nodes, NULL, bulk_load_late, loaded_or_not, REFUSED, 0},
+    {"bulk load, long keys", rig_long_keyed, NULL, bulk_load, loaded_or_not, REFUSED, 0},
 };
 
 static void run(unsigned from, unsigned to)

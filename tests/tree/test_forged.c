@@ -270,40 +270,46 @@ static struct format_link link_of(struct nodes *nodes, gaddr node)
     return (struct format_link){node, header.tag};
 }
 
+struct inner {
+    uint8_t copy[4096]; /* header and entries point into it */
+    struct format_header header;
+    struct format_entry entries[FORMAT_ENTRIES_MAX + 1];
+};
+
+static void inner_read(struct nodes *nodes, gaddr node, struct inner *inner)
+{
+    memcpy(inner->copy, bytes_at(nodes->rig, node), nodes->layout.geometry.internal_bytes);
+    assert_true(format_header_decode(&nodes->layout, inner->copy, &inner->header));
+    assert_true(format_internal_decode(&nodes->layout, inner->copy, &inner->header, inner->entries));
+}
+
+static void inner_write(struct nodes *nodes, gaddr node, struct inner *inner, uint16_t count)
+{
+    static uint8_t made[4096];
+    format_internal_encode(&nodes->layout, &inner->header, inner->entries, count, made);
+    memcpy(bytes_at(nodes->rig, node), made, nodes->layout.geometry.internal_bytes);
+}
+
 /* Changes an inner node: `count` entries stay, what lies behind is left to the sibling. */
 static void inner_cut(struct nodes *nodes, gaddr node, uint16_t count, struct format_link sibling)
 {
-    static struct format_entry entries[FORMAT_ENTRIES_MAX + 1];
-    static uint8_t copy[4096], made[4096];
-    uint8_t *image = bytes_at(nodes->rig, node);
-    const uint32_t bytes = nodes->layout.geometry.internal_bytes;
-    struct format_header header;
-    memcpy(copy, image, bytes);
-    assert_true(format_header_decode(&nodes->layout, copy, &header));
-    assert_true(format_internal_decode(&nodes->layout, copy, &header, entries));
-    assert_true(header.count > count);
-    header.has_upper = true;
-    header.upper = entries[count].key;
-    header.sibling = sibling;
-    format_internal_encode(&nodes->layout, &header, entries, count, made);
-    memcpy(image, made, bytes);
+    static struct inner inner;
+    inner_read(nodes, node, &inner);
+    assert_true(inner.header.count > count);
+    inner.header.has_upper = true;
+    inner.header.upper = inner.entries[count].key;
+    inner.header.sibling = sibling;
+    inner_write(nodes, node, &inner, count);
 }
 
 /* Changes the links of an inner node's entries from `from` on. */
 static void inner_lead(struct nodes *nodes, gaddr node, uint16_t from, struct format_link link)
 {
-    static struct format_entry entries[FORMAT_ENTRIES_MAX + 1];
-    static uint8_t copy[4096], made[4096];
-    uint8_t *image = bytes_at(nodes->rig, node);
-    const uint32_t bytes = nodes->layout.geometry.internal_bytes;
-    struct format_header header;
-    memcpy(copy, image, bytes);
-    assert_true(format_header_decode(&nodes->layout, copy, &header));
-    assert_true(format_internal_decode(&nodes->layout, copy, &header, entries));
-    for (uint16_t i = from; i < (from ? header.count : 1); i++)
-        entries[i].link = link;
-    format_internal_encode(&nodes->layout, &header, entries, header.count, made);
-    memcpy(image, made, bytes);
+    static struct inner inner;
+    inner_read(nodes, node, &inner);
+    for (uint16_t i = from; i < (from ? inner.header.count : 1); i++)
+        inner.entries[i].link = link;
+    inner_write(nodes, node, &inner, inner.header.count);
 }
 
 /* The leaf keeps no more than its least key's range. */

@@ -272,11 +272,6 @@ static void a_cache_may_be_too_small(void **state)
 
 /* ---- memory nodes that are full ---- */
 
-static void two_nodes(struct rig_options *options)
-{
-    options->nodes = 2;
-}
-
 static void two_nodes_long(struct rig_options *options)
 {
     options->nodes = 2;
@@ -320,8 +315,14 @@ static void siblings_on_another_memory_node(void **state)
 {
     (void)state;
     static const struct rig_scenario scenarios[] = {
-        {"first is full", two_nodes, fill_and_refuse, inserts, NULL, {0, 3, 5, 7, 1, 1, 3, 5, 1}, 0},
-        {"second is full", two_nodes, fill_and_refuse_other, inserts, NULL, {0, 7, 11, 13, 1, 1, 5, 7, 1}, 0},
+        {"first is full", rig_two_nodes, fill_and_refuse, inserts, NULL, {0, 3, 5, 7, 1, 1, 3, 5, 1}, 0},
+        {"second is full",
+         rig_two_nodes,
+         fill_and_refuse_other,
+         inserts,
+         NULL,
+         {0, 7, 11, 13, 1, 1, 5, 7, 1},
+         0},
         {"first is full, long keys",
          two_nodes_long,
          fill_and_refuse,
