@@ -17,7 +17,7 @@ void side_open(struct side *side, struct memory_node *memory, uint16_t id, enum 
     side->id = id;
     side->fabric = stepper_create(targets, 1, id);
     assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
-    switches.read_unit = read_unit;
+    switches.read_unit = (int)read_unit;
     assert_int_equal(tree_compute_create(&side->compute, side->fabric, &switches, &error), 0);
     assert_int_equal(pool_worker_create(&side->worker, tree_compute_pool(side->compute), &error), 0);
     assert_int_equal(tree_session_create(&side->session, side->compute, side->worker, &error), 0);
