@@ -53,7 +53,7 @@ double report_quantile_us(const struct histogram *latency, double quantile);
 /* "8 memory nodes, 8 compute nodes, ..." */
 void report_configuration(const struct bench_report *report, char *text, size_t size);
 /* Which presets' indexes have which leaves: "leaves: unsorted (47 slots): fg+, sherman; hashed (45 slots):
- * banyan". Empty where there are no results. */
+ * banyan". Empty where no result is of an index. */
 void report_leaves(const struct bench_report *report, char *text, size_t size);
 double report_bytes_per_entry(uint64_t bytes, uint64_t entries);
 /* Whether two results are of one group: same workload, distribution and scan length. */

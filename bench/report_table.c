@@ -94,8 +94,8 @@ void report_leaves(const struct bench_report *report, char *text, size_t size)
         bool begun = false;
         for (size_t i = 0; i < report->count; i++) {
             const struct bench_result *result = &report->results[i];
-            if (result->peer || result->leaf_kind != kind || leaf_named(report, i))
-                continue;
+            if (result->peer || !result->leaf_slots || result->leaf_kind != kind || leaf_named(report, i))
+                continue; /* runs without an index have no leaf */
             if (!begun)
                 append(text, size, "%s %s (%u slots):", text[strlen(text) - 1] == ':' ? "" : ";",
                        format_leaf_kind_names[kind], result->leaf_slots);
@@ -103,6 +103,8 @@ void report_leaves(const struct bench_report *report, char *text, size_t size)
             begun = true;
         }
     }
+    if (!strcmp(text, "leaves:"))
+        text[0] = 0;
 }
 
 /* ---- the table ---- */

@@ -54,6 +54,14 @@ int bench_output_close(const char *name, FILE *file)
     return failed ? COMMAND_FAILED : 0;
 }
 
+void bench_output_keep(FILE *json, FILE *html)
+{
+    if (json)
+        fflush(json);
+    if (html)
+        fflush(html);
+}
+
 /* What has run. */
 struct outcome {
     struct bench_result *results;
@@ -69,12 +77,13 @@ static int write_reports(const struct bench_request *request, const struct outco
         .config = &plan->config, .results = outcome->results, .count = outcome->count};
     report.peer_settings = plan->peer ? plan->peer->settings : NULL;
     FILE *text = json == stdout || html == stdout ? stderr : stdout;
-    report_table(&report, text);
-    if (plan->peer)
-        report_pairs(&report, text);
     int failed = json ? report_json(&report, json) != 0 : 0;
     if (html)
         report_html(&report, html);
+    bench_output_keep(json, html);
+    report_table(&report, text);
+    if (plan->peer)
+        report_pairs(&report, text);
     return failed ? COMMAND_FAILED : 0;
 }
 
@@ -83,10 +92,11 @@ static int write_paper(const struct bench_request *request, const struct outcome
 {
     const struct bench_config *config = &request->plan.config;
     FILE *text = json == stdout || html == stdout ? stderr : stdout;
-    paper_report_table(&outcome->paper, config, text);
     int failed = json ? paper_report_json(&outcome->paper, config, json) != 0 : 0;
     if (html)
         paper_report_html(&outcome->paper, config, html);
+    bench_output_keep(json, html);
+    paper_report_table(&outcome->paper, config, text);
     return failed ? COMMAND_FAILED : 0;
 }
 

@@ -52,6 +52,8 @@ void bench_request_free(struct bench_request *request);
  */
 int bench_output_open(const char *name, FILE **file);
 int bench_output_close(const char *name, FILE *file);
+/* Puts them into their files before the table is printed: its reader may leave early, and SIGPIPE ends us. */
+void bench_output_keep(FILE *json, FILE *html);
 /* bench_sensitivity.c: checks and completes the request for --sensitivity, after the plan's defaults and
  * before its check; runs it and writes the reports. */
 int bench_sensitivity_complete(struct bench_request *request, struct error *error);

@@ -60,10 +60,11 @@ static void show_runs(void *context, size_t done, size_t count)
 
 static int write_reports(const struct bench_request *request, FILE *json, FILE *html)
 {
-    sensitivity_table(&request->sensitivity, json == stdout || html == stdout ? stderr : stdout);
     int failed = json ? sensitivity_json(&request->sensitivity, json) != 0 : 0;
     if (html)
         sensitivity_html(&request->sensitivity, html);
+    bench_output_keep(json, html);
+    sensitivity_table(&request->sensitivity, json == stdout || html == stdout ? stderr : stdout);
     return failed ? COMMAND_FAILED : 0;
 }
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 #include <jansson.h>
 #include "program.h"
@@ -277,6 +278,23 @@ static void results_that_cannot_be_written(void **state)
     free(outcome.text);
 }
 
+/* A reader of the table that leaves early ends the command, but not before the files are whole. */
+static void files_are_whole_when_the_table_is_not_read(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/banyan-result-XXXXXX", arguments[256];
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    snprintf(arguments, sizeof arguments, "bench " SMALL "--json %s", path);
+    free(program_run(arguments, "| true").text);
+    json_t *result = json_load_file(path, 0, NULL);
+    remove(path);
+    assert_non_null(result);
+    assert_int_equal(json_array_size(json_object_get(result, "results")), 1);
+    json_decref(result);
+}
+
 static void peers_are_compared(void **state)
 {
     (void)state;
@@ -322,6 +340,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(page_stands_alone),
         cmocka_unit_test(full_pools_fail_cleanly),
         cmocka_unit_test(results_that_cannot_be_written),
+        cmocka_unit_test(files_are_whole_when_the_table_is_not_read),
         cmocka_unit_test(peers_are_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -306,6 +306,10 @@ static void papers_repeat(void **state)
 {
     (void)state;
     free(reports_repeat("--paper sherman --only fig6,fig2 " SMALL));
+    struct program_outcome micro = program_run("bench --paper sherman --only text " SMALL, "2>&1");
+    assert_int_equal(micro.code, 0);
+    assert_null(strstr(micro.text, "leaves:")); /* there was no index */
+    free(micro.text);
     struct program_outcome table = program_run("bench --paper sherman --only fig6 " SMALL, "2>&1");
     assert_int_equal(table.code, 0);
     assert_non_null(strstr(table.text, "(2.01, "));
