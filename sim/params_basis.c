@@ -86,7 +86,7 @@ const struct sim_param_basis sim_params_basis[] = {
              "bench-micro, slot-check: 2.5 to 3.5 at 3.8 GHz, scaled to 2.2 GHz, less leaf-ns"),
     ESTIMATE("split-ns", 500, 10000, "sorts and copies some 1 KiB"),
     ESTIMATE("handover-ns", 50, 400, "a cache line passed between cores, within and across sockets"),
-    PUBLISHED(
+    ESTIMATE(
         "line-transfer-ns", 40, 120,
         "nviennot: 39 ns within a socket and 117 ns across, by CAS, of two E5-2630 v4 at 2.2 GHz; the mean "
         "of two of 22 cores"),
