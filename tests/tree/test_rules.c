@@ -198,10 +198,15 @@ static void change_hot(struct world_task *task)
         world_operate(task, HISTORY_PUT, 7, 0);
 }
 
+/* Without `delegate`: there the holder does what waits for it, and no order among the waiters shows. */
 static void hot_world(struct world *world, unsigned computes, unsigned fibers)
 {
     struct world_options options;
+    struct tree_switches switches = {.cache_bytes = 8u << 20};
+    assert_int_equal(tree_switches_preset(&switches, "banyan", NULL), 0);
+    switches.delegate = false;
     world_options_default(&options);
+    options.switches = &switches;
     options.simulated = true;
     options.compute_nodes = computes;
     options.fibers = fibers;
