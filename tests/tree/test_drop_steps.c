@@ -1,8 +1,8 @@
 /*
  * test_drop_steps.c - an operation of one compute node is held before each of its lists in turn, and another
  * drops the index meanwhile, and makes one of the same name in its place; and a drop is held while others
- * work on the index, or drop it too. Whatever the operation comes to, the new index is untouched, and every
- * block has one owner. One task (stepper.h).
+ * work on the index, or drop it too and give the freed blocks to another index. Whatever the operation comes
+ * to, the new index is untouched, and every block has one owner. One task (stepper.h).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -370,12 +370,66 @@ static void all_comes_back_whoever_works_meanwhile(void **state)
     }
 }
 
+/* ---- two drops, and another index has what the faster one freed ---- */
+
+static void drop_and_make_another(void *context)
+{
+    struct rig *rig = context;
+    struct side *side = &rig->sides[0];
+    struct tree *tree;
+    int status = drop(side);
+    assert_true(!status || status == BANYAN_ENOTFOUND); /* the held one has done it all */
+    assert_int_equal(tree_create(side->session, "heir", &geometry, &tree), 0);
+    for (unsigned i = 1; i <= KEYS; i++)
+        assert_int_equal(put(side, tree, 2 * i, 3), 0);
+    tree_close(tree);
+}
+
+/* Held before its swap, the slower drop has killed the level too, and finds that the root word has moved on:
+ * the level's blocks are no longer its own to free. Were the blocks still free, the memory node would refuse
+ * them, and the account would show nothing. */
+static bool slower_drop_held_at(unsigned at, unsigned keys)
+{
+    struct rig rig;
+    struct tree *heir;
+    rig_open(&rig, keys);
+    rig.at = at;
+    stepper_hold(rig.sides[1].fabric, between_locks, drop_and_make_another, &rig);
+    int status = drop(&rig.sides[1]);
+    bool met = stepper_met(rig.sides[1].fabric);
+    if (status && status != BANYAN_ENOTFOUND)
+        fail_msg("the slower drop, held at list %u: %d, %s", at, status,
+                 tree_session_error(rig.sides[1].session)->text);
+    if (met) {
+        struct side *eyes = &rig.sides[2];
+        assert_int_equal(tree_open(eyes->session, "heir", &heir), 0);
+        account(&rig, heir);
+        for (unsigned i = 1; i <= KEYS; i++)
+            assert_int_equal(get(eyes, heir, 2 * i), 3);
+        tree_close(heir);
+    }
+    rig_close(&rig);
+    return met;
+}
+
+static void the_slower_of_two_drops_frees_nothing(void **state)
+{
+    static const unsigned sizes[] = {1, KEYS};
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        unsigned at = 1;
+        while (slower_drop_held_at(at, sizes[i]))
+            at++;
+        assert_true(at > 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_index_in_its_place_stays_untouched),
         cmocka_unit_test(a_root_of_the_old_index_is_not_put_above_the_new_one),
         cmocka_unit_test(all_comes_back_whoever_works_meanwhile),
+        cmocka_unit_test(the_slower_of_two_drops_frees_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
