@@ -512,6 +512,94 @@ static void a_leaf_widened_while_it_is_scanned_backwards_keeps_to_the_position(v
     scan_while_widening(true, false);
 }
 
+/* ---- a leaf that is split while it is read ------------------------------------------------------------- */
+
+struct splitting {
+    struct rig *rig;
+    uint64_t wanted; /* a key that was put in before the reading began, and moves to the sibling */
+    gaddr leaf;      /* that it moves from */
+    unsigned met;
+};
+
+/* Keys left of all that are there, until the leaf is split: its greatest key moves to the sibling. */
+static void split_the_leaf(void *context)
+{
+    struct splitting *splitting = context;
+    struct side *other = &splitting->rig->sides[1];
+    tree_session_stats_reset(other->session);
+    for (uint64_t i = 1; !tree_session_stats(other->session)->splits; i++)
+        assert_int_equal(put(other, STEP - i, 1), 0);
+    assert_int_not_equal(leaf_of(other, splitting->wanted), splitting->leaf);
+}
+
+static bool meet_wanted(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    struct splitting *splitting = context;
+    uint8_t wanted[8];
+    key_make(splitting->wanted, wanted);
+    splitting->met += !memcmp(key, wanted, sizeof wanted);
+    return true;
+}
+
+/* One leaf with two keys; the greater one belongs to a bucket whose slots lie behind its version. */
+static void splitting_open(struct rig *rig, struct splitting *splitting)
+{
+    rig_open(rig);
+    *splitting = (struct splitting){.rig = rig, .wanted = STEP + 1};
+    while (bucket_of(&rig->sides[0], splitting->wanted) % 2 == 0)
+        splitting->wanted++;
+    assert_int_equal(put(&rig->sides[0], STEP, 1), 0);
+    assert_int_equal(put(&rig->sides[0], splitting->wanted, 1), 0);
+    splitting->leaf = leaf_of(&rig->sides[0], splitting->wanted);
+    assert_int_equal(leaf_of(&rig->sides[0], STEP), splitting->leaf);
+}
+
+/* The header's fences still hold the key; the slots, of which it is gone, are of the next version. */
+static void scan_while_splitting(bool reverse)
+{
+    struct rig rig;
+    struct splitting splitting;
+    const struct tree_range everything = {.reverse = reverse};
+    splitting_open(&rig, &splitting);
+    struct side *reader = &rig.sides[0];
+    stepper_tear(reader->fabric, reads_leaf, 0, reader->tree->layout.header_bytes, split_the_leaf,
+                 &splitting);
+    assert_int_equal(tree_scan(reader->session, reader->tree, &everything, meet_wanted, &splitting), 0);
+    assert_true(stepper_met(reader->fabric));
+    assert_int_equal(splitting.met, 1);
+    rig_judge(&rig);
+    rig_close(&rig);
+}
+
+static void a_scan_does_not_believe_slots_of_the_next_version(void **state)
+{
+    scan_while_splitting(false);
+    scan_while_splitting(true);
+}
+
+/* Header and the bucket's version are those of before, and the slots of after. The reader takes whole leaves,
+ * so that one READ has all three. */
+static void a_lookup_does_not_believe_slots_of_the_next_version(void **state)
+{
+    struct rig rig;
+    struct splitting splitting;
+    struct side reader = {0};
+    struct format_bucket bucket;
+    splitting_open(&rig, &splitting);
+    side_open(&reader, rig.memory, SIDES + 1, TREE_READ_LEAF);
+    assert_int_equal(tree_open(reader.session, "steps", &reader.tree), 0);
+    assert_int_equal(get(&reader, splitting.wanted), 1);
+    format_bucket_number(&reader.tree->layout, bucket_of(&reader, splitting.wanted), &bucket);
+    assert_int_equal(bucket.offset, bucket.version_offset);
+    stepper_tear(reader.fabric, reads_leaf, 0, bucket.version_offset + (uint32_t)sizeof(uint16_t),
+                 split_the_leaf, &splitting);
+    assert_int_equal(get(&reader, splitting.wanted), 1);
+    assert_true(stepper_met(reader.fabric));
+    side_close(&reader, true);
+    rig_judge(&rig);
+    rig_close(&rig);
+}
+
 /* ---- a key block that becomes another key's while a leaf is read -------------------------------------- */
 
 #define LONG_BYTES 200u
@@ -583,6 +671,8 @@ int main(void)
         cmocka_unit_test(a_key_block_is_believed_by_its_hash),
         cmocka_unit_test(a_leaf_widened_while_it_is_scanned_keeps_to_the_fence_that_was_read),
         cmocka_unit_test(a_leaf_widened_while_it_is_scanned_backwards_keeps_to_the_position),
+        cmocka_unit_test(a_scan_does_not_believe_slots_of_the_next_version),
+        cmocka_unit_test(a_lookup_does_not_believe_slots_of_the_next_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
