@@ -23,16 +23,18 @@ static int one_sided_read_many(struct tree_session *session, struct tree *tree,
 static int one_sided_lock(struct tree_session *session, struct tree *tree, gaddr leaf, bool wanted,
                           struct fabric_command *reads, uint32_t count, struct tree_hold *hold)
 {
-    (void)tree;
-    return tree_lock(session, leaf, wanted, reads, count, hold);
+    int status = tree_lock(session, leaf, wanted, reads, count, hold);
+    session->image.layout = &tree->layout; /* also of an image that another handle filled */
+    return status;
 }
 
 static int one_sided_lock_or_leave(struct tree_session *session, struct tree *tree, gaddr leaf,
                                    struct tree_operation *operation, struct fabric_command *reads,
                                    uint32_t count, struct tree_hold *hold)
 {
-    (void)tree;
-    return tree_lock_or_leave(session, leaf, operation, reads, count, hold);
+    int status = tree_lock_or_leave(session, leaf, operation, reads, count, hold);
+    session->image.layout = &tree->layout; /* as above */
+    return status;
 }
 
 static int one_sided_release(struct tree_session *session, struct tree *tree, struct tree_hold *hold,

@@ -545,7 +545,6 @@ static void image_hand(const struct tree_session *from, struct tree_waiter *wait
     waiter->lines = image_copy(&from->image, image->bytes);
     if (waiter->thread != task_thread())
         task_charge(TASK_WORK_COPY, waiter->lines);
-    image->layout = from->image.layout;
     image->header = from->image.header;
     image->address = from->image.address;
 }

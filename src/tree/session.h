@@ -44,7 +44,7 @@ struct tree_image {
     uint8_t *bytes;
     uint32_t capacity;
     gaddr address;                      /* GADDR_NULL: nothing is known */
-    const struct format_layout *layout; /* of the leaf */
+    const struct format_layout *layout; /* of the leaf: of the handle that this session works with */
     bool header;
     uint64_t buckets[FORMAT_BUCKETS_MAX / 64];
 };
