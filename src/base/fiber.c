@@ -25,6 +25,7 @@
 #ifdef WITH_ASAN
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
+#include <sanitizer/lsan_interface.h>
 #endif
 #ifdef WITH_TSAN
 #include <sanitizer/tsan_interface.h>
@@ -245,6 +246,11 @@ struct fiber *fiber_create(fiber_function *function, void *argument, size_t stac
     fiber->function = function;
     fiber->argument = argument;
     fiber->stack_pointer = first_frame(fiber->mapping + fiber->mapping_bytes, fiber_entry);
+#ifdef WITH_ASAN
+    /* Memory that only a suspended fiber's stack refers to has not leaked. */
+    __lsan_register_root_region(fiber->mapping + fiber->guard_bytes,
+                                fiber->mapping_bytes - fiber->guard_bytes);
+#endif
 #ifdef WITH_TSAN
     fiber->tsan_self = __tsan_create_fiber(0);
 #endif
@@ -289,6 +295,8 @@ void fiber_destroy(struct fiber *fiber)
         fiber->abandoned = true;
         fiber_resume(fiber);
     }
+    __lsan_unregister_root_region(fiber->mapping + fiber->guard_bytes,
+                                  fiber->mapping_bytes - fiber->guard_bytes);
     /* The next mapping at this address must not find parts of it poisoned. */
     __asan_unpoison_memory_region(fiber->mapping + fiber->guard_bytes,
                                   fiber->mapping_bytes - fiber->guard_bytes);
