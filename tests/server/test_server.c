@@ -625,6 +625,11 @@ static bool store_memory_seen(void *context)
 static void test_info_store_memory(void **state)
 {
     (void)state;
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+    skip(); /* a thread publishes between commands, so the look is a matter of luck, and too slow here */
+#endif
+#endif
     struct serving serving;
     serving_prepare(&serving, 2);
     serving_start(&serving);
