@@ -175,6 +175,7 @@ void fabric_cost_add(struct fabric_cost *into, const struct fabric_cost *from)
     into->writes += from->writes;
     into->atomics += from->atomics;
     into->rpcs += from->rpcs;
+    into->peer_calls += from->peer_calls;
     into->bytes_read += from->bytes_read;
     into->bytes_written += from->bytes_written;
 }

@@ -10,7 +10,7 @@
  * list costs one round trip however many commands it holds (Sherman §4.5, command combination).
  * Lists to different nodes, or several to one, may be executed together: one wait, one round trip.
  *
- * GUARANTEES (G1 to G6; docs/internals/fabric.md argues why each backend keeps them)
+ * GUARANTEES (G1 to G6, and G7, G8 in peers.h; docs/internals/fabric.md argues why each backend keeps them)
  *  G1 WRITEs and atomics of one endpoint take effect in the order in which they stand in a list, and a
  *     READ sees the effects of those that stand before it. READs have no order among themselves, and a
  *     later WRITE may overtake an earlier READ. Lists executed together have no order between them.
@@ -122,6 +122,7 @@ struct fabric_list {
 struct fabric_cost {
     uint64_t round_trips; /* waits: one per fabric_execute, one per fabric_call */
     uint64_t lists, reads, writes, atomics, rpcs;
+    uint64_t peer_calls;                /* to other compute nodes (peers.h) */
     uint64_t bytes_read, bytes_written; /* payload; atomics count 8 written */
 };
 
@@ -141,6 +142,7 @@ struct fabric_capabilities {
 
 struct fabric;
 struct fabric_endpoint;
+struct fabric_peer_ops;
 
 /* A memory node's memory and its RPCs, for backends in the same address space (local, sim; mapped pools).
  * Filled by src/memory/. */
@@ -176,6 +178,8 @@ struct fabric_ops {
     void (*trouble)(const struct fabric *, uint16_t node, char *text, size_t size);
     /* NULL: an endpoint is never without a connection while others have one. */
     void (*give_up)(struct fabric_endpoint *, uint16_t node);
+    /* NULL: no other compute node can reach this one's memory (peers.h). */
+    const struct fabric_peer_ops *peers;
 };
 
 /* Backends embed these as their first member. */

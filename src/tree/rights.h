@@ -1,0 +1,109 @@
+/*
+ * rights.h - which leaves of an index this compute node may change, and who may change the others: its copy
+ * of the map of ranges (rules O1 to O5, docs/internals/ownership.md). For src/tree/, and for src/owner/,
+ * which keeps the map and sets the copy.
+ *
+ * A range is SHARED (any compute node changes its leaves, under global locks), OWNED by this process (no
+ * global lock; leaves and entries may be cached), another's (operations are forwarded to it; its leaves may
+ * be read one-sided, since it writes through), or MOVING (this process must wait for what becomes of it). An
+ * index that was never given a table is shared as a whole; tree_rights_own makes it owned as a whole, for a
+ * process that has it to itself.
+ *
+ * AN OPERATION announces the row that it relies on before it touches a leaf (tree_rights_enter), and
+ * withdraws that at its end (tree_rights_leave); both cost some nanoseconds and no shared cache line that is
+ * written. tree_rights_adopt installs a new table, then waits for the operations that rely on rows whose
+ * right the new table takes away: rule O1.
+ */
+#ifndef TREE_RIGHTS_H
+#define TREE_RIGHTS_H
+
+#include "fabric/peers.h"
+#include "tree/tree.h"
+
+enum tree_right { TREE_SHARED, TREE_OWNED, TREE_OTHERS, TREE_MOVING };
+
+/* A range, from its lower bound to that of the next row. Rows ascend; the first one's bound is empty: the
+ * least key. */
+struct tree_rights_row {
+    const uint8_t *lower;
+    uint32_t lower_length;
+    enum tree_right right;
+    struct fabric_process owner; /* OTHERS; else zeros */
+    uint64_t epoch;              /* of the range: grows with each change of its owner */
+};
+
+/*
+ * O1. Installs the map's version for this index: from here on no operation begins that it forbids; those
+ * under way are waited for, and what is cached of ranges that this process has no more is dropped. When it
+ * returns 0 the version is adopted. Copies the rows. A version that is not newer than the installed one
+ * changes nothing. Suspends the calling task, which must hold no lock and be in no operation of the index;
+ * one call at a time for each index. BANYAN_ENOMEM: nothing was changed. BANYAN_EINVAL: rows that contradict
+ * themselves (order, no first row); the message says which.
+ */
+int tree_rights_adopt(struct tree_session *session, struct tree *tree, uint64_t version,
+                      const struct tree_rights_row *rows, uint32_t count);
+/* The whole index is this process's, as version 0; before any operation of it began. BANYAN_ENOMEM. */
+int tree_rights_own(struct tree *tree, struct error *error);
+/* The installed version; 0: none was. Any thread. */
+uint64_t tree_rights_version(const struct tree *tree);
+
+/* O3. Makes sure that a leaf begins exactly at the key: splits one if need be. The caller has the right to
+ * change it (SHARED or OWNED); TREE_OTHERS and TREE_MOVING are BANYAN_EFENCED. The leaf may die again at
+ * once, unless the key is a row's bound in the installed table. Two round trips more than a split; one where
+ * the leaf begins there already. */
+int tree_border_make(struct tree_session *session, struct tree *tree, const void *key, size_t key_length);
+
+/* ---- what is done for others (src/owner/ calls these; they never forward) ---- */
+
+/* What the key must hold for a change to be done. */
+enum tree_expectation { TREE_EXPECT_ANYTHING, TREE_EXPECT_NOTHING, TREE_EXPECT_SOMETHING, TREE_EXPECT_VALUE };
+struct tree_exchange {
+    const void *key;
+    size_t key_length;
+    enum tree_expectation expect;
+    const void *expected; /* TREE_EXPECT_VALUE */
+    size_t expected_length;
+    const void *value; /* NULL: the key is to be deleted */
+    size_t length;
+    /* out: what the key held, whether the change was done or not */
+    bool existed;
+    uint8_t old[FORMAT_VALUE_MAX];
+    size_t old_length;
+};
+
+/* Both: BANYAN_EFENCED where this process does not own the key's range: nothing was done. Else as tree_lookup
+ * and tree_compare_and_set; tree_exchange_here is BANYAN_ECONFLICT where the key does not hold what is
+ * expected. */
+int tree_lookup_here(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+                     void *value, size_t *length);
+int tree_exchange_here(struct tree_session *session, struct tree *tree, struct tree_exchange *exchange);
+
+/* ---- what others do for this process: set once by src/owner/ ---- */
+
+/*
+ * Each is called in no operation of the index, and may suspend. `owner` is that of the row that the caller
+ * met. They return what the operation came to at the owner; BANYAN_EFENCED: nothing was done, the owner
+ * refused or cannot be reached; then `wait` is called, which returns 0 when it is worth looking at the table
+ * again, or an error with a message that names the owner: BANYAN_ENET when the range could not be reached
+ * within the time-out, counted from `since` (task_now of the operation's begin). `owner` is zeros for a range
+ * that is MOVING.
+ */
+struct tree_forward {
+    int (*lookup)(void *context, struct tree_session *session, struct tree *tree, struct fabric_process owner,
+                  const void *key, size_t key_length, void *value, size_t *length);
+    int (*exchange)(void *context, struct tree_session *session, struct tree *tree,
+                    struct fabric_process owner, struct tree_exchange *exchange);
+    int (*wait)(void *context, struct tree_session *session, struct tree *tree, struct fabric_process owner,
+                uint64_t since);
+    /* Rule O2: the read lease has lapsed, and this operation was answered from the cache. 0: it is alive
+     * again, or the right to the range is gone; the operation is done anew. */
+    int (*pause)(void *context, struct tree_session *session, struct tree *tree);
+};
+void tree_compute_set_forward(struct tree_compute *compute, const struct tree_forward *forward,
+                              void *context);
+
+/* The number by which nodes and requests name the index: its entry in the catalogue and that entry's
+ * generation. */
+uint16_t tree_number(const struct tree *tree);
+
+#endif
