@@ -152,13 +152,8 @@ static void fixed(struct rig_options *options)
 
 static void variable(struct rig_options *options)
 {
-    options->nodes = 2;
-    options->geometry = (struct format_geometry){.key_kind = FORMAT_KEY_VARIABLE,
-                                                 .key_bytes = 60,
-                                                 .inline_key_bytes = 16,
-                                                 .value_bytes = 8,
-                                                 .leaf_bytes = 1024,
-                                                 .internal_bytes = 512};
+    rig_long_keyed(options);
+    options->geometry.internal_bytes = 512;
 }
 
 enum kind { ROOT, INNER, LEFTMOST, MIDDLE, RIGHTMOST, KINDS };

@@ -274,13 +274,8 @@ static void a_cache_may_be_too_small(void **state)
 
 static void two_nodes_long(struct rig_options *options)
 {
-    options->nodes = 2;
-    options->geometry = (struct format_geometry){.key_kind = FORMAT_KEY_VARIABLE,
-                                                 .key_bytes = 60,
-                                                 .inline_key_bytes = 16,
-                                                 .value_bytes = 8,
-                                                 .leaf_bytes = 1024,
-                                                 .internal_bytes = 512};
+    rig_long_keyed(options);
+    options->geometry.internal_bytes = 512;
 }
 
 static void fill_and_refuse(struct rig *one)
