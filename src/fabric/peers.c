@@ -119,7 +119,8 @@ int fabric_peer_call(struct fabric_endpoint *endpoint, struct fabric_process pee
 {
     const struct fabric_peer_ops *peers = peers_of(endpoint->fabric);
     *reply_length = 0;
-    if (!length || length > FABRIC_PEER_BYTES_MAX || capacity > FABRIC_PEER_BYTES_MAX)
+    if (!length || length > FABRIC_PEER_BYTES_MAX || capacity > FABRIC_PEER_BYTES_MAX ||
+        fabric_process_equal(peer, fabric_self(endpoint->fabric)))
         return BANYAN_EINVAL;
     if (!peers)
         return BANYAN_EFENCED;
