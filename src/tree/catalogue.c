@@ -16,6 +16,7 @@
 #include "tree/entries.h"
 #include "tree/index.h"
 #include "tree/locate.h"
+#include "tree/rights.h"
 #include "tree/session.h"
 
 /*
@@ -331,6 +332,11 @@ void tree_close(struct tree *tree)
     tree_cache_destroy(tree->cache);
     format_layout_free(&tree->layout);
     free(tree);
+}
+
+const char *tree_name(const struct tree *tree)
+{
+    return tree->name;
 }
 
 const struct format_geometry *tree_geometry(const struct tree *tree)

@@ -29,18 +29,24 @@ struct tree_rights_row {
     uint32_t lower_length;
     enum tree_right right;
     struct fabric_process owner; /* OTHERS; else zeros */
-    uint64_t epoch;              /* of the range: grows with each change of its owner */
+    uint64_t epoch;              /* of the range: grows with each change of its owner; never used again */
 };
 
 /*
  * O1. Installs the map's version for this index: from here on no operation begins that it forbids; those
- * under way are waited for, and what is cached of ranges that this process has no more is dropped. When it
- * returns 0 the version is adopted. Copies the rows. A version that is not newer than the installed one
- * changes nothing. Suspends the calling task, which must hold no lock and be in no operation of the index;
- * one call at a time for each index. BANYAN_ENOMEM: nothing was changed. BANYAN_EINVAL: rows that contradict
- * themselves (order, no first row); the message says which.
+ * under way are waited for, and what is cached of ranges that this process has no more, or has under another
+ * epoch, is dropped. When it returns 0 the version is adopted. Copies the rows. An older version than the
+ * installed one changes nothing; the installed one again changes nothing but its incarnation. Suspends the
+ * calling task, which must hold no lock and be in no operation of the index; one call at a time for each
+ * index. BANYAN_ENOMEM: nothing was changed. BANYAN_EINVAL: rows that contradict themselves (order, no first
+ * row); the message says which.
+ *
+ * `incarnation`: fabric_incarnation, read before the map was fetched. Whatever changes leaves of the index is
+ * posted under the installed table's number. So after the loss of a connection nothing goes out to that
+ * memory node until the map has been read again; operations that are refused for it (BANYAN_EFENCED) call
+ * `wait` of struct tree_forward with an owner of zeros.
  */
-int tree_rights_adopt(struct tree_session *session, struct tree *tree, uint64_t version,
+int tree_rights_adopt(struct tree_session *session, struct tree *tree, uint64_t version, uint64_t incarnation,
                       const struct tree_rights_row *rows, uint32_t count);
 /* The whole index is this process's, as version 0; before any operation of it began. BANYAN_ENOMEM. */
 int tree_rights_own(struct tree *tree, struct error *error);
@@ -80,6 +86,16 @@ int tree_exchange_here(struct tree_session *session, struct tree *tree, struct t
 
 /* ---- what others do for this process: set once by src/owner/ ---- */
 
+/* One of several operations that go to one owner together. */
+struct tree_forwarded {
+    struct tree_exchange *exchange; /* NULL: a lookup of what follows */
+    const void *key;
+    size_t key_length;
+    void *value;
+    size_t *length; /* as tree_lookup's */
+    int status;     /* out */
+};
+
 /*
  * Each is called in no operation of the index, and may suspend. `owner` is that of the row that the caller
  * met. They return what the operation came to at the owner; BANYAN_EFENCED: nothing was done, the owner
@@ -95,6 +111,12 @@ struct tree_forward {
                     struct fabric_process owner, struct tree_exchange *exchange);
     int (*wait)(void *context, struct tree_session *session, struct tree *tree, struct fabric_process owner,
                 uint64_t since);
+    /* Several lookups and exchanges of one owner in as few messages as they fit into. Each item's status is
+     * as above. Returns 0, or the error that kept all of them from being asked (then they are
+     * BANYAN_EFENCED).
+     */
+    int (*many)(void *context, struct tree_session *session, struct tree *tree, struct fabric_process owner,
+                struct tree_forwarded *items, uint32_t count);
     /* Rule O2: the read lease has lapsed, and this operation was answered from the cache. 0: it is alive
      * again, or the right to the range is gone; the operation is done anew. */
     int (*pause)(void *context, struct tree_session *session, struct tree *tree);
@@ -105,5 +127,6 @@ void tree_compute_set_forward(struct tree_compute *compute, const struct tree_fo
 /* The number by which nodes and requests name the index: its entry in the catalogue and that entry's
  * generation. */
 uint16_t tree_number(const struct tree *tree);
+const char *tree_name(const struct tree *tree);
 
 #endif

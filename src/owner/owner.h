@@ -1,0 +1,212 @@
+/*
+ * owner.h - how the compute nodes of a cluster divide the key ranges of its indexes: the map of ranges in the
+ * pool, this process's copy of it, transfers of ranges, and the calls between compute nodes for keys of
+ * others' ranges (docs/internals/ownership.md). For the CLI, the server, the C library, benchmarks and the
+ * swarm.
+ *
+ * ONE struct owner belongs to each process that works on a cluster's indexes, beside its tree_compute.
+ * Without one (banyan serve, a process that has the pool to itself) tree_rights_own does (rights.h). A
+ * process of a cluster that changes leaves and has no struct owner breaks the rights of all the others.
+ *
+ *     owner_create       then nothing of the process may begin an operation before owner_attach
+ *     owner_join         this process is on the board, and has a copy of the map
+ *     owner_attach       for each index that is opened, before its first operation
+ *     tasks              owner_keep on one task, owner_serve on one or more; owner_threads_start starts them
+ *     owner_balance      with policy auto: takes this process's share
+ *     ...                operations of tree.h and above, on any session of the compute node
+ *     owner_release      gives away what this process has
+ *     owner_stop         the tasks return; owner_detach, tree_close for each index
+ *     owner_destroy
+ *
+ * OPERATIONS need not know: the tree calls this layer for keys that others own (struct tree_forward).
+ *
+ * THREADS. Every function may be called by any task, each with a session of its own that is in no operation
+ * and holds no lock. Functions with a session suspend the calling task, return 0 or a negative error, and
+ * leave the message in tree_session_error. One transfer at a time runs in a cluster: others wait for it.
+ */
+#ifndef OWNER_OWNER_H
+#define OWNER_OWNER_H
+
+#include "tree/rights.h"
+
+/* The index in which the map lies. Users' indexes cannot have this name where this layer is asked; listings
+ * leave it out or mark it (owner_is_map). */
+#define OWNER_MAP_NAME "banyan:ranges"
+bool owner_is_map(const char *index_name);
+
+/* The longest lower bound of a range: a key of the map is two bytes longer. */
+#define OWNER_BOUND_MAX (FORMAT_KEY_MAX - 2u)
+
+struct owner;
+
+/* ---- options ---- */
+
+/* Whether this process wants ranges. OWNER_NONE: it is given none but by owner_move. */
+enum owner_policy { OWNER_NONE, OWNER_AUTO };
+
+struct owner_options {
+    int policy;          /* enum owner_policy */
+    uint64_t timeout_ns; /* an operation on a range that cannot be reached fails after it; 10 s */
+    uint64_t adopt_ns;   /* a process that does not adopt a version for so long is fenced; 3 s */
+    uint64_t tick_ns;    /* the keeper looks at the board so often where no notice comes; 20 ms */
+    uint64_t balance_ns; /* with OWNER_AUTO: the keeper looks so often whether this process has much less than
+                            its share; 0: only owner_balance does. 5 s */
+    uint32_t ranges;     /* into how many ranges a process's share of an index is divided, about; 8 */
+    uint64_t seed;       /* of the keys that bounds are chosen from; 0: this process's instance */
+};
+void owner_options_default(struct owner_options *options);
+
+/* ---- life ---- */
+
+/* Sets the compute node's struct tree_forward. No round trip. BANYAN_ENOMEM, BANYAN_EINVAL. */
+int owner_create(struct owner **owner, struct tree_compute *compute, const struct owner_options *options,
+                 struct error *error);
+/* After its tasks have returned (or are gone: a simulation's). Makes no round trip: what this process owns
+ * stays its own in the map until others need it, so owner_release comes first where there is time. Detaches
+ * what is still attached. NULL is ignored. */
+void owner_destroy(struct owner *owner);
+
+/* Enters this process on the board, opens the map or creates it, and fetches it. Called again: does nothing.
+ * owner_attach does it where it was not done. */
+int owner_join(struct owner *owner, struct tree_session *session);
+
+/* Before the first operation on an index that was just opened or created: installs its rows. BANYAN_EBUSY:
+ * this process has the index open already (one struct tree each). BANYAN_ECORRUPT: its part of the map
+ * contradicts itself; the message names the index and the entry; nothing of it may be used, other indexes are
+ * as before.
+ */
+int owner_attach(struct owner *owner, struct tree_session *session, struct tree *tree);
+/* Before tree_close, when no operation of it is under way any more. What this process still owns of it is
+ * given to others or shared, if they can be asked; the status says whether that was so, the index is detached
+ * in any case. */
+int owner_detach(struct owner *owner, struct tree_session *session, struct tree *tree);
+
+/* ---- tasks ---- */
+
+/* The keeper: hears notices, looks at the board, adopts what is new, resumes the read lease after a loss of
+ * the home node, ends transfers that a dead process has begun, and balances. Returns 0 after owner_stop. */
+int owner_keep(struct owner *owner, struct tree_session *session);
+/* One of the tasks that answer peer calls: as many calls are served at once. Returns 0 after owner_stop, or
+ * at once where this process can get no calls. */
+int owner_serve(struct owner *owner, struct tree_session *session);
+/* The keeper and the serving tasks return soon. Any thread; does not wait for them. */
+void owner_stop(struct owner *owner);
+
+/* For real processes: threads of this layer's own, the first with the keeper, each with some serving fibers.
+ */
+struct owner_threads;
+int owner_threads_start(struct owner_threads **threads, struct owner *owner, unsigned count, unsigned fibers,
+                        struct error *error);
+/* Stops the owner and waits for the threads. NULL is ignored. */
+void owner_threads_stop(struct owner_threads *threads);
+
+/* ---- who owns what ---- */
+
+enum owner_state {
+    OWNER_SETTLED, /* its owner's, or shared */
+    OWNER_MOVING,  /* from `owner` to `next` */
+    OWNER_SPLIT,   /* a bound that is not a border yet: as the range to its left */
+    OWNER_CLOSED   /* the index is being dropped: shared, and nobody can get ranges of it */
+};
+extern const char *const owner_state_names[]; /* NULL-terminated */
+
+/* `owner` and `next` of compute id 0: shared. */
+struct owner_range {
+    const char *index; /* its name; "" where the index is not there any more */
+    uint16_t number;   /* of the index */
+    const uint8_t *lower;
+    uint32_t lower_length;
+    enum owner_state state;
+    struct fabric_process owner, next;
+    uint64_t epoch, version; /* of the map, when the entry was last written */
+};
+/* Every range in the map, by index and bound, as it is in the pool now; indexes without an entry are shared
+ * as a whole and not visited. The strings are valid during the call. */
+int owner_list(struct owner *owner, struct tree_session *session,
+               void (*visit)(void *context, const struct owner_range *range), void *context);
+/* "this process", "shared", or "compute node 3 (10.0.0.7:7401)". Returns text. */
+#define OWNER_TEXT_BYTES 160
+char *owner_describe(const struct owner *owner, struct fabric_process process, char text[OWNER_TEXT_BYTES]);
+
+/* The processes that take part, as the board has them. `alive`: connected to the home node. */
+struct owner_member {
+    struct fabric_process process;
+    bool alive, willing; /* willing: OWNER_AUTO */
+    uint64_t adopted;    /* the version that it has adopted; 0: none yet */
+};
+int owner_members(struct owner *owner, struct tree_session *session,
+                  void (*visit)(void *context, const struct owner_member *member), void *context);
+
+/* ---- changing it: each under the map's lock, and done when it returns 0 ---- */
+
+/*
+ * Which ranges: all that match every condition that is set. `tree` must be attached. A range is matched as a
+ * whole: split first where a part is meant.
+ */
+struct owner_selection {
+    struct tree *tree; /* NULL: of every attached index */
+    const void *key;   /* the range that has the key; NULL: any */
+    size_t key_length;
+    bool keyed;                  /* `key` counts, also with length 0 */
+    bool owned;                  /* those of `owner`; shared ones where that is zeros */
+    struct fabric_process owner; /* with `owned` */
+    uint32_t per_mille;          /* of those that match, so many in 1,000, spread evenly; 0: all */
+};
+
+/* The range that has the key is split there. A range of the same bound is left as it is. BANYAN_EKEYSIZE: the
+ * bound is longer than OWNER_BOUND_MAX, or no key of the index. BANYAN_EINVAL: the least key. */
+int owner_split(struct owner *owner, struct tree_session *session, struct tree *tree, const void *key,
+                size_t key_length);
+/* The range that begins at the key and the one to its left become one. BANYAN_ENOTFOUND: no range begins
+ * there. BANYAN_ECONFLICT: they are of different owners; the message names them. */
+int owner_merge(struct owner *owner, struct tree_session *session, struct tree *tree, const void *key,
+                size_t key_length);
+/* The ranges become `to`'s; zeros: shared. *moved (may be NULL): how many. BANYAN_ENOTFOUND: nothing matched,
+ * or there is no such process in the cluster; the message says which. */
+int owner_move(struct owner *owner, struct tree_session *session, const struct owner_selection *selection,
+               struct fabric_process to, uint32_t *moved);
+/* The same, to this process, and to shared. */
+int owner_take(struct owner *owner, struct tree_session *session, const struct owner_selection *selection,
+               uint32_t *moved);
+int owner_share(struct owner *owner, struct tree_session *session, const struct owner_selection *selection,
+                uint32_t *moved);
+/* This process takes its share of each attached index, by the number of keys: from those that have most, and
+ * of an index that was never divided everything, in `ranges` ranges. Does nothing where it has its share. */
+int owner_balance(struct owner *owner, struct tree_session *session);
+/* What this process has goes to the other willing processes, evenly, or is shared where there are none; none
+ * of it is taken back by balancing. Also takes this process's name off the board once it owns nothing. */
+int owner_release(struct owner *owner, struct tree_session *session);
+
+/* Before tree_drop (FLUSHALL, banyan drop): the index becomes shared as a whole, and stays so. owner_forget
+ * takes its entries off the map; after the drop, or if there was none. The numbers of indexes are used again
+ * after 127 drops, so that what a dead process leaves behind is taken off by the next owner_close. */
+int owner_close(struct owner *owner, struct tree_session *session, struct tree *tree);
+int owner_forget(struct owner *owner, struct tree_session *session, struct tree *tree);
+
+/* What contradicts itself in the map, a sentence for each problem; for `banyan check`. *count: how many. */
+int owner_check(struct owner *owner, struct tree_session *session,
+                void (*problem)(void *context, const char *text), void *context, uint32_t *count);
+
+/* ---- counters ---- */
+
+struct owner_stats {
+    uint64_t version;             /* adopted */
+    uint64_t owned, ranges;       /* rows of attached indexes: this process's, and all */
+    uint64_t adoptions, adopt_ns; /* versions, and how long that took in all */
+    uint64_t adopt_longest_ns;
+    uint64_t transfers, moved; /* begun here and ended; ranges that they moved */
+    uint64_t transfer_ns, transfer_longest_ns;
+    uint64_t finished;                                         /* of others, ended here */
+    uint64_t takeovers;                                        /* of dead processes' ranges */
+    uint64_t fencings;                                         /* processes that this one had fenced */
+    uint64_t forwarded_lookups, forwarded_exchanges, messages; /* asked of others */
+    uint64_t served_lookups, served_exchanges;                 /* for others */
+    uint64_t refused, refusals;                  /* asked of others in vain; refused to others */
+    uint64_t unreachable;                        /* operations that failed for their range's owner */
+    uint64_t waits, wait_ns, wait_longest_ns;    /* calls of tree_forward's wait */
+    uint64_t pauses, pause_ns, pause_longest_ns; /* rule O2: the read lease had lapsed */
+    uint64_t lapses;                             /* of the read lease */
+};
+void owner_stats(const struct owner *owner, struct owner_stats *stats);
+
+#endif
