@@ -159,6 +159,7 @@ void memory_node_destroy(struct memory_node *node)
 {
     if (node == NULL)
         return;
+    memory_board_clear(&node->board);
     blocks_destroy(node->blocks);
     pages_unmap(&node->locks);
     pages_unmap(&node->pool);
@@ -181,6 +182,7 @@ int memory_node_format(struct memory_node *node, uint64_t cluster_id, uint16_t n
     }
     blocks_clear(node->blocks);
     memset(node->evacuations, 0, sizeof node->evacuations);
+    memory_board_clear(&node->board);
     node->allocations_total = node->frees_total = node->refusals_total = node->returned_total = 0;
     node->number = number;
     node->cluster_id = cluster_id;

@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "memory/blocks.h"
+#include "memory/board.h"
 #include "memory/memory.h"
 #include "memory/pages.h"
 #include "memory/registry.h"
@@ -21,6 +22,7 @@ struct memory_node {
     uint32_t chunks_total;
     struct pages pool, locks;
     struct memory_registry registry;
+    struct memory_board board;
 
     struct spinlock lock; /* guards all below, and what it points to */
     uint16_t number;

@@ -23,7 +23,8 @@
     OWN(MEMORY_STATUS, 3, 1, memory_status_service)                                                          \
     OWN(MEMORY_USAGE, 4, 1, memory_usage_service)                                                            \
     OTHER(MEMORY_PEERS, 5, 1) /* the daemon's: memoryd/status.c */                                           \
-    OWN(MEMORY_EVACUATE, 6, 3, memory_evacuate_service)
+    OWN(MEMORY_EVACUATE, 6, 3, memory_evacuate_service)                                                      \
+    OWN(MEMORY_BOARD, 9, 8, memory_board_service)
 
 #define MEMORY_KIND_OWN(name, number, kinds, service) name = (number), name##_LAST = (number) + (kinds)-1,
 #define MEMORY_KIND_OTHER(name, number, kinds)        name = (number), name##_LAST = (number) + (kinds)-1,
@@ -32,6 +33,15 @@ enum memory_request_kind { MEMORY_KINDS(MEMORY_KIND_OWN, MEMORY_KIND_OTHER) };
 #define MEMORY_EVACUATE_BEGIN MEMORY_EVACUATE
 #define MEMORY_EVACUATE_RENEW (MEMORY_EVACUATE + 1)
 #define MEMORY_EVACUATE_END   (MEMORY_EVACUATE + 2)
+
+#define MEMORY_BOARD_LOOK    MEMORY_BOARD
+#define MEMORY_BOARD_ENTER   (MEMORY_BOARD + 1)
+#define MEMORY_BOARD_LEAVE   (MEMORY_BOARD + 2)
+#define MEMORY_BOARD_LOCK    (MEMORY_BOARD + 3)
+#define MEMORY_BOARD_CLEAN   (MEMORY_BOARD + 4)
+#define MEMORY_BOARD_PUBLISH (MEMORY_BOARD + 5)
+#define MEMORY_BOARD_UNLOCK  (MEMORY_BOARD + 6)
+#define MEMORY_BOARD_MEMBERS (MEMORY_BOARD + 7)
 
 #define MEMORY_BATCH_MAX 64
 
@@ -127,6 +137,59 @@ struct memory_evacuate_reply {
     struct memory_evacuate_range {
         gaddr from, to; /* every block that begins from `from` on, before `to`, has bytes in the chunk */
     } ranges[MEMORY_EVACUATION_MAX]; /* only `count` of them are sent; in ascending order */
+};
+/*
+ * The board (board.c): what compute nodes need of one memory node, memory node 0, to divide key ranges among
+ * themselves (docs/internals/ownership.md). It holds a version number, a lock, and a table of members with
+ * the version that each has adopted. A process is a compute id and an instance; the compute id of a request
+ * is that of its connection.
+ *
+ *  LOOK     only the reply.
+ *  ENTER    the caller is a member from now on, and has adopted `version`; a member's number only grows.
+ *           BANYAN_ENOSPC: there are MEMORY_BOARD_MEMBERS_MAX of them.
+ *  LEAVE    it is none any more.
+ *  LOCK     takes the lock if it is free, or the caller's already; `grant` of the reply is 0 if it is
+ * another's
+ *           (`holder`). Each grant has a number of its own. `orphan`: a holder that was fenced, which the
+ *           caller must fence at every memory node before it writes anything.
+ *  CLEAN    the caller, who has the lock, has fenced `process` at every memory node: it is no orphan and no
+ *           member any more.
+ *  PUBLISH  `version` is the board's; it must be the next one, or the board's already.
+ *  UNLOCK   of that grant; of another one it does nothing.
+ *  MEMBERS  `skip` tells how many earlier replies have named; the reply is a memory_board_members.
+ *
+ * BANYAN_ECONFLICT: to CLEAN and PUBLISH of a caller whose `grant` has not the lock (any more), and to
+ * PUBLISH while there is an orphan.
+ */
+struct memory_board_process {
+    uint64_t instance; /* 0: none */
+    uint16_t compute_id;
+    uint16_t reserved[3];
+};
+struct memory_board_request {
+    uint32_t kind;
+    uint32_t skip;     /* MEMBERS */
+    uint64_t instance; /* the caller's */
+    uint64_t grant;    /* CLEAN, PUBLISH, UNLOCK */
+    uint64_t version;  /* ENTER, PUBLISH */
+    uint32_t willing;  /* ENTER: 1 if the process wants ranges */
+    uint32_t reserved;
+    struct memory_board_process process; /* CLEAN */
+};
+struct memory_board_reply {
+    uint64_t version, grant;
+    struct memory_board_process holder, orphan;
+};
+#define MEMORY_BOARD_MEMBERS_MAX  4096u
+#define MEMORY_BOARD_MEMBERS_PAGE 128u
+struct memory_board_members {
+    uint32_t count, total;
+    uint64_t version;
+    struct memory_board_member {
+        struct memory_board_process process;
+        uint64_t adopted;
+        uint32_t willing, reserved;
+    } members[MEMORY_BOARD_MEMBERS_PAGE]; /* only `count` of them are sent */
 };
 /* Who is connected. */
 struct memory_peers_request {
