@@ -14,3 +14,10 @@ uint64_t clock_wall_ms(void)
 {
     return clock_wall_ns() / 1000000;
 }
+
+uint64_t clock_boot_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}

@@ -1,6 +1,7 @@
 /*
  * clock.h - the time of day. Only for what people and files name by date (expiries, reports): it may be set,
- * and jumps then. What waits or measures uses task_now(). Any thread; some nanoseconds.
+ * and jumps then. What waits or measures uses task_now(). And the clock of leases between machines. Any
+ * thread; some nanoseconds.
  */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
@@ -11,5 +12,8 @@
 uint64_t clock_wall_ns(void);
 /* The same in milliseconds, rounded down. */
 uint64_t clock_wall_ms(void);
+/* Nanoseconds since this machine started. It is never set, and goes on while the machine sleeps and while the
+ * process is stopped: for what must have ended by then. */
+uint64_t clock_boot_ns(void);
 
 #endif

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 
 #include "fabric/remote_nic.h"
+#include "fabric/remote_peers.h"
 
 static uint64_t remote_incarnation(const struct fabric *fabric)
 {
@@ -82,6 +83,7 @@ static const struct fabric_ops remote_ops = {
     .incarnation = remote_incarnation,
     .trouble = remote_trouble,
     .give_up = remote_give_up,
+    .peers = &remote_peer_ops,
 };
 
 /* ---- what it can do ---- */

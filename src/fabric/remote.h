@@ -29,6 +29,7 @@ struct fabric_remote_options {
     const char *secret;  /* NULL: none */
     size_t secret_length;
     uint32_t lease_ms;        /* wanted; 0: 2,000 */
+    uint32_t read_lease_ms;   /* wanted (G7, peers.h); 0: 50 */
     uint32_t timeout_ms;      /* of a list or call until the connection counts as lost; 0: 5,000 */
     bool copy;                /* Unix sockets: do not map the pool, send messages */
     struct verbs_options nic; /* for rdma:// addresses; copied */

@@ -26,6 +26,7 @@ void remote_identity_set(struct remote_identity *identity, const struct fabric_r
         .secret_length = options->secret != NULL ? options->secret_length : 0,
         .lease_ms = options->lease_ms != 0 ? options->lease_ms : 2000,
         .timeout_ms = options->timeout_ms != 0 ? options->timeout_ms : 5000,
+        .read_lease_ms = options->read_lease_ms != 0 ? options->read_lease_ms : 50,
         .map = !options->copy,
     };
     gethostname(host, sizeof host - 1);
@@ -151,8 +152,12 @@ static void fill_hello(struct wire_hello *hello, const struct remote_identity *i
         .compute_id = wish->compute_id,
         .instance = identity->instance,
         .group_key = wish->group_key,
+        .read_lease_ms = identity->read_lease_ms,
+        .again = wish->again,
     };
     memcpy(hello->name, identity->name, sizeof hello->name);
+    if (wish->role == WIRE_CONTROL)
+        memcpy(hello->peer, identity->peer, sizeof hello->peer);
     net_random(hello->nonce, sizeof hello->nonce);
     if (identity->secret != NULL)
         net_proof(identity->secret, identity->secret_length, "banyan client", nonce, hello->nonce,

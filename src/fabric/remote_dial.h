@@ -20,9 +20,10 @@ struct remote_identity {
     const char *secret; /* NULL: none */
     size_t secret_length;
     char name[WIRE_NAME_MAX + 1];
-    uint32_t lease_ms, timeout_ms;
+    uint32_t lease_ms, timeout_ms, read_lease_ms;
     bool map; /* pools over Unix sockets */
     uint64_t instance;
+    char peer[WIRE_PEER_MAX + 1]; /* where this process answers its peers; "": nowhere */
 };
 
 /* What a connection is to be. */
@@ -30,6 +31,7 @@ struct remote_wish {
     enum wire_role role;
     uint16_t compute_id; /* CONTROL: 0: the memory node chooses */
     uint64_t group_key;  /* DATA */
+    bool again;          /* CONTROL: its last group there was lost */
 };
 
 /* A connection that was welcomed. */

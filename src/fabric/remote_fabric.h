@@ -8,6 +8,8 @@
  *  remote_heartbeat.c  a thread that keeps the leases and notices losses
  *  remote_reconnect.c  a thread that opens connections anew
  *  remote_threads.c    starting, waking and stopping both
+ *  remote_lease.c      the read lease, and notices (remote_lease.h)
+ *  remote_processes.c  what memory nodes are asked about other compute nodes (peers.h)
  *
  * The heartbeat's thread never waits for a connection to open; the reconnect's may. Endpoints and links have
  * headers of their own.
@@ -19,6 +21,7 @@
 
 #include "base/thread.h"
 #include "fabric/remote_endpoint.h"
+#include "fabric/remote_lease.h"
 
 /* A NIC, and the address of ours by which it was chosen. */
 struct remote_device {
@@ -35,8 +38,10 @@ struct remote_fabric {
     struct remote_device *devices; /* made while the fabric is opened */
     char *secret;                  /* owned copy */
     uint64_t incarnation;          /* atomic, from 1 */
-    bool membarrier;               /* the kernel has it: lists on mapped pools need no fence of their own */
-    struct spinlock lock;          /* guards `endpoints`, and their links' `reconnecting` */
+    struct remote_lease lease;     /* guarded by the home node's lock */
+    struct remote_notices notices;
+    bool membarrier;      /* the kernel has it: lists on mapped pools need no fence of their own */
+    struct spinlock lock; /* guards `endpoints`, and their links' `reconnecting` */
     struct remote_endpoint *endpoints;
     uint32_t quit; /* atomic: both threads are to end */
     int heartbeat_event, reconnect_event;

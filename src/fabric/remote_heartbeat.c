@@ -1,7 +1,8 @@
 /*
  * remote_heartbeat.c - the thread that keeps the leases: it sends heartbeats on all control connections four
- * times a lease, reads them back, and ends a group when a connection breaks, or is silent for the time-out
- * while an answer is due. It shuts the dead group's sockets down, by which their owners notice.
+ * times a lease, to the home node three times a read lease (G7), reads them back, and ends a group when a
+ * connection breaks, or is silent for the time-out while an answer is due. It shuts the dead group's sockets
+ * down, by which their owners notice.
  *
  * It runs while a fabric is being opened, too: it keeps the leases of the memory nodes that have joined while
  * others are waited for.
@@ -12,6 +13,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/task.h"
 #include "fabric/remote_fabric.h"
 
@@ -33,20 +35,30 @@ static void cut_links(struct remote_node *node)
     spinlock_unlock(&remote->lock);
 }
 
+static uint64_t beat_period(const struct remote_node *node)
+{
+    uint64_t period = node->lease_ms * REMOTE_MS / 4;
+    if (node->number != REMOTE_HOME)
+        return period;
+    uint64_t read_lease = node->fabric->lease.ns / 3;
+    return read_lease != 0 && read_lease < period ? read_lease : period;
+}
+
 /* Sends a heartbeat when it is due, or the rest of one. NULL, or what went wrong. */
 static const char *send_beat(struct remote_node *node, struct net_stream *control, uint64_t now)
 {
-    static const struct wire_header beat = {.kind = WIRE_HEARTBEAT};
     if (now >= node->beat_due && node->beats_unsent == 0) {
-        node->beats_unsent = sizeof beat;
-        node->beat_due = now + node->lease_ms * REMOTE_MS / 4;
+        node->beats_unsent = sizeof node->beat;
+        node->beat_due = now + beat_period(node);
+        node->beat.id++;
+        node->beat_sent[node->beat.id % REMOTE_BEATS] = clock_boot_ns(); /* before its first byte leaves */
         if (node->unanswered_since == 0)
             node->unanswered_since = now;
     }
     while (node->beats_unsent > 0) {
         size_t written = 0;
-        enum net_status status = net_stream_write(control, (const uint8_t *)(&beat + 1) - node->beats_unsent,
-                                                  node->beats_unsent, &written);
+        enum net_status status = net_stream_write(
+            control, (const uint8_t *)(&node->beat + 1) - node->beats_unsent, node->beats_unsent, &written);
         if (status == NET_AGAIN)
             break;
         if (status != NET_OK)
@@ -56,8 +68,27 @@ static const char *send_beat(struct remote_node *node, struct net_stream *contro
     return NULL;
 }
 
+/* An echo or a notice is complete. NULL, or what is wrong with it. */
+static const char *take_echo(struct remote_node *node, uint64_t group)
+{
+    const struct wire_header *echo = &node->echo;
+    if (echo->kind == WIRE_NOTICE && echo->length == 0 && node->number == REMOTE_HOME) {
+        remote_notices_take(&node->fabric->notices, echo->id);
+        return NULL;
+    }
+    if (echo->kind != WIRE_HEARTBEAT || echo->length != 0)
+        return "it answered a heartbeat with something else";
+    if (echo->id <= node->beat_echoed || echo->id > node->beat.id)
+        return "it answered a heartbeat that was not sent";
+    node->unanswered_since = 0;
+    node->beat_echoed = echo->id;
+    if (node->number == REMOTE_HOME && node->beat.id - echo->id < REMOTE_BEATS)
+        remote_lease_echo(node, group, node->beat_sent[echo->id % REMOTE_BEATS]);
+    return NULL;
+}
+
 /* Reads echoes. NULL, or what went wrong. */
-static const char *receive_echo(struct remote_node *node, struct net_stream *control)
+static const char *receive_echo(struct remote_node *node, uint64_t group, struct net_stream *control)
 {
     for (;;) {
         size_t length = 0;
@@ -71,9 +102,9 @@ static const char *receive_echo(struct remote_node *node, struct net_stream *con
         if (node->echo_have < sizeof node->echo)
             continue;
         node->echo_have = 0;
-        node->unanswered_since = 0;
-        if (node->echo.kind != WIRE_HEARTBEAT || node->echo.length != 0)
-            return "it answered a heartbeat with something else";
+        const char *wrong = take_echo(node, group);
+        if (wrong != NULL)
+            return wrong;
     }
 }
 
@@ -109,7 +140,7 @@ static struct pollfd heartbeat_node(struct remote_node *node, uint64_t now, uint
         remote_event_set(node->fabric->reconnect_event);
         return nothing;
     }
-    const char *trouble = receive_echo(node, control);
+    const char *trouble = receive_echo(node, group, control);
     if (trouble == NULL)
         trouble = send_beat(node, control, now);
     bool silent = trouble == NULL && node->unanswered_since != 0 &&
@@ -182,7 +213,7 @@ void remote_heartbeat_main(void *argument)
 static bool last_echo(struct remote_node *node)
 {
     return (node->beats_unsent == 0 || send_beat(node, node->control, 0) == NULL) &&
-           receive_echo(node, node->control) == NULL &&
+           receive_echo(node, node->group, node->control) == NULL &&
            (node->beats_unsent > 0 || node->unanswered_since != 0);
 }
 

@@ -9,12 +9,14 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "fabric/local_run.h"
 #include "fabric/remote_nic.h"
 
 #define ID_TRIES 64u
 #define ID_PAUSE (20 * REMOTE_MS)
-#define BEATS    8u /* round trips measured when a connection opens */
+#define BEATS    8u  /* round trips measured when a connection opens */
+#define NOTICES  64u /* that may come before an echo */
 
 static int map_region(const struct remote_node *node, int descriptor, uint64_t bytes, const char *what,
                       uint8_t **region, struct error *error)
@@ -51,31 +53,40 @@ static int map_pool(struct remote_node *node, const struct remote_dialed *dialed
     return BANYAN_OK;
 }
 
+/* One heartbeat and its echo, past the notices that come before it. */
+static int beat_once(struct remote_node *node, struct net_stream *stream, uint64_t deadline,
+                     struct error *error)
+{
+    struct wire_header beat = {.kind = WIRE_HEARTBEAT}, echo;
+    int status = remote_send(stream, &beat, sizeof beat, deadline, error);
+    for (unsigned i = 0; i < NOTICES && !status; i++) {
+        status = remote_receive(stream, &echo, sizeof echo, deadline, error);
+        if (status || echo.kind != WIRE_NOTICE || echo.length != 0 || node->number != REMOTE_HOME)
+            break;
+        remote_notices_take(&node->fabric->notices, echo.id);
+    }
+    if (!status && (echo.kind != WIRE_HEARTBEAT || echo.length != 0))
+        status = error_set(error, BANYAN_EVERSION, "it answers a heartbeat with something else");
+    return status;
+}
+
 /* Measures the round trip: the shortest of some heartbeats, before the heartbeat's thread has the connection.
- */
-static int measure(struct remote_node *node, struct net_stream *stream, uint64_t deadline,
+ * *sent: when the last one was sent. */
+static int measure(struct remote_node *node, struct net_stream *stream, uint64_t deadline, uint64_t *sent,
                    struct error *error)
 {
     uint64_t shortest = UINT32_MAX;
-    if (node->mapped) {
-        node->round_trip_ns = LOCAL_ROUND_TRIP_NS;
-        return BANYAN_OK;
-    }
-    for (unsigned i = 0; i < BEATS; i++) {
-        struct wire_header beat = {.kind = WIRE_HEARTBEAT}, echo;
+    for (unsigned i = 0; i < (node->mapped ? 1 : BEATS); i++) {
         struct error inner = {0};
         uint64_t begin = task_now();
-        int status = remote_send(stream, &beat, sizeof beat, deadline, &inner);
-        if (!status)
-            status = remote_receive(stream, &echo, sizeof echo, deadline, &inner);
-        if (!status && (echo.kind != WIRE_HEARTBEAT || echo.length != 0))
-            status = error_set(&inner, BANYAN_EVERSION, "it answers a heartbeat with something else");
+        *sent = clock_boot_ns();
+        int status = beat_once(node, stream, deadline, &inner);
         if (status)
             return error_set(error, status, "memory node %.100s: %s", node->text, inner.text);
         uint64_t took = task_now() - begin;
         shortest = took < shortest ? took : shortest;
     }
-    node->round_trip_ns = (uint32_t)shortest;
+    node->round_trip_ns = node->mapped ? LOCAL_ROUND_TRIP_NS : (uint32_t)shortest;
     return BANYAN_OK;
 }
 
@@ -83,7 +94,7 @@ static int measure(struct remote_node *node, struct net_stream *stream, uint64_t
 static int lease_node(struct remote_node *node, uint16_t *id, struct error *error)
 {
     struct remote_fabric *remote = node->fabric;
-    uint64_t timeout = remote->identity.timeout_ms * REMOTE_MS;
+    uint64_t timeout = remote->identity.timeout_ms * REMOTE_MS, sent = 0;
     const struct remote_wish wish = {.role = WIRE_CONTROL, .compute_id = *id};
     struct remote_dialed dialed;
     int status = remote_dial(&remote->identity, &node->address, &wish, timeout, &dialed, error);
@@ -105,10 +116,10 @@ static int lease_node(struct remote_node *node, uint16_t *id, struct error *erro
     node->mtu = welcome->nic_mtu;
     node->promises = welcome->nic_promises;
     if (!status)
-        status = measure(node, dialed.stream, task_now() + timeout, error);
+        status = measure(node, dialed.stream, task_now() + timeout, &sent, error);
     if (!status) {
         *id = welcome->compute_id;
-        remote_node_join(node, &dialed);
+        remote_node_join(node, &dialed, sent);
         remote_event_set(
             remote->heartbeat_event); /* its lease is kept from now on, however long the others take */
     } else {

@@ -25,6 +25,8 @@ void remote_node_lose(struct remote_node *node, uint64_t group, const char *why)
         atomic_store_relaxed(&node->since, since); /* published by the next group's number */
         node->losses++;
         memcpy(node->trouble, text, sizeof text);
+        if (node->number == REMOTE_HOME)
+            remote_lease_lose(&node->fabric->lease);
         if (node->control != NULL) /* so that the memory node ends the group too */
             shutdown(net_stream_fd(node->control), SHUT_RDWR);
     }
@@ -33,11 +35,15 @@ void remote_node_lose(struct remote_node *node, uint64_t group, const char *why)
         return;
     log_warning("%s", text);
     remote_event_set(node->fabric->heartbeat_event);
+    if (node->number == REMOTE_HOME)
+        remote_notices_tell(&node->fabric->notices);
 }
 
-void remote_node_join(struct remote_node *node, struct remote_dialed *dialed)
+void remote_node_join(struct remote_node *node, struct remote_dialed *dialed, uint64_t sent)
 {
-    node->beat_due = node->unanswered_since = 0;
+    bool again = node->group > 0, home = node->number == REMOTE_HOME; /* no other thread opens groups */
+    node->beat_due = node->unanswered_since = node->beat_echoed = 0;
+    node->beat = (struct wire_header){.kind = WIRE_HEARTBEAT};
     node->silent = false;
     node->beats_unsent = node->echo_have = 0;
     spinlock_lock(&node->lock);
@@ -45,10 +51,14 @@ void remote_node_join(struct remote_node *node, struct remote_dialed *dialed)
     node->control = dialed->stream;
     node->group_key = dialed->welcome.group_key;
     node->trouble[0] = 0;
+    if (home)
+        remote_lease_begin(&node->fabric->lease, dialed->welcome.read_lease_ms, sent, again);
     /* release: a thread that sees the number sees the group's `since` */
     atomic_store_release(&node->group, node->group + 1);
     spinlock_unlock(&node->lock);
     dialed->stream = NULL;
+    if (home && again)
+        remote_notices_tell(&node->fabric->notices);
 }
 
 void remote_node_trouble(struct remote_node *node, const char *text)

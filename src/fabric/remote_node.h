@@ -33,6 +33,11 @@
 struct remote_fabric;
 struct verbs_device;
 
+/* So many heartbeats may be under way before the oldest one's echo counts for nothing. */
+#define REMOTE_BEATS 64u
+/* Memory node 0 (peers.h). */
+#define REMOTE_HOME 0u
+
 struct remote_node {
     struct remote_fabric *fabric;
     struct net_address address;
@@ -63,6 +68,9 @@ struct remote_node {
 
     /* the heartbeat's */
     uint64_t beat_due, unanswered_since; /* 0: every heartbeat was answered */
+    uint64_t beat_echoed;                /* the number of the last heartbeat that was answered */
+    struct wire_header beat;             /* the last heartbeat, with its number */
+    uint64_t beat_sent[REMOTE_BEATS];    /* when number % REMOTE_BEATS was sent, clock_boot_ns */
     bool silent;                         /* mapped: `trouble` says that it does not answer */
     uint32_t beats_unsent;               /* bytes of the heartbeat that the socket has not taken */
     struct wire_header echo;
@@ -79,8 +87,9 @@ static inline bool remote_group_lives(uint64_t group)
 
 /* Ends the group, if it is still the node's; `why` is for the log and for fabric_trouble. Any thread. */
 void remote_node_lose(struct remote_node *node, uint64_t group, const char *why);
-/* Makes a dialed control connection the node's new group. Takes the stream over. */
-void remote_node_join(struct remote_node *node, struct remote_dialed *dialed);
+/* Makes a dialed control connection the node's new group. Takes the stream over. A heartbeat that went out on
+ * it at `sent` (clock_boot_ns; 0: none) was echoed. */
+void remote_node_join(struct remote_node *node, struct remote_dialed *dialed, uint64_t sent);
 /* BANYAN_OK if the welcome is from the memory node that we know: same cluster, number and contents. */
 int remote_node_same(const struct remote_node *node, const struct wire_welcome *welcome, struct error *error);
 /* What fabric_trouble says of the node from now on; "": nothing. */

@@ -65,7 +65,8 @@ static uint64_t dial_timeout(const struct remote_fabric *remote)
 static int reconnect_node(struct remote_node *node, struct error *error)
 {
     struct remote_fabric *remote = node->fabric;
-    struct remote_wish wish = {.role = WIRE_CONTROL, .compute_id = remote->fabric.capabilities.compute_id};
+    struct remote_wish wish = {
+        .role = WIRE_CONTROL, .compute_id = remote->fabric.capabilities.compute_id, .again = true};
     struct remote_dialed dialed;
     if (node->mapped)
         quiesce(remote);
@@ -82,7 +83,7 @@ static int reconnect_node(struct remote_node *node, struct error *error)
         remote_hang_up(dialed.stream);
         dialed.stream = NULL;
     } else {
-        remote_node_join(node, &dialed);
+        remote_node_join(node, &dialed, 0);
         log_info("connected to memory node %s again", node->text);
         remote_event_set(remote->heartbeat_event);
     }

@@ -9,10 +9,13 @@ _Static_assert(sizeof(struct wire_header) == 24, "wire_header has no holes");
 _Static_assert(sizeof(struct wire_command) == 16, "wire_command has no holes");
 _Static_assert(sizeof(struct wire_format) == 16, "wire_format has no holes");
 _Static_assert(sizeof(struct wire_greeting) == 16 + NET_NONCE_BYTES, "wire_greeting has no holes");
-_Static_assert(sizeof(struct wire_hello) == 8 + NET_NONCE_BYTES + NET_PROOF_BYTES + 32 + WIRE_NAME_MAX + 1,
+_Static_assert(sizeof(struct wire_hello) ==
+                   8 + NET_NONCE_BYTES + NET_PROOF_BYTES + 32 + WIRE_NAME_MAX + 1 + 8 + WIRE_PEER_MAX + 1,
                "wire_hello has no holes");
-_Static_assert(sizeof(struct wire_welcome) == NET_PROOF_BYTES + 16 + 40, "wire_welcome has no holes");
+_Static_assert(sizeof(struct wire_welcome) == NET_PROOF_BYTES + 16 + 48, "wire_welcome has no holes");
 _Static_assert(sizeof(struct wire_nic) == 16 + 16 + 24, "wire_nic has no holes");
+_Static_assert(sizeof(struct wire_process_request) == 16, "wire_process_request has no holes");
+_Static_assert(sizeof(struct wire_process_list) <= WIRE_SMALL_MAX, "a list of processes fits a reply");
 _Static_assert(offsetof(struct wire_staging, data) == 64, "staged bytes begin at a cache line");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs travel as they lie in memory");
 

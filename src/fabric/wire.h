@@ -33,6 +33,15 @@
  * The queue pair lives no longer than its data connection: the server destroys it, and with it the keys,
  * before the connection leaves its group (G6).
  *
+ * READ LEASES (G7, fabric/peers.h). Memory node 0 is the home node: its welcome says how long a read lease
+ * is. Every heartbeat has a number, WIRE_HEARTBEAT's id, from 1 and ascending by 1; the echo repeats it, so
+ * that the compute node knows when it sent what was echoed. The home node counts from when it takes a
+ * heartbeat from the connection, and echoes none of a group that is fenced. WIRE_NOTICE (id: the number)
+ * comes over the control connection at any time after the welcome.
+ *
+ * PEERS. Compute nodes call each other over connections of their own, which begin as those to memory nodes
+ * do (wire_peers.h).
+ *
  * STAGING (mapped pools; G5). A WRITE of at most WIRE_STAGING_DATA bytes that is not one store (1, 2, 4 or 8
  * bytes, aligned) is first put down in the endpoint's staging area, then marked WIRE_STAGED (release), copied
  * to its place, and the mark cleared. When the process has died the memory node finishes what is marked.
@@ -49,7 +58,7 @@
 #include "net/net.h"
 
 #define WIRE_MAGIC   UINT32_C(0x4e414e42) /* "BNAN" */
-#define WIRE_VERSION 3u
+#define WIRE_VERSION 4u
 
 enum wire_kind {
     WIRE_GREETING = 1, /* server: struct wire_greeting */
@@ -60,13 +69,14 @@ enum wire_kind {
     WIRE_REPLY,        /* server: their results */
     WIRE_CALL,         /* client, data or monitor: an RPC's request */
     WIRE_RESULT,       /* server: its reply */
-    WIRE_HEARTBEAT,    /* client, control: nothing; the server sends it back */
+    WIRE_HEARTBEAT,    /* client, control: nothing but its number; the server sends it back */
     WIRE_GOODBYE,      /* client: an orderly end of this connection; the server closes */
     WIRE_FORMAT,   /* client, formatter: struct wire_format; WIRE_RESULT answers, with a sentence if it failed
                     */
     WIRE_ATTACH,   /* client, data, once: struct wire_nic, its end of a queue pair */
     WIRE_ATTACHED, /* server: struct wire_nic, the other end, and where the memory is; or, with a status, a
                       sentence */
+    WIRE_NOTICE,   /* server, control: nothing but its number (fabric_notify) */
     WIRE_KINDS
 };
 
@@ -109,6 +119,7 @@ struct wire_greeting {
     uint32_t reserved;
 };
 #define WIRE_NAME_MAX 63u
+#define WIRE_PEER_MAX 127u
 struct wire_hello {
     uint32_t magic, version;
     uint8_t nonce[NET_NONCE_BYTES];
@@ -122,6 +133,10 @@ struct wire_hello {
     uint64_t instance;            /* random; connections that have the same are of the same compute node */
     uint64_t group_key;           /* DATA: from the control connection's WELCOME */
     char name[WIRE_NAME_MAX + 1]; /* for messages: host and process */
+    /* CONTROL */
+    uint32_t read_lease_ms;       /* wanted; the home node decides; 0: its default */
+    uint32_t again;               /* 1: a connection of this instance to this memory node was lost before */
+    char peer[WIRE_PEER_MAX + 1]; /* where it answers peers (net_address_format); "": nowhere */
 };
 struct wire_welcome {
     uint8_t proof[NET_PROOF_BYTES]; /* net_proof(secret, "banyan server", client's nonce, server's nonce) */
@@ -138,6 +153,8 @@ struct wire_welcome {
     uint64_t cluster_id; /* made by the format; 0: never formatted */
     uint64_t instance;   /* random; the memory node has another one after a restart */
     uint64_t pool_bytes, lock_bytes;
+    uint32_t read_lease_ms; /* CONTROL, the home node; else 0 */
+    uint32_t reserved;
 };
 /* welcome.nic_promises: what the memory node's NIC promises about words that others CAS. */
 #define WIRE_NIC_RELEASE_BY_WRITE 1u /* G3 */
@@ -169,6 +186,39 @@ struct wire_staging {
     uint8_t data[WIRE_STAGING_DATA];
 };
 #define WIRE_STAGED UINT64_C(0x5354414745440001)
+
+/*
+ * What compute nodes ask memory nodes about each other (peers.h), as CALLs over a data connection. The kinds
+ * are listed in memory/request.h like all others; they stand here because the fabric itself asks them.
+ */
+enum wire_process_kind {
+    WIRE_PROCESS_FENCE = 17, /* -> wire_process_reply: the process has no connection here, and no locks */
+    WIRE_PROCESS_LEASE_OVER, /* home -> wire_process_reply */
+    WIRE_PROCESS_LIST,       /* home -> wire_process_list */
+    WIRE_PROCESS_NOTIFY,     /* home; `instance` is the number -> nothing */
+    WIRE_PROCESS_ADDRESS,    /* home -> text: where the process answers peers; BANYAN_ENOTFOUND: not known */
+    WIRE_PROCESS_END
+};
+#define WIRE_PROCESS_KINDS ((uint32_t)WIRE_PROCESS_END - (uint32_t)WIRE_PROCESS_FENCE)
+struct wire_process_request {
+    uint32_t kind;
+    uint16_t compute_id;
+    uint16_t reserved;
+    uint64_t instance;
+};
+struct wire_process_reply {
+    uint32_t done; /* FENCE: 0: not yet, ask again. LEASE_OVER: 1: it is over */
+    uint32_t reserved;
+};
+#define WIRE_PROCESSES_MAX 4000u
+struct wire_process_list {
+    uint32_t count, total; /* count: at most WIRE_PROCESSES_MAX of them, in any order */
+    struct wire_process {
+        uint64_t instance;
+        uint16_t compute_id;
+        uint16_t reserved[3];
+    } processes[WIRE_PROCESSES_MAX]; /* only `count` of them are sent */
+};
 
 /* Validates a header that has arrived: true if kind, length, count and status are possible. */
 bool wire_header_valid(const struct wire_header *header);

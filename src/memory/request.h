@@ -24,7 +24,8 @@
     OWN(MEMORY_USAGE, 4, 1, memory_usage_service)                                                            \
     OTHER(MEMORY_PEERS, 5, 1) /* the daemon's: memoryd/status.c */                                           \
     OWN(MEMORY_EVACUATE, 6, 3, memory_evacuate_service)                                                      \
-    OWN(MEMORY_BOARD, 9, 8, memory_board_service)
+    OWN(MEMORY_BOARD, 9, 8, memory_board_service)                                                            \
+    OTHER(MEMORY_PROCESSES, 17, 5) /* the daemon's: memoryd/processes.c; what is asked: fabric/wire.h */
 
 #define MEMORY_KIND_OWN(name, number, kinds, service) name = (number), name##_LAST = (number) + (kinds)-1,
 #define MEMORY_KIND_OTHER(name, number, kinds)        name = (number), name##_LAST = (number) + (kinds)-1,

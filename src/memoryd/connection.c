@@ -378,6 +378,22 @@ int memoryd_connection_output(struct memoryd_connection *connection)
     return 1;
 }
 
+void memoryd_connection_tell(struct memoryd_connection *connection)
+{
+    struct memoryd_session *session = &connection->session;
+    size_t held = memoryd_buffer_held(&session->out);
+    if (!connection->welcomed || connection->ending)
+        return;
+    if (!memoryd_session_notice(session))
+        memoryd_connection_close(connection, MEMORYD_BROKEN, "no memory for a notice");
+    else if (memoryd_buffer_held(&session->out) == held)
+        return;
+    else if (connection->completion)
+        settle(connection);
+    else if (write_all(connection) >= 0)
+        connection->loop->engine->arm(connection);
+}
+
 void memoryd_connection_tidy(struct memoryd_connection *connection)
 {
     struct memoryd_session *session = &connection->session;

@@ -92,6 +92,36 @@ static bool process_gone(struct memoryd *daemon, struct memoryd_group *group, ui
     return false;
 }
 
+/* Its read lease may still run, although nothing else is left of it. The table's lock is held. */
+static void remember(struct memoryd_groups *groups, struct memoryd_group *group)
+{
+    struct memoryd_departed *departed = group->departed;
+    uint64_t over_at = memoryd_group_over_at(group);
+    if (group->read_lease_ms == 0 || task_now() >= over_at)
+        return;
+    *departed =
+        (struct memoryd_departed){.next = groups->departed,
+                                  .process = {.compute_id = group->compute_id, .instance = group->instance},
+                                  .over_at = over_at};
+    groups->departed = departed;
+    group->departed = NULL;
+}
+
+/* Those whose read leases are over are forgotten, and their ids free. The table's lock is held. */
+static void forget_departed(struct memoryd_groups *groups, uint64_t now, uint64_t *deadline)
+{
+    for (struct memoryd_departed **link = &groups->departed; *link != NULL;) {
+        struct memoryd_departed *departed = *link;
+        if (now < departed->over_at) {
+            earlier(deadline, departed->over_at);
+            link = &departed->next;
+        } else {
+            *link = departed->next;
+            free(departed);
+        }
+    }
+}
+
 static void drop_group(struct memoryd *daemon, struct memoryd_group *group, uint64_t freed)
 {
     struct memoryd_groups *groups = &daemon->groups;
@@ -103,9 +133,11 @@ static void drop_group(struct memoryd *daemon, struct memoryd_group *group, uint
     *link = group->next;
     groups->count--;
     groups->locks_freed_total += freed;
+    remember(groups, group);
     spinlock_unlock(&groups->lock);
     if (group->pidfd >= 0)
         close(group->pidfd);
+    free(group->departed);
     free(group);
 }
 
@@ -174,6 +206,7 @@ uint64_t memoryd_groups_step(struct memoryd *daemon, uint64_t now)
             reap(daemon, group, now, &deadline);
         spinlock_lock(&groups->lock);
     }
+    forget_departed(groups, now, &deadline);
     spinlock_unlock(&groups->lock);
     return deadline;
 }
@@ -217,5 +250,7 @@ void memoryd_groups_destroy(struct memoryd *daemon)
     memoryd_groups_step(daemon, task_now());
     while (groups->first != NULL)
         drop_group(daemon, groups->first, 0);
+    uint64_t ignored = UINT64_MAX;
+    forget_departed(groups, UINT64_MAX, &ignored);
     memoryd_staging_drop(daemon);
 }

@@ -12,7 +12,9 @@
 #include "memoryd/nic.h"
 #include "memoryd/process.h"
 
-#define LEASE_DEFAULT_MS 2000u
+#define LEASE_DEFAULT_MS      2000u
+#define READ_LEASE_DEFAULT_MS 50u
+#define READ_LEASE_MIN_MS     5u
 
 /* ---- the table; its lock is held ---- */
 
@@ -32,12 +34,27 @@ static struct memoryd_group *find_instance(const struct memoryd_groups *groups, 
     return group;
 }
 
+struct memoryd_group *memoryd_group_find(const struct memoryd_groups *groups, struct fabric_process process)
+{
+    struct memoryd_group *group = find_instance(groups, process.instance);
+    return group != NULL && group->compute_id == process.compute_id ? group : NULL;
+}
+
+/* Where the chain names the process that departed with this id; the chain's end: none did. */
+static struct memoryd_departed **find_departed(struct memoryd_groups *groups, uint16_t compute_id)
+{
+    struct memoryd_departed **link = &groups->departed;
+    while (*link != NULL && (*link)->process.compute_id != compute_id)
+        link = &(*link)->next;
+    return link;
+}
+
 /* Ascending, so that an id is not given away soon after its last compute node ended; 0: all are in use. */
 static uint16_t choose_id(struct memoryd_groups *groups)
 {
     for (uint32_t tries = 0; tries < UINT16_MAX; tries++) {
         groups->last_id = groups->last_id == UINT16_MAX ? 1 : (uint16_t)(groups->last_id + 1);
-        if (find_id(groups, groups->last_id) == NULL)
+        if (find_id(groups, groups->last_id) == NULL && *find_departed(groups, groups->last_id) == NULL)
             return groups->last_id;
     }
     return 0;
@@ -94,6 +111,11 @@ static struct memoryd_group *make_group(struct memoryd_session *session, const s
     struct memoryd_group *group = calloc(1, sizeof *group);
     if (group == NULL)
         return NULL;
+    group->departed = calloc(1, sizeof *group->departed);
+    if (group->departed == NULL) {
+        free(group);
+        return NULL;
+    }
     uint32_t lease_ms = hello->lease_ms != 0 ? hello->lease_ms : LEASE_DEFAULT_MS;
     if (lease_ms < daemon->lease_ms_min)
         lease_ms = daemon->lease_ms_min;
@@ -101,14 +123,41 @@ static struct memoryd_group *make_group(struct memoryd_session *session, const s
         lease_ms = daemon->lease_ms_max;
     group->lease_ms = lease_ms;
     group->instance = hello->instance;
-    group->joined_at = group->heartbeat_at = task_now();
+    group->joined_at = group->heartbeat_at = group->beat_at = task_now();
     group->pidfd = -1;
     do
         net_random(&group->key, sizeof group->key);
     while (group->key == 0);
     snprintf(group->name, sizeof group->name, "%s", session->name);
     snprintf(group->peer, sizeof group->peer, "%.*s", (int)sizeof group->peer - 1, session->peer);
+    for (size_t i = 0; i < WIRE_PEER_MAX && hello->peer[i] > ' ' && hello->peer[i] < 127; i++)
+        group->answers[i] = hello->peer[i];
     return group;
+}
+
+static void free_group(struct memoryd_group *group)
+{
+    free(group->departed);
+    free(group);
+}
+
+/* The home node's: how long its read lease is, and when that of its earlier life ends. */
+static void set_read_lease(struct memoryd_groups *groups, struct memoryd_group *group,
+                           const struct wire_hello *hello)
+{
+    uint32_t wanted = hello->read_lease_ms != 0 ? hello->read_lease_ms : READ_LEASE_DEFAULT_MS;
+    if (wanted < READ_LEASE_MIN_MS)
+        wanted = READ_LEASE_MIN_MS;
+    group->read_lease_ms = wanted < group->lease_ms ? wanted : group->lease_ms;
+    struct memoryd_departed **link = find_departed(groups, group->compute_id), *before = *link;
+    if (before != NULL) { /* check_control has looked whose it is */
+        assert(before->process.instance == group->instance);
+        *link = before->next;
+        group->over_at = before->over_at;
+        free(before);
+    } else if (hello->again == 1) { /* not remembered any more: it is over */
+        group->over_at = group->joined_at;
+    }
 }
 
 /* Whether a compute node may join; its id in group->compute_id. */
@@ -134,6 +183,13 @@ static int check_control(struct memoryd_groups *groups, struct memoryd_group *gr
         return error_set(error, BANYAN_EBUSY, "compute node %u is connected already: %s (%s)%s",
                          (unsigned)other->compute_id, other->name, other->peer,
                          other->state == GROUP_LIVE ? "" : ", and is being taken down; try again");
+    const struct memoryd_departed *departed =
+        hello->compute_id != 0 ? *find_departed(groups, hello->compute_id) : NULL;
+    if (departed != NULL && departed->process.instance != hello->instance)
+        return error_set(error, BANYAN_EBUSY,
+                         "the last process that was compute node %u may still answer from what it has "
+                         "cached; try again",
+                         (unsigned)hello->compute_id);
     group->compute_id = hello->compute_id != 0 ? hello->compute_id : choose_id(groups);
     if (group->compute_id == 0)
         return error_set(error, BANYAN_EBUSY, "all ids of compute nodes are in use");
@@ -143,6 +199,7 @@ static int check_control(struct memoryd_groups *groups, struct memoryd_group *gr
 static void fill_ids(const struct memoryd_group *group, struct wire_welcome *welcome)
 {
     welcome->lease_ms = group->lease_ms;
+    welcome->read_lease_ms = group->read_lease_ms;
     welcome->compute_id = group->compute_id;
     welcome->group_key = group->key;
 }
@@ -157,6 +214,8 @@ static int join_control(struct memoryd_session *session, const struct wire_hello
     spinlock_lock(&groups->lock);
     int status = check_control(groups, group, hello, welcome, error);
     if (!status) {
+        if (welcome->node == 0)
+            set_read_lease(groups, group, hello);
         group->nic = session->nic;
         group->mapped = session->mapped;
         group->pid = session->pid;
@@ -173,7 +232,7 @@ static int join_control(struct memoryd_session *session, const struct wire_hello
     }
     spinlock_unlock(&groups->lock);
     if (status)
-        free(group);
+        free_group(group);
     memoryd_keeper_wake(session->daemon); /* there is a new lease, or a group to reap */
     return status;
 }
@@ -290,14 +349,18 @@ void memoryd_groups_break(struct memoryd *daemon, const struct memoryd_nic_queue
     spinlock_unlock(&groups->lock);
 }
 
-void memoryd_group_heartbeat(struct memoryd_session *session, uint64_t now)
+bool memoryd_group_heartbeat(struct memoryd_session *session, uint64_t now)
 {
     struct memoryd_groups *groups = &session->daemon->groups;
-    if (session->group == NULL)
-        return;
+    struct memoryd_group *group = session->group;
+    if (group == NULL)
+        return true;
     spinlock_lock(&groups->lock);
-    session->group->heartbeat_at = now;
+    bool fenced = group->state == GROUP_FENCED; /* under the lock: G7 allows no echo after the fencing */
+    if (!fenced)
+        group->heartbeat_at = group->beat_at = now;
     spinlock_unlock(&groups->lock);
+    return !fenced;
 }
 
 bool memoryd_group_fenced(const struct memoryd_session *session)
@@ -337,6 +400,7 @@ int memoryd_groups_format(struct memoryd *daemon, const struct wire_format *form
         status = memoryd_nic_format(daemon->nic, error);
     spinlock_lock(&groups->lock);
     if (!status) {
+        atomic_store_relaxed(&groups->notice, UINT64_C(0)); /* relaxed: no compute node is connected */
         groups->number = format->number;
         groups->node_count = format->node_count;
         groups->cluster_id = format->cluster_id;

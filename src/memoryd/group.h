@@ -15,6 +15,12 @@
  * ENDED group with no connections left is reaped by memoryd_groups_step: its process, if the pool was mapped
  * and the end was not orderly, must be dead; services finish what they have of it (memory/service.h); its
  * locks are freed; its id is free again.
+ *
+ * READ LEASES (G7). Memory node 0 is the home node. There a group has a read lease beside, which lasts from
+ * the last heartbeat that was taken; a group that is fenced has none taken any more. The end of the lease of
+ * a group that was reaped is remembered until it has come (struct memoryd_departed), and its id is not given
+ * to another process before. A process that has joined anew is asked about by its earlier life: `over_at` of
+ * its group.
  */
 #ifndef MEMORYD_GROUP_H
 #define MEMORYD_GROUP_H
@@ -23,6 +29,7 @@
 #include <stdint.h>
 #include "base/atomic.h"
 #include "base/error.h"
+#include "fabric/peers.h"
 #include "fabric/wire.h"
 #include "memory/memory.h"
 
@@ -31,10 +38,20 @@ struct memoryd_session;
 struct memoryd_group;
 struct memoryd_nic_queue;
 
+/* A process that was reaped at the home node while its read lease could still run. At most one for each id.
+ */
+struct memoryd_departed {
+    struct memoryd_departed *next;
+    struct fabric_process process;
+    uint64_t over_at; /* task_now's */
+};
+
 struct memoryd_groups {
     struct spinlock lock; /* guards all of this, every group, and the sessions' group links */
     struct memoryd_group *first;
     uint32_t count;
+    struct memoryd_departed *departed;
+    uint64_t notice; /* atomic: the greatest number that was announced; changes under the lock */
     uint16_t last_id;
     bool formatting;
     uint16_t number; /* this memory node's; changes with the format only */
@@ -64,11 +81,21 @@ void memoryd_group_leave(struct memoryd_session *session, enum memoryd_leaving h
 void memoryd_group_quarantine(struct memoryd_session *session, const char *why);
 /* Fences the group of the session with this queue pair; NULL: every group that has a queue pair. */
 void memoryd_groups_break(struct memoryd *daemon, const struct memoryd_nic_queue *queue, const char *why);
-void memoryd_group_heartbeat(struct memoryd_session *session, uint64_t now);
+/* False: the group is fenced, and nothing is echoed. */
+bool memoryd_group_heartbeat(struct memoryd_session *session, uint64_t now);
 /* Relaxed: a hint that saves work. Fencing is safe because locks are freed only when the last session has
  * left. */
 bool memoryd_group_fenced(const struct memoryd_session *session);
 uint16_t memoryd_group_compute_id(const struct memoryd_session *session);
+
+/* ---- what compute nodes ask about each other (processes.c); any thread, nothing waits ---- */
+
+/* Fences the process if it is connected. True: nothing of it is left here (G8). */
+bool memoryd_groups_fence(struct memoryd *daemon, struct fabric_process process, const char *why);
+/* The home node's. */
+bool memoryd_groups_lease_over(struct memoryd *daemon, struct fabric_process process, uint64_t now);
+/* The greatest number grows, and all I/O threads are woken to tell it. */
+void memoryd_groups_notify(struct memoryd *daemon, uint64_t number);
 
 /* Formats the memory node unless a compute node is connected: BANYAN_EBUSY names it. */
 int memoryd_groups_format(struct memoryd *daemon, const struct wire_format *format, struct error *error);

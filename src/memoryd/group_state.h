@@ -17,6 +17,13 @@ struct memoryd_group {
     uint32_t lease_ms;
     uint64_t joined_at, heartbeat_at, fenced_at;
 
+    /* the home node's (G7); 0 elsewhere */
+    uint32_t read_lease_ms;
+    uint64_t beat_at; /* when the last heartbeat was taken, unlike heartbeat_at never prolonged */
+    uint64_t over_at; /* when the read lease of its process's earlier life ends; 0: this is its first */
+    struct memoryd_departed *departed; /* what will remember it */
+    char answers[WIRE_PEER_MAX + 1];   /* where it answers peers; "": nowhere */
+
     bool nic;         /* its lists go through the NIC */
     bool quarantined; /* a queue pair of it could not be destroyed: it is never reaped */
     bool finished;    /* services have finished what they had of it (only with a NIC, which may have to try
@@ -34,6 +41,13 @@ struct memoryd_group {
     char peer[128];
     char why[160];
 };
+
+/* The end of a fenced group's read lease. The table's lock is held. */
+static inline uint64_t memoryd_group_over_at(const struct memoryd_group *group)
+{
+    return group->beat_at + group->read_lease_ms * UINT64_C(1000000);
+}
+struct memoryd_group *memoryd_group_find(const struct memoryd_groups *groups, struct fabric_process process);
 
 /* Does nothing to a group that is over. The table's lock is held. `patient`: only a socket has been closed.
  */

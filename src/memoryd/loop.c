@@ -171,6 +171,20 @@ static void tidy(struct memoryd_loop *loop, uint64_t now)
     }
 }
 
+/* Tells all its connections a new notice. */
+static void tell(struct memoryd_loop *loop)
+{
+    /* acquire: pairs with the release in memoryd_groups_notify */
+    uint64_t notice = atomic_load_acquire(&loop->daemon->groups.notice);
+    if (notice == loop->noticed)
+        return;
+    loop->noticed = notice;
+    for (struct memoryd_connection *connection = loop->first, *next; connection != NULL; connection = next) {
+        next = connection->next; /* the connection may be closed */
+        memoryd_connection_tell(connection);
+    }
+}
+
 static uint64_t sleep_for(const struct memoryd_loop *loop, uint64_t now)
 {
     uint64_t until = loop->first != NULL ? loop->tidy_at : now + 60 * SECOND;
@@ -194,6 +208,7 @@ void memoryd_loop_main(void *argument)
         uint64_t now = task_now();
         take_inbox(loop);
         expire(loop, now);
+        tell(loop);
         tidy(loop, now);
         uint64_t budget_ns = WORK_NS;
         bool more = memory_node_work(loop->daemon->node, &budget_ns);

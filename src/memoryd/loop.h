@@ -69,6 +69,7 @@ struct memoryd_loop {
     uint32_t timed_count;
     uint32_t flying;  /* connections that are closed, and that the engine has not freed yet */
     uint64_t tidy_at; /* when buffers are looked at again */
+    uint64_t noticed; /* the last notice that its connections were told */
     struct memoryd_counts counts;
 };
 
@@ -100,6 +101,8 @@ void memoryd_connection_close(struct memoryd_connection *connection, enum memory
                               const char *why);
 /* Closes it by its time limit. */
 void memoryd_connection_expire(struct memoryd_connection *connection);
+/* Sends the greatest notice, if it is for this connection. May close it. */
+void memoryd_connection_tell(struct memoryd_connection *connection);
 /* Gives memory of idle buffers back. */
 void memoryd_connection_tidy(struct memoryd_connection *connection);
 /* For engines. Readiness: epoll's events to wait for. */

@@ -158,6 +158,8 @@ static void register_services(struct memoryd *daemon)
 {
     const uint32_t peers = MEMORY_PEERS_LAST - MEMORY_PEERS + 1;
     memory_node_register(daemon->node, &memoryd_peers_service, MEMORY_PEERS, peers, daemon);
+    const uint32_t processes = MEMORY_PROCESSES_LAST - MEMORY_PROCESSES + 1;
+    memory_node_register(daemon->node, &memoryd_processes_service, MEMORY_PROCESSES, processes, daemon);
     memory_node_register(daemon->node, &memoryd_staging_service, 0, 0, daemon);
     daemon->registered = true;
 }
@@ -167,6 +169,7 @@ static void unregister_services(struct memoryd *daemon)
     if (!daemon->registered)
         return;
     memory_node_unregister(daemon->node, &memoryd_staging_service, daemon);
+    memory_node_unregister(daemon->node, &memoryd_processes_service, daemon);
     memory_node_unregister(daemon->node, &memoryd_peers_service, daemon);
 }
 

@@ -10,6 +10,9 @@
 #include "base/log.h"
 #include "base/task.h"
 
+/* A control connection that does not read gets no more notices: its output must not grow. */
+#define NOTICE_UNSENT 4096u
+
 enum session_result memoryd_session_broken(struct memoryd_session *session, const char *format, ...)
 {
     va_list arguments;
@@ -30,6 +33,18 @@ bool memoryd_session_send(struct memoryd_session *session, enum wire_kind kind, 
     memoryd_buffer_append(out, bytes, length);
     out->ready = out->end;
     return true;
+}
+
+bool memoryd_session_notice(struct memoryd_session *session)
+{
+    const struct memoryd_buffer *out = &session->out;
+    /* acquire: what was done before it was announced */
+    uint64_t notice = atomic_load_acquire(&session->daemon->groups.notice);
+    if (session->role != WIRE_CONTROL || session->group == NULL || session->over ||
+        session->noticed == notice || out->end - out->start + session->unsent > NOTICE_UNSENT)
+        return true;
+    session->noticed = notice;
+    return memoryd_session_send(session, WIRE_NOTICE, 0, notice, NULL, 0);
 }
 
 /* ---- messages ---- */
@@ -85,8 +100,10 @@ static enum session_result take_open(struct memoryd_session *session, const stru
     case WIRE_ATTACH:
         return memoryd_session_attach(session, head, bytes);
     case WIRE_HEARTBEAT:
-        memoryd_group_heartbeat(session, task_now());
-        if (!memoryd_session_send(session, WIRE_HEARTBEAT, 0, head->id, NULL, 0))
+        if (!memoryd_group_heartbeat(session, task_now()))
+            return SESSION_FENCED;
+        if (!memoryd_session_send(session, WIRE_HEARTBEAT, 0, head->id, NULL, 0) ||
+            !memoryd_session_notice(session))
             return memoryd_session_broken(session, "no memory for a reply");
         return SESSION_MORE;
     default:

@@ -51,10 +51,11 @@ struct memoryd_session {
     bool worked;   /* a list, a call or a queue pair was begun */
     bool over;     /* nothing is executed any more */
     uint8_t nonce[NET_NONCE_BYTES];
-    uint32_t role;   /* enum wire_role, once open */
-    uint16_t number; /* of the memory node, once open */
-    bool nic;        /* its lists go through the NIC */
-    bool attached;   /* it has asked for a queue pair */
+    uint32_t role;    /* enum wire_role, once open */
+    uint16_t number;  /* of the memory node, once open */
+    bool nic;         /* its lists go through the NIC */
+    bool attached;    /* it has asked for a queue pair */
+    uint64_t noticed; /* the last notice that it was told */
     struct session_list list;
 
     int fd; /* for shutting it down; -1: none (fuzzer) */
@@ -82,6 +83,9 @@ bool memoryd_session_begin(struct memoryd_session *session, struct memoryd *daem
 enum session_result memoryd_session_run(struct memoryd_session *session);
 /* The descriptors have been sent. */
 void memoryd_session_descriptors_sent(struct memoryd_session *session);
+/* Puts the greatest notice into the output if this is a compute node's control connection, and has not been
+ * told it, and takes its output. False: no memory. */
+bool memoryd_session_notice(struct memoryd_session *session);
 /* The connection is gone, or its end is certain: destroys its queue pair, then leaves its group. May be
  * called twice. */
 void memoryd_session_leave(struct memoryd_session *session, enum memoryd_leaving how, const char *why);

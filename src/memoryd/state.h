@@ -67,6 +67,8 @@ struct memoryd {
     bool started, joined;
 };
 
+/* What compute nodes ask about each other (processes.c). Its context is the daemon. */
+extern const struct memory_service memoryd_processes_service;
 /* PEERS, and the daemon's part of STATUS (status.c). Its context is the daemon. */
 extern const struct memory_service memoryd_peers_service;
 

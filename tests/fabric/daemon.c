@@ -212,7 +212,7 @@ struct proxy {
     pthread_mutex_t mutex; /* guards all that follows */
     struct net_address listen, to;
     int listener, wake[2];
-    bool quit, closed;
+    bool quit, closed, held;
     unsigned opened, hanging; /* from which number on */
     struct pair {
         int fd[2]; /* -1: free */
@@ -274,7 +274,8 @@ static void *proxy_run(void *argument)
         polls[0] = (struct pollfd){.fd = proxy->wake[0], .events = POLLIN};
         polls[1] = (struct pollfd){.fd = proxy->listener, .events = POLLIN};
         for (unsigned i = 0; i < 2 * PAIRS; i++)
-            polls[2 + i] = (struct pollfd){.fd = proxy->pairs[i / 2].fd[i % 2], .events = POLLIN};
+            polls[2 + i] =
+                (struct pollfd){.fd = proxy->held ? -1 : proxy->pairs[i / 2].fd[i % 2], .events = POLLIN};
         pthread_mutex_unlock(&proxy->mutex);
         if (quit)
             return NULL;
@@ -288,8 +289,8 @@ static void *proxy_run(void *argument)
             proxy_accept(proxy);
         for (unsigned i = 0; i < 2 * PAIRS; i++) {
             struct pair *pair = &proxy->pairs[i / 2];
-            if (polls[2 + i].revents != 0 && pair->fd[i % 2] == polls[2 + i].fd && pair->fd[0] >= 0 &&
-                !pass_on(pair->fd[i % 2], pair->fd[1 - i % 2]))
+            if (polls[2 + i].revents != 0 && !proxy->held && pair->fd[i % 2] == polls[2 + i].fd &&
+                pair->fd[0] >= 0 && !pass_on(pair->fd[i % 2], pair->fd[1 - i % 2]))
                 pair_close(pair);
         }
         pthread_mutex_unlock(&proxy->mutex);
@@ -351,6 +352,14 @@ void proxy_hang(struct proxy *proxy, unsigned number)
     pthread_mutex_lock(&proxy->mutex);
     proxy->hanging = number;
     pthread_mutex_unlock(&proxy->mutex);
+}
+
+void proxy_hold(struct proxy *proxy, bool hold)
+{
+    pthread_mutex_lock(&proxy->mutex);
+    proxy->held = hold;
+    pthread_mutex_unlock(&proxy->mutex);
+    proxy_wake(proxy);
 }
 
 void proxy_open(struct proxy *proxy)

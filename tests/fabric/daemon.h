@@ -52,6 +52,8 @@ void proxy_open(struct proxy *proxy);
 void proxy_cut_one(struct proxy *proxy, unsigned number);
 /* Connections from the number-th on are accepted, and never hear anything. */
 void proxy_hang(struct proxy *proxy, unsigned number);
+/* While it holds, what comes in stays where it is; all of it is passed on afterwards. */
+void proxy_hold(struct proxy *proxy, bool hold);
 void proxy_stop(struct proxy *proxy);
 
 #endif

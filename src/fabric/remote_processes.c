@@ -1,0 +1,104 @@
+/* remote_processes.c - see remote_processes.h. */
+#include "fabric/remote_processes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fabric/remote_fabric.h"
+
+/* A fencing is under way for as long as the memory node needs to close connections, or to end a process. The
+ * pauses between two questions begin with the first and double up to the second. */
+#define FENCE_FIRST (REMOTE_MS / 10)
+#define FENCE_LAST  (REMOTE_MS * 5)
+
+static int ask(struct fabric_endpoint *base, uint16_t node, enum wire_process_kind kind,
+               struct fabric_process process, void *reply, size_t capacity, size_t *length)
+{
+    const struct wire_process_request request = {
+        .kind = (uint32_t)kind, .compute_id = process.compute_id, .instance = process.instance};
+    *length = 0;
+    return remote_call(base, node, &request, sizeof request, reply, capacity, length);
+}
+
+static int ask_done(struct fabric_endpoint *base, uint16_t node, enum wire_process_kind kind,
+                    struct fabric_process process, bool *done)
+{
+    struct wire_process_reply reply = {0};
+    size_t length;
+    int status = ask(base, node, kind, process, &reply, sizeof reply, &length);
+    if (!status && length != sizeof reply)
+        status = BANYAN_EVERSION;
+    *done = !status && reply.done == 1;
+    return status;
+}
+
+int remote_fence(struct fabric_endpoint *base, uint16_t node, struct fabric_process process)
+{
+    const struct remote_fabric *remote = (const struct remote_fabric *)base->fabric;
+    uint64_t pause = FENCE_FIRST, deadline = task_now() + remote->identity.timeout_ms * REMOTE_MS;
+    for (;;) {
+        bool done;
+        int status = ask_done(base, node, WIRE_PROCESS_FENCE, process, &done);
+        if (status || done)
+            return status;
+        if (task_now() >= deadline)
+            return BANYAN_ETIMEOUT;
+        task_sleep(pause);
+        pause = pause * 2 < FENCE_LAST ? pause * 2 : FENCE_LAST;
+    }
+}
+
+int remote_lease_over(struct fabric_endpoint *base, struct fabric_process process, bool *over)
+{
+    return ask_done(base, REMOTE_HOME, WIRE_PROCESS_LEASE_OVER, process, over);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct wire_process *one = a, *two = b;
+    return one->compute_id < two->compute_id ? -1 : one->compute_id > two->compute_id;
+}
+
+int remote_processes(struct fabric_endpoint *base, struct fabric_process *processes, uint32_t capacity,
+                     uint32_t *count)
+{
+    const size_t head = offsetof(struct wire_process_list, processes);
+    struct wire_process_list *list = malloc(sizeof *list);
+    size_t length;
+    if (list == NULL)
+        return BANYAN_ENOMEM;
+    int status =
+        ask(base, REMOTE_HOME, WIRE_PROCESS_LIST, (struct fabric_process){0}, list, sizeof *list, &length);
+    if (!status && (length < head || list->count > WIRE_PROCESSES_MAX || list->total < list->count ||
+                    length != head + list->count * sizeof list->processes[0]))
+        status = BANYAN_EVERSION;
+    if (!status) {
+        *count = list->total;
+        qsort(list->processes, list->count, sizeof list->processes[0], compare);
+        for (uint32_t i = 0; i < list->count && i < capacity; i++)
+            processes[i] = (struct fabric_process){.compute_id = list->processes[i].compute_id,
+                                                   .instance = list->processes[i].instance};
+    }
+    free(list);
+    return status;
+}
+
+int remote_notify(struct fabric_endpoint *base, uint64_t number)
+{
+    size_t length;
+    char nothing;
+    return ask(base, REMOTE_HOME, WIRE_PROCESS_NOTIFY, (struct fabric_process){.instance = number}, &nothing,
+               sizeof nothing, &length);
+}
+
+int remote_peer_address(struct fabric_endpoint *base, struct fabric_process process,
+                        struct net_address *address)
+{
+    char text[WIRE_PEER_MAX + 1] = "";
+    size_t length;
+    int status = ask(base, REMOTE_HOME, WIRE_PROCESS_ADDRESS, process, text, sizeof text - 1, &length);
+    if (status)
+        return status;
+    text[length] = 0;
+    return net_address_parse(address, text, 0, NULL);
+}
