@@ -20,44 +20,47 @@ static struct sim_load call_load(const struct sim *sim, size_t length)
     return (struct sim_load){.messages = 1, .bytes = sim_wire_bytes(&sim->model, bytes)};
 }
 
-int sim_backend_call(struct fabric_endpoint *base, uint16_t node, const void *request, size_t length,
-                     void *reply, size_t capacity, size_t *reply_length)
+int sim_call_run(struct sim_endpoint *endpoint, struct sim_call *call)
 {
-    struct sim_endpoint *endpoint = (struct sim_endpoint *)base;
     struct sim_compute *compute = endpoint->compute;
     struct sim *sim = compute->sim;
     struct sim_task *task = sim_calling_task(endpoint);
-    uint32_t known;
+    uint16_t node = call->node;
     if (!task)
         return BANYAN_EINVAL;
-    struct sim_connection *connection = sim_connection_get(endpoint, task->cpu, node);
-    int admitted = sim_link_admit(compute, node, 0, &known);
+    call->connection = sim_connection_get(endpoint, task->cpu, node);
+    int admitted = sim_link_admit(compute, node, 0, &call->known);
     if (admitted) {
         admitted = admitted == BANYAN_ENET ? BANYAN_EFENCED : admitted;
         sim_see_call(sim, SIM_CALL_RETURNED, task, node, admitted);
         return admitted;
     }
-    if (!connection || !sim_queue_claim(&sim->queue, 1))
+    if (!call->connection || !sim_queue_claim(&sim->queue, 1))
         return BANYAN_ENOMEM;
     task->cpu->busy += sim->model.post + sim->model.command;
-    task->cpu->busy += sim_doorbell_ring(sim, connection->pair, task->cpu);
+    task->cpu->busy += sim_doorbell_ring(sim, call->connection->pair, task->cpu);
+    call->waiter = (struct sim_waiter){.task = task, .pending = 1};
+    sim_time arrival =
+        sim_arrival_time(sim, compute, task, call->connection, call_load(sim, call->length), 0);
+    sim_push(sim, arrival, SIM_EVENT_REQUEST, call, task->cpu->busy, compute->index);
+    sim_see_call(sim, SIM_CALLED, task, node, BANYAN_OK);
+    sim_task_suspend(task);
+    task->cpu->busy += sim->model.poll;
+    return call->status;
+}
+
+int sim_backend_call(struct fabric_endpoint *endpoint, uint16_t node, const void *request, size_t length,
+                     void *reply, size_t capacity, size_t *reply_length)
+{
     struct sim_call call = {
-        .waiter = {.task = task, .pending = 1},
-        .connection = connection,
         .node = node,
-        .known = known,
         .request = request,
         .length = length,
         .reply = reply,
         .capacity = capacity,
         .reply_length = reply_length,
     };
-    sim_time arrival = sim_arrival_time(sim, compute, task, connection, call_load(sim, length), 0);
-    sim_push(sim, arrival, SIM_EVENT_REQUEST, &call, task->cpu->busy, compute->index);
-    sim_see_call(sim, SIM_CALLED, task, node, BANYAN_OK);
-    sim_task_suspend(task);
-    task->cpu->busy += sim->model.poll;
-    return call.status;
+    return sim_call_run((struct sim_endpoint *)endpoint, &call);
 }
 
 /* The connection has been lost since: it comes back without having been served. */
@@ -92,6 +95,10 @@ void sim_call_request(struct sim *sim, struct sim_compute *compute, struct sim_c
 static void serve_dead(struct sim_compute *compute, struct sim_call *call, const struct fabric_target *target)
 {
     size_t length = 0;
+    if (call->serve) { /* its context is on the caller's stack, which stays (sim.h) */
+        call->serve(compute->sim, compute, call);
+        return;
+    }
     void *reply = malloc(call->capacity ? call->capacity : 1);
     if (!reply)
         return;
@@ -118,9 +125,11 @@ void sim_call_served(struct sim *sim, struct sim_compute *compute, struct sim_ca
         serve_dead(compute, call, memory->target);
         return;
     }
-    call->status =
-        memory->target->call(memory->target->owner, compute->fabric.capabilities.compute_id, call->request,
-                             call->length, call->reply, call->capacity, call->reply_length);
+    call->status = call->serve
+                       ? call->serve(sim, compute, call)
+                       : memory->target->call(memory->target->owner, compute->fabric.capabilities.compute_id,
+                                              call->request, call->length, call->reply, call->capacity,
+                                              call->reply_length);
     struct sim_load load = call_load(sim, *call->reply_length);
     sim_time sent = sim_nic_send(model, memory->nic, sim->now, load);
     sim_time arrival = sent + model->doorbell + 2 * model->pass + model->wire + model->pcie_write +

@@ -19,8 +19,14 @@ struct sim_call {
     size_t length;
     void *reply;
     size_t capacity, *reply_length;
+    /* What the memory node itself does about processes (home.c); NULL: the call is for its services. */
+    int (*serve)(struct sim *sim, struct sim_compute *caller, struct sim_call *call);
+    void *context; /* of `serve` */
 };
 
+/* Sends the call, of which node, request, reply and what serves it are set, and suspends the calling task
+ * until it is over. `call` is the caller's and may be on its stack. */
+int sim_call_run(struct sim_endpoint *endpoint, struct sim_call *call);
 /* fabric_call of the simulated fabric. */
 int sim_backend_call(struct fabric_endpoint *endpoint, uint16_t node, const void *request, size_t length,
                      void *reply, size_t capacity, size_t *reply_length);

@@ -28,7 +28,7 @@ sim_time sim_core_serve(const struct sim *sim, const struct sim_memory *memory, 
 {
     const struct fabric_target *target = memory->target;
     sim_time *core = free_core(sim, memory), cost = sim->model.rpc;
-    if (target->call_ns)
+    if (target->call_ns && !call->serve)
         cost += target->call_ns(target->owner, compute_id, call->request, call->length) * SIM_NANOSECOND;
     *core = sim_later(*core, start) + cost;
     return *core;

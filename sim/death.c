@@ -9,6 +9,7 @@
 #include <assert.h>
 
 #include "sim/fetch.h"
+#include "sim/lease.h"
 #include "sim/node.h"
 #include "sim/pair.h"
 #include "sim/observe.h"
@@ -22,6 +23,7 @@ void sim_kill_compute(struct sim *sim, int index, uint64_t lease_ns, void (*fenc
     struct sim_compute *compute = sim->computes[index];
     if (compute->dead)
         return;
+    sim_lease_advance(sim, compute);
     compute->dead = true;
     compute->effects = 0;
     compute->death = sim_effective(sim);
@@ -62,6 +64,8 @@ bool sim_effect_counted(struct sim *sim, struct sim_compute *compute)
 void sim_compute_fence(struct sim *sim, struct sim_compute *compute)
 {
     sim_transfers_finish(sim, compute, SIM_EVERY_NODE);
+    sim_lease_advance(sim, compute);
+    sim_lease_fenced(compute);
     compute->fenced = true;
     sim_pairs_end(compute);
     sim_see_node(sim, SIM_FENCED, compute->index, -1, 0);

@@ -84,6 +84,7 @@ static const struct fabric_ops backend_operations = {
     .close = backend_close,
     .incarnation = backend_incarnation,
     .trouble = backend_trouble,
+    .peers = &sim_peer_operations,
 };
 
 void sim_fabric_init(struct sim_compute *compute)

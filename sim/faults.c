@@ -1,4 +1,5 @@
 /* faults.c - which faults are on, and what they do to a memory node's NIC (contract: sim.h, transfer.h). */
+#include "sim/lease.h"
 #include "sim/node.h"
 #include "sim/observe.h"
 #include "sim/state.h"
@@ -30,8 +31,11 @@ static void queue_atomic(struct sim *sim, struct sim_nic *nic, const struct fabr
 void sim_nic_trouble(struct sim *sim, struct sim_nic *nic, const struct fabric_list *list)
 {
     if (sim_dice(sim, SIM_DIE_STALL, sim->faults.stall)) {
-        nic->serve_free =
-            sim_later(nic->serve_free, sim->now) + sim_dice_time(sim, SIM_DIE_STALL, sim->faults.stall_ns);
+        sim_time stall = sim_dice_time(sim, SIM_DIE_STALL, sim->faults.stall_ns);
+        sim_time *until = &sim->memories[list->node].stalled_until;
+        sim_lease_advance_all(sim);
+        *until = sim_later(*until, sim->now) + stall;
+        nic->serve_free = sim_later(nic->serve_free, sim->now) + stall;
         sim_see_node(sim, SIM_STALLED, -1, list->node, 0);
     }
     if (sim->faults.atomic_queue <= 0)

@@ -5,6 +5,8 @@
 #include "sim/fetch.h"
 #include "sim/list.h"
 #include "sim/node.h"
+#include "sim/notice.h"
+#include "sim/peer.h"
 #include "sim/state.h"
 #include "sim/task.h"
 #include "sim/transfer.h"
@@ -13,6 +15,22 @@
 static void leave_tasks(void)
 {
     task_set_self(NULL);
+}
+
+static void run_message(struct sim *sim, const struct sim_event *event)
+{
+    if (event->kind == SIM_EVENT_NOTICE)
+        sim_notice_arrive(sim, sim->computes[event->compute], event->object);
+    else if (event->kind == SIM_EVENT_PEER)
+        sim_peer_arrive(sim, event->object);
+    else
+        sim_peer_timeout(sim);
+}
+
+/* Something may still happen: the timer of peer calls alone is nothing while no call waits for it. */
+static bool is_alive(const struct sim *sim)
+{
+    return sim->queue.count > sim->timer_idle;
 }
 
 static void run_event(struct sim *sim, const struct sim_event *event)
@@ -27,6 +45,11 @@ static void run_event(struct sim *sim, const struct sim_event *event)
     if (event->kind == SIM_EVENT_WORK) {
         leave_tasks();
         sim_core_work(sim, (uint16_t)event->number);
+        return;
+    }
+    if (event->kind >= SIM_EVENT_NOTICE) {
+        leave_tasks();
+        run_message(sim, event);
         return;
     }
     struct sim_compute *compute = sim->computes[event->compute];
@@ -71,6 +94,9 @@ static void run_event(struct sim *sim, const struct sim_event *event)
         break;
     case SIM_EVENT_AT:
     case SIM_EVENT_WORK:
+    case SIM_EVENT_NOTICE:
+    case SIM_EVENT_PEER:
+    case SIM_EVENT_TIMEOUT:
         break;
     }
 }
@@ -79,14 +105,14 @@ unsigned sim_run(struct sim *sim, uint64_t until)
 {
     sim_time limit = sim_after(0, until);
     assert(!sim->current);
-    while (sim->queue.count > 0 && sim->queue.keys[0].time <= limit && sim->events < sim->event_limit) {
+    while (is_alive(sim) && sim->queue.keys[0].time <= limit && sim->events < sim->event_limit) {
         struct sim_event event;
         sim->now = sim_queue_pop(&sim->queue, &event);
         sim->events++;
         sim_note(sim, sim->now << 4 | event.kind);
         run_event(sim, &event);
     }
-    if (sim->queue.count > 0 && limit > sim->now && !sim_exhausted(sim))
+    if (is_alive(sim) && limit > sim->now && !sim_exhausted(sim))
         sim->now = limit;
     leave_tasks();
     return sim->live_tasks;

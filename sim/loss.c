@@ -13,8 +13,10 @@
 #include <stdlib.h>
 
 #include "sim/fetch.h"
+#include "sim/lease.h"
 #include "sim/link.h"
 #include "sim/node.h"
+#include "sim/notice.h"
 #include "sim/observe.h"
 #include "sim/state.h"
 #include "sim/transfer.h"
@@ -65,6 +67,10 @@ static void learn(void *argument)
     link->known = link->lost;
     link->incarnation = ++link->compute->incarnation;
     link->up = sim->now + sim_dice_time(sim, SIM_DIE_LOSE, sim->faults.lose_ns);
+    if (link->node == 0) {
+        sim_lease_lost(sim, link->compute);
+        sim_notices_home(sim, link);
+    }
 }
 
 void sim_link_learn(struct sim_compute *compute, uint16_t node)
@@ -76,13 +82,18 @@ void sim_link_lose(struct sim *sim, struct sim_link *link, sim_time known)
 {
     if (sim_at_time(sim, known, learn, link))
         return;
+    if (link->node == 0) {
+        sim_lease_advance(sim, link->compute);
+        sim_lease_fenced(link->compute);
+    }
     sim->losses++;
     sim_note(sim, sim->losses);
     sim_transfers_finish(sim, link->compute, link->node);
     link->lost++;
     sim_see_node(sim, SIM_LOST, link->compute->index, link->node, 0);
     sim_fetch_settle(sim, link->node);
-    sim->on_loss(sim->on_loss_argument, link->compute->index, link->node);
+    if (sim->on_loss)
+        sim->on_loss(sim->on_loss_argument, link->compute->index, link->node);
 }
 
 static void lose(struct sim *sim, struct sim_link *link)

@@ -69,6 +69,21 @@ sim_time sim_late_reply(struct sim *sim)
                : 0;
 }
 
+bool sim_message_lost(struct sim *sim)
+{
+    return sim_dice(sim, SIM_DIE_MESSAGE, sim->faults.message_lose);
+}
+
+sim_time sim_message_time(struct sim *sim)
+{
+    const struct sim_model *model = &sim->model;
+    sim_time time = model->doorbell + 2 * model->pass + model->wire + model->pcie_write +
+                    sim_jitter(model, &sim->jitter_random);
+    if (sim_dice(sim, SIM_DIE_MESSAGE, sim->faults.message_late))
+        time += sim_dice_time(sim, SIM_DIE_MESSAGE, sim->faults.message_late_ns);
+    return time;
+}
+
 void sim_complete(struct sim *sim, struct sim_compute *compute, struct sim_waiter *waiter, sim_time seen)
 {
     waiter->latest = sim_later(waiter->latest, seen);

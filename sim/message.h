@@ -30,6 +30,10 @@ sim_time sim_arrival_time(struct sim *sim, struct sim_compute *compute, struct s
 sim_time sim_receive(struct sim *sim, struct sim_nic *nic, struct sim_load load);
 /* By how much the fault delays an answer. */
 sim_time sim_late_reply(struct sim *sim);
+/* Of a notice, or a message between compute nodes, that has left a NIC: whether the fault loses it; when it
+ * is in the other end's memory, the reading of a long payload not counted. */
+bool sim_message_lost(struct sim *sim);
+sim_time sim_message_time(struct sim *sim);
 /* One of the waiter's lists or calls is over and can be seen at `seen`; the task goes on when all are. */
 void sim_complete(struct sim *sim, struct sim_compute *compute, struct sim_waiter *waiter, sim_time seen);
 

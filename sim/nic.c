@@ -37,6 +37,7 @@ void sim_model_init(struct sim_model *model, const struct sim_params *params)
         .rpc = params->rpc_ns * SIM_NANOSECOND,
         .post = params->post_ns * SIM_NANOSECOND,
         .command = params->command_ns * SIM_NANOSECOND,
+        .receive = params->receive_ns * SIM_NANOSECOND,
         .poll = params->poll_ns * SIM_NANOSECOND,
         .yield = params->yield_ns * SIM_NANOSECOND,
         .clock = params->clock_ns * SIM_NANOSECOND,

@@ -28,7 +28,7 @@ struct sim_model {
     sim_time doorbell_hold;
     sim_time dma_request; /* 0: PCIe reads are not limited in rate */
     sim_time atomic_fetch, atomic_writeback, chip_gap, chip;
-    sim_time rpc, post, command, poll, yield, clock, work[TASK_WORK_KINDS];
+    sim_time rpc, post, command, receive, poll, yield, clock, work[TASK_WORK_KINDS];
     uint32_t header, mtu, inline_bytes, dma_bytes;
     uint32_t connection_cache; /* UINT32_MAX: holds all */
     bool block_responses, jittered;

@@ -6,7 +6,9 @@
 #define SIM_NODE_H
 
 #include "fabric/fabric.h"
+#include "sim/lease.h"
 #include "sim/nic.h"
+#include "sim/peer.h"
 #include "sim/queue.h"
 #include "sim/sim.h"
 
@@ -32,6 +34,11 @@ struct sim_compute {
     struct sim_endpoint *endpoints;
     void (*on_fenced)(void *);
     void *on_fenced_argument;
+    struct sim_lease lease;
+    struct sim_mailbox mailbox;
+    uint64_t notice;
+    void (*heard)(void *); /* fabric_notice_listen */
+    void *heard_context;
 };
 
 struct sim_memory {
@@ -40,6 +47,7 @@ struct sim_memory {
     sim_time *core_free;       /* params.rpc_cores of them */
     bool works;                /* a SIM_EVENT_WORK is pending */
     struct sim_fetch *fetches; /* READs that are being fetched word by word */
+    sim_time stalled_until;    /* its NIC serves nothing */
 };
 
 /* sim.c: one more compute node, or NULL with the error set. */
@@ -51,6 +59,11 @@ struct sim_compute *sim_compute_make(struct sim *sim, uint16_t machine, struct s
 void sim_fabric_init(struct sim_compute *compute);
 void sim_fabric_refresh(struct sim *sim);
 void sim_fabric_free(struct sim_compute *compute);
+
+/* peers.c: the operations of fabric/peers.h; the process, which may be dead, or NULL where there never was
+ * such a one. */
+extern const struct fabric_peer_ops sim_peer_operations;
+struct sim_compute *sim_process_find(const struct sim *sim, struct fabric_process process);
 
 /* cores.c: a call that is there at `start` takes the memory node's CPU; returns when it is served. */
 struct sim_call;

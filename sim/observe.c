@@ -13,6 +13,8 @@ void sim_observe(struct sim *sim, void (*see)(void *, const struct sim_observati
 static void see(const struct sim *sim, struct sim_observation *seen)
 {
     seen->time_ns = sim_effective(sim) / SIM_NANOSECOND;
+    if (seen->kind < SIM_PEER_CALLED)
+        seen->peer = -1;
     sim->see(sim->see_context, seen);
 }
 
@@ -59,4 +61,17 @@ void sim_see_stalled(const struct sim *sim, const struct sim_task *task, int sta
                                        .memory = -1,
                                        .task = task->number,
                                        .status = status});
+}
+
+void sim_see_peer(const struct sim *sim, enum sim_sight kind, const struct sim_peer_sight *sight)
+{
+    if (!sim->see)
+        return;
+    see(sim, &(struct sim_observation){.kind = kind,
+                                       .compute = sight->compute,
+                                       .peer = sight->peer,
+                                       .memory = -1,
+                                       .task = sim_task_number(sim),
+                                       .number = sight->number,
+                                       .status = sight->status});
 }

@@ -74,6 +74,12 @@ const struct option_entry sim_params_table[] = {
     WHOLE("lock-width", lock_width, 2, 8, "bytes", "Of a lock: 2, where masked-cas is on, or 8."),
     WHOLE("rpc-cores", rpc_cores, 1, 64, NULL, "Cores of a memory node that answer RPCs."),
     NANOSECONDS("rpc-ns", rpc_ns, "Time of one RPC on such a core: receive, handle, reply."),
+    NANOSECONDS("receive-ns", receive_ns,
+                "CPU time to take a message from another compute node, beside the poll that finds it."),
+    WHOLE("read-lease-ns", read_lease_ns, 1000, 1e9, "ns",
+          "Read lease: how long a compute node may answer from its cache without an echo of the home node."),
+    WHOLE("peer-timeout-ns", peer_timeout_ns, 1000, 1e9, "ns",
+          "A call to another compute node that is not answered fails after so long."),
     NANOSECONDS("post-ns", post_ns, "CPU time to post one list and ring the doorbell."),
     NANOSECONDS("command-ns", command_ns, "CPU time to build one command of a list."),
     NANOSECONDS("poll-ns", poll_ns, "CPU time to find and take a completion, once per wait."),
@@ -139,6 +145,15 @@ const struct option_entry sim_faults_table[] = {
     NUMBER("lose", lose, 0, 1, NULL,
            "Probability, per arriving list, that the connection to the memory node is lost."),
     NANOSECONDS("lose-ns", lose_ns, "The longest time until the loss is known, and until it is over."),
+    NUMBER("message-lose", message_lose, 0, 1, NULL,
+           "Probability that a notice, a peer call's request or its reply never comes."),
+    NUMBER("message-late", message_late, 0, 1, NULL,
+           "Probability that a notice, a peer call's request or its reply is delayed."),
+    NANOSECONDS("message-late-ns", message_late_ns, "The longest such delay."),
+    NUMBER(
+        "clock-drift", clock_drift, 0, 0.5, NULL,
+        "By how much a node's clock may run fast or slow, as a part of 1: its read lease is counted by it; "
+        "up to 0.005 the lease's margin allows for it, beyond that it does not."),
     {.name = NULL, .kind = OPTION_END},
 };
 #undef OBJECT
@@ -176,6 +191,9 @@ void sim_params_default(struct sim_params *params)
         .masked_cas = true,
         .rpc_cores = 1,
         .rpc_ns = 2000,
+        .receive_ns = 50,
+        .read_lease_ns = 50000000,
+        .peer_timeout_ns = 10000000,
         .post_ns = 80,
         .command_ns = 20,
         .poll_ns = 60,
@@ -208,6 +226,7 @@ void sim_faults_none(struct sim_faults *faults)
         .compute_stall_ns = 200000,
         .lease_ns = 1000000,
         .lose_ns = 30000,
+        .message_late_ns = 30000,
     };
 }
 
@@ -234,6 +253,10 @@ void sim_faults_hostile(struct sim_faults *faults)
         .compute_stall_ns = 200000,
         .lease_ns = 1000000,
         .lose_ns = 50000,
+        .message_lose = 0.001,
+        .message_late = 0.02,
+        .message_late_ns = 30000,
+        .clock_drift = 0.005,
     };
 }
 
@@ -281,5 +304,6 @@ bool sim_faults_any(const struct sim_faults *faults)
     return faults->torn_reads > 0 || faults->torn_writes > 0 || faults->spread > 0 || faults->late > 0 ||
            faults->late_replies > 0 || faults->stall > 0 || faults->atomic_queue > 0 ||
            faults->fiber_stall > 0 || faults->thread_stall > 0 || faults->compute_stall > 0 ||
-           faults->lose > 0;
+           faults->lose > 0 || faults->message_lose > 0 || faults->message_late > 0 ||
+           faults->clock_drift > 0;
 }

@@ -47,6 +47,10 @@ struct sim_params {
     bool release_by_write, masked_cas;
     /* the memory node's CPU */
     uint32_t rpc_cores, rpc_ns;
+    /* between compute nodes (fabric/peers.h) */
+    uint32_t receive_ns;      /* CPU time to take one message of another compute node */
+    uint32_t read_lease_ns;   /* G7 */
+    uint32_t peer_timeout_ns; /* a peer call that is not answered fails after so long */
     /* the client's CPU */
     uint32_t post_ns;        /* per list */
     uint32_t command_ns;     /* per command */
@@ -91,7 +95,12 @@ struct sim_faults {
         lease_ns; /* a compute node that stands still for longer is fenced; where sim_on_loss was called */
     double lose;  /* probability, per arriving list, that the connection of its compute node is lost; where
                      sim_on_loss was called */
-    uint32_t lose_ns; /* longest time until the compute node knows, and until it is connected again */
+    uint32_t lose_ns;    /* longest time until the compute node knows, and until it is connected again */
+    double message_lose; /* probability that a notice, a peer's request or its reply never comes */
+    double message_late; /* ... that it is delayed */
+    uint32_t message_late_ns;
+    double clock_drift; /* by how much clocks may run fast or slow, of which leases are counted; 0.01 apart is
+                           what they allow for */
 };
 
 /* Where a cost's default comes from, and within which range the truth plausibly lies. */

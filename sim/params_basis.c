@@ -75,6 +75,9 @@ const struct sim_param_basis sim_params_basis[] = {
              "a few accesses to SRAM at some 200 to 1,000 MHz; no source states how long a word is busy"),
     PUBLISHED("rpc-cores", 1, 2, "Sherman 4.2: one thread; 5.1: two cores of a memory node"),
     ESTIMATE("rpc-ns", 500, 5000, "receive, handle and answer one message"),
+    ESTIMATE("receive-ns", 10, 150,
+             "eRPC: a core handles up to 10 M/s of small RPCs, 100 ns for all of one; high: a buffer that is "
+             "posted by itself, as post-ns"),
     ESTIMATE("post-ns", 40, 150,
              "SMART-data, fig4a: a thread posts and polls a further READ in 230 ns; split as in Kalia16"),
     ESTIMATE("command-ns", 10, 50, "as post-ns"),

@@ -31,7 +31,10 @@ enum sim_event_kind {
     SIM_EVENT_REPLY,   /* object: call, its reply at the compute node's NIC */
     SIM_EVENT_FENCE,   /* object: compute node whose lease has run out */
     SIM_EVENT_AT,      /* object: sim_at's argument, function */
-    SIM_EVENT_WORK     /* number: memory node whose CPU works in the background */
+    SIM_EVENT_WORK,    /* number: memory node whose CPU works in the background */
+    SIM_EVENT_NOTICE,  /* object: notice, at its compute node's NIC */
+    SIM_EVENT_PEER,    /* object: peer call, its request or reply at the other compute node's NIC */
+    SIM_EVENT_TIMEOUT  /* the first of the peer calls that wait has waited for too long, or was answered */
 };
 
 struct sim_event {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/fiber.h"
+#include "sim/lease.h"
 #include "sim/node.h"
 #include "sim/pair.h"
 #include "sim/params.h"
@@ -31,6 +32,7 @@ struct sim *sim_create(const struct sim_params *params, const struct sim_faults 
     random_seed(&sim->jitter_random, seed);
     random_seed(&sim->user_random, random_mix(seed + 2));
     random_seed(&sim->state_random, random_mix(seed + 3));
+    sim->beat_seed = random_mix(seed + 4);
     for (uint64_t die = 0; die < SIM_DICE; die++)
         random_seed(&sim->dice[die], random_mix(random_mix(seed + 1) + die));
     return sim;
@@ -111,6 +113,7 @@ struct sim_compute *sim_compute_make(struct sim *sim, uint16_t machine, struct s
     sim->compute_count++;
     sim_fabric_init(compute);
     sim_fabric_refresh(sim);
+    sim_lease_begin(sim, compute);
     return compute;
 }
 
@@ -162,6 +165,8 @@ void sim_destroy(struct sim *sim)
         struct sim_event *event = &sim->queue.events[sim->queue.keys[at].tag & SIM_PENDING_MAX];
         if (event->kind == SIM_EVENT_STEP)
             sim_transfer_drop(sim, event->object);
+        else if (event->kind == SIM_EVENT_NOTICE)
+            free(event->object);
     }
     for (struct sim_task *task = sim->tasks, *next; task; task = next) {
         next = task->next;
@@ -175,6 +180,7 @@ void sim_destroy(struct sim *sim)
         free(sim->memories[i].nic);
         free(sim->memories[i].core_free);
     }
+    sim_peers_free(sim);
     free(sim->computes);
     free(sim->memories);
     sim_queue_free(&sim->queue);

@@ -69,7 +69,8 @@ void sim_kill_compute(struct sim *sim, int compute, uint64_t lease_ns, void (*fe
                       void *argument);
 /* Kills the compute node just before its n-th effect from now (1: the next), as sim_kill_compute does, and
  * cuts exactly there: nothing of it takes effect any more. An effect is one command of its lists (or one part
- * of a torn WRITE longer than atomic_write) taking place at a memory node, or a call being served. Only a
+ * of a torn WRITE longer than atomic_write) taking place at a memory node, a call being served, or a request
+ * or reply of it coming to another compute node. Only a
  * torn WRITE that is no longer, and that has begun, is finished. 0: it lives on, whatever was arranged so
  * before. */
 void sim_kill_compute_at(struct sim *sim, int compute, uint64_t effects, uint64_t lease_ns,
@@ -93,6 +94,13 @@ void sim_cut(struct sim *sim, int compute, int memory);
 void sim_on_loss(struct sim *sim, void (*lost)(void *, int compute, int memory), void *argument);
 /* Connections lost so far. */
 uint64_t sim_losses(const struct sim *sim);
+/* What two compute nodes send to each other from now on never comes, either way, nor what is under way; until
+ * it is healed. Of machines: it is so for restarted processes too. BANYAN_ENOMEM: nothing was cut. */
+int sim_cut_peers(struct sim *sim, int compute, int other);
+void sim_heal_peers(struct sim *sim, int compute, int other);
+/* The compute node has no address for peers from now on, or has one again: calls to it are refused, and it
+ * can receive none. It can still call others. */
+void sim_hide_compute(struct sim *sim, int compute, bool hidden);
 bool sim_compute_alive(const struct sim *sim, int compute);
 
 /* ---- watching --------------------------------------------------------------------------------------- */
@@ -105,20 +113,28 @@ enum sim_sight {
     SIM_RETURNED, /* a list: its answer is there, or it was refused */
     SIM_CALLED,   /* a call: on its way */
     SIM_CALL_RETURNED, /* its reply is there, or it was refused */
-    SIM_LOST,          /* a memory node has fenced a compute node that lives; its locks are freed next */
+    SIM_LOST,          /* a memory node has fenced a compute node; its locks are freed next */
     SIM_DIED,          /* a compute node is dead */
     SIM_FENCED,        /* a dead compute node's lease is over */
     SIM_RESTARTED,     /* status: the index of the process before */
-    SIM_STALLED /* a task, else a compute node (or the task's thread of it: status 1), or a memory node */
+    SIM_STALLED, /* a task, else a compute node (or the task's thread of it: status 1), or a memory node */
+    /* between compute nodes; `compute` does it, `peer` is the other, `number` tells calls apart */
+    SIM_PEER_CALLED,   /* a request: on its way */
+    SIM_PEER_RECEIVED, /* it has come, and a task serves it now or when it runs next */
+    SIM_PEER_REPLIED,  /* the reply: on its way; status: what it says */
+    SIM_PEER_RETURNED, /* the call is over for its caller; status: how */
+    SIM_MESSAGE_LOST,  /* a request or reply of `compute` never comes; peer -1: a notice to it */
+    SIM_NOTICED        /* a notice has come; `number` is what it says */
 };
 struct sim_observation {
     enum sim_sight kind;
     uint64_t time_ns;
-    int compute, memory;                   /* -1: none */
+    int compute, memory, peer;             /* -1: none */
     uint32_t task;                         /* as sim_task_number; UINT32_MAX: none */
     const struct fabric_command *commands; /* valid during the call */
     uint32_t count;
     int status;
+    uint64_t number; /* of what is between compute nodes, else 0 */
 };
 /* `see` is told what happens from now on (NULL: no more). It must call nothing of the simulator that changes
  * anything; then the run, and its hash, are the same as without. Within a task's time or outside of any. */

@@ -7,6 +7,7 @@
  */
 #include <assert.h>
 
+#include "sim/lease.h"
 #include "sim/link.h"
 #include "sim/node.h"
 #include "sim/observe.h"
@@ -42,6 +43,7 @@ static void lease_over(void *argument)
 static void stall_compute(struct sim *sim, struct sim_compute *compute, uint64_t ns, uint64_t lease_ns)
 {
     sim_time now = sim_effective(sim);
+    sim_lease_advance(sim, compute);
     if (compute->stalled_until <= now)
         compute->stalled_from = compute->stalled_until = now;
     compute->stalled_until = sim_after(compute->stalled_until, ns);
@@ -67,6 +69,9 @@ void sim_stall_memory(struct sim *sim, int index, uint64_t ns)
 {
     assert(index >= 0 && (uint32_t)index < sim->memory_count);
     struct sim_nic *nic = sim->memories[index].nic;
+    sim_lease_advance_all(sim);
+    sim->memories[index].stalled_until =
+        sim_after(sim_later(sim->memories[index].stalled_until, sim_effective(sim)), ns);
     nic->serve_free = sim_after(sim_later(nic->serve_free, sim_effective(sim)), ns);
     sim_note(sim, ns);
     sim_see_node(sim, SIM_STALLED, -1, index, 0);

@@ -27,7 +27,8 @@ enum sim_die {
     SIM_DIE_THREAD_STALL,
     SIM_DIE_COMPUTE_STALL,
     SIM_DIE_LOSE,
-    SIM_DIE_DEATH, /* where a dead node's lists are cut */
+    SIM_DIE_DEATH,   /* where a dead node's lists are cut */
+    SIM_DIE_MESSAGE, /* notices, and messages between compute nodes */
     SIM_DICE
 };
 
@@ -49,6 +50,9 @@ struct sim {
     void (*on_loss)(void *, int compute, int memory);
     void *on_loss_argument;
     uint64_t losses;
+    uint64_t beat_seed;      /* of heartbeats and of clocks: lease.c */
+    struct sim_peers *peers; /* NULL: no compute node has called another yet; owned, peer.c's */
+    bool timer_idle;         /* the only event of peer.c's timer is pending, and no call waits for it */
     struct sim_params params;
     struct sim_memory *memories;
     struct sim_compute **computes;

@@ -14,9 +14,10 @@
 
 #include "sim/params.h"
 
-/* These lay out the machines and state what the NIC can do; they cost nothing. */
-static const char *const costless[] = {"shared-nic",       "atomic-write", "lock-width",
-                                       "release-by-write", "masked-cas",   NULL};
+/* These lay out the machines, state what the NIC can do, and set times that users choose; they cost nothing.
+ */
+static const char *const costless[] = {"shared-nic", "atomic-write",  "lock-width",      "release-by-write",
+                                       "masked-cas", "read-lease-ns", "peer-timeout-ns", NULL};
 
 static bool is_costless(const char *name)
 {
