@@ -54,11 +54,8 @@ static int add(struct memory_board *board, const struct memory_board_process *pr
     return BANYAN_OK;
 }
 
-static void forget(struct memory_board *board, const struct memory_board_process *process)
+static void forget(struct memory_board *board, struct memory_board_member *member)
 {
-    struct memory_board_member *member = find(board, process);
-    if (member == NULL)
-        return;
     size_t after = (size_t)(&board->members[board->count] - (member + 1));
     memmove(member, member + 1, after * sizeof *member);
     board->count--;
@@ -77,6 +74,7 @@ static int enter(struct memory_board *board, const struct memory_board_process *
     if (request->version > member->adopted)
         member->adopted = request->version;
     member->willing = request->willing != 0;
+    member->serial = ++board->entries;
     return BANYAN_OK;
 }
 
@@ -98,18 +96,19 @@ static bool holds(const struct memory_board *board, const struct memory_board_pr
     return board->grant != 0 && board->grant == request->grant && same(&board->holder, caller);
 }
 
-/* An orphan that comes back and takes the lock itself knows that its calls of then are over; it stays a
- * member.
- */
+/* A member that came back while it was fenced at one memory node after the other has entered again, and goes
+ * by what the map says since: it stays. So does an orphan that takes the lock itself. */
 static int clean(struct memory_board *board, const struct memory_board_process *caller,
-                 const struct memory_board_process *process)
+                 const struct memory_board_request *request)
 {
+    const struct memory_board_process *process = &request->process;
     if (process->instance == 0 || process->compute_id == 0)
         return BANYAN_EINVAL;
     if (same(&board->orphan, process))
         board->orphan = (struct memory_board_process){0};
-    if (!same(caller, process))
-        forget(board, process);
+    struct memory_board_member *member = find(board, process);
+    if (member != NULL && member->serial == request->serial && !same(caller, process))
+        forget(board, member);
     return BANYAN_OK;
 }
 
@@ -130,13 +129,16 @@ static int carry_out(struct memory_board *board, const struct memory_call *call,
 {
     const struct memory_board_process caller = {.instance = request->instance,
                                                 .compute_id = call->compute_id};
+    struct memory_board_member *member;
     switch (call->kind) {
     case MEMORY_BOARD_LOOK:
         return BANYAN_OK;
     case MEMORY_BOARD_ENTER:
         return enter(board, &caller, request);
     case MEMORY_BOARD_LEAVE:
-        forget(board, &caller);
+        member = find(board, &caller);
+        if (member != NULL)
+            forget(board, member);
         return BANYAN_OK;
     case MEMORY_BOARD_LOCK:
         lock(board, &caller, reply);
@@ -146,7 +148,7 @@ static int carry_out(struct memory_board *board, const struct memory_call *call,
             board->grant = 0;
         return BANYAN_OK;
     case MEMORY_BOARD_CLEAN:
-        return holds(board, &caller, request) ? clean(board, &caller, &request->process) : BANYAN_ECONFLICT;
+        return holds(board, &caller, request) ? clean(board, &caller, request) : BANYAN_ECONFLICT;
     case MEMORY_BOARD_PUBLISH:
         return holds(board, &caller, request) ? publish(board, request->version) : BANYAN_ECONFLICT;
     default:

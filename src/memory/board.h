@@ -11,7 +11,7 @@
 struct memory_board {
     struct spinlock lock;
     /* guarded by the lock: */
-    uint64_t version, grants;            /* published; given so far */
+    uint64_t version, grants, entries;   /* published; given, and made, so far */
     uint64_t grant;                      /* that has the lock; 0: free */
     struct memory_board_process holder;  /* with `grant` */
     struct memory_board_process orphan;  /* instance 0: none */

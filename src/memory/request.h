@@ -153,10 +153,9 @@ struct memory_evacuate_reply {
  * another's
  *           (`holder`). Each grant has a number of its own. `orphan`: a holder that was fenced, which the
  *           caller must fence at every memory node before it writes anything.
- *  CLEAN    the caller, who has the lock, has fenced `process` at every memory node: it is no orphan and no
- *           member any more.
- *  PUBLISH  `version` is the board's; it must be the next one, or the board's already.
- *  UNLOCK   of that grant; of another one it does nothing.
+ *  CLEAN    the caller, who has the lock, has fenced `process` at every memory node: it is no orphan any
+ * more, and no member unless it has entered since `serial` was read. PUBLISH  `version` is the board's; it
+ * must be the next one, or the board's already. UNLOCK   of that grant; of another one it does nothing.
  *  MEMBERS  `skip` tells how many earlier replies have named; the reply is a memory_board_members.
  *
  * BANYAN_ECONFLICT: to CLEAN and PUBLISH of a caller whose `grant` has not the lock (any more), and to
@@ -173,6 +172,7 @@ struct memory_board_request {
     uint64_t instance; /* the caller's */
     uint64_t grant;    /* CLEAN, PUBLISH, UNLOCK */
     uint64_t version;  /* ENTER, PUBLISH */
+    uint64_t serial;   /* CLEAN: the member's, as it was before the fencing began */
     uint32_t willing;  /* ENTER: 1 if the process wants ranges */
     uint32_t reserved;
     struct memory_board_process process; /* CLEAN */
@@ -188,7 +188,7 @@ struct memory_board_members {
     uint64_t version;
     struct memory_board_member {
         struct memory_board_process process;
-        uint64_t adopted;
+        uint64_t adopted, serial; /* each ENTER has a serial number of its own */
         uint32_t willing, reserved;
     } members[MEMORY_BOARD_MEMBERS_PAGE]; /* only `count` of them are sent */
 };

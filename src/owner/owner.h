@@ -11,7 +11,8 @@
  *     owner_create       then nothing of the process may begin an operation before owner_attach
  *     owner_join         this process is on the board, and has a copy of the map
  *     owner_attach       for each index that is opened, before its first operation
- *     tasks              owner_keep on one task, owner_serve on one or more; owner_threads_start starts them
+ *     tasks              owner_keep and owner_tick on one task each, owner_serve on one or more;
+ *                        owner_threads_start starts them
  *     owner_balance      with policy auto: takes this process's share
  *     ...                operations of tree.h and above, on any session of the compute node
  *     owner_release      gives away what this process has
@@ -27,6 +28,7 @@
 #ifndef OWNER_OWNER_H
 #define OWNER_OWNER_H
 
+#include "format/range.h"
 #include "tree/rights.h"
 
 /* The index in which the map lies. Users' indexes cannot have this name where this layer is asked; listings
@@ -35,7 +37,7 @@
 bool owner_is_map(const char *index_name);
 
 /* The longest lower bound of a range: a key of the map is two bytes longer. */
-#define OWNER_BOUND_MAX (FORMAT_KEY_MAX - 2u)
+#define OWNER_BOUND_MAX FORMAT_RANGE_LOWER_MAX
 
 struct owner;
 
@@ -89,7 +91,9 @@ int owner_keep(struct owner *owner, struct tree_session *session);
 /* One of the tasks that answer peer calls: as many calls are served at once. Returns 0 after owner_stop, or
  * at once where this process can get no calls. */
 int owner_serve(struct owner *owner, struct tree_session *session);
-/* The keeper and the serving tasks return soon. Any thread; does not wait for them. */
+/* The ticker: wakes the keeper now and then, since notices may be lost. Needs no session. */
+void owner_tick(struct owner *owner);
+/* The keeper, the serving tasks and the ticker return soon. Any thread; does not wait for them. */
 void owner_stop(struct owner *owner);
 
 /* For real processes: threads of this layer's own, the first with the keeper, each with some serving fibers.
@@ -102,12 +106,7 @@ void owner_threads_stop(struct owner_threads *threads);
 
 /* ---- who owns what ---- */
 
-enum owner_state {
-    OWNER_SETTLED, /* its owner's, or shared */
-    OWNER_MOVING,  /* from `owner` to `next` */
-    OWNER_SPLIT,   /* a bound that is not a border yet: as the range to its left */
-    OWNER_CLOSED   /* the index is being dropped: shared, and nobody can get ranges of it */
-};
+/* Of enum format_range_state. */
 extern const char *const owner_state_names[]; /* NULL-terminated */
 
 /* `owner` and `next` of compute id 0: shared. */
@@ -116,7 +115,7 @@ struct owner_range {
     uint16_t number;   /* of the index */
     const uint8_t *lower;
     uint32_t lower_length;
-    enum owner_state state;
+    enum format_range_state state;
     struct fabric_process owner, next;
     uint64_t epoch, version; /* of the map, when the entry was last written */
 };

@@ -64,6 +64,8 @@ struct pool_session {
     uint16_t memory_nodes;
     uint8_t combine;      /* enum pool_combine */
     uint64_t incarnation; /* of the fabric when the operation under way began */
+    uint64_t pinned;      /* not 0: the incarnation that operations belong to instead, for what holds only as
+                             long as no connection was lost since; none of them begins again */
     struct fabric_cost
         *cost;          /* everything that this session does is added to it; the owner's, NULL: not counted */
     struct error error; /* the last one */

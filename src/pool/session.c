@@ -21,13 +21,14 @@ void pool_session_init(struct pool_session *session, struct pool_worker *worker,
 
 void pool_session_begin(struct pool_session *session)
 {
-    session->incarnation = fabric_incarnation(session->fabric);
+    session->incarnation = session->pinned ? session->pinned : fabric_incarnation(session->fabric);
 }
 
 bool pool_session_again(struct pool_session *session, int *status)
 {
     /* Without a loss since it began, beginning anew would be refused for the same reason for ever. */
-    if (*status != BANYAN_EFENCED || fabric_incarnation(session->fabric) == session->incarnation)
+    if (*status != BANYAN_EFENCED || session->pinned ||
+        fabric_incarnation(session->fabric) == session->incarnation)
         return false;
     pool_session_begin(session);
     *status = 0;

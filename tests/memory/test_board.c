@@ -49,11 +49,24 @@ static int simple(struct memory_node *node, uint16_t id, uint32_t kind, uint64_t
     return ask_as(node, id, &request, reply);
 }
 
-static int clean(struct memory_node *node, uint16_t id, uint64_t grant, uint16_t whom)
+static struct memory_board_members members(struct memory_node *node, uint32_t skip);
+
+static uint64_t serial_of(struct memory_node *node, uint16_t id)
+{
+    struct memory_board_members told = members(node, 0);
+    for (uint32_t i = 0; i < told.count; i++)
+        if (told.members[i].process.compute_id == id)
+            return told.members[i].serial;
+    return 0;
+}
+
+static int clean(struct memory_node *node, uint16_t id, uint64_t grant, uint16_t whom, uint64_t serial)
 {
     struct memory_board_reply reply;
-    struct memory_board_request request = {
-        .kind = MEMORY_BOARD_CLEAN, .grant = grant, .process = {.instance = 100u + whom, .compute_id = whom}};
+    struct memory_board_request request = {.kind = MEMORY_BOARD_CLEAN,
+                                           .grant = grant,
+                                           .serial = serial,
+                                           .process = {.instance = 100u + whom, .compute_id = whom}};
     return ask_as(node, id, &request, &reply);
 }
 
@@ -143,11 +156,11 @@ static void test_orphan(void **state)
     memory_node_finish(node, B);
     uint64_t of_c = take(node, C, &reply);
     assert_int_equal(reply.orphan.compute_id, A);
-    assert_int_equal(clean(node, B, of_b, A), BANYAN_ECONFLICT);
-    assert_int_equal(clean(node, C, of_c, 0), BANYAN_EINVAL);
-    assert_int_equal(clean(node, C, of_c, B), 0); /* not the orphan */
+    assert_int_equal(clean(node, B, of_b, A, 0), BANYAN_ECONFLICT);
+    assert_int_equal(clean(node, C, of_c, 0, 0), BANYAN_EINVAL);
+    assert_int_equal(clean(node, C, of_c, B, 0), 0); /* not the orphan */
     assert_int_equal(simple(node, C, MEMORY_BOARD_PUBLISH, of_c, 1, &reply), BANYAN_ECONFLICT);
-    assert_int_equal(clean(node, C, of_c, A), 0);
+    assert_int_equal(clean(node, C, of_c, A, 0), 0);
     assert_int_equal(simple(node, C, MEMORY_BOARD_PUBLISH, of_c, 1, &reply), 0);
     assert_int_equal(reply.orphan.instance, 0);
 
@@ -155,7 +168,7 @@ static void test_orphan(void **state)
     memory_node_finish(node, C);
     of_c = take(node, C, &reply); /* it came back itself */
     assert_int_equal(reply.orphan.compute_id, C);
-    assert_int_equal(clean(node, C, of_c, C), 0);
+    assert_int_equal(clean(node, C, of_c, C, 0), 0);
     assert_int_equal(simple(node, C, MEMORY_BOARD_PUBLISH, of_c, 2, &reply), 0);
     memory_node_destroy(node);
 }
@@ -196,8 +209,13 @@ static void test_members(void **state)
     /* A member that is fenced here may write elsewhere: it stays until it leaves, or is fenced everywhere. */
     memory_node_finish(node, B);
     assert_int_equal(members(node, 0).count, 2);
-    assert_int_equal(clean(node, A, grant, B), 0);
-    assert_int_equal(clean(node, A, grant, B), 0);
+    uint64_t serial = serial_of(node, B);
+    enter(node, B, 1, 0, 0); /* it comes back while it is being fenced: it stays */
+    assert_int_equal(clean(node, A, grant, B, serial), 0);
+    assert_int_equal(members(node, 0).count, 2);
+    serial = serial_of(node, B);
+    assert_int_equal(clean(node, A, grant, B, serial), 0);
+    assert_int_equal(clean(node, A, grant, B, serial), 0);
     assert_int_equal(members(node, 0).count, 1);
     assert_int_equal(simple(node, A, MEMORY_BOARD_LEAVE, 0, 0, &reply), 0);
     assert_int_equal(simple(node, A, MEMORY_BOARD_LEAVE, 0, 0, &reply), 0);

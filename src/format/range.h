@@ -1,0 +1,52 @@
+/*
+ * range.h - an entry of the map of ranges: who may change the leaves of an index from a key on
+ * (docs/internals/ownership.md).
+ *
+ * Key: the index's number (2 bytes, big-endian), then the range's lower bound. So the entries of an index
+ * stand together, in key order; a range ends where the next one begins, or with the index.
+ *
+ *   value, byte 0: version of this layout, 1   1: state   2: owner's id (u16)   4: next owner's id (u16)
+ *   6: zero (u16)   8: owner's instance (u64)   16: next owner's instance (u64)   24: epoch (u64)
+ *   32: version of the map (u64)   40: CRC32C of the key and all before (u32)
+ *
+ * Integers of the value are little-endian. Pure, as header.h.
+ */
+#ifndef FORMAT_RANGE_H
+#define FORMAT_RANGE_H
+
+#include "fabric/peers.h"
+#include "format/geometry.h"
+
+#define FORMAT_RANGE_LOWER_MAX   (FORMAT_KEY_MAX - 2u)
+#define FORMAT_RANGE_VALUE_BYTES 44u
+
+enum format_range_state {
+    FORMAT_RANGE_SETTLED, /* its owner's; id 0: shared */
+    FORMAT_RANGE_MOVING,  /* from its owner to the next one; id 0: shared */
+    FORMAT_RANGE_SPLIT,   /* a bound that is not a border yet: the range belongs to the one on its left */
+    FORMAT_RANGE_CLOSED,  /* the index's only entry: shared, and no process can get ranges of it */
+    FORMAT_RANGE_STATES
+};
+
+struct format_range {
+    uint16_t number; /* of the index */
+    uint8_t state;   /* enum format_range_state */
+    uint8_t lower_length;
+    uint8_t lower[FORMAT_RANGE_LOWER_MAX];
+    struct fabric_process owner, next;
+    uint64_t epoch, version;
+};
+
+/* Returns the key's length. */
+size_t format_range_encode(const struct format_range *range, uint8_t key[FORMAT_KEY_MAX],
+                           uint8_t value[FORMAT_RANGE_VALUE_BYTES]);
+/* NULL: *range is the entry. Else what is wrong with it: half a sentence, to follow the entry's name; then
+ * *range has the number and the bound as far as the key tells them. */
+const char *format_range_decode(const uint8_t *key, size_t key_length, const uint8_t *value, size_t length,
+                                struct format_range *range);
+/* Whether `range` may stand behind `left` (NULL: first of its index); as above. */
+const char *format_range_follows(const struct format_range *left, const struct format_range *range);
+/* By number, then by bound, as keys are. */
+int format_range_compare(const struct format_range *a, const struct format_range *b);
+
+#endif
