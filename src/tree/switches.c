@@ -11,6 +11,7 @@ static const char *const region_choices[] = {"onchip", "dram", NULL};
 static const char *const release_choices[] = {"write", "faa", NULL};
 static const char *const write_choices[] = {"slot", "node", NULL};
 static const char *const read_choices[] = {"bucket", "leaf", NULL};
+static const char *const ownership_choices[] = {"off", "all", NULL};
 
 #define FIELD(name) offsetof(struct tree_switches, name)
 
@@ -42,6 +43,9 @@ const struct option_entry tree_switches_table[] = {
      "a checksum of each leaf that is read or written as a whole"},
     {"cache-bytes", OPTION_U64, FIELD(cache_bytes), 0, 0, NULL, "bytes",
      "room for cached internal nodes on one compute node"},
+    {"ownership", OPTION_CHOICE, FIELD(ownership), 0, 0, ownership_choices, NULL,
+     "whether this process has the right to all leaves of the indexes that it opens, and so takes no global "
+     "locks for them: off, or all, which is right only where no other process uses the pool"},
     {NULL, OPTION_END, 0, 0, 0, NULL, NULL, NULL},
 };
 
@@ -104,6 +108,7 @@ int tree_switches_preset(struct tree_switches *switches, const char *name, struc
         switches->write_unit = presets[i].write;
         switches->read_unit = presets[i].read;
         switches->node_check = presets[i].check;
+        switches->ownership = TREE_OWNERSHIP_OFF;
         return 0;
     }
     return error_set(
