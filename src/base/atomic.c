@@ -2,11 +2,25 @@
 
 #include <sched.h>
 
+#include "base/seqlock.h"
+
 void spinlock_lock_slow(struct spinlock *lock)
 {
     for (unsigned spins = 0;; spins++) {
         /* Relaxed: only a hint of when the exchange (acquire) is worth trying. */
         if (!atomic_load_relaxed(&lock->locked) && spinlock_try(lock))
+            return;
+        if (spins < 200)
+            atomic_pause();
+        else
+            sched_yield(); /* the holder may need this CPU */
+    }
+}
+
+void seqlock_lock_slow(struct seqlock *lock)
+{
+    for (unsigned spins = 0;; spins++) {
+        if (seqlock_try(lock))
             return;
         if (spins < 200)
             atomic_pause();

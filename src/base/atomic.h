@@ -16,6 +16,10 @@
 #define atomic_store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define atomic_add_relaxed(p, v)   __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
 
+/* Stores `v` where *p is still *old, else loads *p into *old. For hints: no order. */
+#define atomic_swap_relaxed(p, old, v)                                                                       \
+    __atomic_compare_exchange_n((p), (old), (v), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)
+
 static inline void atomic_pause(void)
 {
 #if defined(__x86_64__)

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/membarrier.h"
 #include "fabric/remote_nic.h"
 #include "fabric/remote_peers.h"
 
@@ -205,7 +204,7 @@ int fabric_remote_open(struct fabric **fabric, const struct fabric_remote_option
     remote->count = options->count;
     remote->incarnation = 1;
     remote->heartbeat_event = remote->reconnect_event = -1;
-    remote->membarrier = membarrier_register();
+    remote->membarrier = remote_membarrier_register();
     remote_identity_set(&remote->identity, options);
     int status = open_nodes(remote, options, error);
     if (!status)

@@ -113,7 +113,8 @@ void tree_cache_count(const struct tree_cache *cache, struct tree_cache_stats *s
 {
     struct tree_cache *shared = (struct tree_cache *)(uintptr_t)cache;
     spinlock_lock(&shared->lock);
-    *stats = (struct tree_cache_stats){cache->count, cache->bytes, cache->evictions};
+    *stats = (struct tree_cache_stats){
+        .frames = cache->count, .bytes = cache->bytes, .evictions = cache->evictions};
     spinlock_unlock(&shared->lock);
 }
 

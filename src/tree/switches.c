@@ -11,7 +11,7 @@ static const char *const region_choices[] = {"onchip", "dram", NULL};
 static const char *const release_choices[] = {"write", "faa", NULL};
 static const char *const write_choices[] = {"slot", "node", NULL};
 static const char *const read_choices[] = {"bucket", "leaf", NULL};
-static const char *const ownership_choices[] = {"off", "all", NULL};
+static const char *const policy_choices[] = {"inner", "dex", "dinomo", "banyan", NULL};
 
 #define FIELD(name) offsetof(struct tree_switches, name)
 
@@ -42,10 +42,13 @@ const struct option_entry tree_switches_table[] = {
      "leaf) checks all of it, and reads it again if any part does not fit; the simulator charges the CPU for "
      "a checksum of each leaf that is read or written as a whole"},
     {"cache-bytes", OPTION_U64, FIELD(cache_bytes), 0, 0, NULL, "bytes",
-     "room for cached internal nodes on one compute node"},
-    {"ownership", OPTION_CHOICE, FIELD(ownership), 0, 0, ownership_choices, NULL,
-     "whether this process has the right to all leaves of the indexes that it opens, and so takes no global "
-     "locks for them: off, or all, which is right only where no other process uses the pool"},
+     "room for what one compute node caches of an index: internal nodes, and leaves and entries of ranges "
+     "that it owns"},
+    {"cache-policy", OPTION_CHOICE, FIELD(cache_policy), 0, 0, policy_choices, NULL,
+     "what is cached of owned ranges: inner (internal nodes only), dex (leaves too: DEX §5), dinomo (entries "
+     "too: Dinomo §3.3) or banyan (leaves and entries, by the round trips that they save)"},
+    {"admission", OPTION_DOUBLE, FIELD(admission), 0, 1, NULL, NULL,
+     "cache-policy dex: how likely a leaf that was fetched is cached (DEX §5.4: 0.1)"},
     {NULL, OPTION_END, 0, 0, 0, NULL, NULL, NULL},
 };
 
@@ -58,6 +61,7 @@ struct preset {
     int write, read;
     bool check;
     enum format_leaf_kind leaf;
+    enum tree_cache_policy policy;
 };
 
 /* FG as Sherman's Table 1 has it (§3.1), FG+ as its evaluation has it (§5.1: with an index cache, and locks
@@ -66,19 +70,19 @@ struct preset {
  * FG and Sherman split when they are full, and not before (docs/benchmarks.md, What the baseline is). */
 static const struct preset presets[] = {
     {"fg", POOL_COMBINE_OFF, TREE_LOCKS_DRAM, TREE_RELEASE_FAA, false, 0, false, false, TREE_WRITE_NODE,
-     TREE_READ_LEAF, true, FORMAT_LEAF_UNSORTED},
+     TREE_READ_LEAF, true, FORMAT_LEAF_UNSORTED, TREE_CACHE_INNER},
     {"fg+", POOL_COMBINE_OFF, TREE_LOCKS_DRAM, TREE_RELEASE_WRITE, false, 0, false, false, TREE_WRITE_NODE,
-     TREE_READ_LEAF, true, FORMAT_LEAF_UNSORTED},
+     TREE_READ_LEAF, true, FORMAT_LEAF_UNSORTED, TREE_CACHE_INNER},
     {"+combine", POOL_COMBINE_WRITES, TREE_LOCKS_DRAM, TREE_RELEASE_WRITE, false, 0, false, false,
-     TREE_WRITE_NODE, TREE_READ_LEAF, true, FORMAT_LEAF_UNSORTED},
+     TREE_WRITE_NODE, TREE_READ_LEAF, true, FORMAT_LEAF_UNSORTED, TREE_CACHE_INNER},
     {"+onchip", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, TREE_RELEASE_WRITE, false, 0, false, false,
-     TREE_WRITE_NODE, TREE_READ_LEAF, true, FORMAT_LEAF_UNSORTED},
+     TREE_WRITE_NODE, TREE_READ_LEAF, true, FORMAT_LEAF_UNSORTED, TREE_CACHE_INNER},
     {"+hierarchical", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, TREE_RELEASE_WRITE, true, 4, false, false,
-     TREE_WRITE_NODE, TREE_READ_LEAF, true, FORMAT_LEAF_UNSORTED},
+     TREE_WRITE_NODE, TREE_READ_LEAF, true, FORMAT_LEAF_UNSORTED, TREE_CACHE_INNER},
     {"sherman", POOL_COMBINE_WRITES, TREE_LOCKS_ONCHIP, TREE_RELEASE_WRITE, true, 4, false, false,
-     TREE_WRITE_SLOT, TREE_READ_LEAF, false, FORMAT_LEAF_UNSORTED},
+     TREE_WRITE_SLOT, TREE_READ_LEAF, false, FORMAT_LEAF_UNSORTED, TREE_CACHE_INNER},
     {"banyan", POOL_COMBINE_ALL, TREE_LOCKS_ONCHIP, TREE_RELEASE_WRITE, true, 4, true, true, TREE_WRITE_SLOT,
-     TREE_READ_BUCKET, false, FORMAT_LEAF_HASHED},
+     TREE_READ_BUCKET, false, FORMAT_LEAF_HASHED, TREE_CACHE_BANYAN},
 };
 #define PRESETS (sizeof presets / sizeof *presets)
 
@@ -108,7 +112,8 @@ int tree_switches_preset(struct tree_switches *switches, const char *name, struc
         switches->write_unit = presets[i].write;
         switches->read_unit = presets[i].read;
         switches->node_check = presets[i].check;
-        switches->ownership = TREE_OWNERSHIP_OFF;
+        switches->cache_policy = presets[i].policy;
+        switches->admission = 0.1;
         return 0;
     }
     return error_set(

@@ -30,7 +30,14 @@ enum tree_lock_region { TREE_LOCKS_ONCHIP, TREE_LOCKS_DRAM };
 enum tree_write_unit { TREE_WRITE_SLOT, TREE_WRITE_NODE };
 enum tree_read_unit { TREE_READ_BUCKET, TREE_READ_LEAF };
 enum tree_release { TREE_RELEASE_WRITE, TREE_RELEASE_FAA };
-enum tree_ownership { TREE_OWNERSHIP_OFF, TREE_OWNERSHIP_ALL };
+/* What a compute node caches of ranges that it owns, beside inner nodes, and how it chooses (docs/internals/
+ * ownership.md, The cache). */
+enum tree_cache_policy {
+    TREE_CACHE_INNER,  /* nothing */
+    TREE_CACHE_DEX,    /* leaves, as in DEX (section 5) */
+    TREE_CACHE_DINOMO, /* entries: values and shortcuts, as in Dinomo (DAC, section 3.3) */
+    TREE_CACHE_BANYAN, /* both: what saves most round trips for its bytes */
+};
 
 struct tree_switches {
     int combine; /* enum pool_combine: off; writes: write-back + unlock (the paper); all: lock + read too */
@@ -43,8 +50,9 @@ struct tree_switches {
     int write_unit;       /* enum tree_write_unit */
     int read_unit;        /* enum tree_read_unit */
     bool node_check;      /* a point read that fetches a whole leaf wants the whole of it to fit together */
-    uint64_t cache_bytes; /* node cache of one compute node */
-    int ownership; /* enum tree_ownership; all: every index that is opened is this process's (rights.h) */
+    uint64_t cache_bytes; /* all that one compute node caches of an index */
+    int cache_policy;     /* enum tree_cache_policy */
+    double admission;     /* cache policy dex: how likely a leaf that was fetched is cached */
 };
 extern const struct option_entry tree_switches_table[];
 /* "fg", "fg+", "+combine", "+onchip", "+hierarchical", "sherman", "banyan"; leaves cache_bytes alone.
@@ -91,10 +99,9 @@ void tree_close(struct tree *tree);
  * may use the session's lists and blocks, but start no operation of an index. Costs two round trips a node,
  * and 8 bytes of memory for each node of a level.
  *
- * BANYAN_ENOTFOUND: there is no such index. BANYAN_EBUSY: a range of it is another compute node's, or on its
- * way to one (rights.h), which the message names. After another error it may be half dropped: called again,
- * this goes on, and BANYAN_ENOTFOUND then says that nothing was left to do. BANYAN_EUNKNOWN: the network
- * failed after the first step. BANYAN_ECORRUPT: a damaged node hides what is behind it.
+ * BANYAN_ENOTFOUND: there is no such index. After another error it may be half dropped: called again, this
+ * goes on, and BANYAN_ENOTFOUND then says that nothing was left to do. BANYAN_EUNKNOWN: the network failed
+ * after the first step. BANYAN_ECORRUPT: a damaged node hides what is behind it.
  */
 typedef void tree_drop_function(void *context, const struct tree *tree, const void *key, size_t key_length,
                                 const void *value, size_t length);
@@ -241,10 +248,9 @@ int tree_merge_step(struct tree_session *session, struct tree *tree, struct tree
 
 /* ---- bulk load ---- */
 
-/* Builds the index from a strictly ascending stream; the index must be empty, and none of its ranges another
- * compute node's (else tree_bulk_finish says BANYAN_EBUSY). The stream is cut into `parts` that are loaded by
- * one call of tree_bulk_part each, in parallel from different sessions (threads, compute nodes), and joined
- * by tree_bulk_finish. */
+/* Builds the index from a strictly ascending stream; the index must be empty (else tree_bulk_finish says
+ * BANYAN_EBUSY). The stream is cut into `parts` that are loaded by one call of tree_bulk_part each, in
+ * parallel from different sessions (threads, compute nodes), and joined by tree_bulk_finish. */
 struct tree_bulk;
 /* Called again and again for the part's next entry; false at its end. */
 typedef bool tree_bulk_next_function(void *context, const void **key, size_t *key_length, const void **value,
@@ -271,8 +277,18 @@ struct tree_stats {
 /* They go on counting: copy what is to stay. */
 const struct tree_stats *tree_session_stats(const struct tree_session *session);
 void tree_session_stats_reset(struct tree_session *session);
+struct tree_cache_kind {
+    uint64_t hits, misses; /* misses: wanted, and not found */
+    uint64_t count, bytes;
+    uint64_t admissions, evictions;
+};
 struct tree_cache_stats {
-    uint64_t frames, bytes, evictions;
+    uint64_t frames, bytes, evictions; /* inner nodes */
+    /* of owned ranges: */
+    struct tree_cache_kind leaves, entries; /* entries.count: 0 unless asked for (it looks at all of them) */
+    uint64_t shortcut_hits;                 /* of entries.hits: they cost one round trip */
+    uint64_t promotions, demotions;         /* between shortcut and value (policy dinomo) */
+    uint64_t busy;                          /* met a write under way, and read the pool instead */
 };
 void tree_cache_stats(const struct tree *tree, struct tree_cache_stats *stats);
 

@@ -1,0 +1,346 @@
+/*
+ * owned_cache.c - The cache of owned ranges: what reads and writes do to leaves and entries. Which of them go
+ * is owned_cache_policy.c's.
+ */
+#include "tree/owned_cache.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/epoch.h"
+#include "base/task.h"
+#include "tree/owned_cache_private.h"
+
+static bool parts_make(struct owned_cache *cache)
+{
+    const struct owned_cache_settings *settings = &cache->settings;
+    if (settings->policy != TREE_CACHE_DINOMO) {
+        cache->frames = owned_frames_create(cache->layout->geometry.leaf_bytes, settings->bytes);
+        if (!cache->frames)
+            return false;
+    }
+    if (settings->policy != TREE_CACHE_DEX) {
+        cache->entries = owned_entries_create(cache->layout, settings->bytes);
+        return cache->entries != NULL;
+    }
+    /* A tenth of what fits cools (DEX, section 8.1). */
+    cache->cooling = owned_cooling_create(settings->bytes / owned_frames_size(cache->frames) / 10);
+    return cache->cooling != NULL;
+}
+
+struct owned_cache *owned_cache_create(const struct owned_cache_settings *settings,
+                                       const struct format_layout *layout)
+{
+    if (settings->policy == TREE_CACHE_INNER)
+        return NULL;
+    struct owned_cache *cache = aligned_alloc(64, (sizeof *cache + 63u) & ~(size_t)63u);
+    if (!cache)
+        return NULL;
+    memset(cache, 0, sizeof *cache);
+    cache->settings = *settings;
+    cache->layout = layout;
+    cache->miss_cost = 1024;
+    for (int kind = 0; kind < OWNED_KINDS; kind++)
+        cache->meters[kind].density = -1;
+    if (!parts_make(cache)) {
+        owned_cache_destroy(cache);
+        return NULL;
+    }
+    return cache;
+}
+
+void owned_cache_destroy(struct owned_cache *cache)
+{
+    if (!cache)
+        return;
+    owned_frames_destroy(cache->frames);
+    owned_entries_destroy(cache->entries);
+    owned_cooling_destroy(cache->cooling);
+    free(cache);
+}
+
+/* Of the threads that share the epoch's slot, and perhaps of some others. */
+static struct owned_stripe *stripe_of(struct owned_cache *cache, const struct epoch_slot *slot)
+{
+    return &cache->stripes[random_mix((uintptr_t)slot) % OWNED_STRIPES];
+}
+
+#define COUNT(cache, slot, what) atomic_add_relaxed(&stripe_of(cache, slot)->what, 1)
+
+/* ---- reading ---- */
+
+enum owned_frame_found owned_cache_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf,
+                                        const struct owned_piece *pieces, uint32_t count)
+{
+    uint32_t hits = 0, lines = 0;
+    if (!cache->frames)
+        return OWNED_FRAME_NONE;
+    epoch_enter(slot);
+    enum owned_frame_found found = owned_frames_read(cache->frames, leaf, pieces, count, &hits);
+    if (found != OWNED_FRAME_NONE && cache->cooling) {
+        struct owned_frame *frame = owned_frames_find(cache->frames, leaf);
+        /* Relaxed: a hint, which owned_frames_turn looks at again. */
+        if (frame && atomic_load_relaxed(&frame->state) == OWNED_FRAME_COOLING &&
+            owned_frames_turn(cache->frames, frame, OWNED_FRAME_COOLING, OWNED_FRAME_WARM))
+            owned_cooling_remove(cache->cooling, leaf);
+    }
+    epoch_leave(slot);
+    for (uint32_t i = 0; i < count && found == OWNED_FRAME_COPIED; i++)
+        lines += task_lines(pieces[i].length);
+    task_charge(TASK_WORK_LINE, found == OWNED_FRAME_NONE ? 1 : 2);
+    task_charge(TASK_WORK_COPY, lines);
+    if (found == OWNED_FRAME_NONE)
+        COUNT(cache, slot, leaf_misses);
+    else if (found == OWNED_FRAME_BUSY)
+        COUNT(cache, slot, busy);
+    else
+        COUNT(cache, slot, leaf_hits);
+    if (found == OWNED_FRAME_COPIED && !hits)
+        atomic_add_relaxed(&cache->meters[OWNED_LEAVES].cold_hits, 1);
+    return found;
+}
+
+enum owned_cache_found owned_cache_entry(struct owned_cache *cache, struct epoch_slot *slot,
+                                         struct format_key key, uint8_t *value, uint32_t *length,
+                                         struct format_link *leaf)
+{
+    struct owned_entry entry;
+    if (!cache->entries)
+        return OWNED_CACHE_NONE;
+    epoch_enter(slot);
+    enum owned_entry_found found = owned_entries_find(cache->entries, key, &entry);
+    epoch_leave(slot);
+    task_charge(TASK_WORK_LINE, entry.lines);
+    switch (found) {
+    case OWNED_ENTRY_NONE:
+        COUNT(cache, slot, entry_misses);
+        return OWNED_CACHE_NONE;
+    case OWNED_ENTRY_BUSY:
+        COUNT(cache, slot, busy);
+        return OWNED_CACHE_BUSY;
+    default:
+        break;
+    }
+    COUNT(cache, slot, entry_hits);
+    if (!entry.hits)
+        atomic_add_relaxed(&cache->meters[OWNED_ENTRIES].cold_hits, 1);
+    if (found == OWNED_ENTRY_SHORTCUT) {
+        COUNT(cache, slot, shortcut_hits);
+        *leaf = entry.leaf;
+        return OWNED_CACHE_SHORTCUT;
+    }
+    memcpy(value, entry.value, entry.length);
+    *length = entry.length;
+    return OWNED_CACHE_VALUE;
+}
+
+/* ---- admitting ---- */
+
+uint64_t owned_cache_stamp(struct owned_cache *cache, gaddr leaf)
+{
+    return owned_writes_stamp(&cache->writes, leaf);
+}
+
+bool owned_cache_wants(struct owned_cache *cache)
+{
+    return cache->frames && owned_policy_wants_leaf(cache);
+}
+
+void owned_cache_offer_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf,
+                            const uint8_t *bytes, uint64_t stamp)
+{
+    if (!cache->frames || owned_writes_busy(stamp))
+        return;
+    epoch_enter(slot);
+    bool there = owned_frames_find(cache->frames, leaf) != NULL;
+    bool room = there || owned_policy_room(cache, slot, OWNED_LEAVES, owned_frames_size(cache->frames));
+    if (room &&
+        owned_frames_admit(cache->frames, slot, leaf, bytes, owned_writes_word(&cache->writes, leaf), stamp))
+        COUNT(cache, slot, leaf_admissions);
+    epoch_leave(slot);
+    task_charge(TASK_WORK_LINE, 4); /* the frame's head, its shard, its bucket, its place */
+    task_charge(TASK_WORK_COPY, task_lines(cache->layout->geometry.leaf_bytes));
+}
+
+static void put_entry(struct owned_cache *cache, struct epoch_slot *slot, const struct owned_put *put)
+{
+    struct owned_put_result result;
+    epoch_enter(slot);
+    owned_entries_put(cache->entries, put, &result);
+    if (result.counted)
+        owned_policy_full_set(cache, slot, result.counted, result.cold);
+    epoch_leave(slot);
+    if (result.done)
+        COUNT(cache, slot, entry_admissions);
+    if (result.evicted)
+        atomic_add_relaxed(&cache->entry_evictions, result.evicted);
+    if (result.demoted)
+        atomic_add_relaxed(&cache->demotions, result.demoted);
+    task_charge(TASK_WORK_LINE, 1);
+    task_charge(TASK_WORK_COPY, 2 * OWNED_SET_BYTES / TASK_LINE_BYTES); /* out and back in */
+}
+
+void owned_cache_offer_entry(struct owned_cache *cache, struct epoch_slot *slot, struct format_link leaf,
+                             bool cached, uint64_t stamp, struct format_key key, struct format_key value)
+{
+    if (!cache->entries || owned_writes_busy(stamp) || (cached && !owned_policy_wants_entry(cache)))
+        return;
+    bool dac = cache->settings.policy == TREE_CACHE_DINOMO;
+    const struct owned_put put = {.key = key,
+                                  .value = value,
+                                  .linked = dac,
+                                  .leaf = leaf,
+                                  .replacement = dac ? OWNED_REPLACE_DAC : OWNED_REPLACE_LEAST,
+                                  .word = owned_writes_word(&cache->writes, leaf.address),
+                                  .stamp = stamp};
+    uint32_t evicted = 0;
+    if (dac) { /* the key was found by its shortcut, perhaps */
+        epoch_enter(slot);
+        /* Relaxed: an average. */
+        double miss = (double)atomic_load_relaxed(&cache->miss_cost) / 1024;
+        bool promoted = owned_entries_promote(cache->entries, &put, miss, &evicted);
+        epoch_leave(slot);
+        if (promoted)
+            atomic_add_relaxed(&cache->promotions, 1);
+        if (evicted)
+            atomic_add_relaxed(&cache->entry_evictions, evicted);
+    }
+    put_entry(cache, slot, &put);
+}
+
+void owned_cache_missed(struct owned_cache *cache, uint64_t round_trips)
+{
+    /* Relaxed: an average, of which some samples may be lost. */
+    uint64_t old = atomic_load_relaxed(&cache->miss_cost);
+    atomic_store_relaxed(&cache->miss_cost, old - old / 64 + round_trips * 1024 / 64);
+}
+
+/* ---- writing ---- */
+
+void owned_cache_write_begin(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf, uint32_t from,
+                             uint32_t to)
+{
+    owned_writes_begin(&cache->writes, leaf);
+    if (!cache->frames)
+        return;
+    epoch_enter(slot);
+    owned_frames_busy(cache->frames, leaf, from, to);
+    epoch_leave(slot);
+    task_charge(TASK_WORK_LINE, 2);
+}
+
+void owned_cache_key_begin(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key)
+{
+    if (!cache->entries)
+        return;
+    epoch_enter(slot);
+    owned_entries_busy(cache->entries, key);
+    epoch_leave(slot);
+    task_charge(TASK_WORK_LINE, 2);
+}
+
+void owned_cache_key_end(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key,
+                         const struct format_key *value)
+{
+    if (!cache->entries)
+        return;
+    epoch_enter(slot);
+    owned_entries_settle(cache->entries, key, value);
+    epoch_leave(slot);
+    task_charge(TASK_WORK_LINE, 2);
+}
+
+void owned_cache_write_end(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf, int status,
+                           const struct fabric_command *writes, uint32_t count)
+{
+    if (cache->frames) {
+        epoch_enter(slot);
+        if (status)
+            owned_frames_drop(cache->frames, slot, leaf);
+        else
+            owned_frames_settle(cache->frames, leaf, writes, count);
+        epoch_leave(slot);
+        task_charge(TASK_WORK_LINE, 2 + count);
+    }
+    owned_writes_end(&cache->writes, leaf);
+}
+
+/* ---- dropping ---- */
+
+void owned_cache_drop_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf)
+{
+    if (!cache->frames)
+        return;
+    epoch_enter(slot);
+    owned_frames_drop(cache->frames, slot, leaf);
+    epoch_leave(slot);
+}
+
+struct bounds {
+    const struct format_layout *layout;
+    struct format_key lower;
+    const struct format_key *upper;
+};
+
+/* A leaf that reaches into the range, or whose header cannot be read. */
+static bool within(void *context, const struct owned_frame *frame)
+{
+    const struct bounds *bounds = context;
+    struct format_header header;
+    if (!format_header_decode(bounds->layout, frame->bytes, &header))
+        return true;
+    return (!header.has_upper || format_key_compare(header.upper, bounds->lower) > 0) &&
+           (!bounds->upper || format_key_compare(header.lower, *bounds->upper) < 0);
+}
+
+void owned_cache_drop_range(struct owned_cache *cache, struct epoch_slot *slot, struct format_key lower,
+                            const struct format_key *upper)
+{
+    struct bounds bounds = {cache->layout, lower, upper};
+    epoch_enter(slot);
+    if (cache->frames)
+        owned_frames_drop_if(cache->frames, slot, within, &bounds);
+    if (cache->entries)
+        owned_entries_drop_range(cache->entries, lower, upper);
+    epoch_leave(slot);
+}
+
+/* ---- the budget ---- */
+
+void owned_cache_make_room(struct owned_cache *cache, struct epoch_slot *slot)
+{
+    epoch_enter(slot);
+    owned_policy_room(cache, slot, OWNED_INNER, 0);
+    epoch_leave(slot);
+}
+
+void owned_cache_warm(struct owned_cache *cache, gaddr node)
+{
+    if (cache->cooling)
+        owned_cooling_remove(cache->cooling, node);
+}
+
+void owned_cache_count(const struct owned_cache *cache, bool entries, struct tree_cache_stats *stats)
+{
+    struct tree_cache_kind *leaves = &stats->leaves, *keys = &stats->entries;
+    for (uint32_t i = 0; i < OWNED_STRIPES; i++) { /* relaxed: figures */
+        const struct owned_stripe *stripe = &cache->stripes[i];
+        leaves->hits += atomic_load_relaxed(&stripe->leaf_hits);
+        leaves->misses += atomic_load_relaxed(&stripe->leaf_misses);
+        leaves->admissions += atomic_load_relaxed(&stripe->leaf_admissions);
+        keys->hits += atomic_load_relaxed(&stripe->entry_hits);
+        keys->misses += atomic_load_relaxed(&stripe->entry_misses);
+        keys->admissions += atomic_load_relaxed(&stripe->entry_admissions);
+        stats->shortcut_hits += atomic_load_relaxed(&stripe->shortcut_hits);
+        stats->busy += atomic_load_relaxed(&stripe->busy);
+    }
+    leaves->count += cache->frames ? owned_frames_count(cache->frames) : 0;
+    leaves->bytes += owned_policy_bytes(cache, OWNED_LEAVES);
+    leaves->evictions += atomic_load_relaxed(&cache->leaf_evictions);
+    keys->count += cache->entries && entries ? owned_entries_count(cache->entries) : 0;
+    keys->bytes += owned_policy_bytes(cache, OWNED_ENTRIES);
+    keys->evictions += atomic_load_relaxed(&cache->entry_evictions);
+    stats->promotions += atomic_load_relaxed(&cache->promotions);
+    stats->demotions += atomic_load_relaxed(&cache->demotions);
+}

@@ -1,0 +1,129 @@
+/*
+ * owned_cache.h - what a compute node caches of the ranges that it owns: whole leaves, and entries (a key
+ * with its slot's value, or with a shortcut to its leaf); beside the inner nodes (cache.h), with which they
+ * share one budget of bytes. One for each open index. Private to src/tree/.
+ *
+ * WHO CALLS. The leaf access of owned ranges and point reads, in an operation that has announced its row
+ * (rights.h); tree_rights_adopt, for ranges that are lost. Any thread. Nothing suspends or makes a round
+ * trip, and no call may lie between the caller's own epoch_enter and epoch_leave that suspends. What is
+ * cached is as the pool has it (writes go through); whether it may be told rests on the read lease (O2),
+ * which is the caller's business.
+ *
+ * READING takes no lock and writes no shared cache line but a count of hits, which stays as it is once it is
+ * full.
+ *
+ * WRITING. All writes to a leaf are made under its local lock (O5). Before the pool can have them,
+ * owned_cache_write_begin names the bytes and owned_cache_key_begin the keys: from then on who asks for them
+ * is told BUSY, and READs the pool instead, because the old value may have been overtaken in another's eyes,
+ * and the new one may never come to be. owned_cache_write_end does the WRITEs to the frame, or where their
+ * outcome is unknown, drops it; owned_cache_key_end does so for an entry.
+ *
+ * ADMITTING. Bytes are admitted with a stamp that was taken before they were READ; they are not if a write to
+ * the leaf began since or was under way then (owned_cache_writes.h).
+ *
+ * BUDGET. The bytes of inner frames, leaf frames and segments of entries stay within the budget but for one
+ * object for each thread at work, 16 inner frames and one segment; frames that have left and that an epoch
+ * keeps are not counted.
+ */
+#ifndef TREE_OWNED_CACHE_H
+#define TREE_OWNED_CACHE_H
+
+#include "fabric/fabric.h"
+#include "format/header.h"
+#include "format/key.h"
+#include "tree/owned_cache_frames.h"
+#include "tree/tree.h"
+
+struct epoch_slot;
+struct owned_cache;
+
+/* The inner nodes of the same index, as far as replacement must know of them. All lie in an epoch; none calls
+ * the owned cache but `holds`. */
+struct owned_inner {
+    void *context;
+    uint64_t (*bytes)(const void *context);
+    /* Hits on frames that were not hit since they were last sampled, ever. */
+    uint64_t (*cold_hits)(const void *context);
+    /* Looks at `count` frames: how many there were, and how many of them had no hit; takes a hit from the
+     * others. */
+    void (*sample)(void *context, uint32_t count, uint32_t *seen, uint32_t *cold);
+    /* One frame goes that no cached inner node hangs on; false: there is none that may. */
+    bool (*evict)(void *context, struct epoch_slot *slot);
+    /* DEX: a random frame, or where nodes are cached below it, one of those, at the end of a cached path: a
+     * leaf that `holds` is true for, or an inner node, which is marked as cooling. 0: there is none. */
+    gaddr (*choose)(void *context, uint64_t random, bool (*holds)(void *cache, gaddr leaf), void *cache);
+    /* DEX: the inner node goes if it is still marked, and nothing is cached below it. */
+    bool (*evict_cooling)(void *context, struct epoch_slot *slot, gaddr node,
+                          bool (*holds)(void *cache, gaddr leaf), void *cache);
+};
+
+struct owned_cache_settings {
+    uint64_t bytes; /* of everything, inner nodes too */
+    enum tree_cache_policy policy;
+    double admission;                /* DEX's probability for leaves */
+    const struct owned_inner *inner; /* NULL: there are none */
+};
+/* NULL: no memory, or the policy caches inner nodes only. */
+struct owned_cache *owned_cache_create(const struct owned_cache_settings *settings,
+                                       const struct format_layout *layout);
+/* Nothing may be at work in it. */
+void owned_cache_destroy(struct owned_cache *cache);
+
+/* ---- reading ---- */
+
+/* Pieces of one state of a leaf. */
+enum owned_frame_found owned_cache_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf,
+                                        const struct owned_piece *pieces, uint32_t count);
+enum owned_cache_found { OWNED_CACHE_NONE, OWNED_CACHE_VALUE, OWNED_CACHE_SHORTCUT, OWNED_CACHE_BUSY };
+/* A key's value, FORMAT_VALUE_MAX bytes of room; or a shortcut to the leaf in which it was found. */
+enum owned_cache_found owned_cache_entry(struct owned_cache *cache, struct epoch_slot *slot,
+                                         struct format_key key, uint8_t *value, uint32_t *length,
+                                         struct format_link *leaf);
+
+/* ---- admitting what was read ---- */
+
+/* Before the READ. */
+uint64_t owned_cache_stamp(struct owned_cache *cache, gaddr leaf);
+/* Whether a leaf that is not cached should be READ whole, and offered. */
+bool owned_cache_wants(struct owned_cache *cache);
+/* The whole leaf, live and with all slots as its lock's holder would find them. */
+void owned_cache_offer_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf,
+                            const uint8_t *bytes, uint64_t stamp);
+/* A key's slot was read: by a READ of the pool, or from a cached leaf. */
+void owned_cache_offer_entry(struct owned_cache *cache, struct epoch_slot *slot, struct format_link leaf,
+                             bool cached, uint64_t stamp, struct format_key key, struct format_key value);
+/* Policy dinomo: how many round trips a lookup took that found nothing cached. */
+void owned_cache_missed(struct owned_cache *cache, uint64_t round_trips);
+
+/* ---- writing: under the leaf's local lock ---- */
+
+/* Bytes `from` to `to` of the leaf; all writes of one hold of the lock in one call, before the first list. */
+void owned_cache_write_begin(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf, uint32_t from,
+                             uint32_t to);
+void owned_cache_key_begin(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key);
+/* Each key's before the leaf's end. `value`: what it has now; NULL: nothing, or it is not known. */
+void owned_cache_key_end(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key,
+                         const struct format_key *value);
+/* status 0: the WRITEs of the commands are done. */
+void owned_cache_write_end(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf, int status,
+                           const struct fabric_command *writes, uint32_t count);
+
+/* ---- dropping ---- */
+
+/* A leaf whose frame says what the tree does not. */
+void owned_cache_drop_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf);
+/* All leaves and entries from `lower` on, below `upper` (NULL: to the end). No operation may be under way
+ * that could admit others. Looks at all that is cached: some ten nanoseconds each. */
+void owned_cache_drop_range(struct owned_cache *cache, struct epoch_slot *slot, struct format_key lower,
+                            const struct format_key *upper);
+
+/* ---- the budget ---- */
+
+/* Inner frames have grown by some bytes: others go, or they do, by the policy. */
+void owned_cache_make_room(struct owned_cache *cache, struct epoch_slot *slot);
+/* An inner node that cooled was used again. */
+void owned_cache_warm(struct owned_cache *cache, gaddr node);
+/* Adds to *stats, but for the inner nodes' part. */
+void owned_cache_count(const struct owned_cache *cache, bool entries, struct tree_cache_stats *stats);
+
+#endif

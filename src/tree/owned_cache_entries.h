@@ -1,0 +1,99 @@
+/*
+ * owned_cache_entries.h - the cache's entries: a key of an owned range with the bytes of its slot's value, or
+ * with a shortcut to its leaf. Private to the cache of owned ranges (owned_cache.h).
+ *
+ * A table of sets of 512 bytes. A set is one cache line that tells what is in it (a byte of each key's hash,
+ * a count of hits) and seven lines of keys and values, packed as they are: 18 bytes for a key and a value of
+ * eight bytes each. So a search touches two cache lines, most often one where the key is not cached. Each set
+ * has a version (seqlock.h): searches take no lock and write nothing but a count of hits, up to 15. The table
+ * grows and shrinks by segments of sets (linear hashing), so that entries can compete with leaves and inner
+ * nodes for bytes.
+ *
+ * Any thread. A search must lie between epoch_enter and epoch_leave. No round trips; only growing allocates.
+ */
+#ifndef TREE_OWNED_CACHE_ENTRIES_H
+#define TREE_OWNED_CACHE_ENTRIES_H
+
+#include "format/header.h"
+#include "format/key.h"
+
+struct epoch_slot;
+struct owned_entries;
+
+#define OWNED_SET_BYTES     512u
+#define OWNED_SEGMENT_SETS  16u
+#define OWNED_SEGMENT_BYTES (OWNED_SEGMENT_SETS * OWNED_SET_BYTES)
+
+enum owned_entry_found {
+    OWNED_ENTRY_NONE,
+    OWNED_ENTRY_VALUE,
+    OWNED_ENTRY_SHORTCUT, /* the leaf that the key was found in */
+    OWNED_ENTRY_BUSY,     /* a write to the key is under way: its value is not to be told */
+};
+struct owned_entry {
+    uint8_t value[FORMAT_VALUE_MAX];
+    uint32_t length;
+    struct format_link leaf; /* SHORTCUT */
+    uint32_t hits;           /* before this one; counted up to 15, and halved from time to time */
+    uint32_t lines;          /* cache lines that the search touched */
+};
+
+/* NULL: no memory. `bytes`: what the table may grow to. */
+struct owned_entries *owned_entries_create(const struct format_layout *layout, uint64_t bytes);
+/* No search is under way. */
+void owned_entries_destroy(struct owned_entries *entries);
+
+/* In an epoch. Counts the hit. */
+enum owned_entry_found owned_entries_find(struct owned_entries *entries, struct format_key key,
+                                          struct owned_entry *entry);
+
+/* What becomes of an entry where its set is full. */
+enum owned_replacement {
+    OWNED_REPLACE_LEAST, /* the least hit goes */
+    OWNED_REPLACE_DAC,   /* Dinomo, section 3.3: a value that was not used lately becomes a shortcut; where
+                            there is none, the least hit shortcut goes */
+};
+struct owned_put {
+    struct format_key key, value;
+    bool linked;             /* its leaf is kept too, so that it can become a shortcut */
+    struct format_link leaf; /* for that */
+    enum owned_replacement replacement;
+    const uint64_t *word; /* of the leaf (owned_cache_writes.h): nothing is put unless it is `stamp` */
+    uint64_t stamp;
+};
+struct owned_put_result {
+    bool done;
+    uint32_t evicted, demoted;
+    uint32_t cold, counted; /* of the entries that the set had: those without a hit, and all; 0 where there
+                               was room */
+};
+/* Puts an entry, or gives a key that has one this value. A busy entry stays as it is. */
+void owned_entries_put(struct owned_entries *entries, const struct owned_put *put,
+                       struct owned_put_result *result);
+/* Turns a key's shortcut into a value where that saves round trips (Dinomo's equation 1): its hits, one round
+ * trip each, against those of the least hit shortcuts that must go to make room, times `miss` - 1, the round
+ * trips that each of their misses costs more than a hit. */
+bool owned_entries_promote(struct owned_entries *entries, const struct owned_put *put, double miss,
+                           uint32_t *evicted);
+
+/* A write to the key begins: its entry, if there is one, is busy until owned_entries_settle. */
+void owned_entries_busy(struct owned_entries *entries, struct format_key key);
+/* The write has ended: the key has this value; NULL: it has none, or its value is not known. */
+void owned_entries_settle(struct owned_entries *entries, struct format_key key,
+                          const struct format_key *value);
+/* From `lower` on, below `upper` (NULL: to the end). Returns how many there were. Looks at every set. */
+uint64_t owned_entries_drop_range(struct owned_entries *entries, struct format_key lower,
+                                  const struct format_key *upper);
+
+/* One segment more; false: the table has all that it may have, or memory is short. */
+bool owned_entries_grow(struct owned_entries *entries);
+/* One segment less: half of its entries find room in others at best. False: there is one segment only. */
+bool owned_entries_shrink(struct owned_entries *entries, struct epoch_slot *slot, uint64_t *evicted);
+uint64_t owned_entries_bytes(const struct owned_entries *entries);
+/* Exact while nothing is being changed. */
+uint64_t owned_entries_count(const struct owned_entries *entries);
+/* How many bytes the table has for an entry of this key and value, with its share of its set's first line.
+ * 0: it is too long for a set. */
+uint32_t owned_entry_bytes(const struct format_layout *layout, uint32_t key_length, uint32_t value_length);
+
+#endif

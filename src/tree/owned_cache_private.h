@@ -1,0 +1,58 @@
+/* owned_cache_private.h - the cache's parts, for owned_cache.c and owned_cache_policy.c. */
+#ifndef TREE_OWNED_CACHE_PRIVATE_H
+#define TREE_OWNED_CACHE_PRIVATE_H
+
+#include "tree/owned_cache.h"
+#include "tree/owned_cache_cooling.h"
+#include "tree/owned_cache_entries.h"
+#include "tree/owned_cache_writes.h"
+
+enum owned_kind { OWNED_INNER, OWNED_LEAVES, OWNED_ENTRIES, OWNED_KINDS };
+
+/* What tells how much the least used bytes of a kind are worth. Relaxed: estimates. */
+struct owned_meter {
+    uint64_t cold_hits;  /* hits on objects that had none since they were last looked at, ever */
+    uint64_t seen, cold; /* objects that replacement looked at, ever, and those of them without a hit */
+    /* under the meters' lock */
+    uint64_t last, last_hits, last_seen, last_cold;
+    double density; /* hits for each byte and draw of a random number; negative: not known */
+} __attribute__((aligned(64)));
+
+#define OWNED_STRIPES 16u
+/* Counters of some of the threads: so that a read writes no line that all others write. */
+struct owned_stripe {
+    uint64_t leaf_hits, leaf_misses, entry_hits, entry_misses, shortcut_hits, busy;
+    uint64_t leaf_admissions, entry_admissions;
+} __attribute__((aligned(64)));
+
+struct owned_cache {
+    struct owned_cache_settings settings;
+    const struct format_layout *layout;
+    struct owned_frames *frames;   /* policies dex and banyan; else NULL */
+    struct owned_entries *entries; /* policies dinomo and banyan; else NULL */
+    struct owned_cooling *cooling; /* policy dex; else NULL */
+    struct owned_writes writes;
+    struct owned_stripe stripes[OWNED_STRIPES];
+    struct owned_meter meters[OWNED_KINDS];
+    struct spinlock meters_lock __attribute__((aligned(64)));
+    int64_t allowance; /* bytes that may still pass from one kind to another in this window; relaxed */
+    uint64_t draws;    /* of random numbers, and so a clock of replacement; relaxed */
+    uint64_t leaf_evictions, entry_evictions, promotions, demotions;
+    uint64_t miss_cost; /* round trips of a lookup that found nothing cached, moving average, in 1/1024 */
+};
+
+/* ---- owned_cache_policy.c; all in an epoch ---- */
+
+uint64_t owned_policy_random(struct owned_cache *cache);
+uint64_t owned_policy_bytes(const struct owned_cache *cache, enum owned_kind kind);
+/* Room for so many more bytes of a kind: what is worth least goes. False: there is none to be had. */
+bool owned_policy_room(struct owned_cache *cache, struct epoch_slot *slot, enum owned_kind kind,
+                       uint64_t bytes);
+/* A set of entries was full: the table grows, if that is worth what must go for it. */
+void owned_policy_full_set(struct owned_cache *cache, struct epoch_slot *slot, uint32_t counted,
+                           uint32_t cold);
+bool owned_policy_wants_leaf(struct owned_cache *cache);
+/* Whether a key of a cached leaf should have an entry too. */
+bool owned_policy_wants_entry(const struct owned_cache *cache);
+
+#endif

@@ -1,0 +1,49 @@
+/*
+ * owned_cache_writes.h - which leaves are being written by this compute node, and which were since some
+ * moment: a word for each leaf address, shared by those whose hashes meet. It keeps bytes out of the cache
+ * that were READ before or during a write: who READs takes the stamp first, and admits what it read only if
+ * the word is still the same, looked at under the lock of what it admits to. Who writes changes the word
+ * first, and takes that lock then. Private to the cache of owned ranges. Any thread.
+ */
+#ifndef TREE_OWNED_CACHE_WRITES_H
+#define TREE_OWNED_CACHE_WRITES_H
+
+#include "base/atomic.h"
+#include "base/random.h"
+#include "fabric/fabric.h"
+
+#define OWNED_WRITES_WORDS 4096u
+/* The lower part of a word: how many writes are under way; the rest counts those that ended. */
+#define OWNED_WRITES_UNIT UINT64_C(0x10000)
+
+struct owned_writes {
+    uint64_t words[OWNED_WRITES_WORDS];
+};
+
+static inline uint64_t *owned_writes_word(struct owned_writes *writes, gaddr leaf)
+{
+    return &writes->words[random_mix(leaf) & (OWNED_WRITES_WORDS - 1)];
+}
+/* Acquire: the READ that follows comes after it. */
+static inline uint64_t owned_writes_stamp(struct owned_writes *writes, gaddr leaf)
+{
+    return atomic_load_acquire(owned_writes_word(writes, leaf));
+}
+/* A write was under way: nothing that is read now may be admitted. */
+static inline bool owned_writes_busy(uint64_t stamp)
+{
+    return stamp % OWNED_WRITES_UNIT;
+}
+static inline void owned_writes_begin(struct owned_writes *writes, gaddr leaf)
+{
+    /* Relaxed: the lock of the frame or set, which is taken next, orders it before what is admitted under
+     * that lock later. */
+    atomic_add_relaxed(owned_writes_word(writes, leaf), 1);
+}
+static inline void owned_writes_end(struct owned_writes *writes, gaddr leaf)
+{
+    /* Release: what the write left in the cache comes before it. */
+    __atomic_fetch_add(owned_writes_word(writes, leaf), OWNED_WRITES_UNIT - 1, __ATOMIC_RELEASE);
+}
+
+#endif
