@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "fabric/local_peers.h"
 #include "fabric/local_run.h"
 
 /* The memory node has no thread of its own here: its background work is done by the threads that call it, so
@@ -17,8 +18,15 @@
 
 struct local_fabric {
     struct fabric fabric;
+    struct local_member member;
     const struct fabric_target *targets[];
 };
+
+struct local_member *local_member_of(const struct fabric *fabric)
+{
+    struct local_fabric *local = (struct local_fabric *)(uintptr_t)fabric; /* none is made const */
+    return &local->member;
+}
 
 static int local_execute(struct fabric_endpoint *endpoint, struct fabric_list *const *lists, uint32_t count)
 {
@@ -77,6 +85,21 @@ static const struct fabric_ops local_ops = {
     .close = local_close,
 };
 
+static void local_leave(struct fabric *fabric)
+{
+    local_member_leave(local_member_of(fabric));
+    local_close(fabric);
+}
+
+static const struct fabric_ops local_ops_with_peers = {
+    .execute = local_execute,
+    .call = local_call,
+    .endpoint_open = local_endpoint_open,
+    .endpoint_close = local_endpoint_close,
+    .close = local_leave,
+    .peers = &local_peer_operations,
+};
+
 static int check_targets(const struct fabric_target *const *targets, uint16_t count, struct error *error)
 {
     for (uint16_t i = 0; i < count; i++) {
@@ -114,6 +137,7 @@ struct fabric *fabric_local_create(const struct fabric_target *const *targets, u
             lock_bytes = targets[i]->lock_bytes;
     }
     local->fabric.ops = &local_ops;
+    local->member = (struct local_member){.peers = NULL};
     local->fabric.capabilities = (struct fabric_capabilities){
         .backend = "local",
         .memory_nodes = count,
@@ -127,4 +151,19 @@ struct fabric *fabric_local_create(const struct fabric_target *const *targets, u
         .round_trip_ns = LOCAL_ROUND_TRIP_NS,
     };
     return &local->fabric;
+}
+
+struct fabric *fabric_local_create_peer(struct fabric_local_peers *peers,
+                                        const struct fabric_target *const *targets, uint16_t count,
+                                        uint16_t compute_id, struct error *error)
+{
+    struct fabric *fabric = fabric_local_create(targets, count, compute_id, error);
+    if (fabric == NULL)
+        return NULL;
+    if (local_member_join(local_member_of(fabric), peers, compute_id, error)) {
+        fabric_close(fabric);
+        return NULL;
+    }
+    fabric->ops = &local_ops_with_peers;
+    return fabric;
 }
