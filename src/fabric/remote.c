@@ -13,7 +13,6 @@
 #include <sys/mman.h>
 
 #include "fabric/remote_nic.h"
-#include "fabric/remote_peers.h"
 
 static uint64_t remote_incarnation(const struct fabric *fabric)
 {
@@ -57,6 +56,7 @@ static void remote_close(struct fabric *fabric)
 {
     struct remote_fabric *remote = (struct remote_fabric *)fabric;
     assert(remote->endpoints == NULL);
+    remote_peers_close(remote);
     remote_threads_stop(remote);
     for (uint16_t i = 0; i < remote->count; i++) {
         struct remote_node *node = &remote->nodes[i];
@@ -179,13 +179,16 @@ static int open_nodes(struct remote_fabric *remote, const struct fabric_remote_o
     for (uint16_t i = 0; i < options->count && !status; i++)
         remote->nodes[i].since = 1;
     if (!status)
+        status = remote_peers_listen(remote, options, remote->local_host, error);
+    if (!status)
         status = remote_join_nodes(remote, error);
     if (!status)
         status = probe_nics(remote, error);
     if (status)
         return status;
     set_capabilities(remote);
-    return remote_reconnect_start(remote, error);
+    status = remote_peers_start(remote, error);
+    return status ? status : remote_reconnect_start(remote, error);
 }
 
 int fabric_remote_open(struct fabric **fabric, const struct fabric_remote_options *options,
@@ -204,6 +207,7 @@ int fabric_remote_open(struct fabric **fabric, const struct fabric_remote_option
     remote->count = options->count;
     remote->incarnation = 1;
     remote->heartbeat_event = remote->reconnect_event = -1;
+    remote_peers_prepare(&remote->peers);
     remote->membarrier = remote_membarrier_register();
     remote_identity_set(&remote->identity, options);
     int status = open_nodes(remote, options, error);

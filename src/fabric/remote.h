@@ -33,6 +33,12 @@ struct fabric_remote_options {
     uint32_t timeout_ms;      /* of a list or call until the connection counts as lost; 0: 5,000 */
     bool copy;                /* Unix sockets: do not map the pool, send messages */
     struct verbs_options nic; /* for rdma:// addresses; copied */
+    /* Calls of other compute nodes (peers.h). Without `peers` it answers none. peer_listen NULL: over TCP,
+     * the address from which memory node 0 is reached, and a port that the system chooses; where that is
+     * reached over a Unix socket, another one beside it, or in /tmp, for this user alone. */
+    bool peers;
+    const struct net_address *peer_listen;
+    struct net_tls *peer_tls; /* a server's; needed over TCP where `tls` is set. Callers validate its chain */
 };
 
 /* Connects to every memory node; those named must be one whole cluster. BANYAN_ENET,

@@ -17,6 +17,7 @@ static void endpoint_free(struct remote_endpoint *endpoint)
 {
     for (uint16_t i = 0; i < endpoint->count; i++)
         remote_link_close(&endpoint->links[i]);
+    remote_endpoint_peers_close(endpoint);
     free(endpoint->input);
     free(endpoint->polls);
     free(endpoint);
@@ -28,6 +29,7 @@ struct fabric_endpoint *remote_endpoint_open(struct fabric *fabric, struct error
     struct remote_endpoint *endpoint =
         calloc(1, sizeof *endpoint + remote->count * sizeof endpoint->links[0]);
     if (endpoint != NULL) {
+        remote_endpoint_peers_open(endpoint);
         endpoint->input = malloc(REMOTE_INPUT_BYTES);
         endpoint->polls = calloc(2u * remote->count, sizeof *endpoint->polls);
     }
@@ -102,6 +104,7 @@ void remote_endpoint_unbind(struct remote_endpoint *endpoint)
         endpoint->links[i].dirty = false;
     }
     endpoint->dirty = NULL;
+    remote_endpoint_peers_unbind(endpoint);
     worker_hook_remove(endpoint->worker, &endpoint->hook);
     endpoint->worker = NULL;
 }
@@ -125,4 +128,5 @@ void remote_endpoint_bind(struct remote_endpoint *endpoint)
         assert(endpoint->links[i].first == NULL || endpoint->links[i].left_behind > 0);
         remote_link_watch(&endpoint->links[i]);
     }
+    remote_endpoint_peers_bind(endpoint);
 }

@@ -11,6 +11,7 @@
 #include <poll.h>
 
 #include "fabric/remote_link.h"
+#include "fabric/remote_peers.h"
 
 #define REMOTE_INPUT_BYTES (UINT32_C(128) << 10)
 /* How long a plain thread waits in poll() before it looks around. The heartbeat shuts a connection down that
@@ -27,6 +28,7 @@ struct remote_endpoint {
     uint8_t *input;               /* what was read last; answers are copied out at once */
     struct pollfd *polls;         /* two for each link: its stream, its NIC */
     uint64_t idle_since, spin_ns; /* NICs: since when nothing came while lists are under way; 0: not so */
+    struct remote_endpoint_peers peers;
     struct remote_endpoint *next; /* of the fabric; under its lock */
     uint16_t count;
     struct remote_link links[];

@@ -10,6 +10,7 @@
  *  remote_threads.c    starting, waking and stopping both
  *  remote_lease.c      the read lease, and notices (remote_lease.h)
  *  remote_processes.c  what memory nodes are asked about other compute nodes (peers.h)
+ *  remote_peer*.c      calls between compute nodes (remote_peers.h)
  *
  * The heartbeat's thread never waits for a connection to open; the reconnect's may. Endpoints and links have
  * headers of their own.
@@ -34,12 +35,14 @@ struct remote_fabric {
     struct fabric fabric;
     struct remote_identity identity;
     struct verbs_options nic;
-    char *nic_name;                /* owned: nic.device */
-    struct remote_device *devices; /* made while the fabric is opened */
-    char *secret;                  /* owned copy */
-    uint64_t incarnation;          /* atomic, from 1 */
-    struct remote_lease lease;     /* guarded by the home node's lock */
+    char *nic_name;                    /* owned: nic.device */
+    struct remote_device *devices;     /* made while the fabric is opened */
+    char *secret;                      /* owned copy */
+    char local_host[NET_HOST_MAX + 1]; /* our address towards the home node; "": it has none */
+    uint64_t incarnation;              /* atomic, from 1 */
+    struct remote_lease lease;         /* guarded by the home node's lock */
     struct remote_notices notices;
+    struct remote_peers peers;
     bool membarrier;      /* the kernel has it: lists on mapped pools need no fence of their own */
     struct spinlock lock; /* guards `endpoints`, and their links' `reconnecting` */
     struct remote_endpoint *endpoints;

@@ -199,9 +199,11 @@ void remote_heartbeat_main(void *argument)
             polls[i + 1] = heartbeat_node(&remote->nodes[i], now, &due);
         spinlock_lock(&remote->lock);
         for (struct remote_endpoint *endpoint = remote->endpoints; endpoint != NULL;
-             endpoint = endpoint->next)
+             endpoint = endpoint->next) {
             for (uint16_t i = 0; i < endpoint->count; i++)
                 heartbeat_link(&endpoint->links[i], now, late);
+            remote_endpoint_peers_expire(endpoint, now);
+        }
         spinlock_unlock(&remote->lock);
         remote_event_wait(polls, remote->count + 1u, due);
     }

@@ -1,41 +1,146 @@
 /*
- * remote_peers.c - what the remote backend implements of peers.h. No process has an address for peers yet, so
- * no call finds a way.
+ * remote_peers.c - what the remote backend implements of peers.h, an endpoint's end of calls between compute
+ * nodes, and what is told of other processes (remote_peers.h).
  */
 #include "fabric/remote_peers.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "fabric/remote_fabric.h"
 #include "fabric/remote_processes.h"
 
-static struct fabric_process remote_self(const struct fabric *fabric)
+/* ---- an endpoint ---- */
+
+void remote_endpoint_peers_open(struct remote_endpoint *endpoint)
+{
+    endpoint->peers.event = -1;
+}
+
+void remote_endpoint_peers_close(struct remote_endpoint *endpoint)
+{
+    struct remote_endpoint_peers *peers = &endpoint->peers;
+    assert(peers->oldest == NULL && peers->receivers == NULL); /* no task uses the endpoint */
+    while (peers->calling != NULL)
+        remote_peer_drop(peers->calling, "the endpoint was closed");
+    while (peers->serving != NULL) {
+        assert(peers->serving->taken == peers->serving->queued); /* each request was replied to */
+        remote_peer_hang_up(peers->serving, "the endpoint was closed");
+    }
+    while (peers->arrived != NULL) {
+        struct peer_connection *connection = peers->arrived;
+        peers->arrived = connection->next;
+        peer_connection_free(connection);
+    }
+    if (peers->event >= 0)
+        close(peers->event);
+    free(peers->polls);
+}
+
+void remote_endpoint_peers_bind(struct remote_endpoint *endpoint)
+{
+    struct remote_endpoint_peers *peers = &endpoint->peers;
+    for (struct peer_connection *at = peers->calling, *next; at != NULL; at = next) {
+        next = at->next;
+        remote_peer_calling_ready(&at->watch, 0);
+    }
+    for (struct peer_connection *at = peers->serving, *next; at != NULL; at = next) {
+        next = at->next;
+        remote_peer_serving_push(at);
+    }
+}
+
+void remote_endpoint_peers_unbind(struct remote_endpoint *endpoint)
+{
+    struct remote_endpoint_peers *peers = &endpoint->peers;
+    for (struct peer_connection *at = peers->calling; at != NULL; at = at->next) {
+        worker_watch_remove(&at->watch);
+        at->dirty = false;
+    }
+    for (struct peer_connection *at = peers->serving; at != NULL; at = at->next) {
+        worker_watch_remove(&at->watch);
+        at->dirty = false;
+    }
+    peers->dirty = NULL;
+}
+
+void remote_endpoint_peers_turn(struct remote_endpoint *endpoint)
+{
+    struct remote_endpoint_peers *peers = &endpoint->peers;
+    while (peers->dirty != NULL) {
+        struct peer_connection *connection = peers->dirty;
+        peers->dirty = connection->next_dirty;
+        connection->dirty = false;
+        if (connection->talk.called)
+            remote_peer_serving_push(connection);
+        else if (!peer_connection_flush(connection))
+            remote_peer_drop(connection, connection->talk.why);
+        else if (!peer_connection_watch(connection, remote_peer_calling_ready))
+            remote_peer_drop(connection, "no memory to watch it");
+    }
+}
+
+/* ---- what is told of others ---- */
+
+void remote_peers_note(struct remote_fabric *remote, struct fabric_process process, const char *format, ...)
+{
+    struct remote_peers *peers = &remote->peers;
+    char text[sizeof peers->known[0].text];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    spinlock_lock(&peers->lock);
+    unsigned at = 0;
+    while (at < REMOTE_PEERS_KNOWN && !fabric_process_equal(peers->known[at].process, process))
+        at++;
+    if (at == REMOTE_PEERS_KNOWN)
+        at = peers->known_next++ % REMOTE_PEERS_KNOWN; /* in the place of the oldest */
+    peers->known[at].process = process;
+    memcpy(peers->known[at].text, text, sizeof text);
+    spinlock_unlock(&peers->lock);
+}
+
+static void describe(const struct fabric *fabric, struct fabric_process process, char *text, size_t size)
+{
+    struct remote_peers *peers = &((struct remote_fabric *)fabric)->peers;
+    char found[sizeof peers->known[0].text] = "";
+    if (fabric_process_equal(process, fabric_self(fabric)) && peers->text[0] != 0)
+        snprintf(found, sizeof found, "it answers at %.120s", peers->text);
+    spinlock_lock(&peers->lock);
+    for (unsigned i = 0; i < REMOTE_PEERS_KNOWN; i++)
+        if (fabric_process_equal(peers->known[i].process, process))
+            memcpy(found, peers->known[i].text, sizeof found);
+    spinlock_unlock(&peers->lock);
+    snprintf(text, size, "%s", found);
+}
+
+/* ---- operations ---- */
+
+static struct fabric_process self(const struct fabric *fabric)
 {
     const struct remote_fabric *remote = (const struct remote_fabric *)fabric;
     return (struct fabric_process){.compute_id = fabric->capabilities.compute_id,
                                    .instance = remote->identity.instance};
 }
 
-static int peer_call(struct fabric_endpoint *base, struct fabric_process peer, const void *request,
-                     size_t length, void *reply, size_t capacity, size_t *reply_length)
+static void stop(struct fabric *fabric)
 {
-    return BANYAN_EFENCED;
+    struct remote_fabric *remote = (struct remote_fabric *)fabric;
+    atomic_store_release(&remote->peers.stopped, 1u); /* release: pairs with those that look */
+    spinlock_lock(&remote->lock);
+    for (struct remote_endpoint *endpoint = remote->endpoints; endpoint != NULL; endpoint = endpoint->next)
+        remote_endpoint_peers_wake(endpoint, true);
+    spinlock_unlock(&remote->lock);
+    remote_peers_wake(&remote->peers);
 }
-
-static int peer_receive(struct fabric_endpoint *base, struct fabric_peer_request **request)
-{
-    return BANYAN_ENOTSUP;
-}
-
-static void peer_reply(struct fabric_endpoint *base, struct fabric_peer_request *request, int status,
-                       const void *reply, size_t length)
-{
-}
-
-static void peer_stop(struct fabric *fabric) {}
-
-static void peer_describe(const struct fabric *fabric, struct fabric_process peer, char *text, size_t size) {}
 
 const struct fabric_peer_ops remote_peer_ops = {
-    .self = remote_self,
+    .self = self,
     .lease_alive = remote_lease_alive,
     .lease_lapses = remote_lease_lapses,
     .lease_resume = remote_lease_resume,
@@ -45,9 +150,9 @@ const struct fabric_peer_ops remote_peer_ops = {
     .notify = remote_notify,
     .notice = remote_notice,
     .notice_listen = remote_notice_listen,
-    .call = peer_call,
-    .receive = peer_receive,
-    .reply = peer_reply,
-    .stop = peer_stop,
-    .describe = peer_describe,
+    .call = remote_peer_call,
+    .receive = remote_peer_receive,
+    .reply = remote_peer_reply,
+    .stop = stop,
+    .describe = describe,
 };

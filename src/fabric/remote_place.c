@@ -56,7 +56,7 @@ static int memory_validate(const struct remote_fabric *remote, const struct net_
 }
 
 /* Asks the memory node at `address` who it is. An empty one is an error. */
-static int ask_node(const struct remote_fabric *remote, const struct net_address *address,
+static int ask_node(struct remote_fabric *remote, const struct net_address *address,
                     struct wire_welcome *welcome, struct error *error)
 {
     const struct remote_wish wish = {.role = WIRE_MONITOR};
@@ -66,6 +66,8 @@ static int ask_node(const struct remote_fabric *remote, const struct net_address
     if (status)
         return status;
     *welcome = dialed.welcome;
+    if (welcome->node == REMOTE_HOME)
+        net_local_host(net_stream_fd(dialed.stream), remote->local_host);
     remote_hang_up(dialed.stream);
     dialed.stream = NULL;
     remote_dialed_drop(&dialed);

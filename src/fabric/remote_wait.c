@@ -15,6 +15,7 @@ void remote_endpoint_turn(struct worker_hook *hook)
         link->dirty = false;
         remote_link_push(link);
     }
+    remote_endpoint_peers_turn(endpoint);
     if (hook->awake != NULL)
         remote_nic_turn(endpoint);
 }

@@ -40,7 +40,7 @@
  * comes over the control connection at any time after the welcome.
  *
  * PEERS. Compute nodes call each other over connections of their own, which begin as those to memory nodes
- * do (wire_peers.h).
+ * do (peer_stream.h).
  *
  * STAGING (mapped pools; G5). A WRITE of at most WIRE_STAGING_DATA bytes that is not one store (1, 2, 4 or 8
  * bytes, aligned) is first put down in the endpoint's staging area, then marked WIRE_STAGED (release), copied

@@ -55,6 +55,11 @@ int net_listen(struct net_address *address, unsigned mode, int *fd, struct error
 int net_accept(int listener, int *fd, char peer[NET_TEXT_MAX], struct error *error);
 /* Waits at most timeout_ns. Every address that the name has is tried. BANYAN_ENET, BANYAN_ETIMEOUT. */
 int net_connect(const struct net_address *address, uint64_t timeout_ns, int *fd, struct error *error);
+/* Begins to connect, and waits for nothing. The host must be a literal. Whether it succeeds shows when the
+ * descriptor is used; until then it is not ready. BANYAN_EINVAL (a name), BANYAN_ENET, BANYAN_ENOMEM. */
+int net_connect_begin(const struct net_address *address, int *fd, struct error *error);
+/* The address of this machine that the TCP socket is bound to, as a literal; "" for other sockets. */
+void net_local_host(int fd, char host[NET_HOST_MAX + 1]);
 /* The process at the other end of a Unix socket, as a pidfd of it (-1 where unknown), its pid and user id. */
 int net_peer_process(int fd, int *pidfd, int *pid, uint32_t *uid, struct error *error);
 /* Sends one byte with descriptors attached, and receives them; on blocking or non-blocking Unix sockets,

@@ -337,6 +337,43 @@ static int connect_at(int family, const struct sockaddr *name, socklen_t length,
     return fd;
 }
 
+int net_connect_begin(const struct net_address *address, int *fd, struct error *error)
+{
+    char text[NET_TEXT_MAX], port[8];
+    struct sockaddr_un name;
+    struct addrinfo *found = NULL;
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | AI_NUMERICHOST};
+    bool tcp = address->kind == NET_TCP;
+    *fd = -1;
+    snprintf(port, sizeof port, "%u", address->port);
+    if (tcp && (!address->host[0] || getaddrinfo(address->host, port, &hints, &found)))
+        return error_set(error, BANYAN_EINVAL, "%s is no literal address", net_address_format(address, text));
+    name = unix_name(address->path);
+    int number = 0, made = socket_open(tcp ? found->ai_family : AF_UNIX);
+    if (made < 0 || connect(made, tcp ? found->ai_addr : (struct sockaddr *)&name,
+                            tcp ? found->ai_addrlen : (socklen_t)sizeof name))
+        number = errno;
+    if (found)
+        freeaddrinfo(found);
+    if (made >= 0 && (number == 0 || number == EINPROGRESS)) {
+        *fd = made;
+        return 0;
+    }
+    if (made >= 0)
+        close(made);
+    return connect_failed(address, number, error);
+}
+
+void net_local_host(int fd, char host[NET_HOST_MAX + 1])
+{
+    struct sockaddr_storage name = {0};
+    socklen_t length = sizeof name;
+    host[0] = 0;
+    if (getsockname(fd, (struct sockaddr *)&name, &length) || name.ss_family == AF_UNIX ||
+        getnameinfo((const struct sockaddr *)&name, length, host, NET_HOST_MAX + 1, NULL, 0, NI_NUMERICHOST))
+        host[0] = 0;
+}
+
 /* What is left of the time is shared out evenly, so that one silent address does not use up all of it. */
 static int connect_tcp(const struct net_address *address, uint64_t timeout_ns, int *fd, struct error *error)
 {
