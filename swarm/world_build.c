@@ -102,6 +102,8 @@ static int switches_of(struct world *world, struct tree_switches *switches)
     if (status)
         return status;
     switches->cache_bytes = world->options.cache_bytes;
+    if (world->options.owned)
+        switches->ownership = TREE_OWNERSHIP_ALL;
     if (world->options.random_switches)
         switches_draw(world, switches);
     return 0;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/membarrier.h"
 #include "fabric/remote_nic.h"
 
 static uint64_t remote_incarnation(const struct fabric *fabric)
@@ -208,7 +209,7 @@ int fabric_remote_open(struct fabric **fabric, const struct fabric_remote_option
     remote->incarnation = 1;
     remote->heartbeat_event = remote->reconnect_event = -1;
     remote_peers_prepare(&remote->peers);
-    remote->membarrier = remote_membarrier_register();
+    remote->membarrier = membarrier_register();
     remote_identity_set(&remote->identity, options);
     int status = open_nodes(remote, options, error);
     if (!status)

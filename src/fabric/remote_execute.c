@@ -7,6 +7,7 @@
  */
 #include <assert.h>
 
+#include "base/membarrier.h"
 #include "fabric/local_run.h"
 #include "fabric/remote_nic.h"
 
@@ -37,10 +38,7 @@ static inline int run_mapped(struct remote_endpoint *endpoint, struct remote_lin
     /* This store comes before the look at the group; the reconnect looks at `runs` after it has seen the
      * group ended. Its membarrier orders both sides, as a fence here would (remote_reconnect.c, quiesce). */
     atomic_store_relaxed(&endpoint->runs, runs + 1);
-    if (__builtin_expect(remote->membarrier, 1))
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    else
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    membarrier_light(remote->membarrier);
     int status = remote_link_admit(link, list->incarnation);
     if (__builtin_expect(status == BANYAN_ENET, 0))
         status = admit_word(link->node, list);

@@ -87,7 +87,5 @@ void remote_reconnect_main(void *remote);
 /* Says goodbye when the last heartbeat's echo has come, or 100 ms later: an echo that met a closed socket
  * would end the group as lost. Only while no thread of the fabric runs. */
 void remote_node_leave(struct remote_node *node);
-/* Whether membarrier() works here; asks the kernel for it once. */
-bool remote_membarrier_register(void);
 
 #endif

@@ -5,11 +5,8 @@
  *
  * It is started when all memory nodes have joined.
  */
-#include <linux/membarrier.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include "base/log.h"
+#include "base/membarrier.h"
 #include "base/task.h"
 #include "fabric/remote_nic.h"
 
@@ -17,21 +14,13 @@
 #define DELAY_LAST  (1000 * REMOTE_MS)
 #define DIAL_NS     (1000 * REMOTE_MS) /* one try to open a connection, at most */
 
-bool remote_membarrier_register(void)
-{
-    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
-}
-
 /* Waits until every list that began to run on mapped memory before the node's group ended has come to its
  * end. After the membarrier this thread sees each endpoint's store to `runs`, or the endpoint sees the ended
  * group, as with a fence in each list. */
 static void quiesce(struct remote_fabric *remote)
 {
     bool running = true, first = true;
-    if (remote->membarrier)
-        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
-    /* seq_cst: pairs with the fence in run_mapped, where there is no membarrier */
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    membarrier_all(remote->membarrier);
     while (running && !atomic_load_acquire(&remote->quit)) { /* acquire: pairs with remote_threads_stop */
         running = false;
         spinlock_lock(&remote->lock);

@@ -3,9 +3,10 @@
  * unlinks decide what happens to a leaf (by the verdicts of format/verdict.h); the access of its index
  * decides how.
  *
- * Today's only access is one-sided, under global locks (access_one_sided.c). Others may hold the leaf in a
- * cache that they own, or have another machine do the work; they need a file of their own and its name in
- * tree_access_default.
+ * Which one an operation uses follows from its right to the leaf's range (rights.h): in a shared range it is
+ * one-sided, under global locks (access_one_sided.c), and so are reads of ranges that are another's; in a
+ * range that this process owns it needs no global lock (access_owned.c). Having another machine do the work
+ * needs a file of its own.
  *
  * COMMANDS describe bytes: READ and WRITE with the addresses of the pool, in the order in which they must
  * take effect (R3 depends on it). An access that has the leaf elsewhere applies them there. Commands for
@@ -15,20 +16,16 @@
  * What does not go through here: leaves that no link leads to yet (a split's sibling on another memory node,
  * bulk load's leaves: plain WRITEs), inner nodes and the catalogue (shared by all compute nodes, whatever
  * serves the leaves: lock.h), the check of an index (it looks at what lies in the pool), and batches of puts
- * (multi.c: they combine the locks of many leaves in shared lists, which `combines` permits; operations of
- * others are taken from the queues of lock.c, under `combines` too).
+ * (multi.c: they combine the locks, reads and writes of many leaves in shared lists; operations of
+ * others are taken from the queues of lock.c).
  */
 #ifndef TREE_ACCESS_H
 #define TREE_ACCESS_H
 
-#include "tree/index.h"
 #include "tree/session.h"
 
 struct tree_access {
     const char *name;
-    /* Whether locks, reads and writes of several leaves may be put into lists of the caller's own (lock.c).
-     */
-    bool combines;
     /* Reads parts of one leaf without a right to it: the bytes may be any mixture of old and new words (G2).
      */
     int (*read)(struct tree_session *session, struct tree *tree, gaddr leaf, struct fabric_command *reads,
@@ -58,52 +55,43 @@ struct tree_access {
     int (*release_with)(struct tree_session *session, struct tree *tree, struct tree_hold *hold, int verdict);
 };
 
-extern const struct tree_access tree_access_one_sided;
-/* What an index is opened with. */
-#define tree_access_default (&tree_access_one_sided)
-
-/* The access of this leaf. */
-static inline const struct tree_access *tree_access_of(const struct tree *tree, gaddr leaf)
-{
-    (void)leaf;
-    return tree->access;
-}
+extern const struct tree_access tree_access_one_sided, tree_access_owned;
 
 static inline int tree_leaf_read(struct tree_session *session, struct tree *tree, gaddr leaf,
                                  struct fabric_command *reads, uint32_t count)
 {
-    return tree_access_of(tree, leaf)->read(session, tree, leaf, reads, count);
+    return session->access->read(session, tree, leaf, reads, count);
 }
 static inline int tree_leaves_read(struct tree_session *session, struct tree *tree,
                                    struct fabric_list *const *lists, uint32_t count)
 {
-    return tree->access->read_many(session, tree, lists, count);
+    return session->access->read_many(session, tree, lists, count);
 }
 static inline int tree_leaf_lock(struct tree_session *session, struct tree *tree, gaddr leaf, bool wanted,
                                  struct fabric_command *reads, uint32_t count, struct tree_hold *hold)
 {
-    return tree_access_of(tree, leaf)->lock(session, tree, leaf, wanted, reads, count, hold);
+    return session->access->lock(session, tree, leaf, wanted, reads, count, hold);
 }
 static inline int tree_leaf_lock_or_leave(struct tree_session *session, struct tree *tree, gaddr leaf,
                                           struct tree_operation *operation, struct fabric_command *reads,
                                           uint32_t count, struct tree_hold *hold)
 {
-    return tree_access_of(tree, leaf)->lock_or_leave(session, tree, leaf, operation, reads, count, hold);
+    return session->access->lock_or_leave(session, tree, leaf, operation, reads, count, hold);
 }
 static inline int tree_leaf_execute(struct tree_session *session, struct tree *tree, gaddr leaf,
                                     struct fabric_command *commands, uint32_t count)
 {
-    return tree_access_of(tree, leaf)->execute(session, tree, leaf, commands, count);
+    return session->access->execute(session, tree, leaf, commands, count);
 }
 static inline int tree_leaf_release(struct tree_session *session, struct tree *tree, struct tree_hold *hold,
                                     struct fabric_command *writes, uint32_t count)
 {
-    return tree->access->release(session, tree, hold, writes, count);
+    return session->access->release(session, tree, hold, writes, count);
 }
 static inline int tree_leaf_release_with(struct tree_session *session, struct tree *tree,
                                          struct tree_hold *hold, int verdict)
 {
-    return tree->access->release_with(session, tree, hold, verdict);
+    return session->access->release_with(session, tree, hold, verdict);
 }
 
 #endif

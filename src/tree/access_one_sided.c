@@ -4,6 +4,7 @@
  * with its writes, as the `combine` switch allows.
  */
 #include "tree/access.h"
+#include "tree/index.h"
 #include "tree/session.h"
 
 static int one_sided_execute(struct tree_session *session, struct tree *tree, gaddr leaf,
@@ -53,7 +54,6 @@ static int one_sided_release_with(struct tree_session *session, struct tree *tre
 
 const struct tree_access tree_access_one_sided = {
     .name = "one-sided",
-    .combines = true,
     .read = one_sided_execute,
     .read_many = one_sided_read_many,
     .lock = one_sided_lock,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tree/access.h"
+#include "tree/announce.h"
 #include "tree/catalogue.h"
 #include "tree/entries.h"
 #include "tree/index.h"
@@ -14,6 +15,7 @@
 #include "tree/leaf.h"
 #include "tree/locate.h"
 #include "tree/session.h"
+#include "tree/turn.h"
 
 /*
  * Each part writes its leaves one behind: a leaf can be written when its right neighbour's address, tag and
@@ -499,6 +501,10 @@ static int root_replace(struct tree_session *session, struct tree *tree, struct 
     if (old_level)
         return pool_fail(&session->pool, BANYAN_EBUSY,
                          "index %s is not empty: a bulk load needs an empty one", tree->name);
+    status = tree_rights_enter_whole(session, tree);
+    if (status)
+        return status;
+    tree_rights_switch(session, tree, format_key_least(layout));
     status = tree_leaf_lock(session, tree, old.address, false, NULL, 0, &hold);
     if (status)
         return status;
@@ -558,10 +564,13 @@ int tree_bulk_finish(struct tree_session *session, struct tree_bulk *bulk)
         status = level_build(session, bulk, (uint8_t)(top + 1), &levels[top], &levels[top + 1]);
         top++;
     }
+    struct tree_turn turn = {0};
     if (!status && anything)
-        do
+        do {
             status = root_replace(session, tree, levels[top].items[0].link, top);
-        while (tree_again(session, &status));
+            if (tree_again(session, &status))
+                status = TREE_ANEW;
+        } while (tree_turn_again(session, tree, &turn, &status));
     if (status && status != BANYAN_EUNKNOWN) {
         for (unsigned i = 0; i < bulk->parts && layout->long_keys; i++)
             part_blocks_release(session, layout, &bulk->part[i]);

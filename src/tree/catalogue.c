@@ -11,7 +11,7 @@
 #include "base/atomic.h"
 #include "base/crc32c.h"
 #include "memory/memory.h"
-#include "tree/access.h"
+#include "tree/announce.h"
 #include "tree/cache.h"
 #include "tree/entries.h"
 #include "tree/index.h"
@@ -257,14 +257,14 @@ static int tree_make(struct tree_session *session, const char *name, const struc
         return status;
     }
     tree->compute = session->compute;
-    tree->access = tree_access_default;
     tree->entry = number;
     tree->generation = generation;
     tree->index = (uint16_t)(generation % INDEX_GENERATIONS << 8 | (number + 1));
     tree->root_word = entry_address(number) + offsetof(struct catalogue_entry, root);
     strcpy(tree->name, name);
+    tree->rights = tree_rights_acquire(session->compute, number, generation);
     tree->cache = tree_cache_create(session->compute->switches.cache_bytes, &tree->layout);
-    if (!tree->cache)
+    if (!tree->cache || !tree->rights)
         status = pool_fail_memory(&session->pool);
     else
         status = tree_buffers(session, tree);
@@ -329,6 +329,8 @@ void tree_close(struct tree *tree)
 {
     if (!tree)
         return;
+    if (tree->rights)
+        tree_rights_release(tree->rights);
     tree_cache_destroy(tree->cache);
     format_layout_free(&tree->layout);
     free(tree);
@@ -577,6 +579,8 @@ int tree_condemn(struct tree_session *session, const char *name, bool *found)
         status = catalogue_walk(session, search_visit, &search, &there, NULL);
         if (!status && there)
             status = entry_usable(session, search.number, &search.entry, &geometry);
+        if (!status && there)
+            status = tree_rights_whole(session, search.number, search.entry.generation, name);
         if (status || !there)
             break;
         const uint64_t dropping = root_address(search.entry.root) | dropping_marks(search.entry.generation);

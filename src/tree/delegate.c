@@ -16,11 +16,11 @@
 #include "tree/index.h"
 #include "tree/session.h"
 
-bool tree_delegate_on(const struct tree_session *session, const struct tree *tree)
+bool tree_delegate_on(const struct tree_session *session)
 {
     const struct tree_switches *switches = &session->compute->switches;
-    return switches->delegate && switches->local_locks && switches->write_unit == TREE_WRITE_SLOT &&
-           tree->access->combines;
+    return switches->delegate && switches->write_unit == TREE_WRITE_SLOT &&
+           (switches->local_locks || session->right == TREE_OWNED);
 }
 
 void tree_delegate_take(struct tree_session *session, const struct tree *tree, struct format_link link,
@@ -246,6 +246,8 @@ int tree_delegate_result(struct tree_session *session, const struct tree_operati
 {
     int status = operation->status;
     assert(operation->done);
+    if (!status && operation->wrote) /* the list has proven the right to the range */
+        session->cached = false;
     if (!status && operation->block != GADDR_NULL) /* else the slot may still be there, and name it */
         pool_block_release(&session->pool, operation->block, operation->place.key.length);
     if (!status || status == BANYAN_EFENCED)

@@ -52,8 +52,8 @@ struct tree_delegate_leaf {
     struct format_key key; /* and was this key's */
 };
 
-/* Whether writes are delegated at all. */
-bool tree_delegate_on(const struct tree_session *session, const struct tree *tree);
+/* Whether writes are delegated at all, in the range that the operation works on. */
+bool tree_delegate_on(const struct tree_session *session);
 /* Whether something may be waiting: one load. */
 static inline bool tree_delegate_waits(const struct tree_hold *hold)
 {

@@ -11,11 +11,13 @@
 #include "base/task.h"
 #include "format/verdict.h"
 #include "tree/access.h"
+#include "tree/announce.h"
 #include "tree/catalogue.h"
 #include "tree/entries.h"
 #include "tree/index.h"
 #include "tree/leaf.h"
 #include "tree/session.h"
+#include "tree/turn.h"
 
 /* Of one level. */
 struct nodes {
@@ -202,6 +204,33 @@ static int leaf_settle(struct tree_drop *drop, struct format_link link, struct f
     return tree_leaf_mend(session, drop->tree, link, header);
 }
 
+/*
+ * The right to the leaf, and the access by it: of its row, which its lower fence tells; that never changes,
+ * so it may be read without a right. Where all rows are alike there is nothing to read.
+ */
+static int leaf_enter(struct tree_drop *drop, struct format_link link)
+{
+    struct tree_session *session = drop->session;
+    const struct format_layout *layout = &drop->tree->layout;
+    struct format_key lower = format_key_least(layout);
+    struct format_header header;
+    int status = tree_rights_enter_whole(session, drop->tree);
+    if (!status && !tree_rights_alike(session)) {
+        struct fabric_command read = pool_read_command(link.address, session->scratch, layout->header_bytes);
+        status = pool_execute(&session->pool, gaddr_node(link.address), &read, 1);
+        if (status)
+            return status;
+        pool_read_settle(&read);
+        if (!format_header_valid(layout, session->scratch) ||
+            !format_header_decode(layout, session->scratch, &header))
+            return tree_invalid(session, link.address, "a leaf's header fails its check");
+        lower = header.lower;
+    }
+    if (!status)
+        tree_rights_switch(session, drop->tree, lower);
+    return status;
+}
+
 /* Empties the leaf, in writes that leave it valid wherever they are cut, then marks it as dropped. */
 static int leaf_kill(struct tree_drop *drop, struct format_link link, struct format_link *sibling)
 {
@@ -214,7 +243,9 @@ static int leaf_kill(struct tree_drop *drop, struct format_link link, struct for
     uint8_t *image = session->image.bytes;
     struct fabric_command writes[3],
         read = pool_read_command(link.address, image, layout->geometry.leaf_bytes);
-    int status = tree_leaf_lock(session, drop->tree, link.address, false, &read, 1, &hold);
+    int status = leaf_enter(drop, link);
+    if (!status)
+        status = tree_leaf_lock(session, drop->tree, link.address, false, &read, 1, &hold);
     if (status)
         return status;
     pool_read_settle(&read);
@@ -248,6 +279,8 @@ static int node_kill(struct tree_drop *drop, struct format_link link, uint8_t le
     if (link.address == GADDR_NULL || gaddr_node(link.address) >= drop->session->pool.memory_nodes)
         return pool_corrupt(&drop->session->pool, link.address, "a link leads outside of the pool");
     int status = level ? internal_kill(drop, link, level, sibling) : leaf_kill(drop, link, sibling);
+    tree_rights_stale(drop->session, &status);
+    tree_rights_leave(drop->session);
     return status ? status : nodes_append(drop, link.address);
 }
 
@@ -407,11 +440,13 @@ static int index_drop(struct tree_session *session, struct tree *tree, tree_drop
     *drop = (struct tree_drop){.session = session, .tree = tree, .visit = visit, .context = context};
     session->drop = drop;
     int status = tree_begin(session, tree);
+    struct tree_turn turn = {0};
     while (!status) {
         status = level_drop(drop);
         if (status == TREE_RESTART) /* another task drops it too, and is ahead of us */
             status = tree_restart(session, tree->root_word);
         tree_again(session, &status);
+        tree_turn_again(session, tree, &turn, &status);
     }
     tree_drop_abandon(session);
     return status == BANYAN_ENOTFOUND ? 0 : pool_unknown(&session->pool, status);

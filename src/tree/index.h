@@ -10,12 +10,12 @@
 #include "format/header.h"
 #include "tree/tree.h"
 
-struct tree_access;
 struct tree_cache;
+struct tree_rights;
 
 struct tree {
     struct tree_compute *compute;
-    const struct tree_access *access; /* how leaves are reached and changed (access.h) */
+    struct tree_rights *rights; /* of this compute node, shared by its handles of the index (announce.h) */
     struct format_layout layout;
     char name[TREE_NAME_MAX + 1];
     uint32_t entry;      /* its number in the catalogue */

@@ -110,8 +110,21 @@ gaddr tree_lock_name(const struct tree_session *session, gaddr node)
     return base + (((random_mix(node) >> 32) * (bytes / width)) >> 32) * width;
 }
 
-static void hold_init(const struct tree_session *session, gaddr node, struct tree_hold *hold)
+/* Words of global locks lie at even addresses. */
+#define OWNED_MARK 1u
+
+static void hold_init_owned(const struct tree_session *session, gaddr node, struct tree_hold *hold)
 {
+    *hold = (struct tree_hold){
+        .word = node | OWNED_MARK, .incarnation = session->pool.incarnation, .owned = true, .global = true};
+}
+
+static void hold_init(const struct tree_session *session, gaddr node, bool owned, struct tree_hold *hold)
+{
+    if (owned) {
+        hold_init_owned(session, node, hold);
+        return;
+    }
     gaddr name = tree_lock_name(session, node);
     uint32_t width = fabric_capabilities(session->pool.fabric)->lock_width;
     hold->word = name & ~(gaddr)7;
@@ -119,6 +132,7 @@ static void hold_init(const struct tree_session *session, gaddr node, struct tre
     hold->mask = width == 8 ? UINT64_MAX : ((UINT64_C(1) << (8 * width)) - 1) << hold->shift;
     hold->local = NULL;
     hold->incarnation = session->pool.incarnation;
+    hold->owned = false;
     hold->global = false;
     hold->unheard = false;
     hold->handing = false;
@@ -171,9 +185,11 @@ struct fabric_command tree_unlock_command(const struct tree_session *session, co
 
 static struct tree_lock_shard *shard_of(const struct tree_session *session, const struct tree_hold *hold)
 {
-    /* Names are hashes already: their low bits tell locks of one memory node apart, the node is mixed in. */
+    /* Names of global locks are hashes already: their low bits tell locks of one memory node apart, the node
+     * is mixed in. Those of owned leaves are addresses. */
     gaddr name = hold_name(hold);
-    return &session->compute->locks->shards[(name >> 1 ^ gaddr_node(name) * 0x9e5u) % SHARDS];
+    uint64_t hash = hold->owned ? random_mix(name) : name >> 1 ^ gaddr_node(name) * 0x9e5u;
+    return &session->compute->locks->shards[hash % SHARDS];
 }
 
 /* Takes the shard's spin lock. Where another thread used the shard last, it and its lock come from there. */
@@ -209,10 +225,16 @@ static struct tree_local_lock *local_make(struct tree_lock_shard *shard, gaddr n
     return lock;
 }
 
-bool tree_lock_try_local(struct tree_session *session, gaddr node, struct tree_hold *hold)
+/* Without local locks, tasks exclude each other by the global ones. */
+static bool local_used(const struct tree_session *session, const struct tree_hold *hold)
 {
-    hold_init(session, node, hold);
-    if (!session->compute->switches.local_locks)
+    return session->compute->switches.local_locks || hold->owned;
+}
+
+bool tree_lock_try_local(struct tree_session *session, gaddr node, bool owned, struct tree_hold *hold)
+{
+    hold_init(session, node, owned, hold);
+    if (!local_used(session, hold))
         return true;
     struct tree_lock_shard *shard = shard_of(session, hold);
     shard_enter(shard);
@@ -308,10 +330,10 @@ void tree_lock_await(struct tree_session *session, struct tree_waiter *waiter)
     assert(waiter->answered);
 }
 
-int tree_lock_try_or_leave(struct tree_session *session, gaddr node, struct tree_waiter *waiter,
+int tree_lock_try_or_leave(struct tree_session *session, gaddr node, bool owned, struct tree_waiter *waiter,
                            struct tree_hold *hold)
 {
-    hold_init(session, node, hold);
+    hold_init(session, node, owned, hold);
     struct tree_lock_shard *shard = shard_of(session, hold);
     waiter_init(waiter, session, node);
     waiter->guest = true;
@@ -330,8 +352,7 @@ int tree_lock_try_or_leave(struct tree_session *session, gaddr node, struct tree
 static int local_acquire(struct tree_session *session, gaddr node, bool wanted,
                          struct tree_operation *operation, struct tree_hold *hold)
 {
-    hold_init(session, node, hold);
-    if (!session->compute->switches.local_locks)
+    if (!local_used(session, hold))
         return 0;
     struct tree_lock_shard *shard = shard_of(session, hold);
     struct tree_waiter *waiter = &session->waiter;
@@ -354,7 +375,7 @@ static int local_acquire(struct tree_session *session, gaddr node, bool wanted,
         waiter_wait(session, waiter);
         if (waiter->answered)
             return TREE_ANSWERED;
-        hold->global = waiter->handed;
+        hold->global = waiter->handed || hold->owned;
     }
     hold->local = lock;
     return 0;
@@ -569,10 +590,13 @@ static void local_release_end(struct tree_session *session, struct tree_hold *ho
     }
     spinlock_unlock(&shard->spin);
     hold->local = NULL;
-    assert(!hold->handing || waiter);
+    assert(!hold->handing || waiter || hold->owned);
     tree_lock_answer(guests);
     if (!waiter)
         return;
+    /* An owned leaf's lock passes on in any case; the image does not from one incarnation to another. */
+    if (hold->owned && waiter->incarnation != hold->incarnation)
+        hold->handing = false;
     waiter->handed = hold->handing;
     session->stats.handovers += hold->handing;
     if (hold->handing && session->compute->switches.snapshot && waiter->node &&
@@ -633,6 +657,7 @@ static void free_word_surely(struct tree_session *session, const struct tree_hol
 void tree_lock_give_back(struct tree_session *session, const struct tree_hold *hold,
                          const struct fabric_command *lock, int status)
 {
+    assert(!hold->owned);
     if (status != BANYAN_ECORRUPT && status != BANYAN_EADDRESS && status != BANYAN_ENOMEM)
         return; /* the connection is gone: so is the lock, once we are fenced */
     if (lock->cas.old & hold->mask)
@@ -649,7 +674,8 @@ static void unlock_failed(struct tree_session *session, const struct tree_hold *
 
 void tree_lock_abandon(struct tree_session *session, struct tree_hold *hold, int status)
 {
-    unlock_failed(session, hold, status);
+    if (!hold->owned)
+        unlock_failed(session, hold, status);
     tree_lock_abandon_local(session, hold);
 }
 
@@ -659,6 +685,7 @@ static int lock_take(struct tree_session *session, gaddr node, bool wanted, stru
     struct fabric_command commands[1 + TREE_LOCK_READS_MAX];
     assert(count <= TREE_LOCK_READS_MAX);
     session->waiter.snapshot = false;
+    hold_init(session, node, false, hold);
     int status = local_acquire(session, node, wanted, operation, hold);
     if (status)
         return status;
@@ -707,10 +734,29 @@ int tree_lock_or_leave(struct tree_session *session, gaddr node, struct tree_ope
     return lock_take(session, node, true, operation, reads, count, hold);
 }
 
+int tree_lock_owned(struct tree_session *session, gaddr node, bool wanted, struct tree_operation *operation,
+                    struct tree_hold *hold)
+{
+    session->waiter.snapshot = false;
+    hold_init_owned(session, node, hold);
+    int status = local_acquire(session, node, wanted, operation, hold);
+    if (!status && !session->waiter.snapshot)
+        session->image.address = GADDR_NULL;
+    return status;
+}
+
+void tree_unlock_owned(struct tree_session *session, struct tree_hold *hold)
+{
+    assert(hold->owned && hold->global && hold->local);
+    hold->global = false;
+    hold->handing = true; /* if there is a waiter of this incarnation */
+    local_release_end(session, hold);
+}
+
 int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fabric_command *writes,
                 uint32_t count)
 {
-    assert(hold->global); /* only a lock that is held can be released */
+    assert(hold->global && !hold->owned); /* only a lock that is held can be released */
     bool wrote = count, release = local_release_begin(session, hold, wrote);
     if (release)
         writes[count++] = tree_unlock_command(session, hold);

@@ -28,7 +28,8 @@ struct tree_hold {
     uint64_t mask;
     struct tree_local_lock *local;
     uint64_t incarnation; /* under which the word is taken: of the operation that holds the lock */
-    bool global;          /* the lock word is ours already: handed over */
+    bool global;          /* the lock is ours; in an owned range, the local one is all there is */
+    bool owned;           /* of a leaf in an owned range: there is no global lock (O5) */
     bool unheard;         /* handed over, and no list has been run under it yet: it may be lost (locks.md) */
     bool handing;         /* release passes it on */
 };
@@ -89,15 +90,26 @@ int tree_unlock(struct tree_session *session, struct tree_hold *hold, struct fab
  * is not handed over: the answer to its release says whether it was held. */
 int tree_unlock_with(struct tree_session *session, struct tree_hold *hold, int verdict);
 
+/* ---- the lock of a leaf in an owned range (O5) ---- */
+
+/* As tree_lock and tree_lock_or_leave, by the local queue alone, whose name no global lock has: tasks of this
+ * compute node exclude each other. No round trip; all reads are left to the caller, but for an image that was
+ * handed over (session->waiter.snapshot). */
+int tree_lock_owned(struct tree_session *session, gaddr node, bool wanted, struct tree_operation *operation,
+                    struct tree_hold *hold);
+/* What was written is done, or is not known to be, and then the session's image has been forgotten. */
+void tree_unlock_owned(struct tree_session *session, struct tree_hold *hold);
+
 /* ---- parts of it, for lists of the caller's own (multi.c) ---- */
 
-/* Takes the local lock if it is free. For callers that hold other locks already. */
-bool tree_lock_try_local(struct tree_session *session, gaddr node, struct tree_hold *hold);
+/* Takes the local lock if it is free: of the global lock, or with `owned` that of a leaf in an owned range,
+ * which then is all. For callers that hold other locks already. */
+bool tree_lock_try_local(struct tree_session *session, gaddr node, bool owned, struct tree_hold *hold);
 /* Takes the local lock if it is free, else leaves the waiter's operations in its queue, as a guest; waiter's
  * tree, operations and count are the caller's. TREE_ANSWERED: they were left, and tree_lock_await waits for
  * what becomes of them; else as above. A guest's task may hold other locks when it leaves its operations, and
  * none when it waits for them. BANYAN_ENOMEM. */
-int tree_lock_try_or_leave(struct tree_session *session, gaddr node, struct tree_waiter *waiter,
+int tree_lock_try_or_leave(struct tree_session *session, gaddr node, bool owned, struct tree_waiter *waiter,
                            struct tree_hold *hold);
 void tree_lock_await(struct tree_session *session, struct tree_waiter *waiter);
 void tree_lock_abandon_local(struct tree_session *session, struct tree_hold *hold);

@@ -1,17 +1,21 @@
 /*
  * lookup.c - Point reads: R1 and R2. One round trip for a hit; one or two for a miss. Takes no lock, unless a
- * leaf stays unreadable for long.
+ * leaf stays unreadable for long. In a range that is another's nothing is helped: a leaf that stays
+ * unreadable there is left to its owner, by a peer call (tree_lookup_here is the owner's side of it).
  */
 #include <assert.h>
 #include <string.h>
 
 #include "format/verdict.h"
 #include "tree/access.h"
+#include "tree/announce.h"
 #include "tree/catalogue.h"
+#include "tree/forward.h"
 #include "tree/index.h"
 #include "tree/leaf.h"
 #include "tree/locate.h"
 #include "tree/session.h"
+#include "tree/turn.h"
 #include "tree/unlink.h"
 
 /*
@@ -43,6 +47,8 @@ struct point {
     struct tree_path path;
     struct format_point place; /* of the key in the leaf of `path` */
     struct format_slot slot;
+    bool asked;    /* for a peer, who may have met a half done leaf: a hit must not hide that */
+    gaddr settled; /* the leaf that was looked after for that */
 };
 
 static int point_read(struct point *point, bool header_too)
@@ -88,12 +94,25 @@ static int header_read(struct point *point)
     return status;
 }
 
+/* The leaf is dead: any session that has the right finishes its unlinking. */
+static int point_dead(struct point *point, const struct format_header *header)
+{
+    struct tree_session *session = point->session;
+    struct format_link link = point->path.link;
+    int status = 0;
+    if (tree_rights_cover_below(session, header->lower))
+        status = tree_unlink_finish(session, point->tree, link, header);
+    else if (session->right <= TREE_OWNED && session->restarts > TREE_PATIENCE)
+        status = tree_foreign(session, link, header->lower);
+    tree_path_forget(session, point->tree, &point->path);
+    return status ? status : tree_restart(session, link.address);
+}
+
 /* What the verdict on the leaf leads to. */
 static int point_follow(struct point *point, enum format_verdict verdict, const struct format_header *header,
                         enum outcome *outcome)
 {
     struct tree_session *session = point->session;
-    int status;
     *outcome = ELSEWHERE;
     switch (verdict) {
     case FORMAT_HIT:
@@ -106,9 +125,7 @@ static int point_follow(struct point *point, enum format_verdict verdict, const 
         *outcome = AGAIN; /* at the sibling */
         return tree_path_right(session, point->tree, &point->path, header->upper, header->sibling, 0);
     case FORMAT_DEAD:
-        status = tree_unlink_finish(session, point->tree, point->path.link, header);
-        tree_path_forget(session, point->tree, &point->path);
-        return status ? status : tree_restart(session, point->path.link.address);
+        return point_dead(point, header);
     case FORMAT_OTHER: /* the path is stale */
         tree_path_forget(session, point->tree, &point->path);
         return tree_restart(session, point->path.link.address);
@@ -176,9 +193,18 @@ static int point_attempt(struct point *point, unsigned attempt, enum outcome *ou
     return point_follow(point, verdict, &header, outcome);
 }
 
-/* 0 with the proven slot in point->slot, BANYAN_ENOTFOUND (with a message only where the index was dropped),
- * or an error. */
-static int point_lookup(struct point *point)
+/* The leaf has been read many times in vain. */
+static int point_settle(struct point *point)
+{
+    point->settled = point->path.link.address;
+    return point->session->right == TREE_OTHERS
+               ? TREE_FORWARD
+               : tree_leaf_settle(point->session, point->tree, point->path.link);
+}
+
+/* One try under the right that was entered: 0 with the proven slot in point->slot, BANYAN_ENOTFOUND (with a
+ * message only where the index was dropped), an error, TREE_FORWARD, or a verdict of turn.h. */
+static int point_try(struct point *point)
 {
     struct tree_session *session = point->session;
     for (;;) {
@@ -186,8 +212,8 @@ static int point_lookup(struct point *point)
         enum outcome outcome = AGAIN;
         for (unsigned attempt = 0; !status && outcome == AGAIN; attempt++) {
             gaddr leaf = point->path.link.address;
-            if (attempt && attempt % TREE_PATIENCE == 0)
-                status = tree_leaf_settle(session, point->tree, point->path.link);
+            if ((attempt && attempt % TREE_PATIENCE == 0) || (point->asked && point->settled != leaf))
+                status = point_settle(point);
             if (!status)
                 status = point_attempt(point, attempt, &outcome);
             if (status == TREE_RESTART) {
@@ -199,37 +225,90 @@ static int point_lookup(struct point *point)
             }
         }
         if (tree_again(session, &status))
-            continue;
+            return TREE_ANEW;
         if (status)
             return status;
         if (outcome == HIT || outcome == MISS) {
             miss_learn(session, outcome == MISS);
             return outcome == HIT ? 0 : BANYAN_ENOTFOUND;
         }
+        if (session->right == TREE_OTHERS && session->restarts > TREE_PATIENCE)
+            return TREE_FORWARD;
     }
 }
 
-int tree_lookup(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
+static int value_copy(const struct point *point, void *value, size_t *length)
+{
+    const struct format_key found = point->slot.value;
+    size_t capacity = *length;
+    *length = found.length;
+    if (capacity < found.length)
+        return pool_fail(&point->session->pool, BANYAN_EVALUESIZE,
+                         "index %s: the value has %u bytes, the buffer %zu", point->tree->name, found.length,
+                         capacity);
+    if (found.length)
+        memcpy(value, found.bytes, found.length);
+    return 0;
+}
+
+int tree_lookup_try(struct tree_session *session, struct tree *tree, struct format_key key, void *value,
+                    size_t *length)
+{
+    struct point point = {.session = session, .tree = tree, .key = key};
+    int status = point_try(&point);
+    return status ? status : value_copy(&point, value, length);
+}
+
+static int lookup_failed(struct tree_session *session, struct tree *tree, int status)
+{
+    if (status == BANYAN_ENOTFOUND && !tree_is_dropped(tree))
+        return pool_fail(&session->pool, status, "index %s: no such key", tree->name);
+    return pool_not_done(&session->pool, status);
+}
+
+int tree_lookup(struct tree_session *session, struct tree *tree, const void *key_bytes, size_t key_length,
                 void *value, size_t *length)
 {
-    int status = tree_key_check(session, tree, key, key_length);
+    const struct format_key key = {key_bytes, (uint32_t)key_length};
+    const size_t capacity = *length;
+    struct tree_turn turn = {0};
+    int status = tree_key_check(session, tree, key_bytes, key_length);
     if (!status)
         status = tree_begin(session, tree);
     if (status)
         return status;
-    struct point point = {.session = session, .tree = tree, .key = {key, (uint32_t)key_length}};
-    status = point_lookup(&point);
-    if (status == BANYAN_ENOTFOUND && !tree_is_dropped(tree))
-        return pool_fail(&session->pool, status, "index %s: no such key", tree->name);
+    do {
+        *length = capacity;
+        status = tree_rights_enter(session, tree, key) == TREE_MOVING
+                     ? TREE_WAIT
+                     : tree_lookup_try(session, tree, key, value, length);
+        if (status == TREE_FORWARD)
+            status = tree_forward_lookup(session, tree, key, value, length);
+    } while (tree_turn_again(session, tree, &turn, &status));
+    return status ? lookup_failed(session, tree, status) : 0;
+}
+
+int tree_lookup_here(struct tree_session *session, struct tree *tree, const void *key_bytes,
+                     size_t key_length, void *value, size_t *length)
+{
+    const size_t capacity = *length;
+    struct point point = {
+        .session = session, .tree = tree, .key = {key_bytes, (uint32_t)key_length}, .asked = true};
+    struct tree_turn turn = {0};
+    int status = tree_key_check(session, tree, key_bytes, key_length);
+    if (!status)
+        status = tree_begin(session, tree);
     if (status)
-        return pool_not_done(&session->pool, status);
-    size_t capacity = *length;
-    *length = point.slot.value.length;
-    if (capacity < point.slot.value.length)
-        return pool_fail(&session->pool, BANYAN_EVALUESIZE,
-                         "index %s: the value has %u bytes, the buffer %zu", tree->name,
-                         point.slot.value.length, capacity);
-    if (point.slot.value.length)
-        memcpy(value, point.slot.value.bytes, point.slot.value.length);
-    return 0;
+        return status;
+    do {
+        *length = capacity;
+        if (tree_rights_enter(session, tree, point.key) != TREE_OWNED) {
+            tree_rights_leave(session);
+            return tree_not_owned(session, tree);
+        }
+        status = point_try(&point);
+        if (!status)
+            status = value_copy(&point, value, length);
+    } while (tree_turn_again(session, tree, &turn, &status));
+    return status ? lookup_failed(session, tree, status) : 0;
 }

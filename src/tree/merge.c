@@ -9,6 +9,7 @@
 #include "base/task.h"
 #include "format/verdict.h"
 #include "tree/access.h"
+#include "tree/announce.h"
 #include "tree/entries.h"
 #include "tree/index.h"
 #include "tree/leaf.h"
@@ -48,7 +49,8 @@ static void merge_start(struct merge *merge, struct tree_session *session, struc
     merge->tree = tree;
     merge->left_link = left;
     merge->right_link = right;
-    merge->shared = tree_lock_name(session, left.address) == tree_lock_name(session, right.address);
+    merge->shared = session->right != TREE_OWNED &&
+                    tree_lock_name(session, left.address) == tree_lock_name(session, right.address);
     memset(merge->own, 0, sizeof merge->own);
     merge->own_count = 0;
 }
@@ -78,23 +80,25 @@ static int right_lock(struct merge *merge, struct fabric_command read)
 {
     struct tree_session *session = merge->session;
     gaddr leaf = merge->right_link.address;
+    const bool owned = session->right == TREE_OWNED;
     int status;
-    assert(merge->tree->access->combines);
     if (merge->shared) {
         status = pool_execute(&session->pool, gaddr_node(leaf), &read, 1);
         if (!status)
             pool_read_settle(&read);
         return status;
     }
-    if (!tree_lock_try_local(session, leaf, &merge->right_hold))
+    if (!tree_lock_try_local(session, leaf, owned, &merge->right_hold))
         return TREE_RESTART;
-    struct fabric_command commands[2] = {tree_lock_command(session, &merge->right_hold), read};
-    status = pool_execute(&session->pool, gaddr_node(leaf), commands, 2);
-    if (status)
+    struct fabric_command commands[2] = {read, read};
+    if (!owned)
+        commands[0] = tree_lock_command(session, &merge->right_hold);
+    status = pool_execute(&session->pool, gaddr_node(leaf), commands + owned, 2u - owned);
+    if (status && !owned)
         tree_lock_give_back(session, &merge->right_hold, &commands[0], status);
-    else if (commands[0].cas.old & merge->right_hold.mask)
+    else if (!status && !owned && (commands[0].cas.old & merge->right_hold.mask))
         status = TREE_RESTART;
-    else
+    if (!status)
         pool_read_settle(&commands[1]);
     if (status)
         tree_lock_abandon_local(session, &merge->right_hold);
@@ -105,7 +109,7 @@ static int right_lock(struct merge *merge, struct fabric_command read)
 static int right_release(struct merge *merge, struct fabric_command *writes, uint32_t count)
 {
     struct tree_session *session = merge->session;
-    if (!merge->shared)
+    if (!merge->shared && !merge->right_hold.owned)
         writes[count++] = tree_unlock_command(session, &merge->right_hold);
     int status =
         count ? pool_execute(&session->pool, gaddr_node(merge->right_link.address), writes, count) : 0;
@@ -317,7 +321,7 @@ static int write_merge(struct merge *merge, enum stage stage, struct tree_hold *
     if (!status)
         writes[count++] = header_write(merge, left, FINAL);
     bool both = together && !status && !merge->shared;
-    if (both)
+    if (both && !merge->right_hold.owned)
         writes[count++] = tree_unlock_command(session, &merge->right_hold);
     if (hold) {
         int released = tree_leaf_release(session, merge->tree, hold, writes, count);
@@ -343,7 +347,9 @@ static int merge_prepare(struct merge *merge, uint32_t *count)
     if (format_node_verdict(layout, left, merge->left_link, tree->index, 0, &merge->left) != FORMAT_LIVE ||
         format_node_verdict(layout, right, merge->right_link, tree->index, 0, &merge->right) != FORMAT_LIVE ||
         !names(&merge->left, merge->right_link, merge->right.lower) ||
-        !tree_merge_whole(layout, left, &merge->left) || !heads_are(layout, right, merge->right.version))
+        tree_rights_first(session, merge->right.lower) || !tree_rights_cover(session, merge->left.lower) ||
+        !tree_rights_cover(session, merge->right.lower) || !tree_merge_whole(layout, left, &merge->left) ||
+        !heads_are(layout, right, merge->right.version))
         return TREE_RESTART;
     own_note(merge, left);
     int status = tree_leaf_entries(session, layout, right, &merge->right, count);
@@ -390,7 +396,7 @@ int tree_merge(struct tree_session *session, struct tree *tree, struct format_li
 {
     struct merge merge;
     *merged = false;
-    if (!tree->access->combines || tree->layout.slots > SLOTS_MAX)
+    if (tree->layout.slots > SLOTS_MAX)
         return 0;
     merge_start(&merge, session, tree, left, right);
     int status = merge_run(&merge, merged);

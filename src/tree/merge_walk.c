@@ -2,7 +2,8 @@
  * merge_walk.c - the walk that looks for sparse leaves and merges them (tree.h: tree_merge_step). One round
  * trip reads up to 32 leaves of one parent, without locks; what they hold is an estimate, and the merge
  * itself (merge.c) looks again under the locks. What deaths have left half done in leaves that the walk
- * meets, it finishes.
+ * meets, it finishes. It walks over ranges that this process may change, row by row of the table of rights,
+ * and passes the others by.
  */
 #include <assert.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "base/epoch.h"
 #include "format/verdict.h"
 #include "tree/access.h"
+#include "tree/announce.h"
 #include "tree/cache.h"
 #include "tree/index.h"
 #include "tree/leaf.h"
@@ -31,14 +33,24 @@ struct family {
     bool last;                   /* nowhere: the index ends here */
 };
 
+static struct format_key cursor_key(const struct tree *tree, const struct tree_merge_cursor *cursor)
+{
+    return cursor->length ? (struct format_key){cursor->key, cursor->length}
+                          : format_key_least(&tree->layout);
+}
+
+static bool beyond_row(const struct tree_session *session, struct format_key lower)
+{
+    return session->row->has_upper && format_key_compare(lower, session->row->upper) >= 0;
+}
+
 /* The leaf at the cursor, and those to its right that its parent names too. TREE_RESTART: the parent is not
  * cached any more. */
 static int family_find(struct tree_session *session, struct tree *tree,
                        const struct tree_merge_cursor *cursor, struct family *family)
 {
     const struct format_layout *layout = &tree->layout;
-    struct format_key least = format_key_least(layout);
-    struct format_key key = cursor->length ? (struct format_key){cursor->key, cursor->length} : least;
+    struct format_key key = cursor_key(tree, cursor);
     struct tree_path path;
     family->count = 0;
     family->last = false;
@@ -53,13 +65,20 @@ static int family_find(struct tree_session *session, struct tree *tree,
     struct tree_frame *frame = tree_cache_find(tree->cache, path.parent);
     if (frame) {
         uint32_t entry = tree_frame_search(layout, frame, key, false);
-        for (; entry < frame->count && family->count < FAMILY_MAX; entry++)
+        bool border = false;
+        for (; entry < frame->count && family->count < FAMILY_MAX && !border; entry++) {
+            border = family->count && beyond_row(session, tree_frame_key(layout, frame, entry));
+            if (border)
+                break;
             if (frame->links[entry].address != GADDR_NULL) /* a gap is nobody's */
                 family->links[family->count++] = frame->links[entry];
+        }
         bool more = entry < frame->count;
         family->last = !more && !frame->has_upper;
-        /* The last one is the left neighbour of what follows. */
-        format_key_store(&family->next, more ? tree_frame_key(layout, frame, entry - 1) : frame->upper);
+        /* The last one is the left neighbour of what follows, but over a border (O3) nothing is merged. */
+        format_key_store(&family->next, border ? session->row->upper
+                                        : more ? tree_frame_key(layout, frame, entry - 1)
+                                               : frame->upper);
     }
     epoch_leave(session->pool.epoch);
     return frame ? 0 : TREE_RESTART;
@@ -77,14 +96,18 @@ static uint32_t count_taken(const struct format_layout *layout, const uint8_t *i
 static int leaf_settle(struct tree_session *session, struct tree *tree, struct format_link link,
                        enum format_verdict verdict, const struct format_header *header)
 {
+    bool covered = verdict != FORMAT_TORN && verdict != FORMAT_MALFORMED && verdict != FORMAT_OTHER &&
+                   tree_rights_cover(session, header->lower);
     switch (verdict) {
     case FORMAT_FROZEN:
-        return tree_merge_thaw(session, tree, link, header);
+        return covered ? tree_merge_thaw(session, tree, link, header) : 0;
     case FORMAT_DEAD:
-        return tree_unlink_finish(session, tree, link, header);
+        return tree_rights_cover_below(session, header->lower)
+                   ? tree_unlink_finish(session, tree, link, header)
+                   : 0;
     case FORMAT_SPLITTING:
     case FORMAT_MERGING:
-        return tree_leaf_settle(session, tree, link);
+        return covered ? tree_leaf_settle(session, tree, link) : 0;
     default:
         return 0; /* changed, or torn: the next walk sees it again */
     }
@@ -154,6 +177,7 @@ static int pass_over(struct tree_session *session, struct tree *tree, struct tre
 {
     struct tree_place place;
     struct tree_place_bound bound;
+    tree_rights_leave(session); /* that is an operation of its own */
     int status = tree_place_after(session, tree, cursor->key, cursor->length, &place, &bound);
     if (status && status != BANYAN_ENOTFOUND)
         return status;
@@ -191,6 +215,17 @@ static int step(struct tree_session *session, struct tree *tree, struct tree_mer
     return 0;
 }
 
+/* The row at the cursor is not this process's to change: goes on behind it. */
+static void row_pass(struct tree_session *session, struct tree *tree, struct tree_merge_cursor *cursor,
+                     struct tree_merge_report *report)
+{
+    struct format_key_copy end;
+    report->ended = !tree_rights_end(session, tree, cursor_key(tree, cursor), &end);
+    report->leaves++; /* so that a walk over nothing but such rows ends */
+    cursor->length = report->ended ? 0 : end.length;
+    memcpy(cursor->key, end.bytes, cursor->length);
+}
+
 int tree_merge_step(struct tree_session *session, struct tree *tree, struct tree_merge_cursor *cursor,
                     uint32_t budget, struct tree_merge_report *report)
 {
@@ -198,8 +233,17 @@ int tree_merge_step(struct tree_session *session, struct tree *tree, struct tree
     int status = tree_begin(session, tree);
     session->stats.operations--; /* it is background work, not a client's */
     while (!status && !report->ended && report->leaves < budget) {
-        status = step(session, tree, cursor, report);
-        if (status == TREE_RESTART)
+        if (tree_rights_enter(session, tree, cursor_key(tree, cursor)) <= TREE_OWNED)
+            status = step(session, tree, cursor, report);
+        else
+            row_pass(session, tree, cursor, report);
+        bool stale = tree_rights_stale(session, &status);
+        tree_rights_leave(session);
+        if (stale)
+            return pool_fail(&session->pool, BANYAN_EFENCED,
+                             "index %s: a connection was lost, and the map of ranges is not fetched yet",
+                             tree->name);
+        if (status > 0)
             status = tree_restart(session, tree->root_word);
         else if (!status)
             session->restarts = session->invalid = session->astray = session->walked = 0;

@@ -4,6 +4,9 @@
  * under the leaf's lock. A task that finds the local lock held leaves its operation to the holder, and a
  * holder does what it finds there with its own (delegate.h): one round trip more if a bucket has to be read
  * for that, none for the others.
+ *
+ * In a range that is another's the owner makes the change (forward.h), by a peer call; with a callback it is
+ * read and decided here. tree_exchange_here is the owner's side of it.
  */
 #include "tree/leaf.h"
 
@@ -15,14 +18,17 @@
 #include "base/task.h"
 #include "format/verdict.h"
 #include "tree/access.h"
+#include "tree/announce.h"
 #include "tree/delegate.h"
 #include "tree/entries.h"
+#include "tree/forward.h"
 #include "tree/index.h"
 #include "tree/keyblocks.h"
 #include "tree/locate.h"
 #include "tree/merge.h"
 #include "tree/session.h"
 #include "tree/split.h"
+#include "tree/turn.h"
 #include "tree/unlink.h"
 
 /* ---- what is known of the leaf under its lock ---- */
@@ -91,6 +97,8 @@ int tree_leaf_mend(struct tree_session *session, struct tree *tree, struct forma
     const uint8_t state = header->state;
     if (state != FORMAT_NODE_SPLITTING && state != FORMAT_NODE_MERGING)
         return 0;
+    if (!tree_rights_cover(session, header->lower)) /* the way leads astray, or there is no border yet */
+        return session->restarts > TREE_PATIENCE ? tree_foreign(session, link, header->lower) : TREE_RESTART;
     int status = tree_leaf_complete(session, tree, link.address);
     if (!status)
         status = state == FORMAT_NODE_SPLITTING ? tree_split_finish(session, tree, link)
@@ -117,6 +125,8 @@ struct change {
     gaddr moving; /* tree_key_block_move: the long key's block; else GADDR_NULL */
     bool moved;
     bool here;                       /* the function runs on this task only */
+    bool mine;                       /* the range must be this process's */
+    struct tree_exchange *exchange;  /* what an owner is asked for; NULL: what the function decides */
     struct tree_operation operation; /* for the holder of the lock */
     struct tree_taken taken;         /* of others */
 };
@@ -169,7 +179,7 @@ static int change_lock(struct change *change)
     format_point_set(&change->place, &change->tree->layout, change->path.link, change->tree->index,
                      change->key);
     uint32_t count = change_reads(change, true, reads);
-    bool leave = !change->here && tree_delegate_on(session, change->tree);
+    bool leave = !change->here && tree_delegate_on(session);
     change->operation = (struct tree_operation){.tree = change->tree,
                                                 .place = change->place,
                                                 .function = change->function,
@@ -206,6 +216,29 @@ static int change_quit(struct change *change, int verdict)
     return tree_leaf_release_with(change->session, change->tree, &change->hold, verdict);
 }
 
+/* No lock is held. The leaf is frozen, or dead: finishes that where the right covers it. */
+static int leaf_thaw(struct tree_session *session, struct tree *tree, struct format_link link,
+                     const struct format_header *header)
+{
+    int status = 0;
+    if (tree_rights_cover(session, header->lower))
+        status = tree_merge_thaw(session, tree, link, header);
+    else if (session->restarts > TREE_PATIENCE)
+        status = tree_foreign(session, link, header->lower);
+    return status ? status : TREE_RESTART;
+}
+
+static int leaf_departed(struct tree_session *session, struct tree *tree, struct format_link link,
+                         const struct format_header *header)
+{
+    int status = 0;
+    if (tree_rights_cover_below(session, header->lower))
+        status = tree_unlink_finish(session, tree, link, header);
+    else if (session->restarts > TREE_PATIENCE)
+        status = tree_foreign(session, link, header->lower);
+    return status ? status : TREE_RESTART;
+}
+
 /* Under the lock: is this the leaf, and in what state? 0: go on, with change->verdict HIT, MISS or TORN; else
  * the lock is given up. */
 static int change_validate(struct change *change)
@@ -216,21 +249,17 @@ static int change_validate(struct change *change)
     int status = tree_leaf_validate(session, tree, link, &change->header);
     if (!status)
         status = tree_leaf_mend(session, tree, link, &change->header);
-    if (status < 0)
+    if (status < 0 || status == TREE_FOREIGN)
         return change_quit(change, status);
     if (!status && change->header.state == FORMAT_NODE_FROZEN) {
         status = change_quit(change, 0);
-        if (!status)
-            status = tree_merge_thaw(session, tree, link, &change->header);
-        return status ? status : TREE_RESTART;
+        return status ? status : leaf_thaw(session, tree, link, &change->header);
     }
     if (status == TREE_RESTART) {
         bool dead = format_header_departed(&change->header, link, tree->index);
         status = change_quit(change, TREE_RESTART);
-        if (status == TREE_RESTART && dead) {
-            int finished = tree_unlink_finish(session, tree, link, &change->header);
-            status = finished ? finished : TREE_RESTART;
-        }
+        if (status == TREE_RESTART && dead)
+            status = leaf_departed(session, tree, link, &change->header);
         tree_path_forget(session, tree, &change->path);
         return status;
     }
@@ -300,7 +329,7 @@ static int taken_read(struct change *change, struct fabric_command *reads)
 static int change_take(struct change *change)
 {
     struct tree_session *session = change->session;
-    if (!tree_delegate_waits(&change->hold) || !tree_delegate_on(session, change->tree))
+    if (!tree_delegate_waits(&change->hold) || !tree_delegate_on(session))
         return 0;
     if (!session->list)
         session->list = calloc(FABRIC_COMMANDS_MAX, sizeof *session->list);
@@ -468,9 +497,9 @@ static bool only_entry(const struct format_layout *layout, const uint8_t *image,
     return true;
 }
 
-/* Whether deleting the slot leaves the leaf empty, and it may go: it is not the leftmost, and its parent
- * names it (so that the session that drops that entry, and no other, frees the leaf). Costs a read of the
- * leaf when the key's bucket is about to be empty. */
+/* Whether deleting the slot leaves the leaf empty, and it may go: it is not the leftmost, nor the first of a
+ * range (O3), and its parent names it (so that the session that drops that entry, and no other, frees the
+ * leaf). Costs a read of the leaf when the key's bucket is about to be empty. */
 static int change_empties(struct change *change, bool *empties)
 {
     struct tree_session *session = change->session;
@@ -478,6 +507,8 @@ static int change_empties(struct change *change, bool *empties)
     *empties = false;
     if (!change->path.direct || !change->path.parent.address ||
         !format_key_compare(change->header.lower, format_key_least(layout)) ||
+        tree_rights_first(session, change->header.lower) ||
+        !tree_rights_cover(session, change->header.lower) ||
         !only_entry(layout, session->image.bytes, change->seed, change->place.bucket.first,
                     change->place.bucket.count, change->slot.number))
         return 0;
@@ -548,15 +579,12 @@ static int change_decide(struct change *change)
     return change_release(change, unlock, 0, UINT32_MAX, false);
 }
 
-static int change_run(struct change *change)
+/* Under the right that was entered: 0, an error, or a verdict of turn.h. */
+static int change_try(struct change *change)
 {
     struct tree_session *session = change->session;
     struct tree *tree = change->tree;
-    int status = tree_key_check(session, tree, change->key.bytes, change->key.length);
-    if (!status)
-        status = tree_begin(session, tree);
-    if (status)
-        return status;
+    int status = 0;
     for (bool located = false;;) {
         if (!located)
             status = tree_locate(session, tree, change->key, false, 0, &change->path);
@@ -571,17 +599,50 @@ static int change_run(struct change *change)
         if (status == TREE_ANSWERED)
             status = tree_delegate_result(session, &change->operation);
         assert(!change->taken.waiters);
-        if (tree_again(session, &status)) {
-            located = false;
-            continue;
-        }
-        if (status <= 0)
+        if (tree_again(session, &status))
+            return TREE_ANEW;
+        if (status <= 0 || status == TREE_FOREIGN || status == TREE_WAIT)
             return status;
         located = status == TREE_SIDEWAYS;
         status = located ? 0 : tree_restart(session, change->path.link.address);
         if (status)
             return status;
     }
+}
+
+/* The range is another's. */
+static int change_forward(struct change *change)
+{
+    struct tree_session *session = change->session;
+    if (change->mine)
+        return tree_not_owned(session, change->tree);
+    if (change->moving) /* nothing is moved */
+        return 0;
+    if (change->exchange)
+        return tree_forward_exchange(session, change->tree, change->exchange);
+    return tree_forward_modify(session, change->tree, change->key, change->function, change->context);
+}
+
+static int change_run(struct change *change)
+{
+    struct tree_session *session = change->session;
+    struct tree *tree = change->tree;
+    struct tree_turn turn = {0};
+    int status = tree_key_check(session, tree, change->key.bytes, change->key.length);
+    if (!status)
+        status = tree_begin(session, tree);
+    if (status)
+        return status;
+    do {
+        enum tree_right right = tree_rights_enter(session, tree, change->key);
+        if (change->mine && right != TREE_OWNED)
+            status = tree_not_owned(session, tree);
+        else if (right <= TREE_OWNED)
+            status = change_try(change);
+        else
+            status = right == TREE_OTHERS ? change_forward(change) : TREE_WAIT;
+    } while (tree_turn_again(session, tree, &turn, &status));
+    return status;
 }
 
 int tree_modify(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
@@ -636,9 +697,7 @@ int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct for
     if (!status && header.state == FORMAT_NODE_FROZEN) {
         /* It may be emptied in part: its left neighbour tells. */
         status = tree_leaf_release_with(session, tree, &hold, 0);
-        if (!status)
-            status = tree_merge_thaw(session, tree, link, &header);
-        return status ? status : TREE_RESTART;
+        return status ? status : leaf_thaw(session, tree, link, &header);
     }
     if (status == TREE_RESTART && format_header_departed(&header, link, tree->index))
         status = 0; /* the reader finds that out itself */
@@ -681,13 +740,43 @@ static enum tree_verdict usual_change(void *context, const void *old, size_t old
     return TREE_PUT;
 }
 
+/* The same as an owner is asked for it. */
+static void usual_exchange(const struct usual *usual, const void *key, size_t key_length,
+                           struct tree_exchange *exchange)
+{
+    static const enum tree_expectation expectations[] = {TREE_EXPECT_ANYTHING, TREE_EXPECT_NOTHING,
+                                                         TREE_EXPECT_SOMETHING, TREE_EXPECT_VALUE,
+                                                         TREE_EXPECT_SOMETHING};
+    exchange->key = key;
+    exchange->key_length = key_length;
+    exchange->expect = expectations[usual->when];
+    exchange->expected = usual->expected;
+    exchange->expected_length = usual->expected_length;
+    exchange->value = usual->when == DELETE_IF_PRESENT ? NULL : usual->value ? usual->value : "";
+    exchange->length = usual->length;
+}
+
 static int usual_run(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
                      struct usual *usual)
 {
+    struct tree_exchange exchange;
+    usual_exchange(usual, key, key_length, &exchange);
+    struct change change = {.session = session,
+                            .tree = tree,
+                            .key = {key, (uint32_t)key_length},
+                            .function = usual_change,
+                            .context = usual,
+                            .exchange = &exchange};
     int status =
         usual->when == DELETE_IF_PRESENT ? 0 : tree_value_check(session, tree, usual->value, usual->length);
     if (!status)
-        status = tree_modify(session, tree, key, key_length, usual_change, usual);
+        status = change_run(&change);
+    if (status == BANYAN_ECONFLICT) { /* the owner's answer */
+        usual->status = !exchange.existed              ? BANYAN_ENOTFOUND
+                        : usual->when == PUT_IF_ABSENT ? BANYAN_EEXIST
+                                                       : BANYAN_ECONFLICT;
+        status = 0;
+    }
     if (status || !usual->status)
         return status;
     return pool_fail(&session->pool, usual->status, "index %s: %s", tree->name, error_name(usual->status));
@@ -729,4 +818,51 @@ int tree_compare_and_set(struct tree_session *session, struct tree *tree, const 
                           .expected = expected,
                           .expected_length = expected_length};
     return usual_run(session, tree, key, key_length, &usual);
+}
+
+/* ---- for another compute node ---- */
+
+static enum tree_verdict exchange_change(void *context, const void *old, size_t old_length, void *value,
+                                         size_t *length)
+{
+    struct tree_exchange *exchange = context;
+    exchange->existed = old;
+    exchange->old_length = old_length;
+    if (old_length)
+        memcpy(exchange->old, old, old_length);
+    bool equal = old && old_length == exchange->expected_length &&
+                 (!old_length || !memcmp(old, exchange->expected, old_length));
+    if ((exchange->expect == TREE_EXPECT_NOTHING && old) ||
+        (exchange->expect == TREE_EXPECT_SOMETHING && !old) ||
+        (exchange->expect == TREE_EXPECT_VALUE && !equal)) {
+        exchange->refused = true;
+        return TREE_KEEP;
+    }
+    exchange->refused = false;
+    if (!exchange->value)
+        return TREE_DELETE;
+    if (exchange->length)
+        memcpy(value, exchange->value, exchange->length);
+    *length = exchange->length;
+    return TREE_PUT;
+}
+
+int tree_exchange_here(struct tree_session *session, struct tree *tree, struct tree_exchange *exchange)
+{
+    struct change change = {.session = session,
+                            .tree = tree,
+                            .key = {exchange->key, (uint32_t)exchange->key_length},
+                            .function = exchange_change,
+                            .context = exchange,
+                            .mine = true};
+    int status = exchange->value ? tree_value_check(session, tree, exchange->value, exchange->length) : 0;
+    if (!status && exchange->expect > TREE_EXPECT_VALUE)
+        status = pool_fail(&session->pool, BANYAN_EINVAL, "index %s: an exchange expects what there is not",
+                           tree->name);
+    if (!status)
+        status = change_run(&change);
+    if (status || !exchange->refused)
+        return status;
+    return pool_fail(&session->pool, BANYAN_ECONFLICT, "index %s: the key does not hold what was expected",
+                     tree->name);
 }

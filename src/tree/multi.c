@@ -4,6 +4,10 @@
  * buckets, one that writes all their slots, and those of other tasks that wait for the same leaf. Where
  * another task of this compute node has the lock the group is left to it (delegate.h); what nobody has done
  * in the end is done by itself.
+ *
+ * A batch relies on all rows of the table of rights at once (announce.h), for some round trips. Items of
+ * shared ranges and of owned ones go together: a group's lists are the same but for the global lock. What is
+ * another's is done by itself, by its owner; reads of it go with the batch.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -11,11 +15,13 @@
 
 #include "format/verdict.h"
 #include "tree/access.h"
+#include "tree/announce.h"
 #include "tree/delegate.h"
 #include "tree/index.h"
 #include "tree/keyblocks.h"
 #include "tree/locate.h"
 #include "tree/session.h"
+#include "tree/turn.h"
 
 /* Items under way together; what needs more than the plain case is done one by one afterwards. */
 #define BATCH 32u
@@ -32,6 +38,8 @@ struct batch_item {
     struct fabric_command *commands; /* its part of the batch's */
     struct fabric_list list;
     bool posted, deferred, answered;
+    bool owned;      /* the range is this process's */
+    size_t capacity; /* gets: of the value's buffer */
     /* puts */
     gaddr block;            /* made for a long key that is new; else GADDR_NULL */
     uint32_t leader;        /* the first item of the same leaf has image, commands, list and hold for all */
@@ -93,12 +101,17 @@ static uint32_t batch_lists(struct tree_batch *batch, struct fabric_list *lists[
     return count;
 }
 
-/* Reads what every item wants of its leaf, together: one round trip. */
+/* Reads what every item wants of its leaf, together: one round trip. Leaves of ranges that are not owned are
+ * nowhere but in the pool, so one access does for all. */
 static int batch_read(struct tree_batch *batch)
 {
     struct fabric_list *lists[BATCH];
     uint32_t count = batch_lists(batch, lists);
-    return count ? tree_leaves_read(batch->session, batch->tree, lists, count) : 0;
+    const struct tree_access *access = &tree_access_one_sided;
+    for (uint32_t i = 0; i < batch->count; i++)
+        if (batch->items[i].owned)
+            access = &tree_access_owned;
+    return count ? access->read_many(batch->session, batch->tree, lists, count) : 0;
 }
 
 /* Posts every item's commands together, locks and unlocks among them: one round trip. Each list has its
@@ -107,7 +120,6 @@ static void batch_post(struct tree_batch *batch)
 {
     struct fabric_list *lists[BATCH];
     uint32_t count = batch_lists(batch, lists);
-    assert(batch->tree->access->combines);
     if (count)
         pool_lists_post(&batch->session->pool, lists, count);
 }
@@ -137,6 +149,9 @@ static void get_batch(struct tree_batch *batch)
     for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
         const struct format_bucket *bucket = &entry->place.bucket;
+        entry->capacity = entry->item->length;
+        if (entry->deferred)
+            continue;
         format_point_set(&entry->place, layout, entry->path.link, batch->tree->index, item_key(entry->item));
         entry->commands = &batch->commands[i];
         entry->commands[0] = pool_read_command(entry->path.link.address + bucket->offset,
@@ -146,6 +161,8 @@ static void get_batch(struct tree_batch *batch)
     int status = batch_read(batch);
     for (uint32_t i = 0; i < batch->count && !status; i++) {
         struct batch_item *entry = &batch->items[i];
+        if (entry->deferred)
+            continue;
         pool_read_settle(&entry->commands[0]);
         tree_charge_bucket(layout);
         entry->list.count = 0;
@@ -171,14 +188,20 @@ static void get_batch(struct tree_batch *batch)
         if (entry->answered)
             entry->item->status = BANYAN_ENOTFOUND;
     }
+    tree_rights_leave(session);
+    /* O2: some answers came from the cache, and the read lease has lapsed. Each that may be such tries alone.
+     */
+    bool lapsed = tree_lapsed(session);
     for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
         struct tree_item *item = entry->item;
-        if (status &&
-            !entry->answered) /* the error of one list is not that of every item: each tries alone */
+        if ((status && !entry->answered) || /* one list's error is not every item's: each tries alone */
+            (lapsed && entry->owned))
             entry->deferred = true;
         if (!entry->deferred)
             continue;
+        if (entry->answered)
+            item->length = entry->capacity;
         session->stats.operations--; /* it is counted once more */
         item->status =
             tree_lookup(session, batch->tree, item->key, item->key_length, item->value, &item->length);
@@ -245,7 +268,8 @@ static uint32_t put_leader(const struct tree_batch *batch, uint32_t number)
     for (uint32_t i = 0; i < number; i++) {
         const struct batch_item *entry = &batch->items[i];
         if (entry->todo && entry->path.link.address == link.address && entry->leader == i &&
-            !entry->deferred && entry->path.link.tag == link.tag && entry->members < GROUP_MAX)
+            entry->owned == batch->items[number].owned && !entry->deferred &&
+            entry->path.link.tag == link.tag && entry->members < GROUP_MAX)
             return i;
     }
     return number;
@@ -288,15 +312,16 @@ static void put_lock(struct tree_batch *batch, struct batch_item *leader)
     struct tree_session *session = batch->session;
     gaddr leaf = leader->path.link.address;
     bool locked;
-    if (tree_delegate_on(session, batch->tree)) {
+    session->right = leader->owned ? TREE_OWNED : TREE_SHARED;
+    if (tree_delegate_on(session)) {
         leader->waiter.tree = batch->tree;
         leader->waiter.operations = &leader->operation;
         leader->waiter.count = leader->members;
-        int status = tree_lock_try_or_leave(session, leaf, &leader->waiter, &leader->hold);
+        int status = tree_lock_try_or_leave(session, leaf, leader->owned, &leader->waiter, &leader->hold);
         leader->left = status == TREE_ANSWERED;
         locked = !status;
     } else {
-        locked = tree_lock_try_local(session, leaf, &leader->hold);
+        locked = tree_lock_try_local(session, leaf, leader->owned, &leader->hold);
     }
     for (uint32_t i = leader->leader; i != BATCH && !locked && !leader->left; i = batch->items[i].next)
         batch->items[i].deferred = true;
@@ -311,13 +336,14 @@ static bool put_reads(const struct tree_batch *batch, uint32_t leader, uint32_t 
     return false;
 }
 
-/* The group's first list: the lock, the header, the buckets. */
+/* The group's first list: the lock (of an owned leaf there is none), the header, the buckets. */
 static void put_list(struct tree_batch *batch, uint32_t leader)
 {
     struct batch_item *first = &batch->items[leader];
     gaddr leaf = first->path.link.address;
     uint16_t count = 0;
-    first->commands[count++] = tree_lock_command(batch->session, &first->hold);
+    if (!first->owned)
+        first->commands[count++] = tree_lock_command(batch->session, &first->hold);
     first->commands[count++] = pool_read_command(leaf, first->image, batch->tree->layout.header_bytes);
     for (uint32_t i = leader; i != BATCH; i = batch->items[i].next) {
         const struct format_bucket *bucket = &batch->items[i].place.bucket;
@@ -398,7 +424,8 @@ static void put_take(struct tree_batch *batch, struct batch_item *leader, const 
     uint32_t own = leader->list.count, left = sizeof batch->more / sizeof *batch->more - batch->more_used,
              most = left < FABRIC_COMMANDS_MAX ? left : FABRIC_COMMANDS_MAX, count = own;
     uint64_t known[FORMAT_BUCKETS_MAX / 64] = {0};
-    if (!tree_delegate_waits(&leader->hold) || !tree_delegate_on(session, batch->tree) || most < own + 2)
+    session->right = leader->owned ? TREE_OWNED : TREE_SHARED;
+    if (!tree_delegate_waits(&leader->hold) || !tree_delegate_on(session) || most < own + 2)
         return;
     for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next) {
         uint32_t number = batch->items[i].place.bucket.number;
@@ -428,8 +455,9 @@ static void put_apply(struct tree_batch *batch, struct batch_item *leader)
 {
     const struct format_layout *layout = &batch->tree->layout;
     struct format_header header;
-    format_header_settle(layout, &leader->commands[1]);
-    for (uint32_t i = 2; i < leader->list.count; i++)
+    const uint32_t reads = leader->owned ? 0 : 1;
+    format_header_settle(layout, &leader->commands[reads]);
+    for (uint32_t i = reads + 1; i < leader->list.count; i++)
         pool_read_settle(&leader->commands[i]);
     leader->list.count = 0;
     bool good = format_node_verdict(layout, leader->image, leader->path.link, batch->tree->index, 0,
@@ -442,7 +470,8 @@ static void put_apply(struct tree_batch *batch, struct batch_item *leader)
     }
     if (good)
         put_take(batch, leader, &header);
-    leader->commands[leader->list.count++] = tree_unlock_command(batch->session, &leader->hold);
+    if (!leader->owned)
+        leader->commands[leader->list.count++] = tree_unlock_command(batch->session, &leader->hold);
 }
 
 /* The leader's first list was posted: the second one if the lock is held, else all of the group are deferred.
@@ -450,14 +479,15 @@ static void put_apply(struct tree_batch *batch, struct batch_item *leader)
 static void put_go_on(struct tree_batch *batch, struct batch_item *leader)
 {
     struct tree_session *session = batch->session;
-    leader->held = !leader->list.status && !(leader->commands[0].cas.old & leader->hold.mask);
+    leader->held =
+        !leader->list.status && (leader->owned || !(leader->commands[0].cas.old & leader->hold.mask));
     leader->hold.global = leader->held;
     if (leader->held) {
         put_apply(batch, leader);
         return;
     }
     leader->list.count = 0;
-    if (leader->list.status)
+    if (leader->list.status && !leader->owned)
         tree_lock_give_back(session, &leader->hold, &leader->commands[0], leader->list.status);
     tree_lock_abandon_local(session, &leader->hold);
     for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next)
@@ -468,7 +498,7 @@ static void put_go_on(struct tree_batch *batch, struct batch_item *leader)
 static void put_conclude(struct tree_batch *batch, struct batch_item *leader)
 {
     struct tree_session *session = batch->session;
-    int status = leader->list.status;
+    int status = leader->list.count ? leader->list.status : 0; /* 0: owned, and there is nothing to write */
     tree_lock_abandon(session, &leader->hold, status);
     tree_delegate_answer(session, &leader->taken, status);
     if (status && status != BANYAN_EFENCED)
@@ -547,13 +577,14 @@ static void put_batch(struct tree_batch *batch)
     struct tree_session *session = batch->session;
     bool todo = true;
     for (uint32_t i = 0; i < batch->count; i++)
-        batch->items[i].todo = true;
+        batch->items[i].todo = !batch->items[i].deferred;
     for (uint32_t round = 0; todo && round < ROUNDS_MAX; round++) {
         put_round(batch);
         todo = false;
         for (uint32_t i = 0; i < batch->count; i++)
             todo |= batch->items[i].todo;
     }
+    tree_rights_leave(session);
     for (uint32_t i = 0; i < batch->count; i++) {
         struct tree_item *item = batch->items[i].item;
         if (!batch->items[i].deferred && !batch->items[i].todo)
@@ -564,6 +595,20 @@ static void put_batch(struct tree_batch *batch)
 }
 
 /* ---- both ---- */
+
+/* After the items were located: relies on all rows. Items of ranges that the batch cannot work on are done by
+ * themselves. */
+static void batch_enter(struct tree_batch *batch, bool put)
+{
+    struct tree_session *session = batch->session;
+    tree_rights_enter_all(session, batch->tree);
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct batch_item *entry = &batch->items[i];
+        enum tree_right right = tree_rights_switch(session, batch->tree, item_key(entry->item));
+        entry->owned = right == TREE_OWNED;
+        entry->deferred = right == TREE_MOVING || (put && right == TREE_OTHERS);
+    }
+}
 
 /* Takes the next items whose arguments are good and whose leaves can be located. */
 static void batch_fill(struct tree_batch *batch, struct tree_item **items, size_t *left, bool put)
@@ -617,6 +662,7 @@ static int batch_run(struct tree_session *session, struct tree *tree, struct tre
         items[i].status = status;
     while (left && !status) {
         batch_fill(batch, &next, &left, put);
+        batch_enter(batch, put);
         if (put)
             put_batch(batch);
         else
@@ -636,7 +682,7 @@ int tree_multi_get(struct tree_session *session, struct tree *tree, struct tree_
 int tree_multi_put(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count)
 {
     /* A batch overlaps its items by combining their commands. */
-    if (session->compute->switches.combine == POOL_COMBINE_ALL && tree->access->combines)
+    if (session->compute->switches.combine == POOL_COMBINE_ALL)
         return batch_run(session, tree, items, count, true);
     int status = 0;
     for (size_t i = 0; i < count; i++) {

@@ -39,7 +39,7 @@ struct tree_rights_row {
  * installed one changes nothing; the installed one again changes nothing but its incarnation. Suspends the
  * calling task, which must hold no lock and be in no operation of the index; one call at a time for each
  * index. BANYAN_ENOMEM: nothing was changed. BANYAN_EINVAL: rows that contradict themselves (order, no first
- * row); the message says which.
+ * row); the message says which. All handles of the index on this compute node have one table.
  *
  * `incarnation`: fabric_incarnation, read before the map was fetched. Whatever changes leaves of the index is
  * posted under the installed table's number. So after the loss of a connection nothing goes out to that
@@ -48,7 +48,9 @@ struct tree_rights_row {
  */
 int tree_rights_adopt(struct tree_session *session, struct tree *tree, uint64_t version, uint64_t incarnation,
                       const struct tree_rights_row *rows, uint32_t count);
-/* The whole index is this process's, as version 0; before any operation of it began. BANYAN_ENOMEM. */
+/* The whole index is this process's, as version 0, and it has the pool to itself: no incarnation makes that
+ * untrue. Before any operation of it began (the switch `ownership` does it as each index is opened).
+ * BANYAN_ENOMEM. */
 int tree_rights_own(struct tree *tree, struct error *error);
 /* The installed version; 0: none was. Any thread. */
 uint64_t tree_rights_version(const struct tree *tree);
@@ -75,6 +77,7 @@ struct tree_exchange {
     bool existed;
     uint8_t old[FORMAT_VALUE_MAX];
     size_t old_length;
+    bool refused; /* the key did not hold what was expected */
 };
 
 /* Both: BANYAN_EFENCED where this process does not own the key's range: nothing was done. Else as tree_lookup

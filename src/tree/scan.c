@@ -1,6 +1,8 @@
 /*
  * scan.c - Ranges in both directions: R5. One round trip for all leaves that one cached parent names, up
- * to 32.
+ * to 32. The right is entered anew for each such step, so that a long scan holds up no transfer. In a range
+ * that is another's nothing is helped: where a leaf stays unreadable its owner is asked for a key of it, and
+ * settles it then.
  */
 #include <assert.h>
 #include <string.h>
@@ -10,12 +12,15 @@
 #include "base/task.h"
 #include "format/verdict.h"
 #include "tree/access.h"
+#include "tree/announce.h"
 #include "tree/cache.h"
 #include "tree/entries.h"
+#include "tree/forward.h"
 #include "tree/index.h"
 #include "tree/leaf.h"
 #include "tree/locate.h"
 #include "tree/session.h"
+#include "tree/turn.h"
 #include "tree/unlink.h"
 
 /*
@@ -40,6 +45,7 @@ struct scan {
     /* Not NULL: the right neighbour of the leaf at the position is looked for, and no entry is delivered; the
      * position then is where that neighbour begins. */
     struct tree_place *neighbour;
+    struct format_key_copy stuck; /* TREE_FORWARD: a key that the leaf in the way may hold */
 };
 
 struct ahead {
@@ -69,6 +75,16 @@ static bool past_end(const struct scan *scan, struct format_key lower)
     return range->to_open ? order >= 0 : order > 0;
 }
 
+/* Stop at leaves of another row: what this process knows of them is not covered by its announcement. */
+static bool past_row(const struct scan *scan, struct format_key lower)
+{
+    const struct tree_row *row = scan->session->row;
+    if (!row || scan->session->table->count == 1)
+        return false;
+    return scan->range->reverse ? format_key_compare(lower, row->lower) < 0
+                                : row->has_upper && format_key_compare(lower, row->upper) >= 0;
+}
+
 /* The leaf at the position, and those after it in the scan's direction that its parent names too. */
 static int look_ahead(struct scan *scan, struct ahead *ahead)
 {
@@ -91,8 +107,8 @@ static int look_ahead(struct scan *scan, struct ahead *ahead)
         if (before ? !entry : entry + 1 >= frame->count)
             break;
         entry = before ? entry - 1 : entry + 1;
-        if (frame->links[entry].address == GADDR_NULL ||
-            past_end(scan, tree_frame_key(&tree->layout, frame, entry)))
+        struct format_key lower = tree_frame_key(&tree->layout, frame, entry);
+        if (frame->links[entry].address == GADDR_NULL || past_end(scan, lower) || past_row(scan, lower))
             break;
         ahead->links[ahead->count++] = frame->links[entry];
     }
@@ -125,7 +141,8 @@ static int read_leaves(struct scan *scan, const struct ahead *ahead, const uint8
         return pool_fail(&session->pool, status, "reading leaves: %s", error_name(status));
     for (uint32_t i = 0; i < ahead->count; i++)
         data[i] = reads[i].read.data;
-    return 0;
+    /* O2, before anything of it is delivered. */
+    return tree_lapsed(session) ? TREE_LAPSED : 0;
 }
 
 /* ---- delivering one leaf ---- */
@@ -263,6 +280,33 @@ static int leaf_deliver(struct scan *scan, struct format_link link, const uint8_
 
 /* ---- the scan ---- */
 
+/* The leaf has been read many times in vain. */
+static int leaf_settle(struct scan *scan, struct format_link link)
+{
+    struct tree_session *session = scan->session;
+    const struct format_layout *layout = &scan->tree->layout;
+    const uint8_t *image = session->image.bytes;
+    struct format_header header;
+    if (session->right != TREE_OTHERS)
+        return tree_leaf_settle(session, scan->tree, link);
+    scan->stuck = scan->position;
+    if (format_header_valid(layout, image) && format_header_decode(layout, image, &header))
+        format_key_store(&scan->stuck, header.lower);
+    return TREE_FORWARD;
+}
+
+/* The leaf is dead: any session that has the right finishes its unlinking. */
+static int leaf_departed(struct scan *scan, struct format_link link, const struct format_header *header)
+{
+    struct tree_session *session = scan->session;
+    if (tree_rights_cover_below(session, header->lower))
+        return tree_unlink_finish(session, scan->tree, link, header);
+    if (session->restarts <= TREE_PATIENCE)
+        return 0;
+    format_key_store(&scan->stuck, header->lower);
+    return session->right == TREE_OTHERS ? TREE_FORWARD : tree_foreign(session, link, header->lower);
+}
+
 /* One leaf that needs care: reads it alone, walks right, retries, until something at the position was
  * delivered, or the path is no good. */
 static int follow(struct scan *scan, struct tree_path *path)
@@ -274,8 +318,7 @@ static int follow(struct scan *scan, struct tree_path *path)
         const uint8_t *data[1];
         enum format_verdict verdict;
         struct format_header header;
-        int status =
-            attempt && attempt % TREE_PATIENCE == 0 ? tree_leaf_settle(session, tree, path->link) : 0;
+        int status = attempt && attempt % TREE_PATIENCE == 0 ? leaf_settle(scan, path->link) : 0;
         if (!status)
             status = read_leaves(scan, &one, data);
         if (!status)
@@ -294,7 +337,7 @@ static int follow(struct scan *scan, struct tree_path *path)
             session->stats.retries++;
         } else {
             struct format_link link = path->link;
-            status = verdict == FORMAT_DEAD ? tree_unlink_finish(session, tree, link, &header) : 0;
+            status = verdict == FORMAT_DEAD ? leaf_departed(scan, link, &header) : 0;
             tree_path_forget(session, tree, path);
             if (status)
                 return status;
@@ -383,6 +426,56 @@ static void position_start(struct scan *scan)
     }
 }
 
+/* The owner of the range at the position is asked for a key of the leaf that stays unreadable. */
+static int owner_settle(struct scan *scan)
+{
+    const struct format_geometry *geometry = &scan->tree->layout.geometry;
+    struct format_key_copy key = scan->stuck;
+    uint8_t value[FORMAT_VALUE_MAX];
+    size_t length = sizeof value;
+    bool fixed = geometry->key_kind == FORMAT_KEY_FIXED;
+    uint16_t least = fixed ? geometry->key_bytes : 1; /* a fence need not be a key */
+    if (key.length < least)
+        memset(key.bytes + key.length, 0, (size_t)least - key.length);
+    if (key.length < least || key.length > geometry->key_bytes)
+        key.length = key.length < least ? least : geometry->key_bytes;
+    int status = tree_forward_lookup(scan->session, scan->tree, format_key_of(&key), value, &length);
+    return status == BANYAN_ENOTFOUND ? 0 : status;
+}
+
+/* One step under the right to the range at the position. */
+static int scan_turn(struct scan *scan)
+{
+    struct tree_session *session = scan->session;
+    struct format_key position = format_key_of(&scan->position);
+    enum tree_right right = scan->range->reverse ? tree_rights_enter_below(session, scan->tree, position)
+                                                 : tree_rights_enter(session, scan->tree, position);
+    int status = right == TREE_MOVING ? TREE_WAIT : step(scan);
+    if (!status && right == TREE_OTHERS && session->restarts > TREE_PATIENCE)
+        status = TREE_FORWARD; /* the way leads to a leaf that is in nobody's place */
+    if (status == TREE_FORWARD)
+        status = owner_settle(scan);
+    return tree_again(session, &status) ? TREE_ANEW : status;
+}
+
+static int scan_run(struct scan *scan)
+{
+    struct tree_session *session = scan->session;
+    struct tree_turn turn = {0};
+    int status = 0;
+    position_start(scan);
+    scan->stuck = scan->position;
+    while (!status && !scan->stopped) {
+        const uint32_t before = session->restarts;
+        status = scan_turn(scan); /* from the position on: what was delivered stays delivered */
+        session->cached = false;  /* it was asked about before it was delivered */
+        if (!status && session->restarts <= before)
+            turn.since = 0; /* there is progress */
+        tree_turn_again(session, scan->tree, &turn, &status);
+    }
+    return pool_not_done(&session->pool, status);
+}
+
 gaddr tree_scan_key_block(const struct tree_session *session)
 {
     return session->visited_block;
@@ -402,12 +495,7 @@ int tree_scan(struct tree_session *session, struct tree *tree, const struct tree
         status = tree_begin(session, tree);
     if (status)
         return status;
-    position_start(&scan);
-    while (!status && !scan.stopped) {
-        status = step(&scan); /* from the position on: what was delivered stays delivered */
-        tree_again(session, &status);
-    }
-    return pool_not_done(&session->pool, status);
+    return scan_run(&scan);
 }
 
 int tree_place_after(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
@@ -420,14 +508,12 @@ int tree_place_after(struct tree_session *session, struct tree *tree, const void
         status = tree_begin(session, tree);
     if (status)
         return status;
-    position_start(&scan);
-    while (!status && !scan.stopped) {
-        status = step(&scan);
-        tree_again(session, &status);
-    }
-    if (!status && place->address == GADDR_NULL)
+    status = scan_run(&scan);
+    if (status)
+        return status;
+    if (place->address == GADDR_NULL)
         return BANYAN_ENOTFOUND;
     bound->length = scan.position.length;
     memcpy(bound->bytes, scan.position.bytes, bound->length);
-    return pool_not_done(&session->pool, status);
+    return 0;
 }

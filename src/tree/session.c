@@ -7,7 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/atomic.h"
+#include "base/membarrier.h"
 #include "base/task.h"
+#include "tree/access.h"
+#include "tree/announce.h"
 #include "tree/index.h"
 
 /* ---- life ---- */
@@ -21,6 +25,7 @@ int tree_compute_create(struct tree_compute **out, struct fabric *fabric,
         return error_set(error, BANYAN_ENOMEM, "no memory for a compute node");
     compute->switches = *switches;
     compute->locks = tree_lock_table_create();
+    compute->membarrier = membarrier_register();
     int status = pool_create(&compute->pool, fabric, (enum pool_combine)switches->combine, error);
     if (!status && !compute->locks)
         status = error_set(error, BANYAN_ENOMEM, "no memory for a compute node's lock table");
@@ -55,15 +60,36 @@ int tree_session_create(struct tree_session **out, struct tree_compute *compute,
         return error_set(error, BANYAN_ENOMEM, "no memory for a session");
     pool_session_init(&(*out)->pool, worker, &(*out)->stats.cost);
     (*out)->compute = compute;
+    (*out)->access = &tree_access_one_sided;
     (*out)->waiter.session = *out;
     (*out)->looks = 64;
+    spinlock_lock(&compute->lock);
+    (*out)->next = compute->sessions;
+    if (compute->sessions)
+        compute->sessions->before = *out;
+    compute->sessions = *out;
+    spinlock_unlock(&compute->lock);
     return 0;
+}
+
+static void session_unlist(struct tree_session *session)
+{
+    struct tree_compute *compute = session->compute;
+    spinlock_lock(&compute->lock);
+    if (session->before)
+        session->before->next = session->next;
+    else
+        compute->sessions = session->next;
+    if (session->next)
+        session->next->before = session->before;
+    spinlock_unlock(&compute->lock);
 }
 
 void tree_session_destroy(struct tree_session *session)
 {
     if (!session)
         return;
+    session_unlist(session);
     free(session->image.bytes);
     free(session->scratch);
     free(session->spare);
@@ -224,7 +250,7 @@ int tree_value_check(struct tree_session *session, struct tree *tree, const void
 
 bool tree_again(struct tree_session *session, int *status)
 {
-    if (!pool_session_again(&session->pool, status))
+    if (tree_rights_stale(session, status) || !pool_session_again(&session->pool, status))
         return false;
     session->stats.retries++;
     session->image.address = GADDR_NULL;

@@ -10,14 +10,20 @@
 #include "format/internal_node.h"
 #include "format/leaf.h"
 #include "tree/lock.h"
+#include "tree/rights.h"
 #include "tree/tree.h"
 
 /* Internal verdicts, never seen by callers of tree.h. */
-#define TREE_RESTART  1 /* locate the node again, from what the cache now says */
-#define TREE_SIDEWAYS 2 /* the path leads to the right sibling now: go on there */
-#define TREE_DEAD     3 /* the node is dead: its header tells which node must be unlinked */
-#define TREE_LOW      4 /* the tree has no such level */
-#define TREE_ANSWERED 5 /* not locked: the holder of the lock was to do the operation (delegate.h) */
+#define TREE_RESTART  1  /* locate the node again, from what the cache now says */
+#define TREE_SIDEWAYS 2  /* the path leads to the right sibling now: go on there */
+#define TREE_DEAD     3  /* the node is dead: its header tells which node must be unlinked */
+#define TREE_LOW      4  /* the tree has no such level */
+#define TREE_ANSWERED 5  /* not locked: the holder of the lock was to do the operation (delegate.h) */
+#define TREE_ANEW     6  /* the operation begins again, and looks up its right first (turn.h) */
+#define TREE_FORWARD  7  /* the owner of the range has to do it */
+#define TREE_FOREIGN  8  /* a leaf of another row is in the way, half done: session->foreign */
+#define TREE_WAIT     9  /* the range is on its way to another owner, or its owner refused: later */
+#define TREE_LAPSED   10 /* O2: it was answered from the cache, and the read lease has lapsed */
 
 /* How often one node is read again before its lock is taken, to tell a busy node from a corrupt one. */
 #define TREE_PATIENCE 32u
@@ -26,17 +32,27 @@
 /* How often an operation meets what no stale link can lead to before it calls it corrupt. */
 #define TREE_ASTRAY_MAX 3u
 
+struct tree_access;
 struct tree_batch;
 struct tree_drop;
 struct tree_gather;
 struct tree_leaf_entry;
 struct tree_leaf_order;
 struct tree_lock_table;
+struct tree_rights;
+struct tree_row;
+struct tree_table;
 
 struct tree_compute {
     struct pool *pool; /* owned */
     struct tree_switches switches;
     struct tree_lock_table *locks;
+    bool membarrier;               /* the kernel has it (announce.h) */
+    struct spinlock lock;          /* guards the two lists */
+    struct tree_session *sessions; /* all of them, for adopt */
+    struct tree_rights *rights;    /* of the indexes that are open */
+    struct tree_forward forward;   /* set before any table names another owner */
+    void *forward_context;
 };
 
 /* What is known of a leaf: bytes read under its lock, or handed over with it. */
@@ -49,12 +65,28 @@ struct tree_image {
     uint64_t buckets[FORMAT_BUCKETS_MAX / 64];
 };
 
+/* A leaf that is half done, or dead, and not of the row that the operation relies on. */
+struct tree_foreign {
+    struct format_link link;
+    struct format_key_copy lower;
+};
+
 struct tree_session {
     struct pool_session pool; /* the fabric, costs, last error */
     struct tree_compute *compute;
-    struct tree_stats stats; /* the cost in it is counted by the session of the pool */
-    struct tree_image image; /* the leaf under way */
-    uint8_t *scratch;        /* a second node, or an internal one */
+    /* The right of the operation under way (announce.h). */
+    uintptr_t announced; /* atomic: the row, or the table, that it relies on; 0: none */
+    const struct tree_table *table;
+    const struct tree_row *row;
+    const struct tree_access *access; /* how it reaches leaves */
+    enum tree_right right;
+    bool cached; /* its answer rests on what this compute node knows, and no list has proven the right: O2 */
+    struct fabric_process owner;        /* of a row that is another's */
+    struct tree_foreign foreign;        /* TREE_FOREIGN */
+    struct tree_session *next, *before; /* of the compute node's list */
+    struct tree_stats stats;            /* the cost in it is counted by the session of the pool */
+    struct tree_image image;            /* the leaf under way */
+    uint8_t *scratch;                   /* a second node, or an internal one */
     uint32_t scratch_capacity;
     uint8_t *spare; /* a third: new siblings */
     uint32_t spare_capacity;
@@ -94,7 +126,7 @@ int tree_begin(struct tree_session *session, struct tree *tree);
 /*
  * Whether the operation must begin again, because the compute node lost a connection since it began
  * (pool_session_again); then *status is 0, and the image is no longer known. The operation must have given up
- * all its locks.
+ * all its locks. False with TREE_WAIT: the map of rights must be fetched anew before that (announce.h).
  */
 bool tree_again(struct tree_session *session, int *status);
 /* Counts a restart of the operation; BANYAN_ECORRUPT when there were too many. */

@@ -12,6 +12,7 @@ static const char *const release_choices[] = {"write", "faa", NULL};
 static const char *const write_choices[] = {"slot", "node", NULL};
 static const char *const read_choices[] = {"bucket", "leaf", NULL};
 static const char *const policy_choices[] = {"inner", "dex", "dinomo", "banyan", NULL};
+static const char *const ownership_choices[] = {"off", "all", NULL};
 
 #define FIELD(name) offsetof(struct tree_switches, name)
 
@@ -49,6 +50,9 @@ const struct option_entry tree_switches_table[] = {
      "too: Dinomo §3.3) or banyan (leaves and entries, by the round trips that they save)"},
     {"admission", OPTION_DOUBLE, FIELD(admission), 0, 1, NULL, NULL,
      "cache-policy dex: how likely a leaf that was fetched is cached (DEX §5.4: 0.1)"},
+    {"ownership", OPTION_CHOICE, FIELD(ownership), 0, 0, ownership_choices, NULL,
+     "whether this process has the right to all leaves of the indexes that it opens, and so takes no global "
+     "locks for them: off, or all, which is right only where no other process uses the pool"},
     {NULL, OPTION_END, 0, 0, 0, NULL, NULL, NULL},
 };
 
@@ -114,6 +118,7 @@ int tree_switches_preset(struct tree_switches *switches, const char *name, struc
         switches->node_check = presets[i].check;
         switches->cache_policy = presets[i].policy;
         switches->admission = 0.1;
+        switches->ownership = TREE_OWNERSHIP_OFF;
         return 0;
     }
     return error_set(

@@ -38,6 +38,7 @@ enum tree_cache_policy {
     TREE_CACHE_DINOMO, /* entries: values and shortcuts, as in Dinomo (DAC, section 3.3) */
     TREE_CACHE_BANYAN, /* both: what saves most round trips for its bytes */
 };
+enum tree_ownership { TREE_OWNERSHIP_OFF, TREE_OWNERSHIP_ALL };
 
 struct tree_switches {
     int combine; /* enum pool_combine: off; writes: write-back + unlock (the paper); all: lock + read too */
@@ -53,6 +54,7 @@ struct tree_switches {
     uint64_t cache_bytes; /* all that one compute node caches of an index */
     int cache_policy;     /* enum tree_cache_policy */
     double admission;     /* cache policy dex: how likely a leaf that was fetched is cached */
+    int ownership; /* enum tree_ownership; all: every index that is opened is this process's (rights.h) */
 };
 extern const struct option_entry tree_switches_table[];
 /* "fg", "fg+", "+combine", "+onchip", "+hierarchical", "sherman", "banyan"; leaves cache_bytes alone.
@@ -99,9 +101,10 @@ void tree_close(struct tree *tree);
  * may use the session's lists and blocks, but start no operation of an index. Costs two round trips a node,
  * and 8 bytes of memory for each node of a level.
  *
- * BANYAN_ENOTFOUND: there is no such index. After another error it may be half dropped: called again, this
- * goes on, and BANYAN_ENOTFOUND then says that nothing was left to do. BANYAN_EUNKNOWN: the network failed
- * after the first step. BANYAN_ECORRUPT: a damaged node hides what is behind it.
+ * BANYAN_ENOTFOUND: there is no such index. BANYAN_EBUSY: a range of it is another compute node's, or on its
+ * way to one (rights.h), which the message names. After another error it may be half dropped: called again,
+ * this goes on, and BANYAN_ENOTFOUND then says that nothing was left to do. BANYAN_EUNKNOWN: the network
+ * failed after the first step. BANYAN_ECORRUPT: a damaged node hides what is behind it.
  */
 typedef void tree_drop_function(void *context, const struct tree *tree, const void *key, size_t key_length,
                                 const void *value, size_t length);
@@ -248,9 +251,10 @@ int tree_merge_step(struct tree_session *session, struct tree *tree, struct tree
 
 /* ---- bulk load ---- */
 
-/* Builds the index from a strictly ascending stream; the index must be empty (else tree_bulk_finish says
- * BANYAN_EBUSY). The stream is cut into `parts` that are loaded by one call of tree_bulk_part each, in
- * parallel from different sessions (threads, compute nodes), and joined by tree_bulk_finish. */
+/* Builds the index from a strictly ascending stream; the index must be empty, and none of its ranges another
+ * compute node's (else tree_bulk_finish says BANYAN_EBUSY). The stream is cut into `parts` that are loaded by
+ * one call of tree_bulk_part each, in parallel from different sessions (threads, compute nodes), and joined
+ * by tree_bulk_finish. */
 struct tree_bulk;
 /* Called again and again for the part's next entry; false at its end. */
 typedef bool tree_bulk_next_function(void *context, const void **key, size_t *key_length, const void **value,

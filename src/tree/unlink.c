@@ -66,6 +66,8 @@ static int left_lock(struct tree_session *session, struct tree *tree, struct for
     if (status) {
         bool dead = status == TREE_RESTART && format_header_departed(header, path->link, tree->index);
         int released = tree_leaf_release(session, tree, hold, none, 0);
+        if (status == TREE_FOREIGN) /* on a way that leads astray */
+            status = TREE_RESTART;
         return released ? released : dead ? TREE_SIDEWAYS : status;
     }
     if (header->has_upper && format_key_compare(key, header->upper) > 0) {

@@ -74,6 +74,32 @@ static void many_fibers(void **state)
     run(&options, &churn);
 }
 
+/* One compute node, which owns the index: its tasks exclude each other by local queues alone. */
+static void owned(void **state)
+{
+    struct world_options options;
+    struct churn churn = {.keys = 400,
+                          .window = 40,
+                          .rounds = world_rounds(3000),
+                          .hot = 20,
+                          .scans = 3,
+                          .multis = 8,
+                          .merges = 3};
+    for (unsigned fibers = 1; fibers <= 4; fibers += 3) {
+        options_for(&options, 1, 4, fibers);
+        options.owned = true;
+        run(&options, &churn);
+        options.geometry.leaf_kind = FORMAT_LEAF_UNSORTED;
+        run(&options, &churn);
+    }
+    options_for(&options, 1, 4, 1);
+    options.owned = true;
+    for (unsigned preset = 0; tree_switches_presets[preset]; preset++) {
+        options.preset = tree_switches_presets[preset];
+        run(&options, &churn);
+    }
+}
+
 static void every_preset(void **state)
 {
     struct world_options options;
@@ -148,10 +174,15 @@ static void did_something(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(few_hot_keys),     cmocka_unit_test(churn_of_many_threads),
-        cmocka_unit_test(disjoint_changes), cmocka_unit_test(many_fibers),
-        cmocka_unit_test(every_preset),     cmocka_unit_test(variable_keys),
-        cmocka_unit_test(long_keys),        cmocka_unit_test(unsorted_leaves),
+        cmocka_unit_test(few_hot_keys),
+        cmocka_unit_test(churn_of_many_threads),
+        cmocka_unit_test(disjoint_changes),
+        cmocka_unit_test(many_fibers),
+        cmocka_unit_test(owned),
+        cmocka_unit_test(every_preset),
+        cmocka_unit_test(variable_keys),
+        cmocka_unit_test(long_keys),
+        cmocka_unit_test(unsorted_leaves),
         cmocka_unit_test(did_something),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -132,6 +132,79 @@ static void costs_of_variable_keys(void **state)
     assert_true(costs.scan <= 2.0);
 }
 
+/* ---- an owned range (O5): no command but reads and writes of the leaf itself ---- */
+
+struct owned_costs {
+    struct fabric_cost lookups, updates, puts, gets;
+};
+
+#define OWNED_ROUNDS 1000u
+
+static void add_operations(struct world_task *task, enum history_kind kind, struct fabric_cost *cost)
+{
+    tree_session_stats_reset(task->session);
+    for (unsigned i = 0; i < OWNED_ROUNDS; i++)
+        if (world_operate(task, kind, existing(random_below(&task->random, KEYS)), 0))
+            world_fail(task->world, BANYAN_ECORRUPT, "a key is missing");
+    *cost = tree_session_stats(task->session)->cost;
+}
+
+static void add_batches(struct world_task *task, bool put, struct fabric_cost *cost)
+{
+    struct tree_item items[16];
+    uint8_t keys[16][FORMAT_KEY_MAX], values[16][FORMAT_VALUE_MAX];
+    tree_session_stats_reset(task->session);
+    for (unsigned i = 0; i < OWNED_ROUNDS; i++) {
+        for (unsigned j = 0; j < 16; j++) {
+            uint64_t key = existing((i * 16 + j * 311) % KEYS);
+            items[j] = (struct tree_item){.key = keys[j], .value = values[j]};
+            items[j].key_length = world_key(task->world, key, keys[j]);
+            items[j].length = put ? world_value(task->world, 1, values[j]) : FORMAT_VALUE_MAX;
+        }
+        if (put ? tree_multi_put(task->session, task->tree, items, 16)
+                : tree_multi_get(task->session, task->tree, items, 16))
+            world_fail(task->world, BANYAN_ECORRUPT, "a batch failed");
+    }
+    *cost = tree_session_stats(task->session)->cost;
+}
+
+static void measure_owned(struct world_task *task)
+{
+    struct owned_costs *costs = task->world->context;
+    for (unsigned i = 0; i < KEYS; i++)
+        world_operate(task, HISTORY_GET, existing(i), 0); /* every inner node is cached now */
+    add_operations(task, HISTORY_GET, &costs->lookups);
+    add_operations(task, HISTORY_UPDATE, &costs->updates);
+    add_batches(task, true, &costs->puts);
+    add_batches(task, false, &costs->gets);
+}
+
+static void costs_of_owned_ranges(void **state)
+{
+    struct world world;
+    struct world_options options;
+    struct owned_costs costs = {0};
+    world_options_default(&options);
+    options.owned = true;
+    int status = world_create(&world, &options);
+    world.context = &costs;
+    status = status ? status : world_run_one(&world, 0, fill);
+    status = status ? status : world_run_one(&world, 0, measure_owned);
+    struct error error = world.error;
+    world_destroy(&world);
+    if (status)
+        fail_msg("%d: %s", status, error.text);
+    assert_int_equal(costs.lookups.round_trips, OWNED_ROUNDS);
+    assert_int_equal(costs.updates.round_trips, 2 * OWNED_ROUNDS);
+    assert_int_equal(costs.updates.reads, 2 * OWNED_ROUNDS); /* header and bucket */
+    assert_int_equal(costs.updates.writes, OWNED_ROUNDS);    /* the slot */
+    assert_int_equal(costs.puts.round_trips, 2 * OWNED_ROUNDS);
+    assert_int_equal(costs.puts.writes, 16 * OWNED_ROUNDS);
+    assert_int_equal(costs.gets.round_trips, OWNED_ROUNDS);
+    assert_int_equal(costs.lookups.atomics + costs.updates.atomics + costs.puts.atomics + costs.gets.atomics,
+                     0);
+}
+
 /* ---- long keys ----------------------------------------------------------------------------------- */
 
 struct long_costs {
@@ -295,9 +368,10 @@ static void done_by_the_holder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(costs_as_designed),           cmocka_unit_test(costs_of_every_preset),
-        cmocka_unit_test(costs_of_variable_keys),      cmocka_unit_test(costs_of_long_keys),
-        cmocka_unit_test(handed_over_with_a_snapshot), cmocka_unit_test(done_by_the_holder),
+        cmocka_unit_test(costs_as_designed),      cmocka_unit_test(costs_of_every_preset),
+        cmocka_unit_test(costs_of_variable_keys), cmocka_unit_test(costs_of_long_keys),
+        cmocka_unit_test(costs_of_owned_ranges),  cmocka_unit_test(handed_over_with_a_snapshot),
+        cmocka_unit_test(done_by_the_holder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -516,13 +516,15 @@ static bool check(struct trial *trial)
     return !trial->wrong;
 }
 
-static void trial_run(const struct shape *shape, uint64_t seed, unsigned operations, const char *preset)
+static void trial_run_as(const struct shape *shape, uint64_t seed, unsigned operations, const char *preset,
+                         bool owned)
 {
     struct trial trial = {.shape = shape, .seed = seed, .operations = operations};
     struct world_options options;
     world_options_default(&options);
     options.geometry = shape->geometry;
     options.preset = preset;
+    options.owned = owned;
     options.memory_nodes = 1 + (unsigned)(seed % 3);
     if (seed % 4 == 0)
         options.cache_bytes = 16384;
@@ -546,6 +548,11 @@ static void trial_run(const struct shape *shape, uint64_t seed, unsigned operati
                  trial.wrong ? trial.wrong : "world", trial.detail, error.text, seed);
 }
 
+static void trial_run(const struct shape *shape, uint64_t seed, unsigned operations, const char *preset)
+{
+    trial_run_as(shape, seed, operations, preset, false);
+}
+
 /* Fewer where the rounds are scaled down: one operation may take an emulated NIC long. */
 static unsigned operations(unsigned given)
 {
@@ -566,6 +573,16 @@ static void agrees_under_every_preset(void **state)
         trial_run(&shapes[1], world_seed(1000 + preset), operations(6000), tree_switches_presets[preset]);
         trial_run(&shapes[12], world_seed(1100 + preset), operations(6000), tree_switches_presets[preset]);
     }
+}
+
+/* The compute node owns the index: no global locks for leaves. */
+static void agrees_when_owned(void **state)
+{
+    for (unsigned i = 0; i < SHAPE_COUNT; i++)
+        trial_run_as(&shapes[i], world_seed(i * 100 + 51), operations(6000), "banyan", true);
+    for (unsigned preset = 0; tree_switches_presets[preset]; preset++)
+        trial_run_as(&shapes[12], world_seed(1200 + preset), operations(6000), tree_switches_presets[preset],
+                     true);
 }
 
 static void agrees_for_fresh_seeds(void **state)
@@ -624,6 +641,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_the_reference),
         cmocka_unit_test(agrees_under_every_preset),
+        cmocka_unit_test(agrees_when_owned),
         cmocka_unit_test(agrees_for_fresh_seeds),
         cmocka_unit_test(reuses_space),
     };

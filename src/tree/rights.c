@@ -1,0 +1,542 @@
+/*
+ * rights.c - the table of rights: made, installed, announced; see rights.h and announce.h. Entering and
+ * leaving cost some nanoseconds; adopting allocates the table, and takes as long as the longest operation
+ * that it waits for. No round trips.
+ */
+#include "tree/rights.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/membarrier.h"
+#include "base/task.h"
+#include "tree/access.h"
+#include "tree/announce.h"
+#include "tree/index.h"
+
+/* What a session announces: a row; or a table with this bit, and relies on all of its rows, or is about to
+ * choose one. */
+#define ALL_ROWS 1u
+/* How long adopt waits between two looks at the announcements. */
+#define LOOK_FIRST_NS 2000u
+#define LOOK_LAST_NS  50000u
+/* Of a table that no loss of a connection makes doubtful. */
+#define ANY_INCARNATION UINT64_MAX
+
+/* ---- tables ---- */
+
+static struct tree_table *table_allocate(uint32_t count, size_t key_bytes)
+{
+    size_t words = (count + 63u) / 64, rows = sizeof(struct tree_table) + count * sizeof(struct tree_row);
+    struct tree_table *table = calloc(1, rows + words * sizeof(uint64_t) + key_bytes);
+    if (!table)
+        return NULL;
+    table->count = count;
+    table->gone = (uint64_t *)((char *)table + rows);
+    return table;
+}
+
+/* The copied keys lie behind the bits. */
+static struct tree_table *table_make(const struct tree_rights_row *rows, uint32_t count)
+{
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < count; i++)
+        bytes += rows[i].lower_length;
+    struct tree_table *table = table_allocate(count, bytes);
+    if (!table)
+        return NULL;
+    uint8_t *keys = (uint8_t *)(table->gone + (count + 63u) / 64);
+    for (uint32_t i = 0; i < count; i++) {
+        struct tree_row *row = &table->rows[i];
+        row->lower = (struct format_key){keys, rows[i].lower_length};
+        row->right = rows[i].right;
+        row->owner = rows[i].owner;
+        row->epoch = rows[i].epoch;
+        if (rows[i].lower_length)
+            memcpy(keys, rows[i].lower, rows[i].lower_length);
+        keys += rows[i].lower_length;
+        if (i) {
+            row[-1].has_upper = true;
+            row[-1].upper = row->lower;
+        }
+    }
+    return table;
+}
+
+static struct tree_table *table_whole(enum tree_right right)
+{
+    struct tree_rights_row row = {.right = right};
+    struct tree_table *table = table_make(&row, 1);
+    if (table)
+        table->incarnation = ANY_INCARNATION;
+    return table;
+}
+
+static void tables_free(struct tree_table *table)
+{
+    while (table) {
+        struct tree_table *older = table->older;
+        free(table);
+        table = older;
+    }
+}
+
+const struct tree_row *tree_table_find(const struct tree_table *table, struct format_key key, bool below)
+{
+    uint32_t low = 0,
+             high = table->count; /* rows below low begin at or before the key; those from high not */
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        int order = format_key_compare(table->rows[middle].lower, key);
+        if (below ? order < 0 : order <= 0)
+            low = middle;
+        else
+            high = middle;
+    }
+    return &table->rows[low];
+}
+
+/* ---- the compute node's ---- */
+
+struct tree_rights *tree_rights_acquire(struct tree_compute *compute, uint32_t entry, uint16_t generation)
+{
+    bool owned = compute->switches.ownership == TREE_OWNERSHIP_ALL;
+    struct tree_rights *fresh = calloc(1, sizeof *fresh);
+    if (!fresh || !(fresh->table = table_whole(owned ? TREE_OWNED : TREE_SHARED))) {
+        free(fresh);
+        return NULL;
+    }
+    *fresh = (struct tree_rights){
+        .table = fresh->table, .compute = compute, .references = 1, .entry = entry, .generation = generation};
+    spinlock_lock(&compute->lock);
+    struct tree_rights *rights = compute->rights;
+    while (rights && (rights->entry != entry || rights->generation != generation))
+        rights = rights->next;
+    if (rights) {
+        rights->references++;
+    } else {
+        fresh->next = compute->rights;
+        compute->rights = fresh;
+    }
+    spinlock_unlock(&compute->lock);
+    if (!rights)
+        return fresh;
+    free(fresh->table);
+    free(fresh);
+    return rights;
+}
+
+void tree_rights_release(struct tree_rights *rights)
+{
+    struct tree_compute *compute = rights->compute;
+    spinlock_lock(&compute->lock);
+    bool last = --rights->references == 0;
+    if (last) {
+        struct tree_rights **at = &compute->rights;
+        while (*at != rights)
+            at = &(*at)->next;
+        *at = rights->next;
+    }
+    spinlock_unlock(&compute->lock);
+    if (!last)
+        return;
+    tables_free(rights->table);
+    free(rights);
+}
+
+/* ---- announcing ---- */
+
+static void session_rely(struct tree_session *session, const struct tree_row *row)
+{
+    session->right = row->right;
+    session->access = row->right == TREE_OWNED ? &tree_access_owned : &tree_access_one_sided;
+}
+
+/* Lists that rely on the table go out under its incarnation, if connections were lost since. */
+static void incarnation_bind(struct tree_session *session, const struct tree_table *table)
+{
+    /* Acquire: with the map that was fetched in it. */
+    uint64_t incarnation = atomic_load_acquire(&table->incarnation);
+    if (session->pool.incarnation > incarnation)
+        session->pool.incarnation = incarnation;
+}
+
+bool tree_rights_stale(const struct tree_session *session, int *status)
+{
+    if (*status != BANYAN_EFENCED || !session->table ||
+        session->pool.incarnation == fabric_incarnation(session->pool.fabric) ||
+        session->pool.incarnation != atomic_load_acquire(&session->table->incarnation)) /* as above */
+        return false;
+    *status = TREE_WAIT;
+    return true;
+}
+
+/* The installed table, with all its rows announced. */
+static const struct tree_table *announce(struct tree_session *session, struct tree *tree)
+{
+    struct tree_rights *rights = tree->rights;
+    const bool cheap = session->compute->membarrier;
+    assert(!session->announced);
+    /* Acquire: the rows. The first load's table may be freed already: it is only compared. */
+    struct tree_table *table = atomic_load_acquire(&rights->table), *now;
+    for (;; table = now) {
+        /* Relaxed: what orders it before the load below is the barrier. */
+        atomic_store_relaxed(&session->announced, (uintptr_t)table | ALL_ROWS);
+        membarrier_light(cheap);
+        now = atomic_load_acquire(&rights->table);
+        if (__builtin_expect(now == table, 1))
+            break;
+    }
+    session->table = table;
+    session->row = NULL;
+    session->cached = false;
+    return table;
+}
+
+static enum tree_right enter(struct tree_session *session, struct tree *tree, struct format_key key,
+                             bool below)
+{
+    const struct tree_table *table = announce(session, tree);
+    const struct tree_row *row = &table->rows[0];
+    if (__builtin_expect(table->count > 1, 0)) {
+        row = tree_table_find(table, key, below);
+        /* Release: from here on adopt may see that the other rows are not relied on. */
+        atomic_store_release(&session->announced, (uintptr_t)row);
+    }
+    session->row = row;
+    if (__builtin_expect(row->right <= TREE_OWNED, 1)) {
+        incarnation_bind(session, table);
+        session_rely(session, row);
+        return row->right;
+    }
+    enum tree_right right = row->right;
+    struct fabric_process owner = row->owner;
+    tree_rights_leave(session);
+    session->right = right;
+    session->owner = owner;
+    return right;
+}
+
+enum tree_right tree_rights_enter(struct tree_session *session, struct tree *tree, struct format_key key)
+{
+    return enter(session, tree, key, false);
+}
+
+enum tree_right tree_rights_enter_below(struct tree_session *session, struct tree *tree,
+                                        struct format_key key)
+{
+    return enter(session, tree, key, true);
+}
+
+void tree_rights_enter_all(struct tree_session *session, struct tree *tree)
+{
+    incarnation_bind(session, announce(session, tree));
+}
+
+enum tree_right tree_rights_switch(struct tree_session *session, struct tree *tree, struct format_key key)
+{
+    (void)tree;
+    const struct tree_row *row = tree_table_find(session->table, key, false);
+    session_rely(session, row);
+    session->owner = row->owner;
+    return row->right;
+}
+
+void tree_rights_leave(struct tree_session *session)
+{
+    /* Release: all that the operation did is done before the announcement goes. */
+    atomic_store_release(&session->announced, (uintptr_t)0);
+    session->table = NULL;
+    session->row = NULL;
+    session->right = TREE_SHARED;
+    session->access = &tree_access_one_sided;
+}
+
+static int not_whole(struct tree_session *session, const struct tree_table *table, const char *name)
+{
+    for (uint32_t i = 0; i < table->count; i++) {
+        const struct tree_row *row = &table->rows[i];
+        if (row->right == TREE_OTHERS)
+            return pool_fail(&session->pool, BANYAN_EBUSY, "index %s: a range of it is compute node %u's",
+                             name, row->owner.compute_id);
+        if (row->right == TREE_MOVING)
+            return pool_fail(&session->pool, BANYAN_EBUSY,
+                             "index %s: a range of it is on its way to another owner", name);
+    }
+    return 0;
+}
+
+int tree_rights_enter_whole(struct tree_session *session, struct tree *tree)
+{
+    const struct tree_table *table = announce(session, tree);
+    int status = not_whole(session, table, tree->name);
+    if (status)
+        tree_rights_leave(session);
+    else
+        incarnation_bind(session, table);
+    return status;
+}
+
+bool tree_rights_alike(const struct tree_session *session)
+{
+    const struct tree_table *table = session->table;
+    for (uint32_t i = 1; i < table->count; i++)
+        if (table->rows[i].right != table->rows[0].right)
+            return false;
+    return true;
+}
+
+int tree_rights_whole(struct tree_session *session, uint32_t entry, uint16_t generation, const char *name)
+{
+    struct tree_compute *compute = session->compute;
+    int status = 0;
+    spinlock_lock(&compute->lock); /* tables are freed under it, or behind it */
+    for (const struct tree_rights *rights = compute->rights; rights; rights = rights->next)
+        if (rights->entry == entry && rights->generation == generation)
+            status = not_whole(session, atomic_load_acquire(&rights->table), name); /* acquire: the rows */
+    spinlock_unlock(&compute->lock);
+    return status;
+}
+
+bool tree_rights_end(struct tree_session *session, struct tree *tree, struct format_key key,
+                     struct format_key_copy *end)
+{
+    const struct tree_row *row = tree_table_find(announce(session, tree), key, false);
+    bool ends = row->has_upper;
+    if (ends)
+        format_key_store(end, row->upper);
+    tree_rights_leave(session);
+    return ends;
+}
+
+int tree_not_owned(struct tree_session *session, const struct tree *tree)
+{
+    return pool_fail(&session->pool, BANYAN_EFENCED, "index %s: this process does not own the key's range",
+                     tree->name);
+}
+
+static bool row_covers(const struct tree_row *row, struct format_key lower, bool below)
+{
+    if (row->right > TREE_OWNED)
+        return false;
+    int order = row->lower.length ? format_key_compare(lower, row->lower) : 1;
+    if (below ? order <= 0 : order < 0)
+        return false;
+    if (!row->has_upper)
+        return true;
+    order = format_key_compare(lower, row->upper);
+    return below ? order <= 0 : order < 0;
+}
+
+static bool covers(const struct tree_session *session, struct format_key lower, bool below)
+{
+    if (session->right > TREE_OWNED || !session->table)
+        return false;
+    if (session->row)
+        return row_covers(session->row, lower, below);
+    return tree_table_find(session->table, lower, below)->right == session->right;
+}
+
+bool tree_rights_cover(const struct tree_session *session, struct format_key lower)
+{
+    return covers(session, lower, false);
+}
+
+bool tree_rights_cover_below(const struct tree_session *session, struct format_key lower)
+{
+    return covers(session, lower, true);
+}
+
+bool tree_rights_first(const struct tree_session *session, struct format_key lower)
+{
+    if (!session->table || session->table->count == 1)
+        return false;
+    return !format_key_compare(tree_table_find(session->table, lower, false)->lower, lower);
+}
+
+/* ---- adopting ---- */
+
+static int rows_fail(struct tree_session *session, const struct tree *tree, uint32_t number, const char *what)
+{
+    return pool_fail(&session->pool, BANYAN_EINVAL, "index %s: the map contradicts itself: range %u %s",
+                     tree->name, number, what);
+}
+
+static int rows_check(struct tree_session *session, const struct tree *tree,
+                      const struct tree_rights_row *rows, uint32_t count)
+{
+    const struct fabric_process self = fabric_self(session->pool.fabric);
+    if (!count)
+        return pool_fail(&session->pool, BANYAN_EINVAL, "index %s: the map has no range of it", tree->name);
+    if (rows[0].lower_length)
+        return rows_fail(session, tree, 0, "does not begin at the least key");
+    for (uint32_t i = 0; i < count; i++) {
+        const struct tree_rights_row *row = &rows[i];
+        if (row->lower_length > FORMAT_KEY_MAX || (row->lower_length && !row->lower))
+            return rows_fail(session, tree, i, "has a bound that is no key");
+        if (i && format_key_compare((struct format_key){rows[i - 1].lower, rows[i - 1].lower_length},
+                                    (struct format_key){row->lower, row->lower_length}) >= 0)
+            return rows_fail(session, tree, i, "does not begin behind the one before it");
+        if (row->right > TREE_MOVING)
+            return rows_fail(session, tree, i, "has no such state");
+        if (row->right == TREE_OTHERS && !row->owner.instance)
+            return rows_fail(session, tree, i, "is another process's, which is not named");
+        if (row->right == TREE_OTHERS && fabric_process_equal(row->owner, self))
+            return rows_fail(session, tree, i, "is this process's, and said to be another's");
+    }
+    return 0;
+}
+
+/* Whether the new table leaves the old row's right as it was, in all of its range. */
+static bool row_stays(const struct tree_row *row, const struct tree_table *table)
+{
+    if (row->right > TREE_OWNED)
+        return true; /* it gave none */
+    const struct tree_row *end = table->rows + table->count;
+    for (const struct tree_row *now = tree_table_find(table, row->lower, false); now < end; now++) {
+        if (row->has_upper && format_key_compare(now->lower, row->upper) >= 0)
+            break;
+        if (now->right != row->right || now->epoch != row->epoch)
+            return false;
+    }
+    return true;
+}
+
+/* Notes in the old tables which of their rows are lost. What was lost before stays so. */
+static void rows_compare(struct tree_table *fresh)
+{
+    for (struct tree_table *table = fresh->older; table; table = table->older)
+        for (uint32_t i = 0; i < table->count; i++)
+            if (!row_stays(&table->rows[i], fresh)) {
+                table->gone[i / 64] |= UINT64_C(1) << i % 64;
+                table->lost = true;
+            }
+}
+
+static bool table_has(const struct tree_table *table, uintptr_t announced)
+{
+    return announced == ((uintptr_t)table | ALL_ROWS) ||
+           (announced >= (uintptr_t)table->rows && announced < (uintptr_t)(table->rows + table->count));
+}
+
+/* Whether the announcement is of a row that is lost, or may be. */
+static bool relies_on_lost(const struct tree_table *table, uintptr_t announced)
+{
+    if (announced & ALL_ROWS)
+        return table->lost;
+    size_t number = (announced - (uintptr_t)table->rows) / sizeof(struct tree_row);
+    return table->gone[number / 64] >> number % 64 & 1;
+}
+
+/* Whether no operation relies on a lost row of these tables; marks those tables in use (as `used` bits by
+ * their order, so far as that goes). */
+static bool look(struct tree_compute *compute, const struct tree_table *tables)
+{
+    bool clear = true;
+    spinlock_lock(&compute->lock);
+    for (const struct tree_session *session = compute->sessions; session && clear; session = session->next) {
+        /* Acquire: pairs with leave; what the operation did is done. */
+        uintptr_t announced = atomic_load_acquire(&session->announced);
+        for (const struct tree_table *table = tables; announced && table && clear; table = table->older)
+            if (table_has(table, announced))
+                clear = !relies_on_lost(table, announced);
+    }
+    spinlock_unlock(&compute->lock);
+    return clear;
+}
+
+static bool in_use(struct tree_compute *compute, const struct tree_table *table)
+{
+    bool used = false;
+    spinlock_lock(&compute->lock);
+    for (const struct tree_session *session = compute->sessions; session && !used; session = session->next)
+        used = table_has(table, atomic_load_acquire(&session->announced)); /* acquire: before it is freed */
+    spinlock_unlock(&compute->lock);
+    return used;
+}
+
+/* Frees the tables behind the installed one that no operation relies on any more. */
+static void tables_trim(struct tree_compute *compute, struct tree_table *installed)
+{
+    for (struct tree_table **at = &installed->older; *at;) {
+        struct tree_table *table = *at;
+        if (in_use(compute, table)) {
+            at = &table->older;
+            continue;
+        }
+        *at = table->older;
+        free(table);
+    }
+}
+
+static void confirm(struct tree_table *table, uint64_t incarnation)
+{
+    if (atomic_load_relaxed(&table->incarnation) < incarnation) /* one adopts at a time */
+        atomic_store_release(&table->incarnation, incarnation);
+}
+
+/* Installs the table, and waits for those who rely on what it takes away. */
+static void install(struct tree_rights *rights, struct tree_table *fresh)
+{
+    struct tree_compute *compute = rights->compute;
+    fresh->older = atomic_load_relaxed(&rights->table); /* one task installs at a time */
+    rows_compare(fresh);
+    atomic_store_release(&rights->table, fresh);
+    /* Behind this, every operation either has seen the new table or is seen below (announce.h, Order). */
+    membarrier_all(compute->membarrier);
+    for (uint64_t pause = LOOK_FIRST_NS; !look(compute, fresh->older);
+         pause = pause < LOOK_LAST_NS ? 2 * pause : LOOK_LAST_NS)
+        task_sleep(pause);
+    tables_trim(compute, fresh);
+    atomic_store_release(&rights->version, fresh->version); /* adopted: who reads it sees that it is */
+}
+
+int tree_rights_adopt(struct tree_session *session, struct tree *tree, uint64_t version, uint64_t incarnation,
+                      const struct tree_rights_row *rows, uint32_t count)
+{
+    struct tree_rights *rights = tree->rights;
+    assert(!session->announced);
+    int status = rows_check(session, tree, rows, count);
+    if (status)
+        return status;
+    struct tree_table *table = atomic_load_relaxed(&rights->table); /* only this call changes it */
+    if (version <= table->version) {
+        if (version == table->version)
+            confirm(table, incarnation);
+        return 0;
+    }
+    struct tree_table *fresh = table_make(rows, count);
+    if (!fresh)
+        return pool_fail_memory(&session->pool);
+    fresh->version = version;
+    fresh->incarnation = incarnation;
+    install(rights, fresh);
+    return 0;
+}
+
+int tree_rights_own(struct tree *tree, struct error *error)
+{
+    struct tree_table *fresh = table_whole(TREE_OWNED);
+    if (!fresh)
+        return error_set(error, BANYAN_ENOMEM, "no memory for the rights of index %s", tree->name);
+    install(tree->rights, fresh);
+    return 0;
+}
+
+uint64_t tree_rights_version(const struct tree *tree)
+{
+    return atomic_load_acquire(&tree->rights->version);
+}
+
+uint16_t tree_number(const struct tree *tree)
+{
+    return tree->index;
+}
+
+void tree_compute_set_forward(struct tree_compute *compute, const struct tree_forward *forward, void *context)
+{
+    compute->forward = *forward;
+    compute->forward_context = context;
+}

@@ -1,0 +1,123 @@
+/*
+ * turn.c - see turn.h.
+ */
+#include "tree/turn.h"
+
+#include "base/task.h"
+#include "format/verdict.h"
+#include "tree/announce.h"
+#include "tree/index.h"
+#include "tree/leaf.h"
+#include "tree/merge.h"
+#include "tree/session.h"
+#include "tree/unlink.h"
+
+int tree_foreign(struct tree_session *session, struct format_link link, struct format_key lower)
+{
+    session->foreign.link = link;
+    format_key_store(&session->foreign.lower, lower);
+    return TREE_FOREIGN;
+}
+
+/* Finishes what is half done in the leaf, as far as its own row gives the right to. */
+static int foreign_finish(struct tree_session *session, struct tree *tree, struct format_link link,
+                          struct format_key lower)
+{
+    const struct format_layout *layout = &tree->layout;
+    struct format_header header;
+    struct fabric_command read = pool_read_command(link.address, session->image.bytes, layout->header_bytes);
+    session->image.address = GADDR_NULL;
+    int status = pool_execute(&session->pool, gaddr_node(link.address), &read, 1);
+    if (status)
+        return status;
+    pool_read_settle(&read);
+    enum format_verdict verdict =
+        format_node_verdict(layout, session->image.bytes, link, tree->index, 0, &header);
+    bool dead = verdict == FORMAT_DEAD;
+    enum tree_right right =
+        dead ? tree_rights_enter_below(session, tree, lower) : tree_rights_enter(session, tree, lower);
+    if (right <= TREE_OWNED) {
+        if (dead)
+            status = tree_unlink_finish(session, tree, link, &header);
+        else if (verdict == FORMAT_FROZEN)
+            status = tree_merge_thaw(session, tree, link, &header);
+        else if (verdict == FORMAT_SPLITTING || verdict == FORMAT_MERGING)
+            status = tree_leaf_settle(session, tree, link);
+    }
+    tree_rights_leave(session);
+    return status > 0 ? 0 : status;
+}
+
+static bool foreign_again(struct tree_session *session, struct tree *tree, int *status)
+{
+    const struct tree_foreign foreign = session->foreign;
+    *status = foreign_finish(session, tree, foreign.link, format_key_of(&foreign.lower));
+    if (tree_again(session, status))
+        return true;
+    if (!*status)
+        *status = tree_restart(session, foreign.link.address);
+    return !*status;
+}
+
+static void begin_again(struct tree_session *session)
+{
+    pool_session_begin(&session->pool);
+    session->image.address = GADDR_NULL;
+    session->restarts = session->invalid = session->walked = session->astray = 0;
+}
+
+static bool wait_again(struct tree_session *session, struct tree *tree, struct tree_turn *turn,
+                       struct fabric_process owner, int *status)
+{
+    const struct tree_compute *compute = session->compute;
+    if (!turn->since)
+        turn->since = task_now();
+    if (!compute->forward.wait)
+        *status =
+            pool_fail(&session->pool, BANYAN_ENOTSUP,
+                      "index %s: the key's range is compute node %u's, and this process cannot reach it",
+                      tree->name, owner.compute_id);
+    else
+        *status = compute->forward.wait(compute->forward_context, session, tree, owner, turn->since);
+    if (*status)
+        return false;
+    begin_again(session);
+    return true;
+}
+
+bool tree_lapsed(const struct tree_session *session)
+{
+    /* Without the hook nobody else can have a right (rights.h). */
+    return session->cached && session->compute->forward.pause && !fabric_lease_alive(session->pool.fabric);
+}
+
+/* O2. The operation is done again when the lease lives, or the right is gone. */
+static bool pause_again(struct tree_session *session, struct tree *tree, int *status)
+{
+    const struct tree_compute *compute = session->compute;
+    *status = compute->forward.pause(compute->forward_context, session, tree);
+    if (*status)
+        return false;
+    begin_again(session);
+    return true;
+}
+
+bool tree_turn_again(struct tree_session *session, struct tree *tree, struct tree_turn *turn, int *status)
+{
+    const struct fabric_process owner =
+        session->right == TREE_OTHERS ? session->owner : (struct fabric_process){0};
+    tree_rights_leave(session);
+    switch (*status) {
+    case TREE_ANEW:
+        *status = 0;
+        return true;
+    case TREE_FOREIGN:
+        return foreign_again(session, tree, status);
+    case TREE_WAIT:
+        return wait_again(session, tree, turn, owner, status);
+    case TREE_LAPSED:
+        return pause_again(session, tree, status);
+    default:
+        return tree_lapsed(session) && pause_again(session, tree, status);
+    }
+}
