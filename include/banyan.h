@@ -118,6 +118,14 @@ struct banyan_index;
 struct banyan_iterator;
 struct banyan_bulk;
 
+/* What of its indexes a pool of this process owns: what is owned is written without locks that hold off other
+ * processes, of which none can reach it. */
+enum banyan_own {
+    BANYAN_OWN_DEFAULT = 0, /* a pool of this process: all */
+    BANYAN_OWN_NONE = 1,    /* as in a cluster, for comparisons */
+    BANYAN_OWN_AUTO = 2,    /* a pool of this process: all */
+};
+
 struct banyan_options {
     size_t struct_bytes;   /* sizeof(struct banyan_options) */
     uint32_t memory_nodes; /* 1 to 1024. 0: 1 */
@@ -150,6 +158,7 @@ struct banyan_options {
     uint32_t rdma_gid;           /* the index of the port's GID, plus 1. 0: chosen */
     uint32_t rdma_traffic_class; /* 0 to 255: RoCE v2's DSCP * 4 + ECN */
     uint32_t rdma_spin_us;       /* a thread that waits polls its NIC so long before it sleeps. 0: 50 */
+    uint32_t own;                /* enum banyan_own; clusters ignore it */
 };
 
 /* Opens a pool. options may be NULL: all defaults, an empty pool in this process. BANYAN_EINVAL,

@@ -52,20 +52,13 @@ static int index_wrap(struct banyan_session *session, const char *name,
         return error_set(&session->error, BANYAN_ENOMEM, "index %s: no memory for its handle", name);
     opened->banyan = session->banyan;
     snprintf(opened->name, sizeof opened->name, "%s", name);
-    int status = geometry ? tree_create(session->tree_session, name, geometry, &opened->tree)
-                          : tree_open(session->tree_session, name, &opened->tree);
+    int status = api_opened_get(session, name, geometry, &opened->opened);
     if (status) {
         free(opened);
-        return api_result(session, status);
+        return status;
     }
-    if (tree_geometry(opened->tree)->content == FORMAT_CONTENT_STORE) {
-        status = store_wrap(&opened->store, opened->tree, &session->error);
-        if (status) {
-            tree_close(opened->tree);
-            free(opened);
-            return status;
-        }
-    }
+    opened->tree = opened->opened->tree;
+    opened->store = opened->opened->store;
     api_count(&session->banyan->indexes, 1);
     *index = opened;
     return BANYAN_OK;
@@ -94,10 +87,7 @@ int banyan_index_close(struct banyan_index *index)
     if (atomic_load_relaxed(&index->users))
         return BANYAN_EBUSY;
     api_detach_index(index);
-    if (index->store)
-        store_close(index->store);
-    else
-        tree_close(index->tree);
+    api_opened_put(index->banyan, index->opened);
     api_count(&index->banyan->indexes, -1);
     free(index);
     return BANYAN_OK;
@@ -106,7 +96,7 @@ int banyan_index_close(struct banyan_index *index)
 int banyan_index_drop(struct banyan_session *session, const char *name)
 {
     int status = check_name(session, name);
-    return status ? status : api_result(session, store_drop(session->tree_session, name));
+    return status ? status : api_opened_drop(session, name);
 }
 
 struct list_call {

@@ -1,19 +1,19 @@
 /*
  * index.h - what stands behind an index's handle, and its geometry. Private to src/api/.
  *
- * An index's handle is shared by all threads of its pool. It owns the tree; where the index holds records the
- * store does, which the handle owns then.
+ * An index's handle is shared by all threads of its pool. It shares the tree, and the store where the index
+ * holds records, with all other handles of the same index.
  */
 #ifndef API_INDEX_H
 #define API_INDEX_H
 
-#include "api/session.h"
-#include "store/store.h"
+#include "api/opened.h"
 
 struct banyan_index {
     struct banyan *banyan;
-    struct tree *tree;
-    struct store *store; /* which holds the tree; NULL: plain values */
+    struct api_opened *opened;
+    struct tree *tree;   /* its tree and store */
+    struct store *store; /* NULL: plain values */
     struct api_attachment *attachments;
     uint32_t users; /* open iterators and bulk loads */
     char name[BANYAN_NAME_MAX + 1];

@@ -45,6 +45,9 @@ static int options_complete(struct banyan_options *options, const struct banyan_
     if (options->huge_pages > 1)
         return error_set(error, BANYAN_EINVAL, "options: huge_pages is %u, wanted 0 or 1",
                          options->huge_pages);
+    if (options->own > BANYAN_OWN_AUTO)
+        return error_set(error, BANYAN_EINVAL, "options: own is %u, wanted a value of enum banyan_own",
+                         options->own);
     options->pool_bytes &= ~UINT64_C(4095);
     return BANYAN_OK;
 }
@@ -197,6 +200,8 @@ static int handle_create(struct banyan *banyan, const struct banyan_options *opt
     if (!status)
         status = tree_switches_preset(&switches, "banyan", error);
     switches.cache_bytes = options->cache_bytes;
+    if (!cluster && options->own != BANYAN_OWN_NONE)
+        switches.ownership = TREE_OWNERSHIP_ALL;
     if (!status)
         status = tree_compute_create(&banyan->compute, banyan->fabric, &switches, error);
     if (!status && (!cluster || options->format))

@@ -28,6 +28,8 @@ struct banyan {
     struct tree_compute *compute;
     uint32_t sessions, indexes;  /* open */
     struct spinlock attachments; /* guards the lists of struct api_attachment */
+    struct spinlock opening;     /* guards `opened`; held over round trips (opened.c) */
+    struct api_opened *opened;
 };
 
 #endif

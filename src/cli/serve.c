@@ -160,6 +160,8 @@ static int open_pool(struct process *process, struct error *error)
     if (!status)
         status = tree_switches_preset(&switches, "banyan", error);
     switches.cache_bytes = process->settings.cache_bytes;
+    if (embedded && process->settings.own == SERVE_OWN_AUTO)
+        switches.ownership = TREE_OWNERSHIP_ALL;
     if (!status)
         status = tree_compute_create(&process->compute, process->fabric, &switches, error);
     if (!status && (embedded || process->settings.format))

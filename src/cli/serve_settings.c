@@ -50,8 +50,12 @@
         ROW("log-level", OPTION_CHOICE, log_level, 0, 0, cluster_log_levels, "LEVEL",                        \
             "debug, info, warning or error; messages go to standard error")
 
+static const char *const own_names[] = {"auto", "none", NULL};
+
 static const struct option_entry serve_table[] = {
     SERVER_ROWS,
+    ROW("own", OPTION_CHOICE, own, 0, 0, own_names, "auto|none",
+        "auto: this process owns all keys, as no other can reach them; none: it locks as if others could"),
     ROW("memory-nodes", OPTION_U32, memory_nodes, 1, SERVE_NODES_MAX, NULL, "N",
         "Memory nodes in this process"),
     ROW("size", OPTION_U64, size, 16 << 20, 0x1p46, NULL, "BYTES",

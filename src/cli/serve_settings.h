@@ -7,12 +7,15 @@
 #define SERVE_PORT      6379u /* where Redis is */
 #define SERVE_NODES_MAX 64u   /* memory nodes in one process */
 
+enum serve_own { SERVE_OWN_AUTO, SERVE_OWN_NONE };
+
 struct serve_settings {
     char *listen, *tls_listen, *password_file, *certificate, *key, *authority, *http;
     uint32_t port, threads, fibers, clients_max, idle_timeout_s, sweep_entries;
     uint64_t value_max, output_max, client_memory_max, cache_bytes;
     bool tls_clients, protected_mode, busy_poll, defrag;
     int log_level;
+    int own; /* enum serve_own */
     /* serve */
     uint32_t memory_nodes;
     uint64_t size;

@@ -118,6 +118,10 @@ static void test_open_bad(void **state)
     options.pool_bytes = 5;
     assert_int_equal(banyan_open(&banyan, &options), BANYAN_EINVAL);
     assert_non_null(strstr(message, "pool_bytes"));
+    options.pool_bytes = 32u << 20;
+    options.own = 9;
+    assert_int_equal(banyan_open(&banyan, &options), BANYAN_EINVAL);
+    assert_non_null(strstr(message, "own is 9"));
     memset(&newer, 0, sizeof newer);
     newer.known.struct_bytes = sizeof newer;
     newer.unknown = 1;
@@ -366,6 +370,54 @@ static void test_indexes(void **state)
     assert_int_equal(met, 1);
     assert_int_equal(banyan_index_close(again), BANYAN_OK);
     assert_int_equal(banyan_index_close(index), BANYAN_OK);
+}
+
+/* Two handles of one index are alike, and each may be closed first. */
+static void test_handles(void **state)
+{
+    struct fixture *f = *state;
+    struct banyan_index *again, *third;
+    assert_int_equal(banyan_index_open(f->session, "words", &again), BANYAN_OK);
+    assert_int_equal(put(f, "handle", "one"), BANYAN_OK);
+    assert_int_equal(banyan_put(f->session, again, "handle", 6, "two", 3), BANYAN_OK);
+    expect(f, "handle", "two");
+    assert_int_equal(banyan_index_open(f->session, "words", &third), BANYAN_OK);
+    assert_int_equal(banyan_index_close(again), BANYAN_OK);
+    assert_int_equal(banyan_delete(f->session, third, "handle", 6), BANYAN_OK);
+    assert_int_equal(banyan_index_close(third), BANYAN_OK);
+    assert_int_equal(banyan_delete(f->session, f->index, "handle", 6), BANYAN_ENOTFOUND);
+    assert_int_equal(put(f, "handle", "three"), BANYAN_OK);
+    expect(f, "handle", "three");
+}
+
+/* A pool of this process that owns nothing writes as in a cluster: a lock is taken by an atomic, where an
+ * owner takes none. */
+static void test_own(void **state)
+{
+    uint64_t atomics[2];
+    (void)state;
+    for (uint32_t own = 0; own < 2; own++) {
+        struct banyan_options options = {.struct_bytes = sizeof options,
+                                         .pool_bytes = 32u << 20,
+                                         .own = own ? BANYAN_OWN_AUTO : BANYAN_OWN_NONE};
+        struct banyan_session_stats stats = {.struct_bytes = sizeof stats};
+        struct banyan *banyan;
+        struct banyan_session *session;
+        struct banyan_index *index;
+        assert_int_equal(banyan_open(&banyan, &options), BANYAN_OK);
+        assert_int_equal(banyan_session_open(banyan, &session), BANYAN_OK);
+        assert_int_equal(banyan_index_create(session, "words", NULL, &index), BANYAN_OK);
+        assert_int_equal(banyan_put(session, index, "key", 3, "one", 3), BANYAN_OK);
+        assert_int_equal(banyan_session_stats_reset(session), BANYAN_OK);
+        assert_int_equal(banyan_put(session, index, "key", 3, "two", 3), BANYAN_OK);
+        assert_int_equal(banyan_session_stats(session, &stats), BANYAN_OK);
+        atomics[own] = stats.atomics;
+        assert_int_equal(banyan_index_close(index), BANYAN_OK);
+        assert_int_equal(banyan_session_close(session), BANYAN_OK);
+        assert_int_equal(banyan_close(banyan), BANYAN_OK);
+    }
+    assert_true(atomics[0] > 0);
+    assert_int_equal(atomics[1], 0);
 }
 
 /* The handle that is open while its index is dropped finds nothing, also when there is another in its place.
@@ -627,11 +679,12 @@ static void test_uri_bad(void **state)
     cmocka_unit_test(test_version), cmocka_unit_test(test_open_bad), cmocka_unit_test(test_points),          \
         cmocka_unit_test(test_points_bad), cmocka_unit_test(test_modify), cmocka_unit_test(test_multi),      \
         cmocka_unit_test(test_iterator), cmocka_unit_test(test_iterator_bad),                                \
-        cmocka_unit_test(test_indexes), cmocka_unit_test(test_drop), cmocka_unit_test(test_other_pool),      \
-        cmocka_unit_test(test_stats), cmocka_unit_test(test_bulk_bad),                                       \
+        cmocka_unit_test(test_indexes), cmocka_unit_test(test_handles), cmocka_unit_test(test_drop),         \
+        cmocka_unit_test(test_other_pool), cmocka_unit_test(test_stats), cmocka_unit_test(test_bulk_bad),    \
         cmocka_unit_test(test_session_open_bad)
 
-static const struct CMUnitTest plain_tests[] = {COMMON_TESTS, cmocka_unit_test(test_plain_does_not_expire)};
+static const struct CMUnitTest plain_tests[] = {COMMON_TESTS, cmocka_unit_test(test_plain_does_not_expire),
+                                                cmocka_unit_test(test_own)};
 static const struct CMUnitTest record_tests[] = {COMMON_TESTS,
                                                  cmocka_unit_test(test_long_values),
                                                  cmocka_unit_test(test_multi_large),
