@@ -1,0 +1,146 @@
+/*
+ * adopt.c - rule O1 for the whole process: a version of the map is fetched, installed in every attached
+ * index, and then reported to the board; and what must happen after the loss of a connection: the process
+ * says anew that it is a member, fetches, and only then resumes its read lease.
+ *
+ * Any task; five round trips or so, and the operations that tree_rights_adopt waits for.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "owner/board.h"
+#include "owner/state.h"
+
+bool owner_fresh(const struct owner *owner)
+{
+    /* Relaxed: a stale number makes the caller look again, or is found out by the refusal of a list. */
+    return atomic_load_relaxed(&owner->incarnation) == fabric_incarnation(owner->fabric);
+}
+
+static int report(struct owner *owner, struct tree_session *session, uint64_t version)
+{
+    struct memory_board_reply reply;
+    struct memory_board_request request = {
+        .kind = MEMORY_BOARD_ENTER, .version = version, .willing = owner_willing(owner)};
+    return owner_board_call(session, &request, &reply);
+}
+
+/* ---- installing ---- */
+
+static int install_rows(struct owner *owner, struct tree_session *session, struct owner_index *index,
+                        const struct format_range *ranges, uint32_t count)
+{
+    struct tree_rights_row *rows = calloc(count ? count : 1, sizeof *rows);
+    if (!rows)
+        return pool_fail_memory(tree_session_pool(session));
+    for (uint32_t i = 0; i < count; i++)
+        owner_map_row(&ranges[i], owner->self, &rows[i]);
+    if (!count)
+        rows[0].right = TREE_SHARED;
+    int status = tree_rights_adopt(session, index->tree, owner->copy.version, owner->copy.incarnation, rows,
+                                   count ? count : 1);
+    free(rows);
+    return status;
+}
+
+int owner_install(struct owner *owner, struct tree_session *session, struct owner_index *index)
+{
+    const struct owner_problem *problem = owner_map_problem(&owner->copy, index->number);
+    if (problem) {
+        /* Nothing of it may be touched: wait_for() of forward.c says why. */
+        const struct format_range nothing = {
+            .number = index->number, .state = FORMAT_RANGE_MOVING, .epoch = owner->copy.version};
+        snprintf(index->trouble, sizeof index->trouble, "%s", problem->text);
+        atomic_store_release(&index->broken, true); /* release: the text */
+        return install_rows(owner, session, index, &nothing, 1);
+    }
+    uint32_t count;
+    const struct format_range *ranges = owner_map_of(&owner->copy, index->number, &count);
+    int status = install_rows(owner, session, index, ranges, count);
+    if (!status)
+        atomic_store_relaxed(&index->broken, false);
+    return status;
+}
+
+/* ---- refreshing ---- */
+
+/* Under `adopting`. */
+static int adopt(struct owner *owner, struct tree_session *session, struct owner_map *map)
+{
+    struct owner_map before = owner->copy;
+    owner->copy = *map;
+    for (struct owner_index *index = owner->indexes; index; index = index->next) {
+        int status = owner_install(owner, session, index);
+        if (status) { /* some indexes are further than others; none is further than it may be */
+            *map = owner->copy;
+            owner->copy = before;
+            return status;
+        }
+    }
+    *map = before;
+    /* relaxed: whoever relies on the numbers is told so by the tables of rights, not by them */
+    atomic_store_relaxed(&owner->incarnation, owner->copy.incarnation);
+    atomic_store_relaxed(&owner->adopted, owner->copy.version);
+    return 0;
+}
+
+/* One attempt; *again: a connection was lost meanwhile. */
+static int refresh(struct owner *owner, struct tree_session *session, bool *again)
+{
+    struct owner_map map = {0};
+    const uint64_t incarnation = fabric_incarnation(owner->fabric);
+    int status = 0;
+    *again = false;
+    /* Before the fetch: from here on transfers from shared wait for this process. */
+    if (owner->entered != incarnation)
+        status = report(owner, session, owner->reported);
+    if (!status) {
+        owner->entered = incarnation;
+        status = owner_map_fetch(owner, session, &map);
+    }
+    if (!status && map.incarnation != incarnation)
+        *again = true;
+    else if (!status)
+        status = adopt(owner, session, &map);
+    owner_map_free(&map);
+    if (status || *again)
+        return status;
+    fabric_lease_resume(owner->fabric, incarnation);
+    status = report(owner, session, owner->copy.version);
+    if (!status)
+        owner->reported = owner->copy.version;
+    return status;
+}
+
+int owner_refresh(struct owner *owner, struct tree_session *session, uint64_t version)
+{
+    int status = 0;
+    bool again = true;
+    owner_turn_take(&owner->adopting);
+    uint64_t began = task_now();
+    if (owner_fresh(owner) && owner->adopted >= version && owner->reported >= version) {
+        owner_turn_give(&owner->adopting);
+        return 0;
+    }
+    while (!status && again)
+        status = refresh(owner, session, &again);
+    uint64_t took = task_now() - began;
+    owner_turn_give(&owner->adopting);
+    if (!status) {
+        OWNER_COUNT(owner, adoptions, 1);
+        OWNER_COUNT(owner, adopt_ns, took);
+        OWNER_LONGEST(owner, adopt_longest_ns, took);
+    }
+    return status;
+}
+
+/* ---- the keeper's bell ---- */
+
+void owner_wake(struct owner *owner)
+{
+    spinlock_lock(&owner->lock);
+    if (owner->keeper)
+        task_unpark(owner->keeper);
+    spinlock_unlock(&owner->lock);
+}

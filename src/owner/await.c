@@ -1,0 +1,208 @@
+/*
+ * await.c - step 2 of a transfer: everyone who loses a right has adopted the version that takes it away, or
+ * is fenced at every memory node and has no read lease any more (G8).
+ *
+ * A process that is connected to the home node gets `adopt_ns` to adopt; one that is not is fenced at once. A
+ * process that is fenced may come back while this goes on: then it has fetched the map since, which says
+ * "moving", and reports what it has adopted.
+ */
+#include "owner/await.h"
+
+#include <stdlib.h>
+
+#include "owner/board.h"
+
+#define LOOK_FIRST (50 * MICROSECOND)
+#define LOOK_LAST  (1 * MILLISECOND)
+
+/* ---- fencing ---- */
+
+/* At the home node first: from then on the read lease ends. */
+static int fence(struct owner_transfer *transfer, struct fabric_process process)
+{
+    struct pool_session *pool = tree_session_pool(transfer->session);
+    char text[OWNER_TEXT_BYTES];
+    OWNER_COUNT(transfer->owner, fencings, 1);
+    for (uint16_t node = 0; node < pool->memory_nodes; node++) {
+        int status;
+        while ((status = fabric_fence(pool->endpoint, node, process, pool->cost)) &&
+               status != BANYAN_ENOTSUP && status != BANYAN_EINVAL && task_now() < transfer->deadline)
+            task_sleep(LOOK_LAST); /* the memory node may be there again soon */
+        if (status == BANYAN_ENOTSUP)
+            return BANYAN_ENOTSUP;
+        if (status) {
+            owner_describe(transfer->owner, process, text);
+            return pool_node_failed(pool, status == BANYAN_EFENCED ? BANYAN_ENET : status, node, text);
+        }
+    }
+    return 0;
+}
+
+static int clean(struct owner_transfer *transfer, struct fabric_process process, uint64_t serial)
+{
+    struct memory_board_reply reply;
+    struct memory_board_request request = {
+        .kind = MEMORY_BOARD_CLEAN,
+        .grant = transfer->grant,
+        .serial = serial,
+        .process = {.instance = process.instance, .compute_id = process.compute_id}};
+    return owner_board_call(transfer->session, &request, &reply);
+}
+
+int owner_await_orphan(struct owner_transfer *transfer, struct fabric_process orphan)
+{
+    struct owner_members members;
+    uint64_t serial = 0;
+    if (fabric_process_equal(orphan, transfer->owner->self)) /* its calls of then have returned */
+        return clean(transfer, orphan, 0);
+    int status = owner_board_members(transfer->session, &members);
+    if (!status) {
+        const struct memory_board_member *member = owner_members_find(&members, orphan);
+        serial = member ? member->serial : 0;
+        status = fence(transfer, orphan);
+    }
+    owner_members_free(&members);
+    if (status == BANYAN_ENOTSUP) /* all compute nodes are one process: then none has died */
+        status = 0;
+    return status ? status : clean(transfer, orphan, serial);
+}
+
+/* ---- those who lose something ---- */
+
+struct loser {
+    struct fabric_process process;
+    uint64_t serial;
+    bool done, fenced;
+};
+
+struct losers {
+    struct owner_transfer *transfer;
+    struct loser *all; /* owned */
+    uint32_t count, capacity;
+    uint64_t since;
+    bool cannot_fence;
+};
+
+static int add(struct losers *losers, struct fabric_process process)
+{
+    if (fabric_process_equal(process, losers->transfer->owner->self))
+        return 0; /* it has adopted the version itself */
+    for (uint32_t i = 0; i < losers->count; i++)
+        if (fabric_process_equal(losers->all[i].process, process))
+            return 0;
+    if (losers->count == losers->capacity) {
+        uint32_t capacity = losers->capacity ? losers->capacity * 2 : 16;
+        struct loser *all = realloc(losers->all, capacity * sizeof *all);
+        if (!all)
+            return pool_fail_memory(tree_session_pool(losers->transfer->session));
+        losers->all = all;
+        losers->capacity = capacity;
+    }
+    losers->all[losers->count++] = (struct loser){.process = process};
+    return 0;
+}
+
+/* Of a shared range, all members of the board lose it; of an owned one, its owner. */
+static int collect(struct losers *losers, const struct format_range *ranges, uint32_t count)
+{
+    bool shared = false;
+    int status = 0;
+    for (uint32_t i = 0; i < count && !status; i++) {
+        if (owner_nobody(ranges[i].owner))
+            shared = true;
+        else
+            status = add(losers, ranges[i].owner);
+    }
+    if (status || !shared)
+        return status;
+    struct owner_members members;
+    status = owner_board_members(losers->transfer->session, &members);
+    for (uint32_t i = 0; i < members.count && !status; i++)
+        status = add(losers, owner_process_of(&members.members[i].process));
+    owner_members_free(&members);
+    return status;
+}
+
+/* ---- waiting ---- */
+
+static int look_at(struct losers *losers, struct loser *loser, const struct owner_members *members,
+                   bool alive)
+{
+    struct owner_transfer *transfer = losers->transfer;
+    struct pool_session *pool = tree_session_pool(transfer->session);
+    const struct memory_board_member *member = owner_members_find(members, loser->process);
+    if (member && member->adopted >= transfer->version) {
+        loser->done = true;
+        return 0;
+    }
+    const bool late = task_now() - losers->since >= transfer->owner->options.adopt_ns;
+    if (losers->cannot_fence || (alive && !late && !loser->fenced))
+        return 0;
+    if (!loser->fenced) {
+        loser->serial = member ? member->serial : 0;
+        int status = fence(transfer, loser->process);
+        losers->cannot_fence = status == BANYAN_ENOTSUP;
+        loser->fenced = !status;
+        if (status)
+            return losers->cannot_fence ? 0 : status;
+    }
+    int status = fabric_lease_over(pool->endpoint, loser->process, &loser->done, pool->cost);
+    if (status)
+        return pool_node_failed(pool, status == BANYAN_EFENCED ? BANYAN_ENET : status, 0,
+                                "asking for the end of a read lease");
+    return loser->done ? clean(transfer, loser->process, loser->serial) : 0;
+}
+
+static int look(struct losers *losers, bool *done)
+{
+    struct owner_members members;
+    struct fabric_process *processes = NULL;
+    uint32_t there = 0;
+    int status = owner_board_members(losers->transfer->session, &members);
+    if (!status)
+        status = owner_processes(losers->transfer->session, &processes, &there);
+    *done = true;
+    for (uint32_t i = 0; i < losers->count && !status; i++) {
+        struct loser *loser = &losers->all[i];
+        if (!loser->done)
+            status = look_at(losers, loser, &members, owner_among(processes, there, loser->process));
+        *done = *done && loser->done;
+    }
+    free(processes);
+    owner_members_free(&members);
+    return status;
+}
+
+static int time_out(struct losers *losers)
+{
+    char text[OWNER_TEXT_BYTES];
+    uint32_t i = 0;
+    while (losers->all[i].done)
+        i++;
+    return pool_fail(tree_session_pool(losers->transfer->session), BANYAN_ENET,
+                     "%s has not given its ranges up, and cannot be fenced",
+                     owner_describe(losers->transfer->owner, losers->all[i].process, text));
+}
+
+int owner_transfer_await(struct owner_transfer *transfer, const struct format_range *ranges, uint32_t count)
+{
+    struct losers losers = {.transfer = transfer, .since = task_now()};
+    uint64_t pause = LOOK_FIRST;
+    bool done = false;
+    int status = collect(&losers, ranges, count);
+    if (!status) /* this process first: it may be the only one */
+        status = owner_refresh(transfer->owner, transfer->session, transfer->version);
+    while (!status && losers.count) {
+        status = look(&losers, &done);
+        if (status || done)
+            break;
+        if (task_now() >= transfer->deadline + transfer->owner->options.adopt_ns) {
+            status = time_out(&losers);
+            break;
+        }
+        task_sleep(pause);
+        pause = pause * 2 < LOOK_LAST ? pause * 2 : LOOK_LAST;
+    }
+    free(losers.all);
+    return status;
+}

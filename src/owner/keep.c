@@ -1,0 +1,191 @@
+/*
+ * keep.c - the keeper of a process and its ticker: see owner_keep in owner.h.
+ *
+ * The keeper parks until a notice comes, a peer tells of a newer version, a connection to the home node is
+ * lost or is there again, or the ticker wakes it. What fails for the network is tried again at the next tick.
+ */
+#include <stdlib.h>
+
+#include "base/random.h"
+#include "owner/board.h"
+#include "owner/transfer.h"
+
+/* A range that is on its way for so long, and no process at it, is finished by keepers; before that by
+ * whoever needs it. The same for a process that is gone. */
+#define TICKS_PATIENCE 3u
+
+struct keeping {
+    struct owner *owner;
+    struct tree_session *session;
+    struct random random;
+    uint64_t looked, balanced; /* when */
+    unsigned ticks_moving, ticks_gone;
+    struct fabric_process gone;
+    unsigned patience; /* ticks: drawn, so that not all keepers come at once */
+};
+
+static uint64_t newest(const struct owner *owner)
+{
+    uint64_t notice = fabric_notice(owner->fabric), heard = atomic_load_relaxed(&owner->heard);
+    return notice > heard ? notice : heard;
+}
+
+/* ---- each tick ---- */
+
+/* Adopts what the board has; *holder: whether some process has the lock. */
+static int look(struct keeping *keeping, bool *held)
+{
+    struct owner *owner = keeping->owner;
+    struct memory_board_reply board;
+    int status = owner_board_look(keeping->session, &board);
+    if (!status)
+        *held = board.holder.instance != 0;
+    if (!status && (!owner_fresh(owner) || board.version > atomic_load_relaxed(&owner->adopted)))
+        status = owner_refresh(owner, keeping->session, board.version);
+    return status;
+}
+
+/* What in the adopted map is for others to mend: whether something moves, and a process that has ranges and
+ * is gone. */
+static int inspect(struct keeping *keeping, bool *moving, struct fabric_process *gone)
+{
+    struct owner *owner = keeping->owner;
+    struct fabric_process *processes;
+    uint32_t count;
+    *moving = false;
+    *gone = (struct fabric_process){0};
+    int status = owner_processes(keeping->session, &processes, &count);
+    owner_turn_take(&owner->adopting);
+    for (uint32_t i = 0; i < owner->copy.count && !status; i++) {
+        const struct format_range *range = &owner->copy.ranges[i];
+        *moving = *moving || range->state == FORMAT_RANGE_MOVING;
+        if (owner_nobody(*gone) && !owner_nobody(range->owner) &&
+            !owner_among(processes, count, range->owner))
+            *gone = range->owner;
+    }
+    owner_turn_give(&owner->adopting);
+    free(processes);
+    return status;
+}
+
+/* Ranges of an index that this process has not open would be answered by nobody. */
+static int give_back(struct keeping *keeping)
+{
+    struct owner *owner = keeping->owner;
+    struct owner_transfer transfer;
+    uint32_t count = 0;
+    owner_turn_take(&owner->adopting);
+    for (uint32_t i = 0; i < owner->copy.count; i++)
+        count += fabric_process_equal(owner->copy.ranges[i].owner, owner->self) &&
+                 owner->copy.ranges[i].state == FORMAT_RANGE_SETTLED &&
+                 !owner_index_numbered(owner, owner->copy.ranges[i].number);
+    owner_turn_give(&owner->adopting);
+    if (!count)
+        return 0;
+    int status = owner_transfer_begin(&transfer, owner, keeping->session, false);
+    if (status)
+        return status == BANYAN_EBUSY ? 0 : status;
+    struct format_range *ranges = malloc((transfer.map.count + 1) * sizeof *ranges);
+    if (!ranges)
+        status = pool_fail_memory(tree_session_pool(keeping->session));
+    count = 0;
+    owner_turn_take(&owner->adopting);
+    for (uint32_t i = 0; i < transfer.map.count && !status; i++)
+        if (fabric_process_equal(transfer.map.ranges[i].owner, owner->self) &&
+            !owner_index_numbered(owner, transfer.map.ranges[i].number)) {
+            ranges[count] = transfer.map.ranges[i];
+            ranges[count++].next = (struct fabric_process){0};
+        }
+    owner_turn_give(&owner->adopting);
+    if (!status)
+        status = owner_transfer_move(&transfer, ranges, count);
+    free(ranges);
+    return owner_transfer_end(&transfer, status);
+}
+
+static int mend(struct keeping *keeping, bool held)
+{
+    struct fabric_process gone;
+    bool moving;
+    int status = inspect(keeping, &moving, &gone);
+    if (status)
+        return status;
+    keeping->ticks_moving = moving && !held ? keeping->ticks_moving + 1 : 0;
+    keeping->ticks_gone =
+        !owner_nobody(gone) && fabric_process_equal(gone, keeping->gone) ? keeping->ticks_gone + 1 : 0;
+    keeping->gone = gone;
+    if (keeping->ticks_moving < keeping->patience && keeping->ticks_gone < keeping->patience)
+        return 0;
+    keeping->patience = TICKS_PATIENCE + (unsigned)random_below(&keeping->random, 2 * TICKS_PATIENCE);
+    return owner_mend(keeping->owner, keeping->session,
+                      keeping->ticks_gone ? gone : (struct fabric_process){0}, NULL);
+}
+
+static int tick(struct keeping *keeping)
+{
+    struct owner *owner = keeping->owner;
+    bool held = false;
+    int status = look(keeping, &held);
+    if (!status)
+        status = mend(keeping, held);
+    if (!status)
+        status = give_back(keeping);
+    uint64_t now = task_now();
+    if (!status && owner->options.balance_ns && owner_willing(owner) &&
+        now - keeping->balanced >= owner->options.balance_ns) {
+        keeping->balanced = now;
+        status = owner_balance_step(owner, keeping->session, true);
+    }
+    return status;
+}
+
+/* ---- the tasks ---- */
+
+static void set_keeper(struct owner *owner, struct task *task)
+{
+    spinlock_lock(&owner->lock);
+    owner->keeper = task;
+    spinlock_unlock(&owner->lock);
+}
+
+int owner_keep(struct owner *owner, struct tree_session *session)
+{
+    struct keeping keeping = {.owner = owner, .session = session, .patience = TICKS_PATIENCE};
+    int status = owner_join(owner, session);
+    if (status)
+        return status;
+    random_seed(&keeping.random, owner->options.seed);
+    keeping.balanced = task_now();
+    set_keeper(owner, task_self());
+    while (!owner_stopping(owner)) {
+        /* Errors are of the network, or of memory: the next tick tries again. Those that concern an index are
+         * told to its operations. */
+        if (!owner_fresh(owner) || newest(owner) > atomic_load_relaxed(&owner->adopted))
+            (void)owner_refresh(owner, session, atomic_load_relaxed(&owner->adopted) + 1);
+        uint64_t now = task_now();
+        if (now - keeping.looked >= owner->options.tick_ns) {
+            keeping.looked = now;
+            (void)tick(&keeping);
+        }
+        if (!owner_stopping(owner))
+            task_park();
+    }
+    set_keeper(owner, NULL);
+    return 0;
+}
+
+void owner_tick(struct owner *owner)
+{
+    while (!owner_stopping(owner)) {
+        owner_wake(owner);
+        task_sleep(owner->options.tick_ns);
+    }
+    owner_wake(owner);
+}
+
+void owner_stop(struct owner *owner)
+{
+    atomic_store_relaxed(&owner->stopping, true); /* the lock in owner_wake orders it before the unpark */
+    fabric_peer_stop(owner->fabric);
+    owner_wake(owner);
+}

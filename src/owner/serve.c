@@ -1,0 +1,140 @@
+/*
+ * serve.c - answers other compute nodes' calls: lookups, exchanges and borders in ranges of this process's. A
+ * key that this process does not own is refused, with the version of the map that it knows; nothing is passed
+ * on, since the asker can fetch the map itself.
+ *
+ * On the tasks that owner_serve runs; nothing in a request is believed before it was validated.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "owner/message.h"
+#include "owner/state.h"
+
+struct owner_service {
+    struct owner *owner;
+    struct tree_session *session;
+    struct tree_exchange exchange; /* of the item under way: large */
+    uint8_t value[FORMAT_VALUE_MAX];
+    uint8_t reply[OWNER_REPLY_BYTES];
+};
+
+static void lookup(struct owner_service *service, struct tree *tree, const struct owner_item *item,
+                   struct owner_answer *answer)
+{
+    OWNER_COUNT(service->owner, served_lookups, 1);
+    answer->length = sizeof service->value;
+    answer->value = service->value;
+    answer->status = tree_lookup_here(service->session, tree, item->key, item->key_length, service->value,
+                                      &answer->length);
+    answer->existed = !answer->status;
+}
+
+static void exchange(struct owner_service *service, struct tree *tree, const struct owner_item *item,
+                     struct owner_answer *answer)
+{
+    struct tree_exchange *change = &service->exchange;
+    OWNER_COUNT(service->owner, served_exchanges, 1);
+    *change = (struct tree_exchange){.key = item->key,
+                                     .key_length = item->key_length,
+                                     .expect = item->expect,
+                                     .expected = item->expected,
+                                     .expected_length = item->expected_length,
+                                     .value = item->value,
+                                     .length = item->length};
+    answer->status = tree_exchange_here(service->session, tree, change);
+    answer->existed = change->existed;
+    answer->value = change->old;
+    answer->length = change->old_length;
+}
+
+static void serve_item(struct owner_service *service, struct owner_index *index,
+                       const struct owner_item *item, struct owner_answer *answer)
+{
+    *answer = (struct owner_answer){.status = BANYAN_EFENCED};
+    if (index && item->kind == OWNER_ITEM_LOOKUP)
+        lookup(service, index->tree, item, answer);
+    else if (index && item->kind == OWNER_ITEM_EXCHANGE)
+        exchange(service, index->tree, item, answer);
+    else if (index)
+        answer->status = tree_border_make(service->session, index->tree, item->key, item->key_length);
+    if (answer->status == BANYAN_EFENCED) {
+        *answer = (struct owner_answer){.status = BANYAN_EFENCED};
+        OWNER_COUNT(service->owner, refusals, 1);
+    }
+}
+
+/* Whether the whole of it makes sense, before anything of it is done. */
+static int validate(const void *bytes, size_t length)
+{
+    struct owner_reader reader;
+    struct owner_item item;
+    int status = owner_request_open(&reader, bytes, length);
+    while (!status)
+        status = owner_request_next(&reader, &item);
+    return status == BANYAN_ENOTFOUND ? 0 : status;
+}
+
+int owner_service_answer(struct owner_service *service, const void *bytes, size_t length,
+                         const uint8_t **reply, size_t *reply_length)
+{
+    struct owner *owner = service->owner;
+    struct owner_reader reader;
+    struct owner_writer writer;
+    struct owner_item item;
+    int status = validate(bytes, length);
+    *reply = service->reply;
+    *reply_length = 0;
+    if (status)
+        return status;
+    (void)owner_request_open(&reader, bytes, length);
+    struct owner_index *index = owner_index_get(owner, reader.number);
+    owner_reply_begin(&writer, service->reply, sizeof service->reply, atomic_load_relaxed(&owner->adopted));
+    while (!owner_request_next(&reader, &item)) {
+        struct owner_answer answer;
+        serve_item(service, index, &item, &answer);
+        (void)owner_reply_add(&writer, &answer); /* there is room for as many as a request has */
+    }
+    if (index)
+        owner_index_put(owner, index);
+    if (reader.version > atomic_load_relaxed(&owner->heard)) { /* relaxed: a hint */
+        atomic_store_relaxed(&owner->heard, reader.version);
+        if (reader.version > atomic_load_relaxed(&owner->adopted))
+            owner_wake(owner);
+    }
+    *reply_length = writer.length;
+    return 0;
+}
+
+int owner_service_create(struct owner_service **service, struct owner *owner, struct tree_session *session)
+{
+    *service = calloc(1, sizeof **service);
+    if (!*service)
+        return pool_fail_memory(tree_session_pool(session));
+    (*service)->owner = owner;
+    (*service)->session = session;
+    return 0;
+}
+
+void owner_service_destroy(struct owner_service *service)
+{
+    free(service);
+}
+
+int owner_serve(struct owner *owner, struct tree_session *session)
+{
+    struct fabric_endpoint *endpoint = tree_session_pool(session)->endpoint;
+    struct fabric_peer_request *request;
+    struct owner_service *service;
+    int status = owner_service_create(&service, owner, session);
+    if (status)
+        return status;
+    while (!owner_stopping(owner) && !(status = fabric_peer_receive(endpoint, &request))) {
+        const uint8_t *reply;
+        size_t length;
+        int verdict = owner_service_answer(service, request->bytes, request->length, &reply, &length);
+        fabric_peer_reply(endpoint, request, verdict, reply, length);
+    }
+    owner_service_destroy(service);
+    return status == BANYAN_EABORT || status == BANYAN_ENOTSUP ? 0 : status;
+}

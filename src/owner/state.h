@@ -1,0 +1,134 @@
+/*
+ * state.h - the object behind owner.h, and what the files of src/owner/ call of each other. Private to
+ * src/owner/.
+ *
+ * TURNS. `changing` is held through a transfer, and through whatever else writes to the map: so one task of
+ * the process at a time does. `adopting` is held while a version is fetched and adopted, and while indexes
+ * are attached and detached. A task that has `changing` may take `adopting`, never the other way round.
+ * Neither is taken in an operation of an index.
+ */
+#ifndef OWNER_STATE_H
+#define OWNER_STATE_H
+
+#include "owner/map.h"
+#include "owner/owner.h"
+#include "owner/turn.h"
+
+#define MILLISECOND UINT64_C(1000000)
+#define MICROSECOND UINT64_C(1000)
+
+/* An index that this process has open. */
+struct owner_index {
+    struct tree *tree; /* borrowed */
+    uint16_t number;
+    uint32_t users;    /* under owner->lock: tasks that serve an operation of it */
+    bool leaving;      /* under owner->lock: no new ones */
+    bool broken;       /* atomic: its part of the map contradicts itself */
+    char trouble[200]; /* with `broken`; written under the turn `adopting` before that is set */
+    struct owner_index *next;
+};
+
+struct owner {
+    struct tree_compute *compute;
+    struct fabric *fabric;
+    struct owner_options options;
+    struct fabric_process self;
+    struct tree *map; /* owned; set under `adopting`, once */
+
+    struct owner_turn changing, adopting;
+    /* under `adopting`: */
+    struct owner_map copy; /* as it was adopted last */
+    uint64_t entered;      /* incarnation in which this process said that it is a member; 0: never */
+    uint64_t reported;     /* version that the board knows it has adopted */
+    /* atomic, written under `adopting`: */
+    uint64_t adopted;     /* version of `copy` */
+    uint64_t incarnation; /* ... and before whose fetch it was read; 0: nothing was adopted */
+
+    struct spinlock lock;
+    struct owner_index *indexes; /* under the lock and the turn `adopting`: either suffices to read */
+
+    struct task *keeper; /* under the lock: while owner_keep runs */
+    bool stopping;       /* atomic */
+    bool released;       /* atomic: owner_release was called: this process takes nothing any more */
+    uint64_t heard;      /* atomic: the greatest version that a peer told of */
+    uint64_t looked_at;  /* atomic: when a waiting task last looked at the board */
+    uint64_t counts[sizeof(struct owner_stats) / sizeof(uint64_t)]; /* atomic; struct owner_stats */
+};
+
+/* ---- counters (owner.c) ---- */
+
+/* The counter of struct owner_stats. Relaxed: they order nothing. */
+#define OWNER_COUNT(owner, field, more)                                                                      \
+    ((void)atomic_add_relaxed(&(owner)->counts[offsetof(struct owner_stats, field) / sizeof(uint64_t)],      \
+                              (uint64_t)(more)))
+#define OWNER_LONGEST(owner, field, value)                                                                   \
+    owner_longest(&(owner)->counts[offsetof(struct owner_stats, field) / sizeof(uint64_t)], (value))
+void owner_longest(uint64_t *counter, uint64_t value);
+
+/* ---- indexes (owner.c) ---- */
+
+/* The attached index of this tree, or of this number; NULL. Under `adopting`, or the lock. */
+struct owner_index *owner_index_of(const struct owner *owner, const struct tree *tree);
+struct owner_index *owner_index_numbered(const struct owner *owner, uint16_t number);
+/* The same for a task that works on it, until owner_index_put. NULL: not attached (any more). */
+struct owner_index *owner_index_get(struct owner *owner, uint16_t number);
+void owner_index_put(struct owner *owner, struct owner_index *index);
+
+static inline bool owner_stopping(const struct owner *owner)
+{
+    return atomic_load_relaxed(&owner->stopping); /* a flag that orders nothing */
+}
+static inline bool owner_willing(const struct owner *owner)
+{
+    return owner->options.policy == OWNER_AUTO && !atomic_load_relaxed(&owner->released);
+}
+static inline bool owner_nobody(struct fabric_process process)
+{
+    return process.compute_id == 0;
+}
+
+/* ---- adopt.c ---- */
+
+/* Whether what was adopted is of today's connections. */
+bool owner_fresh(const struct owner *owner);
+/* Fetches the map and adopts it, if it is not of today's connections or older than `version`. Tells the
+ * board. Also resumes the read lease. */
+int owner_refresh(struct owner *owner, struct tree_session *session, uint64_t version);
+/* Under `adopting`: installs the copy's rows for the index. */
+int owner_install(struct owner *owner, struct tree_session *session, struct owner_index *index);
+/* Wakes the keeper. Any thread. */
+void owner_wake(struct owner *owner);
+
+/* ---- takeover.c ---- */
+
+/* Ends what a dead process has begun, and takes over the ranges of processes that are gone (`gone`: of that
+ * one; zeros: of none). Only if the map's lock is free: else another does it. *done (may be NULL): something
+ * was. */
+int owner_mend(struct owner *owner, struct tree_session *session, struct fabric_process gone, bool *done);
+/* Whether the process is connected to the home node. */
+int owner_alive(struct owner *owner, struct tree_session *session, struct fabric_process process,
+                bool *alive);
+
+/* The processes that want ranges and are there, but for one. *willing is the caller's to free. */
+int owner_takers(struct owner *owner, struct tree_session *session, struct fabric_process but,
+                 struct fabric_process **willing, uint32_t *count);
+/* Sets `next`: each taker gets ranges that lie beside each other; shared where there are none. */
+void owner_spread(struct format_range *ranges, uint32_t count, const struct fabric_process *takers,
+                  uint32_t taker_count);
+
+/* ---- serve.c ---- */
+
+/* Answers one request of a peer: 0 and *reply_length bytes, or the status that it gets. For the fuzzer too.
+ */
+struct owner_service;
+int owner_service_create(struct owner_service **service, struct owner *owner, struct tree_session *session);
+void owner_service_destroy(struct owner_service *service);
+int owner_service_answer(struct owner_service *service, const void *bytes, size_t length,
+                         const uint8_t **reply, size_t *reply_length);
+
+/* ---- balance.c ---- */
+
+/* owner_balance, and with `idle` only if this process has less than half of its share of an index. */
+int owner_balance_step(struct owner *owner, struct tree_session *session, bool idle);
+
+#endif

@@ -1,0 +1,142 @@
+/* threads.c - the layer's own threads in a real process; see owner_threads_start in owner.h. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/thread.h"
+#include "base/worker.h"
+#include "owner/state.h"
+
+struct runner;
+struct owner_threads {
+    struct owner *owner;
+    struct runner *runners; /* owned */
+    unsigned count;
+};
+
+enum runner_task { RUN_KEEPER, RUN_TICKER, RUN_SERVER };
+struct fiber_argument {
+    struct runner *runner;
+    enum runner_task task;
+};
+
+struct runner {
+    struct owner_threads *threads;
+    struct thread *thread;
+    struct worker *worker;
+    struct pool_worker *pool;
+    struct fiber_argument *fibers; /* owned */
+    unsigned count, left;          /* `left`: fibers that have not returned; the thread's */
+};
+
+static int work(struct runner *runner, enum runner_task task, struct tree_session *session)
+{
+    struct owner *owner = runner->threads->owner;
+    switch (task) {
+    case RUN_KEEPER:
+        return owner_keep(owner, session);
+    case RUN_SERVER:
+        return owner_serve(owner, session);
+    default:
+        return 0;
+    }
+}
+
+/* The keeper must not end while the process lives: what it could not do at first is tried again. */
+static void run_with_session(struct runner *runner, enum runner_task task)
+{
+    struct owner *owner = runner->threads->owner;
+    struct tree_session *session;
+    struct error error = {0};
+    if (tree_session_create(&session, owner->compute, runner->pool, &error)) {
+        log_warning("ownership: %s", error.text);
+        return;
+    }
+    int status;
+    while ((status = work(runner, task, session)) && !owner_stopping(owner)) {
+        log_warning("ownership: %s", tree_session_error(session)->text);
+        task_sleep(owner->options.tick_ns);
+    }
+    tree_session_destroy(session);
+}
+
+static void fiber(void *context)
+{
+    struct fiber_argument *argument = context;
+    struct runner *runner = argument->runner;
+    if (argument->task == RUN_TICKER)
+        owner_tick(runner->threads->owner);
+    else
+        run_with_session(runner, argument->task);
+    if (--runner->left == 0)
+        pool_worker_destroy(runner->pool); /* from a task: it returns blocks */
+}
+
+static void thread(void *context)
+{
+    struct runner *runner = context;
+    worker_run(runner->worker);
+}
+
+static int start(struct owner_threads *threads, struct runner *runner, bool first, unsigned fibers,
+                 struct error *error)
+{
+    runner->threads = threads;
+    runner->count = fibers + (first ? 2 : 0);
+    runner->left = runner->count;
+    runner->fibers = calloc(runner->count, sizeof *runner->fibers);
+    runner->worker = worker_create();
+    if (!runner->fibers || !runner->worker)
+        return error_set(error, BANYAN_ENOMEM, "no memory for a thread of the ownership of ranges");
+    int status = pool_worker_create(&runner->pool, tree_compute_pool(threads->owner->compute), error);
+    for (unsigned i = 0; i < runner->count && !status; i++) {
+        enum runner_task task = !first || i > 1 ? RUN_SERVER : i == 0 ? RUN_KEEPER : RUN_TICKER;
+        runner->fibers[i] = (struct fiber_argument){runner, task};
+        if (worker_spawn(runner->worker, fiber, &runner->fibers[i]))
+            status = error_set(error, BANYAN_ENOMEM, "no memory for a fiber of the ownership of ranges");
+    }
+    return status ? status : thread_start(&runner->thread, thread, runner, error);
+}
+
+int owner_threads_start(struct owner_threads **started, struct owner *owner, unsigned count, unsigned fibers,
+                        struct error *error)
+{
+    *started = NULL;
+    if (!count || !fibers)
+        return error_set(error, BANYAN_EINVAL, "the ownership of ranges needs a thread and a fiber at least");
+    struct owner_threads *threads = calloc(1, sizeof *threads);
+    struct runner *runners = calloc(count, sizeof *runners);
+    if (!threads || !runners) {
+        free(threads);
+        free(runners);
+        return error_set(error, BANYAN_ENOMEM, "no memory for the threads of the ownership of ranges");
+    }
+    *threads = (struct owner_threads){.owner = owner, .runners = runners, .count = count};
+    int status = 0;
+    for (unsigned i = 0; i < count && !status; i++)
+        status = start(threads, &runners[i], i == 0, fibers, error);
+    if (status) {
+        owner_threads_stop(threads);
+        return status;
+    }
+    *started = threads;
+    return 0;
+}
+
+void owner_threads_stop(struct owner_threads *threads)
+{
+    if (!threads)
+        return;
+    owner_stop(threads->owner);
+    for (unsigned i = 0; i < threads->count; i++) {
+        struct runner *runner = &threads->runners[i];
+        if (runner->thread)
+            thread_join(runner->thread);
+        else if (runner->pool)
+            pool_worker_abandon(runner->pool);
+        if (runner->worker)
+            worker_destroy(runner->worker);
+        free(runner->fibers);
+    }
+    free(threads->runners);
+    free(threads);
+}

@@ -1,0 +1,162 @@
+/*
+ * wait.c - see wait.h. A waiting operation looks for what keeps it, and does what it can about that: adopts
+ * what is new, ends what a dead process has begun, takes over the ranges of one that is gone.
+ *
+ * Many operations wait at once where a range is away. One of them looks at the board every LOOK_NS; the
+ * others sleep, and try their table of rights again.
+ */
+#include "owner/wait.h"
+
+#include "owner/board.h"
+#include "owner/state.h"
+
+#define LOOK_NS  (500 * MICROSECOND)
+#define SLEEP_NS (200 * MICROSECOND)
+
+/* ---- looking ---- */
+
+static bool my_look(struct owner *owner)
+{
+    uint64_t now = task_now(), last = atomic_load_relaxed(&owner->looked_at);
+    /* relaxed: it only spreads the calls */
+    return (!last || now - last >= LOOK_NS) &&
+           __atomic_compare_exchange_n(&owner->looked_at, &last, now, false, __ATOMIC_RELAXED,
+                                       __ATOMIC_RELAXED);
+}
+
+/* Whether the adopted map has a range of the index that is on its way. */
+static bool some_moving(struct owner *owner, const struct tree *tree)
+{
+    uint32_t count;
+    bool moving = false;
+    owner_turn_take(&owner->adopting);
+    const struct format_range *ranges = owner_map_of(&owner->copy, tree_number(tree), &count);
+    for (uint32_t i = 0; i < count; i++)
+        moving = moving || ranges[i].state == FORMAT_RANGE_MOVING;
+    owner_turn_give(&owner->adopting);
+    return moving;
+}
+
+/* *done: something has changed. */
+static int look(struct owner *owner, struct tree_session *session, struct tree *tree,
+                struct fabric_process peer, bool *done)
+{
+    struct memory_board_reply board;
+    bool alive = true;
+    int status = owner_board_look(session, &board);
+    if (status)
+        return status;
+    if (board.version > atomic_load_relaxed(&owner->adopted)) {
+        *done = true;
+        return owner_refresh(owner, session, board.version);
+    }
+    if (!owner_nobody(peer))
+        status = owner_alive(owner, session, peer, &alive);
+    if (status)
+        return status;
+    if (!alive)
+        return owner_mend(owner, session, peer, done);
+    if (board.holder.instance || !some_moving(owner, tree))
+        return 0; /* whoever has the lock is at it */
+    return owner_mend(owner, session, (struct fabric_process){0}, done);
+}
+
+/* What is known without asking; 0 and *done, or not. */
+static int hear(struct owner *owner, struct tree_session *session, bool *done)
+{
+    uint64_t adopted = atomic_load_relaxed(&owner->adopted), heard = atomic_load_relaxed(&owner->heard);
+    uint64_t notice = fabric_notice(owner->fabric);
+    heard = heard > notice ? heard : notice;
+    if (owner_fresh(owner) && heard <= adopted)
+        return 0;
+    /* A peer, or a notice, may tell of a version that is not: then looking at the board settles it. */
+    int status = owner_refresh(owner, session, owner_fresh(owner) ? adopted + 1 : 0);
+    if (!status && atomic_load_relaxed(&owner->adopted) < heard)
+        atomic_store_relaxed(&owner->heard, 0);
+    *done = !status && (atomic_load_relaxed(&owner->adopted) > adopted);
+    return status;
+}
+
+/* ---- waiting ---- */
+
+static int unreachable(struct owner *owner, struct tree_session *session, struct tree *tree,
+                       struct fabric_process peer)
+{
+    char text[OWNER_TEXT_BYTES];
+    OWNER_COUNT(owner, unreachable, 1);
+    if (owner_nobody(peer))
+        return pool_fail(tree_session_pool(session), BANYAN_ENET,
+                         "a range of the index '%s' is on its way from one compute node to another for too "
+                         "long",
+                         tree_name(tree));
+    return pool_fail(tree_session_pool(session), BANYAN_ENET,
+                     "a range of the index '%s' belongs to %s, which does not answer", tree_name(tree),
+                     owner_describe(owner, peer, text));
+}
+
+static int broken(struct owner *owner, struct tree_session *session, struct tree *tree)
+{
+    spinlock_lock(&owner->lock);
+    const struct owner_index *index = owner_index_of(owner, tree);
+    bool bad = index && atomic_load_acquire(&index->broken); /* acquire: the text */
+    spinlock_unlock(&owner->lock);
+    return bad ? pool_fail(tree_session_pool(session), BANYAN_ECORRUPT, "the index '%s': %s", tree_name(tree),
+                           index->trouble)
+               : 0;
+}
+
+/* An error of the network is no reason to give up before the time-out. */
+static bool passing(int status)
+{
+    return status == BANYAN_ENET || status == BANYAN_ETIMEOUT || status == BANYAN_EFENCED ||
+           status == BANYAN_EUNKNOWN || status == BANYAN_EBUSY || status == BANYAN_ECONFLICT;
+}
+
+int owner_wait_for(void *context, struct tree_session *session, struct tree *tree, struct fabric_process peer,
+                   uint64_t since)
+{
+    struct owner *owner = context;
+    const uint64_t began = task_now();
+    bool done = false;
+    int status = broken(owner, session, tree);
+    if (!status && began - since >= owner->options.timeout_ns)
+        status = unreachable(owner, session, tree, peer);
+    if (status)
+        return status;
+    OWNER_COUNT(owner, waits, 1);
+    status = hear(owner, session, &done);
+    if (!status && !done && my_look(owner))
+        status = look(owner, session, tree, peer, &done);
+    if (!done)
+        task_sleep(SLEEP_NS);
+    uint64_t took = task_now() - began;
+    OWNER_COUNT(owner, wait_ns, took);
+    OWNER_LONGEST(owner, wait_longest_ns, task_now() - since);
+    return passing(status) ? 0 : status;
+}
+
+/* ---- the read lease ---- */
+
+int owner_wait_lease(void *context, struct tree_session *session, struct tree *tree)
+{
+    struct owner *owner = context;
+    const uint64_t began = task_now(), version = tree_rights_version(tree);
+    int status = 0;
+    OWNER_COUNT(owner, pauses, 1);
+    while (!status && !fabric_lease_alive(owner->fabric) && tree_rights_version(tree) == version) {
+        if (task_now() - began >= owner->options.timeout_ns) {
+            status = pool_fail(tree_session_pool(session), BANYAN_ENET,
+                               "the read lease lapsed, and memory node 0 does not renew it");
+            break;
+        }
+        if (!owner_fresh(owner)) { /* the keeper does it too; whoever is first */
+            int refreshed = owner_refresh(owner, session, 0);
+            status = passing(refreshed) ? 0 : refreshed;
+        }
+        task_sleep(SLEEP_NS);
+    }
+    uint64_t took = task_now() - began;
+    OWNER_COUNT(owner, pause_ns, took);
+    OWNER_LONGEST(owner, pause_longest_ns, took);
+    return status;
+}
