@@ -6,6 +6,7 @@
 #define TREE_LEAF_H
 
 #include "format/header.h"
+#include "tree/lock.h"
 #include "tree/tree.h"
 
 /* Under the leaf's lock: reads what the image lacks (all buckets, header). One round trip, or none. */
@@ -19,6 +20,11 @@ int tree_leaf_validate(struct tree_session *session, struct tree *tree, struct f
  * tree_leaf_validate, and TREE_RESTART where another session is at the merge. */
 int tree_leaf_mend(struct tree_session *session, struct tree *tree, struct format_link link,
                    struct format_header *header);
+/* Takes the leaf's lock with the whole leaf in the image, and finishes what is half done there: 0 with a live
+ * leaf and its lock held. Else the lock is not held: TREE_RESTART (the header tells whether it is dead), or
+ * an error. */
+int tree_leaf_take(struct tree_session *session, struct tree *tree, struct format_link link,
+                   struct tree_hold *hold, struct format_header *header);
 /* Takes the leaf's lock, finishes what is half done there and releases the lock: for readers that have met a
  * mark, or slots that do not fit, many times. TREE_RESTART: the way to the leaf may lead elsewhere now. */
 int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct format_link link);

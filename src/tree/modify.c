@@ -679,30 +679,39 @@ int tree_key_block_move(struct tree_session *session, struct tree *tree, const v
     return status;
 }
 
-int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct format_link link)
+int tree_leaf_take(struct tree_session *session, struct tree *tree, struct format_link link,
+                   struct tree_hold *hold, struct format_header *header)
 {
-    struct tree_hold hold;
-    struct format_header header;
     struct fabric_command read =
         pool_read_command(link.address, session->image.bytes, tree->layout.geometry.leaf_bytes);
-    uint32_t count;
-    int status = tree_leaf_lock(session, tree, link.address, false, &read, 1, &hold);
+    *header = (struct format_header){0};
+    int status = tree_leaf_lock(session, tree, link.address, false, &read, 1, hold);
     if (status)
         return status;
     pool_read_settle(&read);
     image_learn_all(session, &tree->layout, link.address);
-    status = tree_leaf_validate(session, tree, link, &header);
+    status = tree_leaf_validate(session, tree, link, header);
     if (!status)
-        status = tree_leaf_mend(session, tree, link, &header);
-    if (!status && header.state == FORMAT_NODE_FROZEN) {
+        status = tree_leaf_mend(session, tree, link, header);
+    if (!status && header->state == FORMAT_NODE_FROZEN) {
         /* It may be emptied in part: its left neighbour tells. */
-        status = tree_leaf_release_with(session, tree, &hold, 0);
-        return status ? status : leaf_thaw(session, tree, link, &header);
+        status = tree_leaf_release_with(session, tree, hold, 0);
+        return status ? status : leaf_thaw(session, tree, link, header);
     }
+    return status ? tree_leaf_release_with(session, tree, hold, status) : 0;
+}
+
+int tree_leaf_settle(struct tree_session *session, struct tree *tree, struct format_link link)
+{
+    struct tree_hold hold;
+    struct format_header header;
+    uint32_t count;
+    int status = tree_leaf_take(session, tree, link, &hold, &header);
     if (status == TREE_RESTART && format_header_departed(&header, link, tree->index))
-        status = 0; /* the reader finds that out itself */
-    else if (!status &&
-             tree_leaf_entries(session, &tree->layout, session->image.bytes, &header, &count) == TREE_RESTART)
+        return 0; /* the reader finds that out itself */
+    if (status)
+        return status;
+    if (tree_leaf_entries(session, &tree->layout, session->image.bytes, &header, &count) == TREE_RESTART)
         status = tree_leaf_corrupt(session, link.address);
     return tree_leaf_release_with(session, tree, &hold, status);
 }

@@ -45,6 +45,15 @@ static void choose_separator(struct split *split, const struct tree_addition *ad
     format_key_store(&split->separator, tree_separator(layout, entries[split->kept - 1].key, right));
 }
 
+/* A border: what lies below the key stays. */
+static void choose_border(struct split *split, struct format_key key)
+{
+    const struct tree_leaf_entry *entries = split->session->entries;
+    while (split->kept < split->count && format_key_compare(entries[split->kept].key, key) < 0)
+        split->kept++;
+    format_key_store(&split->separator, key);
+}
+
 /* A block for the addition if it is a long key of the leaf (or sibling) with that lower fence. False if there
  * is none: the addition does without the split's help, and finds out itself. */
 static bool block_take(struct split *split, gaddr leaf, struct format_key lower,
@@ -235,8 +244,10 @@ static int write_split(struct split *split, struct tree_hold *hold, const struct
     return status;
 }
 
-int tree_split(struct tree_session *session, struct tree *tree, struct format_link link,
-               struct tree_hold *hold, const struct tree_addition *addition, bool *added)
+/* The leaf is cut by the addition, or at `border`. *posted: what became of the parent's entry. */
+static int split_run(struct tree_session *session, struct tree *tree, struct format_link link,
+                     struct tree_hold *hold, const struct tree_addition *addition,
+                     const struct format_key *border, bool *added, int *posted)
 {
     const struct format_layout *layout = &tree->layout;
     struct split split = {.session = session, .tree = tree, .link = link, .number = UINT32_MAX};
@@ -248,7 +259,7 @@ int tree_split(struct tree_session *session, struct tree *tree, struct format_li
     int status = tree_leaf_entries(session, layout, session->image.bytes, &split.header, &split.count);
     if (status == TREE_RESTART)
         status = tree_leaf_corrupt(session, link.address);
-    else if (!status && split.count < 2)
+    else if (!status && split.count < 2 && !border)
         status = pool_corrupt(&session->pool, link.address, "a leaf's bucket is full and the leaf empty");
     if (!status)
         status = pool_allocate(&session->pool, gaddr_node(link.address), layout->geometry.leaf_bytes,
@@ -257,7 +268,10 @@ int tree_split(struct tree_session *session, struct tree *tree, struct format_li
         return tree_leaf_release_with(session, tree, hold, status);
     task_charge(TASK_WORK_SPLIT, 1);
     uint16_t version = (uint16_t)(split.header.version + 1);
-    choose_separator(&split, addition);
+    if (border)
+        choose_border(&split, *border);
+    else
+        choose_separator(&split, addition);
     /* The image is rewritten for good from here on; the header's fences must not point into what changes. */
     struct format_key_copy lower, upper;
     format_key_store(&lower, split.header.lower);
@@ -279,8 +293,23 @@ int tree_split(struct tree_session *session, struct tree *tree, struct format_li
         return status;
     }
     session->stats.splits++;
-    status = tree_parent_insert(session, tree, 1, format_key_of(&split.separator), split.sibling);
-    return status == BANYAN_ENOSPC ? 0 : status;
+    *posted = tree_parent_insert(session, tree, 1, format_key_of(&split.separator), split.sibling);
+    return 0;
+}
+
+int tree_split(struct tree_session *session, struct tree *tree, struct format_link link,
+               struct tree_hold *hold, const struct tree_addition *addition, bool *added)
+{
+    int posted = 0, status = split_run(session, tree, link, hold, addition, NULL, added, &posted);
+    return status ? status : posted == BANYAN_ENOSPC ? 0 : posted;
+}
+
+int tree_split_at(struct tree_session *session, struct tree *tree, struct format_link link,
+                  struct tree_hold *hold, struct format_key key)
+{
+    bool added;
+    int posted = 0, status = split_run(session, tree, link, hold, NULL, &key, &added, &posted);
+    return status ? status : posted;
 }
 
 /* Rewrites the image as the finished leaf, and the pool's leaf with it. Blocks of long keys that have moved

@@ -16,6 +16,11 @@ struct tree_addition {
  * there is room, *added tells, and releases the lock. Posts the separator to the parent. */
 int tree_split(struct tree_session *session, struct tree *tree, struct format_link link,
                struct tree_hold *hold, const struct tree_addition *addition, bool *added);
+/* The same with no addition, at this key, which lies in the leaf behind its lower fence: for a border (O3).
+ * Any number of entries may be on either side. Other than tree_split it fails where the parent's entry cannot
+ * be posted. */
+int tree_split_at(struct tree_session *session, struct tree *tree, struct format_link link,
+                  struct tree_hold *hold, struct format_key key);
 /* Under the lock of a leaf marked as splitting, whose image is complete: finishes it in memory and in the
  * pool. The lock stays held. */
 int tree_split_finish(struct tree_session *session, struct tree *tree, struct format_link link);

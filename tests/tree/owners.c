@@ -1,0 +1,70 @@
+/* owners.c - see owners.h. */
+#include "owners.h"
+
+#include "base/task.h"
+
+static struct owners_peer *peer_of(struct owners_way *way, struct fabric_process owner)
+{
+    for (unsigned i = 0; i < way->count; i++)
+        if (fabric_process_equal(way->peers[i].process, owner))
+            return &way->peers[i];
+    return NULL;
+}
+
+/* A peer's error is told in the asker's session, as a reply's would be. */
+static int told(struct tree_session *session, const struct owners_peer *peer, int status)
+{
+    return status && status != BANYAN_EFENCED
+               ? pool_fail(tree_session_pool(session), status, "%s", tree_session_error(peer->session)->text)
+               : status;
+}
+
+int owners_lookup(struct owners_way *way, struct tree_session *session, struct fabric_process owner,
+                  const void *key, size_t key_length, void *value, size_t *length)
+{
+    struct owners_peer *peer = peer_of(way, owner);
+    way->lookups++;
+    if (!peer)
+        return BANYAN_EFENCED;
+    return told(session, peer, tree_lookup_here(peer->session, peer->tree, key, key_length, value, length));
+}
+
+int owners_exchange(struct owners_way *way, struct tree_session *session, struct fabric_process owner,
+                    struct tree_exchange *exchange)
+{
+    struct owners_peer *peer = peer_of(way, owner);
+    way->exchanges++;
+    if (!peer)
+        return BANYAN_EFENCED;
+    return told(session, peer, tree_exchange_here(peer->session, peer->tree, exchange));
+}
+
+static int way_lookup(void *context, struct tree_session *session, struct tree *tree,
+                      struct fabric_process owner, const void *key, size_t key_length, void *value,
+                      size_t *length)
+{
+    (void)tree;
+    return owners_lookup(context, session, owner, key, key_length, value, length);
+}
+
+static int way_exchange(void *context, struct tree_session *session, struct tree *tree,
+                        struct fabric_process owner, struct tree_exchange *exchange)
+{
+    (void)tree;
+    return owners_exchange(context, session, owner, exchange);
+}
+
+static int way_wait(void *context, struct tree_session *session, struct tree *tree,
+                    struct fabric_process owner, uint64_t since)
+{
+    struct owners_way *way = context;
+    (void)tree;
+    (void)since;
+    if (++way->waits == way->waits_max)
+        return pool_fail(tree_session_pool(session), BANYAN_ENET, "compute node %u cannot be reached",
+                         owner.compute_id);
+    task_yield();
+    return 0;
+}
+
+const struct tree_forward owners_forward = {.lookup = way_lookup, .exchange = way_exchange, .wait = way_wait};

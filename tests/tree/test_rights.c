@@ -1,0 +1,651 @@
+/*
+ * test_rights.c - ranges with owners (rights.h), step by step, on two or three compute nodes of one thread:
+ * tables that contradict themselves, operations of each right and what they cost, borders, leaves that an
+ * owner has left half done, and that adopting waits (O1; on threads).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+#include "base/atomic.h"
+#include "base/task.h"
+#include "base/thread.h"
+#include "owners.h"
+#include "side.h"
+#include "stepper.h"
+#include "tree/announce.h"
+#include "tree/index.h"
+#include "tree/locate.h"
+#include "tree/session.h"
+
+#define SIDES       3u
+#define VALUE_BYTES 80u /* four slots in a leaf */
+#define STEP        100u
+
+enum { A, B, C };
+
+struct rig {
+    struct memory_node *memory;
+    struct side sides[SIDES];
+    struct owners_way ways[SIDES]; /* of each to the others */
+    uint64_t version;
+};
+
+static void rig_open(struct rig *rig)
+{
+    const struct format_geometry geometry = {
+        .key_bytes = 8, .value_bytes = VALUE_BYTES, .leaf_bytes = 512, .internal_bytes = 1024};
+    struct memory_options options = {.pool_bytes = 64 << 20};
+    struct error error = {0};
+    memset(rig, 0, sizeof *rig);
+    assert_int_equal(memory_node_create(&rig->memory, &options, &error), 0);
+    for (uint16_t i = 0; i < SIDES; i++)
+        side_open(&rig->sides[i], rig->memory, (uint16_t)(i + 1), TREE_READ_BUCKET);
+    assert_int_equal(tree_format(rig->sides[A].session), 0);
+    assert_int_equal(tree_create(rig->sides[A].session, "ranges", &geometry, &rig->sides[A].tree), 0);
+    for (unsigned i = 1; i < SIDES; i++)
+        assert_int_equal(tree_open(rig->sides[i].session, "ranges", &rig->sides[i].tree), 0);
+    for (unsigned i = 0; i < SIDES; i++) {
+        rig->ways[i].waits_max = 100;
+        tree_compute_set_forward(rig->sides[i].compute, &owners_forward, &rig->ways[i]);
+        for (unsigned j = 0; j < SIDES; j++)
+            if (j != i)
+                rig->ways[i].peers[rig->ways[i].count++] = (struct owners_peer){
+                    fabric_self(rig->sides[j].fabric), rig->sides[j].session, rig->sides[j].tree};
+    }
+}
+
+/* By the eyes of the last compute node, which lives in every test. */
+static void rig_close(struct rig *rig, struct tree_check_report *report)
+{
+    struct tree_check_report own;
+    side_account(rig->sides, SIDES, rig->memory, rig->sides[SIDES - 1].tree, 0, report ? report : &own);
+    for (unsigned i = 0; i < SIDES; i++)
+        side_close(&rig->sides[i], false);
+    memory_node_destroy(rig->memory);
+}
+
+static void key_make(uint64_t number, uint8_t key[8])
+{
+    for (unsigned i = 0; i < 8; i++)
+        key[i] = (uint8_t)(number >> (56 - 8 * i));
+}
+
+/* ---- tables -------------------------------------------------------------------------------------- */
+
+enum { SHARED = SIDES, MOVING };
+struct part {
+    uint64_t from;  /* 0: the least key */
+    unsigned owner; /* a side, SHARED or MOVING */
+};
+
+static int adopt(struct rig *rig, unsigned side, const struct part *parts, uint32_t count)
+{
+    struct tree_rights_row rows[8];
+    uint8_t keys[8][8];
+    for (uint32_t i = 0; i < count; i++) {
+        key_make(parts[i].from, keys[i]);
+        rows[i] = (struct tree_rights_row){.lower = keys[i],
+                                           .lower_length = parts[i].from ? 8 : 0,
+                                           .epoch = 1,
+                                           .right = parts[i].owner == SHARED   ? TREE_SHARED
+                                                    : parts[i].owner == MOVING ? TREE_MOVING
+                                                    : parts[i].owner == side   ? TREE_OWNED
+                                                                               : TREE_OTHERS};
+        if (rows[i].right == TREE_OTHERS)
+            rows[i].owner = fabric_self(rig->sides[parts[i].owner].fabric);
+    }
+    return tree_rights_adopt(rig->sides[side].session, rig->sides[side].tree, rig->version, 1, rows, count);
+}
+
+static void adopt_all(struct rig *rig, const struct part *parts, uint32_t count)
+{
+    rig->version++;
+    for (unsigned i = 0; i < SIDES; i++)
+        assert_int_equal(adopt(rig, i, parts, count), 0);
+}
+
+/* ---- operations ---------------------------------------------------------------------------------- */
+
+static int put(struct rig *rig, unsigned side, uint64_t number, uint8_t what)
+{
+    uint8_t key[8], value[VALUE_BYTES];
+    key_make(number, key);
+    memset(value, what, sizeof value);
+    return tree_upsert(rig->sides[side].session, rig->sides[side].tree, key, 8, value, sizeof value);
+}
+
+static int get(struct rig *rig, unsigned side, uint64_t number)
+{
+    uint8_t key[8], value[VALUE_BYTES];
+    size_t length = sizeof value;
+    key_make(number, key);
+    int status = tree_lookup(rig->sides[side].session, rig->sides[side].tree, key, 8, value, &length);
+    return status ? status : value[0];
+}
+
+static int drop(struct rig *rig, unsigned side, uint64_t number)
+{
+    uint8_t key[8];
+    key_make(number, key);
+    return tree_delete(rig->sides[side].session, rig->sides[side].tree, key, 8);
+}
+
+static bool count_one(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    ++*(uint64_t *)context;
+    return true;
+}
+
+static uint64_t scan(struct rig *rig, unsigned side, bool reverse)
+{
+    const struct tree_range range = {.reverse = reverse};
+    uint64_t seen = 0;
+    assert_int_equal(tree_scan(rig->sides[side].session, rig->sides[side].tree, &range, count_one, &seen), 0);
+    return seen;
+}
+
+static void fill(struct rig *rig, unsigned side, uint64_t count)
+{
+    for (uint64_t i = 1; i <= count; i++)
+        assert_int_equal(put(rig, side, i * STEP, 1), 0);
+}
+
+static int border(struct rig *rig, unsigned side, uint64_t number)
+{
+    uint8_t key[8];
+    key_make(number, key);
+    return tree_border_make(rig->sides[side].session, rig->sides[side].tree, key, 8);
+}
+
+/* Where the leaf of the key begins. */
+static uint64_t leaf_begin(struct rig *rig, unsigned side, uint64_t number)
+{
+    const struct side *s = &rig->sides[side];
+    struct tree_path path;
+    struct format_header header;
+    uint8_t key[8];
+    uint64_t begin = 0;
+    key_make(number, key);
+    assert_int_equal(tree_begin(s->session, s->tree), 0);
+    for (unsigned i = 0; i < 8; i++) {
+        assert_int_equal(tree_locate(s->session, s->tree, (struct format_key){key, 8}, false, 0, &path), 0);
+        struct fabric_command read =
+            pool_read_command(path.link.address, s->session->image.bytes, s->tree->layout.header_bytes);
+        assert_int_equal(pool_execute(&s->session->pool, 0, &read, 1), 0);
+        pool_read_settle(&read);
+        if (format_header_valid(&s->tree->layout, s->session->image.bytes) &&
+            format_header_decode(&s->tree->layout, s->session->image.bytes, &header) &&
+            header.state == FORMAT_NODE_LIVE && header.tag == path.link.tag &&
+            !format_header_side(&header, (struct format_key){key, 8}))
+            break;
+        tree_path_forget(s->session, s->tree, &path);
+    }
+    assert_int_equal(format_header_side(&header, (struct format_key){key, 8}), 0);
+    for (unsigned i = 0; i < header.lower.length; i++)
+        begin = begin << 8 | header.lower.bytes[i];
+    return begin;
+}
+
+/* ---- tables that are none ------------------------------------------------------------------------ */
+
+static void tables_are_checked(void **state)
+{
+    struct rig rig;
+    rig_open(&rig);
+    struct tree_session *session = rig.sides[A].session;
+    struct tree *tree = rig.sides[A].tree;
+    const struct fabric_process self = fabric_self(rig.sides[A].fabric),
+                                other = fabric_self(rig.sides[B].fabric);
+    struct tree_rights_row good[2] = {
+        {.right = TREE_OWNED}, {.lower = (const uint8_t *)"k", .lower_length = 1, .right = TREE_SHARED}};
+    struct tree_rights_row rows[2];
+    assert_int_equal(tree_rights_adopt(session, tree, 5, 1, good, 0), BANYAN_EINVAL);
+    assert_non_null(strstr(tree_session_error(session)->text, "no range"));
+    memcpy(rows, good, sizeof rows);
+    rows[0].lower = (const uint8_t *)"a";
+    rows[0].lower_length = 1;
+    assert_int_equal(tree_rights_adopt(session, tree, 5, 1, rows, 2), BANYAN_EINVAL);
+    assert_non_null(strstr(tree_session_error(session)->text, "least key"));
+    memcpy(rows, good, sizeof rows);
+    rows[1].lower_length = 0;
+    assert_int_equal(tree_rights_adopt(session, tree, 5, 1, rows, 2), BANYAN_EINVAL);
+    assert_non_null(strstr(tree_session_error(session)->text, "range 1"));
+    rows[1].lower_length = FORMAT_KEY_MAX + 1;
+    assert_int_equal(tree_rights_adopt(session, tree, 5, 1, rows, 2), BANYAN_EINVAL);
+    memcpy(rows, good, sizeof rows);
+    rows[1].right = (enum tree_right)9;
+    assert_int_equal(tree_rights_adopt(session, tree, 5, 1, rows, 2), BANYAN_EINVAL);
+    rows[1].right = TREE_OTHERS;
+    assert_int_equal(tree_rights_adopt(session, tree, 5, 1, rows, 2), BANYAN_EINVAL);
+    rows[1].owner = self;
+    assert_int_equal(tree_rights_adopt(session, tree, 5, 1, rows, 2), BANYAN_EINVAL);
+    assert_int_equal(tree_rights_version(tree), 0);
+    rows[1].owner = other;
+    assert_int_equal(tree_rights_adopt(session, tree, 5, 1, rows, 2), 0);
+    assert_int_equal(tree_rights_version(tree), 5);
+    /* An older one changes nothing. */
+    assert_int_equal(tree_rights_adopt(session, tree, 4, 1, good, 2), 0);
+    assert_int_equal(tree_rights_version(tree), 5);
+    struct tree_exchange exchange = {.key = "zzzzzzzz", .key_length = 8};
+    assert_int_equal(tree_exchange_here(session, tree, &exchange), BANYAN_EFENCED);
+    rig_close(&rig, NULL);
+}
+
+/* ---- operations by right ------------------------------------------------------------------------- */
+
+static enum tree_verdict increment(void *context, const void *old, size_t old_length, void *value,
+                                   size_t *length)
+{
+    ++*(unsigned *)context;
+    memset(value, old ? ((const uint8_t *)old)[0] + 1 : 1, VALUE_BYTES);
+    *length = VALUE_BYTES;
+    return TREE_PUT;
+}
+
+static void operations_go_to_the_owner(void **state)
+{
+    struct rig rig;
+    struct tree_check_report report;
+    const struct part parts[] = {{0, A}, {1000, B}, {2000, SHARED}};
+    rig_open(&rig);
+    fill(&rig, C, 29);
+    adopt_all(&rig, (const struct part[]){{0, SHARED}, {1000, SHARED}, {2000, SHARED}}, 3);
+    assert_int_equal(border(&rig, A, 1000), 0);
+    assert_int_equal(border(&rig, A, 2000), 0);
+    adopt_all(&rig, parts, 3);
+    for (unsigned side = 0; side < SIDES; side++)
+        for (uint64_t i = 1; i < 30; i++) {
+            struct owners_way *way = &rig.ways[side];
+            uint64_t exchanges = way->exchanges, lookups = way->lookups;
+            unsigned owner = i < 10 ? A : i < 20 ? B : side;
+            bool forwarded = owner != side;
+            uint8_t key[8], value[VALUE_BYTES] = {0}, other[VALUE_BYTES] = {9};
+            key_make(i * STEP + 1, key);
+            struct tree_session *session = rig.sides[side].session;
+            struct tree *tree = rig.sides[side].tree;
+            assert_int_equal(tree_update(session, tree, key, 8, value, VALUE_BYTES), BANYAN_ENOTFOUND);
+            assert_int_equal(tree_delete(session, tree, key, 8), BANYAN_ENOTFOUND);
+            assert_int_equal(
+                tree_compare_and_set(session, tree, key, 8, value, VALUE_BYTES, other, VALUE_BYTES),
+                BANYAN_ENOTFOUND);
+            assert_int_equal(tree_insert(session, tree, key, 8, value, VALUE_BYTES), 0);
+            assert_int_equal(tree_insert(session, tree, key, 8, value, VALUE_BYTES), BANYAN_EEXIST);
+            assert_int_equal(
+                tree_compare_and_set(session, tree, key, 8, other, VALUE_BYTES, value, VALUE_BYTES),
+                BANYAN_ECONFLICT);
+            assert_int_equal(
+                tree_compare_and_set(session, tree, key, 8, value, VALUE_BYTES, other, VALUE_BYTES), 0);
+            unsigned called = 0;
+            assert_int_equal(tree_modify(session, tree, key, 8, increment, &called), 0);
+            assert_int_equal(called, 1);
+            assert_int_equal(get(&rig, side, i * STEP + 1), 10);
+            assert_int_equal(get(&rig, (side + 1) % SIDES, i * STEP + 1), 10);
+            assert_int_equal(tree_delete(session, tree, key, 8), 0);
+            assert_int_equal(get(&rig, side, i * STEP + 1), BANYAN_ENOTFOUND);
+            assert_int_equal(way->exchanges - exchanges, forwarded ? 9 : 0);
+            assert_int_equal(way->lookups, lookups); /* reads are one-sided */
+        }
+    for (unsigned side = 0; side < SIDES; side++) {
+        assert_int_equal(scan(&rig, side, false), 29);
+        assert_int_equal(scan(&rig, side, true), 29);
+    }
+    rig_close(&rig, &report);
+    assert_int_equal(report.entries, 29);
+}
+
+static void batches_go_to_the_owners(void **state)
+{
+    struct rig rig;
+    struct tree_check_report report;
+    const struct part parts[] = {{0, A}, {1000, B}, {2000, SHARED}};
+    rig_open(&rig);
+    fill(&rig, C, 29);
+    adopt_all(&rig, (const struct part[]){{0, SHARED}, {1000, SHARED}, {2000, SHARED}}, 3);
+    assert_int_equal(border(&rig, A, 1000), 0);
+    assert_int_equal(border(&rig, A, 2000), 0);
+    adopt_all(&rig, parts, 3);
+    for (unsigned side = 0; side < SIDES; side++) {
+        struct tree_item items[40];
+        uint8_t keys[40][8], values[40][VALUE_BYTES], olds[40][VALUE_BYTES];
+        for (unsigned i = 0; i < 40; i++) { /* some new, some twice */
+            key_make((i % 35 + 1) * STEP, keys[i]);
+            memset(values[i], (int)(side * 40 + i + 1), VALUE_BYTES);
+            items[i] = (struct tree_item){
+                .key = keys[i], .key_length = 8, .value = values[i], .length = VALUE_BYTES, .old = olds[i]};
+        }
+        uint64_t before = rig.ways[side].exchanges;
+        assert_int_equal(tree_multi_put(rig.sides[side].session, rig.sides[side].tree, items, 40), 0);
+        uint64_t others = (side == A ? 0u : 14u) + (side == B ? 0u : 10u); /* five of A's come twice */
+        assert_true(rig.ways[side].exchanges - before >= others);
+        for (unsigned i = 0; i < 40; i++) {
+            assert_int_equal(items[i].status, 0);
+            assert_int_equal(items[i].existed, side || i < 29 || i >= 35);
+            if (i >= 35)
+                assert_int_equal(olds[i][0], side * 40 + i - 35 + 1);
+        }
+        for (unsigned reader = 0; reader < SIDES; reader++) {
+            for (unsigned i = 0; i < 35; i++)
+                items[i] = (struct tree_item){
+                    .key = keys[i], .key_length = 8, .value = olds[i], .length = VALUE_BYTES};
+            assert_int_equal(tree_multi_get(rig.sides[reader].session, rig.sides[reader].tree, items, 35), 0);
+            for (unsigned i = 0; i < 35; i++)
+                assert_int_equal(olds[i][0], side * 40 + (i < 5 ? i + 35 : i) + 1);
+        }
+    }
+    rig_close(&rig, &report);
+    assert_int_equal(report.entries, 35);
+}
+
+static void moving_ranges_are_waited_for(void **state)
+{
+    struct rig rig;
+    rig_open(&rig);
+    fill(&rig, A, 20);
+    adopt_all(&rig, (const struct part[]){{0, A}}, 1);
+    rig.version++;
+    assert_int_equal(adopt(&rig, B, (const struct part[]){{0, MOVING}}, 1), 0);
+    assert_int_equal(put(&rig, B, 7, 1), BANYAN_ENET); /* the hook's limit */
+    assert_int_equal(rig.ways[B].waits, 100);
+    rig.ways[B].waits = 0;
+    assert_int_equal(get(&rig, B, 100), BANYAN_ENET);
+    rig.ways[B].waits = 0;
+    uint64_t seen = 0;
+    const struct tree_range all = {0};
+    assert_int_equal(tree_scan(rig.sides[B].session, rig.sides[B].tree, &all, count_one, &seen), BANYAN_ENET);
+    assert_int_equal(seen, 0);
+    /* Without a hook the error says what is missing. */
+    tree_compute_set_forward(rig.sides[B].compute, &(struct tree_forward){0}, NULL);
+    assert_int_equal(put(&rig, B, 7, 1), BANYAN_ENOTSUP);
+    assert_int_equal(put(&rig, A, 7, 1), 0);
+    rig_close(&rig, NULL);
+}
+
+/* What may be done to the whole of an index only by who may change all of it. */
+static void whole_indexes_need_all_rights(void **state)
+{
+    struct rig rig;
+    rig_open(&rig);
+    struct error error = {0};
+    adopt_all(&rig, (const struct part[]){{0, SHARED}, {1000, B}}, 2);
+    struct tree_bulk *bulk;
+    assert_int_equal(tree_bulk_begin(&bulk, rig.sides[A].tree, 1, 0.8, &error), 0);
+    assert_int_equal(tree_drop(rig.sides[A].session, "ranges", NULL, NULL), BANYAN_EBUSY);
+    assert_non_null(strstr(tree_session_error(rig.sides[A].session)->text, "compute node 2's"));
+    assert_int_equal(put(&rig, A, 5, 1), 0); /* it is as it was */
+    assert_int_equal(get(&rig, C, 5), 1);
+    adopt_all(&rig, (const struct part[]){{0, SHARED}, {1000, MOVING}}, 2);
+    assert_int_equal(tree_drop(rig.sides[A].session, "ranges", NULL, NULL), BANYAN_EBUSY);
+    tree_bulk_finish(rig.sides[A].session, bulk);
+    adopt_all(&rig, (const struct part[]){{0, SHARED}, {1000, A}}, 2);
+    assert_int_equal(tree_drop(rig.sides[A].session, "ranges", NULL, NULL), 0);
+    for (unsigned i = 0; i < SIDES; i++)
+        side_close(&rig.sides[i], false);
+    memory_node_destroy(rig.memory);
+}
+
+/* ---- borders (O3) -------------------------------------------------------------------------------- */
+
+static void borders_are_made_anywhere(void **state)
+{
+    struct rig rig;
+    struct tree_check_report report;
+    rig_open(&rig);
+    assert_int_equal(border(&rig, A, 5000), 0); /* of an empty index */
+    assert_int_equal(leaf_begin(&rig, B, 5000), 5000);
+    assert_int_equal(leaf_begin(&rig, B, 4999), 0);
+    assert_int_equal(put(&rig, B, 7000, 1), 0);
+    assert_int_equal(border(&rig, A, 7000), 0); /* at the one entry of a leaf */
+    assert_int_equal(border(&rig, A, 7001), 0); /* behind it */
+    assert_int_equal(leaf_begin(&rig, C, 7000), 7000);
+    assert_int_equal(leaf_begin(&rig, C, 7001), 7001);
+    assert_int_equal(get(&rig, C, 7000), 1);
+    for (uint64_t i = 1; i <= 60; i++)
+        assert_int_equal(put(&rig, A, 10000 + i * STEP, 1), 0);
+    for (uint64_t i = 1; i <= 60; i += 7) {
+        assert_int_equal(border(&rig, i % 2 ? A : B, 10000 + i * STEP + i % 3), 0);
+        assert_int_equal(leaf_begin(&rig, C, 10000 + i * STEP + i % 3), 10000 + i * STEP + i % 3);
+    }
+    /* The second time it costs a look. */
+    assert_int_equal(get(&rig, A, 5000), BANYAN_ENOTFOUND);
+    tree_session_stats_reset(rig.sides[A].session);
+    assert_int_equal(border(&rig, A, 5000), 0);
+    assert_int_equal(tree_session_stats(rig.sides[A].session)->cost.round_trips, 1);
+    assert_int_equal(tree_session_stats(rig.sides[A].session)->cost.atomics, 0);
+    /* Not by a node that has no right there. */
+    adopt_all(&rig, (const struct part[]){{0, SHARED}, {5000, A}}, 2);
+    assert_int_equal(border(&rig, B, 6000), BANYAN_EFENCED);
+    assert_int_equal(border(&rig, B, 5000), BANYAN_EFENCED);
+    assert_int_equal(border(&rig, A, 6000), 0);
+    assert_int_equal(border(&rig, B, 4000), 0);
+    assert_int_equal(border(&rig, A, 5000), 0); /* between two rights: it is there */
+    uint8_t key[9] = {0};
+    assert_int_equal(tree_border_make(rig.sides[A].session, rig.sides[A].tree, key, 9), BANYAN_EKEYSIZE);
+    rig_close(&rig, &report);
+    assert_int_equal(report.missing_parents, 0);
+    assert_int_equal(report.entries, 61);
+}
+
+static void first_leaves_never_die(void **state)
+{
+    struct rig rig;
+    struct tree_check_report report;
+    struct tree_merge_cursor cursor = {0};
+    struct tree_merge_report merged;
+    rig_open(&rig);
+    fill(&rig, A, 60);
+    adopt_all(&rig, (const struct part[]){{0, SHARED}, {2000, SHARED}, {4000, SHARED}}, 3);
+    assert_int_equal(border(&rig, A, 2000), 0);
+    assert_int_equal(border(&rig, A, 4000), 0);
+    for (unsigned owned = 0; owned < 2; owned++) {
+        if (owned)
+            adopt_all(&rig, (const struct part[]){{0, A}, {2000, A}, {4000, SHARED}}, 3);
+        for (uint64_t i = 1; i <= 60; i++)
+            assert_int_equal(drop(&rig, A, i * STEP), 0);
+        for (unsigned i = 0; i < 20; i++)
+            assert_int_equal(tree_merge_step(rig.sides[A].session, rig.sides[A].tree, &cursor, 64, &merged),
+                             0);
+        assert_int_equal(leaf_begin(&rig, B, 3999), 2000);
+        assert_int_equal(leaf_begin(&rig, B, 4000), 4000);
+        assert_int_equal(leaf_begin(&rig, B, 1999), 0);
+        fill(&rig, A, 60);
+    }
+    /* A walk passes others' ranges by, and ends. */
+    adopt_all(&rig, (const struct part[]){{0, B}, {2000, A}, {4000, B}}, 3);
+    for (uint64_t i = 1; i <= 60; i++)
+        if (i % 10)
+            assert_int_equal(drop(&rig, B, i * STEP), 0);
+    memset(&cursor, 0, sizeof cursor);
+    uint64_t merges = 0;
+    unsigned steps = 0;
+    do {
+        assert_int_equal(tree_merge_step(rig.sides[A].session, rig.sides[A].tree, &cursor, 1, &merged), 0);
+        merges += merged.merges;
+    } while (!merged.ended && ++steps < 1000);
+    assert_true(merged.ended);
+    assert_true(merges > 0);
+    assert_int_equal(scan(&rig, C, false), 6);
+    rig_close(&rig, &report);
+    assert_int_equal(report.entries, 6);
+}
+
+/* ---- half done leaves of others ------------------------------------------------------------------ */
+
+static bool long_list(const struct fabric_list *list, void *context)
+{
+    return list->count >= *(const unsigned *)context;
+}
+
+/* A split of an owned leaf: sibling, mark, slots, header, perhaps a slot; no unlock. */
+static void dies_in_a_split(unsigned commands)
+{
+    struct rig rig;
+    unsigned least = 4;
+    rig_open(&rig);
+    adopt_all(&rig, (const struct part[]){{0, A}}, 1);
+    uint64_t last = 0;
+    stepper_kill(rig.sides[A].fabric, long_list, (uint16_t)commands, &least);
+    while (!put(&rig, A, ++last * STEP, 1))
+        assert_true(last < 100);
+    assert_true(stepper_met(rig.sides[A].fabric));
+    /* B does not help (where there is nothing to help it may post the separator: O4). Its map names A, which
+     * is gone. */
+    uint64_t seen = 0;
+    const struct tree_range all = {0};
+    rig.ways[B].peers[0].process.instance = 77; /* no way to A */
+    int status = tree_scan(rig.sides[B].session, rig.sides[B].tree, &all, count_one, &seen);
+    if (commands == 2 || commands == 3) {
+        assert_int_equal(status, BANYAN_ENET);
+        assert_int_equal(rig.sides[B].session->stats.cost.writes, 0);
+        assert_int_equal(rig.sides[B].session->stats.cost.atomics, 0);
+    } else {
+        assert_int_equal(status, 0);
+    }
+    /* C takes over. Now B's scan has it settled by C. */
+    rig.version++;
+    assert_int_equal(adopt(&rig, C, (const struct part[]){{0, C}}, 1), 0);
+    assert_int_equal(adopt(&rig, B, (const struct part[]){{0, C}}, 1), 0);
+    rig.ways[B].waits = 0;
+    assert_true(scan(&rig, B, false) >= last - 1);
+    assert_true(scan(&rig, B, true) >= last - 1);
+    for (uint64_t i = 1; i < last; i++)
+        assert_int_equal(get(&rig, B, i * STEP), 1);
+    for (uint64_t i = 1; i <= last + 20; i++)
+        assert_int_equal(put(&rig, B, i * STEP + 1, 2), 0);
+    struct tree_check_report report;
+    assert_int_equal(tree_check(rig.sides[C].session, rig.sides[C].tree, &report, NULL, NULL), 0);
+    assert_int_equal(report.marked, 0);
+    for (unsigned i = 0; i < SIDES; i++)
+        side_close(&rig.sides[i], false);
+    memory_node_destroy(rig.memory);
+}
+
+static void others_leave_half_done_leaves_to_the_owner(void **state)
+{
+    for (unsigned commands = 0; commands < 5; commands++)
+        dies_in_a_split(commands);
+}
+
+/* ---- O1: adopting waits -------------------------------------------------------------------------- */
+
+struct waiting {
+    struct rig rig;
+    struct tree_session *worker; /* on a thread of its own */
+    struct pool_worker *pool_worker;
+    uint64_t number;
+    bool began, installed, adopted, too_early;
+    int status;
+};
+
+/* Under the leaf's lock, with the row announced. */
+static enum tree_verdict held_up(void *context, const void *old, size_t old_length, void *value,
+                                 size_t *length)
+{
+    struct waiting *waiting = context;
+    atomic_store_release(&waiting->began, true);
+    while (!atomic_load_acquire(&waiting->installed))
+        task_yield();
+    for (unsigned i = 0; i < 100; i++) { /* now or never */
+        waiting->too_early |= atomic_load_acquire(&waiting->adopted);
+        task_yield();
+    }
+    memset(value, 5, VALUE_BYTES);
+    *length = VALUE_BYTES;
+    return TREE_PUT;
+}
+
+static void work(void *context)
+{
+    struct waiting *waiting = context;
+    uint8_t key[8];
+    key_make(waiting->number, key);
+    waiting->status = tree_modify_here(waiting->worker, waiting->rig.sides[A].tree, key, 8, held_up, waiting);
+}
+
+struct adopting {
+    struct waiting *waiting;
+    const struct part *parts;
+    uint32_t count;
+    int status;
+};
+static void adopt_beside(void *context)
+{
+    struct adopting *adopting = context;
+    struct waiting *waiting = adopting->waiting;
+    waiting->rig.version++;
+    adopting->status = adopt(&waiting->rig, A, adopting->parts, adopting->count);
+    atomic_store_release(&waiting->adopted, true);
+}
+
+/* A task of A changes key 5 or 6000 while A adopts that the range from 1000 on is not its own any more. */
+static void adopt_while(uint64_t number, unsigned first, bool waits)
+{
+    struct waiting waiting = {.number = number};
+    struct error error;
+    struct rig *rig = &waiting.rig;
+    struct thread *worker, *adopter;
+    const struct part after[] = {{0, first}, {1000, B}};
+    struct adopting adopting = {&waiting, after, 2, 0};
+    rig_open(rig);
+    assert_int_equal(border(rig, A, 1000), 0);
+    adopt_all(rig, (const struct part[]){{0, first}, {1000, first}}, 2);
+    struct tree_compute *compute = rig->sides[A].compute;
+    assert_int_equal(pool_worker_create(&waiting.pool_worker, tree_compute_pool(compute), &error), 0);
+    assert_int_equal(tree_session_create(&waiting.worker, compute, waiting.pool_worker, &error), 0);
+    assert_int_equal(thread_start(&worker, work, &waiting, &error), 0);
+    while (!atomic_load_acquire(&waiting.began))
+        task_yield();
+    assert_int_equal(thread_start(&adopter, adopt_beside, &adopting, &error), 0);
+    /* The new table is installed long before it is adopted. */
+    while (atomic_load_acquire(&rig->sides[A].tree->rights->table)->version < 2)
+        task_yield();
+    if (!waits) /* a row that stays: adopt does not wait for it */
+        while (!atomic_load_acquire(&waiting.adopted))
+            task_yield();
+    atomic_store_release(&waiting.installed, true);
+    thread_join(worker);
+    thread_join(adopter);
+    assert_int_equal(adopting.status, 0);
+    assert_int_equal(waiting.status, 0);
+    if (waits)
+        assert_false(waiting.too_early);
+    assert_int_equal(get(rig, C, number), 5);
+    tree_session_destroy(waiting.worker);
+    pool_worker_abandon(waiting.pool_worker);
+    for (unsigned i = 0; i < SIDES; i++)
+        side_close(&rig->sides[i], false);
+    memory_node_destroy(rig->memory);
+}
+
+static void adopting_waits_for_what_relies_on_it(void **state)
+{
+    adopt_while(6000, A, true);
+    adopt_while(6000, SHARED, true);
+}
+
+static void adopting_waits_for_nothing_else(void **state)
+{
+    adopt_while(5, A, false);
+    adopt_while(5, SHARED, false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tables_are_checked),
+        cmocka_unit_test(operations_go_to_the_owner),
+        cmocka_unit_test(batches_go_to_the_owners),
+        cmocka_unit_test(moving_ranges_are_waited_for),
+        cmocka_unit_test(whole_indexes_need_all_rights),
+        cmocka_unit_test(borders_are_made_anywhere),
+        cmocka_unit_test(first_leaves_never_die),
+        cmocka_unit_test(others_leave_half_done_leaves_to_the_owner),
+        cmocka_unit_test(adopting_waits_for_what_relies_on_it),
+        cmocka_unit_test(adopting_waits_for_nothing_else),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
