@@ -114,7 +114,13 @@ static void warm_cache(struct bench_client *client, struct action *action)
     format_geometry_shape(&config->geometry, &shape);
     /* A quarter of the keys below a full node above the leaves: no such node is missed. */
     uint64_t stride = (uint64_t)((double)shape.slots * shape.internal_entries * config->fill / 4) + 1;
-    for (uint64_t rank = client->number * stride; rank < config->keys; rank += client->of * stride) {
+    uint64_t begin = 0, end = config->keys;
+    const struct workload_part *part = client->generator.part;
+    if (part) { /* two loaded keys in each three slots */
+        begin = part->begin / 3 * 2;
+        end = part->end / 3 * 2 < end ? part->end / 3 * 2 : end;
+    }
+    for (uint64_t rank = begin + client->number * stride; rank < end; rank += client->of * stride) {
         action->operation =
             (struct workload_operation){.kind = WORKLOAD_LOOKUP, .number = workload_loaded_number(rank)};
         if (bench_window_phase(client->window) == BENCH_DONE || !judge(action, perform(action)))
@@ -144,6 +150,7 @@ static struct fabric_cost cost_difference(const struct fabric_cost *before, cons
         .writes = after->writes - before->writes,
         .atomics = after->atomics - before->atomics,
         .rpcs = after->rpcs - before->rpcs,
+        .peer_calls = after->peer_calls - before->peer_calls,
         .bytes_read = after->bytes_read - before->bytes_read,
         .bytes_written = after->bytes_written - before->bytes_written,
     };

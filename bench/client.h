@@ -17,8 +17,9 @@ struct bench_client {
     unsigned number, of; /* among the clients of its compute node */
 };
 
-/* Until the window is done: touches its share of the inner nodes, so that the node cache is warm, then draws
- * and performs operations. An error ends the run through bench_window_fail. */
+/* Until the window is done: touches its share of the inner nodes (of its generator's part, if it keeps to
+ * one), so that the node cache is warm, then draws and performs operations. An error ends the run through
+ * bench_window_fail. */
 void bench_client_run(struct bench_client *client);
 /* The seed of a run's n-th client. */
 uint64_t bench_client_seed(const struct bench_config *config, unsigned n);

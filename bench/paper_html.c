@@ -9,10 +9,12 @@
 #define BAR_HEIGHT  11.0
 #define STEP        32.0
 
-/* A plot: the numbers of one figure with the same first part of the row's name and the same column. */
+/* A plot: the numbers of one figure with the same first part of the row's name, up to a comma, and the same
+ * column. 0: the name has no parts. */
 static size_t part_length(const struct paper_number *number)
 {
-    return strcspn(number->row, ",");
+    size_t length = strcspn(number->row, ",");
+    return number->row[length] ? length : 0;
 }
 
 static bool same_plot(const struct paper_number *a, const struct paper_number *b)
@@ -92,8 +94,9 @@ static bool shown(const struct plot *plot, const struct paper_number *number)
 static void plot_title(const struct plot *plot, const struct paper_number *like, char *title, size_t size)
 {
     bool factor = !strcmp(like->unit, "x");
-    snprintf(title, size, "%.*s: %s%s%s%s", (int)part_length(like), like->row, like->column,
-             factor ? "" : ", ", factor ? "" : like->unit, logarithmic(plot) ? " (logarithmic)" : "");
+    snprintf(title, size, "%.*s%s%s%s%s%s", (int)part_length(like), like->row, part_length(like) ? ": " : "",
+             like->column, factor ? "" : ", ", factor ? "" : like->unit,
+             logarithmic(plot) ? " (logarithmic)" : "");
 }
 
 static void put_plot(const struct paper_outcome *outcome, size_t first, FILE *file)
@@ -141,6 +144,11 @@ void paper_report_html(const struct paper_outcome *outcome, const struct bench_c
     report_leaves(&report, text, sizeof text);
     page_text(file, text);
     fputs("</p><p>Ours, and below it in grey what the paper states in its text and tables.</p>", file);
+    if (paper->without) {
+        fputs("<p>Not run: ", file);
+        page_text(file, paper->without);
+        fputs("</p>", file);
+    }
     for (size_t i = 0; i < paper->count; i++) {
         const struct paper_number *number = &paper->numbers[i];
         if (!paper_selected(outcome->only, number->figure) || !plot_begins(paper, i))

@@ -122,6 +122,8 @@ void paper_report_table(const struct paper_outcome *outcome, const struct bench_
         "text or tables with our deviation from it; factors are ratios. Latencies are those of the whole "
         "workload, as the paper's are: the tables at the end have each kind of operation by itself.\n",
         paper->title, text, leaves, *leaves ? "\n" : "");
+    if (paper->without)
+        fprintf(file, "Not run: %s\n", paper->without);
     for (size_t i = 0; i < paper->count; i++)
         if (selected(outcome, i) && figure_begins(paper, i))
             print_rows(outcome, paper->numbers[i].figure, file);
@@ -157,6 +159,8 @@ int paper_report_json(const struct paper_outcome *outcome, const struct bench_co
         if (selected(outcome, i))
             json_array_append_new(rows, row_json(outcome, &paper->numbers[i]));
     json_object_set_new(json, "paper", json_string(paper->name));
+    if (paper->without)
+        json_object_set_new(json, "without", json_string(paper->without));
     json_object_set_new(json, "rows", rows);
     return report_json_write(json, file);
 }

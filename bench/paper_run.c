@@ -227,12 +227,34 @@ void paper_outcome_free(struct paper_outcome *outcome)
 
 /* ---- our numbers ---- */
 
+static uint64_t cost_of(const struct fabric_cost *cost, enum paper_metric metric)
+{
+    switch (metric) {
+    case PAPER_TRIPS:
+        return cost->round_trips;
+    case PAPER_READS:
+        return cost->reads;
+    case PAPER_WRITES:
+        return cost->writes;
+    case PAPER_ATOMICS:
+        return cost->atomics;
+    case PAPER_VERBS:
+        return cost->reads + cost->writes + cost->atomics;
+    case PAPER_CALLS:
+        return cost->rpcs + cost->peer_calls;
+    default:
+        return cost->bytes_read + cost->bytes_written;
+    }
+}
+
 static double metric_of(const struct bench_result *result, enum paper_metric metric)
 {
-    static const double quantiles[] = {
-        [PAPER_MOPS] = 0, [PAPER_P50] = 0.5, [PAPER_P90] = 0.9, [PAPER_P99] = 0.99};
-    return metric == PAPER_MOPS ? result->throughput_mops
-                                : report_quantile_us(result->latency, quantiles[metric]);
+    static const double quantiles[] = {[PAPER_P50] = 0.5, [PAPER_P90] = 0.9, [PAPER_P99] = 0.99};
+    if (metric == PAPER_MOPS)
+        return result->throughput_mops;
+    if (metric <= PAPER_P99)
+        return report_quantile_us(result->latency, quantiles[metric]);
+    return report_per_operation(result, cost_of(&result->cost, metric));
 }
 
 static double metric_in(const struct paper_outcome *outcome, const struct paper_formula *formula, int which)

@@ -6,9 +6,11 @@
  *     WORKLOAD DISTRIBUTION PRESET [OP PRESET] METRIC [scan ENTRIES]
  *     @locks THETA METRIC        @chip METRIC        @read BYTES METRIC          (micro.h)
  *
- * METRIC: mops, p50, p90 or p99 (us). OP between two runs' metrics a and b: "/" is a / b, "-" is a - b, ">"
- * how many per cent a is above b, "<" how many it is below. Latencies are those of the whole workload, as the
- * papers have them. Rows name the same run many times: it is done once.
+ * METRIC: mops, p50, p90 or p99 (us), or per operation: trips (round trips), reads, writes, atomics, verbs
+ * (those three together), calls (RPCs and calls to other compute nodes), bytes (read and written). PRESET may
+ * have settings (presets.h). OP between two runs' metrics a and b: "/" is a / b, "-" is a - b, ">" how many
+ * per cent a is above b, "<" how many it is below. Latencies are those of the whole workload, as the papers
+ * have them. Rows name the same run many times: it is done once.
  *
  * Used by `banyan bench --paper` from a plain thread: costs what its runs cost (runner.h), each over a fresh
  * pool.
@@ -20,7 +22,19 @@
 #include "bench/plan.h"
 
 enum paper_kind { PAPER_INDEX, PAPER_LOCKS, PAPER_CHIP, PAPER_READ };
-enum paper_metric { PAPER_MOPS, PAPER_P50, PAPER_P90, PAPER_P99 };
+enum paper_metric {
+    PAPER_MOPS,
+    PAPER_P50,
+    PAPER_P90,
+    PAPER_P99,
+    PAPER_TRIPS,
+    PAPER_READS,
+    PAPER_WRITES,
+    PAPER_ATOMICS,
+    PAPER_VERBS,
+    PAPER_CALLS,
+    PAPER_BYTES
+};
 
 /* What rows compare under, without the preset. */
 struct paper_setup {
@@ -34,7 +48,7 @@ struct paper_setup {
 
 struct paper_formula {
     struct paper_setup setup;
-    char presets[2][32]; /* INDEX; the second is empty without an operator */
+    char presets[2][64]; /* INDEX; the second is empty without an operator */
     char operator;       /* '/', '-', '>', '<' or 0 */
     enum paper_metric metric;
 };
@@ -45,7 +59,7 @@ int paper_formula_parse(struct paper_formula *formula, const char *run, struct e
 /* One run that rows name. */
 struct paper_cell {
     struct paper_setup setup;
-    char preset[32]; /* empty where the kind has none */
+    char preset[64]; /* empty where the kind has none */
     size_t result;   /* its index among the results, once it has run */
     bool done;
 };

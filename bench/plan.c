@@ -66,12 +66,9 @@ static int add_preset(struct bench_plan *plan, const char *name, struct error *e
     if (plan->preset_count == BENCH_PRESETS_MAX)
         return error_set(error, BANYAN_EINVAL, "--preset: at most %d presets in one run", BENCH_PRESETS_MAX);
     struct bench_preset *preset = &plan->presets[plan->preset_count];
-    int status = tree_switches_preset(&preset->switches, name, error);
-    if (status)
-        return status;
-    snprintf(preset->name, sizeof preset->name, "%s", name);
-    plan->preset_count++;
-    return 0;
+    int status = bench_preset_find(preset, name, error);
+    plan->preset_count += !status;
+    return status;
 }
 
 int bench_plan_add_presets(struct bench_plan *plan, const char *names, struct error *error)
@@ -98,14 +95,37 @@ int bench_plan_set_leaf(struct bench_plan *plan, const char *name, struct error 
     return error_set(error, BANYAN_EINVAL, "--leaf: '%.40s' is not one of preset, hashed, unsorted", name);
 }
 
+int bench_plan_set_ownership(struct bench_plan *plan, const char *name, struct error *error)
+{
+    static const char *const names[] = {"preset", "none", "static"};
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!strcmp(name, names[i])) {
+            plan->ownership = (enum bench_ownership_choice)i;
+            return 0;
+        }
+    return error_set(error, BANYAN_EINVAL, "--own: '%.40s' is not one of preset, none, static", name);
+}
+
+/* All compute nodes are full before another one is added, as in DEX 8.2. */
+static void set_threads(struct bench_config *config, uint32_t threads)
+{
+    config->compute_nodes = (threads + config->threads - 1) / config->threads;
+    config->threads = threads < config->threads ? threads : config->threads;
+}
+
 void bench_plan_config(const struct bench_plan *plan, const struct bench_preset *preset,
                        struct bench_config *config)
 {
-    enum format_leaf_kind kind = tree_switches_leaf(preset->name);
+    enum format_leaf_kind kind = bench_preset_leaf(preset);
     if (plan->leaf != BENCH_LEAF_PRESET)
         kind = plan->leaf == BENCH_LEAF_UNSORTED ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED;
     *config = plan->config;
     config->geometry.leaf_kind = (uint8_t)kind;
+    config->ownership = preset->ownership;
+    if (plan->ownership != BENCH_OWNERSHIP_PRESET)
+        config->ownership = plan->ownership == BENCH_OWNERSHIP_STATIC ? BENCH_OWNED : BENCH_SHARED;
+    if (preset->threads)
+        set_threads(config, preset->threads);
 }
 
 void bench_plan_leaves(const struct bench_plan *plan, char *text, size_t size)
@@ -184,6 +204,27 @@ static int check_skew(const struct bench_plan *plan, struct error *error)
     return status;
 }
 
+/* The threads that presets name, and whether there are keys for as many ranges as owners. */
+static int check_presets(const struct bench_plan *plan, struct error *error)
+{
+    for (unsigned i = 0; i < plan->preset_count; i++) {
+        const struct bench_preset *preset = &plan->presets[i];
+        struct bench_config config;
+        bench_plan_config(plan, preset, &config);
+        if (preset->threads && config.compute_nodes * config.threads != preset->threads)
+            return error_set(error, BANYAN_EINVAL,
+                             "preset '%s': %u threads do not fill compute nodes of %u (--threads)",
+                             preset->name, preset->threads, config.threads);
+        uint64_t keys = config.keys ? config.keys : config.operations + config.warm_up;
+        if (config.ownership == BENCH_OWNED && config.compute_nodes > (keys + 1) / 2)
+            return error_set(error, BANYAN_EINVAL,
+                             "preset '%s': %u compute nodes cannot own a range each of %llu keys; give more "
+                             "--keys, fewer --compute-nodes, or --own none",
+                             preset->name, config.compute_nodes, (unsigned long long)keys);
+    }
+    return 0;
+}
+
 /* Memory is only promised when a pool is made, and a run that takes more than there is would be killed, or
  * worse, its neighbours: so what the keys will need is checked before. The geometry is complete. */
 static int check_memory(const struct bench_plan *plan, struct error *error)
@@ -243,6 +284,8 @@ int bench_plan_check(struct bench_plan *plan, struct error *error)
                           plan->workloads[i].name);
     if (!status)
         status = check_skew(plan, error);
+    if (!status)
+        status = check_presets(plan, error);
     if (!status)
         status = check_pool(config, error);
     uint32_t atomic_write = config->fabric == BENCH_SIM ? config->sim.atomic_write : 4096;

@@ -8,19 +8,18 @@
 #ifndef BENCH_PLAN_H
 #define BENCH_PLAN_H
 
+#include "bench/presets.h"
 #include "bench/report.h"
 
 #define BENCH_WORKLOADS_MAX 24
-#define BENCH_PRESETS_MAX   16
+#define BENCH_PRESETS_MAX   96
 
 /* Which kind of leaf the indexes of the presets have: each preset's own (tree_switches_leaf), or one for all.
  */
 enum bench_leaf { BENCH_LEAF_PRESET, BENCH_LEAF_HASHED, BENCH_LEAF_UNSORTED };
 
-struct bench_preset {
-    char name[64];
-    struct tree_switches switches;
-};
+/* Over the ownership that the presets have: each its own, or one for all. */
+enum bench_ownership_choice { BENCH_OWNERSHIP_PRESET, BENCH_OWNERSHIP_NONE, BENCH_OWNERSHIP_STATIC };
 
 struct bench_plan {
     struct bench_config config;
@@ -31,19 +30,24 @@ struct bench_plan {
     struct bench_preset presets[BENCH_PRESETS_MAX];
     unsigned preset_count;
     enum bench_leaf leaf;
+    enum bench_ownership_choice ownership;
     const struct bench_peer *peer; /* NULL: none */
     uint32_t peer_batch, pairs;
     void (*begun)(void *context, const char *what); /* may be NULL: a run begins */
     void *begun_context;
 };
 
-/* Comma separated names, added to the plan; "all" is every one there is. */
+/* Comma separated names, added to the plan; "all" is every one there is, of presets every one of the
+ * tree's. */
 int bench_plan_add_workloads(struct bench_plan *plan, const char *names, struct error *error);
 int bench_plan_add_distributions(struct bench_plan *plan, const char *names, struct error *error);
 int bench_plan_add_presets(struct bench_plan *plan, const char *names, struct error *error);
 /* "preset" or a kind of leaf. */
 int bench_plan_set_leaf(struct bench_plan *plan, const char *name, struct error *error);
-/* The configuration of a preset's runs: the plan's, but for the kind of leaf in the geometry. */
+/* "preset", "none" or "static". */
+int bench_plan_set_ownership(struct bench_plan *plan, const char *name, struct error *error);
+/* The configuration of a preset's runs: the plan's, but for the kind of leaf in the geometry, ownership, and
+ * the number of compute nodes and threads where the preset names that of all threads. */
 void bench_plan_config(const struct bench_plan *plan, const struct bench_preset *preset,
                        struct bench_config *config);
 /* report_leaves of the plan's presets, before any has run. */

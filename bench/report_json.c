@@ -38,6 +38,7 @@ static json_t *cost_json(const struct fabric_cost *cost, uint64_t operations)
     json_object_set_new(json, "writes", json_real((double)cost->writes / of));
     json_object_set_new(json, "atomics", json_real((double)cost->atomics / of));
     json_object_set_new(json, "rpcs", json_real((double)cost->rpcs / of));
+    json_object_set_new(json, "peer_calls", json_real((double)cost->peer_calls / of));
     json_object_set_new(json, "bytes_read", json_real((double)cost->bytes_read / of));
     json_object_set_new(json, "bytes_written", json_real((double)cost->bytes_written / of));
     return json;
@@ -85,6 +86,38 @@ static void add_simulation(json_t *json, const struct bench_result *result)
     json_object_set_new(json, "events", json_unsigned(result->events));
 }
 
+static json_t *cache_kind_json(const struct tree_cache_kind *kind, uint64_t operations)
+{
+    double of = operations ? (double)operations : 1;
+    json_t *json = json_object();
+    json_object_set_new(json, "hits", json_real((double)kind->hits / of));
+    json_object_set_new(json, "misses", json_real((double)kind->misses / of));
+    json_object_set_new(json, "admissions", json_real((double)kind->admissions / of));
+    json_object_set_new(json, "evictions", json_real((double)kind->evictions / of));
+    json_object_set_new(json, "bytes", json_unsigned(kind->bytes));
+    return json;
+}
+
+/* Of all compute nodes: hits and the like per operation, bytes at the window's end. */
+static json_t *cache_json(const struct bench_result *result)
+{
+    const struct tree_cache_stats *cache = &result->cache;
+    const struct tree_cache_kind inner = {.hits = result->cache_hits,
+                                          .misses = result->cache_misses,
+                                          .admissions = result->cache_misses,
+                                          .evictions = cache->evictions,
+                                          .bytes = cache->bytes};
+    json_t *json = json_object();
+    json_object_set_new(json, "inner", cache_kind_json(&inner, result->operations));
+    json_object_set_new(json, "leaves", cache_kind_json(&cache->leaves, result->operations));
+    json_object_set_new(json, "entries", cache_kind_json(&cache->entries, result->operations));
+    json_object_set_new(json, "shortcut_hits", json_real(report_per_operation(result, cache->shortcut_hits)));
+    json_object_set_new(json, "promotions", json_real(report_per_operation(result, cache->promotions)));
+    json_object_set_new(json, "demotions", json_real(report_per_operation(result, cache->demotions)));
+    json_object_set_new(json, "busy", json_real(report_per_operation(result, cache->busy)));
+    return json;
+}
+
 static json_t *result_json(const struct bench_report *report, const struct bench_result *result)
 {
     json_t *json = json_object();
@@ -107,12 +140,18 @@ static json_t *result_json(const struct bench_report *report, const struct bench
     json_object_set_new(json, "peer", json_boolean(result->peer));
     if (result->peer)
         return json;
+    if (result->compute_nodes) {
+        json_object_set_new(json, "compute_nodes", json_unsigned(result->compute_nodes));
+        json_object_set_new(json, "threads", json_unsigned(result->threads));
+        json_object_set_new(json, "own", json_string(bench_ownership_names[result->ownership]));
+    }
     json_object_set_new(json, "leaf", json_string(format_leaf_kind_names[result->leaf_kind]));
     json_object_set_new(json, "leaf_slots", json_unsigned(result->leaf_slots));
     json_object_set_new(json, "capabilities", capabilities_json(&result->capabilities));
     json_object_set_new(json, "per_op", cost_json(&result->cost, result->operations));
     json_object_set_new(json, "retries", json_real(report_per_operation(result, result->retries)));
     json_object_set_new(json, "cache_hit", json_real(report_cache_hit(result)));
+    json_object_set_new(json, "cache", cache_json(result));
     json_object_set_new(json, "splits", json_unsigned(result->splits));
     json_object_set_new(json, "unlinks", json_unsigned(result->unlinks));
     json_object_set_new(json, "handovers", json_unsigned(result->handovers));

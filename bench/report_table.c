@@ -76,13 +76,24 @@ __attribute__((format(printf, 3, 4))) static void append(char *text, size_t size
     va_end(arguments);
 }
 
-/* Whether an earlier result is of the same preset and the same kind of leaf. */
+/* A preset without the settings that its name adds (presets.h). */
+static size_t base_length(const char *preset)
+{
+    return strcspn(preset, "@");
+}
+
+static bool same_base(const char *a, const char *b)
+{
+    return base_length(a) == base_length(b) && !strncmp(a, b, base_length(a));
+}
+
+/* Whether an earlier result is of the same preset, whatever its settings, and the same kind of leaf. */
 static bool leaf_named(const struct bench_report *report, size_t index)
 {
     const struct bench_result *result = &report->results[index];
     for (size_t i = 0; i < index; i++)
         if (!report->results[i].peer && report->results[i].leaf_kind == result->leaf_kind &&
-            !strcmp(report->results[i].preset, result->preset))
+            same_base(report->results[i].preset, result->preset))
             return true;
     return false;
 }
@@ -99,7 +110,7 @@ void report_leaves(const struct bench_report *report, char *text, size_t size)
             if (!begun)
                 append(text, size, "%s %s (%u slots):", text[strlen(text) - 1] == ':' ? "" : ";",
                        format_leaf_kind_names[kind], result->leaf_slots);
-            append(text, size, "%s %s", begun ? "," : "", result->preset);
+            append(text, size, "%s %.*s", begun ? "," : "", (int)base_length(result->preset), result->preset);
             begun = true;
         }
     }

@@ -25,6 +25,9 @@ int bench_run(const struct bench_config *config, const struct tree_switches *swi
     source->inserted = 0;
     struct format_geometry_shape shape;
     format_geometry_shape(&config->geometry, &shape);
+    result->ownership = config->ownership;
+    result->compute_nodes = config->compute_nodes;
+    result->threads = config->threads;
     result->leaf_kind = config->geometry.leaf_kind;
     result->leaf_slots = shape.slots;
     uint64_t begin = task_now();

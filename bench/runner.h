@@ -19,6 +19,7 @@
 #include "base/atomic.h"
 #include "base/histogram.h"
 #include "base/task.h"
+#include "bench/presets.h"
 #include "bench/workloads.h"
 #include "fabric/verbs_options.h"
 #include "net/net.h"
@@ -38,6 +39,7 @@ struct bench_config {
     double fill, theta;
     uint64_t skew_of; /* zipfian and scrambled: shares as among so many loaded keys; 0: `keys` */
     uint64_t pool_bytes, chunk_bytes; /* 0: chosen from the rest */
+    enum bench_ownership ownership;
     bool check; /* walk the index after loading and after the run: proves it, and counts its bytes */
     bool pin;   /* local: keep thread i on CPU i */
     struct format_geometry geometry;
@@ -73,8 +75,10 @@ struct bench_space {
 struct bench_result {
     char preset[64];
     struct tree_switches switches; /* the preset's, with single switches set over it */
-    uint8_t leaf_kind;             /* enum format_leaf_kind: of the index */
-    uint32_t leaf_slots;           /* 0: a peer's */
+    enum bench_ownership ownership;
+    uint32_t compute_nodes, threads; /* 0: a peer's, or no index's */
+    uint8_t leaf_kind;               /* enum format_leaf_kind: of the index */
+    uint32_t leaf_slots;             /* 0: a peer's */
     char workload[WORKLOAD_NAME_BYTES];
     char distribution[16];
     uint32_t scan_length;
@@ -88,6 +92,7 @@ struct bench_result {
     uint64_t absent; /* lookups, updates, deletes of a key that was not there */
     uint64_t entries_scanned;
     uint64_t unfinished, unfinished_longest_ns;
+    struct tree_cache_stats cache; /* of all compute nodes; counters: within the window, sizes: at its end */
     struct bench_space loaded, ended;
     struct fabric_capabilities capabilities; /* the fabric's */
     uint64_t trace_hash, events;             /* sim */
@@ -110,6 +115,9 @@ struct bench_window {
     uint32_t claimed;         /* atomic: not 0 once a client opens the window */
     uint64_t warmed, counted; /* atomic, relaxed */
     uint64_t begin_ns, end_ns;
+    /* May be NULL: called when the window opens and when it closes, by the client that turns it. */
+    void (*turned)(void *context, enum bench_phase phase);
+    void *turned_context;
     struct spinlock *lock; /* guards error and failed */
     struct error error;
     bool failed;
@@ -134,6 +142,9 @@ void bench_window_warm(struct bench_window *window);
 /* One operation has ended: began in `phase` at begin_ns, ended at end_ns. */
 void bench_meter_count(struct bench_meter *meter, enum bench_phase phase, enum workload_kind kind,
                        uint64_t begin_ns, uint64_t end_ns, const struct fabric_cost *cost);
+/* What the window adds to a run's numbers of an index's cache: less what was counted before it opened. */
+void bench_cache_begin(struct bench_result *result, const struct tree *tree);
+void bench_cache_end(struct bench_result *result, const struct tree *tree);
 /* Ends the run for all clients. */
 void bench_window_fail(struct bench_window *window, const struct error *error);
 /* Adds a thread's numbers to the run's and frees its histograms. */

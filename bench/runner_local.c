@@ -5,12 +5,14 @@
 #include "base/thread.h"
 #include "base/worker.h"
 #include "bench/client.h"
+#include "bench/ownership.h"
 #include "pool/pool.h"
 
 struct local_compute {
     struct fabric *fabric;
     struct tree_compute *compute;
     struct tree *tree;
+    struct workload_part part; /* its range, where ownership divides the keys */
 };
 
 struct local_thread {
@@ -31,7 +33,9 @@ struct local_run {
     uint32_t gate_open; /* atomic */
     struct local_compute *computes;
     struct local_thread *threads;
+    struct fabric_process *owners; /* the compute nodes' processes */
     unsigned thread_count;
+    struct bench_result *result; /* of the run: its cache's numbers alone, until the threads have ended */
 };
 
 static void client_task(void *argument)
@@ -80,13 +84,16 @@ static void thread_main(void *argument)
 
 /* ---- setting up ---- */
 
-static int open_compute(struct local_run *run, struct bench_pool *pool, const struct tree_switches *switches,
-                        unsigned number, struct error *error)
+static int open_compute(struct local_run *run, struct bench_pool *pool, const struct workload_source *source,
+                        const struct tree_switches *switches, unsigned number, struct error *error)
 {
     struct local_compute *compute = &run->computes[number];
     compute->fabric = bench_pool_fabric(pool, (uint16_t)(number + 1), error);
     if (!compute->fabric)
         return error->code ? error->code : BANYAN_ENOMEM;
+    run->owners[number] = fabric_self(compute->fabric);
+    if (run->config->ownership == BENCH_OWNED)
+        bench_part_init(&compute->part, run->config, source, number);
     return tree_compute_create(&compute->compute, compute->fabric, switches, error);
 }
 
@@ -111,6 +118,8 @@ static int open_thread(struct local_run *run, struct workload_source *source, un
         client->of = config->threads * config->fibers;
         workload_generator_init(&client->generator, source,
                                 bench_client_seed(config, number * config->fibers + i));
+        if (bench_routed(config))
+            workload_generator_keep_to(&client->generator, &thread->compute->part);
         status = tree_session_create(&client->session, thread->compute->compute, thread->worker, error);
         if (!status && !thread->compute->tree &&
             (status = tree_open(client->session, BENCH_INDEX, &thread->compute->tree)))
@@ -120,19 +129,37 @@ static int open_thread(struct local_run *run, struct workload_source *source, un
     return status;
 }
 
+/* Of one compute node, by its first client. */
+static int take_rights(struct local_run *run, const struct workload_source *source, unsigned number,
+                       struct error *error)
+{
+    const struct bench_client *client = &run->threads[number * run->config->threads].clients[0];
+    int status = 0;
+    if (!number)
+        status = bench_borders_make(client->session, client->tree, run->config, source);
+    if (!status)
+        status = bench_rights_take(client->session, client->tree, run->config, source, run->owners, number,
+                                   fabric_incarnation(run->computes[number].fabric));
+    const char *cause = tree_session_error(client->session)->text;
+    return status ? error_set(error, status, "%s", *cause ? cause : error_name(status)) : 0;
+}
+
 static int open_run(struct local_run *run, struct bench_pool *pool, const struct tree_switches *switches,
                     struct workload_source *source, struct error *error)
 {
     const struct bench_config *config = run->config;
     run->computes = calloc(config->compute_nodes, sizeof *run->computes);
+    run->owners = calloc(config->compute_nodes, sizeof *run->owners);
     run->threads = calloc(run->thread_count, sizeof *run->threads);
-    if (!run->computes || !run->threads)
+    if (!run->computes || !run->owners || !run->threads)
         return error_set(error, BANYAN_ENOMEM, "no memory for %u threads", run->thread_count);
     int status = 0;
     for (unsigned i = 0; i < config->compute_nodes && !status; i++)
-        status = open_compute(run, pool, switches, i, error);
+        status = open_compute(run, pool, source, switches, i, error);
     for (unsigned i = 0; i < run->thread_count && !status; i++)
         status = open_thread(run, source, i, error);
+    for (unsigned i = 0; i < config->compute_nodes && config->ownership == BENCH_OWNED && !status; i++)
+        status = take_rights(run, source, i, error);
     return status;
 }
 
@@ -163,9 +190,18 @@ static void close_run(struct local_run *run, bool ran)
     }
     free(run->threads);
     free(run->computes);
+    free(run->owners);
 }
 
 /* ---- running ---- */
+
+/* By one thread, while others work: the phases turn one after the other. */
+static void count_caches(void *context, enum bench_phase phase)
+{
+    struct local_run *run = context;
+    for (unsigned i = 0; i < run->config->compute_nodes; i++)
+        (phase == BENCH_DONE ? bench_cache_end : bench_cache_begin)(run->result, run->computes[i].tree);
+}
 
 /* Starts the threads; returns how many there are. They wait at the gate until all of them have started. */
 static unsigned start_threads(struct local_run *run, struct error *error)
@@ -182,7 +218,8 @@ int bench_measure_local(struct bench_pool *pool, const struct bench_config *conf
                         const struct tree_switches *switches, struct workload_source *source,
                         struct bench_result *result, struct error *error)
 {
-    struct local_run run = {.config = config, .thread_count = config->compute_nodes * config->threads};
+    struct local_run run = {
+        .config = config, .result = result, .thread_count = config->compute_nodes * config->threads};
     struct error ignored = {0};
     error = error ? error : &ignored;
     int status = open_run(&run, pool, switches, source, error);
@@ -192,6 +229,8 @@ int bench_measure_local(struct bench_pool *pool, const struct bench_config *conf
     }
     result->capabilities = *fabric_capabilities(run.computes[0].fabric);
     bench_window_init(&run.window, config, run.thread_count * config->fibers, &run.lock);
+    run.window.turned = count_caches;
+    run.window.turned_context = &run;
     unsigned started = start_threads(&run, error);
     uint64_t begin = task_now();
     /* Release: a thread that comes through the gate sees the run complete. */

@@ -3,38 +3,8 @@
 #include "bench/runner_sim.h"
 
 #include <stdlib.h>
-#include "bench/client.h"
-#include "pool/pool.h"
-
-struct sim_thread {
-    struct sim_run *run;
-    unsigned compute, number; /* number within the compute node */
-    struct pool_worker *worker;
-    unsigned running; /* clients that have not ended */
-};
-
-struct sim_client {
-    struct bench_client client;
-    struct sim_thread *thread;
-};
-
-struct sim_compute {
-    struct tree_compute *compute;
-    struct tree *tree;
-};
-
-struct sim_run {
-    const struct bench_config *config;
-    struct workload_source *source;
-    struct sim *sim;
-    struct bench_window window;
-    struct spinlock lock;
-    struct bench_meter meter; /* one OS thread runs all: one meter counts for all */
-    struct sim_compute *computes;
-    struct sim_thread *threads;
-    struct sim_client *clients;
-    unsigned thread_count, client_count;
-};
+#include "bench/ownership.h"
+#include "bench/sim_run.h"
 
 /* ---- setting up ---- */
 
@@ -58,6 +28,9 @@ static int build_world(struct sim_run *run, struct bench_pool *pool, const struc
             tree_compute_create(&run->computes[i].compute, sim_fabric(run->sim, compute), switches, error);
         if (status)
             return status;
+        run->owners[i] = fabric_self(sim_fabric(run->sim, compute));
+        if (config->ownership == BENCH_OWNED)
+            bench_part_init(&run->computes[i].part, config, run->source, i);
     }
     return 0;
 }
@@ -82,6 +55,8 @@ static int build_clients(struct sim_run *run, struct error *error)
         client->number = thread->number * config->fibers + i % config->fibers;
         client->of = config->threads * config->fibers;
         workload_generator_init(&client->generator, run->source, bench_client_seed(config, i));
+        if (bench_routed(config))
+            workload_generator_keep_to(&client->generator, &run->computes[thread->compute].part);
         int status = tree_session_create(&client->session, run->computes[thread->compute].compute,
                                          thread->worker, error);
         if (status)
@@ -92,25 +67,51 @@ static int build_clients(struct sim_run *run, struct error *error)
 
 /* ---- tasks in virtual time ---- */
 
+void sim_client_judge(struct sim_client *client, int status)
+{
+    struct error error = {0};
+    if (!status)
+        return;
+    const char *cause = tree_session_error(client->client.session)->text;
+    error_set(&error, status, "compute node %u: %s", client->thread->compute + 1,
+              *cause ? cause : error_name(status));
+    bench_window_fail(&client->thread->run->window, &error);
+}
+
 static void open_task(void *argument)
 {
     struct sim_client *client = argument;
-    struct tree_session *session = client->client.session;
     struct sim_run *run = client->thread->run;
-    int status = tree_open(session, BENCH_INDEX, &run->computes[client->thread->compute].tree);
-    if (status) {
-        struct error error = {0};
-        error_set(&error, status, "compute node %u: %s", client->thread->compute + 1,
-                  tree_session_error(session)->text);
-        bench_window_fail(&run->window, &error);
-    }
+    sim_client_judge(
+        client, tree_open(client->client.session, BENCH_INDEX, &run->computes[client->thread->compute].tree));
+}
+
+static void border_task(void *argument)
+{
+    struct sim_client *client = argument;
+    struct sim_run *run = client->thread->run;
+    if (client->thread->compute) /* one of them makes all */
+        return;
+    sim_client_judge(
+        client, bench_borders_make(client->client.session, run->computes[0].tree, run->config, run->source));
+}
+
+static void rights_task(void *argument)
+{
+    struct sim_client *client = argument;
+    struct sim_run *run = client->thread->run;
+    unsigned compute = client->thread->compute;
+    const uint64_t incarnation = fabric_incarnation(sim_fabric(run->sim, (int)compute));
+    sim_client_judge(client, bench_rights_take(client->client.session, run->computes[compute].tree,
+                                               run->config, run->source, run->owners, compute, incarnation));
 }
 
 static void client_task(void *argument)
 {
     struct sim_client *client = argument;
     struct sim_thread *thread = client->thread;
-    client->client.tree = thread->run->computes[thread->compute].tree;
+    struct sim_run *run = thread->run;
+    client->client.tree = run->computes[thread->compute].tree;
     bench_client_run(&client->client);
     tree_session_destroy(client->client.session);
     client->client.session = NULL;
@@ -135,15 +136,32 @@ int bench_sim_run(struct sim *sim, const struct bench_window *window, const char
     return 0;
 }
 
-static int measure(struct sim_run *run, struct error *error)
+/* By the first client of each compute node, all of them at once. */
+static int prepare(struct sim_run *run, void (*function)(void *), const char *what, struct error *error)
 {
     const struct bench_config *config = run->config;
     int status = 0;
     for (unsigned i = 0; i < run->client_count && !status; i += config->threads * config->fibers)
         status =
-            sim_spawn(run->sim, (int)run->clients[i].thread->compute, 0, open_task, &run->clients[i], error);
-    if (!status)
-        status = bench_sim_run(run->sim, &run->window, "opening the index", error);
+            sim_spawn(run->sim, (int)run->clients[i].thread->compute, 0, function, &run->clients[i], error);
+    return status ? status : bench_sim_run(run->sim, &run->window, what, error);
+}
+
+static void count_caches(void *context, enum bench_phase phase)
+{
+    struct sim_run *run = context;
+    for (unsigned i = 0; i < run->config->compute_nodes; i++)
+        (phase == BENCH_DONE ? bench_cache_end : bench_cache_begin)(run->meter.result, run->computes[i].tree);
+}
+
+static int measure(struct sim_run *run, struct error *error)
+{
+    const bool owned = run->config->ownership == BENCH_OWNED;
+    int status = prepare(run, open_task, "opening the index", error);
+    if (!status && owned)
+        status = prepare(run, border_task, "making borders", error);
+    if (!status && owned)
+        status = prepare(run, rights_task, "taking rights", error);
     if (status)
         return status;
     for (unsigned i = 0; i < run->client_count; i++) {
@@ -177,6 +195,7 @@ static void close_run(struct sim_run *run)
     free(run->clients);
     free(run->threads);
     free(run->computes);
+    free(run->owners);
 }
 
 void bench_sim_complete(struct bench_result *result, const struct bench_window *window, const struct sim *sim)
@@ -198,12 +217,15 @@ int bench_measure_sim(struct bench_pool *pool, const struct bench_config *config
     run.thread_count = config->compute_nodes * config->threads;
     run.client_count = run.thread_count * config->fibers;
     run.computes = calloc(config->compute_nodes, sizeof *run.computes);
+    run.owners = calloc(config->compute_nodes, sizeof *run.owners);
     run.threads = calloc(run.thread_count, sizeof *run.threads);
     run.clients = calloc(run.client_count, sizeof *run.clients);
     run.meter = (struct bench_meter){.window = &run.window, .result = result};
     bench_window_init(&run.window, config, run.client_count, &run.lock);
+    run.window.turned = count_caches;
+    run.window.turned_context = &run;
     int status = 0;
-    if (!run.computes || !run.threads || !run.clients)
+    if (!run.computes || !run.owners || !run.threads || !run.clients)
         status = error_set(error, BANYAN_ENOMEM, "no memory for %u clients", run.client_count);
     if (!status)
         status = build_world(&run, pool, switches, error);

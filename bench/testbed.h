@@ -16,7 +16,8 @@ struct testbed {
     uint32_t memory_nodes, compute_nodes, threads; /* threads of each compute node */
     uint32_t leaf_bytes, internal_bytes;
     uint64_t cache_bytes;
-    const char *sim;      /* parameters over the defaults, as --sim takes them; "": none */
+    uint64_t keys;   /* at which the paper has that cache: fewer keys get as much less; 0: all the same */
+    const char *sim; /* parameters over the defaults, as --sim takes them; "": none */
     const char *switches; /* over every preset: "NAME=VALUE,..."; "": none */
 };
 

@@ -66,6 +66,8 @@ static void report(struct bench_window *window, enum bench_phase phase, uint64_t
         if (before + number < config->warm_up || atomic_load_acquire(&window->cold) ||
             __atomic_exchange_n(&window->claimed, 1u, __ATOMIC_RELAXED))
             return;
+        if (window->turned)
+            window->turned(window->turned_context, BENCH_MEASURING);
         window->begin_ns = now;
         uint32_t expected = BENCH_WARMING; /* a failure may have ended the run meanwhile: do not undo that */
         __atomic_compare_exchange_n(&window->phase, &expected, (uint32_t)BENCH_MEASURING, false,
@@ -76,6 +78,8 @@ static void report(struct bench_window *window, enum bench_phase phase, uint64_t
     report_progress(window, "measuring", before, before + number, config->operations);
     if (before < config->operations && before + number >= config->operations) {
         window->end_ns = now;
+        if (window->turned)
+            window->turned(window->turned_context, BENCH_DONE);
         atomic_store_release(&window->phase, (uint32_t)BENCH_DONE);
     }
 }
@@ -116,6 +120,52 @@ void bench_meter_count(struct bench_meter *meter, enum bench_phase phase, enum w
         return;
     report(window, phase, meter->unreported, end_ns);
     meter->unreported = 0;
+}
+
+static void take_kind(struct tree_cache_kind *into, const struct tree_cache_kind *kind)
+{
+    into->hits -= kind->hits;
+    into->misses -= kind->misses;
+    into->admissions -= kind->admissions;
+    into->evictions -= kind->evictions;
+}
+
+static void add_kind(struct tree_cache_kind *into, const struct tree_cache_kind *kind)
+{
+    into->hits += kind->hits;
+    into->misses += kind->misses;
+    into->admissions += kind->admissions;
+    into->evictions += kind->evictions;
+    into->count += kind->count;
+    into->bytes += kind->bytes;
+}
+
+void bench_cache_begin(struct bench_result *result, const struct tree *tree)
+{
+    struct tree_cache_stats stats = {0};
+    tree_cache_stats(tree, &stats);
+    take_kind(&result->cache.leaves, &stats.leaves);
+    take_kind(&result->cache.entries, &stats.entries);
+    result->cache.evictions -= stats.evictions;
+    result->cache.shortcut_hits -= stats.shortcut_hits;
+    result->cache.promotions -= stats.promotions;
+    result->cache.demotions -= stats.demotions;
+    result->cache.busy -= stats.busy;
+}
+
+void bench_cache_end(struct bench_result *result, const struct tree *tree)
+{
+    struct tree_cache_stats stats = {0};
+    tree_cache_stats(tree, &stats);
+    add_kind(&result->cache.leaves, &stats.leaves);
+    add_kind(&result->cache.entries, &stats.entries);
+    result->cache.frames += stats.frames;
+    result->cache.bytes += stats.bytes;
+    result->cache.evictions += stats.evictions;
+    result->cache.shortcut_hits += stats.shortcut_hits;
+    result->cache.promotions += stats.promotions;
+    result->cache.demotions += stats.demotions;
+    result->cache.busy += stats.busy;
 }
 
 static void merge_histogram(struct histogram **into, struct histogram **from)

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/atomic.h"
 
 const char *const workload_kind_names[WORKLOAD_KINDS] = {"lookup", "upsert", "insert", "update",
                                                          "delete", "scan",   "modify"};
@@ -30,9 +29,12 @@ static const struct named_workload named[] = {
     {"dex:read-only", "lookup=100", "100% lookup", false, false, false, false},
     {"dex:read-intensive", "lookup=95,update=5", "95% lookup, 5% update", false, false, false, false},
     {"dex:write-intensive", "lookup=50,update=50", "50% lookup, 50% update", false, false, false, false},
-    {"dex:insert-intensive", "insert=50,lookup=50", "50% insert of new keys, 50% lookup", false, false, false,
-     false},
-    {"dex:scan-intensive", "insert=5,scan=95", "5% insert of new keys, 95% scan", false, false, false, false},
+    {"dex:read-intensive-2", "upsert=5,lookup=95", "95% lookup, 5% insert as in insert-intensive", true,
+     false, false, false},
+    {"dex:insert-intensive", "upsert=50,lookup=50",
+     "50% insert, of which about 2/3 meet an existing key, 50% lookup", true, false, false, false},
+    {"dex:scan-intensive", "upsert=5,scan=95", "5% insert as in insert-intensive, 95% scan", true, false,
+     false, false},
     {"dex:insert-only", "insert=100", "100% insert of new keys", false, false, false, false},
     {"ycsb:a", "lookup=50,update=50", "50% lookup, 50% update", false, false, false, false},
     {"ycsb:b", "lookup=95,update=5", "95% lookup, 5% update", false, false, false, false},
@@ -160,22 +162,15 @@ uint64_t permutation_apply(const struct permutation *permutation, uint64_t index
 
 /* ---- keys and values ---- */
 
-#define GENERATION_BITS 16
-
 uint64_t workload_loaded_number(uint64_t rank)
 {
-    return (rank / 2 * 3 + rank % 2) << GENERATION_BITS;
-}
-
-static uint64_t slot_of_loaded(uint64_t rank)
-{
-    return rank / 2 * 3 + rank % 2;
+    return (rank / 2 * 3 + rank % 2) << WORKLOAD_GENERATION_BITS;
 }
 
 bool workload_number_loaded(const struct workload_source *source, uint64_t number)
 {
-    uint64_t slot = number >> GENERATION_BITS;
-    return (number & ((1u << GENERATION_BITS) - 1)) == 0 && slot % 3 != 2 &&
+    uint64_t slot = number >> WORKLOAD_GENERATION_BITS;
+    return (number & ((1u << WORKLOAD_GENERATION_BITS) - 1)) == 0 && slot % 3 != 2 &&
            slot / 3 * 2 + slot % 3 < source->loaded;
 }
 
@@ -211,187 +206,4 @@ bool workload_value_matches(uint64_t number, const uint8_t *value, size_t length
         if (value[i] != (uint8_t)(proof >> (8 * i)))
             return false;
     return true;
-}
-
-/* ---- the stream of operations ---- */
-
-static uint64_t line_slots(uint64_t loaded, uint64_t expected_inserts)
-{
-    return ((loaded ? loaded : expected_inserts * 2 + 2) + 1) / 2 * 3;
-}
-
-/* Popularity ranks: an index that starts empty has none yet. */
-static uint64_t drawn_ranks(const struct workload *workload, uint64_t loaded, uint64_t slots)
-{
-    return workload->all_slots ? slots : loaded ? loaded : 1;
-}
-
-bool workload_is_skewed(const struct workload *workload, enum workload_distribution distribution)
-{
-    return distribution != WORKLOAD_UNIFORM || workload->latest;
-}
-
-int workload_skew_check(const struct workload_skew *skew, const struct workload *workload,
-                        enum workload_distribution distribution, uint64_t loaded, uint64_t expected_inserts,
-                        struct error *error)
-{
-    if (!(skew->theta >= 0) || skew->theta > ZIPF_THETA_MAX)
-        return error_set(error, BANYAN_EINVAL, "--theta: %g is not in 0 to 4", skew->theta);
-    if (!skew->of || !workload_is_skewed(workload, distribution))
-        return 0;
-    if (skew->theta <= 0)
-        return error_set(error, BANYAN_EINVAL,
-                         "--skew-of: with --theta 0 all keys have the same share, so there is no skew to "
-                         "match; give a greater --theta, or --skew-of 0");
-    if (skew->of > WORKLOAD_SKEW_OF_MAX)
-        return error_set(error, BANYAN_EINVAL,
-                         "--skew-of: the shares of more than 2^52 (%llu) keys cannot be told apart",
-                         (unsigned long long)WORKLOAD_SKEW_OF_MAX);
-    uint64_t drawn = drawn_ranks(workload, loaded, line_slots(loaded, expected_inserts));
-    uint64_t of = drawn_ranks(workload, skew->of, line_slots(skew->of, 0));
-    if (of < drawn || skew->of < loaded)
-        return error_set(error, BANYAN_EINVAL,
-                         "--skew-of: %llu is less than the %llu keys of this run; give at least so many, or "
-                         "--skew-of 0",
-                         (unsigned long long)skew->of,
-                         (unsigned long long)(loaded                ? loaded
-                                              : workload->all_slots ? drawn / 3 * 2
-                                                                    : drawn));
-    struct zipf zipf;
-    zipf_init_matched(&zipf, drawn, skew->theta, of);
-    if (drawn > 1 && !zipf.own)
-        return error_set(error, BANYAN_EINVAL,
-                         "--skew-of: at --theta %g the hottest of %llu keys has a smaller share than each of "
-                         "the %llu drawn must have; give fewer, more --keys, or a greater --theta",
-                         skew->theta, (unsigned long long)skew->of, (unsigned long long)drawn);
-    return 0;
-}
-
-static int check_source(const struct workload *workload, uint64_t loaded, struct error *error)
-{
-    if (loaded > UINT64_C(1) << 40)
-        return error_set(error, BANYAN_EINVAL, "--keys: at most 2^40 keys can be loaded");
-    if (!loaded && workload->share[WORKLOAD_INSERT] <= 0)
-        return error_set(
-            error, BANYAN_EINVAL,
-            "--keys: workload '%s' needs loaded keys; only workloads that insert can start with none",
-            workload->name);
-    return 0;
-}
-
-int workload_source_init(struct workload_source *source, const struct workload *workload,
-                         enum workload_distribution distribution, const struct workload_skew *skew,
-                         uint64_t loaded, uint64_t expected_inserts, uint32_t scan_length, uint64_t seed,
-                         struct error *error)
-{
-    int status = check_source(workload, loaded, error);
-    if (!status)
-        status = workload_skew_check(skew, workload, distribution, loaded, expected_inserts, error);
-    if (status)
-        return status;
-    *source = (struct workload_source){.workload = workload, .distribution = distribution, .loaded = loaded};
-    source->slots = line_slots(loaded, expected_inserts);
-    source->free_slots = source->slots / 3;
-    source->scan_length = scan_length;
-    source->drawn = drawn_ranks(workload, loaded, source->slots);
-    permutation_init(&source->ranks, source->drawn, random_mix(seed ^ 0x72616e6b));
-    permutation_init(&source->fresh, source->free_slots, random_mix(seed ^ 0x66726573));
-    if (!workload_is_skewed(workload, distribution))
-        return 0;
-    if (skew->of)
-        zipf_init_matched(&source->zipf, source->drawn, skew->theta,
-                          drawn_ranks(workload, skew->of, line_slots(skew->of, 0)));
-    else
-        zipf_init(&source->zipf, source->drawn, skew->theta);
-    return 0;
-}
-
-void workload_generator_init(struct workload_generator *generator, struct workload_source *source,
-                             uint64_t seed)
-{
-    generator->source = source;
-    random_seed(&generator->random, seed);
-}
-
-static uint64_t fresh_number(struct workload_source *source, uint64_t index)
-{
-    /* When every free slot has been given out, the next generation starts: keys just after those of the
-     * last. */
-    uint64_t generation = index / source->free_slots;
-    uint64_t slot = permutation_apply(&source->fresh, index % source->free_slots) * 3 + 2;
-    return slot << GENERATION_BITS | (generation & ((1u << GENERATION_BITS) - 1));
-}
-
-static uint64_t slot_of_rank(const struct workload_source *source, uint64_t rank)
-{
-    return source->workload->all_slots ? rank : slot_of_loaded(rank);
-}
-
-static uint64_t drawn_slot(struct workload_generator *generator)
-{
-    struct workload_source *source = generator->source;
-    uint64_t rank;
-    if (source->distribution == WORKLOAD_UNIFORM)
-        rank = random_below(&generator->random, source->drawn);
-    else if (source->distribution == WORKLOAD_ZIPFIAN)
-        rank = permutation_apply(&source->ranks, zipf_next(&source->zipf, &generator->random));
-    else
-        rank = zipf_next_scrambled(&source->zipf, &generator->random);
-    return slot_of_rank(source, rank);
-}
-
-/* The youngest keys are the hottest: new ones first, then the loaded ones in a fixed order. */
-static uint64_t latest_number(struct workload_generator *generator)
-{
-    struct workload_source *source = generator->source;
-    /* Relaxed: a number only; whether the key is in the index already is for the index to say. */
-    uint64_t inserted = atomic_load_relaxed(&source->inserted);
-    uint64_t age = zipf_next(&source->zipf, &generator->random);
-    if (age < inserted)
-        return fresh_number(source, inserted - 1 - age);
-    if (!source->loaded)
-        return fresh_number(source, 0);
-    return workload_loaded_number(permutation_apply(&source->ranks, (age - inserted) % source->drawn));
-}
-
-static enum workload_kind drawn_kind(struct workload_generator *generator)
-{
-    double at = random_unit(&generator->random);
-    int last = 0;
-    for (int kind = 0; kind < WORKLOAD_KINDS; kind++) {
-        double share = generator->source->workload->share[kind];
-        if (share <= 0)
-            continue;
-        last = kind;
-        if (at < share)
-            break;
-        at -= share;
-    }
-    return (enum workload_kind)last;
-}
-
-void workload_next(struct workload_generator *generator, struct workload_operation *operation)
-{
-    struct workload_source *source = generator->source;
-    operation->kind = drawn_kind(generator);
-    operation->salt = random_next(&generator->random);
-    operation->scan_length = source->scan_length;
-    if (operation->kind == WORKLOAD_INSERT) {
-        /* Relaxed: the counter orders nothing else, it only gives each key out once. */
-        operation->number = fresh_number(source, atomic_add_relaxed(&source->inserted, UINT64_C(1)));
-        return;
-    }
-    if (source->workload->scan_uniform && source->scan_length)
-        operation->scan_length = 1 + (uint32_t)random_below(&generator->random, source->scan_length);
-    if (source->workload->latest || !source->loaded)
-        operation->number =
-            source->loaded || source->workload->latest
-                ? latest_number(generator)
-                : fresh_number(source,
-                               random_below(&generator->random, atomic_load_relaxed(&source->inserted) + 1));
-    else if (source->workload->upsert_uniform && operation->kind == WORKLOAD_UPSERT)
-        operation->number = slot_of_rank(source, random_below(&generator->random, source->drawn))
-                            << GENERATION_BITS;
-    else
-        operation->number = drawn_slot(generator) << GENERATION_BITS;
 }

@@ -105,6 +105,23 @@ int workload_source_init(struct workload_source *source, const struct workload *
                          enum workload_distribution distribution, const struct workload_skew *skew,
                          uint64_t loaded, uint64_t expected_inserts, uint32_t scan_length, uint64_t seed,
                          struct error *error);
+/*
+ * Parts: the line of slots is cut into parts of equal length, that is, the key space into equal ranges, each
+ * the range of one compute node. workload_part_begin: the least key number of the part (part 0: 0);
+ * workload_part_of: the part that a number lies in. There must be no more parts than source->slots / 3.
+ */
+uint64_t workload_part_begin(const struct workload_source *source, uint32_t part, uint32_t parts);
+uint32_t workload_part_of(const struct workload_source *source, uint64_t number, uint32_t parts);
+struct workload_part {
+    uint64_t begin, end; /* slots */
+    struct permutation fresh;
+    uint64_t inserted; /* new keys of it given out so far; atomic, relaxed */
+};
+void workload_part_init(struct workload_part *own, const struct workload_source *source, uint32_t part,
+                        uint32_t parts);
+
+/* A key number is slot << WORKLOAD_GENERATION_BITS | generation. */
+#define WORKLOAD_GENERATION_BITS 16
 /* The key number of a loaded rank, ascending with it. */
 uint64_t workload_loaded_number(uint64_t rank);
 /* Whether a key number is one of the loaded keys. */
@@ -112,6 +129,7 @@ bool workload_number_loaded(const struct workload_source *source, uint64_t numbe
 
 struct workload_generator {
     struct workload_source *source;
+    struct workload_part *part; /* NULL: the whole line */
     struct random random;
 };
 struct workload_operation {
@@ -122,6 +140,10 @@ struct workload_operation {
 };
 void workload_generator_init(struct workload_generator *generator, struct workload_source *source,
                              uint64_t seed);
+/* From here on it draws keys of the part alone: each with the share that it has among the part's, as if the
+ * others' draws were given to other generators. Costs as many draws as there are parts, on average. New keys
+ * are shared with the other generators of the same struct workload_part. */
+void workload_generator_keep_to(struct workload_generator *generator, struct workload_part *part);
 void workload_next(struct workload_generator *generator, struct workload_operation *operation);
 
 /* Writes the key of exactly length bytes, length >= 8. */

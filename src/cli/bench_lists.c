@@ -6,6 +6,17 @@
 #include "bench/testbed.h"
 #include "cli/bench_request.h"
 
+static void list_testbed(const struct testbed *testbed)
+{
+    char keys[64] = "";
+    if (testbed->keys)
+        snprintf(keys, sizeof keys, " with %llu million keys, less with fewer",
+                 (unsigned long long)testbed->keys / 1000000);
+    printf("  %-16s %s\n  %-16s %u-byte leaves, cache of %llu MiB%s; %s%s%s\n", testbed->name, testbed->about,
+           "", testbed->leaf_bytes, (unsigned long long)testbed->cache_bytes >> 20, keys, testbed->sim,
+           *testbed->switches ? "; " : "", testbed->switches);
+}
+
 void bench_list_names(void)
 {
     const char *about = NULL;
@@ -15,14 +26,17 @@ void bench_list_names(void)
         printf("  %-26s %s\n", name, about);
     }
     printf("\nPresets:\n");
-    for (size_t i = 0; tree_switches_presets[i]; i++) {
-        struct tree_switches switches = {0};
-        tree_switches_preset(&switches, tree_switches_presets[i], NULL);
-        printf("  %-16s leaf=%s", tree_switches_presets[i],
-               format_leaf_kind_names[tree_switches_leaf(tree_switches_presets[i])]);
+    for (size_t i = 0; bench_preset_name(i, &about); i++) {
+        struct bench_preset preset;
+        struct error ignored = {0};
+        bench_preset_find(&preset, bench_preset_name(i, &about), &ignored);
+        if (about)
+            printf("  %-16s %s\n", preset.name, about);
+        printf("  %-16s own=%s leaf=%s", about ? "" : preset.name, bench_ownership_names[preset.ownership],
+               format_leaf_kind_names[bench_preset_leaf(&preset)]);
         for (const struct option_entry *entry = tree_switches_table; entry->kind != OPTION_END; entry++) {
             char text[64];
-            option_format(entry, &switches, text, sizeof text);
+            option_format(entry, &preset.switches, text, sizeof text);
             if (strcmp(entry->name, "cache-bytes"))
                 printf(" %s=%s", entry->name, text);
         }
@@ -30,9 +44,7 @@ void bench_list_names(void)
     }
     printf("\nTestbeds:\n");
     for (const struct testbed *testbed = testbeds; testbed->name; testbed++)
-        printf("  %-16s %s\n  %-16s %u-byte leaves, cache of %llu MiB; %s%s%s\n", testbed->name,
-               testbed->about, "", testbed->leaf_bytes, (unsigned long long)testbed->cache_bytes >> 20,
-               testbed->sim, *testbed->switches ? "; " : "", testbed->switches);
+        list_testbed(testbed);
 }
 
 void bench_list_table(const struct option_entry *table, const void *defaults)

@@ -78,12 +78,18 @@ static const struct argp_option fixed_options[] = {
      2},
     {0, 0, 0, 0, "Techniques to compare:", 3},
     {"preset", KEY_PRESET, "NAMES", 0,
-     "Presets of the switches below, comma separated, or 'all' (default: banyan)", 3},
+     "Presets of the switches below, comma separated, or 'all' of Sherman's evaluation; --list shows them. "
+     "Settings may follow, as in dex@threads=36@cache=64M (default: banyan)",
+     3},
+    {"own", KEY_OWN, "preset|none|static", 0,
+     "Who changes which leaves: every compute node all (none), or each those of one of as many equal ranges "
+     "of "
+     "keys (static); each preset has its own (default: preset)",
+     3},
     {"paper", KEY_PAPER, "NAME", 0,
      "Run what a paper's evaluation states numbers for, on sim and its testbed, and print ours beside them: "
-     "sherman (dex, cell and dinomo say what they need). Default 10M keys, 400k operations a run (scans: as "
-     "many entries as fit); "
-     "other options change that",
+     "sherman, dex (cell and dinomo say what they need). Scans count as operations by their entries. Options "
+     "given as well change single values",
      3},
     {"sensitivity", KEY_SENSITIVITY, 0, 0,
      "How far ratios of presets depend on what is not published: on sim, 8 memory and 8 compute nodes of 22 "
@@ -92,8 +98,7 @@ static const struct argp_option fixed_options[] = {
      3},
     {"of", KEY_OF, "PRESET/PRESET,...", 0, "With --sensitivity, the ratios (default: banyan/sherman)", 3},
     {"only", KEY_ONLY, "NAMES", 0,
-     "With --paper, the figures, comma separated: table1, fig2, fig5, fig6, table3, text (default: all); "
-     "with "
+     "With --paper, the figures, comma separated, like table1,fig5 (default: all); with "
      "--sensitivity, the parameters that are varied (default: all that are estimated or calibrated)",
      3},
     {"jobs", KEY_JOBS, "N", 0, "With --sensitivity, runs at one time (default: one for each CPU)", 3},

@@ -30,6 +30,7 @@ enum bench_option_key {
     KEY_WARM_UP,
     KEY_SEED,
     KEY_PRESET,
+    KEY_OWN,
     KEY_SIM,
     KEY_FAULTS,
     KEY_POOL_BYTES,

@@ -128,6 +128,9 @@ static bool parse_what(struct bench_request *request, struct argp_state *state, 
     case KEY_PRESET:
         status = bench_plan_add_presets(plan, text, &error);
         break;
+    case KEY_OWN:
+        status = bench_plan_set_ownership(plan, text, &error);
+        break;
     case KEY_PEER:
         plan->peer = bench_peer_find(text, &error);
         status = plan->peer ? 0 : BANYAN_EINVAL;

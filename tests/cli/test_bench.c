@@ -25,6 +25,13 @@ static void usage_errors_say_what_to_do(void **state)
     program_expect("bench stray", 2, "stray");
     program_expect("bench --workload fly", 2, "--list");
     program_expect("bench --preset fly", 2, "fly");
+    program_expect("bench --preset dex@fly=1", 2, "dex@fly=1");
+    program_expect("bench --preset dex@threads", 2, "setting=value");
+    program_expect("bench --preset dex@threads=0", 2, "1 to 1M");
+    program_expect("bench --preset dex@own=some", 2, "none or static");
+    program_expect("bench --fabric sim --preset dex@threads=33", 2, "compute nodes of 22");
+    program_expect("bench --fabric sim --compute-nodes 5 --keys 8 --own static", 2, "own a range each");
+    program_expect("bench --own fly", 2, "preset, none, static");
     program_expect("bench --mix lookup", 2, "operation=share");
     program_expect("bench --distribution normal", 2, "zipfian");
     program_expect("bench --fabric carrier-pigeon", 2, "local, sim");
@@ -118,7 +125,7 @@ static void every_workload_runs_on_local(void **state)
     json_t *json =
         reports_json("--workload all --distribution uniform --threads 2 --fibers 2 --scan-length 20 " SMALL);
     const json_t *results = json_object_get(json, "results");
-    assert_int_equal(json_array_size(results), 18);
+    assert_int_equal(json_array_size(results), 19);
     for (size_t i = 0; i < json_array_size(results); i++)
         check_result(json_array_get(results, i), 5000);
     json_decref(json);
@@ -133,6 +140,54 @@ static void every_preset_runs_on_sim(void **state)
     for (size_t i = 0; i < json_array_size(results); i++)
         check_result(json_array_get(results, i), 5000);
     json_decref(json);
+}
+
+/* Who owns a leaf takes no lock in the pool for it: an update costs a READ and a WRITE at most, on every
+ * fabric, and the leaf is read as often where nothing of it is cached. */
+static void owners_take_no_locks(void **state)
+{
+    (void)state;
+    static const char *const fabrics[] = {WORLD, "--compute-nodes 3 " SMALL};
+    for (size_t i = 0; i < 2; i++) {
+        char arguments[300];
+        snprintf(arguments, sizeof arguments,
+                 "%s --workload dex:write-intensive --distribution scrambled --preset p-sherman,sherman,"
+                 "sherman@own=static",
+                 fabrics[i]);
+        json_t *json = reports_json(arguments);
+        for (size_t r = 0; r < 3; r++) {
+            const json_t *result = reports_result(json, r), *per_op = json_object_get(result, "per_op");
+            const char *own = json_string_value(json_object_get(result, "own"));
+            assert_string_equal(own, r == 1 ? "none" : "static");
+            assert_true(reports_number(result, "absent") == 0);
+            assert_true((reports_number(per_op, "atomics") > 0) == (r == 1));
+            assert_true(reports_number(per_op, "peer_calls") == 0); /* all keys are the node's own */
+            if (r == 1)
+                continue;
+            assert_true(reports_number(per_op, "reads") > 0.9 && reports_number(per_op, "reads") < 1.3);
+            assert_true(reports_number(per_op, "writes") < 0.6);
+            const json_t *leaves = json_object_get(json_object_get(result, "cache"), "leaves");
+            assert_true(reports_number(leaves, "hits") == 0 && reports_number(leaves, "bytes") == 0);
+        }
+        json_decref(json);
+    }
+}
+
+/* New keys, deletes and scans too, in every preset; the walk after the run proves the index. */
+static void owned_ranges_are_sound(void **state)
+{
+    (void)state;
+    json_t *json =
+        reports_json(WORLD "--mix insert=30,delete=20,lookup=20,scan=10,modify=20 --scan-length 30 "
+                           "--own static --preset all");
+    const json_t *results = json_object_get(json, "results");
+    for (size_t i = 0; i < json_array_size(results); i++) {
+        const json_t *result = json_array_get(results, i);
+        assert_string_equal(json_string_value(json_object_get(result, "own")), "static");
+        assert_true(reports_number(json_object_get(result, "ended"), "entries") > 0);
+    }
+    json_decref(json);
+    free(reports_repeat(WORLD "--workload write-intensive --preset dex,banyan-owned,p-sherman"));
 }
 
 /* Each preset's own, or one for all; either way said of each. */
@@ -329,6 +384,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(version_json),
         cmocka_unit_test(every_workload_runs_on_local),
         cmocka_unit_test(every_preset_runs_on_sim),
+        cmocka_unit_test(owners_take_no_locks),
+        cmocka_unit_test(owned_ranges_are_sound),
         cmocka_unit_test(presets_bring_their_leaves),
         cmocka_unit_test(deletes_and_long_keys),
         cmocka_unit_test(empty_index_takes_inserts),

@@ -102,7 +102,7 @@ static void papers_state_what_they_state(void **state)
     assert_true(isnan(stated("sherman", "fig5", "write-intensive, sherman", "throughput")));
     assert_true(stated("sherman", "fig6", "write-only, sherman over fg+", "p99, times lower") == 2.01);
     assert_true(stated("sherman", "table3", "range-write, sherman", "100") == 14.08);
-    assert_true(stated("dex", "table2", "P-SMART write-intensive", "traffic") == 404.207);
+    assert_true(stated("dex", "table2", "P-SMART (WI)", "traffic") == 404.207);
     assert_true(stated("cell", "table2", "7 cores a server", "Cell") == 2901);
     assert_true(stated("dinomo", "table6", "16 KNs, 50% reads/50% updates", "Clover") == 8.7);
 }
@@ -136,6 +136,11 @@ static void formulas_are_parsed(void **state)
     assert_int_equal(formula.operator, '/');
     assert_int_equal(formula.metric, PAPER_MOPS);
     assert_int_equal(formula.setup.scan_length, 67);
+    assert_int_equal(paper_formula_parse(&formula, "read-only uniform dex@cache=512M > dex verbs", &error),
+                     0);
+    assert_string_equal(formula.presets[0], "dex@cache=512M");
+    assert_int_equal(formula.operator, '>');
+    assert_int_equal(formula.metric, PAPER_VERBS);
     assert_int_equal(paper_formula_parse(&formula, "@locks 0.99 p99", &error), 0);
     assert_int_equal(formula.setup.kind, PAPER_LOCKS);
     assert_true(formula.setup.theta == 0.99);
@@ -151,6 +156,7 @@ static void formulas_are_parsed(void **state)
                                         "@locks 9 mops",
                                         "@read 0 p50",
                                         "@chip mops scan 5",
+                                        "read-only zipfian dex flights",
                                         "@fly 1 mops"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         if (paper_formula_parse(&formula, wrong[i], &error) != BANYAN_EINVAL)
@@ -167,6 +173,33 @@ static struct bench_result result_of(const char *preset, double mops, uint64_t p
 }
 
 /* Ratios, differences and percentages of two runs. */
+static void costs_are_per_operation(void **state)
+{
+    (void)state;
+    struct bench_result result = {.operations = 10,
+                                  .cost = {.round_trips = 11,
+                                           .reads = 5,
+                                           .writes = 3,
+                                           .atomics = 2,
+                                           .rpcs = 1,
+                                           .peer_calls = 3,
+                                           .bytes_read = 700,
+                                           .bytes_written = 50}};
+    struct paper_cell cell = {.preset = "p", .done = true};
+    snprintf(cell.setup.workload, sizeof cell.setup.workload, "w");
+    struct paper_outcome outcome = {.cells = &cell, .cell_count = 1, .results = &result, .count = 1};
+    static const struct {
+        const char *run;
+        double value;
+    } numbers[] = {{"w uniform p trips", 1.1},   {"w uniform p reads", 0.5}, {"w uniform p writes", 0.3},
+                   {"w uniform p atomics", 0.2}, {"w uniform p verbs", 1.0}, {"w uniform p calls", 0.4},
+                   {"w uniform p bytes", 75}};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct paper_number number = {.unit = "per op", .run = numbers[i].run};
+        assert_true(fabs(paper_ours(&outcome, &number) - numbers[i].value) < 1e-9);
+    }
+}
+
 static void our_numbers_are_combined(void **state)
 {
     (void)state;
@@ -251,7 +284,8 @@ static void usage_errors_say_what_to_do(void **state)
     program_expect("bench --testbed fly", 2, "sherman, dex, cell, dinomo");
     program_expect("bench --testbed dex --fabric tcp", 2, "--fabric sim");
     program_expect("bench --testbed dex --sim gravity=1", 2, "gravity");
-    program_expect("bench --paper dex", 1, "offloading");
+    program_expect("bench --paper dex --only fig5", 2,
+                   "table2, text, fig6, fig7, fig8, fig9, fig10, fig11, fig12");
     program_expect("bench --paper cell", 1, "walk");
     program_expect("bench --paper dinomo", 1, "log");
     program_expect("bench --list", 0, "ConnectX-3 FDR, 56 Gb/s");
@@ -401,6 +435,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(papers_state_what_they_state),
         cmocka_unit_test(every_run_can_be_planned),
         cmocka_unit_test(formulas_are_parsed),
+        cmocka_unit_test(costs_are_per_operation),
         cmocka_unit_test(our_numbers_are_combined),
         cmocka_unit_test(hot_locks_collapse),
         cmocka_unit_test(the_nics_memory_reaches_its_rate),

@@ -1,0 +1,144 @@
+/* presets.c - see presets.h. */
+#include "bench/presets.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const bench_ownership_names[] = {"none", "static", NULL};
+
+struct named_preset {
+    const char *name, *tree, *settings, *about;
+};
+
+/* What DEX's evaluation compares, on the tree's presets (docs/benchmarks.md, DEX's numbers). */
+static const struct named_preset owned[] = {
+    {"p-sherman", "sherman", "cache-policy=inner",
+     "sherman with ownership: no global locks for leaves, and no leaf is cached (DEX 8.2)"},
+    {"dex", "sherman", "cache-policy=dex,admission=0.1", "as p-sherman, with DEX's cache of leaves"},
+    {"banyan-owned", "banyan", "cache-policy=banyan",
+     "banyan with ownership and its cache of leaves and entries"},
+};
+#define OWNED_COUNT (sizeof owned / sizeof owned[0])
+
+const char *bench_preset_name(size_t i, const char **about)
+{
+    size_t tree = 0;
+    while (tree_switches_presets[tree])
+        tree++;
+    if (i < tree || i >= tree + OWNED_COUNT) {
+        *about = NULL;
+        return i < tree ? tree_switches_presets[i] : NULL;
+    }
+    *about = owned[i - tree].about;
+    return owned[i - tree].name;
+}
+
+static const struct named_preset *find_owned(const char *name)
+{
+    for (size_t i = 0; i < OWNED_COUNT; i++)
+        if (!strcmp(owned[i].name, name))
+            return &owned[i];
+    return NULL;
+}
+
+enum format_leaf_kind bench_preset_leaf(const struct bench_preset *preset)
+{
+    const struct named_preset *named = find_owned(preset->base);
+    return tree_switches_leaf(named ? named->tree : preset->base);
+}
+
+static int unknown_preset(const char *name, struct error *error)
+{
+    char names[400] = "";
+    const char *about, *known;
+    for (size_t i = 0; (known = bench_preset_name(i, &about)); i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", known);
+    }
+    return error_set(error, BANYAN_EINVAL,
+                     "no preset is named '%.40s': choose %s; settings follow as in dex@threads=36", name,
+                     names);
+}
+
+static int find_base(struct bench_preset *preset, struct error *error)
+{
+    const struct named_preset *named = find_owned(preset->base);
+    if (tree_switches_preset(&preset->switches, named ? named->tree : preset->base, NULL))
+        return unknown_preset(preset->base, error);
+    if (!named)
+        return 0;
+    preset->ownership = BENCH_OWNED;
+    return *named->settings ? option_set_list(tree_switches_table, &preset->switches, named->settings, error)
+                            : 0;
+}
+
+static int set_ownership(struct bench_preset *preset, const char *value, struct error *error)
+{
+    for (int i = 0; bench_ownership_names[i]; i++)
+        if (!strcmp(bench_ownership_names[i], value)) {
+            preset->ownership = (enum bench_ownership)i;
+            return 0;
+        }
+    return error_set(error, BANYAN_EINVAL, "preset '%s': own '%.20s' is not none or static", preset->name,
+                     value);
+}
+
+static int set_number(struct bench_preset *preset, const char *name, const char *value, struct error *error)
+{
+    bool threads = !strcmp(name, "threads");
+    struct error why = {0};
+    uint64_t number = 0;
+    int status = threads ? option_parse_count(value, &number, &why) : option_parse_size(value, &number, &why);
+    if (status || !number || number > (threads ? 1000000 : UINT64_C(1) << 46))
+        return error_set(error, BANYAN_EINVAL, "preset '%s': %s '%.20s' is not a number from 1 to %s",
+                         preset->name, name, value, threads ? "1M" : "64T");
+    if (threads)
+        preset->threads = (uint32_t)number;
+    else
+        preset->cache = number;
+    return 0;
+}
+
+static int set_one(struct bench_preset *preset, char *setting, struct error *error)
+{
+    struct error why = {0};
+    char *value = strchr(setting, '=');
+    if (!value)
+        return error_set(error, BANYAN_EINVAL, "preset '%s': '%.40s' is not of the form setting=value",
+                         preset->name, setting);
+    *value++ = '\0';
+    if (!strcmp(setting, "own"))
+        return set_ownership(preset, value, error);
+    if (!strcmp(setting, "threads") || !strcmp(setting, "cache"))
+        return set_number(preset, setting, value, error);
+    if (!option_set(tree_switches_table, &preset->switches, setting, value, &why))
+        return 0;
+    return error_set(error, BANYAN_EINVAL,
+                     "preset '%s': %s (settings are own, threads, cache, and the switches of --help)",
+                     preset->name, why.text);
+}
+
+int bench_preset_settle(struct bench_preset *preset, struct error *error)
+{
+    char text[sizeof preset->name];
+    snprintf(text, sizeof text, "%s", preset->name);
+    char *rest = text;
+    strsep(&rest, "@"); /* the preset itself */
+    int status = 0;
+    for (char *setting = strsep(&rest, "@"); setting && !status; setting = strsep(&rest, "@"))
+        status = set_one(preset, setting, error);
+    return status;
+}
+
+int bench_preset_find(struct bench_preset *preset, const char *name, struct error *error)
+{
+    *preset = (struct bench_preset){.ownership = BENCH_SHARED};
+    size_t base = strcspn(name, "@");
+    if (strlen(name) >= sizeof preset->name || base >= sizeof preset->base)
+        return error_set(error, BANYAN_EINVAL, "preset '%.70s': the name is too long", name);
+    snprintf(preset->name, sizeof preset->name, "%s", name);
+    snprintf(preset->base, sizeof preset->base, "%.*s", (int)base, name);
+    int status = find_base(preset, error);
+    return status ? status : bench_preset_settle(preset, error);
+}

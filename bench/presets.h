@@ -1,0 +1,44 @@
+/*
+ * presets.h - what a run compares: a preset of the tree's switches, whether ownership divides the key space,
+ * and single settings that the preset's name adds.
+ *
+ * For the plan (plan.h) and the command line, from a plain thread. A name is
+ *
+ *     PRESET[@SETTING=VALUE]...          dex   dex@admission=1   sherman@threads=36 dex@cache=64M@threads=72
+ *
+ * SETTING: a switch of the tree (tree_switches_table), or
+ *   own        none or static: the compute nodes own equal ranges (ownership.h)
+ *   threads    of all compute nodes together: as many compute nodes as hold them, all but a single one full
+ *   cache      bytes of a compute node's cache in place of the testbed's, at the testbed's number of keys
+ */
+#ifndef BENCH_PRESETS_H
+#define BENCH_PRESETS_H
+
+#include "tree/tree.h"
+
+/* Who may change which leaves: all compute nodes all (global locks), or each those of one of as many equal
+ * ranges of keys. */
+enum bench_ownership { BENCH_SHARED, BENCH_OWNED };
+extern const char *const bench_ownership_names[]; /* "none", "static", NULL */
+
+struct bench_preset {
+    char name[64]; /* as it was given */
+    char base[32]; /* without settings */
+    struct tree_switches switches;
+    enum bench_ownership ownership;
+    uint32_t threads; /* of all compute nodes together; 0: as the configuration has it */
+    uint64_t cache;   /* 0: the testbed's */
+};
+
+/* Fills the preset of this name; leaves switches.cache_bytes 0 unless a setting gives it. BANYAN_EINVAL, with
+ * a message that says what is possible. */
+int bench_preset_find(struct bench_preset *preset, const char *name, struct error *error);
+/* Sets the settings of its name once more, over what has been set since. */
+int bench_preset_settle(struct bench_preset *preset, struct error *error);
+/* For lists: the i-th preset's name and a line about it (NULL where the tree's switches say all); NULL after
+ * the last. Those of the tree come first. */
+const char *bench_preset_name(size_t i, const char **about);
+/* The leaf that the preset's indexes have (tree_switches_leaf). */
+enum format_leaf_kind bench_preset_leaf(const struct bench_preset *preset);
+
+#endif
