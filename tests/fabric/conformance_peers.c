@@ -150,10 +150,11 @@ void party_serve(struct guest *guest)
 
 int party_call(struct guest *guest, struct fabric_process peer, size_t length)
 {
-    uint8_t *request = malloc(2 * FABRIC_PEER_BYTES_MAX), *reply = request + FABRIC_PEER_BYTES_MAX;
+    uint8_t *request = malloc(2 * FABRIC_PEER_BYTES_MAX);
     size_t reply_length = 12345;
     if (!request)
         abort();
+    uint8_t *reply = request + FABRIC_PEER_BYTES_MAX;
     for (size_t i = 0; i < length; i++)
         request[i] = (uint8_t)random_below(&guest->random, 255); /* not 0xff */
     int status = fabric_peer_call(guest->endpoint, peer, request, length, reply, FABRIC_PEER_BYTES_MAX,
