@@ -1,0 +1,355 @@
+/*
+ * test_owner_sim.c - compute nodes of a simulated cluster divide an index: ranges are split, moved, shared,
+ * merged and taken over while all of them work on it; owners die, stand still and are cut off; and who
+ * changes the map dies before each of its effects. Every history is judged.
+ */
+#include "party.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/task.h"
+
+#define KEYS        240u
+#define MILLISECOND UINT64_C(1000000)
+
+static void split_at(struct world_task *task, struct party *party, uint64_t number)
+{
+    uint8_t key[FORMAT_KEY_MAX];
+    size_t length = party_key(party, number, key);
+    party_good(task, owner_split(party_owner(task), task->session, task->tree, key, length), "split");
+}
+
+static void merge_at(struct world_task *task, struct party *party, uint64_t number)
+{
+    uint8_t key[FORMAT_KEY_MAX];
+    size_t length = party_key(party, number, key);
+    party_good(task, owner_merge(party_owner(task), task->session, task->tree, key, length), "merge");
+}
+
+static int move_to(struct world_task *task, struct party *party, uint64_t number, struct fabric_process to)
+{
+    uint8_t key[FORMAT_KEY_MAX];
+    struct owner_selection selection = {.tree = task->tree, .key = key, .keyed = true};
+    selection.key_length = party_key(party, number, key);
+    return owner_move(party_owner(task), task->session, &selection, to, NULL);
+}
+
+static void move_at(struct world_task *task, struct party *party, uint64_t number, struct fabric_process to)
+{
+    party_good(task, move_to(task, party, number, to), "move");
+}
+
+static const struct fabric_process nobody;
+
+/* ---- everything that can be done with ranges ---- */
+
+static void expect(struct world_task *task, uint32_t count, uint32_t shared, uint32_t first, uint32_t second,
+                   uint32_t third)
+{
+    struct party_ranges ranges;
+    party_look(task, &ranges);
+    if (ranges.count != count || ranges.shared != shared || ranges.of[0] != first || ranges.of[1] != second ||
+        ranges.of[2] != third || ranges.moving || ranges.split || ranges.strangers)
+        world_fail(task->world, BANYAN_ECORRUPT,
+                   "%u ranges, shared %u, owned %u %u %u, moving %u, split %u; not %u, %u, %u %u %u",
+                   ranges.count, ranges.shared, ranges.of[0], ranges.of[1], ranges.of[2], ranges.moving,
+                   ranges.split, count, shared, first, second, third);
+}
+
+static void everything(struct world_task *task, struct party *party)
+{
+    const struct fabric_process a = party_process(party, 0), b = party_process(party, 1),
+                                c = party_process(party, 2);
+    split_at(task, party, 80); /* of an index that was never divided */
+    split_at(task, party, 160);
+    expect(task, 3, 3, 0, 0, 0);
+    split_at(task, party, 80);
+    expect(task, 3, 3, 0, 0, 0);
+    move_at(task, party, 0, a);
+    move_at(task, party, 100, b);
+    move_at(task, party, 200, c);
+    expect(task, 3, 0, 1, 1, 1);
+    split_at(task, party, 40);  /* of this process's */
+    split_at(task, party, 120); /* of another's */
+    expect(task, 5, 0, 2, 2, 1);
+    move_at(task, party, 130, c);
+    move_at(task, party, 50, nobody);
+    expect(task, 5, 1, 1, 1, 2);
+    merge_at(task, party, 160);
+    expect(task, 4, 1, 1, 1, 1);
+    move_at(task, party, 50, c);
+    move_at(task, party, 130, a);
+    expect(task, 4, 0, 2, 1, 1);
+    /* those that are there already stay */
+    move_at(task, party, 130, a);
+    expect(task, 4, 0, 2, 1, 1);
+    struct owner_selection all = {.tree = task->tree};
+    uint32_t moved;
+    party_good(task, owner_take(party_owner(task), task->session, &all, &moved), "take");
+    expect(task, 4, 0, 4, 0, 0);
+    if (moved != 2)
+        world_fail(task->world, BANYAN_ECORRUPT, "%u ranges were taken", moved);
+    all.per_mille = 500;
+    party_good(task, owner_move(party_owner(task), task->session, &all, b, &moved), "move half");
+    expect(task, 4, 0, 2, 2, 0);
+    all.per_mille = 0;
+    party_good(task, owner_share(party_owner(task), task->session, &all, NULL), "share");
+    expect(task, 4, 4, 0, 0, 0);
+}
+
+static void ranges_change_under_load(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(3); round++) {
+        struct party party = {.rounds = 1, .until_over = true, .script = {everything}};
+        struct world_options options;
+        party_options(&options, world_seed(1 + round), 3);
+        party_open(&party, &options, KEYS);
+        party_run(&party);
+        party_judge(&party);
+        struct owner_stats stats[3];
+        for (unsigned i = 0; i < 3; i++)
+            owner_stats(party.owners[i], &stats[i]);
+        assert_true(stats[0].transfers > 10 && stats[0].moved > 10);
+        assert_true(stats[1].forwarded_exchanges > 0 && stats[1].served_exchanges > 0);
+        assert_int_equal(stats[0].fencings + stats[1].fencings + stats[2].fencings, 0);
+        party_close(&party);
+    }
+}
+
+/* ---- what makes no sense ---- */
+
+static void refused(struct world_task *task, int status, int wanted, const char *text)
+{
+    if (status != wanted || !strstr(tree_session_error(task->session)->text, text))
+        world_fail(task->world, BANYAN_ECORRUPT, "%d, '%s' instead of %d, '%s'", status,
+                   tree_session_error(task->session)->text, wanted, text);
+}
+
+static void nonsense(struct world_task *task, struct party *party)
+{
+    struct owner *owner = party_owner(task);
+    struct tree_session *session = task->session;
+    const struct fabric_process stranger = {.instance = 999, .compute_id = 77};
+    uint8_t key[FORMAT_KEY_MAX];
+    size_t length = party_key(party, 100, key);
+    refused(task, owner_split(owner, session, task->tree, key, 0), BANYAN_EINVAL, "least key");
+    refused(task, owner_split(owner, session, task->tree, key, 7), BANYAN_EKEYSIZE, "7 bytes");
+    refused(task, owner_split(owner, session, task->tree, key, 255), BANYAN_EKEYSIZE, "255 bytes");
+    refused(task, owner_merge(owner, session, task->tree, key, length), BANYAN_ENOTFOUND, "begins at");
+    refused(task, move_to(task, party, 0, stranger), BANYAN_ENOTFOUND, "compute node 77");
+    split_at(task, party, 100);
+    move_at(task, party, 0, party_process(party, 1));
+    refused(task, owner_merge(owner, session, task->tree, key, length), BANYAN_ECONFLICT, "different owners");
+    refused(task, owner_attach(owner, session, task->tree), BANYAN_EBUSY, "open already");
+}
+
+static void impossible_changes_are_refused(void **state)
+{
+    struct party party = {.script = {nonsense}};
+    struct world_options options;
+    party_options(&options, 5, 2);
+    party_open(&party, &options, KEYS);
+    party_run(&party);
+    party_judge(&party);
+    party_close(&party);
+}
+
+/* ---- balancing, leaving ---- */
+
+static void balance(struct world_task *task, struct party *party)
+{
+    struct party_ranges ranges;
+    party_good(task, owner_balance(party_owner(task), task->session), "balance");
+    party_look(task, &ranges);
+    if (!ranges.of[task->compute])
+        world_fail(task->world, BANYAN_ECORRUPT, "compute node %u has no range after balancing",
+                   task->compute);
+}
+
+static void balance_then_leave(struct world_task *task, struct party *party)
+{
+    struct party_ranges ranges;
+    task_sleep(20 * MILLISECOND);
+    balance(task, party);
+    task_sleep(100 * MILLISECOND);
+    party_look(task, &ranges);
+    for (unsigned i = 0; i < 3; i++)
+        if (ranges.of[i] < 2 || ranges.moving || ranges.shared)
+            world_fail(task->world, BANYAN_ECORRUPT, "compute node %u has %u of %u ranges (%u, %u)", i,
+                       ranges.of[i], ranges.count, ranges.moving, ranges.shared);
+    party_good(task, owner_release(party_owner(task), task->session), "release");
+    party_look(task, &ranges);
+    if (ranges.of[0] || ranges.shared || !ranges.of[1] || !ranges.of[2])
+        world_fail(task->world, BANYAN_ECORRUPT, "after leaving: %u, %u, %u, shared %u", ranges.of[0],
+                   ranges.of[1], ranges.of[2], ranges.shared);
+}
+
+static void willing_nodes_share_an_index(void **state)
+{
+    struct party party = {.until_over = true, .script = {balance_then_leave, balance, balance}};
+    struct world_options options;
+    owner_options_default(&party.options);
+    party.options.policy = OWNER_AUTO;
+    party_options(&options, world_seed(11), 3);
+    party_open(&party, &options, 4 * KEYS);
+    party_run(&party);
+    party_judge(&party);
+    party_close(&party);
+}
+
+/* ---- owners that die ---- */
+
+struct death {
+    unsigned victim;
+    uint64_t killed_ns, answered_ns;
+};
+
+static void own_then_watch(struct world_task *task, struct party *party)
+{
+    struct death *death = party->context;
+    split_at(task, party, 80);
+    split_at(task, party, 160);
+    move_at(task, party, 100, party_process(party, death->victim));
+    move_at(task, party, 200, party_process(party, death->victim));
+    task_sleep(5 * MILLISECOND);
+    if (world_kill_at(task->world, death->victim, 1, 100000)) {
+        world_fail(task->world, BANYAN_ENOMEM, "no memory");
+        return;
+    }
+    death->killed_ns = task_now();
+    task_sleep(MILLISECOND / 2);
+    for (uint64_t key = 80; key < KEYS; key += 10)
+        world_operate(task, HISTORY_PUT, key, 0);
+    death->answered_ns = task_now();
+}
+
+static void ranges_of_the_dead_are_taken_over(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(4); round++) {
+        struct death death = {.victim = 2};
+        struct party party = {.until_over = true, .script = {own_then_watch}, .context = &death};
+        struct world_options options;
+        struct owner_stats stats[2];
+        owner_options_default(&party.options);
+        party.options.policy = round % 2 ? OWNER_AUTO : OWNER_NONE;
+        party.options.balance_ns = 0;
+        party_options(&options, world_seed(21 + round), 3);
+        party_open(&party, &options, KEYS);
+        party_run(&party);
+        party_judge(&party);
+        owner_stats(party.owners[0], &stats[0]);
+        owner_stats(party.owners[1], &stats[1]);
+        assert_int_equal(stats[0].takeovers + stats[1].takeovers, 1);
+        /* the read lease, and 50 ms */
+        assert_in_range(death.answered_ns - death.killed_ns, 0, 100 * MILLISECOND);
+        party_close(&party);
+    }
+}
+
+/* ---- owners that stand still, or are cut off ---- */
+
+static void own_then_stall(struct world_task *task, struct party *party)
+{
+    struct death *death = party->context;
+    split_at(task, party, 120);
+    move_at(task, party, 200, party_process(party, 2));
+    task_sleep(2 * MILLISECOND);
+    if (death->victim)
+        sim_stall_compute(task->world->sim, 2, 300 * MILLISECOND, 20 * MILLISECOND);
+    else
+        sim_cut(task->world->sim, 2, 0);
+    death->killed_ns = task_now();
+    for (uint64_t key = 120; key < KEYS; key += 10)
+        world_operate(task, HISTORY_PUT, key, 0);
+    death->answered_ns = task_now();
+    task_sleep(400 * MILLISECOND); /* it comes back, and reads */
+    for (uint64_t key = 120; key < KEYS; key += 10)
+        world_operate(task, HISTORY_PUT, key, 0);
+}
+
+static void an_owner_that_was_away_answers_nothing_stale(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(4); round++) {
+        struct death death = {.victim = round % 2};
+        struct party party = {.until_over = true, .script = {own_then_stall}, .context = &death};
+        struct world_options options;
+        party_options(&options, world_seed(31 + round), 3);
+        party_open(&party, &options, KEYS);
+        party_run(&party);
+        party_judge(&party);
+        party_close(&party);
+    }
+}
+
+/* ---- whoever changes the map dies before each of its effects ---- */
+
+static void change_until_death(struct world_task *task, struct party *party)
+{
+    const uint64_t *effects = party->context;
+    split_at(task, party, 60);
+    move_at(task, party, 0, party_process(party, 0));
+    move_at(task, party, 60, party_process(party, 1));
+    world_kill_at_effect(task->world, 0, *effects, 100000);
+    split_at(task, party, 90);
+    move_at(task, party, 90, party_process(party, 2));
+    move_at(task, party, 60, nobody);
+    move_at(task, party, 90, nobody);
+    merge_at(task, party, 90);
+    move_at(task, party, 0, party_process(party, 1));
+    world_kill_at_effect(task->world, 0, 0, 0);
+}
+
+/* The others work meanwhile, then write every key. */
+static void survive(struct world_task *task, struct party *party)
+{
+    while (sim_compute_alive(task->world->sim, 0) && !party->over && !task->world->error.code) {
+        party_operate(task);
+        task_sleep(20000);
+    }
+    for (uint64_t key = 0; key < party->keys; key++)
+        world_operate(task, HISTORY_PUT, key, 0);
+}
+
+static void settled(struct world_task *task)
+{
+    struct party_ranges ranges;
+    party_look(task, &ranges);
+    if (ranges.moving || ranges.strangers)
+        world_fail(task->world, BANYAN_ECORRUPT, "%u ranges are moving still", ranges.moving);
+}
+
+static void a_transfer_is_finished_by_others(void **state)
+{
+    unsigned deaths = 0;
+    for (uint64_t effects = 1;; effects++) {
+        struct party party = {
+            .rounds = 40, .script = {change_until_death, survive, survive}, .context = &effects};
+        struct world_options options;
+        party_options(&options, world_seed(41 + effects), 3);
+        party_open(&party, &options, 120);
+        party_run(&party);
+        bool died = party.world.computes[0].dead;
+        party_judge(&party);
+        if (world_run_one(&party.world, world_survivor(&party.world) + PARTY_TASKS - 1, settled))
+            fail_msg("death before effect %u: %s", (unsigned)effects, party.world.error.text);
+        party_close(&party);
+        deaths += died;
+        if (!died)
+            break;
+    }
+    assert_in_range(deaths, 20, 1000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranges_change_under_load),
+        cmocka_unit_test(impossible_changes_are_refused),
+        cmocka_unit_test(willing_nodes_share_an_index),
+        cmocka_unit_test(ranges_of_the_dead_are_taken_over),
+        cmocka_unit_test(an_owner_that_was_away_answers_nothing_stale),
+        cmocka_unit_test(a_transfer_is_finished_by_others),
+    };
+    return cmocka_run_group_tests_name("owner in the simulator", tests, NULL, NULL);
+}
