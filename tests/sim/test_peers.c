@@ -181,7 +181,7 @@ static struct duel fight(const struct sim_faults *faults, uint64_t seed)
     return duel;
 }
 
-#define DUELS 300
+#define DUELS 150
 
 static unsigned overlaps(const struct sim_faults *faults)
 {
