@@ -9,10 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "fabric/remote_fabric.h"
 #include "fabric/remote_processes.h"
+
+#define LAST_NS (100 * REMOTE_MS)
 
 /* ---- an endpoint ---- */
 
@@ -21,14 +24,25 @@ void remote_endpoint_peers_open(struct remote_endpoint *endpoint)
     endpoint->peers.event = -1;
 }
 
+/* Replies that have gathered since the last turn. Waits as long as a goodbye may take. */
+static void send_last(struct peer_connection *connection, uint64_t deadline)
+{
+    uint64_t now;
+    while (peer_connection_flush(connection) && peer_stream_unsent(&connection->talk) > 0 &&
+           (now = task_now()) < deadline)
+        net_wait(net_stream_fd(connection->stream), EPOLLOUT, deadline - now);
+}
+
 void remote_endpoint_peers_close(struct remote_endpoint *endpoint)
 {
     struct remote_endpoint_peers *peers = &endpoint->peers;
+    uint64_t deadline = task_now() + LAST_NS;
     assert(peers->oldest == NULL && peers->receivers == NULL); /* no task uses the endpoint */
     while (peers->calling != NULL)
         remote_peer_drop(peers->calling, "the endpoint was closed");
     while (peers->serving != NULL) {
         assert(peers->serving->taken == peers->serving->queued); /* each request was replied to */
+        send_last(peers->serving, deadline);
         remote_peer_hang_up(peers->serving, "the endpoint was closed");
     }
     while (peers->arrived != NULL) {

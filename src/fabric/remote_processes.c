@@ -11,38 +11,40 @@
 #define FENCE_FIRST (REMOTE_MS / 10)
 #define FENCE_LAST  (REMOTE_MS * 5)
 
-static int ask(struct fabric_endpoint *base, uint16_t node, enum wire_process_kind kind,
-               struct fabric_process process, void *reply, size_t capacity, size_t *length)
+static int ask(struct fabric_endpoint *base, uint16_t node, const struct wire_process_request *request,
+               void *reply, size_t capacity, size_t *length)
 {
-    const struct wire_process_request request = {
-        .kind = (uint32_t)kind, .compute_id = process.compute_id, .instance = process.instance};
     *length = 0;
-    return remote_call(base, node, &request, sizeof request, reply, capacity, length);
+    return remote_call(base, node, request, sizeof *request, reply, capacity, length);
 }
 
-static int ask_done(struct fabric_endpoint *base, uint16_t node, enum wire_process_kind kind,
-                    struct fabric_process process, bool *done)
+static struct wire_process_request about(enum wire_process_kind kind, struct fabric_process process)
 {
-    struct wire_process_reply reply = {0};
+    return (struct wire_process_request){
+        .kind = (uint32_t)kind, .compute_id = process.compute_id, .instance = process.instance};
+}
+
+static int ask_done(struct fabric_endpoint *base, uint16_t node, const struct wire_process_request *request,
+                    struct wire_process_reply *reply)
+{
     size_t length;
-    int status = ask(base, node, kind, process, &reply, sizeof reply, &length);
-    if (!status && length != sizeof reply)
-        status = BANYAN_EVERSION;
-    *done = !status && reply.done == 1;
-    return status;
+    int status = ask(base, node, request, reply, sizeof *reply, &length);
+    return !status && length != sizeof *reply ? BANYAN_EVERSION : status;
 }
 
 int remote_fence(struct fabric_endpoint *base, uint16_t node, struct fabric_process process)
 {
     const struct remote_fabric *remote = (const struct remote_fabric *)base->fabric;
+    struct wire_process_request request = about(WIRE_PROCESS_FENCE, process);
     uint64_t pause = FENCE_FIRST, deadline = task_now() + remote->identity.timeout_ms * REMOTE_MS;
     for (;;) {
-        bool done;
-        int status = ask_done(base, node, WIRE_PROCESS_FENCE, process, &done);
-        if (status || done)
+        struct wire_process_reply reply = {0};
+        int status = ask_done(base, node, &request, &reply);
+        if (status || reply.done == 1)
             return status;
         if (task_now() >= deadline)
             return BANYAN_ETIMEOUT;
+        request.life = reply.life; /* it may join anew before the next question */
         task_sleep(pause);
         pause = pause * 2 < FENCE_LAST ? pause * 2 : FENCE_LAST;
     }
@@ -50,7 +52,11 @@ int remote_fence(struct fabric_endpoint *base, uint16_t node, struct fabric_proc
 
 int remote_lease_over(struct fabric_endpoint *base, struct fabric_process process, bool *over)
 {
-    return ask_done(base, REMOTE_HOME, WIRE_PROCESS_LEASE_OVER, process, over);
+    const struct wire_process_request request = about(WIRE_PROCESS_LEASE_OVER, process);
+    struct wire_process_reply reply = {0};
+    int status = ask_done(base, REMOTE_HOME, &request, &reply);
+    *over = !status && reply.done == 1;
+    return status;
 }
 
 static int compare(const void *a, const void *b)
@@ -67,8 +73,8 @@ int remote_processes(struct fabric_endpoint *base, struct fabric_process *proces
     size_t length;
     if (list == NULL)
         return BANYAN_ENOMEM;
-    int status =
-        ask(base, REMOTE_HOME, WIRE_PROCESS_LIST, (struct fabric_process){0}, list, sizeof *list, &length);
+    const struct wire_process_request request = {.kind = WIRE_PROCESS_LIST};
+    int status = ask(base, REMOTE_HOME, &request, list, sizeof *list, &length);
     if (!status && (length < head || list->count > WIRE_PROCESSES_MAX || list->total < list->count ||
                     length != head + list->count * sizeof list->processes[0]))
         status = BANYAN_EVERSION;
@@ -87,8 +93,8 @@ int remote_notify(struct fabric_endpoint *base, uint64_t number)
 {
     size_t length;
     char nothing;
-    return ask(base, REMOTE_HOME, WIRE_PROCESS_NOTIFY, (struct fabric_process){.instance = number}, &nothing,
-               sizeof nothing, &length);
+    const struct wire_process_request request = {.kind = WIRE_PROCESS_NOTIFY, .instance = number};
+    return ask(base, REMOTE_HOME, &request, &nothing, sizeof nothing, &length);
 }
 
 int remote_peer_address(struct fabric_endpoint *base, struct fabric_process process,
@@ -96,7 +102,8 @@ int remote_peer_address(struct fabric_endpoint *base, struct fabric_process proc
 {
     char text[WIRE_PEER_MAX + 1] = "";
     size_t length;
-    int status = ask(base, REMOTE_HOME, WIRE_PROCESS_ADDRESS, process, text, sizeof text - 1, &length);
+    const struct wire_process_request request = about(WIRE_PROCESS_ADDRESS, process);
+    int status = ask(base, REMOTE_HOME, &request, text, sizeof text - 1, &length);
     if (status)
         return status;
     text[length] = 0;

@@ -14,7 +14,7 @@ _Static_assert(sizeof(struct wire_hello) ==
                "wire_hello has no holes");
 _Static_assert(sizeof(struct wire_welcome) == NET_PROOF_BYTES + 16 + 48, "wire_welcome has no holes");
 _Static_assert(sizeof(struct wire_nic) == 16 + 16 + 24, "wire_nic has no holes");
-_Static_assert(sizeof(struct wire_process_request) == 16, "wire_process_request has no holes");
+_Static_assert(sizeof(struct wire_process_request) == 24, "wire_process_request has no holes");
 _Static_assert(sizeof(struct wire_process_list) <= WIRE_SMALL_MAX, "a list of processes fits a reply");
 _Static_assert(offsetof(struct wire_staging, data) == 64, "staged bytes begin at a cache line");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs travel as they lie in memory");

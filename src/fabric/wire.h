@@ -205,10 +205,13 @@ struct wire_process_request {
     uint16_t compute_id;
     uint16_t reserved;
     uint64_t instance;
+    uint64_t life; /* FENCE: 0: fence it; else only say whether this life of it has ended */
 };
 struct wire_process_reply {
-    uint32_t done; /* FENCE: 0: not yet, ask again. LEASE_OVER: 1: it is over */
+    uint32_t done; /* FENCE: 0: not yet, ask again about `life`. LEASE_OVER: 1: it is over */
     uint32_t reserved;
+    uint64_t
+        life; /* FENCE: the one that is being ended: the process may join anew before the next question */
 };
 #define WIRE_PROCESSES_MAX 4000u
 struct wire_process_list {

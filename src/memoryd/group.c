@@ -224,6 +224,7 @@ static int join_control(struct memoryd_session *session, const struct wire_hello
             group->pidfd = session->pidfd;
             session->pidfd = -1;
         }
+        group->life = ++groups->lives;
         group->next = groups->first;
         groups->first = group;
         groups->count++;

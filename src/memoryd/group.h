@@ -51,6 +51,7 @@ struct memoryd_groups {
     struct memoryd_group *first;
     uint32_t count;
     struct memoryd_departed *departed;
+    uint64_t lives;  /* groups that ever joined */
     uint64_t notice; /* atomic: the greatest number that was announced; changes under the lock */
     uint16_t last_id;
     bool formatting;
@@ -90,8 +91,10 @@ uint16_t memoryd_group_compute_id(const struct memoryd_session *session);
 
 /* ---- what compute nodes ask about each other (processes.c); any thread, nothing waits ---- */
 
-/* Fences the process if it is connected. True: nothing of it is left here (G8). */
-bool memoryd_groups_fence(struct memoryd *daemon, struct fabric_process process, const char *why);
+/* *life 0: fences the process if it is connected, and names that life of it. Else only looks. True: nothing
+ * of that life is left here (G8). */
+bool memoryd_groups_fence(struct memoryd *daemon, struct fabric_process process, uint64_t *life,
+                          const char *why);
 /* The home node's. */
 bool memoryd_groups_lease_over(struct memoryd *daemon, struct fabric_process process, uint64_t now);
 /* The greatest number grows, and all I/O threads are woken to tell it. */

@@ -15,6 +15,7 @@ struct memoryd_group {
     uint16_t compute_id;
     uint64_t instance, key;
     uint32_t lease_ms;
+    uint64_t life; /* its number among all groups that ever joined, from 1 */
     uint64_t joined_at, heartbeat_at, fenced_at;
 
     /* the home node's (G7); 0 elsewhere */

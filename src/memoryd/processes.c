@@ -20,17 +20,22 @@ _Static_assert(MEMORY_PROCESSES == (int)WIRE_PROCESS_FENCE &&
 
 /* ---- the table of groups ---- */
 
-bool memoryd_groups_fence(struct memoryd *daemon, struct fabric_process process, const char *why)
+bool memoryd_groups_fence(struct memoryd *daemon, struct fabric_process process, uint64_t *life,
+                          const char *why)
 {
     struct memoryd_groups *groups = &daemon->groups;
+    bool asked = *life != 0;
     spinlock_lock(&groups->lock);
     struct memoryd_group *group = memoryd_group_find(groups, process);
-    if (group != NULL)
+    bool left = group != NULL && (!asked || group->life == *life);
+    if (left && !asked) {
+        *life = group->life;
         memoryd_group_fence(groups, group, false, why);
+    }
     spinlock_unlock(&groups->lock);
-    if (group != NULL) /* only compared: the keeper may have freed it already */
+    if (left && !asked)
         memoryd_keeper_wake(daemon);
-    return group == NULL;
+    return !left;
 }
 
 bool memoryd_groups_lease_over(struct memoryd *daemon, struct fabric_process process, uint64_t now)
@@ -81,9 +86,9 @@ static void list_processes(struct memoryd_groups *groups, struct wire_process_li
 
 /* ---- calls ---- */
 
-static int reply_done(struct memory_call *call, bool done)
+static int reply_done(struct memory_call *call, bool done, uint64_t life)
 {
-    struct wire_process_reply reply = {.done = done};
+    struct wire_process_reply reply = {.done = done, .life = life};
     if (call->capacity < sizeof reply)
         return BANYAN_EINVAL;
     memcpy(call->reply, &reply, sizeof reply);
@@ -91,7 +96,8 @@ static int reply_done(struct memory_call *call, bool done)
     return BANYAN_OK;
 }
 
-static int serve_fence(struct memoryd *daemon, struct fabric_process process, struct memory_call *call)
+static int serve_fence(struct memoryd *daemon, struct fabric_process process, uint64_t life,
+                       struct memory_call *call)
 {
     char why[64];
     if (process.compute_id == call->compute_id) {
@@ -100,10 +106,11 @@ static int serve_fence(struct memoryd *daemon, struct fabric_process process, st
         spinlock_lock(&groups->lock);
         bool itself = memoryd_group_find(groups, process) != NULL;
         spinlock_unlock(&groups->lock);
-        return itself ? BANYAN_EINVAL : reply_done(call, true);
+        return itself ? BANYAN_EINVAL : reply_done(call, true, 0);
     }
     snprintf(why, sizeof why, "compute node %u asked for it", (unsigned)call->compute_id);
-    return reply_done(call, memoryd_groups_fence(daemon, process, why));
+    bool done = memoryd_groups_fence(daemon, process, &life, why);
+    return reply_done(call, done, life);
 }
 
 static int serve_list(struct memoryd *daemon, struct memory_call *call)
@@ -145,9 +152,9 @@ static int serve(void *context, struct memory_call *call)
     struct fabric_process process = {.compute_id = request.compute_id, .instance = request.instance};
     switch (call->kind) {
     case WIRE_PROCESS_FENCE:
-        return serve_fence(daemon, process, call);
+        return serve_fence(daemon, process, request.life, call);
     case WIRE_PROCESS_LEASE_OVER:
-        return reply_done(call, memoryd_groups_lease_over(daemon, process, task_now()));
+        return reply_done(call, memoryd_groups_lease_over(daemon, process, task_now()), 0);
     case WIRE_PROCESS_LIST:
         return serve_list(daemon, call);
     case WIRE_PROCESS_NOTIFY:
