@@ -135,6 +135,16 @@ int owner_refresh(struct owner *owner, struct tree_session *session, uint64_t ve
     return status;
 }
 
+int owner_tell(struct owner *owner, struct tree_session *session)
+{
+    int status = owner_join(owner, session);
+    owner_turn_take(&owner->adopting);
+    if (!status)
+        status = report(owner, session, owner->reported);
+    owner_turn_give(&owner->adopting);
+    return status;
+}
+
 /* ---- the keeper's bell ---- */
 
 void owner_wake(struct owner *owner)

@@ -343,10 +343,22 @@ int owner_release(struct owner *owner, struct tree_session *session)
 {
     struct owner_transfer transfer;
     atomic_store_relaxed(&owner->released, true); /* a flag that orders nothing */
-    int status = owner_transfer_begin(&transfer, owner, session, true);
+    int status = owner_tell(owner, session);      /* nobody gives it ranges from here on */
+    if (!status)
+        status = owner_transfer_begin(&transfer, owner, session, true);
     if (status)
         return status;
     return owner_transfer_end(&transfer, give_all(&transfer));
+}
+
+int owner_leave(struct owner *owner, struct tree_session *session)
+{
+    struct memory_board_reply reply;
+    struct memory_board_request request = {.kind = MEMORY_BOARD_LEAVE};
+    owner_turn_take(&owner->adopting);
+    int status = owner->entered ? owner_board_call(session, &request, &reply) : 0;
+    owner_turn_give(&owner->adopting);
+    return status;
 }
 
 /* ---- the end of an index ---- */

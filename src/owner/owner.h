@@ -16,7 +16,9 @@
  *     owner_balance      with policy auto: takes this process's share
  *     ...                operations of tree.h and above, on any session of the compute node
  *     owner_release      gives away what this process has
- *     owner_stop         the tasks return; owner_detach, tree_close for each index
+ *     owner_detach       and tree_close, for each index
+ *     owner_stop         the tasks return
+ *     owner_leave
  *     owner_destroy
  *
  * OPERATIONS need not know: the tree calls this layer for keys that others own (struct tree_forward).
@@ -172,9 +174,12 @@ int owner_share(struct owner *owner, struct tree_session *session, const struct 
 /* This process takes its share of each attached index, by the number of keys: from those that have most, and
  * of an index that was never divided everything, in `ranges` ranges. Does nothing where it has its share. */
 int owner_balance(struct owner *owner, struct tree_session *session);
-/* What this process has goes to the other willing processes, evenly, or is shared where there are none; none
- * of it is taken back by balancing. Also takes this process's name off the board once it owns nothing. */
+/* What this process has goes to the other willing processes, evenly, or is shared where there are none; from
+ * here on it is not willing any more. */
 int owner_release(struct owner *owner, struct tree_session *session);
+/* Takes this process off the board, so that nobody waits for it: after its last operation, when its tasks
+ * have returned. A process that ends without it is fenced by the next transfer that looks for it. */
+int owner_leave(struct owner *owner, struct tree_session *session);
 
 /* Before tree_drop (FLUSHALL, banyan drop): the index becomes shared as a whole, and stays so. owner_forget
  * takes its entries off the map; after the drop, or if there was none. The numbers of indexes are used again

@@ -96,6 +96,8 @@ bool owner_fresh(const struct owner *owner);
 int owner_refresh(struct owner *owner, struct tree_session *session, uint64_t version);
 /* Under `adopting`: installs the copy's rows for the index. */
 int owner_install(struct owner *owner, struct tree_session *session, struct owner_index *index);
+/* Tells the board whether this process is willing. */
+int owner_tell(struct owner *owner, struct tree_session *session);
 /* Wakes the keeper. Any thread. */
 void owner_wake(struct owner *owner);
 

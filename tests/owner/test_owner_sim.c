@@ -117,6 +117,52 @@ static void ranges_change_under_load(void **state)
     }
 }
 
+/* ---- how long it takes ---- */
+
+static void move_half(struct world_task *task, struct party *party)
+{
+    struct owner_selection all = {.tree = task->tree};
+    for (uint64_t key = 15; key < KEYS; key += 15)
+        split_at(task, party, key);
+    party_good(task, owner_take(party_owner(task), task->session, &all, NULL), "take");
+    for (unsigned turn = 0; turn < 20; turn++) {
+        uint32_t moved = 0;
+        uint64_t began = task_now();
+        all.owned = true;
+        all.owner = party_process(party, turn % 3);
+        all.per_mille = 500;
+        party_good(
+            task,
+            owner_move(party_owner(task), task->session, &all, party_process(party, (turn + 1) % 3), &moved),
+            "move half");
+        if (task_now() - began > 200 * MILLISECOND || (turn < 2 && !moved))
+            world_fail(task->world, BANYAN_ETIMEOUT, "%u ranges moved in %lu ns", moved,
+                       (unsigned long)(task_now() - began));
+        task_sleep(MILLISECOND);
+    }
+}
+
+/* Half of what a compute node has moves within 200 ms, and no operation waits for 50. */
+static void half_of_a_node_moves_quickly(void **state)
+{
+    struct party party = {.until_over = true, .script = {move_half}};
+    struct world_options options;
+    party_options(&options, world_seed(51), 3);
+    party_open(&party, &options, KEYS);
+    party_run(&party);
+    party_judge(&party);
+    assert_in_range(party.longest_ns, 1, 50 * MILLISECOND);
+    for (unsigned i = 0; i < 3; i++) {
+        struct owner_stats stats;
+        owner_stats(party.owners[i], &stats);
+        assert_true(stats.transfer_longest_ns < 200 * MILLISECOND);
+        assert_true(stats.wait_longest_ns < 50 * MILLISECOND);
+        assert_true(stats.adoptions > 20);
+        assert_int_equal(stats.unreachable, 0);
+    }
+    party_close(&party);
+}
+
 /* ---- what makes no sense ---- */
 
 static void refused(struct world_task *task, int status, int wanted, const char *text)
@@ -345,6 +391,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranges_change_under_load),
+        cmocka_unit_test(half_of_a_node_moves_quickly),
         cmocka_unit_test(impossible_changes_are_refused),
         cmocka_unit_test(willing_nodes_share_an_index),
         cmocka_unit_test(ranges_of_the_dead_are_taken_over),

@@ -1,0 +1,386 @@
+/*
+ * test_owner_local.c - compute nodes of this process, on real threads, divide an index; maps that contradict
+ * themselves; and the end of an index whose ranges have owners.
+ *
+ * Each worker writes keys of its own, so it knows what it must read.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+
+#include "base/random.h"
+#include "base/task.h"
+#include "base/thread.h"
+#include "fabric/local.h"
+#include "memory/memory.h"
+#include "owner/owner.h"
+#include "swarm/world.h"
+
+#define SIDES 3u
+#define KEYS  3000u /* of all workers */
+#define MOVES 60u
+
+struct side {
+    struct fabric *fabric;
+    struct tree_compute *compute;
+    struct pool_worker *worker;
+    struct tree_session *session;
+    struct tree *tree;
+    struct owner *owner;
+    struct owner_threads *threads;
+};
+
+struct rig {
+    struct memory_node *memory;
+    struct fabric_local_peers *peers;
+    struct side sides[SIDES];
+    bool over; /* atomic */
+};
+
+static const struct format_geometry geometry = {
+    .key_bytes = 8, .value_bytes = 80, .leaf_bytes = 512, .internal_bytes = 512};
+
+static void good(const struct side *side, int status)
+{
+    if (status)
+        fail_msg("%d: %s", status, tree_session_error(side->session)->text);
+}
+
+static size_t key_of(uint32_t number, uint8_t key[8])
+{
+    memset(key, 0, 8);
+    key[5] = (uint8_t)(number >> 16);
+    key[6] = (uint8_t)(number >> 8);
+    key[7] = (uint8_t)number;
+    return 8;
+}
+
+static void side_open(struct rig *rig, unsigned number)
+{
+    struct side *side = &rig->sides[number];
+    const struct fabric_target *target = memory_node_target(rig->memory);
+    struct tree_switches switches;
+    struct owner_options options;
+    struct error error = {0};
+    assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
+    switches.cache_bytes = 8u << 20;
+    owner_options_default(&options);
+    options.tick_ns = 5000000;
+    side->fabric = fabric_local_create_peer(rig->peers, &target, 1, (uint16_t)(number + 1), &error);
+    assert_non_null(side->fabric);
+    assert_int_equal(tree_compute_create(&side->compute, side->fabric, &switches, &error), 0);
+    assert_int_equal(pool_worker_create(&side->worker, tree_compute_pool(side->compute), &error), 0);
+    assert_int_equal(tree_session_create(&side->session, side->compute, side->worker, &error), 0);
+    if (!number) {
+        good(side, tree_format(side->session));
+        good(side, tree_create(side->session, "test", &geometry, &side->tree));
+    } else {
+        good(side, tree_open(side->session, "test", &side->tree));
+    }
+    assert_int_equal(owner_create(&side->owner, side->compute, &options, &error), 0);
+    good(side, owner_attach(side->owner, side->session, side->tree));
+    assert_int_equal(owner_threads_start(&side->threads, side->owner, 1, 2, &error), 0);
+}
+
+static void side_close(struct side *side)
+{
+    owner_threads_stop(side->threads);
+    good(side, owner_leave(side->owner, side->session));
+    owner_destroy(side->owner);
+    tree_close(side->tree);
+    tree_session_destroy(side->session);
+    pool_worker_destroy(side->worker);
+    tree_compute_destroy(side->compute);
+    fabric_close(side->fabric);
+}
+
+static void rig_open(struct rig *rig)
+{
+    struct memory_options options = {.pool_bytes = 32 << 20, .chunk_bytes = 64 << 10};
+    struct error error = {0};
+    *rig = (struct rig){0};
+    assert_int_equal(memory_node_create(&rig->memory, &options, &error), 0);
+    rig->peers = fabric_local_peers_create(&error);
+    assert_non_null(rig->peers);
+    for (unsigned i = 0; i < SIDES; i++)
+        side_open(rig, i);
+}
+
+static void rig_close(struct rig *rig)
+{
+    for (unsigned i = 0; i < SIDES; i++)
+        side_close(&rig->sides[i]);
+    fabric_local_peers_destroy(rig->peers);
+    memory_node_destroy(rig->memory);
+}
+
+/* ---- under load ---- */
+
+struct job {
+    struct rig *rig;
+    unsigned number;
+    uint64_t operations;
+    char trouble[300];
+    uint8_t values[KEYS]; /* of its keys: what must be read; 0: nothing */
+};
+
+static bool operate(struct job *job, struct tree_session *session, struct random *random)
+{
+    struct tree *tree = job->rig->sides[job->number].tree;
+    uint32_t number = (uint32_t)random_below(random, KEYS / SIDES) * SIDES + job->number;
+    uint8_t key[8], value[80] = {0}, expected = job->values[number];
+    size_t key_length = key_of(number, key), length = sizeof value;
+    int status;
+    switch (random_below(random, 4)) {
+    case 0:
+        job->values[number] = value[0] = (uint8_t)(1 + random_below(random, 255));
+        status = tree_upsert(session, tree, key, key_length, value, sizeof value);
+        break;
+    case 1:
+        job->values[number] = 0;
+        status = tree_delete(session, tree, key, key_length);
+        status = status == (expected ? 0 : BANYAN_ENOTFOUND) ? 0 : BANYAN_ECORRUPT;
+        break;
+    default:
+        status = tree_lookup(session, tree, key, key_length, value, &length);
+        status = status ? (status == BANYAN_ENOTFOUND && !expected ? 0 : status)
+                        : (value[0] == expected ? 0 : BANYAN_ECORRUPT);
+    }
+    job->operations++;
+    if (status)
+        snprintf(job->trouble, sizeof job->trouble, "key %u, expected %u, read %u: %d: %s", number, expected,
+                 value[0], status, tree_session_error(session)->text);
+    return !status;
+}
+
+static void run_job(void *context)
+{
+    struct job *job = context;
+    struct side *side = &job->rig->sides[job->number];
+    struct pool_worker *worker;
+    struct tree_session *session;
+    struct random random;
+    random_seed(&random, world_seed(7) + job->number);
+    if (pool_worker_create(&worker, tree_compute_pool(side->compute), NULL) ||
+        tree_session_create(&session, side->compute, worker, NULL)) {
+        snprintf(job->trouble, sizeof job->trouble, "no memory");
+        return;
+    }
+    while (!atomic_load_relaxed(&job->rig->over) && operate(job, session, &random))
+        ;
+    tree_session_destroy(session);
+    pool_worker_destroy(worker);
+}
+
+static void change(struct rig *rig, struct random *random)
+{
+    struct side *side = &rig->sides[random_below(random, SIDES)];
+    const unsigned to = (unsigned)random_below(random, SIDES + 1);
+    uint8_t key[8];
+    size_t length = key_of((uint32_t)(1 + random_below(random, 9)) * (KEYS / 10), key);
+    struct owner_selection selection = {.tree = side->tree, .key = key, .key_length = length, .keyed = true};
+    struct fabric_process process = {0};
+    int status;
+    if (to < SIDES)
+        process = fabric_self(rig->sides[to].fabric);
+    switch (random_below(random, 4)) {
+    case 0:
+        status = owner_split(side->owner, side->session, side->tree, key, length);
+        break;
+    case 1:
+        status = owner_merge(side->owner, side->session, side->tree, key, length);
+        if (status == BANYAN_ENOTFOUND || status == BANYAN_ECONFLICT)
+            status = 0;
+        break;
+    default:
+        status = owner_move(side->owner, side->session, &selection, process, NULL);
+    }
+    good(side, status);
+}
+
+static void ranges_move_between_threads(void **state)
+{
+    struct rig rig;
+    static struct job jobs[SIDES];
+    struct thread *threads[SIDES];
+    struct error error = {0};
+    struct random random;
+    struct tree_check_report report;
+    rig_open(&rig);
+    random_seed(&random, world_seed(7));
+    for (unsigned i = 0; i < SIDES; i++) {
+        jobs[i] = (struct job){.rig = &rig, .number = i};
+        assert_int_equal(thread_start(&threads[i], run_job, &jobs[i], &error), 0);
+    }
+    for (unsigned i = 0; i < world_rounds(MOVES); i++)
+        change(&rig, &random);
+    atomic_store_relaxed(&rig.over, true);
+    for (unsigned i = 0; i < SIDES; i++)
+        thread_join(threads[i]);
+    for (unsigned i = 0; i < SIDES; i++) {
+        if (jobs[i].trouble[0])
+            fail_msg("worker %u: %s", i, jobs[i].trouble);
+        assert_true(jobs[i].operations > 0);
+    }
+    /* every other compute node reads the same */
+    for (uint32_t number = 0; number < KEYS; number++) {
+        const struct side *side = &rig.sides[(number + 1) % SIDES];
+        uint8_t key[8], value[80], expected = jobs[number % SIDES].values[number];
+        size_t length = sizeof value;
+        int status = tree_lookup(side->session, side->tree, key, key_of(number, key), value, &length);
+        assert_int_equal(status, expected ? 0 : BANYAN_ENOTFOUND);
+        assert_true(!expected || value[0] == expected);
+    }
+    good(&rig.sides[0], tree_check(rig.sides[0].session, rig.sides[0].tree, &report, NULL, NULL));
+    rig_close(&rig);
+}
+
+/* ---- a map that contradicts itself ---- */
+
+static void put_entry(const struct side *side, struct tree *map, const struct format_range *range)
+{
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_RANGE_VALUE_BYTES];
+    size_t length = format_range_encode(range, key, value);
+    good(side, tree_upsert(side->session, map, key, length, value, sizeof value));
+}
+
+static void count_problem(void *context, const char *text)
+{
+    if (strstr(text, "least key"))
+        ++*(unsigned *)context;
+}
+
+static void a_broken_map_is_named(void **state)
+{
+    struct rig rig;
+    struct tree *map, *sound;
+    uint8_t key[8], value[80] = {1};
+    size_t length = sizeof value;
+    unsigned named = 0;
+    uint32_t count;
+    rig_open(&rig);
+    struct side *side = &rig.sides[0], *other = &rig.sides[1];
+    good(side, tree_create(side->session, "sound", &geometry, &sound));
+    good(side, owner_attach(side->owner, side->session, sound));
+    good(side, tree_open(side->session, OWNER_MAP_NAME, &map));
+    assert_true(owner_is_map(tree_name(map)));
+    assert_int_equal(owner_attach(side->owner, side->session, map), BANYAN_EINVAL);
+
+    /* a range in the middle, and none before it */
+    struct format_range range = {.number = tree_number(side->tree), .lower_length = 8};
+    key_of(100, range.lower);
+    put_entry(side, map, &range);
+    good(side, owner_check(side->owner, side->session, count_problem, &named, &count));
+    assert_int_equal(named, 1);
+    assert_int_equal(count, 1);
+    /* a change of another index publishes a version: all fetch the map, and see it */
+    good(side, owner_split(side->owner, side->session, sound, key, key_of(50, key)));
+    while (tree_rights_version(other->tree) < tree_rights_version(sound))
+        task_sleep(100000);
+    int status = tree_lookup(other->session, other->tree, key, 8, value, &length);
+    assert_int_equal(status, BANYAN_ECORRUPT);
+    assert_non_null(strstr(tree_session_error(other->session)->text, "'test'"));
+    assert_non_null(strstr(tree_session_error(other->session)->text, "least key"));
+    length = sizeof value;
+    assert_int_equal(tree_lookup(side->session, sound, key, 8, value, &length), BANYAN_ENOTFOUND);
+    good(side, tree_upsert(side->session, sound, key, 8, value, sizeof value));
+
+    /* mended: everything goes on */
+    range.lower_length = 0;
+    memset(range.lower, 0, sizeof range.lower);
+    put_entry(side, map, &range);
+    good(side, owner_merge(side->owner, side->session, sound, key, 8));
+    while (tree_rights_version(other->tree) < tree_rights_version(sound))
+        task_sleep(100000);
+    length = sizeof value;
+    assert_int_equal(tree_lookup(other->session, other->tree, key, 8, value, &length), BANYAN_ENOTFOUND);
+    tree_close(map);
+    good(side, owner_detach(side->owner, side->session, sound));
+    tree_close(sound);
+    rig_close(&rig);
+}
+
+/* A user's index that has the map's name. */
+static void another_map_is_refused(void **state)
+{
+    struct memory_options options = {.pool_bytes = 32 << 20, .chunk_bytes = 64 << 10};
+    struct rig rig = {0};
+    struct side *side = &rig.sides[0];
+    struct owner_options defaults;
+    struct tree_switches switches;
+    struct error error = {0};
+    assert_int_equal(memory_node_create(&rig.memory, &options, &error), 0);
+    const struct fabric_target *target = memory_node_target(rig.memory);
+    rig.peers = fabric_local_peers_create(&error);
+    side->fabric = fabric_local_create_peer(rig.peers, &target, 1, 1, &error);
+    assert_int_equal(tree_switches_preset(&switches, "banyan", &error), 0);
+    switches.cache_bytes = 1u << 20;
+    assert_int_equal(tree_compute_create(&side->compute, side->fabric, &switches, &error), 0);
+    assert_int_equal(pool_worker_create(&side->worker, tree_compute_pool(side->compute), &error), 0);
+    assert_int_equal(tree_session_create(&side->session, side->compute, side->worker, &error), 0);
+    good(side, tree_format(side->session));
+    good(side, tree_create(side->session, OWNER_MAP_NAME, &geometry, &side->tree));
+    owner_options_default(&defaults);
+    defaults.policy = 7;
+    assert_int_equal(owner_create(&side->owner, side->compute, &defaults, &error), BANYAN_EINVAL);
+    defaults.policy = OWNER_AUTO;
+    defaults.ranges = 0;
+    assert_int_equal(owner_create(&side->owner, side->compute, &defaults, &error), BANYAN_EINVAL);
+    defaults.ranges = 1;
+    assert_int_equal(owner_create(&side->owner, side->compute, &defaults, &error), 0);
+    assert_int_equal(owner_join(side->owner, side->session), BANYAN_EVERSION);
+    side_close(side);
+    fabric_local_peers_destroy(rig.peers);
+    memory_node_destroy(rig.memory);
+}
+
+/* ---- the end of an index ---- */
+
+static void count_entry(void *context, const struct owner_range *range)
+{
+    unsigned *counts = context;
+    counts[range->state]++;
+}
+
+static void an_index_is_closed_before_it_is_dropped(void **state)
+{
+    struct rig rig;
+    uint8_t key[8], value[80] = {1};
+    unsigned counts[FORMAT_RANGE_STATES] = {0};
+    rig_open(&rig);
+    struct side *side = &rig.sides[0], *other = &rig.sides[1];
+    struct owner_selection all = {.tree = other->tree};
+    for (uint32_t number = 0; number < 300; number++)
+        good(side, tree_upsert(side->session, side->tree, key, key_of(number, key), value, sizeof value));
+    good(side, owner_split(side->owner, side->session, side->tree, key, key_of(100, key)));
+    good(other, owner_take(other->owner, other->session, &all, NULL));
+    good(side, owner_close(side->owner, side->session, side->tree));
+    good(side, owner_list(side->owner, side->session, count_entry, counts));
+    assert_int_equal(counts[FORMAT_RANGE_CLOSED], 1);
+    assert_int_equal(counts[FORMAT_RANGE_SETTLED], 0);
+    assert_int_equal(owner_take(other->owner, other->session, &all, NULL), BANYAN_ENOTFOUND);
+    assert_int_equal(owner_split(other->owner, other->session, other->tree, key, 8), BANYAN_EBUSY);
+    good(side, owner_close(side->owner, side->session, side->tree));
+    good(side, tree_drop(side->session, "test", NULL, NULL));
+    good(side, owner_forget(side->owner, side->session, side->tree));
+    memset(counts, 0, sizeof counts);
+    good(side, owner_list(side->owner, side->session, count_entry, counts));
+    assert_int_equal(counts[FORMAT_RANGE_CLOSED], 0);
+    rig_close(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranges_move_between_threads),
+        cmocka_unit_test(a_broken_map_is_named),
+        cmocka_unit_test(another_map_is_refused),
+        cmocka_unit_test(an_index_is_closed_before_it_is_dropped),
+    };
+    return cmocka_run_group_tests_name("owner on threads", tests, NULL, NULL);
+}
