@@ -23,8 +23,11 @@ struct tree {
     uint16_t index;      /* in the header of each node: from the entry and its generation */
     bool dropped;        /* relaxed: a task of this compute node has seen that; never false again */
     gaddr root_word;     /* in the catalogue */
+    /* The root, which every operation begins at: read without a write to a shared cache line. The version is
+     * odd while root_lock's holder changes the rest; all are atomic. */
     struct spinlock root_lock;
-    struct format_link root; /* under root_lock; address 0: not known */
+    uint32_t root_version;
+    struct format_link root; /* address 0: not known */
     uint8_t root_level;
     struct tree_cache *cache;
 };

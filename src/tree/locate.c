@@ -22,8 +22,14 @@
 void tree_root_set(struct tree *tree, struct format_link root, uint8_t level)
 {
     spinlock_lock(&tree->root_lock);
-    tree->root = root;
-    tree->root_level = level;
+    uint32_t version = atomic_load_relaxed(&tree->root_version); /* only the lock's holder changes it */
+    atomic_store_relaxed(&tree->root_version, version + 1);
+    /* release: whoever loads one of the new values below sees the odd version at its second look */
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    atomic_store_relaxed(&tree->root.address, root.address);
+    atomic_store_relaxed(&tree->root.tag, root.tag);
+    atomic_store_relaxed(&tree->root_level, level);
+    atomic_store_release(&tree->root_version, version + 2); /* with all of them */
     spinlock_unlock(&tree->root_lock);
 }
 
@@ -34,10 +40,17 @@ void tree_root_forget(struct tree *tree)
 
 static bool root_known(struct tree *tree, struct format_link *root, uint8_t *level)
 {
-    spinlock_lock(&tree->root_lock);
-    *root = tree->root;
-    *level = tree->root_level;
-    spinlock_unlock(&tree->root_lock);
+    uint32_t version;
+    do {
+        while ((version = atomic_load_acquire(&tree->root_version)) %
+               2) /* acquire: the values of this version */
+            atomic_pause();
+        root->address = atomic_load_relaxed(&tree->root.address);
+        root->tag = atomic_load_relaxed(&tree->root.tag);
+        *level = atomic_load_relaxed(&tree->root_level);
+        /* acquire: pairs with the fence above; a value of a later version comes with that version */
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    } while (atomic_load_relaxed(&tree->root_version) != version);
     return root->address != GADDR_NULL;
 }
 

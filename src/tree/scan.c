@@ -46,6 +46,8 @@ struct scan {
      * position then is where that neighbour begins. */
     struct tree_place *neighbour;
     struct format_key_copy stuck; /* TREE_FORWARD: a key that the leaf in the way may hold */
+    uint64_t leaves;              /* delivered */
+    bool asked;                   /* the owner of the leaf in the way, since the last one was delivered */
 };
 
 struct ahead {
@@ -227,6 +229,8 @@ static void deliver(struct scan *scan, const uint8_t *image, uint32_t count)
 static void advance(struct scan *scan, const struct format_header *header)
 {
     const struct tree_range *range = scan->range;
+    scan->leaves++;
+    scan->asked = false;
     if (range->reverse) {
         struct format_key from = {range->from, (uint32_t)range->from_length};
         if (!format_key_compare(header->lower, format_key_least(&scan->tree->layout)) ||
@@ -433,6 +437,9 @@ static int owner_settle(struct scan *scan)
     struct format_key_copy key = scan->stuck;
     uint8_t value[FORMAT_VALUE_MAX];
     size_t length = sizeof value;
+    scan->asked = !scan->asked;
+    if (!scan->asked) /* it was, in vain: waits before it asks again, and a time-out ends that */
+        return TREE_WAIT;
     bool fixed = geometry->key_kind == FORMAT_KEY_FIXED;
     uint16_t least = fixed ? geometry->key_bytes : 1; /* a fence need not be a key */
     if (key.length < least)
@@ -466,11 +473,11 @@ static int scan_run(struct scan *scan)
     position_start(scan);
     scan->stuck = scan->position;
     while (!status && !scan->stopped) {
-        const uint32_t before = session->restarts;
-        status = scan_turn(scan); /* from the position on: what was delivered stays delivered */
-        session->cached = false;  /* it was asked about before it was delivered */
-        if (!status && session->restarts <= before)
-            turn.since = 0; /* there is progress */
+        const uint64_t before = scan->leaves;
+        status = scan_turn(scan);   /* from the position on: what was delivered stays delivered */
+        session->cached = false;    /* it was asked about before it was delivered */
+        if (scan->leaves != before) /* there is progress */
+            turn.since = 0;
         tree_turn_again(session, scan->tree, &turn, &status);
     }
     return pool_not_done(&session->pool, status);
