@@ -118,12 +118,13 @@ struct banyan_index;
 struct banyan_iterator;
 struct banyan_bulk;
 
-/* What of its indexes a pool of this process owns: what is owned is written without locks that hold off other
- * processes, of which none can reach it. */
+/* Which key ranges of indexes this process wants to own: those that it alone writes, without locks, and whose
+ * leaves and entries it may keep in its cache. */
 enum banyan_own {
-    BANYAN_OWN_DEFAULT = 0, /* a pool of this process: all */
-    BANYAN_OWN_NONE = 1,    /* as in a cluster, for comparisons */
-    BANYAN_OWN_AUTO = 2,    /* a pool of this process: all */
+    BANYAN_OWN_DEFAULT = 0, /* a pool of this process: all; a cluster: none */
+    BANYAN_OWN_NONE = 1,
+    BANYAN_OWN_AUTO = 2, /* a cluster: a share of each open index, which grows and shrinks with the number of
+                            processes that want one; a pool of this process: all */
 };
 
 struct banyan_options {
@@ -158,15 +159,23 @@ struct banyan_options {
     uint32_t rdma_gid;           /* the index of the port's GID, plus 1. 0: chosen */
     uint32_t rdma_traffic_class; /* 0 to 255: RoCE v2's DSCP * 4 + ECN */
     uint32_t rdma_spin_us;       /* a thread that waits polls its NIC so long before it sleeps. 0: 50 */
-    uint32_t own;                /* enum banyan_own; clusters ignore it */
+    /* Ownership of key ranges. In a cluster the library has threads of its own, which keep the map of ranges
+     * and serve other processes' operations on the ranges that are owned here. */
+    uint32_t own;           /* enum banyan_own */
+    uint32_t read_lease_ms; /* 10 to 10,000. 0: 50. So long after its last heartbeat this process may answer
+                               from what it has cached of its ranges */
+    const char
+        *peers; /* where other processes reach this one, as "host:port"; "off": nowhere. NULL: chosen */
+    uint32_t peer_threads; /* 1 to 64. 0: 1 */
 };
 
 /* Opens a pool. options may be NULL: all defaults, an empty pool in this process. BANYAN_EINVAL,
  * BANYAN_ENOMEM; for clusters BANYAN_ENET, BANYAN_ETIMEOUT, BANYAN_EVERSION, and BANYAN_EBUSY (format while
  * others are connected). */
 BANYAN_API int banyan_open(struct banyan **banyan, const struct banyan_options *options);
-/* Frees the pool and all that is in it; a cluster's is only left. BANYAN_EBUSY while a session or an index is
- * open. */
+/* Frees the pool and all that is in it; a cluster's is only left. Closing an index gives the ranges of it
+ * that this process owns to others, before; what they could not be given is taken over when this process is
+ * gone. BANYAN_EBUSY while a session or an index is open. */
 BANYAN_API int banyan_close(struct banyan *banyan);
 
 struct banyan_pool_status {
@@ -245,7 +254,8 @@ BANYAN_API int banyan_index_close(struct banyan_index *index);
 BANYAN_API int banyan_index_drop(struct banyan_session *session, const char *name);
 /* The geometry with the defaults filled in. */
 BANYAN_API int banyan_index_geometry(const struct banyan_index *index, struct banyan_geometry *geometry);
-/* Calls visit with the name of every index of the pool, open or not. */
+/* Calls visit with the name of every index of the pool, open or not. "banyan:ranges", the map of a cluster's
+ * ranges, is none of them, and no program can use it. */
 BANYAN_API int banyan_index_list(struct banyan_session *session,
                                  void (*visit)(void *context, const char *name), void *context);
 

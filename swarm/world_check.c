@@ -34,12 +34,12 @@ int world_check_locks(struct world *world)
     return 0;
 }
 
-enum owner { OWNER_TREE, OWNER_WORKER };
+enum block_owner { OWNER_TREE, OWNER_WORKER };
 
 struct piece {
     gaddr address;
     uint64_t bytes;
-    enum owner owner;
+    enum block_owner owner;
 };
 
 struct pieces {
@@ -88,7 +88,7 @@ static int piece_order(const void *left, const void *right)
     return a->address < b->address ? -1 : a->address > b->address;
 }
 
-static const char *owner_name(enum owner owner)
+static const char *owner_name(enum block_owner owner)
 {
     static const char *const names[] = {"in use by the index", "held back by a worker"};
     return names[owner];

@@ -30,6 +30,9 @@ static int check_name(struct banyan_session *session, const char *name)
     if (length == 0 || length > BANYAN_NAME_MAX)
         return error_set(&session->error, BANYAN_EINVAL, "an index's name has 1 to %u bytes",
                          BANYAN_NAME_MAX);
+    if (owner_is_map(name))
+        return error_set(&session->error, BANYAN_EINVAL,
+                         "index %s is the map of the cluster's ranges, which programs cannot use", name);
     return BANYAN_OK;
 }
 
@@ -108,7 +111,8 @@ static void list_visit(void *context, const char *name, const struct format_geom
 {
     struct list_call *call = context;
     (void)geometry;
-    call->visit(call->context, name);
+    if (!owner_is_map(name))
+        call->visit(call->context, name);
 }
 
 int banyan_index_list(struct banyan_session *session, void (*visit)(void *context, const char *name),

@@ -60,10 +60,24 @@ static int wrap(struct banyan_session *session, struct tree *tree, struct api_op
         return status;
     }
     opened->tree = tree;
+    status = owner_process_attach(session->banyan->owner, tree, &session->error);
+    if (status) {
+        tree_give_up(opened);
+        free(opened);
+        return status;
+    }
     opened->next = session->banyan->opened;
     session->banyan->opened = opened;
     *out = opened;
     return 0;
+}
+
+/* Takes this process's share of an index that it did not have open. Where that fails the keeper tries again,
+ * now and then. */
+static void balance(struct banyan *banyan)
+{
+    struct error error = {0};
+    owner_process_balance(banyan->owner, &error);
 }
 
 int api_opened_get(struct banyan_session *session, const char *name, const struct format_geometry *geometry,
@@ -80,8 +94,8 @@ int api_opened_get(struct banyan_session *session, const char *name, const struc
         else
             status = wrap(session, tree, opened);
     }
-    if (!status)
-        (*opened)->handles++;
+    if (!status && (*opened)->handles++ == 0 && session->banyan->wants_ranges)
+        balance(session->banyan);
     registry_unlock(session->banyan);
     return status;
 }
@@ -95,6 +109,8 @@ void api_opened_put(struct banyan *banyan, struct api_opened *opened)
         while (*at != opened)
             at = &(*at)->next;
         *at = opened->next;
+        struct error error = {0};
+        owner_process_detach(banyan->owner, opened->tree, &error); /* what is left others take over */
         tree_give_up(opened);
         free(opened);
     }
@@ -103,10 +119,16 @@ void api_opened_put(struct banyan *banyan, struct api_opened *opened)
 
 int api_opened_drop(struct banyan_session *session, const char *name)
 {
+    struct owner *owner = owner_process_owner(session->banyan->owner);
     registry_lock(session->banyan);
-    int status = api_result(session, store_drop(session->tree_session, name));
-    for (struct api_opened *at = session->banyan->opened; !status && at; at = at->next)
-        at->dropped |= !strcmp(tree_name(at->tree), name);
+    struct api_opened *at = session->banyan->opened;
+    while (at && (at->dropped || strcmp(tree_name(at->tree), name) != 0))
+        at = at->next;
+    int status = at && owner ? store_drop_owned(session->tree_session, owner, at->tree)
+                             : store_drop_name(session->tree_session, owner, name);
+    status = api_result(session, status);
+    if (!status && at)
+        at->dropped = true;
     registry_unlock(session->banyan);
     return status;
 }

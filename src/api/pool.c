@@ -11,13 +11,36 @@
 #include "fabric/local.h"
 #include "pool/pool.h"
 
-#define DEFAULT_POOL_BYTES  (UINT64_C(1) << 30)
-#define LEAST_POOL_BYTES    (UINT64_C(16) << 20)
-#define MOST_POOL_BYTES     (UINT64_C(1) << 46)
-#define DEFAULT_CACHE_BYTES (UINT64_C(64) << 20)
-#define MEMORY_NODES_MAX    1024u
-#define DEFAULT_PORT        7100u
-#define COMPUTE_ID          1u /* a pool of this process has it as its only compute node */
+#define DEFAULT_POOL_BYTES    (UINT64_C(1) << 30)
+#define LEAST_POOL_BYTES      (UINT64_C(16) << 20)
+#define MOST_POOL_BYTES       (UINT64_C(1) << 46)
+#define DEFAULT_CACHE_BYTES   (UINT64_C(64) << 20)
+#define DEFAULT_READ_LEASE_MS 50u
+#define LEAST_READ_LEASE_MS   10u
+#define MOST_READ_LEASE_MS    10000u
+#define MOST_PEER_THREADS     64u
+#define PEER_FIBERS           16u /* of each thread: so many calls of other processes are served at once */
+#define MEMORY_NODES_MAX      1024u
+#define DEFAULT_PORT          7100u
+#define COMPUTE_ID            1u /* a pool of this process has it as its only compute node */
+
+static int ownership_complete(struct banyan_options *options, struct error *error)
+{
+    if (options->read_lease_ms == 0)
+        options->read_lease_ms = DEFAULT_READ_LEASE_MS;
+    if (options->peer_threads == 0)
+        options->peer_threads = 1;
+    if (options->own > BANYAN_OWN_AUTO)
+        return error_set(error, BANYAN_EINVAL, "options: own is %u, wanted a value of enum banyan_own",
+                         options->own);
+    if (options->read_lease_ms < LEAST_READ_LEASE_MS || options->read_lease_ms > MOST_READ_LEASE_MS)
+        return error_set(error, BANYAN_EINVAL, "options: read_lease_ms is %u, wanted %u to %u",
+                         options->read_lease_ms, LEAST_READ_LEASE_MS, MOST_READ_LEASE_MS);
+    if (options->peer_threads > MOST_PEER_THREADS)
+        return error_set(error, BANYAN_EINVAL, "options: peer_threads is %u, at most %u",
+                         options->peer_threads, MOST_PEER_THREADS);
+    return BANYAN_OK;
+}
 
 static int options_complete(struct banyan_options *options, const struct banyan_options *given,
                             struct error *error)
@@ -45,11 +68,8 @@ static int options_complete(struct banyan_options *options, const struct banyan_
     if (options->huge_pages > 1)
         return error_set(error, BANYAN_EINVAL, "options: huge_pages is %u, wanted 0 or 1",
                          options->huge_pages);
-    if (options->own > BANYAN_OWN_AUTO)
-        return error_set(error, BANYAN_EINVAL, "options: own is %u, wanted a value of enum banyan_own",
-                         options->own);
     options->pool_bytes &= ~UINT64_C(4095);
-    return BANYAN_OK;
+    return ownership_complete(options, error);
 }
 
 static bool is_cluster(const struct banyan_options *options)
@@ -59,6 +79,9 @@ static bool is_cluster(const struct banyan_options *options)
 
 static void handle_destroy(struct banyan *banyan)
 {
+    struct error error = {0};
+    owner_process_leave(banyan->owner, &error); /* else others find out that this process is gone */
+    owner_process_close(banyan->owner);
     if (banyan->compute)
         tree_compute_destroy(banyan->compute);
     if (banyan->fabric)
@@ -70,6 +93,8 @@ static void handle_destroy(struct banyan *banyan)
     free(banyan->addresses);
     if (banyan->tls)
         net_tls_destroy(banyan->tls);
+    if (banyan->peer_tls)
+        net_tls_destroy(banyan->peer_tls);
     if (banyan->secret)
         explicit_bzero(banyan->secret, NET_SECRET_MAX + 1);
     free(banyan->secret);
@@ -167,6 +192,37 @@ static int read_secrets(struct banyan *banyan, const struct banyan_options *opti
     return status;
 }
 
+/* Who may own ranges answers other processes' calls. Without a certificate it cannot, where there is TLS:
+ * they read its ranges from the memory nodes then, and cannot write them. */
+static int prepare_peers(struct banyan *banyan, const struct banyan_options *options, struct error *error)
+{
+    const bool chosen = !options->peers || !options->peers[0];
+    int status = BANYAN_OK;
+    if (!chosen && !strcmp(options->peers, "off"))
+        return BANYAN_OK;
+    if (!chosen)
+        status = net_address_parse(&banyan->peers, options->peers, 0, error);
+    if (!status && !chosen && !net_address_loopback(&banyan->peers) && !banyan->secret && !banyan->tls)
+        return error_set(
+            error, BANYAN_EINVAL,
+            "options: peers would be open to the network: give secret_file, or certificate_file and "
+            "authority_file");
+    if (!status && banyan->tls && !options->certificate_file)
+        return chosen ? BANYAN_OK
+                      : error_set(error, BANYAN_EINVAL, "options: peers with TLS wants certificate_file");
+    if (!status && banyan->tls) {
+        const struct net_tls_options tls = {.certificate_file = options->certificate_file,
+                                            .key_file = options->key_file,
+                                            .authority_file = options->authority_file,
+                                            .require_peer = true};
+        status = net_tls_create(&banyan->peer_tls, true, &tls, error);
+    }
+    banyan->remote.peers = !status;
+    banyan->remote.peer_listen = chosen ? NULL : &banyan->peers;
+    banyan->remote.peer_tls = banyan->peer_tls;
+    return status;
+}
+
 static int pool_connect(struct banyan *banyan, const struct banyan_options *options, struct error *error)
 {
     int status = parse_uri(banyan, options->uri, error);
@@ -177,6 +233,7 @@ static int pool_connect(struct banyan *banyan, const struct banyan_options *opti
     banyan->remote.tls = banyan->tls;
     banyan->remote.secret = banyan->secret;
     banyan->remote.lease_ms = options->lease_ms;
+    banyan->remote.read_lease_ms = options->read_lease_ms;
     banyan->remote.timeout_ms = options->timeout_ms;
     banyan->remote.copy = options->copy != 0;
     banyan->remote.nic = (struct verbs_options){.device = options->rdma_device,
@@ -184,12 +241,28 @@ static int pool_connect(struct banyan *banyan, const struct banyan_options *opti
                                                 .gid_index = options->rdma_gid,
                                                 .traffic_class = options->rdma_traffic_class,
                                                 .spin_us = options->rdma_spin_us};
+    if (!status && options->own == BANYAN_OWN_AUTO)
+        status = prepare_peers(banyan, options, error);
     if (!status && options->format)
         status = fabric_remote_format(&banyan->remote, error);
     return status ? status : fabric_remote_open(&banyan->fabric, &banyan->remote, error);
 }
 
 /* ---- both ---- */
+
+/* A process of a cluster takes part whether it wants ranges or not: else it would write into those of others.
+ */
+static int pool_join(struct banyan *banyan, const struct banyan_options *options, struct error *error)
+{
+    struct owner_options owner;
+    owner_options_default(&owner);
+    banyan->wants_ranges = options->own == BANYAN_OWN_AUTO;
+    owner.policy = banyan->wants_ranges ? OWNER_AUTO : OWNER_NONE;
+    if (options->timeout_ms)
+        owner.timeout_ns = options->timeout_ms * UINT64_C(1000000);
+    return owner_process_open(&banyan->owner, banyan->compute, &owner, options->peer_threads, PEER_FIBERS,
+                              error);
+}
 
 static int handle_create(struct banyan *banyan, const struct banyan_options *options, struct error *error)
 {
@@ -206,6 +279,8 @@ static int handle_create(struct banyan *banyan, const struct banyan_options *opt
         status = tree_compute_create(&banyan->compute, banyan->fabric, &switches, error);
     if (!status && (!cluster || options->format))
         status = pool_format(banyan, error);
+    if (!status && cluster)
+        status = pool_join(banyan, options, error);
     return status;
 }
 

@@ -11,6 +11,7 @@
 #include "fabric/remote.h"
 #include "memory/memory.h"
 #include "net/net.h"
+#include "owner/process.h"
 #include "tree/tree.h"
 
 struct banyan {
@@ -20,12 +21,16 @@ struct banyan {
     uint16_t node_count;
     /* a cluster's */
     struct net_address *addresses; /* [node_count] */
-    struct net_tls *tls;
+    struct net_tls *tls, *peer_tls;
+    struct net_address peers;
     char *secret; /* NET_SECRET_MAX + 1 bytes */
     struct fabric_remote_options remote;
 
+    struct owner_process *owner; /* NULL: a pool in this process */
+
     struct fabric *fabric;
     struct tree_compute *compute;
+    bool wants_ranges;
     uint32_t sessions, indexes;  /* open */
     struct spinlock attachments; /* guards the lists of struct api_attachment */
     struct spinlock opening;     /* guards `opened`; held over round trips (opened.c) */

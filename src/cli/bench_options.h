@@ -31,7 +31,6 @@ enum bench_option_key {
     KEY_SEED,
     KEY_PRESET,
     KEY_OWN,
-    KEY_ROUTE,
     KEY_SIM,
     KEY_FAULTS,
     KEY_POOL_BYTES,

@@ -41,7 +41,9 @@ static const struct settings_command command = {
         "what "
         "compute nodes had taken when they died, and, while others are connected, what these hold ready. "
         "The walk goes on behind what is broken; what it does not reach then may not be lost, so nothing is "
-        "given back.\n\n"
+        "given back. Compute nodes may own ranges meanwhile: the check only reads, and compares the map of "
+        "ranges "
+        "too.\n\n"
         "Examples:\n"
         "  banyan check --memory 127.0.0.1:7100,127.0.0.1:7101\n"
         "  banyan check --memory unix:/run/banyan/memory.sock --reclaim\n"
@@ -82,6 +84,8 @@ static void print_text(const struct audit_report *report)
            report->internals, report->values_record, report->expired ? ", some of them expired" : "");
     printf("memory: %" PRIu64 " blocks (%" PRIu64 " bytes) in use\n", report->blocks_used,
            report->bytes_used);
+    if (report->map)
+        printf("ownership: %" PRIu64 " ranges in the map\n", report->map_entries);
     if (report->marked || report->dead || report->frozen || report->missing_parents)
         printf("half done by compute nodes that died, to be finished by the next operation there: %" PRIu64
                " splits, %" PRIu64 " removals, %" PRIu64 " merges, %" PRIu64 " missing entries\n",
@@ -108,7 +112,8 @@ static void print_text(const struct audit_report *report)
 static int print_json(const struct check *check, const struct audit_report *report)
 {
     json_t *json = json_pack(
-        "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:O}",
+        "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:b, "
+        "s:I, s:O}",
         "sound", !report->problems, "indexes", (json_int_t)report->indexes, "entries",
         (json_int_t)report->entries, "leaves", (json_int_t)report->leaves, "inner_nodes",
         (json_int_t)report->internals, "record_values", (json_int_t)report->values_record, "expired",
@@ -117,11 +122,32 @@ static int print_json(const struct check *check, const struct audit_report *repo
         (json_int_t)report->missing_parents, "half_dropped", (json_int_t)report->half_dropped, "bytes_used",
         (json_int_t)report->bytes_used, "blocks_lost", (json_int_t)report->blocks_lost, "bytes_lost",
         (json_int_t)report->bytes_lost, "lost_judged", !report->lost_unjudged, "blocks_reclaimed",
-        (json_int_t)report->blocks_reclaimed, "compute_nodes", (json_int_t)report->compute_nodes, "problems",
-        check->problems);
+        (json_int_t)report->blocks_reclaimed, "compute_nodes", (json_int_t)report->compute_nodes, "map",
+        report->map, "ranges", (json_int_t)report->map_entries, "problems", check->problems);
     int failed = !json || json_dumpf(json, stdout, JSON_INDENT(2)) || putchar('\n') == EOF;
     json_decref(json);
     return failed ? COMMAND_FAILED : COMMAND_OK;
+}
+
+/* The map's entries against each other and against the indexes; behind the audit, since this process's keeper
+ * may write to the map once it has joined. */
+static int check_map(struct check *check, struct audit_report *report, struct error *error)
+{
+    uint32_t count = 0;
+    int status = cluster_session_join(&check->cluster, error);
+    if (status == BANYAN_ECORRUPT) {
+        tell_problem(check, error->text);
+        report->problems++;
+        return 0;
+    }
+    if (status)
+        return status;
+    status = owner_check(owner_process_owner(check->cluster.process), check->cluster.session, tell_problem,
+                         check, &count);
+    report->problems += count;
+    if (status)
+        cluster_session_error(&check->cluster, status, error);
+    return status;
 }
 
 static int run(struct check *check, struct audit_report *report, struct error *error)
@@ -143,6 +169,8 @@ static int run(struct check *check, struct audit_report *report, struct error *e
                       report->compute_nodes);
         else if (status)
             cluster_session_error(&check->cluster, status, error);
+        else if (report->map)
+            status = check_map(check, report, error);
         if (check->terminal)
             fputs("\r\033[K", stderr);
     }

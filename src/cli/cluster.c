@@ -108,8 +108,40 @@ int cluster_fabric_prepare(struct cluster_fabric *fabric, const struct cluster_f
     return status;
 }
 
+int cluster_peers_prepare(struct cluster_fabric *fabric, const struct cluster_fabric_settings *settings,
+                          const char *peers, const char **why, struct error *error)
+{
+    const bool chosen = peers == NULL || !peers[0];
+    *why = NULL;
+    if (!chosen && !strcmp(peers, "off")) {
+        *why = "peers is off";
+        return 0;
+    }
+    int status = chosen ? 0 : cluster_addresses_parse(&fabric->peers, "peers", peers, 0, error);
+    if (!status && !chosen && fabric->peers.count != 1)
+        status = error_set(error, BANYAN_EINVAL, "peers: one address is wanted, or off");
+    if (!status && fabric->tls != NULL && settings->certificate == NULL) {
+        *why = "with TLS it needs fabric-certificate, since it is a server then";
+        return chosen ? 0 : error_set(error, BANYAN_EINVAL, "peers: %s", *why);
+    }
+    if (!status)
+        status = cluster_guard(&fabric->peers, fabric->secret_length > 0 || fabric->tls != NULL,
+                               "the service for other compute nodes",
+                               "give secret-file, or fabric-certificate and fabric-authority", error);
+    if (!status && fabric->tls != NULL)
+        status = cluster_server_tls(&fabric->peer_tls, settings->certificate, settings->key,
+                                    settings->authority, true, error);
+    fabric->options.peers = !status;
+    fabric->options.peer_listen = fabric->peers.count > 0 ? &fabric->peers.list[0] : NULL;
+    fabric->options.peer_tls = fabric->peer_tls;
+    return status;
+}
+
 void cluster_fabric_close(struct cluster_fabric *fabric)
 {
+    if (fabric->peer_tls)
+        net_tls_destroy(fabric->peer_tls);
+    fabric->peer_tls = NULL;
     if (fabric->tls)
         net_tls_destroy(fabric->tls);
     fabric->tls = NULL;

@@ -137,8 +137,8 @@ struct cluster_fabric_settings {
     }
 
 struct cluster_fabric {
-    struct cluster_addresses addresses;
-    struct net_tls *tls;
+    struct cluster_addresses addresses, peers;
+    struct net_tls *tls, *peer_tls;
     char secret[NET_SECRET_MAX + 1];
     size_t secret_length;
     struct fabric_remote_options options; /* points into this struct */
@@ -146,6 +146,11 @@ struct cluster_fabric {
 /* Reads files, connects to nothing. Must be closed, also when it fails. */
 int cluster_fabric_prepare(struct cluster_fabric *fabric, const struct cluster_fabric_settings *settings,
                            struct error *error);
+/* After that, for a process that may own key ranges: where it answers other compute nodes (peers.h). NULL or
+ * "": the backend chooses; "off": nowhere; else one address. *why (a constant): why it answers none; NULL: it
+ * does. BANYAN_EINVAL: the address is none, or open to the network, or wants a certificate. */
+int cluster_peers_prepare(struct cluster_fabric *fabric, const struct cluster_fabric_settings *settings,
+                          const char *peers, const char **why, struct error *error);
 void cluster_fabric_close(struct cluster_fabric *fabric);
 
 /* Refuses addresses that others than this machine reach when nothing guards them: BANYAN_EINVAL says what to

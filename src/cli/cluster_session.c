@@ -1,6 +1,8 @@
 /* cluster_session.c - See cluster_session.h. */
 #include "cli/cluster_session.h"
 
+#include "base/log.h"
+
 #define CACHE_BYTES (UINT64_C(16) << 20) /* each node is visited once */
 
 int cluster_session_open(struct cluster_session *session, const struct cluster_fabric_settings *settings,
@@ -22,8 +24,20 @@ int cluster_session_open(struct cluster_session *session, const struct cluster_f
     return status ? status : tree_session_create(&session->session, session->compute, session->worker, error);
 }
 
+int cluster_session_join(struct cluster_session *session, struct error *error)
+{
+    struct owner_options options;
+    owner_options_default(&options);
+    options.policy = OWNER_NONE;
+    return owner_process_open(&session->process, session->compute, &options, 1, 1, error);
+}
+
 void cluster_session_close(struct cluster_session *session)
 {
+    struct error error = {0};
+    if (owner_process_leave(session->process, &error))
+        log_debug("the cluster's board still names this process: %s", error.text);
+    owner_process_close(session->process);
     tree_session_destroy(session->session);
     pool_worker_destroy(session->worker);
     if (session->compute)

@@ -53,6 +53,8 @@ static void name_add(void *context, const char *name, const struct format_geomet
 {
     struct names *names = context;
     (void)geometry;
+    if (owner_is_map(name))
+        return;
     int length = snprintf(names->text + names->used, sizeof names->text - names->used, "%s%s",
                           names->used ? ", " : "", name);
     if (length > 0 && (size_t)length < sizeof names->text - names->used)
@@ -75,7 +77,7 @@ static void tell_names(const struct cluster_session *session, struct error *erro
 
 static int drop(const struct cluster_session *session, const char *name, struct error *error)
 {
-    int status = store_drop(session->session, name);
+    int status = store_drop_name(session->session, owner_process_owner(session->process), name);
     if (!status) {
         printf("index '%s' was dropped\n", name);
         return 0;
@@ -99,6 +101,8 @@ static int run(const struct drop_settings *settings, const struct settings_argum
                          "that it holds",
                          names->values[0], names->count > 1 ? ", and each of the others," : "");
     status = cluster_session_open(&session, &settings->fabric, "banyan drop", error);
+    if (!status)
+        status = cluster_session_join(&session, error);
     for (unsigned i = 0; !status && i < names->count; i++)
         status = drop(&session, names->values[i], error);
     cluster_session_close(&session);

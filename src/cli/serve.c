@@ -11,7 +11,7 @@
 #include "base/task.h"
 #include "cli/command.h"
 #include "cli/machine.h"
-#include "cli/serve_settings.h"
+#include "cli/serve_owner.h"
 #include "fabric/local.h"
 #include "memory/memory.h"
 #include "pool/pool.h"
@@ -34,6 +34,7 @@ struct process {
     struct cluster_fabric cluster;
     struct fabric *fabric;
     struct tree_compute *compute;
+    struct serve_owner owner;
     struct server *server;
     struct server_setting *shown; /* of the table, for CONFIG GET */
     struct process_setting {
@@ -106,6 +107,12 @@ static int guard(const struct process *process, struct error *error)
 
 /* ---- the fabric ---- */
 
+/* The memory nodes are this process's own. */
+static bool embedded(const struct process *process)
+{
+    return process->command == &serve_settings_serve;
+}
+
 static int open_embedded(struct process *process, struct error *error)
 {
     const struct fabric_target *targets[SERVE_NODES_MAX];
@@ -126,6 +133,10 @@ static int open_embedded(struct process *process, struct error *error)
 static int open_cluster(struct process *process, struct error *error)
 {
     int status = cluster_fabric_prepare(&process->cluster, &process->settings.fabric, error);
+    process->cluster.options.read_lease_ms = process->settings.read_lease_ms;
+    if (!status)
+        status = cluster_peers_prepare(&process->cluster, &process->settings.fabric, process->settings.peers,
+                                       &process->owner.mute, error);
     if (!status && process->settings.format)
         status = fabric_remote_format(&process->cluster.options, error);
     return status ? status : fabric_remote_open(&process->fabric, &process->cluster.options, error);
@@ -151,21 +162,22 @@ static int write_catalogue(struct process *process, struct error *error)
 
 static int open_pool(struct process *process, struct error *error)
 {
-    bool embedded = process->command == &serve_settings_serve;
     struct tree_switches switches = {0};
-    if (embedded)
+    if (embedded(process))
         machine_warn_pool(process->settings.size * process->settings.memory_nodes);
     machine_warn_threads(process->settings.threads);
-    int status = embedded ? open_embedded(process, error) : open_cluster(process, error);
+    int status = embedded(process) ? open_embedded(process, error) : open_cluster(process, error);
     if (!status)
         status = tree_switches_preset(&switches, "banyan", error);
     switches.cache_bytes = process->settings.cache_bytes;
-    if (embedded && process->settings.own == SERVE_OWN_AUTO)
+    if (embedded(process) && process->settings.own == SERVE_OWN_AUTO)
         switches.ownership = TREE_OWNERSHIP_ALL;
     if (!status)
         status = tree_compute_create(&process->compute, process->fabric, &switches, error);
-    if (!status && (embedded || process->settings.format))
+    if (!status && (embedded(process) || process->settings.format))
         status = write_catalogue(process, error);
+    if (!status && !embedded(process))
+        status = serve_owner_open(&process->owner, process->compute, &process->settings, error);
     return status;
 }
 
@@ -200,9 +212,10 @@ static int show_settings(struct process *process, struct error *error)
 
 /* What pools in this process have not used for a while goes back to the system, some milliseconds' worth at a
  * time. */
-static void give_back_memory(void *context)
+static void tick(void *context)
 {
     struct process *process = context;
+    serve_owner_tick(&process->owner);
     for (unsigned i = 0; i < SERVE_NODES_MAX && process->nodes[i]; i++)
         memory_node_trim(process->nodes[i], task_now(), TRIM_BYTES);
 }
@@ -229,7 +242,9 @@ static int start_server(struct process *process, struct error *error)
         .sweep_entries = settings->sweep_entries,
         .no_defrag = !settings->defrag,
         .busy_poll = settings->busy_poll,
-        .tick = process->nodes[0] ? give_back_memory : NULL,
+        .owner = process->owner.process,
+        .owns_all = embedded(process) && settings->own == SERVE_OWN_AUTO,
+        .tick = tick,
         .tick_context = process,
     };
     int status = server_create(&process->server, process->compute, &options, error);
@@ -276,8 +291,9 @@ static void announce(struct process *process)
 
 static void on_signal(void *context, int number)
 {
+    struct process *process = context;
     log_info("stopping, as signal %s asks", number == SIGINT ? "SIGINT" : "SIGTERM");
-    server_stop(context);
+    serve_owner_leave(&process->owner, process->server);
 }
 
 /* What has become of the data. */
@@ -301,6 +317,7 @@ static void close_all(struct process *process)
 {
     http_stop(process->http);
     server_destroy(process->server);
+    serve_owner_close(&process->owner);
     if (process->compute)
         tree_compute_destroy(process->compute);
     fabric_close(process->fabric);
@@ -327,13 +344,15 @@ static int run(struct process *process, struct error *error)
     if (!status)
         status = start_http(process, error);
     if (!status) {
+        serve_owner_start(&process->owner, process->server, &process->settings);
         announce(process);
-        status = signals_start(&signals, on_signal, process->server, error);
+        status = signals_start(&signals, on_signal, process, error);
     }
     if (process->server) {
         if (status)
             server_stop(process->server);
         server_join(process->server);
+        serve_owner_end(&process->owner);
         if (!status)
             tell_end(process);
     }
@@ -350,6 +369,8 @@ static int command_run(const struct settings_command *command, int argc, char **
         return COMMAND_FAILED;
     process->command = command;
     serve_settings_default(&process->settings);
+    if (!embedded(process))
+        process->settings.own = SERVE_OWN_NONE;
     int status = settings_read(command, &process->settings, argc, argv, NULL, &error);
     log_set_level((enum log_level)process->settings.log_level);
     if (!status)

@@ -68,6 +68,14 @@ static const struct option_entry serve_table[] = {
 static const struct option_entry compute_table[] = {
     SERVER_ROWS,
     CLUSTER_FABRIC_ROWS(struct serve_settings, fabric),
+    ROW("own", OPTION_CHOICE, own, 0, 0, own_names, "auto|none",
+        "auto: take a share of the key ranges, which no other compute node writes then; none: own no ranges"),
+    ROW("read-lease", OPTION_U32, read_lease_ms, 10, 10000, NULL, "ms",
+        "So long after its last heartbeat this process may answer from what it has cached of its ranges"),
+    ROW("peers", OPTION_TEXT, peers, 0, 0, NULL, "ADDRESS",
+        "Where other compute nodes reach this one; else an address is chosen; off: nowhere"),
+    ROW("peer-threads", OPTION_U32, peer_threads, 1, 64, NULL, "N",
+        "Threads that serve other compute nodes and keep the ranges"),
     ROW("format", OPTION_BOOL, format, 0, 0, NULL, NULL,
         "Make a new, empty cluster of the memory nodes first: ALL THAT THEY HOLD IS LOST"),
     {.kind = OPTION_END},
@@ -121,5 +129,8 @@ void serve_settings_default(struct serve_settings *settings)
                                         .log_level = LOG_INFO,
                                         .memory_nodes = 1,
                                         .size = UINT64_C(1) << 30,
+                                        .own = SERVE_OWN_AUTO,
+                                        .read_lease_ms = 50,
+                                        .peer_threads = 1,
                                         .fabric = CLUSTER_FABRIC_DEFAULTS};
 }

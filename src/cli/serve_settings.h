@@ -23,6 +23,8 @@ struct serve_settings {
     /* compute */
     struct cluster_fabric_settings fabric;
     bool format;
+    uint32_t read_lease_ms, peer_threads;
+    char *peers;
 };
 
 extern const struct settings_command serve_settings_serve, serve_settings_compute;

@@ -22,6 +22,8 @@ struct top_sample {
     uint64_t at; /* ns */
     uint64_t clients, commands, hits, misses, errors, bytes_in, bytes_out, operations, round_trips, keys;
     uint64_t p50, p99;
+    uint64_t owned, ranges, forwards, served, lapses;
+    char ownership[8]; /* "ranges", "all", "none"; "" of a server that has none of this */
     bool keys_known;
 };
 struct top_memory {

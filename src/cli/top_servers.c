@@ -31,6 +31,14 @@ static uint64_t field(const char *info, const char *name)
     return value ? strtoull(value, NULL, 10) : 0;
 }
 
+/* Of letters; "" if it is missing or something else. */
+static void word(const char *info, const char *name, char *text, size_t size)
+{
+    const char *value = find_field(info, name);
+    size_t length = value ? strspn(value, "abcdefghijklmnopqrstuvwxyz") : 0;
+    snprintf(text, size, "%.*s", (int)(length < size ? length : 0), value ? value : "");
+}
+
 /* "connected=1,used_bytes=5" */
 static uint64_t part(const char *line, const char *name)
 {
@@ -83,6 +91,12 @@ static void read_info(struct top_server *server, const char *info)
         .keys_known = keyspace != NULL,
         .keys = keyspace ? part(keyspace, "keys") : 0,
     };
+    word(info, "ownership", server->now.ownership, sizeof server->now.ownership);
+    server->now.owned = field(info, "ownership_ranges_owned");
+    server->now.ranges = field(info, "ownership_ranges");
+    server->now.forwards = field(info, "forwarded_lookups") + field(info, "forwarded_writes");
+    server->now.served = field(info, "served_lookups") + field(info, "served_writes");
+    server->now.lapses = field(info, "read_lease_lapses");
     read_memory(server, info);
 }
 

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 #include "cli/command.h"
 
 static double rate(const struct top_server *server, uint64_t now, uint64_t before)
@@ -48,6 +49,25 @@ static void print_server(const struct top_server *server)
            rate(server, server->now.errors, server->before.errors), keys);
 }
 
+/* Nothing where no server takes part in the ownership of ranges. */
+static void print_ownership(const struct top *top)
+{
+    bool begun = false;
+    for (unsigned i = 0; i < top->count; i++) {
+        const struct top_server *server = &top->servers[i];
+        if (!server->alive || strcmp(server->now.ownership, "ranges") != 0)
+            continue;
+        if (!begun)
+            printf("\n%-28s %8s %8s %10s %10s %8s\n", "ownership", "owned", "ranges", "asked/s", "served/s",
+                   "lapses");
+        begun = true;
+        printf("%-28.28s %8" PRIu64 " %8" PRIu64 " %10.0f %10.0f %8" PRIu64 "\n", server->name,
+               server->now.owned, server->now.ranges,
+               rate(server, server->now.forwards, server->before.forwards),
+               rate(server, server->now.served, server->before.served), server->now.lapses);
+    }
+}
+
 static void print_memory(const struct top *top)
 {
     const struct top_server *teller = NULL;
@@ -76,6 +96,7 @@ void top_print(const struct top *top)
            "p50 us", "p99 us", "trips", "in MB/s", "out MB/s", "err/s", "keys");
     for (unsigned i = 0; i < top->count; i++)
         print_server(&top->servers[i]);
+    print_ownership(top);
     print_memory(top);
     fflush(stdout);
 }
@@ -92,12 +113,17 @@ static json_t *server_json(const struct top_server *server)
                                         (json_int_t)server->memory[i].used, "pool_bytes",
                                         (json_int_t)server->memory[i].pool, "rdma", server->memory[i].rdma,
                                         "queue_pairs", (json_int_t)server->memory[i].queue_pairs));
-    return json_pack("{s:s, s:b, s:I, s:f, s:f, s:I, s:I, s:f, s:I, s:o}", "server", server->name, "alive", 1,
-                     "clients", (json_int_t)server->now.clients, "operations_per_second",
-                     rate(server, server->now.commands, server->before.commands), "hit_percent",
-                     hit_share(server), "latency_us_p50", (json_int_t)server->now.p50, "latency_us_p99",
-                     (json_int_t)server->now.p99, "round_trips_per_operation", per_operation(server),
-                     "commands_total", (json_int_t)server->now.commands, "memory_nodes", memory);
+    return json_pack("{s:s, s:b, s:I, s:f, s:f, s:I, s:I, s:f, s:I, s:o, s:s, s:I, s:I, s:f, s:f, s:I}",
+                     "server", server->name, "alive", 1, "clients", (json_int_t)server->now.clients,
+                     "operations_per_second", rate(server, server->now.commands, server->before.commands),
+                     "hit_percent", hit_share(server), "latency_us_p50", (json_int_t)server->now.p50,
+                     "latency_us_p99", (json_int_t)server->now.p99, "round_trips_per_operation",
+                     per_operation(server), "commands_total", (json_int_t)server->now.commands,
+                     "memory_nodes", memory, "ownership", server->now.ownership, "ranges_owned",
+                     (json_int_t)server->now.owned, "ranges", (json_int_t)server->now.ranges,
+                     "forwarded_per_second", rate(server, server->now.forwards, server->before.forwards),
+                     "served_per_second", rate(server, server->now.served, server->before.served),
+                     "read_lease_lapses", (json_int_t)server->now.lapses);
 }
 
 int top_print_json(const struct top *top)

@@ -68,6 +68,7 @@ static void index_counters(const struct server_stats *stats, FILE *out)
     counter(out, "banyan_fabric_writes_total", "WRITE commands.", tree->cost.writes);
     counter(out, "banyan_fabric_atomics_total", "CAS and FAA commands.", tree->cost.atomics);
     counter(out, "banyan_fabric_calls_total", "Calls of memory nodes' processors.", tree->cost.rpcs);
+    counter(out, "banyan_peer_calls_total", "Calls to other compute nodes.", tree->cost.peer_calls);
     counter(out, "banyan_fabric_read_bytes_total", "Bytes read from memory nodes.", tree->cost.bytes_read);
     counter(out, "banyan_fabric_written_bytes_total", "Bytes written to memory nodes.",
             tree->cost.bytes_written);
@@ -86,6 +87,66 @@ static void index_counters(const struct server_stats *stats, FILE *out)
     counter(out, "banyan_records_freed_total", "Records freed.", stats->store.records_freed);
     counter(out, "banyan_record_retries_total", "Records overwritten while they were read.",
             stats->store.record_retries);
+}
+
+static void owner_counters(const struct server_stats *stats, FILE *out)
+{
+    const struct owner_stats *owner = &stats->owner;
+    family_begin(out, "banyan_ownership", "gauge",
+                 "What this process may write alone: 1 for one of the kinds.");
+    for (int i = SERVER_SHARES; i <= SERVER_OWNS_RANGES; i++)
+        fprintf(out, "banyan_ownership{kind=\"%s\"} %d\n", server_ownership_names[i],
+                i == (int)stats->ownership);
+    if (stats->ownership != SERVER_OWNS_RANGES)
+        return;
+    gauge(out, "banyan_ranges_owned", "Key ranges that this process owns.", owner->owned);
+    gauge(out, "banyan_ranges", "Key ranges in the map, of the indexes that are open here.", owner->ranges);
+    gauge(out, "banyan_map_version", "Version of the map of ranges that this process has adopted.",
+          owner->version);
+    counter(out, "banyan_map_adoptions_total", "Versions of the map adopted.", owner->adoptions);
+    counter(out, "banyan_transfers_total", "Transfers of ranges begun here and ended.", owner->transfers);
+    counter(out, "banyan_ranges_moved_total", "Ranges that they moved.", owner->moved);
+    counter(out, "banyan_transfers_finished_total", "Transfers of others that were ended here.",
+            owner->finished);
+    counter(out, "banyan_takeovers_total", "Ranges of dead compute nodes taken over.", owner->takeovers);
+    counter(out, "banyan_fencings_total", "Processes that this one had fenced.", owner->fencings);
+    counter(out, "banyan_forwarded_lookups_total", "Lookups asked of other compute nodes.",
+            owner->forwarded_lookups);
+    counter(out, "banyan_forwarded_writes_total", "Writes asked of other compute nodes.",
+            owner->forwarded_exchanges);
+    counter(out, "banyan_forward_messages_total", "Messages that carried them.", owner->messages);
+    counter(out, "banyan_served_lookups_total", "Lookups served for other compute nodes.",
+            owner->served_lookups);
+    counter(out, "banyan_served_writes_total", "Writes served for other compute nodes.",
+            owner->served_exchanges);
+    counter(out, "banyan_forwards_refused_total", "Operations asked of others in vain.", owner->refused);
+    counter(out, "banyan_refusals_total", "Operations of others that were refused here.", owner->refusals);
+    counter(out, "banyan_ranges_unreachable_total",
+            "Operations that failed since their range's owner could not be reached.", owner->unreachable);
+    counter(out, "banyan_read_lease_lapses_total", "Times that the read lease lapsed.", owner->lapses);
+    counter(out, "banyan_read_lease_pauses_total", "Operations that waited for the read lease.",
+            owner->pauses);
+}
+
+/* A sum of nanoseconds, as Prometheus wants it. */
+static void owner_seconds(const struct server_stats *stats, FILE *out)
+{
+    const struct {
+        const char *name, *help;
+        uint64_t nanoseconds;
+    } sums[] = {
+        {"banyan_map_adoption_seconds_total", "Time that adopting versions of the map took.",
+         stats->owner.adopt_ns},
+        {"banyan_transfer_seconds_total", "Time that transfers begun here took.", stats->owner.transfer_ns},
+        {"banyan_range_wait_seconds_total", "Time that operations waited for ranges of others.",
+         stats->owner.wait_ns},
+        {"banyan_read_lease_pause_seconds_total", "Time that operations waited for the read lease.",
+         stats->owner.pause_ns},
+    };
+    for (size_t i = 0; stats->ownership == SERVER_OWNS_RANGES && i < sizeof sums / sizeof *sums; i++) {
+        family_begin(out, sums[i].name, "counter", sums[i].help);
+        fprintf(out, "%s %.6f\n", sums[i].name, (double)sums[i].nanoseconds / 1e9);
+    }
 }
 
 /* The format wants all samples of a family together: so there is one pass for each family. */
@@ -160,6 +221,8 @@ void metrics_compute(void *context, FILE *out)
     server_stats(server, &stats);
     server_counters(&stats, out);
     index_counters(&stats, out);
+    owner_counters(&stats, out);
+    owner_seconds(&stats, out);
     memory_families(server, out);
     command_families(server, out);
 }

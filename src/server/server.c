@@ -61,6 +61,12 @@ static void descriptors_raise(uint64_t clients_max)
             (unsigned long long)limit.rlim_cur, (unsigned long long)clients_max);
 }
 
+/* Before the store's first operation. */
+static int ranges_attach(struct server *server, struct error *error)
+{
+    return owner_process_attach(server->options.owner, store_tree(server->store), error);
+}
+
 /* Opens the store with a session of its own, which is not needed afterwards. */
 static int store_attach(struct server *server, struct error *error)
 {
@@ -74,6 +80,8 @@ static int store_attach(struct server *server, struct error *error)
         if (status)
             error_set(error, status, "%s", tree_session_error(session)->text);
         else
+            status = ranges_attach(server, error);
+        if (!status)
             store_set_memory_max(server->store, server->options.client_memory_max > VALUES_MEMORY
                                                     ? server->options.client_memory_max
                                                     : VALUES_MEMORY);
@@ -158,6 +166,16 @@ void server_set_settings(struct server *server, const struct server_setting *set
     server->settings = settings;
 }
 
+static void store_give_up(struct server *server)
+{
+    struct error error = {0};
+    if (!server->store)
+        return;
+    if (owner_process_detach(server->options.owner, store_tree(server->store), &error))
+        log_debug("ranges of index '%s' are left to others: %s", STORE_NAME, error.text);
+    store_close(server->store);
+}
+
 void server_destroy(struct server *server)
 {
     if (!server)
@@ -166,8 +184,7 @@ void server_destroy(struct server *server)
     for (unsigned i = 0; i < server->threads_made; i++)
         server_thread_destroy(&server->threads[i]);
     free(server->threads);
-    if (server->store)
-        store_close(server->store);
+    store_give_up(server);
     command_table_destroy(server->table);
     slowlog_destroy(&server->slowlog);
     free(server->nodes);
@@ -210,6 +227,18 @@ int server_start(struct server *server, struct error *error)
         server_join(server);
     }
     return status;
+}
+
+static void refuse(void *argument)
+{
+    struct server_thread *thread = argument;
+    listeners_close(thread->server);
+}
+
+void server_refuse(struct server *server)
+{
+    worker_post(server->threads[0].worker, refuse,
+                &server->threads[0]); /* without memory clients still come */
 }
 
 void server_stop(struct server *server)

@@ -11,6 +11,7 @@
 #define SERVER_SERVER_H
 
 #include "net/net.h"
+#include "owner/process.h"
 #include "store/store.h"
 
 struct server;
@@ -39,6 +40,8 @@ struct server_options {
         sweep_entries; /* that the expiry sweep looks at per 100 ms, on one thread; 0: 256; UINT32_MAX: off */
     bool no_defrag;    /* sparse chunks are not emptied until CONFIG SET activedefrag yes */
     bool busy_poll;    /* never sleep: for benchmarks */
+    struct owner_process *owner; /* the process's part in the ownership of ranges; NULL: no cluster */
+    bool owns_all; /* `compute` owns each index that it opens (switch `ownership`); for figures */
     void (*tick)(void *context); /* NULL, or called by the first thread ten times a second; must not wait */
     void *tick_context;
 };
@@ -57,6 +60,8 @@ int server_create(struct server **server, struct tree_compute *compute, const st
 /* Optional, before server_start; `settings` must stay. */
 void server_set_settings(struct server *server, const struct server_setting *settings);
 int server_start(struct server *server, struct error *error);
+/* No new clients from now on; those that there are go on. Any thread, after server_start. */
+void server_refuse(struct server *server);
 /* Any thread, also one that waits for signals. SHUTDOWN does the same. */
 void server_stop(struct server *server);
 /* Waits for all threads. */
@@ -81,6 +86,10 @@ struct server_counters {
         uint64_t each[13];
     };
 };
+/* What this process may write: with others, under locks of all; everything, since it has the pool to itself;
+ * what the map of ranges says. */
+enum server_ownership { SERVER_SHARES, SERVER_OWNS_ALL, SERVER_OWNS_RANGES };
+extern const char *const server_ownership_names[];
 /* Figures of all threads together. Any thread. */
 struct server_stats {
     struct server_counters counters;
@@ -91,6 +100,8 @@ struct server_stats {
     struct tree_stats tree;
     struct store_stats store;
     struct tree_cache_stats cache;
+    enum server_ownership ownership;
+    struct owner_stats owner;                                 /* where ownership is SERVER_OWNS_RANGES */
     uint64_t latency_us_p50, latency_us_p99, latency_us_p999; /* of commands, over the last minute or so */
 };
 void server_stats(struct server *server, struct server_stats *stats);

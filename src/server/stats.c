@@ -108,6 +108,8 @@ void server_refresh(struct server *server)
     server_each_thread(server, publish, NULL);
 }
 
+const char *const server_ownership_names[] = {"none", "all", "ranges"};
+
 static void latencies_sum(struct server *server, struct server_stats *stats)
 {
     struct histogram *sum = histogram_create();
@@ -145,6 +147,11 @@ void server_stats(struct server *server, struct server_stats *stats)
     stats->expired_total = stats->store.expired;
     tree_cache_stats(store_tree(server->store), &stats->cache);
     latencies_sum(server, stats);
+    stats->ownership = server->options.owner      ? SERVER_OWNS_RANGES
+                       : server->options.owns_all ? SERVER_OWNS_ALL
+                                                  : SERVER_SHARES;
+    if (server->options.owner)
+        owner_stats(owner_process_owner(server->options.owner), &stats->owner);
 }
 
 void server_each_command(struct server *server,

@@ -83,6 +83,28 @@ static void page_memory_nodes(struct server *server, FILE *out)
     fputs("</table>", out);
 }
 
+static void page_ownership(const struct server_stats *stats, FILE *out)
+{
+    const struct owner_stats *owner = &stats->owner;
+    if (stats->ownership != SERVER_OWNS_RANGES)
+        return;
+    fprintf(out,
+            "<h2>Ownership</h2><table><tr><td>ranges owned</td><td class=\"n\">%" PRIu64 " of %" PRIu64
+            "</td></tr>",
+            owner->owned, owner->ranges);
+    row(out, "map version", owner->version);
+    row(out, "ranges moved by this process", owner->moved);
+    row(out, "longest transfer, microseconds", owner->transfer_longest_ns / 1000);
+    row(out, "ranges of dead compute nodes taken over", owner->takeovers);
+    row(out, "lookups forwarded", owner->forwarded_lookups);
+    row(out, "writes forwarded", owner->forwarded_exchanges);
+    row(out, "served for others", owner->served_lookups + owner->served_exchanges);
+    row(out, "failed, owner out of reach", owner->unreachable);
+    row(out, "read lease lapsed", owner->lapses);
+    row(out, "longest pause for it, microseconds", owner->pause_longest_ns / 1000);
+    fputs("</table>", out);
+}
+
 static void page_command(void *context, const char *name, uint64_t calls, uint64_t nanoseconds,
                          uint64_t failed)
 {
@@ -113,6 +135,7 @@ void status_page_compute(void *context, FILE *out)
     fprintf(out, "<tr><td>round trips per operation</td><td class=\"n\">%.2f</td></tr>",
             (double)stats.tree.cost.round_trips / operations);
     fputs("</table>", out);
+    page_ownership(&stats, out);
     page_memory_nodes(server, out);
     fputs("<h2>Commands</h2><table><tr><th>name</th><th class=\"n\">calls</th><th class=\"n\">mean us</th>"
           "<th class=\"n\">failed</th></tr>",

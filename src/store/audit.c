@@ -1,4 +1,5 @@
 #include "store/audit_blocks.h"
+#include "owner/owner.h"
 #include "pool/pool.h"
 
 #include <stdarg.h>
@@ -51,12 +52,19 @@ static void remember(void *context, const char *name, const struct format_geomet
     audit->contents[audit->name_count++] = geometry->content;
 }
 
-static void add_tree(struct audit_report *report, const struct tree_check_report *tree)
+/* The map of ranges is no index of users, so it is not counted as one. */
+static void add_tree(const struct audit *audit, const struct tree_check_report *tree)
 {
-    report->indexes++;
-    report->entries += tree->entries;
-    report->leaves += tree->leaves;
-    report->internals += tree->internals;
+    struct audit_report *report = audit->report;
+    if (owner_is_map(audit->index)) {
+        report->map = true;
+        report->map_entries = tree->entries;
+    } else {
+        report->indexes++;
+        report->entries += tree->entries;
+        report->leaves += tree->leaves;
+        report->internals += tree->internals;
+    }
     report->dead += tree->dead;
     report->marked += tree->marked;
     report->frozen += tree->frozen;
@@ -82,7 +90,7 @@ static int check_store(struct audit *audit, struct tree *tree)
             .block = audit_reach, .problem = index_problem, .context = audit};
         memset(&report, 0, sizeof report);
         status = store_check_all(session, &visitor, &report);
-        add_tree(audit->report, &report.tree);
+        add_tree(audit, &report.tree);
         audit->report->values_record += report.values_record;
         audit->report->expired += report.expired;
         store_session_destroy(session);
@@ -98,7 +106,7 @@ static int check_plain(struct audit *audit, struct tree *tree)
     struct tree_check_report report;
     memset(&report, 0, sizeof report);
     int status = tree_check_all(audit->session, tree, &visitor, &report);
-    add_tree(audit->report, &report);
+    add_tree(audit, &report);
     tree_close(tree);
     return status;
 }

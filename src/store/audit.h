@@ -11,7 +11,9 @@
 #include "store/store.h"
 
 struct audit_report {
-    uint64_t indexes, entries, leaves, internals, values_record, expired;
+    uint64_t indexes, entries, leaves, internals, values_record, expired; /* without the map of ranges */
+    bool map;             /* there is a map of ranges (src/owner/), and it was walked like an index */
+    uint64_t map_entries; /* of it */
     uint64_t dead, marked, frozen, missing_parents; /* unfinished work of compute nodes that died: legal,
                                                other compute nodes finish it */
     uint32_t half_dropped;            /* indexes whose drop has not ended: their blocks count as lost */

@@ -30,6 +30,7 @@
  * BANYAN_ENOMEM; the caller asks for them again. */
 #define STORE_MULTI_BYTES_MAX (UINT64_C(4) << 20)
 
+struct owner;
 struct store;
 struct store_session;
 
@@ -54,6 +55,11 @@ struct tree *store_tree(const struct store *store);
 /* Drops an index of any content, with its records where it is a store: see tree_drop for what others see of
  * it, and for the errors. */
 int store_drop(struct tree_session *session, const char *name);
+/* The same where compute nodes own ranges (owner.h): the index is made shared first, and taken off the map
+ * afterwards. Of an attached tree, which stays open and attached; then of a name, of an index that this
+ * process does not have open (`owner` may be NULL). BANYAN_EINVAL: it is the map itself. */
+int store_drop_owned(struct tree_session *session, struct owner *owner, struct tree *tree);
+int store_drop_name(struct tree_session *session, struct owner *owner, const char *name);
 /* Ends all drops that were begun and not ended; *count: how many. */
 int store_drop_finish(struct tree_session *session, uint32_t *count);
 

@@ -117,6 +117,8 @@ bool tree_turn_again(struct tree_session *session, struct tree *tree, struct tre
         return wait_again(session, tree, turn, owner, status);
     case TREE_LAPSED:
         return pause_again(session, tree, status);
+    case BANYAN_EUNKNOWN: /* it may have taken effect, and would take effect twice */
+        return false;
     default:
         return tree_lapsed(session) && pause_again(session, tree, status);
     }

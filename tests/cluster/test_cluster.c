@@ -723,7 +723,7 @@ static void test_drop(void **state)
     assert_int_equal(process_stop(compute), 0);
     demand_check(scene, address, 0);
     assert_contains(result.output, "0 indexes");
-    assert_contains(result.output, "0 blocks");
+    assert_contains(result.output, "memory: 1 blocks"); /* of the map of ranges */
     scene->count--;
     compute = start_compute(scene, "compute", address, NULL);
     client = client_of(compute, 0);

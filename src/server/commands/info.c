@@ -1,6 +1,6 @@
 /*
  * info.c - INFO: the server's figures as text, in Redis's sections and form, since its tools parse them, and
- * one section of Banyan's own. On a fiber; visits every thread once, and asks each memory node for its state
+ * two sections of Banyan's own. On a fiber; visits every thread once, and asks each memory node for its state
  * where that is shown, to bring the figures up to date.
  */
 #include <inttypes.h>
@@ -214,6 +214,34 @@ static void section_banyan(struct figures *f)
     }
 }
 
+/* Its names are what `banyan top` reads. */
+static void section_ownership(struct figures *f)
+{
+    const struct owner_stats *o = &f->stats.owner;
+    text_add(&f->text, "ownership:%s\r\n", server_ownership_names[f->stats.ownership]);
+    if (f->stats.ownership != SERVER_OWNS_RANGES)
+        return;
+    text_add(&f->text,
+             "ownership_compute_id:%u\r\nownership_map_version:%" PRIu64 "\r\nownership_ranges_owned:%" PRIu64
+             "\r\nownership_ranges:%" PRIu64 "\r\nownership_adoptions:%" PRIu64
+             "\r\nownership_adoption_usec_longest:%" PRIu64 "\r\nownership_transfers:%" PRIu64
+             "\r\nownership_ranges_moved:%" PRIu64 "\r\nownership_transfer_usec_longest:%" PRIu64
+             "\r\nownership_transfers_finished:%" PRIu64 "\r\nownership_takeovers:%" PRIu64
+             "\r\nownership_fencings:%" PRIu64 "\r\n",
+             fabric_capabilities(f->server->fabric)->compute_id, o->version, o->owned, o->ranges,
+             o->adoptions, o->adopt_longest_ns / 1000, o->transfers, o->moved, o->transfer_longest_ns / 1000,
+             o->finished, o->takeovers, o->fencings);
+    text_add(&f->text,
+             "forwarded_lookups:%" PRIu64 "\r\nforwarded_writes:%" PRIu64 "\r\nforwarded_messages:%" PRIu64
+             "\r\nserved_lookups:%" PRIu64 "\r\nserved_writes:%" PRIu64 "\r\nforwards_refused:%" PRIu64
+             "\r\nrefusals:%" PRIu64 "\r\nranges_unreachable:%" PRIu64 "\r\nownership_waits:%" PRIu64
+             "\r\nownership_wait_usec_longest:%" PRIu64 "\r\nread_lease_lapses:%" PRIu64
+             "\r\nread_lease_pauses:%" PRIu64 "\r\nread_lease_pause_usec_longest:%" PRIu64 "\r\n",
+             o->forwarded_lookups, o->forwarded_exchanges, o->messages, o->served_lookups,
+             o->served_exchanges, o->refused, o->refusals, o->unreachable, o->waits,
+             o->wait_longest_ns / 1000, o->lapses, o->pauses, o->pause_longest_ns / 1000);
+}
+
 static const struct section {
     const char *name;  /* in requests */
     const char *title; /* in the reply */
@@ -232,6 +260,7 @@ static const struct section {
     {"CLUSTER", "Cluster", section_cluster, false, false},
     {"KEYSPACE", "Keyspace", section_keyspace, false, false},
     {"BANYAN", "Banyan", section_banyan, false, true},
+    {"OWNERSHIP", "Ownership", section_ownership, false, false},
 };
 
 static bool wanted(const struct server_call *call, const struct section *section)

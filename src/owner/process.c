@@ -1,0 +1,110 @@
+/* process.c - See process.h. */
+#include "owner/process.h"
+
+#include <stdlib.h>
+
+#include "base/atomic.h"
+#include "base/task.h"
+#include "pool/pool.h"
+
+#define LOCK_SLEEP_NS UINT64_C(100000)
+
+struct owner_process {
+    struct owner *owner;
+    struct owner_threads *threads;
+    struct pool_worker *worker;
+    struct tree_session *session;
+    struct spinlock lock; /* guards the session; held over round trips, so those that wait sleep */
+};
+
+static void session_take(struct owner_process *process)
+{
+    while (!spinlock_try(&process->lock))
+        task_sleep(LOCK_SLEEP_NS);
+}
+
+/* Gives the session back, and its message to the caller. */
+static int session_give(struct owner_process *process, int status, struct error *error)
+{
+    const struct error *last = tree_session_error(process->session);
+    if (status && last->code == status)
+        error_set(error, status, "%s", last->text);
+    else if (status)
+        error_set(error, status, "%s", error_name(status));
+    spinlock_unlock(&process->lock);
+    return status;
+}
+
+int owner_process_open(struct owner_process **out, struct tree_compute *compute,
+                       const struct owner_options *options, unsigned threads, unsigned fibers,
+                       struct error *error)
+{
+    struct owner_process *process = calloc(1, sizeof *process);
+    *out = NULL;
+    if (!process)
+        return error_set(error, BANYAN_ENOMEM, "no memory for a part in the ownership of ranges");
+    int status = owner_create(&process->owner, compute, options, error);
+    if (!status)
+        status = pool_worker_create(&process->worker, tree_compute_pool(compute), error);
+    if (!status)
+        status = tree_session_create(&process->session, compute, process->worker, error);
+    if (!status)
+        status = owner_threads_start(&process->threads, process->owner, threads, fibers, error);
+    if (!status) {
+        session_take(process);
+        status = session_give(process, owner_join(process->owner, process->session), error);
+    }
+    if (status)
+        owner_process_close(process);
+    else
+        *out = process;
+    return status;
+}
+
+void owner_process_close(struct owner_process *process)
+{
+    if (!process)
+        return;
+    owner_threads_stop(process->threads);
+    tree_session_destroy(process->session);
+    pool_worker_destroy(process->worker);
+    owner_destroy(process->owner);
+    free(process);
+}
+
+struct owner *owner_process_owner(const struct owner_process *process)
+{
+    return process ? process->owner : NULL;
+}
+
+int owner_process_attach(struct owner_process *process, struct tree *tree, struct error *error)
+{
+    if (!process)
+        return 0;
+    session_take(process);
+    return session_give(process, owner_attach(process->owner, process->session, tree), error);
+}
+
+int owner_process_detach(struct owner_process *process, struct tree *tree, struct error *error)
+{
+    if (!process)
+        return 0;
+    session_take(process);
+    return session_give(process, owner_detach(process->owner, process->session, tree), error);
+}
+
+int owner_process_balance(struct owner_process *process, struct error *error)
+{
+    if (!process)
+        return 0;
+    session_take(process);
+    return session_give(process, owner_balance(process->owner, process->session), error);
+}
+
+int owner_process_leave(struct owner_process *process, struct error *error)
+{
+    if (!process)
+        return 0;
+    session_take(process);
+    return session_give(process, owner_release(process->owner, process->session), error);
+}
