@@ -52,7 +52,7 @@ static void take_out(struct owned_cooling *cooling, struct bucket *bucket, uint3
 {
     bucket->count--;
     memmove(bucket->nodes + at, bucket->nodes + at + 1, (bucket->count - at) * sizeof *bucket->nodes);
-    atomic_add_relaxed(&cooling->count, -1);
+    atomic_add_relaxed(&cooling->count, UINT64_MAX); /* one less */
 }
 
 bool owned_cooling_put(struct owned_cooling *cooling, gaddr node, gaddr *pushed)

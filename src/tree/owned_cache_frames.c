@@ -207,7 +207,7 @@ static void take_out(struct owned_frames *frames, struct shard *shard, struct ow
     atomic_store_relaxed(&frame->state, OWNED_FRAME_GONE); /* a hint to samplers that still have it */
     shard->places[frame->place] = shard->places[--shard->count];
     shard->places[frame->place]->place = frame->place;
-    atomic_add_relaxed(&frames->count, -1);
+    atomic_add_relaxed(&frames->count, UINT64_MAX); /* one less */
 }
 
 static void frame_free(void *object, void *context)
