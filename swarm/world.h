@@ -52,6 +52,9 @@ struct world_options {
         patience_ns; /* longest wait of an operation once the faults have stopped (world_calm); 0: no limit */
     const struct tree_switches *switches; /* NULL: the preset's, or drawn */
     bool owned; /* the one compute node has the right to all leaves (tree_switches, ownership) */
+    /* What it caches of them; the fabric claims not to map memory then. The preset's choice counts only on
+     * fabrics that do not. */
+    enum tree_cache_policy cache_policy;
 };
 /* Everything small and the default preset; the test then changes the options that it is about. */
 void world_options_default(struct world_options *options);

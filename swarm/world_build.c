@@ -104,6 +104,8 @@ static int switches_of(struct world *world, struct tree_switches *switches)
     switches->cache_bytes = world->options.cache_bytes;
     if (world->options.owned)
         switches->ownership = TREE_OWNERSHIP_ALL;
+    if (world->options.cache_policy)
+        switches->cache_policy = world->options.cache_policy;
     if (world->options.random_switches)
         switches_draw(world, switches);
     return 0;
@@ -115,6 +117,8 @@ int world_build_compute(struct world *world, struct world_compute *compute)
     int status = switches_of(world, &switches);
     if (status)
         return status;
+    if (world->options.cache_policy)
+        compute->fabric->capabilities.direct = false;
     if (world->options.unlock_by_atomic)
         compute->fabric->capabilities.release_by_write = false;
     if (world->options.atomic_write)

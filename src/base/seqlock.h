@@ -49,7 +49,8 @@ static inline void seqlock_lock(struct seqlock *lock)
 }
 static inline void seqlock_unlock(struct seqlock *lock)
 {
-    atomic_store_release(&lock->version, lock->version + 1); /* release: the data come before it */
+    /* Release: the data come before it. Nobody else changes an odd version. */
+    atomic_store_release(&lock->version, atomic_load_relaxed(&lock->version) + 1);
 }
 
 #endif

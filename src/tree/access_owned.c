@@ -4,30 +4,30 @@
  * up. Writes go through to the pool before the lock is given up, in the order that R1 to R7 want, so others
  * may read the leaf one-sided at any time, and a later owner finds a valid one.
  *
- * A read is a round trip; so is a release that writes, and a lock that must read. What is known of a leaf
- * (an image that came with its lock) costs none, but then the answer may rest on it alone: session->cached,
- * until a list of the operation has succeeded, which proves that no successor had begun (O2, ownership.md).
+ * A read is a round trip, or none where the leaf is cached (owned_cache_use.h); so is a lock that must read.
+ * A release that writes is one. What is known of a leaf (an image that came with its lock) costs none, but
+ * then the answer may rest on it alone: session->cached, until a list of the operation has succeeded, which
+ * proves that no successor had begun (O2, ownership.md).
  */
 #include "tree/access.h"
 #include "tree/index.h"
+#include "tree/owned_cache_use.h"
 #include "tree/session.h"
 
 /* With the lock held, or without for reads that need none. */
 static int owned_execute(struct tree_session *session, struct tree *tree, gaddr leaf,
                          struct fabric_command *commands, uint32_t count)
 {
-    (void)tree;
-    int status = pool_execute(&session->pool, gaddr_node(leaf), commands, count);
-    if (!status)
-        session->cached = false;
-    return status;
+    for (uint32_t i = 0; i < count; i++)
+        if (commands[i].operation != FABRIC_READ)
+            return tree_owned_write(session, tree, leaf, commands, count);
+    return tree_owned_read(session, tree, leaf, commands, count);
 }
 
 static int owned_read_many(struct tree_session *session, struct tree *tree, struct fabric_list *const *lists,
                            uint32_t count)
 {
-    (void)tree;
-    return pool_lists_post(&session->pool, lists, count);
+    return tree_owned_read_many(session, tree, lists, count);
 }
 
 /* The local lock is held, or `status` says why not. */
@@ -63,7 +63,7 @@ static int owned_lock_or_leave(struct tree_session *session, struct tree *tree, 
 static int owned_release(struct tree_session *session, struct tree *tree, struct tree_hold *hold,
                          struct fabric_command *writes, uint32_t count)
 {
-    int status = count ? owned_execute(session, tree, hold->word, writes, count) : 0;
+    int status = count ? owned_execute(session, tree, tree_hold_leaf(hold), writes, count) : 0;
     if (status) {
         session->image.address = GADDR_NULL; /* the pool may not have what the image says */
         status = pool_unknown(&session->pool, status);

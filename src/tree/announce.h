@@ -48,12 +48,16 @@ struct tree_rights {
     uint32_t references;      /* handles */
     uint32_t entry;           /* of the catalogue */
     uint16_t generation;
+    struct owned_cache *cache; /* of what this process owns, for all handles; owned, NULL: none */
 };
 
 /* The index's rights on this compute node, made as a whole shared (or owned, as the switch `ownership` says)
  * where no handle has them yet. NULL: no memory. */
 struct tree_rights *tree_rights_acquire(struct tree_compute *compute, uint32_t entry, uint16_t generation);
 void tree_rights_release(struct tree_rights *rights);
+/* The cache of what this process owns of the index, made where it has none yet; NULL: the switches want none,
+ * or there is no memory for it: then nothing is cached. */
+struct owned_cache *tree_rights_cache(struct tree_rights *rights, const struct format_geometry *geometry);
 
 /* Announces the row of the key, after tree_begin; returns the right that it gives. With TREE_OTHERS (whose
  * leaves may be read, not helped; session->owner) and TREE_MOVING nothing is announced. The operation's leaf

@@ -12,6 +12,7 @@
 #include "base/epoch.h"
 #include "base/random.h"
 #include "format/internal_node.h"
+#include "tree/owned_cache.h"
 
 /*
  * Readers walk buckets and swizzled child pointers inside an epoch, without a lock; every change is made
@@ -23,7 +24,8 @@
 #define SLAB_SMALL    (UINT64_C(128) << 10)
 #define SLAB_LARGE    (UINT64_C(2) << 20) /* a huge page, where the system has them: for caches worth one */
 #define EVICTIONS_MAX 4u                  /* for one installation */
-#define FRAMES_MIN    16u                 /* whatever the limit: a few paths must fit */
+#define HITS_MAX      15u
+#define FRAMES_MIN    16u /* whatever the limit: a few paths must fit */
 
 struct slab {
     struct slab *next;
@@ -38,6 +40,7 @@ struct tree_cache {
     uint64_t slab_used;      /* of the newest */
     struct tree_frame *idle; /* by `next`: to be used again */
     uint64_t limit, bytes, evictions;
+    struct owned_cache *owned;   /* whose budget it is; NULL: `limit` is */
     struct tree_frame **buckets; /* [bucket_count], atomic heads */
     uint32_t bucket_count;       /* power of two; fixed: from the limit */
     struct tree_frame **places;  /* [count]: all frames, for sampling */
@@ -102,11 +105,20 @@ void tree_cache_destroy(struct tree_cache *cache)
         return;
     spinlock_lock(&cache->lock);
     assert(!cache->closed);
+    if (cache->owned)
+        owned_cache_inner_bytes(cache->owned, -(int64_t)cache->bytes);
+    cache->owned = NULL; /* it may go before the last frame comes back */
     cache->closed = true;
     bool last = !cache->retired;
     spinlock_unlock(&cache->lock);
     if (last)
         cache_free(cache);
+}
+
+void tree_cache_share(struct tree_cache *cache, struct owned_cache *owned)
+{
+    assert(!cache->count);
+    cache->owned = owned;
 }
 
 void tree_cache_count(const struct tree_cache *cache, struct tree_cache_stats *stats)
@@ -137,6 +149,13 @@ void tree_cache_touch(struct tree_cache *cache, struct tree_frame *frame)
     uint32_t now = atomic_load_relaxed(&cache->clock);
     if (atomic_load_relaxed(&frame->used) != now) /* a hint for eviction: no order needed */
         atomic_store_relaxed(&frame->used, now);
+    if (!cache->owned)
+        return;
+    uint8_t hits = atomic_load_relaxed(&frame->hits); /* a hint too */
+    if (hits < HITS_MAX)
+        atomic_store_relaxed(&frame->hits, (uint8_t)(hits + 1));
+    if (!hits)
+        owned_cache_inner_hit(cache->owned);
 }
 
 /* ---- building ---- */
@@ -320,6 +339,8 @@ static void frame_remove(struct tree_cache *cache, struct tree_frame *frame)
     cache->places[frame->place] = cache->places[--cache->count];
     cache->places[frame->place]->place = frame->place;
     cache->bytes -= frame->bytes;
+    if (cache->owned)
+        owned_cache_inner_bytes(cache->owned, -(int64_t)frame->bytes);
     assert(!frame->parent && !frame->cached_children); /* nothing leads to it any more */
     frame->place = UINT32_MAX;                         /* gone: must not be swizzled to again */
     cache->retired++;
@@ -339,14 +360,20 @@ static void frame_retire(struct tree_cache *cache, struct epoch_slot *slot, stru
 static struct tree_frame *evict_one(struct tree_cache *cache, const struct tree_frame *keep)
 {
     struct tree_frame *oldest = NULL;
+    uint32_t cold = 0;
     for (unsigned i = 0; i < SAMPLE; i++) {
         struct tree_frame *frame = cache->places[random_below(&cache->random, cache->count)];
+        uint8_t hits = atomic_load_relaxed(&frame->hits);
+        cold += !hits;
+        atomic_store_relaxed(&frame->hits, hits / 2);
         if (frame == keep || frame->cached_children)
             continue;
         uint32_t age = cache->clock - atomic_load_relaxed(&frame->used);
         if (!oldest || age > cache->clock - atomic_load_relaxed(&oldest->used))
             oldest = frame;
     }
+    if (cache->owned)
+        owned_cache_inner_seen(cache->owned, SAMPLE, cold);
     if (oldest) {
         frame_remove(cache, oldest);
         cache->evictions++;
@@ -369,6 +396,8 @@ static bool frame_publish(struct tree_cache *cache, struct tree_frame *frame)
     frame->place = cache->count;
     cache->places[cache->count++] = frame;
     cache->bytes += frame->bytes;
+    if (cache->owned)
+        owned_cache_inner_bytes(cache->owned, frame->bytes);
     struct tree_frame **head = bucket_of(cache, frame->link.address);
     frame->next = *head;
     atomic_store_release(head, frame);
@@ -381,6 +410,19 @@ static struct tree_frame *find_locked(struct tree_cache *cache, gaddr address)
     while (frame && frame->link.address != address)
         frame = frame->next;
     return frame;
+}
+
+/* Where the budget is shared: leaves and entries go, or frames do. */
+static void share_keep(struct tree_cache *cache, struct epoch_slot *slot)
+{
+    for (uint32_t i = 0; i < EVICTIONS_MAX && owned_cache_make_room(cache->owned, slot); i++) {
+        spinlock_lock(&cache->lock);
+        struct tree_frame *gone = cache->count > FRAMES_MIN ? evict_one(cache, NULL) : NULL;
+        spinlock_unlock(&cache->lock);
+        if (!gone)
+            return;
+        frame_retire(cache, slot, gone);
+    }
 }
 
 bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr address,
@@ -401,7 +443,8 @@ bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr
     }
     if (frame && !built)
         frame_return(cache, frame);
-    while (built && cache->bytes > cache->limit && cache->count > FRAMES_MIN && count <= EVICTIONS_MAX - 1) {
+    while (built && !cache->owned && cache->bytes > cache->limit && cache->count > FRAMES_MIN &&
+           count <= EVICTIONS_MAX - 1) {
         struct tree_frame *evicted = evict_one(cache, frame);
         if (!evicted)
             break;
@@ -410,6 +453,8 @@ bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr
     spinlock_unlock(&cache->lock);
     for (uint32_t i = 0; i < count; i++)
         frame_retire(cache, slot, gone[i]);
+    if (built && cache->owned)
+        share_keep(cache, slot);
     return built;
 }
 

@@ -10,6 +10,7 @@
 #include "tree/tree.h"
 
 struct epoch_slot;
+struct owned_cache;
 struct tree_cache;
 
 #define TREE_PREFIX_MAX 40u
@@ -23,7 +24,8 @@ struct tree_frame {
     struct format_link link;
     uint8_t level;
     bool has_upper;
-    bool whole; /* keys are eight bytes: the heads are all there is to compare */
+    bool whole;   /* keys are eight bytes: the heads are all there is to compare */
+    uint8_t hits; /* up to 15, halved when replacement looks at the frame; relaxed */
     uint16_t count;
     uint32_t common;                 /* bytes that all keys but the first share: of `prefix` */
     uint32_t used;                   /* the cache's clock when it was last used */
@@ -45,6 +47,9 @@ struct tree_frame {
 
 struct tree_cache *tree_cache_create(uint64_t bytes, const struct format_layout *layout);
 void tree_cache_destroy(struct tree_cache *cache);
+/* Before anything is cached: the frames share one budget with what is cached of owned ranges, instead of one
+ * of their own. */
+void tree_cache_share(struct tree_cache *cache, struct owned_cache *owned);
 /* In an epoch. NULL when it is not cached under this tag. */
 struct tree_frame *tree_cache_find(struct tree_cache *cache, struct format_link link);
 /*

@@ -15,6 +15,7 @@
 #include "tree/cache.h"
 #include "tree/entries.h"
 #include "tree/index.h"
+#include "tree/owned_cache.h"
 #include "tree/locate.h"
 #include "tree/rights.h"
 #include "tree/session.h"
@@ -266,7 +267,12 @@ static int tree_make(struct tree_session *session, const char *name, const struc
     tree->cache = tree_cache_create(session->compute->switches.cache_bytes, &tree->layout);
     if (!tree->cache || !tree->rights)
         status = pool_fail_memory(&session->pool);
-    else
+    /* Where READs are mapped memory there is nothing to gain. */
+    if (!status && !fabric_capabilities(session->pool.fabric)->direct)
+        tree->owned = tree_rights_cache(tree->rights, geometry);
+    if (tree->owned)
+        tree_cache_share(tree->cache, tree->owned);
+    if (!status)
         status = tree_buffers(session, tree);
     if (status)
         tree_close(tree);
@@ -329,9 +335,9 @@ void tree_close(struct tree *tree)
 {
     if (!tree)
         return;
+    tree_cache_destroy(tree->cache); /* its frames count in the rights' cache */
     if (tree->rights)
         tree_rights_release(tree->rights);
-    tree_cache_destroy(tree->cache);
     format_layout_free(&tree->layout);
     free(tree);
 }
@@ -349,6 +355,8 @@ const struct format_geometry *tree_geometry(const struct tree *tree)
 void tree_cache_stats(const struct tree *tree, struct tree_cache_stats *stats)
 {
     tree_cache_count(tree->cache, stats);
+    if (tree->owned)
+        owned_cache_count(tree->owned, false, stats);
 }
 
 /* ---- creating ---- */

@@ -16,6 +16,7 @@
 #include "tree/entries.h"
 #include "tree/index.h"
 #include "tree/leaf.h"
+#include "tree/owned_cache.h"
 #include "tree/session.h"
 #include "tree/turn.h"
 
@@ -215,6 +216,8 @@ static int leaf_enter(struct tree_drop *drop, struct format_link link)
     struct format_key lower = format_key_least(layout);
     struct format_header header;
     int status = tree_rights_enter_whole(session, drop->tree);
+    if (!status && drop->tree->owned) /* what it says of keys that go would be found for ever */
+        owned_cache_stop(drop->tree->owned, session->pool.epoch);
     if (!status && !tree_rights_alike(session)) {
         struct fabric_command read = pool_read_command(link.address, session->scratch, layout->header_bytes);
         status = pool_execute(&session->pool, gaddr_node(link.address), &read, 1);

@@ -10,6 +10,7 @@
 #include "format/header.h"
 #include "tree/tree.h"
 
+struct owned_cache;
 struct tree_cache;
 struct tree_rights;
 
@@ -30,6 +31,7 @@ struct tree {
     struct format_link root; /* address 0: not known */
     uint8_t root_level;
     struct tree_cache *cache;
+    struct owned_cache *owned; /* of what this process owns; the rights', NULL: none (owned_cache.h) */
 };
 
 #endif

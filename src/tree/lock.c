@@ -113,6 +113,12 @@ gaddr tree_lock_name(const struct tree_session *session, gaddr node)
 /* Words of global locks lie at even addresses. */
 #define OWNED_MARK 1u
 
+gaddr tree_hold_leaf(const struct tree_hold *hold)
+{
+    assert(hold->owned);
+    return hold->word & ~(gaddr)OWNED_MARK;
+}
+
 static void hold_init_owned(const struct tree_session *session, gaddr node, struct tree_hold *hold)
 {
     *hold = (struct tree_hold){

@@ -99,6 +99,8 @@ int tree_lock_owned(struct tree_session *session, gaddr node, bool wanted, struc
                     struct tree_hold *hold);
 /* What was written is done, or is not known to be, and then the session's image has been forgotten. */
 void tree_unlock_owned(struct tree_session *session, struct tree_hold *hold);
+/* The leaf whose lock it is. */
+gaddr tree_hold_leaf(const struct tree_hold *hold);
 
 /* ---- parts of it, for lists of the caller's own (multi.c) ---- */
 

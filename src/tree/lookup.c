@@ -14,6 +14,7 @@
 #include "tree/index.h"
 #include "tree/leaf.h"
 #include "tree/locate.h"
+#include "tree/owned_cache_use.h"
 #include "tree/session.h"
 #include "tree/turn.h"
 #include "tree/unlink.h"
@@ -47,6 +48,8 @@ struct point {
     struct tree_path path;
     struct format_point place; /* of the key in the leaf of `path` */
     struct format_slot slot;
+    uint64_t stamp;                  /* taken before the leaf was read (owned_cache_use.h) */
+    uint8_t value[FORMAT_VALUE_MAX]; /* of an entry of the cache */
     bool asked;    /* for a peer, who may have met a half done leaf: a hit must not hide that */
     gaddr settled; /* the leaf that was looked after for that */
 };
@@ -69,6 +72,7 @@ static int point_read(struct point *point, bool header_too)
         if (header_too)
             reads[count++] = pool_read_command(leaf, image, layout->header_bytes);
     }
+    point->stamp = tree_owned_stamp(session, point->tree, leaf);
     int status = tree_leaf_read(session, point->tree, leaf, reads, count);
     if (status)
         return status;
@@ -114,8 +118,11 @@ static int point_follow(struct point *point, enum format_verdict verdict, const 
 {
     struct tree_session *session = point->session;
     *outcome = ELSEWHERE;
+    if (verdict != FORMAT_HIT && verdict != FORMAT_MISS && verdict != FORMAT_RIGHT)
+        tree_owned_doubt(session, point->tree, point->path.link.address);
     switch (verdict) {
     case FORMAT_HIT:
+        tree_owned_learn(session, point->tree, point->path.link, point->stamp, point->key, point->slot.value);
         *outcome = HIT;
         return 0;
     case FORMAT_MISS:
@@ -202,11 +209,41 @@ static int point_settle(struct point *point)
                : tree_leaf_settle(point->session, point->tree, point->path.link);
 }
 
+/* From the cache of what this process owns: the key's value, or by a shortcut to its leaf. False: not so. */
+static bool point_cached(struct point *point, int *status)
+{
+    struct tree_session *session = point->session;
+    struct format_link leaf;
+    uint32_t length;
+    *status = 0;
+    if (point->asked)
+        return false;
+    if (tree_owned_lookup(session, point->tree, point->key, point->value, &length, &leaf)) {
+        point->slot.value = (struct format_key){point->value, length};
+        return true;
+    }
+    if (leaf.address == GADDR_NULL)
+        return false;
+    point->path = (struct tree_path){.link = leaf};
+    *status = point_read(point, false);
+    if (*status)
+        return true;
+    struct format_header header;
+    if (format_point_verdict(&point->place, session->image.bytes, FORMAT_SEEN_BUCKET, &header,
+                             &point->slot) != FORMAT_HIT)
+        return false; /* it has moved, or is gone */
+    tree_owned_learn(session, point->tree, leaf, point->stamp, point->key, point->slot.value);
+    return true;
+}
+
 /* One try under the right that was entered: 0 with the proven slot in point->slot, BANYAN_ENOTFOUND (with a
  * message only where the index was dropped), an error, TREE_FORWARD, or a verdict of turn.h. */
 static int point_try(struct point *point)
 {
     struct tree_session *session = point->session;
+    int cached;
+    if (point_cached(point, &cached))
+        return tree_again(session, &cached) ? TREE_ANEW : cached;
     for (;;) {
         int status = tree_locate(session, point->tree, point->key, false, 0, &point->path);
         enum outcome outcome = AGAIN;

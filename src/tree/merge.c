@@ -13,6 +13,7 @@
 #include "tree/entries.h"
 #include "tree/index.h"
 #include "tree/leaf.h"
+#include "tree/owned_cache_use.h"
 #include "tree/parent.h"
 #include "tree/session.h"
 #include "tree/unlink.h"
@@ -98,6 +99,8 @@ static int right_lock(struct merge *merge, struct fabric_command read)
         tree_lock_give_back(session, &merge->right_hold, &commands[0], status);
     else if (!status && !owned && (commands[0].cas.old & merge->right_hold.mask))
         status = TREE_RESTART;
+    if (!status && owned)
+        tree_owned_begin(session, merge->tree, leaf); /* until right_release: it is about to die */
     if (!status)
         pool_read_settle(&commands[1]);
     if (status)
@@ -113,6 +116,8 @@ static int right_release(struct merge *merge, struct fabric_command *writes, uin
         writes[count++] = tree_unlock_command(session, &merge->right_hold);
     int status =
         count ? pool_execute(&session->pool, gaddr_node(merge->right_link.address), writes, count) : 0;
+    if (!merge->shared && merge->right_hold.owned)
+        tree_owned_end(session, merge->tree, merge->right_link.address);
     if (!merge->shared)
         tree_lock_abandon(session, &merge->right_hold, status);
     return status;
@@ -329,6 +334,8 @@ static int write_merge(struct merge *merge, enum stage stage, struct tree_hold *
     } else if (count) {
         status = tree_leaf_execute(session, merge->tree, left, writes, count);
     }
+    if (both && merge->right_hold.owned)
+        tree_owned_end(session, merge->tree, right);
     if (both)
         tree_lock_abandon(session, &merge->right_hold, status);
     return status;

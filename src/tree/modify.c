@@ -26,6 +26,7 @@
 #include "tree/keyblocks.h"
 #include "tree/locate.h"
 #include "tree/merge.h"
+#include "tree/owned_cache_use.h"
 #include "tree/session.h"
 #include "tree/split.h"
 #include "tree/turn.h"
@@ -76,7 +77,11 @@ int tree_leaf_complete(struct tree_session *session, struct tree *tree, gaddr le
 int tree_leaf_validate(struct tree_session *session, struct tree *tree, struct format_link link,
                        struct format_header *header)
 {
-    switch (format_node_verdict(&tree->layout, session->image.bytes, link, tree->index, 0, header)) {
+    enum format_verdict verdict =
+        format_node_verdict(&tree->layout, session->image.bytes, link, tree->index, 0, header);
+    if (verdict != FORMAT_LIVE && verdict != FORMAT_FROZEN)
+        tree_owned_doubt(session, tree, link.address);
+    switch (verdict) {
     case FORMAT_TORN:
         return tree_invalid(session, link.address, "a leaf's header fails its check");
     case FORMAT_MALFORMED:
@@ -341,6 +346,30 @@ static int change_take(struct change *change)
     return status ? change_quit(change, status) : 0;
 }
 
+/* What a key will hold, as the image has it: for its entry in the cache. */
+static void change_note(struct change *change, const struct format_point *place)
+{
+    struct format_slot slot;
+    struct format_header header = change->header;
+    bool found =
+        header.state == FORMAT_NODE_LIVE &&
+        format_point_verdict_locked(place, change->session->image.bytes, &header, &slot) == FORMAT_HIT;
+    tree_owned_note(change->session, change->tree, place->key, found ? &slot.value : NULL);
+}
+
+static void change_notes(struct change *change, bool own)
+{
+    if (change->session->right != TREE_OWNED || !change->tree->owned)
+        return;
+    if (own)
+        change_note(change, &change->place);
+    for (const struct tree_waiter *waiter = change->taken.waiters; waiter; waiter = waiter->next)
+        for (const struct tree_operation *operation = waiter->operations; operation && operation->done;
+             operation = operation->next)
+            if (operation->wrote)
+                change_note(change, &operation->place);
+}
+
 /* Releases the lock with the list that writes back this change, `count` commands of `writes`, and those taken
  * with it. The change has put its entry into `slot`, or cleared that; UINT32_MAX: it has changed nothing. */
 static int change_release(struct change *change, struct fabric_command *writes, uint32_t count, uint32_t slot,
@@ -348,8 +377,10 @@ static int change_release(struct change *change, struct fabric_command *writes, 
 {
     struct tree_session *session = change->session;
     uint32_t own = count;
-    if (!change->taken.waiters)
+    if (!change->taken.waiters) {
+        change_notes(change, slot != UINT32_MAX);
         return tree_leaf_release(session, change->tree, &change->hold, writes, count);
+    }
     struct tree_delegate_leaf leaf = {.session = session,
                                       .tree = change->tree,
                                       .address = change->path.link.address,
@@ -364,6 +395,7 @@ static int change_release(struct change *change, struct fabric_command *writes, 
         session->list[0].length = change->tree->layout.slot_bytes;
     tree_delegate_apply(&leaf, &change->hold, &change->taken, session->list, &count);
     assert(count < FABRIC_COMMANDS_MAX);
+    change_notes(change, slot != UINT32_MAX);
     int status = tree_leaf_release(session, change->tree, &change->hold, session->list, count);
     tree_delegate_answer(session, &change->taken, status);
     return own ? status : pool_not_done(&session->pool, status);

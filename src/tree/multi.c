@@ -20,6 +20,7 @@
 #include "tree/index.h"
 #include "tree/keyblocks.h"
 #include "tree/locate.h"
+#include "tree/owned_cache_use.h"
 #include "tree/session.h"
 #include "tree/turn.h"
 
@@ -474,6 +475,28 @@ static void put_apply(struct tree_batch *batch, struct batch_item *leader)
         leader->commands[leader->list.count++] = tree_unlock_command(batch->session, &leader->hold);
 }
 
+/* The group's writes begin, or have ended: of an owned leaf the cache must hear. */
+static void put_tell(struct tree_batch *batch, const struct batch_item *leader, bool begin)
+{
+    struct tree_session *session = batch->session;
+    const struct tree *tree = batch->tree;
+    gaddr leaf = leader->path.link.address;
+    void (*tell)(struct tree_session *, const struct tree *, struct format_key) =
+        begin ? tree_owned_begin_key : tree_owned_end_key;
+    if (!leader->owned || !leader->list.count)
+        return;
+    if (begin)
+        tree_owned_begin(session, tree, leaf);
+    for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next)
+        tell(session, tree, item_key(batch->items[i].item));
+    for (const struct tree_waiter *waiter = leader->taken.waiters; waiter; waiter = waiter->next)
+        for (const struct tree_operation *operation = waiter->operations; operation && operation->done;
+             operation = operation->next)
+            tell(session, tree, operation->place.key);
+    if (!begin)
+        tree_owned_end(session, tree, leaf);
+}
+
 /* The leader's first list was posted: the second one if the lock is held, else all of the group are deferred.
  */
 static void put_go_on(struct tree_batch *batch, struct batch_item *leader)
@@ -484,6 +507,7 @@ static void put_go_on(struct tree_batch *batch, struct batch_item *leader)
     leader->hold.global = leader->held;
     if (leader->held) {
         put_apply(batch, leader);
+        put_tell(batch, leader, true);
         return;
     }
     leader->list.count = 0;
@@ -499,6 +523,7 @@ static void put_conclude(struct tree_batch *batch, struct batch_item *leader)
 {
     struct tree_session *session = batch->session;
     int status = leader->list.count ? leader->list.status : 0; /* 0: owned, and there is nothing to write */
+    put_tell(batch, leader, false);
     tree_lock_abandon(session, &leader->hold, status);
     tree_delegate_answer(session, &leader->taken, status);
     if (status && status != BANYAN_EFENCED)

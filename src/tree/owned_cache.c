@@ -16,12 +16,12 @@ static bool parts_make(struct owned_cache *cache)
 {
     const struct owned_cache_settings *settings = &cache->settings;
     if (settings->policy != TREE_CACHE_DINOMO) {
-        cache->frames = owned_frames_create(cache->layout->geometry.leaf_bytes, settings->bytes);
+        cache->frames = owned_frames_create(cache->layout.geometry.leaf_bytes, settings->bytes);
         if (!cache->frames)
             return false;
     }
     if (settings->policy != TREE_CACHE_DEX) {
-        cache->entries = owned_entries_create(cache->layout, settings->bytes);
+        cache->entries = owned_entries_create(&cache->layout, settings->bytes);
         return cache->entries != NULL;
     }
     /* A tenth of what fits cools (DEX, section 8.1). */
@@ -30,8 +30,9 @@ static bool parts_make(struct owned_cache *cache)
 }
 
 struct owned_cache *owned_cache_create(const struct owned_cache_settings *settings,
-                                       const struct format_layout *layout)
+                                       const struct format_geometry *geometry)
 {
+    struct error error;
     if (settings->policy == TREE_CACHE_INNER)
         return NULL;
     struct owned_cache *cache = aligned_alloc(64, (sizeof *cache + 63u) & ~(size_t)63u);
@@ -39,11 +40,10 @@ struct owned_cache *owned_cache_create(const struct owned_cache_settings *settin
         return NULL;
     memset(cache, 0, sizeof *cache);
     cache->settings = *settings;
-    cache->layout = layout;
     cache->miss_cost = 1024;
     for (int kind = 0; kind < OWNED_KINDS; kind++)
         cache->meters[kind].density = -1;
-    if (!parts_make(cache)) {
+    if (format_layout_init(&cache->layout, geometry, &error) || !parts_make(cache)) {
         owned_cache_destroy(cache);
         return NULL;
     }
@@ -57,6 +57,7 @@ void owned_cache_destroy(struct owned_cache *cache)
     owned_frames_destroy(cache->frames);
     owned_entries_destroy(cache->entries);
     owned_cooling_destroy(cache->cooling);
+    format_layout_free(&cache->layout);
     free(cache);
 }
 
@@ -70,11 +71,17 @@ static struct owned_stripe *stripe_of(struct owned_cache *cache, const struct ep
 
 /* ---- reading ---- */
 
+/* Acquire: pairs with owned_cache_stop. */
+static bool stopped(const struct owned_cache *cache)
+{
+    return atomic_load_acquire(&cache->stopped);
+}
+
 enum owned_frame_found owned_cache_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf,
                                         const struct owned_piece *pieces, uint32_t count)
 {
     uint32_t hits = 0, lines = 0;
-    if (!cache->frames)
+    if (!cache->frames || stopped(cache))
         return OWNED_FRAME_NONE;
     epoch_enter(slot);
     enum owned_frame_found found = owned_frames_read(cache->frames, leaf, pieces, count, &hits);
@@ -106,7 +113,7 @@ enum owned_cache_found owned_cache_entry(struct owned_cache *cache, struct epoch
                                          struct format_link *leaf)
 {
     struct owned_entry entry;
-    if (!cache->entries)
+    if (!cache->entries || stopped(cache))
         return OWNED_CACHE_NONE;
     epoch_enter(slot);
     enum owned_entry_found found = owned_entries_find(cache->entries, key, &entry);
@@ -144,7 +151,7 @@ uint64_t owned_cache_stamp(struct owned_cache *cache, gaddr leaf)
 
 bool owned_cache_wants(struct owned_cache *cache)
 {
-    return cache->frames && owned_policy_wants_leaf(cache);
+    return cache->frames && !stopped(cache) && owned_policy_wants_leaf(cache);
 }
 
 void owned_cache_offer_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf,
@@ -160,7 +167,7 @@ void owned_cache_offer_leaf(struct owned_cache *cache, struct epoch_slot *slot, 
         COUNT(cache, slot, leaf_admissions);
     epoch_leave(slot);
     task_charge(TASK_WORK_LINE, 4); /* the frame's head, its shard, its bucket, its place */
-    task_charge(TASK_WORK_COPY, task_lines(cache->layout->geometry.leaf_bytes));
+    task_charge(TASK_WORK_COPY, task_lines(cache->layout.geometry.leaf_bytes));
 }
 
 static void put_entry(struct owned_cache *cache, struct epoch_slot *slot, const struct owned_put *put)
@@ -288,7 +295,14 @@ static bool within(void *context, const struct owned_frame *frame)
 {
     const struct bounds *bounds = context;
     struct format_header header;
-    if (!format_header_decode(bounds->layout, frame->bytes, &header))
+    uint8_t bytes[FORMAT_HEADER_FIXED + 2 * FORMAT_KEY_MAX + 64];
+    assert(bounds->layout->header_bytes <= sizeof bytes);
+    uint32_t version;
+    do {
+        version = seqlock_read(&frame->latch);
+        atomic_copy_from(bytes, frame->bytes, bounds->layout->header_bytes);
+    } while (!seqlock_same(&frame->latch, version));
+    if (!format_header_decode(bounds->layout, bytes, &header))
         return true;
     return (!header.has_upper || format_key_compare(header.upper, bounds->lower) > 0) &&
            (!bounds->upper || format_key_compare(header.lower, *bounds->upper) < 0);
@@ -297,7 +311,7 @@ static bool within(void *context, const struct owned_frame *frame)
 void owned_cache_drop_range(struct owned_cache *cache, struct epoch_slot *slot, struct format_key lower,
                             const struct format_key *upper)
 {
-    struct bounds bounds = {cache->layout, lower, upper};
+    struct bounds bounds = {&cache->layout, lower, upper};
     epoch_enter(slot);
     if (cache->frames)
         owned_frames_drop_if(cache->frames, slot, within, &bounds);
@@ -306,19 +320,37 @@ void owned_cache_drop_range(struct owned_cache *cache, struct epoch_slot *slot, 
     epoch_leave(slot);
 }
 
-/* ---- the budget ---- */
-
-void owned_cache_make_room(struct owned_cache *cache, struct epoch_slot *slot)
+void owned_cache_stop(struct owned_cache *cache, struct epoch_slot *slot)
 {
-    epoch_enter(slot);
-    owned_policy_room(cache, slot, OWNED_INNER, 0);
-    epoch_leave(slot);
+    if (stopped(cache))
+        return;
+    atomic_store_release(&cache->stopped, true); /* who finds something behind this has begun before */
+    owned_cache_drop_range(cache, slot, (struct format_key){NULL, 0}, NULL);
 }
 
-void owned_cache_warm(struct owned_cache *cache, gaddr node)
+/* ---- the budget ---- */
+
+void owned_cache_inner_bytes(struct owned_cache *cache, int64_t more)
 {
-    if (cache->cooling)
-        owned_cooling_remove(cache->cooling, node);
+    atomic_add_relaxed(&cache->inner_bytes, (uint64_t)more);
+}
+
+bool owned_cache_make_room(struct owned_cache *cache, struct epoch_slot *slot)
+{
+    epoch_enter(slot);
+    bool room = owned_policy_room(cache, slot, OWNED_INNER, 0);
+    epoch_leave(slot);
+    return !room;
+}
+
+void owned_cache_inner_seen(struct owned_cache *cache, uint32_t seen, uint32_t cold)
+{
+    owned_policy_saw_inner(cache, seen, cold);
+}
+
+void owned_cache_inner_hit(struct owned_cache *cache)
+{
+    atomic_add_relaxed(&cache->meters[OWNED_INNER].cold_hits, 1);
 }
 
 void owned_cache_count(const struct owned_cache *cache, bool entries, struct tree_cache_stats *stats)

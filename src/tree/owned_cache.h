@@ -37,35 +37,15 @@
 struct epoch_slot;
 struct owned_cache;
 
-/* The inner nodes of the same index, as far as replacement must know of them. All lie in an epoch; none calls
- * the owned cache but `holds`. */
-struct owned_inner {
-    void *context;
-    uint64_t (*bytes)(const void *context);
-    /* Hits on frames that were not hit since they were last sampled, ever. */
-    uint64_t (*cold_hits)(const void *context);
-    /* Looks at `count` frames: how many there were, and how many of them had no hit; takes a hit from the
-     * others. */
-    void (*sample)(void *context, uint32_t count, uint32_t *seen, uint32_t *cold);
-    /* One frame goes that no cached inner node hangs on; false: there is none that may. */
-    bool (*evict)(void *context, struct epoch_slot *slot);
-    /* DEX: a random frame, or where nodes are cached below it, one of those, at the end of a cached path: a
-     * leaf that `holds` is true for, or an inner node, which is marked as cooling. 0: there is none. */
-    gaddr (*choose)(void *context, uint64_t random, bool (*holds)(void *cache, gaddr leaf), void *cache);
-    /* DEX: the inner node goes if it is still marked, and nothing is cached below it. */
-    bool (*evict_cooling)(void *context, struct epoch_slot *slot, gaddr node,
-                          bool (*holds)(void *cache, gaddr leaf), void *cache);
-};
-
 struct owned_cache_settings {
     uint64_t bytes; /* of everything, inner nodes too */
     enum tree_cache_policy policy;
-    double admission;                /* DEX's probability for leaves */
-    const struct owned_inner *inner; /* NULL: there are none */
+    double admission; /* DEX's probability for leaves */
 };
-/* NULL: no memory, or the policy caches inner nodes only. */
+/* For an index of this geometry, which is complete. NULL: no memory, or the policy caches inner nodes only.
+ */
 struct owned_cache *owned_cache_create(const struct owned_cache_settings *settings,
-                                       const struct format_layout *layout);
+                                       const struct format_geometry *geometry);
 /* Nothing may be at work in it. */
 void owned_cache_destroy(struct owned_cache *cache);
 
@@ -117,12 +97,19 @@ void owned_cache_drop_leaf(struct owned_cache *cache, struct epoch_slot *slot, g
 void owned_cache_drop_range(struct owned_cache *cache, struct epoch_slot *slot, struct format_key lower,
                             const struct format_key *upper);
 
-/* ---- the budget ---- */
+/* The index is being dropped: nothing is found any more. */
+void owned_cache_stop(struct owned_cache *cache, struct epoch_slot *slot);
 
-/* Inner frames have grown by some bytes: others go, or they do, by the policy. */
-void owned_cache_make_room(struct owned_cache *cache, struct epoch_slot *slot);
-/* An inner node that cooled was used again. */
-void owned_cache_warm(struct owned_cache *cache, gaddr node);
+/* ---- the budget, for the cache of inner nodes (cache.c), which lets its own go by itself ---- */
+
+void owned_cache_inner_bytes(struct owned_cache *cache, int64_t more);
+/* Inner frames have grown: leaves or entries go, by the policy. True: an inner one should go. */
+bool owned_cache_make_room(struct owned_cache *cache, struct epoch_slot *slot);
+/* Of frames that were looked at, so many had not been used since the look before; and one of those was used
+ * now. */
+void owned_cache_inner_seen(struct owned_cache *cache, uint32_t seen, uint32_t cold);
+void owned_cache_inner_hit(struct owned_cache *cache);
+
 /* Adds to *stats, but for the inner nodes' part. */
 void owned_cache_count(const struct owned_cache *cache, bool entries, struct tree_cache_stats *stats);
 

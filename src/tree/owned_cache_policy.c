@@ -4,7 +4,7 @@
  *
  * dex     (DEX, section 5) Two sampled nodes begin to cool for each one that goes, until a tenth of the cache
  *         cools; what has cooled longest in a random bucket of the cooling map goes. An inner node passes the
- *         command on to what is cached below it.
+ *         command on to what is cached below it: so inner nodes go only when there are no leaves.
  * dinomo  (Dinomo, section 3.3) Entries alone; what goes is settled within a set (owned_cache_set.c). Inner
  *         nodes, which Dinomo has not, come before entries.
  * banyan  Inner nodes, leaves and entries compete by the round trips that their bytes save. What counts is
@@ -21,7 +21,7 @@
 #define SEEN_MIN    64u   /* objects looked at before a window tells something */
 #define KEEP        64u   /* one part in so many of the budget is left to a kind, whatever it is worth */
 #define SAMPLE      8u    /* leaves looked at for one that goes */
-#define SAMPLE_STEP 4u    /* of so many full sets, one has a leaf and an inner node looked at */
+#define SAMPLE_STEP 4u    /* of so many full sets, one has a leaf looked at */
 #define GROW_STEP   4u    /* of so many full sets, one may take room from other kinds */
 #define STEP        128u  /* in a window, one part in so many of the budget may pass from kind to kind */
 #define MARGIN      1.1   /* a kind must be worth so much more than another to take its room */
@@ -37,10 +37,9 @@ uint64_t owned_policy_random(struct owned_cache *cache)
 
 uint64_t owned_policy_bytes(const struct owned_cache *cache, enum owned_kind kind)
 {
-    const struct owned_inner *inner = cache->settings.inner;
     switch (kind) {
     case OWNED_INNER:
-        return inner ? inner->bytes(inner->context) : 0;
+        return atomic_load_relaxed(&cache->inner_bytes); /* a figure */
     case OWNED_LEAVES:
         return cache->frames ? owned_frames_count(cache->frames) * owned_frames_size(cache->frames) : 0;
     default:
@@ -54,12 +53,6 @@ static bool fits(const struct owned_cache *cache, uint64_t bytes)
     for (int kind = 0; kind < OWNED_KINDS; kind++)
         used += owned_policy_bytes(cache, (enum owned_kind)kind);
     return used <= cache->settings.bytes;
-}
-
-static bool holds(void *context, gaddr leaf)
-{
-    struct owned_cache *cache = context;
-    return cache->frames && owned_frames_find(cache->frames, leaf) != NULL;
 }
 
 /* ---- what bytes are worth ---- */
@@ -76,7 +69,8 @@ static void meter_learn(struct owned_meter *meter, uint64_t bytes, uint64_t now)
         double part = ((double)new_cold + 1) / ((double)new_seen + 1);
         double density =
             (double)(hits - meter->last_hits) / ((double)bytes * part * (double)(now - meter->last));
-        meter->density = meter->density < 0 ? density : 0.75 * meter->density + 0.25 * density;
+        density = meter->density < 0 ? density : 0.75 * meter->density + 0.25 * density;
+        __atomic_store(&meter->density, &density, __ATOMIC_RELAXED); /* an estimate */
     }
     meter->last = now;
     meter->last_hits = hits;
@@ -86,16 +80,14 @@ static void meter_learn(struct owned_meter *meter, uint64_t bytes, uint64_t now)
 
 static void learn(struct owned_cache *cache)
 {
-    const struct owned_inner *inner = cache->settings.inner;
     uint64_t now = atomic_load_relaxed(&cache->draws);
     if (now % WINDOW || !spinlock_try(&cache->meters_lock))
         return; /* another thread is at it */
-    if (inner)
-        atomic_store_relaxed(&cache->meters[OWNED_INNER].cold_hits, inner->cold_hits(inner->context));
     for (int kind = 0; kind < OWNED_KINDS; kind++)
         meter_learn(&cache->meters[kind], owned_policy_bytes(cache, (enum owned_kind)kind), now);
     uint64_t step = cache->settings.bytes / STEP;
-    cache->allowance = (int64_t)(step > OWNED_SEGMENT_BYTES ? step : OWNED_SEGMENT_BYTES);
+    int64_t allowance = (int64_t)(step > OWNED_SEGMENT_BYTES ? step : OWNED_SEGMENT_BYTES);
+    atomic_store_relaxed(&cache->allowance, allowance); /* an estimate, as all who take from it know */
     spinlock_unlock(&cache->meters_lock);
 }
 
@@ -165,24 +157,11 @@ static bool evict_entries(struct owned_cache *cache, struct epoch_slot *slot)
     return shrunk;
 }
 
-static void look_at_inner(struct owned_cache *cache)
-{
-    const struct owned_inner *inner = cache->settings.inner;
-    uint32_t seen = 0, cold = 0;
-    if (inner)
-        inner->sample(inner->context, 1, &seen, &cold);
-    saw(&cache->meters[OWNED_INNER], seen, cold);
-}
-
+/* Of leaves or entries. */
 static bool evict_kind(struct owned_cache *cache, struct epoch_slot *slot, enum owned_kind kind)
 {
-    const struct owned_inner *inner = cache->settings.inner;
     if (kind == OWNED_ENTRIES)
         return evict_entries(cache, slot);
-    if (kind == OWNED_INNER) {
-        look_at_inner(cache);
-        return inner->evict(inner->context, slot);
-    }
     struct owned_frame *least = sample_leaves(cache, SAMPLE);
     return least && evict_leaf(cache, slot, least->address);
 }
@@ -196,7 +175,9 @@ static enum owned_kind cheapest(const struct owned_cache *cache, enum owned_kind
     for (int i = 0; i < OWNED_KINDS; i++) {
         enum owned_kind kind = (enum owned_kind)i;
         uint64_t bytes = owned_policy_bytes(cache, kind);
-        if (!bytes || (kind != self && bytes <= cache->settings.bytes / KEEP) ||
+        /* Inner nodes go only for others of their own. */
+        if (!bytes || (kind == OWNED_INNER && self != OWNED_INNER) ||
+            (kind != self && bytes <= cache->settings.bytes / KEEP) ||
             (kind == OWNED_ENTRIES && bytes <= OWNED_SEGMENT_BYTES))
             continue;
         double value = worth(cache, kind) * (kind == self ? 1 : MARGIN);
@@ -211,46 +192,28 @@ static enum owned_kind cheapest(const struct owned_cache *cache, enum owned_kind
 /* ---- DEX ---- */
 
 /* What cooled longest in its bucket goes. */
-static bool evict_cooled(struct owned_cache *cache, struct epoch_slot *slot, gaddr node)
+static bool evict_cooled(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf)
 {
-    const struct owned_inner *inner = cache->settings.inner;
-    struct owned_frame *frame = owned_frames_find(cache->frames, node);
-    if (!frame)
-        return inner && inner->evict_cooling(inner->context, slot, node, holds, cache);
-    return atomic_load_relaxed(&frame->state) == OWNED_FRAME_COOLING && evict_leaf(cache, slot, node);
+    struct owned_frame *frame = owned_frames_find(cache->frames, leaf);
+    return frame && atomic_load_relaxed(&frame->state) == OWNED_FRAME_COOLING &&
+           evict_leaf(cache, slot, leaf);
 }
 
-/* A leaf begins to cool; an inner node is marked already. */
-static void cool(struct owned_cache *cache, struct epoch_slot *slot, gaddr node)
+static void cool_one(struct owned_cache *cache, struct epoch_slot *slot)
 {
-    struct owned_frame *frame = owned_frames_find(cache->frames, node);
+    struct owned_frame *frame = owned_frames_any(cache->frames, owned_policy_random(cache));
     gaddr pushed;
-    if (frame && !owned_frames_turn(cache->frames, frame, OWNED_FRAME_WARM, OWNED_FRAME_COOLING))
+    if (!frame || !owned_frames_turn(cache->frames, frame, OWNED_FRAME_WARM, OWNED_FRAME_COOLING))
         return;
-    if (owned_cooling_put(cache->cooling, node, &pushed))
+    if (owned_cooling_put(cache->cooling, frame->address, &pushed))
         evict_cooled(cache, slot, pushed);
-}
-
-/* A node of either kind, as likely as all others. */
-static gaddr sample_node(struct owned_cache *cache)
-{
-    const struct owned_inner *inner = cache->settings.inner;
-    uint64_t random = owned_policy_random(cache);
-    uint64_t above = owned_policy_bytes(cache, OWNED_INNER), leaves = owned_policy_bytes(cache, OWNED_LEAVES);
-    if (inner && above && (random >> 16) % (above + leaves) < above)
-        return inner->choose(inner->context, random, holds, cache);
-    struct owned_frame *frame = owned_frames_any(cache->frames, random);
-    return frame ? frame->address : GADDR_NULL;
 }
 
 static bool dex_evict(struct owned_cache *cache, struct epoch_slot *slot)
 {
     gaddr node;
-    for (unsigned i = 0; i < 2; i++) {
-        gaddr chosen = sample_node(cache);
-        if (chosen)
-            cool(cache, slot, chosen);
-    }
+    cool_one(cache, slot);
+    cool_one(cache, slot);
     /* Until a tenth of the cache cools, pushing from full buckets is all that frees. */
     uint64_t nodes = owned_frames_count(cache->frames) / 10;
     uint64_t enough = owned_cooling_capacity(cache->cooling) / 2;
@@ -263,19 +226,25 @@ static bool dex_evict(struct owned_cache *cache, struct epoch_slot *slot)
 
 /* ---- room ---- */
 
-static bool evict(struct owned_cache *cache, struct epoch_slot *slot, enum owned_kind wanting)
+/* Which kind something must go of for more bytes of one kind; OWNED_KINDS: none may. */
+static enum owned_kind victim(struct owned_cache *cache, enum owned_kind wanting)
 {
+    uint64_t inner = owned_policy_bytes(cache, OWNED_INNER);
     enum owned_kind kind;
     switch (cache->settings.policy) {
-    case TREE_CACHE_DEX:
-        return dex_evict(cache, slot);
+    case TREE_CACHE_DEX: /* a sampled inner node passes the command to cool on to a leaf below it */
+        return owned_policy_bytes(cache, OWNED_LEAVES)                          ? OWNED_LEAVES
+               : wanting == OWNED_INNER && inner > cache->settings.bytes / KEEP ? OWNED_INNER
+                                                                                : OWNED_KINDS;
     case TREE_CACHE_DINOMO:
-        return wanting == OWNED_INNER && (evict_entries(cache, slot) || evict_kind(cache, slot, OWNED_INNER));
+        return wanting != OWNED_INNER                                           ? OWNED_KINDS
+               : owned_policy_bytes(cache, OWNED_ENTRIES) > OWNED_SEGMENT_BYTES ? OWNED_ENTRIES
+                                                                                : OWNED_INNER;
     default:
         kind = cheapest(cache, wanting);
         if (kind == OWNED_ENTRIES && wanting == OWNED_LEAVES && !may_pass(cache, OWNED_SEGMENT_BYTES))
             kind = OWNED_LEAVES;
-        return kind != OWNED_KINDS && evict_kind(cache, slot, kind);
+        return kind;
     }
 }
 
@@ -286,9 +255,20 @@ bool owned_policy_room(struct owned_cache *cache, struct epoch_slot *slot, enum 
         if (fits(cache, bytes))
             return true;
         learn(cache);
-        evict(cache, slot, kind);
+        enum owned_kind gone = victim(cache, kind);
+        if (gone == OWNED_KINDS || gone == OWNED_INNER)
+            return false; /* its own cache lets one of them go */
+        if (cache->settings.policy == TREE_CACHE_DEX)
+            dex_evict(cache, slot);
+        else
+            evict_kind(cache, slot, gone);
     }
     return fits(cache, bytes);
+}
+
+void owned_policy_saw_inner(struct owned_cache *cache, uint32_t seen, uint32_t cold)
+{
+    saw(&cache->meters[OWNED_INNER], seen, cold);
 }
 
 void owned_policy_full_set(struct owned_cache *cache, struct epoch_slot *slot, uint32_t counted,
@@ -303,10 +283,8 @@ void owned_policy_full_set(struct owned_cache *cache, struct epoch_slot *slot, u
     uint64_t random = owned_policy_random(cache);
     learn(cache);
     saw(&cache->meters[OWNED_ENTRIES], counted, cold);
-    if (random % SAMPLE_STEP == 0) {
+    if (random % SAMPLE_STEP == 0)
         sample_leaves(cache, 1);
-        look_at_inner(cache);
-    }
     if (random / SAMPLE_STEP % GROW_STEP || cheapest(cache, OWNED_ENTRIES) == OWNED_ENTRIES ||
         !may_pass(cache, OWNED_SEGMENT_BYTES))
         return;

@@ -27,7 +27,9 @@ struct owned_stripe {
 
 struct owned_cache {
     struct owned_cache_settings settings;
-    const struct format_layout *layout;
+    struct format_layout layout;   /* its own: handles of the index come and go */
+    uint64_t inner_bytes;          /* of all handles' inner frames; relaxed */
+    bool stopped;                  /* the index is being dropped; never false again */
     struct owned_frames *frames;   /* policies dex and banyan; else NULL */
     struct owned_entries *entries; /* policies dinomo and banyan; else NULL */
     struct owned_cooling *cooling; /* policy dex; else NULL */
@@ -51,6 +53,7 @@ bool owned_policy_room(struct owned_cache *cache, struct epoch_slot *slot, enum 
 /* A set of entries was full: the table grows, if that is worth what must go for it. */
 void owned_policy_full_set(struct owned_cache *cache, struct epoch_slot *slot, uint32_t counted,
                            uint32_t cold);
+void owned_policy_saw_inner(struct owned_cache *cache, uint32_t seen, uint32_t cold);
 bool owned_policy_wants_leaf(struct owned_cache *cache);
 /* Whether a key of a cached leaf should have an entry too. */
 bool owned_policy_wants_entry(const struct owned_cache *cache);

@@ -13,6 +13,7 @@
 #include "base/membarrier.h"
 #include "base/task.h"
 #include "tree/access.h"
+#include "tree/owned_cache.h"
 #include "tree/announce.h"
 #include "tree/index.h"
 
@@ -142,8 +143,30 @@ void tree_rights_release(struct tree_rights *rights)
     spinlock_unlock(&compute->lock);
     if (!last)
         return;
+    owned_cache_destroy(rights->cache);
     tables_free(rights->table);
     free(rights);
+}
+
+struct owned_cache *tree_rights_cache(struct tree_rights *rights, const struct format_geometry *geometry)
+{
+    struct tree_compute *compute = rights->compute;
+    const struct tree_switches *switches = &compute->switches;
+    const struct owned_cache_settings settings = {
+        switches->cache_bytes, (enum tree_cache_policy)switches->cache_policy, switches->admission};
+    spinlock_lock(&compute->lock);
+    struct owned_cache *cache = rights->cache;
+    spinlock_unlock(&compute->lock);
+    struct owned_cache *fresh = cache ? NULL : owned_cache_create(&settings, geometry);
+    spinlock_lock(&compute->lock);
+    if (!rights->cache) {
+        rights->cache = fresh;
+        fresh = NULL;
+    }
+    cache = rights->cache;
+    spinlock_unlock(&compute->lock);
+    owned_cache_destroy(fresh);
+    return cache;
 }
 
 /* ---- announcing ---- */
@@ -477,8 +500,20 @@ static void confirm(struct tree_table *table, uint64_t incarnation)
         atomic_store_release(&table->incarnation, incarnation);
 }
 
-/* Installs the table, and waits for those who rely on what it takes away. */
-static void install(struct tree_rights *rights, struct tree_table *fresh)
+/* What is cached of lost rows goes: nobody relies on them any more. */
+static void cache_drop(struct owned_cache *cache, struct epoch_slot *slot, const struct tree_table *tables)
+{
+    for (const struct tree_table *table = tables; table && cache; table = table->older)
+        for (uint32_t i = 0; i < table->count; i++) {
+            const struct tree_row *row = &table->rows[i];
+            if (row->right == TREE_OWNED && table->gone[i / 64] >> i % 64 & 1)
+                owned_cache_drop_range(cache, slot, row->lower, row->has_upper ? &row->upper : NULL);
+        }
+}
+
+/* Installs the table, and waits for those who rely on what it takes away. `slot`: NULL where nothing is
+ * cached. */
+static void install(struct tree_rights *rights, struct tree_table *fresh, struct epoch_slot *slot)
 {
     struct tree_compute *compute = rights->compute;
     fresh->older = atomic_load_relaxed(&rights->table); /* one task installs at a time */
@@ -489,6 +524,8 @@ static void install(struct tree_rights *rights, struct tree_table *fresh)
     for (uint64_t pause = LOOK_FIRST_NS; !look(compute, fresh->older);
          pause = pause < LOOK_LAST_NS ? 2 * pause : LOOK_LAST_NS)
         task_sleep(pause);
+    if (slot)
+        cache_drop(rights->cache, slot, fresh->older);
     tables_trim(compute, fresh);
     atomic_store_release(&rights->version, fresh->version); /* adopted: who reads it sees that it is */
 }
@@ -512,7 +549,7 @@ int tree_rights_adopt(struct tree_session *session, struct tree *tree, uint64_t 
         return pool_fail_memory(&session->pool);
     fresh->version = version;
     fresh->incarnation = incarnation;
-    install(rights, fresh);
+    install(rights, fresh, session->pool.epoch);
     return 0;
 }
 
@@ -521,7 +558,7 @@ int tree_rights_own(struct tree *tree, struct error *error)
     struct tree_table *fresh = table_whole(TREE_OWNED);
     if (!fresh)
         return error_set(error, BANYAN_ENOMEM, "no memory for the rights of index %s", tree->name);
-    install(tree->rights, fresh);
+    install(tree->rights, fresh, NULL);
     return 0;
 }
 

@@ -19,6 +19,7 @@
 #include "tree/index.h"
 #include "tree/leaf.h"
 #include "tree/locate.h"
+#include "tree/owned_cache_use.h"
 #include "tree/session.h"
 #include "tree/turn.h"
 #include "tree/unlink.h"
@@ -260,6 +261,8 @@ static int leaf_deliver(struct scan *scan, struct format_link link, const uint8_
     atomic_copy_from(image, data, layout->geometry.leaf_bytes);
     tree_charge_leaf(session, layout);
     *verdict = format_leaf_verdict(layout, image, link, scan->tree->index, &position, header);
+    if (*verdict != FORMAT_LIVE && *verdict != FORMAT_RIGHT)
+        tree_owned_doubt(session, scan->tree, link.address);
     if (*verdict != FORMAT_LIVE)
         return 0;
     if (scan->neighbour) {

@@ -71,6 +71,13 @@ struct tree_foreign {
     struct format_key_copy lower;
 };
 
+/* A key that the writes to its leaf are about to change, and what it will hold. */
+struct tree_note {
+    struct format_key key, value;
+    bool known;
+};
+#define TREE_NOTES_MAX 50u /* a holder's own change and those that it does for others (delegate.h) */
+
 struct tree_session {
     struct pool_session pool; /* the fabric, costs, last error */
     struct tree_compute *compute;
@@ -80,6 +87,9 @@ struct tree_session {
     const struct tree_row *row;
     const struct tree_access *access; /* how it reaches leaves */
     enum tree_right right;
+    bool served;                            /* the last read of a leaf came from the cache */
+    struct tree_note notes[TREE_NOTES_MAX]; /* owned_cache_use.h */
+    uint32_t note_count;
     bool cached; /* its answer rests on what this compute node knows, and no list has proven the right: O2 */
     struct fabric_process owner;        /* of a row that is another's */
     struct tree_foreign foreign;        /* TREE_FOREIGN */

@@ -100,6 +100,27 @@ static void owned(void **state)
     }
 }
 
+/* The same with leaves and entries in a cache that is far too small, so that all of it goes and comes. */
+static void owned_and_cached(void **state)
+{
+    struct world_options options;
+    struct churn churn = {.keys = 400,
+                          .window = 40,
+                          .rounds = world_rounds(2000),
+                          .hot = 20,
+                          .scans = 3,
+                          .multis = 8,
+                          .merges = 3};
+    for (int policy = TREE_CACHE_DEX; policy <= TREE_CACHE_BANYAN; policy++)
+        for (unsigned size = 0; size < 2; size++) {
+            options_for(&options, 1, 4, size ? 4 : 1);
+            options.owned = true;
+            options.cache_policy = (enum tree_cache_policy)policy;
+            options.cache_bytes = size ? 1 << 20 : 24576;
+            run(&options, &churn);
+        }
+}
+
 static void every_preset(void **state)
 {
     struct world_options options;
@@ -179,6 +200,7 @@ int main(void)
         cmocka_unit_test(disjoint_changes),
         cmocka_unit_test(many_fibers),
         cmocka_unit_test(owned),
+        cmocka_unit_test(owned_and_cached),
         cmocka_unit_test(every_preset),
         cmocka_unit_test(variable_keys),
         cmocka_unit_test(long_keys),

@@ -40,8 +40,8 @@ static void bench_open(struct bench *bench, const struct format_geometry *geomet
     assert_int_equal(format_layout_init(&bench->layout, &bench->geometry, &error), 0);
     bench->domain = epoch_domain_create();
     bench->slot = epoch_slot_acquire(bench->domain);
-    const struct owned_cache_settings settings = {bytes, policy, 1, NULL};
-    bench->cache = owned_cache_create(&settings, &bench->layout);
+    const struct owned_cache_settings settings = {bytes, policy, 1};
+    bench->cache = owned_cache_create(&settings, &bench->geometry);
     assert_non_null(bench->cache);
 }
 

@@ -141,11 +141,10 @@ static void writer(void *context)
     epoch_slot_release(slot);
 }
 
-/* A layout whose header is valid for no frame of this test: dropping a range drops all leaves. */
+/* Frames here have no headers: dropping a range drops all leaves. */
 static void run(enum tree_cache_policy policy, uint64_t bytes)
 {
     struct format_geometry geometry = {.leaf_bytes = LEAF, .key_bytes = 8, .value_bytes = 8};
-    struct format_layout layout;
     struct error error;
     struct shared *shared = calloc(1, sizeof *shared);
     struct worker workers[READERS + WRITERS];
@@ -155,9 +154,8 @@ static void run(enum tree_cache_policy policy, uint64_t bytes)
     uint64_t found = 0;
     assert_non_null(shared);
     assert_int_equal(format_geometry_complete(&geometry, 4096, &error), 0);
-    assert_int_equal(format_layout_init(&layout, &geometry, &error), 0);
-    const struct owned_cache_settings settings = {bytes, policy, 0.5, NULL};
-    shared->cache = owned_cache_create(&settings, &layout);
+    const struct owned_cache_settings settings = {bytes, policy, 0.5};
+    shared->cache = owned_cache_create(&settings, &geometry);
     shared->domain = epoch_domain_create();
     assert_non_null(shared->cache);
     for (unsigned i = 0; i < READERS + WRITERS; i++) {
@@ -172,7 +170,6 @@ static void run(enum tree_cache_policy policy, uint64_t bytes)
     assert_true(found > 0);
     owned_cache_destroy(shared->cache);
     epoch_domain_destroy(shared->domain);
-    format_layout_free(&layout);
     free(shared);
 }
 

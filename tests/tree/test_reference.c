@@ -517,7 +517,7 @@ static bool check(struct trial *trial)
 }
 
 static void trial_run_as(const struct shape *shape, uint64_t seed, unsigned operations, const char *preset,
-                         bool owned)
+                         bool owned, enum tree_cache_policy policy)
 {
     struct trial trial = {.shape = shape, .seed = seed, .operations = operations};
     struct world_options options;
@@ -525,6 +525,7 @@ static void trial_run_as(const struct shape *shape, uint64_t seed, unsigned oper
     options.geometry = shape->geometry;
     options.preset = preset;
     options.owned = owned;
+    options.cache_policy = policy;
     options.memory_nodes = 1 + (unsigned)(seed % 3);
     if (seed % 4 == 0)
         options.cache_bytes = 16384;
@@ -550,7 +551,7 @@ static void trial_run_as(const struct shape *shape, uint64_t seed, unsigned oper
 
 static void trial_run(const struct shape *shape, uint64_t seed, unsigned operations, const char *preset)
 {
-    trial_run_as(shape, seed, operations, preset, false);
+    trial_run_as(shape, seed, operations, preset, false, TREE_CACHE_INNER);
 }
 
 /* Fewer where the rounds are scaled down: one operation may take an emulated NIC long. */
@@ -579,10 +580,20 @@ static void agrees_under_every_preset(void **state)
 static void agrees_when_owned(void **state)
 {
     for (unsigned i = 0; i < SHAPE_COUNT; i++)
-        trial_run_as(&shapes[i], world_seed(i * 100 + 51), operations(6000), "banyan", true);
+        trial_run_as(&shapes[i], world_seed(i * 100 + 51), operations(6000), "banyan", true,
+                     TREE_CACHE_INNER);
     for (unsigned preset = 0; tree_switches_presets[preset]; preset++)
         trial_run_as(&shapes[12], world_seed(1200 + preset), operations(6000), tree_switches_presets[preset],
-                     true);
+                     true, TREE_CACHE_INNER);
+}
+
+/* ... and caches leaves and entries of it; for some seeds in so few bytes that all of it goes and comes. */
+static void agrees_when_cached(void **state)
+{
+    for (int policy = TREE_CACHE_DEX; policy <= TREE_CACHE_BANYAN; policy++)
+        for (unsigned i = 0; i < SHAPE_COUNT; i++)
+            trial_run_as(&shapes[i], world_seed(i * 100 + 51 + (unsigned)policy), operations(4000), "banyan",
+                         true, (enum tree_cache_policy)policy);
 }
 
 static void agrees_for_fresh_seeds(void **state)
@@ -639,11 +650,9 @@ static void reuses_space(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_the_reference),
-        cmocka_unit_test(agrees_under_every_preset),
-        cmocka_unit_test(agrees_when_owned),
-        cmocka_unit_test(agrees_for_fresh_seeds),
-        cmocka_unit_test(reuses_space),
+        cmocka_unit_test(agrees_with_the_reference), cmocka_unit_test(agrees_under_every_preset),
+        cmocka_unit_test(agrees_when_owned),         cmocka_unit_test(agrees_when_cached),
+        cmocka_unit_test(agrees_for_fresh_seeds),    cmocka_unit_test(reuses_space),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

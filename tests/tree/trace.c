@@ -26,49 +26,6 @@ struct run {
     uint8_t *image;
 };
 
-static uint64_t inner_bytes(const void *context)
-{
-    return ((const struct run *)context)->inner_bytes;
-}
-/* All inner nodes fit, and are used by every operation: they stay. */
-static uint64_t inner_cold_hits(const void *context)
-{
-    (void)context;
-    return 0;
-}
-static void inner_sample(void *context, uint32_t count, uint32_t *seen, uint32_t *cold)
-{
-    (void)context;
-    (void)count;
-    *seen = *cold = 0;
-}
-static bool inner_evict(void *context, struct epoch_slot *slot)
-{
-    (void)context;
-    (void)slot;
-    return false;
-}
-static gaddr inner_choose(void *context, uint64_t random, bool (*holds)(void *, gaddr), void *cache)
-{
-    const struct run *run = context;
-    for (uint64_t i = 0; i < 64; i++) { /* as a parent passes the command on */
-        gaddr leaf = 1024 * (1 + (random + i) % run->leaves);
-        if (holds(cache, leaf))
-            return leaf;
-    }
-    return GADDR_NULL;
-}
-static bool inner_evict_cooling(void *context, struct epoch_slot *slot, gaddr node,
-                                bool (*holds)(void *, gaddr), void *cache)
-{
-    (void)context;
-    (void)slot;
-    (void)node;
-    (void)holds;
-    (void)cache;
-    return false;
-}
-
 static uint64_t draw(struct run *run)
 {
     for (;;) { /* the second of four owners, each of which has one of the four hottest keys, and so on */
@@ -161,8 +118,6 @@ static void operation(struct run *run)
 void trace_run(const struct trace *trace, struct trace_result *result)
 {
     struct run run = {.trace = trace, .own = trace->keys / 4};
-    const struct owned_inner inner = {&run,        inner_bytes,  inner_cold_hits,    inner_sample,
-                                      inner_evict, inner_choose, inner_evict_cooling};
     struct format_geometry geometry = {.key_bytes = 8, .value_bytes = (uint8_t)trace->value_bytes};
     struct error error;
     int status = format_geometry_complete(&geometry, 1024, &error);
@@ -179,9 +134,10 @@ void trace_run(const struct trace *trace, struct trace_result *result)
     if (trace->theta > 0)
         zipf_init(&run.zipf, trace->keys, trace->theta);
     *result = (struct trace_result){.budget = (uint64_t)(trace->bytes_per_key * (double)trace->keys)};
-    const struct owned_cache_settings settings = {result->budget, trace->policy, trace->admission, &inner};
-    run.cache = owned_cache_create(&settings, &run.layout);
+    const struct owned_cache_settings settings = {result->budget, trace->policy, trace->admission};
+    run.cache = owned_cache_create(&settings, &geometry);
     assert(run.cache);
+    owned_cache_inner_bytes(run.cache, (int64_t)run.inner_bytes);
     uint64_t warm = (uint64_t)(trace->warm * (double)run.own);
     uint64_t all = warm + (uint64_t)(trace->measured * (double)run.own);
     for (uint64_t i = 0; i < all; i++) {

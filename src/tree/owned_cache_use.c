@@ -1,0 +1,256 @@
+/*
+ * owned_cache_use.c - The cache of owned ranges in leaf access: serving reads, hearing of writes. Round trips
+ * where the cache does not serve.
+ */
+#include "tree/owned_cache_use.h"
+
+#include <assert.h>
+
+#include "format/verdict.h"
+
+#define READS_MAX 16u
+#define LISTS_MAX 64u
+
+/* The cache that counts for this operation; NULL: none. */
+static struct owned_cache *cache_of(const struct tree_session *session, const struct tree *tree)
+{
+    return session->right == TREE_OWNED ? tree->owned : NULL;
+}
+
+/* ---- reads ---- */
+
+static bool serve(struct tree_session *session, const struct tree *tree, gaddr leaf,
+                  struct fabric_command *reads, uint32_t count)
+{
+    struct owned_piece pieces[READS_MAX];
+    if (!count || count > READS_MAX)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct fabric_command *read = &reads[i];
+        if (read->operation != FABRIC_READ || read->address < leaf ||
+            read->address + read->length > leaf + tree->layout.geometry.leaf_bytes)
+            return false;
+        pieces[i] = (struct owned_piece){(uint32_t)(read->address - leaf), read->length, read->read.buffer};
+    }
+    if (owned_cache_leaf(tree->owned, session->pool.epoch, leaf, pieces, count) != OWNED_FRAME_COPIED)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        reads[i].read.data = reads[i].read.buffer;
+    session->cached = session->served = true;
+    return true;
+}
+
+/* Whether bytes that were read at once are a live leaf of this index. */
+static bool is_leaf(const struct tree *tree, const uint8_t *bytes)
+{
+    struct format_header header;
+    return format_header_valid(&tree->layout, bytes) && format_header_decode(&tree->layout, bytes, &header) &&
+           !header.level && header.state == FORMAT_NODE_LIVE && header.index == tree->index;
+}
+
+/* Whether every buffer is where the leaf's bytes go in the session's image: then a READ of the whole leaf
+ * does for all of them. */
+static bool fits_image(const struct tree_session *session, const struct tree *tree, gaddr leaf,
+                       const struct fabric_command *reads, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct fabric_command *read = &reads[i];
+        if (read->operation != FABRIC_READ || read->address < leaf ||
+            read->address + read->length > leaf + tree->layout.geometry.leaf_bytes ||
+            (uint8_t *)read->read.buffer != session->image.bytes + (read->address - leaf))
+            return false;
+    }
+    return count > 0;
+}
+
+static int read_whole(struct tree_session *session, struct tree *tree, gaddr leaf,
+                      struct fabric_command *reads, uint32_t count)
+{
+    struct fabric_command whole =
+        pool_read_command(leaf, session->image.bytes, tree->layout.geometry.leaf_bytes);
+    uint64_t stamp = owned_cache_stamp(tree->owned, leaf);
+    int status = pool_execute(&session->pool, gaddr_node(leaf), &whole, 1);
+    if (status)
+        return status;
+    pool_read_settle(&whole);
+    for (uint32_t i = 0; i < count; i++)
+        reads[i].read.data = reads[i].read.buffer;
+    if (is_leaf(tree, session->image.bytes))
+        owned_cache_offer_leaf(tree->owned, session->pool.epoch, leaf, session->image.bytes, stamp);
+    return 0;
+}
+
+int tree_owned_read(struct tree_session *session, struct tree *tree, gaddr leaf, struct fabric_command *reads,
+                    uint32_t count)
+{
+    bool cached = cache_of(session, tree) != NULL;
+    session->served = false;
+    if (cached && serve(session, tree, leaf, reads, count))
+        return 0;
+    int status = cached && fits_image(session, tree, leaf, reads, count) && owned_cache_wants(tree->owned)
+                     ? read_whole(session, tree, leaf, reads, count)
+                     : pool_execute(&session->pool, gaddr_node(leaf), reads, count);
+    if (!status)
+        session->cached = false; /* the right is proven by the list */
+    return status;
+}
+
+/* A list that was posted: the leaf, if it was read whole. */
+static void offer_list(struct tree_session *session, const struct tree *tree, struct fabric_list *list,
+                       uint64_t stamp)
+{
+    struct fabric_command *read = &list->commands[0];
+    if (list->status || list->count != 1 || read->length != tree->layout.geometry.leaf_bytes ||
+        !owned_cache_wants(tree->owned))
+        return;
+    pool_read_settle(read);
+    if (!is_leaf(tree, read->read.data))
+        return;
+    owned_cache_offer_leaf(tree->owned, session->pool.epoch, read->address, read->read.data, stamp);
+}
+
+int tree_owned_read_many(struct tree_session *session, struct tree *tree, struct fabric_list *const *lists,
+                         uint32_t count)
+{
+    struct fabric_list *posted[LISTS_MAX];
+    uint64_t stamps[LISTS_MAX];
+    uint32_t left = 0;
+    session->served = false;
+    if (!tree->owned || count > LISTS_MAX)
+        return pool_lists_post(&session->pool, lists, count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct fabric_list *list = lists[i];
+        /* Only whole leaves: the first command of such a list tells where the leaf begins. */
+        bool whole = list->count == 1 && list->commands[0].length == tree->layout.geometry.leaf_bytes;
+        gaddr leaf = list->commands[0].address;
+        stamps[left] = whole ? owned_cache_stamp(tree->owned, leaf) : 0;
+        if (whole && serve(session, tree, leaf, list->commands, 1))
+            list->status = 0;
+        else
+            posted[left++] = list;
+    }
+    if (!left)
+        return 0;
+    int status = pool_lists_post(&session->pool, posted, left);
+    for (uint32_t i = 0; i < left; i++)
+        offer_list(session, tree, posted[i], stamps[i]);
+    if (!status)
+        session->cached = false; /* as above: they were posted after the others were served */
+    return status;
+}
+
+void tree_owned_doubt(struct tree_session *session, const struct tree *tree, gaddr leaf)
+{
+    if (cache_of(session, tree))
+        owned_cache_drop_leaf(tree->owned, session->pool.epoch, leaf);
+}
+
+/* ---- writes ---- */
+
+void tree_owned_note(struct tree_session *session, const struct tree *tree, struct format_key key,
+                     const struct format_key *value)
+{
+    if (!cache_of(session, tree))
+        return;
+    assert(session->note_count < TREE_NOTES_MAX);
+    session->notes[session->note_count++] =
+        (struct tree_note){key, value ? *value : (struct format_key){0}, value != NULL};
+}
+
+/* Which of the leaf's bytes the WRITEs change; false: none. */
+static bool written(const struct tree *tree, gaddr leaf, const struct fabric_command *commands,
+                    uint32_t count, uint32_t *from, uint32_t *to)
+{
+    *from = UINT32_MAX;
+    *to = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct fabric_command *write = &commands[i];
+        if (write->operation != FABRIC_WRITE || write->address < leaf ||
+            write->address >= leaf + tree->layout.geometry.leaf_bytes)
+            continue;
+        uint32_t at = (uint32_t)(write->address - leaf);
+        *from = at < *from ? at : *from;
+        *to = at + write->length > *to ? at + write->length : *to;
+    }
+    return *to > 0;
+}
+
+int tree_owned_write(struct tree_session *session, struct tree *tree, gaddr leaf,
+                     struct fabric_command *commands, uint32_t count)
+{
+    struct owned_cache *cache = cache_of(session, tree);
+    struct epoch_slot *slot = session->pool.epoch;
+    uint32_t from, to;
+    bool writes = cache && written(tree, leaf, commands, count, &from, &to);
+    assert(writes || !session->note_count);
+    if (writes)
+        owned_cache_write_begin(cache, slot, leaf, from, to);
+    for (uint32_t i = 0; i < session->note_count && writes; i++)
+        owned_cache_key_begin(cache, slot, session->notes[i].key);
+    int status = pool_execute(&session->pool, gaddr_node(leaf), commands, count);
+    for (uint32_t i = 0; i < session->note_count && writes; i++) {
+        const struct tree_note *note = &session->notes[i];
+        owned_cache_key_end(cache, slot, note->key, !status && note->known ? &note->value : NULL);
+    }
+    if (writes)
+        owned_cache_write_end(cache, slot, leaf, status, commands, count);
+    session->note_count = 0;
+    if (!status)
+        session->cached = false;
+    return status;
+}
+
+void tree_owned_begin(struct tree_session *session, const struct tree *tree, gaddr leaf)
+{
+    if (tree->owned)
+        owned_cache_write_begin(tree->owned, session->pool.epoch, leaf, 0, tree->layout.geometry.leaf_bytes);
+}
+
+void tree_owned_begin_key(struct tree_session *session, const struct tree *tree, struct format_key key)
+{
+    if (tree->owned)
+        owned_cache_key_begin(tree->owned, session->pool.epoch, key);
+}
+
+void tree_owned_end_key(struct tree_session *session, const struct tree *tree, struct format_key key)
+{
+    if (tree->owned)
+        owned_cache_key_end(tree->owned, session->pool.epoch, key, NULL);
+}
+
+void tree_owned_end(struct tree_session *session, const struct tree *tree, gaddr leaf)
+{
+    if (tree->owned)
+        owned_cache_write_end(tree->owned, session->pool.epoch, leaf, BANYAN_EUNKNOWN, NULL, 0);
+}
+
+/* ---- entries ---- */
+
+bool tree_owned_lookup(struct tree_session *session, const struct tree *tree, struct format_key key,
+                       uint8_t *value, uint32_t *length, struct format_link *leaf)
+{
+    struct owned_cache *cache = cache_of(session, tree);
+    *leaf = (struct format_link){0};
+    if (!cache)
+        return false;
+    enum owned_cache_found found = owned_cache_entry(cache, session->pool.epoch, key, value, length, leaf);
+    if (found != OWNED_CACHE_SHORTCUT)
+        *leaf = (struct format_link){0};
+    if (found == OWNED_CACHE_VALUE)
+        session->cached = true;
+    return found == OWNED_CACHE_VALUE;
+}
+
+uint64_t tree_owned_stamp(struct tree_session *session, const struct tree *tree, gaddr leaf)
+{
+    struct owned_cache *cache = cache_of(session, tree);
+    return cache ? owned_cache_stamp(cache, leaf) : 0;
+}
+
+void tree_owned_learn(struct tree_session *session, const struct tree *tree, struct format_link leaf,
+                      uint64_t stamp, struct format_key key, struct format_key value)
+{
+    struct owned_cache *cache = cache_of(session, tree);
+    if (cache)
+        owned_cache_offer_entry(cache, session->pool.epoch, leaf, session->served, stamp, key, value);
+}

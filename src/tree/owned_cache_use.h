@@ -1,0 +1,50 @@
+/*
+ * owned_cache_use.h - the cache of owned ranges (owned_cache.h) as leaf access, lookups and changes use it:
+ * reads of leaves that it serves, writes that it must hear of. Private to src/tree/. In an operation that has
+ * announced a row of its own; where the index has no such cache, nothing happens. What is served costs no
+ * round trip, and sets session->cached (O2).
+ */
+#ifndef TREE_OWNED_CACHE_USE_H
+#define TREE_OWNED_CACHE_USE_H
+
+#include "tree/index.h"
+#include "tree/owned_cache.h"
+#include "tree/session.h"
+
+/* READs of one leaf: from the cache, else from the pool; then the leaf whole, where it should be admitted and
+ * the reads' buffers lie in the session's image. */
+int tree_owned_read(struct tree_session *session, struct tree *tree, gaddr leaf, struct fabric_command *reads,
+                    uint32_t count);
+/* The same for lists of one READ each or more. */
+int tree_owned_read_many(struct tree_session *session, struct tree *tree, struct fabric_list *const *lists,
+                         uint32_t count);
+/* With the leaf's lock held: commands, of which some may be WRITEs to the leaf. They change the keys that
+ * were noted; the notes are gone then. */
+int tree_owned_write(struct tree_session *session, struct tree *tree, gaddr leaf,
+                     struct fabric_command *commands, uint32_t count);
+/* With the leaf's lock held, for the next tree_owned_write: the key will hold this value; NULL: nothing, or
+ * what is not known. Key and value stay the caller's until then. */
+void tree_owned_note(struct tree_session *session, const struct tree *tree, struct format_key key,
+                     const struct format_key *value);
+
+/* For writes that do not go through leaf access: the whole leaf and these keys are being written, and have
+ * been; the frame and the entries go. With the leaf's lock held. */
+void tree_owned_begin(struct tree_session *session, const struct tree *tree, gaddr leaf);
+void tree_owned_begin_key(struct tree_session *session, const struct tree *tree, struct format_key key);
+void tree_owned_end_key(struct tree_session *session, const struct tree *tree, struct format_key key);
+void tree_owned_end(struct tree_session *session, const struct tree *tree, gaddr leaf);
+
+/* What was read of the leaf is not what the way to it says, or not whole: if it came from the cache, the next
+ * read goes to the pool. */
+void tree_owned_doubt(struct tree_session *session, const struct tree *tree, gaddr leaf);
+
+/* A key's value, from its entry: true, with FORMAT_VALUE_MAX bytes of room in `value`. *leaf: where a
+ * shortcut leads; address 0: there is none. */
+bool tree_owned_lookup(struct tree_session *session, const struct tree *tree, struct format_key key,
+                       uint8_t *value, uint32_t *length, struct format_link *leaf);
+/* A key was found in a leaf that was read since the stamp was taken. */
+uint64_t tree_owned_stamp(struct tree_session *session, const struct tree *tree, gaddr leaf);
+void tree_owned_learn(struct tree_session *session, const struct tree *tree, struct format_link leaf,
+                      uint64_t stamp, struct format_key key, struct format_key value);
+
+#endif
