@@ -7,6 +7,7 @@
 
 #include "format/header.h"
 #include "tree/lock.h"
+#include "tree/rights.h"
 #include "tree/tree.h"
 
 /* Under the leaf's lock: reads what the image lacks (all buckets, header). One round trip, or none. */
@@ -20,6 +21,10 @@ int tree_leaf_validate(struct tree_session *session, struct tree *tree, struct f
  * tree_leaf_validate, and TREE_RESTART where another session is at the merge. */
 int tree_leaf_mend(struct tree_session *session, struct tree *tree, struct format_link link,
                    struct format_header *header);
+/* A change that needs no more than what the key holds: by the function, or where the range is another's by
+ * the exchange, which says the same. *asked: its owner has done it. */
+int tree_change(struct tree_session *session, struct tree *tree, tree_modify_function *function,
+                void *context, struct tree_exchange *exchange, bool *asked);
 /* Takes the leaf's lock with the whole leaf in the image, and finishes what is half done there: 0 with a live
  * leaf and its lock held. Else the lock is not held: TREE_RESTART (the header tells whether it is dead), or
  * an error. */

@@ -132,6 +132,7 @@ struct change {
     bool here;                       /* the function runs on this task only */
     bool mine;                       /* the range must be this process's */
     struct tree_exchange *exchange;  /* what an owner is asked for; NULL: what the function decides */
+    bool asked;                      /* it was, in the last try */
     struct tree_operation operation; /* for the holder of the lock */
     struct tree_taken taken;         /* of others */
 };
@@ -667,6 +668,7 @@ static int change_run(struct change *change)
         return status;
     do {
         enum tree_right right = tree_rights_enter(session, tree, change->key);
+        change->asked = right == TREE_OTHERS;
         if (change->mine && right != TREE_OWNED)
             status = tree_not_owned(session, tree);
         else if (right <= TREE_OWNED)
@@ -686,6 +688,20 @@ int tree_modify(struct tree_session *session, struct tree *tree, const void *key
                             .function = function,
                             .context = context};
     return change_run(&change);
+}
+
+int tree_change(struct tree_session *session, struct tree *tree, tree_modify_function *function,
+                void *context, struct tree_exchange *exchange, bool *asked)
+{
+    struct change change = {.session = session,
+                            .tree = tree,
+                            .key = {exchange->key, (uint32_t)exchange->key_length},
+                            .function = function,
+                            .context = context,
+                            .exchange = exchange};
+    int status = change_run(&change);
+    *asked = change.asked;
+    return status;
 }
 
 int tree_modify_here(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
@@ -802,16 +818,11 @@ static int usual_run(struct tree_session *session, struct tree *tree, const void
 {
     struct tree_exchange exchange;
     usual_exchange(usual, key, key_length, &exchange);
-    struct change change = {.session = session,
-                            .tree = tree,
-                            .key = {key, (uint32_t)key_length},
-                            .function = usual_change,
-                            .context = usual,
-                            .exchange = &exchange};
+    bool asked;
     int status =
         usual->when == DELETE_IF_PRESENT ? 0 : tree_value_check(session, tree, usual->value, usual->length);
     if (!status)
-        status = change_run(&change);
+        status = tree_change(session, tree, usual_change, usual, &exchange, &asked);
     if (status == BANYAN_ECONFLICT) { /* the owner's answer */
         usual->status = !exchange.existed              ? BANYAN_ENOTFOUND
                         : usual->when == PUT_IF_ABSENT ? BANYAN_EEXIST

@@ -7,7 +7,8 @@
  *
  * A batch relies on all rows of the table of rights at once (announce.h), for some round trips. Items of
  * shared ranges and of owned ones go together: a group's lists are the same but for the global lock. What is
- * another's is done by itself, by its owner; reads of it go with the batch.
+ * another's goes to its owner, as many puts in one call as there are for that owner; reads of it go with the
+ * batch.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 #include "tree/delegate.h"
 #include "tree/index.h"
 #include "tree/keyblocks.h"
+#include "tree/leaf.h"
 #include "tree/locate.h"
 #include "tree/owned_cache_use.h"
 #include "tree/session.h"
@@ -39,8 +41,10 @@ struct batch_item {
     struct fabric_command *commands; /* its part of the batch's */
     struct fabric_list list;
     bool posted, deferred, answered;
-    bool owned;      /* the range is this process's */
-    size_t capacity; /* gets: of the value's buffer */
+    bool owned;                  /* the range is this process's */
+    bool others;                 /* it is another's, and the owner is to be asked */
+    struct fabric_process owner; /* then */
+    size_t capacity;             /* gets: of the value's buffer */
     /* puts */
     gaddr block;            /* made for a long key that is new; else GADDR_NULL */
     uint32_t leader;        /* the first item of the same leaf has image, commands, list and hold for all */
@@ -65,7 +69,8 @@ struct tree_batch {
     struct fabric_command commands[3 * BATCH];
     struct fabric_command more[2 * FABRIC_COMMANDS_MAX]; /* for groups with others' operations */
     uint32_t more_used;
-    uint64_t marks[BATCH]; /* puts: equal for equal keys */
+    uint64_t marks[BATCH];                 /* puts: equal for equal keys */
+    struct tree_exchange exchanges[BATCH]; /* puts of others' ranges */
     uint32_t count;
 };
 
@@ -258,8 +263,17 @@ static enum tree_verdict put_change(void *context, const void *old, size_t old_l
 /* By itself. */
 static int put_single(struct tree_session *session, struct tree *tree, struct tree_item *item)
 {
+    struct tree_exchange exchange = {.key = item->key,
+                                     .key_length = item->key_length,
+                                     .value = item->value ? item->value : "",
+                                     .length = item->length};
+    bool asked;
     int status = tree_value_check(session, tree, item->value, item->length);
-    return status ? status : tree_modify(session, tree, item->key, item->key_length, put_change, item);
+    if (!status)
+        status = tree_change(session, tree, put_change, item, &exchange, &asked);
+    if (!status && asked)
+        put_replaced(item, exchange.existed ? exchange.old : NULL, exchange.old_length);
+    return status;
 }
 
 /* The earlier item whose lock and image this one can share; its own number: none. */
@@ -597,6 +611,75 @@ static void put_round(struct tree_batch *batch)
             put_answered(batch, &batch->items[i]);
 }
 
+/* ---- puts of others' ranges ---- */
+
+/* Whether an item with this one's key is still to be asked for: that one comes first. */
+static bool asked_before(const struct tree_batch *batch, uint32_t number)
+{
+    for (uint32_t i = 0; i < number; i++)
+        if (batch->items[i].others &&
+            !format_key_compare(item_key(batch->items[i].item), item_key(batch->items[number].item)))
+            return true;
+    return false;
+}
+
+/* The owner's answer. False: it does not do it now, so nothing of what follows may go before it. */
+static bool forward_answered(struct batch_item *entry, const struct tree_forwarded *asked)
+{
+    struct tree_item *item = entry->item;
+    entry->others = false;
+    if (asked->status == BANYAN_EFENCED)
+        return false; /* it stays deferred */
+    entry->deferred = false;
+    item->status = asked->status;
+    if (!asked->status)
+        put_replaced(item, asked->exchange->existed ? asked->exchange->old : NULL,
+                     asked->exchange->old_length);
+    return true;
+}
+
+/* Asks the owner of the item `first` for it and for all others of the same owner, but for second puts of a
+ * key. */
+static void forward_some(struct tree_batch *batch, uint32_t first)
+{
+    struct tree_session *session = batch->session;
+    const struct tree_compute *compute = session->compute;
+    const struct fabric_process owner = batch->items[first].owner;
+    struct tree_forwarded asked[BATCH];
+    uint32_t numbers[BATCH], count = 0;
+    bool served = true;
+    for (uint32_t i = first; i < batch->count; i++) {
+        struct batch_item *entry = &batch->items[i];
+        if (!entry->others || !fabric_process_equal(entry->owner, owner) || asked_before(batch, i))
+            continue;
+        batch->exchanges[count] =
+            (struct tree_exchange){.key = entry->item->key,
+                                   .key_length = entry->item->key_length,
+                                   .value = entry->item->value ? entry->item->value : "",
+                                   .length = entry->item->length};
+        asked[count] = (struct tree_forwarded){.exchange = &batch->exchanges[count]};
+        numbers[count++] = i;
+    }
+    if (compute->forward.many(compute->forward_context, session, batch->tree, owner, asked, count))
+        for (uint32_t i = 0; i < count; i++)
+            asked[i].status = BANYAN_EFENCED;
+    for (uint32_t i = 0; i < count; i++)
+        served &= forward_answered(&batch->items[numbers[i]], &asked[i]);
+    for (uint32_t i = 0; i < batch->count && !served; i++) /* one by one, with what waits for the owner */
+        if (fabric_process_equal(batch->items[i].owner, owner))
+            batch->items[i].others = false;
+}
+
+/* In no operation. What the owners did not do stays deferred. */
+static void put_forward(struct tree_batch *batch)
+{
+    if (!batch->session->compute->forward.many)
+        return;
+    for (uint32_t i = 0; i < batch->count; i++)
+        while (batch->items[i].others)
+            forward_some(batch, i);
+}
+
 static void put_batch(struct tree_batch *batch)
 {
     struct tree_session *session = batch->session;
@@ -610,6 +693,7 @@ static void put_batch(struct tree_batch *batch)
             todo |= batch->items[i].todo;
     }
     tree_rights_leave(session);
+    put_forward(batch);
     for (uint32_t i = 0; i < batch->count; i++) {
         struct tree_item *item = batch->items[i].item;
         if (!batch->items[i].deferred && !batch->items[i].todo)
@@ -631,6 +715,8 @@ static void batch_enter(struct tree_batch *batch, bool put)
         struct batch_item *entry = &batch->items[i];
         enum tree_right right = tree_rights_switch(session, batch->tree, item_key(entry->item));
         entry->owned = right == TREE_OWNED;
+        entry->others = put && right == TREE_OTHERS;
+        entry->owner = entry->others ? session->owner : (struct fabric_process){0};
         entry->deferred = right == TREE_MOVING || (put && right == TREE_OTHERS);
     }
 }

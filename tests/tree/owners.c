@@ -54,6 +54,21 @@ static int way_exchange(void *context, struct tree_session *session, struct tree
     return owners_exchange(context, session, owner, exchange);
 }
 
+static int way_many(void *context, struct tree_session *session, struct tree *tree,
+                    struct fabric_process owner, struct tree_forwarded *items, uint32_t count)
+{
+    struct owners_way *way = context;
+    (void)tree;
+    way->batches++;
+    for (uint32_t i = 0; i < count; i++) {
+        struct tree_forwarded *item = &items[i];
+        item->status = item->exchange ? owners_exchange(way, session, owner, item->exchange)
+                                      : owners_lookup(way, session, owner, item->key, item->key_length,
+                                                      item->value, item->length);
+    }
+    return 0;
+}
+
 static int way_wait(void *context, struct tree_session *session, struct tree *tree,
                     struct fabric_process owner, uint64_t since)
 {
@@ -67,4 +82,5 @@ static int way_wait(void *context, struct tree_session *session, struct tree *tr
     return 0;
 }
 
-const struct tree_forward owners_forward = {.lookup = way_lookup, .exchange = way_exchange, .wait = way_wait};
+const struct tree_forward owners_forward = {
+    .lookup = way_lookup, .exchange = way_exchange, .wait = way_wait, .many = way_many};

@@ -17,8 +17,8 @@ struct owners_peer {
 struct owners_way {
     struct owners_peer peers[4];
     unsigned count;
-    uint64_t lookups, exchanges, waits; /* counted */
-    uint64_t waits_max;                 /* so many in vain, then BANYAN_ENET; 0: for ever */
+    uint64_t lookups, exchanges, waits, batches; /* counted */
+    uint64_t waits_max;                          /* so many in vain, then BANYAN_ENET; 0: for ever */
 };
 
 /* The hooks' context is the way: for compute nodes whose operations all come from one task at a time. */
