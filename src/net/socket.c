@@ -353,7 +353,7 @@ int net_connect_begin(const struct net_address *address, int *fd, struct error *
     if (made < 0 || connect(made, tcp ? found->ai_addr : (struct sockaddr *)&name,
                             tcp ? found->ai_addrlen : (socklen_t)sizeof name))
         number = errno;
-    if (found)
+    if (tcp)
         freeaddrinfo(found);
     if (made >= 0 && (number == 0 || number == EINPROGRESS)) {
         *fd = made;

@@ -1,5 +1,6 @@
 /* test_remote_calls.c - calls between compute nodes (peers.h) over connections of their own: by fibers and by
  * plain threads, over TCP, TLS and Unix sockets; peers that are gone, slow, silent, liars or strangers. */
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -459,6 +460,45 @@ static void too_late(void **state)
     daemon_kill(&world.daemon);
 }
 
+/* ---- by hand ---- */
+
+/* A compute node made by hand, whose peers' address is the liar's. */
+static int join_by_hand(const struct world *world, const struct net_address *liar,
+                        struct fabric_process *process, uint64_t *cluster_id)
+{
+    struct {
+        struct wire_header head;
+        struct wire_greeting greeting;
+    } first;
+    struct {
+        struct wire_header head;
+        struct wire_hello hello;
+    } second = {.head = {.kind = WIRE_HELLO, .length = sizeof second.hello},
+                .hello = {.magic = WIRE_MAGIC,
+                          .version = WIRE_VERSION,
+                          .role = WIRE_CONTROL,
+                          .lease_ms = 60000,
+                          .instance = 4711,
+                          .name = "by hand"}};
+    struct {
+        struct wire_header head;
+        struct wire_welcome welcome;
+    } third;
+    char text[NET_TEXT_MAX];
+    int fd;
+    assert_int_equal(net_connect(&world->daemon.tcp, LIMIT, &fd, NULL), 0);
+    assert_true(liar_take(fd, &first, sizeof first));
+    snprintf(second.hello.peer, sizeof second.hello.peer, "%s", net_address_format(liar, text));
+    if (world->secret != NULL)
+        net_proof(world->secret, strlen(world->secret), "banyan client", first.greeting.nonce,
+                  second.hello.nonce, second.hello.proof);
+    assert_true(liar_say(fd, &second, sizeof second) && liar_take(fd, &third, sizeof third));
+    assert_int_equal(third.head.kind, WIRE_WELCOME);
+    *cluster_id = third.welcome.cluster_id;
+    *process = (struct fabric_process){.compute_id = third.welcome.compute_id, .instance = 4711};
+    return fd;
+}
+
 /* ---- strangers and liars that call ---- */
 
 static int reach_peer(struct fabric *fabric)
@@ -494,8 +534,8 @@ static void say_head(int fd, uint8_t kind, uint32_t length, int32_t status)
     assert_true(liar_say(fd, &head, sizeof head));
 }
 
-/* Says hello with this secret, to the process that the fabric is, or (wrong) to another. */
-static int say_hello(struct fabric *fabric, const char *secret, bool wrong)
+/* Says hello with this secret, to the process that the fabric is, or (wrong) to another life of it. */
+static int say_hello(struct fabric *fabric, const char *secret, uint64_t cluster_id, bool wrong)
 {
     int fd = reach_peer(fabric);
     struct {
@@ -507,6 +547,7 @@ static int say_hello(struct fabric *fabric, const char *secret, bool wrong)
     struct fabric_process to = fabric_self(fabric);
     struct peer_hello hello = {.magic = PEER_MAGIC,
                                .version = WIRE_VERSION,
+                               .cluster_id = cluster_id,
                                .from_id = 99,
                                .from_instance = 99,
                                .to_id = to.compute_id,
@@ -526,6 +567,47 @@ static int refusal_of(int fd)
     return head.status;
 }
 
+/* Sends requests and takes no reply, until nothing more is taken. */
+static void flood(int fd)
+{
+    struct {
+        struct wire_header head;
+        struct order order;
+        uint8_t bytes[1000];
+    } message = {.head = {.kind = PEER_REQUEST, .length = sizeof message - sizeof message.head},
+                 .order = {.reply = FABRIC_PEER_BYTES_MAX}};
+    for (size_t at = 0; !net_wait(fd, EPOLLOUT, 300 * MS);) {
+        ssize_t sent =
+            send(fd, (const char *)&message + at, sizeof message - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        assert_true(sent > 0 || errno == EAGAIN);
+        at = (at + (sent > 0 ? (size_t)sent : 0)) % sizeof message;
+    }
+}
+
+/* One who knows the secret, and then says what makes no sense, or more than is taken. */
+static void let_in(struct fabric *fabric, uint64_t cluster_id, unsigned how)
+{
+    struct wire_header head;
+    struct peer_welcome welcome;
+    int fd = say_hello(fabric, "a shared secret", cluster_id, false);
+    assert_true(liar_take(fd, &head, sizeof head) && liar_take(fd, &welcome, sizeof welcome));
+    assert_int_equal(head.kind, PEER_WELCOME);
+    if (how == 0)
+        say_head(fd, PEER_REQUEST, FABRIC_PEER_BYTES_MAX + 1, 0);
+    else if (how == 1)
+        say_head(fd, PEER_REPLY, 8, 0);
+    else if (how == 2)
+        say_head(fd, PEER_REQUEST, 0, 0);
+    else if (how == 3)
+        say_head(fd, PEER_REQUEST, 100, 0);
+    if (how < 3 && !closed(fd))
+        fail_msg("nonsense %u: the connection stays", how);
+    if (how == 4)
+        flood(fd);
+    if (how >= 3)
+        close(fd);
+}
+
 static void strangers(void **state)
 {
     struct world world = {.secret = "a shared secret"};
@@ -534,10 +616,15 @@ static void strangers(void **state)
     struct fabric_endpoint *endpoint = open_endpoint(one);
     struct server server;
     server_start(&server, two, true);
-    assert_int_equal(refusal_of(say_hello(two, "another secret", false)), BANYAN_EINVAL);
-    assert_int_equal(refusal_of(say_hello(two, "a shared secret", true)), BANYAN_EFENCED);
-    /* Its cluster is not the one that it names. */
-    assert_int_equal(refusal_of(say_hello(two, "a shared secret", false)), BANYAN_EFENCED);
+    const struct net_address nowhere = {.kind = NET_TCP, .host = "127.0.0.1", .port = 1};
+    struct fabric_process by_hand;
+    uint64_t cluster;
+    close(join_by_hand(&world, &nowhere, &by_hand, &cluster));
+    assert_int_equal(refusal_of(say_hello(two, "another secret", cluster, false)), BANYAN_EINVAL);
+    assert_int_equal(refusal_of(say_hello(two, "a shared secret", cluster, true)), BANYAN_EFENCED);
+    assert_int_equal(refusal_of(say_hello(two, "a shared secret", cluster ^ 1, false)), BANYAN_EFENCED);
+    for (unsigned i = 0; i < 5; i++)
+        let_in(two, cluster, i);
     static const struct {
         uint8_t kind;
         uint32_t length;
@@ -647,42 +734,6 @@ static void lie_talk(struct liar *liar, int fd)
         lie_opened(fd, lie);
 }
 
-/* A compute node made by hand, whose peers' address is the liar's. */
-static int join_by_hand(const struct world *world, const struct net_address *liar,
-                        struct fabric_process *process)
-{
-    struct {
-        struct wire_header head;
-        struct wire_greeting greeting;
-    } first;
-    struct {
-        struct wire_header head;
-        struct wire_hello hello;
-    } second = {.head = {.kind = WIRE_HELLO, .length = sizeof second.hello},
-                .hello = {.magic = WIRE_MAGIC,
-                          .version = WIRE_VERSION,
-                          .role = WIRE_CONTROL,
-                          .lease_ms = 60000,
-                          .instance = 4711,
-                          .name = "by hand"}};
-    struct {
-        struct wire_header head;
-        struct wire_welcome welcome;
-    } third;
-    char text[NET_TEXT_MAX];
-    int fd;
-    assert_int_equal(net_connect(&world->daemon.tcp, LIMIT, &fd, NULL), 0);
-    assert_true(liar_take(fd, &first, sizeof first));
-    snprintf(second.hello.peer, sizeof second.hello.peer, "%s", net_address_format(liar, text));
-    if (world->secret != NULL)
-        net_proof(world->secret, strlen(world->secret), "banyan client", first.greeting.nonce,
-                  second.hello.nonce, second.hello.proof);
-    assert_true(liar_say(fd, &second, sizeof second) && liar_take(fd, &third, sizeof third));
-    assert_int_equal(third.head.kind, WIRE_WELCOME);
-    *process = (struct fabric_process){.compute_id = third.welcome.compute_id, .instance = 4711};
-    return fd;
-}
-
 struct lied {
     struct fabric_endpoint *endpoint;
     struct fabric_process peer;
@@ -705,7 +756,8 @@ static void called_liars(void **state)
         struct liar liar;
         struct lied lied;
         liar_start(&liar, &place, lie_talk, &lies);
-        int hand = join_by_hand(&world, &liar.address, &lied.peer);
+        uint64_t cluster_id;
+        int hand = join_by_hand(&world, &liar.address, &lied.peer, &cluster_id);
         struct fabric_remote_options options = options_for(&world, false);
         options.timeout_ms = lie == LIE_SILENT ? 300 : 20000;
         struct fabric *fabric = open_with(&options);
