@@ -21,6 +21,7 @@ struct bench_client {
  * one), so that the node cache is warm, then draws and performs operations. An error ends the run through
  * bench_window_fail. */
 void bench_client_run(struct bench_client *client);
+struct fabric_cost bench_cost_difference(const struct fabric_cost *before, const struct fabric_cost *after);
 /* The seed of a run's n-th client. */
 uint64_t bench_client_seed(const struct bench_config *config, unsigned n);
 

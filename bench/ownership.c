@@ -7,7 +7,10 @@
 void bench_part_init(struct workload_part *part, const struct bench_config *config,
                      const struct workload_source *source, uint32_t number)
 {
-    workload_part_init(part, source, number, config->compute_nodes);
+    const uint32_t owners = config->compute_nodes - config->move;
+    *part = (struct workload_part){.begin = source->slots, .end = source->slots};
+    if (number < owners)
+        workload_part_init(part, source, number, owners);
 }
 
 int bench_borders_make(struct tree_session *session, struct tree *tree, const struct bench_config *config,

@@ -21,13 +21,13 @@ int bench_borders_make(struct tree_session *session, struct tree *tree, const st
 int bench_rights_take(struct tree_session *session, struct tree *tree, const struct bench_config *config,
                       const struct workload_source *source, const struct fabric_process *owners,
                       uint32_t self, uint64_t incarnation);
-/* The range of a compute node, from 0, where ownership divides the keys. */
+/* The range of a compute node, from 0, at the beginning of a run; of none: empty. */
 void bench_part_init(struct workload_part *part, const struct bench_config *config,
                      const struct workload_source *source, uint32_t number);
 /* Whether the clients of a compute node draw keys of its own range alone. */
 static inline bool bench_routed(const struct bench_config *config)
 {
-    return config->ownership == BENCH_OWNED;
+    return config->ownership == BENCH_OWNED && !config->route_any;
 }
 
 #endif

@@ -252,6 +252,10 @@ static double metric_of(const struct bench_result *result, enum paper_metric met
     static const double quantiles[] = {[PAPER_P50] = 0.5, [PAPER_P90] = 0.9, [PAPER_P99] = 0.99};
     if (metric == PAPER_MOPS)
         return result->throughput_mops;
+    if (metric == PAPER_MOVE)
+        return result->move_ns ? (double)result->move_ns / 1e9 : NAN;
+    if (metric == PAPER_LONGEST)
+        return result->latency ? (double)histogram_max(result->latency) / 1e3 : NAN;
     if (metric <= PAPER_P99)
         return report_quantile_us(result->latency, quantiles[metric]);
     return report_per_operation(result, cost_of(&result->cost, metric));

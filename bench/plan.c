@@ -124,6 +124,7 @@ void bench_plan_config(const struct bench_plan *plan, const struct bench_preset 
     config->ownership = preset->ownership;
     if (plan->ownership != BENCH_OWNERSHIP_PRESET)
         config->ownership = plan->ownership == BENCH_OWNERSHIP_STATIC ? BENCH_OWNED : BENCH_SHARED;
+    config->move = preset->move;
     if (preset->threads)
         set_threads(config, preset->threads);
 }
@@ -215,6 +216,18 @@ static int check_presets(const struct bench_plan *plan, struct error *error)
             return error_set(error, BANYAN_EINVAL,
                              "preset '%s': %u threads do not fill compute nodes of %u (--threads)",
                              preset->name, preset->threads, config.threads);
+        if (config.move && (config.fabric != BENCH_SIM || config.ownership != BENCH_OWNED ||
+                            config.route_any || config.compute_nodes < 2))
+            return error_set(error, BANYAN_EINVAL,
+                             "preset '%s': a range is moved on --fabric sim, with --own static, --route "
+                             "owner and two compute nodes or more",
+                             preset->name);
+        if (config.route_any && (config.ownership != BENCH_OWNED || config.fabric != BENCH_SIM))
+            return error_set(
+                error, BANYAN_EINVAL,
+                "--route any: preset '%s' has no ownership, so nothing is forwarded; or the fabric "
+                "is not sim (--fabric sim --own static)",
+                preset->name);
         uint64_t keys = config.keys ? config.keys : config.operations + config.warm_up;
         if (config.ownership == BENCH_OWNED && config.compute_nodes > (keys + 1) / 2)
             return error_set(error, BANYAN_EINVAL,

@@ -84,6 +84,14 @@ static int set_ownership(struct bench_preset *preset, const char *value, struct 
                      value);
 }
 
+static int set_move(struct bench_preset *preset, const char *value, struct error *error)
+{
+    preset->move = !strcmp(value, "on");
+    if (preset->move || !strcmp(value, "off"))
+        return 0;
+    return error_set(error, BANYAN_EINVAL, "preset '%s': move '%.20s' is not on or off", preset->name, value);
+}
+
 static int set_number(struct bench_preset *preset, const char *name, const char *value, struct error *error)
 {
     bool threads = !strcmp(name, "threads");
@@ -110,12 +118,14 @@ static int set_one(struct bench_preset *preset, char *setting, struct error *err
     *value++ = '\0';
     if (!strcmp(setting, "own"))
         return set_ownership(preset, value, error);
+    if (!strcmp(setting, "move"))
+        return set_move(preset, value, error);
     if (!strcmp(setting, "threads") || !strcmp(setting, "cache"))
         return set_number(preset, setting, value, error);
     if (!option_set(tree_switches_table, &preset->switches, setting, value, &why))
         return 0;
     return error_set(error, BANYAN_EINVAL,
-                     "preset '%s': %s (settings are own, threads, cache, and the switches of --help)",
+                     "preset '%s': %s (settings are own, threads, cache, move, and the switches of --help)",
                      preset->name, why.text);
 }
 

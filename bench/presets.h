@@ -9,6 +9,8 @@
  * SETTING: a switch of the tree (tree_switches_table), or
  *   own        none or static: the compute nodes own equal ranges (ownership.h)
  *   threads    of all compute nodes together: as many compute nodes as hold them, all but a single one full
+ *   move       on: the last compute node owns nothing at first, and gets half of another's range during the
+ *              run (map_sim.h; on sim, with ownership)
  *   cache      bytes of a compute node's cache in place of the testbed's, at the testbed's number of keys
  */
 #ifndef BENCH_PRESETS_H
@@ -28,6 +30,7 @@ struct bench_preset {
     enum bench_ownership ownership;
     uint32_t threads; /* of all compute nodes together; 0: as the configuration has it */
     uint64_t cache;   /* 0: the testbed's */
+    bool move;
 };
 
 /* Fills the preset of this name; leaves switches.cache_bytes 0 unless a setting gives it. BANYAN_EINVAL, with

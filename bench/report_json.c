@@ -118,6 +118,19 @@ static json_t *cache_json(const struct bench_result *result)
     return json;
 }
 
+/* When, how long, and the throughput in each interval of the window. */
+static json_t *move_json(const struct bench_result *result)
+{
+    json_t *json = json_object(), *mops = json_array();
+    for (size_t i = 0; i < result->timeline.length; i++)
+        json_array_append_new(mops, json_real((double)result->timeline.counts[i] * 1e3 / BENCH_INTERVAL_NS));
+    json_object_set_new(json, "begin_us", json_real((double)result->move_begin_ns / 1e3));
+    json_object_set_new(json, "took_us", json_real((double)result->move_ns / 1e3));
+    json_object_set_new(json, "interval_us", json_real(BENCH_INTERVAL_NS / 1e3));
+    json_object_set_new(json, "mops", mops);
+    return json;
+}
+
 static json_t *result_json(const struct bench_report *report, const struct bench_result *result)
 {
     json_t *json = json_object();
@@ -145,6 +158,8 @@ static json_t *result_json(const struct bench_report *report, const struct bench
         json_object_set_new(json, "threads", json_unsigned(result->threads));
         json_object_set_new(json, "own", json_string(bench_ownership_names[result->ownership]));
     }
+    if (result->move_ns)
+        json_object_set_new(json, "move", move_json(result));
     json_object_set_new(json, "leaf", json_string(format_leaf_kind_names[result->leaf_kind]));
     json_object_set_new(json, "leaf_slots", json_unsigned(result->leaf_slots));
     json_object_set_new(json, "capabilities", capabilities_json(&result->capabilities));

@@ -148,7 +148,7 @@ static void print_costs(FILE *file, const struct fabric_cost *cost, uint64_t ope
     print_number(file, 7, (double)cost->reads / of);
     print_number(file, 7, (double)cost->writes / of);
     print_number(file, 7, (double)cost->atomics / of);
-    fprintf(file, " %7.4f", (double)cost->rpcs / of);
+    fprintf(file, " %7.4f", (double)(cost->rpcs + cost->peer_calls) / of);
     print_number(file, 8, (double)cost->bytes_read / of);
     print_number(file, 8, (double)cost->bytes_written / of);
 }
@@ -186,8 +186,8 @@ static void print_group_head(FILE *file, const struct bench_result *result)
     if (result->kinds[WORKLOAD_SCAN].count)
         fprintf(file, ", scans of %u", result->scan_length);
     fprintf(file, "\n%-24s %9s %9s %9s %9s %9s %7s %7s %7s %7s %7s %8s %8s %8s %7s\n", "preset", "Mops",
-            "p50 us", "p90 us", "p99 us", "p99.9 us", "trips", "reads", "writes", "atomics", "rpcs", "B read",
-            "B writ", "retries", "cache %");
+            "p50 us", "p90 us", "p99 us", "p99.9 us", "trips", "reads", "writes", "atomics", "calls",
+            "B read", "B writ", "retries", "cache %");
 }
 
 static void print_space(FILE *file, const char *when, const struct bench_space *space)
@@ -228,8 +228,9 @@ void report_table_groups(const struct bench_report *report, FILE *file)
         for (size_t i = begin; i < end; i++)
             print_details(file, &report->results[i], report->config->fabric == BENCH_SIM);
     }
-    fprintf(file, "\nPer operation: round trips, commands, payload bytes, retries; cache: inner nodes found "
-                  "in the node cache. Lines set in: each kind of operation by itself.\n");
+    fprintf(file, "\nPer operation: round trips, commands, payload bytes, retries; calls: of memory nodes "
+                  "and of compute nodes; cache: inner nodes found in the node cache. Lines set in: each kind "
+                  "of operation by itself.\n");
 }
 
 void report_table(const struct bench_report *report, FILE *file)

@@ -40,8 +40,11 @@ struct bench_config {
     uint64_t skew_of; /* zipfian and scrambled: shares as among so many loaded keys; 0: `keys` */
     uint64_t pool_bytes, chunk_bytes; /* 0: chosen from the rest */
     enum bench_ownership ownership;
-    bool check; /* walk the index after loading and after the run: proves it, and counts its bytes */
-    bool pin;   /* local: keep thread i on CPU i */
+    bool move;      /* sim: the last compute node owns nothing, and gets half a range during the run */
+    bool route_any; /* with ownership: clients draw all keys, and their index forwards; else their node's own
+                     */
+    bool check;     /* walk the index after loading and after the run: proves it, and counts its bytes */
+    bool pin;       /* local: keep thread i on CPU i */
     struct format_geometry geometry;
     struct sim_params sim;
     struct sim_faults faults;
@@ -61,6 +64,13 @@ struct bench_kind {
     uint64_t count;
     struct histogram *latency; /* ns; NULL where count is 0 */
     struct fabric_cost cost;
+};
+
+/* Operations that ended in each interval of the window. */
+#define BENCH_INTERVAL_NS UINT64_C(500000)
+struct bench_timeline {
+    uint32_t *counts;
+    size_t length, capacity;
 };
 
 /* How much of the pool the index takes. */
@@ -96,6 +106,8 @@ struct bench_result {
     struct bench_space loaded, ended;
     struct fabric_capabilities capabilities; /* the fabric's */
     uint64_t trace_hash, events;             /* sim */
+    struct bench_timeline timeline;          /* with config->move */
+    uint64_t move_begin_ns, move_ns;         /* since the window opened; how long. 0: nothing was moved */
     double load_seconds, measure_seconds;    /* of real time */
 };
 

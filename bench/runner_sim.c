@@ -3,6 +3,7 @@
 #include "bench/runner_sim.h"
 
 #include <stdlib.h>
+#include "bench/map_sim.h"
 #include "bench/ownership.h"
 #include "bench/sim_run.h"
 
@@ -112,10 +113,14 @@ static void client_task(void *argument)
     struct sim_thread *thread = client->thread;
     struct sim_run *run = thread->run;
     client->client.tree = run->computes[thread->compute].tree;
+    if (run->map)
+        map_sim_wait(run);
     bench_client_run(&client->client);
     tree_session_destroy(client->client.session);
     client->client.session = NULL;
-    if (--thread->running)
+    if (!--run->clients_running && run->map)
+        map_sim_stop(run);
+    if (--thread->running || run->map) /* with a map the thread serves others on */
         return;
     struct pool_worker *worker = thread->worker;
     thread->worker = NULL;
@@ -150,14 +155,22 @@ static int prepare(struct sim_run *run, void (*function)(void *), const char *wh
 static void count_caches(void *context, enum bench_phase phase)
 {
     struct sim_run *run = context;
+    if (run->map)
+        map_sim_count(run, phase);
     for (unsigned i = 0; i < run->config->compute_nodes; i++)
         (phase == BENCH_DONE ? bench_cache_end : bench_cache_begin)(run->meter.result, run->computes[i].tree);
 }
 
 static int measure(struct sim_run *run, struct error *error)
 {
-    const bool owned = run->config->ownership == BENCH_OWNED;
+    const struct bench_config *config = run->config;
+    const bool mapped = config->ownership == BENCH_OWNED && (config->route_any || config->move);
+    const bool owned = config->ownership == BENCH_OWNED && !mapped;
     int status = prepare(run, open_task, "opening the index", error);
+    if (!status && mapped)
+        status = map_sim_create(run, error);
+    if (!status && mapped)
+        status = map_sim_spawn(run, error);
     if (!status && owned)
         status = prepare(run, border_task, "making borders", error);
     if (!status && owned)
@@ -171,6 +184,7 @@ static int measure(struct sim_run *run, struct error *error)
         if (status)
             return status;
         thread->running++;
+        run->clients_running++;
     }
     return bench_sim_run(run->sim, &run->window, "measuring", error);
 }
@@ -178,6 +192,7 @@ static int measure(struct sim_run *run, struct error *error)
 /* Nothing runs any more; tasks that never ended hold nothing but memory. */
 static void close_run(struct sim_run *run)
 {
+    map_sim_destroy(run);
     for (unsigned i = 0; run->clients && i < run->client_count; i++)
         if (run->clients[i].client.session)
             tree_session_destroy(run->clients[i].client.session);
@@ -238,6 +253,7 @@ int bench_measure_sim(struct bench_pool *pool, const struct bench_config *config
         status = measure(&run, error);
     result->measure_seconds = (double)(task_now() - begin) / 1e9;
     bench_sim_complete(result, &run.window, run.sim);
+    map_sim_result(&run, result);
     close_run(&run);
     return status;
 }

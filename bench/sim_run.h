@@ -1,6 +1,6 @@
 /*
- * sim_run.h - one run in the simulator: its compute nodes, their CPU threads and their clients. For
- * runner_sim.c.
+ * sim_run.h - one run in the simulator: its compute nodes, their CPU threads and their clients. Between
+ * runner_sim.c and map_sim.c.
  */
 #ifndef BENCH_SIM_RUN_H
 #define BENCH_SIM_RUN_H
@@ -9,6 +9,8 @@
 #include "fabric/peers.h"
 #include "pool/pool.h"
 #include "sim/sim.h"
+
+struct map_sim;
 
 struct sim_thread {
     struct sim_run *run;
@@ -40,6 +42,8 @@ struct sim_run {
     struct sim_client *clients;
     struct fabric_process *owners; /* the compute nodes' processes */
     unsigned thread_count, client_count;
+    unsigned clients_running;
+    struct map_sim *map; /* NULL: ranges do not move, and nothing is forwarded */
 };
 
 /* bench_window_fail with what the session says, if the status is an error. */

@@ -98,6 +98,23 @@ static void record(struct bench_result *result, enum workload_kind kind, uint64_
         fabric_cost_add(&of_kind->cost, cost);
 }
 
+/* Without memory the interval stays empty: the rest of the result does not depend on it. */
+static void count_interval(struct bench_timeline *timeline, uint64_t since_ns)
+{
+    size_t interval = since_ns / BENCH_INTERVAL_NS;
+    if (interval >= timeline->capacity) {
+        size_t capacity = interval * 2 + 64;
+        uint32_t *grown = realloc(timeline->counts, capacity * sizeof *grown);
+        if (!grown)
+            return;
+        memset(grown + timeline->capacity, 0, (capacity - timeline->capacity) * sizeof *grown);
+        timeline->counts = grown;
+        timeline->capacity = capacity;
+    }
+    timeline->length = interval + 1 > timeline->length ? interval + 1 : timeline->length;
+    timeline->counts[interval]++;
+}
+
 void bench_meter_count(struct bench_meter *meter, enum bench_phase phase, enum workload_kind kind,
                        uint64_t begin_ns, uint64_t end_ns, const struct fabric_cost *cost)
 {
@@ -111,6 +128,8 @@ void bench_meter_count(struct bench_meter *meter, enum bench_phase phase, enum w
             return;
         }
         record(meter->result, kind, latency, cost);
+        if (window->config->move)
+            count_interval(&meter->result->timeline, end_ns - window->begin_ns);
     }
     if (meter->phase != phase) { /* counts of the warm-up that were not reported are not needed any more */
         meter->phase = phase;
@@ -224,5 +243,6 @@ void bench_result_release(struct bench_result *result)
             histogram_destroy(result->kinds[kind].latency);
     if (result->latency)
         histogram_destroy(result->latency);
+    free(result->timeline.counts);
     memset(result, 0, sizeof *result);
 }

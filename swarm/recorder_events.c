@@ -77,6 +77,39 @@ static void tell_event(struct recorder *recorder, const struct sim_observation *
     }
 }
 
+/* What compute nodes send to each other, and notices. A call is of interest where its operation is. */
+static void tell_message(struct recorder *recorder, const struct sim_observation *seen)
+{
+    bool ends = seen->kind == SIM_PEER_RETURNED, owned = ends || seen->kind == SIM_PEER_CALLED;
+    struct record *record = recording_add(recorder->recording,
+                                          !owned ? RECORD_EVENT
+                                          : ends ? RECORD_RETURNED
+                                                 : RECORD_POSTED,
+                                          seen->time_ns);
+    unsigned long long number = seen->number;
+    if (owned && seen->task != UINT32_MAX)
+        recorder_own(recorder, record, recorder_lane_of(recorder, seen->task));
+    if (seen->kind == SIM_PEER_CALLED)
+        record_add(record, "to compute %d: call %llu", seen->peer, number);
+    else if (ends)
+        record_add(record, "call %llu: %s", number, seen->status ? error_name(seen->status) : "answer");
+    else if (seen->kind == SIM_PEER_RECEIVED)
+        record_add(record, "compute %d receives call %llu of compute %d", seen->compute, number, seen->peer);
+    else if (seen->kind == SIM_PEER_REPLIED)
+        record_add(record, "compute %d replies to call %llu: %s", seen->compute, number,
+                   error_name(seen->status));
+    else if (seen->kind == SIM_NOTICED)
+        record_add(record, "compute %d has notice %llu", seen->compute, number);
+    else if (seen->peer < 0)
+        record_add(record, "notice %llu to compute %d is lost", number, seen->compute);
+    else
+        record_add(record, "a message of call %llu, from compute %d to %d, is lost", number, seen->compute,
+                   seen->peer);
+    if (!owned)
+        record->concern = RECORD_ASIDE;
+    recording_drop_aside(recorder->recording, record);
+}
+
 /* A lock may be a part of the word. */
 static gaddr lock_of(const struct fabric_command *command)
 {
@@ -120,7 +153,11 @@ void recorder_see(void *context, const struct sim_observation *seen)
             recorder_tell_effect(recorder, seen, &seen->commands[i]);
         break;
     default:
-        if (recorder->recording->texts)
+        if (!recorder->recording->texts)
+            break;
+        if (seen->kind >= SIM_PEER_CALLED)
+            tell_message(recorder, seen);
+        else
             tell_event(recorder, seen);
     }
 }

@@ -86,6 +86,10 @@ static const struct argp_option fixed_options[] = {
      "of "
      "keys (static); each preset has its own (default: preset)",
      3},
+    {"route", KEY_ROUTE, "owner|any", 0,
+     "With ownership, the keys that a compute node's clients draw: those of its own range, as in DEX's "
+     "evaluation (owner), or all, so that operations are forwarded (any) (default: owner)",
+     3},
     {"paper", KEY_PAPER, "NAME", 0,
      "Run what a paper's evaluation states numbers for, on sim and its testbed, and print ours beside them: "
      "sherman, dex (cell and dinomo say what they need). Scans count as operations by their entries. Options "

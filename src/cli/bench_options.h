@@ -31,6 +31,7 @@ enum bench_option_key {
     KEY_SEED,
     KEY_PRESET,
     KEY_OWN,
+    KEY_ROUTE,
     KEY_SIM,
     KEY_FAULTS,
     KEY_POOL_BYTES,

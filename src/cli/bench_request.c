@@ -131,6 +131,11 @@ static bool parse_what(struct bench_request *request, struct argp_state *state, 
     case KEY_OWN:
         status = bench_plan_set_ownership(plan, text, &error);
         break;
+    case KEY_ROUTE:
+        if (strcmp(text, "owner") && strcmp(text, "any"))
+            argp_error(state, "--route: '%.40s' is not one of owner, any", text);
+        config->route_any = !strcmp(text, "any");
+        break;
     case KEY_PEER:
         plan->peer = bench_peer_find(text, &error);
         status = plan->peer ? 0 : BANYAN_EINVAL;

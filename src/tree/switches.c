@@ -65,7 +65,7 @@ struct preset {
     int write, read;
     bool check;
     enum format_leaf_kind leaf;
-    enum tree_cache_policy policy;
+    int policy; /* enum tree_cache_policy */
 };
 
 /* FG as Sherman's Table 1 has it (§3.1), FG+ as its evaluation has it (§5.1: with an index cache, and locks

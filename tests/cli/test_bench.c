@@ -32,6 +32,7 @@ static void usage_errors_say_what_to_do(void **state)
     program_expect("bench --fabric sim --preset dex@threads=33", 2, "compute nodes of 22");
     program_expect("bench --fabric sim --compute-nodes 5 --keys 8 --own static", 2, "own a range each");
     program_expect("bench --own fly", 2, "preset, none, static");
+    program_expect("bench --route fly", 2, "owner, any");
     program_expect("bench --mix lookup", 2, "operation=share");
     program_expect("bench --distribution normal", 2, "zipfian");
     program_expect("bench --fabric carrier-pigeon", 2, "local, sim");
@@ -188,6 +189,46 @@ static void owned_ranges_are_sound(void **state)
     }
     json_decref(json);
     free(reports_repeat(WORLD "--workload write-intensive --preset dex,banyan-owned,p-sherman"));
+}
+
+/* With --route any the index forwards; and a range moves while clients work, without an operation lost. */
+static void keys_of_others_are_forwarded(void **state)
+{
+    (void)state;
+    json_t *json =
+        reports_json(WORLD "--workload dex:write-intensive --distribution scrambled --preset p-sherman "
+                           "--route any");
+    const json_t *result = reports_result(json, 0), *per_op = json_object_get(result, "per_op");
+    assert_true(reports_number(result, "absent") == 0);
+    assert_true(reports_number(per_op, "peer_calls") > 0.1 && reports_number(per_op, "peer_calls") < 0.6);
+    assert_true(reports_number(per_op, "atomics") < 0.01);
+    json_decref(json);
+    free(reports_repeat(WORLD "--workload write-intensive --preset banyan-owned --route any"));
+    program_expect("bench --route any", 2, "--own static");
+    program_expect("bench --own static --route any", 2, "--fabric sim");
+}
+
+static void a_range_moves_under_load(void **state)
+{
+    (void)state;
+    json_t *json = reports_json("--fabric sim --memory-nodes 2 --compute-nodes 3 --threads 2 --keys 20k "
+                                "--operations 20k --workload dex:write-intensive --distribution uniform "
+                                "--preset p-sherman@move=on,banyan-owned@move=on");
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *result = reports_result(json, i), *move = json_object_get(result, "move");
+        assert_true(reports_number(result, "absent") == 0);
+        assert_true(reports_number(move, "begin_us") > 0 && reports_number(move, "took_us") > 0);
+        assert_true(reports_number(move, "begin_us") + reports_number(move, "took_us") <
+                    reports_number(result, "window_us"));
+        const json_t *mops = json_object_get(move, "mops");
+        double counted = 0;
+        for (size_t j = 0; j < json_array_size(mops); j++)
+            counted += json_number_value(json_array_get(mops, j)) * reports_number(move, "interval_us");
+        assert_true(counted > 19999 && counted < 20001);
+    }
+    json_decref(json);
+    program_expect("bench --fabric sim --preset banyan@move=on", 2, "--own static");
+    program_expect("bench --own static --preset banyan@move=on", 2, "--fabric sim");
 }
 
 /* Each preset's own, or one for all; either way said of each. */
@@ -386,6 +427,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_preset_runs_on_sim),
         cmocka_unit_test(owners_take_no_locks),
         cmocka_unit_test(owned_ranges_are_sound),
+        cmocka_unit_test(keys_of_others_are_forwarded),
+        cmocka_unit_test(a_range_moves_under_load),
         cmocka_unit_test(presets_bring_their_leaves),
         cmocka_unit_test(deletes_and_long_keys),
         cmocka_unit_test(empty_index_takes_inserts),

@@ -44,6 +44,7 @@ struct guest {
     struct fabric_endpoint *endpoint;
     struct fabric_cost cost;
     struct random random;
+    uint8_t *room;       /* for replies; the party's, since the task may be killed */
     bool returned, dead; /* dead: its compute node was killed */
 };
 

@@ -73,6 +73,8 @@ void party_run(struct party *party, const struct party_part *parts, unsigned cou
         }
     party->way->run(party->way->context, tasks, total);
     check_returned(party, guests, total);
+    for (unsigned i = 0; i < total; i++)
+        free(guests[i].room);
     free(guests);
 }
 
@@ -116,9 +118,10 @@ bool party_unanswered(int status)
     return status == BANYAN_ENET || status == BANYAN_ETIMEOUT || status == BANYAN_EFENCED;
 }
 
-static void answer(struct guest *guest, struct fabric_peer_request *request, uint8_t *reply)
+static void answer(struct guest *guest, struct fabric_peer_request *request)
 {
     const uint8_t *bytes = request->bytes;
+    uint8_t *reply = guest->room;
     if (bytes[0] == 0xff && request->length >= 2) {
         fabric_peer_reply(guest->endpoint, request, -(int)bytes[1], bytes + 2, request->length - 2);
         return;
@@ -130,19 +133,18 @@ static void answer(struct guest *guest, struct fabric_peer_request *request, uin
 
 void party_serve(struct guest *guest)
 {
-    uint8_t *reply = malloc(FABRIC_PEER_BYTES_MAX);
     struct fabric_peer_request *request;
     int status;
-    if (!reply)
+    guest->room = malloc(FABRIC_PEER_BYTES_MAX);
+    if (!guest->room)
         abort();
     while (!(status = fabric_peer_receive(guest->endpoint, &request))) {
         /* relaxed: a count, read when its callers have been answered */
         atomic_add_relaxed(&guest->party->served, 1);
         if (request->length == 0 || request->length > FABRIC_PEER_BYTES_MAX)
             party_fail(guest->party, "a request of %zu bytes came", request->length);
-        answer(guest, request, reply);
+        answer(guest, request);
     }
-    free(reply);
     CHECK(guest->party, status == BANYAN_EABORT, "fabric_peer_receive ended with %s", error_name(status));
     CHECK(guest->party, fabric_peer_receive(guest->endpoint, &request) == BANYAN_EABORT,
           "after a stop a task receives again");
