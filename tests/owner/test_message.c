@@ -10,7 +10,7 @@
 
 #include "owner/message.h"
 
-static const uint8_t letters[256] = {'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 0, 255};
+static const uint8_t letters[255 + 3] = {'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 0, 255};
 
 static const struct owner_item items[] = {
     {.kind = OWNER_ITEM_LOOKUP, .key = letters, .key_length = 8},
