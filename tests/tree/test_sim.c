@@ -127,6 +127,30 @@ static void churns_in_every_geometry(void **state)
             churn_world(world_seed(100 + geometry * 17 + round), "banyan", geometry);
 }
 
+/* One compute node that owns the index, and caches leaves and entries of it; histories are judged. */
+static void churns_owned_and_cached(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(12); round++) {
+        struct world world;
+        struct world_options options;
+        struct churn churn;
+        uint64_t seed = world_seed(4000 + round);
+        options_for(&options, seed, "banyan", round % GEOMETRIES);
+        churn_for(&churn, seed);
+        options.compute_nodes = 1;
+        options.owned = true;
+        options.cache_policy = (enum tree_cache_policy)(TREE_CACHE_DEX + round % 3);
+        options.cache_bytes = seed % 2 ? 1 << 20 : 24576;
+        int status = world_create(&world, &options);
+        status = status ? status : churn_world_run(&world, &churn, &total);
+        struct error error = world.error;
+        world_destroy(&world);
+        if (status)
+            fail_msg("owned, policy %d, geometry %u: %d: %s; replay: BANYAN_SEED=%" PRIu64 " test_sim",
+                     (int)options.cache_policy, round % (unsigned)GEOMETRIES, status, error.text, seed);
+    }
+}
+
 static void churns_with_any_switches(void **state)
 {
     for (unsigned round = 0; round < world_rounds(30); round++)
@@ -356,6 +380,7 @@ int main(void)
         cmocka_unit_test(churns_under_every_preset),
         cmocka_unit_test(churns_in_every_geometry),
         cmocka_unit_test(churns_with_any_switches),
+        cmocka_unit_test(churns_owned_and_cached),
         cmocka_unit_test(churns_for_fresh_seeds),
         cmocka_unit_test(stays_right_when_full),
         cmocka_unit_test(survives_death),
