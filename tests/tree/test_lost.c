@@ -19,6 +19,7 @@
 #include "base/worker.h"
 #include "fabric/local.h"
 #include "memory/memory.h"
+#include "tree/rights.h"
 #include "tree/session.h"
 #include "wrapper.h"
 
@@ -29,6 +30,7 @@ struct lossy {
     struct wrapper wrapper;
     uint64_t since;
     bool armed, broken;
+    uint64_t passed; /* lists that were not refused */
     int call_status; /* of all calls. 0: served and answered; BANYAN_ENET: served alone; else neither */
     unsigned calls;
     bool deaf;     /* without a connection to `node`, while the group lives */
@@ -72,6 +74,7 @@ static int run_list(struct fabric_endpoint *endpoint, struct fabric_list *list)
         lossy->armed = false;
     if (due && lossy->before)
         lossy->fenced(lossy->context);
+    lossy->passed++;
     int status = wrapper_pass(endpoint, list, list->count);
     if (due && !lossy->before)
         lossy->fenced(lossy->context);
@@ -518,6 +521,93 @@ static void a_reused_block_of_a_lost_leaf_is_no_corruption(void **state)
     rig_close(&rig);
 }
 
+/* ---- a table of rights belongs to an incarnation (rights.h) ----------------------------------------- */
+
+struct refetch {
+    struct rig *rig;
+    bool gone;        /* the map says that the others have taken the index over */
+    unsigned unasked; /* calls of wait that change nothing */
+    unsigned waits, exchanges;
+};
+
+static int refetch_adopt(struct refetch *refetch, uint64_t version, enum tree_right right)
+{
+    struct side *ours = &refetch->rig->ours;
+    struct tree_rights_row row = {.right = right, .epoch = right == TREE_OTHERS ? 2 : 1};
+    if (right == TREE_OTHERS)
+        row.owner = fabric_self(refetch->rig->others.fabric);
+    return tree_rights_adopt(ours->sessions[1], ours->tree, version, fabric_incarnation(ours->fabric), &row,
+                             1);
+}
+
+static int refetch_wait(void *context, struct tree_session *session, struct tree *tree,
+                        struct fabric_process owner, uint64_t since)
+{
+    struct refetch *refetch = context;
+    assert_int_equal(owner.instance, 0); /* it is not known whose the range is */
+    if (refetch->waits++ < refetch->unasked)
+        return 0;
+    return refetch->gone ? refetch_adopt(refetch, 2, TREE_OTHERS) : refetch_adopt(refetch, 1, TREE_OWNED);
+}
+
+static int refetch_exchange(void *context, struct tree_session *session, struct tree *tree,
+                            struct fabric_process owner, struct tree_exchange *exchange)
+{
+    struct refetch *refetch = context;
+    assert_int_equal(owner.compute_id, 2);
+    refetch->exchanges++;
+    return tree_upsert(refetch->rig->others.sessions[0], refetch->rig->others.tree, exchange->key,
+                       exchange->key_length, exchange->value, exchange->length);
+}
+
+static uint64_t refetch_look(struct rig *rig)
+{
+    uint64_t value = 0;
+    size_t length = sizeof value;
+    assert_int_equal(
+        tree_lookup(rig->others.sessions[0], rig->others.tree, late_key, sizeof late_key, &value, &length),
+        0);
+    return value;
+}
+
+static void refetch_run(bool gone, bool batch)
+{
+    const struct format_geometry geometry = {.key_bytes = 8, .value_bytes = 8};
+    const struct tree_forward forward = {.wait = refetch_wait, .exchange = refetch_exchange};
+    struct rig rig;
+    rig_open(&rig, &geometry);
+    struct refetch refetch = {.rig = &rig, .gone = gone, .unasked = 5};
+    struct tree_session *session = rig.ours.sessions[0];
+    uint64_t value = 1;
+    rig.lossy->node = 0;
+    tree_compute_set_forward(rig.ours.compute, &forward, &refetch);
+    assert_int_equal(refetch_adopt(&refetch, 1, TREE_OWNED), 0);
+    assert_int_equal(tree_upsert(session, rig.ours.tree, late_key, sizeof late_key, &value, sizeof value), 0);
+    rig.lossy->since = ++rig.lossy->wrapper.incarnation; /* the connection was lost, and is there again */
+    value = 2;
+    struct tree_item item = {
+        .key = late_key, .key_length = sizeof late_key, .value = &value, .length = sizeof value};
+    const uint64_t passed = rig.lossy->passed;
+    assert_int_equal(
+        batch ? tree_multi_put(session, rig.ours.tree, &item, 1)
+              : tree_upsert(session, rig.ours.tree, late_key, sizeof late_key, &value, sizeof value),
+        0);
+    assert_int_equal(refetch.waits, 6);
+    assert_int_equal(refetch.exchanges, gone);
+    /* Nothing of ours went out before the map was read again; nothing at all where it has another owner. */
+    if (gone)
+        assert_int_equal(rig.lossy->passed, passed);
+    assert_int_equal(refetch_look(&rig), 2);
+    assert_int_equal(tree_rights_version(rig.ours.tree), gone ? 2 : 1);
+    rig_close(&rig);
+}
+
+static void a_table_is_fetched_anew_after_a_loss(void **state)
+{
+    for (unsigned i = 0; i < 4; i++)
+        refetch_run(i & 1, i & 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -527,6 +617,7 @@ int main(void)
         cmocka_unit_test(free_blocks_are_kept_while_it_is_away),
         cmocka_unit_test(blocks_that_may_have_been_returned_are_not_used),
         cmocka_unit_test(a_reused_block_of_a_lost_leaf_is_no_corruption),
+        cmocka_unit_test(a_table_is_fetched_anew_after_a_loss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
