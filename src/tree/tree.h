@@ -184,8 +184,9 @@ struct tree_range {
     uint64_t limit; /* 0: none */
 };
 /* Entries in key order (descending if reverse). Return false from visit to stop. Key and value are valid
- * during the call only; visit must not use the session. Each leaf is a consistent state; the scan as a whole
- * is not one snapshot. */
+ * during the call only; visit must not use the session, and its task starts no
+ * operation of an index meanwhile (whoever takes the range away waits for this scan: rights.h). Each leaf is
+ * a consistent state; the scan as a whole is not one snapshot. */
 typedef bool tree_visit_function(void *context, const void *key, size_t key_length, const void *value,
                                  size_t length);
 int tree_scan(struct tree_session *session, struct tree *tree, const struct tree_range *range,
