@@ -287,6 +287,21 @@ static void close_listener(struct remote_peers *peers)
     peers->listener = -1;
 }
 
+/* Open connections for which there was no endpoint: their callers learn that nobody will serve them. */
+static void drop_ready(struct remote_fabric *remote)
+{
+    struct remote_peers *peers = &remote->peers;
+    spinlock_lock(&remote->lock);
+    struct peer_connection *connection = peers->ready;
+    peers->ready = NULL;
+    peers->ready_count = 0;
+    spinlock_unlock(&remote->lock);
+    for (struct peer_connection *next; connection != NULL; connection = next) {
+        next = connection->next;
+        peer_connection_free(connection);
+    }
+}
+
 static void doorman_main(void *argument)
 {
     struct doorman *doorman = argument;
@@ -297,6 +312,7 @@ static void doorman_main(void *argument)
     while (doorman->count > 0)
         remove_stranger(doorman, doorman->count - 1);
     free(doorman);
+    drop_ready(remote);
     close_listener(&remote->peers);
 }
 
@@ -341,11 +357,7 @@ void remote_peers_close(struct remote_fabric *remote)
     atomic_store_release(&peers->quit, 1u); /* release: pairs with the thread's loop */
     remote_peers_wake(peers);
     thread_join(peers->thread);
-    while (peers->ready != NULL) {
-        struct peer_connection *connection = peers->ready;
-        peers->ready = connection->next;
-        peer_connection_free(connection);
-    }
+    drop_ready(remote);
     close_listener(peers);
     if (peers->event >= 0)
         close(peers->event);

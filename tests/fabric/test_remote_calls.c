@@ -408,6 +408,39 @@ static void stopped(void **state)
     daemon_kill(&world.daemon);
 }
 
+static void *call_alone(void *argument)
+{
+    struct caller *caller = argument;
+    caller->wrong = (unsigned)-call_once(caller->endpoint, caller->peer);
+    return NULL;
+}
+
+/* A process that stops before any task of it has served: its callers do not wait for their time-out. */
+static void never_served(void **state)
+{
+    struct world world = {0};
+    world_start(&world);
+    struct fabric *one = open_fabric(&world, false), *two = open_fabric(&world, true);
+    struct caller caller = {.endpoint = open_endpoint(one), .peer = fabric_self(two)};
+    pthread_t thread;
+    uint64_t begin = task_now();
+    char text[256] = "";
+    assert_int_equal(pthread_create(&thread, NULL, call_alone, &caller), 0);
+    while (strstr(text, "it answers at") == NULL) { /* it has begun to connect */
+        fabric_peer_describe(one, caller.peer, text, sizeof text);
+        task_sleep(MS / 5);
+    }
+    task_sleep(20 * MS); /* mostly, its request waits by now; if not, it finds nobody */
+    fabric_peer_stop(two);
+    pthread_join(thread, NULL);
+    assert_true(caller.wrong == (unsigned)-BANYAN_ENET || caller.wrong == (unsigned)-BANYAN_EFENCED);
+    assert_true(task_now() - begin < 20000 * MS);
+    fabric_endpoint_close(caller.endpoint);
+    fabric_close(one);
+    fabric_close(two);
+    daemon_kill(&world.daemon);
+}
+
 /* A peer that ends while it is called: what it had got is lost, and there is no way to it any more. */
 static void gone(void **state)
 {
@@ -792,8 +825,9 @@ int main(int count, char **arguments)
     log_set_level(LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(over_tcp),     cmocka_unit_test(over_unix), cmocka_unit_test(over_tls),
-        cmocka_unit_test(nobody_there), cmocka_unit_test(stopped),   cmocka_unit_test(gone),
-        cmocka_unit_test(too_late),     cmocka_unit_test(strangers), cmocka_unit_test(called_liars),
+        cmocka_unit_test(nobody_there), cmocka_unit_test(stopped),   cmocka_unit_test(never_served),
+        cmocka_unit_test(gone),         cmocka_unit_test(too_late),  cmocka_unit_test(strangers),
+        cmocka_unit_test(called_liars),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
