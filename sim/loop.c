@@ -24,13 +24,13 @@ static void run_message(struct sim *sim, const struct sim_event *event)
     else if (event->kind == SIM_EVENT_PEER)
         sim_peer_arrive(sim, event->object);
     else
-        sim_peer_timeout(sim);
+        sim_peer_timeout(sim, event->object);
 }
 
-/* Something may still happen: the timer of peer calls alone is nothing while no call waits for it. */
+/* Something may still happen. */
 static bool is_alive(const struct sim *sim)
 {
-    return sim->queue.count > sim->timer_idle;
+    return sim->queue.count > sim->idle_events;
 }
 
 static void run_event(struct sim *sim, const struct sim_event *event)

@@ -1,8 +1,9 @@
 /*
  * peer.c - see peer.h.
  *
- * A call has two halves that end apart: its journey (there, the service, and back), and its caller's wait.
- * Either may end first, by a loss or by a time-out. It is freed when both have ended.
+ * A call has three parts that end apart: its journey (there, the service, and back), its caller's wait, and
+ * its time-out. Journey and wait may end one without the other, by a loss or by the time-out; the time-out is
+ * an event that comes in any case. The call is freed when all have ended.
  */
 #include "sim/peer.h"
 
@@ -30,11 +31,12 @@ struct sim_peer_call {
     struct fabric_peer_request request; /* first, so that the call is found from it */
     struct sim_compute *from, *to;
     struct sim_task *caller; /* NULL: it has gone on */
-    bool waits;              /* for the reply or the time-out; in the list of those that do */
-    int result;              /* what it is told; set when it does not wait any more */
+    bool waits;              /* for the reply or the time-out */
+    bool timed;              /* the event of its time-out is still to come */
+    int result;              /* what the caller is told; set when it does not wait any more */
     enum journey journey;
     uint64_t number;
-    sim_time posted, there, deadline; /* posted: the message under way; there: in the mailbox's memory */
+    sim_time posted, there; /* posted: the message under way; there: in the mailbox's memory */
     /* the caller's */
     void *reply;
     size_t capacity, *reply_length;
@@ -42,8 +44,7 @@ struct sim_peer_call {
     void *answer;
     size_t answer_length;
     int status;
-    struct sim_peer_call *next, *previous;               /* of all */
-    struct sim_peer_call *next_waiting, *former_waiting; /* of those whose callers wait, by deadline */
+    struct sim_peer_call *next, *previous; /* of all */
     struct sim_peer_call *next_mail;
 };
 
@@ -60,22 +61,16 @@ struct cut {
 };
 
 struct sim_peers {
-    struct sim_peer_call *calls, *waiting_first, *waiting_last;
+    struct sim_peer_call *calls;
     uint64_t numbers;
-    bool timer; /* its event is pending */
     struct cut *cuts;
     uint32_t cut_count;
 };
 
 static struct sim_peers *peers_of(struct sim *sim)
 {
-    if (sim->peers)
-        return sim->peers;
-    if (!sim_queue_claim(&sim->queue, 1)) /* the timer's place */
-        return NULL;
-    sim->peers = calloc(1, sizeof *sim->peers);
     if (!sim->peers)
-        sim_queue_release(&sim->queue, 1);
+        sim->peers = calloc(1, sizeof *sim->peers);
     return sim->peers;
 }
 
@@ -131,11 +126,14 @@ void sim_hide_compute(struct sim *sim, int compute, bool hidden)
 
 /* ---- calls ---- */
 
+/* That may be pending: of a message, and of the time-out. */
+#define CALL_EVENTS 2
+
 static struct sim_peer_call *call_make(struct sim *sim, const void *request, size_t length)
 {
     struct sim_peers *peers = peers_of(sim);
     struct sim_peer_call *call = peers ? calloc(1, sizeof *call + length) : NULL;
-    if (!call || !sim_queue_claim(&sim->queue, 1)) { /* the place of its messages' events */
+    if (!call || !sim_queue_claim(&sim->queue, CALL_EVENTS)) {
         free(call);
         return NULL;
     }
@@ -152,7 +150,7 @@ static struct sim_peer_call *call_make(struct sim *sim, const void *request, siz
 
 static void call_free_ended(struct sim *sim, struct sim_peer_call *call)
 {
-    if (call->caller || call->journey != JOURNEY_OVER)
+    if (call->caller || call->timed || call->journey != JOURNEY_OVER)
         return;
     if (call->previous)
         call->previous->next = call->next;
@@ -160,74 +158,39 @@ static void call_free_ended(struct sim *sim, struct sim_peer_call *call)
         sim->peers->calls = call->next;
     if (call->next)
         call->next->previous = call->previous;
-    sim_queue_release(&sim->queue, 1);
+    sim_queue_release(&sim->queue, CALL_EVENTS);
     free(call->answer);
     free(call);
 }
 
-/* ---- the callers' waits, and the timer ---- */
+/* ---- the callers' waits ---- */
 
-/* The timer has one event, for the first deadline; while no call waits it says so to the event loop. */
-static void timer_set(struct sim *sim)
-{
-    struct sim_peers *peers = sim->peers;
-    if (!peers->timer && peers->waiting_first) {
-        peers->timer = true;
-        sim_push(sim, peers->waiting_first->deadline, SIM_EVENT_TIMEOUT, NULL, 0, 0);
-    }
-    sim->timer_idle = peers->timer && !peers->waiting_first;
-}
-
-/* Deadlines come nearly in order: those of tasks on different threads may be out of it. */
 static void wait_begin(struct sim *sim, struct sim_peer_call *call, struct sim_task *task)
 {
-    struct sim_peers *peers = sim->peers;
-    struct sim_peer_call *before = peers->waiting_last;
     call->caller = task;
-    call->waits = true;
-    call->deadline = sim_after(task->cpu->busy, sim->params.peer_timeout_ns);
-    while (before && before->deadline > call->deadline)
-        before = before->former_waiting;
-    call->former_waiting = before;
-    call->next_waiting = before ? before->next_waiting : peers->waiting_first;
-    *(before ? &before->next_waiting : &peers->waiting_first) = call;
-    *(call->next_waiting ? &call->next_waiting->former_waiting : &peers->waiting_last) = call;
-    timer_set(sim);
-}
-
-static void wait_drop(struct sim *sim, struct sim_peer_call *call)
-{
-    struct sim_peers *peers = sim->peers;
-    *(call->former_waiting ? &call->former_waiting->next_waiting : &peers->waiting_first) =
-        call->next_waiting;
-    *(call->next_waiting ? &call->next_waiting->former_waiting : &peers->waiting_last) = call->former_waiting;
-    call->waits = false;
+    call->waits = call->timed = true;
+    sim_push(sim, sim_after(task->cpu->busy, sim->params.peer_timeout_ns), SIM_EVENT_TIMEOUT, call, 0,
+             call->from->index);
 }
 
 /* The caller goes on at `seen`, with the result. */
 static void wait_end(struct sim *sim, struct sim_peer_call *call, int result, sim_time seen)
 {
-    wait_drop(sim, call);
+    call->waits = false;
     call->result = result;
     sim_resume_at(call->caller, sim_later(seen, sim->now));
-    timer_set(sim);
 }
 
-void sim_peer_timeout(struct sim *sim)
+void sim_peer_timeout(struct sim *sim, struct sim_peer_call *call)
 {
-    struct sim_peers *peers = sim->peers;
-    peers->timer = false;
-    while (peers->waiting_first && peers->waiting_first->deadline <= sim->now) {
-        struct sim_peer_call *call = peers->waiting_first;
-        if (!call->from->dead) {
-            wait_end(sim, call, BANYAN_ETIMEOUT, sim->now);
-            continue;
-        }
-        wait_drop(sim, call); /* its task never runs again */
-        call->caller = NULL;
-        call_free_ended(sim, call);
-    }
-    timer_set(sim);
+    call->timed = false;
+    if (!call->waits)
+        sim->idle_events--;
+    else if (!call->from->dead)
+        wait_end(sim, call, BANYAN_ETIMEOUT, sim->now);
+    else
+        call->caller = NULL; /* it never runs again */
+    call_free_ended(sim, call);
 }
 
 static void journey_end(struct sim *sim, struct sim_peer_call *call)
@@ -326,6 +289,7 @@ static void reply_arrive(struct sim *sim, struct sim_peer_call *call, sim_time t
         else if (call->answer_length)
             memcpy(call->reply, call->answer, *call->reply_length = call->answer_length);
         wait_end(sim, call, result, there);
+        sim->idle_events++; /* the time-out is nothing to wait for any more */
     }
     journey_end(sim, call);
 }

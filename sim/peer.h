@@ -33,9 +33,9 @@ void sim_peer_reply(struct fabric_endpoint *endpoint, struct fabric_peer_request
                     const void *reply, size_t length);
 void sim_peer_stop(struct sim *sim, struct sim_compute *compute);
 
-/* The events: a request or a reply comes; the first of the calls that wait has waited for long enough. */
+/* The events: a request or a reply comes; the time for the reply is over. */
 void sim_peer_arrive(struct sim *sim, struct sim_peer_call *call);
-void sim_peer_timeout(struct sim *sim);
+void sim_peer_timeout(struct sim *sim, struct sim_peer_call *call);
 void sim_peers_free(struct sim *sim);
 
 #endif

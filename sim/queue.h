@@ -34,7 +34,7 @@ enum sim_event_kind {
     SIM_EVENT_WORK,    /* number: memory node whose CPU works in the background */
     SIM_EVENT_NOTICE,  /* object: notice, at its compute node's NIC */
     SIM_EVENT_PEER,    /* object: peer call, its request or reply at the other compute node's NIC */
-    SIM_EVENT_TIMEOUT  /* the first of the peer calls that wait has waited for too long, or was answered */
+    SIM_EVENT_TIMEOUT  /* object: peer call, whose time for a reply is over */
 };
 
 struct sim_event {

@@ -52,7 +52,8 @@ struct sim {
     uint64_t losses;
     uint64_t beat_seed;      /* of heartbeats and of clocks: lease.c */
     struct sim_peers *peers; /* NULL: no compute node has called another yet; owned, peer.c's */
-    bool timer_idle;         /* the only event of peer.c's timer is pending, and no call waits for it */
+    uint32_t
+        idle_events; /* pending time-outs of peer calls that were answered: a run need not wait for them */
     struct sim_params params;
     struct sim_memory *memories;
     struct sim_compute **computes;

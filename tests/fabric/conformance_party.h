@@ -77,7 +77,8 @@ bool party_until(struct guest *guest, bool (*condition)(struct guest *, void *),
 void party_sleep_leases(const struct guest *guest, double leases);
 
 /* Answers until it is stopped: by the request's bytes, each one more; `served` counts. The first byte 0xff is
- * a question for an error: the second is its status's opposite, and the rest the reply. */
+ * a question for an error: the second is its status's opposite, and the rest the reply; alone, for a reply
+ * that is longer than any may be. */
 void party_serve(struct guest *guest);
 /* Calls the peer with `length` bytes from the guest's dice and checks the answer. Returns the status. */
 int party_call(struct guest *guest, struct fabric_process peer, size_t length);

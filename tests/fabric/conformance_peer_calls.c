@@ -191,6 +191,9 @@ static void call_for_errors(struct guest *guest)
     CHECK(party, reply[19] == 0xab, "a reply too long wrote behind its buffer");
     status = fabric_peer_call(guest->endpoint, peer, request, 20, reply, 20, &reply_length, NULL);
     CHECK(party, !status && reply_length == 20, "a reply that just fits: %s", error_name(status));
+    status = fabric_peer_call(guest->endpoint, peer, "\xff", 1, reply, 20, &reply_length, NULL);
+    CHECK(party, status == BANYAN_EINVAL && reply_length == 0, "a reply longer than any: %s, %zu bytes",
+          error_name(status), reply_length);
     stop_all(party);
 }
 

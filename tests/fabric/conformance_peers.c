@@ -126,6 +126,10 @@ static void answer(struct guest *guest, struct fabric_peer_request *request)
         fabric_peer_reply(guest->endpoint, request, -(int)bytes[1], bytes + 2, request->length - 2);
         return;
     }
+    if (bytes[0] == 0xff) {
+        fabric_peer_reply(guest->endpoint, request, 0, reply, FABRIC_PEER_BYTES_MAX + 1);
+        return;
+    }
     for (size_t i = 0; i < request->length; i++)
         reply[i] = (uint8_t)(bytes[i] + 1);
     fabric_peer_reply(guest->endpoint, request, 0, reply, request->length);
@@ -135,7 +139,7 @@ void party_serve(struct guest *guest)
 {
     struct fabric_peer_request *request;
     int status;
-    guest->room = malloc(FABRIC_PEER_BYTES_MAX);
+    guest->room = calloc(1, FABRIC_PEER_BYTES_MAX + 1);
     if (!guest->room)
         abort();
     while (!(status = fabric_peer_receive(guest->endpoint, &request))) {

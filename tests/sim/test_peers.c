@@ -144,73 +144,73 @@ static void test_a_fenced_lease_ends(void **state)
 
 /* ------------------------------------------------------------------ two clocks */
 
-/* Compute node 0 ends the lease of node 1 at some time, by clocks and on ways of the given kind. *overlap: it
- * was over and alive, at one instant. */
-struct duel {
+#define WORLDS 40
+#define OTHERS (CLUSTER_NODES_MAX - 1)
+#define DUELS  (WORLDS * OTHERS)
+
+/* Compute node 0 ends the leases of all others, each at some time, by clocks and on ways of the given kind.
+ */
+struct duels {
     struct party party;
-    uint64_t delay, over_after;
-    bool overlap, alive_before;
+    uint64_t seed;
+    unsigned overlaps;    /* it was over and alive, at one instant */
+    unsigned lapsed;      /* before it was fenced */
+    uint64_t least, most; /* from the fencing until it was over */
 };
 
-static void end_lease(void *argument)
+static void end_lease(struct duels *duels, int compute)
 {
-    struct duel *duel = argument;
-    struct fabric_endpoint *endpoint = duel->party.cluster.endpoints[0];
-    struct fabric *other = fabric_of(&duel->party, 1);
+    struct fabric_endpoint *endpoint = duels->party.cluster.endpoints[0];
+    struct fabric *other = fabric_of(&duels->party, compute);
     bool over = false;
-    task_sleep(LEASE_NS + duel->delay);
-    duel->alive_before = fabric_lease_alive(other);
+    task_sleep(LEASE_NS + (duels->seed * OTHERS + (uint64_t)compute) * 12347 % (LEASE_NS / 3));
+    duels->lapsed += !fabric_lease_alive(other);
     assert_int_equal(fabric_fence(endpoint, 0, fabric_self(other), NULL), 0);
     uint64_t fenced = task_now();
     while (!over)
         assert_int_equal(fabric_lease_over(endpoint, fabric_self(other), &over, NULL), 0);
-    duel->over_after = task_now() - fenced;
-    duel->overlap = fabric_lease_alive(other);
+    uint64_t took = task_now() - fenced;
+    duels->least = took < duels->least ? took : duels->least;
+    duels->most = took > duels->most ? took : duels->most;
+    duels->overlaps += fabric_lease_alive(other);
 }
 
-static struct duel fight(const struct sim_faults *faults, uint64_t seed)
+static void end_leases(void *argument)
 {
-    struct duel duel = {.delay = seed * 12347 % (LEASE_NS / 3)};
+    for (int compute = 1; compute <= OTHERS; compute++)
+        end_lease(argument, compute);
+}
+
+static struct duels fight(const struct sim_faults *faults)
+{
+    struct duels duels = {.least = UINT64_MAX};
     struct sim_params params;
     sim_params_default(&params);
     params.read_lease_ns = LEASE_NS;
-    cluster_create(&duel.party.cluster, 1, 2, &params, faults, seed);
-    assert_int_equal(sim_spawn(duel.party.cluster.sim, 0, 0, end_lease, &duel, NULL), 0);
-    assert_int_equal(sim_run(duel.party.cluster.sim, UINT64_MAX), 0);
-    cluster_destroy(&duel.party.cluster);
-    return duel;
-}
-
-#define DUELS 150
-
-static unsigned overlaps(const struct sim_faults *faults)
-{
-    unsigned count = 0;
-    for (uint64_t seed = 1; seed <= DUELS; seed++)
-        count += fight(faults, seed).overlap;
-    return count;
+    for (duels.seed = 1; duels.seed <= WORLDS; duels.seed++) {
+        cluster_create(&duels.party.cluster, 1, CLUSTER_NODES_MAX, &params, faults, duels.seed);
+        assert_int_equal(sim_spawn(duels.party.cluster.sim, 0, 0, end_leases, &duels, NULL), 0);
+        assert_int_equal(sim_run(duels.party.cluster.sim, UINT64_MAX), 0);
+        cluster_destroy(&duels.party.cluster);
+    }
+    return duels;
 }
 
 static void test_clocks_within_the_margin_are_safe(void **state)
 {
     (void)state;
     struct sim_faults faults;
-    uint64_t least = UINT64_MAX, most = 0;
     sim_faults_none(&faults);
-    assert_int_equal(overlaps(&faults), 0);
+    assert_int_equal(fight(&faults).overlaps, 0);
     faults.clock_drift = 0.005;
-    assert_int_equal(overlaps(&faults), 0);
-    for (uint64_t seed = 1; seed <= DUELS; seed++) {
-        struct duel duel = fight(&faults, seed);
-        assert_true(duel.alive_before);
-        least = duel.over_after < least ? duel.over_after : least;
-        most = duel.over_after > most ? duel.over_after : most;
-    }
+    struct duels duels = fight(&faults);
+    assert_int_equal(duels.overlaps, 0);
+    assert_int_equal(duels.lapsed, 0);
     /* from the last heartbeat before the fencing on, by the home node's clock */
-    assert_in_range(least, LEASE_NS * 6 / 10, LEASE_NS * 8 / 10);
-    assert_in_range(most, LEASE_NS * 9 / 10, LEASE_NS * 102 / 100);
+    assert_in_range(duels.least, LEASE_NS * 6 / 10, LEASE_NS * 8 / 10);
+    assert_in_range(duels.most, LEASE_NS * 9 / 10, LEASE_NS * 102 / 100);
     faults.clock_drift = 0.05; /* beyond: the margin is needed */
-    assert_in_range(overlaps(&faults), DUELS / 10, DUELS * 6 / 10);
+    assert_in_range(fight(&faults).overlaps, DUELS / 10, DUELS * 6 / 10);
 }
 
 static void test_slow_heartbeats_are_safe(void **state)
@@ -220,18 +220,16 @@ static void test_slow_heartbeats_are_safe(void **state)
     sim_faults_none(&faults);
     faults.late = faults.late_replies = 0.5;
     faults.late_ns = LEASE_NS / 2;
-    assert_int_equal(overlaps(&faults), 0);
+    assert_int_equal(fight(&faults).overlaps, 0);
     faults.lose_ns = 3 * LEASE_NS; /* it would believe an echo that came after the fencing */
-    assert_int_equal(overlaps(&faults), 0);
+    assert_int_equal(fight(&faults).overlaps, 0);
     faults.clock_drift = 0.005;
-    assert_int_equal(overlaps(&faults), 0);
+    assert_int_equal(fight(&faults).overlaps, 0);
     faults.late = faults.late_replies = 0.2;
     faults.late_ns = 3 * LEASE_NS;
-    assert_int_equal(overlaps(&faults), 0);
-    unsigned lapsed = 0;
-    for (uint64_t seed = 1; seed <= DUELS; seed++)
-        lapsed += !fight(&faults, seed).alive_before;
-    assert_in_range(lapsed, DUELS / 20, DUELS * 9 / 10);
+    struct duels duels = fight(&faults);
+    assert_int_equal(duels.overlaps, 0);
+    assert_in_range(duels.lapsed, DUELS / 20, DUELS * 9 / 10);
 }
 
 /* ------------------------------------------------------------------ lapses */
@@ -667,6 +665,103 @@ static void test_requests_of_the_dead(void **state)
     assert_in_range(served, 10, 30);
 }
 
+/* ------------------------------------------------------------------ processes that come again */
+
+struct again {
+    struct party party;
+    int next;
+};
+
+static void restart(void *argument)
+{
+    struct again *again = argument;
+    again->next = sim_restart_compute(again->party.cluster.sim, 0, NULL);
+}
+
+static void check_description(struct party *party, struct fabric_process process, const char *expected)
+{
+    char text[100];
+    fabric_peer_describe(fabric_of(party, 1), process, text, sizeof text);
+    assert_string_equal(text, expected);
+}
+
+static void list_again(void *argument)
+{
+    struct again *again = argument;
+    struct party *party = &again->party;
+    struct fabric_process listed[3], before = process_of(party, 0), other = process_of(party, 2);
+    uint32_t count;
+    task_sleep(20000);
+    struct fabric_process next = process_of(party, again->next);
+    assert_true(next.compute_id == before.compute_id && next.instance > before.instance);
+    for (uint32_t capacity = 1; capacity <= 3; capacity++) {
+        const struct fabric_process expected[] = {next, process_of(party, 1), other};
+        assert_int_equal(fabric_processes(party->cluster.endpoints[1], listed, capacity, &count, NULL), 0);
+        assert_int_equal(count, 3);
+        for (uint32_t i = 0; i < capacity; i++)
+            assert_true(fabric_process_equal(listed[i], expected[i]));
+    }
+    check_description(party, before, "compute node 1 is dead");
+    check_description(party, next, "compute node 1, machine 0 of the simulator");
+    check_description(party, (struct fabric_process){.instance = 99, .compute_id = 7},
+                      "there is no process 99 of compute node 7");
+    sim_hide_compute(party->cluster.sim, 2, true);
+    check_description(party, other, "compute node 3 has no address for peers");
+    assert_int_equal(call(party, 1, other, 4), BANYAN_EFENCED);
+    sim_hide_compute(party->cluster.sim, 2, false);
+    assert_int_equal(call(party, 1, other, 4), answer_of(4));
+    fabric_peer_stop(fabric_of(party, 2));
+}
+
+static void serve_two(void *argument)
+{
+    struct again *again = argument;
+    serve(&again->party, 2);
+}
+
+static void test_processes_come_again(void **state)
+{
+    (void)state;
+    struct again again = {.next = 0};
+    cluster_create(&again.party.cluster, 1, 3, NULL, NULL, 1);
+    struct sim *sim = again.party.cluster.sim;
+    assert_int_equal(sim_spawn(sim, 2, 0, serve_two, &again, NULL), 0);
+    assert_int_equal(sim_spawn(sim, 1, 0, list_again, &again, NULL), 0);
+    sim_kill_compute(sim, 0, 10000, restart, &again);
+    assert_int_equal(sim_run(sim, UINT64_MAX), 0);
+    cluster_destroy(&again.party.cluster);
+}
+
+/* Time-outs are each call's own, in whatever order tasks come to post. */
+static void call_in_vain(void *argument)
+{
+    struct party *party = argument;
+    if (sim_task_number(party->cluster.sim) == 0)
+        task_charge(TASK_WORK_OPERATION, 30); /* its calls are later than those that others post after it */
+    for (unsigned i = 0; i < 5; i++) {
+        uint64_t before = task_now();
+        assert_int_equal(call(party, 0, process_of(party, 1), 8), BANYAN_ETIMEOUT);
+        assert_in_range(task_now() - before, TIMEOUT_NS, TIMEOUT_NS + 1000);
+        task_sleep(1000ull * sim_task_number(party->cluster.sim));
+    }
+    party->served++;
+}
+
+static void test_time_outs_are_each_calls_own(void **state)
+{
+    (void)state;
+    struct party party = {0};
+    struct sim_params params;
+    sim_params_default(&params);
+    params.peer_timeout_ns = TIMEOUT_NS;
+    cluster_create(&party.cluster, 1, 2, &params, NULL, 1);
+    for (unsigned i = 0; i < 8; i++)
+        assert_int_equal(sim_spawn(party.cluster.sim, 0, i, call_in_vain, &party, NULL), 0);
+    assert_int_equal(sim_run(party.cluster.sim, UINT64_MAX), 0);
+    assert_int_equal(party.served, 8);
+    cluster_destroy(&party.cluster);
+}
+
 /* ------------------------------------------------------------------ what it costs */
 
 struct price {
@@ -744,6 +839,8 @@ int main(void)
         cmocka_unit_test(test_what_is_under_way_is_cut),
         cmocka_unit_test(test_deaths_between_messages),
         cmocka_unit_test(test_requests_of_the_dead),
+        cmocka_unit_test(test_processes_come_again),
+        cmocka_unit_test(test_time_outs_are_each_calls_own),
         cmocka_unit_test(test_calls_cost_what_their_parts_cost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
