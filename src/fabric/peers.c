@@ -155,6 +155,13 @@ void fabric_peer_stop(struct fabric *fabric)
         peers->stop(fabric);
 }
 
+void fabric_peer_forget(struct fabric *fabric, struct fabric_process peer)
+{
+    const struct fabric_peer_ops *peers = peers_of(fabric);
+    if (peers && peers->forget)
+        peers->forget(fabric, peer);
+}
+
 void fabric_peer_describe(const struct fabric *fabric, struct fabric_process peer, char *text, size_t size)
 {
     const struct fabric_peer_ops *peers = peers_of(fabric);

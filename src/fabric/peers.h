@@ -121,6 +121,10 @@ void fabric_peer_reply(struct fabric_endpoint *endpoint, struct fabric_peer_requ
  * Requests that no task has received, and those that come later, fail at their callers as if the connection
  * had been lost; those that a task has received are still to be replied to. Any thread. */
 void fabric_peer_stop(struct fabric *fabric);
+/* The process is gone, as the caller knows from the home node: calls of it that are under way, from fibers of
+ * workers, end as if their time-out had come. A hint that saves waiting; one that is called meanwhile may
+ * still be waited for. Any thread. */
+void fabric_peer_forget(struct fabric *fabric, struct fabric_process peer);
 /* For messages: where the process answers its peers, or why it cannot be reached; "" if nothing is known. */
 void fabric_peer_describe(const struct fabric *fabric, struct fabric_process peer, char *text, size_t size);
 
@@ -142,6 +146,7 @@ struct fabric_peer_ops {
     void (*reply)(struct fabric_endpoint *, struct fabric_peer_request *, int status, const void *reply,
                   size_t length);
     void (*stop)(struct fabric *);
+    void (*forget)(struct fabric *, struct fabric_process); /* NULL: it waits for none that is gone */
     void (*describe)(const struct fabric *, struct fabric_process, char *text, size_t size);
 };
 

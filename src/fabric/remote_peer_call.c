@@ -188,17 +188,33 @@ static void unlist_call(struct remote_endpoint *endpoint, struct peer_call *call
     spinlock_unlock(&endpoint->peers.lock);
 }
 
+/* Under the lock: it has no time left. */
+static void expire(struct remote_endpoint_peers *peers, struct peer_call *call)
+{
+    unlist(peers, call);
+    atomic_store_release(&call->expired, 1u); /* release: pairs with wait_for */
+    task_unpark(call->task);                  /* within the lock: the caller takes it before it goes away */
+}
+
+void remote_endpoint_peers_forget(struct remote_endpoint *endpoint, struct fabric_process peer)
+{
+    struct remote_endpoint_peers *peers = &endpoint->peers;
+    spinlock_lock(&peers->lock);
+    for (struct peer_call *call = peers->oldest, *newer; call != NULL; call = newer) {
+        newer = call->newer;
+        if (fabric_process_equal(call->peer, peer))
+            expire(peers, call);
+    }
+    spinlock_unlock(&peers->lock);
+}
+
 /* All have the same time-out, so the oldest is the first to be late. */
 void remote_endpoint_peers_expire(struct remote_endpoint *endpoint, uint64_t now)
 {
     struct remote_endpoint_peers *peers = &endpoint->peers;
     spinlock_lock(&peers->lock);
-    while (peers->oldest != NULL && peers->oldest->deadline <= now) {
-        struct peer_call *call = peers->oldest;
-        unlist(peers, call);
-        atomic_store_release(&call->expired, 1u); /* release: pairs with wait_for */
-        task_unpark(call->task); /* within the lock: the caller takes it before it goes away */
-    }
+    while (peers->oldest != NULL && peers->oldest->deadline <= now)
+        expire(peers, peers->oldest);
     spinlock_unlock(&peers->lock);
 }
 
@@ -344,6 +360,7 @@ int remote_peer_call(struct fabric_endpoint *base, struct fabric_process peer, c
     const struct remote_fabric *remote = (const struct remote_fabric *)base->fabric;
     remote_endpoint_bind(endpoint);
     struct peer_call call = {.task = endpoint->worker != NULL ? task_self() : NULL,
+                             .peer = peer,
                              .deadline = task_now() + remote->identity.timeout_ms * REMOTE_MS,
                              .reply = reply,
                              .capacity = capacity};

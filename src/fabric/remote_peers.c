@@ -153,8 +153,18 @@ static void stop(struct fabric *fabric)
     remote_peers_wake(&remote->peers);
 }
 
+static void forget(struct fabric *fabric, struct fabric_process peer)
+{
+    struct remote_fabric *remote = (struct remote_fabric *)fabric;
+    spinlock_lock(&remote->lock);
+    for (struct remote_endpoint *endpoint = remote->endpoints; endpoint != NULL; endpoint = endpoint->next)
+        remote_endpoint_peers_forget(endpoint, peer);
+    spinlock_unlock(&remote->lock);
+}
+
 const struct fabric_peer_ops remote_peer_ops = {
     .self = self,
+    .forget = forget,
     .lease_alive = remote_lease_alive,
     .lease_lapses = remote_lease_lapses,
     .lease_resume = remote_lease_resume,

@@ -60,6 +60,7 @@ struct peer_connection {
 /* A request of ours, on its caller's stack. */
 struct peer_call {
     struct task *task;                  /* NULL: a plain thread */
+    struct fabric_process peer;         /* who is called */
     struct peer_call *next;             /* in its connection's bucket, or among the openers */
     struct peer_call *older, *newer;    /* those of the endpoint that wait, under its lock */
     bool listed;                        /* as above */
@@ -117,6 +118,8 @@ void remote_endpoint_peers_unbind(struct remote_endpoint *endpoint);
 void remote_endpoint_peers_turn(struct remote_endpoint *endpoint);
 /* The heartbeat's: wakes callers whose time is over. */
 void remote_endpoint_peers_expire(struct remote_endpoint *endpoint, uint64_t now);
+/* Calls of the process have no time left. Any thread. */
+void remote_endpoint_peers_forget(struct remote_endpoint *endpoint, struct fabric_process peer);
 /* Wakes what waits for requests: one task, or all. Any thread. */
 void remote_endpoint_peers_wake(struct remote_endpoint *endpoint, bool all);
 

@@ -65,6 +65,8 @@ static int inspect(struct keeping *keeping, bool *moving, struct fabric_process 
     }
     owner_turn_give(&owner->adopting);
     free(processes);
+    if (!owner_nobody(*gone)) /* operations that asked it look for the range's next owner */
+        fabric_peer_forget(owner->fabric, *gone);
     return status;
 }
 
