@@ -184,8 +184,7 @@ static void put_entry(struct owned_cache *cache, struct epoch_slot *slot, const 
         atomic_add_relaxed(&cache->entry_evictions, result.evicted);
     if (result.demoted)
         atomic_add_relaxed(&cache->demotions, result.demoted);
-    task_charge(TASK_WORK_LINE, 1);
-    task_charge(TASK_WORK_COPY, 2 * OWNED_SET_BYTES / TASK_LINE_BYTES); /* out and back in */
+    task_charge(TASK_WORK_COPY, OWNED_SET_BYTES / TASK_LINE_BYTES - 1); /* the search has had the first */
 }
 
 void owned_cache_offer_entry(struct owned_cache *cache, struct epoch_slot *slot, struct format_link leaf,
@@ -244,7 +243,7 @@ void owned_cache_key_begin(struct owned_cache *cache, struct epoch_slot *slot, s
     epoch_enter(slot);
     owned_entries_busy(cache->entries, key);
     epoch_leave(slot);
-    task_charge(TASK_WORK_LINE, 2);
+    task_charge(TASK_WORK_LINE, 1); /* the end of the write finds it in this core's cache */
 }
 
 void owned_cache_key_end(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key,
@@ -255,7 +254,6 @@ void owned_cache_key_end(struct owned_cache *cache, struct epoch_slot *slot, str
     epoch_enter(slot);
     owned_entries_settle(cache->entries, key, value);
     epoch_leave(slot);
-    task_charge(TASK_WORK_LINE, 2);
 }
 
 void owned_cache_write_end(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf, int status,
@@ -268,7 +266,7 @@ void owned_cache_write_end(struct owned_cache *cache, struct epoch_slot *slot, g
         else
             owned_frames_settle(cache->frames, leaf, writes, count);
         epoch_leave(slot);
-        task_charge(TASK_WORK_LINE, 2 + count);
+        task_charge(TASK_WORK_LINE, 1);
     }
     owned_writes_end(&cache->writes, leaf);
 }
