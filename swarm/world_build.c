@@ -105,7 +105,7 @@ static int switches_of(struct world *world, struct tree_switches *switches)
     if (world->options.owned)
         switches->ownership = TREE_OWNERSHIP_ALL;
     if (world->options.cache_policy)
-        switches->cache_policy = world->options.cache_policy;
+        switches->cache_policy = (int)world->options.cache_policy;
     if (world->options.random_switches)
         switches_draw(world, switches);
     return 0;
