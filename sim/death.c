@@ -10,6 +10,7 @@
 
 #include "sim/fetch.h"
 #include "sim/lease.h"
+#include "sim/link.h"
 #include "sim/node.h"
 #include "sim/pair.h"
 #include "sim/observe.h"
@@ -77,6 +78,16 @@ void sim_compute_fence(struct sim *sim, struct sim_compute *compute)
 bool sim_compute_alive(const struct sim *sim, int index)
 {
     return index >= 0 && (uint32_t)index < sim->compute_count && !sim->computes[index]->dead;
+}
+
+bool sim_connected(const struct sim *sim, int index, int memory)
+{
+    if (!sim_compute_alive(sim, index) || memory < 0 || (uint32_t)memory >= sim->memory_count)
+        return false;
+    const struct sim_compute *compute = sim->computes[index];
+    const struct sim_link *link =
+        (uint32_t)memory < compute->link_count ? compute->links[memory] : NULL; /* NULL: never lost */
+    return !compute->fenced && (!link || sim_link_stands(sim, link));
 }
 
 int sim_restart_compute(struct sim *sim, int index, struct error *error)

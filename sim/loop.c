@@ -105,17 +105,24 @@ unsigned sim_run(struct sim *sim, uint64_t until)
 {
     sim_time limit = sim_after(0, until);
     assert(!sim->current);
-    while (is_alive(sim) && sim->queue.keys[0].time <= limit && sim->events < sim->event_limit) {
+    sim->stopped = false;
+    while (is_alive(sim) && !sim->stopped && sim->queue.keys[0].time <= limit &&
+           sim->events < sim->event_limit) {
         struct sim_event event;
         sim->now = sim_queue_pop(&sim->queue, &event);
         sim->events++;
         sim_note(sim, sim->now << 4 | event.kind);
         run_event(sim, &event);
     }
-    if (is_alive(sim) && limit > sim->now && !sim_exhausted(sim))
+    if (is_alive(sim) && !sim->stopped && limit > sim->now && !sim_exhausted(sim))
         sim->now = limit;
     leave_tasks();
     return sim->live_tasks;
+}
+
+void sim_stop(struct sim *sim)
+{
+    sim->stopped = true;
 }
 
 uint64_t sim_now(const struct sim *sim)

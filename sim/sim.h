@@ -40,6 +40,9 @@ int sim_spawn(struct sim *sim, int compute, unsigned thread, void (*function)(vo
  * (ns; UINT64_MAX: no limit). Returns the number of tasks that have not returned (dead nodes' tasks not
  * counted). */
 unsigned sim_run(struct sim *sim, uint64_t until);
+/* The run under way is over after the event under way: sim_run returns, and goes on where it was when it is
+ * called again. For worlds with tasks that never return. */
+void sim_stop(struct sim *sim);
 uint64_t sim_now(const struct sim *sim);
 uint64_t sim_events(const struct sim *sim);
 /* Stops sim_run after so many events more (0: no limit): the run is then over, sim_exhausted() tells. */
@@ -102,6 +105,9 @@ void sim_heal_peers(struct sim *sim, int compute, int other);
  * can receive none. It can still call others. */
 void sim_hide_compute(struct sim *sim, int compute, bool hidden);
 bool sim_compute_alive(const struct sim *sim, int compute);
+/* Whether the compute node lives and the memory node has not fenced it, or has let it connect again: what it
+ * posts there takes effect. */
+bool sim_connected(const struct sim *sim, int compute, int memory);
 
 /* ---- watching --------------------------------------------------------------------------------------- */
 

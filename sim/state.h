@@ -40,6 +40,7 @@ struct sim {
     struct random jitter_random,
         state_random; /* separate streams, so that one's use does not shift another's */
     uint64_t hash, events, event_limit;
+    bool stopped;       /* sim_stop was called in the run under way */
     bool faulty;        /* a fault is on, or a list that is spread in time is still under way */
     bool stalling;      /* a fault of resumptions is on */
     uint32_t transfers; /* lists that take effect by steps */

@@ -345,7 +345,8 @@ void driver_merge(struct driver *driver)
     const struct driver_setting *setting = driver->setting;
     const uint32_t budget = 1 + (uint32_t)random_below(&driver->random, 64);
     int status = driver->subject->merge ? driver->subject->merge(driver->session, budget) : 0;
-    if ((status == BANYAN_ENET || status == BANYAN_EUNKNOWN || status == BANYAN_ETIMEOUT) &&
+    if ((status == BANYAN_ENET || status == BANYAN_EUNKNOWN || status == BANYAN_ETIMEOUT ||
+         status == BANYAN_EFENCED) &&
         setting->lossy(setting->context)) {
         driver->unreachable++; /* some of it is left to others */
         task_sleep(setting->pause_ns);

@@ -81,6 +81,8 @@ int swarm_plan_check(const struct swarm_plan *plan, struct error *error)
     if (plan->pool_bytes % 8 || plan->pool_bytes < MEMORY_FIRST_CHUNK(lock_bytes) + plan->chunk_bytes)
         return error_set(error, BANYAN_EINVAL, "plan: a pool of %" PRIu64 " bytes has no room for a chunk",
                          plan->pool_bytes);
+    if (plan->ranges && plan->switches.ownership != TREE_OWNERSHIP_OFF)
+        return error_set(error, BANYAN_EINVAL, "plan: ranges wants the switch ownership off");
     if (plan->scans + plan->multis + plan->hot + plan->moves > 100)
         return error_set(error, BANYAN_EINVAL,
                          "plan: scans, multis, hot and moves are more than 100 %% together");
@@ -137,10 +139,10 @@ void swarm_plan_describe(const struct swarm_plan *plan, char *text, size_t size)
         if (rate > 0)
             snprintf(preset + used, sizeof preset - used, " %s", entry->name);
     }
-    snprintf(text, size, "%um %uc %ut %uf, %s%s, %u-byte %s%s%s%s%s%s%s", plan->memory_nodes,
+    snprintf(text, size, "%um %uc %ut %uf, %s%s, %u-byte %s%s%s%s%s%s%s%s", plan->memory_nodes,
              plan->compute_nodes, plan->threads, plan->fibers, plan->records ? "records, " : "",
              swarm_plan_key_kinds[plan->key_kind], geometry.leaf_bytes,
              plan->leaf_kind == FORMAT_LEAF_UNSORTED ? "unsorted leaves" : "leaves",
-             plan->kills ? ", kills" : "", plan->restarts ? ", restarts" : "", plan->stalls ? ", stalls" : "",
-             plan->cuts ? ", cuts" : "", *preset ? ";" : "", preset);
+             plan->ranges ? ", ranges" : "", plan->kills ? ", kills" : "", plan->restarts ? ", restarts" : "",
+             plan->stalls ? ", stalls" : "", plan->cuts ? ", cuts" : "", *preset ? ";" : "", preset);
 }

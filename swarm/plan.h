@@ -38,6 +38,8 @@ struct swarm_plan {
     struct sim_faults faults;
     uint32_t kills, restarts, stalls, cuts,
         refusals;        /* so many times in a run, at times drawn from the seed */
+    bool ranges;         /* compute nodes divide the key ranges, and change who owns what all the time */
+    uint64_t change_ns;  /* each does so about that often */
     bool kill_at_effect; /* in the middle of lists, else at any instant */
     uint64_t span_ns;    /* virtual time within which these things happen; the lease is the faults' */
     /* workload */

@@ -220,6 +220,28 @@ static void draw_leaf_kind(struct swarm_plan *plan, uint64_t seed)
     plan->leaf_kind = random_chance(&random, 0.15) ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED;
 }
 
+/* Ranges that have owners, with all that may go wrong between compute nodes. From dice of its own. */
+static void draw_ranges(struct swarm_plan *plan, uint64_t seed)
+{
+    struct random random;
+    random_seed(&random, random_mix(seed ^ UINT64_C(0x72616e676573)));
+    plan->ranges = random_chance(&random, 0.4);
+    if (!plan->ranges)
+        return;
+    plan->change_ns = 20000 + random_below(&random, 600000);
+    plan->switches.cache_policy = (int)random_below(&random, 4);
+    plan->params.read_lease_ns = 5000 + (uint32_t)random_below(&random, 150000);
+    plan->params.peer_timeout_ns = 1000000 + (uint32_t)random_below(&random, 3000000);
+    if (random_chance(&random, 0.4))
+        set(plan, "message-lose", 0.1 * random_unit(&random));
+    if (random_chance(&random, 0.4)) {
+        set(plan, "message-late", random_unit(&random));
+        set(plan, "message-late-ns", 200000 * random_unit(&random));
+    }
+    if (random_chance(&random, 0.5))
+        set(plan, "clock-drift", 0.0045 * random_unit(&random)); /* to either side */
+}
+
 void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed)
 {
     struct random random;
@@ -236,5 +258,6 @@ void swarm_plan_draw(struct swarm_plan *plan, uint64_t seed)
         draw_workload(plan, &random);
         draw_delegation(plan, seed);
         draw_leaf_kind(plan, seed);
+        draw_ranges(plan, seed);
     } while (swarm_plan_check(plan, &error)); /* some geometries do not fit together */
 }

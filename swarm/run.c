@@ -45,6 +45,14 @@ static void kill(struct swarm_run *run)
         world_restart_at(world, compute, lease + random_below(&run->random, 2 * lease));
 }
 
+/* Two compute nodes cannot reach each other, until world_calm at the latest. */
+static void cut_peers(struct swarm_run *run)
+{
+    unsigned one = any_compute(run), other = any_compute(run);
+    if (one != other && sim_cut_peers(run->world.sim, (int)one, (int)other))
+        world_fail(&run->world, BANYAN_ENOMEM, "no memory to cut a connection");
+}
+
 static void happen(void *argument)
 {
     struct event event = *(struct event *)argument;
@@ -68,7 +76,10 @@ static void happen(void *argument)
         }
         break;
     case MISHAP_CUT:
-        sim_cut(world->sim, (int)any_compute(run), memory);
+        if (run->plan->ranges && dice % 2)
+            cut_peers(run);
+        else
+            sim_cut(world->sim, (int)any_compute(run), memory);
         break;
     case MISHAP_REFUSAL:
         memory_node_refuse(world->memory[memory], 1 + dice % 20);
@@ -139,6 +150,8 @@ static void options_of(const struct swarm_plan *plan, struct world_options *opti
     options->params = plan->params;
     options->faults = plan->faults;
     options->records = plan->records;
+    options->ranges = plan->ranges;
+    options->change_ns = plan->change_ns;
     options->accept_full = swarm_plan_may_be_full(plan);
     options->accept_refusals = plan->refusals > 0;
     options->restarts = plan->restarts + 1; /* one more, should all be dead at the end */
@@ -194,7 +207,10 @@ static int judge_excuses(struct swarm_run *run, const struct tree_check_report *
     world_met(world, &met);
     world_stats(world, &stats);
     uint64_t tasks = (uint64_t)plan->threads * plan->fibers; /* of one compute node */
-    uint64_t bytes = deaths * plan->threads * WORKER_HOLDS + (deaths + losses) * tasks * TASK_UNDERWAY;
+    uint64_t met_by = deaths + losses;
+    if (plan->ranges) /* an exchange whose reply never came: one task's */
+        met_by += met.unknown;
+    uint64_t bytes = deaths * plan->threads * WORKER_HOLDS + met_by * tasks * TASK_UNDERWAY;
     if (world->lost_bytes > bytes)
         return world_fail(world, BANYAN_ECORRUPT,
                           "%" PRIu64 " bytes have no owner: too many for %" PRIu64 " deaths and %" PRIu64

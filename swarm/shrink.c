@@ -269,7 +269,7 @@ static const struct number {
 } numbers[] = {{"compute-nodes", 1, 1}, {"memory-nodes", 1, 1}, {"threads", 1, 1}, {"fibers", 1, 1},
                {"kills", 0, 1},         {"restarts", 0, 1},     {"stalls", 0, 1},  {"cuts", 0, 1},
                {"refusals", 0, 1},      {"rounds", 1, 1},       {"keys", 40, 4},   {"hot", 0, 5},
-               {"scans", 0, 5},         {"multis", 0, 5},       {"moves", 0, 5}};
+               {"scans", 0, 5},         {"multis", 0, 5},       {"moves", 0, 5},   {"change-ns", 0, 10000}};
 
 static uint64_t number_of(const struct swarm_plan *plan, const char *name)
 {

@@ -42,7 +42,7 @@ static void setting_fail(void *context, int code, const char *text)
 static bool setting_lossy(void *context)
 {
     const struct world *world = context;
-    return world_lossy(world) && !world->mended;
+    return world_excused(world);
 }
 
 int world_create(struct world *world, const struct world_options *options)
@@ -121,6 +121,7 @@ void world_destroy(struct world *world)
     world->compute_count = world->compute_count ? world->compute_count : world->options.compute_nodes;
     world->compute_count =
         world->compute_count < WORLD_COMPUTE_MAX ? world->compute_count : WORLD_COMPUTE_MAX;
+    world_ranges_stop(world);
     for (unsigned i = 0; i < world->task_count; i++)
         task_destroy(&world->tasks[i]);
     for (unsigned i = 0; i < world->compute_count; i++) {

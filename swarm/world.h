@@ -55,6 +55,9 @@ struct world_options {
     /* What it caches of them; the fabric claims not to map memory then. The preset's choice counts only on
      * fabrics that do not. */
     enum tree_cache_policy cache_policy;
+    bool ranges; /* simulated: compute nodes divide the index's ranges among them (world_ranges.h), unless
+                    `empty` */
+    uint64_t change_ns; /* with ranges: each compute node changes who owns what so often, about; 0: never */
 };
 /* Everything small and the default preset; the test then changes the options that it is about. */
 void world_options_default(struct world_options *options);
@@ -79,8 +82,9 @@ struct world_compute {
     struct fabric *fabric;
     struct tree_compute *compute;
     struct tree *tree;
-    struct store *store;          /* with records; it closes the tree */
-    struct pool_worker **workers; /* [threads] */
+    struct store *store;           /* with records; it closes the tree */
+    struct pool_worker **workers;  /* [threads] */
+    struct world_keepers *keepers; /* with ranges: the owner layer and its tasks; owned, world_ranges.h */
     bool dead, replaced;
 };
 
@@ -146,6 +150,12 @@ void world_begin_losses(struct world *world);
 static inline bool world_lossy(const struct world *world)
 {
     return world->sim && sim_losses(world->sim);
+}
+/* Operations may fail, or have an unknown outcome, since connections are lost; or since compute nodes that
+ * own ranges die, are fenced, or do not answer in time. */
+static inline bool world_excused(const struct world *world)
+{
+    return (world_lossy(world) || world->options.ranges) && !world->mended;
 }
 /* Simulated: no connection is lost from now on, and those that were are there again. */
 int world_end_losses(struct world *world);

@@ -128,7 +128,7 @@ int world_build_compute(struct world *world, struct world_compute *compute)
     for (unsigned thread = 0; thread < world->options.threads && !status; thread++)
         status =
             pool_worker_create(&compute->workers[thread], tree_compute_pool(compute->compute), &world->error);
-    return status;
+    return status ? status : world_ranges_build(world, compute);
 }
 
 int world_build_computes(struct world *world)
@@ -148,6 +148,7 @@ int world_build_task(struct world *world, unsigned number)
     task->compute = number / world_tasks_each(world);
     task->thread = number / options->fibers % options->threads;
     task->fiber = number % options->fibers;
+    task->returned = true; /* until it is started */
     random_seed(&task->random, random_mix(options->seed) + number);
     history_log_init(&task->log, &world->history, number);
     driver_init(&task->driver, &world->setting, options->records ? &subject_store : &subject_tree, task,
@@ -185,14 +186,17 @@ static void format_pool(struct world_task *task)
     world_session_status(
         task, tree_create(task->session, "test", &world->options.geometry, &world->computes[0].tree),
         "create");
-    if (world->computes[0].tree)
-        world->options.geometry = *tree_geometry(world->computes[0].tree);
+    if (!world->computes[0].tree)
+        return;
+    world->options.geometry = *tree_geometry(world->computes[0].tree);
+    world_session_status(task, world_ranges_attach(task), "attach");
 }
 
 static void open_index(struct world_task *task)
 {
-    world_session_status(task, tree_open(task->session, "test", &task->world->computes[task->compute].tree),
-                         "open");
+    if (!world_session_status(
+            task, tree_open(task->session, "test", &task->world->computes[task->compute].tree), "open"))
+        world_session_status(task, world_ranges_attach(task), "attach");
 }
 
 static uint64_t given_clock(void *context)
@@ -246,5 +250,7 @@ int world_build_index(struct world *world)
         status = world_run_one(world, i * world_tasks_each(world), open_index);
     for (unsigned i = 0; i < world->options.compute_nodes && !status && !world->options.empty; i++)
         status = world_equip_tasks(world, i);
+    for (unsigned i = 0; i < world->options.compute_nodes && !status && !world->options.empty; i++)
+        status = world_ranges_start(world, i);
     return status;
 }

@@ -12,6 +12,9 @@ void world_calm(struct world *world)
     /* Deaths still to come are called off: the task that reads all keys at the end has to live. */
     for (unsigned i = 0; i < world->compute_count; i++)
         sim_kill_compute_at(world->sim, (int)i, 0, 0, NULL, NULL);
+    for (unsigned i = 0; i < world->compute_count; i++)
+        for (unsigned j = 0; j < i; j++)
+            sim_heal_peers(world->sim, (int)i, (int)j);
     world->setting.patience_ns = world->options.patience_ns;
     world->setting.calm_ns = sim_now(world->sim);
     for (unsigned i = 0; i < world->options.memory_nodes; i++)
@@ -34,6 +37,7 @@ void world_begin_losses(struct world *world)
 static void wait_long(struct world_task *task)
 {
     task_sleep(2 * (uint64_t)task->world->options.faults.lose_ns + 1000);
+    world_ranges_settle(task);
 }
 
 int world_end_losses(struct world *world)

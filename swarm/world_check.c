@@ -100,8 +100,8 @@ static int missing(struct account *account, const struct piece *piece)
     char text[GADDR_TEXT_BYTES];
     world->lost_bytes += piece->bytes;
     /* Excused: a dead node had taken and not linked the block, or a call whose reply was lost gave or took
-     * it, or a write of unknown outcome named it. */
-    if (world_any_dead(world) || world_lossy(world))
+     * it, or a write of unknown outcome named it, also of a node that was fenced for its ranges. */
+    if (world_any_dead(world) || world_lossy(world) || world->options.ranges)
         return 0;
     return world_fail(world, BANYAN_ECORRUPT,
                       "the block of %" PRIu64 " bytes at %s is handed out, but has no owner", piece->bytes,
@@ -143,7 +143,8 @@ static void check_index(struct world_task *task)
     int status = task->store_session
                      ? store_check(task->store_session, &account->report, visit_in_use, account)
                      : tree_check(task->session, task->tree, &account->report.tree, visit_in_use, account);
-    world_session_status(task, status, "check");
+    if (!world_session_status(task, status, "check"))
+        world_ranges_check(task, visit_in_use, account);
 }
 
 static void pieces_sort(struct pieces *pieces)

@@ -74,6 +74,7 @@ static void after_fencing(void *argument)
     for (unsigned i = 0; i < world->options.memory_nodes; i++)
         memory_node_release_locks(world->memory[i], compute_id(world, death->compute));
     world->computes[death->compute].dead = true;
+    world_maybe_done(world);
 }
 
 static void die(void *argument)
@@ -102,13 +103,16 @@ static void join_run(struct world_task *task)
     struct world_compute *compute = &world->computes[task->compute];
     int status = BANYAN_ENET;
     while (status == BANYAN_ENET && !driver_stopped(&task->driver)) {
-        status = tree_open(task->session, "test", &compute->tree);
+        status = compute->tree ? 0 : tree_open(task->session, "test", &compute->tree);
+        if (!status)
+            status = world_ranges_attach(task);
         if (status == BANYAN_ENET && world_lossy(world))
             task_sleep(world->setting.pause_ns);
         else if (world_session_status(task, status, "open"))
             return;
     }
-    if (status || world_equip_tasks(world, task->compute) || !world->function)
+    if (status || world_equip_tasks(world, task->compute) || world_ranges_start(world, task->compute) ||
+        !world->function)
         return;
     for (unsigned i = 1; i < world_tasks_each(world); i++) {
         world->tasks[task->number + i].function = world->function;
@@ -133,8 +137,7 @@ static int restart(struct world *world, unsigned dead)
     world->compute_count++;
     int status = world_build_compute(world, compute);
     for (unsigned i = 0; i < world_tasks_each(world) && !status; i++) {
-        status = world_build_task(world, world->task_count);
-        world->tasks[world->task_count++].returned = true; /* until it is started */
+        status = world_build_task(world, world->task_count++);
     }
     if (status)
         return status;
@@ -206,6 +209,8 @@ int world_revive(struct world *world)
         return world_fail(world, status, "no compute node lives, and none can be replaced: %s",
                           error_name(status));
     unsigned stuck = sim_run(world->sim, UINT64_MAX);
+    if (world->options.ranges)
+        stuck = world_unfinished(world);
     if (stuck)
         return world_fail_stuck(world, stuck, 0);
     return is_survivor(world, world_survivor(world) / world_tasks_each(world))

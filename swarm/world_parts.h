@@ -7,6 +7,7 @@
 #define SWARM_WORLD_PARTS_H
 
 #include "swarm/world.h"
+#include "swarm/world_ranges.h"
 
 /* Zeroed; aborts where this process has no memory. */
 void *world_allocate(size_t count, size_t bytes);
@@ -34,6 +35,10 @@ void world_set_shape(struct world *world);
 
 /* world_run.c. Simulated: the task begins when the simulator runs. */
 int world_spawn(struct world *world, unsigned task);
+/* Tasks that have not returned, of compute nodes that live, and dead ones that are not fenced yet. */
+unsigned world_unfinished(const struct world *world);
+/* A task has returned, or a compute node has died: perhaps the run is over. */
+void world_maybe_done(struct world *world);
 /* Fails because so many of the tasks from `first` on have not returned. */
 int world_fail_stuck(struct world *world, unsigned stuck, unsigned first);
 

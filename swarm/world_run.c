@@ -12,6 +12,24 @@ static void task_main(void *argument)
     struct world_task *task = argument;
     task->function(task);
     task->returned = true;
+    world_maybe_done(task->world);
+}
+
+unsigned world_unfinished(const struct world *world)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < world->task_count; i++)
+        count += !world->tasks[i].returned && sim_compute_alive(world->sim, (int)world->tasks[i].compute);
+    for (unsigned i = 0; i < world->compute_count; i++) /* dead, and not fenced yet */
+        count += !world->computes[i].dead && !sim_compute_alive(world->sim, (int)i);
+    return count;
+}
+
+/* Keepers of ranges never return: the run is over without them. */
+void world_maybe_done(struct world *world)
+{
+    if (world->options.ranges && world->sim && !world_unfinished(world))
+        sim_stop(world->sim);
 }
 
 struct thread_run {
@@ -92,6 +110,8 @@ static int run_simulated(struct world *world, unsigned first, unsigned count)
     for (unsigned i = 0; i < world->compute_count; i++)
         if (!sim_compute_alive(world->sim, (int)i))
             world->computes[i].dead = true;
+    if (world->options.ranges)
+        stuck = world_unfinished(world);
     return stuck == 0 ? 0 : world_fail_stuck(world, stuck, first);
 }
 

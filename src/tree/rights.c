@@ -539,7 +539,9 @@ int tree_rights_adopt(struct tree_session *session, struct tree *tree, uint64_t 
     if (status)
         return status;
     struct tree_table *table = atomic_load_relaxed(&rights->table); /* only this call changes it */
-    if (version <= table->version) {
+    /* An index begins with a table that no map gave: the first one replaces it, whatever its version. */
+    bool first = atomic_load_relaxed(&table->incarnation) == ANY_INCARNATION;
+    if (version <= table->version && !first) {
         if (version == table->version)
             confirm(table, incarnation);
         return 0;
@@ -565,6 +567,14 @@ int tree_rights_own(struct tree *tree, struct error *error)
 uint64_t tree_rights_version(const struct tree *tree)
 {
     return atomic_load_acquire(&tree->rights->version);
+}
+
+enum tree_right tree_rights_at(const struct tree *tree, const void *key, size_t key_length,
+                               uint64_t *incarnation)
+{
+    const struct tree_table *table = atomic_load_acquire(&tree->rights->table);
+    *incarnation = atomic_load_relaxed(&table->incarnation); /* the caller is alone */
+    return tree_table_find(table, (struct format_key){key, (uint32_t)key_length}, false)->right;
 }
 
 uint16_t tree_number(const struct tree *tree)

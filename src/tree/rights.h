@@ -54,6 +54,10 @@ int tree_rights_adopt(struct tree_session *session, struct tree *tree, uint64_t 
 int tree_rights_own(struct tree *tree, struct error *error);
 /* The installed version; 0: none was. Any thread. */
 uint64_t tree_rights_version(const struct tree *tree);
+/* What the installed table says of the key now; *incarnation: as tree_rights_adopt's, UINT64_MAX where none
+ * makes it untrue. For judges of simulated worlds: no other task may adopt meanwhile. */
+enum tree_right tree_rights_at(const struct tree *tree, const void *key, size_t key_length,
+                               uint64_t *incarnation);
 
 /* O3. Makes sure that a leaf begins exactly at the key: splits one if need be. The caller has the right to
  * change it (SHARED or OWNED); TREE_OTHERS and TREE_MOVING are BANYAN_EFENCED. The leaf may die again at

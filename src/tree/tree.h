@@ -245,7 +245,8 @@ struct tree_merge_report {
  *
  * A round trip for up to 32 leaves, and five for each merge (eight where the two lie on different memory
  * nodes, one more with long keys). After an error the report tells what was done, the cursor is where it
- * was, and the walk may go on: BANYAN_ENET and BANYAN_EUNKNOWN leave no more undone than a death would.
+ * was, and the walk may go on: BANYAN_ENET and BANYAN_EUNKNOWN leave no more undone than a death would;
+ * BANYAN_EFENCED: a connection was lost, and who owns which range is not known anew yet (rights.h).
  */
 int tree_merge_step(struct tree_session *session, struct tree *tree, struct tree_merge_cursor *cursor,
                     uint32_t budget, struct tree_merge_report *report);

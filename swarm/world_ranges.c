@@ -1,0 +1,266 @@
+/* world_ranges.c - see world_ranges.h. */
+#include "swarm/world_ranges.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/task.h"
+#include "swarm/world_parts.h"
+
+/* Times of the owner layer, in read leases: a world's virtual time is short. */
+#define TICK_LEASES     1u
+#define ADOPT_LEASES    3u
+#define TIMEOUT_NS      UINT64_C(50000000)
+#define SETTLE_TICKS    60u
+#define JUDGE_NS        4000u
+#define JUDGE_KEYS      2u
+#define CHECK_TEXT_SIZE 300u
+
+static bool active(const struct world *world)
+{
+    return world->options.ranges && !world->options.empty;
+}
+
+static uint64_t read_lease(const struct world *world)
+{
+    return world->options.params.read_lease_ns;
+}
+
+/* ---- making ---- */
+
+int world_ranges_build(struct world *world, struct world_compute *compute)
+{
+    if (!active(world))
+        return 0;
+    struct owner_options options;
+    struct world_keepers *keepers = world_allocate(1, sizeof *keepers);
+    keepers->world = world;
+    keepers->compute = (unsigned)(compute - world->computes);
+    compute->keepers = keepers;
+    random_seed(&keepers->random,
+                random_mix(world->options.seed ^ UINT64_C(0x72616e676573)) + keepers->compute);
+    owner_options_default(&options);
+    options.policy = random_chance(&keepers->random, 0.7) ? OWNER_AUTO : OWNER_NONE;
+    options.timeout_ns = TIMEOUT_NS;
+    options.tick_ns = TICK_LEASES * read_lease(world);
+    options.adopt_ns = ADOPT_LEASES * read_lease(world);
+    options.balance_ns = random_chance(&keepers->random, 0.3) ? 20 * options.tick_ns : 0;
+    options.ranges = 1 + (uint32_t)random_below(&keepers->random, 8);
+    options.seed = 1 + random_next(&keepers->random) / 2;
+    return owner_create(&keepers->owner, compute->compute, &options, &world->error);
+}
+
+int world_ranges_attach(struct world_task *task)
+{
+    struct world_compute *compute = &task->world->computes[task->compute];
+    if (!compute->keepers)
+        return 0;
+    return owner_attach(compute->keepers->owner, task->session, compute->tree);
+}
+
+/* ---- the tasks ---- */
+
+static void keep(struct world_keeper *keeper)
+{
+    struct world_keepers *keepers = keeper->keepers;
+    int status = BANYAN_ENET;
+    while (status && !driver_stopped(&keepers->world->tasks[0].driver)) {
+        status = owner_keep(keepers->owner, keeper->session);
+        if (status)
+            task_sleep(read_lease(keepers->world));
+    }
+}
+
+static void keeper_main(void *argument)
+{
+    struct world_keeper *keeper = argument;
+    switch (keeper->duty) {
+    case WORLD_KEEPS:
+        keep(keeper);
+        break;
+    case WORLD_TICKS:
+        owner_tick(keeper->keepers->owner);
+        break;
+    case WORLD_CHANGES:
+        world_ranges_change(keeper);
+        break;
+    default:
+        (void)owner_serve(keeper->keepers->owner, keeper->session);
+        break;
+    }
+    keeper->returned = true;
+}
+
+/* The judge comes by every now and then, as long as a run is under way. */
+static void judge_often(void *argument)
+{
+    struct world *world = argument;
+    for (unsigned i = 0; i < JUDGE_KEYS && world->function; i++)
+        world_ranges_judge(world, random_below(sim_random(world->sim), 1024));
+    if (!world->setting.failed && sim_at(world->sim, sim_now(world->sim) + JUDGE_NS, judge_often, world))
+        world_fail(world, BANYAN_ENOMEM, "no memory for an event");
+}
+
+int world_ranges_start(struct world *world, unsigned number)
+{
+    struct world_keepers *keepers = world->computes[number].keepers;
+    int status = 0;
+    if (!keepers)
+        return 0;
+    keepers->started = true;
+    for (unsigned i = 0; i < WORLD_SERVES + WORLD_SERVERS && !status; i++) {
+        struct world_keeper *keeper = &keepers->each[i];
+        *keeper = (struct world_keeper){.keepers = keepers, .duty = i < WORLD_SERVES ? i : WORLD_SERVES};
+        if (keeper->duty != WORLD_TICKS)
+            status = tree_session_create(&keeper->session, world->computes[number].compute,
+                                         world->computes[number].workers[0], &world->error);
+        if (!status)
+            status = sim_spawn(world->sim, (int)number, 0, keeper_main, keeper, &world->error);
+    }
+    if (!status && number == 0)
+        status = sim_at(world->sim, sim_now(world->sim) + JUDGE_NS, judge_often, world);
+    return status ? world_fail(world, status, "keepers of ranges: %s", error_name(status)) : 0;
+}
+
+/* ---- peace ---- */
+
+static bool changing(const struct world *world)
+{
+    for (unsigned i = 0; i < world->compute_count; i++) {
+        const struct world_keepers *keepers = world->computes[i].keepers;
+        if (keepers && keepers->started && sim_compute_alive(world->sim, (int)i) &&
+            !keepers->each[WORLD_CHANGES].returned)
+            return true;
+    }
+    return false;
+}
+
+void world_ranges_settle(struct world_task *task)
+{
+    struct world *world = task->world;
+    if (!active(world))
+        return;
+    while (changing(world) && !driver_stopped(&task->driver))
+        task_sleep(read_lease(world));
+    task_sleep(SETTLE_TICKS * TICK_LEASES * read_lease(world));
+}
+
+static void problem(void *context, const char *text)
+{
+    world_fail(context, BANYAN_ECORRUPT, "the map of ranges: %.*s", (int)CHECK_TEXT_SIZE, text);
+}
+
+void world_ranges_check(struct world_task *task, void (*visit)(void *context, gaddr node, uint32_t bytes),
+                        void *context)
+{
+    struct world *world = task->world;
+    struct world_keepers *keepers = world->computes[task->compute].keepers;
+    struct tree_check_report report;
+    struct tree *map;
+    uint32_t problems;
+    if (!keepers ||
+        world_session_status(task, tree_open(task->session, OWNER_MAP_NAME, &map), "open the map"))
+        return;
+    int status = tree_check(task->session, map, &report, visit, context);
+    tree_close(map);
+    if (!world_session_status(task, status, "check the map"))
+        world_session_status(task, owner_check(keepers->owner, task->session, problem, world, &problems),
+                             "check who owns what");
+}
+
+/* ---- the end ---- */
+
+static void stop_tasks(struct world *world)
+{
+    for (unsigned i = 0; i < world->compute_count; i++)
+        if (world->computes[i].keepers && sim_compute_alive(world->sim, (int)i))
+            owner_stop(world->computes[i].keepers->owner);
+    sim_limit_events(world->sim, world->options.events_max);
+    (void)sim_run(world->sim, sim_now(world->sim) + TIMEOUT_NS);
+    for (unsigned i = 0; i < world->compute_count; i++)
+        for (unsigned j = 0; j < WORLD_SERVES + WORLD_SERVERS; j++)
+            if (world->computes[i].keepers && world->computes[i].keepers->started &&
+                sim_compute_alive(world->sim, (int)i) && !world->computes[i].keepers->each[j].returned)
+                world_fail(world, BANYAN_ETIMEOUT, "task %u of the keepers of compute node %u does not end",
+                           j, i);
+}
+
+static void keepers_free(struct world_keepers *keepers)
+{
+    for (unsigned i = 0; i < WORLD_SERVES + WORLD_SERVERS; i++)
+        if (keepers->each[i].session)
+            tree_session_destroy(keepers->each[i].session);
+    owner_destroy(keepers->owner);
+    free(keepers);
+}
+
+void world_ranges_stop(struct world *world)
+{
+    if (!world->options.ranges)
+        return;
+    if (world->sim && !world->error.code)
+        stop_tasks(world);
+    for (unsigned i = 0; i < world->compute_count; i++)
+        if (world->computes[i].keepers) {
+            keepers_free(world->computes[i].keepers);
+            world->computes[i].keepers = NULL;
+        }
+}
+
+/* ---- the judge ---- */
+
+/* What this compute node may do with the key's leaf as far as anyone can tell from outside: a table of before
+ * a loss gives no right, since lists that rely on it are refused; nor does any to a node that is fenced. */
+static enum tree_right right_of(const struct world *world, unsigned compute, const uint8_t *key,
+                                size_t length)
+{
+    const struct world_compute *node = &world->computes[compute];
+    const struct tree *tree = world->tasks[compute * world_tasks_each(world)].tree;
+    uint64_t incarnation;
+    if (!tree || node->dead || !sim_connected(world->sim, (int)compute, 0))
+        return TREE_OTHERS;
+    enum tree_right right = tree_rights_at(tree, key, length, &incarnation);
+    return incarnation >= fabric_incarnation(node->fabric) ? right : TREE_OTHERS;
+}
+
+void world_ranges_judge(struct world *world, uint64_t number)
+{
+    uint8_t key[FORMAT_KEY_MAX];
+    size_t length = world_key(world, number, key);
+    unsigned owners = 0, sharers = 0, owner = 0, other = 0;
+    for (unsigned i = 0; i < world->compute_count; i++) {
+        enum tree_right right = right_of(world, i, key, length);
+        if (right == TREE_OWNED) {
+            other = owners ? i : other;
+            owner = owners++ ? owner : i;
+        } else if (right == TREE_SHARED) {
+            other = owners > 1 ? other : i;
+            sharers++;
+        }
+    }
+    if (owners > 1 || (owners && sharers))
+        world_fail(world, BANYAN_ECONFLICT,
+                   "compute nodes %u and %u both have a right to key %" PRIu64
+                   ", and it is the first one's alone",
+                   owner, other, number);
+}
+
+void world_ranges_met(const struct world *world, struct world_ranges_met *met)
+{
+    *met = (struct world_ranges_met){0};
+    for (unsigned i = 0; i < world->compute_count; i++) {
+        const struct world_keepers *keepers = world->computes[i].keepers;
+        struct owner_stats stats;
+        if (!keepers)
+            continue;
+        owner_stats(keepers->owner, &stats);
+        met->changes += keepers->changes;
+        met->failed += keepers->failed;
+        met->transfers += stats.transfers;
+        met->takeovers += stats.takeovers;
+        met->finished += stats.finished;
+        met->fencings += stats.fencings;
+        met->forwarded += stats.forwarded_lookups + stats.forwarded_exchanges;
+        met->pauses += stats.pauses;
+    }
+}
