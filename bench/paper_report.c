@@ -31,7 +31,8 @@ static bool row_begins(const struct paper *paper, size_t index)
 static void number_text(double value, char *text, size_t size)
 {
     double most = fabs(value);
-    snprintf(text, size, "%.*f", most >= 1000 ? 0 : most >= 100 ? 1 : 2, value);
+    bool tiny = most > 0 && most < 0.01;
+    snprintf(text, size, "%.*f", most >= 1000 ? 0 : most >= 100 ? 1 : tiny ? 5 : 2, value);
 }
 
 /* Of a percentage the deviation is in points: a percentage of a percentage says nothing. */
