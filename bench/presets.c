@@ -15,7 +15,8 @@ struct named_preset {
 static const struct named_preset owned[] = {
     {"p-sherman", "sherman", "cache-policy=inner",
      "sherman with ownership: no global locks for leaves, and no leaf is cached (DEX 8.2)"},
-    {"dex", "sherman", "cache-policy=dex,admission=0.1,delegate=on", "as p-sherman, with DEX's cache of leaves"},
+    {"dex", "sherman", "cache-policy=dex,admission=0.1,delegate=on",
+     "as p-sherman, with DEX's cache of leaves"},
     {"banyan-owned", "banyan", "cache-policy=banyan",
      "banyan with ownership and its cache of leaves and entries"},
 };
