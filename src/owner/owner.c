@@ -252,7 +252,7 @@ void owner_longest(uint64_t *counter, uint64_t value)
 void owner_stats(const struct owner *given, struct owner_stats *stats)
 {
     struct owner *owner = (struct owner *)given; /* its turn is taken */
-    uint64_t counts[sizeof owner->counts / sizeof owner->counts[0]];
+    uint64_t counts[sizeof owner->counts / sizeof owner->counts[0]] = {0};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         counts[i] = atomic_load_relaxed(&owner->counts[i]);
     static_assert(sizeof counts == sizeof *stats, "struct owner_stats is made of counters alone");

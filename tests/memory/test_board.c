@@ -78,7 +78,7 @@ static uint64_t take(struct memory_node *node, uint16_t id, struct memory_board_
 
 static struct memory_board_members members(struct memory_node *node, uint32_t skip)
 {
-    struct memory_board_members told;
+    struct memory_board_members told = {0};
     struct memory_board_request request = {.kind = MEMORY_BOARD_MEMBERS, .instance = 1, .skip = skip};
     struct memory_call call = {.role = MEMORY_ROLE_DATA,
                                .compute_id = A,

@@ -201,8 +201,8 @@ static void count_range(void *context, const struct owner_range *range)
 
 void party_look(struct world_task *task, struct party_ranges *ranges)
 {
-    void *pair[2] = {ranges, party_of(task)};
     *ranges = (struct party_ranges){0};
+    void *pair[2] = {ranges, party_of(task)};
     party_good(task, owner_list(party_owner(task), task->session, count_range, pair), "list");
 }
 
@@ -214,7 +214,7 @@ static void no_problem(void *context, const char *text)
 static void judge(struct world_task *task)
 {
     struct tree_check_report report;
-    struct party_ranges ranges;
+    struct party_ranges ranges = {0};
     uint32_t count;
     party_look(task, &ranges);
     party_good(task, owner_check(party_owner(task), task->session, no_problem, task->world, &count), "map");
