@@ -55,7 +55,7 @@ int owner_await_orphan(struct owner_transfer *transfer, struct fabric_process or
     uint64_t serial = 0;
     if (fabric_process_equal(orphan, transfer->owner->self)) /* its calls of then have returned */
         return clean(transfer, orphan, 0);
-    int status = owner_board_members(transfer->session, &members);
+    int status = owner_board_members(transfer->owner, transfer->session, &members);
     if (!status) {
         const struct memory_board_member *member = owner_members_find(&members, orphan);
         serial = member ? member->serial : 0;
@@ -92,7 +92,7 @@ static int add(struct losers *losers, struct fabric_process process)
             return 0;
     if (losers->count == losers->capacity) {
         uint32_t capacity = losers->capacity ? losers->capacity * 2 : 16;
-        struct loser *all = realloc(losers->all, capacity * sizeof *all);
+        struct loser *all = owner_resize(&losers->transfer->owner->heap, losers->all, capacity * sizeof *all);
         if (!all)
             return pool_fail_memory(tree_session_pool(losers->transfer->session));
         losers->all = all;
@@ -116,7 +116,7 @@ static int collect(struct losers *losers, const struct format_range *ranges, uin
     if (status || !shared)
         return status;
     struct owner_members members;
-    status = owner_board_members(losers->transfer->session, &members);
+    status = owner_board_members(losers->transfer->owner, losers->transfer->session, &members);
     for (uint32_t i = 0; i < members.count && !status; i++)
         status = add(losers, owner_process_of(&members.members[i].process));
     owner_members_free(&members);
@@ -158,9 +158,9 @@ static int look(struct losers *losers, bool *done)
     struct owner_members members;
     struct fabric_process *processes = NULL;
     uint32_t there = 0;
-    int status = owner_board_members(losers->transfer->session, &members);
+    int status = owner_board_members(losers->transfer->owner, losers->transfer->session, &members);
     if (!status)
-        status = owner_processes(losers->transfer->session, &processes, &there);
+        status = owner_processes(losers->transfer->owner, losers->transfer->session, &processes, &there);
     *done = true;
     for (uint32_t i = 0; i < losers->count && !status; i++) {
         struct loser *loser = &losers->all[i];
@@ -168,7 +168,7 @@ static int look(struct losers *losers, bool *done)
             status = look_at(losers, loser, &members, owner_among(processes, there, loser->process));
         *done = *done && loser->done;
     }
-    free(processes);
+    owner_free(&losers->transfer->owner->heap, processes);
     owner_members_free(&members);
     return status;
 }
@@ -203,6 +203,6 @@ int owner_transfer_await(struct owner_transfer *transfer, const struct format_ra
         task_sleep(pause);
         pause = pause * 2 < LOOK_LAST ? pause * 2 : LOOK_LAST;
     }
-    free(losers.all);
+    owner_free(&transfer->owner->heap, losers.all);
     return status;
 }

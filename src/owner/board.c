@@ -1,6 +1,8 @@
 /* board.c - see board.h. */
 #include "owner/board.h"
 
+#include "owner/state.h"
+
 #include <stdlib.h>
 
 #define HOME            0u
@@ -56,7 +58,7 @@ static int read_all(struct tree_session *session, struct memory_board_members *r
         *whole = !members->count || reply->total == total;
         total = reply->total;
         struct memory_board_member *more =
-            realloc(members->members, (members->count + reply->count + 1) * sizeof *more);
+            owner_resize(members->heap, members->members, (members->count + reply->count + 1) * sizeof *more);
         if (!more)
             return pool_fail_memory(tree_session_pool(session));
         members->members = more;
@@ -66,22 +68,22 @@ static int read_all(struct tree_session *session, struct memory_board_members *r
     return 0;
 }
 
-int owner_board_members(struct tree_session *session, struct owner_members *members)
+int owner_board_members(struct owner *owner, struct tree_session *session, struct owner_members *members)
 {
-    struct memory_board_members *reply = malloc(sizeof *reply);
+    struct memory_board_members *reply = owner_allocate(&owner->heap, sizeof *reply);
     bool whole = false;
     int status = reply ? 0 : pool_fail_memory(tree_session_pool(session));
-    *members = (struct owner_members){0};
+    *members = (struct owner_members){.heap = &owner->heap};
     while (!status && !whole)
         status = read_all(session, reply, members, &whole);
-    free(reply);
+    owner_free(&owner->heap, reply);
     return status;
 }
 
 void owner_members_free(struct owner_members *members)
 {
-    free(members->members);
-    *members = (struct owner_members){0};
+    owner_free(members->heap, members->members);
+    *members = (struct owner_members){.heap = members->heap};
 }
 
 const struct memory_board_member *owner_members_find(const struct owner_members *members,
@@ -95,12 +97,13 @@ const struct memory_board_member *owner_members_find(const struct owner_members 
 
 /* ---- processes ---- */
 
-int owner_processes(struct tree_session *session, struct fabric_process **processes, uint32_t *count)
+int owner_processes(struct owner *owner, struct tree_session *session, struct fabric_process **processes,
+                    uint32_t *count)
 {
     struct pool_session *pool = tree_session_pool(session);
     *processes = NULL;
     for (uint32_t capacity = PROCESSES_FIRST;; capacity = *count + PROCESSES_FIRST) {
-        struct fabric_process *room = realloc(*processes, capacity * sizeof *room);
+        struct fabric_process *room = owner_resize(&owner->heap, *processes, capacity * sizeof *room);
         if (!room)
             return pool_fail_memory(pool);
         *processes = room;

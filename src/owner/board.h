@@ -6,6 +6,7 @@
 #define OWNER_BOARD_H
 
 #include "memory/request.h"
+#include "owner/heap.h"
 #include "owner/owner.h"
 
 /* `request` without instance. */
@@ -14,18 +15,21 @@ int owner_board_call(struct tree_session *session, struct memory_board_request *
 int owner_board_look(struct tree_session *session, struct memory_board_reply *reply);
 
 struct owner_members {
+    struct owner_heap *heap;
     struct memory_board_member *members; /* owned */
     uint32_t count;
 };
 /* All of them; owner_members_free in any case. */
-int owner_board_members(struct tree_session *session, struct owner_members *members);
+int owner_board_members(struct owner *owner, struct tree_session *session, struct owner_members *members);
 void owner_members_free(struct owner_members *members);
 const struct memory_board_member *owner_members_find(const struct owner_members *members,
                                                      struct fabric_process process);
 
-/* The processes that are connected to the home node, this one among them. *processes is the caller's to free.
+/* The processes that are connected to the home node, this one among them. *processes is the caller's to
+ * owner_free.
  */
-int owner_processes(struct tree_session *session, struct fabric_process **processes, uint32_t *count);
+int owner_processes(struct owner *owner, struct tree_session *session, struct fabric_process **processes,
+                    uint32_t *count);
 bool owner_among(const struct fabric_process *processes, uint32_t count, struct fabric_process process);
 
 static inline struct fabric_process owner_process_of(const struct memory_board_process *process)

@@ -75,9 +75,9 @@ int owner_members(struct owner *owner, struct tree_session *session,
     int status = owner_join(owner, session);
     if (status)
         return status;
-    status = owner_board_members(session, &members);
+    status = owner_board_members(owner, session, &members);
     if (!status)
-        status = owner_processes(session, &processes, &count);
+        status = owner_processes(owner, session, &processes, &count);
     for (uint32_t i = 0; i < members.count && !status; i++) {
         struct owner_member told = {.process = owner_process_of(&members.members[i].process),
                                     .willing = members.members[i].willing != 0,
@@ -85,7 +85,7 @@ int owner_members(struct owner *owner, struct tree_session *session,
         told.alive = owner_among(processes, count, told.process);
         visit(context, &told);
     }
-    free(processes);
+    owner_free(&owner->heap, processes);
     owner_members_free(&members);
     return status;
 }
@@ -230,7 +230,9 @@ static int choose(struct owner_transfer *transfer, const struct owner_selection 
     owner_turn_take(&owner->adopting);
     for (const struct owner_index *index = owner->indexes; index; index = index->next)
         indexes++;
-    *choice = (struct choice){.ranges = malloc((transfer->map.count + indexes + 1) * sizeof *choice->ranges)};
+    *choice =
+        (struct choice){.ranges = owner_allocate(&transfer->owner->heap, (transfer->map.count + indexes + 1) *
+                                                                             sizeof *choice->ranges)};
     for (const struct owner_index *index = owner->indexes; index && choice->ranges; index = index->next)
         if ((!selection->tree || selection->tree == index->tree) &&
             !owner_map_problem(&transfer->map, index->number))
@@ -265,7 +267,7 @@ static int taker_good(struct owner_transfer *transfer, struct fabric_process to)
         return 0;
     int status = owner_alive(transfer->owner, transfer->session, to, &alive);
     if (!status) {
-        status = owner_board_members(transfer->session, &members);
+        status = owner_board_members(transfer->owner, transfer->session, &members);
         member = owner_members_find(&members, to) != NULL;
         owner_members_free(&members);
     }
@@ -299,7 +301,7 @@ int owner_move(struct owner *owner, struct tree_session *session, const struct o
     }
     if (!status && moved)
         *moved = choice.count;
-    free(choice.ranges);
+    owner_free(&owner->heap, choice.ranges);
     return owner_transfer_end(&transfer, status);
 }
 
@@ -322,7 +324,8 @@ static int give_all(struct owner_transfer *transfer)
     struct owner *owner = transfer->owner;
     struct fabric_process *takers = NULL;
     uint32_t taker_count = 0, count = 0;
-    struct format_range *ranges = malloc((transfer->map.count + 1) * sizeof *ranges);
+    struct format_range *ranges =
+        owner_allocate(&transfer->owner->heap, (transfer->map.count + 1) * sizeof *ranges);
     if (!ranges)
         return pool_fail_memory(tree_session_pool(transfer->session));
     for (uint32_t i = 0; i < transfer->map.count; i++)
@@ -334,8 +337,8 @@ static int give_all(struct owner_transfer *transfer)
         owner_spread(ranges, count, takers, taker_count);
         status = owner_transfer_move(transfer, ranges, count);
     }
-    free(takers);
-    free(ranges);
+    owner_free(&transfer->owner->heap, takers);
+    owner_free(&transfer->owner->heap, ranges);
     return status;
 }
 
@@ -380,7 +383,7 @@ static int close_index(struct owner_transfer *transfer, uint16_t number)
 {
     uint32_t count, moves = 0;
     const struct format_range *ranges = owner_map_of(&transfer->map, number, &count);
-    struct format_range *moving = malloc((count + 1) * sizeof *moving);
+    struct format_range *moving = owner_allocate(&transfer->owner->heap, (count + 1) * sizeof *moving);
     if (!moving)
         return pool_fail_memory(tree_session_pool(transfer->session));
     for (uint32_t i = 0; i < count; i++)
@@ -389,7 +392,7 @@ static int close_index(struct owner_transfer *transfer, uint16_t number)
             moving[moves++].next = (struct fabric_process){0};
         }
     int status = owner_transfer_move(transfer, moving, moves);
-    free(moving);
+    owner_free(&transfer->owner->heap, moving);
     if (!status)
         status = remove_entries(transfer, number, 1);
     struct format_range closed = {

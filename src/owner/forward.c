@@ -29,7 +29,7 @@ static int call_begin(struct call *call, struct owner *owner, struct tree_sessio
                       const struct tree *tree, struct fabric_process peer, size_t bytes)
 {
     *call = (struct call){.owner = owner, .session = session, .peer = peer};
-    call->request = malloc(bytes + OWNER_REPLY_BYTES);
+    call->request = owner_allocate(&owner->heap, bytes + OWNER_REPLY_BYTES);
     if (!call->request)
         return pool_fail_memory(tree_session_pool(session));
     call->reply = call->request + bytes;
@@ -40,7 +40,7 @@ static int call_begin(struct call *call, struct owner *owner, struct tree_sessio
 
 static void call_end(struct call *call)
 {
-    free(call->request);
+    owner_free(&call->owner->heap, call->request);
 }
 
 /* What the peer knows of the map: who waits will fetch it. */

@@ -54,7 +54,7 @@ static int inspect(struct keeping *keeping, bool *moving, struct fabric_process 
     uint32_t count;
     *moving = false;
     *gone = (struct fabric_process){0};
-    int status = owner_processes(keeping->session, &processes, &count);
+    int status = owner_processes(owner, keeping->session, &processes, &count);
     owner_turn_take(&owner->adopting);
     for (uint32_t i = 0; i < owner->copy.count && !status; i++) {
         const struct format_range *range = &owner->copy.ranges[i];
@@ -64,7 +64,7 @@ static int inspect(struct keeping *keeping, bool *moving, struct fabric_process 
             *gone = range->owner;
     }
     owner_turn_give(&owner->adopting);
-    free(processes);
+    owner_free(&owner->heap, processes);
     if (!owner_nobody(*gone)) /* operations that asked it look for the range's next owner */
         fabric_peer_forget(owner->fabric, *gone);
     return status;
@@ -87,7 +87,7 @@ static int give_back(struct keeping *keeping)
     int status = owner_transfer_begin(&transfer, owner, keeping->session, false);
     if (status)
         return status == BANYAN_EBUSY ? 0 : status;
-    struct format_range *ranges = malloc((transfer.map.count + 1) * sizeof *ranges);
+    struct format_range *ranges = owner_allocate(&owner->heap, (transfer.map.count + 1) * sizeof *ranges);
     if (!ranges)
         status = pool_fail_memory(tree_session_pool(keeping->session));
     count = 0;
@@ -101,7 +101,7 @@ static int give_back(struct keeping *keeping)
     owner_turn_give(&owner->adopting);
     if (!status)
         status = owner_transfer_move(&transfer, ranges, count);
-    free(ranges);
+    owner_free(&owner->heap, ranges);
     return owner_transfer_end(&transfer, status);
 }
 

@@ -11,6 +11,7 @@
 #define OWNER_MAP_H
 
 #include "format/range.h"
+#include "owner/heap.h"
 #include "tree/rights.h"
 
 struct owner;
@@ -22,6 +23,7 @@ struct owner_problem {
 };
 
 struct owner_map {
+    struct owner_heap *heap; /* set by who makes it; kept by owner_map_free */
     uint64_t version, incarnation;
     struct format_range *ranges; /* owned; in key order; those of indexes with problems too, as far as they
                                     can be read */

@@ -59,6 +59,7 @@ int owner_create(struct owner **created, struct tree_compute *compute, const str
     owner->compute = compute;
     owner->fabric = pool_fabric(tree_compute_pool(compute));
     owner->options = *options;
+    owner->copy.heap = &owner->heap;
     owner->self = fabric_self(owner->fabric);
     if (!owner->options.seed)
         owner->options.seed = owner->self.instance * 65536u + owner->self.compute_id;
@@ -75,12 +76,7 @@ void owner_destroy(struct owner *owner)
         return;
     fabric_notice_listen(owner->fabric, NULL, NULL);
     tree_compute_set_forward(owner->compute, &nothing, NULL); /* no operation is under way any more */
-    while (owner->indexes) {
-        struct owner_index *next = owner->indexes->next;
-        free(owner->indexes);
-        owner->indexes = next;
-    }
-    owner_map_free(&owner->copy);
+    owner_heap_clear(&owner->heap);
     tree_close(owner->map);
     free(owner);
 }
@@ -146,7 +142,7 @@ static int add(struct owner *owner, struct tree_session *session, struct tree *t
                          tree_name(tree));
     if (owner_index_numbered(owner, tree_number(tree)))
         return pool_fail(pool, BANYAN_EBUSY, "this process has the index '%s' open already", tree_name(tree));
-    struct owner_index *index = calloc(1, sizeof *index);
+    struct owner_index *index = owner_allocate_zeros(&owner->heap, 1, sizeof *index);
     if (!index)
         return pool_fail_memory(pool);
     index->tree = tree;
@@ -155,7 +151,7 @@ static int add(struct owner *owner, struct tree_session *session, struct tree *t
     if (!status && index->broken)
         status = pool_fail(pool, BANYAN_ECORRUPT, "the index '%s': %s", tree_name(tree), index->trouble);
     if (status) {
-        free(index);
+        owner_free(&owner->heap, index);
         return status;
     }
     spinlock_lock(&owner->lock);
@@ -203,7 +199,7 @@ static void take_out(struct owner *owner, struct owner_index *index)
     *link = index->next;
     spinlock_unlock(&owner->lock);
     owner_turn_give(&owner->adopting);
-    free(index);
+    owner_free(&owner->heap, index);
 }
 
 int owner_detach(struct owner *owner, struct tree_session *session, struct tree *tree)

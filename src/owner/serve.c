@@ -108,7 +108,7 @@ int owner_service_answer(struct owner_service *service, const void *bytes, size_
 
 int owner_service_create(struct owner_service **service, struct owner *owner, struct tree_session *session)
 {
-    *service = calloc(1, sizeof **service);
+    *service = owner_allocate_zeros(&owner->heap, 1, sizeof **service);
     if (!*service)
         return pool_fail_memory(tree_session_pool(session));
     (*service)->owner = owner;
@@ -118,7 +118,9 @@ int owner_service_create(struct owner_service **service, struct owner *owner, st
 
 void owner_service_destroy(struct owner_service *service)
 {
-    free(service);
+    if (!service)
+        return;
+    owner_free(&service->owner->heap, service);
 }
 
 int owner_serve(struct owner *owner, struct tree_session *session)

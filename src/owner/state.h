@@ -10,6 +10,7 @@
 #ifndef OWNER_STATE_H
 #define OWNER_STATE_H
 
+#include "owner/heap.h"
 #include "owner/map.h"
 #include "owner/owner.h"
 #include "owner/turn.h"
@@ -33,7 +34,8 @@ struct owner {
     struct fabric *fabric;
     struct owner_options options;
     struct fabric_process self;
-    struct tree *map; /* owned; set under `adopting`, once */
+    struct owner_heap heap; /* what tasks allocate for a while */
+    struct tree *map;       /* owned; set under `adopting`, once */
 
     struct owner_turn changing, adopting;
     /* under `adopting`: */

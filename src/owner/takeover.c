@@ -16,9 +16,9 @@ int owner_alive(struct owner *owner, struct tree_session *session, struct fabric
 {
     struct fabric_process *processes;
     uint32_t count;
-    int status = owner_processes(session, &processes, &count);
+    int status = owner_processes(owner, session, &processes, &count);
     *alive = status || owner_among(processes, count, process);
-    free(processes);
+    owner_free(&owner->heap, processes);
     return status;
 }
 
@@ -30,11 +30,11 @@ int owner_takers(struct owner *owner, struct tree_session *session, struct fabri
     uint32_t there = 0;
     *count = 0;
     *willing = NULL;
-    int status = owner_board_members(session, &members);
+    int status = owner_board_members(owner, session, &members);
     if (!status)
-        status = owner_processes(session, &processes, &there);
+        status = owner_processes(owner, session, &processes, &there);
     if (!status) {
-        *willing = malloc((members.count + 1) * sizeof **willing);
+        *willing = owner_allocate(&owner->heap, (members.count + 1) * sizeof **willing);
         if (!*willing)
             status = pool_fail_memory(tree_session_pool(session));
     }
@@ -44,7 +44,7 @@ int owner_takers(struct owner *owner, struct tree_session *session, struct fabri
             !fabric_process_equal(process, but))
             (*willing)[(*count)++] = process;
     }
-    free(processes);
+    owner_free(&owner->heap, processes);
     owner_members_free(&members);
     return status;
 }
@@ -65,7 +65,7 @@ static int take_over(struct owner_transfer *transfer, struct fabric_process gone
     int status = owner_alive(owner, transfer->session, gone, &alive);
     if (status || alive)
         return status;
-    struct format_range *ranges = malloc((transfer->map.count + 1) * sizeof *ranges);
+    struct format_range *ranges = owner_allocate(&owner->heap, (transfer->map.count + 1) * sizeof *ranges);
     if (!ranges)
         return pool_fail_memory(tree_session_pool(transfer->session));
     for (uint32_t i = 0; i < transfer->map.count; i++)
@@ -81,8 +81,8 @@ static int take_over(struct owner_transfer *transfer, struct fabric_process gone
         if (!status)
             OWNER_COUNT(owner, takeovers, 1);
     }
-    free(takers);
-    free(ranges);
+    owner_free(&owner->heap, takers);
+    owner_free(&owner->heap, ranges);
     return status;
 }
 

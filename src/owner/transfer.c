@@ -27,8 +27,8 @@ struct put {
 static int write_some(struct owner_transfer *transfer, struct format_range *ranges, uint32_t count)
 {
     struct pool_session *pool = tree_session_pool(transfer->session);
-    struct put *puts = calloc(count, sizeof *puts);
-    struct tree_item *items = calloc(count, sizeof *items);
+    struct put *puts = owner_allocate_zeros(&transfer->owner->heap, count, sizeof *puts);
+    struct tree_item *items = owner_allocate_zeros(&transfer->owner->heap, count, sizeof *items);
     int status = puts && items ? 0 : pool_fail_memory(pool);
     for (uint32_t i = 0; i < count && !status; i++) {
         ranges[i].version = transfer->version + 1;
@@ -46,8 +46,8 @@ static int write_some(struct owner_transfer *transfer, struct format_range *rang
     for (uint32_t i = 0; i < count && !status; i++)
         if (owner_map_put(&transfer->map, &ranges[i]))
             status = pool_fail_memory(pool);
-    free(puts);
-    free(items);
+    owner_free(&transfer->owner->heap, puts);
+    owner_free(&transfer->owner->heap, items);
     return status;
 }
 
@@ -146,19 +146,20 @@ static int redirect(struct owner_transfer *transfer, struct format_range *ranges
 {
     struct fabric_process *processes;
     uint32_t there;
-    int status = owner_processes(transfer->session, &processes, &there);
+    int status = owner_processes(transfer->owner, transfer->session, &processes, &there);
     for (uint32_t i = 0; i < count && !status; i++)
         if (!owner_nobody(ranges[i].next) && !owner_among(processes, there, ranges[i].next))
             ranges[i].next =
                 owner_willing(transfer->owner) ? transfer->owner->self : (struct fabric_process){0};
-    free(processes);
+    owner_free(&transfer->owner->heap, processes);
     return status;
 }
 
 static int finish_moves(struct owner_transfer *transfer, bool *changed)
 {
     uint32_t count = 0;
-    struct format_range *ranges = malloc((transfer->map.count + 1) * sizeof *ranges);
+    struct format_range *ranges =
+        owner_allocate(&transfer->owner->heap, (transfer->map.count + 1) * sizeof *ranges);
     if (!ranges)
         return pool_fail_memory(tree_session_pool(transfer->session));
     for (uint32_t i = 0; i < transfer->map.count; i++)
@@ -178,7 +179,7 @@ static int finish_moves(struct owner_transfer *transfer, bool *changed)
             OWNER_COUNT(transfer->owner, finished, 1);
         *changed = false;
     }
-    free(ranges);
+    owner_free(&transfer->owner->heap, ranges);
     return status;
 }
 
@@ -376,13 +377,13 @@ int owner_transfer_split(struct owner_transfer *transfer, struct owner_index *in
                          const struct owner_bound *bounds, uint32_t count)
 {
     uint32_t made = 0;
-    struct format_range *entries = malloc((count + 1) * sizeof *entries);
+    struct format_range *entries = owner_allocate(&transfer->owner->heap, (count + 1) * sizeof *entries);
     if (!entries)
         return pool_fail_memory(tree_session_pool(transfer->session));
     int status = split_entries(transfer, index, bounds, count, entries, &made);
     if (!status && made)
         status = split(transfer, index, entries, made);
-    free(entries);
+    owner_free(&transfer->owner->heap, entries);
     return status;
 }
 
