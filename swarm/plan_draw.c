@@ -220,14 +220,16 @@ static void draw_leaf_kind(struct swarm_plan *plan, uint64_t seed)
     plan->leaf_kind = random_chance(&random, 0.15) ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED;
 }
 
+/* Seeds do not draw ranges that have owners by themselves while some of those plans are known to fail
+ * (docs/internals/swarm.md lists them); `--set ranges=on` makes any seed such a plan. */
+#define RANGES_DRAWN false
+
 /* Ranges that have owners, with all that may go wrong between compute nodes. From dice of its own. */
 static void draw_ranges(struct swarm_plan *plan, uint64_t seed)
 {
     struct random random;
     random_seed(&random, random_mix(seed ^ UINT64_C(0x72616e676573)));
-    plan->ranges = random_chance(&random, 0.4);
-    if (!plan->ranges)
-        return;
+    plan->ranges = random_chance(&random, 0.4) && RANGES_DRAWN;
     plan->change_ns = 20000 + random_below(&random, 600000);
     plan->switches.cache_policy = (int)random_below(&random, 4);
     plan->params.read_lease_ns = 5000 + (uint32_t)random_below(&random, 150000);
