@@ -135,7 +135,7 @@ static int select_ranges(struct ranges *ranges, struct tree *tree, struct owner_
 static int move(struct ranges *ranges, struct tree *tree)
 {
     struct owner_selection selection;
-    struct fabric_process to;
+    struct fabric_process to = {0};
     char text[OWNER_TEXT_BYTES];
     uint32_t moved = 0;
     int status = select_ranges(ranges, tree, &selection);

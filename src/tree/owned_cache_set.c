@@ -234,23 +234,24 @@ static void link_bytes(const struct format_link *leaf, uint8_t bytes[LINK_BYTES]
     memcpy(bytes + 8, &leaf->tag, 4);
 }
 
-/* The entry that was hit least, of those with all the flags `wanted`, but for one (or UINT32_MAX); from a
- * place on that varies. False: there is none. */
+#define NO_ENTRY OWNED_SET_ENTRIES
+
+/* The entry that was hit least, of those with all the flags `wanted`, but for one (or NO_ENTRY); from a place
+ * on that varies. False: there is none. */
 static bool least(const struct owned_set_shape *shape, const struct owned_set *copy, uint8_t wanted,
                   uint32_t except, struct place *place)
 {
-    uint32_t best = UINT32_MAX, start = copy->count ? copy->inserts % copy->count : 0, at = 0;
+    uint32_t best = NO_ENTRY, start = copy->count ? copy->inserts % copy->count : 0, at = 0;
     for (uint32_t j = 0; j < copy->count; j++) {
         uint32_t i = start + j < copy->count ? start + j : start + j - copy->count;
-        uint8_t meta = copy->meta[i];
-        if (meta & BUSY || (meta & wanted) != wanted || i == except)
+        if (i == except || copy->meta[i] & BUSY || (copy->meta[i] & wanted) != wanted)
             continue;
-        if (best == UINT32_MAX || (meta & HITS) < (copy->meta[best] & HITS))
+        if (best == NO_ENTRY || (copy->meta[i] & HITS) < (copy->meta[best] & HITS))
             best = i;
     }
-    for (uint32_t i = 0; best != UINT32_MAX && i <= best; i++, at = place->end)
+    for (uint32_t i = 0; best != NO_ENTRY && i <= best; i++, at = place->end)
         place_at(shape, copy, i, at, place);
-    return best != UINT32_MAX;
+    return best != NO_ENTRY;
 }
 
 static bool fits(const struct owned_set *copy, uint32_t size)
@@ -308,8 +309,7 @@ static bool make_room(const struct owned_set_shape *shape, struct owned_set *cop
             result->demoted++;
             continue;
         }
-        if (!(dac && least(shape, copy, BARE, UINT32_MAX, &place)) &&
-            !least(shape, copy, 0, UINT32_MAX, &place))
+        if (!(dac && least(shape, copy, BARE, NO_ENTRY, &place)) && !least(shape, copy, 0, NO_ENTRY, &place))
             return false; /* all are busy */
         take_out(copy, &place);
         result->evicted++;
@@ -484,9 +484,9 @@ uint32_t owned_set_merge(struct owned_set *set, struct owned_set *other, const s
     /* The least hit of both go first, until what is left fits into one. */
     uint32_t lost = 0;
     while (copy.count + from.count > OWNED_SET_ENTRIES || copy.used + from.used > OWNED_SET_BODY) {
-        struct place mine, theirs;
-        bool has_mine = least(shape, &copy, 0, UINT32_MAX, &mine);
-        bool has_theirs = least(shape, &from, 0, UINT32_MAX, &theirs);
+        struct place mine = {0}, theirs = {0};
+        bool has_mine = least(shape, &copy, 0, NO_ENTRY, &mine);
+        bool has_theirs = least(shape, &from, 0, NO_ENTRY, &theirs);
         if (!has_mine && !has_theirs)
             break; /* all are busy */
         if (has_theirs && (!has_mine || (from.meta[theirs.number] & HITS) <= (copy.meta[mine.number] & HITS)))
