@@ -343,7 +343,7 @@ int tree_lock_try_or_leave(struct tree_session *session, gaddr node, bool owned,
     struct tree_lock_shard *shard = shard_of(session, hold);
     waiter_init(waiter, session, node);
     waiter->guest = true;
-    assert(waiter->count && session->compute->switches.local_locks);
+    assert(waiter->count && local_used(session, hold));
     shard_enter(shard);
     struct tree_local_lock *lock = local_find(shard, hold_name(hold));
     if (lock)
