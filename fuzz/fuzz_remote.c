@@ -16,6 +16,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "fuzz/fuzz.h"
 #include "fuzz/fuzz_clock.h"
@@ -381,6 +382,28 @@ int net_receive_descriptors(int fd, int *descriptors, unsigned count, uint64_t t
         descriptors[i] =
             fcntl(how / 64 == i + 1 && how % 64 == 0 ? short_file : files[i], F_DUPFD_CLOEXEC, 3);
     return BANYAN_OK;
+}
+
+/* There are no peers here: fuzz_peer_stream.c has what they say. */
+int net_listen(struct net_address *address, unsigned mode, int *fd, struct error *error)
+{
+    return error_set(error, BANYAN_ENET, "no address is free");
+}
+
+int net_accept(int listener, int *fd, char peer[NET_TEXT_MAX], struct error *error)
+{
+    fuzz_must(false, "nothing listens");
+    return BANYAN_ENET;
+}
+
+int net_connect_begin(const struct net_address *address, int *fd, struct error *error)
+{
+    return error_set(error, BANYAN_ENET, "no peer is there");
+}
+
+void net_local_host(int fd, char host[NET_HOST_MAX + 1])
+{
+    host[0] = 0;
 }
 
 /* ---- the client ---- */
