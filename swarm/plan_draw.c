@@ -224,7 +224,17 @@ static void draw_leaf_kind(struct swarm_plan *plan, uint64_t seed)
  * (docs/internals/swarm.md lists them); `--set ranges=on` makes any seed such a plan. */
 #define RANGES_DRAWN false
 
-/* Ranges that have owners, with all that may go wrong between compute nodes. From dice of its own. */
+/* How long a heartbeat takes and its echo. A lease that is not longer is over before the echo is there, so it
+ * never lives, and no process may ever answer from its cache. */
+static uint32_t heartbeat_ns(const struct sim_params *params)
+{
+    uint32_t way = params->doorbell_ns + 2 * params->nic_ns + params->wire_ns + params->pcie_write_ns +
+                   params->jitter_ns;
+    return params->rpc_ns + 2 * way;
+}
+
+/* Ranges that have owners, with all that may go wrong between compute nodes. From dice of its own, but for
+ * the lease, which must be longer than the hardware's heartbeats take. */
 static void draw_ranges(struct swarm_plan *plan, uint64_t seed)
 {
     struct random random;
@@ -233,6 +243,8 @@ static void draw_ranges(struct swarm_plan *plan, uint64_t seed)
     plan->change_ns = 20000 + random_below(&random, 600000);
     plan->switches.cache_policy = (int)random_below(&random, 4);
     plan->params.read_lease_ns = 5000 + (uint32_t)random_below(&random, 150000);
+    if (plan->params.read_lease_ns < 2 * heartbeat_ns(&plan->params))
+        plan->params.read_lease_ns = 2 * heartbeat_ns(&plan->params);
     plan->params.peer_timeout_ns = 1000000 + (uint32_t)random_below(&random, 3000000);
     if (random_chance(&random, 0.4))
         set(plan, "message-lose", 0.1 * random_unit(&random));

@@ -49,10 +49,11 @@ static void text_keeps_everything(void **state)
     }
 }
 
+enum { SEEDS = 2000 };
+
 /* Swarm testing: of each thing some runs have much, some little, and some have none of it. */
 static void plans_differ(void **state)
 {
-    enum { SEEDS = 2000 };
     unsigned records = 0, variable = 0, kills = 0, restarts = 0, stalls = 0, cuts = 0, refusals = 0,
              small = 0, lose = 0, calm = 0, torn = 0, everything = 0, soft_roce = 0, two_bytes = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
@@ -81,6 +82,20 @@ static void plans_differ(void **state)
         if (counts[i] < SEEDS / 40 || counts[i] > SEEDS * 3 / 4)
             fail_msg("feature %d is in %u of %d plans", (int)i, counts[i], SEEDS);
     assert_true(calm > 0 && everything > 0);
+}
+
+/* A lease that is over before its echo is there would end each operation that rests on a cache. */
+static void leases_outlive_heartbeats(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct swarm_plan plan;
+        swarm_plan_draw(&plan, seed);
+        const struct sim_params *params = &plan.params;
+        uint32_t ways = 2 * (params->doorbell_ns + 2 * params->nic_ns + params->wire_ns +
+                             params->pcie_write_ns + params->jitter_ns);
+        assert_in_range(params->read_lease_ns, 2 * (params->rpc_ns + ways), 1000000000);
+    }
 }
 
 static void same_seed_same_plan(void **state)
@@ -149,7 +164,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_keeps_everything), cmocka_unit_test(plans_differ),
         cmocka_unit_test(same_seed_same_plan),   cmocka_unit_test(impossible_plans_are_refused),
-        cmocka_unit_test(skipped_rounds),
+        cmocka_unit_test(skipped_rounds),        cmocka_unit_test(leases_outlive_heartbeats),
     };
     return cmocka_run_group_tests_name("swarm_plan", tests, NULL, NULL);
 }
