@@ -446,6 +446,7 @@ static int change_split(struct change *change, struct format_key value)
     if (added) { /* done, whatever became of the parent's entry: a traverser posts it
                     (docs/internals/tree.md) */
         session->stats.unfinished += status < 0;
+        session->cached = false; /* as in change_delete */
         return 0;
     }
     return status ? status : TREE_RESTART;
@@ -579,6 +580,9 @@ static int change_delete(struct change *change)
     session->stats.unlinks++;
     status = tree_unlink_finish(session, tree, change->path.link, &change->header);
     session->stats.unfinished += status < 0;
+    /* O2: the list that deleted has proven the right, whatever image the rest has used. What is done must not
+     * be done again for a lapsed lease. */
+    session->cached = false;
     return 0;
 }
 
