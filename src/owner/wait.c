@@ -79,16 +79,28 @@ static int hear(struct owner *owner, struct tree_session *session, bool *done)
 
 /* ---- waiting ---- */
 
+/* The map could not be read again after a connection was lost, or the range moves for too long. */
+static int doubtful(struct owner *owner, struct tree_session *session, struct tree *tree)
+{
+    char text[OWNER_TEXT_BYTES + 128] = "";
+    uint16_t nodes = fabric_capabilities(owner->fabric)->memory_nodes;
+    for (uint16_t i = 0; i < nodes && !text[0]; i++)
+        fabric_trouble(owner->fabric, i, text, sizeof text);
+    if (text[0])
+        return pool_fail(tree_session_pool(session), BANYAN_ENET,
+                         "who owns the ranges of the index '%s' cannot be read: %s", tree_name(tree), text);
+    return pool_fail(tree_session_pool(session), BANYAN_ENET,
+                     "a range of the index '%s' is on its way from one compute node to another for too long",
+                     tree_name(tree));
+}
+
 static int unreachable(struct owner *owner, struct tree_session *session, struct tree *tree,
                        struct fabric_process peer)
 {
     char text[OWNER_TEXT_BYTES];
     OWNER_COUNT(owner, unreachable, 1);
     if (owner_nobody(peer))
-        return pool_fail(tree_session_pool(session), BANYAN_ENET,
-                         "a range of the index '%s' is on its way from one compute node to another for too "
-                         "long",
-                         tree_name(tree));
+        return doubtful(owner, session, tree);
     return pool_fail(tree_session_pool(session), BANYAN_ENET,
                      "a range of the index '%s' belongs to %s, which does not answer", tree_name(tree),
                      owner_describe(owner, peer, text));
