@@ -95,6 +95,9 @@ void tree_rights_leave(struct tree_session *session);
 bool tree_rights_cover(const struct tree_session *session, struct format_key lower);
 /* Whether it covers the left neighbour of a leaf with this lower fence, which is what unlinking changes. */
 bool tree_rights_cover_below(const struct tree_session *session, struct format_key lower);
+/* Whether an announced row is this process's own and covers a leaf with this lower fence: only such a leaf
+ * may go into the cache. A way that leads astray may meet one of a row that is not. */
+bool tree_rights_owns(const struct tree_session *session, struct format_key lower);
 /* O3: whether a leaf with this lower fence is the first of a range, so that it must never die. */
 bool tree_rights_first(const struct tree_session *session, struct format_key lower);
 /* The row of the key in the announced table. */

@@ -7,6 +7,7 @@
 #include <assert.h>
 
 #include "format/verdict.h"
+#include "tree/announce.h"
 
 #define READS_MAX 16u
 #define LISTS_MAX 64u
@@ -40,12 +41,15 @@ static bool serve(struct tree_session *session, const struct tree *tree, gaddr l
     return true;
 }
 
-/* Whether bytes that were read at once are a live leaf of this index. */
-static bool is_leaf(const struct tree *tree, const uint8_t *bytes)
+/* Whether bytes that were read at once are a live leaf of this index, and of a range that is this process's.
+ * A leaf of another range, which a way that leads astray has met, is written by others: adopting the right to
+ * its range one day would not take it out of the cache. */
+static bool is_leaf(const struct tree_session *session, const struct tree *tree, const uint8_t *bytes)
 {
     struct format_header header;
     return format_header_valid(&tree->layout, bytes) && format_header_decode(&tree->layout, bytes, &header) &&
-           !header.level && header.state == FORMAT_NODE_LIVE && header.index == tree->index;
+           !header.level && header.state == FORMAT_NODE_LIVE && header.index == tree->index &&
+           tree_rights_owns(session, header.lower);
 }
 
 /* Whether every buffer is where the leaf's bytes go in the session's image: then a READ of the whole leaf
@@ -75,7 +79,7 @@ static int read_whole(struct tree_session *session, struct tree *tree, gaddr lea
     pool_read_settle(&whole);
     for (uint32_t i = 0; i < count; i++)
         reads[i].read.data = reads[i].read.buffer;
-    if (is_leaf(tree, session->image.bytes))
+    if (is_leaf(session, tree, session->image.bytes))
         owned_cache_offer_leaf(tree->owned, session->pool.epoch, leaf, session->image.bytes, stamp);
     return 0;
 }
@@ -104,7 +108,7 @@ static void offer_list(struct tree_session *session, const struct tree *tree, st
         !owned_cache_wants(tree->owned))
         return;
     pool_read_settle(read);
-    if (!is_leaf(tree, read->read.data))
+    if (!is_leaf(session, tree, read->read.data))
         return;
     owned_cache_offer_leaf(tree->owned, session->pool.epoch, read->address, read->read.data, stamp);
 }

@@ -372,6 +372,14 @@ bool tree_rights_cover_below(const struct tree_session *session, struct format_k
     return covers(session, lower, true);
 }
 
+bool tree_rights_owns(const struct tree_session *session, struct format_key lower)
+{
+    if (!session->table)
+        return false;
+    const struct tree_row *row = session->row ? session->row : tree_table_find(session->table, lower, false);
+    return row->right == TREE_OWNED && row_covers(row, lower, false);
+}
+
 bool tree_rights_first(const struct tree_session *session, struct format_key lower)
 {
     if (!session->table || session->table->count == 1)
