@@ -200,17 +200,11 @@ static void get_batch(struct tree_batch *batch)
     bool lapsed = tree_lapsed(session);
     for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
-        struct tree_item *item = entry->item;
         if ((status && !entry->answered) || /* one list's error is not every item's: each tries alone */
             (lapsed && entry->owned))
             entry->deferred = true;
-        if (!entry->deferred)
-            continue;
-        if (entry->answered)
-            item->length = entry->capacity;
-        session->stats.operations--; /* it is counted once more */
-        item->status =
-            tree_lookup(session, batch->tree, item->key, item->key_length, item->value, &item->length);
+        if (entry->deferred && entry->answered)
+            entry->item->length = entry->capacity;
     }
 }
 
@@ -694,13 +688,6 @@ static void put_batch(struct tree_batch *batch)
     }
     tree_rights_leave(session);
     put_forward(batch);
-    for (uint32_t i = 0; i < batch->count; i++) {
-        struct tree_item *item = batch->items[i].item;
-        if (!batch->items[i].deferred && !batch->items[i].todo)
-            continue;
-        session->stats.operations--; /* it is counted once more */
-        item->status = put_single(session, batch->tree, item);
-    }
 }
 
 /* ---- both ---- */
@@ -745,40 +732,66 @@ static void batch_fill(struct tree_batch *batch, struct tree_item **items, size_
         }
         entry->item = item;
         entry->list = (struct fabric_list){0};
-        entry->deferred = entry->answered = false;
+        entry->deferred = entry->answered = entry->todo = false;
         entry->block = GADDR_NULL;
         batch->count++;
     }
 }
 
+/* Those that the batch has not done, by themselves. An item may wait for its range, and whatever it waits for
+ * may put many keys at once in this session (rights.h, tree_forward): the batch is gone behind the first. */
+static void batch_alone(struct tree_batch *batch, bool put)
+{
+    struct tree_session *session = batch->session;
+    struct tree *tree = batch->tree;
+    struct tree_item *items[BATCH];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < batch->count; i++)
+        if (batch->items[i].deferred || batch->items[i].todo)
+            items[count++] = batch->items[i].item;
+    for (uint32_t i = 0; i < count; i++) {
+        struct tree_item *item = items[i];
+        session->stats.operations--; /* it is counted once more */
+        item->status =
+            put ? put_single(session, tree, item)
+                : tree_lookup(session, tree, item->key, item->key_length, item->value, &item->length);
+    }
+}
+
+/* Up to BATCH items, from the next one on. */
+static int batch_some(struct tree_session *session, struct tree *tree, struct tree_item **next, size_t *left,
+                      bool put)
+{
+    struct tree_batch *batch = session->batch;
+    batch->session = session;
+    batch->tree = tree;
+    int status = batch_images(batch);
+    if (status)
+        return status;
+    batch_fill(batch, next, left, put);
+    batch_enter(batch, put);
+    if (put)
+        put_batch(batch);
+    else
+        get_batch(batch);
+    batch_alone(batch, put);
+    return 0;
+}
+
 static int batch_run(struct tree_session *session, struct tree *tree, struct tree_item *items, size_t count,
                      bool put)
 {
-    if (!session->batch) /* kept: a task may end in the middle of a call */
-        session->batch = calloc(1, sizeof *session->batch);
-    struct tree_batch *batch = session->batch;
-    for (size_t i = 0; i < count && !batch; i++)
-        items[i].status = BANYAN_ENOMEM;
-    if (!batch)
-        return pool_fail_memory(&session->pool);
-    batch->session = session;
-    batch->tree = tree;
     struct tree_item *next = items;
     size_t left = count;
-    int status = tree_begin(session, tree);
-    session->stats.operations--; /* each item counts by itself */
-    if (!status)
-        status = batch_images(batch);
-    for (size_t i = 0; i < count && status; i++)
-        items[i].status = status;
-    while (left && !status) {
-        batch_fill(batch, &next, &left, put);
-        batch_enter(batch, put);
-        if (put)
-            put_batch(batch);
-        else
-            get_batch(batch);
-    }
+    if (!session->batch) /* kept: a task may end in the middle of a call */
+        session->batch = calloc(1, sizeof *session->batch);
+    int status = session->batch ? tree_begin(session, tree) : pool_fail_memory(&session->pool);
+    if (session->batch)
+        session->stats.operations--; /* each item counts by itself */
+    while (left && !status)
+        status = batch_some(session, tree, &next, &left, put);
+    for (; left; left--)
+        (next++)->status = status;
     for (size_t i = 0; i < count && !status; i++)
         if (items[i].status && items[i].status != BANYAN_ENOTFOUND)
             status = items[i].status;

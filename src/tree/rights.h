@@ -110,6 +110,7 @@ struct tree_forwarded {
  * again, or an error with a message that names the owner: BANYAN_ENET when the range could not be reached
  * within the time-out, counted from `since` (task_now of the operation's begin). `owner` is zeros for a range
  * that is MOVING.
+ * `wait` and `pause` may do whole operations with the session, of any index: they fetch and change the map.
  */
 struct tree_forward {
     int (*lookup)(void *context, struct tree_session *session, struct tree *tree, struct fabric_process owner,
