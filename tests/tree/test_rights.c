@@ -342,6 +342,141 @@ static void batches_go_to_the_owners(void **state)
     assert_int_equal(report.entries, 35);
 }
 
+/* Where an operation waits, whole operations of another index are done with its session, as where the map is
+ * changed. */
+struct mending {
+    struct rig *rig;
+    struct tree *map;
+    unsigned waits;
+};
+
+static int mend_and_wait(void *context, struct tree_session *session, struct tree *tree,
+                         struct fabric_process owner, uint64_t since)
+{
+    struct mending *mending = context;
+    uint8_t keys[3][8], value[16] = {7};
+    struct tree_item items[3];
+    for (unsigned i = 0; i < 3; i++) {
+        key_make(i + 1, keys[i]);
+        items[i] =
+            (struct tree_item){.key = keys[i], .key_length = 8, .value = value, .length = sizeof value};
+    }
+    assert_int_equal(tree_multi_put(session, mending->map, items, 3), 0);
+    mending->waits++;
+    mending->rig->version++;
+    return adopt(mending->rig, B, (const struct part[]){{0, SHARED}}, 1);
+}
+
+static void batches_outlive_what_they_wait_for(void **state)
+{
+    const struct format_geometry geometry = {
+        .key_bytes = 8, .value_bytes = 16, .leaf_bytes = 2048, .internal_bytes = 1024};
+    struct rig rig;
+    rig_open(&rig);
+    struct side *side = &rig.sides[B];
+    struct mending mending = {.rig = &rig};
+    const struct tree_forward forward = {.wait = mend_and_wait};
+    struct tree_item items[40];
+    uint8_t keys[40][8], values[40][VALUE_BYTES];
+    assert_int_equal(tree_create(side->session, "map", &geometry, &mending.map), 0);
+    fill(&rig, B, 20);
+    tree_compute_set_forward(side->compute, &forward, &mending);
+    for (unsigned puts = 0; puts < 2; puts++) {
+        rig.version++;
+        mending.waits = 0;
+        assert_int_equal(adopt(&rig, B, (const struct part[]){{0, SHARED}, {1000, MOVING}}, 2), 0);
+        for (unsigned i = 0; i < 40; i++) {
+            key_make((i + 1) * STEP, keys[i]);
+            memset(values[i], puts ? (int)i + 100 : 0, VALUE_BYTES);
+            items[i] = (struct tree_item){
+                .key = keys[i], .key_length = 8, .value = values[i], .length = VALUE_BYTES};
+        }
+        if (puts)
+            assert_int_equal(tree_multi_put(side->session, side->tree, items, 40), 0);
+        else
+            tree_multi_get(side->session, side->tree, items, 40);
+        assert_int_equal(mending.waits, 1);
+        for (unsigned i = 0; i < 40; i++) {
+            assert_int_equal(items[i].status, puts || i < 20 ? 0 : BANYAN_ENOTFOUND);
+            if (puts)
+                assert_int_equal(get(&rig, C, (i + 1) * STEP), i + 100);
+            else
+                assert_int_equal(values[i][0], i < 20);
+        }
+    }
+    tree_close(mending.map);
+    assert_int_equal(tree_drop(side->session, "map", NULL, NULL), 0);
+    for (unsigned i = 0; i < SIDES; i++)
+        side_close(&rig.sides[i], false);
+    memory_node_destroy(rig.memory);
+}
+
+/* ---- the read lease (O2) ------------------------------------------------------------------------- */
+
+static struct lapse {
+    struct rig *rig;
+    bool lapsed, empty; /* empty: B deletes the key, else B puts it */
+    unsigned pauses;
+} lapse; /* the hooks' context is the way */
+
+static bool lease_alive(const struct fabric *fabric)
+{
+    return !lapse.lapsed;
+}
+
+static struct fabric_process lease_self(const struct fabric *fabric)
+{
+    return (struct fabric_process){.instance = 1, .compute_id = fabric->capabilities.compute_id};
+}
+
+/* The lease is alive again when the range is B's, and B has changed the key. */
+static int lose_the_range(void *context, struct tree_session *session, struct tree *tree)
+{
+    lapse.pauses++;
+    lapse.lapsed = false;
+    adopt_all(lapse.rig, (const struct part[]){{0, B}}, 1);
+    assert_int_equal(lapse.empty ? drop(lapse.rig, B, 5) : put(lapse.rig, B, 5, 2), 0);
+    return 0;
+}
+
+/* What a try has found in the cache says nothing of what the owner does afterwards. */
+static void answers_of_lapsed_tries_are_forgotten(void **state)
+{
+    static const struct fabric_peer_ops peers = {.self = lease_self, .lease_alive = lease_alive};
+    struct rig rig;
+    rig_open(&rig);
+    struct side *side = &rig.sides[A];
+    const struct fabric_ops *const plain = side->fabric->ops;
+    struct fabric_ops ops = *plain;
+    struct tree_forward forward = owners_forward;
+    uint8_t key[8], value[VALUE_BYTES] = {3};
+    ops.peers = &peers;
+    side->fabric->ops = &ops;
+    forward.pause = lose_the_range;
+    tree_compute_set_forward(side->compute, &forward, &rig.ways[A]);
+    key_make(5, key);
+    for (unsigned empty = 0; empty < 2; empty++) {
+        lapse = (struct lapse){.rig = &rig, .empty = empty};
+        adopt_all(&rig, (const struct part[]){{0, A}}, 1);
+        if (empty)
+            assert_int_equal(put(&rig, A, 5, 1), 0);
+        else
+            assert_int_equal(get(&rig, A, 5), BANYAN_ENOTFOUND);
+        /* Until the leaf is in the cache: from then on an answer needs the lease. */
+        for (unsigned i = 0; i < 1000 && !lapse.pauses; i++) {
+            lapse.lapsed = true;
+            int status = empty ? tree_insert(side->session, side->tree, key, 8, value, VALUE_BYTES)
+                               : tree_delete(side->session, side->tree, key, 8);
+            assert_int_equal(status, lapse.pauses ? 0 : empty ? BANYAN_EEXIST : BANYAN_ENOTFOUND);
+        }
+        assert_int_equal(lapse.pauses, 1);
+        lapse.lapsed = false;
+        assert_int_equal(get(&rig, C, 5), empty ? 3 : BANYAN_ENOTFOUND);
+    }
+    side->fabric->ops = plain;
+    rig_close(&rig, NULL);
+}
+
 static void moving_ranges_are_waited_for(void **state)
 {
     struct rig rig;
@@ -644,6 +779,8 @@ int main(void)
         cmocka_unit_test(tables_are_checked),
         cmocka_unit_test(operations_go_to_the_owner),
         cmocka_unit_test(batches_go_to_the_owners),
+        cmocka_unit_test(batches_outlive_what_they_wait_for),
+        cmocka_unit_test(answers_of_lapsed_tries_are_forgotten),
         cmocka_unit_test(moving_ranges_are_waited_for),
         cmocka_unit_test(whole_indexes_need_all_rights),
         cmocka_unit_test(borders_are_made_anywhere),
