@@ -828,7 +828,7 @@ static int usual_run(struct tree_session *session, struct tree *tree, const void
     if (!status)
         status = tree_change(session, tree, usual_change, usual, &exchange, &asked);
     if (!status && asked)
-        usual->status = 0; /* what an earlier try found here is not what its owner has done */
+        usual->status = 0;            /* what an earlier try found here is not what its owner has done */
     if (status == BANYAN_ECONFLICT) { /* the owner's answer */
         usual->status = !exchange.existed              ? BANYAN_ENOTFOUND
                         : usual->when == PUT_IF_ABSENT ? BANYAN_EEXIST
