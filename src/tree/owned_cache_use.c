@@ -107,10 +107,11 @@ static void offer_list(struct tree_session *session, const struct tree *tree, st
     if (list->status || list->count != 1 || read->length != tree->layout.geometry.leaf_bytes ||
         !owned_cache_wants(tree->owned))
         return;
+    /* Mapped bytes may be written meanwhile: what is judged and admitted is the copy. */
     pool_read_settle(read);
-    if (!is_leaf(session, tree, read->read.data))
+    if (!is_leaf(session, tree, read->read.buffer))
         return;
-    owned_cache_offer_leaf(tree->owned, session->pool.epoch, read->address, read->read.data, stamp);
+    owned_cache_offer_leaf(tree->owned, session->pool.epoch, read->address, read->read.buffer, stamp);
 }
 
 int tree_owned_read_many(struct tree_session *session, struct tree *tree, struct fabric_list *const *lists,
