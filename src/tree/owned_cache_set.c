@@ -458,7 +458,7 @@ void owned_set_split(struct owned_set *set, struct owned_set *other, const struc
                      bool (*goes)(const void *context, uint64_t hash), const void *context)
 {
     struct owned_set copy, moved;
-    struct place place;
+    struct place place = {0};
     load(set, &copy);
     load(other, &moved);
     assert(!moved.count && !moved.used);
