@@ -118,7 +118,7 @@ bool owned_set_find(struct owned_set *set, const struct owned_set_shape *shape, 
                     uint64_t hash, struct owned_entry *entry, enum owned_entry_found *found)
 {
     struct owned_set copy;
-    struct place place;
+    struct place place = {0};
     uint32_t version = seqlock_read(&set->latch);
     bool varies = shape->key_varies || shape->value_varies, body = false;
     *found = OWNED_ENTRY_NONE;
@@ -274,7 +274,7 @@ static void age(struct owned_set *copy)
 static bool demote(const struct owned_set_shape *shape, struct owned_set *copy)
 {
     for (unsigned round = 0; round < 2; round++) {
-        struct place place;
+        struct place place = {0};
         for (uint32_t i = 0, at = 0; i < copy->count; i++, at = place.end) {
             uint8_t meta = copy->meta[i];
             place_at(shape, copy, i, at, &place);
@@ -295,7 +295,7 @@ static bool demote(const struct owned_set_shape *shape, struct owned_set *copy)
 static bool make_room(const struct owned_set_shape *shape, struct owned_set *copy,
                       const struct owned_put *put, uint32_t size, struct owned_put_result *result)
 {
-    struct place place;
+    struct place place = {0};
     if (size > OWNED_SET_BODY)
         return false;
     if (!fits(copy, size)) {
@@ -338,7 +338,7 @@ void owned_set_put(struct owned_set *set, const struct owned_set_shape *shape, c
                    uint64_t hash, struct owned_put_result *result)
 {
     struct owned_set copy;
-    struct place place;
+    struct place place = {0};
     load(set, &copy);
     if (find(shape, &copy, put->key, hash, &place)) {
         if (copy.meta[place.number] & BUSY)
@@ -396,7 +396,7 @@ void owned_set_busy(struct owned_set *set, const struct owned_set_shape *shape, 
                     uint64_t hash)
 {
     struct owned_set copy;
-    struct place place;
+    struct place place = {0};
     load(set, &copy);
     if (!find(shape, &copy, key, hash, &place))
         return;
@@ -408,7 +408,7 @@ void owned_set_settle(struct owned_set *set, const struct owned_set_shape *shape
                       uint64_t hash, const struct format_key *value)
 {
     struct owned_set copy;
-    struct place place;
+    struct place place = {0};
     load(set, &copy);
     if (!find(shape, &copy, key, hash, &place))
         return;
@@ -423,7 +423,7 @@ uint32_t owned_set_drop_range(struct owned_set *set, const struct owned_set_shap
                               struct format_key lower, const struct format_key *upper)
 {
     struct owned_set copy;
-    struct place place;
+    struct place place = {0};
     uint32_t dropped = 0;
     load(set, &copy);
     for (uint32_t i = 0, at = 0; i < copy.count;) {
@@ -478,7 +478,7 @@ void owned_set_split(struct owned_set *set, struct owned_set *other, const struc
 uint32_t owned_set_merge(struct owned_set *set, struct owned_set *other, const struct owned_set_shape *shape)
 {
     struct owned_set copy, from;
-    struct place place;
+    struct place place = {0};
     load(set, &copy);
     load(other, &from);
     /* The least hit of both go first, until what is left fits into one. */
