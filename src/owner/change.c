@@ -126,20 +126,33 @@ static int bound_of(struct tree_session *session, const struct tree *tree, const
 
 /* ---- splitting and merging ---- */
 
+/* A transfer that is about one bound of an index. */
+struct bound_change {
+    struct owner_index *index;
+    struct owner_transfer transfer;
+    struct owner_bound bound;
+};
+
+/* 0: the transfer has begun, and is to be ended. */
+static int bound_change_begin(struct bound_change *change, struct owner *owner, struct tree_session *session,
+                              struct tree *tree, const void *key, size_t key_length)
+{
+    change->index = attached(owner, session, tree);
+    if (!change->index)
+        return BANYAN_EINVAL;
+    int status = bound_of(session, tree, key, key_length, &change->bound);
+    return status ? status : owner_transfer_begin(&change->transfer, owner, session, true);
+}
+
 int owner_split(struct owner *owner, struct tree_session *session, struct tree *tree, const void *key,
                 size_t key_length)
 {
-    struct owner_index *index = attached(owner, session, tree);
-    struct owner_transfer transfer;
-    struct owner_bound bound;
-    if (!index)
-        return BANYAN_EINVAL;
-    int status = bound_of(session, tree, key, key_length, &bound);
-    if (!status)
-        status = owner_transfer_begin(&transfer, owner, session, true);
+    struct bound_change change;
+    int status = bound_change_begin(&change, owner, session, tree, key, key_length);
     if (status)
         return status;
-    return owner_transfer_end(&transfer, owner_transfer_split(&transfer, index, &bound, 1));
+    return owner_transfer_end(&change.transfer,
+                              owner_transfer_split(&change.transfer, change.index, &change.bound, 1));
 }
 
 static int merge_at(struct owner_transfer *transfer, const struct owner_index *index,
@@ -162,17 +175,11 @@ static int merge_at(struct owner_transfer *transfer, const struct owner_index *i
 int owner_merge(struct owner *owner, struct tree_session *session, struct tree *tree, const void *key,
                 size_t key_length)
 {
-    struct owner_index *index = attached(owner, session, tree);
-    struct owner_transfer transfer;
-    struct owner_bound bound;
-    if (!index)
-        return BANYAN_EINVAL;
-    int status = bound_of(session, tree, key, key_length, &bound);
-    if (!status)
-        status = owner_transfer_begin(&transfer, owner, session, true);
+    struct bound_change change;
+    int status = bound_change_begin(&change, owner, session, tree, key, key_length);
     if (status)
         return status;
-    return owner_transfer_end(&transfer, merge_at(&transfer, index, &bound));
+    return owner_transfer_end(&change.transfer, merge_at(&change.transfer, change.index, &change.bound));
 }
 
 /* ---- choosing ranges ---- */

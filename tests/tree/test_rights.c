@@ -247,17 +247,23 @@ static enum tree_verdict increment(void *context, const void *old, size_t old_le
     return TREE_PUT;
 }
 
+/* 29 keys, of which the first third is A's, the second B's, and the last shared. */
+static void open_divided(struct rig *rig)
+{
+    const struct part parts[] = {{0, A}, {1000, B}, {2000, SHARED}};
+    rig_open(rig);
+    fill(rig, C, 29);
+    adopt_all(rig, (const struct part[]){{0, SHARED}, {1000, SHARED}, {2000, SHARED}}, 3);
+    assert_int_equal(border(rig, A, 1000), 0);
+    assert_int_equal(border(rig, A, 2000), 0);
+    adopt_all(rig, parts, 3);
+}
+
 static void operations_go_to_the_owner(void **state)
 {
     struct rig rig;
     struct tree_check_report report;
-    const struct part parts[] = {{0, A}, {1000, B}, {2000, SHARED}};
-    rig_open(&rig);
-    fill(&rig, C, 29);
-    adopt_all(&rig, (const struct part[]){{0, SHARED}, {1000, SHARED}, {2000, SHARED}}, 3);
-    assert_int_equal(border(&rig, A, 1000), 0);
-    assert_int_equal(border(&rig, A, 2000), 0);
-    adopt_all(&rig, parts, 3);
+    open_divided(&rig);
     for (unsigned side = 0; side < SIDES; side++)
         for (uint64_t i = 1; i < 30; i++) {
             struct owners_way *way = &rig.ways[side];
@@ -302,13 +308,7 @@ static void batches_go_to_the_owners(void **state)
 {
     struct rig rig;
     struct tree_check_report report;
-    const struct part parts[] = {{0, A}, {1000, B}, {2000, SHARED}};
-    rig_open(&rig);
-    fill(&rig, C, 29);
-    adopt_all(&rig, (const struct part[]){{0, SHARED}, {1000, SHARED}, {2000, SHARED}}, 3);
-    assert_int_equal(border(&rig, A, 1000), 0);
-    assert_int_equal(border(&rig, A, 2000), 0);
-    adopt_all(&rig, parts, 3);
+    open_divided(&rig);
     for (unsigned side = 0; side < SIDES; side++) {
         struct tree_item items[40];
         uint8_t keys[40][8], values[40][VALUE_BYTES], olds[40][VALUE_BYTES];
