@@ -220,8 +220,8 @@ static void draw_leaf_kind(struct swarm_plan *plan, uint64_t seed)
     plan->leaf_kind = random_chance(&random, 0.15) ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED;
 }
 
-/* Seeds do not draw ranges that have owners by themselves while some of those plans are known to fail
- * (docs/internals/swarm.md lists them); `--set ranges=on` makes any seed such a plan. */
+/* Seeds do not draw ranges that have owners by themselves until many more of those plans have been run
+ * (docs/internals/swarm.md); `--set ranges=on` makes any seed such a plan. */
 #define RANGES_DRAWN false
 
 /* How long a heartbeat takes and its echo. A lease that is not longer is over before the echo is there, so it
