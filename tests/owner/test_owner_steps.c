@@ -1,0 +1,447 @@
+/*
+ * test_owner_steps.c - the order of the steps in which ranges change hands and maps are adopted, one by one
+ * (stage.h): who is fenced where before a range is given away, what a holder of the map's lock that was
+ * fenced may still write, when a version is published, reported and believed, and what becomes of an exchange
+ * whose answer is lost.
+ */
+#include "stage.h"
+
+#include <string.h>
+
+#define NOWHERE    0u
+#define EVERYWHERE (STAGE_BIT(STAGE_NODES) - 1)
+
+static void good(const struct actor *actor, int status)
+{
+    if (status)
+        fail_msg("compute node %u: %d: %s", actor->number, status, tree_session_error(actor->session)->text);
+}
+
+/* ---- who loses a range is fenced everywhere, and its read lease is over ---- */
+
+/* So long the range is nobody's. */
+static void still_on_its_way(struct stage *stage, struct actor *holder)
+{
+    struct stage_ranges ranges;
+    assert_int_equal(holder->number, B);
+    assert_int_equal(holder->fenced, EVERYWHERE);
+    stage_look(stage->actors[C], &ranges);
+    assert_int_equal(ranges.moving, 1);
+}
+
+static void home_first(struct stage *stage, struct actor *actor, unsigned node)
+{
+    assert_int_equal(actor->number, B);
+    assert_int_equal(actor->fenced, node ? STAGE_BIT(0) : NOWHERE);
+}
+
+/* B has the range, or shares it with the others; it adopts nothing, whether it is connected or not. */
+static void takes_from_silent(bool shared, bool connected)
+{
+    struct stage stage;
+    struct stage_ranges ranges;
+    stage_open(&stage);
+    struct actor *a = stage.actors[A], *b = stage.actors[B], *c = stage.actors[C];
+    if (!shared)
+        good(b, stage_move(b, 1, b));
+    good(b, stage_put(b, 1, 2));
+    stage.deaf = STAGE_BIT(B);
+    stage.connected = connected ? STAGE_ALL : STAGE_BIT(A) | STAGE_BIT(C);
+    stage.lease_needs = 3;
+    stage.lease_asked = still_on_its_way;
+    stage.fencing = home_first;
+    const uint64_t began = task_now();
+    good(a, stage_move(a, 1, a));
+    if (connected)
+        assert_true(task_now() - began >= a->owner->options.adopt_ns);
+    assert_int_equal(b->fenced, EVERYWHERE);
+    assert_int_equal(c->fenced, NOWHERE);
+    assert_int_equal(stage.lease_asks, 4);
+    stage_look(c, &ranges);
+    assert_int_equal(ranges.moving, 0);
+    assert_int_equal(ranges.of[A], 1);
+    /* B comes back: nothing that it begins relies on its old table, and A does its writes. */
+    stage.connected = STAGE_ALL;
+    good(b, stage_put(b, 1, 3));
+    assert_int_equal(stage.served, 1);
+    assert_int_equal(stage_get(a, 1), 3);
+    assert_int_equal(stage_get(c, 1), 3);
+    stage_close(&stage);
+}
+
+static void silent_losers_are_fenced_everywhere(void **state)
+{
+    for (unsigned round = 0; round < 4; round++)
+        takes_from_silent(round & 1, round & 2);
+}
+
+/* Before leaves are made to begin at new bounds, all who may change them keep those, or are fenced. */
+static void silent_sharers_of_a_split_are_fenced(void **state)
+{
+    struct stage stage;
+    struct stage_ranges ranges;
+    stage_open(&stage);
+    struct actor *a = stage.actors[A], *c = stage.actors[C];
+    uint8_t key[8];
+    stage.deaf = STAGE_BIT(B);
+    stage.connected = STAGE_BIT(A) | STAGE_BIT(C);
+    stage.lease_needs = 1;
+    good(a, stage_split(a, 20));
+    assert_int_equal(stage.actors[B]->fenced, EVERYWHERE);
+    stage_look(c, &ranges);
+    assert_int_equal(ranges.count, 2);
+    assert_int_equal(ranges.split, 0);
+    /* the leaf is there: it is looked at, and nothing is changed */
+    assert_int_equal(stage_get(c, 20), 1);
+    tree_session_stats_reset(c->session);
+    good(c, tree_border_make(c->session, c->tree, key, stage_key(20, key)));
+    assert_int_equal(tree_session_stats(c->session)->cost.writes, 0);
+    assert_int_equal(tree_session_stats(c->session)->cost.atomics, 0);
+    stage_close(&stage);
+}
+
+/* ---- holders of the map's lock that were fenced ---- */
+
+static void untouched_yet(struct stage *stage, struct actor *actor, unsigned node)
+{
+    struct stage_ranges ranges;
+    stage_look(stage->actors[C], &ranges);
+    assert_int_equal(ranges.count, 0);
+    assert_int_equal(stage_board(stage->actors[C]).version, 0);
+}
+
+static void an_orphan_is_fenced_before_the_map_changes(void **state)
+{
+    struct stage stage;
+    struct memory_board_reply reply;
+    struct memory_board_request request = {.kind = MEMORY_BOARD_LOCK};
+    stage_open(&stage);
+    struct actor *a = stage.actors[A], *b = stage.actors[B];
+    good(b, owner_board_call(b->session, &request, &reply));
+    assert_true(reply.grant);
+    stage_lose(b); /* without a word of whoever fenced it elsewhere */
+    assert_int_equal(stage_board(a).orphan.compute_id, B + 1);
+    stage.fencing = untouched_yet;
+    good(a, stage_split(a, 20));
+    assert_int_equal(b->fenced, EVERYWHERE);
+    assert_int_equal(stage_board(a).orphan.compute_id, 0);
+    stage_close(&stage);
+}
+
+static struct actor *holder; /* who is fenced when it has got the lock */
+
+static void lose_with_the_lock(struct actor *actor, const struct memory_board_request *request)
+{
+    if (actor != holder || request->kind != MEMORY_BOARD_LOCK)
+        return;
+    holder = NULL;
+    stage_lose(actor);
+}
+
+static int merge(struct actor *actor, uint64_t number)
+{
+    uint8_t key[8];
+    return owner_merge(actor->owner, actor->session, actor->tree, key, stage_key(number, key));
+}
+
+static int change(struct actor *actor, unsigned what)
+{
+    switch (what) {
+    case 0:
+        return stage_split(actor, 30);
+    case 1:
+        return stage_move(actor, 1, actor);
+    case 2:
+        return merge(actor, 20);
+    default:
+        return stage_move(actor, 1, NULL);
+    }
+}
+
+/* It finds out by a refusal, and its next write would go out under its new connections. */
+static void a_fenced_holder_writes_nothing(void **state)
+{
+    for (unsigned what = 0; what < 4; what++) {
+        struct stage stage;
+        struct stage_ranges before, after;
+        stage_open(&stage);
+        struct actor *a = stage.actors[A], *b = stage.actors[B], *c = stage.actors[C];
+        good(b, stage_split(b, 20));
+        good(b, stage_move(b, 1, b));
+        if (what == 2)
+            good(b, stage_move(b, 20, b));
+        stage_look(c, &before);
+        holder = a;
+        stage.after_call = lose_with_the_lock;
+        assert_true(change(a, what) < 0);
+        assert_null(holder);
+        stage_look(c, &after);
+        assert_int_equal(after.sum, before.sum);
+        /* what is asked for again is done */
+        good(a, change(a, what));
+        stage_look(c, &after);
+        assert_int_not_equal(after.sum, before.sum);
+        stage_close(&stage);
+    }
+}
+
+/* ---- entries, then the version ---- */
+
+struct published {
+    uint64_t version;
+    unsigned moving, settled;
+} published;
+
+/* The map that goes with a version is there when the version is told. */
+static void entries_are_there(struct stage *stage, uint64_t version)
+{
+    struct stage_ranges ranges;
+    stage_look(stage->actors[C], &ranges);
+    assert_int_equal(stage_board(stage->actors[C]).version, version);
+    assert_true(version > published.version);
+    published.version = version;
+    published.moving += ranges.moving;
+    published.settled += ranges.of[A];
+    assert_int_equal(ranges.moving, published.moving == 1 && !published.settled);
+}
+
+static void entries_are_written_before_their_version(void **state)
+{
+    struct stage stage;
+    stage_open(&stage);
+    struct actor *a = stage.actors[A], *b = stage.actors[B];
+    good(b, stage_move(b, 1, b));
+    published = (struct published){.version = stage_board(a).version};
+    stage.notified = entries_are_there;
+    good(a, stage_move(a, 1, a));
+    assert_int_equal(published.moving, 1);
+    assert_int_equal(published.settled, 1);
+    stage_close(&stage);
+}
+
+/* ---- a transfer that another finishes ---- */
+
+static void die_unpublished(struct actor *actor, const struct memory_board_request *request)
+{
+    if (actor->number == A && request->kind == MEMORY_BOARD_PUBLISH)
+        actor->cut = true;
+}
+
+/* B has adopted the last version that there is, and not what A has written since. */
+static void a_finished_transfer_has_a_version_of_its_own(void **state)
+{
+    struct stage stage;
+    struct stage_ranges ranges;
+    bool done = false;
+    stage_open(&stage);
+    struct actor *a = stage.actors[A], *b = stage.actors[B], *c = stage.actors[C];
+    uint64_t incarnation;
+    good(b, stage_move(b, 1, b));
+    const uint64_t version = stage_board(c).version;
+    stage.before_call = die_unpublished;
+    assert_true(stage_move(a, 1, a) < 0);
+    stage.before_call = NULL;
+    stage_lose(a);
+    stage_look(c, &ranges);
+    assert_int_equal(ranges.moving, 1);
+    assert_int_equal(stage_board(c).version, version);
+    assert_int_equal(stage_right(b, 1, &incarnation), TREE_OWNED);
+    stage.connected = STAGE_BIT(C);
+    stage.deaf = STAGE_BIT(B);
+    good(c, owner_mend(c->owner, c->session, (struct fabric_process){0}, &done));
+    assert_true(done);
+    assert_int_equal(a->fenced, EVERYWHERE); /* the orphan */
+    assert_int_equal(b->fenced, EVERYWHERE);
+    stage_look(c, &ranges);
+    assert_int_equal(ranges.moving, 0);
+    assert_int_equal(ranges.shared, 1);
+    stage_close(&stage);
+}
+
+/* ---- fetching ---- */
+
+static struct actor *fetcher; /* something happens in its next fetch */
+static unsigned fetch_lists;  /* ... behind so many of its lists */
+
+/* The range of C becomes A's just before B asks for the version. */
+static void change_before_the_look(struct actor *actor, const struct memory_board_request *request)
+{
+    struct stage *stage = actor->stage;
+    if (actor != fetcher || request->kind != MEMORY_BOARD_LOOK)
+        return;
+    fetcher = NULL;
+    good(stage->actors[A], stage_move(stage->actors[A], 1, stage->actors[A]));
+}
+
+static void a_version_is_read_before_its_entries(void **state)
+{
+    struct stage stage;
+    stage_open(&stage);
+    struct actor *b = stage.actors[B], *c = stage.actors[C];
+    good(c, stage_move(c, 1, c));
+    stage.deaf = STAGE_BIT(B);
+    fetcher = b;
+    stage.before_call = change_before_the_look;
+    good(b, owner_refresh(b->owner, b->session, b->owner->adopted + 1));
+    assert_null(fetcher);
+    stage.before_call = NULL;
+    /* B knows what goes with the version that it has: else it asks C, and waits for a later one in vain. */
+    good(b, stage_put(b, 1, 7));
+    assert_int_equal(stage.served, 1);
+    assert_int_equal(stage_get(stage.actors[A], 1), 7);
+    stage_close(&stage);
+}
+
+/* B is fenced, and A takes over from it, behind one of the lists with which it fetches the map. */
+static void taken_over_in_a_fetch(struct actor *actor)
+{
+    struct stage *stage = actor->stage;
+    if (actor != fetcher || actor->lists < fetch_lists)
+        return;
+    fetcher = NULL;
+    stage->connected = STAGE_BIT(A) | STAGE_BIT(C);
+    good(stage->actors[A], stage_move(stage->actors[A], 1, stage->actors[A]));
+    stage->connected = STAGE_ALL;
+    assert_int_equal(actor->fenced, EVERYWHERE);
+}
+
+static void a_map_belongs_to_the_incarnation_before_it(void **state)
+{
+    for (unsigned list = 1;; list++) {
+        struct stage stage;
+        uint64_t incarnation;
+        stage_open(&stage);
+        struct actor *b = stage.actors[B];
+        good(b, stage_move(b, 1, b));
+        stage.deaf = STAGE_BIT(B);
+        fetcher = b;
+        fetch_lists = b->lists + list;
+        stage.after_list = taken_over_in_a_fetch;
+        good(b, owner_refresh(b->owner, b->session, b->owner->adopted + 1));
+        stage.after_list = NULL;
+        bool met = !fetcher;
+        fetcher = NULL;
+        if (met) {
+            enum tree_right right = stage_right(b, 1, &incarnation);
+            assert_false(right == TREE_OWNED && incarnation == fabric_incarnation(&b->wrapper.fabric));
+            good(b, stage_put(b, 1, 9));
+            assert_int_equal(stage.served, 1);
+            assert_int_equal(stage_get(stage.actors[A], 1), 9);
+        }
+        stage_close(&stage);
+        if (!met) {
+            assert_true(list > 1);
+            return;
+        }
+    }
+}
+
+/* ---- adopting, from end to end ---- */
+
+static struct steps {
+    char text[16];
+    unsigned count;
+} steps;
+
+static void step(char what)
+{
+    assert_true(steps.count + 1 < sizeof steps.text);
+    steps.text[steps.count++] = what;
+    steps.text[steps.count] = 0;
+}
+
+static void see_call(struct actor *actor, const struct memory_board_request *request)
+{
+    if (actor->number != B)
+        return;
+    if (request->kind == MEMORY_BOARD_LOOK)
+        step('v');
+    if (request->kind != MEMORY_BOARD_ENTER)
+        return;
+    step('e');
+    /* what it tells the board that it has adopted it has adopted */
+    assert_in_range(request->version, 0, tree_rights_version(actor->tree));
+}
+
+static void see_list(struct actor *actor)
+{
+    if (actor->number == B && steps.count && steps.text[steps.count - 1] != 'm')
+        step('m');
+}
+
+static void see_resume(struct actor *actor, uint64_t incarnation)
+{
+    uint64_t adopted;
+    step('r');
+    (void)stage_right(actor, 1, &adopted);
+    assert_int_equal(adopted, incarnation);
+    assert_int_equal(incarnation, fabric_incarnation(&actor->wrapper.fabric));
+}
+
+/* It says that it is a member, reads the version, then the map, adopts, resumes its lease, and reports. */
+static void adopting_has_an_order(void **state)
+{
+    struct stage stage;
+    stage_open(&stage);
+    struct actor *a = stage.actors[A], *b = stage.actors[B];
+    good(a, stage_split(a, 20));
+    for (unsigned lost = 0; lost < 2; lost++) {
+        stage.deaf = STAGE_BIT(B);
+        stage.connected = STAGE_ALL;
+        if (lost)
+            stage_lose(b);
+        /* of a shared range B loses the right: it is waited for, so it is told that it is fenced */
+        stage.connected = STAGE_BIT(A) | STAGE_BIT(C);
+        good(a, stage_move(a, 1, lost ? NULL : a));
+        stage.connected = STAGE_ALL;
+        steps = (struct steps){0};
+        stage.before_call = see_call;
+        stage.after_list = see_list;
+        stage.resuming = see_resume;
+        good(b, owner_refresh(b->owner, b->session, 0));
+        stage.before_call = NULL;
+        stage.after_list = NULL;
+        stage.resuming = NULL;
+        assert_string_equal(steps.text, "evmre");
+        assert_int_equal(tree_rights_version(b->tree), stage_board(a).version);
+    }
+    stage_close(&stage);
+}
+
+/* ---- exchanges ---- */
+
+static void a_lost_answer_is_not_asked_for_again(void **state)
+{
+    struct stage stage;
+    uint8_t key[8], value[80] = {5};
+    stage_open(&stage);
+    struct actor *a = stage.actors[A], *b = stage.actors[B];
+    good(a, stage_move(a, 1, a));
+    stage.lose_replies = true;
+    assert_int_equal(tree_insert(b->session, b->tree, key, stage_key(100, key), value, sizeof value),
+                     BANYAN_EUNKNOWN);
+    assert_int_equal(stage.served, 1);
+    struct tree_item items[2] = {{.key = key, .key_length = 8, .value = value, .length = sizeof value}};
+    assert_int_equal(tree_multi_put(b->session, b->tree, items, 1), BANYAN_EUNKNOWN);
+    assert_int_equal(stage.served, 2);
+    stage.lose_replies = false;
+    assert_int_equal(stage_get(b, 100), 5);
+    stage_close(&stage);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(silent_losers_are_fenced_everywhere),
+        cmocka_unit_test(silent_sharers_of_a_split_are_fenced),
+        cmocka_unit_test(an_orphan_is_fenced_before_the_map_changes),
+        cmocka_unit_test(a_fenced_holder_writes_nothing),
+        cmocka_unit_test(entries_are_written_before_their_version),
+        cmocka_unit_test(a_finished_transfer_has_a_version_of_its_own),
+        cmocka_unit_test(a_version_is_read_before_its_entries),
+        cmocka_unit_test(a_map_belongs_to_the_incarnation_before_it),
+        cmocka_unit_test(adopting_has_an_order),
+        cmocka_unit_test(a_lost_answer_is_not_asked_for_again),
+    };
+    return cmocka_run_group_tests_name("owner, step by step", tests, NULL, NULL);
+}
