@@ -1,0 +1,384 @@
+/*
+ * test_rights_cache.c - what a process may answer from what it knows of its ranges: only while its read lease
+ * lives (O2), nothing of before a range was lost (O1), and of a write what the pool has (O5). Two compute
+ * nodes over the local backend; the first caches, the second is the successor. One thread.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "base/task.h"
+#include "base/worker.h"
+#include "owners.h"
+#include "side.h"
+#include "stepper.h"
+#include "tree/index.h"
+#include "tree/session.h"
+
+#define VALUE_BYTES 80u
+#define KEYS        8u
+#define KEY         5u    /* what all is about */
+#define TRIES       2000u /* until a tenth of them has got something into the cache, for sure */
+
+enum { A, B, SIDES };
+
+struct rig {
+    struct memory_node *memory;
+    struct side sides[SIDES];
+    struct owners_way way; /* of A to B */
+    const struct fabric_ops *plain;
+    struct fabric_ops ops;      /* A's, with a read lease */
+    struct tree_session *other; /* A's second one */
+    uint64_t version;
+};
+
+/* The lease of A, which the fabric's functions ask for. */
+static struct lease {
+    struct rig *rig;
+    bool lapsed;
+    bool lost; /* it comes back when the range is B's, and B has written */
+    unsigned pauses;
+} lease;
+
+static bool lease_alive(const struct fabric *fabric)
+{
+    return !lease.lapsed;
+}
+
+static struct fabric_process lease_self(const struct fabric *fabric)
+{
+    return (struct fabric_process){.instance = 1, .compute_id = fabric->capabilities.compute_id};
+}
+
+static const struct fabric_peer_ops peers = {.self = lease_self, .lease_alive = lease_alive};
+
+/* ---- the rig ---- */
+
+static void adopt(struct rig *rig, unsigned side, unsigned owner, uint64_t epoch)
+{
+    const struct side *s = &rig->sides[side];
+    struct tree_rights_row row = {.epoch = epoch, .right = side == owner ? TREE_OWNED : TREE_OTHERS};
+    if (side != owner)
+        row.owner = fabric_self(rig->sides[owner].fabric);
+    assert_int_equal(tree_rights_adopt(s->session, s->tree, rig->version, 1, &row, 1), 0);
+}
+
+static void give_to(struct rig *rig, unsigned owner)
+{
+    rig->version++;
+    for (unsigned i = 0; i < SIDES; i++)
+        adopt(rig, i, owner, rig->version);
+}
+
+static size_t key_make(uint64_t number, uint8_t key[8])
+{
+    memset(key, 0, 8);
+    key[7] = (uint8_t)number;
+    return 8;
+}
+
+static int put(const struct side *side, uint64_t number, uint8_t what)
+{
+    uint8_t key[8], value[VALUE_BYTES];
+    memset(value, what, sizeof value);
+    return tree_upsert(side->session, side->tree, key, key_make(number, key), value, sizeof value);
+}
+
+static int get_by(struct tree_session *session, struct tree *tree, uint64_t number)
+{
+    uint8_t key[8], value[VALUE_BYTES];
+    size_t length = sizeof value;
+    int status = tree_lookup(session, tree, key, key_make(number, key), value, &length);
+    return status ? status : value[0];
+}
+
+static int pause_lease(void *context, struct tree_session *session, struct tree *tree)
+{
+    lease.pauses++;
+    lease.lapsed = false;
+    if (lease.lost) {
+        give_to(lease.rig, B);
+        assert_int_equal(put(&lease.rig->sides[B], KEY, 2), 0);
+    }
+    return 0;
+}
+
+/* The range is A's, and each key holds 1. */
+static void rig_open(struct rig *rig, enum tree_cache_policy policy, enum tree_read_unit unit)
+{
+    const struct format_geometry geometry = {
+        .key_bytes = 8, .value_bytes = VALUE_BYTES, .leaf_bytes = 2048, .internal_bytes = 1024};
+    struct memory_options options = {.pool_bytes = 16 << 20};
+    struct tree_forward forward = owners_forward;
+    struct error error = {0};
+    *rig = (struct rig){0};
+    lease = (struct lease){.rig = rig};
+    assert_int_equal(memory_node_create(&rig->memory, &options, &error), 0);
+    for (uint16_t i = 0; i < SIDES; i++) {
+        struct side *side = &rig->sides[i];
+        side_open(side, rig->memory, (uint16_t)(i + 1), unit);
+        side->compute->switches.cache_policy = (int)policy;
+        if (i) {
+            assert_int_equal(tree_open(side->session, "cached", &side->tree), 0);
+        } else {
+            assert_int_equal(tree_format(side->session), 0);
+            assert_int_equal(tree_create(side->session, "cached", &geometry, &side->tree), 0);
+        }
+    }
+    struct side *a = &rig->sides[A], *b = &rig->sides[B];
+    assert_int_equal(tree_session_create(&rig->other, a->compute, a->worker, &error), 0);
+    rig->plain = a->fabric->ops;
+    rig->ops = *rig->plain;
+    rig->ops.peers = &peers;
+    a->fabric->ops = &rig->ops;
+    rig->way.count = 1;
+    rig->way.peers[0] = (struct owners_peer){fabric_self(b->fabric), b->session, b->tree};
+    forward.pause = pause_lease;
+    tree_compute_set_forward(a->compute, &forward, &rig->way);
+    give_to(rig, A);
+    for (uint64_t key = 1; key <= KEYS; key++)
+        assert_int_equal(put(a, key, 1), 0);
+}
+
+static void rig_close(struct rig *rig)
+{
+    struct tree_check_report report;
+    tree_session_destroy(rig->other);
+    rig->sides[A].fabric->ops = rig->plain;
+    lease = (struct lease){0};
+    assert_int_equal(tree_check(rig->sides[B].session, rig->sides[B].tree, &report, NULL, NULL), 0);
+    assert_int_equal(report.entries, KEYS);
+    for (unsigned i = 0; i < SIDES; i++)
+        side_close(&rig->sides[i], false);
+    memory_node_destroy(rig->memory);
+}
+
+/* ---- the read lease (O2) ---- */
+
+static int by_lookup(struct rig *rig)
+{
+    return get_by(rig->sides[A].session, rig->sides[A].tree, KEY);
+}
+
+static bool see(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    if (((const uint8_t *)key)[7] == KEY)
+        *(int *)context = *(const uint8_t *)value;
+    return true;
+}
+
+static int by_scan(struct rig *rig)
+{
+    const struct tree_range all = {0};
+    int seen = 0;
+    int status = tree_scan(rig->sides[A].session, rig->sides[A].tree, &all, see, &seen);
+    return status ? status : seen;
+}
+
+/* By and by what it wants is in the cache. From then on the answer is what the successor has written: it
+ * waits for the lease, and finds that the range is gone. */
+static void needs_the_lease(enum tree_cache_policy policy, enum tree_read_unit unit, int read(struct rig *))
+{
+    struct rig rig;
+    rig_open(&rig, policy, unit);
+    lease.lost = true;
+    for (unsigned i = 0; i < TRIES && !lease.pauses; i++) {
+        lease.lapsed = true;
+        int seen = read(&rig);
+        assert_int_equal(seen, lease.pauses ? 2 : 1);
+    }
+    assert_int_equal(lease.pauses, 1);
+    rig_close(&rig);
+}
+
+static void entries_need_the_lease(void **state)
+{
+    needs_the_lease(TREE_CACHE_DINOMO, TREE_READ_BUCKET, by_lookup);
+}
+
+static void leaves_need_the_lease(void **state)
+{
+    needs_the_lease(TREE_CACHE_DEX, TREE_READ_BUCKET, by_lookup);
+    needs_the_lease(TREE_CACHE_DEX, TREE_READ_LEAF, by_lookup);
+}
+
+static void scans_need_the_lease(void **state)
+{
+    needs_the_lease(TREE_CACHE_DEX, TREE_READ_BUCKET, by_scan);
+}
+
+/* ---- an image that comes with a lock ---- */
+
+struct turns {
+    struct rig *rig;
+    bool begun;
+    uint8_t saw;
+    int first, second;
+};
+
+static enum tree_verdict write_late(void *context, const void *old, size_t old_length, void *value,
+                                    size_t *length)
+{
+    struct turns *turns = context;
+    turns->begun = true;
+    for (unsigned i = 0; i < 50; i++) /* to where the other waits for the lock */
+        task_yield();
+    memset(value, 3, VALUE_BYTES);
+    *length = VALUE_BYTES;
+    return TREE_PUT;
+}
+
+static enum tree_verdict keep(void *context, const void *old, size_t old_length, void *value, size_t *length)
+{
+    struct turns *turns = context;
+    turns->saw = old ? *(const uint8_t *)old : 0;
+    return TREE_KEEP;
+}
+
+static void go_first(void *context)
+{
+    struct turns *turns = context;
+    uint8_t key[8];
+    turns->first = tree_modify_here(turns->rig->sides[A].session, turns->rig->sides[A].tree, key,
+                                    key_make(KEY, key), write_late, turns);
+}
+
+static void go_second(void *context)
+{
+    struct turns *turns = context;
+    uint8_t key[8];
+    while (!turns->begun)
+        task_yield();
+    turns->second =
+        tree_modify_here(turns->rig->other, turns->rig->sides[A].tree, key, key_make(KEY, key), keep, turns);
+}
+
+/* The second one changes nothing, so no list of its proves the right. */
+static void images_need_the_lease(void **state)
+{
+    struct rig rig;
+    rig_open(&rig, TREE_CACHE_INNER, TREE_READ_BUCKET);
+    struct turns turns = {.rig = &rig};
+    struct worker *worker = worker_create();
+    assert_non_null(worker);
+    lease.lapsed = true;
+    assert_int_equal(worker_spawn(worker, go_first, &turns), 0);
+    assert_int_equal(worker_spawn(worker, go_second, &turns), 0);
+    worker_run(worker);
+    worker_destroy(worker);
+    assert_int_equal(turns.first, 0);
+    assert_int_equal(turns.second, 0);
+    assert_int_equal(turns.saw, 3);
+    assert_int_equal(lease.pauses, 1);
+    rig_close(&rig);
+}
+
+/* ---- unknown outcomes ---- */
+
+static bool writes(const struct fabric_list *list, void *context)
+{
+    for (uint16_t i = 0; i < list->count; i++)
+        if (list->commands[i].operation == FABRIC_WRITE)
+            return true;
+    return false;
+}
+
+static void wait_until_cached(struct rig *rig)
+{
+    for (unsigned i = 0; i < TRIES && !lease.pauses; i++) {
+        lease.lapsed = true;
+        assert_int_equal(by_lookup(rig), 1);
+    }
+    assert_int_equal(lease.pauses, 1);
+    lease.lapsed = false;
+}
+
+/* The leaf was taken from the cache, and whether the write is done is not known. */
+static void what_is_unknown_is_not_done_again(void **state)
+{
+    struct rig rig;
+    rig_open(&rig, TREE_CACHE_DEX, TREE_READ_BUCKET);
+    wait_until_cached(&rig);
+    lease.lapsed = true;
+    stepper_kill(rig.sides[A].fabric, writes, 1, NULL);
+    assert_int_equal(put(&rig.sides[A], KEY, 4), BANYAN_EUNKNOWN);
+    assert_int_equal(lease.pauses, 1);
+    rig.version++;
+    adopt(&rig, B, B, rig.version);
+    assert_int_equal(get_by(rig.sides[B].session, rig.sides[B].tree, KEY), 4);
+    rig_close(&rig);
+}
+
+/* ---- ranges that were away (O1) ---- */
+
+/* told: A adopts that the range is B's; else it hears of it only by the epoch, when the range is A's again.
+ */
+static void away_and_back(enum tree_cache_policy policy, bool told)
+{
+    struct rig rig;
+    rig_open(&rig, policy, TREE_READ_BUCKET);
+    wait_until_cached(&rig);
+    for (unsigned i = 0; i < TRIES; i++) /* the keys beside it too */
+        assert_int_equal(get_by(rig.sides[A].session, rig.sides[A].tree, i % KEYS + 1), 1);
+    rig.version++;
+    adopt(&rig, B, B, rig.version);
+    if (told)
+        adopt(&rig, A, B, rig.version);
+    for (uint64_t key = 1; key <= KEYS; key++)
+        assert_int_equal(put(&rig.sides[B], key, 2), 0);
+    give_to(&rig, A);
+    for (uint64_t key = 1; key <= KEYS; key++)
+        assert_int_equal(get_by(rig.sides[A].session, rig.sides[A].tree, key), 2);
+    rig_close(&rig);
+}
+
+static void a_range_that_was_away_is_not_the_same(void **state)
+{
+    for (unsigned told = 0; told < 2; told++) {
+        away_and_back(TREE_CACHE_DEX, told);
+        away_and_back(TREE_CACHE_DINOMO, told);
+    }
+}
+
+/* ---- writes under way (O5) ---- */
+
+/* The list is not posted yet. */
+static void look_beside(void *context)
+{
+    struct rig *rig = context;
+    assert_int_equal(get_by(rig->other, rig->sides[A].tree, KEY), 1);
+    assert_int_equal(get_by(rig->sides[B].session, rig->sides[B].tree, KEY), 1);
+}
+
+static void a_value_is_told_when_the_pool_has_it(void **state)
+{
+    static const enum tree_cache_policy policies[] = {TREE_CACHE_DEX, TREE_CACHE_DINOMO};
+    for (unsigned i = 0; i < 2; i++) {
+        struct rig rig;
+        rig_open(&rig, policies[i], TREE_READ_BUCKET);
+        wait_until_cached(&rig);
+        stepper_hold(rig.sides[A].fabric, writes, look_beside, &rig);
+        assert_int_equal(put(&rig.sides[A], KEY, 6), 0);
+        assert_true(stepper_met(rig.sides[A].fabric));
+        assert_int_equal(get_by(rig.other, rig.sides[A].tree, KEY), 6);
+        rig_close(&rig);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(entries_need_the_lease),
+        cmocka_unit_test(leaves_need_the_lease),
+        cmocka_unit_test(scans_need_the_lease),
+        cmocka_unit_test(images_need_the_lease),
+        cmocka_unit_test(what_is_unknown_is_not_done_again),
+        cmocka_unit_test(a_range_that_was_away_is_not_the_same),
+        cmocka_unit_test(a_value_is_told_when_the_pool_has_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
