@@ -104,7 +104,7 @@ static json_t *cache_json(const struct bench_result *result)
     const struct tree_cache_stats *cache = &result->cache;
     const struct tree_cache_kind inner = {.hits = result->cache_hits,
                                           .misses = result->cache_misses,
-                                          .admissions = result->cache_misses,
+                                          .admissions = cache->admissions,
                                           .evictions = cache->evictions,
                                           .bytes = cache->bytes};
     json_t *json = json_object();

@@ -127,13 +127,23 @@ enum banyan_own {
                             processes that want one; a pool of this process: all */
 };
 
+/* What is cached of ranges that this process owns, beside inner nodes. A pool that is mapped into the process
+ * is read as fast as a cache, so only inner nodes are cached there. */
+enum banyan_cache_policy {
+    BANYAN_CACHE_DEFAULT = 0, /* BANYAN_CACHE_ALL */
+    BANYAN_CACHE_INNER = 1,   /* nothing */
+    BANYAN_CACHE_LEAVES = 2,  /* whole leaves, as in DEX */
+    BANYAN_CACHE_ENTRIES = 3, /* entries, or where they lie, as in Dinomo */
+    BANYAN_CACHE_ALL = 4,     /* leaves and entries: those that save most round trips for their bytes */
+};
+
 struct banyan_options {
     size_t struct_bytes;   /* sizeof(struct banyan_options) */
     uint32_t memory_nodes; /* 1 to 1024. 0: 1 */
     uint32_t huge_pages;   /* 1: try huge pages for the pool, fall back to ordinary ones. 0: don't */
     uint64_t
         pool_bytes; /* of each memory node, taken from the system as it is used. 0: 1 GiB. At least 16 MiB */
-    uint64_t cache_bytes; /* of the node cache of each open index. 0: 64 MiB */
+    uint64_t cache_bytes; /* room for all that is cached of each open index. 0: 64 MiB */
     char *message;        /* if banyan_open fails, its message goes here. NULL: nowhere */
     size_t message_bytes; /* room at message, with the terminating 0 */
     /* Where the pool is. NULL or "local:": memory nodes of this process, empty, gone when it is closed.
@@ -166,7 +176,10 @@ struct banyan_options {
                                from what it has cached of its ranges */
     const char
         *peers; /* where other processes reach this one, as "host:port"; "off": nowhere. NULL: chosen */
-    uint32_t peer_threads; /* 1 to 64. 0: 1 */
+    uint32_t peer_threads;    /* 1 to 64. 0: 1 */
+    uint32_t cache_policy;    /* enum banyan_cache_policy */
+    uint32_t cache_admission; /* BANYAN_CACHE_LEAVES: of 1,000 leaves that were read, so many come into the
+                                 cache; 1 to 1,000. 0: 100 */
 };
 
 /* Opens a pool. options may be NULL: all defaults, an empty pool in this process. BANYAN_EINVAL,
@@ -189,6 +202,25 @@ struct banyan_pool_status {
 };
 /* Any thread. */
 BANYAN_API int banyan_pool_status(struct banyan *banyan, struct banyan_pool_status *status);
+
+/* The key ranges of the indexes that are open here, and this process's part in them. All 0 in a pool of this
+ * process, which has no ranges. */
+struct banyan_ownership_stats {
+    size_t struct_bytes;   /* in: sizeof(struct banyan_ownership_stats) */
+    uint64_t ranges_owned; /* by this process */
+    uint64_t ranges;       /* all */
+    uint64_t map_version;  /* of the map of ranges, as this process has adopted it */
+    uint64_t transfers,
+        ranges_moved;   /* transfers that this process began and ended, ranges that they moved */
+    uint64_t takeovers; /* ranges of dead processes that were taken over */
+    uint64_t forwarded_lookups, forwarded_writes; /* asked of other processes */
+    uint64_t served_lookups, served_writes;       /* done for other processes */
+    uint64_t unreachable; /* operations that failed since their range's owner could not be reached */
+    uint64_t read_lease_lapses;
+    uint64_t read_lease_pauses; /* operations that waited for the read lease */
+};
+/* Since the pool was opened. Any thread. */
+BANYAN_API int banyan_ownership_stats(struct banyan *banyan, struct banyan_ownership_stats *stats);
 
 /* ---- sessions ------------------------------------------------------------------------------------- */
 
@@ -252,6 +284,21 @@ BANYAN_API int banyan_index_close(struct banyan_index *index);
  * the index may be half dropped: call again, or give its memory back with `banyan check --reclaim`.
  * BANYAN_EUNKNOWN: the network failed after the first step. */
 BANYAN_API int banyan_index_drop(struct banyan_session *session, const char *name);
+/* What this process caches of an index, whatever handles it has open. */
+struct banyan_cache_stats {
+    size_t struct_bytes;   /* in: sizeof(struct banyan_cache_stats) */
+    uint64_t budget_bytes; /* for all of it */
+    /* Inner nodes. Each session counts its own hits and misses: banyan_session_stats. */
+    uint64_t inner_nodes, inner_bytes, inner_admissions, inner_evictions;
+    /* Leaves of ranges that this process owns. */
+    uint64_t leaves, leaf_bytes, leaf_hits, leaf_misses, leaf_admissions, leaf_evictions;
+    /* Entries of such ranges. */
+    uint64_t entry_bytes, entry_hits, entry_misses, entry_admissions, entry_evictions;
+    uint64_t shortcut_hits; /* of entry_hits: the entry had the value's place, not the value */
+    uint64_t busy;          /* met a write under way, and read the pool instead */
+};
+/* Since the index was opened. Any thread. */
+BANYAN_API int banyan_index_cache_stats(const struct banyan_index *index, struct banyan_cache_stats *stats);
 /* The geometry with the defaults filled in. */
 BANYAN_API int banyan_index_geometry(const struct banyan_index *index, struct banyan_geometry *geometry);
 /* Calls visit with the name of every index of the pool, open or not. "banyan:ranges", the map of a cluster's

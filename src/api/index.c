@@ -96,6 +96,35 @@ int banyan_index_close(struct banyan_index *index)
     return BANYAN_OK;
 }
 
+int banyan_index_cache_stats(const struct banyan_index *index, struct banyan_cache_stats *stats)
+{
+    struct tree_cache_stats from = {0};
+    if (!index || !stats)
+        return BANYAN_EINVAL;
+    tree_cache_stats(index->tree, &from);
+    const struct banyan_cache_stats to = {
+        .budget_bytes = from.budget,
+        .inner_nodes = from.frames,
+        .inner_bytes = from.bytes,
+        .inner_admissions = from.admissions,
+        .inner_evictions = from.evictions,
+        .leaves = from.leaves.count,
+        .leaf_bytes = from.leaves.bytes,
+        .leaf_hits = from.leaves.hits,
+        .leaf_misses = from.leaves.misses,
+        .leaf_admissions = from.leaves.admissions,
+        .leaf_evictions = from.leaves.evictions,
+        .entry_bytes = from.entries.bytes,
+        .entry_hits = from.entries.hits,
+        .entry_misses = from.entries.misses,
+        .entry_admissions = from.entries.admissions,
+        .entry_evictions = from.entries.evictions,
+        .shortcut_hits = from.shortcut_hits,
+        .busy = from.busy,
+    };
+    return api_struct_out(stats, &to, sizeof to);
+}
+
 int banyan_index_drop(struct banyan_session *session, const char *name)
 {
     int status = check_name(session, name);

@@ -15,6 +15,8 @@
 #define LEAST_POOL_BYTES      (UINT64_C(16) << 20)
 #define MOST_POOL_BYTES       (UINT64_C(1) << 46)
 #define DEFAULT_CACHE_BYTES   (UINT64_C(64) << 20)
+#define DEFAULT_ADMISSION     100u
+#define MOST_ADMISSION        1000u
 #define DEFAULT_READ_LEASE_MS 50u
 #define LEAST_READ_LEASE_MS   10u
 #define MOST_READ_LEASE_MS    10000u
@@ -42,6 +44,24 @@ static int ownership_complete(struct banyan_options *options, struct error *erro
     return BANYAN_OK;
 }
 
+static int cache_complete(struct banyan_options *options, struct error *error)
+{
+    if (options->cache_bytes == 0)
+        options->cache_bytes = DEFAULT_CACHE_BYTES;
+    if (options->cache_policy == BANYAN_CACHE_DEFAULT)
+        options->cache_policy = BANYAN_CACHE_ALL;
+    if (options->cache_admission == 0)
+        options->cache_admission = DEFAULT_ADMISSION;
+    if (options->cache_policy > BANYAN_CACHE_ALL)
+        return error_set(error, BANYAN_EINVAL,
+                         "options: cache_policy is %u, wanted a value of enum banyan_cache_policy",
+                         options->cache_policy);
+    if (options->cache_admission > MOST_ADMISSION)
+        return error_set(error, BANYAN_EINVAL, "options: cache_admission is %u, at most %u",
+                         options->cache_admission, MOST_ADMISSION);
+    return BANYAN_OK;
+}
+
 static int options_complete(struct banyan_options *options, const struct banyan_options *given,
                             struct error *error)
 {
@@ -55,8 +75,6 @@ static int options_complete(struct banyan_options *options, const struct banyan_
         options->memory_nodes = 1;
     if (options->pool_bytes == 0)
         options->pool_bytes = DEFAULT_POOL_BYTES;
-    if (options->cache_bytes == 0)
-        options->cache_bytes = DEFAULT_CACHE_BYTES;
     if (options->memory_nodes > MEMORY_NODES_MAX)
         return error_set(error, BANYAN_EINVAL, "options: memory_nodes is %u, at most %u",
                          options->memory_nodes, MEMORY_NODES_MAX);
@@ -69,7 +87,8 @@ static int options_complete(struct banyan_options *options, const struct banyan_
         return error_set(error, BANYAN_EINVAL, "options: huge_pages is %u, wanted 0 or 1",
                          options->huge_pages);
     options->pool_bytes &= ~UINT64_C(4095);
-    return ownership_complete(options, error);
+    int status = ownership_complete(options, error);
+    return status ? status : cache_complete(options, error);
 }
 
 static bool is_cluster(const struct banyan_options *options)
@@ -248,6 +267,11 @@ static int pool_connect(struct banyan *banyan, const struct banyan_options *opti
     return status ? status : fabric_remote_open(&banyan->fabric, &banyan->remote, error);
 }
 
+_Static_assert(TREE_CACHE_DEX == BANYAN_CACHE_LEAVES - BANYAN_CACHE_INNER &&
+                   TREE_CACHE_DINOMO == BANYAN_CACHE_ENTRIES - BANYAN_CACHE_INNER &&
+                   TREE_CACHE_BANYAN == BANYAN_CACHE_ALL - BANYAN_CACHE_INNER,
+               "a policy of the API is one of the tree");
+
 /* ---- both ---- */
 
 /* A process of a cluster takes part whether it wants ranges or not: else it would write into those of others.
@@ -273,6 +297,8 @@ static int handle_create(struct banyan *banyan, const struct banyan_options *opt
     if (!status)
         status = tree_switches_preset(&switches, "banyan", error);
     switches.cache_bytes = options->cache_bytes;
+    switches.cache_policy = (int)options->cache_policy - BANYAN_CACHE_INNER;
+    switches.admission = options->cache_admission / (double)MOST_ADMISSION;
     if (!cluster && options->own != BANYAN_OWN_NONE)
         switches.ownership = TREE_OWNERSHIP_ALL;
     if (!status)
@@ -368,4 +394,29 @@ int banyan_pool_status(struct banyan *banyan, struct banyan_pool_status *status)
         .bytes_free_in_chunks = sum.bytes_free_in_chunks,
     };
     return failed ? failed : api_struct_out(status, &result, sizeof result);
+}
+
+int banyan_ownership_stats(struct banyan *banyan, struct banyan_ownership_stats *stats)
+{
+    struct owner_stats from = {0};
+    if (!banyan || !stats)
+        return BANYAN_EINVAL;
+    if (banyan->owner)
+        owner_stats(owner_process_owner(banyan->owner), &from);
+    const struct banyan_ownership_stats to = {
+        .ranges_owned = from.owned,
+        .ranges = from.ranges,
+        .map_version = from.version,
+        .transfers = from.transfers,
+        .ranges_moved = from.moved,
+        .takeovers = from.takeovers,
+        .forwarded_lookups = from.forwarded_lookups,
+        .forwarded_writes = from.forwarded_exchanges,
+        .served_lookups = from.served_lookups,
+        .served_writes = from.served_exchanges,
+        .unreachable = from.unreachable,
+        .read_lease_lapses = from.lapses,
+        .read_lease_pauses = from.pauses,
+    };
+    return api_struct_out(stats, &to, sizeof to);
 }

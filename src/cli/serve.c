@@ -170,6 +170,8 @@ static int open_pool(struct process *process, struct error *error)
     if (!status)
         status = tree_switches_preset(&switches, "banyan", error);
     switches.cache_bytes = process->settings.cache_bytes;
+    switches.cache_policy = process->settings.cache_policy;
+    switches.admission = process->settings.admission;
     if (embedded(process) && process->settings.own == SERVE_OWN_AUTO)
         switches.ownership = TREE_OWNERSHIP_ALL;
     if (!status)

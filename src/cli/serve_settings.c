@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "store/store.h"
+#include "tree/tree.h"
 
 #define ROW(name, kind, field, low, high, choices, unit, help)                                               \
     {                                                                                                        \
@@ -43,7 +44,7 @@
         ROW("sweep-entries", OPTION_U32, sweep_entries, 0, UINT32_MAX, NULL, "N",                            \
             "Entries looked at for expiry every 100 ms; 0: 256"),                                            \
         ROW("cache-size", OPTION_U64, cache_bytes, 1 << 20, 0x1p40, NULL, "BYTES",                           \
-            "Cache of the index's inner nodes"),                                                             \
+            "Room for what is cached of the index: inner nodes, and leaves and entries of owned ranges"),    \
         ROW("activedefrag", OPTION_BOOL, defrag, 0, 0, NULL, NULL,                                           \
             "Empty sparse chunks of the pool in the background"),                                            \
         ROW("busy-poll", OPTION_BOOL, busy_poll, 0, 0, NULL, NULL, "Never sleep, for lowest latency"),       \
@@ -76,6 +77,10 @@ static const struct option_entry compute_table[] = {
         "Where other compute nodes reach this one; else an address is chosen; off: nowhere"),
     ROW("peer-threads", OPTION_U32, peer_threads, 1, 64, NULL, "N",
         "Threads that serve other compute nodes and keep the ranges"),
+    ROW("cache-policy", OPTION_CHOICE, cache_policy, 0, 0, tree_cache_policies, "inner|dex|dinomo|banyan",
+        "What is cached of owned ranges: nothing but inner nodes, leaves too, entries too, or all by use"),
+    ROW("admission", OPTION_DOUBLE, admission, 0, 1, NULL, "P",
+        "cache-policy dex: how likely a leaf that was read comes into the cache"),
     ROW("format", OPTION_BOOL, format, 0, 0, NULL, NULL,
         "Make a new, empty cluster of the memory nodes first: ALL THAT THEY HOLD IS LOST"),
     {.kind = OPTION_END},
@@ -129,6 +134,8 @@ void serve_settings_default(struct serve_settings *settings)
                                         .log_level = LOG_INFO,
                                         .memory_nodes = 1,
                                         .size = UINT64_C(1) << 30,
+                                        .cache_policy = TREE_CACHE_BANYAN,
+                                        .admission = 0.1,
                                         .own = SERVE_OWN_AUTO,
                                         .read_lease_ms = 50,
                                         .peer_threads = 1,

@@ -25,6 +25,8 @@ struct serve_settings {
     bool format;
     uint32_t read_lease_ms, peer_threads;
     char *peers;
+    int cache_policy; /* enum tree_cache_policy */
+    double admission;
 };
 
 extern const struct settings_command serve_settings_serve, serve_settings_compute;

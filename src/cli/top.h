@@ -10,6 +10,7 @@
 
 #define TOP_SERVERS_MAX      32u
 #define TOP_MEMORY_NODES_MAX 64u
+#define TOP_CACHE_KINDS      3u
 
 struct top_settings {
     char *password_file;
@@ -22,7 +23,11 @@ struct top_sample {
     uint64_t at; /* ns */
     uint64_t clients, commands, hits, misses, errors, bytes_in, bytes_out, operations, round_trips, keys;
     uint64_t p50, p99;
-    uint64_t owned, ranges, forwards, served, lapses;
+    uint64_t owned, ranges, forwards, served, lapses, pauses;
+    uint64_t cache_budget; /* bytes */
+    struct top_cache {
+        uint64_t bytes, hits, misses;
+    } cache[TOP_CACHE_KINDS];
     char ownership[8]; /* "ranges", "all", "none"; "" of a server that has none of this */
     bool keys_known;
 };
@@ -48,6 +53,9 @@ struct top {
 };
 
 /* ---- top_servers.c ---- */
+
+/* As in the names of INFO: "inner", "leaves", "entries". */
+extern const char *const top_cache_names[TOP_CACHE_KINDS];
 
 /* Connects where there is no connection, and asks. Waits at most some seconds; a server that does not answer
  * is not alive, and says why. */

@@ -71,6 +71,20 @@ static void read_memory(struct top_server *server, const char *info)
     }
 }
 
+const char *const top_cache_names[TOP_CACHE_KINDS] = {"inner", "leaves", "entries"};
+
+static void read_cache(struct top_server *server, const char *info)
+{
+    server->now.cache_budget = field(info, "cache_budget_bytes");
+    for (unsigned i = 0; i < TOP_CACHE_KINDS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "cache_%s", top_cache_names[i]);
+        const char *line = find_field(info, name);
+        server->now.cache[i] = (struct top_cache){
+            .bytes = part(line, "bytes"), .hits = part(line, "hits"), .misses = part(line, "misses")};
+    }
+}
+
 static void read_info(struct top_server *server, const char *info)
 {
     const char *keyspace = find_field(info, "db0");
@@ -97,6 +111,8 @@ static void read_info(struct top_server *server, const char *info)
     server->now.forwards = field(info, "forwarded_lookups") + field(info, "forwarded_writes");
     server->now.served = field(info, "served_lookups") + field(info, "served_writes");
     server->now.lapses = field(info, "read_lease_lapses");
+    server->now.pauses = field(info, "read_lease_pauses");
+    read_cache(server, info);
     read_memory(server, info);
 }
 

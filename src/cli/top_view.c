@@ -23,13 +23,24 @@ static double per_operation(const struct top_server *server)
                : 0;
 }
 
+static double share(uint64_t hits, uint64_t hits_before, uint64_t misses, uint64_t misses_before)
+{
+    if (hits < hits_before || misses < misses_before)
+        return 0;
+    double found = (double)(hits - hits_before), wanted = found + (double)(misses - misses_before);
+    return wanted > 0 ? 100.0 * found / wanted : 0;
+}
+
 static double hit_share(const struct top_server *server)
 {
     const struct top_sample *now = &server->now, *before = &server->before;
-    if (now->hits < before->hits || now->misses < before->misses)
-        return 0;
-    uint64_t hits = now->hits - before->hits, misses = now->misses - before->misses;
-    return hits || misses ? 100.0 * (double)hits / ((double)hits + (double)misses) : 0;
+    return share(now->hits, before->hits, now->misses, before->misses);
+}
+
+static double cache_share(const struct top_server *server, unsigned kind)
+{
+    const struct top_cache *now = &server->now.cache[kind], *before = &server->before.cache[kind];
+    return share(now->hits, before->hits, now->misses, before->misses);
 }
 
 static void print_server(const struct top_server *server)
@@ -49,22 +60,48 @@ static void print_server(const struct top_server *server)
            rate(server, server->now.errors, server->before.errors), keys);
 }
 
+static bool divides(const struct top_server *server)
+{
+    return server->alive && !strcmp(server->now.ownership, "ranges");
+}
+
 /* Nothing where no server takes part in the ownership of ranges. */
 static void print_ownership(const struct top *top)
 {
     bool begun = false;
     for (unsigned i = 0; i < top->count; i++) {
         const struct top_server *server = &top->servers[i];
-        if (!server->alive || strcmp(server->now.ownership, "ranges") != 0)
+        if (!divides(server))
             continue;
         if (!begun)
-            printf("\n%-28s %8s %8s %10s %10s %8s\n", "ownership", "owned", "ranges", "asked/s", "served/s",
-                   "lapses");
+            printf("\n%-28s %8s %8s %10s %10s %8s %8s\n", "ownership", "owned", "ranges", "asked/s",
+                   "served/s", "lapses", "pauses");
         begun = true;
-        printf("%-28.28s %8" PRIu64 " %8" PRIu64 " %10.0f %10.0f %8" PRIu64 "\n", server->name,
+        printf("%-28.28s %8" PRIu64 " %8" PRIu64 " %10.0f %10.0f %8" PRIu64 " %8" PRIu64 "\n", server->name,
                server->now.owned, server->now.ranges,
                rate(server, server->now.forwards, server->before.forwards),
-               rate(server, server->now.served, server->before.served), server->now.lapses);
+               rate(server, server->now.served, server->before.served), server->now.lapses,
+               server->now.pauses);
+    }
+}
+
+/* The same servers: what they cache, and how much of what was wanted was there. */
+static void print_cache(const struct top *top)
+{
+    bool begun = false;
+    for (unsigned i = 0; i < top->count; i++) {
+        const struct top_server *server = &top->servers[i];
+        if (!divides(server))
+            continue;
+        if (!begun)
+            printf("\n%-28s %10s %10s %6s %10s %6s %11s %6s\n", "cache", "MiB of", "inner MiB", "hit %",
+                   "leaves MiB", "hit %", "entries MiB", "hit %");
+        begun = true;
+        printf("%-28.28s %10.1f", server->name, (double)server->now.cache_budget / 1048576);
+        for (unsigned kind = 0; kind < TOP_CACHE_KINDS; kind++)
+            printf(" %*.1f %6.1f", kind + 1 < TOP_CACHE_KINDS ? 10 : 11,
+                   (double)server->now.cache[kind].bytes / 1048576, cache_share(server, kind));
+        putchar('\n');
     }
 }
 
@@ -97,8 +134,19 @@ void top_print(const struct top *top)
     for (unsigned i = 0; i < top->count; i++)
         print_server(&top->servers[i]);
     print_ownership(top);
+    print_cache(top);
     print_memory(top);
     fflush(stdout);
+}
+
+static json_t *cache_json(const struct top_server *server)
+{
+    json_t *json = json_pack("{s:I}", "budget_bytes", (json_int_t)server->now.cache_budget);
+    for (unsigned kind = 0; kind < TOP_CACHE_KINDS; kind++)
+        json_object_set_new(json, top_cache_names[kind],
+                            json_pack("{s:I, s:f}", "bytes", (json_int_t)server->now.cache[kind].bytes,
+                                      "hit_percent", cache_share(server, kind)));
+    return json;
 }
 
 static json_t *server_json(const struct top_server *server)
@@ -113,17 +161,18 @@ static json_t *server_json(const struct top_server *server)
                                         (json_int_t)server->memory[i].used, "pool_bytes",
                                         (json_int_t)server->memory[i].pool, "rdma", server->memory[i].rdma,
                                         "queue_pairs", (json_int_t)server->memory[i].queue_pairs));
-    return json_pack("{s:s, s:b, s:I, s:f, s:f, s:I, s:I, s:f, s:I, s:o, s:s, s:I, s:I, s:f, s:f, s:I}",
-                     "server", server->name, "alive", 1, "clients", (json_int_t)server->now.clients,
-                     "operations_per_second", rate(server, server->now.commands, server->before.commands),
-                     "hit_percent", hit_share(server), "latency_us_p50", (json_int_t)server->now.p50,
-                     "latency_us_p99", (json_int_t)server->now.p99, "round_trips_per_operation",
-                     per_operation(server), "commands_total", (json_int_t)server->now.commands,
-                     "memory_nodes", memory, "ownership", server->now.ownership, "ranges_owned",
-                     (json_int_t)server->now.owned, "ranges", (json_int_t)server->now.ranges,
-                     "forwarded_per_second", rate(server, server->now.forwards, server->before.forwards),
-                     "served_per_second", rate(server, server->now.served, server->before.served),
-                     "read_lease_lapses", (json_int_t)server->now.lapses);
+    return json_pack(
+        "{s:s, s:b, s:I, s:f, s:f, s:I, s:I, s:f, s:I, s:o, s:s, s:I, s:I, s:f, s:f, s:I, s:I, s:o}",
+        "server", server->name, "alive", 1, "clients", (json_int_t)server->now.clients,
+        "operations_per_second", rate(server, server->now.commands, server->before.commands), "hit_percent",
+        hit_share(server), "latency_us_p50", (json_int_t)server->now.p50, "latency_us_p99",
+        (json_int_t)server->now.p99, "round_trips_per_operation", per_operation(server), "commands_total",
+        (json_int_t)server->now.commands, "memory_nodes", memory, "ownership", server->now.ownership,
+        "ranges_owned", (json_int_t)server->now.owned, "ranges", (json_int_t)server->now.ranges,
+        "forwarded_per_second", rate(server, server->now.forwards, server->before.forwards),
+        "served_per_second", rate(server, server->now.served, server->before.served), "read_lease_lapses",
+        (json_int_t)server->now.lapses, "read_lease_pauses", (json_int_t)server->now.pauses, "cache",
+        cache_json(server));
 }
 
 int top_print_json(const struct top *top)

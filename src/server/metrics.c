@@ -2,6 +2,7 @@
 #include "server/metrics.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 
 /* Begins a family of samples. */
@@ -80,13 +81,53 @@ static void index_counters(const struct server_stats *stats, FILE *out)
     counter(out, "banyan_lock_handovers_total", "Locks passed on within this compute node.", tree->handovers);
     counter(out, "banyan_writes_combined_total",
             "Writes done by the holder of the lock that they waited for.", tree->combined);
-    counter(out, "banyan_cache_hits_total", "Inner nodes found in the node cache.", tree->cache_hits);
-    counter(out, "banyan_cache_misses_total", "Inner nodes fetched.", tree->cache_misses);
-    gauge(out, "banyan_cache_bytes", "Bytes of the node cache in use.", stats->cache.bytes);
     counter(out, "banyan_records_written_total", "Records written.", stats->store.records_written);
     counter(out, "banyan_records_freed_total", "Records freed.", stats->store.records_freed);
     counter(out, "banyan_record_retries_total", "Records overwritten while they were read.",
             stats->store.record_retries);
+}
+
+/* A sample for each kind of what is cached. `field`: of struct tree_cache_kind. */
+static void cache_family(const struct server_stats *stats, FILE *out, const char *name, const char *type,
+                         const char *help, size_t field)
+{
+    family_begin(out, name, type, help);
+    for (unsigned i = 0; i < SERVER_CACHE_KINDS; i++) {
+        const struct tree_cache_kind kind = server_cache_kind(stats, i);
+        uint64_t value;
+        memcpy(&value, (const char *)&kind + field, sizeof value);
+        fprintf(out, "%s{kind=\"%s\"} %" PRIu64 "\n", name, server_cache_names[i], value);
+    }
+}
+
+static void cache_counters(const struct server_stats *stats, FILE *out)
+{
+    const struct {
+        const char *name, *type, *help;
+        size_t field;
+    } families[] = {
+        {"banyan_cache_bytes", "gauge", "Bytes of the cache in use.",
+         offsetof(struct tree_cache_kind, bytes)},
+        {"banyan_cache_hits_total", "counter", "What was wanted and found in the cache.",
+         offsetof(struct tree_cache_kind, hits)},
+        {"banyan_cache_misses_total", "counter", "What was wanted and not found in the cache.",
+         offsetof(struct tree_cache_kind, misses)},
+        {"banyan_cache_admissions_total", "counter", "What came into the cache.",
+         offsetof(struct tree_cache_kind, admissions)},
+        {"banyan_cache_evictions_total", "counter", "What left the cache to make room.",
+         offsetof(struct tree_cache_kind, evictions)},
+    };
+    gauge(out, "banyan_cache_budget_bytes", "Bytes that the cache may use, all kinds together.",
+          stats->cache.budget);
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        cache_family(stats, out, families[i].name, families[i].type, families[i].help, families[i].field);
+    counter(out, "banyan_cache_shortcut_hits_total",
+            "Of the entries' hits those that had the place of the value, not the value.",
+            stats->cache.shortcut_hits);
+    counter(out, "banyan_cache_promotions_total", "Shortcuts that became values.", stats->cache.promotions);
+    counter(out, "banyan_cache_demotions_total", "Values that became shortcuts.", stats->cache.demotions);
+    counter(out, "banyan_cache_busy_total", "Reads that met a write under way, and read the pool instead.",
+            stats->cache.busy);
 }
 
 static void owner_counters(const struct server_stats *stats, FILE *out)
@@ -221,6 +262,7 @@ void metrics_compute(void *context, FILE *out)
     server_stats(server, &stats);
     server_counters(&stats, out);
     index_counters(&stats, out);
+    cache_counters(&stats, out);
     owner_counters(&stats, out);
     owner_seconds(&stats, out);
     memory_families(server, out);

@@ -154,6 +154,23 @@ void server_stats(struct server *server, struct server_stats *stats)
         owner_stats(owner_process_owner(server->options.owner), &stats->owner);
 }
 
+const char *const server_cache_names[] = {"inner", "leaves", "entries"};
+
+struct tree_cache_kind server_cache_kind(const struct server_stats *stats, enum server_cache_kind kind)
+{
+    const struct tree_cache_stats *cache = &stats->cache;
+    if (kind == SERVER_CACHE_LEAVES)
+        return cache->leaves;
+    if (kind == SERVER_CACHE_ENTRIES)
+        return cache->entries;
+    return (struct tree_cache_kind){.hits = stats->tree.cache_hits,
+                                    .misses = stats->tree.cache_misses,
+                                    .count = cache->frames,
+                                    .bytes = cache->bytes,
+                                    .admissions = cache->admissions,
+                                    .evictions = cache->evictions};
+}
+
 void server_each_command(struct server *server,
                          void (*visit)(void *context, const char *name, uint64_t calls, uint64_t nanoseconds,
                                        uint64_t failed),

@@ -83,6 +83,25 @@ static void page_memory_nodes(struct server *server, FILE *out)
     fputs("</table>", out);
 }
 
+static void page_cache(const struct server_stats *stats, FILE *out)
+{
+    fprintf(out,
+            "<h2>Cache of the index, at most %.1f MiB</h2><table><tr><th>kind</th><th class=\"n\">used</th>"
+            "<th class=\"n\">hits</th><th class=\"n\">misses</th><th class=\"n\">admissions</th>"
+            "<th class=\"n\">evictions</th></tr>",
+            (double)stats->cache.budget / 1048576.0);
+    for (unsigned i = 0; i < SERVER_CACHE_KINDS; i++) {
+        const struct tree_cache_kind kind = server_cache_kind(stats, i);
+        fprintf(out,
+                "<tr><td>%s</td><td class=\"n\">%.1f MiB</td><td class=\"n\">%" PRIu64
+                "</td><td class=\"n\">%" PRIu64 "</td><td class=\"n\">%" PRIu64
+                "</td><td class=\"n\">%" PRIu64 "</td></tr>",
+                server_cache_names[i], (double)kind.bytes / 1048576.0, kind.hits, kind.misses,
+                kind.admissions, kind.evictions);
+    }
+    fputs("</table>", out);
+}
+
 static void page_ownership(const struct server_stats *stats, FILE *out)
 {
     const struct owner_stats *owner = &stats->owner;
@@ -130,11 +149,11 @@ void status_page_compute(void *context, FILE *out)
     row(out, "latency p50, microseconds", stats.latency_us_p50);
     row(out, "latency p99, microseconds", stats.latency_us_p99);
     row_mib(out, "clients' buffers", stats.client_memory);
-    row_mib(out, "node cache", stats.cache.bytes);
     double operations = stats.tree.operations ? (double)stats.tree.operations : 1.0;
     fprintf(out, "<tr><td>round trips per operation</td><td class=\"n\">%.2f</td></tr>",
             (double)stats.tree.cost.round_trips / operations);
     fputs("</table>", out);
+    page_cache(&stats, out);
     page_ownership(&stats, out);
     page_memory_nodes(server, out);
     fputs("<h2>Commands</h2><table><tr><th>name</th><th class=\"n\">calls</th><th class=\"n\">mean us</th>"

@@ -39,7 +39,7 @@ struct tree_cache {
     struct slab *slabs;      /* owned; frames are cut from them; freed with the cache */
     uint64_t slab_used;      /* of the newest */
     struct tree_frame *idle; /* by `next`: to be used again */
-    uint64_t limit, bytes, evictions;
+    uint64_t limit, bytes, admissions, evictions;
     struct owned_cache *owned;   /* whose budget it is; NULL: `limit` is */
     struct tree_frame **buckets; /* [bucket_count], atomic heads */
     uint32_t bucket_count;       /* power of two; fixed: from the limit */
@@ -125,8 +125,10 @@ void tree_cache_count(const struct tree_cache *cache, struct tree_cache_stats *s
 {
     struct tree_cache *shared = (struct tree_cache *)(uintptr_t)cache;
     spinlock_lock(&shared->lock);
-    *stats = (struct tree_cache_stats){
-        .frames = cache->count, .bytes = cache->bytes, .evictions = cache->evictions};
+    *stats = (struct tree_cache_stats){.frames = cache->count,
+                                       .bytes = cache->bytes,
+                                       .admissions = cache->admissions,
+                                       .evictions = cache->evictions};
     spinlock_unlock(&shared->lock);
 }
 
@@ -395,6 +397,7 @@ static bool frame_publish(struct tree_cache *cache, struct tree_frame *frame)
     frame->used = cache->clock;
     frame->place = cache->count;
     cache->places[cache->count++] = frame;
+    cache->admissions++;
     cache->bytes += frame->bytes;
     if (cache->owned)
         owned_cache_inner_bytes(cache->owned, frame->bytes);

@@ -355,6 +355,7 @@ const struct format_geometry *tree_geometry(const struct tree *tree)
 void tree_cache_stats(const struct tree *tree, struct tree_cache_stats *stats)
 {
     tree_cache_count(tree->cache, stats);
+    stats->budget = tree->compute->switches.cache_bytes;
     if (tree->owned)
         owned_cache_count(tree->owned, false, stats);
 }

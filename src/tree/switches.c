@@ -11,7 +11,7 @@ static const char *const region_choices[] = {"onchip", "dram", NULL};
 static const char *const release_choices[] = {"write", "faa", NULL};
 static const char *const write_choices[] = {"slot", "node", NULL};
 static const char *const read_choices[] = {"bucket", "leaf", NULL};
-static const char *const policy_choices[] = {"inner", "dex", "dinomo", "banyan", NULL};
+const char *const tree_cache_policies[] = {"inner", "dex", "dinomo", "banyan", NULL};
 static const char *const ownership_choices[] = {"off", "all", NULL};
 
 #define FIELD(name) offsetof(struct tree_switches, name)
@@ -45,7 +45,7 @@ const struct option_entry tree_switches_table[] = {
     {"cache-bytes", OPTION_U64, FIELD(cache_bytes), 0, 0, NULL, "bytes",
      "room for what one compute node caches of an index: internal nodes, and leaves and entries of ranges "
      "that it owns"},
-    {"cache-policy", OPTION_CHOICE, FIELD(cache_policy), 0, 0, policy_choices, NULL,
+    {"cache-policy", OPTION_CHOICE, FIELD(cache_policy), 0, 0, tree_cache_policies, NULL,
      "what is cached of owned ranges: inner (internal nodes only), dex (leaves too: DEX §5), dinomo (entries "
      "too: Dinomo §3.3) or banyan (leaves and entries, by the round trips that they save)"},
     {"admission", OPTION_DOUBLE, FIELD(admission), 0, 1, NULL, NULL,

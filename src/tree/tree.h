@@ -57,6 +57,8 @@ struct tree_switches {
     int ownership; /* enum tree_ownership; all: every index that is opened is this process's (rights.h) */
 };
 extern const struct option_entry tree_switches_table[];
+/* Of enum tree_cache_policy, NULL-terminated. */
+extern const char *const tree_cache_policies[];
 /* "fg", "fg+", "+combine", "+onchip", "+hierarchical", "sherman", "banyan"; leaves cache_bytes alone.
  * BANYAN_EINVAL with the list. */
 int tree_switches_preset(struct tree_switches *switches, const char *name, struct error *error);
@@ -289,7 +291,9 @@ struct tree_cache_kind {
     uint64_t admissions, evictions;
 };
 struct tree_cache_stats {
-    uint64_t frames, bytes, evictions; /* inner nodes */
+    uint64_t budget; /* bytes, for all that is cached */
+    /* inner nodes; each session counts its own hits and misses (struct tree_stats) */
+    uint64_t frames, bytes, admissions, evictions;
     /* of owned ranges: */
     struct tree_cache_kind leaves, entries; /* entries.count: 0 unless asked for (it looks at all of them) */
     uint64_t shortcut_hits;                 /* of entries.hits: they cost one round trip */

@@ -122,6 +122,14 @@ static void test_open_bad(void **state)
     options.own = 9;
     assert_int_equal(banyan_open(&banyan, &options), BANYAN_EINVAL);
     assert_non_null(strstr(message, "own is 9"));
+    options.own = BANYAN_OWN_DEFAULT;
+    options.cache_policy = 5;
+    assert_int_equal(banyan_open(&banyan, &options), BANYAN_EINVAL);
+    assert_non_null(strstr(message, "cache_policy is 5"));
+    options.cache_policy = BANYAN_CACHE_LEAVES;
+    options.cache_admission = 1001;
+    assert_int_equal(banyan_open(&banyan, &options), BANYAN_EINVAL);
+    assert_non_null(strstr(message, "cache_admission is 1001"));
     memset(&newer, 0, sizeof newer);
     newer.known.struct_bytes = sizeof newer;
     newer.unknown = 1;
@@ -502,6 +510,81 @@ static void test_stats(void **state)
     assert_int_equal(banyan_pool_status(f->banyan, NULL), BANYAN_EINVAL);
 }
 
+/* What is told of the cache and of ranges, where nothing is owned, or owned as a whole without a cache. */
+static void test_cache_stats(void **state)
+{
+    struct fixture *f = *state;
+    struct banyan_cache_stats cache = {.struct_bytes = sizeof cache};
+    struct banyan_ownership_stats owner = {.struct_bytes = sizeof owner};
+    char key[16];
+    for (int i = 0; i < 500; i++) {
+        snprintf(key, sizeof key, "cached%d", i);
+        assert_int_equal(put(f, key, "x"), BANYAN_OK);
+    }
+    assert_int_equal(banyan_index_cache_stats(f->index, &cache), BANYAN_OK);
+    assert_int_equal(cache.budget_bytes, 64u << 20);
+    assert_true(cache.inner_nodes >= 1 && cache.inner_bytes >= cache.inner_nodes * 512);
+    assert_int_equal(cache.inner_admissions - cache.inner_evictions >= cache.inner_nodes, 1);
+    assert_int_equal(cache.leaves + cache.leaf_hits + cache.entry_hits + cache.entry_bytes, 0);
+    assert_int_equal(banyan_ownership_stats(f->banyan, &owner), BANYAN_OK);
+    assert_int_equal(owner.ranges_owned, 0);
+    cache.struct_bytes = owner.struct_bytes = 2;
+    assert_int_equal(banyan_index_cache_stats(f->index, &cache), BANYAN_EINVAL);
+    assert_int_equal(banyan_ownership_stats(f->banyan, &owner), BANYAN_EINVAL);
+    assert_int_equal(banyan_index_cache_stats(NULL, &cache), BANYAN_EINVAL);
+    assert_int_equal(banyan_ownership_stats(f->banyan, NULL), BANYAN_EINVAL);
+}
+
+/* A process that owns the whole index reads it from its cache: leaves, entries or both, as it was told. */
+static void own_and_cache(uint32_t policy)
+{
+    struct banyan_options options = {.struct_bytes = sizeof options,
+                                     .uri = uri,
+                                     .copy = 1, /* a mapped pool is not cached */
+                                     .own = BANYAN_OWN_AUTO,
+                                     .read_lease_ms = 10000,
+                                     .cache_bytes = 8u << 20,
+                                     .cache_policy = policy,
+                                     .cache_admission = 1000};
+    struct banyan_cache_stats cache = {.struct_bytes = sizeof cache};
+    struct banyan_ownership_stats owner = {.struct_bytes = sizeof owner};
+    struct fixture f = {0};
+    char name[16];
+    snprintf(name, sizeof name, "cached-%u", policy);
+    assert_int_equal(banyan_open(&f.banyan, &options), BANYAN_OK);
+    assert_int_equal(banyan_session_open(f.banyan, &f.session), BANYAN_OK);
+    assert_int_equal(banyan_index_create(f.session, name, NULL, &f.index), BANYAN_OK);
+    assert_int_equal(put(&f, "key", "value"), BANYAN_OK);
+    for (int i = 0; i < 20; i++)
+        expect(&f, "key", "value");
+    assert_int_equal(banyan_ownership_stats(f.banyan, &owner), BANYAN_OK);
+    assert_true(owner.ranges >= 1 && owner.ranges_owned == owner.ranges && owner.map_version >= 1);
+    assert_int_equal(owner.forwarded_lookups + owner.forwarded_writes + owner.unreachable, 0);
+    assert_int_equal(banyan_index_cache_stats(f.index, &cache), BANYAN_OK);
+    assert_int_equal(cache.budget_bytes, 8u << 20);
+    const bool leaves = policy == BANYAN_CACHE_LEAVES || policy == BANYAN_CACHE_ALL;
+    const bool entries = policy == BANYAN_CACHE_ENTRIES || policy == BANYAN_CACHE_ALL;
+    assert_int_equal(cache.leaves > 0 && cache.leaf_bytes > 0 && cache.leaf_admissions > 0, leaves);
+    assert_int_equal(cache.entry_bytes > 0, entries);
+    assert_int_equal(cache.entry_admissions > 0, entries && !leaves); /* else the leaf is enough */
+    if (leaves || entries)
+        assert_true(cache.leaf_hits + cache.entry_hits >= 10);
+    else
+        assert_int_equal(cache.leaf_hits + cache.entry_hits + cache.leaf_misses + cache.entry_misses, 0);
+    assert_int_equal(banyan_index_close(f.index), BANYAN_OK);
+    assert_int_equal(banyan_session_close(f.session), BANYAN_OK);
+    assert_int_equal(banyan_close(f.banyan), BANYAN_OK);
+}
+
+static void test_cache_policies(void **state)
+{
+    (void)state;
+    own_and_cache(BANYAN_CACHE_INNER);
+    own_and_cache(BANYAN_CACHE_LEAVES);
+    own_and_cache(BANYAN_CACHE_ENTRIES);
+    own_and_cache(BANYAN_CACHE_ALL);
+}
+
 static int next_descending(void *context, const void **key, size_t *key_length, const void **value,
                            size_t *length)
 {
@@ -681,7 +764,7 @@ static void test_uri_bad(void **state)
         cmocka_unit_test(test_iterator), cmocka_unit_test(test_iterator_bad),                                \
         cmocka_unit_test(test_indexes), cmocka_unit_test(test_handles), cmocka_unit_test(test_drop),         \
         cmocka_unit_test(test_other_pool), cmocka_unit_test(test_stats), cmocka_unit_test(test_bulk_bad),    \
-        cmocka_unit_test(test_session_open_bad)
+        cmocka_unit_test(test_session_open_bad), cmocka_unit_test(test_cache_stats)
 
 static const struct CMUnitTest plain_tests[] = {COMMON_TESTS, cmocka_unit_test(test_plain_does_not_expire),
                                                 cmocka_unit_test(test_own)};
@@ -691,6 +774,8 @@ static const struct CMUnitTest record_tests[] = {COMMON_TESTS,
                                                  cmocka_unit_test(test_records_expire),
                                                  cmocka_unit_test(test_records_elsewhere),
                                                  cmocka_unit_test(test_uri_bad)};
+
+static const struct CMUnitTest cache_tests[] = {cmocka_unit_test(test_cache_policies)};
 
 /* A memory node in a process of its own, at a socket in `folder`; 0: it does not start. */
 static pid_t start_daemon(const char *program, const char *folder)
@@ -725,7 +810,8 @@ static int run_cluster(const char *program)
         return 1;
     pid_t child = start_daemon(program, folder);
     int failed =
-        child ? cmocka_run_group_tests_name("records in a cluster", record_tests, setup_records, teardown)
+        child ? cmocka_run_group_tests_name("records in a cluster", record_tests, setup_records, teardown) +
+                    cmocka_run_group_tests_name("a cache in a cluster", cache_tests, NULL, NULL)
               : 1;
     if (child) {
         int status = 0;

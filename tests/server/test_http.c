@@ -88,6 +88,10 @@ static void test_no_password(void **state)
     pages_start(&pages, NULL, "127.0.0.1");
     expect(&pages, "/", "", "200", "Banyan compute node");
     expect(&pages, "/metrics", "", "200", "\nbanyan_round_trips_total ");
+    expect(&pages, "/metrics", "", "200", "\nbanyan_cache_budget_bytes ");
+    expect(&pages, "/metrics", "", "200", "\nbanyan_cache_bytes{kind=\"inner\"} ");
+    expect(&pages, "/metrics", "", "200", "\nbanyan_cache_evictions_total{kind=\"entries\"} 0\n");
+    expect(&pages, "/", "", "200", "<h2>Cache of the index");
     expect(&pages, "/metrics", SESAME, "200", "\nbanyan_round_trips_total ");
     expect(&pages, "/health", "", "200", "ok\n");
     expect(&pages, "/other", "", "404", "!banyan_");

@@ -574,6 +574,11 @@ static void test_info(void **state)
                                         "cmdstat_get:calls=2,",
                                         "# Keyspace\r\n",
                                         "# Banyan\r\n",
+                                        "# Cache\r\n",
+                                        "cache_budget_bytes:",
+                                        "\r\ncache_inner:bytes=",
+                                        "\r\ncache_leaves:bytes=0,hits=0,",
+                                        "\r\ncache_entries:bytes=0,hits=0,",
                                         "memory_nodes:1\r\n",
                                         "fabric:local\r\n",
                                         "total_error_replies:1\r\n"};

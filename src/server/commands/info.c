@@ -214,6 +214,27 @@ static void section_banyan(struct figures *f)
     }
 }
 
+/* A line for each kind. Its names are what `banyan top` reads. */
+static void section_cache(struct figures *f)
+{
+    const struct tree_cache_stats *cache = &f->stats.cache;
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < SERVER_CACHE_KINDS; i++)
+        bytes += server_cache_kind(&f->stats, i).bytes;
+    text_add(&f->text, "cache_budget_bytes:%" PRIu64 "\r\ncache_bytes:%" PRIu64 "\r\n", cache->budget, bytes);
+    for (unsigned i = 0; i < SERVER_CACHE_KINDS; i++) {
+        const struct tree_cache_kind kind = server_cache_kind(&f->stats, i);
+        text_add(&f->text,
+                 "cache_%s:bytes=%" PRIu64 ",hits=%" PRIu64 ",misses=%" PRIu64 ",admissions=%" PRIu64
+                 ",evictions=%" PRIu64 "\r\n",
+                 server_cache_names[i], kind.bytes, kind.hits, kind.misses, kind.admissions, kind.evictions);
+    }
+    text_add(&f->text,
+             "cache_shortcut_hits:%" PRIu64 "\r\ncache_promotions:%" PRIu64 "\r\ncache_demotions:%" PRIu64
+             "\r\ncache_busy:%" PRIu64 "\r\n",
+             cache->shortcut_hits, cache->promotions, cache->demotions, cache->busy);
+}
+
 /* Its names are what `banyan top` reads. */
 static void section_ownership(struct figures *f)
 {
@@ -260,6 +281,7 @@ static const struct section {
     {"CLUSTER", "Cluster", section_cluster, false, false},
     {"KEYSPACE", "Keyspace", section_keyspace, false, false},
     {"BANYAN", "Banyan", section_banyan, false, true},
+    {"CACHE", "Cache", section_cache, false, false},
     {"OWNERSHIP", "Ownership", section_ownership, false, false},
 };
 
