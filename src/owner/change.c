@@ -141,7 +141,16 @@ static int bound_change_begin(struct bound_change *change, struct owner *owner, 
     if (!change->index)
         return BANYAN_EINVAL;
     int status = bound_of(session, tree, key, key_length, &change->bound);
-    return status ? status : owner_transfer_begin(&change->transfer, owner, session, true);
+    if (!status)
+        status = owner_transfer_begin(&change->transfer, owner, session, true);
+    if (status)
+        return status;
+    const struct owner_problem *problem = owner_map_problem(&change->transfer.map, change->index->number);
+    if (!problem)
+        return 0;
+    return owner_transfer_end(&change->transfer,
+                              pool_fail(tree_session_pool(session), BANYAN_ECORRUPT, "the index '%s': %s",
+                                        tree_name(tree), problem->text));
 }
 
 int owner_split(struct owner *owner, struct tree_session *session, struct tree *tree, const void *key,

@@ -282,6 +282,12 @@ static void a_broken_map_is_named(void **state)
     good(side, owner_split(side->owner, side->session, sound, key, key_of(50, key)));
     while (tree_rights_version(other->tree) < tree_rights_version(sound))
         task_sleep(100000);
+    /* no change is made of what cannot be understood */
+    key_of(100, key);
+    assert_int_equal(owner_merge(side->owner, side->session, side->tree, key, 8), BANYAN_ECORRUPT);
+    assert_non_null(strstr(tree_session_error(side->session)->text, "'test'"));
+    assert_int_equal(owner_split(side->owner, side->session, side->tree, key, 8), BANYAN_ECORRUPT);
+    key_of(50, key);
     int status = tree_lookup(other->session, other->tree, key, 8, value, &length);
     assert_int_equal(status, BANYAN_ECORRUPT);
     assert_non_null(strstr(tree_session_error(other->session)->text, "'test'"));
