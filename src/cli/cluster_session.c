@@ -36,7 +36,7 @@ void cluster_session_close(struct cluster_session *session)
 {
     struct error error = {0};
     if (owner_process_leave(session->process, &error))
-        log_debug("the cluster's board still names this process: %s", error.text);
+        log_debug("ranges of this process are left to others: %s", error.text);
     owner_process_close(session->process);
     tree_session_destroy(session->session);
     pool_worker_destroy(session->worker);

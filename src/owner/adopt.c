@@ -23,7 +23,13 @@ static int report(struct owner *owner, struct tree_session *session, uint64_t ve
     struct memory_board_reply reply;
     struct memory_board_request request = {
         .kind = MEMORY_BOARD_ENTER, .version = version, .willing = owner_willing(owner)};
-    return owner_board_call(session, &request, &reply);
+    int status = owner_board_call(session, &request, &reply);
+    if (status == BANYAN_ENOSPC)
+        return pool_fail(tree_session_pool(session), status,
+                         "memory node 0 knows %u processes of this cluster already, and has no room for "
+                         "another",
+                         MEMORY_BOARD_MEMBERS_MAX);
+    return status;
 }
 
 /* ---- installing ---- */
@@ -94,7 +100,7 @@ static int refresh(struct owner *owner, struct tree_session *session, bool *agai
     *again = false;
     /* Before the fetch: from here on transfers from shared wait for this process. */
     if (owner->entered != incarnation)
-        status = report(owner, session, owner->reported);
+        status = report(owner, session, owner_reported(owner));
     if (!status) {
         owner->entered = incarnation;
         status = owner_map_fetch(owner, session, &map);
@@ -109,7 +115,7 @@ static int refresh(struct owner *owner, struct tree_session *session, bool *agai
     fabric_lease_resume(owner->fabric, incarnation);
     status = report(owner, session, owner->copy.version);
     if (!status)
-        owner->reported = owner->copy.version;
+        atomic_store_relaxed(&owner->reported, owner->copy.version);
     return status;
 }
 
@@ -119,7 +125,7 @@ int owner_refresh(struct owner *owner, struct tree_session *session, uint64_t ve
     bool again = true;
     owner_turn_take(&owner->adopting);
     uint64_t began = task_now();
-    if (owner_fresh(owner) && owner->adopted >= version && owner->reported >= version) {
+    if (owner_fresh(owner) && owner->adopted >= version && owner_reported(owner) >= version) {
         owner_turn_give(&owner->adopting);
         return 0;
     }
@@ -140,7 +146,7 @@ int owner_tell(struct owner *owner, struct tree_session *session)
     int status = owner_join(owner, session);
     owner_turn_take(&owner->adopting);
     if (!status)
-        status = report(owner, session, owner->reported);
+        status = report(owner, session, owner_reported(owner));
     owner_turn_give(&owner->adopting);
     return status;
 }

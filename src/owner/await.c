@@ -49,6 +49,12 @@ static int clean(struct owner_transfer *transfer, struct fabric_process process,
     return owner_board_call(transfer->session, &request, &reply);
 }
 
+static int lease_failed(struct pool_session *pool, int status)
+{
+    return pool_node_failed(pool, status == BANYAN_EFENCED ? BANYAN_ENET : status, 0,
+                            "asking for the end of a read lease");
+}
+
 int owner_await_orphan(struct owner_transfer *transfer, struct fabric_process orphan)
 {
     struct owner_members members;
@@ -65,6 +71,19 @@ int owner_await_orphan(struct owner_transfer *transfer, struct fabric_process or
     if (status == BANYAN_ENOTSUP) /* all compute nodes are one process: then none has died */
         status = 0;
     return status ? status : clean(transfer, orphan, serial);
+}
+
+int owner_await_gone(struct owner_transfer *transfer, struct fabric_process gone, uint64_t serial)
+{
+    struct pool_session *pool = tree_session_pool(transfer->session);
+    bool over;
+    int status = fence(transfer, gone);
+    if (status)
+        return status == BANYAN_ENOTSUP ? 0 : status;
+    status = fabric_lease_over(pool->endpoint, gone, &over, pool->cost);
+    if (status)
+        return lease_failed(pool, status);
+    return over ? clean(transfer, gone, serial) : 0;
 }
 
 /* ---- those who lose something ---- */
@@ -148,8 +167,7 @@ static int look_at(struct losers *losers, struct loser *loser, const struct owne
     }
     int status = fabric_lease_over(pool->endpoint, loser->process, &loser->done, pool->cost);
     if (status)
-        return pool_node_failed(pool, status == BANYAN_EFENCED ? BANYAN_ENET : status, 0,
-                                "asking for the end of a read lease");
+        return lease_failed(pool, status);
     return loser->done ? clean(transfer, loser->process, loser->serial) : 0;
 }
 

@@ -13,12 +13,15 @@
 /* A range that is on its way for so long, and no process at it, is finished by keepers; before that by
  * whoever needs it. The same for a process that is gone. */
 #define TICKS_PATIENCE 3u
+/* So often a keeper looks how many of the board's processes are gone, and so many may be. */
+#define BURY_NS  (1000 * MILLISECOND)
+#define GONE_MAX 64u
 
 struct keeping {
     struct owner *owner;
     struct tree_session *session;
     struct random random;
-    uint64_t looked, balanced; /* when */
+    uint64_t looked, balanced, buried; /* when */
     unsigned ticks_moving, ticks_gone;
     struct fabric_process gone;
     unsigned patience; /* ticks: drawn, so that not all keepers come at once */
@@ -40,7 +43,9 @@ static int look(struct keeping *keeping, bool *held)
     int status = owner_board_look(keeping->session, &board);
     if (!status)
         *held = board.holder.instance != 0;
-    if (!status && (!owner_fresh(owner) || board.version > atomic_load_relaxed(&owner->adopted)))
+    /* Also where the board was not told of what was adopted: others wait for that, and fence this process. */
+    if (!status && (!owner_fresh(owner) || board.version > atomic_load_relaxed(&owner->adopted) ||
+                    board.version > owner_reported(owner)))
         status = owner_refresh(owner, keeping->session, board.version);
     return status;
 }
@@ -123,6 +128,15 @@ static int mend(struct keeping *keeping, bool held)
                       keeping->ticks_gone ? gone : (struct fabric_process){0}, NULL);
 }
 
+/* A call that took the map's lock, or gave it back, has failed, and the connection lives on: nobody would
+ * free the lock. Taken again it is given back surely. */
+static int settle_lock(struct owner *owner, struct tree_session *session)
+{
+    struct owner_transfer transfer;
+    int status = owner_transfer_lock(&transfer, owner, session);
+    return status ? (status == BANYAN_EBUSY ? 0 : status) : owner_transfer_unlock(&transfer, 0);
+}
+
 static int tick(struct keeping *keeping)
 {
     struct owner *owner = keeping->owner;
@@ -132,7 +146,13 @@ static int tick(struct keeping *keeping)
         status = mend(keeping, held);
     if (!status)
         status = give_back(keeping);
+    if (!status && atomic_load_relaxed(&owner->may_lock))
+        status = settle_lock(owner, keeping->session);
     uint64_t now = task_now();
+    if (!status && now - keeping->buried >= BURY_NS) {
+        keeping->buried = now;
+        status = owner_bury(owner, keeping->session, GONE_MAX);
+    }
     if (!status && owner->options.balance_ns && owner_willing(owner) &&
         now - keeping->balanced >= owner->options.balance_ns) {
         keeping->balanced = now;
@@ -157,7 +177,7 @@ int owner_keep(struct owner *owner, struct tree_session *session)
     if (status)
         return status;
     random_seed(&keeping.random, owner->options.seed);
-    keeping.balanced = task_now();
+    keeping.balanced = keeping.buried = task_now();
     set_keeper(owner, task_self());
     while (!owner_stopping(owner)) {
         /* Errors are of the network, or of memory: the next tick tries again. Those that concern an index are

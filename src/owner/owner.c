@@ -92,8 +92,15 @@ int owner_join(struct owner *owner, struct tree_session *session)
     owner_turn_take(&owner->adopting);
     int status = open_map(owner, session);
     owner_turn_give(&owner->adopting);
-    /* what was adopted once is kept up by the keeper */
-    return status || owner->incarnation ? status : owner_refresh(owner, session, 0);
+    if (status || owner->incarnation) /* what was adopted once is kept up by the keeper */
+        return status;
+    status = owner_refresh(owner, session, 0);
+    if (status == BANYAN_ENOSPC) { /* on the board: of those that are gone nothing may be left there */
+        status = owner_bury(owner, session, 0);
+        if (!status)
+            status = owner_refresh(owner, session, 0);
+    }
+    return status;
 }
 
 /* ---- indexes ---- */

@@ -66,6 +66,8 @@ void owner_process_close(struct owner_process *process)
     if (!process)
         return;
     owner_threads_stop(process->threads);
+    if (process->session) /* an entry that stays is taken off by others, when this process is gone */
+        (void)owner_leave(process->owner, process->session);
     tree_session_destroy(process->session);
     pool_worker_destroy(process->worker);
     owner_destroy(process->owner);

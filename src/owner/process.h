@@ -18,8 +18,9 @@ struct owner_process;
 int owner_process_open(struct owner_process **process, struct tree_compute *compute,
                        const struct owner_options *options, unsigned threads, unsigned fibers,
                        struct error *error);
-/* Stops the threads. What is still attached is detached; ranges are given away by owner_process_leave alone.
- * NULL is ignored. */
+/* Stops the threads, and takes this process off the board: no operation of it may be under way any more, nor
+ * begin. What is still attached is detached; ranges are given away by owner_process_leave alone. A round trip
+ * to the home node. NULL is ignored. */
 void owner_process_close(struct owner_process *process);
 /* NULL for NULL. */
 struct owner *owner_process_owner(const struct owner_process *process);
@@ -28,7 +29,7 @@ struct owner *owner_process_owner(const struct owner_process *process);
 int owner_process_attach(struct owner_process *process, struct tree *tree, struct error *error);
 int owner_process_detach(struct owner_process *process, struct tree *tree, struct error *error);
 int owner_process_balance(struct owner_process *process, struct error *error);
-/* owner_release: what it has goes to others, and its name is taken off the board. */
+/* owner_release: what it has goes to others. */
 int owner_process_leave(struct owner_process *process, struct error *error);
 
 #endif

@@ -41,8 +41,8 @@ struct owner {
     /* under `adopting`: */
     struct owner_map copy; /* as it was adopted last */
     uint64_t entered;      /* incarnation in which this process said that it is a member; 0: never */
-    uint64_t reported;     /* version that the board knows it has adopted */
     /* atomic, written under `adopting`: */
+    uint64_t reported;    /* version that the board knows it has adopted */
     uint64_t adopted;     /* version of `copy` */
     uint64_t incarnation; /* ... and before whose fetch it was read; 0: nothing was adopted */
 
@@ -52,6 +52,7 @@ struct owner {
     struct task *keeper; /* under the lock: while owner_keep runs */
     bool stopping;       /* atomic */
     bool released;       /* atomic: owner_release was called: this process takes nothing any more */
+    bool may_lock;       /* atomic, written under `changing`: this process may have the map's lock */
     uint64_t heard;      /* atomic: the greatest version that a peer told of */
     uint64_t looked_at;  /* atomic: when a waiting task last looked at the board */
     uint64_t counts[sizeof(struct owner_stats) / sizeof(uint64_t)]; /* atomic; struct owner_stats */
@@ -84,6 +85,10 @@ static inline bool owner_willing(const struct owner *owner)
 {
     return owner->options.policy == OWNER_AUTO && !atomic_load_relaxed(&owner->released);
 }
+static inline uint64_t owner_reported(const struct owner *owner)
+{
+    return atomic_load_relaxed(&owner->reported); /* outside of `adopting`: a hint */
+}
 static inline bool owner_nobody(struct fabric_process process)
 {
     return process.compute_id == 0;
@@ -102,6 +107,13 @@ int owner_install(struct owner *owner, struct tree_session *session, struct owne
 int owner_tell(struct owner *owner, struct tree_session *session);
 /* Wakes the keeper. Any thread. */
 void owner_wake(struct owner *owner);
+
+/* ---- bury.c ---- */
+
+/* Takes processes off the board that are gone, if it names more than `most` of those: they are fenced at
+ * every memory node first. Only if the map's lock is free. Calls of this process need not be over, nor must
+ * it have joined. Under neither turn. */
+int owner_bury(struct owner *owner, struct tree_session *session, uint32_t most);
 
 /* ---- takeover.c ---- */
 

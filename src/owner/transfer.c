@@ -223,6 +223,8 @@ static int take_lock(struct owner_transfer *transfer, bool wait, struct memory_b
     uint64_t pause = LOCK_LOOK_FIRST;
     for (;;) {
         int status = ask(transfer, reply);
+        /* A call that failed may have been served. Relaxed: the keeper looks at it without the turn. */
+        atomic_store_relaxed(&transfer->owner->may_lock, status || transfer->grant);
         if (status || transfer->grant)
             return status;
         if (!wait)
@@ -241,13 +243,39 @@ static int drop_lock(struct owner_transfer *transfer, int status)
     struct memory_board_reply reply;
     struct memory_board_request request = {.kind = MEMORY_BOARD_UNLOCK, .grant = transfer->grant};
     struct pool_session *pool = tree_session_pool(transfer->session);
-    const struct error first = pool->error; /* of `status`; a lost unlock is made good by the fencing */
-    if (transfer->grant)
-        (void)owner_board_call(transfer->session, &request, &reply);
+    const struct error first = pool->error; /* of `status` */
+    /* A lost unlock is made good by the fencing; where the connection lives on, by the keeper. */
+    if (transfer->grant && !owner_board_call(transfer->session, &request, &reply))
+        atomic_store_relaxed(&transfer->owner->may_lock, false);
     pool->error = first;
     owner_map_free(&transfer->map);
     owner_turn_give(&transfer->owner->changing);
     return status;
+}
+
+static int lock(struct owner_transfer *transfer, struct owner *owner, struct tree_session *session, bool wait,
+                struct memory_board_reply *reply)
+{
+    if (wait)
+        owner_turn_take(&owner->changing);
+    else if (!owner_turn_try(&owner->changing))
+        return BANYAN_EBUSY;
+    uint64_t now = task_now();
+    *transfer = (struct owner_transfer){
+        .owner = owner, .session = session, .began = now, .deadline = now + owner->options.timeout_ns};
+    int status = take_lock(transfer, wait, reply);
+    return status ? drop_lock(transfer, status) : 0;
+}
+
+int owner_transfer_lock(struct owner_transfer *transfer, struct owner *owner, struct tree_session *session)
+{
+    struct memory_board_reply reply;
+    return lock(transfer, owner, session, false, &reply);
+}
+
+int owner_transfer_unlock(struct owner_transfer *transfer, int status)
+{
+    return drop_lock(transfer, status);
 }
 
 int owner_transfer_begin(struct owner_transfer *transfer, struct owner *owner, struct tree_session *session,
@@ -257,15 +285,10 @@ int owner_transfer_begin(struct owner_transfer *transfer, struct owner *owner, s
     int status = owner_join(owner, session);
     if (status)
         return status;
-    if (wait)
-        owner_turn_take(&owner->changing);
-    else if (!owner_turn_try(&owner->changing))
-        return BANYAN_EBUSY;
-    uint64_t now = task_now();
-    *transfer = (struct owner_transfer){
-        .owner = owner, .session = session, .began = now, .deadline = now + owner->options.timeout_ns};
-    status = take_lock(transfer, wait, &reply);
-    if (!status && reply.orphan.instance)
+    status = lock(transfer, owner, session, wait, &reply);
+    if (status)
+        return status;
+    if (reply.orphan.instance)
         status = owner_await_orphan(transfer, owner_process_of(&reply.orphan));
     if (!status)
         status = owner_map_fetch(owner, session, &transfer->map);

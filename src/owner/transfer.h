@@ -27,6 +27,10 @@ int owner_transfer_begin(struct owner_transfer *transfer, struct owner *owner, s
                          bool wait);
 /* Gives the lock back; then this process adopts what has changed. Passes `status` on. */
 int owner_transfer_end(struct owner_transfer *transfer, int status);
+/* The lock alone, for what writes nothing; BANYAN_EBUSY (without a message) where another has it. This
+ * process need not have joined. */
+int owner_transfer_lock(struct owner_transfer *transfer, struct owner *owner, struct tree_session *session);
+int owner_transfer_unlock(struct owner_transfer *transfer, int status);
 
 /* The ranges become what `next` of each says (state and version need not be set): all three steps. Ranges
  * with no entry yet (an index that was never divided) may be among them. */

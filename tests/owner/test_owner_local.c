@@ -18,7 +18,9 @@
 #include "base/thread.h"
 #include "fabric/local.h"
 #include "memory/memory.h"
+#include "memory/request.h"
 #include "owner/owner.h"
+#include "owner/process.h"
 #include "swarm/world.h"
 
 #define SIDES 3u
@@ -60,6 +62,49 @@ static size_t key_of(uint32_t number, uint8_t key[8])
     return 8;
 }
 
+/* ---- calls that fail while the connection lives on, as on a mapped pool whose memory node hangs ---- */
+
+struct failing {
+    struct fabric_ops ops;
+    int (*call)(struct fabric_endpoint *, uint16_t, const void *, size_t, void *, size_t, size_t *);
+    uint32_t kind;     /* atomic: the next call of this kind fails; 0: none */
+    bool served;       /* ... and is served before */
+    uint64_t versions; /* ... if it tells of this version or a later one */
+};
+static struct failing failing[SIDES];
+
+static int failing_call(struct fabric_endpoint *endpoint, uint16_t node, const void *bytes, size_t length,
+                        void *reply, size_t capacity, size_t *reply_length)
+{
+    struct failing *one = &failing[endpoint->fabric->capabilities.compute_id - 1u];
+    struct memory_board_request request = {0};
+    memcpy(&request, bytes, length < sizeof request ? length : sizeof request);
+    uint32_t kind = request.kind;
+    bool fails = kind == atomic_load_acquire(&one->kind) && request.version >= one->versions &&
+                 __atomic_compare_exchange_n(&one->kind, &kind, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    int status =
+        fails && !one->served ? 0 : one->call(endpoint, node, bytes, length, reply, capacity, reply_length);
+    return fails ? BANYAN_ENET : status;
+}
+
+static void failing_prepare(struct fabric *fabric)
+{
+    struct failing *one = &failing[fabric->capabilities.compute_id - 1u];
+    *one = (struct failing){.ops = *fabric->ops, .call = fabric->ops->call};
+    one->ops.call = failing_call;
+    fabric->ops = &one->ops;
+}
+
+/* The next such call of the compute node fails. */
+static void fail_call(unsigned side, uint32_t kind, bool served, uint64_t versions)
+{
+    failing[side].served = served;
+    failing[side].versions = versions;
+    atomic_store_release(&failing[side].kind, kind);
+}
+
+/* ---- the rig ---- */
+
 static void side_open(struct rig *rig, unsigned number)
 {
     struct side *side = &rig->sides[number];
@@ -73,6 +118,7 @@ static void side_open(struct rig *rig, unsigned number)
     options.tick_ns = 5000000;
     side->fabric = fabric_local_create_peer(rig->peers, &target, 1, (uint16_t)(number + 1), &error);
     assert_non_null(side->fabric);
+    failing_prepare(side->fabric);
     assert_int_equal(tree_compute_create(&side->compute, side->fabric, &switches, &error), 0);
     assert_int_equal(pool_worker_create(&side->worker, tree_compute_pool(side->compute), &error), 0);
     assert_int_equal(tree_session_create(&side->session, side->compute, side->worker, &error), 0);
@@ -380,6 +426,128 @@ static void an_index_is_closed_before_it_is_dropped(void **state)
     rig_close(&rig);
 }
 
+/* ---- calls that were lost ---- */
+
+static void a_lost_call_does_not_keep_the_lock(void **state)
+{
+    struct rig rig;
+    uint8_t key[8];
+    rig_open(&rig);
+    struct side *side = &rig.sides[0], *other = &rig.sides[1];
+    fail_call(1, MEMORY_BOARD_UNLOCK, false, 0);
+    good(other, owner_split(other->owner, other->session, other->tree, key, key_of(100, key)));
+    assert_int_equal(atomic_load_acquire(&failing[1].kind), 0);
+    good(side, owner_split(side->owner, side->session, side->tree, key, key_of(200, key)));
+    fail_call(1, MEMORY_BOARD_LOCK, true, 0);
+    int status = owner_split(other->owner, other->session, other->tree, key, key_of(300, key));
+    assert_int_equal(status, BANYAN_ENET);
+    good(side, owner_split(side->owner, side->session, side->tree, key, key_of(400, key)));
+    rig_close(&rig);
+}
+
+static void what_was_adopted_is_reported_in_the_end(void **state)
+{
+    struct rig rig;
+    rig_open(&rig);
+    struct side *side = &rig.sides[0], *other = &rig.sides[1];
+    struct owner_selection all = {.tree = other->tree};
+    good(other, owner_take(other->owner, other->session, &all, NULL));
+    all.tree = side->tree;
+    fail_call(1, MEMORY_BOARD_ENTER, false, tree_rights_version(other->tree) + 1);
+    good(side, owner_take(side->owner, side->session, &all, NULL));
+    assert_int_equal(atomic_load_acquire(&failing[1].kind), 0);
+    rig_close(&rig);
+}
+
+/* ---- who is on the board ---- */
+
+struct census {
+    uint32_t count;
+    bool named; /* compute node SIDES + 1 is among them */
+};
+
+static void count_member(void *context, const struct owner_member *member)
+{
+    struct census *census = context;
+    census->count++;
+    census->named = census->named || member->process.compute_id == SIDES + 1;
+}
+
+static struct census board_census(const struct side *side)
+{
+    struct census census = {0};
+    good(side, owner_members(side->owner, side->session, count_member, &census));
+    return census;
+}
+
+/* Another compute node, as programs and the C library are one; it opens no index. */
+static int guest_open(struct rig *rig, struct fabric **fabric, struct tree_compute **compute,
+                      struct owner_process **process, struct error *error)
+{
+    const struct fabric_target *target = memory_node_target(rig->memory);
+    struct tree_switches switches;
+    struct owner_options options;
+    owner_options_default(&options);
+    assert_int_equal(tree_switches_preset(&switches, "banyan", error), 0);
+    *fabric = fabric_local_create_peer(rig->peers, &target, 1, SIDES + 1, error);
+    assert_non_null(*fabric);
+    assert_int_equal(tree_compute_create(compute, *fabric, &switches, error), 0);
+    return owner_process_open(process, *compute, &options, 1, 1, error);
+}
+
+static void a_process_that_ends_takes_itself_off_the_board(void **state)
+{
+    struct rig rig;
+    struct fabric *fabric;
+    struct tree_compute *compute;
+    struct owner_process *process;
+    struct error error = {0};
+    rig_open(&rig);
+    if (guest_open(&rig, &fabric, &compute, &process, &error))
+        fail_msg("%s", error.text);
+    assert_true(board_census(&rig.sides[0]).named);
+    assert_int_equal(owner_process_leave(process, &error), 0);
+    owner_process_close(process);
+    assert_false(board_census(&rig.sides[0]).named);
+    tree_compute_destroy(compute);
+    fabric_close(fabric);
+    rig_close(&rig);
+}
+
+/* Processes that were killed: nobody is connected under these instances. */
+static void enter_the_dead(const struct side *side, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct memory_board_request request = {.kind = MEMORY_BOARD_ENTER, .instance = 1000000 + first + i};
+        struct memory_board_reply reply;
+        size_t length;
+        good(side, pool_call(tree_session_pool(side->session), 0, &request, sizeof request, &reply,
+                             sizeof reply, &length));
+    }
+}
+
+static void the_dead_leave_room_on_the_board(void **state)
+{
+    struct rig rig;
+    struct fabric *fabric;
+    struct tree_compute *compute;
+    struct owner_process *process;
+    struct error error = {0};
+    rig_open(&rig);
+    struct side *side = &rig.sides[0];
+    const uint32_t alive = board_census(side).count;
+    enter_the_dead(side, 0, MEMORY_BOARD_MEMBERS_MAX - alive);
+    if (guest_open(&rig, &fabric, &compute, &process, &error)) /* it makes itself room */
+        fail_msg("%s", error.text);
+    owner_process_close(process);
+    tree_compute_destroy(compute);
+    fabric_close(fabric);
+    enter_the_dead(side, MEMORY_BOARD_MEMBERS_MAX, 300);
+    while (board_census(side).count > alive + 64) /* a keeper finds them */
+        task_sleep(1000000);
+    rig_close(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -387,6 +555,10 @@ int main(void)
         cmocka_unit_test(a_broken_map_is_named),
         cmocka_unit_test(another_map_is_refused),
         cmocka_unit_test(an_index_is_closed_before_it_is_dropped),
+        cmocka_unit_test(a_lost_call_does_not_keep_the_lock),
+        cmocka_unit_test(what_was_adopted_is_reported_in_the_end),
+        cmocka_unit_test(a_process_that_ends_takes_itself_off_the_board),
+        cmocka_unit_test(the_dead_leave_room_on_the_board),
     };
     return cmocka_run_group_tests_name("owner on threads", tests, NULL, NULL);
 }
