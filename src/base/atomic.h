@@ -49,6 +49,18 @@ static inline void spinlock_unlock(struct spinlock *lock)
     __atomic_store_n(&lock->locked, 0u, __ATOMIC_RELEASE);
 }
 
+/* The same, and a full fence behind it: all that was stored before can be seen by every thread before the
+ * caller goes on. */
+static inline void spinlock_unlock_fenced(struct spinlock *lock)
+{
+#if defined(__x86_64__)
+    __atomic_exchange_n(&lock->locked, 0u, __ATOMIC_SEQ_CST); /* drains the store buffer, as a fence does */
+#else
+    spinlock_unlock(lock);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
 /* Copies out of memory that others may write meanwhile: every aligned 8-byte word is read once,
  * relaxed. Any alignment and length. */
 void atomic_copy_from(void *to, const void *shared, size_t length);

@@ -182,10 +182,18 @@ struct fabric_ops {
     const struct fabric_peer_ops *peers;
 };
 
+/* A memory node's pool as it is mapped here. */
+struct fabric_window {
+    uint8_t *bytes;
+    uint64_t length;
+};
+
 /* Backends embed these as their first member. */
 struct fabric {
     const struct fabric_ops *ops;
     struct fabric_capabilities capabilities;
+    const struct fabric_window
+        *windows; /* [memory_nodes], of the fabric; NULL: fabric_window offers nothing */
 };
 struct fabric_endpoint {
     struct fabric *fabric;
@@ -199,6 +207,23 @@ static inline const struct fabric_capabilities *fabric_capabilities(const struct
 struct fabric_endpoint *fabric_endpoint_open(struct fabric *fabric, struct error *error);
 void fabric_endpoint_close(struct fabric_endpoint *endpoint);
 void fabric_close(struct fabric *fabric);
+
+/*
+ * Where `length` bytes at the address are mapped here, for a caller that does without a list what one of
+ * READs and WRITEs would do: it loads and stores as base/atomic.h copies, puts a release fence before its
+ * stores and a full one behind them (G1, G4), and counts what the list would have cost. Only where nothing
+ * can be cut off or lost (G5, G6): the memory is this process's own, ends with it, and no connection leads to
+ * it. NULL: it is not so, or there are no such bytes.
+ */
+static inline uint8_t *fabric_window(const struct fabric *fabric, gaddr address, uint32_t length)
+{
+    const uint64_t offset = gaddr_offset(address); /* in the lock region it is beyond all pools */
+    const uint16_t node = gaddr_node(address);
+    if (!fabric->windows || node >= fabric->capabilities.memory_nodes || address == GADDR_NULL)
+        return NULL;
+    const struct fabric_window *window = &fabric->windows[node];
+    return offset < window->length && length <= window->length - offset ? window->bytes + offset : NULL;
+}
 
 /* Counts lost connections, from 1. An operation that began under one number must not go on under another at
  * the memory node that was lost in between (G6). It is read once, at the start of an operation that takes

@@ -19,7 +19,7 @@
 struct local_fabric {
     struct fabric fabric;
     struct local_member member;
-    const struct fabric_target *targets[];
+    const struct fabric_target *targets[]; /* and behind them the windows */
 };
 
 struct local_member *local_member_of(const struct fabric *fabric)
@@ -124,19 +124,23 @@ struct fabric *fabric_local_create(const struct fabric_target *const *targets, u
     }
     if (check_targets(targets, count, error))
         return NULL;
-    struct local_fabric *local = malloc(sizeof *local + count * sizeof local->targets[0]);
+    struct local_fabric *local =
+        malloc(sizeof *local + count * (sizeof local->targets[0] + sizeof local->fabric.windows[0]));
     if (local == NULL) {
         error_set(error, BANYAN_ENOMEM, "no memory for a local fabric of %u memory nodes", (unsigned)count);
         return NULL;
     }
 
     uint64_t lock_bytes = targets[0]->lock_bytes;
+    struct fabric_window *windows = (struct fabric_window *)(void *)&local->targets[count];
     for (uint16_t i = 0; i < count; i++) {
         local->targets[i] = targets[i];
+        windows[i] = (struct fabric_window){targets[i]->pool, targets[i]->pool_bytes};
         if (targets[i]->lock_bytes < lock_bytes)
             lock_bytes = targets[i]->lock_bytes;
     }
     local->fabric.ops = &local_ops;
+    local->fabric.windows = windows;
     local->member = (struct local_member){.peers = NULL};
     local->fabric.capabilities = (struct fabric_capabilities){
         .backend = "local",

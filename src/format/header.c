@@ -23,10 +23,12 @@ static uint32_t upper_offset(const struct format_layout *layout, uint32_t lower_
 
 void format_header_settle(const struct format_layout *layout, const struct fabric_command *command)
 {
-    uint8_t *to = command->read.buffer;
-    const uint8_t *from = command->read.data;
-    if (from == to)
-        return;
+    if (command->read.data != command->read.buffer)
+        format_header_copy(layout, command->read.buffer, command->read.data);
+}
+
+void format_header_copy(const struct format_layout *layout, uint8_t *to, const uint8_t *from)
+{
     if (keys_fixed(layout)) {
         atomic_copy_from(to, from, layout->header_bytes);
         return;

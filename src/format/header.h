@@ -48,6 +48,8 @@ struct format_header {
     struct format_key lower, upper; /* of a decoded header: they point into the image */
 };
 
+/* Copies a header, as far as its fence keys reach, out of memory that others may be writing. */
+void format_header_copy(const struct format_layout *layout, uint8_t *to, const uint8_t *shared);
 /* After a READ of a header whose backend returned the mapped bytes in place: copies them, as far as the fence
  * keys reach, into the command's buffer. */
 void format_header_settle(const struct format_layout *layout, const struct fabric_command *command);

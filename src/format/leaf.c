@@ -6,6 +6,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/atomic.h"
 #include "format/slot_parts.h"
 
 void format_bucket_number(const struct format_layout *layout, uint32_t number, struct format_bucket *bucket)
@@ -56,6 +57,37 @@ bool format_bucket_find(const struct format_layout *layout, const uint8_t *image
         }
         slot->number = i;
         if (slot_check(bytes) == slot_proven_check(layout, seed, bytes, key, slot))
+            return true;
+    }
+    return false;
+}
+
+/* Slots lie at multiples of 4. Relaxed: what is found is copied, and judged then. */
+static bool slot_may_hold(const uint8_t *shared, bool fixed, struct format_key key)
+{
+    const uint32_t *words = (const uint32_t *)(const void *)(shared + 4);
+    uint32_t first = atomic_load_relaxed(&words[0]), wanted[2];
+    if (!fixed) {
+        uint8_t length;
+        memcpy(&length, &first, 1);
+        return length == key.length;
+    }
+    memcpy(wanted, key.bytes, sizeof wanted);
+    return first == wanted[0] && atomic_load_relaxed(&words[1]) == wanted[1];
+}
+
+bool format_bucket_find_shared(const struct format_layout *layout, const uint8_t *shared, uint8_t *image,
+                               const struct format_bucket *bucket, uint32_t seed, struct format_key key,
+                               struct format_slot *slot)
+{
+    const bool fixed = layout->geometry.key_kind == FORMAT_KEY_FIXED;
+    struct format_bucket one = {.first = bucket->first, .count = 1};
+    for (; one.first < bucket->first + bucket->count; one.first++) {
+        const uint32_t at = layout->slot_offset[one.first];
+        if (!slot_may_hold(shared + at, fixed, key))
+            continue;
+        atomic_copy_from(image + at, shared + at, layout->slot_bytes);
+        if (format_bucket_find(layout, image, &one, seed, key, slot))
             return true;
     }
     return false;

@@ -36,6 +36,12 @@ static inline uint16_t format_bucket_version(const uint8_t *image, const struct 
 bool format_bucket_find(const struct format_layout *layout, const uint8_t *image,
                         const struct format_bucket *bucket, uint32_t seed, struct format_key key,
                         struct format_slot *slot);
+/* The same for a leaf's own bytes, which others may be writing: copies the slots that may be the key's, one
+ * after the other, to their places in the image, and believes only what it has copied there. Nothing else of
+ * the bucket is copied: false says nothing. */
+bool format_bucket_find_shared(const struct format_layout *layout, const uint8_t *shared, uint8_t *image,
+                               const struct format_bucket *bucket, uint32_t seed, struct format_key key,
+                               struct format_slot *slot);
 /* A free slot for a key of this bucket, own segment first; UINT32_MAX when full. */
 uint32_t format_bucket_free_slot(const struct format_layout *layout, const uint8_t *image,
                                  const struct format_bucket *bucket, uint32_t seed);

@@ -1,6 +1,8 @@
 /* verdict.c - see verdict.h. */
 #include "format/verdict.h"
 
+#include "base/atomic.h"
+
 enum format_verdict format_node_verdict(const struct format_layout *layout, const uint8_t *image,
                                         struct format_link link, uint16_t index, uint8_t level,
                                         struct format_header *header)
@@ -87,6 +89,31 @@ enum format_verdict format_point_verdict_locked(const struct format_point *point
     if (find(point, image, header->version, slot))
         return FORMAT_HIT;
     return proven(point, image, header) ? FORMAT_MISS : FORMAT_TORN;
+}
+
+enum format_verdict format_point_verdict_in_place(const struct format_point *point, const uint8_t *shared,
+                                                  uint8_t *image, const struct format_header *header,
+                                                  struct format_slot *slot)
+{
+    const struct format_bucket *bucket = &point->bucket;
+    enum format_verdict verdict = side_verdict(header, point->key);
+    if (verdict != FORMAT_LIVE)
+        return verdict;
+    if (format_bucket_find_shared(point->layout, shared, image, bucket,
+                                  format_slot_seed(point->link.tag, header->version), point->key, slot))
+        return FORMAT_HIT;
+    atomic_copy_from(image + bucket->offset, shared + bucket->offset, bucket->bytes);
+    return format_point_verdict_locked(point, image, header, slot);
+}
+
+bool format_point_hit_in_place(const struct format_point *point, const uint8_t *shared, uint8_t *image,
+                               struct format_slot *slot)
+{
+    /* Relaxed: the slot's check tells whether the two belong together. */
+    uint16_t version =
+        atomic_load_relaxed((const uint16_t *)(const void *)(shared + point->bucket.version_offset));
+    return format_bucket_find_shared(point->layout, shared, image, &point->bucket,
+                                     format_slot_seed(point->link.tag, version), point->key, slot);
 }
 
 /* ---- whole leaves ---- */

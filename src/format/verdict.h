@@ -72,6 +72,18 @@ enum format_verdict format_point_verdict(const struct format_point *point, const
 enum format_verdict format_point_verdict_locked(const struct format_point *point, const uint8_t *image,
                                                 const struct format_header *header, struct format_slot *slot);
 
+/*
+ * The same for a leaf's own bytes, `shared`, of which only the header is in the image yet. What the verdict
+ * rests on is copied into the image, and judged there: the key's slot, or all of the bucket.
+ */
+enum format_verdict format_point_verdict_in_place(const struct format_point *point, const uint8_t *shared,
+                                                  uint8_t *image, const struct format_header *header,
+                                                  struct format_slot *slot);
+/* R1 for a leaf's own bytes, by a reader without any right: true for a HIT, with the slot in the image; false
+ * says nothing. */
+bool format_point_hit_in_place(const struct format_point *point, const uint8_t *shared, uint8_t *image,
+                               struct format_slot *slot);
+
 /* Where a scan stands: it has delivered all keys below `key`, or in reverse all from `key` on. */
 struct format_position {
     struct format_key key;

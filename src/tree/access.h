@@ -5,7 +5,8 @@
  *
  * Which one an operation uses follows from its right to the leaf's range (rights.h): in a shared range it is
  * one-sided, under global locks (access_one_sided.c), and so are reads of ranges that are another's; in a
- * range that this process owns it needs no global lock (access_owned.c). Having another machine do the work
+ * range that this process owns it needs no global lock (access_owned.c), and where the leaves are mapped here
+ * as well no list either (access_direct.c). Having another machine do the work
  * needs a file of its own.
  *
  * COMMANDS describe bytes: READ and WRITE with the addresses of the pool, in the order in which they must
@@ -23,6 +24,13 @@
 #define TREE_ACCESS_H
 
 #include "tree/session.h"
+
+/* A leaf whose own bytes are at hand, with the right to change them or without. */
+struct tree_spot {
+    gaddr leaf;
+    uint8_t *bytes; /* others read them meanwhile, and where there is no right to them also write them */
+    struct tree_lock_shard *latch; /* the right; NULL: none */
+};
 
 struct tree_access {
     const char *name;
@@ -53,9 +61,30 @@ struct tree_access {
                    struct fabric_command *writes, uint32_t count);
     /* Gives the right up with nothing written and passes `verdict` on, unless the release failed. */
     int (*release_with)(struct tree_session *session, struct tree *tree, struct tree_hold *hold, int verdict);
+
+    /* IN PLACE, without commands; all NULL where leaves are not mapped here. Nothing can
+     * fail or be lost on the way. */
+
+    /* The leaf's own bytes, without a right to them; false: no such bytes. Prefetches what a change or a read
+     * of the bucket will touch, so that its cache misses overlap. */
+    bool (*find)(struct tree_session *session, struct tree *tree, gaddr leaf, struct tree_spot *spot);
+    void (*prefetch)(const struct tree_spot *spot, const struct format_bucket *bucket);
+    /* Takes the right to change what was found; false: not free at once. Until it is given up the task must
+     * not suspend. */
+    bool (*enter)(struct tree_session *session, struct tree_spot *spot);
+    /* Gives it up with nothing done, and counts nothing. */
+    void (*abandon)(struct tree_spot *spot);
+    /* Stores `length` bytes of `image` at their place in the leaf, visible to all before the right is given
+     * up; 0: none. Counts what the lists would have cost that read header and bucket and write this. */
+    void (*leave)(struct tree_session *session, const struct tree *tree, struct tree_spot *spot,
+                  const uint8_t *image, uint32_t offset, uint32_t length);
 };
 
-extern const struct tree_access tree_access_one_sided, tree_access_owned;
+extern const struct tree_access tree_access_one_sided, tree_access_owned, tree_access_direct;
+
+/* Whether leaves of owned ranges can be reached in place: the fabric has windows, and the switches want no
+ * whole leaves, nor commands in lists of their own, which would cost what nothing here counts. */
+bool tree_access_in_place(const struct fabric *fabric, const struct tree_switches *switches);
 
 static inline int tree_leaf_read(struct tree_session *session, struct tree *tree, gaddr leaf,
                                  struct fabric_command *reads, uint32_t count)

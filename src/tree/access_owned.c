@@ -8,8 +8,10 @@
  * A release that writes is one. What is known of a leaf (an image that came with its lock) costs none, but
  * then the answer may rest on it alone: session->cached, until a list of the operation has succeeded, which
  * proves that no successor had begun (O2, ownership.md).
+ *
+ * tree_access_direct is the same, and reaches leaves in place as well (access_direct.c).
  */
-#include "tree/access.h"
+#include "tree/access_direct.h"
 #include "tree/index.h"
 #include "tree/owned_cache_use.h"
 #include "tree/session.h"
@@ -89,4 +91,20 @@ const struct tree_access tree_access_owned = {
     .execute = owned_execute,
     .release = owned_release,
     .release_with = owned_release_with,
+};
+
+const struct tree_access tree_access_direct = {
+    .name = "direct",
+    .read = owned_execute,
+    .read_many = owned_read_many,
+    .lock = owned_lock,
+    .lock_or_leave = owned_lock_or_leave,
+    .execute = owned_execute,
+    .release = owned_release,
+    .release_with = owned_release_with,
+    .find = tree_direct_find,
+    .prefetch = tree_direct_prefetch,
+    .enter = tree_direct_enter,
+    .abandon = tree_direct_abandon,
+    .leave = tree_direct_leave,
 };

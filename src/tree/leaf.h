@@ -25,6 +25,9 @@ int tree_leaf_mend(struct tree_session *session, struct tree *tree, struct forma
  * the exchange, which says the same. *asked: its owner has done it. */
 int tree_change(struct tree_session *session, struct tree *tree, tree_modify_function *function,
                 void *context, struct tree_exchange *exchange, bool *asked);
+/* Whether no slot of these is taken but one; they have been found valid. */
+bool tree_only_entry(const struct format_layout *layout, const uint8_t *image, uint32_t seed, uint32_t first,
+                     uint32_t count, uint32_t except);
 /* Takes the leaf's lock with the whole leaf in the image, and finishes what is half done there: 0 with a live
  * leaf and its lock held. Else the lock is not held: TREE_RESTART (the header tells whether it is dead), or
  * an error. */

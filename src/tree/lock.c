@@ -42,12 +42,13 @@ struct tree_local_lock {
     struct tree_local_lock *next;
 };
 
+/* A cache line of its own: threads that work on different leaves share none. */
 struct tree_lock_shard {
-    struct spinlock spin; /* guards all below; held for a few instructions */
+    struct spinlock spin; /* guards all below; held for a few instructions, or for a change in place */
     uint32_t thread;      /* task_thread of the task that used it last */
     struct tree_local_lock *held;
     struct tree_local_lock *idle; /* to be used again */
-};
+} __attribute__((aligned(64)));
 
 struct tree_lock_table {
     struct tree_lock_shard shards[SHARDS];
@@ -69,7 +70,10 @@ static void spin_pause(unsigned attempt)
 
 struct tree_lock_table *tree_lock_table_create(void)
 {
-    return calloc(1, sizeof(struct tree_lock_table));
+    struct tree_lock_table *table = aligned_alloc(_Alignof(struct tree_lock_table), sizeof *table);
+    if (table)
+        memset(table, 0, sizeof *table);
+    return table;
 }
 
 static void free_locks(struct tree_local_lock *lock)
@@ -189,13 +193,18 @@ struct fabric_command tree_unlock_command(const struct tree_session *session, co
 
 /* ---- local locks ---- */
 
+static struct tree_lock_shard *shard_of_leaf(const struct tree_session *session, gaddr name)
+{
+    return &session->compute->locks->shards[random_mix(name) % SHARDS];
+}
+
 static struct tree_lock_shard *shard_of(const struct tree_session *session, const struct tree_hold *hold)
 {
     /* Names of global locks are hashes already: their low bits tell locks of one memory node apart, the node
      * is mixed in. Those of owned leaves are addresses. */
     gaddr name = hold_name(hold);
-    uint64_t hash = hold->owned ? random_mix(name) : name >> 1 ^ gaddr_node(name) * 0x9e5u;
-    return &session->compute->locks->shards[hash % SHARDS];
+    return hold->owned ? shard_of_leaf(session, name)
+                       : &session->compute->locks->shards[(name >> 1 ^ gaddr_node(name) * 0x9e5u) % SHARDS];
 }
 
 /* Takes the shard's spin lock. Where another thread used the shard last, it and its lock come from there. */
@@ -229,6 +238,30 @@ static struct tree_local_lock *local_make(struct tree_lock_shard *shard, gaddr n
     *lock = (struct tree_local_lock){.name = name, .next = shard->held};
     shard->held = lock;
     return lock;
+}
+
+void tree_latch_prefetch(const struct tree_session *session, gaddr leaf)
+{
+    __builtin_prefetch(shard_of_leaf(session, leaf | OWNED_MARK), 1);
+}
+
+struct tree_lock_shard *tree_latch_try(struct tree_session *session, gaddr leaf)
+{
+    const gaddr name = leaf | OWNED_MARK;
+    struct tree_lock_shard *shard = shard_of_leaf(session, name);
+    shard_enter(shard);
+    if (!local_find(shard, name))
+        return shard;
+    spinlock_unlock(&shard->spin);
+    return NULL;
+}
+
+void tree_latch_leave(struct tree_lock_shard *shard, bool fence)
+{
+    if (fence)
+        spinlock_unlock_fenced(&shard->spin);
+    else
+        spinlock_unlock(&shard->spin);
 }
 
 /* Without local locks, tasks exclude each other by the global ones. */

@@ -15,6 +15,7 @@
 struct task;
 struct tree;
 struct tree_local_lock;
+struct tree_lock_shard;
 struct tree_operation;
 struct tree_lock_table;
 struct tree_session;
@@ -101,6 +102,18 @@ int tree_lock_owned(struct tree_session *session, gaddr node, bool wanted, struc
 void tree_unlock_owned(struct tree_session *session, struct tree_hold *hold);
 /* The leaf whose lock it is. */
 gaddr tree_hold_leaf(const struct tree_hold *hold);
+
+/* ---- the latch of such a leaf: for a change in place (access.h) ---- */
+
+/* Takes the leaf's local lock for some hundred instructions that do not suspend, without a place in its
+ * queue: the spin lock that guards the queue itself. Other threads that want the lock of this leaf, or of one
+ * that shares the queue's place, spin meanwhile. NULL: a task holds the lock. */
+struct tree_lock_shard *tree_latch_try(struct tree_session *session, gaddr leaf);
+/* Prefetches what tree_latch_try will touch. */
+void tree_latch_prefetch(const struct tree_session *session, gaddr leaf);
+/* With `fence` everything that was stored under the latch can be seen by all threads before the caller goes
+ * on. */
+void tree_latch_leave(struct tree_lock_shard *shard, bool fence);
 
 /* ---- parts of it, for lists of the caller's own (multi.c) ---- */
 

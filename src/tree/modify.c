@@ -22,6 +22,7 @@
 #include "tree/delegate.h"
 #include "tree/entries.h"
 #include "tree/forward.h"
+#include "tree/in_place.h"
 #include "tree/index.h"
 #include "tree/keyblocks.h"
 #include "tree/locate.h"
@@ -518,8 +519,8 @@ static int change_move(struct change *change)
     return status;
 }
 
-static bool only_entry(const struct format_layout *layout, const uint8_t *image, uint32_t seed,
-                       uint32_t first, uint32_t count, uint32_t except)
+bool tree_only_entry(const struct format_layout *layout, const uint8_t *image, uint32_t seed, uint32_t first,
+                     uint32_t count, uint32_t except)
 {
     uint32_t empty = format_slot_empty_check(seed);
     for (uint32_t i = first; i < first + count; i++) {
@@ -543,13 +544,14 @@ static int change_empties(struct change *change, bool *empties)
         !format_key_compare(change->header.lower, format_key_least(layout)) ||
         tree_rights_first(session, change->header.lower) ||
         !tree_rights_cover(session, change->header.lower) ||
-        !only_entry(layout, session->image.bytes, change->seed, change->place.bucket.first,
-                    change->place.bucket.count, change->slot.number))
+        !tree_only_entry(layout, session->image.bytes, change->seed, change->place.bucket.first,
+                         change->place.bucket.count, change->slot.number))
         return 0;
     int status = tree_leaf_complete(session, change->tree, change->path.link.address);
     if (status)
         return status;
-    *empties = only_entry(layout, session->image.bytes, change->seed, 0, layout->slots, change->slot.number);
+    *empties =
+        tree_only_entry(layout, session->image.bytes, change->seed, 0, layout->slots, change->slot.number);
     return 0;
 }
 
@@ -616,6 +618,15 @@ static int change_decide(struct change *change)
     return change_release(change, unlock, 0, UINT32_MAX, false);
 }
 
+/* 0: done in place; else TREE_BY_LOCK. */
+static int change_place(struct change *change)
+{
+    if (!change->session->access->enter || change->here || change->moving)
+        return TREE_BY_LOCK;
+    return tree_change_in_place(change->session, change->tree, change->path.link, change->key,
+                                change->function, change->context);
+}
+
 /* Under the right that was entered: 0, an error, or a verdict of turn.h. */
 static int change_try(struct change *change)
 {
@@ -626,6 +637,10 @@ static int change_try(struct change *change)
         if (!located)
             status = tree_locate(session, tree, change->key, false, 0, &change->path);
         if (!status)
+            status = change_place(change);
+        if (!status)
+            return 0;
+        if (status == TREE_BY_LOCK)
             status = change_lock(change);
         if (!status)
             status = change_validate(change);

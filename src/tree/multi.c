@@ -116,7 +116,7 @@ static int batch_read(struct tree_batch *batch)
     const struct tree_access *access = &tree_access_one_sided;
     for (uint32_t i = 0; i < batch->count; i++)
         if (batch->items[i].owned)
-            access = &tree_access_owned;
+            access = batch->session->compute->owned_access;
     return count ? access->read_many(batch->session, batch->tree, lists, count) : 0;
 }
 

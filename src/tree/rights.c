@@ -174,7 +174,7 @@ struct owned_cache *tree_rights_cache(struct tree_rights *rights, const struct f
 static void session_rely(struct tree_session *session, const struct tree_row *row)
 {
     session->right = row->right;
-    session->access = row->right == TREE_OWNED ? &tree_access_owned : &tree_access_one_sided;
+    session->access = row->right == TREE_OWNED ? session->compute->owned_access : &tree_access_one_sided;
 }
 
 /* Lists that rely on the table go out under its incarnation, if connections were lost since. */

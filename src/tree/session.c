@@ -25,6 +25,7 @@ int tree_compute_create(struct tree_compute **out, struct fabric *fabric,
         return error_set(error, BANYAN_ENOMEM, "no memory for a compute node");
     compute->switches = *switches;
     compute->locks = tree_lock_table_create();
+    compute->owned_access = tree_access_in_place(fabric, switches) ? &tree_access_direct : &tree_access_owned;
     compute->membarrier = membarrier_register();
     int status = pool_create(&compute->pool, fabric, (enum pool_combine)switches->combine, error);
     if (!status && !compute->locks)
@@ -236,12 +237,18 @@ int tree_key_check(struct tree_session *session, struct tree *tree, const void *
     return 0;
 }
 
+bool tree_value_fits(const struct tree *tree, size_t length)
+{
+    const struct format_geometry *geometry = &tree->layout.geometry;
+    return geometry->value_variable ? length <= geometry->value_bytes : length == geometry->value_bytes;
+}
+
 int tree_value_check(struct tree_session *session, struct tree *tree, const void *value, size_t length)
 {
     const struct format_geometry *geometry = &tree->layout.geometry;
     if (!value && length)
         return pool_fail(&session->pool, BANYAN_EINVAL, "index %s: the value is a null pointer", tree->name);
-    if (geometry->value_variable ? length > geometry->value_bytes : length != geometry->value_bytes)
+    if (!tree_value_fits(tree, length))
         return pool_fail(&session->pool, BANYAN_EVALUESIZE, "index %s: a value has %s%u bytes, this one %zu",
                          tree->name, geometry->value_variable ? "at most " : "", geometry->value_bytes,
                          length);

@@ -23,6 +23,7 @@
 #define TREE_FORWARD  7  /* the owner of the range has to do it */
 #define TREE_FOREIGN  8  /* a leaf of another row is in the way, half done: session->foreign */
 #define TREE_WAIT     9  /* the range is on its way to another owner, or its owner refused: later */
+#define TREE_BY_LOCK  11 /* not done in place: the leaf's lock has to be taken (in_place.h) */
 #define TREE_LAPSED   10 /* O2: it was answered from the cache, and the read lease has lapsed */
 
 /* How often one node is read again before its lock is taken, to tell a busy node from a corrupt one. */
@@ -47,11 +48,12 @@ struct tree_compute {
     struct pool *pool; /* owned */
     struct tree_switches switches;
     struct tree_lock_table *locks;
-    bool membarrier;               /* the kernel has it (announce.h) */
-    struct spinlock lock;          /* guards the two lists */
-    struct tree_session *sessions; /* all of them, for adopt */
-    struct tree_rights *rights;    /* of the indexes that are open */
-    struct tree_forward forward;   /* set before any table names another owner */
+    const struct tree_access *owned_access; /* how leaves of owned ranges are reached */
+    bool membarrier;                        /* the kernel has it (announce.h) */
+    struct spinlock lock;                   /* guards the two lists */
+    struct tree_session *sessions;          /* all of them, for adopt */
+    struct tree_rights *rights;             /* of the indexes that are open */
+    struct tree_forward forward;            /* set before any table names another owner */
     void *forward_context;
 };
 
@@ -172,6 +174,8 @@ void tree_charge_leaf(const struct tree_session *session, const struct format_la
 void tree_charge_checksum(const struct format_layout *layout);
 /* BANYAN_EINVAL or BANYAN_EKEYSIZE, if this cannot be a key of the index. */
 int tree_key_check(struct tree_session *session, struct tree *tree, const void *key, size_t length);
+/* Whether a value of the index can have so many bytes. */
+bool tree_value_fits(const struct tree *tree, size_t length);
 /* BANYAN_EINVAL or BANYAN_EVALUESIZE, if this cannot be a value of the index. */
 int tree_value_check(struct tree_session *session, struct tree *tree, const void *value, size_t length);
 

@@ -104,14 +104,14 @@ static void rig_open(struct rig *rig, enum pool_combine combine)
     struct error error = {0};
     rig->noting = calloc(1, sizeof *rig->noting);
     assert_non_null(rig->noting);
-    rig->noting->fabric = (struct fabric){&noting_ops,
-                                          {.backend = "noting",
-                                           .memory_nodes = 2,
-                                           .compute_id = 1,
-                                           .lock_width = 8,
-                                           .lock_region_bytes = 4096,
-                                           .atomic_write = 1024,
-                                           .masked_cas = true}};
+    rig->noting->fabric = (struct fabric){.ops = &noting_ops,
+                                          .capabilities = {.backend = "noting",
+                                                           .memory_nodes = 2,
+                                                           .compute_id = 1,
+                                                           .lock_width = 8,
+                                                           .lock_region_bytes = 4096,
+                                                           .atomic_write = 1024,
+                                                           .masked_cas = true}};
     rig->noting->incarnation = 7;
     assert_int_equal(pool_create(&rig->pool, &rig->noting->fabric, combine, &error), 0);
     assert_int_equal(pool_worker_create(&rig->worker, rig->pool, &error), 0);

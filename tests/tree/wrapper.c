@@ -19,7 +19,7 @@ void wrapper_init(struct wrapper *wrapper, const struct fabric_ops *ops,
                   int (*run)(struct fabric_endpoint *endpoint, struct fabric_list *list),
                   struct fabric *inner)
 {
-    wrapper->fabric = (struct fabric){ops, *fabric_capabilities(inner)};
+    wrapper->fabric = (struct fabric){.ops = ops, .capabilities = *fabric_capabilities(inner)};
     wrapper->fabric.capabilities.direct = false;
     wrapper->inner = inner;
     wrapper->incarnation = 1;

@@ -1,0 +1,79 @@
+/*
+ * access_direct.c - Leaf access in place: in a range that this process owns, where the leaves are mapped here
+ * (fabric_window). A change takes the leaf's latch (lock.h), judges what it copies of the leaf, and stores
+ * the changed slot; no list is made, nothing suspends, and the only locked instructions are the latch's two.
+ * Some hundred instructions; cannot fail.
+ *
+ * Why that is right. The latch excludes all that take the leaf's local lock, so nobody else changes the leaf
+ * (O5). Readers meet the slot's bytes in any mixture of old and new, as they do with a WRITE, and the slot's
+ * check tells them (R1, R2). One slot is stored, so there is no order of writes to keep (R3, R4 and R7 need
+ * several, and go by the leaf's lock); the fence behind the stores is that of a list's completion (G4). The
+ * memory ends with the process, so nobody finds a store that was cut (G5).
+ */
+#include "tree/access_direct.h"
+
+#include "base/atomic.h"
+#include "tree/index.h"
+#include "tree/session.h"
+
+bool tree_access_in_place(const struct fabric *fabric, const struct tree_switches *switches)
+{
+    return fabric->windows && fabric_capabilities(fabric)->direct && switches->combine == POOL_COMBINE_ALL &&
+           switches->read_unit == TREE_READ_BUCKET && switches->write_unit == TREE_WRITE_SLOT;
+}
+
+/* What fabric_execute would count. */
+static void cost_count(struct fabric_cost *cost, const struct format_layout *layout, uint32_t written)
+{
+    if (!cost)
+        return;
+    const uint32_t lists = written ? 2 : 1;
+    cost->round_trips += lists;
+    cost->lists += lists;
+    cost->reads += 2;
+    cost->bytes_read += layout->header_bytes + layout->bucket_bytes;
+    cost->writes += lists - 1;
+    cost->bytes_written += written;
+}
+
+bool tree_direct_find(struct tree_session *session, struct tree *tree, gaddr leaf, struct tree_spot *spot)
+{
+    spot->leaf = leaf;
+    spot->latch = NULL;
+    spot->bytes = fabric_window(session->pool.fabric, leaf, tree->layout.geometry.leaf_bytes);
+    if (!spot->bytes)
+        return false;
+    __builtin_prefetch(spot->bytes);
+    tree_latch_prefetch(session, leaf);
+    return true;
+}
+
+void tree_direct_prefetch(const struct tree_spot *spot, const struct format_bucket *bucket)
+{
+    const uint8_t *end = spot->bytes + bucket->offset + bucket->bytes;
+    for (const uint8_t *line = spot->bytes + (bucket->offset & ~63u); line < end; line += 64)
+        __builtin_prefetch(line);
+}
+
+bool tree_direct_enter(struct tree_session *session, struct tree_spot *spot)
+{
+    spot->latch = tree_latch_try(session, spot->leaf);
+    return spot->latch;
+}
+
+void tree_direct_abandon(struct tree_spot *spot)
+{
+    tree_latch_leave(spot->latch, false);
+}
+
+void tree_direct_leave(struct tree_session *session, const struct tree *tree, struct tree_spot *spot,
+                       const uint8_t *image, uint32_t offset, uint32_t length)
+{
+    if (length) {
+        /* release: what the slot names was written before */
+        __atomic_thread_fence(__ATOMIC_RELEASE);
+        atomic_copy_to(spot->bytes + offset, image + offset, length);
+    }
+    tree_latch_leave(spot->latch, length);
+    cost_count(session->pool.cost, &tree->layout, length);
+}

@@ -1,0 +1,14 @@
+/* access_direct.h - what tree_access_direct has beyond tree_access_owned. Private to access_owned.c. */
+#ifndef TREE_ACCESS_DIRECT_H
+#define TREE_ACCESS_DIRECT_H
+
+#include "tree/access.h"
+
+bool tree_direct_find(struct tree_session *session, struct tree *tree, gaddr leaf, struct tree_spot *spot);
+void tree_direct_prefetch(const struct tree_spot *spot, const struct format_bucket *bucket);
+bool tree_direct_enter(struct tree_session *session, struct tree_spot *spot);
+void tree_direct_abandon(struct tree_spot *spot);
+void tree_direct_leave(struct tree_session *session, const struct tree *tree, struct tree_spot *spot,
+                       const uint8_t *image, uint32_t offset, uint32_t length);
+
+#endif

@@ -1,0 +1,120 @@
+/*
+ * in_place.c - see in_place.h.
+ */
+#include "tree/in_place.h"
+
+#include "pool/pool.h"
+#include "tree/index.h"
+#include "tree/leaf.h"
+#include "tree/session.h"
+
+/* One change, under the latch. The session's image has what of the leaf was copied, and the new slot. */
+struct plain {
+    struct tree_session *session;
+    struct tree *tree;
+    struct format_point point;
+    struct tree_spot spot;
+    struct format_header header;
+    struct format_slot slot; /* where the key is, if found */
+    bool found;
+    uint32_t seed;
+    uint32_t offset, length; /* of the image's bytes that the leaf gets; length 0: none */
+    gaddr freed;             /* block of a key that is deleted */
+};
+
+/* Whether the leaf is live and the key's, and says whether it has the key. */
+static bool plain_judge(struct plain *plain)
+{
+    const struct format_layout *layout = &plain->tree->layout;
+    uint8_t *image = plain->session->image.bytes;
+    plain->session->image.address = GADDR_NULL;
+    format_header_copy(layout, image, plain->spot.bytes);
+    if (format_node_verdict(layout, image, plain->point.link, plain->tree->index, 0, &plain->header) !=
+        FORMAT_LIVE)
+        return false;
+    enum format_verdict verdict =
+        format_point_verdict_in_place(&plain->point, plain->spot.bytes, image, &plain->header, &plain->slot);
+    plain->found = verdict == FORMAT_HIT;
+    plain->seed = format_slot_seed(plain->header.tag, plain->header.version);
+    return plain->found || verdict == FORMAT_MISS;
+}
+
+static bool plain_put(struct plain *plain, struct format_key value)
+{
+    const struct format_layout *layout = &plain->tree->layout;
+    uint8_t *image = plain->session->image.bytes;
+    struct format_key key = plain->point.key, lower = plain->header.lower;
+    if (!tree_value_fits(plain->tree, value.length))
+        return false;
+    uint32_t number = plain->slot.number;
+    gaddr block = GADDR_NULL;
+    if (plain->found) {
+        block = plain->slot.block;
+    } else {
+        number = format_bucket_free_slot(layout, image, &plain->point.bucket, plain->seed);
+        if (number == UINT32_MAX || format_slot_needs_block(layout, lower, key))
+            return false;
+    }
+    format_slot_write(layout, image, number, plain->seed, lower, block, key, value);
+    plain->offset = layout->slot_offset[number];
+    plain->length = layout->slot_bytes;
+    return true;
+}
+
+static bool plain_delete(struct plain *plain)
+{
+    const struct format_layout *layout = &plain->tree->layout;
+    const struct format_bucket *bucket = &plain->point.bucket;
+    uint8_t *image = plain->session->image.bytes;
+    atomic_copy_from(image + bucket->offset, plain->spot.bytes + bucket->offset, bucket->bytes);
+    if (tree_only_entry(layout, image, plain->seed, bucket->first, bucket->count, plain->slot.number))
+        return false; /* the leaf may have to go */
+    format_slot_clear(layout, image, plain->slot.number, plain->seed);
+    plain->offset = layout->slot_offset[plain->slot.number];
+    plain->length = 4;
+    plain->freed = plain->slot.block;
+    return true;
+}
+
+static bool plain_decide(struct plain *plain, tree_modify_function *function, void *context)
+{
+    uint8_t value[FORMAT_VALUE_MAX + 1];
+    size_t length = 0;
+    const struct format_key old = plain->found ? plain->slot.value : (struct format_key){0};
+    switch (function(context, old.bytes, old.length, value, &length)) {
+    case TREE_PUT:
+        return plain_put(plain, (struct format_key){value, (uint32_t)length});
+    case TREE_DELETE:
+        return !plain->found || plain_delete(plain);
+    case TREE_KEEP:
+        break;
+    }
+    return true;
+}
+
+int tree_change_in_place(struct tree_session *session, struct tree *tree, struct format_link link,
+                         struct format_key key, tree_modify_function *function, void *context)
+{
+    const struct tree_access *access = session->access;
+    struct plain plain;
+    plain.session = session;
+    plain.tree = tree;
+    plain.length = plain.offset = 0;
+    plain.freed = GADDR_NULL;
+    if (!access->find(session, tree, link.address, &plain.spot))
+        return TREE_BY_LOCK;
+    format_point_set(&plain.point, &tree->layout, link, tree->index, key);
+    access->prefetch(&plain.spot, &plain.point.bucket);
+    if (!access->enter(session, &plain.spot))
+        return TREE_BY_LOCK;
+    if (!plain_judge(&plain) || !plain_decide(&plain, function, context)) {
+        access->abandon(&plain.spot);
+        return TREE_BY_LOCK;
+    }
+    access->leave(session, tree, &plain.spot, session->image.bytes, plain.offset, plain.length);
+    tree_charge_bucket(&tree->layout);
+    session->cached = false; /* as after a list: nothing that could be lost lies between (O2) */
+    if (plain.freed != GADDR_NULL)
+        pool_block_release(&session->pool, plain.freed, key.length);
+    return 0;
+}
