@@ -519,6 +519,67 @@ static void cache_drop(struct owned_cache *cache, struct epoch_slot *slot, const
         }
 }
 
+/* Whether the two rows give rights that must not be exercised at once: what the one relied on must be over,
+ * and gone from the cache, before any operation relies on the other. Two shared rows exclude each other by
+ * global locks. */
+static bool rows_clash(const struct tree_row *now, const struct tree_row *then)
+{
+    if (now->right > TREE_OWNED || then->right > TREE_OWNED)
+        return false;
+    return now->right != then->right || (now->right == TREE_OWNED && now->epoch != then->epoch);
+}
+
+/* The rows of both tables' bounds; where the installed table's right and the new one's clash, MOVING, else as
+ * the new one says. Returns how many there are; *clashes: whether some do. */
+static uint32_t rows_between(const struct tree_table *installed, const struct tree_table *fresh,
+                             struct tree_rights_row *rows, bool *clashes)
+{
+    uint32_t count = 0;
+    *clashes = false;
+    for (uint32_t i = 0, j = 0; i < fresh->count && j < installed->count;) {
+        const struct tree_row *now = &fresh->rows[i], *then = &installed->rows[j];
+        struct format_key lower = format_key_compare(now->lower, then->lower) < 0 ? then->lower : now->lower;
+        bool clash = rows_clash(now, then);
+        rows[count++] = (struct tree_rights_row){.lower = lower.bytes,
+                                                 .lower_length = lower.length,
+                                                 .right = clash ? TREE_MOVING : now->right,
+                                                 .owner = clash ? (struct fabric_process){0} : now->owner,
+                                                 .epoch = now->epoch};
+        *clashes = *clashes || clash;
+        int order = !now->has_upper && !then->has_upper ? 0
+                    : !now->has_upper                   ? 1
+                    : !then->has_upper                  ? -1
+                                                        : format_key_compare(now->upper, then->upper);
+        i += order <= 0;
+        j += order >= 0;
+    }
+    return count;
+}
+
+/* The table that is installed before the new one where a row would go straight from one right of this process
+ * to another: it says MOVING there, so operations wait until those of before are over and what they cached is
+ * dropped. *between is NULL where there is no such row, which is nearly always. BANYAN_ENOMEM. */
+static int table_between(const struct tree_table *installed, const struct tree_table *fresh,
+                         struct tree_table **between)
+{
+    bool clashes;
+    struct tree_rights_row *rows = calloc((size_t)installed->count + fresh->count, sizeof *rows);
+    *between = NULL;
+    if (!rows)
+        return BANYAN_ENOMEM;
+    uint32_t count = rows_between(installed, fresh, rows, &clashes);
+    if (clashes)
+        *between = table_make(rows, count);
+    free(rows);
+    if (!clashes)
+        return 0;
+    if (!*between)
+        return BANYAN_ENOMEM;
+    (*between)->version = fresh->version;
+    (*between)->incarnation = fresh->incarnation;
+    return 0;
+}
+
 /* Installs the table, and waits for those who rely on what it takes away. `slot`: NULL where nothing is
  * cached. */
 static void install(struct tree_rights *rights, struct tree_table *fresh, struct epoch_slot *slot)
@@ -535,7 +596,6 @@ static void install(struct tree_rights *rights, struct tree_table *fresh, struct
     if (slot)
         cache_drop(rights->cache, slot, fresh->older);
     tables_trim(compute, fresh);
-    atomic_store_release(&rights->version, fresh->version); /* adopted: who reads it sees that it is */
 }
 
 int tree_rights_adopt(struct tree_session *session, struct tree *tree, uint64_t version, uint64_t incarnation,
@@ -554,12 +614,19 @@ int tree_rights_adopt(struct tree_session *session, struct tree *tree, uint64_t 
             confirm(table, incarnation);
         return 0;
     }
-    struct tree_table *fresh = table_make(rows, count);
+    struct tree_table *fresh = table_make(rows, count), *between;
     if (!fresh)
         return pool_fail_memory(&session->pool);
     fresh->version = version;
     fresh->incarnation = incarnation;
+    if (table_between(table, fresh, &between)) {
+        free(fresh);
+        return pool_fail_memory(&session->pool);
+    }
+    if (between)
+        install(rights, between, session->pool.epoch);
     install(rights, fresh, session->pool.epoch);
+    atomic_store_release(&rights->version, version); /* adopted: who reads it sees that it is */
     return 0;
 }
 

@@ -33,6 +33,7 @@ struct rig {
     struct side sides[SIDES];
     struct owners_way ways[SIDES]; /* of each to the others */
     uint64_t version;
+    unsigned anew; /* bits: rows that have had another owner meanwhile, so that their epoch is a later one */
 };
 
 static void rig_open(struct rig *rig)
@@ -91,7 +92,7 @@ static int adopt(struct rig *rig, unsigned side, const struct part *parts, uint3
         key_make(parts[i].from, keys[i]);
         rows[i] = (struct tree_rights_row){.lower = keys[i],
                                            .lower_length = parts[i].from ? 8 : 0,
-                                           .epoch = 1,
+                                           .epoch = 1 + (rig->anew >> i & 1),
                                            .right = parts[i].owner == SHARED   ? TREE_SHARED
                                                     : parts[i].owner == MOVING ? TREE_MOVING
                                                     : parts[i].owner == side   ? TREE_OWNED
@@ -721,11 +722,29 @@ static void adopt_beside(void *context)
     atomic_store_release(&waiting->adopted, true);
 }
 
+/* The task of A begins, then A begins to adopt the parts; returns when their table, or the one before it, is
+ * installed, long before it is adopted. */
+static void adopting_begin(struct adopting *adopting, struct thread **worker, struct thread **adopter)
+{
+    struct waiting *waiting = adopting->waiting;
+    struct rig *rig = &waiting->rig;
+    struct tree_compute *compute = rig->sides[A].compute;
+    const uint64_t before = tree_rights_version(rig->sides[A].tree);
+    struct error error;
+    assert_int_equal(pool_worker_create(&waiting->pool_worker, tree_compute_pool(compute), &error), 0);
+    assert_int_equal(tree_session_create(&waiting->worker, compute, waiting->pool_worker, &error), 0);
+    assert_int_equal(thread_start(worker, work, waiting, &error), 0);
+    while (!atomic_load_acquire(&waiting->began))
+        task_yield();
+    assert_int_equal(thread_start(adopter, adopt_beside, adopting, &error), 0);
+    while (atomic_load_acquire(&rig->sides[A].tree->rights->table)->version == before)
+        task_yield();
+}
+
 /* A task of A changes key 5 or 6000 while A adopts that the range from 1000 on is not its own any more. */
 static void adopt_while(uint64_t number, unsigned first, bool waits)
 {
     struct waiting waiting = {.number = number};
-    struct error error;
     struct rig *rig = &waiting.rig;
     struct thread *worker, *adopter;
     const struct part after[] = {{0, first}, {1000, B}};
@@ -733,16 +752,7 @@ static void adopt_while(uint64_t number, unsigned first, bool waits)
     rig_open(rig);
     assert_int_equal(border(rig, A, 1000), 0);
     adopt_all(rig, (const struct part[]){{0, first}, {1000, first}}, 2);
-    struct tree_compute *compute = rig->sides[A].compute;
-    assert_int_equal(pool_worker_create(&waiting.pool_worker, tree_compute_pool(compute), &error), 0);
-    assert_int_equal(tree_session_create(&waiting.worker, compute, waiting.pool_worker, &error), 0);
-    assert_int_equal(thread_start(&worker, work, &waiting, &error), 0);
-    while (!atomic_load_acquire(&waiting.began))
-        task_yield();
-    assert_int_equal(thread_start(&adopter, adopt_beside, &adopting, &error), 0);
-    /* The new table is installed long before it is adopted. */
-    while (atomic_load_acquire(&rig->sides[A].tree->rights->table)->version < 2)
-        task_yield();
+    adopting_begin(&adopting, &worker, &adopter);
     if (!waits) /* a row that stays: adopt does not wait for it */
         while (!atomic_load_acquire(&waiting.adopted))
             task_yield();
@@ -773,6 +783,114 @@ static void adopting_waits_for_nothing_else(void **state)
     adopt_while(5, SHARED, false);
 }
 
+/* Where an operation waits, the one of before may end. */
+struct following {
+    struct waiting *waiting;
+    unsigned waits;
+};
+
+static int let_it_end(void *context, struct tree_session *session, struct tree *tree,
+                      struct fabric_process owner, uint64_t since)
+{
+    struct following *following = context;
+    following->waits++;
+    assert_int_equal(owner.instance, 0); /* the range is on its way */
+    atomic_store_release(&following->waiting->installed, true);
+    while (!atomic_load_acquire(&following->waiting->adopted))
+        task_yield();
+    return 0;
+}
+
+static int get_by(struct tree_session *session, struct tree *tree, uint64_t number)
+{
+    uint8_t key[8], value[VALUE_BYTES];
+    size_t length = sizeof value;
+    key_make(number, key);
+    int status = tree_lookup(session, tree, key, 8, value, &length);
+    return status ? status : value[0];
+}
+
+/* Until nothing is READ for it. */
+static void cache(struct rig *rig, uint64_t number)
+{
+    struct tree_session *session = rig->sides[A].session;
+    unsigned tries = 0;
+    do {
+        tree_session_stats_reset(session);
+        assert_int_equal(get(rig, A, number), 1);
+        assert_true(++tries < 1000);
+    } while (tree_session_stats(session)->cost.round_trips);
+}
+
+/* A's range from 1000 on was another's for some time, of which A never heard: in the map that A fetches next
+ * it has a right to it again. An operation of before is still under way then, and what A cached is too old.
+ */
+static void return_of_a_right(unsigned first, unsigned then)
+{
+    struct waiting waiting = {.number = 3000};
+    struct following following = {.waiting = &waiting};
+    const struct tree_forward forward = {.wait = let_it_end};
+    struct rig *rig = &waiting.rig;
+    struct thread *worker, *adopter;
+    const struct part after[] = {{0, first}, {1000, then}};
+    struct adopting adopting = {&waiting, after, 2, 0};
+    struct tree_session *reader;
+    struct error error;
+    rig_open(rig);
+    struct side *side = &rig->sides[A];
+    assert_int_equal(tree_session_create(&reader, side->compute, side->worker, &error), 0);
+    tree_compute_set_forward(side->compute, &forward, &following);
+    assert_int_equal(border(rig, A, 1000), 0);
+    assert_int_equal(border(rig, A, 4000), 0);
+    assert_int_equal(put(rig, A, 500, 1), 0);
+    assert_int_equal(put(rig, A, 5000, 1), 0);
+    adopt_all(rig, (const struct part[]){{0, first}, {1000, first}}, 2);
+    if (first == A) {
+        cache(rig, 500);
+        cache(rig, 5000);
+    }
+    rig->version++;
+    assert_int_equal(adopt(rig, C, (const struct part[]){{0, SHARED}, {1000, C}}, 2), 0);
+    assert_int_equal(put(rig, C, 5000, 2), 0);
+    rig->anew = 2;
+    adopting_begin(&adopting, &worker, &adopter);
+    /* The row that stays is worked on meanwhile, and keeps what is cached of it. */
+    tree_session_stats_reset(reader);
+    int stays = get_by(reader, side->tree, 500);
+    uint64_t round_trips = tree_session_stats(reader)->cost.round_trips;
+    unsigned waits = following.waits;
+    int found = get_by(reader, side->tree, 5000);
+    atomic_store_release(&waiting.installed, true);
+    thread_join(worker);
+    thread_join(adopter);
+    assert_int_equal(stays, 1);
+    assert_int_equal(waits, 0);
+    if (first == A)
+        assert_int_equal(round_trips, 0);
+    assert_int_equal(found, 2);
+    assert_int_equal(following.waits, 1);
+    assert_int_equal(adopting.status, 0);
+    assert_int_equal(waiting.status, 0);
+    assert_false(waiting.too_early);
+    tree_session_stats_reset(reader);
+    assert_int_equal(get_by(reader, side->tree, 500), 1);
+    if (first == A)
+        assert_int_equal(tree_session_stats(reader)->cost.round_trips, 0);
+    tree_session_destroy(reader);
+    tree_session_destroy(waiting.worker);
+    pool_worker_abandon(waiting.pool_worker);
+    for (unsigned i = 0; i < SIDES; i++)
+        side_close(&rig->sides[i], false);
+    memory_node_destroy(rig->memory);
+}
+
+static void rights_that_come_back_wait_for_what_was_before(void **state)
+{
+    return_of_a_right(A, A);
+    return_of_a_right(SHARED, A);
+    return_of_a_right(A, SHARED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -788,6 +906,7 @@ int main(void)
         cmocka_unit_test(others_leave_half_done_leaves_to_the_owner),
         cmocka_unit_test(adopting_waits_for_what_relies_on_it),
         cmocka_unit_test(adopting_waits_for_nothing_else),
+        cmocka_unit_test(rights_that_come_back_wait_for_what_was_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
