@@ -334,6 +334,8 @@ void driver_move(struct driver *driver, uint64_t key)
     int status = driver->subject->move(driver->session, bytes, length, dice);
     bool lossy = setting->lossy(setting->context);
     bool full = setting->accept_full || setting->accept_refusals;
+    if (lossy && status == BANYAN_EUNKNOWN)
+        driver->unknown++; /* either the old blocks or the new ones are nobody's now */
     if (!status || (status == BANYAN_ENOSPC && full) ||
         (lossy && (status == BANYAN_ENET || status == BANYAN_EUNKNOWN)))
         return;

@@ -192,7 +192,9 @@ static int point_attempt(struct point *point, unsigned attempt, enum outcome *ou
         status = header_read(point);
         if (status)
             return status;
-        verdict = format_point_verdict(&point->place, session->image.bytes, FORMAT_SEEN_HEADER, &header,
+        /* The bucket too: if the leaf came whole, for the cache, the bucket is another one than that which
+         * was searched, and the key may be in it. */
+        verdict = format_point_verdict(&point->place, session->image.bytes, FORMAT_SEEN_BOTH, &header,
                                        &point->slot);
     }
     if (node_checked(session) && (verdict == FORMAT_HIT || verdict == FORMAT_MISS))

@@ -20,6 +20,7 @@
 #include "tree/announce.h"
 #include "tree/index.h"
 #include "tree/locate.h"
+#include "tree/owned_cache.h"
 #include "tree/session.h"
 
 #define SIDES       3u
@@ -525,6 +526,62 @@ static void whole_indexes_need_all_rights(void **state)
     memory_node_destroy(rig.memory);
 }
 
+/* ---- reads of owned leaves ------------------------------------------------------------------------ */
+
+struct updating {
+    struct rig *rig;
+    struct tree_session *session;
+    gaddr leaf; /* that was read */
+};
+
+static bool reads_once(const struct fabric_list *list, void *context)
+{
+    ((struct updating *)context)->leaf = list->commands[0].address;
+    return list->count == 1 && list->commands[0].operation == FABRIC_READ;
+}
+
+/* The update brings the leaf into the cache, and it leaves again. */
+static void update_meanwhile(void *context)
+{
+    struct updating *updating = context;
+    const struct tree *tree = updating->rig->sides[A].tree;
+    const gaddr leaf = updating->leaf;
+    uint8_t key[8], value[VALUE_BYTES];
+    key_make(5, key);
+    memset(value, 2, sizeof value);
+    assert_int_equal(
+        tree_update(updating->session, updating->rig->sides[A].tree, key, 8, value, sizeof value), 0);
+    owned_cache_drop_leaf(tree->owned, updating->session->pool.epoch, leaf);
+}
+
+/* A lookup reads the bucket while the key's slot is written, then the header; the whole leaf comes with it,
+ * for the cache, and the key is in there. */
+static void torn_slots_of_owned_leaves_are_no_misses(void **state)
+{
+    struct rig rig;
+    struct error error;
+    uint64_t retries = 0;
+    rig_open(&rig);
+    struct side *side = &rig.sides[A];
+    struct updating updating = {.rig = &rig};
+    assert_int_equal(tree_session_create(&updating.session, side->compute, side->worker, &error), 0);
+    for (uint32_t cut = 8; cut < side->tree->layout.geometry.leaf_bytes; cut += 8) {
+        adopt_all(&rig, (const struct part[]){{0, SHARED}}, 1); /* nothing is cached */
+        assert_int_equal(put(&rig, B, 5, 1), 0);
+        assert_int_equal(get(&rig, A, 5), 1); /* the way to the leaf is */
+        adopt_all(&rig, (const struct part[]){{0, A}}, 1);
+        tree_session_stats_reset(side->session);
+        stepper_tear(side->fabric, reads_once, 0, cut, update_meanwhile, &updating);
+        assert_in_range(get(&rig, A, 5), 1, 2);
+        assert_true(stepper_met(side->fabric));
+        retries += side->session->stats.cost.round_trips > 1;
+        assert_int_equal(get(&rig, A, 5), 2);
+    }
+    assert_true(retries > 0); /* some cut the slot */
+    tree_session_destroy(updating.session);
+    rig_close(&rig, NULL);
+}
+
 /* ---- borders (O3) -------------------------------------------------------------------------------- */
 
 static void borders_are_made_anywhere(void **state)
@@ -901,6 +958,7 @@ int main(void)
         cmocka_unit_test(answers_of_lapsed_tries_are_forgotten),
         cmocka_unit_test(moving_ranges_are_waited_for),
         cmocka_unit_test(whole_indexes_need_all_rights),
+        cmocka_unit_test(torn_slots_of_owned_leaves_are_no_misses),
         cmocka_unit_test(borders_are_made_anywhere),
         cmocka_unit_test(first_leaves_never_die),
         cmocka_unit_test(others_leave_half_done_leaves_to_the_owner),
