@@ -35,8 +35,8 @@ struct tree_rights_row {
 /*
  * O1. Installs the map's version for this index: from here on no operation begins that it forbids; those
  * under way are waited for, and what is cached of ranges that this process has no more, or has under another
- * epoch, is dropped. Where a range goes from one right of this process straight to another, operations find it
- * MOVING until then. When it returns 0 the version is adopted. Copies the rows. An older version than the
+ * epoch, is dropped. Where a range goes from one right of this process straight to another, operations find
+ * it MOVING until then. When it returns 0 the version is adopted. Copies the rows. An older version than the
  * installed one changes nothing; the installed one again changes nothing but its incarnation. Suspends the
  * calling task, which must hold no lock and be in no operation of the index; one call at a time for each
  * index. BANYAN_ENOMEM: nothing was changed. BANYAN_EINVAL: rows that contradict themselves (order, no first
