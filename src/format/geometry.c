@@ -181,6 +181,7 @@ int format_layout_init(struct format_layout *layout, const struct format_geometr
     else
         choose_hashed(layout);
     layout->slots = layout->triples * layout->triple_slots;
+    layout->used_bytes = layout->header_bytes + layout->triples * layout->triple_bytes;
     layout->bucket_slots = layout->segment_slots + layout->overflow_slots;
     layout->bucket_bytes = FORMAT_TRIPLE_VERSION + layout->bucket_slots * layout->slot_bytes;
     layout->internal_entries =

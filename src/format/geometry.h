@@ -66,7 +66,8 @@ struct format_layout {
     uint32_t overflow_slots;
     uint32_t triples, triple_slots, triple_bytes;
     uint32_t slots;
-    uint32_t buckets;          /* 2 * triples; unsorted leaves: 1, of all slots */
+    uint32_t used_bytes; /* of a leaf: what lies behind them holds nothing, and a reader need not fetch it */
+    uint32_t buckets;    /* 2 * triples; unsorted leaves: 1, of all slots */
     uint32_t bucket_bytes;     /* of a point read */
     uint32_t bucket_slots;     /* segment + overflow */
     uint32_t internal_entries; /* that fit; variable keys: of the longest keys */

@@ -271,7 +271,7 @@ static int leaf_close(struct loader *loader)
     status = blocks_make(loader, link.address);
     for (bool fits = false; !fits && !status;) { /* one entry, or none, always fits */
         do
-            status = tree_leaf_build(session, layout, gaddr_node(link.address), TAG_TRIES, &header,
+            status = tree_leaf_build(session, layout, gaddr_node(link.address), TAG_TRIES, TAG_TRIES, &header,
                                      loader->entries, count, session->image.bytes, &fits);
         while (tree_again(session, &status));
         count -= !status && !fits;

@@ -371,8 +371,8 @@ static int root_leaf_write(struct tree_session *session, struct tree *tree, gadd
     struct format_header header = {
         .state = FORMAT_NODE_LIVE, .index = tree->index, .lower = format_key_least(layout)};
     bool fits = true;
-    status =
-        tree_leaf_build(session, layout, gaddr_node(*root), 1, &header, NULL, 0, session->image.bytes, &fits);
+    status = tree_leaf_build(session, layout, gaddr_node(*root), 1, 1, &header, NULL, 0, session->image.bytes,
+                             &fits);
     if (!status) {
         struct fabric_command write =
             pool_write_command(*root, session->image.bytes, layout->geometry.leaf_bytes);

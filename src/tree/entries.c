@@ -249,12 +249,14 @@ int tree_leaf_entries(struct tree_session *session, const struct format_layout *
 
 /* ---- building ---- */
 
-/* Where each entry goes under this tag: its number is set. False if a bucket and its overflow are full. */
-static bool place_all(const struct format_layout *layout, uint32_t tag, const struct tree_leaf_entry *entries,
-                      uint32_t count, uint32_t *numbers)
+/* Where each entry goes under this tag: its number is set. Returns how many slots are left to the bucket that
+ * has least; negative if they are fewer than `wanted`. */
+static int place_all(const struct format_layout *layout, uint32_t tag, const struct tree_leaf_entry *entries,
+                     uint32_t count, int wanted, uint32_t *numbers)
 {
     uint16_t own[FORMAT_BUCKETS_MAX] = {0}, overflow[FORMAT_BUCKETS_MAX / 2] = {0};
-    for (uint32_t i = 0; i < count; i++) {
+    int least = (int)layout->bucket_slots;
+    for (uint32_t i = 0; i < count && least >= wanted; i++) {
         struct format_bucket bucket;
         format_bucket_of(layout, tag, entries[i].key, &bucket);
         uint32_t triple = bucket.number / 2, side = bucket.number % 2;
@@ -265,26 +267,62 @@ static bool place_all(const struct format_layout *layout, uint32_t tag, const st
         else if (overflow[triple] < layout->overflow_slots)
             numbers[i] = base + layout->segment_slots + overflow[triple]++;
         else
-            return false;
+            return -1;
+        /* Of a triple's two buckets the one that has put an entry into the overflow has no more than the
+         * other. */
+        int left = (int)(layout->bucket_slots - own[bucket.number]) - overflow[triple];
+        least = left < least ? left : least;
     }
-    return true;
+    return least >= wanted ? least : -1;
+}
+
+/* What the bucket that has least would have left if the entries were spread evenly, but for one. */
+static int nearly_even(const struct format_layout *layout, uint32_t count)
+{
+    int triple = ((int)layout->slots - (int)count) / (int)layout->triples;
+    int bucket = (int)layout->bucket_slots - (int)(count / layout->buckets);
+    return (triple < bucket ? triple : bucket) - 1;
+}
+
+/* Takes tags until the entries fit, `tries` at most, and `choice` tags at least unless one spreads them
+ * nearly evenly: the one that leaves the bucket that is the fullest most room. Sets header->tag and the
+ * numbers; *fits false: there is none. `room`: for as many numbers again. */
+static int choose_tag(struct tree_session *session, const struct format_layout *layout, uint16_t node,
+                      unsigned tries, unsigned choice, struct format_header *header,
+                      const struct tree_leaf_entry *entries, uint32_t count, uint32_t *numbers,
+                      uint32_t *room, bool *fits)
+{
+    const int enough = nearly_even(layout, count);
+    int best = -1, status = 0;
+    for (unsigned try = 0; try < (best < 0 || tries < choice ? tries : choice); try++) {
+        uint32_t tag;
+        status = pool_take_tag(&session->pool, node, &tag);
+        if (status)
+            break;
+        int left = place_all(layout, tag, entries, count, best + 1, room);
+        if (left < 0)
+            continue;
+        best = left;
+        header->tag = tag;
+        memcpy(numbers, room, count * sizeof *numbers);
+        if (best >= enough)
+            break;
+    }
+    *fits = !status && best >= 0;
+    return status;
 }
 
 int tree_leaf_build(struct tree_session *session, const struct format_layout *layout, uint16_t node,
-                    unsigned tries, struct format_header *header, const struct tree_leaf_entry *entries,
-                    uint32_t count, uint8_t *image, bool *fits)
+                    unsigned tries, unsigned choice, struct format_header *header,
+                    const struct tree_leaf_entry *entries, uint32_t count, uint8_t *image, bool *fits)
 {
-    uint32_t small[128];
-    uint32_t *numbers = count <= 128 ? small : malloc(count * sizeof *numbers);
+    uint32_t small[256];
+    uint32_t *numbers = count <= 128 ? small : malloc(2 * count * sizeof *numbers);
+    *fits = false;
     if (!numbers)
         return pool_fail_memory(&session->pool);
-    int status = 0;
-    *fits = false;
-    for (unsigned try = 0; try < tries && !*fits && !status; try++) {
-        status = pool_take_tag(&session->pool, node, &header->tag);
-        if (!status)
-            *fits = place_all(layout, header->tag, entries, count, numbers);
-    }
+    int status = choose_tag(session, layout, node, tries, choice, header, entries, count, numbers,
+                            numbers + count, fits);
     if (!status && *fits) {
         header->version = 0;
         format_leaf_format(layout, header, image);

@@ -52,11 +52,15 @@ static inline void tree_leaf_entry_at(const struct tree_session *session, const 
 
 /* Tags tried for one leaf. With two thirds of its slots taken, about two tags in three will do. */
 #define TREE_TAG_TRIES 512u
+/* Tags among which the one is chosen that leaves the fullest bucket most room: so the leaf takes more entries
+ * before it must be split. */
+#define TREE_TAG_CHOICE 4u
 /* Builds a leaf in `image` under a fresh tag of that memory node with which all entries find room in their
- * buckets; sets header->tag and version. *fits false: none of so many tags would do. */
+ * buckets, the best of `choice` (1: the first); sets header->tag and version. *fits false: none of so many
+ * tags would do. A tag that is tried costs a hash for each entry. */
 int tree_leaf_build(struct tree_session *session, const struct format_layout *layout, uint16_t node,
-                    unsigned tries, struct format_header *header, const struct tree_leaf_entry *entries,
-                    uint32_t count, uint8_t *image, bool *fits);
+                    unsigned tries, unsigned choice, struct format_header *header,
+                    const struct tree_leaf_entry *entries, uint32_t count, uint8_t *image, bool *fits);
 /* The shortest key that is greater than `left` and at most `right`: a prefix of right (fixed keys: right
  * itself). */
 struct format_key tree_separator(const struct format_layout *layout, struct format_key left,

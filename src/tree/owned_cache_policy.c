@@ -27,8 +27,9 @@
 #define MARGIN      1.1   /* a kind must be worth so much more than another to take its room */
 #define LOOK_STEP   2u    /* of so many leaves that were missed, one has a cached one looked at */
 #define TWICE       1.5   /* a key of a cached leaf gets an entry where those are worth so much more */
-#define TRIES       64u   /* for room; then what is to come in stays out */
-#define EXPLORE     64u   /* of so many leaves that are worth less than entries, one is let in */
+#define SPARE       4u /* while one part in so many of the budget is free, keys of cached leaves get entries */
+#define TRIES       64u /* for room; then what is to come in stays out */
+#define EXPLORE     64u /* of so many leaves that are worth less than entries, one is let in */
 
 uint64_t owned_policy_random(struct owned_cache *cache)
 {
@@ -317,5 +318,7 @@ bool owned_policy_wants_leaf(struct owned_cache *cache)
 
 bool owned_policy_wants_entry(const struct owned_cache *cache)
 {
-    return worth(cache, OWNED_LEAVES) * TWICE < worth(cache, OWNED_ENTRIES);
+    /* An entry saves the descent and the search in the leaf. */
+    return fits(cache, cache->settings.bytes / SPARE) ||
+           worth(cache, OWNED_LEAVES) * TWICE < worth(cache, OWNED_ENTRIES);
 }

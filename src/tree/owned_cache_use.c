@@ -20,25 +20,26 @@ static struct owned_cache *cache_of(const struct tree_session *session, const st
 
 /* ---- reads ---- */
 
-static bool serve(struct tree_session *session, const struct tree *tree, gaddr leaf,
-                  struct fabric_command *reads, uint32_t count)
+static enum owned_frame_found serve(struct tree_session *session, const struct tree *tree, gaddr leaf,
+                                    struct fabric_command *reads, uint32_t count)
 {
     struct owned_piece pieces[READS_MAX];
     if (!count || count > READS_MAX)
-        return false;
+        return OWNED_FRAME_NONE;
     for (uint32_t i = 0; i < count; i++) {
         const struct fabric_command *read = &reads[i];
         if (read->operation != FABRIC_READ || read->address < leaf ||
             read->address + read->length > leaf + tree->layout.geometry.leaf_bytes)
-            return false;
+            return OWNED_FRAME_NONE;
         pieces[i] = (struct owned_piece){(uint32_t)(read->address - leaf), read->length, read->read.buffer};
     }
-    if (owned_cache_leaf(tree->owned, session->pool.epoch, leaf, pieces, count) != OWNED_FRAME_COPIED)
-        return false;
+    enum owned_frame_found found = owned_cache_leaf(tree->owned, session->pool.epoch, leaf, pieces, count);
+    if (found != OWNED_FRAME_COPIED)
+        return found;
     for (uint32_t i = 0; i < count; i++)
         reads[i].read.data = reads[i].read.buffer;
     session->cached = session->served = true;
-    return true;
+    return found;
 }
 
 /* Whether bytes that were read at once are a live leaf of this index, and of a range that is this process's.
@@ -89,22 +90,26 @@ int tree_owned_read(struct tree_session *session, struct tree *tree, gaddr leaf,
 {
     bool cached = cache_of(session, tree) != NULL;
     session->served = false;
-    if (cached && serve(session, tree, leaf, reads, count))
+    enum owned_frame_found found = cached ? serve(session, tree, leaf, reads, count) : OWNED_FRAME_NONE;
+    if (found == OWNED_FRAME_COPIED)
         return 0;
-    int status = cached && fits_image(session, tree, leaf, reads, count) && owned_cache_wants(tree->owned)
-                     ? read_whole(session, tree, leaf, reads, count)
-                     : pool_execute(&session->pool, gaddr_node(leaf), reads, count);
+    /* A leaf that is BUSY is in the cache: the whole of it is not worth a READ, nor would it be admitted. */
+    bool whole = cached && found != OWNED_FRAME_BUSY && fits_image(session, tree, leaf, reads, count) &&
+                 owned_cache_wants(tree->owned);
+    int status = whole ? read_whole(session, tree, leaf, reads, count)
+                       : pool_execute(&session->pool, gaddr_node(leaf), reads, count);
     if (!status)
         session->cached = false; /* the right is proven by the list */
     return status;
 }
 
-/* A list that was posted: the leaf, if it was read whole. */
+/* A list that was posted: the leaf, if it was read whole, or all of it that is used. The buffer has room for
+ * a whole leaf, and zeros where nothing was read. */
 static void offer_list(struct tree_session *session, const struct tree *tree, struct fabric_list *list,
                        uint64_t stamp)
 {
     struct fabric_command *read = &list->commands[0];
-    if (list->status || list->count != 1 || read->length != tree->layout.geometry.leaf_bytes ||
+    if (list->status || list->count != 1 || read->length < tree->layout.used_bytes ||
         !owned_cache_wants(tree->owned))
         return;
     /* Mapped bytes may be written meanwhile: what is judged and admitted is the copy. */
@@ -126,10 +131,10 @@ int tree_owned_read_many(struct tree_session *session, struct tree *tree, struct
     for (uint32_t i = 0; i < count; i++) {
         struct fabric_list *list = lists[i];
         /* Only whole leaves: the first command of such a list tells where the leaf begins. */
-        bool whole = list->count == 1 && list->commands[0].length == tree->layout.geometry.leaf_bytes;
+        bool whole = list->count == 1 && list->commands[0].length >= tree->layout.used_bytes;
         gaddr leaf = list->commands[0].address;
         stamps[left] = whole ? owned_cache_stamp(tree->owned, leaf) : 0;
-        if (whole && serve(session, tree, leaf, list->commands, 1))
+        if (whole && serve(session, tree, leaf, list->commands, 1) == OWNED_FRAME_COPIED)
             list->status = 0;
         else
             posted[left++] = list;

@@ -124,14 +124,16 @@ static int look_ahead(struct scan *scan, struct ahead *ahead)
 static int read_leaves(struct scan *scan, const struct ahead *ahead, const uint8_t **data)
 {
     struct tree_session *session = scan->session;
-    uint32_t bytes = scan->tree->layout.geometry.leaf_bytes;
+    const uint32_t bytes = scan->tree->layout.geometry.leaf_bytes, used = scan->tree->layout.used_bytes;
     struct fabric_command reads[AHEAD_MAX];
     struct fabric_list lists[AHEAD_MAX], *pointers[AHEAD_MAX];
     int status = tree_reserve_wide(session, (size_t)AHEAD_MAX * bytes);
     if (status)
         return status;
     for (uint32_t i = 0; i < ahead->count; i++) {
-        reads[i] = pool_read_command(ahead->links[i].address, session->wide + (size_t)i * bytes, bytes);
+        uint8_t *buffer = session->wide + (size_t)i * bytes;
+        memset(buffer + used, 0, bytes - used); /* the cache wants leaves whole */
+        reads[i] = pool_read_command(ahead->links[i].address, buffer, used);
         lists[i] = (struct fabric_list){
             .node = gaddr_node(ahead->links[i].address), .count = 1, .commands = &reads[i]};
         pointers[i] = &lists[i];
@@ -258,7 +260,7 @@ static int leaf_deliver(struct scan *scan, struct format_link link, const uint8_
                                              scan->unbounded};
     uint8_t *image = session->image.bytes;
     uint32_t count;
-    atomic_copy_from(image, data, layout->geometry.leaf_bytes);
+    atomic_copy_from(image, data, layout->used_bytes);
     tree_charge_leaf(session, layout);
     *verdict = format_leaf_verdict(layout, image, link, scan->tree->index, &position, header);
     if (*verdict != FORMAT_LIVE && *verdict != FORMAT_RIGHT)

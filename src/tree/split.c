@@ -97,12 +97,12 @@ static int build_sibling(struct split *split, const struct tree_addition *additi
             (struct tree_leaf_entry){.key = addition->key, .value = addition->value, .block = split->block};
     uint16_t node = gaddr_node(split->sibling.address);
     bool fits;
-    int status = tree_leaf_build(session, layout, node, TREE_TAG_TRIES, &split->right, moved, count,
-                                 session->spare, &fits);
+    int status = tree_leaf_build(session, layout, node, TREE_TAG_TRIES, TREE_TAG_CHOICE, &split->right, moved,
+                                 count, session->spare, &fits);
     if (!status && !fits && *added) {
         *added = false;
-        status = tree_leaf_build(session, layout, node, TREE_TAG_TRIES, &split->right, moved, count - 1,
-                                 session->spare, &fits);
+        status = tree_leaf_build(session, layout, node, TREE_TAG_TRIES, TREE_TAG_CHOICE, &split->right, moved,
+                                 count - 1, session->spare, &fits);
     }
     if (!status && !fits)
         status = pool_fail(&session->pool, BANYAN_ENOSPC, "no tag lets %u entries fit a leaf of %u slots",

@@ -27,14 +27,15 @@ static int run_torn(struct fabric_endpoint *endpoint, struct fabric_list *list)
     struct stepper *stepper = stepper_of(endpoint);
     struct fabric_command *read = &list->commands[0];
     uint8_t early[65536];
-    if (list->count != 1 || read->operation != FABRIC_READ || read->length > sizeof early ||
-        stepper->to > read->length)
+    if (list->count != 1 || read->operation != FABRIC_READ || read->length > sizeof early)
         abort();
+    uint32_t to = stepper->to < read->length ? stepper->to : read->length;
+    uint32_t from = stepper->from < to ? stepper->from : to;
     wrapper_pass(endpoint, list, 1);
     memcpy(early, read->read.buffer, read->length);
     stepper->act(stepper->context);
     int status = wrapper_pass(endpoint, list, 1);
-    memcpy((uint8_t *)read->read.buffer + stepper->from, early + stepper->from, stepper->to - stepper->from);
+    memcpy((uint8_t *)read->read.buffer + from, early + from, to - from);
     return status;
 }
 

@@ -25,7 +25,8 @@ void stepper_hold(struct fabric *fabric, stepper_choice *choice, void (*act)(voi
 /* At the next list that `choice` accepts only the first `commands` of its commands are done. */
 void stepper_kill(struct fabric *fabric, stepper_choice *choice, uint16_t commands, void *context);
 /* Of the next list that `choice` accepts, a READ alone, the bytes from `from` up to `to` are fetched before
- * act(context) is called, the others afterwards; with `to` 0 all of them. */
+ * act(context) is called, the others afterwards; with `to` 0 all of them. Bytes behind its end do not count.
+ */
 void stepper_tear(struct fabric *fabric, stepper_choice *choice, uint32_t from, uint32_t to,
                   void (*act)(void *context), void *context);
 /* Whether that list has come. */

@@ -422,7 +422,8 @@ static bool reads_leaf(const struct fabric_list *list, void *context)
 {
     const struct rig *rig = context;
     return list->count == 1 && list->commands[0].operation == FABRIC_READ &&
-           list->commands[0].length == geometries[kind].leaf_bytes && list->commands[0].address == rig->leaf;
+           list->commands[0].length >= rig->sides[0].tree->layout.used_bytes &&
+           list->commands[0].address == rig->leaf;
 }
 
 static void merges_meanwhile(void *context)
