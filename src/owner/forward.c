@@ -102,12 +102,16 @@ static int answered(struct call *call, int status)
     char text[OWNER_TEXT_BYTES];
     switch (status) {
     case 0:
-    case BANYAN_EFENCED:
     case BANYAN_ENOTFOUND:
     case BANYAN_ECONFLICT:
-        if (status == BANYAN_EFENCED)
-            OWNER_COUNT(call->owner, refused, 1);
         return status;
+    case BANYAN_ENET:
+    case BANYAN_ETIMEOUT:
+        /* Nothing was done, since the owner has lost a memory node: it may have been fenced, and then the
+         * range is another's soon. So the operation waits as if it had been refused. */
+    case BANYAN_EFENCED:
+        OWNER_COUNT(call->owner, refused, 1);
+        return BANYAN_EFENCED;
     default:
         return pool_fail(tree_session_pool(call->session), status, "%s: %s",
                          owner_describe(call->owner, call->peer, text), error_name(status));

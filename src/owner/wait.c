@@ -10,8 +10,10 @@
 #include "owner/board.h"
 #include "owner/state.h"
 
-#define LOOK_NS  (500 * MICROSECOND)
-#define SLEEP_NS (200 * MICROSECOND)
+#define LOOK_NS        (500 * MICROSECOND)
+#define SLEEP_NS       (200 * MICROSECOND)
+#define SLEEP_LAST_NS  (2 * MILLISECOND)
+#define SLEEP_FRACTION 8u /* of what the operation has waited already */
 
 /* ---- looking ---- */
 
@@ -102,7 +104,7 @@ static int unreachable(struct owner *owner, struct tree_session *session, struct
     if (owner_nobody(peer))
         return doubtful(owner, session, tree);
     return pool_fail(tree_session_pool(session), BANYAN_ENET,
-                     "a range of the index '%s' belongs to %s, which does not answer", tree_name(tree),
+                     "a range of the index '%s' belongs to %s, which does not serve it", tree_name(tree),
                      owner_describe(owner, peer, text));
 }
 
@@ -115,6 +117,13 @@ static int broken(struct owner *owner, struct tree_session *session, struct tree
     return bad ? pool_fail(tree_session_pool(session), BANYAN_ECORRUPT, "the index '%s': %s", tree_name(tree),
                            index->trouble)
                : 0;
+}
+
+/* An operation that waits for long looks less often, since each look may be a call of the owner. */
+static uint64_t pause_of(uint64_t waited)
+{
+    uint64_t pause = waited / SLEEP_FRACTION;
+    return pause < SLEEP_NS ? SLEEP_NS : pause < SLEEP_LAST_NS ? pause : SLEEP_LAST_NS;
 }
 
 /* An error of the network is no reason to give up before the time-out. */
@@ -140,7 +149,7 @@ int owner_wait_for(void *context, struct tree_session *session, struct tree *tre
     if (!status && !done && my_look(owner))
         status = look(owner, session, tree, peer, &done);
     if (!done)
-        task_sleep(SLEEP_NS);
+        task_sleep(pause_of(began - since));
     uint64_t took = task_now() - began;
     OWNER_COUNT(owner, wait_ns, took);
     OWNER_LONGEST(owner, wait_longest_ns, task_now() - since);

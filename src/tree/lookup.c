@@ -321,8 +321,10 @@ int tree_lookup(struct tree_session *session, struct tree *tree, const void *key
         status = tree_rights_enter(session, tree, key) == TREE_MOVING
                      ? TREE_WAIT
                      : tree_lookup_try(session, tree, key, value, length);
-        if (status == TREE_FORWARD)
+        if (status == TREE_FORWARD) {
+            tree_turn_ask(&turn);
             status = tree_forward_lookup(session, tree, key, value, length);
+        }
     } while (tree_turn_again(session, tree, &turn, &status));
     return status ? lookup_failed(session, tree, status) : 0;
 }

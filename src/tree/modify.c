@@ -688,6 +688,8 @@ static int change_run(struct change *change)
     do {
         enum tree_right right = tree_rights_enter(session, tree, change->key);
         change->asked = right == TREE_OTHERS;
+        if (change->asked)
+            tree_turn_ask(&turn);
         if (change->mine && right != TREE_OWNED)
             status = tree_not_owned(session, tree);
         else if (right <= TREE_OWNED)

@@ -70,8 +70,7 @@ static bool wait_again(struct tree_session *session, struct tree *tree, struct t
                        struct fabric_process owner, int *status)
 {
     const struct tree_compute *compute = session->compute;
-    if (!turn->since)
-        turn->since = task_now();
+    tree_turn_ask(turn);
     if (!compute->forward.wait)
         *status =
             pool_fail(&session->pool, BANYAN_ENOTSUP,

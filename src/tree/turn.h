@@ -11,12 +11,20 @@
 #ifndef TREE_TURN_H
 #define TREE_TURN_H
 
+#include "base/task.h"
 #include "format/header.h"
 #include "tree/tree.h"
 
 struct tree_turn {
-    uint64_t since; /* task_now when it first could not be done at once; 0: it could */
+    uint64_t
+        since; /* task_now when it first could not be done at once, or asked another process; 0: neither */
 };
+/* Before another process is asked: the time-out counts from the first such call. */
+static inline void tree_turn_ask(struct tree_turn *turn)
+{
+    if (!turn->since)
+        turn->since = task_now();
+}
 
 /*
  * Withdraws the announcement. True: the operation begins again, and *status is 0; else *status is what it
