@@ -18,6 +18,9 @@
 #define SAMPLES_EACH 32u /* keys for each range that a process should have */
 #define SAMPLES_MAX  1024u
 #define SPLITS_MAX   128u /* in one step */
+/* Keys are drawn one after the other. Where the network is slow a few must do. */
+#define SAMPLES_NS    (200 * MILLISECOND)
+#define SAMPLES_LEAST 16u
 
 /* ---- a drawing of keys ---- */
 
@@ -45,18 +48,28 @@ static int sample_compare(const void *a, const void *b)
     return order ? order : (int)left->length - (int)right->length;
 }
 
+static bool enough(const struct balance *balance, uint32_t wanted, uint64_t began)
+{
+    return balance->sample_count >= wanted ||
+           (balance->sample_count >= SAMPLES_LEAST && task_now() - began >= SAMPLES_NS);
+}
+
 static int draw(struct balance *balance)
 {
+    const uint64_t began = task_now();
+    uint64_t looked = began;
     uint32_t wanted = SAMPLES_EACH * balance->owner->options.ranges;
     if (wanted > SAMPLES_MAX)
         wanted = SAMPLES_MAX;
     balance->samples = owner_allocate(&balance->owner->heap, wanted * sizeof *balance->samples);
     if (!balance->samples)
         return pool_fail_memory(tree_session_pool(balance->session));
-    while (balance->sample_count < wanted) {
+    while (!enough(balance, wanted, began)) {
         struct sample *sample = &balance->samples[balance->sample_count];
         size_t length = sizeof sample->bytes;
-        int status = tree_sample(balance->session, balance->index->tree, sample->bytes, &length);
+        int status = owner_keep_up(balance->owner, balance->session, &looked);
+        if (!status)
+            status = tree_sample(balance->session, balance->index->tree, sample->bytes, &length);
         if (status == BANYAN_ENOTFOUND)
             break; /* it is empty, or nearly so */
         if (status)

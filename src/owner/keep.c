@@ -35,19 +35,30 @@ static uint64_t newest(const struct owner *owner)
 
 /* ---- each tick ---- */
 
-/* Adopts what the board has; *holder: whether some process has the lock. */
-static int look(struct keeping *keeping, bool *held)
+/* Adopts what the board has; *held: whether some process has the lock. */
+static int look(struct owner *owner, struct tree_session *session, bool *held)
 {
-    struct owner *owner = keeping->owner;
     struct memory_board_reply board;
-    int status = owner_board_look(keeping->session, &board);
+    int status = owner_board_look(session, &board);
     if (!status)
         *held = board.holder.instance != 0;
     /* Also where the board was not told of what was adopted: others wait for that, and fence this process. */
     if (!status && (!owner_fresh(owner) || board.version > atomic_load_relaxed(&owner->adopted) ||
                     board.version > owner_reported(owner)))
-        status = owner_refresh(owner, keeping->session, board.version);
+        status = owner_refresh(owner, session, board.version);
     return status;
+}
+
+int owner_keep_up(struct owner *owner, struct tree_session *session, uint64_t *looked)
+{
+    const uint64_t now = task_now();
+    bool held;
+    if (!owner_fresh(owner) || newest(owner) > atomic_load_relaxed(&owner->adopted))
+        return owner_refresh(owner, session, atomic_load_relaxed(&owner->adopted) + 1);
+    if (*looked && now - *looked < owner->options.tick_ns)
+        return 0;
+    *looked = now;
+    return look(owner, session, &held);
 }
 
 /* What in the adopted map is for others to mend: whether something moves, and a process that has ranges and
@@ -141,7 +152,7 @@ static int tick(struct keeping *keeping)
 {
     struct owner *owner = keeping->owner;
     bool held = false;
-    int status = look(keeping, &held);
+    int status = look(owner, keeping->session, &held);
     if (!status)
         status = mend(keeping, held);
     if (!status)

@@ -115,6 +115,13 @@ void owner_wake(struct owner *owner);
  * it have joined. Under neither turn. */
 int owner_bury(struct owner *owner, struct tree_session *session, uint32_t most);
 
+/* ---- keep.c ---- */
+
+/* Between the parts of what takes long, for a task that holds no turn: adopts what is newer, as notices and
+ * peers tell, or the board, which is looked at once a tick. *looked: when; 0 at first. Other processes wait
+ * for this one's adopting, and fence it in the end. */
+int owner_keep_up(struct owner *owner, struct tree_session *session, uint64_t *looked);
+
 /* ---- takeover.c ---- */
 
 /* Ends what a dead process has begun, and takes over the ranges of processes that are gone (`gone`: of that
