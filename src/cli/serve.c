@@ -346,7 +346,7 @@ static int run(struct process *process, struct error *error)
     if (!status)
         status = start_http(process, error);
     if (!status) {
-        serve_owner_start(&process->owner, process->server, &process->settings);
+        serve_owner_start(&process->owner, process->server);
         announce(process);
         status = signals_start(&signals, on_signal, process, error);
     }
@@ -371,8 +371,6 @@ static int command_run(const struct settings_command *command, int argc, char **
         return COMMAND_FAILED;
     process->command = command;
     serve_settings_default(&process->settings);
-    if (!embedded(process))
-        process->settings.own = SERVE_OWN_NONE;
     int status = settings_read(command, &process->settings, argc, argv, NULL, &error);
     log_set_level((enum log_level)process->settings.log_level);
     if (!status)

@@ -23,13 +23,13 @@ int serve_owner_open(struct serve_owner *owner, struct tree_compute *compute,
 {
     struct owner_options options;
     owner_options_default(&options);
-    options.policy = settings->own == SERVE_OWN_AUTO ? OWNER_AUTO : OWNER_NONE;
+    /* Nobody else could write the ranges of a process that answers no calls. */
+    owner->wants = settings->own == SERVE_OWN_AUTO && !owner->mute;
+    options.policy = owner->wants ? OWNER_AUTO : OWNER_NONE;
     options.timeout_ns = settings->fabric.timeout_ms * MS;
     if (owner->mute && settings->own == SERVE_OWN_AUTO)
-        log_warning(
-            "ownership: other compute nodes cannot forward to this one (%s): they read its ranges from the "
-            "memory nodes, and get CLUSTERDOWN for writes of them",
-            owner->mute);
+        log_warning("ownership: other compute nodes cannot forward to this one (%s): it owns no ranges",
+                    owner->mute);
     owner->compute = compute;
     owner->terminal = isatty(STDERR_FILENO);
     return owner_process_open(&owner->process, compute, &options, settings->peer_threads, PEER_FIBERS, error);
@@ -40,20 +40,29 @@ static double ms(uint64_t ns)
     return (double)ns / 1e6;
 }
 
-void serve_owner_start(struct serve_owner *owner, struct server *server,
-                       const struct serve_settings *settings)
+static void joiner_main(void *context)
 {
+    struct serve_owner *owner = context;
     struct error error = {0};
     struct owner_stats stats;
-    owner->server = server;
-    if (!owner->process || settings->own != SERVE_OWN_AUTO)
-        return;
     uint64_t begun = task_now();
     if (owner_process_balance(owner->process, &error))
         log_warning("ownership: this process could not take its share of the ranges yet: %s", error.text);
     owner_stats(owner_process_owner(owner->process), &stats);
     log_info("ownership: %" PRIu64 " of %" PRIu64 " ranges are this process's, after %.1f ms", stats.owned,
              stats.ranges, ms(task_now() - begun));
+}
+
+void serve_owner_start(struct serve_owner *owner, struct server *server)
+{
+    struct error error = {0};
+    owner->server = server;
+    if (!owner->process || !owner->wants)
+        return;
+    if (thread_start(&owner->joiner, joiner_main, owner, &error)) {
+        owner->joiner = NULL;
+        log_warning("ownership: this process takes its share of the ranges later: %s", error.text);
+    }
 }
 
 /* ---- the log ---- */
@@ -163,6 +172,9 @@ void serve_owner_leave(struct serve_owner *owner, struct server *server)
 
 void serve_owner_end(struct serve_owner *owner)
 {
+    if (owner->joiner)
+        thread_join(owner->joiner);
+    owner->joiner = NULL;
     if (owner->leaver)
         thread_join(owner->leaver);
     else if (owner->process)

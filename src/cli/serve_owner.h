@@ -17,8 +17,10 @@ struct server;
 struct serve_owner {
     struct owner_process *process; /* NULL: no cluster */
     const char *mute;              /* why other compute nodes cannot call this one; NULL: they can */
+    bool wants;                    /* a share of the ranges */
     struct tree_compute *compute;
     struct server *server;
+    struct thread *joiner; /* takes this process's share while the server serves */
     struct thread *leaver; /* gives the ranges away while the server still serves */
     bool terminal, left;
     uint32_t leaving;        /* release/acquire: with it begun_ns */
@@ -31,10 +33,10 @@ struct serve_owner {
 /* Joins the cluster. Costs round trips. */
 int serve_owner_open(struct serve_owner *owner, struct tree_compute *compute,
                      const struct serve_settings *settings, struct error *error);
-/* The server has attached its index: takes this process's share, if the settings want that. Trouble is
- * logged, since the server can serve without. */
-void serve_owner_start(struct serve_owner *owner, struct server *server,
-                       const struct serve_settings *settings);
+/* The server has attached its index: takes this process's share on a thread of its own, if the settings want
+ * that and others can call it. Returns at once, since the server can serve without: over a slow network it
+ * takes seconds. Trouble is logged. */
+void serve_owner_start(struct serve_owner *owner, struct server *server);
 /* Ten times a second: a line in the log for each change, progress of the end, and the limit of its time. */
 void serve_owner_tick(void *owner);
 /* The process is asked to end: no more new clients, then the ranges go to others while clients are served,

@@ -312,8 +312,8 @@ static void note_stall(struct chaos *chaos)
     /* What it had forwarded to the other, as the owner of the key's range, may be of unknown outcome. */
     if (chaos->options->variant->deed != CHAOS_CUT && figures.refused + figures.disconnected)
         fail_hard("deed %u, seed %" PRIu64 ": nothing was done to the survivor, but %" PRIu64
-                  " of its commands were refused, %" PRIu64 " connections lost",
-                  chaos->round, chaos->options->seed, figures.refused, figures.disconnected);
+                  " of its commands were refused, %" PRIu64 " connections lost; %s",
+                  chaos->round, chaos->options->seed, figures.refused, figures.disconnected, figures.refusal);
     if (chaos->options->variant->deed == CHAOS_CUT || figures.longest_ns <= chaos->options->stall_max_ns)
         return; /* a cut may be of the survivor's connections */
     fail_hard("deed %u: the survivor needed %.1f ms for %s; at most %.1f ms are allowed", chaos->round,
@@ -415,6 +415,8 @@ static void run_deeds(struct chaos *chaos)
         kind_of(chaos)->advance(chaos->load, 20);
         note_stall(chaos);
         kind_of(chaos)->next_epoch(chaos->load);
+        if (options->variant->deed == CHAOS_KILL || options->variant->deed == CHAOS_SLOW)
+            kind_of(chaos)->settle(chaos->load);
         if (options->tell)
             tell_round(chaos);
         if (options->verify_every && chaos->round % options->verify_every == options->verify_every - 1) {

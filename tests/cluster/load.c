@@ -35,6 +35,7 @@ struct client {
     uint64_t operations, unknown, refused, disconnected;
     uint64_t longest_ns;
     char longest[64];
+    char refusal[160];
 };
 struct load {
     struct load_options options;
@@ -42,7 +43,7 @@ struct load {
     struct client *clients;
     unsigned count;
     uint32_t stop, pause, epoch;
-    struct spinlock longest_lock;
+    struct spinlock longest_lock; /* of the clients' `longest` and `refusal` */
 };
 
 enum outcome { ANSWERED, UNKNOWN, REFUSED };
@@ -95,6 +96,14 @@ static void note_time(struct client *client, const struct command *command, uint
     spinlock_unlock(&client->load->longest_lock);
 }
 
+static void note_refusal(struct client *client, const struct command *command, const char *words)
+{
+    spinlock_lock(&client->load->longest_lock);
+    snprintf(client->refusal, sizeof client->refusal, "%s %.20s: %.130s", command->words[0],
+             command->count > 1 ? command->words[1] : "", words);
+    spinlock_unlock(&client->load->longest_lock);
+}
+
 static enum outcome judge(struct client *client, const struct command *command, redisReply **reply)
 {
     if (!*reply) {
@@ -114,6 +123,8 @@ static enum outcome judge(struct client *client, const struct command *command, 
     if (!unknown && !down)
         fail_hard("%s %.40s at server %u: %s", command->words[0], command->words[1], client->server,
                   (*reply)->str);
+    if (down)
+        note_refusal(client, command, (*reply)->str);
     atomic_add_relaxed(unknown ? &client->unknown : &client->refused, 1);
     freeReplyObject(*reply);
     *reply = NULL;
@@ -536,6 +547,8 @@ void load_figures(const struct load *load, unsigned server, struct load_figures 
         figures->unknown += atomic_load_relaxed(&client->unknown);
         figures->refused += atomic_load_relaxed(&client->refused);
         figures->disconnected += atomic_load_relaxed(&client->disconnected);
+        if (client->refusal[0])
+            memcpy(figures->refusal, client->refusal, sizeof figures->refusal);
         if (client->longest_ns > figures->longest_ns) {
             figures->longest_ns = client->longest_ns;
             memcpy(figures->longest, client->longest, sizeof figures->longest);
@@ -578,6 +591,29 @@ void load_advance(struct load *load, uint64_t operations)
         goal.operations[i] = figures.operations - figures.refused + operations;
     }
     wait_until(goal_reached, &goal, "operations to be answered by both servers");
+}
+
+static bool all_own(void *context)
+{
+    const struct load *load = context;
+    bool all = true;
+    for (unsigned i = 0; i < LOAD_SERVERS && all; i++) {
+        redisContext *connection = client_try(&load->options.servers[i]);
+        redisReply *reply = connection ? redisCommand(connection, "INFO ownership") : NULL;
+        all = reply && reply->type == REDIS_REPLY_STRING &&
+              !strstr(reply->str, "\nownership_ranges_owned:0\r\n") &&
+              strstr(reply->str, "\nownership_ranges_owned:");
+        if (reply)
+            freeReplyObject(reply);
+        if (connection)
+            redisFree(connection);
+    }
+    return all;
+}
+
+void load_wait_divided(struct load *load)
+{
+    wait_until(all_own, load, "each server to own a share of the key ranges");
 }
 
 void load_next_epoch(struct load *load)

@@ -29,12 +29,15 @@ struct load_figures { /* so far, of one server */
     uint64_t operations, unknown, refused, disconnected;
     uint64_t longest_ns; /* since load_forget_longest */
     char longest[64];    /* what took that long */
+    char refusal[160];   /* the last one's words; "": none */
 };
 
 struct load;
 struct load *load_start(const struct load_options *options);
 void load_figures(const struct load *load, unsigned server, struct load_figures *figures);
 void load_forget_longest(struct load *load);
+/* Waits until each server owns a share of the key ranges. */
+void load_wait_divided(struct load *load);
 /* Waits until so many operations more were answered by each server. */
 void load_advance(struct load *load, uint64_t operations);
 /* From now on the shared keys are others: keeps histories short. */

@@ -36,6 +36,9 @@ struct load_kind {
     void (*forget_longest)(void *load);
     void (*advance)(void *load, uint64_t operations);
     void (*next_epoch)(void *load);
+    /* A compute node was started anew: waits until it owns a share of the key ranges again, so that the next
+     * deed hits an owner. */
+    void (*settle)(void *load);
     void (*pause)(void *load);
     void (*resume)(void *load);
     void (*verify)(void *load);

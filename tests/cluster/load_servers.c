@@ -78,6 +78,11 @@ static void servers_next_epoch(void *object)
     load_next_epoch(((struct servers *)object)->load);
 }
 
+static void servers_settle(void *object)
+{
+    load_wait_divided(((struct servers *)object)->load);
+}
+
 static void servers_pause(void *object)
 {
     load_pause(((struct servers *)object)->load);
@@ -113,6 +118,7 @@ const struct load_kind load_servers = {.name = "servers",
                                        .forget_longest = servers_forget_longest,
                                        .advance = servers_advance,
                                        .next_epoch = servers_next_epoch,
+                                       .settle = servers_settle,
                                        .pause = servers_pause,
                                        .resume = servers_resume,
                                        .verify = servers_verify,

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -159,19 +160,35 @@ static void run(void *argument)
     cut_all(proxy);
 }
 
-struct proxy *proxy_start(const struct net_address *to)
+static struct proxy *start(const struct net_address *to, const struct net_address *at)
 {
     struct error error;
     struct proxy *proxy = calloc(1, sizeof *proxy);
     proxy->to = *to;
-    proxy->address = (struct net_address){.kind = NET_TCP, .host = "127.0.0.1"};
+    proxy->address = *at;
     for (unsigned i = 0; i < PAIRS_MAX; i++)
         proxy->pairs[i].fds[0] = -1;
     random_seed(&proxy->random, to->port);
-    if (net_listen(&proxy->address, 0, &proxy->listener, &error) ||
+    if (net_listen(&proxy->address, 0600, &proxy->listener, &error) ||
         thread_start(&proxy->thread, run, proxy, &error))
         fail_hard("proxy: %s", error.text);
     return proxy;
+}
+
+struct proxy *proxy_start(const struct net_address *to)
+{
+    const struct net_address at = {.kind = NET_TCP, .host = "127.0.0.1"};
+    return start(to, &at);
+}
+
+struct proxy *proxy_start_before(const char *path)
+{
+    struct net_address at = {.kind = NET_UNIX}, to = {.kind = NET_UNIX};
+    snprintf(at.path, sizeof at.path, "%s", path);
+    snprintf(to.path, sizeof to.path, "%s.real", path);
+    if (rename(at.path, to.path))
+        fail_hard("no process listens at %s", path);
+    return start(&to, &at);
 }
 
 struct net_address proxy_address(const struct proxy *proxy)
@@ -215,5 +232,7 @@ void proxy_stop(struct proxy *proxy)
     atomic_store_relaxed(&proxy->stop, 1);
     thread_join(proxy->thread);
     close(proxy->listener);
+    if (proxy->address.kind == NET_UNIX)
+        unlink(proxy->address.path); /* a process that comes later listens there */
     free(proxy);
 }

@@ -1,7 +1,7 @@
 /*
- * proxy.h - stands between a compute node and a memory node, on TCP, and does to their connections what
- * networks do: cuts them, holds their bytes back and delivers them late, slows them,
- * hands them on in small pieces.
+ * proxy.h - stands between a compute node and a memory node, on TCP, or before a Unix socket at which a
+ * compute node answers others, and does to their connections what networks do: cuts them, holds their bytes
+ * back and delivers them late, slows them, hands them on in small pieces.
  *
  * One thread of its own. Calls from the scene's thread; proxy_cut returns when it is done.
  */
@@ -14,6 +14,9 @@
 
 struct proxy;
 struct proxy *proxy_start(const struct net_address *to);
+/* In the place of the Unix socket at `path`, at which a process listens: that is renamed to "path.real". A
+ * process that comes later must listen there anew, and gets a proxy of its own. */
+struct proxy *proxy_start_before(const char *path);
 struct net_address proxy_address(const struct proxy *proxy);
 void proxy_cut(struct proxy *proxy);
 /* While it is held no byte moves, and no end of a connection either; then all do, late. */

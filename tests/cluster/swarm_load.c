@@ -183,6 +183,11 @@ static bool all_rest(void *context)
     return true;
 }
 
+static void library_settle(void *object)
+{
+    (void)object; /* a worker takes its share as it opens the index */
+}
+
 static void library_pause(void *object)
 {
     struct swarm_load *load = object;
@@ -241,6 +246,7 @@ const struct load_kind load_library = {.name = "library",
                                        .forget_longest = library_forget_longest,
                                        .advance = library_advance,
                                        .next_epoch = library_next_epoch,
+                                       .settle = library_settle,
                                        .pause = library_pause,
                                        .resume = library_resume,
                                        .verify = library_verify,

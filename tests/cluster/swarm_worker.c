@@ -292,6 +292,7 @@ int swarm_worker_main(int argc, char **argv)
                                      .lease_ms = (uint32_t)atoi(argv[5]),
                                      .timeout_ms = 5 * (uint32_t)atoi(argv[5]),
                                      .secret_file = argv[7],
+                                     .own = BANYAN_OWN_AUTO,
                                      .format = !strcmp(worker.mode, "fill"),
                                      .message = message,
                                      .message_bytes = sizeof message};
