@@ -220,10 +220,6 @@ static void draw_leaf_kind(struct swarm_plan *plan, uint64_t seed)
     plan->leaf_kind = random_chance(&random, 0.15) ? FORMAT_LEAF_UNSORTED : FORMAT_LEAF_HASHED;
 }
 
-/* Seeds do not draw ranges that have owners by themselves until many more of those plans have been run
- * (docs/internals/swarm.md); `--set ranges=on` makes any seed such a plan. */
-#define RANGES_DRAWN false
-
 /* How long a heartbeat takes and its echo. A lease that is not longer is over before the echo is there, so it
  * never lives, and no process may ever answer from its cache. */
 static uint32_t heartbeat_ns(const struct sim_params *params)
@@ -239,7 +235,7 @@ static void draw_ranges(struct swarm_plan *plan, uint64_t seed)
 {
     struct random random;
     random_seed(&random, random_mix(seed ^ UINT64_C(0x72616e676573)));
-    plan->ranges = random_chance(&random, 0.4) && RANGES_DRAWN;
+    plan->ranges = random_chance(&random, 0.3);
     plan->change_ns = 20000 + random_below(&random, 600000);
     plan->switches.cache_policy = (int)random_below(&random, 4);
     plan->params.read_lease_ns = 5000 + (uint32_t)random_below(&random, 150000);

@@ -356,6 +356,90 @@ static void an_owner_that_was_away_answers_nothing_stale(void **state)
     }
 }
 
+/* ---- clocks that drift ---- */
+
+/* An owner that hears of nothing: its heartbeats do not come through, it does not know that it is fenced, its
+ * peers do not reach it, and all that it is asked for is in its cache. */
+struct drift {
+    bool away;        /* it is so far */
+    uint64_t answers; /* since then */
+};
+
+static void own_then_miss_everything(struct world_task *task, struct party *party)
+{
+    struct drift *drift = party->context;
+    split_at(task, party, 120);
+    move_at(task, party, 200, party_process(party, 2));
+    task_sleep(10 * MILLISECOND); /* it reads meanwhile */
+    sim_hide_compute(task->world->sim, 2, true);
+    sim_cut(task->world->sim, 2, 0);
+    drift->away = true;
+    for (uint64_t key = 120; key < KEYS; key += 10)
+        world_operate(task, HISTORY_PUT, key, 0);
+    task_sleep(50 * MILLISECOND);
+    sim_hide_compute(task->world->sim, 2, false);
+}
+
+static bool ended(const struct world_task *task, const struct party *party)
+{
+    return party->over || task->world->error.code;
+}
+
+static void read_what_is_cached(struct world_task *task, struct party *party)
+{
+    struct drift *drift = party->context;
+    while (!ended(task, party)) {
+        for (uint64_t key = 120; key < KEYS && !ended(task, party); key += 10) {
+            bool away = drift->away;
+            world_operate(task, HISTORY_GET, key, 0);
+            drift->answers += away && !ended(task, party);
+        }
+        task_sleep(MILLISECOND / 10);
+    }
+}
+
+static void stay(struct world_task *task, struct party *party)
+{
+    (void)task;
+    (void)party;
+}
+
+/* How many of the seeds have answers that are too old. */
+static unsigned stale_with(double apart, unsigned seeds)
+{
+    unsigned stale = 0;
+    for (unsigned seed = 1; seed <= seeds; seed++) {
+        struct drift drift = {0};
+        struct party party = {.script = {own_then_miss_everything, stay, read_what_is_cached},
+                              .context = &drift};
+        struct world_options options;
+        struct owner_stats first, reader;
+        owner_options_default(&party.options);
+        party.options.tick_ns = 1000 * MILLISECOND; /* nor does it look */
+        party.options.balance_ns = 0;
+        party_options(&options, 70 + seed, 3);
+        options.faults.clock_drift = apart / 2; /* to either side */
+        options.faults.lose_ns = 1000 * MILLISECOND;
+        party_open(&party, &options, KEYS);
+        party_run(&party);
+        owner_stats(party.owners[0], &first);
+        owner_stats(party.owners[2], &reader);
+        assert_int_equal(first.takeovers, 1);
+        assert_true(drift.answers > 100); /* by its lease */
+        assert_true(reader.pauses > 0);   /* and it has lapsed */
+        stale += world_linearize(&party.world) != 0;
+        party_close(&party);
+    }
+    return stale;
+}
+
+/* The margin is what clocks may differ by; by more, and an owner answers what is not so any more. */
+static void leases_need_clocks_within_the_margin(void **state)
+{
+    assert_int_equal(stale_with(0.01, 8), 0);
+    assert_in_range(stale_with(0.5, 8), 1, 8);
+}
+
 /* ---- whoever changes the map dies before each of its effects ---- */
 
 static void change_until_death(struct world_task *task, struct party *party)
@@ -427,6 +511,7 @@ int main(void)
         cmocka_unit_test(willing_nodes_share_an_index),
         cmocka_unit_test(ranges_of_the_dead_are_taken_over),
         cmocka_unit_test(an_owner_that_was_away_answers_nothing_stale),
+        cmocka_unit_test(leases_need_clocks_within_the_margin),
         cmocka_unit_test(a_transfer_is_finished_by_others),
     };
     return cmocka_run_group_tests_name("owner in the simulator", tests, NULL, NULL);

@@ -15,6 +15,8 @@
 #include "swarm/plan.h"
 #include "swarm/run.h"
 #include "swarm/world.h"
+#include "swarm/world_ranges.h"
+#include "tree/rights.h"
 
 /* ---- a subject that answers as it is told to ---- */
 
@@ -187,6 +189,89 @@ static void deaths_stop_with_the_faults(void **state)
     }
 }
 
+/* ---- two owners at one time ---- */
+
+#define BORDER 50u /* the ranges before this key are everyone's */
+
+/* By compute node, of the range behind the border: o owned, s shared, x another's, m moving. */
+static const char *rights_of_all;
+
+static void adopt_right(struct world_task *task)
+{
+    const char letter = rights_of_all[task->compute];
+    const enum tree_right right = letter == 'o'   ? TREE_OWNED
+                                  : letter == 's' ? TREE_SHARED
+                                  : letter == 'x' ? TREE_OTHERS
+                                                  : TREE_MOVING;
+    struct world *world = task->world;
+    struct fabric *fabric = world->computes[task->compute].fabric;
+    uint8_t key[FORMAT_KEY_MAX];
+    struct tree_rights_row rows[2] = {
+        {.right = TREE_SHARED, .epoch = 1},
+        {.lower = key, .lower_length = (uint32_t)world_key(world, BORDER, key), .right = right, .epoch = 1}};
+    if (right == TREE_OTHERS)
+        rows[1].owner = (struct fabric_process){.instance = 77, .compute_id = 7};
+    int status = tree_rights_adopt(task->session, task->tree, 1, fabric_incarnation(fabric), rows, 2);
+    if (status)
+        world_fail(world, status, "%s", tree_session_error(task->session)->text);
+}
+
+enum mishap { NO_MISHAP, SECOND_IS_CUT_OFF, SECOND_DIES, SECOND_COMES_BACK };
+
+static void sleep_a_while(struct world_task *task)
+{
+    (void)task;
+    task_sleep(1000000);
+}
+
+static void is_fenced(void *context)
+{
+    (void)context;
+}
+
+static bool two_owners(const char *rights, enum mishap mishap)
+{
+    struct world_options options;
+    struct world world;
+    world_options_default(&options);
+    options.simulated = true;
+    options.compute_nodes = 3;
+    assert_int_equal(world_create(&world, &options), 0);
+    rights_of_all = rights;
+    assert_int_equal(world_run(&world, adopt_right), 0);
+    world_begin_losses(&world);
+    if (mishap == SECOND_DIES)
+        sim_kill_compute(world.sim, 1, 20000, is_fenced, NULL);
+    else if (mishap)
+        sim_cut(world.sim, 1, 0);
+    if (mishap == SECOND_COMES_BACK) /* it is connected again, and has its old table */
+        assert_int_equal(world_run_one(&world, 0, sleep_a_while), 0);
+    assert_int_equal(mishap == NO_MISHAP || mishap == SECOND_COMES_BACK, sim_connected(world.sim, 1, 0));
+    world_ranges_judge(&world, BORDER - 1);
+    assert_int_equal(world.error.code, 0);
+    world_ranges_judge(&world, BORDER);
+    world_ranges_judge(&world, 2 * BORDER);
+    bool wrong = world.error.code == BANYAN_ECONFLICT;
+    assert_true(wrong || !world.error.code);
+    world_destroy(&world);
+    return wrong;
+}
+
+static void two_owners_are_noticed(void **state)
+{
+    static const char *const good[] = {"sss", "oxx", "xxo", "omx", "mmm", "sms", "sxx"},
+                             *const bad[] = {"oox", "oxo", "xoo", "sox", "oss", "mos", "ooo"},
+                             *const excused[] = {"oox", "xso", "sos"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        assert_false(two_owners(good[i], NO_MISHAP));
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_true(two_owners(bad[i], NO_MISHAP));
+    /* What a fenced node believes is worth nothing, nor is what it believed before it was fenced. */
+    for (size_t i = 0; i < sizeof excused / sizeof excused[0]; i++)
+        for (unsigned mishap = SECOND_IS_CUT_OFF; mishap <= SECOND_COMES_BACK; mishap++)
+            assert_false(two_owners(excused[i], (enum mishap)mishap));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +280,7 @@ int main(void)
         cmocka_unit_test(broken_promises_are_noticed),
         cmocka_unit_test(a_dead_judge_is_no_judge),
         cmocka_unit_test(deaths_stop_with_the_faults),
+        cmocka_unit_test(two_owners_are_noticed),
     };
     return cmocka_run_group_tests_name("swarm_judges", tests, NULL, NULL);
 }

@@ -55,7 +55,8 @@ enum { SEEDS = 2000 };
 static void plans_differ(void **state)
 {
     unsigned records = 0, variable = 0, kills = 0, restarts = 0, stalls = 0, cuts = 0, refusals = 0,
-             small = 0, lose = 0, calm = 0, torn = 0, everything = 0, soft_roce = 0, two_bytes = 0;
+             small = 0, lose = 0, calm = 0, torn = 0, everything = 0, soft_roce = 0, two_bytes = 0,
+             ranges = 0, changes = 0, drift = 0, messages = 0;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         struct swarm_plan plan;
         swarm_plan_draw(&plan, seed);
@@ -69,6 +70,10 @@ static void plans_differ(void **state)
         soft_roce += plan.params.lock_width == 8 && plan.unlock_by_atomic && !plan.params.masked_cas &&
                      plan.params.atomic_write == 1024;
         two_bytes += plan.params.lock_width == 2 && plan.unlock_by_atomic;
+        ranges += plan.ranges;
+        changes += plan.ranges && plan.change_ns < 200000;
+        drift += plan.ranges && plan.faults.clock_drift > 0;
+        messages += plan.ranges && plan.faults.message_lose > 0 && !plan.kills;
         small += plan.pool_bytes < UINT64_C(1) << 20;
         lose += plan.faults.lose > 0;
         torn += plan.faults.torn_reads > 0;
@@ -76,8 +81,8 @@ static void plans_differ(void **state)
         everything += plan.kills && plan.restarts && plan.stalls && plan.cuts && plan.faults.torn_reads > 0;
         swarm_plan_free(&plan);
     }
-    const unsigned counts[] = {records,  variable, kills, restarts, stalls,    cuts,
-                               refusals, small,    lose,  torn,     soft_roce, two_bytes};
+    const unsigned counts[] = {records, variable, kills,     restarts,  stalls, cuts,    refusals, small,
+                               lose,    torn,     soft_roce, two_bytes, ranges, changes, drift,    messages};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         if (counts[i] < SEEDS / 40 || counts[i] > SEEDS * 3 / 4)
             fail_msg("feature %d is in %u of %d plans", (int)i, counts[i], SEEDS);

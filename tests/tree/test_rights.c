@@ -238,6 +238,26 @@ static void tables_are_checked(void **state)
     rig_close(&rig, NULL);
 }
 
+/* The table that an index begins with is of no map, and no loss of a connection makes it doubtful. The first
+ * map replaces it, whatever its version: 0 is that of a map in which nothing was ever changed. */
+static void a_first_map_has_any_version(void **state)
+{
+    struct rig rig;
+    uint64_t incarnation;
+    rig_open(&rig);
+    const struct side *side = &rig.sides[A];
+    assert_int_equal(tree_rights_at(side->tree, "k", 1, &incarnation), TREE_SHARED);
+    assert_true(incarnation == UINT64_MAX);
+    assert_int_equal(adopt(&rig, A, (const struct part[]){{0, B}}, 1), 0);
+    assert_int_equal(tree_rights_version(side->tree), 0);
+    assert_int_equal(tree_rights_at(side->tree, "k", 1, &incarnation), TREE_OTHERS);
+    assert_int_equal(incarnation, 1);
+    /* From then on only later ones do. */
+    assert_int_equal(adopt(&rig, A, (const struct part[]){{0, A}}, 1), 0);
+    assert_int_equal(tree_rights_at(side->tree, "k", 1, &incarnation), TREE_OTHERS);
+    rig_close(&rig, NULL);
+}
+
 /* ---- operations by right ------------------------------------------------------------------------- */
 
 static enum tree_verdict increment(void *context, const void *old, size_t old_length, void *value,
@@ -952,6 +972,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_are_checked),
+        cmocka_unit_test(a_first_map_has_any_version),
         cmocka_unit_test(operations_go_to_the_owner),
         cmocka_unit_test(batches_go_to_the_owners),
         cmocka_unit_test(batches_outlive_what_they_wait_for),
