@@ -88,6 +88,7 @@ static int adopt(struct owner *owner, struct tree_session *session, struct owner
     /* relaxed: whoever relies on the numbers is told so by the tables of rights, not by them */
     atomic_store_relaxed(&owner->incarnation, owner->copy.incarnation);
     atomic_store_relaxed(&owner->adopted, owner->copy.version);
+    owner_count_ranges(owner);
     return 0;
 }
 

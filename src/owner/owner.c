@@ -165,6 +165,7 @@ static int add(struct owner *owner, struct tree_session *session, struct tree *t
     index->next = owner->indexes;
     owner->indexes = index;
     spinlock_unlock(&owner->lock);
+    owner_count_ranges(owner);
     return 0;
 }
 
@@ -205,6 +206,7 @@ static void take_out(struct owner *owner, struct owner_index *index)
         link = &(*link)->next;
     *link = index->next;
     spinlock_unlock(&owner->lock);
+    owner_count_ranges(owner);
     owner_turn_give(&owner->adopting);
     owner_free(&owner->heap, index);
 }
@@ -252,9 +254,24 @@ void owner_longest(uint64_t *counter, uint64_t value)
         ;
 }
 
-void owner_stats(const struct owner *given, struct owner_stats *stats)
+void owner_count_ranges(struct owner *owner)
 {
-    struct owner *owner = (struct owner *)given; /* its turn is taken */
+    uint64_t owned = 0, ranges = 0;
+    for (const struct owner_index *index = owner->indexes; index; index = index->next) {
+        uint32_t count;
+        const struct format_range *range = owner_map_of(&owner->copy, index->number, &count);
+        ranges += count;
+        for (uint32_t i = 0; i < count; i++)
+            owned +=
+                fabric_process_equal(range[i].owner, owner->self) && range[i].state != FORMAT_RANGE_MOVING;
+    }
+    /* relaxed: figures for people */
+    atomic_store_relaxed(&owner->owned, owned);
+    atomic_store_relaxed(&owner->ranges, ranges);
+}
+
+void owner_stats(const struct owner *owner, struct owner_stats *stats)
+{
     uint64_t counts[sizeof owner->counts / sizeof owner->counts[0]] = {0};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         counts[i] = atomic_load_relaxed(&owner->counts[i]);
@@ -262,14 +279,6 @@ void owner_stats(const struct owner *given, struct owner_stats *stats)
     memcpy(stats, counts, sizeof *stats);
     stats->version = atomic_load_relaxed(&owner->adopted);
     stats->lapses = fabric_lease_lapses(owner->fabric);
-    owner_turn_take(&owner->adopting);
-    for (const struct owner_index *index = owner->indexes; index; index = index->next) {
-        uint32_t count;
-        const struct format_range *ranges = owner_map_of(&owner->copy, index->number, &count);
-        stats->ranges += count;
-        for (uint32_t i = 0; i < count; i++)
-            stats->owned +=
-                fabric_process_equal(ranges[i].owner, owner->self) && ranges[i].state != FORMAT_RANGE_MOVING;
-    }
-    owner_turn_give(&owner->adopting);
+    stats->owned = atomic_load_relaxed(&owner->owned);
+    stats->ranges = atomic_load_relaxed(&owner->ranges);
 }

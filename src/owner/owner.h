@@ -211,6 +211,7 @@ struct owner_stats {
     uint64_t pauses, pause_ns, pause_longest_ns; /* rule O2: the read lease had lapsed */
     uint64_t lapses;                             /* of the read lease */
 };
+/* Any thread; does not wait. */
 void owner_stats(const struct owner *owner, struct owner_stats *stats);
 
 #endif

@@ -42,9 +42,10 @@ struct owner {
     struct owner_map copy; /* as it was adopted last */
     uint64_t entered;      /* incarnation in which this process said that it is a member; 0: never */
     /* atomic, written under `adopting`: */
-    uint64_t reported;    /* version that the board knows it has adopted */
-    uint64_t adopted;     /* version of `copy` */
-    uint64_t incarnation; /* ... and before whose fetch it was read; 0: nothing was adopted */
+    uint64_t reported;      /* version that the board knows it has adopted */
+    uint64_t adopted;       /* version of `copy` */
+    uint64_t incarnation;   /* ... and before whose fetch it was read; 0: nothing was adopted */
+    uint64_t owned, ranges; /* rows of attached indexes in `copy`, as struct owner_stats has them */
 
     struct spinlock lock;
     struct owner_index *indexes; /* under the lock and the turn `adopting`: either suffices to read */
@@ -93,6 +94,9 @@ static inline bool owner_nobody(struct fabric_process process)
 {
     return process.compute_id == 0;
 }
+
+/* Under `adopting`, when the copy or the attached indexes have changed: counts the ranges anew. */
+void owner_count_ranges(struct owner *owner);
 
 /* ---- adopt.c ---- */
 

@@ -69,6 +69,7 @@ struct failing {
     int (*call)(struct fabric_endpoint *, uint16_t, const void *, size_t, void *, size_t, size_t *);
     uint32_t kind;     /* atomic: the next call of this kind fails; 0: none */
     bool served;       /* ... and is served before */
+    uint32_t held;     /* atomic: ... and waits as long as this is 1 */
     uint64_t versions; /* ... if it tells of this version or a later one */
 };
 static struct failing failing[SIDES];
@@ -82,6 +83,8 @@ static int failing_call(struct fabric_endpoint *endpoint, uint16_t node, const v
     uint32_t kind = request.kind;
     bool fails = kind == atomic_load_acquire(&one->kind) && request.version >= one->versions &&
                  __atomic_compare_exchange_n(&one->kind, &kind, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    while (fails && atomic_load_acquire(&one->held))
+        task_sleep(100000);
     int status =
         fails && !one->served ? 0 : one->call(endpoint, node, bytes, length, reply, capacity, reply_length);
     return fails ? BANYAN_ENET : status;
@@ -445,6 +448,15 @@ static void a_lost_call_does_not_keep_the_lock(void **state)
     rig_close(&rig);
 }
 
+#define HELD_NS UINT64_C(2000000000)
+
+static void let_go_late(void *context)
+{
+    (void)context;
+    task_sleep(HELD_NS);
+    atomic_store_release(&failing[1].held, 0);
+}
+
 static void what_was_adopted_is_reported_in_the_end(void **state)
 {
     struct rig rig;
@@ -456,6 +468,35 @@ static void what_was_adopted_is_reported_in_the_end(void **state)
     fail_call(1, MEMORY_BOARD_ENTER, false, tree_rights_version(other->tree) + 1);
     good(side, owner_take(side->owner, side->session, &all, NULL));
     assert_int_equal(atomic_load_acquire(&failing[1].kind), 0);
+    rig_close(&rig);
+}
+
+/* As while the home node hangs. */
+static void figures_do_not_wait_for_the_map(void **state)
+{
+    struct rig rig;
+    struct owner_stats stats;
+    uint8_t key[8];
+    rig_open(&rig);
+    struct side *side = &rig.sides[0], *other = &rig.sides[1];
+    struct owner_selection all = {.tree = other->tree};
+    good(other, owner_take(other->owner, other->session, &all, NULL));
+    owner_stats(other->owner, &stats);
+    assert_int_equal(stats.owned, 1);
+    atomic_store_release(&failing[1].held, 1);
+    fail_call(1, MEMORY_BOARD_ENTER, true, tree_rights_version(other->tree) + 2); /* of the settled split */
+    good(side, owner_split(side->owner, side->session, side->tree, key, key_of(100, key)));
+    while (atomic_load_acquire(&failing[1].kind))
+        task_sleep(100000);
+    struct thread *thread;
+    struct error error = {0};
+    assert_int_equal(thread_start(&thread, let_go_late, NULL, &error), 0);
+    const uint64_t begun = task_now();
+    owner_stats(other->owner, &stats);
+    assert_true(task_now() - begun < HELD_NS / 2);
+    assert_int_equal(stats.owned, 2);
+    assert_int_equal(stats.ranges, 2);
+    thread_join(thread);
     rig_close(&rig);
 }
 
@@ -557,6 +598,7 @@ int main(void)
         cmocka_unit_test(an_index_is_closed_before_it_is_dropped),
         cmocka_unit_test(a_lost_call_does_not_keep_the_lock),
         cmocka_unit_test(what_was_adopted_is_reported_in_the_end),
+        cmocka_unit_test(figures_do_not_wait_for_the_map),
         cmocka_unit_test(a_process_that_ends_takes_itself_off_the_board),
         cmocka_unit_test(the_dead_leave_room_on_the_board),
     };
