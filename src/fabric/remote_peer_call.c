@@ -268,10 +268,14 @@ static struct peer_connection *dial(struct remote_endpoint *endpoint, struct fab
     struct error error = {0};
     char text[NET_TEXT_MAX];
     int fd;
-    if (remote_peer_address(&endpoint->endpoint, peer, &address)) {
+    int status = remote_peer_address(&endpoint->endpoint, peer, &address);
+    if (status == BANYAN_ENOTFOUND)
         remote_peers_note(remote, peer, "the home node does not know where it answers");
+    else if (status)
+        remote_peers_note(remote, peer, "memory node 0 does not say where it answers: %s",
+                          error_name(status));
+    if (status)
         return NULL;
-    }
     struct peer_connection *connection = find(endpoint, peer); /* another fiber may have been faster */
     if (connection != NULL)
         return connection;

@@ -348,11 +348,14 @@ static void nobody_there(void **state)
     assert_non_null(strstr(text, "it answers at tcp://127.0.0.1:"));
     fabric_peer_describe(one, nobody, text, 5);
     assert_true(strlen(text) < 5);
+    daemon_kill(&world.daemon); /* now it is the home node that is at fault */
+    assert_int_equal(call_once(endpoint, other), BANYAN_EFENCED);
+    fabric_peer_describe(one, other, text, sizeof text);
+    assert_non_null(strstr(text, "memory node 0 does not say where it answers"));
     fabric_endpoint_close(endpoint);
     fabric_endpoint_close(mute);
     fabric_close(one);
     fabric_close(two);
-    daemon_kill(&world.daemon);
 }
 
 static void hold_call(void *argument)
