@@ -134,8 +134,10 @@ static bool key_count(void *context, const void *key, size_t key_length, const v
 static int keys_of_index(struct listing *listing, size_t from, size_t to)
 {
     struct tree_session *session = listing->session->session;
+    struct owner *owner = owner_process_owner(listing->session->process);
     struct tree *tree = NULL;
     int status = tree_open(session, listing->lines[from].index, &tree);
+    bool attached = !status && !(status = owner_attach(owner, session, tree));
     for (size_t i = from; !status && i < to; i++) {
         struct tree_range range = {.from =
                                        listing->lines[i].range.lower_length ? listing->lines[i].lower : NULL,
@@ -147,11 +149,18 @@ static int keys_of_index(struct listing *listing, size_t from, size_t to)
         }
         status = tree_scan(session, tree, &range, key_count, &listing->lines[i].keys);
     }
+    const struct error error = *tree_session_error(session); /* before the next call on the session */
+    if (attached)
+        owner_detach(owner, session, tree);
     tree_close(tree);
-    return status == BANYAN_ENOTFOUND ? 0 : status; /* the index was dropped meanwhile */
+    if (!status || status == BANYAN_ENOTFOUND) /* the index was dropped meanwhile */
+        return 0;
+    return pool_fail(tree_session_pool(session), status, "%s",
+                     error.code == status ? error.text : error_name(status));
 }
 
-/* Reads only, so the index need not be attached: nothing that a compute node has cached is newer. */
+/* The index is attached meanwhile: else a scan would take all of it for shared, and finish under global locks
+ * what is half done in leaves that only their owner may change (O5). */
 static int keys_count(struct listing *listing)
 {
     int status = 0;
