@@ -315,16 +315,31 @@ static bool has_enough(struct balance *balance)
     return enough;
 }
 
+/* An index that was dropped has no entries, as one that was never divided; under the map's lock it stays what
+ * it is, since a drop closes it first. */
+static int dropped(struct balance *balance, bool *dropped)
+{
+    uint8_t key[FORMAT_KEY_MAX];
+    size_t length = sizeof key;
+    struct tree *tree = balance->index->tree;
+    int status = tree_sample(balance->session, tree, key, &length);
+    *dropped = tree_is_dropped(tree);
+    return status == BANYAN_ENOTFOUND ? 0 : status;
+}
+
 static int change(struct balance *balance, bool wait)
 {
     uint32_t count;
+    bool gone;
     int status = owner_transfer_begin(&balance->transfer, balance->owner, balance->session, wait);
     if (status)
         return status;
     bool problem = owner_map_problem(&balance->transfer.map, balance->index->number) != NULL;
     const struct format_range *ranges = owner_map_of(&balance->transfer.map, balance->index->number, &count);
     if (!problem && untouched(ranges, count)) {
-        status = take_whole(balance);
+        status = dropped(balance, &gone);
+        if (!status && !gone)
+            status = take_whole(balance);
     } else if (!problem && ranges[0].state != FORMAT_RANGE_CLOSED) {
         status = split_large(balance);
         if (!status)

@@ -24,7 +24,6 @@ int tree_root_doubt(struct tree_session *session, struct tree *tree, gaddr node,
 int tree_root_swap(struct tree_session *session, struct tree *tree, gaddr from, gaddr to, bool *swapped);
 /* Remembers that the index was dropped, and says so: BANYAN_ENOTFOUND. No round trip. */
 int tree_dropped(struct tree_session *session, struct tree *tree);
-bool tree_is_dropped(const struct tree *tree);
 
 /* ---- dropping ---- */
 

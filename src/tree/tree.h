@@ -116,6 +116,8 @@ int tree_drop_finish(struct tree_session *session, tree_drop_function *visit, vo
 /* How many there are. */
 int tree_drop_count(struct tree_session *session, uint32_t *count);
 const struct format_geometry *tree_geometry(const struct tree *tree);
+/* Whether an operation of this compute node has found that the index was dropped. */
+bool tree_is_dropped(const struct tree *tree);
 /* Visits the catalogue's index names; not those of indexes that are being dropped. */
 int tree_list(struct tree_session *session,
               void (*visit)(void *context, const char *name, const struct format_geometry *), void *context);

@@ -41,7 +41,8 @@ struct rig {
     struct memory_node *memory;
     struct fabric_local_peers *peers;
     struct side sides[SIDES];
-    bool over; /* atomic */
+    int policy; /* of its owners */
+    bool over;  /* atomic */
 };
 
 static const struct format_geometry geometry = {
@@ -119,6 +120,8 @@ static void side_open(struct rig *rig, unsigned number)
     switches.cache_bytes = 8u << 20;
     owner_options_default(&options);
     options.tick_ns = 5000000;
+    options.policy = rig->policy;
+    options.balance_ns = 0; /* where a test says so */
     side->fabric = fabric_local_create_peer(rig->peers, &target, 1, (uint16_t)(number + 1), &error);
     assert_non_null(side->fabric);
     failing_prepare(side->fabric);
@@ -148,16 +151,21 @@ static void side_close(struct side *side)
     fabric_close(side->fabric);
 }
 
-static void rig_open(struct rig *rig)
+static void rig_open_willing(struct rig *rig, int policy)
 {
     struct memory_options options = {.pool_bytes = 32 << 20, .chunk_bytes = 64 << 10};
     struct error error = {0};
-    *rig = (struct rig){0};
+    *rig = (struct rig){.policy = policy};
     assert_int_equal(memory_node_create(&rig->memory, &options, &error), 0);
     rig->peers = fabric_local_peers_create(&error);
     assert_non_null(rig->peers);
     for (unsigned i = 0; i < SIDES; i++)
         side_open(rig, i);
+}
+
+static void rig_open(struct rig *rig)
+{
+    rig_open_willing(rig, OWNER_NONE);
 }
 
 static void rig_close(struct rig *rig)
@@ -429,6 +437,27 @@ static void an_index_is_closed_before_it_is_dropped(void **state)
     rig_close(&rig);
 }
 
+/* Its handles stay attached until they are closed, and keepers balance meanwhile. */
+static void nobody_takes_a_dropped_index(void **state)
+{
+    struct rig rig;
+    unsigned counts[FORMAT_RANGE_STATES] = {0};
+    rig_open_willing(&rig, OWNER_AUTO);
+    struct side *side = &rig.sides[0], *other = &rig.sides[1];
+    good(side, owner_balance(side->owner, side->session));
+    good(side, owner_list(side->owner, side->session, count_entry, counts));
+    assert_int_equal(counts[FORMAT_RANGE_SETTLED], 1); /* an empty index is taken */
+    good(side, owner_close(side->owner, side->session, side->tree));
+    good(side, tree_drop(side->session, "test", NULL, NULL));
+    good(side, owner_forget(side->owner, side->session, side->tree));
+    good(side, owner_balance(side->owner, side->session));
+    good(other, owner_balance(other->owner, other->session));
+    memset(counts, 0, sizeof counts);
+    good(side, owner_list(side->owner, side->session, count_entry, counts));
+    assert_int_equal(counts[FORMAT_RANGE_SETTLED], 0);
+    rig_close(&rig);
+}
+
 /* ---- calls that were lost ---- */
 
 static void a_lost_call_does_not_keep_the_lock(void **state)
@@ -596,6 +625,7 @@ int main(void)
         cmocka_unit_test(a_broken_map_is_named),
         cmocka_unit_test(another_map_is_refused),
         cmocka_unit_test(an_index_is_closed_before_it_is_dropped),
+        cmocka_unit_test(nobody_takes_a_dropped_index),
         cmocka_unit_test(a_lost_call_does_not_keep_the_lock),
         cmocka_unit_test(what_was_adopted_is_reported_in_the_end),
         cmocka_unit_test(figures_do_not_wait_for_the_map),
