@@ -335,7 +335,8 @@ int owner_share(struct owner *owner, struct tree_session *session, const struct 
 
 /* ---- leaving ---- */
 
-static int give_all(struct owner_transfer *transfer)
+/* What this process has, of one index or (NULL) of all, to the other willing processes. */
+static int give(struct owner_transfer *transfer, const struct tree *only)
 {
     struct owner *owner = transfer->owner;
     struct fabric_process *takers = NULL;
@@ -346,7 +347,8 @@ static int give_all(struct owner_transfer *transfer)
         return pool_fail_memory(tree_session_pool(transfer->session));
     for (uint32_t i = 0; i < transfer->map.count; i++)
         if (transfer->map.ranges[i].state == FORMAT_RANGE_SETTLED &&
-            fabric_process_equal(transfer->map.ranges[i].owner, owner->self))
+            fabric_process_equal(transfer->map.ranges[i].owner, owner->self) &&
+            (!only || transfer->map.ranges[i].number == tree_number(only)))
             ranges[count++] = transfer->map.ranges[i];
     int status = count ? owner_takers(owner, transfer->session, owner->self, &takers, &taker_count) : 0;
     if (!status) {
@@ -367,7 +369,14 @@ int owner_release(struct owner *owner, struct tree_session *session)
         status = owner_transfer_begin(&transfer, owner, session, true);
     if (status)
         return status;
-    return owner_transfer_end(&transfer, give_all(&transfer));
+    return owner_transfer_end(&transfer, give(&transfer, NULL));
+}
+
+int owner_give(struct owner *owner, struct tree_session *session, const struct tree *tree)
+{
+    struct owner_transfer transfer;
+    int status = owner_transfer_begin(&transfer, owner, session, true);
+    return status ? status : owner_transfer_end(&transfer, give(&transfer, tree));
 }
 
 int owner_leave(struct owner *owner, struct tree_session *session)

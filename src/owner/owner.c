@@ -213,17 +213,16 @@ static void take_out(struct owner *owner, struct owner_index *index)
 
 int owner_detach(struct owner *owner, struct tree_session *session, struct tree *tree)
 {
-    struct owner_selection mine = {.tree = tree, .owned = true, .owner = owner->self};
     spinlock_lock(&owner->lock);
     struct owner_index *index = owner_index_of(owner, tree);
     spinlock_unlock(&owner->lock);
     if (!index)
         return pool_fail(tree_session_pool(session), BANYAN_ENOTFOUND, "the index '%s' is not attached",
                          tree_name(tree));
-    int status = owner_share(owner, session, &mine, NULL);
+    int status = owner_give(owner, session, tree);
     wait_for_users(owner, index);
     take_out(owner, index);
-    return status == BANYAN_ENOTFOUND ? 0 : status;
+    return status;
 }
 
 /* ---- messages ---- */

@@ -153,6 +153,12 @@ void owner_service_destroy(struct owner_service *service);
 int owner_service_answer(struct owner_service *service, const void *bytes, size_t length,
                          const uint8_t **reply, size_t *reply_length);
 
+/* ---- change.c ---- */
+
+/* What this process has of the index goes to the other willing processes, evenly, or is shared where there
+ * are none. */
+int owner_give(struct owner *owner, struct tree_session *session, const struct tree *tree);
+
 /* ---- balance.c ---- */
 
 /* owner_balance, and with `idle` only if this process has less than half of its share of an index. */

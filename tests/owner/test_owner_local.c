@@ -458,6 +458,26 @@ static void nobody_takes_a_dropped_index(void **state)
     rig_close(&rig);
 }
 
+static void find_owner(void *context, const struct owner_range *range)
+{
+    *(struct fabric_process *)context = range->owner;
+}
+
+/* What is shared stays so: an index that programs open and close would have no owners in the end. */
+static void what_is_detached_goes_to_others(void **state)
+{
+    struct rig rig;
+    struct fabric_process owner = {0};
+    rig_open_willing(&rig, OWNER_AUTO);
+    struct side *side = &rig.sides[0];
+    good(side, owner_balance(side->owner, side->session));
+    good(side, owner_detach(side->owner, side->session, side->tree));
+    good(side, owner_list(side->owner, side->session, find_owner, &owner));
+    assert_true(fabric_process_equal(owner, fabric_self(rig.sides[1].fabric)) ||
+                fabric_process_equal(owner, fabric_self(rig.sides[2].fabric)));
+    rig_close(&rig);
+}
+
 /* ---- calls that were lost ---- */
 
 static void a_lost_call_does_not_keep_the_lock(void **state)
@@ -626,6 +646,7 @@ int main(void)
         cmocka_unit_test(another_map_is_refused),
         cmocka_unit_test(an_index_is_closed_before_it_is_dropped),
         cmocka_unit_test(nobody_takes_a_dropped_index),
+        cmocka_unit_test(what_is_detached_goes_to_others),
         cmocka_unit_test(a_lost_call_does_not_keep_the_lock),
         cmocka_unit_test(what_was_adopted_is_reported_in_the_end),
         cmocka_unit_test(figures_do_not_wait_for_the_map),
