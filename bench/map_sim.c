@@ -19,6 +19,7 @@ struct map_sim {
     unsigned joined;
     bool divided, stopping;
     uint64_t move_begin_ns, move_end_ns;
+    uint64_t move_cached; /* bytes that the range's owner had cached when the move began */
     uint32_t moved;
     struct fabric_cost served[2]; /* when the window opened, when it closed */
 };
@@ -161,6 +162,9 @@ static int move_half(struct sim_run *run)
     struct workload_part *from = &run->computes[first_owners(run) - 1].part;
     struct workload_part *to = &run->computes[first_owners(run)].part;
     uint64_t middle = (from->begin + from->end) / 6 * 3;
+    struct tree_cache_stats cached = {0};
+    tree_cache_stats(run->computes[first_owners(run) - 1].tree, &cached);
+    map->move_cached = cached.bytes + cached.leaves.bytes + cached.entries.bytes;
     map->move_begin_ns = task_now();
     int status = give(run, middle << WORKLOAD_GENERATION_BITS, first_owners(run));
     map->move_end_ns = task_now();
@@ -230,4 +234,5 @@ void map_sim_result(const struct sim_run *run, struct bench_result *result)
         return;
     result->move_begin_ns = run->map->move_begin_ns - run->window.begin_ns;
     result->move_ns = run->map->move_end_ns - run->map->move_begin_ns;
+    result->move_cached = run->map->move_cached;
 }

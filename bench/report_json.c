@@ -126,6 +126,7 @@ static json_t *move_json(const struct bench_result *result)
         json_array_append_new(mops, json_real((double)result->timeline.counts[i] * 1e3 / BENCH_INTERVAL_NS));
     json_object_set_new(json, "begin_us", json_real((double)result->move_begin_ns / 1e3));
     json_object_set_new(json, "took_us", json_real((double)result->move_ns / 1e3));
+    json_object_set_new(json, "cached_bytes", json_unsigned(result->move_cached));
     json_object_set_new(json, "interval_us", json_real(BENCH_INTERVAL_NS / 1e3));
     json_object_set_new(json, "mops", mops);
     return json;

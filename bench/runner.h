@@ -108,6 +108,7 @@ struct bench_result {
     uint64_t trace_hash, events;             /* sim */
     struct bench_timeline timeline;          /* with config->move */
     uint64_t move_begin_ns, move_ns;         /* since the window opened; how long. 0: nothing was moved */
+    uint64_t move_cached;                    /* bytes that the owner of the range had cached before */
     double load_seconds, measure_seconds;    /* of real time */
 };
 

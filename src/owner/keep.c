@@ -172,6 +172,18 @@ static int tick(struct keeping *keeping)
     return status;
 }
 
+/* Frees a piece of what is cached of ranges that were lost. True: there is more. */
+static bool sweep(struct keeping *keeping)
+{
+    struct owner *owner = keeping->owner;
+    bool more = false;
+    owner_turn_take(&owner->adopting); /* indexes come and go under it */
+    for (struct owner_index *index = owner->indexes; index && !more; index = index->next)
+        more = tree_rights_sweep(keeping->session, index->tree);
+    owner_turn_give(&owner->adopting);
+    return more;
+}
+
 /* ---- the tasks ---- */
 
 static void set_keeper(struct owner *owner, struct task *task)
@@ -200,7 +212,10 @@ int owner_keep(struct owner *owner, struct tree_session *session)
             keeping.looked = now;
             (void)tick(&keeping);
         }
-        if (!owner_stopping(owner))
+        /* What is lost is swept out behind everything else, so that no transfer waits for it. */
+        if (!owner_stopping(owner) && sweep(&keeping))
+            task_yield();
+        else if (!owner_stopping(owner))
             task_park();
     }
     set_keeper(owner, NULL);

@@ -57,6 +57,7 @@ void owned_cache_destroy(struct owned_cache *cache)
     owned_frames_destroy(cache->frames);
     owned_entries_destroy(cache->entries);
     owned_cooling_destroy(cache->cooling);
+    owned_lost_destroy(&cache->lost);
     format_layout_free(&cache->layout);
     free(cache);
 }

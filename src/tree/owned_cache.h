@@ -92,8 +92,20 @@ void owned_cache_write_end(struct owned_cache *cache, struct epoch_slot *slot, g
 
 /* A leaf whose frame says what the tree does not. */
 void owned_cache_drop_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf);
-/* All leaves and entries from `lower` on, below `upper` (NULL: to the end). No operation may be under way
- * that could admit others. Looks at all that is cached: some ten nanoseconds each. */
+/* The range from `lower` on, below `upper` (NULL: to the end), is this process's no more, and no operation is
+ * under way that could admit something of it. What is cached of it goes later, by owned_cache_sweep; until
+ * then nobody may ask for it. Costs next to nothing. */
+void owned_cache_lose(struct owned_cache *cache, struct epoch_slot *slot, struct format_key lower,
+                      const struct format_key *upper);
+/* Before the process has the right to the range: what is cached of it since an earlier right is dropped at
+ * once, if the sweep has not done that. */
+void owned_cache_regain(struct owned_cache *cache, struct epoch_slot *slot, struct format_key lower,
+                        const struct format_key *upper);
+/* Drops a piece of what is cached of lost ranges: about a millisecond's work. One task at a time. False:
+ * nothing is left to do. */
+bool owned_cache_sweep(struct owned_cache *cache, struct epoch_slot *slot);
+/* All leaves and entries of the range, at once. No operation may be under way that could admit others. Looks
+ * at all that is cached: up to a hundred nanoseconds each. */
 void owned_cache_drop_range(struct owned_cache *cache, struct epoch_slot *slot, struct format_key lower,
                             const struct format_key *upper);
 

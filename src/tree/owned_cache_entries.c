@@ -24,6 +24,7 @@ struct owned_entries {
     uint32_t count __attribute__((aligned(64))); /* of segments; changed under `resize` */
     uint32_t capacity;
     struct segment **segments; /* [capacity], owned; an epoch keeps a segment that left from being freed */
+    uint32_t holders;          /* tasks that walk over it; under `resize` */
     struct spinlock resize __attribute__((aligned(64)));
 };
 
@@ -176,19 +177,54 @@ void owned_entries_settle(struct owned_entries *entries, struct format_key key,
     seqlock_unlock(&set->latch);
 }
 
+void owned_entries_hold(struct owned_entries *entries)
+{
+    spinlock_lock(&entries->resize);
+    entries->holders++;
+    spinlock_unlock(&entries->resize);
+}
+
+void owned_entries_release(struct owned_entries *entries)
+{
+    spinlock_lock(&entries->resize);
+    assert(entries->holders);
+    entries->holders--;
+    spinlock_unlock(&entries->resize);
+}
+
+static uint64_t segment_drop(struct owned_entries *entries, uint32_t number, const struct owned_span *spans,
+                             uint32_t count)
+{
+    uint64_t dropped = 0;
+    for (uint32_t j = 0; j < OWNED_SEGMENT_SETS; j++) {
+        struct owned_set *set = &entries->segments[number]->sets[j];
+        seqlock_lock(&set->latch);
+        dropped += owned_set_drop(set, &entries->shape, spans, count);
+        seqlock_unlock(&set->latch);
+    }
+    return dropped;
+}
+
+bool owned_entries_drop(struct owned_entries *entries, uint32_t from, uint32_t to,
+                        const struct owned_span *spans, uint32_t count)
+{
+    assert(entries->holders); /* so there are as many segments as before */
+    for (uint32_t i = from; i < to && i < entries->count; i++)
+        segment_drop(entries, i, spans, count);
+    return to < entries->count;
+}
+
 uint64_t owned_entries_drop_range(struct owned_entries *entries, struct format_key lower,
                                   const struct format_key *upper)
 {
+    struct owned_span span = {.lower = lower, .has_upper = upper != NULL};
     uint64_t dropped = 0;
-    spinlock_lock(&entries->resize); /* no entry moves to a set that was looked at already */
+    if (upper)
+        span.upper = *upper;
+    owned_entries_hold(entries);
     for (uint32_t i = 0; i < entries->count; i++)
-        for (uint32_t j = 0; j < OWNED_SEGMENT_SETS; j++) {
-            struct owned_set *set = &entries->segments[i]->sets[j];
-            seqlock_lock(&set->latch);
-            dropped += owned_set_drop_range(set, &entries->shape, lower, upper);
-            seqlock_unlock(&set->latch);
-        }
-    spinlock_unlock(&entries->resize);
+        dropped += segment_drop(entries, i, &span, 1);
+    owned_entries_release(entries);
     return dropped;
 }
 
@@ -235,7 +271,7 @@ bool owned_entries_grow(struct owned_entries *entries)
         return false;
     spinlock_lock(&entries->resize);
     uint32_t count = entries->count;
-    bool room = count < entries->capacity;
+    bool room = count < entries->capacity && !entries->holders;
     if (room) {
         struct segment *old = entries->segments[count & (power_below(count) - 1)];
         struct segment *fresh = entries->segments[count]; /* one that could not be retired, empty */
@@ -270,7 +306,7 @@ bool owned_entries_shrink(struct owned_entries *entries, struct epoch_slot *slot
     spinlock_lock(&entries->resize);
     uint32_t last = entries->count - 1;
     struct segment *gone = NULL;
-    if (last) {
+    if (last && !entries->holders) {
         gone = entries->segments[last];
         struct segment *heir = entries->segments[last & (power_below(last) - 1)];
         lock_all(heir);

@@ -84,10 +84,22 @@ void owned_entries_settle(struct owned_entries *entries, struct format_key key,
 /* From `lower` on, below `upper` (NULL: to the end). Returns how many there were. Looks at every set. */
 uint64_t owned_entries_drop_range(struct owned_entries *entries, struct format_key lower,
                                   const struct format_key *upper);
+/* Several ranges, piece by piece. While a task holds the table, which it may for long, it neither grows nor
+ * shrinks, so that no entry moves to a segment that was looked at already. */
+struct owned_span {
+    struct format_key lower, upper;
+    bool has_upper; /* else: to the end */
+};
+void owned_entries_hold(struct owned_entries *entries);
+/* In the segments from `from` on, below `to`. False: these were the last ones. */
+bool owned_entries_drop(struct owned_entries *entries, uint32_t from, uint32_t to,
+                        const struct owned_span *spans, uint32_t count);
+void owned_entries_release(struct owned_entries *entries);
 
-/* One segment more; false: the table has all that it may have, or memory is short. */
+/* One segment more; false: the table has all that it may have or is held, or memory is short. */
 bool owned_entries_grow(struct owned_entries *entries);
-/* One segment less: half of its entries find room in others at best. False: there is one segment only. */
+/* One segment less: half of its entries find room in others at best. False: there is one segment only, or the
+ * table is held. */
 bool owned_entries_shrink(struct owned_entries *entries, struct epoch_slot *slot, uint64_t *evicted);
 uint64_t owned_entries_bytes(const struct owned_entries *entries);
 /* Exact while nothing is being changed. */

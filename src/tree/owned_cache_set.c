@@ -419,8 +419,17 @@ void owned_set_settle(struct owned_set *set, const struct owned_set_shape *shape
     store(set, &copy);
 }
 
-uint32_t owned_set_drop_range(struct owned_set *set, const struct owned_set_shape *shape,
-                              struct format_key lower, const struct format_key *upper)
+static bool in_spans(struct format_key key, const struct owned_span *spans, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (format_key_compare(key, spans[i].lower) >= 0 &&
+            (!spans[i].has_upper || format_key_compare(key, spans[i].upper) < 0))
+            return true;
+    return false;
+}
+
+uint32_t owned_set_drop(struct owned_set *set, const struct owned_set_shape *shape,
+                        const struct owned_span *spans, uint32_t count)
 {
     struct owned_set copy;
     struct place place = {0};
@@ -429,7 +438,7 @@ uint32_t owned_set_drop_range(struct owned_set *set, const struct owned_set_shap
     for (uint32_t i = 0, at = 0; i < copy.count;) {
         place_at(shape, &copy, i, at, &place);
         struct format_key key = {copy.body + place.key_at, place.key_length};
-        if (format_key_compare(key, lower) >= 0 && (!upper || format_key_compare(key, *upper) < 0)) {
+        if (in_spans(key, spans, count)) {
             take_out(&copy, &place);
             dropped++;
             continue;

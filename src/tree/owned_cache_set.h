@@ -47,8 +47,8 @@ void owned_set_busy(struct owned_set *set, const struct owned_set_shape *shape, 
                     uint64_t hash);
 void owned_set_settle(struct owned_set *set, const struct owned_set_shape *shape, struct format_key key,
                       uint64_t hash, const struct format_key *value);
-uint32_t owned_set_drop_range(struct owned_set *set, const struct owned_set_shape *shape,
-                              struct format_key lower, const struct format_key *upper);
+uint32_t owned_set_drop(struct owned_set *set, const struct owned_set_shape *shape,
+                        const struct owned_span *spans, uint32_t count);
 /* Moves what `goes` to another set, which is empty. */
 void owned_set_split(struct owned_set *set, struct owned_set *other, const struct owned_set_shape *shape,
                      bool (*goes)(const void *context, uint64_t hash), const void *context);

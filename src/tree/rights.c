@@ -508,14 +508,24 @@ static void confirm(struct tree_table *table, uint64_t incarnation)
         atomic_store_release(&table->incarnation, incarnation);
 }
 
-/* What is cached of lost rows goes: nobody relies on them any more. */
+/* What is still cached of an earlier right to rows that this table gives goes before they are relied on. */
+static void cache_regain(struct owned_cache *cache, struct epoch_slot *slot, const struct tree_table *table)
+{
+    for (uint32_t i = 0; i < table->count && cache; i++) {
+        const struct tree_row *row = &table->rows[i];
+        if (row->right == TREE_OWNED)
+            owned_cache_regain(cache, slot, row->lower, row->has_upper ? &row->upper : NULL);
+    }
+}
+
+/* What is cached of lost rows is to go: nobody relies on them any more. */
 static void cache_drop(struct owned_cache *cache, struct epoch_slot *slot, const struct tree_table *tables)
 {
     for (const struct tree_table *table = tables; table && cache; table = table->older)
         for (uint32_t i = 0; i < table->count; i++) {
             const struct tree_row *row = &table->rows[i];
             if (row->right == TREE_OWNED && table->gone[i / 64] >> i % 64 & 1)
-                owned_cache_drop_range(cache, slot, row->lower, row->has_upper ? &row->upper : NULL);
+                owned_cache_lose(cache, slot, row->lower, row->has_upper ? &row->upper : NULL);
         }
 }
 
@@ -587,6 +597,8 @@ static void install(struct tree_rights *rights, struct tree_table *fresh, struct
     struct tree_compute *compute = rights->compute;
     fresh->older = atomic_load_relaxed(&rights->table); /* one task installs at a time */
     rows_compare(fresh);
+    if (slot)
+        cache_regain(rights->cache, slot, fresh);
     atomic_store_release(&rights->table, fresh);
     /* Behind this, every operation either has seen the new table or is seen below (announce.h, Order). */
     membarrier_all(compute->membarrier);
@@ -595,6 +607,8 @@ static void install(struct tree_rights *rights, struct tree_table *fresh, struct
         task_sleep(pause);
     if (slot)
         cache_drop(rights->cache, slot, fresh->older);
+    if (slot)
+        cache_regain(rights->cache, slot, fresh); /* a row that is the process's again, by another epoch */
     tables_trim(compute, fresh);
 }
 
@@ -637,6 +651,13 @@ int tree_rights_own(struct tree *tree, struct error *error)
         return error_set(error, BANYAN_ENOMEM, "no memory for the rights of index %s", tree->name);
     install(tree->rights, fresh, NULL);
     return 0;
+}
+
+bool tree_rights_sweep(struct tree_session *session, struct tree *tree)
+{
+    struct owned_cache *cache = tree->rights->cache; /* set before the first operation of the index */
+    assert(!session->announced);
+    return cache && owned_cache_sweep(cache, session->pool.epoch);
 }
 
 uint64_t tree_rights_version(const struct tree *tree)

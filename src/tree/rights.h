@@ -35,12 +35,13 @@ struct tree_rights_row {
 /*
  * O1. Installs the map's version for this index: from here on no operation begins that it forbids; those
  * under way are waited for, and what is cached of ranges that this process has no more, or has under another
- * epoch, is dropped. Where a range goes from one right of this process straight to another, operations find
- * it MOVING until then. When it returns 0 the version is adopted. Copies the rows. An older version than the
- * installed one changes nothing; the installed one again changes nothing but its incarnation. Suspends the
- * calling task, which must hold no lock and be in no operation of the index; one call at a time for each
- * index. BANYAN_ENOMEM: nothing was changed. BANYAN_EINVAL: rows that contradict themselves (order, no first
- * row); the message says which. All handles of the index on this compute node have one table.
+ * epoch, is found by no operation any more (tree_rights_sweep frees it). Where a range goes from one right of
+ * this process straight to another, operations find it MOVING until then. When it returns 0 the version is
+ * adopted. Copies the rows. An older version than the installed one changes nothing; the installed one again
+ * changes nothing but its incarnation. Suspends the calling task, which must hold no lock and be in no
+ * operation of the index; one call at a time for each index. BANYAN_ENOMEM: nothing was changed.
+ * BANYAN_EINVAL: rows that contradict themselves (order, no first row); the message says which. All handles
+ * of the index on this compute node have one table.
  *
  * `incarnation`: fabric_incarnation, read before the map was fetched. Whatever changes leaves of the index is
  * posted under the installed table's number. So after the loss of a connection nothing goes out to that
@@ -49,6 +50,10 @@ struct tree_rights_row {
  */
 int tree_rights_adopt(struct tree_session *session, struct tree *tree, uint64_t version, uint64_t incarnation,
                       const struct tree_rights_row *rows, uint32_t count);
+/* Frees a piece of what is cached of ranges that this process has lost: about a millisecond's work, no round
+ * trip. In no operation; one task at a time for each index, adopting may be under way. False: nothing is
+ * left. */
+bool tree_rights_sweep(struct tree_session *session, struct tree *tree);
 /* The whole index is this process's, as version 0, and it has the pool to itself: no incarnation makes that
  * untrue. Before any operation of it began (the switch `ownership` does it as each index is opened).
  * BANYAN_ENOMEM. */

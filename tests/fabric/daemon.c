@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -254,7 +255,7 @@ static bool pass_on(int from, int to)
     if (length < 0)
         return errno == EAGAIN || errno == EINTR;
     for (ssize_t at = 0; at < length;) {
-        ssize_t written = write(to, bytes + at, (size_t)(length - at));
+        ssize_t written = send(to, bytes + at, (size_t)(length - at), MSG_NOSIGNAL);
         if (written < 0 && errno != EAGAIN)
             return false;
         at += written > 0 ? written : 0;

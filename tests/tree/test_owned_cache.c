@@ -267,17 +267,16 @@ static void test_entries_reference(void **state)
     run_reference(true, 60000);
 }
 
-/* Ranges that are lost: leaves that reach into them, and their entries. */
-static void test_drop_range(void **state)
+#define SINGLES 100u
+
+static uint64_t names[SINGLES + 1];
+
+/* Leaf i holds key i alone, and both are cached. */
+static void fill_singles(struct bench *bench)
 {
-    (void)state;
-    struct bench bench;
-    uint8_t bytes[8];
-    uint64_t names[101], found;
-    bench_open(&bench, &small, TREE_CACHE_BANYAN, 4 << 20);
-    for (uint64_t i = 0; i <= 100; i++)
+    for (uint64_t i = 0; i <= SINGLES; i++)
         names[i] = __builtin_bswap64(i);
-    for (unsigned i = 0; i < 100; i++) { /* leaf i holds key i alone */
+    for (unsigned i = 0; i < SINGLES; i++) {
         struct format_header header = {.state = FORMAT_NODE_LIVE,
                                        .tag = i + 1,
                                        .index = 1,
@@ -285,12 +284,33 @@ static void test_drop_range(void **state)
                                        .sibling = {LEAF * (i + 2), i + 2}};
         header.lower = of(&names[i]);
         header.upper = of(&names[i + 1]);
-        format_leaf_format(&bench.layout, &header, bench.image);
+        format_leaf_format(&bench->layout, &header, bench->image);
         struct format_link leaf = {LEAF * (i + 1), i + 1};
-        uint64_t stamp = owned_cache_stamp(bench.cache, leaf.address);
-        owned_cache_offer_leaf(bench.cache, bench.slot, leaf.address, bench.image, stamp);
-        owned_cache_offer_entry(bench.cache, bench.slot, leaf, false, stamp, of(&names[i]), of(&names[i]));
+        uint64_t stamp = owned_cache_stamp(bench->cache, leaf.address);
+        owned_cache_offer_leaf(bench->cache, bench->slot, leaf.address, bench->image, stamp);
+        owned_cache_offer_entry(bench->cache, bench->slot, leaf, false, stamp, of(&names[i]), of(&names[i]));
     }
+}
+
+static bool is_cached(struct bench *bench, unsigned single)
+{
+    uint8_t bytes[8];
+    uint64_t found;
+    bool leaf = look(bench, LEAF * (single + 1), 0, 8, bytes) == OWNED_FRAME_COPIED;
+    bool entry = find(bench, of(&names[single]), &found) == OWNED_CACHE_VALUE;
+    assert_int_equal(leaf, entry);
+    return leaf;
+}
+
+/* Ranges that are lost: leaves that reach into them, and their entries. */
+static void test_drop_range(void **state)
+{
+    (void)state;
+    struct bench bench;
+    uint8_t bytes[8];
+    uint64_t found;
+    bench_open(&bench, &small, TREE_CACHE_BANYAN, 4 << 20);
+    fill_singles(&bench);
     struct format_key upper = of(&names[60]);
     owned_cache_drop_range(bench.cache, bench.slot, of(&names[30]), &upper);
     for (unsigned i = 0; i < 100; i++) {
@@ -303,6 +323,58 @@ static void test_drop_range(void **state)
     assert_int_equal(look(&bench, LEAF * 90, 0, 8, bytes), OWNED_FRAME_COPIED);
     assert_int_equal(look(&bench, LEAF * 91, 0, 8, bytes), OWNED_FRAME_NONE);
     assert_int_equal(find(&bench, of(&names[99]), &found), OWNED_CACHE_NONE);
+    bench_close(&bench);
+}
+
+/* Several ranges are noted as lost, and swept piece by piece; one that comes back is emptied at once. */
+static void test_lost_ranges(void **state)
+{
+    (void)state;
+    struct bench bench;
+    uint64_t evicted, found;
+    unsigned pieces = 0;
+    bench_open(&bench, &small, TREE_CACHE_BANYAN, 4 << 20);
+    fill_singles(&bench);
+    assert_false(owned_cache_sweep(bench.cache, bench.slot));
+    struct format_key bounds[] = {of(&names[20]), of(&names[30]), of(&names[40]), of(&names[50])};
+    owned_cache_lose(bench.cache, bench.slot, bounds[0], &bounds[1]);
+    owned_cache_lose(bench.cache, bench.slot, bounds[2], &bounds[3]);
+    for (unsigned i = 0; i < SINGLES; i++)
+        assert_true(is_cached(&bench, i)); /* noting costs nothing */
+    struct format_key inside[] = {of(&names[25]), of(&names[27])},
+                      beside[] = {of(&names[30]), of(&names[40])};
+    owned_cache_regain(bench.cache, bench.slot, beside[0], &beside[1]);
+    owned_cache_regain(bench.cache, bench.slot, inside[0], &inside[1]);
+    for (unsigned i = 0; i < SINGLES; i++)
+        assert_int_equal(is_cached(&bench, i), i < 25 || i >= 27);
+    assert_true(owned_cache_sweep(bench.cache, bench.slot));
+    /* Lost after the sweep has begun: the next one's. */
+    owned_cache_lose(bench.cache, bench.slot, of(&names[90]), NULL);
+    while (find(&bench, of(&names[49]), &found) == OWNED_CACHE_VALUE) { /* entries go last */
+        assert_true(owned_cache_sweep(bench.cache, bench.slot));
+        pieces++;
+    }
+    for (unsigned i = 0; i < 90; i++)
+        assert_int_equal(is_cached(&bench, i), !((i >= 20 && i < 30) || (i >= 40 && i < 50)));
+    while (owned_cache_sweep(bench.cache, bench.slot))
+        pieces++;
+    assert_true(pieces > 2);
+    for (unsigned i = 0; i < SINGLES; i++)
+        assert_int_equal(is_cached(&bench, i), i < 90 && !((i >= 20 && i < 30) || (i >= 40 && i < 50)));
+    fill_singles(&bench); /* what comes in afterwards stays */
+    assert_false(owned_cache_sweep(bench.cache, bench.slot));
+    assert_true(is_cached(&bench, 22));
+    /* One that is under way, and what it noted, goes with the cache. */
+    owned_cache_lose(bench.cache, bench.slot, bounds[0], NULL);
+    assert_true(owned_cache_sweep(bench.cache, bench.slot));
+    struct owned_entries *entries = owned_entries_create(&bench.layout, 1 << 20);
+    assert_true(owned_entries_grow(entries));
+    owned_entries_hold(entries);
+    assert_false(owned_entries_grow(entries));
+    assert_false(owned_entries_shrink(entries, bench.slot, &evicted));
+    owned_entries_release(entries);
+    assert_true(owned_entries_shrink(entries, bench.slot, &evicted));
+    owned_entries_destroy(entries);
     bench_close(&bench);
 }
 
@@ -438,6 +510,7 @@ int main(void)
         cmocka_unit_test(test_entry_life),
         cmocka_unit_test(test_entries_reference),
         cmocka_unit_test(test_drop_range),
+        cmocka_unit_test(test_lost_ranges),
         cmocka_unit_test(test_cooling),
         cmocka_unit_test(test_second_chance),
         cmocka_unit_test(test_dinomo_shortcuts),

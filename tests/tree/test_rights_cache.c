@@ -344,6 +344,33 @@ static void a_range_that_was_away_is_not_the_same(void **state)
     }
 }
 
+/* What is cached of a lost range goes by sweeps, and a range that was never lost stays. */
+static void what_is_lost_is_swept(void **state)
+{
+    static const enum tree_cache_policy policies[] = {TREE_CACHE_DEX, TREE_CACHE_DINOMO};
+    for (unsigned i = 0; i < 2; i++) {
+        struct rig rig;
+        struct tree_cache_stats stats = {0};
+        rig_open(&rig, policies[i], TREE_READ_BUCKET);
+        wait_until_cached(&rig);
+        assert_false(tree_rights_sweep(rig.sides[A].session, rig.sides[A].tree));
+        rig.version++;
+        adopt(&rig, B, B, rig.version);
+        adopt(&rig, A, B, rig.version);
+        tree_cache_stats(rig.sides[A].tree, &stats);
+        assert_true(stats.leaves.count || policies[i] == TREE_CACHE_DINOMO);
+        assert_true(tree_rights_sweep(rig.sides[A].session, rig.sides[A].tree));
+        while (tree_rights_sweep(rig.sides[A].session, rig.sides[A].tree))
+            ;
+        tree_cache_stats(rig.sides[A].tree, &stats);
+        assert_int_equal(stats.leaves.count, 0);
+        assert_int_equal(stats.leaves.bytes, 0);
+        give_to(&rig, A);
+        assert_int_equal(get_by(rig.sides[A].session, rig.sides[A].tree, KEY), 1);
+        rig_close(&rig);
+    }
+}
+
 /* ---- writes under way (O5) ---- */
 
 /* The list is not posted yet. */
@@ -378,6 +405,7 @@ int main(void)
         cmocka_unit_test(images_need_the_lease),
         cmocka_unit_test(what_is_unknown_is_not_done_again),
         cmocka_unit_test(a_range_that_was_away_is_not_the_same),
+        cmocka_unit_test(what_is_lost_is_swept),
         cmocka_unit_test(a_value_is_told_when_the_pool_has_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
