@@ -101,7 +101,7 @@ void owned_cache_lose(struct owned_cache *cache, struct epoch_slot *slot, struct
  * once, if the sweep has not done that. */
 void owned_cache_regain(struct owned_cache *cache, struct epoch_slot *slot, struct format_key lower,
                         const struct format_key *upper);
-/* Drops a piece of what is cached of lost ranges: about a millisecond's work. One task at a time. False:
+/* Drops a piece of what is cached of lost ranges: some hundred microseconds' work. One task at a time. False:
  * nothing is left to do. */
 bool owned_cache_sweep(struct owned_cache *cache, struct epoch_slot *slot);
 /* All leaves and entries of the range, at once. No operation may be under way that could admit others. Looks

@@ -269,31 +269,28 @@ uint32_t owned_frames_shards(const struct owned_frames *frames)
     return frames->shard_count;
 }
 
-uint64_t owned_frames_drop_shard(struct owned_frames *frames, struct epoch_slot *slot, uint32_t number,
-                                 bool (*visit)(void *context, const struct owned_frame *frame), void *context)
+/* Downwards: the last frame, which was looked at, takes the place of one that goes. */
+uint32_t owned_frames_drop_some(struct owned_frames *frames, struct epoch_slot *slot, uint32_t number,
+                                uint32_t *left, bool (*visit)(void *context, const struct owned_frame *frame),
+                                void *context)
 {
     struct shard *shard = &frames->shards[number];
-    uint64_t dropped = 0;
-    uint32_t left = UINT32_MAX; /* downwards: the last frame takes the place of one that goes */
-    while (left) {
-        struct owned_frame *gone[DROPS_MAX];
-        uint32_t count = 0, looked = 0;
-        spinlock_lock(&shard->lock);
-        if (left > shard->count)
-            left = shard->count;
-        while (left && count < DROPS_MAX && looked++ < LOOKS_MAX) {
-            struct owned_frame *frame = shard->places[--left];
-            if (visit(context, frame)) {
-                take_out(frames, shard, frame);
-                gone[count++] = frame;
-            }
+    struct owned_frame *gone[DROPS_MAX];
+    uint32_t count = 0, looked = 0;
+    spinlock_lock(&shard->lock);
+    if (*left > shard->count)
+        *left = shard->count;
+    while (*left && count < DROPS_MAX && looked++ < LOOKS_MAX) {
+        struct owned_frame *frame = shard->places[--*left];
+        if (visit(context, frame)) {
+            take_out(frames, shard, frame);
+            gone[count++] = frame;
         }
-        spinlock_unlock(&shard->lock);
-        for (uint32_t j = 0; j < count; j++)
-            retire(slot, gone[j]);
-        dropped += count;
     }
-    return dropped;
+    spinlock_unlock(&shard->lock);
+    for (uint32_t i = 0; i < count; i++)
+        retire(slot, gone[i]);
+    return count;
 }
 
 uint64_t owned_frames_drop_if(struct owned_frames *frames, struct epoch_slot *slot,
@@ -301,7 +298,8 @@ uint64_t owned_frames_drop_if(struct owned_frames *frames, struct epoch_slot *sl
 {
     uint64_t dropped = 0;
     for (uint32_t i = 0; i < frames->shard_count; i++)
-        dropped += owned_frames_drop_shard(frames, slot, i, visit, context);
+        for (uint32_t left = UINT32_MAX; left;)
+            dropped += owned_frames_drop_some(frames, slot, i, &left, visit, context);
     return dropped;
 }
 

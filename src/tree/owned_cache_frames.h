@@ -71,11 +71,12 @@ bool owned_frames_turn(struct owned_frames *frames, struct owned_frame *frame, e
 /* Calls `visit` with each frame, and drops those for which it is true. Returns how many went. */
 uint64_t owned_frames_drop_if(struct owned_frames *frames, struct epoch_slot *slot,
                               bool (*visit)(void *context, const struct owned_frame *frame), void *context);
-/* The same for a part of the frames, of which there are so many. */
+/* The same for some of the frames of one of so many shards: those below *left, at first UINT32_MAX, which
+ * goes to 0. Frames that come in meanwhile may be left out. */
 uint32_t owned_frames_shards(const struct owned_frames *frames);
-uint64_t owned_frames_drop_shard(struct owned_frames *frames, struct epoch_slot *slot, uint32_t number,
-                                 bool (*visit)(void *context, const struct owned_frame *frame),
-                                 void *context);
+uint32_t owned_frames_drop_some(struct owned_frames *frames, struct epoch_slot *slot, uint32_t number,
+                                uint32_t *left, bool (*visit)(void *context, const struct owned_frame *frame),
+                                void *context);
 
 uint64_t owned_frames_count(const struct owned_frames *frames);
 /* What one takes. */

@@ -10,9 +10,9 @@
 #include "base/task.h"
 #include "tree/owned_cache_private.h"
 
-#define SEGMENTS_PIECE 64u /* of entries that one piece of a sweep looks at */
-#define FRAME_LINES    2u  /* cache lines of a frame that a look at it touches: its words, its header */
-#define DROP_LINES     4u  /* and of its bucket and its neighbours in lists, to take it out */
+#define SEGMENTS_PIECE 8u /* of entries that one piece of a sweep looks at */
+#define FRAME_LINES    2u /* cache lines of a frame that a look at it touches: its words, its header */
+#define DROP_LINES     4u /* and of its bucket and its neighbours in lists, to take it out */
 
 struct owned_note {
     struct owned_note *next;
@@ -110,6 +110,7 @@ static bool sweep_begin(struct owned_lost *lost)
         count++;
     }
     spinlock_unlock(&lost->lock);
+    lost->left = UINT32_MAX;
     lost->spans = copied ? calloc(count, sizeof *lost->spans) : NULL;
     for (const struct owned_note *copy = lost->copies; copy && lost->spans; copy = copy->next)
         lost->spans[lost->span_count++] = copy->span;
@@ -149,16 +150,18 @@ struct sweep {
     const struct format_layout *layout;
     const struct owned_span *spans;
     uint32_t count;
+    uint32_t looked; /* frames */
 };
 
 /* A leaf that reaches into one of the ranges, or whose header cannot be read. */
 static bool is_lost(void *context, const struct owned_frame *frame)
 {
-    const struct sweep *sweep = context;
+    struct sweep *sweep = context;
     struct format_header header;
     uint8_t bytes[FORMAT_HEADER_FIXED + 2 * FORMAT_KEY_MAX + 64];
     assert(sweep->layout->header_bytes <= sizeof bytes);
     uint32_t version;
+    sweep->looked++;
     do {
         version = seqlock_read(&frame->latch);
         atomic_copy_from(bytes, frame->bytes, sweep->layout->header_bytes);
@@ -171,15 +174,19 @@ static bool is_lost(void *context, const struct owned_frame *frame)
     return false;
 }
 
-/* One piece: a shard of the leaves, or some segments of the entries. True: there is more. */
+/* One piece: some leaves of a shard, or some segments of the entries. True: there is more. */
 static bool sweep_piece(struct owned_cache *cache, struct epoch_slot *slot)
 {
     struct owned_lost *lost = &cache->lost;
-    struct sweep sweep = {&cache->layout, lost->spans, lost->span_count};
+    struct sweep sweep = {&cache->layout, lost->spans, lost->span_count, 0};
     if (cache->frames && lost->shards < owned_frames_shards(cache->frames)) {
-        uint64_t leaves = owned_frames_count(cache->frames) / owned_frames_shards(cache->frames) + 1;
-        uint64_t gone = owned_frames_drop_shard(cache->frames, slot, lost->shards++, is_lost, &sweep);
-        task_charge(TASK_WORK_LINE, FRAME_LINES * (uint32_t)leaves + DROP_LINES * (uint32_t)gone);
+        uint32_t gone =
+            owned_frames_drop_some(cache->frames, slot, lost->shards, &lost->left, is_lost, &sweep);
+        task_charge(TASK_WORK_LINE, FRAME_LINES * sweep.looked + DROP_LINES * gone);
+        if (!lost->left) {
+            lost->left = UINT32_MAX;
+            lost->shards++;
+        }
         return true;
     }
     if (!cache->entries)

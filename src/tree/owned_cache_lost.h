@@ -24,8 +24,9 @@ struct owned_lost {
     /* The sweep that is under way: its task's alone. */
     struct owned_note *copies;
     struct owned_span *spans;
-    uint32_t span_count, shards, segments; /* how much of the cache it has looked at */
-    uint64_t upto;                         /* its newest note */
+    uint32_t span_count;
+    uint32_t shards, left, segments; /* how much of the cache it has looked at */
+    uint64_t upto;                   /* its newest note */
 };
 
 void owned_lost_destroy(struct owned_lost *lost);

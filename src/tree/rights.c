@@ -607,8 +607,6 @@ static void install(struct tree_rights *rights, struct tree_table *fresh, struct
         task_sleep(pause);
     if (slot)
         cache_drop(rights->cache, slot, fresh->older);
-    if (slot)
-        cache_regain(rights->cache, slot, fresh); /* a row that is the process's again, by another epoch */
     tables_trim(compute, fresh);
 }
 

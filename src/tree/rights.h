@@ -50,9 +50,9 @@ struct tree_rights_row {
  */
 int tree_rights_adopt(struct tree_session *session, struct tree *tree, uint64_t version, uint64_t incarnation,
                       const struct tree_rights_row *rows, uint32_t count);
-/* Frees a piece of what is cached of ranges that this process has lost: about a millisecond's work, no round
- * trip. In no operation; one task at a time for each index, adopting may be under way. False: nothing is
- * left. */
+/* Frees a piece of what is cached of ranges that this process has lost: some hundred microseconds' work, no
+ * round trip. In no operation; one task at a time for each index, adopting may be under way. False: nothing
+ * is left. */
 bool tree_rights_sweep(struct tree_session *session, struct tree *tree);
 /* The whole index is this process's, as version 0, and it has the pool to itself: no incarnation makes that
  * untrue. Before any operation of it began (the switch `ownership` does it as each index is opened).
