@@ -213,7 +213,7 @@ struct proxy {
     pthread_mutex_t mutex; /* guards all that follows */
     struct net_address listen, to;
     int listener, wake[2];
-    bool quit, closed, held;
+    bool quit, closed, held, renamed;
     unsigned opened, hanging; /* from which number on */
     struct pair {
         int fd[2]; /* -1: free */
@@ -304,7 +304,7 @@ static void proxy_wake(struct proxy *proxy)
         give_up("proxy: no wake-up");
 }
 
-struct proxy *proxy_start(const struct net_address *to)
+static struct proxy *start(const struct net_address *listen, const struct net_address *to)
 {
     struct proxy *proxy = calloc(1, sizeof *proxy);
     struct error error = {0};
@@ -312,7 +312,7 @@ struct proxy *proxy_start(const struct net_address *to)
         give_up("proxy: no memory");
     proxy->to = *to;
     proxy->hanging = UINT_MAX;
-    proxy->listen = (struct net_address){.kind = NET_TCP, .host = "127.0.0.1"};
+    proxy->listen = *listen;
     pthread_mutex_init(&proxy->mutex, NULL);
     for (unsigned i = 0; i < PAIRS; i++)
         proxy->pairs[i].fd[0] = proxy->pairs[i].fd[1] = -1;
@@ -320,6 +320,26 @@ struct proxy *proxy_start(const struct net_address *to)
         give_up("proxy: %s", error.text);
     if (pthread_create(&proxy->thread, NULL, proxy_run, proxy) != 0)
         give_up("proxy: no thread");
+    return proxy;
+}
+
+struct proxy *proxy_start(const struct net_address *to)
+{
+    const struct net_address listen = {.kind = NET_TCP, .host = "127.0.0.1"};
+    return start(&listen, to);
+}
+
+struct proxy *proxy_before(const struct net_address *socket)
+{
+    struct net_address inside = *socket;
+    size_t length = strlen(inside.path);
+    if (length + sizeof ".in" > sizeof inside.path)
+        give_up("proxy: %s is too long", inside.path);
+    memcpy(inside.path + length, ".in", sizeof ".in");
+    if (rename(socket->path, inside.path))
+        give_up("proxy: %s: %s", socket->path, strerror(errno));
+    struct proxy *proxy = start(socket, &inside);
+    proxy->renamed = true;
     return proxy;
 }
 
@@ -383,5 +403,9 @@ void proxy_stop(struct proxy *proxy)
     close(proxy->listener);
     close(proxy->wake[0]);
     close(proxy->wake[1]);
+    if (proxy->renamed) {
+        unlink(proxy->listen.path);
+        unlink(proxy->to.path);
+    }
     free(proxy);
 }

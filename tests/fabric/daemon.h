@@ -44,6 +44,9 @@ void daemon_signal(const struct daemon *daemon, int signal);
 struct proxy;
 /* Passes connections on to `to`. */
 struct proxy *proxy_start(const struct net_address *to);
+/* Takes the place of a Unix socket that a process listens at: connections to its path come through the proxy
+ * from here on. The socket itself is at the path with ".in" behind it, until proxy_stop. */
+struct proxy *proxy_before(const struct net_address *socket);
 struct net_address proxy_address(const struct proxy *proxy);
 /* Closes all connections; later ones are refused until proxy_open(). */
 void proxy_cut(struct proxy *proxy);

@@ -1,6 +1,8 @@
 /* test_remote_peers_conformance.c - the suite of peers.h on memory nodes in processes of their own: over TCP,
- * through proxies that lose connections and hold heartbeats back; over Unix sockets; mapped; by fibers of
- * workers and by plain threads. */
+ * through proxies that lose connections, hold heartbeats back, and cut compute nodes off from all others;
+ * over Unix sockets; mapped; over RDMA; by fibers of workers and by plain threads. Usage:
+ * test_remote_peers_conformance [NAME]: one test
+ */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/log.h"
@@ -29,6 +32,7 @@ struct street {
     bool local, mapped, proxied, rdma;
     struct daemon daemons[CONFORMANCE_PEER_MEMORY];
     struct proxy *proxies[CONFORMANCE_PEERS_MAX][CONFORMANCE_PEER_MEMORY];
+    struct proxy *doors[CONFORMANCE_PEERS_MAX]; /* before each compute node's socket for the others */
     struct fabric *fabrics[CONFORMANCE_PEERS_MAX];
     struct stall {
         pthread_t thread;
@@ -41,7 +45,9 @@ struct street {
 static int open_one(struct street *street, unsigned compute)
 {
     struct net_address nodes[CONFORMANCE_PEER_MEMORY];
+    struct net_address door = {.kind = NET_UNIX};
     struct error error = {0};
+    snprintf(door.path, sizeof door.path, "/tmp/banyan-peer-%d-%u.sock", (int)getpid(), compute);
     for (unsigned i = 0; i < CONFORMANCE_PEER_MEMORY; i++) {
         nodes[i] = street->local ? street->daemons[i].local : street->daemons[i].tcp;
         if (street->proxied) {
@@ -56,10 +62,13 @@ static int open_one(struct street *street, unsigned compute)
                                                   .lease_ms = 60000,
                                                   .read_lease_ms = READ_LEASE_MS,
                                                   .copy = !street->mapped,
-                                                  .peers = true};
+                                                  .peers = true,
+                                                  .peer_listen = street->proxied ? &door : NULL};
     int status = fabric_remote_open(&street->fabrics[compute], &options, &error);
     if (status)
         fprintf(stderr, "open: %s\n", error.text);
+    else if (street->proxied)
+        street->doors[compute] = proxy_before(&door);
     return status;
 }
 
@@ -91,7 +100,10 @@ static void street_close(void *context)
     for (unsigned i = 0; i < CONFORMANCE_PEERS_MAX; i++) {
         if (street->fabrics[i] != NULL)
             fabric_close(street->fabrics[i]);
+        if (street->doors[i] != NULL)
+            proxy_stop(street->doors[i]);
         street->fabrics[i] = NULL;
+        street->doors[i] = NULL;
         for (unsigned j = 0; j < CONFORMANCE_PEER_MEMORY; j++) {
             if (street->proxies[i][j] != NULL)
                 proxy_stop(street->proxies[i][j]);
@@ -130,6 +142,32 @@ static void street_stall(void *context, unsigned compute, uint64_t ns)
         abort();
 }
 
+/* All its connections end, and none is made any more. No other process takes its place with its id: memory
+ * nodes give that to nobody for long. Its calls of others would still be made, but in no case does one that
+ * is killed call. */
+static void street_kill(void *context, unsigned compute)
+{
+    struct street *street = context;
+    for (unsigned i = 0; i < CONFORMANCE_PEER_MEMORY; i++)
+        proxy_cut(street->proxies[compute][i]);
+    proxy_cut(street->doors[compute]);
+}
+
+/* Others' calls of either do not come through; in the cases that cut, no third one calls them. */
+static void street_cut(void *context, unsigned compute, unsigned other)
+{
+    struct street *street = context;
+    proxy_cut(street->doors[compute]);
+    proxy_cut(street->doors[other]);
+}
+
+static void street_heal(void *context, unsigned compute, unsigned other)
+{
+    struct street *street = context;
+    proxy_open(street->doors[compute]);
+    proxy_open(street->doors[other]);
+}
+
 static struct conformance_way way_of(struct street *street, const char *name, bool fibers)
 {
     return (struct conformance_way){
@@ -143,6 +181,9 @@ static struct conformance_way way_of(struct street *street, const char *name, bo
         .close = street_close,
         .lose = street->proxied ? street_lose : NULL,
         .stall = street->proxied ? street_stall : NULL,
+        .kill = street->proxied ? street_kill : NULL,
+        .cut = street->proxied ? street_cut : NULL,
+        .heal = street->proxied ? street_heal : NULL,
     };
 }
 
@@ -192,6 +233,8 @@ int main(int count, char **arguments)
 {
     daemon_main(count, arguments);
     log_set_level(LOG_ERROR);
+    if (count > 1)
+        cmocka_set_test_filter(arguments[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tcp_fibers),
         cmocka_unit_test(unix_threads),
