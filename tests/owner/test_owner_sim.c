@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/task.h"
+#include "owner/board.h"
 
 #define KEYS        240u
 #define MILLISECOND UINT64_C(1000000)
@@ -440,6 +441,62 @@ static void leases_need_clocks_within_the_margin(void **state)
     assert_in_range(stale_with(0.5, 8), 1, 8);
 }
 
+/* ---- a holder of the map's lock that stands still ---- */
+
+#define HOLDER        2
+#define HOLDER_LEASE  (40 * MILLISECOND)
+#define HOLDER_STANDS (300 * MILLISECOND)
+
+/* Has the lock most of the time. What it is refused for while it is fenced is as it should be. */
+static void change_all_the_time(struct world_task *task, struct party *party)
+{
+    for (unsigned round = 0; !party->over && !task->world->error.code; round++) {
+        if (move_to(task, party, 130, party_process(party, round % 2 ? HOLDER : 1)))
+            task_sleep(MILLISECOND);
+    }
+}
+
+/* Waits until the other has the lock, has it stand still, and changes the map: so long that takes. */
+static void change_past_the_holder(struct world_task *task, struct party *party)
+{
+    struct death *death = party->context;
+    split_at(task, party, 120);
+    for (unsigned round = 0; round < 5; round++) {
+        struct memory_board_reply board = {0};
+        while (!party_good(task, owner_board_look(task->session, &board), "the board") ||
+               board.holder.instance != party_process(party, HOLDER).instance) {
+            if (task->world->error.code)
+                return;
+            task_sleep(7000);
+        }
+        task_sleep(round * 9000);
+        uint64_t began = task_now();
+        sim_stall_compute(task->world->sim, HOLDER, HOLDER_STANDS, HOLDER_LEASE);
+        split_at(task, party, 30 + 10 * round);
+        uint64_t took = task_now() - began;
+        death->answered_ns = took > death->answered_ns ? took : death->answered_ns;
+        task_sleep(HOLDER_STANDS); /* it goes on, and has the lock again some time */
+    }
+}
+
+static void a_holder_that_stands_still_is_not_waited_for(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(3); round++) {
+        struct death death = {0};
+        struct party party = {.until_over = true, .context = &death};
+        struct world_options options;
+        party.script[0] = change_past_the_holder;
+        party.script[HOLDER] = change_all_the_time;
+        party_options(&options, world_seed(51 + round), 3);
+        party_open(&party, &options, KEYS);
+        party_run(&party);
+        party_judge(&party);
+        /* the lease; the read lease, where a range was on its way from it; some round trips */
+        assert_in_range(death.answered_ns, 1, HOLDER_LEASE + 60 * MILLISECOND);
+        party_close(&party);
+    }
+}
+
 /* ---- whoever changes the map dies before each of its effects ---- */
 
 static void change_until_death(struct world_task *task, struct party *party)
@@ -512,6 +569,7 @@ int main(void)
         cmocka_unit_test(ranges_of_the_dead_are_taken_over),
         cmocka_unit_test(an_owner_that_was_away_answers_nothing_stale),
         cmocka_unit_test(leases_need_clocks_within_the_margin),
+        cmocka_unit_test(a_holder_that_stands_still_is_not_waited_for),
         cmocka_unit_test(a_transfer_is_finished_by_others),
     };
     return cmocka_run_group_tests_name("owner in the simulator", tests, NULL, NULL);
