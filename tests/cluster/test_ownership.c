@@ -460,7 +460,25 @@ static void test_ranges(void **state)
     process_run(cluster.scene, NULL,
                 ARGUMENTS("top", "--once", "--json", address_text(cluster.computes[0], 0)), &result);
     assert_contains(result.output, "\"ownership\": \"ranges\"");
+    assert_contains(result.output, "\"budget_bytes\": 67108864");
     cluster_close(&cluster);
+}
+
+/* What is cached of owned ranges is counted by kind: one key that is read over and over is a hit of its leaf,
+ * or of its entry. */
+static void expect_cached(redisContext *client)
+{
+    unsigned long long leaves = 0, entries = 0;
+    for (unsigned i = 0; i < 50; i++)
+        assert_string_equal(ask(client, "GET key:000007"), "first-7");
+    const char *info = ask(client, "INFO cache"), *line = strstr(info, "\ncache_leaves:");
+    assert_non_null(line);
+    assert_int_equal(sscanf(line, "\ncache_leaves:bytes=%*u,hits=%llu", &leaves), 1);
+    line = strstr(info, "\ncache_entries:");
+    assert_non_null(line);
+    assert_int_equal(sscanf(line, "\ncache_entries:bytes=%*u,hits=%llu", &entries), 1);
+    if (leaves + entries < 20)
+        fail_msg("of 50 lookups %llu found a leaf and %llu an entry: %s", leaves, entries, info);
 }
 
 static void test_views(void **state)
@@ -469,12 +487,15 @@ static void test_views(void **state)
     cluster_open(&cluster, *state);
     compute_start(&cluster, 0, "--http", "127.0.0.1:0");
     fill(cluster.clients[0]);
+    expect_cached(cluster.clients[0]);
     const char *address = process_http(cluster.computes[0]);
     char *page = http_get(address, "/", NULL), *metrics = http_get(address, "/metrics", NULL);
     assert_contains(page, "<h2>Ownership</h2>");
     assert_contains(metrics, "banyan_ownership{kind=\"ranges\"} 1");
     assert_contains(metrics, "\nbanyan_ranges_owned ");
     assert_contains(metrics, "\nbanyan_read_lease_lapses_total ");
+    assert_contains(metrics, "\nbanyan_cache_hits_total{kind=\"leaves\"} ");
+    assert_contains(page, "<h2>Cache of the index");
     free(page);
     free(metrics);
     assert_contains(ask(cluster.clients[0], "CONFIG GET own"), "(array)");
@@ -482,6 +503,7 @@ static void test_views(void **state)
                 &result);
     assert_contains(result.output, "ownership");
     assert_contains(result.output, "lapses");
+    assert_contains(result.output, "entries MiB");
     assert_int_equal(process_stop(cluster.computes[0]), 0);
     redisFree(cluster.clients[0]);
     cluster.clients[0] = NULL;
@@ -520,6 +542,9 @@ static void test_bad_input(void **state)
     refuse(scene, COMPUTE("--read-lease", "5"), 2, "10");
     refuse(scene, COMPUTE("--read-lease", "50000"), 2, "10");
     refuse(scene, COMPUTE("--peer-threads", "0"), 2, "1");
+    refuse(scene, COMPUTE("--cache-policy", "lru"), 2, "dinomo");
+    refuse(scene, COMPUTE("--admission", "1.5"), 2, "0 to 1");
+    refuse(scene, COMPUTE("--cache-size", "1"), 2, "cache-size");
     refuse(scene, COMPUTE("--peers", "no such host:x"), 2, "peers");
     refuse(scene, COMPUTE("--peers", "0.0.0.0:0"), 2, "open to the network");
     refuse(scene, ARGUMENTS("serve", "--own", "some"), 2, "none");
