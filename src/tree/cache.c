@@ -26,6 +26,8 @@
 #define EVICTIONS_MAX 4u                  /* for one installation */
 #define HITS_MAX      15u
 #define FRAMES_MIN    16u /* whatever the limit: a few paths must fit */
+#define ROOM_UNIT     64u /* frames' memory is given in such units */
+#define ROOMS_MAX     512u
 
 struct slab {
     struct slab *next;
@@ -35,10 +37,9 @@ struct tree_cache {
     struct spinlock lock;
     const struct format_layout *layout;
     uint64_t slab_bytes;
-    uint32_t frame_bytes;    /* of the largest frame */
-    struct slab *slabs;      /* owned; frames are cut from them; freed with the cache */
-    uint64_t slab_used;      /* of the newest */
-    struct tree_frame *idle; /* by `next`: to be used again */
+    struct slab *slabs;                 /* owned; frames are cut from them; freed with the cache */
+    uint64_t slab_used;                 /* of the newest */
+    struct tree_frame *idle[ROOMS_MAX]; /* of so many units, by `next`: to be used again */
     uint64_t limit, bytes, admissions, evictions;
     struct owned_cache *owned;   /* whose budget it is; NULL: `limit` is */
     struct tree_frame **buckets; /* [bucket_count], atomic heads */
@@ -51,19 +52,46 @@ struct tree_cache {
     struct random random;
 };
 
-static uint32_t frame_size(const struct format_layout *layout, uint32_t count)
+/* A frame never needs more than this: FORMAT_ENTRIES_MAX entries, a node's bytes of keys, the upper fence
+ * key. */
+_Static_assert(sizeof(struct tree_frame) + FORMAT_ENTRIES_MAX * (8 + 8 + TREE_FRAME_LINK_BYTES + 2) + 4096 +
+                       FORMAT_KEY_MAX + 64 <=
+                   (ROOMS_MAX - 1) * ROOM_UNIT,
+               "rooms for all frames");
+
+static bool keys_whole(const struct format_layout *layout)
 {
-    uint32_t entry = sizeof(uint64_t) + sizeof(struct format_link) + sizeof(struct tree_frame *);
-    return (uint32_t)(sizeof(struct tree_frame) + count * entry + layout->geometry.internal_bytes + 63u) &
-           ~63u;
+    return layout->geometry.key_kind == FORMAT_KEY_FIXED && layout->geometry.key_bytes == 8;
 }
 
-static uint32_t most_entries(const struct format_layout *layout)
+/* Bytes of the keys, with the upper fence key. */
+static uint32_t keys_size(const struct format_layout *layout, const struct format_header *header,
+                          const struct format_entry *entries)
 {
-    uint32_t room = layout->geometry.internal_bytes - layout->header_bytes;
-    bool fixed = layout->geometry.key_kind == FORMAT_KEY_FIXED;
-    uint32_t most = fixed ? layout->internal_entries : room / 15;
-    return most < FORMAT_ENTRIES_MAX ? most : FORMAT_ENTRIES_MAX;
+    if (keys_whole(layout))
+        return 0;
+    if (layout->geometry.key_kind == FORMAT_KEY_FIXED)
+        return (header->count + 1u) * layout->geometry.key_bytes;
+    uint32_t bytes = header->upper.length + 2 * (header->count + 2u);
+    for (uint32_t i = 0; i < header->count; i++)
+        bytes += entries[i].key.length;
+    return bytes;
+}
+
+/* What a frame of this node takes, in units; ROOMS_MAX or more only where keys lie upon each other. */
+static uint32_t frame_room(const struct format_layout *layout, const struct format_header *header,
+                           const struct format_entry *entries)
+{
+    uint32_t entry = sizeof(uint64_t) + TREE_FRAME_LINK_BYTES +
+                     (header->level > 1 ? (uint32_t)sizeof(struct tree_frame *) : 0);
+    uint32_t bytes =
+        (uint32_t)sizeof(struct tree_frame) + header->count * entry + keys_size(layout, header, entries);
+    return (bytes + ROOM_UNIT - 1) / ROOM_UNIT;
+}
+
+static uint32_t frame_bytes(const struct tree_frame *frame)
+{
+    return frame->room * ROOM_UNIT;
 }
 
 struct tree_cache *tree_cache_create(uint64_t bytes, const struct format_layout *layout)
@@ -72,7 +100,6 @@ struct tree_cache *tree_cache_create(uint64_t bytes, const struct format_layout 
     if (!cache)
         return NULL;
     cache->layout = layout;
-    cache->frame_bytes = frame_size(layout, most_entries(layout));
     cache->limit = bytes;
     cache->slab_bytes = bytes >= 8 * SLAB_LARGE ? SLAB_LARGE : SLAB_SMALL;
     cache->bucket_count = 1024;
@@ -162,15 +189,27 @@ void tree_cache_touch(struct tree_cache *cache, struct tree_frame *frame)
 
 /* ---- building ---- */
 
-/* Under the lock. NULL when memory is short. */
-static struct tree_frame *frame_take(struct tree_cache *cache)
+/* Under the lock: memory of a frame that is gone, of so many units, or up to half as many more. */
+static struct tree_frame *idle_take(struct tree_cache *cache, uint32_t room)
 {
-    struct tree_frame *frame = cache->idle;
-    if (frame) {
-        cache->idle = frame->next;
-        return frame;
+    for (uint32_t units = room; units <= room + room / 2u && units < ROOMS_MAX; units++) {
+        struct tree_frame *frame = cache->idle[units];
+        if (frame) {
+            cache->idle[units] = frame->next;
+            return frame;
+        }
     }
-    if (!cache->slabs || cache->slab_used + cache->frame_bytes > cache->slab_bytes) {
+    return NULL;
+}
+
+/* Under the lock. NULL when memory is short. */
+static struct tree_frame *frame_take(struct tree_cache *cache, uint32_t room)
+{
+    struct tree_frame *frame = idle_take(cache, room);
+    if (frame)
+        return frame;
+    uint64_t bytes = (uint64_t)room * ROOM_UNIT;
+    if (!cache->slabs || cache->slab_used + bytes > cache->slab_bytes) {
         struct slab *slab = aligned_alloc(cache->slab_bytes, cache->slab_bytes);
         if (!slab)
             return NULL;
@@ -181,15 +220,16 @@ static struct tree_frame *frame_take(struct tree_cache *cache)
         cache->slab_used = 64;
     }
     frame = (struct tree_frame *)(void *)((uint8_t *)cache->slabs + cache->slab_used);
-    cache->slab_used += cache->frame_bytes;
+    cache->slab_used += bytes;
+    frame->room = (uint16_t)room;
     return frame;
 }
 
 /* Under the lock. */
 static void frame_return(struct tree_cache *cache, struct tree_frame *frame)
 {
-    frame->next = cache->idle;
-    cache->idle = frame;
+    frame->next = cache->idle[frame->room];
+    cache->idle[frame->room] = frame;
 }
 
 /* The first eight bytes behind `skip`, which are those of the key at least. */
@@ -217,54 +257,72 @@ static void frame_share(struct tree_frame *frame, const struct format_entry *ent
     memcpy(frame->prefix, entries[1].key.bytes, frame->common);
 }
 
-static bool frame_build(const struct format_layout *layout, struct tree_frame *frame, gaddr address,
-                        const uint8_t *image, struct format_entry *entries)
+static void keys_copy(const struct format_layout *layout, const struct format_header *header,
+                      const struct format_entry *entries, uint8_t *keys)
 {
-    struct format_header header;
-    if (!format_header_decode(layout, image, &header) || !header.level ||
-        !format_internal_decode(layout, image, &header, entries))
-        return false;
-    memset(frame, 0, sizeof *frame);
-    struct format_link *links = (struct format_link *)(frame->heads + header.count);
-    struct tree_frame **children = (struct tree_frame **)(links + header.count);
-    uint8_t *copy = (uint8_t *)(children + header.count);
-    memset(children, 0, header.count * sizeof *children);
-    memcpy(copy, image, layout->geometry.internal_bytes);
-    bool decoded =
-        format_header_decode(layout, copy, &header); /* again: the fences shall point into the copy */
-    assert(decoded);
-    (void)decoded;
-    frame->link = (struct format_link){address, header.tag};
-    frame->level = header.level;
-    frame->has_upper = header.has_upper;
-    frame->count = header.count;
-    frame->sibling = header.sibling;
-    frame->lower = header.lower;
-    frame->upper = header.upper;
-    frame->whole = layout->geometry.key_kind == FORMAT_KEY_FIXED && layout->geometry.key_bytes == 8;
-    frame_share(frame, entries, header.count);
-    frame->lower_head = format_key_head(header.lower);
-    frame->upper_head = format_key_head(header.upper);
-    for (uint32_t i = 0; i < header.count; i++) {
-        frame->heads[i] = i || frame->whole ? head_behind(entries[i].key, frame->common) : 0;
-        links[i] = entries[i].link;
+    bool varies = layout->geometry.key_kind == FORMAT_KEY_VARIABLE;
+    uint8_t *at = keys + (varies ? 2 * (header->count + 2u) : 0);
+    for (uint32_t i = 0; i <= header->count; i++) {
+        struct format_key key = i < header->count ? entries[i].key : header->upper;
+        uint16_t offset = (uint16_t)(at - keys), end = (uint16_t)(offset + key.length);
+        if (varies) {
+            memcpy(keys + 2 * i, &offset, sizeof offset);
+            memcpy(keys + 2 * (i + 1), &end, sizeof end);
+        }
+        if (key.length)
+            memcpy(at, key.bytes, key.length);
+        at += key.length;
     }
+}
+
+static void frame_build(const struct format_layout *layout, struct tree_frame *frame, gaddr address,
+                        const struct format_header *header, const struct format_entry *entries)
+{
+    const uint16_t room = frame->room;
+    memset(frame, 0, sizeof *frame);
+    struct tree_frame **children = (struct tree_frame **)(frame->heads + header->count);
+    uint8_t *links = (uint8_t *)(children + (header->level > 1 ? header->count : 0));
+    uint8_t *keys = links + header->count * TREE_FRAME_LINK_BYTES;
+    frame->room = room;
+    frame->link = (struct format_link){address, header->tag};
+    frame->level = header->level;
+    frame->has_upper = header->has_upper;
+    frame->count = header->count;
+    frame->sibling = header->sibling;
+    frame->whole = keys_whole(layout);
+    frame_share(frame, entries, header->count);
+    frame->lower_head = format_key_head(header->lower);
+    frame->upper_head = format_key_head(header->upper);
+    for (uint32_t i = 0; i < header->count; i++) {
+        frame->heads[i] = i || frame->whole ? head_behind(entries[i].key, frame->common) : 0;
+        memcpy(links + i * TREE_FRAME_LINK_BYTES, &entries[i].link.address, 8);
+        memcpy(links + i * TREE_FRAME_LINK_BYTES + 8, &entries[i].link.tag, 4);
+    }
+    if (!frame->whole)
+        keys_copy(layout, header, entries, keys);
     frame->links = links;
-    frame->children = header.level > 1 ? children : NULL;
-    frame->image = copy;
-    frame->bytes = frame_size(layout, header.count);
-    return true;
+    frame->keys = keys;
+    if (header->level > 1) {
+        memset(children, 0, header->count * sizeof *children);
+        frame->children = children;
+    }
 }
 
 struct format_key tree_frame_key(const struct format_layout *layout, const struct tree_frame *frame,
-                                 uint32_t entry)
+                                 uint32_t entry, struct tree_key_room *room)
 {
-    const uint8_t *at = frame->image + layout->header_bytes + FORMAT_BODY_CRC_BYTES;
+    if (frame->whole) {
+        uint64_t word = __builtin_bswap64(entry < frame->count ? frame->heads[entry] : frame->upper_head);
+        memcpy(room->bytes, &word, sizeof word);
+        return (struct format_key){room->bytes, sizeof word};
+    }
     if (layout->geometry.key_kind == FORMAT_KEY_FIXED)
-        return (struct format_key){at + entry * layout->entry_bytes, layout->geometry.key_bytes};
-    uint16_t offset;
-    memcpy(&offset, at + 2 * entry, sizeof offset);
-    return (struct format_key){frame->image + offset + 1, frame->image[offset]};
+        return (struct format_key){frame->keys + entry * layout->geometry.key_bytes,
+                                   layout->geometry.key_bytes};
+    uint16_t from, to;
+    memcpy(&from, frame->keys + 2 * entry, sizeof from);
+    memcpy(&to, frame->keys + 2 * (entry + 1), sizeof to);
+    return (struct format_key){frame->keys + from, (uint32_t)to - from};
 }
 
 uint32_t tree_frame_search(const struct format_layout *layout, const struct tree_frame *frame,
@@ -291,7 +349,8 @@ uint32_t tree_frame_search(const struct format_layout *layout, const struct tree
     if (frame->whole && !before && key.length >= 8)
         return low;
     while (low > 0 && frame->heads[low] == head) {
-        int order = format_key_compare(tree_frame_key(layout, frame, low), key);
+        struct tree_key_room room;
+        int order = format_key_compare(tree_frame_key(layout, frame, low, &room), key);
         if (before ? order < 0 : order <= 0)
             break;
         low--;
@@ -340,9 +399,9 @@ static void frame_remove(struct tree_cache *cache, struct tree_frame *frame)
     assert(frame->place < cache->count && cache->places[frame->place] == frame);
     cache->places[frame->place] = cache->places[--cache->count];
     cache->places[frame->place]->place = frame->place;
-    cache->bytes -= frame->bytes;
+    cache->bytes -= frame_bytes(frame);
     if (cache->owned)
-        owned_cache_inner_bytes(cache->owned, -(int64_t)frame->bytes);
+        owned_cache_inner_bytes(cache->owned, -(int64_t)frame_bytes(frame));
     assert(!frame->parent && !frame->cached_children); /* nothing leads to it any more */
     frame->place = UINT32_MAX;                         /* gone: must not be swizzled to again */
     cache->retired++;
@@ -398,9 +457,9 @@ static bool frame_publish(struct tree_cache *cache, struct tree_frame *frame)
     frame->place = cache->count;
     cache->places[cache->count++] = frame;
     cache->admissions++;
-    cache->bytes += frame->bytes;
+    cache->bytes += frame_bytes(frame);
     if (cache->owned)
-        owned_cache_inner_bytes(cache->owned, frame->bytes);
+        owned_cache_inner_bytes(cache->owned, frame_bytes(frame));
     struct tree_frame **head = bucket_of(cache, frame->link.address);
     frame->next = *head;
     atomic_store_release(head, frame);
@@ -432,11 +491,20 @@ bool tree_cache_install(struct tree_cache *cache, struct epoch_slot *slot, gaddr
                         const uint8_t *image, struct format_entry *entries)
 {
     struct tree_frame *gone[EVICTIONS_MAX + 1];
+    struct format_header header;
     uint32_t count = 0;
+    if (!format_header_decode(cache->layout, image, &header) || !header.level ||
+        !format_internal_decode(cache->layout, image, &header, entries))
+        return false;
+    uint32_t room = frame_room(cache->layout, &header, entries);
+    if (room >= ROOMS_MAX)
+        return false;
     spinlock_lock(&cache->lock);
-    struct tree_frame *frame = frame_take(cache);
+    struct tree_frame *frame = frame_take(cache, room);
     spinlock_unlock(&cache->lock);
-    bool built = frame && frame_build(cache->layout, frame, address, image, entries);
+    bool built = frame != NULL;
+    if (built)
+        frame_build(cache->layout, frame, address, &header, entries);
     spinlock_lock(&cache->lock);
     if (built) {
         struct tree_frame *older = find_locked(cache, address);

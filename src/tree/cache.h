@@ -6,6 +6,8 @@
 #ifndef TREE_CACHE_H
 #define TREE_CACHE_H
 
+#include <string.h>
+
 #include "format/internal_node.h"
 #include "tree/tree.h"
 
@@ -16,9 +18,10 @@ struct tree_cache;
 #define TREE_PREFIX_MAX 40u
 
 /*
- * A decoded copy of an internal node. Immutable but for `children` and `used`; read between epoch_enter and
- * epoch_leave. What a descent needs comes first, and the heads follow the struct: a search touches few cache
- * lines.
+ * An internal node, decoded; its bytes are not kept. Immutable but for `children` and `used`; read between
+ * epoch_enter and epoch_leave. What a descent needs comes first, and the heads follow the struct: a search
+ * touches few cache lines. Behind them stand, in this order: the children (above level 1), the links, and
+ * the keys with the upper fence key last (unless `whole`: then the heads are the keys).
  */
 struct tree_frame {
     struct format_link link;
@@ -27,20 +30,20 @@ struct tree_frame {
     bool whole;   /* keys are eight bytes: the heads are all there is to compare */
     uint8_t hits; /* up to 15, halved when replacement looks at the frame; relaxed */
     uint16_t count;
+    uint16_t room;                   /* of its memory, in units of the cache's */
     uint32_t common;                 /* bytes that all keys but the first share: of `prefix` */
     uint32_t used;                   /* the cache's clock when it was last used */
     uint64_t lower_head, upper_head; /* of the fence keys */
-    const struct format_link *links;
-    struct tree_frame **children; /* [count], swizzled, NULL where unknown; NULL array on level 1 */
+    const uint8_t *links;            /* tree_frame_link */
+    struct tree_frame **children;    /* [count], swizzled, NULL where unknown; NULL array on level 1 */
     uint8_t prefix[TREE_PREFIX_MAX];
     /* seldom needed */
     struct format_link sibling;
-    struct format_key lower, upper;
-    const uint8_t *image;
+    const uint8_t *keys; /* tree_frame_key */
     /* the cache's own, under its lock */
     struct tree_frame *parent;
     struct tree_frame *next;
-    uint32_t parent_entry, place, bytes, cached_children;
+    uint32_t parent_entry, place, cached_children;
     /* [count]: of each key but the first, the eight bytes behind the common ones */
     uint64_t heads[] __attribute__((aligned(64)));
 };
@@ -70,7 +73,21 @@ void tree_cache_count(const struct tree_cache *cache, struct tree_cache_stats *s
  * frame; the first one if it lies left of it, the last one if right. */
 uint32_t tree_frame_search(const struct format_layout *layout, const struct tree_frame *frame,
                            struct format_key key, bool before);
+#define TREE_FRAME_LINK_BYTES 12u
+static inline struct format_link tree_frame_link(const struct tree_frame *frame, uint32_t entry)
+{
+    const uint8_t *at = frame->links + entry * TREE_FRAME_LINK_BYTES;
+    struct format_link link = {0};
+    memcpy(&link.address, at, 8);
+    memcpy(&link.tag, at + 8, 4);
+    return link;
+}
+/* A key's bytes are in the frame, or in here. */
+struct tree_key_room {
+    uint8_t bytes[8];
+};
+/* The first entry's is the lower fence key; that of entry `count` the upper one, if there is one. */
 struct format_key tree_frame_key(const struct format_layout *layout, const struct tree_frame *frame,
-                                 uint32_t entry);
+                                 uint32_t entry, struct tree_key_room *room);
 
 #endif

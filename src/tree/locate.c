@@ -157,10 +157,19 @@ struct descent {
     struct format_link sibling;
 };
 
+/* The upper fence key lies behind the frame's last entry. */
+static struct format_key frame_upper(const struct tree *tree, const struct tree_frame *frame,
+                                     struct tree_key_room *room)
+{
+    return tree_frame_key(&tree->layout, frame, frame->count, room);
+}
+
 /* -1: the key lies left of the frame's range, 1: right of it. Only where a search found the first or the last
  * entry can it be outside: mostly there is nothing to compare. */
-static int frame_side(const struct tree_frame *frame, const struct descent *descent, uint32_t entry)
+static int frame_side(const struct tree *tree, const struct tree_frame *frame, const struct descent *descent,
+                      uint32_t entry)
 {
+    struct tree_key_room room;
     int lower, upper = -1;
     if (entry && (entry + 1 < frame->count || !frame->has_upper))
         return 0;
@@ -169,9 +178,9 @@ static int frame_side(const struct tree_frame *frame, const struct descent *desc
         if (frame->has_upper)
             upper = descent->head < frame->upper_head ? -1 : descent->head > frame->upper_head;
     } else {
-        lower = format_key_compare(descent->key, frame->lower);
+        lower = format_key_compare(descent->key, tree_frame_key(&tree->layout, frame, 0, &room));
         if (frame->has_upper)
-            upper = format_key_compare(descent->key, frame->upper);
+            upper = format_key_compare(descent->key, frame_upper(tree, frame, &room));
     }
     if (descent->before ? lower <= 0 : lower < 0)
         return -1;
@@ -187,10 +196,13 @@ static void frame_prefetch(const struct tree_frame *frame)
 
 /* Whether the frame begins where its left neighbour ends, and ends behind that: so a walk to the right never
  * comes by a frame twice. */
-static bool frame_follows(const struct tree_frame *left, const struct tree_frame *frame)
+static bool frame_follows(const struct tree *tree, const struct tree_frame *left,
+                          const struct tree_frame *frame)
 {
-    return !format_key_compare(left->upper, frame->lower) &&
-           (!frame->has_upper || format_key_compare(frame->lower, frame->upper) < 0);
+    struct tree_key_room before, own, behind;
+    struct format_key lower = tree_frame_key(&tree->layout, frame, 0, &own);
+    return left->has_upper && !format_key_compare(frame_upper(tree, left, &before), lower) &&
+           (!frame->has_upper || format_key_compare(lower, frame_upper(tree, frame, &behind)) < 0);
 }
 
 /* Follows cached frames from descent->link down to the wanted level. */
@@ -199,6 +211,7 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
     struct tree_frame *above = NULL, *left = NULL, *frame = NULL;
     uint32_t entry = 0, visited = 0;
     enum descent_verdict verdict = DESCENT_FOUND;
+    struct tree_key_room room;
     while (descent->at > descent->level) {
         if (above && above->children)
             frame = atomic_load_acquire(&above->children[entry]);
@@ -217,15 +230,15 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
         tree_cache_touch(tree->cache, frame);
         visited++;
         entry = tree_frame_search(&tree->layout, frame, descent->key, descent->before);
-        int side = frame_side(frame, descent, entry);
-        if (frame->level != descent->at || side < 0 || (left && !frame_follows(left, frame))) {
+        int side = frame_side(tree, frame, descent, entry);
+        if (frame->level != descent->at || side < 0 || (left && !frame_follows(tree, left, frame))) {
             verdict = DESCENT_ASTRAY;
             break;
         }
         if (side > 0) {
             if (descent->fresh & 1u << (frame->level + 1)) {
                 descent->fresh &= ~(1u << (frame->level + 1));
-                format_key_store(&descent->bound, frame->upper);
+                format_key_store(&descent->bound, frame_upper(tree, frame, &room));
                 descent->sibling = frame->sibling;
                 verdict = DESCENT_HELP;
                 break;
@@ -243,13 +256,13 @@ static enum descent_verdict descend(struct tree_session *session, struct tree *t
         }
         descent->parent = frame->link;
         descent->left = (struct format_link){0};
-        descent->link = frame->links[entry];
+        descent->link = tree_frame_link(frame, entry);
         descent->at--;
         descent->direct = true;
         above = frame;
         left = NULL;
         if (descent->link.address == GADDR_NULL) {
-            format_key_store(&descent->bound, frame->lower);
+            format_key_store(&descent->bound, tree_frame_key(&tree->layout, frame, 0, &room));
             verdict = DESCENT_GAP;
             break;
         }

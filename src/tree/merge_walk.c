@@ -66,19 +66,21 @@ static int family_find(struct tree_session *session, struct tree *tree,
     if (frame) {
         uint32_t entry = tree_frame_search(layout, frame, key, false);
         bool border = false;
+        struct tree_key_room room;
         for (; entry < frame->count && family->count < FAMILY_MAX && !border; entry++) {
-            border = family->count && beyond_row(session, tree_frame_key(layout, frame, entry));
+            border = family->count && beyond_row(session, tree_frame_key(layout, frame, entry, &room));
             if (border)
                 break;
-            if (frame->links[entry].address != GADDR_NULL) /* a gap is nobody's */
-                family->links[family->count++] = frame->links[entry];
+            struct format_link link = tree_frame_link(frame, entry);
+            if (link.address != GADDR_NULL) /* a gap is nobody's */
+                family->links[family->count++] = link;
         }
         bool more = entry < frame->count;
         family->last = !more && !frame->has_upper;
         /* The last one is the left neighbour of what follows, but over a border (O3) nothing is merged. */
-        format_key_store(&family->next, border ? session->row->upper
-                                        : more ? tree_frame_key(layout, frame, entry - 1)
-                                               : frame->upper);
+        format_key_store(&family->next, border
+                                            ? session->row->upper
+                                            : tree_frame_key(layout, frame, more ? entry - 1 : entry, &room));
     }
     epoch_leave(session->pool.epoch);
     return frame ? 0 : TREE_RESTART;

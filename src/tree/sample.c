@@ -64,13 +64,14 @@ static void choose(struct sample *sample, const struct tree_frame *frame, bool r
     const struct format_layout *layout = &sample->tree->layout;
     uint32_t entry = (uint32_t)random_below(&sample->session->sample_random, frame->count);
     bool last = entry + 1 == frame->count;
-    format_key_store(&sample->from, entry ? tree_frame_key(layout, frame, entry) : frame->lower);
+    struct tree_key_room room;
+    format_key_store(&sample->from, tree_frame_key(layout, frame, entry, &room));
     sample->bounded = !last || frame->has_upper;
     if (sample->bounded)
-        format_key_store(&sample->to, last ? frame->upper : tree_frame_key(layout, frame, entry + 1));
+        format_key_store(&sample->to, tree_frame_key(layout, frame, entry + 1, &room));
     if (!root)
         sample->weight *= frame->count;
-    *link = frame->links[entry];
+    *link = tree_frame_link(frame, entry);
 }
 
 /* Chooses the range of a leaf. TREE_RESTART: the way down was stale, or led into a gap. */

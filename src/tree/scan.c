@@ -110,10 +110,12 @@ static int look_ahead(struct scan *scan, struct ahead *ahead)
         if (before ? !entry : entry + 1 >= frame->count)
             break;
         entry = before ? entry - 1 : entry + 1;
-        struct format_key lower = tree_frame_key(&tree->layout, frame, entry);
-        if (frame->links[entry].address == GADDR_NULL || past_end(scan, lower) || past_row(scan, lower))
+        struct tree_key_room room;
+        struct format_key lower = tree_frame_key(&tree->layout, frame, entry, &room);
+        struct format_link link = tree_frame_link(frame, entry);
+        if (link.address == GADDR_NULL || past_end(scan, lower) || past_row(scan, lower))
             break;
-        ahead->links[ahead->count++] = frame->links[entry];
+        ahead->links[ahead->count++] = link;
     }
     epoch_leave(session->pool.epoch);
     return 0;
