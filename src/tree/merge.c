@@ -100,7 +100,7 @@ static int right_lock(struct merge *merge, struct fabric_command read)
     else if (!status && !owned && (commands[0].cas.old & merge->right_hold.mask))
         status = TREE_RESTART;
     if (!status && owned)
-        tree_owned_begin(session, merge->tree, leaf); /* until right_release: it is about to die */
+        tree_owned_begin(session, merge->tree, leaf, true); /* until right_release: it is about to die */
     if (!status)
         pool_read_settle(&commands[1]);
     if (status)

@@ -128,7 +128,9 @@ struct change {
     struct format_slot slot;     /* where the key is, if found */
     enum format_verdict verdict;
     bool found;
-    gaddr moving; /* tree_key_block_move: the long key's block; else GADDR_NULL */
+    bool placed; /* by its entry in the cache: of the leaf nothing was read, and `header` says nothing */
+    uint8_t value[FORMAT_VALUE_MAX]; /* of that entry */
+    gaddr moving;                    /* tree_key_block_move: the long key's block; else GADDR_NULL */
     bool moved;
     bool here;                       /* the function runs on this task only */
     bool mine;                       /* the range must be this process's */
@@ -177,38 +179,73 @@ static void change_learn(struct change *change)
     image->buckets[change->place.bucket.number / 64] |= UINT64_C(1) << (change->place.bucket.number % 64);
 }
 
-/* Takes the lock with header and bucket in the image; or TREE_ANSWERED. */
+/* Under the lock: whether the key's entry in the cache says where its slot is, and what that holds. Where
+ * others wait with operations, the leaf is read for all of them. */
+static bool change_place(struct change *change)
+{
+    struct tree_session *session = change->session;
+    struct owned_place place;
+    uint32_t length;
+    if (tree_delegate_waits(&change->hold) ||
+        !tree_owned_place(session, change->tree, change->key, change->path.link.address, &place,
+                          change->value, &length))
+        return false;
+    change->placed = change->found = true;
+    change->verdict = FORMAT_HIT;
+    change->seed = place.seed;
+    change->slot = (struct format_slot){.number = place.number, .value = {change->value, length}};
+    change->header = (struct format_header){0};
+    return true;
+}
+
+/* Under the lock: reads what the image lacks. On an error the lock is given up. */
+static int change_read(struct change *change, bool header)
+{
+    struct tree_session *session = change->session;
+    struct fabric_command reads[2], unlock[1];
+    uint32_t count = change_reads(change, header, reads);
+    int status = tree_leaf_execute(session, change->tree, change->path.link.address, reads, count);
+    if (status) {
+        session->image.address = GADDR_NULL;
+        tree_leaf_release(session, change->tree, &change->hold, unlock, 0);
+        return status;
+    }
+    change->hold.unheard = false;
+    if (count > 1)
+        format_header_settle(&change->tree->layout, &reads[0]);
+    pool_read_settle(&reads[count - 1]);
+    change_learn(change);
+    return 0;
+}
+
+/* Takes the lock with header and bucket in the image, or with the slot placed; or TREE_ANSWERED. */
 static int change_lock(struct change *change)
 {
     struct tree_session *session = change->session;
     gaddr leaf = change->path.link.address;
-    struct fabric_command reads[2], unlock[1];
+    struct fabric_command reads[2];
     format_point_set(&change->place, &change->tree->layout, change->path.link, change->tree->index,
                      change->key);
     uint32_t count = change_reads(change, true, reads);
+    bool places = !change->moving && !whole_leaf(session) && tree_owned_places(session, change->tree);
     bool leave = !change->here && tree_delegate_on(session);
     change->operation = (struct tree_operation){.tree = change->tree,
                                                 .place = change->place,
                                                 .function = change->function,
                                                 .context = change->context};
     int status = tree_leaf_lock_or_leave(session, change->tree, leaf, leave ? &change->operation : NULL,
-                                         reads, count, &change->hold);
+                                         reads, places ? 0 : count, &change->hold);
+    change->placed = false;
     if (status)
         return status;
     bool handed = session->waiter.snapshot;
     if (handed && bucket_known(&session->image, change->place.bucket.number))
         return 0;
-    if (handed) {
-        assert(session->image.address == leaf && session->image.header);
-        count = change_reads(change, false, reads);
-        status = tree_leaf_execute(session, change->tree, leaf, reads, count);
-        if (status) {
-            session->image.address = GADDR_NULL;
-            tree_leaf_release(session, change->tree, &change->hold, unlock, 0);
-            return status;
-        }
-        change->hold.unheard = false;
-    }
+    assert(!handed || (session->image.address == leaf && session->image.header));
+    if (places && change_place(change))
+        return 0;
+    if (handed || places)
+        return change_read(change, !handed);
     if (count > 1)
         format_header_settle(&change->tree->layout, &reads[0]);
     pool_read_settle(&reads[count - 1]);
@@ -348,22 +385,43 @@ static int change_take(struct change *change)
     return status ? change_quit(change, status) : 0;
 }
 
-/* What a key will hold, as the image has it: for its entry in the cache. */
+/* What a key will hold, as the image has it: for its entry in the cache. An entry gets to know its slot where
+ * the leaf had to be read for that. */
 static void change_note(struct change *change, const struct format_point *place)
 {
+    struct tree_session *session = change->session;
     struct format_slot slot;
     struct format_header header = change->header;
-    bool found =
-        header.state == FORMAT_NODE_LIVE &&
-        format_point_verdict_locked(place, change->session->image.bytes, &header, &slot) == FORMAT_HIT;
-    tree_owned_note(change->session, change->tree, place->key, found ? &slot.value : NULL);
+    bool found = header.state == FORMAT_NODE_LIVE &&
+                 format_point_verdict_locked(place, session->image.bytes, &header, &slot) == FORMAT_HIT;
+    bool placed = found && !session->served && slot.block == GADDR_NULL && !whole_leaf(session) &&
+                  tree_owned_places(session, change->tree);
+    struct owned_place known = {.leaf = change->path.link.address};
+    if (placed) {
+        known.number = slot.number;
+        known.seed = change->seed;
+        known.shape = owned_cache_shape(change->tree->owned, known.leaf);
+    }
+    tree_owned_note(session, change->tree, place->key, found ? &slot.value : NULL, placed ? &known : NULL);
+}
+
+/* The same for a slot that its entry has placed: that knows it already. */
+static void change_note_placed(struct change *change)
+{
+    struct format_slot slot;
+    bool written = format_slot_read(&change->tree->layout, change->session->image.bytes, change->slot.number,
+                                    change->seed, (struct format_key){0}, &slot) == FORMAT_SLOT_TAKEN;
+    assert(written);
+    tree_owned_note(change->session, change->tree, change->key, written ? &slot.value : NULL, NULL);
 }
 
 static void change_notes(struct change *change, bool own)
 {
     if (change->session->right != TREE_OWNED || !change->tree->owned)
         return;
-    if (own)
+    if (own && change->placed)
+        change_note_placed(change);
+    else if (own)
         change_note(change, &change->place);
     for (const struct tree_waiter *waiter = change->taken.waiters; waiter; waiter = waiter->next)
         for (const struct tree_operation *operation = waiter->operations; operation && operation->done;
@@ -588,12 +646,25 @@ static int change_delete(struct change *change)
     return 0;
 }
 
+/* Under the lock with the slot placed, which does not do for a deletion: it must know what else the leaf
+ * holds. 0: the leaf is as if it had been read at once; else the lock is given up. */
+static int change_unplace(struct change *change)
+{
+    change->placed = false;
+    int status = change_read(change, change->session->image.address == GADDR_NULL);
+    if (!status)
+        status = change_validate(change);
+    return status ? status : change_take(change);
+}
+
 static int change_decide(struct change *change)
 {
     struct tree_session *session = change->session;
     struct tree *tree = change->tree;
     const struct format_layout *layout = &tree->layout;
-    if (whole_leaf(session))
+    if (change->placed)
+        task_charge(TASK_WORK_LINE, 1);
+    else if (whole_leaf(session))
         tree_charge_leaf(session, layout);
     else
         tree_charge_bucket(layout);
@@ -611,6 +682,11 @@ static int change_decide(struct change *change)
         int status = tree_value_check(session, tree, value, length);
         return status ? change_quit(change, status)
                       : change_put(change, (struct format_key){value, (uint32_t)length});
+    }
+    if (verdict == TREE_DELETE && change->placed) {
+        int status = change_unplace(change);
+        if (status)
+            return status;
     }
     if (verdict == TREE_DELETE && change->found)
         return change_delete(change);
@@ -642,9 +718,9 @@ static int change_try(struct change *change)
             return 0;
         if (status == TREE_BY_LOCK)
             status = change_lock(change);
-        if (!status)
+        if (!status && !change->placed)
             status = change_validate(change);
-        if (!status)
+        if (!status && !change->placed)
             status = change_take(change);
         if (!status)
             status = change_decide(change);

@@ -494,7 +494,7 @@ static void put_tell(struct tree_batch *batch, const struct batch_item *leader, 
     if (!leader->owned || !leader->list.count)
         return;
     if (begin)
-        tree_owned_begin(session, tree, leaf);
+        tree_owned_begin(session, tree, leaf, false);
     for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next)
         tell(session, tree, item_key(batch->items[i].item));
     for (const struct tree_waiter *waiter = leader->taken.waiters; waiter; waiter = waiter->next)

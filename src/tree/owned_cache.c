@@ -12,6 +12,29 @@
 #include "base/task.h"
 #include "tree/owned_cache_private.h"
 
+/* What entries' links are: of policy dinomo a leaf's address and tag; of banyan a place. */
+#define SHORTCUT_BYTES 12u
+#define PLACE_BYTES    16u
+#define PLACE_SLOTS    64u /* a slot's number stands in the address's lowest bits, which are zero */
+
+static void place_encode(const struct owned_place *place, uint8_t bytes[PLACE_BYTES])
+{
+    uint64_t word = place->leaf | place->number;
+    memcpy(bytes, &word, 8);
+    memcpy(bytes + 8, &place->seed, 4);
+    memcpy(bytes + 12, &place->shape, 4);
+}
+
+static void place_decode(const uint8_t bytes[PLACE_BYTES], struct owned_place *place)
+{
+    uint64_t word;
+    memcpy(&word, bytes, 8);
+    memcpy(&place->seed, bytes + 8, 4);
+    memcpy(&place->shape, bytes + 12, 4);
+    place->leaf = word & ~(uint64_t)(PLACE_SLOTS - 1);
+    place->number = (uint32_t)(word & (PLACE_SLOTS - 1));
+}
+
 static bool parts_make(struct owned_cache *cache)
 {
     const struct owned_cache_settings *settings = &cache->settings;
@@ -21,7 +44,8 @@ static bool parts_make(struct owned_cache *cache)
             return false;
     }
     if (settings->policy != TREE_CACHE_DEX) {
-        cache->entries = owned_entries_create(&cache->layout, settings->bytes);
+        uint32_t link_bytes = settings->policy == TREE_CACHE_DINOMO ? SHORTCUT_BYTES : PLACE_BYTES;
+        cache->entries = owned_entries_create(&cache->layout, link_bytes, settings->bytes);
         return cache->entries != NULL;
     }
     /* A tenth of what fits cools (DEX, section 8.1). */
@@ -135,12 +159,47 @@ enum owned_cache_found owned_cache_entry(struct owned_cache *cache, struct epoch
         atomic_add_relaxed(&cache->meters[OWNED_ENTRIES].cold_hits, 1);
     if (found == OWNED_ENTRY_SHORTCUT) {
         COUNT(cache, slot, shortcut_hits);
-        *leaf = entry.leaf;
+        memcpy(&leaf->address, entry.link, 8);
+        memcpy(&leaf->tag, entry.link + 8, 4);
         return OWNED_CACHE_SHORTCUT;
     }
     memcpy(value, entry.value, entry.length);
     *length = entry.length;
     return OWNED_CACHE_VALUE;
+}
+
+bool owned_cache_keeps_places(const struct owned_cache *cache)
+{
+    return cache->settings.policy == TREE_CACHE_BANYAN &&
+           cache->layout.geometry.key_kind == FORMAT_KEY_FIXED; /* others' slots need the lower fence key */
+}
+
+uint32_t owned_cache_shape(struct owned_cache *cache, gaddr leaf)
+{
+    return owned_writes_shape(&cache->writes, leaf);
+}
+
+bool owned_cache_place(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key, gaddr leaf,
+                       struct owned_place *place, uint8_t *value, uint32_t *length)
+{
+    struct owned_entry entry;
+    if (!owned_cache_keeps_places(cache) || stopped(cache))
+        return false;
+    epoch_enter(slot);
+    enum owned_entry_found found = owned_entries_find(cache->entries, key, &entry);
+    epoch_leave(slot);
+    task_charge(TASK_WORK_LINE, entry.lines);
+    if (found != OWNED_ENTRY_VALUE || !entry.linked)
+        return false;
+    place_decode(entry.link, place);
+    if (place->leaf != leaf || place->shape != owned_writes_shape(&cache->writes, leaf))
+        return false;
+    COUNT(cache, slot, entry_hits);
+    if (!entry.hits)
+        atomic_add_relaxed(&cache->meters[OWNED_ENTRIES].cold_hits, 1);
+    memcpy(value, entry.value, entry.length);
+    *length = entry.length;
+    return true;
 }
 
 /* ---- admitting ---- */
@@ -194,10 +253,12 @@ void owned_cache_offer_entry(struct owned_cache *cache, struct epoch_slot *slot,
     if (!cache->entries || owned_writes_busy(stamp) || (cached && !owned_policy_wants_entry(cache)))
         return;
     bool dac = cache->settings.policy == TREE_CACHE_DINOMO;
+    uint8_t link[SHORTCUT_BYTES];
+    memcpy(link, &leaf.address, 8);
+    memcpy(link + 8, &leaf.tag, 4);
     const struct owned_put put = {.key = key,
                                   .value = value,
-                                  .linked = dac,
-                                  .leaf = leaf,
+                                  .link = dac ? link : NULL,
                                   .replacement = dac ? OWNED_REPLACE_DAC : OWNED_REPLACE_LEAST,
                                   .word = owned_writes_word(&cache->writes, leaf.address),
                                   .stamp = stamp};
@@ -229,6 +290,8 @@ void owned_cache_write_begin(struct owned_cache *cache, struct epoch_slot *slot,
                              uint32_t to)
 {
     owned_writes_begin(&cache->writes, leaf);
+    if (from < cache->layout.header_bytes)
+        owned_writes_reshape(&cache->writes, leaf);
     if (!cache->frames)
         return;
     epoch_enter(slot);
@@ -248,13 +311,20 @@ void owned_cache_key_begin(struct owned_cache *cache, struct epoch_slot *slot, s
 }
 
 void owned_cache_key_end(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key,
-                         const struct format_key *value)
+                         const struct format_key *value, const struct owned_place *place)
 {
+    uint8_t link[PLACE_BYTES];
     if (!cache->entries)
         return;
+    bool placed = place && value && owned_cache_keeps_places(cache) && place->number < PLACE_SLOTS &&
+                  !(place->leaf % PLACE_SLOTS);
+    if (placed)
+        place_encode(place, link);
     epoch_enter(slot);
-    owned_entries_settle(cache->entries, key, value);
+    bool found = owned_entries_settle(cache->entries, key, value, placed ? link : NULL);
     epoch_leave(slot);
+    if (placed && !found)
+        put_entry(cache, slot, &(struct owned_put){.key = key, .value = *value, .link = link});
 }
 
 void owned_cache_write_end(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf, int status,

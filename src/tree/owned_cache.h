@@ -18,6 +18,10 @@
  * and the new one may never come to be. owned_cache_write_end does the WRITEs to the frame, or where their
  * outcome is unknown, drops it; owned_cache_key_end does so for an entry.
  *
+ * PLACES. An entry may know where its key's slot is, so that a change of it needs no READ: policy banyan,
+ * where the leaf is not cached. It is believed under the leaf's lock, and until the leaf's header is written:
+ * every split, merge and death of a leaf, and every other change of its version, writes that.
+ *
  * ADMITTING. Bytes are admitted with a stamp that was taken before they were READ; they are not if a write to
  * the leaf began since or was under way then (owned_cache_writes.h).
  *
@@ -60,6 +64,21 @@ enum owned_cache_found owned_cache_entry(struct owned_cache *cache, struct epoch
                                          struct format_key key, uint8_t *value, uint32_t *length,
                                          struct format_link *leaf);
 
+/* Where a key's slot is: in a leaf that was live when its header was last written. */
+struct owned_place {
+    gaddr leaf;
+    uint32_t number; /* of the slot */
+    uint32_t seed;   /* of the leaf's slots */
+    uint32_t shape;  /* owned_cache_shape */
+};
+/* With the leaf's lock held: the key's value, as above, and its slot in this leaf. False: it is not known. */
+bool owned_cache_place(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key, gaddr leaf,
+                       struct owned_place *place, uint8_t *value, uint32_t *length);
+/* With the leaf's lock held: another number after each write to its header. */
+uint32_t owned_cache_shape(struct owned_cache *cache, gaddr leaf);
+/* Whether places are kept at all. */
+bool owned_cache_keeps_places(const struct owned_cache *cache);
+
 /* ---- admitting what was read ---- */
 
 /* Before the READ. */
@@ -81,9 +100,10 @@ void owned_cache_missed(struct owned_cache *cache, uint64_t round_trips);
 void owned_cache_write_begin(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf, uint32_t from,
                              uint32_t to);
 void owned_cache_key_begin(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key);
-/* Each key's before the leaf's end. `value`: what it has now; NULL: nothing, or it is not known. */
+/* Each key's before the leaf's end. `value`: what it has now; NULL: nothing, or it is not known. With a place
+ * the key gets an entry that knows it. */
 void owned_cache_key_end(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key,
-                         const struct format_key *value);
+                         const struct format_key *value, const struct owned_place *place);
 /* status 0: the WRITEs of the commands are done. */
 void owned_cache_write_end(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf, int status,
                            const struct fabric_command *writes, uint32_t count);

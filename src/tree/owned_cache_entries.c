@@ -36,7 +36,8 @@ static struct segment *segment_make(void)
     return segment;
 }
 
-struct owned_entries *owned_entries_create(const struct format_layout *layout, uint64_t bytes)
+struct owned_entries *owned_entries_create(const struct format_layout *layout, uint32_t link_bytes,
+                                           uint64_t bytes)
 {
     struct owned_entries *entries = aligned_alloc(64, sizeof *entries);
     if (!entries)
@@ -44,7 +45,7 @@ struct owned_entries *owned_entries_create(const struct format_layout *layout, u
     uint64_t capacity = bytes / OWNED_SEGMENT_BYTES;
     capacity = capacity < 1 ? 1 : capacity > UINT32_MAX / 2 ? UINT32_MAX / 2 : capacity;
     *entries = (struct owned_entries){.capacity = (uint32_t)capacity, .count = 1};
-    owned_set_shape_init(&entries->shape, layout);
+    owned_set_shape_init(&entries->shape, layout, link_bytes);
     entries->segments = calloc(capacity, sizeof *entries->segments);
     struct segment *first = entries->segments ? segment_make() : NULL;
     if (!first) {
@@ -74,7 +75,7 @@ uint64_t owned_entries_bytes(const struct owned_entries *entries)
 uint32_t owned_entry_bytes(const struct format_layout *layout, uint32_t key_length, uint32_t value_length)
 {
     struct owned_set_shape shape;
-    owned_set_shape_init(&shape, layout);
+    owned_set_shape_init(&shape, layout, 0);
     return owned_set_entry_share(&shape, key_length, value_length);
 }
 
@@ -168,13 +169,14 @@ void owned_entries_busy(struct owned_entries *entries, struct format_key key)
     seqlock_unlock(&set->latch);
 }
 
-void owned_entries_settle(struct owned_entries *entries, struct format_key key,
-                          const struct format_key *value)
+bool owned_entries_settle(struct owned_entries *entries, struct format_key key,
+                          const struct format_key *value, const uint8_t *link)
 {
     uint64_t hash = format_key_hash(key);
     struct owned_set *set = lock_set(entries, hash);
-    owned_set_settle(set, &entries->shape, key, hash, value);
+    bool found = owned_set_settle(set, &entries->shape, key, hash, value, link);
     seqlock_unlock(&set->latch);
+    return found;
 }
 
 void owned_entries_hold(struct owned_entries *entries)

@@ -1,6 +1,7 @@
 /*
  * owned_cache_entries.h - the cache's entries: a key of an owned range with the bytes of its slot's value, or
- * with a shortcut to its leaf. Private to the cache of owned ranges (owned_cache.h).
+ * with a link: where its leaf is, or its slot. An entry without a value is a shortcut. What a link says is
+ * its owner's business (owned_cache.c). Private to the cache of owned ranges (owned_cache.h).
  *
  * A table of sets of 512 bytes. A set is one cache line that tells what is in it (a byte of each key's hash,
  * a count of hits) and seven lines of keys and values, packed as they are: 18 bytes for a key and a value of
@@ -23,23 +24,26 @@ struct owned_entries;
 #define OWNED_SET_BYTES     512u
 #define OWNED_SEGMENT_SETS  16u
 #define OWNED_SEGMENT_BYTES (OWNED_SEGMENT_SETS * OWNED_SET_BYTES)
+#define OWNED_LINK_MAX      16u
 
 enum owned_entry_found {
     OWNED_ENTRY_NONE,
     OWNED_ENTRY_VALUE,
-    OWNED_ENTRY_SHORTCUT, /* the leaf that the key was found in */
+    OWNED_ENTRY_SHORTCUT, /* only a link is known */
     OWNED_ENTRY_BUSY,     /* a write to the key is under way: its value is not to be told */
 };
 struct owned_entry {
     uint8_t value[FORMAT_VALUE_MAX];
     uint32_t length;
-    struct format_link leaf; /* SHORTCUT */
-    uint32_t hits;           /* before this one; counted up to 15, and halved from time to time */
-    uint32_t lines;          /* cache lines that the search touched */
+    bool linked; /* it has a link */
+    uint8_t link[OWNED_LINK_MAX];
+    uint32_t hits;  /* before this one; counted up to 15, and halved from time to time */
+    uint32_t lines; /* cache lines that the search touched */
 };
 
 /* NULL: no memory. `bytes`: what the table may grow to. */
-struct owned_entries *owned_entries_create(const struct format_layout *layout, uint64_t bytes);
+struct owned_entries *owned_entries_create(const struct format_layout *layout, uint32_t link_bytes,
+                                           uint64_t bytes);
 /* No search is under way. */
 void owned_entries_destroy(struct owned_entries *entries);
 
@@ -55,8 +59,7 @@ enum owned_replacement {
 };
 struct owned_put {
     struct format_key key, value;
-    bool linked;             /* its leaf is kept too, so that it can become a shortcut */
-    struct format_link leaf; /* for that */
+    const uint8_t *link; /* NULL: none. An entry that is there keeps the one it has */
     enum owned_replacement replacement;
     const uint64_t *word; /* of the leaf (owned_cache_writes.h): nothing is put unless it is `stamp` */
     uint64_t stamp;
@@ -78,9 +81,10 @@ bool owned_entries_promote(struct owned_entries *entries, const struct owned_put
 
 /* A write to the key begins: its entry, if there is one, is busy until owned_entries_settle. */
 void owned_entries_busy(struct owned_entries *entries, struct format_key key);
-/* The write has ended: the key has this value; NULL: it has none, or its value is not known. */
-void owned_entries_settle(struct owned_entries *entries, struct format_key key,
-                          const struct format_key *value);
+/* The write has ended: the key has this value; NULL: it has none, or its value is not known. With a link, the
+ * entry has that from now on; others may go for it. False: there is no entry. */
+bool owned_entries_settle(struct owned_entries *entries, struct format_key key,
+                          const struct format_key *value, const uint8_t *link);
 /* From `lower` on, below `upper` (NULL: to the end). Returns how many there were. Looks at every set. */
 uint64_t owned_entries_drop_range(struct owned_entries *entries, struct format_key lower,
                                   const struct format_key *upper);

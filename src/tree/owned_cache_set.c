@@ -8,27 +8,29 @@
 
 #define HITS   15u  /* of meta: how often it was found, up to this, halved from time to time */
 #define BUSY   16u  /* a write to the key is under way */
-#define LINK   32u  /* address and tag of its leaf stand between key and value */
+#define LINK   32u  /* a link stands between key and value */
 #define BARE   64u  /* a shortcut: there is no value */
 #define RECENT 128u /* used since a search for a value to demote came by */
 
-#define LINK_BYTES 12u
 /* After so many inserts for each entry that fits, hits are halved: what was popular long ago goes in the end.
  */
 #define HALVE_AFTER 8u
 
-void owned_set_shape_init(struct owned_set_shape *shape, const struct format_layout *layout)
+void owned_set_shape_init(struct owned_set_shape *shape, const struct format_layout *layout,
+                          uint32_t link_bytes)
 {
+    assert(link_bytes <= OWNED_LINK_MAX);
     *shape = (struct owned_set_shape){.key_varies = layout->geometry.key_kind == FORMAT_KEY_VARIABLE,
                                       .value_varies = layout->geometry.value_variable,
                                       .key_bytes = layout->geometry.key_bytes,
-                                      .value_bytes = layout->geometry.value_bytes};
+                                      .value_bytes = layout->geometry.value_bytes,
+                                      .link_bytes = link_bytes};
 }
 
 /* What an entry with these flags takes in the body. */
 static uint32_t entry_size(const struct owned_set_shape *shape, uint32_t key, uint32_t value, uint8_t meta)
 {
-    return key + shape->key_varies + (meta & LINK ? LINK_BYTES : 0) +
+    return key + shape->key_varies + (meta & LINK ? shape->link_bytes : 0) +
            (meta & BARE ? 0 : value + shape->value_varies);
 }
 
@@ -64,7 +66,7 @@ static bool place_at(const struct owned_set_shape *shape, const struct owned_set
     place->value_length = meta & BARE ? 0 : value_varies ? set->body[at++] : shape->value_bytes;
     place->key_at = at;
     place->link_at = at + place->key_length;
-    place->value_at = place->link_at + (meta & LINK ? LINK_BYTES : 0);
+    place->value_at = place->link_at + (meta & LINK ? shape->link_bytes : 0);
     place->end = place->value_at + place->value_length;
     return place->end <= OWNED_SET_BODY;
 }
@@ -147,11 +149,12 @@ bool owned_set_find(struct owned_set *set, const struct owned_set_shape *shape, 
         }
         if (!place_holds(&copy, &place, key))
             continue;
+        entry->linked = copy.meta[i] & LINK;
+        if (entry->linked)
+            memcpy(entry->link, copy.body + place.link_at, shape->link_bytes);
         if (copy.meta[i] & BUSY) {
             *found = OWNED_ENTRY_BUSY;
         } else if (copy.meta[i] & BARE) {
-            memcpy(&entry->leaf.address, copy.body + place.link_at, 8);
-            memcpy(&entry->leaf.tag, copy.body + place.link_at + 8, 4);
             *found = OWNED_ENTRY_SHORTCUT;
         } else {
             entry->length = place.value_length;
@@ -205,8 +208,8 @@ static void append(const struct owned_set_shape *shape, struct owned_set *copy, 
     memcpy(at, key.bytes, key.length);
     at += key.length;
     if (meta & LINK) {
-        memcpy(at, link, LINK_BYTES);
-        at += LINK_BYTES;
+        memcpy(at, link, shape->link_bytes);
+        at += shape->link_bytes;
     }
     if (!(meta & BARE) && value.length) {
         memcpy(at, value.bytes, value.length);
@@ -221,17 +224,11 @@ static void append(const struct owned_set_shape *shape, struct owned_set *copy, 
 static void rewrite(const struct owned_set_shape *shape, struct owned_set *copy, const struct place *place,
                     uint8_t meta, struct format_key value)
 {
-    uint8_t head[FORMAT_KEY_MAX + LINK_BYTES], tag = copy->tags[place->number];
+    uint8_t head[FORMAT_KEY_MAX + OWNED_LINK_MAX], tag = copy->tags[place->number];
     memcpy(head, copy->body + place->key_at, place->value_at - place->key_at);
     take_out(copy, place);
     append(shape, copy, tag, meta, (struct format_key){head, place->key_length}, head + place->key_length,
            value);
-}
-
-static void link_bytes(const struct format_link *leaf, uint8_t bytes[LINK_BYTES])
-{
-    memcpy(bytes, &leaf->address, 8);
-    memcpy(bytes + 8, &leaf->tag, 4);
 }
 
 #define NO_ENTRY OWNED_SET_ENTRIES
@@ -348,8 +345,7 @@ void owned_set_put(struct owned_set *set, const struct owned_set_shape *shape, c
         store(set, &copy);
         return;
     }
-    uint8_t bytes[LINK_BYTES], meta = put->linked ? LINK : 0;
-    link_bytes(&put->leaf, bytes);
+    uint8_t meta = put->link ? LINK : 0;
     uint32_t size = entry_size(shape, put->key.length, put->value.length, meta);
     if (put->replacement == OWNED_REPLACE_DAC && !fits(&copy, size)) {
         meta |= BARE; /* a miss brings a shortcut; values only while there is room */
@@ -358,7 +354,7 @@ void owned_set_put(struct owned_set *set, const struct owned_set_shape *shape, c
     age(&copy);
     result->done = make_room(shape, &copy, put, size, result);
     if (result->done)
-        append(shape, &copy, tag_of(hash), meta, put->key, bytes, put->value);
+        append(shape, &copy, tag_of(hash), meta, put->key, put->link, put->value);
     store(set, &copy);
 }
 
@@ -404,19 +400,38 @@ void owned_set_busy(struct owned_set *set, const struct owned_set_shape *shape, 
     store(set, &copy);
 }
 
-void owned_set_settle(struct owned_set *set, const struct owned_set_shape *shape, struct format_key key,
-                      uint64_t hash, const struct format_key *value)
+/* An entry gets a link that had none: it is put anew, behind the others, and keeps its hits. */
+static void relink(const struct owned_set_shape *shape, struct owned_set *copy, const struct place *place,
+                   uint8_t meta, struct format_key key, struct format_key value, const uint8_t *link)
+{
+    const struct owned_put put = {.replacement = OWNED_REPLACE_LEAST};
+    struct owned_put_result result = {0};
+    uint8_t tag = copy->tags[place->number];
+    take_out(copy, place);
+    if (make_room(shape, copy, &put, entry_size(shape, key.length, value.length, meta | LINK), &result))
+        append(shape, copy, tag, meta | LINK, key, link, value);
+}
+
+bool owned_set_settle(struct owned_set *set, const struct owned_set_shape *shape, struct format_key key,
+                      uint64_t hash, const struct format_key *value, const uint8_t *link)
 {
     struct owned_set copy;
     struct place place = {0};
     load(set, &copy);
     if (!find(shape, &copy, key, hash, &place))
-        return;
-    if (value)
-        revalue(shape, &copy, &place, copy.meta[place.number] & (uint8_t)~BUSY, *value);
-    else
+        return false;
+    uint8_t meta = copy.meta[place.number] & (uint8_t)~BUSY;
+    if (!value) {
         take_out(&copy, &place);
+    } else if (link && !(meta & LINK)) {
+        relink(shape, &copy, &place, meta, key, *value, link);
+    } else {
+        if (link)
+            memcpy(copy.body + place.link_at, link, shape->link_bytes);
+        revalue(shape, &copy, &place, meta, *value);
+    }
     store(set, &copy);
+    return true;
 }
 
 static bool in_spans(struct format_key key, const struct owned_span *spans, uint32_t count)

@@ -2,7 +2,7 @@
  * owned_cache_set.h - one set of the table of entries (owned_cache_entries.h): 512 bytes, packed.
  *
  *   line 0   version | bytes used | entries | inserts | a byte of each key's hash | what is known of each
- *   lines 1-7   [key length] [value length] key | [address and tag of its leaf] | [value]
+ *   lines 1-7   [key length] [value length] key | [link] | [value]
  *
  * Lengths stand only where the index's keys or values vary. All but owned_set_find: with the set's latch
  * held.
@@ -30,9 +30,10 @@ _Static_assert(sizeof(struct owned_set) == OWNED_SET_BYTES, "a set");
 /* What lengths an index's keys and values have. */
 struct owned_set_shape {
     bool key_varies, value_varies;
-    uint32_t key_bytes, value_bytes;
+    uint32_t key_bytes, value_bytes, link_bytes;
 };
-void owned_set_shape_init(struct owned_set_shape *shape, const struct format_layout *layout);
+void owned_set_shape_init(struct owned_set_shape *shape, const struct format_layout *layout,
+                          uint32_t link_bytes);
 uint32_t owned_set_entry_share(const struct owned_set_shape *shape, uint32_t key_length,
                                uint32_t value_length);
 
@@ -45,8 +46,8 @@ bool owned_set_promote(struct owned_set *set, const struct owned_set_shape *shap
                        const struct owned_put *put, uint64_t hash, double miss, uint32_t *evicted);
 void owned_set_busy(struct owned_set *set, const struct owned_set_shape *shape, struct format_key key,
                     uint64_t hash);
-void owned_set_settle(struct owned_set *set, const struct owned_set_shape *shape, struct format_key key,
-                      uint64_t hash, const struct format_key *value);
+bool owned_set_settle(struct owned_set *set, const struct owned_set_shape *shape, struct format_key key,
+                      uint64_t hash, const struct format_key *value, const uint8_t *link);
 uint32_t owned_set_drop(struct owned_set *set, const struct owned_set_shape *shape,
                         const struct owned_span *spans, uint32_t count);
 /* Moves what `goes` to another set, which is empty. */

@@ -158,13 +158,33 @@ void tree_owned_doubt(struct tree_session *session, const struct tree *tree, gad
 /* ---- writes ---- */
 
 void tree_owned_note(struct tree_session *session, const struct tree *tree, struct format_key key,
-                     const struct format_key *value)
+                     const struct format_key *value, const struct owned_place *place)
 {
     if (!cache_of(session, tree))
         return;
     assert(session->note_count < TREE_NOTES_MAX);
     session->notes[session->note_count++] =
-        (struct tree_note){key, value ? *value : (struct format_key){0}, value != NULL};
+        (struct tree_note){.key = key,
+                           .value = value ? *value : (struct format_key){0},
+                           .place = place ? *place : (struct owned_place){0},
+                           .known = value != NULL,
+                           .placed = place != NULL};
+}
+
+bool tree_owned_places(const struct tree_session *session, const struct tree *tree)
+{
+    const struct owned_cache *cache = cache_of(session, tree);
+    return cache && owned_cache_keeps_places(cache);
+}
+
+bool tree_owned_place(struct tree_session *session, const struct tree *tree, struct format_key key,
+                      gaddr leaf, struct owned_place *place, uint8_t *value, uint32_t *length)
+{
+    struct owned_cache *cache = cache_of(session, tree);
+    if (!cache || !owned_cache_place(cache, session->pool.epoch, key, leaf, place, value, length))
+        return false;
+    session->cached = true;
+    return true;
 }
 
 /* Which of the leaf's bytes the WRITEs change; false: none. */
@@ -200,7 +220,8 @@ int tree_owned_write(struct tree_session *session, struct tree *tree, gaddr leaf
     int status = pool_execute(&session->pool, gaddr_node(leaf), commands, count);
     for (uint32_t i = 0; i < session->note_count && writes; i++) {
         const struct tree_note *note = &session->notes[i];
-        owned_cache_key_end(cache, slot, note->key, !status && note->known ? &note->value : NULL);
+        owned_cache_key_end(cache, slot, note->key, !status && note->known ? &note->value : NULL,
+                            note->placed ? &note->place : NULL);
     }
     if (writes)
         owned_cache_write_end(cache, slot, leaf, status, commands, count);
@@ -210,10 +231,11 @@ int tree_owned_write(struct tree_session *session, struct tree *tree, gaddr leaf
     return status;
 }
 
-void tree_owned_begin(struct tree_session *session, const struct tree *tree, gaddr leaf)
+void tree_owned_begin(struct tree_session *session, const struct tree *tree, gaddr leaf, bool header)
 {
     if (tree->owned)
-        owned_cache_write_begin(tree->owned, session->pool.epoch, leaf, 0, tree->layout.geometry.leaf_bytes);
+        owned_cache_write_begin(tree->owned, session->pool.epoch, leaf,
+                                header ? 0 : tree->layout.header_bytes, tree->layout.geometry.leaf_bytes);
 }
 
 void tree_owned_begin_key(struct tree_session *session, const struct tree *tree, struct format_key key)
@@ -225,7 +247,7 @@ void tree_owned_begin_key(struct tree_session *session, const struct tree *tree,
 void tree_owned_end_key(struct tree_session *session, const struct tree *tree, struct format_key key)
 {
     if (tree->owned)
-        owned_cache_key_end(tree->owned, session->pool.epoch, key, NULL);
+        owned_cache_key_end(tree->owned, session->pool.epoch, key, NULL, NULL);
 }
 
 void tree_owned_end(struct tree_session *session, const struct tree *tree, gaddr leaf)

@@ -23,13 +23,18 @@ int tree_owned_read_many(struct tree_session *session, struct tree *tree, struct
 int tree_owned_write(struct tree_session *session, struct tree *tree, gaddr leaf,
                      struct fabric_command *commands, uint32_t count);
 /* With the leaf's lock held, for the next tree_owned_write: the key will hold this value; NULL: nothing, or
- * what is not known. Key and value stay the caller's until then. */
+ * what is not known. With a place: in this slot. Key and value stay the caller's until then. */
 void tree_owned_note(struct tree_session *session, const struct tree *tree, struct format_key key,
-                     const struct format_key *value);
+                     const struct format_key *value, const struct owned_place *place);
+/* Whether entries may know their keys' slots, in the range under way. */
+bool tree_owned_places(const struct tree_session *session, const struct tree *tree);
+/* With the leaf's lock held: the key's value, and its slot in this leaf (owned_cache.h). */
+bool tree_owned_place(struct tree_session *session, const struct tree *tree, struct format_key key,
+                      gaddr leaf, struct owned_place *place, uint8_t *value, uint32_t *length);
 
-/* For writes that do not go through leaf access: the whole leaf and these keys are being written, and have
- * been; the frame and the entries go. With the leaf's lock held. */
-void tree_owned_begin(struct tree_session *session, const struct tree *tree, gaddr leaf);
+/* For writes that do not go through leaf access: all slots (and the header) and these keys are being written,
+ * and have been; the frame and the entries go. With the leaf's lock held. */
+void tree_owned_begin(struct tree_session *session, const struct tree *tree, gaddr leaf, bool header);
 void tree_owned_begin_key(struct tree_session *session, const struct tree *tree, struct format_key key);
 void tree_owned_end_key(struct tree_session *session, const struct tree *tree, struct format_key key);
 void tree_owned_end(struct tree_session *session, const struct tree *tree, gaddr leaf);

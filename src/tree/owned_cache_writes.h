@@ -3,7 +3,9 @@
  * moment: a word for each leaf address, shared by those whose hashes meet. It keeps bytes out of the cache
  * that were READ before or during a write: who READs takes the stamp first, and admits what it read only if
  * the word is still the same, looked at under the lock of what it admits to. Who writes changes the word
- * first, and takes that lock then. Private to the cache of owned ranges. Any thread.
+ * first, and takes that lock then. Beside it a count of the writes to leaves' headers: while that is the
+ * same, the leaf is the same one, in the same state, and its slots have the same meaning. Looked at and
+ * changed under the leaf's local lock. Private to the cache of owned ranges. Any thread.
  */
 #ifndef TREE_OWNED_CACHE_WRITES_H
 #define TREE_OWNED_CACHE_WRITES_H
@@ -18,11 +20,22 @@
 
 struct owned_writes {
     uint64_t words[OWNED_WRITES_WORDS];
+    uint32_t shapes[OWNED_WRITES_WORDS]; /* writes to headers */
 };
 
 static inline uint64_t *owned_writes_word(struct owned_writes *writes, gaddr leaf)
 {
     return &writes->words[random_mix(leaf) & (OWNED_WRITES_WORDS - 1)];
+}
+/* Relaxed: who looks holds the leaf's lock, as who wrote the header did; of other leaves that share the word
+ * nothing matters. */
+static inline uint32_t owned_writes_shape(struct owned_writes *writes, gaddr leaf)
+{
+    return atomic_load_relaxed(&writes->shapes[random_mix(leaf) & (OWNED_WRITES_WORDS - 1)]);
+}
+static inline void owned_writes_reshape(struct owned_writes *writes, gaddr leaf)
+{
+    atomic_add_relaxed(&writes->shapes[random_mix(leaf) & (OWNED_WRITES_WORDS - 1)], 1); /* as above */
 }
 /* Acquire: the READ that follows comes after it. */
 static inline uint64_t owned_writes_stamp(struct owned_writes *writes, gaddr leaf)

@@ -10,6 +10,7 @@
 #include "format/internal_node.h"
 #include "format/leaf.h"
 #include "tree/lock.h"
+#include "tree/owned_cache.h"
 #include "tree/rights.h"
 #include "tree/tree.h"
 
@@ -76,7 +77,9 @@ struct tree_foreign {
 /* A key that the writes to its leaf are about to change, and what it will hold. */
 struct tree_note {
     struct format_key key, value;
-    bool known;
+    struct owned_place place;
+    bool known;  /* `value` */
+    bool placed; /* `place` */
 };
 #define TREE_NOTES_MAX 50u /* a holder's own change and those that it does for others (delegate.h) */
 

@@ -130,7 +130,7 @@ static void test_late_admissions(void **state)
     uint64_t stamps[4] = {before, during, before, during};
     for (unsigned i = 0; i < 4; i++) {
         if (i == 2) {
-            owned_cache_key_end(bench.cache, bench.slot, of(&key), NULL);
+            owned_cache_key_end(bench.cache, bench.slot, of(&key), NULL, NULL);
             owned_cache_write_end(bench.cache, bench.slot, 4096, 0, NULL, 0);
         }
         owned_cache_offer_leaf(bench.cache, bench.slot, 4096, bench.image, stamps[i]);
@@ -178,7 +178,7 @@ static void test_entry_life(void **state)
         owned_cache_key_begin(bench.cache, bench.slot, of(&key));
         assert_int_equal(find(&bench, of(&key), &found), round < 2 ? OWNED_CACHE_BUSY : OWNED_CACHE_NONE);
         value = 71;
-        owned_cache_key_end(bench.cache, bench.slot, of(&key), round ? NULL : &bytes);
+        owned_cache_key_end(bench.cache, bench.slot, of(&key), round ? NULL : &bytes, NULL);
         assert_int_equal(find(&bench, of(&key), &found), round ? OWNED_CACHE_NONE : OWNED_CACHE_VALUE);
         assert_int_equal(found, round ? 71 : 71);
         owned_cache_write_end(bench.cache, bench.slot, 4096, 0, NULL, 0);
@@ -202,7 +202,8 @@ static void run_reference(bool varies, uint32_t rounds)
     struct random random;
     uint64_t hits = 0;
     bench_open(&bench, &geometry, TREE_CACHE_BANYAN, 1 << 20);
-    struct owned_entries *entries = owned_entries_create(&bench.layout, 40 * OWNED_SEGMENT_BYTES);
+    struct owned_entries *entries =
+        owned_entries_create(&bench.layout, OWNED_LINK_MAX, 40 * OWNED_SEGMENT_BYTES);
     assert_non_null(entries);
     random_seed(&random, 5);
     memset(lengths, 0, sizeof lengths);
@@ -230,7 +231,7 @@ static void run_reference(bool varies, uint32_t rounds)
             owned_entries_busy(entries, key);
             assert_int_equal(owned_entries_find(entries, key, &entry),
                              found == OWNED_ENTRY_NONE ? OWNED_ENTRY_NONE : OWNED_ENTRY_BUSY);
-            owned_entries_settle(entries, key, dice < 20 ? NULL : &value);
+            owned_entries_settle(entries, key, dice < 20 ? NULL : &value, NULL);
             if (dice < 20)
                 assert_int_equal(owned_entries_find(entries, key, &entry), OWNED_ENTRY_NONE);
         } else if (dice < 900 && (found != OWNED_ENTRY_NONE || lengths[name] || varies)) {

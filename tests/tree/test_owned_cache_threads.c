@@ -63,7 +63,7 @@ static void write_one(struct shared *shared, struct epoch_slot *slot, struct ran
     atomic_store_release(&shared->pool[leaf][key], value);
     bool lost = !random_below(random, 8); /* its outcome is not known */
     struct format_key now = {(const uint8_t *)&value, 8};
-    owned_cache_key_end(shared->cache, slot, bytes, lost ? NULL : &now);
+    owned_cache_key_end(shared->cache, slot, bytes, lost ? NULL : &now, NULL);
     owned_cache_write_end(shared->cache, slot, address_of(leaf), lost ? BANYAN_EUNKNOWN : 0, &write, 1);
     atomic_store_release(&shared->ended[leaf][key], value);
     spinlock_unlock(&shared->locks[leaf]);

@@ -85,7 +85,7 @@ static void change(struct run *run, uint64_t number, struct format_key key, stru
     owned_cache_write_begin(run->cache, run->slot, leaf, run->layout.slot_offset[0],
                             run->layout.slot_offset[0] + run->layout.slot_bytes);
     owned_cache_key_begin(run->cache, run->slot, key);
-    owned_cache_key_end(run->cache, run->slot, key, &value);
+    owned_cache_key_end(run->cache, run->slot, key, &value, NULL);
     owned_cache_write_end(run->cache, run->slot, leaf, 0, &write, 1);
 }
 
