@@ -195,6 +195,7 @@ bool owned_cache_place(struct owned_cache *cache, struct epoch_slot *slot, struc
     if (place->leaf != leaf || place->shape != owned_writes_shape(&cache->writes, leaf))
         return false;
     COUNT(cache, slot, entry_hits);
+    COUNT(cache, slot, placed);
     if (!entry.hits)
         atomic_add_relaxed(&cache->meters[OWNED_ENTRIES].cold_hits, 1);
     memcpy(value, entry.value, entry.length);
@@ -434,6 +435,7 @@ void owned_cache_count(const struct owned_cache *cache, bool entries, struct tre
         keys->misses += atomic_load_relaxed(&stripe->entry_misses);
         keys->admissions += atomic_load_relaxed(&stripe->entry_admissions);
         stats->shortcut_hits += atomic_load_relaxed(&stripe->shortcut_hits);
+        stats->placed += atomic_load_relaxed(&stripe->placed);
         stats->busy += atomic_load_relaxed(&stripe->busy);
     }
     leaves->count += cache->frames ? owned_frames_count(cache->frames) : 0;

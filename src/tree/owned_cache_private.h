@@ -22,7 +22,7 @@ struct owned_meter {
 #define OWNED_STRIPES 16u
 /* Counters of some of the threads: so that a read writes no line that all others write. */
 struct owned_stripe {
-    uint64_t leaf_hits, leaf_misses, entry_hits, entry_misses, shortcut_hits, busy;
+    uint64_t leaf_hits, leaf_misses, entry_hits, entry_misses, shortcut_hits, placed, busy;
     uint64_t leaf_admissions, entry_admissions;
 } __attribute__((aligned(64)));
 

@@ -300,7 +300,8 @@ struct tree_cache_stats {
     struct tree_cache_kind leaves, entries; /* entries.count: 0 unless asked for (it looks at all of them) */
     uint64_t shortcut_hits;                 /* of entries.hits: they cost one round trip */
     uint64_t promotions, demotions;         /* between shortcut and value (policy dinomo) */
-    uint64_t busy;                          /* met a write under way, and read the pool instead */
+    uint64_t placed; /* of entries.hits: changes that knew their slot by them, and READ nothing */
+    uint64_t busy;   /* met a write under way, and read the pool instead */
 };
 void tree_cache_stats(const struct tree *tree, struct tree_cache_stats *stats);
 

@@ -251,6 +251,71 @@ static void costs_of_cached_ranges(void **state)
     }
 }
 
+/* ---- an owned range of which only entries are cached: an update of a key whose entry knows its slot ---- */
+
+#define PLACED 64u
+#define AGAIN  16u
+
+static void measure_placed(struct world_task *task)
+{
+    struct owned_costs *costs = task->world->context;
+    for (unsigned i = 0; i < KEYS; i++)
+        world_operate(task, HISTORY_GET, existing(i), 0); /* every inner node is cached now */
+    tree_session_stats_reset(task->session);
+    for (unsigned i = 0; i < PLACED; i++)
+        world_operate(task, HISTORY_UPDATE, existing(i * 77), 0);
+    costs->lookups = tree_session_stats(task->session)->cost; /* the first time: the slot is looked for */
+    for (unsigned i = 0; i < PLACED * 4; i++) /* in a full set one may have gone for another */
+        world_operate(task, HISTORY_UPDATE, existing(i % PLACED * 77), 0);
+    tree_session_stats_reset(task->session);
+    for (unsigned i = 0; i < PLACED * AGAIN; i++)
+        world_operate(task, HISTORY_UPDATE, existing(i % PLACED * 77), 0);
+    costs->updates = tree_session_stats(task->session)->cost;
+    tree_session_stats_reset(task->session);
+    for (unsigned i = 0; i < PLACED; i++)
+        world_operate(task, HISTORY_INSERT, existing(i * 77), 0); /* there is one */
+    costs->gets = tree_session_stats(task->session)->cost;
+    tree_session_stats_reset(task->session);
+    for (unsigned i = 0; i < PLACED; i++)
+        world_operate(task, HISTORY_DELETE, existing(i * 77), 0);
+    costs->puts = tree_session_stats(task->session)->cost;
+}
+
+static void costs_of_placed_entries(void **state)
+{
+    struct world world;
+    struct world_options options;
+    struct owned_costs costs = {0};
+    struct tree_switches switches;
+    struct tree_cache_stats stats;
+    world_options_default(&options);
+    tree_switches_preset(&switches, "banyan", NULL);
+    switches.cache_bytes = 4096; /* no leaf finds room: inner nodes and one segment of entries take it all */
+    switches.ownership = TREE_OWNERSHIP_ALL;
+    switches.cache_policy = TREE_CACHE_BANYAN;
+    options.switches = &switches;
+    options.cache_policy = TREE_CACHE_BANYAN;
+    int status = world_create(&world, &options);
+    world.context = &costs;
+    status = status ? status : world_run_one(&world, 0, fill);
+    status = status ? status : world_run_one(&world, 0, measure_placed);
+    struct error error = world.error;
+    if (!status)
+        tree_cache_stats(world.computes[0].tree, &stats);
+    world_destroy(&world);
+    if (status)
+        fail_msg("%d: %s", status, error.text);
+    assert_int_equal(costs.lookups.round_trips, 2 * PLACED);
+    assert_int_equal(costs.updates.round_trips, PLACED * AGAIN);
+    assert_int_equal(costs.updates.reads, 0);
+    assert_int_equal(costs.updates.writes, PLACED * AGAIN);
+    assert_int_equal(costs.updates.atomics, 0);
+    assert_int_equal(costs.gets.round_trips, 0);
+    assert_in_range(costs.puts.round_trips, 2 * PLACED, 3 * PLACED); /* a last one of its bucket: the leaf */
+    assert_true(stats.placed >= PLACED * AGAIN + 2 * PLACED);
+    assert_int_equal(stats.leaves.hits, 0);
+}
+
 /* ---- long keys ----------------------------------------------------------------------------------- */
 
 struct long_costs {
@@ -414,10 +479,11 @@ static void done_by_the_holder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(costs_as_designed),           cmocka_unit_test(costs_of_every_preset),
-        cmocka_unit_test(costs_of_variable_keys),      cmocka_unit_test(costs_of_long_keys),
-        cmocka_unit_test(costs_of_owned_ranges),       cmocka_unit_test(costs_of_cached_ranges),
-        cmocka_unit_test(handed_over_with_a_snapshot), cmocka_unit_test(done_by_the_holder),
+        cmocka_unit_test(costs_as_designed),       cmocka_unit_test(costs_of_every_preset),
+        cmocka_unit_test(costs_of_variable_keys),  cmocka_unit_test(costs_of_long_keys),
+        cmocka_unit_test(costs_of_owned_ranges),   cmocka_unit_test(costs_of_cached_ranges),
+        cmocka_unit_test(costs_of_placed_entries), cmocka_unit_test(handed_over_with_a_snapshot),
+        cmocka_unit_test(done_by_the_holder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
