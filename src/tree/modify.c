@@ -181,7 +181,7 @@ static void change_learn(struct change *change)
 
 /* Under the lock: whether the key's entry in the cache says where its slot is, and what that holds. Where
  * others wait with operations, the leaf is read for all of them. */
-static bool change_place(struct change *change)
+static bool change_knows(struct change *change)
 {
     struct tree_session *session = change->session;
     struct owned_place place;
@@ -242,7 +242,7 @@ static int change_lock(struct change *change)
     if (handed && bucket_known(&session->image, change->place.bucket.number))
         return 0;
     assert(!handed || (session->image.address == leaf && session->image.header));
-    if (places && change_place(change))
+    if (places && change_knows(change))
         return 0;
     if (handed || places)
         return change_read(change, !handed);
