@@ -15,6 +15,7 @@
 #define atomic_store_relaxed(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define atomic_store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
 #define atomic_add_relaxed(p, v)   __atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
+#define atomic_add_release(p, v)   __atomic_fetch_add((p), (v), __ATOMIC_RELEASE)
 
 /* Stores `v` where *p is still *old, else loads *p into *old. For hints: no order. */
 #define atomic_swap_relaxed(p, old, v)                                                                       \

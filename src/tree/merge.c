@@ -298,6 +298,7 @@ static int write_merge(struct merge *merge, enum stage stage, struct tree_hold *
     struct fabric_command writes[8];
     uint32_t count = 0;
     int status = 0;
+    tree_leaf_death(session);
     headers_make(merge, stage);
     if (stage == FREEZE)
         writes[count++] = header_write(merge, right, FROZEN);

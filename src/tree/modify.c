@@ -28,6 +28,7 @@
 #include "tree/locate.h"
 #include "tree/merge.h"
 #include "tree/owned_cache_use.h"
+#include "tree/parent.h"
 #include "tree/session.h"
 #include "tree/split.h"
 #include "tree/turn.h"
@@ -627,6 +628,7 @@ static int change_delete(struct change *change)
     format_slot_clear(layout, session->image.bytes, change->slot.number, change->seed);
     if (empties) {
         tree_delegate_return(session, &change->hold, &change->taken);
+        tree_leaf_death(session);
         change->header.state = FORMAT_NODE_DEAD;
         format_header_encode(layout, &change->header, session->image.bytes);
     }

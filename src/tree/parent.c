@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/atomic.h"
 #include "base/task.h"
 #include "format/verdict.h"
 #include "tree/cache.h"
@@ -250,8 +251,20 @@ static int child_lives(struct tree_session *session, struct tree *tree, uint8_t 
     return 0; /* busy or worse: a later traverser finds out */
 }
 
-int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t level,
-                       struct format_key separator, struct format_link link)
+/* Release and acquire: a death was counted before its list was posted, and the count is looked at after the
+ * list that has locked the parent. So a death that the parent has heard of, by that lock, is seen. */
+uint64_t tree_leaf_deaths(const struct tree_session *session)
+{
+    return atomic_load_acquire(&session->compute->deaths);
+}
+
+void tree_leaf_death(struct tree_session *session)
+{
+    atomic_add_release(&session->compute->deaths, 1);
+}
+
+static int insert(struct tree_session *session, struct tree *tree, uint8_t level, struct format_key separator,
+                  struct format_link link, const uint64_t *deaths)
 {
     const struct format_layout *layout = &tree->layout;
     struct format_key_copy copy;
@@ -281,8 +294,11 @@ int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t 
     struct format_link replaced = {0};
     bool lives = false;
     int status = 0;
-    if (!format_link_equal(entries[at].link, link))
-        status = child_lives(session, tree, (uint8_t)(level - 1), separator, link, &lives);
+    if (!format_link_equal(entries[at].link, link)) {
+        lives = deaths && session->right == TREE_OWNED && tree_leaf_deaths(session) == *deaths;
+        if (!lives)
+            status = child_lives(session, tree, (uint8_t)(level - 1), separator, link, &lives);
+    }
     if (status || !lives) {
         int released = tree_unlock(session, &hold, writes, 0);
         return status ? status : released;
@@ -306,6 +322,18 @@ int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t 
         pool_release(&session->pool, replaced.address,
                      level == 1 ? layout->geometry.leaf_bytes : layout->geometry.internal_bytes);
     return status;
+}
+
+int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t level,
+                       struct format_key separator, struct format_link link)
+{
+    return insert(session, tree, level, separator, link, NULL);
+}
+
+int tree_parent_insert_fresh(struct tree_session *session, struct tree *tree, struct format_key separator,
+                             struct format_link link, uint64_t deaths)
+{
+    return insert(session, tree, 1, separator, link, &deaths);
 }
 
 /* ---- dropping ---- */

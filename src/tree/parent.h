@@ -19,6 +19,16 @@ int tree_internal_lock(struct tree_session *session, struct tree *tree, struct f
  * that high. */
 int tree_parent_insert(struct tree_session *session, struct tree *tree, uint8_t level,
                        struct format_key separator, struct format_link link);
+/*
+ * The same for a leaf that this operation has just split off, without the round trip that sees whether it
+ * lives, where that is known: in an owned range nobody but this process kills leaves (O5), and it has begun
+ * to kill none since the leaf was made. `deaths`: tree_leaf_deaths before the leaf could be met.
+ */
+int tree_parent_insert_fresh(struct tree_session *session, struct tree *tree, struct format_key separator,
+                             struct format_link link, uint64_t deaths);
+uint64_t tree_leaf_deaths(const struct tree_session *session);
+/* Before the list that kills a leaf is posted. */
+void tree_leaf_death(struct tree_session *session);
 /* The link to a dead node disappears from `level`, and the session that made it disappear frees the node; a
  * no-op if the link is gone. */
 int tree_parent_drop(struct tree_session *session, struct tree *tree, uint8_t level, struct format_key lower,

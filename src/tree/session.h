@@ -54,6 +54,7 @@ struct tree_compute {
     struct spinlock lock;                   /* guards the two lists */
     struct tree_session *sessions;          /* all of them, for adopt */
     struct tree_rights *rights;             /* of the indexes that are open */
+    uint64_t deaths;                        /* of leaves, by this process (parent.h); atomic */
     struct tree_forward forward;            /* set before any table names another owner */
     void *forward_context;
 };

@@ -287,13 +287,14 @@ static int split_run(struct tree_session *session, struct tree *tree, struct for
            format_slot_seed(split.header.tag, version), version, split.header.lower);
     if (!*added)
         place_left(&split, addition);
+    const uint64_t deaths = tree_leaf_deaths(session);
     status = write_split(&split, hold, addition, added);
     if (status) {
         *added = false;
         return status;
     }
     session->stats.splits++;
-    *posted = tree_parent_insert(session, tree, 1, format_key_of(&split.separator), split.sibling);
+    *posted = tree_parent_insert_fresh(session, tree, format_key_of(&split.separator), split.sibling, deaths);
     return 0;
 }
 

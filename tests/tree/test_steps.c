@@ -32,8 +32,9 @@
 struct rig {
     struct memory_node *memory;
     struct side sides[SIDES];
-    uint64_t last; /* key put in last */
-    gaddr sibling; /* of the split that is held */
+    struct side *other; /* than the one that is held */
+    uint64_t last;      /* key put in last */
+    gaddr sibling;      /* of the split that is held */
 };
 
 /* ---- the rig ------------------------------------------------------------------------------------- */
@@ -43,6 +44,7 @@ static void rig_open_as(struct rig *rig, const struct format_geometry *geometry)
     struct memory_options options = {.pool_bytes = 64 << 20};
     struct error error = {0};
     memset(rig, 0, sizeof *rig);
+    rig->other = &rig->sides[1];
     assert_int_equal(memory_node_create(&rig->memory, &options, &error), 0);
     for (uint16_t i = 0; i < SIDES; i++)
         side_open(&rig->sides[i], rig->memory, (uint16_t)(i + 1), TREE_READ_BUCKET);
@@ -158,13 +160,22 @@ static bool splits_leaf(const struct fabric_list *list, void *context)
 
 /* ---- the parent's entries ------------------------------------------------------------------------ */
 
+/* Walks right, and posts the sibling; what its process has cached of the way is forgotten before. A key that
+ * is not there is in no cache. */
+static void meet_sibling(struct rig *rig)
+{
+    assert_int_equal(get(rig->other, rig->last + 1), BANYAN_ENOTFOUND);
+    assert_int_equal(get(rig->other, rig->last + 1), BANYAN_ENOTFOUND);
+    assert_int_equal(get(rig->other, rig->last), 1);
+}
+
 /* The sibling's address names another leaf with the same lower fence by the time that its splitter gets the
  * parent's lock. */
 static void sibling_used_again(void *context)
 {
     struct rig *rig = context;
-    struct side *other = &rig->sides[1];
-    assert_int_equal(get(other, rig->last), 1); /* walks right, and posts the sibling */
+    struct side *other = rig->other;
+    meet_sibling(rig);
     rig->sibling = leaf_of(other, rig->last);
     assert_int_equal(drop(other, rig->last), 0); /* its only key */
     assert_int_not_equal(leaf_of(other, rig->last), rig->sibling);
@@ -188,8 +199,8 @@ static void another_leaf_in_the_siblings_place_is_not_posted(void **state)
 static void sibling_gone(void *context)
 {
     struct rig *rig = context;
-    struct side *other = &rig->sides[1];
-    assert_int_equal(get(other, rig->last), 1);
+    struct side *other = rig->other;
+    meet_sibling(rig);
     assert_int_equal(drop(other, rig->last), 0);
 }
 
@@ -203,6 +214,56 @@ static void a_sibling_that_died_is_not_posted(void **state)
     assert_int_equal(get(&rig.sides[2], rig.last), BANYAN_ENOTFOUND);
     rig_judge(&rig);
     append(&rig, &rig.sides[0], 4);
+    rig_judge(&rig);
+    rig_close(&rig);
+}
+
+/* The same within a process that owns the range, where a splitter does not look whether its sibling lives
+ * unless another task has killed a leaf since. */
+static void held_in_an_owned_range(void (*act)(void *context), bool comes_back)
+{
+    struct rig rig;
+    struct error error = {0};
+    rig_open(&rig);
+    rig.sides[0].compute->switches.local_locks = false; /* else the other task waits for the parent's */
+    assert_int_equal(tree_rights_own(rig.sides[0].tree, &error), 0);
+    struct side task = rig.sides[0];
+    assert_int_equal(tree_session_create(&task.session, task.compute, task.worker, &error), 0);
+    rig.other = &task;
+    append(&rig, &rig.sides[0], 1);
+    stepper_hold(rig.sides[0].fabric, locks_parent, act, &rig);
+    append_until_met(&rig, &rig.sides[0]);
+    assert_int_equal(get(&task, rig.last), comes_back ? 2 : BANYAN_ENOTFOUND);
+    assert_int_equal(get(&rig.sides[2], rig.last), comes_back ? 2 : BANYAN_ENOTFOUND);
+    rig_judge(&rig);
+    append(&rig, &rig.sides[0], 4);
+    rig_judge(&rig);
+    tree_session_destroy(task.session);
+    rig_close(&rig);
+}
+
+static void a_death_in_the_splitters_own_range_is_heard_of(void **state)
+{
+    held_in_an_owned_range(sibling_used_again, true);
+    held_in_an_owned_range(sibling_gone, false);
+}
+
+/* ... and otherwise it saves the round trip: lock and READ of the leaf, the rest of it, the split, the
+ * parent's lock, its new entry. */
+static void a_split_in_an_owned_range_takes_five_round_trips(void **state)
+{
+    struct rig rig;
+    struct error error = {0};
+    rig_open(&rig);
+    assert_int_equal(tree_rights_own(rig.sides[0].tree, &error), 0);
+    append(&rig, &rig.sides[0], 2);
+    uint64_t took = 0;
+    for (uint64_t splits = 2, before; tree_session_stats(rig.sides[0].session)->splits == splits;) {
+        before = tree_session_stats(rig.sides[0].session)->cost.round_trips;
+        assert_int_equal(put(&rig.sides[0], rig.last += STEP, 1), 0);
+        took = tree_session_stats(rig.sides[0].session)->cost.round_trips - before;
+    }
+    assert_in_range(took, 3, 5);
     rig_judge(&rig);
     rig_close(&rig);
 }
@@ -663,6 +724,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_leaf_in_the_siblings_place_is_not_posted),
         cmocka_unit_test(a_sibling_that_died_is_not_posted),
+        cmocka_unit_test(a_death_in_the_splitters_own_range_is_heard_of),
+        cmocka_unit_test(a_split_in_an_owned_range_takes_five_round_trips),
         cmocka_unit_test(a_dead_leaf_whose_entry_is_replaced_is_freed),
         cmocka_unit_test(a_leaf_that_no_entry_names_stays),
         cmocka_unit_test(a_half_split_left_neighbour_is_finished),
