@@ -191,6 +191,20 @@ static void owned_ranges_are_sound(void **state)
     free(reports_repeat(WORLD "--workload write-intensive --preset dex,banyan-owned,p-sherman"));
 }
 
+/* Operations that make no round trip: no client does those of all others, one after the other. */
+static void clients_that_never_wait_work_at_once(void **state)
+{
+    (void)state;
+    json_t *json = reports_json("--fabric sim --memory-nodes 2 --compute-nodes 2 --threads 8 --keys 2k "
+                                "--warm-up 40k --operations 20k --workload read-only --preset banyan-owned,"
+                                "banyan-owned@threads=1");
+    double many = reports_number(reports_result(json, 0), "throughput_mops");
+    double one = reports_number(reports_result(json, 1), "throughput_mops");
+    assert_true(one > 0.5 && many > 12 * one && many < 16.5 * one); /* 16 clients */
+    assert_true(reports_number(json_object_get(reports_result(json, 0), "per_op"), "round_trips") < 0.01);
+    json_decref(json);
+}
+
 /* With --route any the index forwards; and a range moves while clients work, without an operation lost. */
 static void keys_of_others_are_forwarded(void **state)
 {
@@ -427,6 +441,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_preset_runs_on_sim),
         cmocka_unit_test(owners_take_no_locks),
         cmocka_unit_test(owned_ranges_are_sound),
+        cmocka_unit_test(clients_that_never_wait_work_at_once),
         cmocka_unit_test(keys_of_others_are_forwarded),
         cmocka_unit_test(a_range_moves_under_load),
         cmocka_unit_test(presets_bring_their_leaves),
