@@ -65,10 +65,13 @@ struct tree_access {
     /* IN PLACE, without commands; all NULL where leaves are not mapped here. Nothing can
      * fail or be lost on the way. */
 
-    /* The leaf's own bytes, without a right to them; false: no such bytes. Prefetches what a change or a read
-     * of the bucket will touch, so that its cache misses overlap. */
-    bool (*find)(struct tree_session *session, struct tree *tree, gaddr leaf, struct tree_spot *spot);
+    /* The leaf's own bytes, without a right to them; false: no such bytes. This and prefetch ask for what a
+     * read of the bucket, or a change in it, will touch, so that its cache misses overlap. */
+    bool (*find)(struct tree_session *session, struct tree *tree, gaddr leaf, bool change,
+                 struct tree_spot *spot);
     void (*prefetch)(const struct tree_spot *spot, const struct format_bucket *bucket);
+    /* The bucket was read without a right: counts what the list would have cost. */
+    void (*count_read)(struct tree_session *session, const struct tree *tree);
     /* Takes the right to change what was found; false: not free at once. Until it is given up the task must
      * not suspend. */
     bool (*enter)(struct tree_session *session, struct tree_spot *spot);

@@ -22,29 +22,39 @@ bool tree_access_in_place(const struct fabric *fabric, const struct tree_switche
            switches->read_unit == TREE_READ_BUCKET && switches->write_unit == TREE_WRITE_SLOT;
 }
 
-/* What fabric_execute would count. */
-static void cost_count(struct fabric_cost *cost, const struct format_layout *layout, uint32_t written)
+/* What fabric_execute would count of a list. */
+static void list_count(struct fabric_cost *cost, uint32_t reads, uint32_t read, uint32_t writes,
+                       uint32_t written)
 {
     if (!cost)
         return;
-    const uint32_t lists = written ? 2 : 1;
-    cost->round_trips += lists;
-    cost->lists += lists;
-    cost->reads += 2;
-    cost->bytes_read += layout->header_bytes + layout->bucket_bytes;
-    cost->writes += lists - 1;
+    cost->round_trips++;
+    cost->lists++;
+    cost->reads += reads;
+    cost->bytes_read += read;
+    cost->writes += writes;
     cost->bytes_written += written;
 }
 
-bool tree_direct_find(struct tree_session *session, struct tree *tree, gaddr leaf, struct tree_spot *spot)
+void tree_direct_count_read(struct tree_session *session, const struct tree *tree)
+{
+    list_count(session->pool.cost, 1, tree->layout.bucket_bytes, 0, 0);
+}
+
+bool tree_direct_find(struct tree_session *session, struct tree *tree, gaddr leaf, bool change,
+                      struct tree_spot *spot)
 {
     spot->leaf = leaf;
     spot->latch = NULL;
     spot->bytes = fabric_window(session->pool.fabric, leaf, tree->layout.geometry.leaf_bytes);
     if (!spot->bytes)
         return false;
-    __builtin_prefetch(spot->bytes);
-    tree_latch_prefetch(session, leaf);
+    if (change) {
+        __builtin_prefetch(spot->bytes);
+        tree_latch_prefetch(session, leaf);
+    }
+    /* acquire: what is loaded from the leaf comes after loads for earlier operations, as with lists */
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return true;
 }
 
@@ -75,5 +85,7 @@ void tree_direct_leave(struct tree_session *session, const struct tree *tree, st
         atomic_copy_to(spot->bytes + offset, image + offset, length);
     }
     tree_latch_leave(spot->latch, length);
-    cost_count(session->pool.cost, &tree->layout, length);
+    list_count(session->pool.cost, 2, tree->layout.header_bytes + tree->layout.bucket_bytes, 0, 0);
+    if (length)
+        list_count(session->pool.cost, 0, 0, 1, length);
 }

@@ -4,8 +4,10 @@
 
 #include "tree/access.h"
 
-bool tree_direct_find(struct tree_session *session, struct tree *tree, gaddr leaf, struct tree_spot *spot);
+bool tree_direct_find(struct tree_session *session, struct tree *tree, gaddr leaf, bool change,
+                      struct tree_spot *spot);
 void tree_direct_prefetch(const struct tree_spot *spot, const struct format_bucket *bucket);
+void tree_direct_count_read(struct tree_session *session, const struct tree *tree);
 bool tree_direct_enter(struct tree_session *session, struct tree_spot *spot);
 void tree_direct_abandon(struct tree_spot *spot);
 void tree_direct_leave(struct tree_session *session, const struct tree *tree, struct tree_spot *spot,

@@ -103,6 +103,7 @@ const struct tree_access tree_access_direct = {
     .release = owned_release,
     .release_with = owned_release_with,
     .find = tree_direct_find,
+    .count_read = tree_direct_count_read,
     .prefetch = tree_direct_prefetch,
     .enter = tree_direct_enter,
     .abandon = tree_direct_abandon,

@@ -12,8 +12,7 @@
 struct plain {
     struct tree_session *session;
     struct tree *tree;
-    struct format_point point;
-    struct tree_spot spot;
+    struct tree_in_place *place;
     struct format_header header;
     struct format_slot slot; /* where the key is, if found */
     bool found;
@@ -28,12 +27,12 @@ static bool plain_judge(struct plain *plain)
     const struct format_layout *layout = &plain->tree->layout;
     uint8_t *image = plain->session->image.bytes;
     plain->session->image.address = GADDR_NULL;
-    format_header_copy(layout, image, plain->spot.bytes);
-    if (format_node_verdict(layout, image, plain->point.link, plain->tree->index, 0, &plain->header) !=
+    format_header_copy(layout, image, plain->place->spot.bytes);
+    if (format_node_verdict(layout, image, plain->place->point.link, plain->tree->index, 0, &plain->header) !=
         FORMAT_LIVE)
         return false;
-    enum format_verdict verdict =
-        format_point_verdict_in_place(&plain->point, plain->spot.bytes, image, &plain->header, &plain->slot);
+    enum format_verdict verdict = format_point_verdict_in_place(
+        &plain->place->point, plain->place->spot.bytes, image, &plain->header, &plain->slot);
     plain->found = verdict == FORMAT_HIT;
     plain->seed = format_slot_seed(plain->header.tag, plain->header.version);
     return plain->found || verdict == FORMAT_MISS;
@@ -43,7 +42,7 @@ static bool plain_put(struct plain *plain, struct format_key value)
 {
     const struct format_layout *layout = &plain->tree->layout;
     uint8_t *image = plain->session->image.bytes;
-    struct format_key key = plain->point.key, lower = plain->header.lower;
+    struct format_key key = plain->place->point.key, lower = plain->header.lower;
     if (!tree_value_fits(plain->tree, value.length))
         return false;
     uint32_t number = plain->slot.number;
@@ -51,7 +50,7 @@ static bool plain_put(struct plain *plain, struct format_key value)
     if (plain->found) {
         block = plain->slot.block;
     } else {
-        number = format_bucket_free_slot(layout, image, &plain->point.bucket, plain->seed);
+        number = format_bucket_free_slot(layout, image, &plain->place->point.bucket, plain->seed);
         if (number == UINT32_MAX || format_slot_needs_block(layout, lower, key))
             return false;
     }
@@ -64,9 +63,9 @@ static bool plain_put(struct plain *plain, struct format_key value)
 static bool plain_delete(struct plain *plain)
 {
     const struct format_layout *layout = &plain->tree->layout;
-    const struct format_bucket *bucket = &plain->point.bucket;
+    const struct format_bucket *bucket = &plain->place->point.bucket;
     uint8_t *image = plain->session->image.bytes;
-    atomic_copy_from(image + bucket->offset, plain->spot.bytes + bucket->offset, bucket->bytes);
+    atomic_copy_from(image + bucket->offset, plain->place->spot.bytes + bucket->offset, bucket->bytes);
     if (tree_only_entry(layout, image, plain->seed, bucket->first, bucket->count, plain->slot.number))
         return false; /* the leaf may have to go */
     format_slot_clear(layout, image, plain->slot.number, plain->seed);
@@ -92,29 +91,49 @@ static bool plain_decide(struct plain *plain, tree_modify_function *function, vo
     return true;
 }
 
-int tree_change_in_place(struct tree_session *session, struct tree *tree, struct format_link link,
-                         struct format_key key, tree_modify_function *function, void *context)
+bool tree_in_place_find(struct tree_session *session, struct tree *tree, struct format_link link,
+                        struct format_key key, bool change, struct tree_in_place *place)
+{
+    const struct tree_access *access = session->access;
+    if (!access->find(session, tree, link.address, change, &place->spot))
+        return false;
+    format_point_set(&place->point, &tree->layout, link, tree->index, key);
+    access->prefetch(&place->spot, &place->point.bucket);
+    return true;
+}
+
+bool tree_in_place_hit(struct tree_session *session, struct tree *tree, const struct tree_in_place *place,
+                       struct format_slot *slot)
+{
+    session->image.address = GADDR_NULL;
+    if (!format_point_hit_in_place(&place->point, place->spot.bytes, session->image.bytes, slot))
+        return false;
+    session->access->count_read(session, tree);
+    session->cached = false; /* as after a list: nothing that could be lost lies between (O2) */
+    tree_charge_bucket(&tree->layout);
+    return true;
+}
+
+int tree_in_place_change(struct tree_session *session, struct tree *tree, struct tree_in_place *place,
+                         tree_modify_function *function, void *context)
 {
     const struct tree_access *access = session->access;
     struct plain plain;
     plain.session = session;
     plain.tree = tree;
+    plain.place = place;
     plain.length = plain.offset = 0;
     plain.freed = GADDR_NULL;
-    if (!access->find(session, tree, link.address, &plain.spot))
-        return TREE_BY_LOCK;
-    format_point_set(&plain.point, &tree->layout, link, tree->index, key);
-    access->prefetch(&plain.spot, &plain.point.bucket);
-    if (!access->enter(session, &plain.spot))
+    if (!access->enter(session, &place->spot))
         return TREE_BY_LOCK;
     if (!plain_judge(&plain) || !plain_decide(&plain, function, context)) {
-        access->abandon(&plain.spot);
+        access->abandon(&place->spot);
         return TREE_BY_LOCK;
     }
-    access->leave(session, tree, &plain.spot, session->image.bytes, plain.offset, plain.length);
+    access->leave(session, tree, &place->spot, session->image.bytes, plain.offset, plain.length);
     tree_charge_bucket(&tree->layout);
-    session->cached = false; /* as after a list: nothing that could be lost lies between (O2) */
+    session->cached = false; /* as above */
     if (plain.freed != GADDR_NULL)
-        pool_block_release(&session->pool, plain.freed, key.length);
+        pool_block_release(&session->pool, plain.freed, place->point.key.length);
     return 0;
 }

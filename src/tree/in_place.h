@@ -10,14 +10,28 @@
 #include "tree/access.h"
 #include "tree/tree.h"
 
+/* A key in a leaf that was found in place. */
+struct tree_in_place {
+    struct format_point point;
+    struct tree_spot spot;
+};
+
+/* Finds the leaf that `link` names, and asks for the cache lines that the operation on the key will touch:
+ * for several keys, before the first of them is worked on. False: no such bytes. */
+bool tree_in_place_find(struct tree_session *session, struct tree *tree, struct format_link link,
+                        struct format_key key, bool change, struct tree_in_place *place);
+/* R1: true, with the key's slot in the session's image, and the read counted; false says nothing, and counts
+ * nothing. */
+bool tree_in_place_hit(struct tree_session *session, struct tree *tree, const struct tree_in_place *place,
+                       struct format_slot *slot);
 /*
- * The change of one key in the leaf that `link` names, if that needs no more than the leaf's latch, which is
+ * The change of one key, found for a change, if that needs no more than the leaf's latch, which is
  * free, and one slot: 0, done. TREE_BY_LOCK: nothing was done (the function may have been called), and the
  * leaf's lock has to be taken: a task holds it; the leaf is not live, or not the key's; a slot or the header
  * fails its check; it must be split, or may be empty; a block has to be made for the key; the value is none
  * of the index. Allocates nothing.
  */
-int tree_change_in_place(struct tree_session *session, struct tree *tree, struct format_link link,
-                         struct format_key key, tree_modify_function *function, void *context);
+int tree_in_place_change(struct tree_session *session, struct tree *tree, struct tree_in_place *place,
+                         tree_modify_function *function, void *context);
 
 #endif

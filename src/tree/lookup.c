@@ -11,6 +11,7 @@
 #include "tree/announce.h"
 #include "tree/catalogue.h"
 #include "tree/forward.h"
+#include "tree/in_place.h"
 #include "tree/index.h"
 #include "tree/leaf.h"
 #include "tree/locate.h"
@@ -176,9 +177,23 @@ static bool node_checked(const struct tree_session *session)
     return session->compute->switches.node_check && session->compute->switches.read_unit == TREE_READ_LEAF;
 }
 
+/* A hit that needs no list; false says nothing. */
+static bool point_hit(struct point *point)
+{
+    struct tree_session *session = point->session;
+    struct tree_in_place place;
+    return session->access->find && !miss_likely(session) &&
+           tree_in_place_find(session, point->tree, point->path.link, point->key, false, &place) &&
+           tree_in_place_hit(session, point->tree, &place, &point->slot);
+}
+
 static int point_attempt(struct point *point, unsigned attempt, enum outcome *outcome)
 {
     struct tree_session *session = point->session;
+    if (!attempt && point_hit(point)) {
+        *outcome = HIT;
+        return 0;
+    }
     bool together = attempt ? session->compute->switches.combine == POOL_COMBINE_ALL : miss_likely(session);
     bool both = together || session->compute->switches.read_unit == TREE_READ_LEAF;
     struct format_header header;

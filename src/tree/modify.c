@@ -699,10 +699,12 @@ static int change_decide(struct change *change)
 /* 0: done in place; else TREE_BY_LOCK. */
 static int change_place(struct change *change)
 {
-    if (!change->session->access->enter || change->here || change->moving)
+    struct tree_session *session = change->session;
+    struct tree_in_place place;
+    if (!session->access->enter || change->here || change->moving ||
+        !tree_in_place_find(session, change->tree, change->path.link, change->key, true, &place))
         return TREE_BY_LOCK;
-    return tree_change_in_place(change->session, change->tree, change->path.link, change->key,
-                                change->function, change->context);
+    return tree_in_place_change(session, change->tree, &place, change->function, change->context);
 }
 
 /* Under the right that was entered: 0, an error, or a verdict of turn.h. */

@@ -18,6 +18,7 @@
 #include "tree/access.h"
 #include "tree/announce.h"
 #include "tree/delegate.h"
+#include "tree/in_place.h"
 #include "tree/index.h"
 #include "tree/keyblocks.h"
 #include "tree/leaf.h"
@@ -57,6 +58,8 @@ struct batch_item {
     bool left;               /* leaders: the group is in the lock's queue */
     struct tree_waiter waiter;
     struct tree_operation operation;
+    struct tree_in_place in_place; /* of an owned leaf that was found so */
+    bool placed;
 };
 
 /* So that images do not lie at the same place of the CPU's caches. */
@@ -130,6 +133,25 @@ static void batch_post(struct tree_batch *batch)
         pool_lists_post(&batch->session->pool, lists, count);
 }
 
+/* ---- in place ---- */
+
+/* Finds the leaves of all items of this process's ranges, so that their cache misses overlap. */
+static bool batch_find(struct tree_batch *batch, bool change)
+{
+    struct tree_session *session = batch->session;
+    if (!session->compute->owned_access->find)
+        return false;
+    session->access = session->compute->owned_access;
+    session->right = TREE_OWNED;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct batch_item *entry = &batch->items[i];
+        entry->placed = entry->owned && !entry->deferred &&
+                        tree_in_place_find(session, batch->tree, entry->path.link, item_key(entry->item),
+                                           change, &entry->in_place);
+    }
+    return true;
+}
+
 /* ---- get ---- */
 
 static int get_finish(struct tree_batch *batch, struct tree_item *item, const struct format_slot *slot)
@@ -143,6 +165,27 @@ static int get_finish(struct tree_batch *batch, struct tree_item *item, const st
     if (slot->value.length)
         memcpy(item->value, slot->value.bytes, slot->value.length);
     return 0;
+}
+
+/* Answers what needs no list; those items leave the batch. It counts as one round trip, as they are read
+ * together. */
+static void get_in_place(struct tree_batch *batch)
+{
+    struct tree_session *session = batch->session;
+    const uint32_t count = batch->count;
+    if (!batch_find(batch, false))
+        return;
+    const uint64_t trips = session->stats.cost.round_trips;
+    for (uint32_t i = count; i-- > 0;) {
+        struct batch_item *entry = &batch->items[i];
+        struct format_slot slot;
+        if (!entry->placed || !tree_in_place_hit(session, batch->tree, &entry->in_place, &slot))
+            continue;
+        entry->item->status = get_finish(batch, entry->item, &slot);
+        if (i != --batch->count)
+            *entry = batch->items[batch->count];
+    }
+    session->stats.cost.round_trips = trips + (batch->count < count);
 }
 
 /* First the buckets of all, then the headers of those that missed (R2); what neither settles is deferred. */
@@ -674,12 +717,46 @@ static void put_forward(struct tree_batch *batch)
             forward_some(batch, i);
 }
 
+/* Whether an earlier item that is still to be put has this one's key. */
+static bool same_key_todo(const struct tree_batch *batch, uint32_t number)
+{
+    for (uint32_t i = 0; i < number; i++)
+        if ((batch->items[i].todo || batch->items[i].deferred) && batch->marks[i] == batch->marks[number])
+            return true;
+    return false;
+}
+
+/* Puts, in their order, what needs no list; the rest stays `todo`. It counts as two round trips, as they are
+ * made together. */
+static void put_in_place(struct tree_batch *batch)
+{
+    struct tree_session *session = batch->session;
+    if (!batch_find(batch, true))
+        return;
+    const uint64_t trips = session->stats.cost.round_trips;
+    bool done = false, left = false;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct batch_item *entry = &batch->items[i];
+        batch->marks[i] = key_mark(item_key(entry->item));
+        if (!entry->placed || (left && same_key_todo(batch, i)) ||
+            tree_in_place_change(session, batch->tree, &entry->in_place, put_change, entry->item)) {
+            left = true;
+            continue;
+        }
+        entry->item->status = 0;
+        entry->todo = false;
+        done = true;
+    }
+    session->stats.cost.round_trips = trips + (done ? 2 : 0);
+}
+
 static void put_batch(struct tree_batch *batch)
 {
     struct tree_session *session = batch->session;
     bool todo = true;
     for (uint32_t i = 0; i < batch->count; i++)
         batch->items[i].todo = !batch->items[i].deferred;
+    put_in_place(batch);
     for (uint32_t round = 0; todo && round < ROUNDS_MAX; round++) {
         put_round(batch);
         todo = false;
@@ -770,10 +847,12 @@ static int batch_some(struct tree_session *session, struct tree *tree, struct tr
         return status;
     batch_fill(batch, next, left, put);
     batch_enter(batch, put);
-    if (put)
+    if (put) {
         put_batch(batch);
-    else
+    } else {
+        get_in_place(batch);
         get_batch(batch);
+    }
     batch_alone(batch, put);
     return 0;
 }

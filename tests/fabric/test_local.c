@@ -99,6 +99,28 @@ static void reads_are_in_place(void **state)
     fabric_close(fabric);
 }
 
+/* A window is the pool's own bytes, as far as they go, and nothing else. */
+static void windows_end_with_the_pool(void **state)
+{
+    struct fabric_target first = plain_target();
+    const struct fabric_target *targets[] = {&first};
+    struct error error = {0};
+    struct fabric *fabric = fabric_local_create(targets, 1, 1, &error);
+    assert_non_null(fabric);
+    const uint64_t bytes = first.pool_bytes;
+    assert_ptr_equal(fabric_window(fabric, gaddr_make(0, 64), 8), &pool_words[8]);
+    assert_ptr_equal(fabric_window(fabric, gaddr_make(0, bytes - 8), 8), (uint8_t *)pool_words + bytes - 8);
+    assert_null(fabric_window(fabric, gaddr_make(0, bytes - 8), 9));
+    assert_null(fabric_window(fabric, gaddr_make(0, bytes), 1));
+    assert_null(fabric_window(fabric, gaddr_make(0, 64), (uint32_t)bytes));
+    assert_null(fabric_window(fabric, gaddr_make(0, GADDR_LOCK_REGION | 8), 8));
+    assert_null(fabric_window(fabric, gaddr_make(1, 64), 8));
+    assert_null(fabric_window(fabric, GADDR_NULL, 8));
+    fabric->windows = NULL;
+    assert_null(fabric_window(fabric, gaddr_make(0, 64), 8));
+    fabric_close(fabric);
+}
+
 static void bad_targets_are_refused(void **state)
 {
     struct fabric_target first = plain_target(), second = plain_target();
@@ -279,6 +301,7 @@ int main(void)
         cmocka_unit_test(lists_are_validated_first),
         cmocka_unit_test(backends_may_have_no_troubles),
         cmocka_unit_test(reads_are_in_place),
+        cmocka_unit_test(windows_end_with_the_pool),
         cmocka_unit_test(bad_targets_are_refused),
         cmocka_unit_test(single_commands),
         cmocka_unit_test(addresses_as_text),

@@ -23,7 +23,7 @@ static const struct format_link sibling = {.address = 8192, .tag = TAG + 1};
 struct leaf {
     struct format_layout layout;
     struct format_header header;
-    uint8_t image[4096];
+    uint8_t image[4096] __attribute__((aligned(8)));
     uint32_t key_bytes; /* of the keys that the tests use */
 };
 
@@ -238,6 +238,12 @@ static enum format_verdict point_verdict(const struct leaf *leaf, char letter, e
         assert_int_equal(slot.value.length, 8);
         assert_memory_equal(slot.value.bytes, value_of(leaf).bytes, 8);
     }
+    if (seen & FORMAT_SEEN_BUCKET) { /* the same for the leaf's own bytes */
+        uint8_t image[4096];
+        struct format_slot placed;
+        assert_int_equal(format_point_hit_in_place(&point, leaf->image, image, &placed),
+                         verdict == FORMAT_HIT);
+    }
     return verdict;
 }
 
@@ -405,6 +411,22 @@ static void a_point_hears_what_the_header_says(void **state)
 
 /* ---- points, with the right to change the leaf ---- */
 
+/* The leaf's own bytes say what a copy of them says, and what they say it by is in the image. */
+static void in_place_as_by_copy(const struct leaf *leaf, const struct format_point *point,
+                                enum format_verdict verdict, const struct format_slot *slot)
+{
+    uint8_t image[4096] __attribute__((aligned(8)));
+    struct format_slot placed = {.number = UINT32_MAX};
+    memset(image, 0xee, sizeof image);
+    assert_int_equal(format_point_verdict_in_place(point, leaf->image, image, &leaf->header, &placed),
+                     verdict);
+    assert_int_equal(placed.number, slot->number);
+    if (verdict == FORMAT_HIT) {
+        assert_in_range((uintptr_t)placed.value.bytes, (uintptr_t)image, (uintptr_t)image + sizeof image - 8);
+        assert_memory_equal(placed.value.bytes, slot->value.bytes, slot->value.length);
+    }
+}
+
 static enum format_verdict locked_verdict(const struct leaf *leaf, char letter)
 {
     struct format_point point;
@@ -413,6 +435,7 @@ static enum format_verdict locked_verdict(const struct leaf *leaf, char letter)
     enum format_verdict verdict = format_point_verdict_locked(&point, leaf->image, &leaf->header, &slot);
     if (verdict == FORMAT_HIT)
         assert_memory_equal(slot.value.bytes, value_of(leaf).bytes, 8);
+    in_place_as_by_copy(leaf, &point, verdict, &slot);
     return verdict;
 }
 

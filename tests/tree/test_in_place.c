@@ -1,0 +1,276 @@
+/* test_in_place.c - point changes in place (tree/in_place.h): what they do themselves, and what they leave to
+ * the leaf's lock, with nothing done and nothing counted. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "swarm/world.h"
+#include "tree/announce.h"
+#include "tree/in_place.h"
+#include "tree/index.h"
+#include "tree/locate.h"
+#include "tree/session.h"
+
+#define KEYS 300u
+
+/* Even numbers exist. */
+static void fill(struct world_task *task)
+{
+    for (uint64_t i = 0; i < KEYS && !task->world->error.code; i++)
+        world_operate(task, HISTORY_INSERT, 2 * i, 0);
+}
+
+static void run(struct world_options *options, void (*function)(struct world_task *task))
+{
+    struct world world;
+    int status = world_create(&world, options);
+    status = status ? status : world_run_one(&world, 0, fill);
+    status = status ? status : world_run_one(&world, 0, function);
+    struct error error = world.error;
+    world_destroy(&world);
+    if (status)
+        fail_msg("%d: %s", status, error.text);
+}
+
+/* A change of one key, and what the function sees and wants. */
+struct wish {
+    enum tree_verdict verdict;
+    uint8_t value[FORMAT_VALUE_MAX];
+    size_t length;
+    unsigned calls;
+    bool existed;
+};
+
+static enum tree_verdict grant(void *context, const void *old, size_t old_length, void *value, size_t *length)
+{
+    struct wish *wish = context;
+    wish->calls++;
+    wish->existed = old;
+    memcpy(value, wish->value, wish->length);
+    *length = wish->length;
+    return wish->verdict;
+}
+
+/* The operation under way on one key, up to its leaf. */
+struct scene {
+    struct tree_session *session;
+    struct tree *tree;
+    struct tree_path path;
+    struct tree_in_place place;
+    uint8_t key[FORMAT_KEY_MAX];
+    uint32_t length;
+    struct wish wish;
+};
+
+static void scene_set(struct scene *scene, struct world_task *task, uint64_t number)
+{
+    *scene = (struct scene){.session = task->session, .tree = task->tree};
+    scene->length = (uint32_t)world_key(task->world, number, scene->key);
+    scene->wish.verdict = TREE_PUT;
+    scene->wish.length = world_value(task->world, 7, scene->wish.value);
+    const struct format_key key = {scene->key, scene->length};
+    assert_int_equal(tree_begin(scene->session, scene->tree), 0);
+    assert_int_equal(tree_rights_enter(scene->session, scene->tree, key), TREE_OWNED);
+    assert_ptr_equal(scene->session->access, &tree_access_direct);
+    assert_int_equal(tree_locate(scene->session, scene->tree, key, false, 0, &scene->path), 0);
+    assert_true(tree_in_place_find(scene->session, scene->tree, scene->path.link, key, true, &scene->place));
+    tree_session_stats_reset(scene->session);
+}
+
+static int scene_change(struct scene *scene)
+{
+    return tree_in_place_change(scene->session, scene->tree, &scene->place, grant, &scene->wish);
+}
+
+static void scene_end(struct scene *scene)
+{
+    tree_rights_leave(scene->session);
+}
+
+/* Nothing done, nothing counted, and the latch is free again. */
+static void left_to_the_lock(struct scene *scene)
+{
+    const uint32_t bytes = scene->tree->layout.geometry.leaf_bytes;
+    uint8_t before[4096];
+    assert_in_range(bytes, 1, sizeof before);
+    memcpy(before, scene->place.spot.bytes, bytes);
+    assert_int_equal(scene_change(scene), TREE_BY_LOCK);
+    assert_memory_equal(scene->place.spot.bytes, before, bytes);
+    assert_int_equal(tree_session_stats(scene->session)->cost.round_trips, 0);
+    assert_int_equal(tree_session_stats(scene->session)->cost.reads, 0);
+    assert_true(scene->session->access->enter(scene->session, &scene->place.spot));
+    scene->session->access->abandon(&scene->place.spot);
+}
+
+static void plain_changes(struct world_task *task)
+{
+    struct scene scene;
+    const struct fabric_cost *cost = &tree_session_stats(task->session)->cost;
+    uint8_t value[FORMAT_VALUE_MAX];
+    size_t length = sizeof value;
+    scene_set(&scene, task, 100);
+    assert_int_equal(scene_change(&scene), 0);
+    assert_true(scene.wish.existed && scene.wish.calls == 1);
+    assert_int_equal(cost->round_trips, 2);
+    assert_int_equal(cost->reads, 2);
+    assert_int_equal(cost->writes, 1);
+    assert_int_equal(cost->bytes_written, scene.tree->layout.slot_bytes);
+    struct format_slot slot;
+    assert_true(tree_in_place_hit(scene.session, scene.tree, &scene.place, &slot));
+    assert_memory_equal(slot.value.bytes, scene.wish.value, scene.wish.length);
+    assert_int_equal(cost->round_trips, 3);
+    assert_int_equal(cost->reads, 3);
+    scene.wish.verdict = TREE_KEEP;
+    assert_int_equal(scene_change(&scene), 0);
+    assert_int_equal(cost->round_trips, 4);
+    assert_int_equal(cost->writes, 1);
+    scene_end(&scene);
+    assert_int_equal(tree_lookup(task->session, task->tree, scene.key, scene.length, value, &length), 0);
+    assert_memory_equal(value, scene.wish.value, length);
+    /* Without the key: a free slot gets it; then it goes again. */
+    scene_set(&scene, task, 101);
+    assert_false(tree_in_place_hit(scene.session, scene.tree, &scene.place, &slot));
+    assert_int_equal(cost->reads, 0);
+    int status = scene_change(&scene);
+    assert_false(scene.wish.existed);
+    if (!status) { /* else its bucket is full */
+        scene.wish.verdict = TREE_DELETE;
+        assert_int_equal(scene_change(&scene), 0);
+        assert_true(scene.wish.existed);
+        assert_int_equal(cost->bytes_written, scene.tree->layout.slot_bytes + 4);
+    }
+    scene_end(&scene);
+}
+
+static void unusual_changes(struct world_task *task)
+{
+    struct scene scene;
+    struct tree_hold hold;
+    struct format_header header;
+    scene_set(&scene, task, 100);
+    uint8_t *bytes = scene.place.spot.bytes;
+    const struct format_layout *layout = &scene.tree->layout;
+    /* A task has the lock. */
+    assert_int_equal(tree_lock_owned(scene.session, scene.path.link.address, false, NULL, &hold), 0);
+    assert_int_equal(scene_change(&scene), TREE_BY_LOCK);
+    assert_int_equal(scene.wish.calls, 0);
+    tree_unlock_owned(scene.session, &hold);
+    /* The leaf is not live, or fails its check, or is another's. */
+    uint8_t sound[4096];
+    memcpy(sound, bytes, layout->geometry.leaf_bytes);
+    for (int state = FORMAT_NODE_SPLITTING; state <= FORMAT_NODE_MERGING; state++) {
+        assert_true(format_header_decode(layout, sound, &header));
+        header.state = (uint8_t)state;
+        format_header_encode(layout, &header, bytes);
+        left_to_the_lock(&scene);
+    }
+    memcpy(bytes, sound, layout->geometry.leaf_bytes);
+    bytes[8] ^= 1;
+    left_to_the_lock(&scene);
+    bytes[8] ^= 1;
+    scene.place.point.link.tag++;
+    left_to_the_lock(&scene);
+    scene.place.point.link.tag--;
+    assert_int_equal(scene.wish.calls, 0);
+    /* The key's slot fails its check: it may be the key's, and nothing is decided on a guess. */
+    struct format_slot slot;
+    assert_true(tree_in_place_hit(scene.session, scene.tree, &scene.place, &slot));
+    tree_session_stats_reset(scene.session);
+    bytes[layout->slot_offset[slot.number]] ^= 2;
+    left_to_the_lock(&scene);
+    assert_int_equal(scene.wish.calls, 0);
+    bytes[layout->slot_offset[slot.number]] ^= 2;
+    /* A value that the index cannot have. */
+    scene.wish.length++;
+    left_to_the_lock(&scene);
+    scene.wish.length--;
+    assert_int_equal(scene_change(&scene), 0);
+    scene_end(&scene);
+}
+
+/* Keys are deleted in place until a bucket would be empty: that may be the leaf's end. */
+static void last_of_a_bucket(struct world_task *task)
+{
+    bool left = false;
+    for (uint64_t number = 0; number < 2 * KEYS && !left; number += 2) {
+        struct scene scene;
+        scene_set(&scene, task, number);
+        scene.wish.verdict = TREE_DELETE;
+        const struct format_layout *layout = &scene.tree->layout;
+        const struct format_bucket *bucket = &scene.place.point.bucket;
+        uint32_t taken = 0, check;
+        for (uint32_t i = bucket->first; i < bucket->first + bucket->count; i++) {
+            memcpy(&check, scene.place.spot.bytes + layout->slot_offset[i], sizeof check);
+            taken += check & 1u;
+        }
+        left = taken == 1;
+        if (left)
+            left_to_the_lock(&scene);
+        else
+            assert_int_equal(scene_change(&scene), 0);
+        scene_end(&scene);
+    }
+    assert_true(left);
+}
+
+static void owned_options(struct world_options *options)
+{
+    world_options_default(options);
+    options->owned = true;
+}
+
+static void what_is_plain_is_done(void **state)
+{
+    struct world_options options;
+    (void)state;
+    owned_options(&options);
+    run(&options, plain_changes);
+    options.geometry.key_kind = FORMAT_KEY_VARIABLE;
+    options.geometry.key_bytes = 24;
+    run(&options, plain_changes);
+}
+
+static void what_is_not_is_left(void **state)
+{
+    struct world_options options;
+    (void)state;
+    owned_options(&options);
+    run(&options, unusual_changes);
+    run(&options, last_of_a_bucket);
+}
+
+static void uses_no_place(struct world_task *task)
+{
+    assert_ptr_equal(task->session->compute->owned_access, &tree_access_owned);
+}
+
+/* Not where leaves are read or written whole, nor where commands may not share a list, nor where the fabric
+ * claims not to map memory. */
+static void only_where_it_costs_the_same(void **state)
+{
+    static const char *const presets[] = {"fg", "sherman"};
+    struct world_options options;
+    (void)state;
+    owned_options(&options);
+    for (unsigned i = 0; i < 2; i++) {
+        options.preset = presets[i];
+        run(&options, uses_no_place);
+    }
+    owned_options(&options);
+    options.cache_policy = TREE_CACHE_DEX;
+    run(&options, uses_no_place);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_plain_is_done),
+        cmocka_unit_test(what_is_not_is_left),
+        cmocka_unit_test(only_where_it_costs_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
