@@ -322,6 +322,20 @@ static void operations_go_to_the_owner(void **state)
         assert_int_equal(scan(&rig, side, false), 29);
         assert_int_equal(scan(&rig, side, true), 29);
     }
+    /* For another process only the owner does anything: what is shared that one can do itself. */
+    for (unsigned side = 0; side < SIDES; side++)
+        for (uint64_t number = 501; number < 3000; number += 1000) {
+            uint8_t key[8], value[VALUE_BYTES] = {0};
+            size_t length = sizeof value;
+            bool mine = side == number / 1000 && number < 2000;
+            struct tree_exchange exchange = {.key = key, .key_length = 8, .value = NULL};
+            key_make(number, key);
+            assert_int_equal(tree_exchange_here(rig.sides[side].session, rig.sides[side].tree, &exchange),
+                             mine ? 0 : BANYAN_EFENCED);
+            assert_int_equal(
+                tree_lookup_here(rig.sides[side].session, rig.sides[side].tree, key, 8, value, &length),
+                mine ? BANYAN_ENOTFOUND : BANYAN_EFENCED);
+        }
     rig_close(&rig, &report);
     assert_int_equal(report.entries, 29);
 }
@@ -637,11 +651,53 @@ static void borders_are_made_anywhere(void **state)
     assert_int_equal(border(&rig, A, 6000), 0);
     assert_int_equal(border(&rig, B, 4000), 0);
     assert_int_equal(border(&rig, A, 5000), 0); /* between two rights: it is there */
+    adopt_all(&rig, (const struct part[]){{0, SHARED}, {5000, A}, {11350, SHARED}}, 3);
+    assert_int_equal(border(&rig, A, 11350), BANYAN_EFENCED); /* it is not, and two may change the leaf */
+    assert_non_null(strstr(tree_session_error(rig.sides[A].session)->text, "different owners"));
+    assert_int_not_equal(leaf_begin(&rig, C, 11350), 11350);
     uint8_t key[9] = {0};
     assert_int_equal(tree_border_make(rig.sides[A].session, rig.sides[A].tree, key, 9), BANYAN_EKEYSIZE);
     rig_close(&rig, &report);
     assert_int_equal(report.missing_parents, 0);
     assert_int_equal(report.entries, 61);
+}
+
+static bool nth_list(const struct fabric_list *list, void *context)
+{
+    return --*(unsigned *)context == 0;
+}
+
+/* A dies before its n-th list for the border; what B makes of it then is a border like others. */
+static bool border_of_the_dead(unsigned list)
+{
+    struct rig rig;
+    struct tree_check_report report;
+    rig_open(&rig);
+    fill(&rig, A, 40);
+    for (uint64_t i = 1; i <= 40; i++) /* B walks by what it has of the parents, and posts nothing there */
+        assert_int_equal(get(&rig, B, i * STEP), 1);
+    stepper_kill(rig.sides[A].fabric, nth_list, 0, &list);
+    (void)border(&rig, A, 2050);
+    bool died = stepper_met(rig.sides[A].fabric);
+    memory_node_release_locks(rig.memory, rig.sides[A].id);
+    assert_int_equal(border(&rig, B, 2050), 0);
+    assert_int_equal(leaf_begin(&rig, C, 2050), 2050);
+    assert_int_equal(leaf_begin(&rig, C, 2049), leaf_begin(&rig, C, 2000));
+    assert_int_equal(tree_check(rig.sides[C].session, rig.sides[C].tree, &report, NULL, NULL), 0);
+    assert_int_equal(report.missing_parents, 0);
+    assert_int_equal(report.entries, 40);
+    for (unsigned i = 0; i < SIDES; i++)
+        side_close(&rig.sides[i], false);
+    memory_node_destroy(rig.memory);
+    return died;
+}
+
+static void borders_are_named_by_parents(void **state)
+{
+    unsigned list = 1;
+    while (border_of_the_dead(list))
+        list++;
+    assert_in_range(list, 4, 100);
 }
 
 static void first_leaves_never_die(void **state)
@@ -756,6 +812,7 @@ struct waiting {
     struct pool_worker *pool_worker;
     uint64_t number;
     bool began, installed, adopted, too_early;
+    bool batch; /* several keys at once: it relies on all rows */
     int status;
 };
 
@@ -776,12 +833,40 @@ static enum tree_verdict held_up(void *context, const void *old, size_t old_leng
     return TREE_PUT;
 }
 
+/* The same in the middle of a batch, before it writes. */
+static void held_up_in_a_batch(void *context)
+{
+    uint8_t value[VALUE_BYTES];
+    size_t length;
+    (void)held_up(context, NULL, 0, value, &length);
+}
+
+static bool list_writes(const struct fabric_list *list, void *context)
+{
+    for (uint16_t i = 0; i < list->count; i++)
+        if (list->commands[i].operation == FABRIC_WRITE)
+            return true;
+    return false;
+}
+
 static void work(void *context)
 {
     struct waiting *waiting = context;
-    uint8_t key[8];
-    key_make(waiting->number, key);
-    waiting->status = tree_modify_here(waiting->worker, waiting->rig.sides[A].tree, key, 8, held_up, waiting);
+    struct side *side = &waiting->rig.sides[A];
+    uint8_t keys[2][8], value[VALUE_BYTES];
+    struct tree_item items[2];
+    key_make(waiting->number, keys[0]);
+    key_make(1, keys[1]);
+    if (!waiting->batch) {
+        waiting->status = tree_modify_here(waiting->worker, side->tree, keys[0], 8, held_up, waiting);
+        return;
+    }
+    memset(value, 5, sizeof value);
+    for (unsigned i = 0; i < 2; i++)
+        items[i] =
+            (struct tree_item){.key = keys[i], .key_length = 8, .value = value, .length = sizeof value};
+    stepper_hold(side->fabric, list_writes, held_up_in_a_batch, waiting);
+    waiting->status = tree_multi_put(waiting->worker, side->tree, items, 2);
 }
 
 struct adopting {
@@ -819,9 +904,9 @@ static void adopting_begin(struct adopting *adopting, struct thread **worker, st
 }
 
 /* A task of A changes key 5 or 6000 while A adopts that the range from 1000 on is not its own any more. */
-static void adopt_while(uint64_t number, unsigned first, bool waits)
+static void adopt_while(uint64_t number, unsigned first, bool batch, bool waits)
 {
-    struct waiting waiting = {.number = number};
+    struct waiting waiting = {.number = number, .batch = batch};
     struct rig *rig = &waiting.rig;
     struct thread *worker, *adopter;
     const struct part after[] = {{0, first}, {1000, B}};
@@ -850,14 +935,16 @@ static void adopt_while(uint64_t number, unsigned first, bool waits)
 
 static void adopting_waits_for_what_relies_on_it(void **state)
 {
-    adopt_while(6000, A, true);
-    adopt_while(6000, SHARED, true);
+    for (unsigned batch = 0; batch < 2; batch++) {
+        adopt_while(6000, A, batch, true);
+        adopt_while(6000, SHARED, batch, true);
+    }
 }
 
 static void adopting_waits_for_nothing_else(void **state)
 {
-    adopt_while(5, A, false);
-    adopt_while(5, SHARED, false);
+    adopt_while(5, A, false, false);
+    adopt_while(5, SHARED, false, false);
 }
 
 /* Where an operation waits, the one of before may end. */
@@ -981,6 +1068,7 @@ int main(void)
         cmocka_unit_test(whole_indexes_need_all_rights),
         cmocka_unit_test(torn_slots_of_owned_leaves_are_no_misses),
         cmocka_unit_test(borders_are_made_anywhere),
+        cmocka_unit_test(borders_are_named_by_parents),
         cmocka_unit_test(first_leaves_never_die),
         cmocka_unit_test(others_leave_half_done_leaves_to_the_owner),
         cmocka_unit_test(adopting_waits_for_what_relies_on_it),
