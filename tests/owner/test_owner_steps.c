@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "owner/message.h"
+
 #define NOWHERE    0u
 #define EVERYWHERE (STAGE_BIT(STAGE_NODES) - 1)
 
@@ -429,6 +431,41 @@ static void a_lost_answer_is_not_asked_for_again(void **state)
     stage_close(&stage);
 }
 
+/* ---- requests ---- */
+
+/* Of two exchanges the second one's last byte is missing: the first one is not done either. */
+static void a_request_is_served_as_a_whole_or_not(void **state)
+{
+    for (unsigned missing = 0; missing < 2; missing++) {
+        struct stage stage;
+        struct owner_writer writer;
+        uint8_t request[1024], keys[2][8], value[80] = {5};
+        const uint8_t *reply;
+        size_t length;
+        stage_open(&stage);
+        struct actor *a = stage.actors[A];
+        struct owner_service *service;
+        good(a, stage_move(a, 1, a));
+        owner_request_begin(&writer, request, sizeof request, tree_number(a->tree), a->owner->adopted);
+        for (unsigned i = 0; i < 2; i++) {
+            const struct owner_item item = {.kind = OWNER_ITEM_EXCHANGE,
+                                            .key = keys[i],
+                                            .key_length = stage_key(100 + i, keys[i]),
+                                            .expect = TREE_EXPECT_ANYTHING,
+                                            .value = value,
+                                            .length = sizeof value};
+            assert_true(owner_request_add(&writer, &item));
+        }
+        good(a, owner_service_create(&service, a->owner, a->second));
+        int status = owner_service_answer(service, request, writer.length - missing, &reply, &length);
+        assert_int_equal(status < 0, missing);
+        for (unsigned i = 0; i < 2; i++)
+            assert_int_equal(stage_get(a, 100 + i), missing ? BANYAN_ENOTFOUND : 5);
+        owner_service_destroy(service);
+        stage_close(&stage);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,6 +479,7 @@ int main(void)
         cmocka_unit_test(a_map_belongs_to_the_incarnation_before_it),
         cmocka_unit_test(adopting_has_an_order),
         cmocka_unit_test(a_lost_answer_is_not_asked_for_again),
+        cmocka_unit_test(a_request_is_served_as_a_whole_or_not),
     };
     return cmocka_run_group_tests_name("owner, step by step", tests, NULL, NULL);
 }

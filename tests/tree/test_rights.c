@@ -804,6 +804,33 @@ static void others_leave_half_done_leaves_to_the_owner(void **state)
             dies_in_a_split(commands, found);
 }
 
+/* B's way to its first leaf leads through A's, as it was before the border: B leaves that as it is. */
+static void others_leaves_in_the_way_stay_half_done(void **state)
+{
+    struct rig rig;
+    struct tree_check_report report;
+    unsigned least = 4;
+    uint64_t number = 2000;
+    rig_open(&rig);
+    fill(&rig, A, 40);
+    for (uint64_t i = 1; i <= 40; i++)
+        assert_int_equal(get(&rig, B, i * STEP), 1);
+    assert_int_equal(border(&rig, A, 2050), 0);
+    adopt_all(&rig, (const struct part[]){{0, A}, {2050, B}}, 2);
+    stepper_kill(rig.sides[A].fabric, long_list, 2, &least); /* the sibling and the mark */
+    while (!put(&rig, A, ++number, 1))
+        assert_true(number < 2050);
+    assert_true(stepper_met(rig.sides[A].fabric));
+    rig.ways[B].waits_max = 0;
+    assert_int_equal(put(&rig, B, 2050, 7), 0);
+    assert_int_equal(get(&rig, C, 2050), 7);
+    assert_int_equal(tree_check(rig.sides[C].session, rig.sides[C].tree, &report, NULL, NULL), 0);
+    assert_int_equal(report.marked, 1);
+    for (unsigned i = 0; i < SIDES; i++)
+        side_close(&rig.sides[i], false);
+    memory_node_destroy(rig.memory);
+}
+
 /* ---- O1: adopting waits -------------------------------------------------------------------------- */
 
 struct waiting {
@@ -1071,6 +1098,7 @@ int main(void)
         cmocka_unit_test(borders_are_named_by_parents),
         cmocka_unit_test(first_leaves_never_die),
         cmocka_unit_test(others_leave_half_done_leaves_to_the_owner),
+        cmocka_unit_test(others_leaves_in_the_way_stay_half_done),
         cmocka_unit_test(adopting_waits_for_what_relies_on_it),
         cmocka_unit_test(adopting_waits_for_nothing_else),
         cmocka_unit_test(rights_that_come_back_wait_for_what_was_before),
