@@ -17,46 +17,53 @@ static void within(const void *part, size_t part_length, const uint8_t *bytes, s
     fuzz_must(from >= bytes && from + part_length <= bytes + length, "a part lies outside of the message");
 }
 
-/* The first `header` bytes have a count and what is kept beside the items. */
-static void try_request(const uint8_t *bytes, size_t length)
+/* Reads the next part, looks at it and writes it again; what reading it came to. */
+static int request_part(struct owner_reader *reader, struct owner_writer *writer, const uint8_t *bytes,
+                        size_t length)
 {
-    struct owner_reader reader;
     struct owner_item item;
-    struct owner_writer writer;
-    uint8_t *again = malloc(FABRIC_PEER_BYTES_MAX);
-    int status = owner_request_open(&reader, bytes, length);
-    if (!again)
-        abort();
-    owner_request_begin(&writer, again, FABRIC_PEER_BYTES_MAX, reader.number, reader.version);
-    while (!status && !(status = owner_request_next(&reader, &item))) {
-        within(item.key, item.key_length, bytes, length);
-        within(item.expected, item.expected_length, bytes, length);
-        if (item.value)
-            within(item.value, item.length, bytes, length);
-        fuzz_must(owner_request_add(&writer, &item), "an item that was read cannot be written");
-    }
-    if (status == BANYAN_ENOTFOUND)
-        fuzz_must(writer.length == length && !memcmp(again, bytes, length), "a request changes");
-    free(again);
+    int status = owner_request_next(reader, &item);
+    if (status)
+        return status;
+    within(item.key, item.key_length, bytes, length);
+    within(item.expected, item.expected_length, bytes, length);
+    if (item.value)
+        within(item.value, item.length, bytes, length);
+    fuzz_must(owner_request_add(writer, &item), "an item that was read cannot be written");
+    return 0;
 }
 
-static void try_reply(const uint8_t *bytes, size_t length)
+static int reply_part(struct owner_reader *reader, struct owner_writer *writer, const uint8_t *bytes,
+                      size_t length)
 {
-    struct owner_reader reader;
     struct owner_answer answer;
+    int status = owner_reply_next(reader, &answer);
+    if (status)
+        return status;
+    within(answer.value, answer.length, bytes, length);
+    fuzz_must(answer.status <= 0 && answer.status >= ERROR_CODE_LOWEST, "status %d", answer.status);
+    fuzz_must(owner_reply_add(writer, &answer), "an answer that was read cannot be written");
+    return 0;
+}
+
+static void try_message(bool request, const uint8_t *bytes, size_t length)
+{
+    const size_t room = request ? FABRIC_PEER_BYTES_MAX : OWNER_REPLY_BYTES;
+    struct owner_reader reader;
     struct owner_writer writer;
-    uint8_t *again = malloc(OWNER_REPLY_BYTES);
-    int status = owner_reply_open(&reader, bytes, length);
+    uint8_t *again = malloc(room);
+    int status =
+        request ? owner_request_open(&reader, bytes, length) : owner_reply_open(&reader, bytes, length);
     if (!again)
         abort();
-    owner_reply_begin(&writer, again, OWNER_REPLY_BYTES, reader.version);
-    while (!status && !(status = owner_reply_next(&reader, &answer))) {
-        within(answer.value, answer.length, bytes, length);
-        fuzz_must(answer.status <= 0 && answer.status >= ERROR_CODE_LOWEST, "status %d", answer.status);
-        fuzz_must(owner_reply_add(&writer, &answer), "an answer that was read cannot be written");
-    }
+    if (request)
+        owner_request_begin(&writer, again, room, reader.number, reader.version);
+    else
+        owner_reply_begin(&writer, again, room, reader.version);
+    while (!status)
+        status = (request ? request_part : reply_part)(&reader, &writer, bytes, length);
     if (status == BANYAN_ENOTFOUND)
-        fuzz_must(writer.length == length && !memcmp(again, bytes, length), "a reply changes");
+        fuzz_must(writer.length == length && !memcmp(again, bytes, length), "a message changes");
     free(again);
 }
 
@@ -124,10 +131,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
     }
     char *copy = fuzz_text(input.bytes, input.length);
     const uint8_t *copied = (const uint8_t *)copy;
-    if (choice == 0)
-        try_request(copied, input.length);
-    else if (choice == 1)
-        try_reply(copied, input.length);
+    if (choice < 2)
+        try_message(choice == 0, copied, input.length);
     else
         try_entry(copied, input.length);
     free(copy);

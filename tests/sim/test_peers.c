@@ -20,6 +20,25 @@ struct party {
     unsigned served;
 };
 
+/* Two compute nodes: one task of the first, which calls, and one of the second, which serves (NULL: none). */
+static struct sim *party_open(struct party *party, const struct sim_params *params, uint64_t seed,
+                              void (*server)(void *), void (*caller)(void *), void *argument)
+{
+    cluster_create(&party->cluster, 1, 2, params, NULL, seed);
+    struct sim *sim = party->cluster.sim;
+    if (server)
+        assert_int_equal(sim_spawn(sim, 1, 0, server, argument, NULL), 0);
+    assert_int_equal(sim_spawn(sim, 0, 0, caller, argument, NULL), 0);
+    return sim;
+}
+
+/* All tasks return. */
+static void party_end(struct party *party)
+{
+    assert_int_equal(sim_run(party->cluster.sim, UINT64_MAX), 0);
+    cluster_destroy(&party->cluster);
+}
+
 static struct fabric *fabric_of(struct party *party, int compute)
 {
     return sim_fabric(party->cluster.sim, compute);
@@ -85,9 +104,7 @@ static void test_calls_are_served(void **state)
 {
     (void)state;
     struct party party = {0};
-    cluster_create(&party.cluster, 1, 2, NULL, NULL, 1);
-    assert_int_equal(sim_spawn(party.cluster.sim, 1, 0, serve_one, &party, NULL), 0);
-    assert_int_equal(sim_spawn(party.cluster.sim, 0, 0, call_some, &party, NULL), 0);
+    party_open(&party, NULL, 1, serve_one, call_some, &party);
     assert_int_equal(sim_run(party.cluster.sim, UINT64_MAX), 0);
     assert_int_equal(party.served, 200);
     assert_true(sim_now(party.cluster.sim) < 2000000); /* the timer of the calls does not count */
@@ -135,8 +152,7 @@ static void test_a_fenced_lease_ends(void **state)
     struct sim_params params;
     sim_params_default(&params);
     params.read_lease_ns = LEASE_NS;
-    cluster_create(&party.cluster, 1, 2, &params, NULL, 1);
-    assert_int_equal(sim_spawn(party.cluster.sim, 0, 0, fence_other, &party, NULL), 0);
+    party_open(&party, &params, 1, NULL, fence_other, &party);
     assert_int_equal(sim_run(party.cluster.sim, UINT64_MAX), 0);
     assert_int_equal(sim_losses(party.cluster.sim), 1);
     cluster_destroy(&party.cluster);
@@ -190,8 +206,7 @@ static struct duels fight(const struct sim_faults *faults)
     for (duels.seed = 1; duels.seed <= WORLDS; duels.seed++) {
         cluster_create(&duels.party.cluster, 1, CLUSTER_NODES_MAX, &params, faults, duels.seed);
         assert_int_equal(sim_spawn(duels.party.cluster.sim, 0, 0, end_leases, &duels, NULL), 0);
-        assert_int_equal(sim_run(duels.party.cluster.sim, UINT64_MAX), 0);
-        cluster_destroy(&duels.party.cluster);
+        party_end(&duels.party);
     }
     return duels;
 }
@@ -308,8 +323,7 @@ static struct lapse lapse_by(void (*event)(void *))
     cluster_create(&lapse.party.cluster, 2, 2, &params, NULL, 3);
     assert_int_equal(sim_spawn(lapse.party.cluster.sim, 0, 0, watch_lease, &lapse, NULL), 0);
     assert_int_equal(sim_at(lapse.party.cluster.sim, lapse.stalled_at, event, &lapse), 0);
-    assert_int_equal(sim_run(lapse.party.cluster.sim, UINT64_MAX), 0);
-    cluster_destroy(&lapse.party.cluster);
+    party_end(&lapse.party);
     return lapse;
 }
 
@@ -353,8 +367,7 @@ static void test_work_lapses_nothing(void **state)
     params.read_lease_ns = LEASE_NS;
     cluster_create(&party.cluster, 1, 1, &params, NULL, 3);
     assert_int_equal(sim_spawn(party.cluster.sim, 0, 0, work_on, &party, NULL), 0);
-    assert_int_equal(sim_run(party.cluster.sim, UINT64_MAX), 0);
-    cluster_destroy(&party.cluster);
+    party_end(&party);
 }
 
 /* ------------------------------------------------------------------ messages that come late, or never */
@@ -475,10 +488,7 @@ static void test_answered_calls_leave_no_time_out(void **state)
     struct sim_params params;
     cluster_plain_params(&params);
     params.peer_timeout_ns = 1000000000;
-    cluster_create(&party.cluster, 1, 2, &params, NULL, 1);
-    struct sim *sim = party.cluster.sim;
-    assert_int_equal(sim_spawn(sim, 1, 0, serve_one, &party, NULL), 0);
-    assert_int_equal(sim_spawn(sim, 0, 0, call_some, &party, NULL), 0);
+    struct sim *sim = party_open(&party, &params, 1, serve_one, call_some, &party);
     assert_int_equal(sim_run(sim, 800000000), 0);
     uint64_t end = sim_now(sim);
     assert_true(end < 2000000);
@@ -528,11 +538,8 @@ static void test_late_replies_belong_to_no_one(void **state)
     struct sim_params params;
     sim_params_default(&params);
     params.peer_timeout_ns = TIMEOUT_NS;
-    cluster_create(&party.cluster, 1, 2, &params, NULL, 1);
-    assert_int_equal(sim_spawn(party.cluster.sim, 1, 0, serve_slowly, &party, NULL), 0);
-    assert_int_equal(sim_spawn(party.cluster.sim, 0, 0, call_the_slow, &party, NULL), 0);
-    assert_int_equal(sim_run(party.cluster.sim, UINT64_MAX), 0);
-    cluster_destroy(&party.cluster);
+    party_open(&party, &params, 1, serve_slowly, call_the_slow, &party);
+    party_end(&party);
 }
 
 struct cutting {
@@ -572,14 +579,10 @@ static void test_what_is_under_way_is_cut(void **state)
         struct sim_params params;
         cluster_plain_params(&params);
         params.peer_timeout_ns = TIMEOUT_NS;
-        cluster_create(&cutting.party.cluster, 1, 2, &params, NULL, 1);
-        struct sim *sim = cutting.party.cluster.sim;
-        assert_int_equal(sim_spawn(sim, 1, 0, serve_one, &cutting, NULL), 0);
-        assert_int_equal(sim_spawn(sim, 0, 0, call_once, &cutting, NULL), 0);
+        struct sim *sim = party_open(&cutting.party, &params, 1, serve_one, call_once, &cutting);
         assert_int_equal(sim_at(sim, back ? 1500 : 500, cut_now, &cutting), 0);
         assert_int_equal(sim_at(sim, TIMEOUT_NS / 2, heal_now, &cutting), 0);
-        assert_int_equal(sim_run(sim, UINT64_MAX), 0);
-        cluster_destroy(&cutting.party.cluster);
+        party_end(&cutting.party);
     }
 }
 
@@ -623,10 +626,7 @@ static void test_deaths_between_messages(void **state)
             struct sim_params params;
             sim_params_default(&params);
             params.peer_timeout_ns = TIMEOUT_NS;
-            cluster_create(&dying.party.cluster, 1, 2, &params, NULL, effects);
-            struct sim *sim = dying.party.cluster.sim;
-            assert_int_equal(sim_spawn(sim, 1, 0, serve_one, &dying, NULL), 0);
-            assert_int_equal(sim_spawn(sim, 0, 0, call_the_mortal, &dying, NULL), 0);
+            struct sim *sim = party_open(&dying.party, &params, effects, serve_one, call_the_mortal, &dying);
             sim_observe(sim, count_received, &dying);
             sim_kill_compute_at(sim, victim, effects, 3 * TIMEOUT_NS, is_fenced, &dying);
             assert_int_equal(sim_run(sim, UINT64_MAX), victim == 0); /* the server of the dead waits on */
@@ -653,10 +653,7 @@ static void test_requests_of_the_dead(void **state)
     unsigned served = 0;
     for (uint64_t seed = 1; seed <= 40; seed++) {
         struct dying dying = {.victim = 0};
-        cluster_create(&dying.party.cluster, 1, 2, NULL, NULL, seed);
-        struct sim *sim = dying.party.cluster.sim;
-        assert_int_equal(sim_spawn(sim, 1, 0, serve_one, &dying, NULL), 0);
-        assert_int_equal(sim_spawn(sim, 0, 0, call_the_mortal, &dying, NULL), 0);
+        struct sim *sim = party_open(&dying.party, NULL, seed, serve_one, call_the_mortal, &dying);
         assert_int_equal(sim_at(sim, 500, die_when_posted, &dying), 0);
         assert_int_equal(sim_run(sim, UINT64_MAX), 1);
         served += dying.party.served;
@@ -728,8 +725,7 @@ static void test_processes_come_again(void **state)
     assert_int_equal(sim_spawn(sim, 2, 0, serve_two, &again, NULL), 0);
     assert_int_equal(sim_spawn(sim, 1, 0, list_again, &again, NULL), 0);
     sim_kill_compute(sim, 0, 10000, restart, &again);
-    assert_int_equal(sim_run(sim, UINT64_MAX), 0);
-    cluster_destroy(&again.party.cluster);
+    party_end(&again.party);
 }
 
 /* Time-outs are each call's own, in whatever order tasks come to post. */
@@ -796,11 +792,8 @@ static uint64_t price_of(size_t length)
     struct price price = {.length = length};
     struct sim_params params;
     cluster_plain_params(&params);
-    cluster_create(&price.party.cluster, 1, 2, &params, NULL, 1);
-    assert_int_equal(sim_spawn(price.party.cluster.sim, 1, 0, serve_nothing, &price, NULL), 0);
-    assert_int_equal(sim_spawn(price.party.cluster.sim, 0, 0, call_for_price, &price, NULL), 0);
-    assert_int_equal(sim_run(price.party.cluster.sim, UINT64_MAX), 0);
-    cluster_destroy(&price.party.cluster);
+    party_open(&price.party, &params, 1, serve_nothing, call_for_price, &price);
+    party_end(&price.party);
     return price.took;
 }
 
