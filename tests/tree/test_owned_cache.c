@@ -368,7 +368,7 @@ static void test_lost_ranges(void **state)
     /* One that is under way, and what it noted, goes with the cache. */
     owned_cache_lose(bench.cache, bench.slot, bounds[0], NULL);
     assert_true(owned_cache_sweep(bench.cache, bench.slot));
-    struct owned_entries *entries = owned_entries_create(&bench.layout, 1 << 20);
+    struct owned_entries *entries = owned_entries_create(&bench.layout, OWNED_LINK_MAX, 1 << 20);
     assert_true(owned_entries_grow(entries));
     owned_entries_hold(entries);
     assert_false(owned_entries_grow(entries));
