@@ -550,11 +550,13 @@ static uint32_t rows_between(const struct tree_table *installed, const struct tr
         const struct tree_row *now = &fresh->rows[i], *then = &installed->rows[j];
         struct format_key lower = format_key_compare(now->lower, then->lower) < 0 ? then->lower : now->lower;
         bool clash = rows_clash(now, then);
-        rows[count++] = (struct tree_rights_row){.lower = lower.bytes,
-                                                 .lower_length = lower.length,
-                                                 .right = clash ? TREE_MOVING : now->right,
-                                                 .owner = clash ? (struct fabric_process){0} : now->owner,
-                                                 .epoch = now->epoch};
+        struct tree_rights_row *row = &rows[count++];
+        *row = (struct tree_rights_row){.lower = lower.bytes,
+                                        .lower_length = lower.length,
+                                        .right = clash ? TREE_MOVING : now->right,
+                                        .epoch = now->epoch};
+        if (!clash)
+            row->owner = now->owner;
         *clashes = *clashes || clash;
         int order = !now->has_upper && !then->has_upper ? 0
                     : !now->has_upper                   ? 1
