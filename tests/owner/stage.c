@@ -41,7 +41,7 @@ static int stage_call(struct fabric_endpoint *endpoint, uint16_t node, const voi
                       void *reply, size_t capacity, size_t *reply_length)
 {
     struct actor *actor = actor_of(endpoint->fabric);
-    struct memory_board_request request;
+    struct memory_board_request request = {0};
     bool board = length == sizeof request;
     if (board)
         memcpy(&request, bytes, sizeof request);

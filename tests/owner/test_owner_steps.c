@@ -24,7 +24,7 @@ static void good(const struct actor *actor, int status)
 /* So long the range is nobody's. */
 static void still_on_its_way(struct stage *stage, struct actor *holder)
 {
-    struct stage_ranges ranges;
+    struct stage_ranges ranges = {0};
     assert_int_equal(holder->number, B);
     assert_int_equal(holder->fenced, EVERYWHERE);
     stage_look(stage->actors[C], &ranges);
@@ -41,7 +41,7 @@ static void home_first(struct stage *stage, struct actor *actor, unsigned node)
 static void takes_from_silent(bool shared, bool connected)
 {
     struct stage stage;
-    struct stage_ranges ranges;
+    struct stage_ranges ranges = {0};
     stage_open(&stage);
     struct actor *a = stage.actors[A], *b = stage.actors[B], *c = stage.actors[C];
     if (!shared)
@@ -81,7 +81,7 @@ static void silent_losers_are_fenced_everywhere(void **state)
 static void silent_sharers_of_a_split_are_fenced(void **state)
 {
     struct stage stage;
-    struct stage_ranges ranges;
+    struct stage_ranges ranges = {0};
     stage_open(&stage);
     struct actor *a = stage.actors[A], *c = stage.actors[C];
     uint8_t key[8];
@@ -106,7 +106,7 @@ static void silent_sharers_of_a_split_are_fenced(void **state)
 
 static void untouched_yet(struct stage *stage, struct actor *actor, unsigned node)
 {
-    struct stage_ranges ranges;
+    struct stage_ranges ranges = {0};
     stage_look(stage->actors[C], &ranges);
     assert_int_equal(ranges.count, 0);
     assert_int_equal(stage_board(stage->actors[C]).version, 0);
@@ -165,7 +165,7 @@ static void a_fenced_holder_writes_nothing(void **state)
 {
     for (unsigned what = 0; what < 4; what++) {
         struct stage stage;
-        struct stage_ranges before, after;
+        struct stage_ranges before = {0}, after = {0};
         stage_open(&stage);
         struct actor *a = stage.actors[A], *b = stage.actors[B], *c = stage.actors[C];
         good(b, stage_split(b, 20));
@@ -197,7 +197,7 @@ struct published {
 /* The map that goes with a version is there when the version is told. */
 static void entries_are_there(struct stage *stage, uint64_t version)
 {
-    struct stage_ranges ranges;
+    struct stage_ranges ranges = {0};
     stage_look(stage->actors[C], &ranges);
     assert_int_equal(stage_board(stage->actors[C]).version, version);
     assert_true(version > published.version);
@@ -233,7 +233,7 @@ static void die_unpublished(struct actor *actor, const struct memory_board_reque
 static void a_finished_transfer_has_a_version_of_its_own(void **state)
 {
     struct stage stage;
-    struct stage_ranges ranges;
+    struct stage_ranges ranges = {0};
     bool done = false;
     stage_open(&stage);
     struct actor *a = stage.actors[A], *b = stage.actors[B], *c = stage.actors[C];
