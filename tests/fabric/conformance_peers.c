@@ -20,6 +20,9 @@ void party_fail(struct party *party, const char *format, ...)
     }
     atomic_store_relaxed(&party->failed, true);
     spinlock_unlock(&party->lock);
+    for (unsigned i = 0; i < party->computes; i++) /* else those that serve would wait for ever */
+        if (party->fabrics[i])
+            fabric_peer_stop(party->fabrics[i]);
 }
 
 /* ---- tasks ---- */

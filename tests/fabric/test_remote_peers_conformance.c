@@ -27,6 +27,8 @@
 #define READ_LEASE_MS 250u
 #define MS            UINT64_C(1000000)
 #define STALLS_MAX    16
+/* An emulated machine is slow to answer where many call. */
+#define RDMA_TIMEOUT_MS 15000u
 
 struct street {
     bool local, mapped, proxied, rdma;
@@ -58,7 +60,7 @@ static int open_one(struct street *street, unsigned compute)
     }
     const struct fabric_remote_options options = {.nodes = nodes,
                                                   .count = CONFORMANCE_PEER_MEMORY,
-                                                  .timeout_ms = 1500,
+                                                  .timeout_ms = street->rdma ? RDMA_TIMEOUT_MS : 1500,
                                                   .lease_ms = 60000,
                                                   .read_lease_ms = READ_LEASE_MS,
                                                   .copy = !street->mapped,
