@@ -14,6 +14,10 @@
 #define SLEEP_NS       (200 * MICROSECOND)
 #define SLEEP_LAST_NS  (2 * MILLISECOND)
 #define SLEEP_FRACTION 8u /* of what the operation has waited already */
+/* A lapsed lease is looked at after this, after twice as long, and so on up to SLEEP_NS, then from the start:
+ * looks at equal distances could all fall between a lease's end and the next echo, where that comes just
+ * behind it. */
+#define PAUSE_FIRST_NS (SLEEP_NS / 16)
 
 /* ---- looking ---- */
 
@@ -162,6 +166,7 @@ int owner_wait_lease(void *context, struct tree_session *session, struct tree *t
 {
     struct owner *owner = context;
     const uint64_t began = task_now(), version = tree_rights_version(tree);
+    uint64_t pause = PAUSE_FIRST_NS;
     int status = 0;
     OWNER_COUNT(owner, pauses, 1);
     while (!status && !fabric_lease_alive(owner->fabric) && tree_rights_version(tree) == version) {
@@ -174,7 +179,8 @@ int owner_wait_lease(void *context, struct tree_session *session, struct tree *t
             int refreshed = owner_refresh(owner, session, 0);
             status = passing(refreshed) ? 0 : refreshed;
         }
-        task_sleep(SLEEP_NS);
+        task_sleep(pause);
+        pause = pause < SLEEP_NS ? 2 * pause : PAUSE_FIRST_NS;
     }
     uint64_t took = task_now() - began;
     OWNER_COUNT(owner, pause_ns, took);
