@@ -74,7 +74,7 @@ static int inspect(struct keeping *keeping, bool *moving, struct fabric_process 
     owner_turn_take(&owner->adopting);
     for (uint32_t i = 0; i < owner->copy.count && !status; i++) {
         const struct format_range *range = &owner->copy.ranges[i];
-        *moving = *moving || range->state == FORMAT_RANGE_MOVING;
+        *moving = *moving || owner_range_unfinished(range, owner->copy.version);
         if (owner_nobody(*gone) && !owner_nobody(range->owner) &&
             !owner_among(processes, count, range->owner))
             *gone = range->owner;

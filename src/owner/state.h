@@ -164,4 +164,11 @@ int owner_give(struct owner *owner, struct tree_session *session, const struct t
 /* owner_balance, and with `idle` only if this process has less than half of its share of an index. */
 int owner_balance_step(struct owner *owner, struct tree_session *session, bool idle);
 
+/* Whether the entry of a map of this version is one that a change has left, or is at: it is on its way, or
+ * was written and not published, so that no process finds the version by which it could adopt it. */
+static inline bool owner_range_unfinished(const struct format_range *range, uint64_t version)
+{
+    return range->state == FORMAT_RANGE_MOVING || range->version > version;
+}
+
 #endif

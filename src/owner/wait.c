@@ -30,7 +30,8 @@ static bool my_look(struct owner *owner)
                                        __ATOMIC_RELAXED);
 }
 
-/* Whether the adopted map has a range of the index that is on its way. */
+/* Whether the map that was read last has a range of the index that is on its way, or whose arrival no process
+ * has published. */
 static bool some_moving(struct owner *owner, const struct tree *tree)
 {
     uint32_t count;
@@ -38,7 +39,7 @@ static bool some_moving(struct owner *owner, const struct tree *tree)
     owner_turn_take(&owner->adopting);
     const struct format_range *ranges = owner_map_of(&owner->copy, tree_number(tree), &count);
     for (uint32_t i = 0; i < count; i++)
-        moving = moving || ranges[i].state == FORMAT_RANGE_MOVING;
+        moving = moving || owner_range_unfinished(&ranges[i], owner->copy.version);
     owner_turn_give(&owner->adopting);
     return moving;
 }
