@@ -8,6 +8,7 @@
 
 #define LAYOUT_VERSION 1u
 #define CRC_OFFSET     40u
+#define UNCLAIMED      1u /* of the flags */
 static_assert(CRC_OFFSET + 4 == FORMAT_RANGE_VALUE_BYTES, "the CRC stands last");
 
 static uint32_t crc_of(const uint8_t *key, size_t key_length, const uint8_t *value)
@@ -35,6 +36,7 @@ size_t format_range_encode(const struct format_range *range, uint8_t key[FORMAT_
     value[1] = range->state;
     memcpy(value + 2, &range->owner.compute_id, 2);
     memcpy(value + 4, &range->next.compute_id, 2);
+    value[6] = range->unclaimed ? UNCLAIMED : 0;
     memcpy(value + 8, &range->owner.instance, 8);
     memcpy(value + 16, &range->next.instance, 8);
     memcpy(value + 24, &range->epoch, 8);
@@ -59,6 +61,10 @@ static const char *judge(const struct format_range *range)
         return "has a next owner and does not move";
     if (range->state == FORMAT_RANGE_CLOSED && range->owner.compute_id)
         return "is closed and has an owner";
+    if (range->unclaimed && (moves ? range->next.compute_id : range->owner.compute_id))
+        return "is unclaimed and has an owner";
+    if (range->unclaimed && range->state == FORMAT_RANGE_CLOSED)
+        return "is unclaimed and closed";
     if (range->epoch > range->version)
         return "has an epoch that is later than its version";
     return NULL;
@@ -68,7 +74,7 @@ const char *format_range_decode(const uint8_t *key, size_t key_length, const uin
                                 struct format_range *range)
 {
     uint32_t crc;
-    uint16_t zero;
+    uint16_t flags;
     memset(range, 0, sizeof *range);
     if (key_length < 2 || key_length > FORMAT_KEY_MAX)
         return "has a key of an impossible length";
@@ -80,9 +86,10 @@ const char *format_range_decode(const uint8_t *key, size_t key_length, const uin
     if (value[0] != LAYOUT_VERSION)
         return "is of another version of Banyan";
     memcpy(&crc, value + CRC_OFFSET, 4);
-    memcpy(&zero, value + 6, 2);
-    if (crc != crc_of(key, key_length, value) || zero)
+    memcpy(&flags, value + 6, 2);
+    if (crc != crc_of(key, key_length, value) || flags > UNCLAIMED)
         return "fails its check";
+    range->unclaimed = flags == UNCLAIMED;
     range->state = value[1];
     memcpy(&range->owner.compute_id, value + 2, 2);
     memcpy(&range->next.compute_id, value + 4, 2);

@@ -7,7 +7,8 @@
  *
  * An index that was never divided is taken as a whole, in `ranges` ranges; from one that is divided, ranges
  * are taken from those who have most, the large ones split first, until this process has about as much as
- * everyone. Ranges that are shared stay so: they were shared on purpose.
+ * everyone. Ranges that are shared stay so, since they were shared on purpose, unless they are unclaimed:
+ * those that no process wanted when their owner left. The first process that comes takes them all.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -266,47 +267,60 @@ static int take_from_others(struct balance *balance)
 
 /* ---- an index ---- */
 
-static int take_whole(struct balance *balance)
+/* Never owned, or left by its owner when no process wanted it: not shared on purpose. */
+static bool is_unclaimed(const struct format_range *range)
 {
-    uint32_t count;
-    int status = divide(balance);
+    return range->state == FORMAT_RANGE_SETTLED && owner_nobody(range->owner) &&
+           (!range->epoch || range->unclaimed);
+}
+
+/* Whether there is something to take that is nobody's; *all: nothing else. */
+static bool some_unclaimed(const struct format_range *ranges, uint32_t count, bool *all)
+{
+    bool some = !count; /* never divided */
+    *all = true;
+    for (uint32_t i = 0; i < count; i++) {
+        some = some || is_unclaimed(&ranges[i]);
+        *all = *all && is_unclaimed(&ranges[i]);
+    }
+    return some;
+}
+
+/* `whole`: nothing of it is anyone's, so it may be divided first. */
+static int take_unclaimed(struct balance *balance, bool whole)
+{
+    uint32_t count, kept = 0;
+    const struct format_range *ranges = owner_map_of(&balance->transfer.map, balance->index->number, &count);
+    int status = whole && count < balance->owner->options.ranges ? divide(balance) : 0;
     if (status)
         return status;
-    const struct format_range whole = {.number = balance->index->number, .state = FORMAT_RANGE_SETTLED};
-    const struct format_range *ranges = owner_map_of(&balance->transfer.map, balance->index->number, &count);
+    const struct format_range all = {.number = balance->index->number, .state = FORMAT_RANGE_SETTLED};
+    ranges = owner_map_of(&balance->transfer.map, balance->index->number, &count);
     struct format_range *moves = owner_allocate(&balance->owner->heap, (count + 1) * sizeof *moves);
     if (!moves)
         return pool_fail_memory(tree_session_pool(balance->session));
-    if (count)
-        memcpy(moves, ranges, count * sizeof *moves);
-    else
-        moves[count++] = whole;
     for (uint32_t i = 0; i < count; i++)
+        if (is_unclaimed(&ranges[i]))
+            moves[kept++] = ranges[i];
+    if (!count)
+        moves[kept++] = all;
+    for (uint32_t i = 0; i < kept; i++)
         moves[i].next = balance->owner->self;
-    status = owner_transfer_move(&balance->transfer, moves, count);
+    status = owner_transfer_move(&balance->transfer, moves, kept);
     owner_free(&balance->owner->heap, moves);
     return status;
-}
-
-/* Never divided, or divided and never owned: it was not shared on purpose. */
-static bool untouched(const struct format_range *ranges, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        if (ranges[i].state != FORMAT_RANGE_SETTLED || !owner_nobody(ranges[i].owner) || ranges[i].epoch)
-            return false;
-    return true;
 }
 
 /* Whether the adopted map says that this process has half of its share, without the lock. */
 static bool has_enough(struct balance *balance)
 {
     struct weighed weighed;
-    bool enough = true;
+    bool enough = true, all;
     struct owner *owner = balance->owner;
     owner_turn_take(&owner->adopting);
     balance->transfer.map = owner->copy; /* borrowed while the turn lasts */
     if (!owner_map_problem(&owner->copy, balance->index->number) && !weigh(balance, &weighed)) {
-        enough = !untouched(weighed.ranges, weighed.count) &&
+        enough = !some_unclaimed(weighed.ranges, weighed.count, &all) &&
                  2 * weight_of(&weighed, owner->self) >= fair_share(balance, &weighed);
         owner_free(&balance->owner->heap, weighed.first);
     }
@@ -334,12 +348,12 @@ static int change(struct balance *balance, bool wait)
     int status = owner_transfer_begin(&balance->transfer, balance->owner, balance->session, wait);
     if (status)
         return status;
-    bool problem = owner_map_problem(&balance->transfer.map, balance->index->number) != NULL;
+    bool problem = owner_map_problem(&balance->transfer.map, balance->index->number) != NULL, all;
     const struct format_range *ranges = owner_map_of(&balance->transfer.map, balance->index->number, &count);
-    if (!problem && untouched(ranges, count)) {
+    if (!problem && some_unclaimed(ranges, count, &all)) {
         status = dropped(balance, &gone);
         if (!status && !gone)
-            status = take_whole(balance);
+            status = take_unclaimed(balance, all);
     } else if (!problem && ranges[0].state != FORMAT_RANGE_CLOSED) {
         status = split_large(balance);
         if (!status)

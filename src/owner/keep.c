@@ -112,6 +112,7 @@ static int give_back(struct keeping *keeping)
         if (fabric_process_equal(transfer.map.ranges[i].owner, owner->self) &&
             !owner_index_numbered(owner, transfer.map.ranges[i].number)) {
             ranges[count] = transfer.map.ranges[i];
+            ranges[count].unclaimed = true;
             ranges[count++].next = (struct fabric_process){0};
         }
     owner_turn_give(&owner->adopting);

@@ -139,7 +139,8 @@ int owner_alive(struct owner *owner, struct tree_session *session, struct fabric
 /* The processes that want ranges and are there, but for one. *willing is the caller's to free. */
 int owner_takers(struct owner *owner, struct tree_session *session, struct fabric_process but,
                  struct fabric_process **willing, uint32_t *count);
-/* Sets `next`: each taker gets ranges that lie beside each other; shared where there are none. */
+/* Sets `next`: each taker gets ranges that lie beside each other; shared and unclaimed where there are none.
+ */
 void owner_spread(struct format_range *ranges, uint32_t count, const struct fabric_process *takers,
                   uint32_t taker_count);
 

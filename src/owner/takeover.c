@@ -52,8 +52,10 @@ int owner_takers(struct owner *owner, struct tree_session *session, struct fabri
 void owner_spread(struct format_range *ranges, uint32_t count, const struct fabric_process *takers,
                   uint32_t taker_count)
 {
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
+        ranges[i].unclaimed = !taker_count;
         ranges[i].next = taker_count ? takers[(uint64_t)i * taker_count / count] : (struct fabric_process){0};
+    }
 }
 
 static int take_over(struct owner_transfer *transfer, struct fabric_process gone, bool *done)

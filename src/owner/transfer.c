@@ -112,6 +112,8 @@ int owner_transfer_move(struct owner_transfer *transfer, struct format_range *ra
     for (uint32_t i = 0; i < count; i++) {
         assert(ranges[i].state == FORMAT_RANGE_SETTLED);
         assert(!fabric_process_equal(ranges[i].owner, ranges[i].next));
+        if (!owner_nobody(ranges[i].next))
+            ranges[i].unclaimed = false;
         ranges[i].state = FORMAT_RANGE_MOVING;
     }
     int status = owner_transfer_write(transfer, ranges, count);
@@ -148,9 +150,11 @@ static int redirect(struct owner_transfer *transfer, struct format_range *ranges
     uint32_t there;
     int status = owner_processes(transfer->owner, transfer->session, &processes, &there);
     for (uint32_t i = 0; i < count && !status; i++)
-        if (!owner_nobody(ranges[i].next) && !owner_among(processes, there, ranges[i].next))
+        if (!owner_nobody(ranges[i].next) && !owner_among(processes, there, ranges[i].next)) {
             ranges[i].next =
                 owner_willing(transfer->owner) ? transfer->owner->self : (struct fabric_process){0};
+            ranges[i].unclaimed = owner_nobody(ranges[i].next);
+        }
     owner_free(&transfer->owner->heap, processes);
     return status;
 }

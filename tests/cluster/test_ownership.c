@@ -269,6 +269,12 @@ static void test_leave(void **state)
     assert_int_equal(process_wait(cluster.computes[1]), 0);
     wait_until(divided, &dividing, "the one that stays to own all ranges after SHUTDOWN");
     assert_int_equal(figure(cluster.clients[0], "ownership_takeovers"), 0);
+    uint64_t ranges = figure(cluster.clients[0], "ownership_ranges");
+    assert_int_equal(process_stop(cluster.computes[0]), 0); /* nobody is left to take them */
+    compute_again(&cluster, 0);
+    wait_until(divided, &dividing, "the first one to come back to own all ranges");
+    assert_int_equal(figure(cluster.clients[0], "ownership_ranges"), ranges);
+    assert_string_equal(ask(cluster.clients[0], "GET key:000005"), "third");
     cluster_close(&cluster);
 }
 

@@ -36,7 +36,9 @@ static void test_round_trip(void **state)
         make("key", FORMAT_RANGE_SETTLED, a, none), make("key", FORMAT_RANGE_SPLIT, a, none),
         make("key", FORMAT_RANGE_MOVING, a, b),     make("key", FORMAT_RANGE_MOVING, none, b),
         make("key", FORMAT_RANGE_MOVING, a, none),  make("key", FORMAT_RANGE_SETTLED, b, none),
+        make("key", FORMAT_RANGE_MOVING, a, none),  make("key", FORMAT_RANGE_SETTLED, none, none),
     };
+    ranges[8].unclaimed = ranges[9].unclaimed = true;
     ranges[7].lower_length = FORMAT_RANGE_LOWER_MAX;
     memset(ranges[7].lower, 255, FORMAT_RANGE_LOWER_MAX);
     for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
@@ -83,7 +85,9 @@ static void test_impossible(void **state)
     assert_string_equal(decode_forged(1, FORMAT_RANGE_SETTLED), "has a next owner and does not move");
     assert_string_equal(decode_forged(2, 0), "names a process by half");
     assert_string_equal(decode_forged(16, 0), "names a process by half");
-    assert_string_equal(decode_forged(6, 1), "fails its check");
+    assert_string_equal(decode_forged(6, 1), "is unclaimed and has an owner");
+    assert_string_equal(decode_forged(6, 2), "fails its check");
+    assert_string_equal(decode_forged(7, 1), "fails its check");
     assert_string_equal(decode_forged(24, 7), "has an epoch that is later than its version");
 }
 
