@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/task.h"
 #include "cli/command.h"
 
 struct ranges_settings {
@@ -141,11 +142,12 @@ static int move(struct ranges *ranges, struct tree *tree)
     int status = select_ranges(ranges, tree, &selection);
     if (!status)
         status = find_process(ranges, ranges->settings.to, &to);
+    const uint64_t begun = task_now();
     if (!status)
         status = owner_move(ranges->owner, ranges->cluster.session, &selection, to, &moved);
     if (!status)
-        printf("%u range%s of index '%s' became those of %s\n", moved, moved == 1 ? "" : "s", tree_name(tree),
-               owner_describe(ranges->owner, to, text));
+        printf("%u range%s of index '%s' became those of %s, in %.1f ms\n", moved, moved == 1 ? "" : "s",
+               tree_name(tree), owner_describe(ranges->owner, to, text), (double)(task_now() - begun) / 1e6);
     return status;
 }
 

@@ -1,8 +1,9 @@
 /*
  * test_ownership.c - compute nodes of real processes that divide the key ranges of one index: joining,
  * leaving, dying, hanging, being out of each other's reach, and `banyan ranges`. One scene for each test.
- * Without arguments the short form; test_ownership kill ROUNDS measures how soon a killed owner's ranges
- * answer again.
+ * Without arguments the short form. test_ownership kill|cut|stop ROUNDS measures how soon the ranges of an
+ * owner answer writes again that is killed, cut off from the memory nodes, or stopped; test_ownership move
+ * ROUNDS how long half of an owner's ranges move under load, and how long requests wait then.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <cmocka.h>
+#include "cluster/load.h"
 #include "cluster/process.h"
 #include "cluster/proxy.h"
 #include "cluster/talk.h"
@@ -29,7 +31,10 @@ static struct process_result result; /* of the last process_run: too large for a
 
 struct cluster {
     struct scene *scene;
-    const char *memory; /* both memory nodes */
+    char memory[2 * NET_TEXT_MAX + 2]; /* both memory nodes */
+    char far[2 * NET_TEXT_MAX + 2]; /* how compute node 1 reaches them, with `proxies`; "": as the others */
+    const char *lease;              /* of compute node 1, in ms; NULL: as the others */
+    struct proxy *proxies[2];
     struct process *computes[COMPUTES];
     redisContext *clients[COMPUTES];
 };
@@ -44,17 +49,28 @@ static void cluster_open(struct cluster *cluster, struct scene *scene)
         addresses[i] = address_text(
             process_start(scene, names[i], ARGUMENTS("memory", "--listen", "127.0.0.1:0", "--size", "128M")),
             0);
-    cluster->memory = keep(text_of("%s,%s", addresses[0], addresses[1]));
+    snprintf(cluster->memory, sizeof cluster->memory, "%s,%s", addresses[0], addresses[1]);
 }
 
-/* A lease that a busy machine does not eat up: those that die are noticed by their connections. */
+static const char *memory_of(const struct cluster *cluster, unsigned number)
+{
+    return number == 1 && cluster->far[0] ? cluster->far : cluster->memory;
+}
+
+/* One that a busy machine does not eat up: those that die are noticed by their connections. */
+static const char *lease_of(const struct cluster *cluster, unsigned number)
+{
+    return number == 1 && cluster->lease ? cluster->lease : "20000";
+}
+
 static void compute_start(struct cluster *cluster, unsigned number, const char *more, const char *value)
 {
     static const char *const names[] = {"compute-0", "compute-1", "compute-2"};
     const char *const *arguments =
-        ARGUMENTS("compute", "--memory", cluster->memory, "--listen",
+        ARGUMENTS("compute", "--memory", memory_of(cluster, number), "--listen",
                   text_of("unix:%s", scene_path(cluster->scene, "c%u.sock", number)), "--threads", "1",
-                  number ? "--no-format" : "--format", more ? more : "--lease", more ? value : "20000");
+                  number ? "--no-format" : "--format", more ? more : "--lease",
+                  more ? value : lease_of(cluster, number));
     if (cluster->computes[number])
         process_restart(cluster->scene, cluster->computes[number], arguments);
     else
@@ -66,9 +82,9 @@ static void compute_again(struct cluster *cluster, unsigned number)
 {
     redisFree(cluster->clients[number]);
     process_restart(cluster->scene, cluster->computes[number],
-                    ARGUMENTS("compute", "--memory", cluster->memory, "--listen",
+                    ARGUMENTS("compute", "--memory", memory_of(cluster, number), "--listen",
                               text_of("unix:%s", scene_path(cluster->scene, "c%u.sock", number)), "--threads",
-                              "1", "--lease", "20000"));
+                              "1", "--lease", lease_of(cluster, number)));
     cluster->clients[number] = client_of(cluster->computes[number], 0);
 }
 
@@ -284,26 +300,77 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* A killed owner's ranges answer again, to writes too, and nothing of what it acknowledged is lost. */
-static void kill_owners(struct cluster *cluster, unsigned rounds)
+static void print_times(const char *what, uint64_t *times, unsigned count)
+{
+    qsort(times, count, sizeof *times, compare_times);
+    printf("%s %.1f ms (median of %u; %.1f to %.1f)\n", what, (double)times[count / 2] / 1e6, count,
+           (double)times[0] / 1e6, (double)times[count - 1] / 1e6);
+}
+
+/* What is done to an owner; the process is killed in the end, and started anew. */
+enum fate { FATE_KILL, FATE_CUT, FATE_STOP };
+static const char *const fates[] = {"kill", "cut", "stop", NULL};
+
+static void befall(struct cluster *cluster, enum fate fate)
+{
+    if (fate == FATE_KILL)
+        process_kill(cluster->computes[1]);
+    if (fate == FATE_STOP)
+        process_signal(cluster->computes[1], SIGSTOP);
+    for (unsigned i = 0; i < 2 && fate == FATE_CUT; i++) { /* and it does not come back */
+        proxy_hold(cluster->proxies[i], true);
+        proxy_cut(cluster->proxies[i]);
+    }
+}
+
+static void mend(struct cluster *cluster, enum fate fate)
+{
+    for (unsigned i = 0; i < 2 && fate == FATE_CUT; i++)
+        proxy_hold(cluster->proxies[i], false);
+    if (fate != FATE_KILL)
+        process_kill(cluster->computes[1]);
+    compute_again(cluster, 1);
+    wait_divided(cluster, 2);
+}
+
+/* Appends until that is done for certain; returns how many more times it may have been done. */
+static unsigned append_surely(struct cluster *cluster, const char *key)
+{
+    unsigned unknown = 0;
+    uint64_t limit = now_ns() + 60 * SECOND;
+    for (;;) {
+        const char *said = ask(cluster->clients[0], "APPEND %s !", key);
+        if (said[0] != '-')
+            return unknown;
+        bool down = !strncmp(said, "-CLUSTERDOWN ", 13);
+        if (now_ns() > limit || (!down && strncmp(said, "-UNKNOWN ", 9) != 0))
+            fail_msg("APPEND %s: %s", key, said);
+        unknown += !down;
+    }
+}
+
+/* The ranges of an owner that is gone answer again, to writes too, and nothing of what it acknowledged is
+ * lost. */
+static void lose_owners(struct cluster *cluster, enum fate fate, unsigned rounds)
 {
     uint64_t *times = calloc(rounds, sizeof *times);
     assert_non_null(times);
     for (unsigned i = 0; i < rounds; i++) {
-        const char *key = key_owned(cluster, id_of(cluster, 1));
-        assert_string_equal(ask(cluster->clients[1], "SET %s round-%u", key, i), "OK");
-        process_kill(cluster->computes[1]);
+        const char *key = key_owned(cluster, id_of(cluster, 1)), *value = keep(text_of("round-%u", i));
+        assert_string_equal(ask(cluster->clients[1], "SET %s %s", key, value), "OK");
+        befall(cluster, fate);
         uint64_t begun = now_ns();
-        assert_string_equal(ask(cluster->clients[0], "APPEND %s !", key),
-                            text_of("%zu", strlen(text_of("round-%u!", i))));
+        unsigned unknown = append_surely(cluster, key);
         times[i] = now_ns() - begun;
-        assert_string_equal(ask(cluster->clients[0], "GET %s", key), text_of("round-%u!", i));
-        compute_again(cluster, 1);
-        wait_divided(cluster, 2);
+        const char *said = ask(cluster->clients[0], "GET %s", key);
+        size_t length = strlen(value), more = strlen(said) < length ? 0 : strlen(said) - length;
+        if (strncmp(said, value, length) != 0 || more < 1 || more > 1 + unknown ||
+            strspn(said + length, "!") != more)
+            fail_msg("%s holds '%s' after '%s' and an APPEND, with %u of unknown outcome", key, said, value,
+                     unknown);
+        mend(cluster, fate);
     }
-    qsort(times, rounds, sizeof *times, compare_times);
-    printf("a killed owner's range answers a write again after %.1f ms (median of %u; %.1f to %.1f)\n",
-           (double)times[rounds / 2] / 1e6, rounds, (double)times[0] / 1e6, (double)times[rounds - 1] / 1e6);
+    print_times(text_of("%s: the owner's range answers a write again after", fates[fate]), times, rounds);
     assert_true(figure(cluster->clients[0], "ownership_takeovers") > 0);
     free(times);
 }
@@ -312,7 +379,7 @@ static void test_kill(void **state)
 {
     struct cluster cluster;
     cluster_start(&cluster, *state, 2);
-    kill_owners(&cluster, 5);
+    lose_owners(&cluster, FATE_KILL, 5);
     demand_sound(&cluster);
     cluster_close(&cluster);
 }
@@ -574,15 +641,120 @@ static void test_bad_input(void **state)
     cluster_close(&cluster);
 }
 
-static int measure(const char *rounds)
+/* ---- measuring ---- */
+
+static void put_far(struct cluster *cluster)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        char one[NET_TEXT_MAX];
+        struct net_address address = process_address(&cluster->scene->processes[i], 0);
+        size_t used = strlen(cluster->far);
+        cluster->proxies[i] = proxy_start(&address);
+        address = proxy_address(cluster->proxies[i]);
+        snprintf(cluster->far + used, sizeof cluster->far - used, "%s%s", i ? "," : "",
+                 net_address_format(&address, one));
+    }
+}
+
+static void measure_fate(struct cluster *cluster, struct scene *scene, enum fate fate, unsigned rounds)
+{
+    cluster_open(cluster, scene);
+    if (fate == FATE_CUT)
+        put_far(cluster);
+    if (fate == FATE_STOP)
+        cluster->lease = "1000";
+    compute_start(cluster, 0, NULL, NULL);
+    fill(cluster->clients[0]);
+    compute_start(cluster, 1, NULL, NULL);
+    wait_divided(cluster, 2);
+    lose_owners(cluster, fate, rounds);
+}
+
+static uint64_t longest_of(struct load *load)
+{
+    uint64_t longest = 0;
+    for (unsigned i = 0; i < LOAD_SERVERS; i++) {
+        struct load_figures figures;
+        load_figures(load, i, &figures);
+        if (figures.refused + figures.unknown + figures.disconnected)
+            fail_msg("requests failed: %s", figures.refusal);
+        longest = figures.longest_ns > longest ? figures.longest_ns : longest;
+    }
+    return longest;
+}
+
+/* Half of what `from` owns becomes `to`'s; returns how long the transfer took. */
+static uint64_t move_half(struct cluster *cluster, const char *from, const char *to)
+{
+    process_run(cluster->scene, NULL,
+                ARGUMENTS("ranges", "--memory", cluster->memory, "move", "redis", "--from", from, "--part",
+                          "500", "--to", to),
+                &result);
+    const char *took = strstr(result.output, ", in ");
+    if (result.code || !took)
+        fail_msg("move: %d\n%s%s", result.code, result.output, result.error);
+    return (uint64_t)(strtod(took + strlen(", in "), NULL) * 1e6);
+}
+
+/* Half of one compute node's ranges go to the other one, then half of that one's, and so on, while clients of
+ * both are served; what the clients know of their keys tells whether something was lost. */
+static void measure_move(struct cluster *cluster, struct scene *scene, unsigned rounds)
+{
+    uint64_t *times = calloc(rounds, sizeof *times), *waits = calloc(rounds, sizeof *waits),
+             *calm = calloc(rounds, sizeof *calm);
+    assert_true(times && waits && calm);
+    cluster_start(cluster, scene, 2);
+    const struct load_options options = {
+        .servers = {process_address(cluster->computes[0], 0), process_address(cluster->computes[1], 0)},
+        .threads = 3,
+        .keys = 120,
+        .seed = 1};
+    struct load *load = load_start(&options);
+    load_advance(load, 1000);
+    for (unsigned i = 0; i < rounds; i++) {
+        const char *from = keep(text_of("%u", id_of(cluster, i % 2)));
+        const char *to = keep(text_of("%u", id_of(cluster, 1 - i % 2)));
+        load_forget_longest(load);
+        load_advance(load, 200);
+        calm[i] = longest_of(load);
+        load_forget_longest(load);
+        times[i] = move_half(cluster, from, to);
+        load_advance(load, 200);
+        waits[i] = longest_of(load);
+        load_next_epoch(load);
+    }
+    load_pause(load);
+    load_verify(load);
+    load_stop(load);
+    print_times("move: half of an owner's ranges were the other's after", times, rounds);
+    print_times("move: the longest request of a round took", waits, rounds);
+    print_times("move: the longest request of 200 at each server without a move took", calm, rounds);
+    free(times);
+    free(waits);
+    free(calm);
+}
+
+static int measure(const char *what, const char *rounds)
 {
     struct scene scene;
     struct cluster cluster;
+    const char *const *fate = fates;
+    const unsigned count = (unsigned)strtoul(rounds, NULL, 10);
+    while (*fate && strcmp(*fate, what) != 0)
+        fate++;
+    if (!count || (!*fate && strcmp(what, "move") != 0)) {
+        fprintf(stderr, "test_ownership takes kill, cut, stop or move, and a number of rounds\n");
+        return 2;
+    }
     scene_open(&scene);
-    cluster_start(&cluster, &scene, 2);
-    kill_owners(&cluster, (unsigned)strtoul(rounds, NULL, 10));
+    if (*fate)
+        measure_fate(&cluster, &scene, (enum fate)(fate - fates), count);
+    else
+        measure_move(&cluster, &scene, count);
     cluster_close(&cluster);
     scene_close(&scene);
+    for (unsigned i = 0; i < 2; i++)
+        proxy_stop(cluster.proxies[i]);
     return 0;
 }
 
@@ -590,8 +762,8 @@ static int measure(const char *rounds)
 
 int main(int count, char **arguments)
 {
-    if (count == 3 && !strcmp(arguments[1], "kill"))
-        return measure(arguments[2]);
+    if (count == 3)
+        return measure(arguments[1], arguments[2]);
     const struct CMUnitTest tests[] = {
         TEST(test_any_node),     TEST(test_leave), TEST(test_kill),      TEST(test_hang),  TEST(test_ranges),
         TEST(test_out_of_reach), TEST(test_mute),  TEST(test_bad_input), TEST(test_views),
