@@ -55,7 +55,8 @@ struct point {
     gaddr settled; /* the leaf that was looked after for that */
 };
 
-static int point_read(struct point *point, bool header_too)
+/* `around`: of a leaf that the cache has and this process writes, what is not being written will do. */
+static int point_read(struct point *point, bool header_too, bool around)
 {
     struct tree_session *session = point->session;
     const struct format_layout *layout = &point->tree->layout;
@@ -74,7 +75,10 @@ static int point_read(struct point *point, bool header_too)
             reads[count++] = pool_read_command(leaf, image, layout->header_bytes);
     }
     point->stamp = tree_owned_stamp(session, point->tree, leaf);
-    int status = tree_leaf_read(session, point->tree, leaf, reads, count);
+    session->busy = (struct owned_busy){0};
+    int status = around && tree_owned_caches(session, point->tree)
+                     ? tree_owned_read_around(session, point->tree, leaf, reads, count)
+                     : tree_leaf_read(session, point->tree, leaf, reads, count);
     if (status)
         return status;
     pool_read_settle(&reads[0]);
@@ -187,6 +191,36 @@ static bool point_hit(struct point *point)
            tree_in_place_hit(session, point->tree, &place, &point->slot);
 }
 
+/* Whether the verdict rests on bytes that are being written. */
+static bool point_busy(const struct point *point, enum format_verdict verdict)
+{
+    const struct format_layout *layout = &point->tree->layout;
+    const struct owned_busy *busy = &point->session->busy;
+    if (busy->from >= busy->to)
+        return false;
+    if (verdict != FORMAT_HIT)
+        return true;
+    uint32_t from = layout->slot_offset[point->slot.number];
+    return from < busy->to && busy->from < from + layout->slot_bytes;
+}
+
+/* The verdict rests on such bytes: waits for the write to the key, if there is one, else reads the pool. */
+static int point_await(struct point *point, bool together, enum format_seen seen, bool *told,
+                       struct format_header *header, enum format_verdict *verdict)
+{
+    struct tree_session *session = point->session;
+    uint32_t length;
+    *told = tree_owned_await(session, point->tree, point->key, point->value, &length);
+    if (*told) {
+        point->slot.value = (struct format_key){point->value, length};
+        return 0;
+    }
+    int status = point_read(point, together, false);
+    if (!status)
+        *verdict = format_point_verdict(&point->place, session->image.bytes, seen, header, &point->slot);
+    return status;
+}
+
 static int point_attempt(struct point *point, unsigned attempt, enum outcome *outcome)
 {
     struct tree_session *session = point->session;
@@ -197,12 +231,19 @@ static int point_attempt(struct point *point, unsigned attempt, enum outcome *ou
     bool together = attempt ? session->compute->switches.combine == POOL_COMBINE_ALL : miss_likely(session);
     bool both = together || session->compute->switches.read_unit == TREE_READ_LEAF;
     struct format_header header;
-    int status = point_read(point, together);
+    enum format_seen seen = both ? FORMAT_SEEN_BOTH : FORMAT_SEEN_BUCKET;
+    int status = point_read(point, together, !point->asked);
     if (status)
         return status;
     enum format_verdict verdict =
-        format_point_verdict(&point->place, session->image.bytes,
-                             both ? FORMAT_SEEN_BOTH : FORMAT_SEEN_BUCKET, &header, &point->slot);
+        format_point_verdict(&point->place, session->image.bytes, seen, &header, &point->slot);
+    if (point_busy(point, verdict)) {
+        bool told;
+        status = point_await(point, together, seen, &told, &header, &verdict);
+        *outcome = HIT;
+        if (status || told)
+            return status;
+    }
     if (verdict == FORMAT_UNPROVEN) {
         status = header_read(point);
         if (status)
@@ -242,7 +283,7 @@ static bool point_cached(struct point *point, int *status)
     if (leaf.address == GADDR_NULL)
         return false;
     point->path = (struct tree_path){.link = leaf};
-    *status = point_read(point, false);
+    *status = point_read(point, false, false);
     if (*status)
         return true;
     struct format_header header;

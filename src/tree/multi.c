@@ -538,14 +538,14 @@ static void put_tell(struct tree_batch *batch, const struct batch_item *leader, 
         return;
     if (begin)
         tree_owned_begin(session, tree, leaf, false);
+    else
+        tree_owned_end(session, tree, leaf);
     for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next)
         tell(session, tree, item_key(batch->items[i].item));
     for (const struct tree_waiter *waiter = leader->taken.waiters; waiter; waiter = waiter->next)
         for (const struct tree_operation *operation = waiter->operations; operation && operation->done;
              operation = operation->next)
             tell(session, tree, operation->place.key);
-    if (!begin)
-        tree_owned_end(session, tree, leaf);
 }
 
 /* The leader's first list was posted: the second one if the lock is held, else all of the group are deferred.

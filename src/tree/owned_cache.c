@@ -103,13 +103,14 @@ static bool stopped(const struct owned_cache *cache)
 }
 
 enum owned_frame_found owned_cache_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf,
-                                        const struct owned_piece *pieces, uint32_t count)
+                                        const struct owned_piece *pieces, uint32_t count,
+                                        struct owned_busy *busy)
 {
     uint32_t hits = 0, lines = 0;
     if (!cache->frames || stopped(cache))
         return OWNED_FRAME_NONE;
     epoch_enter(slot);
-    enum owned_frame_found found = owned_frames_read(cache->frames, leaf, pieces, count, &hits);
+    enum owned_frame_found found = owned_frames_read(cache->frames, leaf, pieces, count, &hits, busy);
     if (found != OWNED_FRAME_NONE && cache->cooling) {
         struct owned_frame *frame = owned_frames_find(cache->frames, leaf);
         /* Relaxed: a hint, which owned_frames_turn looks at again. */
@@ -118,7 +119,7 @@ enum owned_frame_found owned_cache_leaf(struct owned_cache *cache, struct epoch_
             owned_cooling_remove(cache->cooling, leaf);
     }
     epoch_leave(slot);
-    for (uint32_t i = 0; i < count && found == OWNED_FRAME_COPIED; i++)
+    for (uint32_t i = 0; i < count && found != OWNED_FRAME_NONE; i++)
         lines += task_lines(pieces[i].length);
     task_charge(TASK_WORK_LINE, found == OWNED_FRAME_NONE ? 1 : 2);
     task_charge(TASK_WORK_COPY, lines);
@@ -166,6 +167,11 @@ enum owned_cache_found owned_cache_entry(struct owned_cache *cache, struct epoch
     memcpy(value, entry.value, entry.length);
     *length = entry.length;
     return OWNED_CACHE_VALUE;
+}
+
+bool owned_cache_await(struct owned_cache *cache, struct format_key key, uint8_t *value, uint32_t *length)
+{
+    return owned_wait_for(&cache->waits, key, value, length);
 }
 
 bool owned_cache_keeps_places(const struct owned_cache *cache)
@@ -301,8 +307,11 @@ void owned_cache_write_begin(struct owned_cache *cache, struct epoch_slot *slot,
     task_charge(TASK_WORK_LINE, 2);
 }
 
-void owned_cache_key_begin(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key)
+void owned_cache_key_begin(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key,
+                           struct owned_mark *mark)
 {
+    if (mark)
+        owned_mark_begin(&cache->waits, mark, key);
     if (!cache->entries)
         return;
     epoch_enter(slot);
@@ -311,12 +320,10 @@ void owned_cache_key_begin(struct owned_cache *cache, struct epoch_slot *slot, s
     task_charge(TASK_WORK_LINE, 1); /* the end of the write finds it in this core's cache */
 }
 
-void owned_cache_key_end(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key,
-                         const struct format_key *value, const struct owned_place *place)
+static void entry_end(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key,
+                      const struct format_key *value, const struct owned_place *place)
 {
     uint8_t link[PLACE_BYTES];
-    if (!cache->entries)
-        return;
     bool placed = place && value && owned_cache_keeps_places(cache) && place->number < PLACE_SLOTS &&
                   !(place->leaf % PLACE_SLOTS);
     if (placed)
@@ -326,6 +333,16 @@ void owned_cache_key_end(struct owned_cache *cache, struct epoch_slot *slot, str
     epoch_leave(slot);
     if (placed && !found)
         put_entry(cache, slot, &(struct owned_put){.key = key, .value = *value, .link = link});
+}
+
+void owned_cache_key_end(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key,
+                         const struct format_key *value, const struct owned_place *place,
+                         struct owned_mark *mark)
+{
+    if (cache->entries)
+        entry_end(cache, slot, key, value, place);
+    if (mark)
+        owned_mark_end(&cache->waits, mark, value);
 }
 
 void owned_cache_write_end(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf, int status,

@@ -14,9 +14,9 @@
  *
  * WRITING. All writes to a leaf are made under its local lock (O5). Before the pool can have them,
  * owned_cache_write_begin names the bytes and owned_cache_key_begin the keys: from then on who asks for them
- * is told BUSY, and READs the pool instead, because the old value may have been overtaken in another's eyes,
- * and the new one may never come to be. owned_cache_write_end does the WRITEs to the frame, or where their
- * outcome is unknown, drops it; owned_cache_key_end does so for an entry.
+ * is told BUSY, and waits for its end or READs the pool instead, because the old value may have been
+ * overtaken in another's eyes, and the new one may never come to be. owned_cache_write_end does the WRITEs to
+ * the frame, or where their outcome is unknown, drops it; owned_cache_key_end does so for an entry.
  *
  * PLACES. An entry may know where its key's slot is, so that a change of it needs no READ: policy banyan,
  * where the leaf is not cached. It is believed under the leaf's lock, and until the leaf's header is written:
@@ -40,6 +40,7 @@
 
 struct epoch_slot;
 struct owned_cache;
+struct owned_mark;
 
 struct owned_cache_settings {
     uint64_t bytes; /* of everything, inner nodes too */
@@ -55,14 +56,20 @@ void owned_cache_destroy(struct owned_cache *cache);
 
 /* ---- reading ---- */
 
-/* Pieces of one state of a leaf. */
+/* Pieces of one state of a leaf. BUSY: *busy says where what was copied may not be told. */
 enum owned_frame_found owned_cache_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf,
-                                        const struct owned_piece *pieces, uint32_t count);
+                                        const struct owned_piece *pieces, uint32_t count,
+                                        struct owned_busy *busy);
 enum owned_cache_found { OWNED_CACHE_NONE, OWNED_CACHE_VALUE, OWNED_CACHE_SHORTCUT, OWNED_CACHE_BUSY };
 /* A key's value, FORMAT_VALUE_MAX bytes of room; or a shortcut to the leaf in which it was found. */
 enum owned_cache_found owned_cache_entry(struct owned_cache *cache, struct epoch_slot *slot,
                                          struct format_key key, uint8_t *value, uint32_t *length,
                                          struct format_link *leaf);
+
+/* A key that was BUSY, or in a leaf's busy bytes: waits for the end of the write that is under way to it, and
+ * gives the value that it has then, with room as above. False: there is no such write, or its outcome is not
+ * known. Suspends. */
+bool owned_cache_await(struct owned_cache *cache, struct format_key key, uint8_t *value, uint32_t *length);
 
 /* Where a key's slot is: in a leaf that was live when its header was last written. */
 struct owned_place {
@@ -99,11 +106,14 @@ void owned_cache_missed(struct owned_cache *cache, uint64_t round_trips);
 /* Bytes `from` to `to` of the leaf; all writes of one hold of the lock in one call, before the first list. */
 void owned_cache_write_begin(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf, uint32_t from,
                              uint32_t to);
-void owned_cache_key_begin(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key);
-/* Each key's before the leaf's end. `value`: what it has now; NULL: nothing, or it is not known. With a place
+/* With a mark, which stays until the end, lookups may wait for that. */
+void owned_cache_key_begin(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key,
+                           struct owned_mark *mark);
+/* Each key's behind the leaf's end. `value`: what it has now; NULL: nothing, or it is not known. With a place
  * the key gets an entry that knows it. */
 void owned_cache_key_end(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key,
-                         const struct format_key *value, const struct owned_place *place);
+                         const struct format_key *value, const struct owned_place *place,
+                         struct owned_mark *mark);
 /* status 0: the WRITEs of the commands are done. */
 void owned_cache_write_end(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf, int status,
                            const struct fabric_command *writes, uint32_t count);

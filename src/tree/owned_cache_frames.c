@@ -97,29 +97,30 @@ struct owned_frame *owned_frames_find(struct owned_frames *frames, gaddr address
 
 /* ---- reading ---- */
 
-/* Relaxed: the latch's version tells whether both bounds are of one state. */
-static bool in_busy_part(const struct owned_frame *frame, const struct owned_piece *piece)
+static bool in_busy_part(const struct owned_busy *busy, const struct owned_piece *piece)
 {
-    uint32_t from = atomic_load_relaxed(&frame->busy_from), to = atomic_load_relaxed(&frame->busy_to);
-    return piece->offset < to && from < piece->offset + piece->length;
+    return piece->offset < busy->to && busy->from < piece->offset + piece->length;
 }
 
 static bool copy_once(const struct owned_frame *frame, const struct owned_piece *pieces, uint32_t count,
-                      enum owned_frame_found *found)
+                      enum owned_frame_found *found, struct owned_busy *busy)
 {
     uint32_t version = seqlock_read(&frame->latch);
     *found = OWNED_FRAME_COPIED;
+    /* Relaxed: the latch's version tells whether both bounds are of one state. */
+    busy->from = atomic_load_relaxed(&frame->busy_from);
+    busy->to = atomic_load_relaxed(&frame->busy_to);
     for (uint32_t i = 0; i < count && !(version & 1u); i++) {
-        if (in_busy_part(frame, &pieces[i]))
+        if (in_busy_part(busy, &pieces[i]))
             *found = OWNED_FRAME_BUSY;
-        else
-            atomic_copy_from(pieces[i].to, frame->bytes + pieces[i].offset, pieces[i].length);
+        atomic_copy_from(pieces[i].to, frame->bytes + pieces[i].offset, pieces[i].length);
     }
     return seqlock_same(&frame->latch, version);
 }
 
 enum owned_frame_found owned_frames_read(struct owned_frames *frames, gaddr address,
-                                         const struct owned_piece *pieces, uint32_t count, uint32_t *hits)
+                                         const struct owned_piece *pieces, uint32_t count, uint32_t *hits,
+                                         struct owned_busy *busy)
 {
     struct owned_frame *frame = owned_frames_find(frames, address);
     enum owned_frame_found found;
@@ -127,7 +128,7 @@ enum owned_frame_found owned_frames_read(struct owned_frames *frames, gaddr addr
         return OWNED_FRAME_NONE;
     for (uint32_t i = 0; i < count; i++)
         assert(pieces[i].offset + pieces[i].length <= frames->leaf_bytes);
-    while (!copy_once(frame, pieces, count, &found))
+    while (!copy_once(frame, pieces, count, &found, busy))
         atomic_pause();
     uint8_t used = atomic_load_relaxed(&frame->hits); /* a hint: counts may be lost */
     *hits = used;

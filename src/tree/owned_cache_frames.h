@@ -45,10 +45,15 @@ enum owned_frame_found { OWNED_FRAME_NONE, OWNED_FRAME_COPIED, OWNED_FRAME_BUSY 
 struct owned_frames *owned_frames_create(uint32_t leaf_bytes, uint64_t bytes);
 void owned_frames_destroy(struct owned_frames *frames);
 
-/* Copies pieces of one state of the leaf. BUSY: a write to one of them is under way. *hits: before this one.
- */
+/* The bytes of a leaf to which a write is under way; from == to: none. */
+struct owned_busy {
+    uint32_t from, to;
+};
+/* Copies pieces of one state of the leaf. BUSY: a write to one of them is under way; they are copied as they
+ * were before it. *hits: before this one. */
 enum owned_frame_found owned_frames_read(struct owned_frames *frames, gaddr address,
-                                         const struct owned_piece *pieces, uint32_t count, uint32_t *hits);
+                                         const struct owned_piece *pieces, uint32_t count, uint32_t *hits,
+                                         struct owned_busy *busy);
 struct owned_frame *owned_frames_find(struct owned_frames *frames, gaddr address);
 
 /* A frame with these bytes, in place of an older one, if the word is still `stamp` (owned_cache_writes.h). */

@@ -6,6 +6,7 @@
 #include "tree/owned_cache_cooling.h"
 #include "tree/owned_cache_entries.h"
 #include "tree/owned_cache_lost.h"
+#include "tree/owned_cache_waits.h"
 #include "tree/owned_cache_writes.h"
 
 enum owned_kind { OWNED_INNER, OWNED_LEAVES, OWNED_ENTRIES, OWNED_KINDS };
@@ -36,6 +37,7 @@ struct owned_cache {
     struct owned_cooling *cooling; /* policy dex; else NULL */
     struct owned_writes writes;
     struct owned_lost lost;
+    struct owned_waits waits;
     struct owned_stripe stripes[OWNED_STRIPES];
     struct owned_meter meters[OWNED_KINDS];
     struct spinlock meters_lock __attribute__((aligned(64)));

@@ -21,7 +21,7 @@ static struct owned_cache *cache_of(const struct tree_session *session, const st
 /* ---- reads ---- */
 
 static enum owned_frame_found serve(struct tree_session *session, const struct tree *tree, gaddr leaf,
-                                    struct fabric_command *reads, uint32_t count)
+                                    struct fabric_command *reads, uint32_t count, bool around)
 {
     struct owned_piece pieces[READS_MAX];
     if (!count || count > READS_MAX)
@@ -33,13 +33,16 @@ static enum owned_frame_found serve(struct tree_session *session, const struct t
             return OWNED_FRAME_NONE;
         pieces[i] = (struct owned_piece){(uint32_t)(read->address - leaf), read->length, read->read.buffer};
     }
-    enum owned_frame_found found = owned_cache_leaf(tree->owned, session->pool.epoch, leaf, pieces, count);
-    if (found != OWNED_FRAME_COPIED)
+    struct owned_busy busy = {0};
+    enum owned_frame_found found =
+        owned_cache_leaf(tree->owned, session->pool.epoch, leaf, pieces, count, &busy);
+    if (found == OWNED_FRAME_NONE || (found == OWNED_FRAME_BUSY && !around))
         return found;
+    session->busy = busy;
     for (uint32_t i = 0; i < count; i++)
         reads[i].read.data = reads[i].read.buffer;
     session->cached = session->served = true;
-    return found;
+    return OWNED_FRAME_COPIED;
 }
 
 /* Whether bytes that were read at once are a live leaf of this index, and of a range that is this process's.
@@ -85,12 +88,14 @@ static int read_whole(struct tree_session *session, struct tree *tree, gaddr lea
     return 0;
 }
 
-int tree_owned_read(struct tree_session *session, struct tree *tree, gaddr leaf, struct fabric_command *reads,
-                    uint32_t count)
+static int read_leaf(struct tree_session *session, struct tree *tree, gaddr leaf,
+                     struct fabric_command *reads, uint32_t count, bool around)
 {
     bool cached = cache_of(session, tree) != NULL;
     session->served = false;
-    enum owned_frame_found found = cached ? serve(session, tree, leaf, reads, count) : OWNED_FRAME_NONE;
+    session->busy = (struct owned_busy){0};
+    enum owned_frame_found found =
+        cached ? serve(session, tree, leaf, reads, count, around) : OWNED_FRAME_NONE;
     if (found == OWNED_FRAME_COPIED)
         return 0;
     /* A leaf that is BUSY is in the cache: the whole of it is not worth a READ, nor would it be admitted. */
@@ -101,6 +106,28 @@ int tree_owned_read(struct tree_session *session, struct tree *tree, gaddr leaf,
     if (!status)
         session->cached = false; /* the right is proven by the list */
     return status;
+}
+
+int tree_owned_read(struct tree_session *session, struct tree *tree, gaddr leaf, struct fabric_command *reads,
+                    uint32_t count)
+{
+    return read_leaf(session, tree, leaf, reads, count, false);
+}
+
+int tree_owned_read_around(struct tree_session *session, struct tree *tree, gaddr leaf,
+                           struct fabric_command *reads, uint32_t count)
+{
+    return read_leaf(session, tree, leaf, reads, count, true);
+}
+
+bool tree_owned_await(struct tree_session *session, const struct tree *tree, struct format_key key,
+                      uint8_t *value, uint32_t *length)
+{
+    struct owned_cache *cache = cache_of(session, tree);
+    if (!cache || !owned_cache_await(cache, key, value, length))
+        return false;
+    session->cached = true; /* the list that wrote it may be older than this operation */
+    return true;
 }
 
 /* A list that was posted: the leaf, if it was read whole, or all of it that is used. The buffer has room for
@@ -134,7 +161,7 @@ int tree_owned_read_many(struct tree_session *session, struct tree *tree, struct
         bool whole = list->count == 1 && list->commands[0].length >= tree->layout.used_bytes;
         gaddr leaf = list->commands[0].address;
         stamps[left] = whole ? owned_cache_stamp(tree->owned, leaf) : 0;
-        if (whole && serve(session, tree, leaf, list->commands, 1) == OWNED_FRAME_COPIED)
+        if (whole && serve(session, tree, leaf, list->commands, 1, false) == OWNED_FRAME_COPIED)
             list->status = 0;
         else
             posted[left++] = list;
@@ -169,6 +196,11 @@ void tree_owned_note(struct tree_session *session, const struct tree *tree, stru
                            .place = place ? *place : (struct owned_place){0},
                            .known = value != NULL,
                            .placed = place != NULL};
+}
+
+bool tree_owned_caches(const struct tree_session *session, const struct tree *tree)
+{
+    return cache_of(session, tree) != NULL;
 }
 
 bool tree_owned_places(const struct tree_session *session, const struct tree *tree)
@@ -216,15 +248,15 @@ int tree_owned_write(struct tree_session *session, struct tree *tree, gaddr leaf
     if (writes)
         owned_cache_write_begin(cache, slot, leaf, from, to);
     for (uint32_t i = 0; i < session->note_count && writes; i++)
-        owned_cache_key_begin(cache, slot, session->notes[i].key);
+        owned_cache_key_begin(cache, slot, session->notes[i].key, &session->notes[i].mark);
     int status = pool_execute(&session->pool, gaddr_node(leaf), commands, count);
-    for (uint32_t i = 0; i < session->note_count && writes; i++) {
-        const struct tree_note *note = &session->notes[i];
-        owned_cache_key_end(cache, slot, note->key, !status && note->known ? &note->value : NULL,
-                            note->placed ? &note->place : NULL);
-    }
     if (writes)
         owned_cache_write_end(cache, slot, leaf, status, commands, count);
+    for (uint32_t i = 0; i < session->note_count && writes; i++) {
+        struct tree_note *note = &session->notes[i];
+        owned_cache_key_end(cache, slot, note->key, !status && note->known ? &note->value : NULL,
+                            note->placed ? &note->place : NULL, &note->mark);
+    }
     session->note_count = 0;
     if (!status)
         session->cached = false;
@@ -241,13 +273,13 @@ void tree_owned_begin(struct tree_session *session, const struct tree *tree, gad
 void tree_owned_begin_key(struct tree_session *session, const struct tree *tree, struct format_key key)
 {
     if (tree->owned)
-        owned_cache_key_begin(tree->owned, session->pool.epoch, key);
+        owned_cache_key_begin(tree->owned, session->pool.epoch, key, NULL);
 }
 
 void tree_owned_end_key(struct tree_session *session, const struct tree *tree, struct format_key key)
 {
     if (tree->owned)
-        owned_cache_key_end(tree->owned, session->pool.epoch, key, NULL, NULL);
+        owned_cache_key_end(tree->owned, session->pool.epoch, key, NULL, NULL, NULL);
 }
 
 void tree_owned_end(struct tree_session *session, const struct tree *tree, gaddr leaf)
@@ -266,6 +298,8 @@ bool tree_owned_lookup(struct tree_session *session, const struct tree *tree, st
     if (!cache)
         return false;
     enum owned_cache_found found = owned_cache_entry(cache, session->pool.epoch, key, value, length, leaf);
+    if (found == OWNED_CACHE_BUSY && tree_owned_await(session, tree, key, value, length))
+        found = OWNED_CACHE_VALUE;
     if (found != OWNED_CACHE_SHORTCUT)
         *leaf = (struct format_link){0};
     if (found == OWNED_CACHE_VALUE)

@@ -47,6 +47,15 @@ void tree_owned_doubt(struct tree_session *session, const struct tree *tree, gad
  * shortcut leads; address 0: there is none. */
 bool tree_owned_lookup(struct tree_session *session, const struct tree *tree, struct format_key key,
                        uint8_t *value, uint32_t *length, struct format_link *leaf);
+/* Whether anything may be cached of the range under way. */
+bool tree_owned_caches(const struct tree_session *session, const struct tree *tree);
+/* Reads of a leaf as tree_owned_read, but bytes to which a write is under way come too, as they were before
+ * it: session->busy says which. */
+int tree_owned_read_around(struct tree_session *session, struct tree *tree, gaddr leaf,
+                           struct fabric_command *reads, uint32_t count);
+/* For a key in such bytes: its value behind the write, if there is a write to it and its outcome is known. */
+bool tree_owned_await(struct tree_session *session, const struct tree *tree, struct format_key key,
+                      uint8_t *value, uint32_t *length);
 /* A key was found in a leaf that was read since the stamp was taken. */
 uint64_t tree_owned_stamp(struct tree_session *session, const struct tree *tree, gaddr leaf);
 void tree_owned_learn(struct tree_session *session, const struct tree *tree, struct format_link leaf,

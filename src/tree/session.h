@@ -11,6 +11,7 @@
 #include "format/leaf.h"
 #include "tree/lock.h"
 #include "tree/owned_cache.h"
+#include "tree/owned_cache_waits.h"
 #include "tree/rights.h"
 #include "tree/tree.h"
 
@@ -79,8 +80,9 @@ struct tree_foreign {
 struct tree_note {
     struct format_key key, value;
     struct owned_place place;
-    bool known;  /* `value` */
-    bool placed; /* `place` */
+    struct owned_mark mark; /* of a write under way */
+    bool known;             /* `value` */
+    bool placed;            /* `place` */
 };
 #define TREE_NOTES_MAX 50u /* a holder's own change and those that it does for others (delegate.h) */
 
@@ -93,6 +95,7 @@ struct tree_session {
     const struct tree_row *row;
     const struct tree_access *access; /* how it reaches leaves */
     enum tree_right right;
+    struct owned_busy busy;                 /* of what it served: not to be told (owned_cache_use.h) */
     bool served;                            /* the last read of a leaf came from the cache */
     struct tree_note notes[TREE_NOTES_MAX]; /* owned_cache_use.h */
     uint32_t note_count;

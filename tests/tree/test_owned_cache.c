@@ -71,7 +71,8 @@ static enum owned_frame_found look(struct bench *bench, gaddr leaf, uint32_t off
                                    uint8_t *bytes)
 {
     const struct owned_piece piece = {offset, length, bytes};
-    return owned_cache_leaf(bench->cache, bench->slot, leaf, &piece, 1);
+    struct owned_busy busy;
+    return owned_cache_leaf(bench->cache, bench->slot, leaf, &piece, 1, &busy);
 }
 
 /* ---- leaves ---- */
@@ -125,12 +126,12 @@ static void test_late_admissions(void **state)
     bench_open(&bench, &small, TREE_CACHE_BANYAN, 1 << 20);
     uint64_t before = owned_cache_stamp(bench.cache, 4096);
     owned_cache_write_begin(bench.cache, bench.slot, 4096, 0, 64);
-    owned_cache_key_begin(bench.cache, bench.slot, of(&key));
+    owned_cache_key_begin(bench.cache, bench.slot, of(&key), NULL);
     uint64_t during = owned_cache_stamp(bench.cache, 4096);
     uint64_t stamps[4] = {before, during, before, during};
     for (unsigned i = 0; i < 4; i++) {
         if (i == 2) {
-            owned_cache_key_end(bench.cache, bench.slot, of(&key), NULL, NULL);
+            owned_cache_key_end(bench.cache, bench.slot, of(&key), NULL, NULL, NULL);
             owned_cache_write_end(bench.cache, bench.slot, 4096, 0, NULL, 0);
         }
         owned_cache_offer_leaf(bench.cache, bench.slot, 4096, bench.image, stamps[i]);
@@ -175,10 +176,10 @@ static void test_entry_life(void **state)
     assert_int_equal(found, 70);
     for (unsigned round = 0; round < 3; round++) {
         owned_cache_write_begin(bench.cache, bench.slot, 4096, 0, 64);
-        owned_cache_key_begin(bench.cache, bench.slot, of(&key));
+        owned_cache_key_begin(bench.cache, bench.slot, of(&key), NULL);
         assert_int_equal(find(&bench, of(&key), &found), round < 2 ? OWNED_CACHE_BUSY : OWNED_CACHE_NONE);
         value = 71;
-        owned_cache_key_end(bench.cache, bench.slot, of(&key), round ? NULL : &bytes, NULL);
+        owned_cache_key_end(bench.cache, bench.slot, of(&key), round ? NULL : &bytes, NULL, NULL);
         assert_int_equal(find(&bench, of(&key), &found), round ? OWNED_CACHE_NONE : OWNED_CACHE_VALUE);
         assert_int_equal(found, round ? 71 : 71);
         owned_cache_write_end(bench.cache, bench.slot, 4096, 0, NULL, 0);

@@ -11,7 +11,10 @@
 
 #include <string.h>
 
+#include "base/atomic.h"
+#include "base/error.h"
 #include "base/task.h"
+#include "base/thread.h"
 #include "base/worker.h"
 #include "owners.h"
 #include "side.h"
@@ -381,12 +384,33 @@ static void what_is_lost_is_swept(void **state)
 
 /* ---- writes under way (O5) ---- */
 
-/* The list is not posted yet. */
+/* One who asks the writer's compute node while the list is not posted yet: it may wait for the write, or read
+ * the pool. */
+struct beside {
+    struct rig *rig;
+    struct thread *thread;
+    int value;
+    uint32_t done; /* atomic */
+};
+
+static void ask_beside(void *context)
+{
+    struct beside *beside = context;
+    beside->value = get_by(beside->rig->other, beside->rig->sides[A].tree, KEY);
+    atomic_store_release(&beside->done, 1); /* with the value */
+}
+
 static void look_beside(void *context)
 {
-    struct rig *rig = context;
-    assert_int_equal(get_by(rig->other, rig->sides[A].tree, KEY), 1);
+    struct beside *beside = context;
+    struct rig *rig = beside->rig;
+    struct error error;
+    assert_int_equal(thread_start(&beside->thread, ask_beside, beside, &error), 0);
+    for (unsigned i = 0; i < 50 && !atomic_load_acquire(&beside->done); i++)
+        task_sleep(1000000);
     assert_int_equal(get_by(rig->sides[B].session, rig->sides[B].tree, KEY), 1);
+    if (atomic_load_acquire(&beside->done))
+        assert_int_equal(beside->value, 1);
 }
 
 static void a_value_is_told_when_the_pool_has_it(void **state)
@@ -396,9 +420,12 @@ static void a_value_is_told_when_the_pool_has_it(void **state)
         struct rig rig;
         rig_open(&rig, policies[i], TREE_READ_BUCKET);
         wait_until_cached(&rig);
-        stepper_hold(rig.sides[A].fabric, writes, look_beside, &rig);
+        struct beside beside = {.rig = &rig};
+        stepper_hold(rig.sides[A].fabric, writes, look_beside, &beside);
         assert_int_equal(put(&rig.sides[A], KEY, 6), 0);
         assert_true(stepper_met(rig.sides[A].fabric));
+        thread_join(beside.thread);
+        assert_true(beside.value == 1 || beside.value == 6);
         assert_int_equal(get_by(rig.other, rig.sides[A].tree, KEY), 6);
         rig_close(&rig);
     }

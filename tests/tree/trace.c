@@ -47,7 +47,8 @@ static bool leaf_read(struct run *run, uint64_t number, uint32_t length, uint64_
     struct format_link leaf = leaf_of(number);
     const struct owned_piece piece = {0, length, run->image};
     *stamp = owned_cache_stamp(run->cache, leaf.address);
-    if (owned_cache_leaf(run->cache, run->slot, leaf.address, &piece, 1) == OWNED_FRAME_COPIED)
+    struct owned_busy busy;
+    if (owned_cache_leaf(run->cache, run->slot, leaf.address, &piece, 1, &busy) == OWNED_FRAME_COPIED)
         return true;
     run->reads++;
     if (owned_cache_wants(run->cache))
@@ -84,9 +85,9 @@ static void change(struct run *run, uint64_t number, struct format_key key, stru
                                    .write = {.data = run->image}};
     owned_cache_write_begin(run->cache, run->slot, leaf, run->layout.slot_offset[0],
                             run->layout.slot_offset[0] + run->layout.slot_bytes);
-    owned_cache_key_begin(run->cache, run->slot, key);
-    owned_cache_key_end(run->cache, run->slot, key, &value, NULL);
+    owned_cache_key_begin(run->cache, run->slot, key, NULL);
     owned_cache_write_end(run->cache, run->slot, leaf, 0, &write, 1);
+    owned_cache_key_end(run->cache, run->slot, key, &value, NULL, NULL);
 }
 
 static void scan(struct run *run, uint64_t number)
