@@ -396,7 +396,15 @@ struct beside {
 static void ask_beside(void *context)
 {
     struct beside *beside = context;
-    beside->value = get_by(beside->rig->other, beside->rig->sides[A].tree, KEY);
+    struct side *side = &beside->rig->sides[A];
+    struct pool_worker *worker;
+    struct tree_session *session;
+    struct error error;
+    assert_int_equal(pool_worker_create(&worker, tree_compute_pool(side->compute), &error), 0);
+    assert_int_equal(tree_session_create(&session, side->compute, worker, &error), 0);
+    beside->value = get_by(session, side->tree, KEY);
+    tree_session_destroy(session);
+    pool_worker_destroy(worker);
     atomic_store_release(&beside->done, 1); /* with the value */
 }
 
