@@ -181,7 +181,11 @@ enum linearize_verdict linearize_key(const struct history_op *ops, size_t count,
         prepare_events(&search);
         verdict = linearize_search_run(&search, steps_max ? steps_max : STEPS_DEFAULT);
         if (verdict != LINEARIZE_ACCEPTED)
-            explain(&search, search.stuck, "could not be placed", explanation, size);
+            explain(&search, search.stuck,
+                    verdict == LINEARIZE_UNDECIDED
+                        ? "the search ended undecided, and came no further than here"
+                        : "could not be placed",
+                    explanation, size);
     }
     if (culprit && verdict != LINEARIZE_ACCEPTED)
         *culprit = &ops[search.stuck];

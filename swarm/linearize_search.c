@@ -191,13 +191,43 @@ static bool event_before(const struct linearize_search *search, uint32_t left, u
     return a != b ? a < b : left < right;
 }
 
-/* Operations that are alike but for their deadlines: trying the one that returns first is enough. */
-enum likeness { ALIKE_DELETE, ALIKE_INSERT, ALIKE_PUT, ALIKE_MODIFY, ALIKE_COUNT };
+/* Operations that are alike but for their deadlines: trying the one that returns first is enough. Those of
+ * unknown outcome have none, so any one of a kind does. */
+enum likeness {
+    ALIKE_DELETE,
+    ALIKE_INSERT,
+    ALIKE_PUT,
+    ALIKE_MODIFY,
+    ALIKE_UNKNOWN_DELETE,
+    ALIKE_UNKNOWN_INSERT,
+    ALIKE_UNKNOWN_UPDATE,
+    ALIKE_UNKNOWN_PUT, /* and those modifications that put */
+    ALIKE_UNKNOWN_CLEAR,
+    ALIKE_COUNT
+};
+
+static enum likeness likeness_unknown(const struct linearize_search *search, uint32_t op)
+{
+    const struct history_op *o = &search->ops[op];
+    if (o->kind == HISTORY_DELETE)
+        return ALIKE_UNKNOWN_DELETE;
+    if (o->kind == HISTORY_MODIFY && o->argument == 0)
+        return ALIKE_UNKNOWN_CLEAR;
+    if (!search->unread[op])
+        return ALIKE_COUNT;
+    if (o->kind == HISTORY_INSERT)
+        return ALIKE_UNKNOWN_INSERT;
+    if (o->kind == HISTORY_UPDATE)
+        return ALIKE_UNKNOWN_UPDATE;
+    return o->kind == HISTORY_PUT || o->kind == HISTORY_MODIFY ? ALIKE_UNKNOWN_PUT : ALIKE_COUNT;
+}
 
 static enum likeness likeness(const struct linearize_search *search, uint32_t op)
 {
     const struct history_op *o = &search->ops[op];
-    if (!o->known || o->status != 0)
+    if (!o->known)
+        return likeness_unknown(search, op);
+    if (o->status != 0)
         return ALIKE_COUNT;
     if (o->kind == HISTORY_DELETE)
         return ALIKE_DELETE;
@@ -214,7 +244,8 @@ static enum likeness likeness(const struct linearize_search *search, uint32_t op
 static bool is_idle(const struct linearize_search *search, uint32_t op)
 {
     const struct history_op *o = &search->ops[op];
-    return !o->known && (o->kind == HISTORY_PUT || o->kind == HISTORY_UPDATE) && search->unread[op] &&
+    return !o->known && search->unread[op] &&
+           (o->kind == HISTORY_PUT || o->kind == HISTORY_UPDATE || o->kind == HISTORY_MODIFY) &&
            linearize_search_plain(search, search->state);
 }
 

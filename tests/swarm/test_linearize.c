@@ -111,6 +111,31 @@ static void allows_for_unknown_outcomes(void **state)
     accept(made(1, FOREVER, HISTORY_GET, 0, 0, 0, 0), PUT(2, 3, 1));
 }
 
+/* Which of many lost writes has happened makes no difference where no operation saw what they wrote: a search
+ * that tries each set of them never ends. */
+static void decides_among_many_lost_writes(void **state)
+{
+    struct history_op ops[64];
+    size_t count = 0;
+    for (uint64_t i = 0; i < 5; i++) {
+        ops[count++] = DELETE(1, FOREVER, 0);
+        ops[count++] = INSERT(1, FOREVER, 10 * i + 100, 0);
+        ops[count++] = UPDATE(1, FOREVER, 10 * i + 101, 0);
+        ops[count++] = PUT(1, FOREVER, 10 * i + 102);
+        ops[count++] = MODIFY(1, FOREVER, 0, 10 * i + 103);
+        ops[count++] = MODIFY(1, FOREVER, 0, 0);
+    }
+    ops[count++] = PUT(2, 3, 1);
+    ops[count++] = GET(4, 5, 1);
+    ops[count++] = GET(6, 7, 0); /* one of those that delete */
+    ops[count++] = PUT(8, 9, 2);
+    ops[count++] = INSERT(10, 11, 3, 0); /* another one */
+    ops[count++] = GET(12, 13, 3);
+    assert_int_equal(linearize_key(ops, count, 0, NULL, NULL, 0), LINEARIZE_ACCEPTED);
+    ops[count++] = GET(14, 15, 2);
+    assert_int_equal(linearize_key(ops, count, 0, NULL, NULL, 0), LINEARIZE_REJECTED);
+}
+
 static void tells_malformed(void **state)
 {
     assert_int_equal(judge(PUT(1, 2, 1), PUT(3, 4, 1)), LINEARIZE_MALFORMED);
@@ -303,11 +328,17 @@ static void rejects_planted_corruption(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(accepts_sequences),           cmocka_unit_test(accepts_overlaps),
-        cmocka_unit_test(rejects_stale_reads),         cmocka_unit_test(rejects_lost_updates),
-        cmocka_unit_test(rejects_resurrection),        cmocka_unit_test(rejects_wrong_outcomes),
-        cmocka_unit_test(allows_for_unknown_outcomes), cmocka_unit_test(tells_malformed),
-        cmocka_unit_test(accepts_what_a_register_did), cmocka_unit_test(rejects_planted_corruption),
+        cmocka_unit_test(accepts_sequences),
+        cmocka_unit_test(accepts_overlaps),
+        cmocka_unit_test(rejects_stale_reads),
+        cmocka_unit_test(rejects_lost_updates),
+        cmocka_unit_test(rejects_resurrection),
+        cmocka_unit_test(rejects_wrong_outcomes),
+        cmocka_unit_test(allows_for_unknown_outcomes),
+        cmocka_unit_test(tells_malformed),
+        cmocka_unit_test(decides_among_many_lost_writes),
+        cmocka_unit_test(accepts_what_a_register_did),
+        cmocka_unit_test(rejects_planted_corruption),
         cmocka_unit_test(rejects_planted_stale_reads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
