@@ -68,7 +68,7 @@ uint64_t fabric_lease_lapses(const struct fabric *fabric);
  * memory nodes, connect to it later, and trust what it fetched before the fencing. */
 void fabric_lease_resume(struct fabric *fabric, uint64_t incarnation);
 
-/* ---- G8: one round trip each; `cost` may be NULL ---- */
+/* ---- G8: one round trip each (fabric_processes: one for each 4,000 processes); `cost` may be NULL ---- */
 
 /* Returns when it is so. 0 also if that process is not connected there. BANYAN_EINVAL: it is this process.
  * BANYAN_ENOTSUP: this backend cannot fence, since all its compute nodes are one process. Else as

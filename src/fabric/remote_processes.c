@@ -65,25 +65,47 @@ static int compare(const void *a, const void *b)
     return one->compute_id < two->compute_id ? -1 : one->compute_id > two->compute_id;
 }
 
+/* Those behind the id `after`, as many as one answer has, in ascending order. BANYAN_EVERSION: the answer
+ * makes no sense. */
+static int list_some(struct fabric_endpoint *base, uint16_t after, struct wire_process_list *list)
+{
+    const size_t head = offsetof(struct wire_process_list, processes);
+    const struct wire_process_request request = {.kind = WIRE_PROCESS_LIST, .compute_id = after};
+    size_t length;
+    int status = ask(base, REMOTE_HOME, &request, list, sizeof *list, &length);
+    if (status)
+        return status;
+    if (length < head || list->count > WIRE_PROCESSES_MAX || list->total < list->count ||
+        length != head + list->count * sizeof list->processes[0] || (list->total > 0 && list->count == 0))
+        return BANYAN_EVERSION;
+    qsort(list->processes, list->count, sizeof list->processes[0], compare);
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (list->processes[i].compute_id <= after)
+            return BANYAN_EVERSION;
+        after = list->processes[i].compute_id;
+    }
+    return BANYAN_OK;
+}
+
+/* A process that is connected all the time is in exactly one of the answers. Each begins behind the one
+ * before it, so there is an end to them. */
 int remote_processes(struct fabric_endpoint *base, struct fabric_process *processes, uint32_t capacity,
                      uint32_t *count)
 {
-    const size_t head = offsetof(struct wire_process_list, processes);
     struct wire_process_list *list = malloc(sizeof *list);
-    size_t length;
-    if (list == NULL)
-        return BANYAN_ENOMEM;
-    const struct wire_process_request request = {.kind = WIRE_PROCESS_LIST};
-    int status = ask(base, REMOTE_HOME, &request, list, sizeof *list, &length);
-    if (!status && (length < head || list->count > WIRE_PROCESSES_MAX || list->total < list->count ||
-                    length != head + list->count * sizeof list->processes[0]))
-        status = BANYAN_EVERSION;
-    if (!status) {
-        *count = list->total;
-        qsort(list->processes, list->count, sizeof list->processes[0], compare);
-        for (uint32_t i = 0; i < list->count && i < capacity; i++)
-            processes[i] = (struct fabric_process){.compute_id = list->processes[i].compute_id,
-                                                   .instance = list->processes[i].instance};
+    uint16_t after = 0;
+    bool more = true;
+    int status = list == NULL ? BANYAN_ENOMEM : BANYAN_OK;
+    *count = 0;
+    while (!status && more) {
+        status = list_some(base, after, list);
+        for (uint32_t i = 0; !status && i < list->count; i++, ++*count) {
+            after = list->processes[i].compute_id;
+            if (*count < capacity)
+                processes[*count] =
+                    (struct fabric_process){.compute_id = after, .instance = list->processes[i].instance};
+        }
+        more = !status && list->count < list->total;
     }
     free(list);
     return status;

@@ -1,7 +1,7 @@
 /*
  * remote_processes.h - what memory nodes are asked about other compute nodes (G8, peers.h), as calls over an
  * endpoint's data connection (wire.h, PROCESS). On the endpoint's owner; each waits for an answer, at most
- * the fabric's time-out.
+ * the fabric's time-out; remote_processes for one answer for each WIRE_PROCESSES_MAX processes.
  */
 #ifndef FABRIC_REMOTE_PROCESSES_H
 #define FABRIC_REMOTE_PROCESSES_H

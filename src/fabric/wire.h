@@ -194,7 +194,7 @@ struct wire_staging {
 enum wire_process_kind {
     WIRE_PROCESS_FENCE = 17, /* -> wire_process_reply: the process has no connection here, and no locks */
     WIRE_PROCESS_LEASE_OVER, /* home -> wire_process_reply */
-    WIRE_PROCESS_LIST,       /* home -> wire_process_list */
+    WIRE_PROCESS_LIST,       /* home; those with a greater id than `compute_id` -> wire_process_list */
     WIRE_PROCESS_NOTIFY,     /* home; `instance` is the number -> nothing */
     WIRE_PROCESS_ADDRESS,    /* home -> text: where the process answers peers; BANYAN_ENOTFOUND: not known */
     WIRE_PROCESS_END
@@ -215,7 +215,8 @@ struct wire_process_reply {
 };
 #define WIRE_PROCESSES_MAX 4000u
 struct wire_process_list {
-    uint32_t count, total; /* count: at most WIRE_PROCESSES_MAX of them, in any order */
+    uint32_t count, total; /* total: those that were asked for; count: of them, some that have the least ids,
+                              in any order. Who wants the rest asks for those behind the last one */
     struct wire_process {
         uint64_t instance;
         uint16_t compute_id;

@@ -97,6 +97,8 @@ bool memoryd_groups_fence(struct memoryd *daemon, struct fabric_process process,
                           const char *why);
 /* The home node's. */
 bool memoryd_groups_lease_over(struct memoryd *daemon, struct fabric_process process, uint64_t now);
+/* The home node's: the processes with a greater id than `after`; all of them, or those with the least ids. */
+void memoryd_groups_list(struct memoryd_groups *groups, uint16_t after, struct wire_process_list *list);
 /* The greatest number grows, and all I/O threads are woken to tell it. */
 void memoryd_groups_notify(struct memoryd *daemon, uint64_t number);
 

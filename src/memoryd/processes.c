@@ -69,18 +69,31 @@ void memoryd_groups_notify(struct memoryd *daemon, uint64_t number)
         memoryd_loop_wake(&daemon->loops[i]);
 }
 
-static void list_processes(struct memoryd_groups *groups, struct wire_process_list *list)
+static bool listed(const struct memoryd_group *group, uint16_t after)
 {
+    return (group->state == GROUP_LIVE || group->state == GROUP_LEAVING) && group->compute_id > after;
+}
+
+/* The groups are in no order. Counted by the upper byte of their ids they tell how far a list may reach;
+ * there are at most 256 of each, since no two groups have one id. */
+void memoryd_groups_list(struct memoryd_groups *groups, uint16_t after, struct wire_process_list *list)
+{
+    uint32_t counts[256] = {0}, whole = 0, end = 0;
     list->count = list->total = 0;
     spinlock_lock(&groups->lock);
-    for (const struct memoryd_group *group = groups->first; group != NULL; group = group->next) {
-        if (group->state != GROUP_LIVE && group->state != GROUP_LEAVING)
-            continue;
-        list->total++;
-        if (list->count < WIRE_PROCESSES_MAX)
+    for (const struct memoryd_group *group = groups->first; group != NULL; group = group->next)
+        if (listed(group, after)) {
+            counts[group->compute_id >> 8]++;
+            list->total++;
+        }
+    while (end < 256 && whole + counts[end] <= WIRE_PROCESSES_MAX)
+        whole += counts[end++];
+    for (const struct memoryd_group *group = groups->first; group != NULL; group = group->next)
+        if (listed(group, after) && (uint32_t)group->compute_id >> 8 < end) {
+            assert(list->count < whole);
             list->processes[list->count++] =
                 (struct wire_process){.instance = group->instance, .compute_id = group->compute_id};
-    }
+        }
     spinlock_unlock(&groups->lock);
 }
 
@@ -113,10 +126,10 @@ static int serve_fence(struct memoryd *daemon, struct fabric_process process, ui
     return reply_done(call, done, life);
 }
 
-static int serve_list(struct memoryd *daemon, struct memory_call *call)
+static int serve_list(struct memoryd *daemon, uint16_t after, struct memory_call *call)
 {
     struct wire_process_list list;
-    list_processes(&daemon->groups, &list);
+    memoryd_groups_list(&daemon->groups, after, &list);
     size_t length = offsetof(struct wire_process_list, processes) + list.count * sizeof list.processes[0];
     if (call->capacity < length)
         return BANYAN_EINVAL;
@@ -156,7 +169,7 @@ static int serve(void *context, struct memory_call *call)
     case WIRE_PROCESS_LEASE_OVER:
         return reply_done(call, memoryd_groups_lease_over(daemon, process, task_now()), 0);
     case WIRE_PROCESS_LIST:
-        return serve_list(daemon, call);
+        return serve_list(daemon, request.compute_id, call);
     case WIRE_PROCESS_NOTIFY:
         memoryd_groups_notify(daemon, request.instance);
         return BANYAN_OK;

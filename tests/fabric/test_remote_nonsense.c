@@ -9,6 +9,7 @@
 #include "base/atomic.h"
 #include "base/log.h"
 #include "base/task.h"
+#include "fabric/peers.h"
 #include "fabric/remote.h"
 #include "fabric/wire.h"
 #include "liar.h"
@@ -108,12 +109,57 @@ static bool answer_list(int fd, const struct wire_header *asked)
     return liar_say(fd, &reply, length) && (lie != TWICE || liar_say(fd, &reply, length));
 }
 
+/* ---- who is connected: processes of the ids 2, 4, 6 and so on ---- */
+
+#define CONNECTED 9001u
+
+enum list_lie {
+    LIST_TRUTH,
+    LIST_AGAIN,   /* an answer begins where the last one did */
+    LIST_NOTHING, /* there are more, and none of them is told */
+    LIST_TWINS,   /* one id twice */
+    LIST_LIES
+};
+
+static uint32_t list_lie; /* atomic: of all answers until the test sets it again */
+
+static bool answer_processes(int fd, const struct wire_header *asked)
+{
+    static __thread struct {
+        struct wire_header header;
+        struct wire_process_list list;
+    } reply;
+    struct wire_process_request request;
+    struct wire_process_list *list = &reply.list;
+    const enum list_lie lie = (enum list_lie)atomic_load_acquire(&list_lie); /* acquire: as set by the test */
+    if (asked->length != sizeof request || !liar_take(fd, &request, sizeof request) ||
+        request.kind != WIRE_PROCESS_LIST)
+        return false;
+    const uint32_t told = lie == LIST_AGAIN ? 0 : request.compute_id / 2u;
+    list->total = CONNECTED - told;
+    list->count = list->total < WIRE_PROCESSES_MAX ? list->total : WIRE_PROCESSES_MAX;
+    if (told && lie == LIST_NOTHING)
+        list->count = 0;
+    for (uint32_t i = 0; i < list->count; i++) { /* in no order: backwards */
+        const uint32_t id = 2 * (told + list->count - i);
+        list->processes[i] = (struct wire_process){.compute_id = (uint16_t)id, .instance = 100000 + id};
+    }
+    if (lie == LIST_TWINS)
+        list->processes[1].compute_id = list->processes[0].compute_id;
+    const size_t length =
+        offsetof(struct wire_process_list, processes) + list->count * sizeof list->processes[0];
+    reply.header = (struct wire_header){.length = (uint32_t)length, .kind = WIRE_RESULT, .id = asked->id};
+    return liar_say(fd, &reply, sizeof reply.header + length);
+}
+
 static void talk(struct liar *liar, int fd)
 {
     struct wire_header header;
     bool on = welcome(fd);
     while (on && liar_take(fd, &header, sizeof header) && header.kind != WIRE_GOODBYE)
-        on = header.kind == WIRE_HEARTBEAT ? liar_say(fd, &header, sizeof header) : answer_list(fd, &header);
+        on = header.kind == WIRE_HEARTBEAT ? liar_say(fd, &header, sizeof header)
+             : header.kind == WIRE_CALL    ? answer_processes(fd, &header)
+                                           : answer_list(fd, &header);
 }
 
 /* ---- the client ---- */
@@ -179,9 +225,45 @@ static void lies_cost_the_connection(void **state)
     liar_stop(&liar);
 }
 
+/* More processes than one answer has room for are asked for in pieces; what the pieces contradict is told. */
+static void long_lists_of_processes(void **state)
+{
+    struct liar liar;
+    struct error error = {0};
+    struct fabric *fabric = NULL;
+    uint32_t count;
+    struct fabric_process *list = calloc(CONNECTED + 1, sizeof *list);
+    assert_non_null(list);
+    liar_start(&liar, &(struct net_address){.kind = NET_TCP, .host = "127.0.0.1"}, talk, NULL);
+    const struct fabric_remote_options options = {.nodes = &liar.address, .count = 1, .timeout_ms = 20000};
+    if (fabric_remote_open(&fabric, &options, &error))
+        fail_msg("%s", error.text);
+    struct fabric_endpoint *endpoint = fabric_endpoint_open(fabric, &error);
+    assert_non_null(endpoint);
+    for (uint32_t capacity = 10; capacity <= CONNECTED; capacity += CONNECTED - 10) {
+        memset(list, 0, (CONNECTED + 1) * sizeof *list);
+        assert_int_equal(fabric_processes(endpoint, list, capacity, &count, NULL), 0);
+        assert_int_equal(count, CONNECTED);
+        for (uint32_t i = 0; i < capacity; i++) {
+            assert_int_equal(list[i].compute_id, 2 * (i + 1));
+            assert_int_equal(list[i].instance, 100000 + 2 * (i + 1));
+        }
+        assert_int_equal(list[capacity].compute_id, 0);
+    }
+    for (uint32_t lie = LIST_TRUTH + 1; lie < LIST_LIES; lie++) {
+        atomic_store_release(&list_lie, lie); /* release: before the question */
+        assert_int_equal(fabric_processes(endpoint, list, CONNECTED, &count, NULL), BANYAN_EVERSION);
+    }
+    fabric_endpoint_close(endpoint);
+    fabric_close(fabric);
+    liar_stop(&liar);
+    free(list);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lies_cost_the_connection)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lies_cost_the_connection),
+                                       cmocka_unit_test(long_lists_of_processes)};
     log_set_level(LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

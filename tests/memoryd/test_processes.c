@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/task.h"
 #include "client.h"
+#include "memoryd/group_state.h"
 
 #define MS         UINT64_C(1000000)
 #define LONG_LEASE 60000u
@@ -226,6 +227,47 @@ static int call_bytes(struct client *client, const void *request, size_t length,
     return client_call(client, request, length, reply, WIRE_SMALL_MAX, reply_length);
 }
 
+/* More than one answer has room for: the least ids first, and each once. */
+static void test_long_lists(void **state)
+{
+    static struct memoryd_group groups[10000];
+    static struct wire_process_list list;
+    struct memoryd_groups all = {0};
+    uint32_t connected = 0;
+    for (uint32_t i = 0; i < 10000; i++) { /* from 1 to 60,000, in no order; some are fenced */
+        const uint32_t at = i * 7919 % 10000;
+        groups[i] = (struct memoryd_group){.next = all.first,
+                                           .compute_id = (uint16_t)(at < 5000 ? at + 1 : 60001 - (at - 5000)),
+                                           .instance = 1 + at,
+                                           .state = at % 10 == 3   ? GROUP_FENCED
+                                                    : at % 10 == 4 ? GROUP_LEAVING
+                                                                   : GROUP_LIVE};
+        connected += groups[i].state != GROUP_FENCED;
+        all.first = &groups[i];
+    }
+    uint16_t after = 0;
+    for (uint32_t told = 0; told < connected;) {
+        uint16_t last = 0;
+        memoryd_groups_list(&all, after, &list);
+        assert_int_equal(list.total, connected - told);
+        assert_in_range(list.count, 1, WIRE_PROCESSES_MAX);
+        for (uint32_t i = 0; i < list.count; i++) {
+            const struct wire_process *process = &list.processes[i];
+            assert_true(process->compute_id > after);
+            last = process->compute_id > last ? process->compute_id : last;
+        }
+        uint32_t there = 0; /* between the two ids: none was passed over */
+        for (uint32_t i = 0; i < 10000; i++)
+            there += groups[i].state != GROUP_FENCED && groups[i].compute_id > after &&
+                     groups[i].compute_id <= last;
+        assert_int_equal(list.count, there);
+        told += list.count;
+        after = last;
+    }
+    memoryd_groups_list(&all, after, &list);
+    assert_true(list.count == 0 && list.total == 0);
+}
+
 static void test_answers(void **state)
 {
     struct site site;
@@ -243,6 +285,12 @@ static void test_answers(void **state)
     memcpy(&list, reply, length);
     assert_true(list.count == 2 && list.total == 2);
     assert_int_equal(length, offsetof(struct wire_process_list, processes) + 2 * sizeof list.processes[0]);
+
+    request.compute_id = one.welcome.compute_id; /* those behind it */
+    assert_int_equal(call_bytes(&data, &request, sizeof request, &length, reply), 0);
+    memcpy(&list, reply, length);
+    assert_true(list.count == 1 && list.total == 1);
+    assert_int_equal(list.processes[0].compute_id, two.welcome.compute_id);
 
     request = (struct wire_process_request){
         .kind = WIRE_PROCESS_ADDRESS, .compute_id = one.welcome.compute_id, .instance = ONE};
@@ -315,8 +363,8 @@ int main(void)
 {
     log_set_level(LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lasts),   cmocka_unit_test(test_ids),     cmocka_unit_test(test_fences),
-        cmocka_unit_test(test_answers), cmocka_unit_test(test_notices),
+        cmocka_unit_test(test_lasts),   cmocka_unit_test(test_ids),        cmocka_unit_test(test_fences),
+        cmocka_unit_test(test_answers), cmocka_unit_test(test_long_lists), cmocka_unit_test(test_notices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
