@@ -133,6 +133,16 @@ static void remove_stranger(struct doorman *doorman, unsigned at)
     doorman->strangers[at] = doorman->strangers[--doorman->count];
 }
 
+/* All of them have equally long. They are in no order: the last takes the place of one that goes. */
+static unsigned oldest_stranger(const struct doorman *doorman)
+{
+    unsigned oldest = 0;
+    for (unsigned i = 1; i < doorman->count; i++)
+        if (doorman->strangers[i].deadline < doorman->strangers[oldest].deadline)
+            oldest = i;
+    return oldest;
+}
+
 /* The endpoint that serves the fewest callers; the fabric's lock is held. */
 static struct remote_endpoint *choose(const struct remote_fabric *remote)
 {
@@ -228,7 +238,7 @@ static void accept_one(struct doorman *doorman, uint64_t now)
         return;
     memcpy(connection->from, from, sizeof connection->from);
     if (doorman->count == STRANGERS_MAX) /* the one that has had the most time makes room */
-        remove_stranger(doorman, 0);
+        remove_stranger(doorman, oldest_stranger(doorman));
     if (!meet(doorman, connection))
         doorman->strangers[doorman->count++] =
             (struct stranger){.connection = connection, .deadline = now + HELLO_NS};

@@ -1,6 +1,7 @@
 /* test_remote_calls.c - calls between compute nodes (peers.h) over connections of their own: by fibers and by
  * plain threads, over TCP, TLS and Unix sockets; peers that are gone, slow, silent, liars or strangers. */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -689,6 +690,41 @@ static void strangers(void **state)
     daemon_kill(&world.daemon);
 }
 
+/* A stranger that has been let in. */
+static int stand_at_the_door(struct fabric *fabric)
+{
+    struct {
+        struct wire_header head;
+        struct wire_greeting greeting;
+    } first;
+    int fd = reach_peer(fabric);
+    assert_true(liar_take(fd, &first, sizeof first));
+    return fd;
+}
+
+/* One for whom there is no room takes the place of the one that has stood there longest, wherever it is kept.
+ */
+static void the_oldest_stranger_goes(void **state)
+{
+    enum { ROOM = 64 };
+    struct world world = {0};
+    struct pollfd polls[ROOM + 1];
+    world_start(&world);
+    struct fabric *fabric = open_fabric(&world, true);
+    int gone = stand_at_the_door(fabric); /* its place is taken by the youngest of those that follow */
+    for (unsigned i = 0; i <= ROOM; i++) {
+        if (i == ROOM - 1)
+            close(gone);
+        polls[i] = (struct pollfd){.fd = stand_at_the_door(fabric), .events = POLLIN};
+    }
+    assert_int_equal(poll(polls, ROOM, (int)(LIMIT / MS)) > 0, 1);
+    assert_true(polls[0].revents & POLLIN); /* it and no other, unless all have had their time */
+    for (unsigned i = 0; i <= ROOM; i++)
+        close(polls[i].fd);
+    fabric_close(fabric);
+    daemon_kill(&world.daemon);
+}
+
 /* ---- a liar that is called ---- */
 
 /* What the liar does when it has got that far. */
@@ -827,9 +863,11 @@ int main(int count, char **arguments)
     daemon_main(count, arguments);
     log_set_level(LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(over_tcp),     cmocka_unit_test(over_unix), cmocka_unit_test(over_tls),
-        cmocka_unit_test(nobody_there), cmocka_unit_test(stopped),   cmocka_unit_test(never_served),
-        cmocka_unit_test(gone),         cmocka_unit_test(too_late),  cmocka_unit_test(strangers),
+        cmocka_unit_test(over_tcp),     cmocka_unit_test(over_unix),
+        cmocka_unit_test(over_tls),     cmocka_unit_test(nobody_there),
+        cmocka_unit_test(stopped),      cmocka_unit_test(never_served),
+        cmocka_unit_test(gone),         cmocka_unit_test(too_late),
+        cmocka_unit_test(strangers),    cmocka_unit_test(the_oldest_stranger_goes),
         cmocka_unit_test(called_liars),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
