@@ -195,5 +195,6 @@ int cluster_server_tls(struct net_tls **tls, const char *certificate, const char
 int cluster_failed(const char *name, const struct error *error)
 {
     fprintf(stderr, "banyan %s: %s\n", name, error->text[0] ? error->text : error_name(error->code));
-    return error->code == BANYAN_EINVAL ? COMMAND_USAGE : COMMAND_FAILED;
+    /* a key that the index cannot have is bad input too */
+    return error->code == BANYAN_EINVAL || error->code == BANYAN_EKEYSIZE ? COMMAND_USAGE : COMMAND_FAILED;
 }

@@ -624,6 +624,10 @@ static void test_bad_input(void **state)
     refuse(scene, RANGES("fly"), 2, "split");
     refuse(scene, RANGES("split", "redis"), 2, "a key");
     refuse(scene, RANGES("split", "redis", "a\\y"), 2, "hexadecimal");
+    for (int length = 254; length <= 256; length++) { /* 255: the longest key; a bound has two bytes less */
+        refuse(scene, RANGES("split", "redis", keep(text_of("%0*d", length, 7))), 2, "is longer than");
+        refuse(scene, RANGES("merge", "redis", keep(text_of("%0*d", length, 7))), 2, "is longer than");
+    }
     refuse(scene, RANGES("split", "nosuch", "a"), 1, "no index named 'nosuch'");
     refuse(scene, RANGES("split", "banyan:ranges", "a"), 2, "map");
     refuse(scene, RANGES("list", "nosuch"), 1, "nosuch");
