@@ -50,6 +50,16 @@ static int install_rows(struct owner *owner, struct tree_session *session, struc
     return status;
 }
 
+/* NULL: none. Operations that wait read it at any time. */
+static void set_trouble(struct owner *owner, struct owner_index *index, const char *text)
+{
+    spinlock_lock(&owner->lock);
+    index->broken = text != NULL;
+    if (text)
+        snprintf(index->trouble, sizeof index->trouble, "%s", text);
+    spinlock_unlock(&owner->lock);
+}
+
 int owner_install(struct owner *owner, struct tree_session *session, struct owner_index *index)
 {
     const struct owner_problem *problem = owner_map_problem(&owner->copy, index->number);
@@ -57,15 +67,14 @@ int owner_install(struct owner *owner, struct tree_session *session, struct owne
         /* Nothing of it may be touched: wait_for() of forward.c says why. */
         const struct format_range nothing = {
             .number = index->number, .state = FORMAT_RANGE_MOVING, .epoch = owner->copy.version};
-        snprintf(index->trouble, sizeof index->trouble, "%s", problem->text);
-        atomic_store_release(&index->broken, true); /* release: the text */
+        set_trouble(owner, index, problem->text);
         return install_rows(owner, session, index, &nothing, 1);
     }
     uint32_t count;
     const struct format_range *ranges = owner_map_of(&owner->copy, index->number, &count);
     int status = install_rows(owner, session, index, ranges, count);
     if (!status)
-        atomic_store_relaxed(&index->broken, false);
+        set_trouble(owner, index, NULL);
     return status;
 }
 

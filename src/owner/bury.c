@@ -58,6 +58,6 @@ int owner_bury(struct owner *owner, struct tree_session *session, uint32_t most)
         return status;
     status = owner_transfer_lock(&transfer, owner, session);
     if (status)
-        return status == BANYAN_EBUSY ? 0 : status;
+        return status;
     return owner_transfer_unlock(&transfer, bury(&transfer));
 }

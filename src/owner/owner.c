@@ -14,6 +14,7 @@
 const char *const owner_state_names[] = {"settled", "moving", "split", "closed", NULL};
 
 #define DETACH_LOOK_NS (50 * MICROSECOND)
+#define JOIN_LOOK_NS   (1 * MILLISECOND)
 
 /* ---- options ---- */
 
@@ -87,6 +88,23 @@ static int open_map(struct owner *owner, struct tree_session *session)
     return owner->map ? 0 : owner_map_open(session, &owner->map);
 }
 
+/* The board has no room: of the processes that are gone none may be left there. Where another task or process
+ * has the map's lock it may be about to take them off, or do something else: this one waits for its turn. */
+static int join_full(struct owner *owner, struct tree_session *session)
+{
+    const uint64_t began = task_now();
+    for (;;) {
+        int buried = owner_bury(owner, session, 0);
+        if (buried && buried != BANYAN_EBUSY)
+            return buried;
+        int status = owner_refresh(owner, session, 0);
+        if (status != BANYAN_ENOSPC || !buried || owner_stopping(owner) ||
+            task_now() - began >= owner->options.timeout_ns)
+            return status;
+        task_sleep(JOIN_LOOK_NS);
+    }
+}
+
 int owner_join(struct owner *owner, struct tree_session *session)
 {
     owner_turn_take(&owner->adopting);
@@ -95,12 +113,7 @@ int owner_join(struct owner *owner, struct tree_session *session)
     if (status || owner->incarnation) /* what was adopted once is kept up by the keeper */
         return status;
     status = owner_refresh(owner, session, 0);
-    if (status == BANYAN_ENOSPC) { /* on the board: of those that are gone nothing may be left there */
-        status = owner_bury(owner, session, 0);
-        if (!status)
-            status = owner_refresh(owner, session, 0);
-    }
-    return status;
+    return status == BANYAN_ENOSPC ? join_full(owner, session) : status;
 }
 
 /* ---- indexes ---- */

@@ -24,8 +24,9 @@ struct owner_index {
     uint16_t number;
     uint32_t users;    /* under owner->lock: tasks that serve an operation of it */
     bool leaving;      /* under owner->lock: no new ones */
-    bool broken;       /* atomic: its part of the map contradicts itself */
-    char trouble[200]; /* with `broken`; written under the turn `adopting` before that is set */
+    bool broken;       /* under owner->lock, written under `adopting` too: its part of the map contradicts
+                          itself */
+    char trouble[200]; /* with `broken`: in which entry */
     struct owner_index *next;
 };
 
@@ -115,8 +116,8 @@ void owner_wake(struct owner *owner);
 /* ---- bury.c ---- */
 
 /* Takes processes off the board that are gone, if it names more than `most` of those: they are fenced at
- * every memory node first. Only if the map's lock is free. Calls of this process need not be over, nor must
- * it have joined. Under neither turn. */
+ * every memory node first. BANYAN_EBUSY: the map's lock is not free, and nothing was done. Calls of this
+ * process need not be over, nor must it have joined. Under neither turn. */
 int owner_bury(struct owner *owner, struct tree_session *session, uint32_t most);
 
 /* ---- keep.c ---- */

@@ -1,5 +1,6 @@
 /* threads.c - the layer's own threads in a real process; see owner_threads_start in owner.h. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/thread.h"
@@ -26,6 +27,7 @@ struct runner {
     struct pool_worker *pool;
     struct fiber_argument *fibers; /* owned */
     unsigned count, left;          /* `left`: fibers that have not returned; the thread's */
+    struct error told;             /* the last that was logged; the thread's */
 };
 
 static int work(struct runner *runner, enum runner_task task, struct tree_session *session)
@@ -41,21 +43,28 @@ static int work(struct runner *runner, enum runner_task task, struct tree_sessio
     }
 }
 
-/* The keeper must not end while the process lives: what it could not do at first is tried again. */
+/* What fails is tried again in a while. It is told once, as long as the reason stays the same. */
+static void try_later(struct runner *runner, const struct error *error)
+{
+    if (strcmp(error->text, runner->told.text) != 0)
+        log_warning("ownership: %s; it is tried again", error->text);
+    runner->told = *error;
+    task_sleep(runner->threads->owner->options.tick_ns);
+}
+
+/* The keeper must not end while the process lives, nor what answers the peers: others would wait for it. */
 static void run_with_session(struct runner *runner, enum runner_task task)
 {
     struct owner *owner = runner->threads->owner;
-    struct tree_session *session;
+    struct tree_session *session = NULL;
     struct error error = {0};
-    if (tree_session_create(&session, owner->compute, runner->pool, &error)) {
-        log_warning("ownership: %s", error.text);
-        return;
+    while (tree_session_create(&session, owner->compute, runner->pool, &error)) {
+        if (owner_stopping(owner))
+            return;
+        try_later(runner, &error);
     }
-    int status;
-    while ((status = work(runner, task, session)) && !owner_stopping(owner)) {
-        log_warning("ownership: %s", tree_session_error(session)->text);
-        task_sleep(owner->options.tick_ns);
-    }
+    while (work(runner, task, session) && !owner_stopping(owner))
+        try_later(runner, tree_session_error(session));
     tree_session_destroy(session);
 }
 

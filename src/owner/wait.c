@@ -7,6 +7,8 @@
  */
 #include "owner/wait.h"
 
+#include <string.h>
+
 #include "owner/board.h"
 #include "owner/state.h"
 
@@ -115,12 +117,15 @@ static int unreachable(struct owner *owner, struct tree_session *session, struct
 
 static int broken(struct owner *owner, struct tree_session *session, struct tree *tree)
 {
+    char trouble[sizeof((struct owner_index *)0)->trouble];
     spinlock_lock(&owner->lock);
     const struct owner_index *index = owner_index_of(owner, tree);
-    bool bad = index && atomic_load_acquire(&index->broken); /* acquire: the text */
+    const bool bad = index && index->broken;
+    if (bad) /* a copy: another version of the map may say something else at once */
+        memcpy(trouble, index->trouble, sizeof trouble);
     spinlock_unlock(&owner->lock);
     return bad ? pool_fail(tree_session_pool(session), BANYAN_ECORRUPT, "the index '%s': %s", tree_name(tree),
-                           index->trouble)
+                           trouble)
                : 0;
 }
 

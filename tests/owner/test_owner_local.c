@@ -22,10 +22,12 @@
 #include "owner/owner.h"
 #include "owner/process.h"
 #include "swarm/world.h"
+#include "tree/session.h"
 
-#define SIDES 3u
-#define KEYS  3000u /* of all workers */
-#define MOVES 60u
+#define SIDES    3u
+#define KEYS     3000u /* of all workers */
+#define MOVES    60u
+#define LIMIT_NS UINT64_C(20000000000) /* much more than anything takes */
 
 struct side {
     struct fabric *fabric;
@@ -68,12 +70,13 @@ static size_t key_of(uint32_t number, uint8_t key[8])
 struct failing {
     struct fabric_ops ops;
     int (*call)(struct fabric_endpoint *, uint16_t, const void *, size_t, void *, size_t, size_t *);
+    uint32_t locks;    /* atomic: so often the map's lock was asked for */
     uint32_t kind;     /* atomic: the next call of this kind fails; 0: none */
     bool served;       /* ... and is served before */
     uint32_t held;     /* atomic: ... and waits as long as this is 1 */
     uint64_t versions; /* ... if it tells of this version or a later one */
 };
-static struct failing failing[SIDES];
+static struct failing failing[SIDES + 1]; /* the last one is the guest */
 
 static int failing_call(struct fabric_endpoint *endpoint, uint16_t node, const void *bytes, size_t length,
                         void *reply, size_t capacity, size_t *reply_length)
@@ -82,6 +85,8 @@ static int failing_call(struct fabric_endpoint *endpoint, uint16_t node, const v
     struct memory_board_request request = {0};
     memcpy(&request, bytes, length < sizeof request ? length : sizeof request);
     uint32_t kind = request.kind;
+    if (kind == MEMORY_BOARD_LOCK)
+        atomic_add_relaxed(&one->locks, 1u); /* a count */
     bool fails = kind == atomic_load_acquire(&one->kind) && request.version >= one->versions &&
                  __atomic_compare_exchange_n(&one->kind, &kind, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     while (fails && atomic_load_acquire(&one->held))
@@ -368,6 +373,70 @@ static void a_broken_map_is_named(void **state)
     rig_close(&rig);
 }
 
+struct broken {
+    struct side *side;
+    uint64_t told[2]; /* so often each of the two entries was named; else: `trouble` */
+    char trouble[300];
+    bool over; /* atomic */
+};
+
+static void use_broken(void *context)
+{
+    struct broken *broken = context;
+    struct side *side = broken->side;
+    while (!atomic_load_relaxed(&broken->over) && !broken->trouble[0]) {
+        uint8_t key[8], value[80];
+        size_t length = sizeof value;
+        int status = tree_lookup(side->session, side->tree, key, key_of(50, key), value, &length);
+        const char *text = tree_session_error(side->session)->text;
+        const char *first = strstr(text, "from 0x0000000000000064 "),
+                   *second = strstr(text, "from 0x00000000000000c8 ");
+        if (status != BANYAN_ECORRUPT || !strstr(text, "least key") || !(first || second))
+            snprintf(broken->trouble, sizeof broken->trouble, "%d: %s", status, text);
+        broken->told[second != NULL]++;
+    }
+}
+
+/* Operations that wait read the trouble while the next version of the map says something else. */
+static void what_is_broken_changes(void **state)
+{
+    struct rig rig;
+    struct tree *map, *sound;
+    struct thread *thread;
+    struct error error = {0};
+    uint8_t key[8];
+    rig_open(&rig);
+    struct side *side = &rig.sides[0], *other = &rig.sides[1];
+    struct broken broken = {.side = other};
+    good(side, tree_create(side->session, "sound", &geometry, &sound));
+    good(side, owner_attach(side->owner, side->session, sound));
+    good(side, tree_open(side->session, OWNER_MAP_NAME, &map));
+    for (uint32_t i = 0; i < 10; i++) {
+        struct format_range range = {.number = tree_number(side->tree), .lower_length = 8};
+        uint8_t entry[FORMAT_KEY_MAX], value[FORMAT_RANGE_VALUE_BYTES];
+        key_of(i % 2 ? 100 : 200, range.lower);
+        size_t length = format_range_encode(&range, entry, value);
+        int status = tree_delete(side->session, map, entry, length);
+        assert_true(!status || (!i && status == BANYAN_ENOTFOUND));
+        key_of(i % 2 ? 200 : 100, range.lower);
+        put_entry(side, map, &range);
+        good(side, owner_split(side->owner, side->session, sound, key, key_of(50 + i, key)));
+        while (tree_rights_version(other->tree) < tree_rights_version(sound))
+            task_sleep(100000);
+        if (!i)
+            assert_int_equal(thread_start(&thread, use_broken, &broken, &error), 0);
+    }
+    atomic_store_relaxed(&broken.over, true);
+    thread_join(thread);
+    if (broken.trouble[0])
+        fail_msg("%s", broken.trouble);
+    assert_true(broken.told[0] + broken.told[1] > 0);
+    tree_close(map);
+    good(side, owner_detach(side->owner, side->session, sound));
+    tree_close(sound);
+    rig_close(&rig);
+}
+
 /* A user's index that has the map's name. */
 static void another_map_is_refused(void **state)
 {
@@ -581,6 +650,7 @@ static int guest_open(struct rig *rig, struct fabric **fabric, struct tree_compu
     assert_int_equal(tree_switches_preset(&switches, "banyan", error), 0);
     *fabric = fabric_local_create_peer(rig->peers, &target, 1, SIDES + 1, error);
     assert_non_null(*fabric);
+    failing_prepare(*fabric);
     assert_int_equal(tree_compute_create(compute, *fabric, &switches, error), 0);
     return owner_process_open(process, *compute, &options, 1, 1, error);
 }
@@ -604,16 +674,22 @@ static void a_process_that_ends_takes_itself_off_the_board(void **state)
     rig_close(&rig);
 }
 
-/* Processes that were killed: nobody is connected under these instances. */
+/* A call of the board by a process that was killed since: nobody is connected under such an instance. */
+static struct memory_board_reply call_dead(const struct side *side, uint32_t kind, uint64_t number,
+                                           uint64_t grant)
+{
+    struct memory_board_request request = {.kind = kind, .instance = 1000000 + number, .grant = grant};
+    struct memory_board_reply reply = {0};
+    size_t length;
+    good(side, pool_call(tree_session_pool(side->session), 0, &request, sizeof request, &reply, sizeof reply,
+                         &length));
+    return reply;
+}
+
 static void enter_the_dead(const struct side *side, uint32_t first, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        struct memory_board_request request = {.kind = MEMORY_BOARD_ENTER, .instance = 1000000 + first + i};
-        struct memory_board_reply reply;
-        size_t length;
-        good(side, pool_call(tree_session_pool(side->session), 0, &request, sizeof request, &reply,
-                             sizeof reply, &length));
-    }
+    for (uint32_t i = 0; i < count; i++)
+        call_dead(side, MEMORY_BOARD_ENTER, first + i, 0);
 }
 
 static void the_dead_leave_room_on_the_board(void **state)
@@ -638,11 +714,99 @@ static void the_dead_leave_room_on_the_board(void **state)
     rig_close(&rig);
 }
 
+struct guest {
+    struct rig *rig;
+    struct fabric *fabric;
+    struct tree_compute *compute;
+    struct owner_process *process;
+    struct error error;
+    int status;
+};
+
+static void guest_come(void *context)
+{
+    struct guest *guest = context;
+    guest->status = guest_open(guest->rig, &guest->fabric, &guest->compute, &guest->process, &guest->error);
+}
+
+/* Nobody can be taken off a full board while the map is being changed: who comes then waits for that. */
+static void a_full_board_is_waited_for(void **state)
+{
+    struct rig rig;
+    struct memory_board_reply reply;
+    struct thread *thread;
+    struct error error = {0};
+    struct guest guest = {.rig = &rig};
+    rig_open(&rig);
+    struct side *side = &rig.sides[0];
+    while (reply = call_dead(side, MEMORY_BOARD_LOCK, 0, 0), !reply.grant)
+        task_sleep(100000);
+    enter_the_dead(side, 0, MEMORY_BOARD_MEMBERS_MAX - board_census(side).count);
+    failing[SIDES].locks = 0;
+    assert_int_equal(thread_start(&thread, guest_come, &guest, &error), 0);
+    while (atomic_load_relaxed(&failing[SIDES].locks) < 10) /* its keeper's and its own */
+        task_sleep(100000);
+    call_dead(side, MEMORY_BOARD_UNLOCK, 0, reply.grant);
+    thread_join(thread);
+    if (guest.status)
+        fail_msg("%s", guest.error.text);
+    owner_process_close(guest.process);
+    tree_compute_destroy(guest.compute);
+    fabric_close(guest.fabric);
+    rig_close(&rig);
+}
+
+/* ---- threads without memory ---- */
+
+static uint32_t sessions_fail, sessions_failed; /* atomic */
+
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    if (size != sizeof(struct tree_session) ||
+        !atomic_load_acquire(&sessions_fail)) /* acquire: of the test */
+        return __real_calloc(count, size);
+    atomic_add_relaxed(&sessions_failed, 1u); /* a count */
+    return NULL;
+}
+
+/* A keeper that gets no session at first is there as soon as there is memory: others wait for it. */
+static void a_keeper_needs_memory_only_later(void **state)
+{
+    struct rig rig;
+    struct error error = {0};
+    rig_open(&rig);
+    struct side *side = &rig.sides[0], *other = &rig.sides[1];
+    struct owner_selection all = {.tree = other->tree};
+    owner_threads_stop(side->threads);
+    good(side, owner_detach(side->owner, side->session, side->tree));
+    owner_destroy(side->owner);
+    struct owner_options options;
+    owner_options_default(&options);
+    options.tick_ns = 5000000;
+    assert_int_equal(owner_create(&side->owner, side->compute, &options, &error), 0);
+    good(side, owner_attach(side->owner, side->session, side->tree));
+    atomic_store_release(&sessions_fail, 1u); /* release: before the threads */
+    assert_int_equal(owner_threads_start(&side->threads, side->owner, 1, 2, &error), 0);
+    for (uint64_t limit = task_now() + LIMIT_NS; atomic_load_relaxed(&sessions_failed) < 10;) {
+        assert_true(task_now() < limit);
+        task_sleep(100000);
+    }
+    atomic_store_release(&sessions_fail, 0u);
+    good(other, owner_take(other->owner, other->session, &all, NULL)); /* of a shared range: all adopt it */
+    while (tree_rights_version(side->tree) < tree_rights_version(other->tree))
+        task_sleep(100000);
+    rig_close(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranges_move_between_threads),
         cmocka_unit_test(a_broken_map_is_named),
+        cmocka_unit_test(what_is_broken_changes),
         cmocka_unit_test(another_map_is_refused),
         cmocka_unit_test(an_index_is_closed_before_it_is_dropped),
         cmocka_unit_test(nobody_takes_a_dropped_index),
@@ -652,6 +816,8 @@ int main(void)
         cmocka_unit_test(figures_do_not_wait_for_the_map),
         cmocka_unit_test(a_process_that_ends_takes_itself_off_the_board),
         cmocka_unit_test(the_dead_leave_room_on_the_board),
+        cmocka_unit_test(a_full_board_is_waited_for),
+        cmocka_unit_test(a_keeper_needs_memory_only_later),
     };
     return cmocka_run_group_tests_name("owner on threads", tests, NULL, NULL);
 }

@@ -273,6 +273,83 @@ static void willing_nodes_share_an_index(void **state)
     party_close(&party);
 }
 
+/* ---- ranges for which nobody has a use ---- */
+
+struct unwanted {
+    unsigned closed; /* compute nodes that have the index not open */
+    uint32_t ranges, again; /* at first, and when the index was opened again */
+    bool seen;              /* what became of them */
+};
+
+static void give_to_who_has_it_not_open(struct world_task *task, struct party *party)
+{
+    struct unwanted *unwanted = party->context;
+    struct party_ranges ranges = {0};
+    struct memory_board_reply before, after;
+    while (unwanted->closed < 2 && !task->world->error.code)
+        task_sleep(MILLISECOND);
+    party_good(task, owner_balance(party_owner(task), task->session), "balance");
+    party_look(task, &ranges);
+    unwanted->ranges = ranges.of[0];
+    if (ranges.of[0] < 4 || ranges.of[0] != ranges.count)
+        world_fail(task->world, BANYAN_ECORRUPT, "%u of %u ranges after balancing", ranges.of[0],
+                   ranges.count);
+    party_good(task, owner_release(party_owner(task), task->session), "release");
+    while ((ranges.shared < ranges.count || ranges.moving) && !task->world->error.code) {
+        task_sleep(MILLISECOND);
+        party_look(task, &ranges);
+    }
+    party_good(task, owner_board_look(task->session, &before), "board");
+    task_sleep(30 * party->options.balance_ns);
+    party_good(task, owner_board_look(task->session, &after), "board");
+    if (before.version != after.version)
+        world_fail(task->world, BANYAN_ECORRUPT, "ranges that nobody has a use for move: version %u, then %u",
+                   (unsigned)before.version, (unsigned)after.version);
+    unwanted->seen = true;
+    while (ranges.of[1] < ranges.count && !task->world->error.code) { /* one of them opens the index again */
+        task_sleep(MILLISECOND);
+        party_look(task, &ranges);
+    }
+    unwanted->again = ranges.count;
+}
+
+static void close_at_first(struct world_task *task, struct party *party)
+{
+    struct unwanted *unwanted = party->context;
+    party_good(task, owner_detach(party_owner(task), task->session, task->tree), "detach");
+    unwanted->closed++;
+    while (!unwanted->seen && !task->world->error.code)
+        task_sleep(MILLISECOND);
+    if (task->compute == 1)
+        party_good(task, owner_attach(party_owner(task), task->session, task->tree), "attach");
+}
+
+/* Willing processes that have the index not open are given its ranges too: each gives what it got back once,
+ * and there the ranges stay until a process opens the index. */
+static void nobody_passes_ranges_on_for_ever(void **state)
+{
+    struct unwanted unwanted = {0};
+    struct party party = {.script = {give_to_who_has_it_not_open, close_at_first, close_at_first},
+                          .context = &unwanted};
+    struct world_options options;
+    owner_options_default(&party.options);
+    party.options.policy = OWNER_AUTO;
+    party.options.balance_ns = 50 * MILLISECOND;
+    party_options(&options, world_seed(17), 3);
+    party_open(&party, &options, 4 * KEYS);
+    party_run(&party);
+    uint64_t moved = 0;
+    for (unsigned i = 0; i < 3; i++) {
+        struct owner_stats stats;
+        owner_stats(party.owners[i], &stats);
+        moved += stats.moved;
+    }
+    /* taken, given away, given back; taken again */
+    assert_int_equal(moved, 3 * unwanted.ranges + unwanted.again);
+    party_judge(&party);
+    party_close(&party);
+}
+
 /* ---- owners that die ---- */
 
 struct death {
@@ -566,6 +643,7 @@ int main(void)
         cmocka_unit_test(half_of_a_node_moves_quickly),
         cmocka_unit_test(impossible_changes_are_refused),
         cmocka_unit_test(willing_nodes_share_an_index),
+        cmocka_unit_test(nobody_passes_ranges_on_for_ever),
         cmocka_unit_test(ranges_of_the_dead_are_taken_over),
         cmocka_unit_test(an_owner_that_was_away_answers_nothing_stale),
         cmocka_unit_test(leases_need_clocks_within_the_margin),
