@@ -110,7 +110,8 @@ int owner_join(struct owner *owner, struct tree_session *session)
     owner_turn_take(&owner->adopting);
     int status = open_map(owner, session);
     owner_turn_give(&owner->adopting);
-    if (status || owner->incarnation) /* what was adopted once is kept up by the keeper */
+    /* What was adopted once is kept up by the keeper. Relaxed: what it was is looked at under `adopting`. */
+    if (status || atomic_load_relaxed(&owner->incarnation))
         return status;
     status = owner_refresh(owner, session, 0);
     return status == BANYAN_ENOSPC ? join_full(owner, session) : status;

@@ -276,7 +276,7 @@ static void willing_nodes_share_an_index(void **state)
 /* ---- ranges for which nobody has a use ---- */
 
 struct unwanted {
-    unsigned closed; /* compute nodes that have the index not open */
+    unsigned closed;        /* compute nodes that have the index not open */
     uint32_t ranges, again; /* at first, and when the index was opened again */
     bool seen;              /* what became of them */
 };
