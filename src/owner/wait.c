@@ -168,6 +168,15 @@ int owner_wait_for(void *context, struct tree_session *session, struct tree *tre
 
 /* ---- the read lease ---- */
 
+static int lapsed(struct owner *owner, struct tree_session *session)
+{
+    char text[OWNER_TEXT_BYTES + 128];
+    fabric_trouble(owner->fabric, 0, text, sizeof text);
+    return pool_fail(tree_session_pool(session), BANYAN_ENET,
+                     "the read lease lapsed, and memory node 0 does not renew it%s%s", text[0] ? ": " : "",
+                     text);
+}
+
 int owner_wait_lease(void *context, struct tree_session *session, struct tree *tree)
 {
     struct owner *owner = context;
@@ -177,8 +186,7 @@ int owner_wait_lease(void *context, struct tree_session *session, struct tree *t
     OWNER_COUNT(owner, pauses, 1);
     while (!status && !fabric_lease_alive(owner->fabric) && tree_rights_version(tree) == version) {
         if (task_now() - began >= owner->options.timeout_ns) {
-            status = pool_fail(tree_session_pool(session), BANYAN_ENET,
-                               "the read lease lapsed, and memory node 0 does not renew it");
+            status = lapsed(owner, session);
             break;
         }
         if (!owner_fresh(owner)) { /* the keeper does it too; whoever is first */

@@ -263,6 +263,38 @@ static void test_lost_memory(void **state)
     scene->passed = true;
 }
 
+static bool says_down(void *context)
+{
+    const char **text = ((void **)context)[1];
+    *text = ask(((void **)context)[0], "GET key1");
+    return strncmp(*text, "-CLUSTERDOWN ", 13) == 0;
+}
+
+/* The owner of all that is asked for answers from its cache as long as its read lease lasts, then says which
+ * memory node it cannot reach. */
+static void test_lost_home(void **state)
+{
+    struct scene *scene = *state;
+    struct process *memory = start_memory(scene, "memory", NULL, NULL);
+    const char *address = address_text(memory, 0), *text;
+    struct process *compute =
+        process_start(scene, "compute",
+                      ARGUMENTS("compute", "--memory", address, "--listen", listen_of(scene, "compute"),
+                                "--threads", "1", "--timeout", "1000", "--own", "auto", "--format"));
+    redisContext *client = client_of(compute, 0);
+    void *gone[] = {client, &text};
+    assert_string_equal(ask(client, "SET key1 value1"), "OK");
+    for (int i = 0; i < 20; i++) /* it is cached then */
+        assert_string_equal(ask(client, "GET key1"), "value1");
+    process_kill(memory);
+    wait_until(says_down, gone, "a client to hear that the memory node is gone");
+    assert_contains(text, address);
+    assert_string_equal(ask(client, "PING"), "PONG");
+    redisFree(client);
+    assert_int_equal(process_stop(compute), 0);
+    scene->passed = true;
+}
+
 /* ---- settings ---- */
 
 static void test_configuration(void **state)
@@ -773,10 +805,10 @@ int main(int count, char **arguments)
 {
 #define TEST(function) cmocka_unit_test_setup_teardown(function, scene_set_up, scene_tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_share),        TEST(test_format),     TEST(test_lost_memory), TEST(test_configuration),
-        TEST(test_bad_settings), TEST(test_guard),      TEST(test_secrets),     TEST(test_fabric_tls),
-        TEST(test_client_tls),   TEST(test_corruption), TEST(test_drop),        TEST(test_views),
-        TEST(test_redis_cli),
+        TEST(test_share),         TEST(test_format),       TEST(test_lost_memory), TEST(test_lost_home),
+        TEST(test_configuration), TEST(test_bad_settings), TEST(test_guard),       TEST(test_secrets),
+        TEST(test_fabric_tls),    TEST(test_client_tls),   TEST(test_corruption),  TEST(test_drop),
+        TEST(test_views),         TEST(test_redis_cli),
     };
     if (count > 1)
         cmocka_set_test_filter(arguments[1]);
