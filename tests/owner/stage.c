@@ -25,11 +25,23 @@ static struct actor *find(const struct stage *stage, struct fabric_process proce
 
 /* ---- lists and calls ---- */
 
+static bool only_reads(const struct fabric_list *list)
+{
+    for (uint16_t i = 0; i < list->count; i++)
+        if (list->commands[i].operation != FABRIC_READ)
+            return false;
+    return true;
+}
+
 static int run_list(struct fabric_endpoint *endpoint, struct fabric_list *list)
 {
     struct actor *actor = actor_of(endpoint->fabric);
     if (list->incarnation && list->incarnation < actor->since[list->node])
         return BANYAN_EFENCED;
+    if (actor->failing && only_reads(list)) {
+        actor->failing--;
+        return actor->failure;
+    }
     int status = wrapper_pass(endpoint, list, list->count);
     actor->lists++;
     if (actor->stage->after_list)

@@ -41,7 +41,9 @@ struct actor {
     uint64_t since[STAGE_NODES]; /* lists of an earlier incarnation are refused there */
     unsigned number, lists;      /* lists: how many were run */
     unsigned fenced;             /* a bit for each memory node at which another had it fenced */
-    bool cut;                    /* its calls of the board are not answered any more */
+    unsigned failing;            /* of its lists of READs so many are not done, and come to `failure` */
+    int failure;
+    bool cut; /* its calls of the board are not answered any more */
     bool attached;
 };
 

@@ -547,6 +547,33 @@ static void what_is_detached_goes_to_others(void **state)
     rig_close(&rig);
 }
 
+/* The last process with the policy that closes the index leaves its ranges to the next one that comes; what
+ * was shared by a command stays shared. */
+static void what_nobody_wanted_is_taken(void **state)
+{
+    struct rig rig;
+    struct fabric_process owner = {0};
+    rig_open_willing(&rig, OWNER_AUTO);
+    struct side *side = &rig.sides[0];
+    const struct fabric_process self = fabric_self(side->fabric);
+    const struct owner_selection all = {.tree = side->tree};
+    for (unsigned i = 1; i < SIDES; i++) /* not willing from here on */
+        good(&rig.sides[i], owner_release(rig.sides[i].owner, rig.sides[i].session));
+    good(side, owner_balance(side->owner, side->session));
+    good(side, owner_detach(side->owner, side->session, side->tree));
+    good(side, owner_list(side->owner, side->session, find_owner, &owner));
+    assert_int_equal(owner.compute_id, 0);
+    good(side, owner_attach(side->owner, side->session, side->tree));
+    good(side, owner_balance(side->owner, side->session));
+    good(side, owner_list(side->owner, side->session, find_owner, &owner));
+    assert_true(fabric_process_equal(owner, self));
+    good(side, owner_share(side->owner, side->session, &all, NULL));
+    good(side, owner_balance(side->owner, side->session));
+    good(side, owner_list(side->owner, side->session, find_owner, &owner));
+    assert_int_equal(owner.compute_id, 0);
+    rig_close(&rig);
+}
+
 /* ---- calls that were lost ---- */
 
 static void a_lost_call_does_not_keep_the_lock(void **state)
@@ -811,6 +838,7 @@ int main(void)
         cmocka_unit_test(an_index_is_closed_before_it_is_dropped),
         cmocka_unit_test(nobody_takes_a_dropped_index),
         cmocka_unit_test(what_is_detached_goes_to_others),
+        cmocka_unit_test(what_nobody_wanted_is_taken),
         cmocka_unit_test(a_lost_call_does_not_keep_the_lock),
         cmocka_unit_test(what_was_adopted_is_reported_in_the_end),
         cmocka_unit_test(figures_do_not_wait_for_the_map),

@@ -229,6 +229,37 @@ static void die_unpublished(struct actor *actor, const struct memory_board_reque
         actor->cut = true;
 }
 
+/* The entries are settled already. */
+static void die_settled(struct actor *actor, const struct memory_board_request *request)
+{
+    struct stage_ranges ranges = {0};
+    if (actor->number != A || request->kind != MEMORY_BOARD_PUBLISH)
+        return;
+    stage_look(actor->stage->actors[C], &ranges);
+    actor->cut = actor->cut || (ranges.of[A] && !ranges.moving);
+}
+
+/* A has written that the range is its own, and has lost its connection before it has published the version.
+ * It reads the entries again: nothing moves in them, while the version on the board says that it does. */
+static void an_arrival_is_published_by_who_needs_it(void **state)
+{
+    struct stage stage;
+    uint64_t incarnation;
+    stage_open(&stage);
+    struct actor *a = stage.actors[A];
+    stage.before_call = die_settled;
+    assert_true(stage_move(a, 1, a) < 0);
+    assert_true(a->cut);
+    stage.before_call = NULL;
+    const uint64_t version = stage_board(stage.actors[C]).version;
+    a->cut = false;
+    stage_lose(a);
+    good(a, stage_put(a, 1, 5));
+    assert_true(stage_board(a).version > version);
+    assert_int_equal(stage_right(a, 1, &incarnation), TREE_OWNED);
+    stage_close(&stage);
+}
+
 /* B has adopted the last version that there is, and not what A has written since. */
 static void a_finished_transfer_has_a_version_of_its_own(void **state)
 {
@@ -431,6 +462,29 @@ static void a_lost_answer_is_not_asked_for_again(void **state)
     stage_close(&stage);
 }
 
+/* The owner cannot reach a memory node for a moment, and says so: it has done nothing, so the operation waits
+ * and asks again. */
+static void an_owner_without_its_memory_node_is_asked_again(void **state)
+{
+    for (unsigned i = 0; i < 4; i++) {
+        struct stage stage;
+        uint8_t key[8], value[80] = {5};
+        struct tree_item item = {
+            .key = key, .key_length = stage_key(100, key), .value = value, .length = sizeof value};
+        stage_open(&stage);
+        struct actor *a = stage.actors[A], *b = stage.actors[B];
+        good(a, stage_move(a, 1, a));
+        a->failure = i % 2 ? BANYAN_ENET : BANYAN_ETIMEOUT;
+        a->failing = 1;
+        good(b, i < 2 ? stage_put(b, 100, 5) : tree_multi_put(b->session, b->tree, &item, 1));
+        assert_int_equal(item.status, 0);
+        assert_int_equal(a->failing, 0);
+        assert_int_equal(stage.served, 2);
+        assert_int_equal(stage_get(a, 100), 5);
+        stage_close(&stage);
+    }
+}
+
 /* ---- requests ---- */
 
 /* Of two exchanges the second one's last byte is missing: the first one is not done either. */
@@ -475,10 +529,12 @@ int main(void)
         cmocka_unit_test(a_fenced_holder_writes_nothing),
         cmocka_unit_test(entries_are_written_before_their_version),
         cmocka_unit_test(a_finished_transfer_has_a_version_of_its_own),
+        cmocka_unit_test(an_arrival_is_published_by_who_needs_it),
         cmocka_unit_test(a_version_is_read_before_its_entries),
         cmocka_unit_test(a_map_belongs_to_the_incarnation_before_it),
         cmocka_unit_test(adopting_has_an_order),
         cmocka_unit_test(a_lost_answer_is_not_asked_for_again),
+        cmocka_unit_test(an_owner_without_its_memory_node_is_asked_again),
         cmocka_unit_test(a_request_is_served_as_a_whole_or_not),
     };
     return cmocka_run_group_tests_name("owner, step by step", tests, NULL, NULL);

@@ -15,6 +15,7 @@ struct stepper {
     uint16_t commands; /* with act NULL: that are done before the death */
     uint32_t from, to; /* of a torn READ, what is fetched before the act; none: the list is whole */
     bool met, dead;
+    bool late; /* the act comes behind the list, and before its answer */
 };
 
 static struct stepper *stepper_of(const struct fabric_endpoint *endpoint)
@@ -39,6 +40,14 @@ static int run_torn(struct fabric_endpoint *endpoint, struct fabric_list *list)
     return status;
 }
 
+static int run_late(struct fabric_endpoint *endpoint, struct fabric_list *list)
+{
+    struct stepper *stepper = stepper_of(endpoint);
+    int status = wrapper_pass(endpoint, list, list->count);
+    stepper->act(stepper->context);
+    return status;
+}
+
 static int run_list(struct fabric_endpoint *endpoint, struct fabric_list *list)
 {
     struct stepper *stepper = stepper_of(endpoint);
@@ -51,6 +60,8 @@ static int run_list(struct fabric_endpoint *endpoint, struct fabric_list *list)
         stepper->dead = !stepper->act;
         if (stepper->to)
             return run_torn(endpoint, list);
+        if (stepper->late)
+            return run_late(endpoint, list);
         if (stepper->act)
             stepper->act(stepper->context);
         else
@@ -95,6 +106,7 @@ static void arm(struct fabric *fabric, stepper_choice *choice, void (*act)(void 
     stepper->act = act;
     stepper->commands = commands;
     stepper->from = stepper->to = 0;
+    stepper->late = false;
     stepper->context = context;
     stepper->met = false;
 }
@@ -102,6 +114,13 @@ static void arm(struct fabric *fabric, stepper_choice *choice, void (*act)(void 
 void stepper_hold(struct fabric *fabric, stepper_choice *choice, void (*act)(void *context), void *context)
 {
     arm(fabric, choice, act, 0, context);
+}
+
+void stepper_hold_answer(struct fabric *fabric, stepper_choice *choice, void (*act)(void *context),
+                         void *context)
+{
+    arm(fabric, choice, act, 0, context);
+    ((struct stepper *)fabric)->late = true;
 }
 
 void stepper_kill(struct fabric *fabric, stepper_choice *choice, uint16_t commands, void *context)

@@ -22,6 +22,9 @@ typedef bool stepper_choice(const struct fabric_list *list, void *context);
 
 /* Once, just before the next list that `choice` accepts is posted, act(context) is called. */
 void stepper_hold(struct fabric *fabric, stepper_choice *choice, void (*act)(void *context), void *context);
+/* The same, when that list was done and its answer is still away. */
+void stepper_hold_answer(struct fabric *fabric, stepper_choice *choice, void (*act)(void *context),
+                         void *context);
 /* At the next list that `choice` accepts only the first `commands` of its commands are done. */
 void stepper_kill(struct fabric *fabric, stepper_choice *choice, uint16_t commands, void *context);
 /* Of the next list that `choice` accepts, a READ alone, the bytes from `from` up to `to` are fetched before

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "base/error.h"
+#include "base/thread.h"
 #include "swarm/world.h"
 #include "tree/announce.h"
 #include "tree/in_place.h"
@@ -217,6 +219,113 @@ static void last_of_a_bucket(struct world_task *task)
     assert_true(left);
 }
 
+/* ---- two threads ---- */
+
+#define ROUNDS 100000u
+
+/* A thread that changes its own key, and looks at the other's each time. */
+struct hand {
+    struct world_task *task;
+    uint64_t own, other; /* keys */
+    struct hand *partner;
+    uint32_t ready;            /* atomic */
+    uint32_t rounds;           /* that it has done */
+    uint64_t seen[ROUNDS + 1]; /* of the other's key, behind each change of its own */
+};
+
+static bool hand_find(struct world_task *task, uint64_t number, uint8_t bytes[FORMAT_KEY_MAX],
+                      struct tree_in_place *place)
+{
+    const struct format_key key = {bytes, (uint32_t)world_key(task->world, number, bytes)};
+    struct tree_path path;
+    return !tree_locate(task->session, task->tree, key, false, 0, &path) &&
+           tree_in_place_find(task->session, task->tree, path.link, key, true, place);
+}
+
+static void hand_work(struct hand *hand, struct world_task *task)
+{
+    uint8_t own_key[FORMAT_KEY_MAX], other_key[FORMAT_KEY_MAX];
+    struct tree_in_place own, other;
+    struct format_slot slot;
+    struct wish wish = {.verdict = TREE_PUT, .length = 8};
+    bool found = hand_find(task, hand->own, own_key, &own) && hand_find(task, hand->other, other_key, &other);
+    atomic_store_release(&hand->ready, 1); /* so that both work at the same time */
+    while (!atomic_load_acquire(&hand->partner->ready))
+        atomic_pause();
+    for (uint64_t round = 1; found && round <= ROUNDS; round++) {
+        memcpy(wish.value, &round, sizeof round);
+        if (tree_in_place_change(task->session, task->tree, &own, grant, &wish))
+            break;
+        while (!tree_in_place_hit(task->session, task->tree, &other, &slot))
+            ; /* torn: the other is at it */
+        memcpy(&hand->seen[round], slot.value.bytes, sizeof round);
+        hand->rounds++;
+    }
+}
+
+static void hand_run(void *context)
+{
+    struct hand *hand = context;
+    struct world_task task = *hand->task;
+    struct tree_compute *compute = task.session->compute;
+    struct pool_worker *worker;
+    struct error error;
+    uint8_t key[FORMAT_KEY_MAX];
+    if (!pool_worker_create(&worker, tree_compute_pool(compute), &error)) {
+        if (!tree_session_create(&task.session, compute, worker, &error)) {
+            const struct format_key first = {key, (uint32_t)world_key(task.world, hand->own, key)};
+            if (!tree_begin(task.session, task.tree) &&
+                tree_rights_enter(task.session, task.tree, first) == TREE_OWNED)
+                hand_work(hand, &task);
+            tree_rights_leave(task.session);
+            tree_session_destroy(task.session);
+        }
+        pool_worker_destroy(worker);
+    }
+    atomic_store_release(&hand->ready, 1);
+}
+
+/* The hand's n-th change came before the other's m-th, or behind it: so one of the two looks behind them has
+ * seen the other's change. Both are counted up, so the first change that was not seen tells the most. */
+static void hand_judge(const struct hand *hand)
+{
+    const struct hand *partner = hand->partner;
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        uint64_t next = hand->seen[round] + 1; /* not seen */
+        assert_in_range(next, 1, ROUNDS + 1);
+        if (next <= ROUNDS)
+            assert_true(partner->seen[next] >= round);
+    }
+}
+
+static void changes_are_seen_behind(struct world_task *task)
+{
+    static struct hand hands[2];
+    struct thread *threads[2];
+    struct error error;
+    const uint64_t zero = 0;
+    struct scene scenes[2];
+    for (unsigned i = 0; i < 2; i++) {
+        hands[i] = (struct hand){.task = task, .partner = &hands[1 - i]};
+        hands[i].own = i ? 2 * (KEYS - 1) : 0;
+        hands[i].other = i ? 0 : 2 * (KEYS - 1);
+        scene_set(&scenes[i], task, hands[i].own);
+        assert_int_equal(scenes[i].wish.length, sizeof zero);
+        memcpy(scenes[i].wish.value, &zero, sizeof zero);
+        assert_int_equal(scene_change(&scenes[i]), 0);
+        scene_end(&scenes[i]);
+    }
+    assert_true(scenes[0].path.link.address != scenes[1].path.link.address);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(thread_start(&threads[i], hand_run, &hands[i], &error), 0);
+    for (unsigned i = 0; i < 2; i++)
+        thread_join(threads[i]);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(hands[i].rounds, ROUNDS);
+    for (unsigned i = 0; i < 2; i++)
+        hand_judge(&hands[i]);
+}
+
 static void owned_options(struct world_options *options)
 {
     world_options_default(options);
@@ -265,11 +374,21 @@ static void only_where_it_costs_the_same(void **state)
     run(&options, uses_no_place);
 }
 
+/* G4: what a change has stored can be seen before it returns, by every thread. */
+static void what_is_done_can_be_seen(void **state)
+{
+    struct world_options options;
+    (void)state;
+    owned_options(&options);
+    run(&options, changes_are_seen_behind);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_plain_is_done),
         cmocka_unit_test(what_is_not_is_left),
+        cmocka_unit_test(what_is_done_can_be_seen),
         cmocka_unit_test(only_where_it_costs_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

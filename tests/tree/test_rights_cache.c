@@ -20,6 +20,7 @@
 #include "side.h"
 #include "stepper.h"
 #include "tree/index.h"
+#include "tree/owned_cache_private.h"
 #include "tree/session.h"
 
 #define VALUE_BYTES 80u
@@ -384,11 +385,12 @@ static void what_is_lost_is_swept(void **state)
 
 /* ---- writes under way (O5) ---- */
 
-/* One who asks the writer's compute node while the list is not posted yet: it may wait for the write, or read
- * the pool. */
+/* One who asks the writer's compute node while a write is under way: it may wait for the write, or read the
+ * pool. */
 struct beside {
     struct rig *rig;
     struct thread *thread;
+    uint64_t key;
     int value;
     uint32_t done; /* atomic */
 };
@@ -402,7 +404,7 @@ static void ask_beside(void *context)
     struct error error;
     assert_int_equal(pool_worker_create(&worker, tree_compute_pool(side->compute), &error), 0);
     assert_int_equal(tree_session_create(&session, side->compute, worker, &error), 0);
-    beside->value = get_by(session, side->tree, KEY);
+    beside->value = get_by(session, side->tree, beside->key);
     tree_session_destroy(session);
     pool_worker_destroy(worker);
     atomic_store_release(&beside->done, 1); /* with the value */
@@ -428,7 +430,7 @@ static void a_value_is_told_when_the_pool_has_it(void **state)
         struct rig rig;
         rig_open(&rig, policies[i], TREE_READ_BUCKET);
         wait_until_cached(&rig);
-        struct beside beside = {.rig = &rig};
+        struct beside beside = {.rig = &rig, .key = KEY};
         stepper_hold(rig.sides[A].fabric, writes, look_beside, &beside);
         assert_int_equal(put(&rig.sides[A], KEY, 6), 0);
         assert_true(stepper_met(rig.sides[A].fabric));
@@ -436,6 +438,56 @@ static void a_value_is_told_when_the_pool_has_it(void **state)
         assert_true(beside.value == 1 || beside.value == 6);
         assert_int_equal(get_by(rig.other, rig.sides[A].tree, KEY), 6);
         rig_close(&rig);
+    }
+}
+
+/* Whether a lookup waits for a write of A's. */
+static bool some_wait(struct rig *rig)
+{
+    struct owned_waits *waits = &rig->sides[A].tree->owned->waits;
+    bool found = false;
+    for (unsigned i = 0; i < OWNED_WAIT_LISTS; i++) {
+        spinlock_lock(&waits->lists[i].lock);
+        for (const struct owned_mark *mark = waits->lists[i].marks; mark; mark = mark->next)
+            found = found || mark->waits;
+        spinlock_unlock(&waits->lists[i].lock);
+    }
+    return found;
+}
+
+/* The pool has the value, another process has seen it, and the writer has not heard that it is done. */
+static void look_behind(void *context)
+{
+    struct beside *beside = context;
+    struct rig *rig = beside->rig;
+    struct error error;
+    assert_int_equal(get_by(rig->sides[B].session, rig->sides[B].tree, beside->key), 6);
+    assert_int_equal(thread_start(&beside->thread, ask_beside, beside, &error), 0);
+    while (!atomic_load_acquire(&beside->done) && !some_wait(rig))
+        task_sleep(100000);
+}
+
+static void what_another_has_seen_is_told(enum tree_cache_policy policy, uint64_t key)
+{
+    struct rig rig;
+    rig_open(&rig, policy, TREE_READ_BUCKET);
+    wait_until_cached(&rig);
+    struct beside beside = {.rig = &rig, .key = key};
+    stepper_hold_answer(rig.sides[A].fabric, writes, look_behind, &beside);
+    assert_int_equal(put(&rig.sides[A], key, 6), 0);
+    assert_true(stepper_met(rig.sides[A].fabric));
+    thread_join(beside.thread);
+    assert_int_equal(beside.value, 6);
+    rig_close_as(&rig, key > KEYS ? KEYS + 1 : KEYS);
+}
+
+/* A new value, and a key that was not there. */
+static void nothing_older_is_told_than_another_has_seen(void **state)
+{
+    static const enum tree_cache_policy policies[] = {TREE_CACHE_DEX, TREE_CACHE_DINOMO, TREE_CACHE_BANYAN};
+    for (unsigned i = 0; i < 3; i++) {
+        what_another_has_seen_is_told(policies[i], KEY);
+        what_another_has_seen_is_told(policies[i], KEYS + 1);
     }
 }
 
@@ -467,6 +519,7 @@ int main(void)
         cmocka_unit_test(a_range_that_was_away_is_not_the_same),
         cmocka_unit_test(what_is_lost_is_swept),
         cmocka_unit_test(a_value_is_told_when_the_pool_has_it),
+        cmocka_unit_test(nothing_older_is_told_than_another_has_seen),
         cmocka_unit_test(a_dropped_index_answers_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
