@@ -302,6 +302,7 @@ static int point_try(struct point *point)
     int cached;
     if (point_cached(point, &cached))
         return tree_again(session, &cached) ? TREE_ANEW : cached;
+    const uint64_t began = session->stats.cost.round_trips;
     for (;;) {
         int status = tree_locate(session, point->tree, point->key, false, 0, &point->path);
         enum outcome outcome = AGAIN;
@@ -325,6 +326,8 @@ static int point_try(struct point *point)
             return status;
         if (outcome == HIT || outcome == MISS) {
             miss_learn(session, outcome == MISS);
+            if (outcome == HIT && !point->asked)
+                tree_owned_missed(session, point->tree, session->stats.cost.round_trips - began);
             return outcome == HIT ? 0 : BANYAN_ENOTFOUND;
         }
         if (session->right == TREE_OTHERS && session->restarts > TREE_PATIENCE)

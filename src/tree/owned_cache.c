@@ -286,6 +286,8 @@ void owned_cache_offer_entry(struct owned_cache *cache, struct epoch_slot *slot,
 
 void owned_cache_missed(struct owned_cache *cache, uint64_t round_trips)
 {
+    if (cache->settings.policy != TREE_CACHE_DINOMO)
+        return; /* no other policy asks, and threads would share a line for nothing */
     /* Relaxed: an average, of which some samples may be lost. */
     uint64_t old = atomic_load_relaxed(&cache->miss_cost);
     atomic_store_relaxed(&cache->miss_cost, old - old / 64 + round_trips * 1024 / 64);

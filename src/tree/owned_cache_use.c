@@ -307,6 +307,13 @@ bool tree_owned_lookup(struct tree_session *session, const struct tree *tree, st
     return found == OWNED_CACHE_VALUE;
 }
 
+void tree_owned_missed(struct tree_session *session, const struct tree *tree, uint64_t round_trips)
+{
+    struct owned_cache *cache = cache_of(session, tree);
+    if (cache)
+        owned_cache_missed(cache, round_trips);
+}
+
 uint64_t tree_owned_stamp(struct tree_session *session, const struct tree *tree, gaddr leaf)
 {
     struct owned_cache *cache = cache_of(session, tree);

@@ -56,6 +56,8 @@ int tree_owned_read_around(struct tree_session *session, struct tree *tree, gadd
 /* For a key in such bytes: its value behind the write, if there is a write to it and its outcome is known. */
 bool tree_owned_await(struct tree_session *session, const struct tree *tree, struct format_key key,
                       uint8_t *value, uint32_t *length);
+/* A key was found by so many round trips, since nothing was cached of it. */
+void tree_owned_missed(struct tree_session *session, const struct tree *tree, uint64_t round_trips);
 /* A key was found in a leaf that was read since the stamp was taken. */
 uint64_t tree_owned_stamp(struct tree_session *session, const struct tree *tree, gaddr leaf);
 void tree_owned_learn(struct tree_session *session, const struct tree *tree, struct format_link leaf,

@@ -491,6 +491,29 @@ static void nothing_older_is_told_than_another_has_seen(void **state)
     }
 }
 
+/* ---- what a miss costs (Dinomo's equation 1) ---- */
+
+/* By B, which knows nothing of the index yet; the first key is found on the way from the root. */
+static void misses_tell_what_they_cost(void **state)
+{
+    struct rig rig;
+    rig_open(&rig, TREE_CACHE_DINOMO, TREE_READ_BUCKET);
+    struct side *b = &rig.sides[B];
+    give_to(&rig, B);
+    const struct owned_cache *cache = b->tree->owned;
+    const uint64_t before = cache->miss_cost;
+    tree_session_stats_reset(b->session);
+    assert_int_equal(get_by(b->session, b->tree, KEY), 1);
+    const uint64_t round_trips = tree_session_stats(b->session)->cost.round_trips;
+    assert_true(round_trips > 1);
+    assert_int_equal(cache->miss_cost, before - before / 64 + round_trips * 1024 / 64);
+    const uint64_t learned = cache->miss_cost;
+    assert_int_equal(get_by(b->session, b->tree, KEY), 1); /* from the cache */
+    assert_int_equal(tree_session_stats(b->session)->cost.round_trips, round_trips);
+    assert_int_equal(cache->miss_cost, learned);
+    rig_close(&rig);
+}
+
 /* ---- the end of an index ---- */
 
 static void a_dropped_index_answers_nothing(void **state)
@@ -520,6 +543,7 @@ int main(void)
         cmocka_unit_test(what_is_lost_is_swept),
         cmocka_unit_test(a_value_is_told_when_the_pool_has_it),
         cmocka_unit_test(nothing_older_is_told_than_another_has_seen),
+        cmocka_unit_test(misses_tell_what_they_cost),
         cmocka_unit_test(a_dropped_index_answers_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
