@@ -224,8 +224,8 @@ static void last_of_a_bucket(struct world_task *task)
 /* Threads that share a CPU with others seldom meet: so they begin again until each has met the other's
  * changes so often, or to no avail for too long. */
 #define ROUNDS 100000u
-#define BURSTS 100u
-#define MET    10000u
+#define BURSTS 200u
+#define MET    60000u
 
 /* A thread that changes its own key, and looks at the other's each time. */
 struct hand {
@@ -257,6 +257,7 @@ static void hand_work(struct hand *hand, struct world_task *task)
     atomic_store_release(&hand->ready, 1); /* so that both work at the same time */
     while (!atomic_load_acquire(&hand->partner->ready))
         atomic_pause();
+    /* Relaxed: `done` only says that there is no more to meet. */
     for (uint64_t round = 1; found && round <= ROUNDS && !atomic_load_relaxed(&hand->partner->done);
          round++) {
         memcpy(wish.value, &round, sizeof round);
@@ -290,8 +291,7 @@ static void hand_run(void *context)
         pool_worker_destroy(worker);
     }
     atomic_store_release(&hand->ready, 1);
-    atomic_store_release(&hand->done,
-                         1); /* relaxed where it is read: it only says that there is no more to meet */
+    atomic_store_release(&hand->done, 1);
 }
 
 /* The hand's n-th change came before the other's m-th, or behind it: so one of the two looks behind them has
