@@ -70,13 +70,13 @@ static size_t key_of(uint32_t number, uint8_t key[8])
 struct failing {
     struct fabric_ops ops;
     int (*call)(struct fabric_endpoint *, uint16_t, const void *, size_t, void *, size_t, size_t *);
-    uint32_t locks;    /* atomic: so often the map's lock was asked for */
     uint32_t kind;     /* atomic: the next call of this kind fails; 0: none */
     bool served;       /* ... and is served before */
     uint32_t held;     /* atomic: ... and waits as long as this is 1 */
     uint64_t versions; /* ... if it tells of this version or a later one */
 };
 static struct failing failing[SIDES + 1]; /* the last one is the guest */
+static uint32_t guest_locks;              /* atomic: so often it asked for the map's lock */
 
 static int failing_call(struct fabric_endpoint *endpoint, uint16_t node, const void *bytes, size_t length,
                         void *reply, size_t capacity, size_t *reply_length)
@@ -85,8 +85,8 @@ static int failing_call(struct fabric_endpoint *endpoint, uint16_t node, const v
     struct memory_board_request request = {0};
     memcpy(&request, bytes, length < sizeof request ? length : sizeof request);
     uint32_t kind = request.kind;
-    if (kind == MEMORY_BOARD_LOCK)
-        atomic_add_relaxed(&one->locks, 1u); /* a count */
+    if (kind == MEMORY_BOARD_LOCK && one == &failing[SIDES])
+        atomic_add_relaxed(&guest_locks, 1u); /* a count */
     bool fails = kind == atomic_load_acquire(&one->kind) && request.version >= one->versions &&
                  __atomic_compare_exchange_n(&one->kind, &kind, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     while (fails && atomic_load_acquire(&one->held))
@@ -748,12 +748,14 @@ struct guest {
     struct owner_process *process;
     struct error error;
     int status;
+    bool returned; /* atomic */
 };
 
 static void guest_come(void *context)
 {
     struct guest *guest = context;
     guest->status = guest_open(guest->rig, &guest->fabric, &guest->compute, &guest->process, &guest->error);
+    atomic_store_release(&guest->returned, true); /* release: what came of it */
 }
 
 /* Nobody can be taken off a full board while the map is being changed: who comes then waits for that. */
@@ -769,9 +771,10 @@ static void a_full_board_is_waited_for(void **state)
     while (reply = call_dead(side, MEMORY_BOARD_LOCK, 0, 0), !reply.grant)
         task_sleep(100000);
     enter_the_dead(side, 0, MEMORY_BOARD_MEMBERS_MAX - board_census(side).count);
-    failing[SIDES].locks = 0;
+    atomic_store_relaxed(&guest_locks, 0u);
     assert_int_equal(thread_start(&thread, guest_come, &guest, &error), 0);
-    while (atomic_load_relaxed(&failing[SIDES].locks) < 10) /* its keeper's and its own */
+    /* its keeper's and its own; acquire: the thread has returned, which is too early */
+    while (atomic_load_relaxed(&guest_locks) < 10 && !atomic_load_acquire(&guest.returned))
         task_sleep(100000);
     call_dead(side, MEMORY_BOARD_UNLOCK, 0, reply.grant);
     thread_join(thread);
