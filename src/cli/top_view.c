@@ -65,43 +65,46 @@ static bool divides(const struct top_server *server)
     return server->alive && !strcmp(server->now.ownership, "ranges");
 }
 
-/* Nothing where no server takes part in the ownership of ranges. */
-static void print_ownership(const struct top *top)
+static void head_ownership(void)
 {
-    bool begun = false;
-    for (unsigned i = 0; i < top->count; i++) {
-        const struct top_server *server = &top->servers[i];
-        if (!divides(server))
-            continue;
-        if (!begun)
-            printf("\n%-28s %8s %8s %10s %10s %8s %8s\n", "ownership", "owned", "ranges", "asked/s",
-                   "served/s", "lapses", "pauses");
-        begun = true;
-        printf("%-28.28s %8" PRIu64 " %8" PRIu64 " %10.0f %10.0f %8" PRIu64 " %8" PRIu64 "\n", server->name,
-               server->now.owned, server->now.ranges,
-               rate(server, server->now.forwards, server->before.forwards),
-               rate(server, server->now.served, server->before.served), server->now.lapses,
-               server->now.pauses);
-    }
+    printf("\n%-28s %8s %8s %10s %10s %8s %8s\n", "ownership", "owned", "ranges", "asked/s", "served/s",
+           "lapses", "pauses");
 }
 
-/* The same servers: what they cache, and how much of what was wanted was there. */
-static void print_cache(const struct top *top)
+static void print_ownership(const struct top_server *server)
+{
+    printf("%-28.28s %8" PRIu64 " %8" PRIu64 " %10.0f %10.0f %8" PRIu64 " %8" PRIu64 "\n", server->name,
+           server->now.owned, server->now.ranges, rate(server, server->now.forwards, server->before.forwards),
+           rate(server, server->now.served, server->before.served), server->now.lapses, server->now.pauses);
+}
+
+static void head_cache(void)
+{
+    printf("\n%-28s %10s %10s %6s %10s %6s %11s %6s\n", "cache", "MiB of", "inner MiB", "hit %", "leaves MiB",
+           "hit %", "entries MiB", "hit %");
+}
+
+/* What it caches, and how much of what was wanted was there. */
+static void print_cache(const struct top_server *server)
+{
+    printf("%-28.28s %10.1f", server->name, (double)server->now.cache_budget / 1048576);
+    for (unsigned kind = 0; kind < TOP_CACHE_KINDS; kind++)
+        printf(" %*.1f %6.1f", kind + 1 < TOP_CACHE_KINDS ? 10 : 11,
+               (double)server->now.cache[kind].bytes / 1048576, cache_share(server, kind));
+    putchar('\n');
+}
+
+/* Nothing where no server takes part in the ownership of ranges. */
+static void print_divided(const struct top *top, void (*head)(void), void (*line)(const struct top_server *))
 {
     bool begun = false;
     for (unsigned i = 0; i < top->count; i++) {
-        const struct top_server *server = &top->servers[i];
-        if (!divides(server))
+        if (!divides(&top->servers[i]))
             continue;
         if (!begun)
-            printf("\n%-28s %10s %10s %6s %10s %6s %11s %6s\n", "cache", "MiB of", "inner MiB", "hit %",
-                   "leaves MiB", "hit %", "entries MiB", "hit %");
+            head();
         begun = true;
-        printf("%-28.28s %10.1f", server->name, (double)server->now.cache_budget / 1048576);
-        for (unsigned kind = 0; kind < TOP_CACHE_KINDS; kind++)
-            printf(" %*.1f %6.1f", kind + 1 < TOP_CACHE_KINDS ? 10 : 11,
-                   (double)server->now.cache[kind].bytes / 1048576, cache_share(server, kind));
-        putchar('\n');
+        line(&top->servers[i]);
     }
 }
 
@@ -133,8 +136,8 @@ void top_print(const struct top *top)
            "p50 us", "p99 us", "trips", "in MB/s", "out MB/s", "err/s", "keys");
     for (unsigned i = 0; i < top->count; i++)
         print_server(&top->servers[i]);
-    print_ownership(top);
-    print_cache(top);
+    print_divided(top, head_ownership, print_ownership);
+    print_divided(top, head_cache, print_cache);
     print_memory(top);
     fflush(stdout);
 }

@@ -6,8 +6,8 @@
  * stand together, in key order; a range ends where the next one begins, or with the index.
  *
  *   value, byte 0: version of this layout, 1   1: state   2: owner's id (u16)   4: next owner's id (u16)
- *   6: flags (u16): 1: unclaimed   8: owner's instance (u64)   16: next owner's instance (u64)   24: epoch
- * (u64) 32: version of the map (u64)   40: CRC32C of the key and all before (u32)
+ *   6: flags (u16): 1: unclaimed   8: owner's instance (u64)   16: next owner's instance (u64)
+ *   24: epoch (u64)   32: version of the map (u64)   40: CRC32C of the key and all before (u32)
  *
  * Integers of the value are little-endian. Pure, as header.h.
  */

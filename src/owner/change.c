@@ -309,10 +309,8 @@ int owner_move(struct owner *owner, struct tree_session *session, const struct o
     status = taker_good(&transfer, to);
     if (!status)
         status = choose(&transfer, selection, &choice);
-    for (uint32_t i = 0; i < choice.count && !status; i++) {
+    for (uint32_t i = 0; i < choice.count && !status; i++)
         choice.ranges[i].next = to;
-        choice.ranges[i].unclaimed = false; /* shared on purpose */
-    }
     if (!status) {
         leave_out(&choice);
         status = owner_transfer_move(&transfer, choice.ranges, choice.count);
