@@ -164,7 +164,7 @@ static int tick(struct keeping *keeping)
     if (!status && now - keeping->buried >= BURY_NS) {
         keeping->buried = now;
         status = owner_bury(owner, keeping->session, GONE_MAX);
-        if (status == BANYAN_EBUSY) /* whoever has the lock does it, or a keeper does later */
+        if (status == BANYAN_EBUSY) /* the lock's holder does it, or a keeper does later */
             status = 0;
     }
     if (!status && owner->options.balance_ns && owner_willing(owner) &&

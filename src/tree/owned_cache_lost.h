@@ -1,8 +1,8 @@
 /*
  * owned_cache_lost.h - ranges that this process has lost, and of which the cache still has something: noted
  * at once, and swept out later, piece by piece, since to look through a large cache takes longer than a
- * transfer may. Until then nobody is told what lies there, because who reads the cache has the right to the
- * range first (rights.h). So a range must be swept before this process has the right to it again.
+ * transfer may. Until then nobody is told what lies there, because each reader of the cache gets the right
+ * to the range first (rights.h). So a range must be swept before this process has the right to it again.
  *
  * Part of struct owned_cache; private to src/tree/. One task notes and prepares (tree_rights_adopt), one task
  * sweeps (the keeper), both may be at work at once; nothing suspends.

@@ -1,6 +1,6 @@
 /*
  * owned_cache_waits.h - keys that are being written by this compute node, and the lookups that wait for one:
- * whoever ends the write tells them what the key holds then. That answer is right for a lookup that joined
+ * the end of the write tells them what the key holds then. That answer is right for a lookup that joined
  * before: the write ended between the lookup's begin and its answer, and the next one had not begun. It saves
  * a READ, which would take longer than the rest of the write. Private to the cache of owned ranges.
  *

@@ -640,7 +640,7 @@ int tree_rights_adopt(struct tree_session *session, struct tree *tree, uint64_t 
     if (between)
         install(rights, between, session->pool.epoch);
     install(rights, fresh, session->pool.epoch);
-    atomic_store_release(&rights->version, version); /* adopted: who reads it sees that it is */
+    atomic_store_release(&rights->version, version); /* readers of it see what was adopted */
     return 0;
 }
 

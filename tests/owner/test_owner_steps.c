@@ -121,7 +121,7 @@ static void an_orphan_is_fenced_before_the_map_changes(void **state)
     struct actor *a = stage.actors[A], *b = stage.actors[B];
     good(b, owner_board_call(b->session, &request, &reply));
     assert_true(reply.grant);
-    stage_lose(b); /* without a word of whoever fenced it elsewhere */
+    stage_lose(b); /* no process tells that it was fenced elsewhere */
     assert_int_equal(stage_board(a).orphan.compute_id, B + 1);
     stage.fencing = untouched_yet;
     good(a, stage_split(a, 20));
@@ -130,7 +130,7 @@ static void an_orphan_is_fenced_before_the_map_changes(void **state)
     stage_close(&stage);
 }
 
-static struct actor *holder; /* who is fenced when it has got the lock */
+static struct actor *holder; /* it is fenced when it has got the lock */
 
 static void lose_with_the_lock(struct actor *actor, const struct memory_board_request *request)
 {

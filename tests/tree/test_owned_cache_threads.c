@@ -212,8 +212,8 @@ static void ask(void *context)
         memcpy(&asker->value, bytes, 8);
 }
 
-/* Who asks for a key that is being written is told what that leaves, if it is known; nobody waits for a key
- * that is not. */
+/* A lookup of a key that is being written is told what the write leaves, if that is known; no lookup waits
+ * for a key that is not being written. */
 static void test_awaited(void **state)
 {
     struct format_geometry geometry = {.leaf_bytes = LEAF, .key_bytes = 8, .value_bytes = 8};

@@ -385,7 +385,7 @@ static void what_is_lost_is_swept(void **state)
 
 /* ---- writes under way (O5) ---- */
 
-/* One who asks the writer's compute node while a write is under way: it may wait for the write, or read the
+/* A lookup at the writer's compute node while a write is under way: it may wait for the write, or read the
  * pool. */
 struct beside {
     struct rig *rig;
