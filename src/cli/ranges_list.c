@@ -188,24 +188,37 @@ static void owner_text(const struct listing *listing, const struct line *line,
              owner_describe(listing->owner, line->range.next, next));
 }
 
+/* "-", or "log" and the compute nodes whose logs may have changes that are not merged. */
+#define LOG_TEXT_BYTES (16u + 8u * FORMAT_RANGE_HEIRS_MAX)
+static const char *log_text(const struct line *line, char text[LOG_TEXT_BYTES])
+{
+    int used = snprintf(text, LOG_TEXT_BYTES, "%s", line->range.logged ? "log" : "-");
+    for (uint32_t i = 0; i < line->range.heir_count; i++)
+        used += snprintf(text + used, LOG_TEXT_BYTES - (size_t)used, "%s%u", i ? "," : " of ",
+                         line->range.heirs[i].compute_id);
+    return text;
+}
+
 static void print_table(const struct listing *listing)
 {
     const bool count = listing->options->count;
-    printf("%-20s %-28s %-8s %6s %8s%s  %s\n", "INDEX", "FROM", "STATE", "EPOCH", "VERSION",
-           count ? "       KEYS" : "", "OWNER");
+    printf("%-20s %-28s %-8s %6s %8s%s  %-10s  %s\n", "INDEX", "FROM", "STATE", "EPOCH", "VERSION",
+           count ? "       KEYS" : "", "LOG", "OWNER");
     for (size_t i = 0; i < listing->count; i++) {
         const struct line *line = &listing->lines[i];
-        char lower[RANGES_KEY_TEXT], owner[2 * OWNER_TEXT_BYTES], keys[32] = "";
+        char lower[RANGES_KEY_TEXT], owner[2 * OWNER_TEXT_BYTES], keys[32] = "", log[LOG_TEXT_BYTES];
         ranges_key_format(line->lower, line->range.lower_length, lower);
         owner_text(listing, line, owner);
         if (count)
             snprintf(keys, sizeof keys, " %10" PRIu64, line->keys);
         if (line->whole)
-            printf("%-20s %-28s %-8s %6s %8s%s  %s\n", line->index, "-", "-", "-", "-", keys, "shared");
+            printf("%-20s %-28s %-8s %6s %8s%s  %-10s  %s\n", line->index, "-", "-", "-", "-", keys, "-",
+                   "shared");
         else
-            printf("%-20s %-28s %-8s %6" PRIu64 " %8" PRIu64 "%s  %s\n",
+            printf("%-20s %-28s %-8s %6" PRIu64 " %8" PRIu64 "%s  %-10s  %s\n",
                    line->index[0] ? line->index : "(dropped)", lower[0] ? lower : "-",
-                   owner_state_names[line->range.state], line->range.epoch, line->range.version, keys, owner);
+                   owner_state_names[line->range.state], line->range.epoch, line->range.version, keys,
+                   log_text(line, log), owner);
     }
 }
 
@@ -213,9 +226,10 @@ static void member_print(void *context, const struct owner_member *member)
 {
     const struct listing *listing = context;
     char text[OWNER_TEXT_BYTES];
-    printf("%-10u %016" PRIx64 " %-9s %-6s %8" PRIu64 "  %s\n", member->process.compute_id,
+    printf("%-10u %016" PRIx64 " %-9s %-6s %-4s %8" PRIu64 "  %s\n", member->process.compute_id,
            member->process.instance, member->alive ? "connected" : "LOST", member->willing ? "auto" : "none",
-           member->adopted, owner_describe(listing->owner, member->process, text));
+           member->logs ? "log" : "-", member->adopted,
+           owner_describe(listing->owner, member->process, text));
 }
 
 /* ---- JSON ---- */
@@ -229,6 +243,14 @@ static json_t *process_json(const struct listing *listing, struct fabric_process
     owner_describe(listing->owner, process, text);
     return json_pack("{s:i, s:s, s:s%}", "id", (int)process.compute_id, "instance", instance, "text", text,
                      strlen(text));
+}
+
+static json_t *heirs_json(const struct listing *listing, const struct line *line)
+{
+    json_t *heirs = json_array();
+    for (uint32_t i = 0; i < line->range.heir_count; i++)
+        json_array_append_new(heirs, process_json(listing, line->range.heirs[i]));
+    return heirs;
 }
 
 static json_t *line_json(const struct listing *listing, const struct line *line)
@@ -246,6 +268,8 @@ static json_t *line_json(const struct listing *listing, const struct line *line)
         json_object_set_new(json, "next", process_json(listing, line->range.next));
         json_object_set_new(json, "epoch", json_integer((json_int_t)line->range.epoch));
         json_object_set_new(json, "version", json_integer((json_int_t)line->range.version));
+        json_object_set_new(json, "logged", json_boolean(line->range.logged));
+        json_object_set_new(json, "heirs", heirs_json(listing, line));
     }
     if (json && listing->options->count)
         json_object_set_new(json, "keys", json_integer((json_int_t)line->keys));
@@ -256,8 +280,9 @@ static void member_json(void *context, const struct owner_member *member)
 {
     struct listing *listing = context;
     json_array_append_new(listing->members,
-                          json_pack("{s:o, s:b, s:b, s:I}", "process", process_json(listing, member->process),
-                                    "connected", member->alive, "wants_ranges", member->willing, "adopted",
+                          json_pack("{s:o, s:b, s:b, s:b, s:I}", "process",
+                                    process_json(listing, member->process), "connected", member->alive,
+                                    "wants_ranges", member->willing, "keeps_log", member->logs, "adopted",
                                     (json_int_t)member->adopted));
 }
 
@@ -299,8 +324,8 @@ int ranges_list(struct cluster_session *session, const struct ranges_list_option
         status = print_json(&listing);
     else if (!status) {
         print_table(&listing);
-        printf("\n%-10s %-16s %-9s %-6s %8s  %s\n", "COMPUTE", "INSTANCE", "STATE", "WANTS", "ADOPTED",
-               "PROCESS");
+        printf("\n%-10s %-16s %-9s %-6s %-4s %8s  %s\n", "COMPUTE", "INSTANCE", "STATE", "WANTS", "LOG",
+               "ADOPTED", "PROCESS");
         status = owner_members(listing.owner, session->session, member_print, &listing);
     }
     free(listing.lines);

@@ -6,9 +6,17 @@
 
 #include "base/crc32c.h"
 
-#define LAYOUT_VERSION 1u
-#define CRC_OFFSET     40u
-#define UNCLAIMED      1u /* of the flags */
+#define LAYOUT_VERSION  2u
+#define HEIRS_OFFSET    40u
+#define INSTANCE_OFFSET 48u
+#define CRC_OFFSET      72u
+/* Of the flags. */
+#define UNCLAIMED 1u
+#define LOGGED    2u
+#define INHERITED 4u
+#define FLAGS     (UNCLAIMED | LOGGED | INHERITED)
+static_assert(HEIRS_OFFSET + 2 * FORMAT_RANGE_HEIRS_MAX + 2 == INSTANCE_OFFSET, "the instances are aligned");
+static_assert(INSTANCE_OFFSET + 8 * FORMAT_RANGE_HEIRS_MAX == CRC_OFFSET, "the heirs stand before the CRC");
 static_assert(CRC_OFFSET + 4 == FORMAT_RANGE_VALUE_BYTES, "the CRC stands last");
 
 static uint32_t crc_of(const uint8_t *key, size_t key_length, const uint8_t *value)
@@ -30,20 +38,46 @@ size_t format_range_encode(const struct format_range *range, uint8_t key[FORMAT_
     assert(range->state < FORMAT_RANGE_STATES && range->lower_length <= FORMAT_RANGE_LOWER_MAX);
     assert((range->owner.compute_id == 0) == (range->owner.instance == 0));
     assert((range->next.compute_id == 0) == (range->next.instance == 0));
+    assert(range->heir_count <= FORMAT_RANGE_HEIRS_MAX);
     size_t length = key_encode(range, key);
     memset(value, 0, FORMAT_RANGE_VALUE_BYTES);
     value[0] = LAYOUT_VERSION;
     value[1] = range->state;
     memcpy(value + 2, &range->owner.compute_id, 2);
     memcpy(value + 4, &range->next.compute_id, 2);
-    value[6] = range->unclaimed ? UNCLAIMED : 0;
+    value[6] = (uint8_t)((range->unclaimed ? UNCLAIMED : 0) | (range->logged ? LOGGED : 0) |
+                         (range->inherited ? INHERITED : 0));
     memcpy(value + 8, &range->owner.instance, 8);
     memcpy(value + 16, &range->next.instance, 8);
     memcpy(value + 24, &range->epoch, 8);
     memcpy(value + 32, &range->version, 8);
+    for (uint32_t i = 0; i < range->heir_count; i++) {
+        memcpy(value + HEIRS_OFFSET + 2 * i, &range->heirs[i].compute_id, 2);
+        memcpy(value + INSTANCE_OFFSET + 8 * i, &range->heirs[i].instance, 8);
+    }
     uint32_t crc = crc_of(key, length, value);
     memcpy(value + CRC_OFFSET, &crc, 4);
     return length;
+}
+
+/* Those that are named stand first, each is named whole, and once. */
+static const char *judge_heirs(const struct format_range *range)
+{
+    for (uint32_t i = 0; i < FORMAT_RANGE_HEIRS_MAX; i++) {
+        const struct fabric_process heir = range->heirs[i];
+        if ((heir.compute_id == 0) != (heir.instance == 0))
+            return "names a process by half";
+        if ((heir.compute_id == 0) != (i >= range->heir_count))
+            return "has a gap among its heirs";
+        for (uint32_t k = 0; k < i && heir.compute_id; k++)
+            if (fabric_process_equal(heir, range->heirs[k]))
+                return "names an heir twice";
+    }
+    if (range->heir_count && !range->owner.compute_id)
+        return "has heirs and no owner";
+    if (range->heir_count && range->state == FORMAT_RANGE_MOVING && !range->inherited)
+        return "has heirs and moves without them";
+    return NULL;
 }
 
 /* What the fields say of each other. */
@@ -67,14 +101,18 @@ static const char *judge(const struct format_range *range)
         return "is unclaimed and closed";
     if (range->epoch > range->version)
         return "has an epoch that is later than its version";
-    return NULL;
+    if (range->logged && !range->owner.compute_id)
+        return "is logged and has no owner";
+    if (range->inherited && (!moves || !range->next.compute_id || !format_range_unmerged(range)))
+        return "is inherited, and there is nothing to inherit or no one who does";
+    return judge_heirs(range);
 }
 
 const char *format_range_decode(const uint8_t *key, size_t key_length, const uint8_t *value, size_t length,
                                 struct format_range *range)
 {
     uint32_t crc;
-    uint16_t flags;
+    uint16_t flags, zero;
     memset(range, 0, sizeof *range);
     if (key_length < 2 || key_length > FORMAT_KEY_MAX)
         return "has a key of an impossible length";
@@ -87,9 +125,12 @@ const char *format_range_decode(const uint8_t *key, size_t key_length, const uin
         return "is of another version of Banyan";
     memcpy(&crc, value + CRC_OFFSET, 4);
     memcpy(&flags, value + 6, 2);
-    if (crc != crc_of(key, key_length, value) || flags > UNCLAIMED)
+    memcpy(&zero, value + INSTANCE_OFFSET - 2, 2);
+    if (crc != crc_of(key, key_length, value) || flags > FLAGS || zero)
         return "fails its check";
-    range->unclaimed = flags == UNCLAIMED;
+    range->unclaimed = flags & UNCLAIMED;
+    range->logged = flags & LOGGED;
+    range->inherited = flags & INHERITED;
     range->state = value[1];
     memcpy(&range->owner.compute_id, value + 2, 2);
     memcpy(&range->next.compute_id, value + 4, 2);
@@ -97,6 +138,11 @@ const char *format_range_decode(const uint8_t *key, size_t key_length, const uin
     memcpy(&range->next.instance, value + 16, 8);
     memcpy(&range->epoch, value + 24, 8);
     memcpy(&range->version, value + 32, 8);
+    for (uint32_t i = 0; i < FORMAT_RANGE_HEIRS_MAX; i++) {
+        memcpy(&range->heirs[i].compute_id, value + HEIRS_OFFSET + 2 * i, 2);
+        memcpy(&range->heirs[i].instance, value + INSTANCE_OFFSET + 8 * i, 8);
+        range->heir_count = (uint8_t)(range->heir_count + (range->heirs[i].compute_id != 0));
+    }
     return judge(range);
 }
 
@@ -116,7 +162,18 @@ const char *format_range_follows(const struct format_range *left, const struct f
     if (range->state == FORMAT_RANGE_SPLIT &&
         (!fabric_process_equal(left->owner, range->owner) || left->state == FORMAT_RANGE_MOVING))
         return "belongs to the one on its left, which has another owner";
+    if (range->state == FORMAT_RANGE_SPLIT &&
+        (left->logged != range->logged || !format_range_same_heirs(left, range)))
+        return "belongs to the one on its left, whose log is another";
     return NULL;
+}
+
+bool format_range_same_heirs(const struct format_range *a, const struct format_range *b)
+{
+    bool same = a->heir_count == b->heir_count;
+    for (uint32_t i = 0; i < a->heir_count && same; i++)
+        same = fabric_process_equal(a->heirs[i], b->heirs[i]);
+    return same;
 }
 
 int format_range_compare(const struct format_range *a, const struct format_range *b)

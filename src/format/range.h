@@ -5,9 +5,13 @@
  * Key: the index's number (2 bytes, big-endian), then the range's lower bound. So the entries of an index
  * stand together, in key order; a range ends where the next one begins, or with the index.
  *
- *   value, byte 0: version of this layout, 1   1: state   2: owner's id (u16)   4: next owner's id (u16)
- *   6: flags (u16): 1: unclaimed   8: owner's instance (u64)   16: next owner's instance (u64)
- *   24: epoch (u64)   32: version of the map (u64)   40: CRC32C of the key and all before (u32)
+ *   value, byte 0: version of this layout, 2   1: state   2: owner's id (u16)   4: next owner's id (u16)
+ *   6: flags (u16): 1: unclaimed, 2: logged, 4: inherited   8: owner's instance (u64)
+ *   16: next owner's instance (u64)   24: epoch (u64)   32: version of the map (u64)
+ *   40: ids of up to three heirs (u16 each)   46: 0 (u16)   48: their instances (u64 each)
+ *   72: CRC32C of the key and all before (u32)
+ *
+ * An entry of version 1 has 44 bytes, and is refused.
  *
  * Integers of the value are little-endian. Pure, as header.h.
  */
@@ -18,7 +22,8 @@
 #include "format/geometry.h"
 
 #define FORMAT_RANGE_LOWER_MAX   (FORMAT_KEY_MAX - 2u)
-#define FORMAT_RANGE_VALUE_BYTES 44u
+#define FORMAT_RANGE_VALUE_BYTES 76u
+#define FORMAT_RANGE_HEIRS_MAX   3u
 
 enum format_range_state {
     FORMAT_RANGE_SETTLED, /* its owner's; id 0: shared */
@@ -35,8 +40,15 @@ struct format_range {
     uint8_t lower[FORMAT_RANGE_LOWER_MAX];
     bool unclaimed; /* shared, or becoming so, since no process wanted it: the next one that wants ranges gets
                        it. Without this, a range that has been owned is shared on purpose */
+    bool logged;    /* its owner writes it by its log: the pool may be older than what was acknowledged */
+    bool inherited; /* it moves, and the next owner takes what is not merged from the owner's log: the owner
+                       merges nothing before it gives the range up */
+    uint8_t heir_count;
     struct fabric_process owner, next;
     uint64_t epoch, version;
+    /* Processes whose logs may have changes of this range that are not merged, each once, and none that came
+     * behind them. Which change is newer is told by the epoch and the sequence that the log has with each. */
+    struct fabric_process heirs[FORMAT_RANGE_HEIRS_MAX];
 };
 
 /* Returns the key's length. */
@@ -48,6 +60,13 @@ const char *format_range_decode(const uint8_t *key, size_t key_length, const uin
                                 struct format_range *range);
 /* Whether `range` may stand behind `left` (NULL: first of its index); as above. */
 const char *format_range_follows(const struct format_range *left, const struct format_range *range);
+/* Whether the pool may lack changes of the range that its owner, or an owner before it, has acknowledged. */
+static inline bool format_range_unmerged(const struct format_range *range)
+{
+    return range->logged || range->heir_count;
+}
+/* Whether both have the same heirs, in the same order. */
+bool format_range_same_heirs(const struct format_range *a, const struct format_range *b);
 /* By number, then by bound, as keys are. */
 int format_range_compare(const struct format_range *a, const struct format_range *b);
 

@@ -66,7 +66,7 @@ static int enter(struct memory_board *board, const struct memory_board_process *
 {
     struct memory_board_member *member = find(board, caller);
     /* Nobody can have adopted what was not published. */
-    if (request->version > board->version)
+    if (request->version > board->version || request->logs >= MEMORY_BOARD_LOG_KINDS)
         return BANYAN_EINVAL;
     int status = member ? BANYAN_OK : add(board, caller, &member);
     if (status)
@@ -74,6 +74,7 @@ static int enter(struct memory_board *board, const struct memory_board_process *
     if (request->version > member->adopted)
         member->adopted = request->version;
     member->willing = request->willing != 0;
+    member->logs = request->logs;
     member->serial = ++board->entries;
     return BANYAN_OK;
 }

@@ -147,6 +147,7 @@ struct memory_evacuate_reply {
  *
  *  LOOK     only the reply.
  *  ENTER    the caller is a member from now on, and has adopted `version`; a member's number only grows.
+ *           What it says of itself (`willing`, `logs`) replaces what it said before.
  *           BANYAN_ENOSPC: there are MEMORY_BOARD_MEMBERS_MAX of them.
  *  LEAVE    it is none any more.
  *  LOCK     takes the lock if it is free, or the caller's already; `grant` of the reply is 0 if it is
@@ -166,15 +167,22 @@ struct memory_board_process {
     uint16_t compute_id;
     uint16_t reserved[3];
 };
+/* What a member can do with logged ranges. */
+enum memory_board_log {
+    MEMORY_BOARD_NO_LOG,   /* nothing: it can be given none that are not merged */
+    MEMORY_BOARD_INHERITS, /* it can read other processes' logs, and merge what they have; it keeps none */
+    MEMORY_BOARD_LOGS,     /* it keeps a log itself: its ranges are logged */
+    MEMORY_BOARD_LOG_KINDS
+};
 struct memory_board_request {
     uint32_t kind;
-    uint32_t skip;     /* MEMBERS */
-    uint64_t instance; /* the caller's */
-    uint64_t grant;    /* CLEAN, PUBLISH, UNLOCK */
-    uint64_t version;  /* ENTER, PUBLISH */
-    uint64_t serial;   /* CLEAN: the member's, as it was before the fencing began */
-    uint32_t willing;  /* ENTER: 1 if the process wants ranges */
-    uint32_t reserved;
+    uint32_t skip;                       /* MEMBERS */
+    uint64_t instance;                   /* the caller's */
+    uint64_t grant;                      /* CLEAN, PUBLISH, UNLOCK */
+    uint64_t version;                    /* ENTER, PUBLISH */
+    uint64_t serial;                     /* CLEAN: the member's, as it was before the fencing began */
+    uint32_t willing;                    /* ENTER: 1 if the process wants ranges */
+    uint32_t logs;                       /* ENTER: enum memory_board_log */
     struct memory_board_process process; /* CLEAN */
 };
 struct memory_board_reply {
@@ -188,8 +196,8 @@ struct memory_board_members {
     uint64_t version;
     struct memory_board_member {
         struct memory_board_process process;
-        uint64_t adopted, serial; /* each ENTER has a serial number of its own */
-        uint32_t willing, reserved;
+        uint64_t adopted, serial;         /* each ENTER has a serial number of its own */
+        uint32_t willing, logs;           /* as it entered with them */
     } members[MEMORY_BOARD_MEMBERS_PAGE]; /* only `count` of them are sent */
 };
 /* Who is connected. */

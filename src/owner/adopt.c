@@ -21,8 +21,12 @@ bool owner_fresh(const struct owner *owner)
 static int report(struct owner *owner, struct tree_session *session, uint64_t version)
 {
     struct memory_board_reply reply;
-    struct memory_board_request request = {
-        .kind = MEMORY_BOARD_ENTER, .version = version, .willing = owner_willing(owner)};
+    struct memory_board_request request = {.kind = MEMORY_BOARD_ENTER,
+                                           .version = version,
+                                           .willing = owner_willing(owner),
+                                           .logs = !owner->log          ? MEMORY_BOARD_NO_LOG
+                                                   : owner->options.log ? MEMORY_BOARD_LOGS
+                                                                        : MEMORY_BOARD_INHERITS};
     int status = owner_board_call(session, &request, &reply);
     if (status == BANYAN_ENOSPC)
         return pool_fail(tree_session_pool(session), status,

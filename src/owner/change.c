@@ -26,15 +26,18 @@ int owner_list(struct owner *owner, struct tree_session *session,
     owner_turn_take(&owner->adopting); /* names of attached indexes */
     for (uint32_t i = 0; i < map.count; i++) {
         const struct format_range *range = &map.ranges[i];
-        const struct owner_range told = {.index = name_of(owner, range->number),
-                                         .number = range->number,
-                                         .lower = range->lower,
-                                         .lower_length = range->lower_length,
-                                         .state = range->state,
-                                         .owner = range->owner,
-                                         .next = range->next,
-                                         .epoch = range->epoch,
-                                         .version = range->version};
+        struct owner_range told = {.index = name_of(owner, range->number),
+                                   .number = range->number,
+                                   .lower = range->lower,
+                                   .lower_length = range->lower_length,
+                                   .state = range->state,
+                                   .owner = range->owner,
+                                   .next = range->next,
+                                   .epoch = range->epoch,
+                                   .version = range->version,
+                                   .logged = range->logged,
+                                   .heir_count = range->heir_count};
+        memcpy(told.heirs, range->heirs, sizeof told.heirs);
         visit(context, &told);
     }
     owner_turn_give(&owner->adopting);
@@ -81,6 +84,7 @@ int owner_members(struct owner *owner, struct tree_session *session,
     for (uint32_t i = 0; i < members.count && !status; i++) {
         struct owner_member told = {.process = owner_process_of(&members.members[i].process),
                                     .willing = members.members[i].willing != 0,
+                                    .logs = members.members[i].logs == MEMORY_BOARD_LOGS,
                                     .adopted = members.members[i].adopted};
         told.alive = owner_among(processes, count, told.process);
         visit(context, &told);

@@ -112,11 +112,13 @@ void owner_map_row(const struct format_range *range, struct fabric_process self,
         row->right = moving ? TREE_MOVING : TREE_SHARED;
     } else if (fabric_process_equal(range->owner, self)) {
         row->right = moving ? TREE_MOVING : TREE_OWNED;
+        row->logged = !moving && range->logged;
     } else {
-        /* While it moves too: its owner wrote through, so one-sided reads go on, and writes are refused by it
-         * until the range is settled. */
+        /* While it moves too: where its owner wrote through one-sided reads go on, and all that the owner is
+         * asked is refused by it until the range is settled. */
         row->right = TREE_OTHERS;
         row->owner = range->owner;
+        row->logged = format_range_unmerged(range);
     }
 }
 

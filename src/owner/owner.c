@@ -70,6 +70,13 @@ int owner_create(struct owner **created, struct tree_compute *compute, const str
     return 0;
 }
 
+void owner_set_log(struct owner *owner, const struct owner_log *log, void *context)
+{
+    assert(!owner->entered); /* the board was told of none */
+    owner->log = log;
+    owner->log_context = context;
+}
+
 void owner_destroy(struct owner *owner)
 {
     static const struct tree_forward nothing;
@@ -107,6 +114,9 @@ static int join_full(struct owner *owner, struct tree_session *session)
 
 int owner_join(struct owner *owner, struct tree_session *session)
 {
+    if (owner->options.log && !owner->log)
+        return pool_fail(tree_session_pool(session), BANYAN_EINVAL,
+                         "ownership: this process is to keep a log, and has none");
     owner_turn_take(&owner->adopting);
     int status = open_map(owner, session);
     owner_turn_give(&owner->adopting);

@@ -30,6 +30,7 @@
 #ifndef OWNER_OWNER_H
 #define OWNER_OWNER_H
 
+#include "format/key.h"
 #include "format/range.h"
 #include "tree/rights.h"
 
@@ -50,6 +51,8 @@ enum owner_policy { OWNER_NONE, OWNER_AUTO };
 
 struct owner_options {
     int policy;          /* enum owner_policy */
+    bool log;            /* this process keeps a log: the ranges that it is given are logged. Needs
+                            owner_set_log before owner_join */
     uint64_t timeout_ns; /* an operation on a range that cannot be reached fails after it; 10 s */
     uint64_t adopt_ns;   /* a process that does not adopt a version for so long is fenced; 3 s */
     uint64_t tick_ns;    /* the keeper looks at the board so often where no notice comes; 20 ms */
@@ -60,11 +63,61 @@ struct owner_options {
 };
 void owner_options_default(struct owner_options *options);
 
+/* ---- the log ---- */
+
+/*
+ * What a process's log (src/log/) does for the ownership of ranges. A range goes from one process's log to
+ * the next by its HEIRS: the map's entry names the processes whose logs may have changes of it that are not
+ * merged into its leaves. A process that gets a range with heirs inherits from them before it serves it.
+ *
+ * The bounds: `upper` NULL: to the end of the index. `tree` is attached. Functions with a session suspend the
+ * calling task, return 0 or a negative error with a message in the session, and are called again later after
+ * an error: what they have done by then may be done again. For one range they are called one at a time.
+ */
+struct owner_log {
+    /*
+     * This process has got the range, and it has heirs: takes over what their logs have of it that is not
+     * merged. All operations of the range wait meanwhile (its row is MOVING), also those of other processes.
+     * Changes of different heirs are ordered by the epoch and the sequence that were logged with them, not by
+     * the order of the heirs; the process itself may be one of them. When it returns 0 this process's log has
+     * all of it, safely, under `epoch`, or (where it keeps no log) the leaves have it. Until then the log of
+     * this process must not make void what it had of the range under an earlier epoch: the next owner may
+     * have to inherit from it.
+     */
+    int (*inherit)(void *context, struct tree_session *session, struct tree *tree,
+                   const struct fabric_process *heirs, uint32_t heir_count, struct format_key lower,
+                   const struct format_key *upper, uint64_t epoch);
+    /* The range is about to be shared, unclaimed, or not logged any more: merges all that the log has of it
+     * into its leaves. No operation of the range is under way, none begins, and no other process has a right
+     * to it before this returns 0. Called again for a range that it has flushed already. */
+    int (*flush)(void *context, struct tree_session *session, struct tree *tree, struct format_key lower,
+                 const struct format_key *upper);
+    /* This process had the range, logged or to inherit, under `epoch`, and does not have it any more: changes
+     * of it leave the table of what is not merged, and are merged by this process no more. Where another
+     * process inherits them the log must be kept, until `released`. No operation of the range is under way.
+     * Does not wait. Called again for what is gone already. */
+    void (*disown)(void *context, struct tree *tree, struct format_key lower, const struct format_key *upper,
+                   uint64_t epoch);
+    /* In the map of `version`, which this process has adopted, no range of the index names this process as an
+     * heir: what it disowned of the index under that version or an earlier one need not be kept any more.
+     * Does not wait. */
+    void (*released)(void *context, struct tree *tree, uint64_t version);
+    /* The index was dropped: nothing of it is merged or kept any more. Does not wait. */
+    void (*dropped)(void *context, struct tree *tree);
+    /* A process that is gone, and fenced at every memory node: no range names it as owner or heir, so what
+     * the memory nodes keep of its log may be given back. Under the map's lock. */
+    int (*release_dead)(void *context, struct tree_session *session, struct fabric_process gone);
+};
+
 /* ---- life ---- */
 
 /* Sets the compute node's struct tree_forward. No round trip. BANYAN_ENOMEM, BANYAN_EINVAL. */
 int owner_create(struct owner **owner, struct tree_compute *compute, const struct owner_options *options,
                  struct error *error);
+/* Before owner_join, once. Without a log this process is given no range with changes that are not merged.
+ * With one, and without the option `log`, it inherits such ranges where no other process can, and merges at
+ * once what they have. Both are borrowed until owner_destroy. */
+void owner_set_log(struct owner *owner, const struct owner_log *log, void *context);
 /* After its tasks have returned (or are gone: a simulation's). Makes no round trip: what this process owns
  * stays its own in the map until others need it, so owner_release comes first where there is time. Detaches
  * what is still attached. NULL is ignored. */
@@ -120,6 +173,9 @@ struct owner_range {
     enum format_range_state state;
     struct fabric_process owner, next;
     uint64_t epoch, version; /* of the map, when the entry was last written */
+    bool logged;             /* its owner writes it by its log */
+    uint32_t heir_count;     /* processes whose logs may have changes of it that are not merged */
+    struct fabric_process heirs[FORMAT_RANGE_HEIRS_MAX];
 };
 /* Every range in the map, by index and bound, as it is in the pool now; indexes without an entry are shared
  * as a whole and not visited. The strings are valid during the call. */
@@ -133,6 +189,7 @@ char *owner_describe(const struct owner *owner, struct fabric_process process, c
 struct owner_member {
     struct fabric_process process;
     bool alive, willing; /* willing: OWNER_AUTO */
+    bool logs;           /* it keeps a log */
     uint64_t adopted;    /* the version that it has adopted; 0: none yet */
 };
 int owner_members(struct owner *owner, struct tree_session *session,

@@ -35,8 +35,10 @@ struct owner {
     struct fabric *fabric;
     struct owner_options options;
     struct fabric_process self;
-    struct owner_heap heap; /* what tasks allocate for a while */
-    struct tree *map;       /* owned; set under `adopting`, once */
+    struct owner_heap heap;      /* what tasks allocate for a while */
+    struct tree *map;            /* owned; set under `adopting`, once */
+    const struct owner_log *log; /* borrowed; set before owner_join; NULL: this process cannot inherit */
+    void *log_context;
 
     struct owner_turn changing, adopting;
     /* under `adopting`: */

@@ -55,6 +55,7 @@ static struct tree_table *table_make(const struct tree_rights_row *rows, uint32_
         row->right = rows[i].right;
         row->owner = rows[i].owner;
         row->epoch = rows[i].epoch;
+        row->logged = rows[i].logged;
         if (rows[i].lower_length)
             memcpy(keys, rows[i].lower, rows[i].lower_length);
         keys += rows[i].lower_length;
@@ -416,6 +417,8 @@ static int rows_check(struct tree_session *session, const struct tree *tree,
             return rows_fail(session, tree, i, "is another process's, which is not named");
         if (row->right == TREE_OTHERS && fabric_process_equal(row->owner, self))
             return rows_fail(session, tree, i, "is this process's, and said to be another's");
+        if (row->logged && row->right != TREE_OWNED && row->right != TREE_OTHERS)
+            return rows_fail(session, tree, i, "is logged, and nobody's");
     }
     return 0;
 }
@@ -429,7 +432,7 @@ static bool row_stays(const struct tree_row *row, const struct tree_table *table
     for (const struct tree_row *now = tree_table_find(table, row->lower, false); now < end; now++) {
         if (row->has_upper && format_key_compare(now->lower, row->upper) >= 0)
             break;
-        if (now->right != row->right || now->epoch != row->epoch)
+        if (now->right != row->right || now->epoch != row->epoch || now->logged != row->logged)
             return false;
     }
     return true;
@@ -536,7 +539,8 @@ static bool rows_clash(const struct tree_row *now, const struct tree_row *then)
 {
     if (now->right > TREE_OWNED || then->right > TREE_OWNED)
         return false;
-    return now->right != then->right || (now->right == TREE_OWNED && now->epoch != then->epoch);
+    return now->right != then->right ||
+           (now->right == TREE_OWNED && (now->epoch != then->epoch || now->logged != then->logged));
 }
 
 /* The rows of both tables' bounds; where the installed table's right and the new one's clash, MOVING, else as
@@ -555,8 +559,10 @@ static uint32_t rows_between(const struct tree_table *installed, const struct tr
                                         .lower_length = lower.length,
                                         .right = clash ? TREE_MOVING : now->right,
                                         .epoch = now->epoch};
-        if (!clash)
+        if (!clash) {
             row->owner = now->owner;
+            row->logged = now->logged;
+        }
         *clashes = *clashes || clash;
         int order = !now->has_upper && !then->has_upper ? 0
                     : !now->has_upper                   ? 1

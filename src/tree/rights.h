@@ -30,6 +30,10 @@ struct tree_rights_row {
     enum tree_right right;
     struct fabric_process owner; /* OTHERS; else zeros */
     uint64_t epoch;              /* of the range: grows with each change of its owner; never used again */
+    /* OWNED: this process's writes of the row go to its log first. OTHERS: the pool may be older than what
+     * the owner has acknowledged, so no operation is answered from it: the owner is asked. Else false. A row
+     * that is logged has another right than one that is not. */
+    bool logged;
 };
 
 /*

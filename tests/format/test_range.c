@@ -29,6 +29,14 @@ static struct format_range make(const char *lower, enum format_range_state state
 
 static const struct fabric_process none;
 
+/* The owner may be among its own heirs. */
+static void name_heirs(struct format_range *range, uint8_t count)
+{
+    const struct fabric_process heirs[] = {a, b, {.instance = UINT64_MAX, .compute_id = UINT16_MAX}};
+    range->heir_count = count;
+    memcpy(range->heirs, heirs, count * sizeof heirs[0]);
+}
+
 static void test_round_trip(void **state)
 {
     struct format_range ranges[] = {
@@ -37,7 +45,12 @@ static void test_round_trip(void **state)
         make("key", FORMAT_RANGE_MOVING, a, b),     make("key", FORMAT_RANGE_MOVING, none, b),
         make("key", FORMAT_RANGE_MOVING, a, none),  make("key", FORMAT_RANGE_SETTLED, b, none),
         make("key", FORMAT_RANGE_MOVING, a, none),  make("key", FORMAT_RANGE_SETTLED, none, none),
+        make("key", FORMAT_RANGE_SETTLED, a, none), make("key", FORMAT_RANGE_MOVING, a, b),
+        make("key", FORMAT_RANGE_MOVING, a, none),
     };
+    ranges[10].logged = ranges[11].logged = ranges[12].logged = ranges[11].inherited = true;
+    name_heirs(&ranges[10], 1);
+    name_heirs(&ranges[11], FORMAT_RANGE_HEIRS_MAX);
     ranges[8].unclaimed = ranges[9].unclaimed = true;
     ranges[7].lower_length = FORMAT_RANGE_LOWER_MAX;
     memset(ranges[7].lower, 255, FORMAT_RANGE_LOWER_MAX);
@@ -72,23 +85,75 @@ static const char *decode_forged(uint8_t at, uint8_t byte)
     uint8_t key[FORMAT_KEY_MAX], value[FORMAT_RANGE_VALUE_BYTES];
     size_t length = format_range_encode(&range, key, value);
     value[at] = byte;
-    uint32_t crc = crc32c(crc32c(0, key, length), value, 40);
-    memcpy(value + 40, &crc, 4);
+    uint32_t crc = crc32c(crc32c(0, key, length), value, 72);
+    memcpy(value + 72, &crc, 4);
     return format_range_decode(key, length, value, sizeof value, &range);
 }
 
 static void test_impossible(void **state)
 {
-    assert_null(decode_forged(0, 1));
-    assert_string_equal(decode_forged(0, 2), "is of another version of Banyan");
+    assert_null(decode_forged(0, 2));
+    assert_string_equal(decode_forged(0, 1), "is of another version of Banyan");
+    assert_string_equal(decode_forged(0, 3), "is of another version of Banyan");
     assert_string_equal(decode_forged(1, FORMAT_RANGE_STATES), "has a state that there is not");
     assert_string_equal(decode_forged(1, FORMAT_RANGE_SETTLED), "has a next owner and does not move");
     assert_string_equal(decode_forged(2, 0), "names a process by half");
     assert_string_equal(decode_forged(16, 0), "names a process by half");
     assert_string_equal(decode_forged(6, 1), "is unclaimed and has an owner");
-    assert_string_equal(decode_forged(6, 2), "fails its check");
+    assert_null(decode_forged(6, 2));
+    assert_null(decode_forged(6, 6));
+    assert_string_equal(decode_forged(6, 4),
+                        "is inherited, and there is nothing to inherit or no one who does");
+    assert_string_equal(decode_forged(6, 8), "fails its check");
     assert_string_equal(decode_forged(7, 1), "fails its check");
+    assert_string_equal(decode_forged(46, 1), "fails its check");
+    assert_string_equal(decode_forged(40, 1), "names a process by half");
+    assert_string_equal(decode_forged(64, 1), "names a process by half");
     assert_string_equal(decode_forged(24, 7), "has an epoch that is later than its version");
+}
+
+/* What encoding does not refuse, and decoding must. */
+static const char *decode_made(struct format_range *range)
+{
+    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_RANGE_VALUE_BYTES];
+    struct format_range back;
+    size_t length = format_range_encode(range, key, value);
+    return format_range_decode(key, length, value, sizeof value, &back);
+}
+
+static void test_impossible_heirs(void **state)
+{
+    struct format_range range = make("key", FORMAT_RANGE_SETTLED, none, none);
+    range.logged = true;
+    assert_string_equal(decode_made(&range), "is logged and has no owner");
+    range.logged = false;
+    name_heirs(&range, 1);
+    assert_string_equal(decode_made(&range), "has heirs and no owner");
+    range.owner = b;
+    assert_null(decode_made(&range)); /* its owner keeps no log, and has not merged yet */
+    name_heirs(&range, 2);
+    range.heirs[1] = a;
+    assert_string_equal(decode_made(&range), "names an heir twice");
+    range.heirs[0] = none;
+    assert_string_equal(decode_made(&range), "has a gap among its heirs");
+
+    range = make("key", FORMAT_RANGE_MOVING, a, b);
+    name_heirs(&range, 2);
+    assert_string_equal(decode_made(&range), "has heirs and moves without them");
+    range.inherited = true;
+    assert_null(decode_made(&range));
+    range.next = none;
+    assert_string_equal(decode_made(&range),
+                        "is inherited, and there is nothing to inherit or no one who does");
+    range.inherited = false;
+    assert_string_equal(decode_made(&range), "has heirs and moves without them");
+    range.heir_count = 0;
+    range.logged = true;
+    assert_null(decode_made(&range)); /* its owner merges before it gives the range up */
+    range = make("key", FORMAT_RANGE_SETTLED, a, none);
+    range.logged = range.inherited = true;
+    assert_string_equal(decode_made(&range),
+                        "is inherited, and there is nothing to inherit or no one who does");
 }
 
 static void test_neighbours(void **state)
@@ -109,6 +174,17 @@ static void test_neighbours(void **state)
     assert_non_null(format_range_follows(&moving, &split));
     assert_non_null(format_range_follows(&closed, &moving));
     assert_non_null(format_range_follows(&split, &moving)); /* not ascending */
+    struct format_range logged = first, half = split;
+    logged.logged = true;
+    assert_non_null(format_range_follows(&logged, &split));
+    half.logged = true;
+    assert_null(format_range_follows(&logged, &half));
+    name_heirs(&logged, 1);
+    assert_non_null(format_range_follows(&logged, &half));
+    name_heirs(&half, 2);
+    assert_non_null(format_range_follows(&logged, &half));
+    name_heirs(&logged, 2);
+    assert_null(format_range_follows(&logged, &half));
     assert_true(format_range_compare(&first, &moving) < 0 && format_range_compare(&split, &moving) > 0);
 }
 
@@ -117,6 +193,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_impossible),
+        cmocka_unit_test(test_impossible_heirs),
         cmocka_unit_test(test_neighbours),
     };
     return cmocka_run_group_tests_name("range", tests, NULL, NULL);

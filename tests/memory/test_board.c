@@ -181,6 +181,13 @@ static void enter(struct memory_node *node, uint16_t id, uint64_t version, uint3
     assert_int_equal(ask_as(node, id, &request, &reply), wanted);
 }
 
+static void enter_logs(struct memory_node *node, uint16_t id, uint32_t logs, int wanted)
+{
+    struct memory_board_reply reply;
+    struct memory_board_request request = {.kind = MEMORY_BOARD_ENTER, .logs = logs};
+    assert_int_equal(ask_as(node, id, &request, &reply), wanted);
+}
+
 static void test_members(void **state)
 {
     struct memory_node *node = make();
@@ -202,6 +209,14 @@ static void test_members(void **state)
     assert_int_equal(told.members[0].willing, 0);
     assert_int_equal(told.members[1].process.compute_id, B);
     assert_int_equal(told.members[1].adopted, 0);
+    assert_int_equal(told.members[1].logs, MEMORY_BOARD_NO_LOG);
+    enter_logs(node, B, MEMORY_BOARD_LOGS, 0);
+    assert_int_equal(members(node, 0).members[1].logs, MEMORY_BOARD_LOGS);
+    assert_int_equal(members(node, 0).members[0].logs, MEMORY_BOARD_NO_LOG);
+    enter_logs(node, B, MEMORY_BOARD_LOG_KINDS, BANYAN_EINVAL);
+    assert_int_equal(members(node, 0).members[1].logs, MEMORY_BOARD_LOGS);
+    enter_logs(node, B, MEMORY_BOARD_INHERITS, 0);
+    assert_int_equal(members(node, 0).members[1].logs, MEMORY_BOARD_INHERITS);
     assert_int_equal(members(node, 1).count, 1);
     assert_int_equal(members(node, 2).count, 0);
     assert_int_equal(members(node, UINT32_MAX).count, 0);

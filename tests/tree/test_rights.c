@@ -35,6 +35,7 @@ struct rig {
     struct owners_way ways[SIDES]; /* of each to the others */
     uint64_t version;
     unsigned anew; /* bits: rows that have had another owner meanwhile, so that their epoch is a later one */
+    unsigned logged; /* bits: rows whose owner writes them by its log, where they have one */
 };
 
 static void rig_open(struct rig *rig)
@@ -100,6 +101,7 @@ static int adopt(struct rig *rig, unsigned side, const struct part *parts, uint3
                                                                                : TREE_OTHERS};
         if (rows[i].right == TREE_OTHERS)
             rows[i].owner = fabric_self(rig->sides[parts[i].owner].fabric);
+        rows[i].logged = parts[i].owner < SIDES && rig->logged >> i & 1;
     }
     return tree_rights_adopt(rig->sides[side].session, rig->sides[side].tree, rig->version, 1, rows, count);
 }
@@ -227,6 +229,12 @@ static void tables_are_checked(void **state)
     rows[1].owner = self;
     assert_int_equal(tree_rights_adopt(session, tree, 5, 1, rows, 2), BANYAN_EINVAL);
     assert_int_equal(tree_rights_version(tree), 0);
+    memcpy(rows, good, sizeof rows);
+    rows[1].logged = true;
+    assert_int_equal(tree_rights_adopt(session, tree, 5, 1, rows, 2), BANYAN_EINVAL);
+    rows[1].right = TREE_MOVING;
+    assert_int_equal(tree_rights_adopt(session, tree, 5, 1, rows, 2), BANYAN_EINVAL);
+    rows[1].right = TREE_OTHERS;
     rows[1].owner = other;
     assert_int_equal(tree_rights_adopt(session, tree, 5, 1, rows, 2), 0);
     assert_int_equal(tree_rights_version(tree), 5);
@@ -1016,7 +1024,7 @@ static void cache(struct rig *rig, uint64_t number)
 /* A's range from 1000 on was another's for some time, of which A never heard: in the map that A fetches next
  * it has a right to it again. An operation of before is still under way then, and what A cached is too old.
  */
-static void return_of_a_right(unsigned first, unsigned then)
+static void return_of_a_right(unsigned first, unsigned then, bool logged)
 {
     struct waiting waiting = {.number = 3000};
     struct following following = {.waiting = &waiting};
@@ -1043,7 +1051,10 @@ static void return_of_a_right(unsigned first, unsigned then)
     rig->version++;
     assert_int_equal(adopt(rig, C, (const struct part[]){{0, SHARED}, {1000, C}}, 2), 0);
     assert_int_equal(put(rig, C, 5000, 2), 0);
-    rig->anew = 2;
+    if (logged) /* also where nothing else has changed */
+        rig->logged = 2;
+    else
+        rig->anew = 2;
     adopting_begin(&adopting, &worker, &adopter);
     /* The row that stays is worked on meanwhile, and keeps what is cached of it. */
     tree_session_stats_reset(reader);
@@ -1077,9 +1088,10 @@ static void return_of_a_right(unsigned first, unsigned then)
 
 static void rights_that_come_back_wait_for_what_was_before(void **state)
 {
-    return_of_a_right(A, A);
-    return_of_a_right(SHARED, A);
-    return_of_a_right(A, SHARED);
+    return_of_a_right(A, A, false);
+    return_of_a_right(A, A, true);
+    return_of_a_right(SHARED, A, false);
+    return_of_a_right(A, SHARED, false);
 }
 
 int main(void)
