@@ -1,0 +1,171 @@
+/*
+ * log.h - how an owner's log lies in memory (docs/internals/log.md): segments, the frames in them, and the
+ * entries in these; and the control block of a process's log on a memory node.
+ *
+ * SEGMENT: up to 8 MiB. 64 bytes of header, then frames at multiples of 64 bytes.
+ *   0 crc32c of what follows | 4 magic | 8 version u16 | 10 owner's id u16 | 12 size u32
+ *   16 owner's instance u64 | 24 number in its stream u64 | 32 nonce u64 | 40 end of the segment before u32
+ *   44 zero
+ * FRAME: a whole number of blocks of 64 bytes, up to 64 KiB; behind the entries it is zero.
+ *   0 crc32c of the header's other bytes | 4 crc32c of the entries | 8 nonce of the segment u64
+ *   16 position in the segment u32 | 20 length u32, without the zeros | 24 committed u32
+ *   28 number of entries u32 | 32 sequence of the first entry u64 | 40 entries, packed
+ * ENTRY: 17 bytes, its key, its value.
+ *   0 kind, 128 more if a RANGE has an upper bound | 1 index u16 | 3 epoch u64
+ *   11 sequence less the frame's first one, i32 | 15 key's length | 16 value's length
+ * CONTROL BLOCK: 64 bytes.
+ *   0 watermark word | 8 magic | 12 version u16 | 14 owner's id u16 | 16 owner's instance u64 | 24 zero
+ *   60 crc32c of the bytes from 8 on
+ * Integers are little-endian.
+ *
+ * Two crcs, so that a frame's length can be believed although its entries are torn: whoever wrote that header
+ * had reserved these bytes, so no other frame of the segment begins there, and a scan skips them as a whole.
+ *
+ * Pure, as header.h. What is decoded points into the bytes that it was decoded from.
+ */
+#ifndef FORMAT_LOG_H
+#define FORMAT_LOG_H
+
+#include "fabric/peers.h"
+#include "format/key.h"
+
+#define FORMAT_LOG_BLOCK        64u         /* what frames begin at multiples of, and a segment's header */
+#define FORMAT_LOG_SEGMENT_MAX  (8u << 20)  /* bytes */
+#define FORMAT_LOG_FRAME_MAX    (64u << 10) /* bytes, the header and the zeros at the end included */
+#define FORMAT_LOG_FRAME_BYTES  40u         /* of a frame's header */
+#define FORMAT_LOG_ENTRY_BYTES  17u         /* of an entry, beside its key and its value */
+#define FORMAT_LOG_ENTRY_MAX    (FORMAT_LOG_ENTRY_BYTES + FORMAT_KEY_MAX + FORMAT_VALUE_MAX)
+#define FORMAT_LOG_SEQUENCE_MAX ((UINT64_C(1) << 52) - 1) /* 142 years of a million entries a second */
+
+/* ---- segments ---- */
+
+struct format_log_segment {
+    struct fabric_process owner;
+    uint64_t number; /* in its stream, ascending */
+    uint64_t nonce;  /* not 0; drawn at random for each use of these bytes: it tells frames from older ones */
+    uint32_t size;   /* of the segment, header included: a multiple of 64 */
+    uint32_t before; /* where the frames of the segment before it in the stream end; 0: there is none, or all
+                        of it is merged */
+};
+
+void format_log_segment_encode(const struct format_log_segment *segment, uint8_t bytes[FORMAT_LOG_BLOCK]);
+/* NULL: *segment is it. Else what is wrong with the bytes: half a sentence, to follow their name. */
+const char *format_log_segment_decode(const uint8_t bytes[FORMAT_LOG_BLOCK],
+                                      struct format_log_segment *segment);
+
+/* ---- entries ---- */
+
+enum format_log_kind {
+    FORMAT_LOG_PUT = 1,
+    FORMAT_LOG_DELETE,
+    FORMAT_LOG_THROUGH, /* from here on the key's truth is in its leaf */
+    FORMAT_LOG_RANGE,   /* what the owner's log says of this range before is void */
+    FORMAT_LOG_KINDS
+};
+
+struct format_log_entry {
+    uint8_t kind;          /* enum format_log_kind */
+    bool has_upper;        /* RANGE; else it reaches to the end of the index */
+    uint16_t index;        /* number of the index */
+    uint64_t epoch;        /* of the range under which it was logged */
+    uint64_t sequence;     /* 1 to FORMAT_LOG_SEQUENCE_MAX */
+    struct format_key key; /* RANGE: the lower bound */
+    const uint8_t *value;  /* PUT: what the leaf's slot is to hold; RANGE: the upper bound */
+    uint8_t value_length;  /* DELETE, THROUGH, and RANGE without an upper bound: 0 */
+};
+
+/* Bytes that the entry takes in a frame. */
+static inline uint32_t format_log_entry_bytes(const struct format_log_entry *entry)
+{
+    return FORMAT_LOG_ENTRY_BYTES + entry->key.length + entry->value_length;
+}
+
+/* ---- a frame that is being filled; one task at a time ---- */
+
+struct format_log_frame {
+    uint8_t *bytes; /* the caller's */
+    uint32_t room, used, count;
+    uint64_t first, last; /* sequences: the first entry's, the greatest */
+};
+
+/* `room` bytes, a multiple of 64 up to FORMAT_LOG_FRAME_MAX, and at least one block. */
+void format_log_frame_begin(struct format_log_frame *frame, uint8_t *bytes, uint32_t room);
+/* Appends. False, and nothing changed: it does not fit any more, or its sequence is more than 2^31 - 1 from
+ * the first entry's. The first entry of a frame with room for FORMAT_LOG_FRAME_BYTES and it always fits. */
+bool format_log_frame_add(struct format_log_frame *frame, const struct format_log_entry *entry);
+/* Bytes of the segment that the frame needs: a multiple of 64. */
+static inline uint32_t format_log_frame_bytes(const struct format_log_frame *frame)
+{
+    return (frame->used + FORMAT_LOG_BLOCK - 1) / FORMAT_LOG_BLOCK * FORMAT_LOG_BLOCK;
+}
+/* Writes the header and the zeros at the end; returns format_log_frame_bytes. `position` is where in the
+ * segment the frame will lie. `committed` is a position, at most that one, below which every frame of the
+ * segment is complete in memory; if it is not 0, so is every frame of the segments before this one. A frame
+ * may be sealed again for another place. One without entries just covers its 64 bytes. */
+uint32_t format_log_frame_seal(struct format_log_frame *frame, uint64_t nonce, uint32_t position,
+                               uint32_t committed);
+
+/* ---- frames and entries in a segment's bytes ---- */
+
+struct format_log_view {
+    const uint8_t *entries; /* of a whole frame */
+    uint32_t length;        /* of them */
+    uint32_t bytes;         /* of the frame: a multiple of 64 */
+    uint32_t committed, count;
+    uint64_t first;
+};
+
+enum format_log_found {
+    FORMAT_LOG_NOTHING, /* no frame of this segment begins there, or its header is damaged */
+    FORMAT_LOG_TORN,    /* its header is right, and its entries are not: view->bytes is right */
+    FORMAT_LOG_WHOLE
+};
+
+/* `bytes` are the segment's, segment->size of them, and may be anything. `position` is a multiple of 64 below
+ * the size. Costs a crc of 36 bytes where the nonce, the position and the length are right, then one of the
+ * frame. */
+enum format_log_found format_log_frame_find(const struct format_log_segment *segment, const uint8_t *bytes,
+                                            uint32_t position, struct format_log_view *view);
+/* The entry that begins at view->entries + *at, of a whole frame; false behind the last one. */
+bool format_log_frame_next(const struct format_log_view *view, uint32_t *at, struct format_log_entry *entry);
+
+/* ---- a segment's whole content, for recovery ---- */
+
+struct format_log_scan {
+    uint32_t committed; /* the greatest of all frames, torn ones too; 0: nothing is known to be complete */
+    uint32_t end;       /* of the last whole frame; FORMAT_LOG_BLOCK: there is none */
+    uint64_t sequence;  /* the greatest of all entries; 0: there is none */
+    uint32_t frames, entries;
+    /* What no whole frame covers of what is known to be complete: the log is corrupt there. */
+    uint32_t corrupt_regions, corrupt_first, corrupt_first_bytes, corrupt_bytes;
+};
+
+/* Calls visit (NULL: none) for each entry of each whole frame, in the order in which they lie. `known`: the
+ * frames below this position are known to be complete by the segment behind this one in the stream, whose
+ * `before` it is if one of that segment's frames has a `committed` that is not 0; else 0.
+ * Returns 0, or at once what visit returned if that is not 0: then *scan is what was found so far, and says
+ * nothing of what is corrupt.
+ * `bytes` may be anything. Each byte goes into one crc at most; if something is corrupt, into two. */
+int format_log_scan(const struct format_log_segment *segment, const uint8_t *bytes, uint32_t known,
+                    int (*visit)(void *context, const struct format_log_entry *entry), void *context,
+                    struct format_log_scan *scan);
+
+/* ---- control blocks ---- */
+
+/* The word says up to which sequence everything is merged. It can be written alone: 12 bits of it are a check
+ * over the others, since a wrong one would take acknowledged writes away. */
+uint64_t format_log_watermark_encode(uint64_t sequence);
+bool format_log_watermark_decode(uint64_t word, uint64_t *sequence);
+#define FORMAT_LOG_WATERMARK_OFFSET 0u
+
+struct format_log_control {
+    struct fabric_process owner;
+    uint64_t watermark; /* a sequence; 0: nothing is merged */
+};
+
+void format_log_control_encode(const struct format_log_control *control, uint8_t bytes[FORMAT_LOG_BLOCK]);
+/* As format_log_segment_decode. */
+const char *format_log_control_decode(const uint8_t bytes[FORMAT_LOG_BLOCK],
+                                      struct format_log_control *control);
+
+#endif

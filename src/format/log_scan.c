@@ -1,0 +1,76 @@
+/* log_scan.c - see log.h: what a segment holds. */
+#include <assert.h>
+
+#include "format/log.h"
+
+/* Calls visit for the entries of a whole frame. */
+static int visit_frame(const struct format_log_view *view,
+                       int (*visit)(void *context, const struct format_log_entry *entry), void *context,
+                       struct format_log_scan *scan)
+{
+    struct format_log_entry entry;
+    uint32_t at = 0;
+    while (format_log_frame_next(view, &at, &entry)) {
+        int status = visit ? visit(context, &entry) : 0;
+        if (status)
+            return status;
+        scan->entries++;
+        if (entry.sequence > scan->sequence)
+            scan->sequence = entry.sequence;
+    }
+    return 0;
+}
+
+/* Notes what no whole frame covers below `limit`. */
+static void find_corrupt(const struct format_log_segment *segment, const uint8_t *bytes, uint32_t limit,
+                         struct format_log_scan *scan)
+{
+    struct format_log_view view;
+    bool within = false;
+    for (uint32_t position = FORMAT_LOG_BLOCK; position < limit;) {
+        enum format_log_found found = format_log_frame_find(segment, bytes, position, &view);
+        uint32_t step = found == FORMAT_LOG_NOTHING ? FORMAT_LOG_BLOCK : view.bytes;
+        if (step > limit - position)
+            step = limit - position;
+        if (found != FORMAT_LOG_WHOLE) {
+            if (!within && !scan->corrupt_regions++)
+                scan->corrupt_first = position;
+            if (scan->corrupt_regions == 1)
+                scan->corrupt_first_bytes += step;
+            scan->corrupt_bytes += step;
+        }
+        within = found != FORMAT_LOG_WHOLE;
+        position += step;
+    }
+}
+
+int format_log_scan(const struct format_log_segment *segment, const uint8_t *bytes, uint32_t known,
+                    int (*visit)(void *context, const struct format_log_entry *entry), void *context,
+                    struct format_log_scan *scan)
+{
+    struct format_log_view view;
+    uint32_t covered = FORMAT_LOG_BLOCK; /* there is no hole below */
+    assert(segment->size <= FORMAT_LOG_SEGMENT_MAX && segment->size % FORMAT_LOG_BLOCK == 0);
+    *scan = (struct format_log_scan){.end = FORMAT_LOG_BLOCK};
+    for (uint32_t position = FORMAT_LOG_BLOCK; position < segment->size;) {
+        enum format_log_found found = format_log_frame_find(segment, bytes, position, &view);
+        if (found == FORMAT_LOG_WHOLE) {
+            int status = visit_frame(&view, visit, context, scan);
+            if (status)
+                return status;
+            if (covered == position)
+                covered += view.bytes;
+            scan->end = position + view.bytes;
+            scan->frames++;
+        }
+        if (found != FORMAT_LOG_NOTHING && view.committed > scan->committed)
+            scan->committed = view.committed; /* true whatever became of the frame that says it */
+        position += found == FORMAT_LOG_NOTHING ? FORMAT_LOG_BLOCK : view.bytes;
+    }
+    uint32_t limit = known > scan->committed ? known : scan->committed;
+    if (limit > segment->size)
+        limit = segment->size;
+    if (covered < limit)
+        find_corrupt(segment, bytes, limit, scan);
+    return 0;
+}

@@ -1,0 +1,685 @@
+/* test_log.c - the bytes of an owner's log: what was encoded comes back, and a scan believes what is whole,
+ * whatever lies around it, and nothing else. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/crc32c.h"
+#include "base/random.h"
+#include "log_model.h"
+
+#define NONCE UINT64_C(0x1122334455667788)
+
+/* ---- headers, control blocks ---- */
+
+static const struct format_log_segment segments[] = {
+    {.owner = {1, 1}, .number = 0, .nonce = 1, .size = 128},
+    {.owner = {UINT64_MAX, UINT16_MAX},
+     .number = UINT64_MAX,
+     .nonce = UINT64_MAX,
+     .size = FORMAT_LOG_SEGMENT_MAX,
+     .before = FORMAT_LOG_SEGMENT_MAX},
+    {.owner = {77, 9}, .number = 5, .nonce = NONCE, .size = 65536, .before = 640},
+};
+
+static void test_segment(void **state)
+{
+    for (size_t i = 0; i < sizeof segments / sizeof segments[0]; i++) {
+        const struct format_log_segment *segment = &segments[i];
+        uint8_t bytes[FORMAT_LOG_BLOCK];
+        struct format_log_segment back;
+        format_log_segment_encode(segment, bytes);
+        assert_null(format_log_segment_decode(bytes, &back));
+        assert_true(fabric_process_equal(back.owner, segment->owner));
+        assert_true(back.number == segment->number && back.nonce == segment->nonce);
+        assert_true(back.size == segment->size && back.before == segment->before);
+        for (size_t bit = 0; bit < 8 * sizeof bytes; bit++) {
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+            assert_non_null(format_log_segment_decode(bytes, &back));
+            bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        }
+    }
+}
+
+/* With a check that fits. */
+static const char *segment_forged(uint32_t at, uint64_t value, uint32_t length)
+{
+    uint8_t bytes[FORMAT_LOG_BLOCK];
+    struct format_log_segment segment;
+    format_log_segment_encode(&segments[2], bytes);
+    memcpy(bytes + at, &value, length);
+    uint32_t crc = crc32c(0, bytes + 4, sizeof bytes - 4);
+    memcpy(bytes, &crc, 4);
+    return format_log_segment_decode(bytes, &segment);
+}
+
+static void test_segment_impossible(void **state)
+{
+    static const char impossible[] = "has a header with impossible values";
+    uint8_t zeros[FORMAT_LOG_BLOCK] = {0};
+    struct format_log_segment segment;
+    assert_string_equal(format_log_segment_decode(zeros, &segment), "has no header of a log's segment");
+    assert_string_equal(segment_forged(4, 0, 4), "has no header of a log's segment");
+    assert_string_equal(segment_forged(8, 2, 2), "is of another version of Banyan");
+    assert_string_equal(segment_forged(10, 0, 2), impossible);
+    assert_string_equal(segment_forged(16, 0, 8), impossible);
+    assert_string_equal(segment_forged(32, 0, 8), impossible);
+    assert_string_equal(segment_forged(12, 64, 4), impossible);
+    assert_string_equal(segment_forged(12, 65537, 4), impossible);
+    assert_string_equal(segment_forged(12, FORMAT_LOG_SEGMENT_MAX + 64, 4), impossible);
+    assert_string_equal(segment_forged(40, 63, 4), impossible);
+    assert_string_equal(segment_forged(40, FORMAT_LOG_SEGMENT_MAX + 64, 4), impossible);
+    assert_null(segment_forged(40, 0, 4));
+}
+
+/* Up to three wrong bits of a watermark are always noticed. */
+static void test_watermark(void **state)
+{
+    const uint64_t sequences[] = {0, 1, 2, 4095, 4096, UINT64_C(0x123456789abcd), FORMAT_LOG_SEQUENCE_MAX};
+    uint64_t back;
+    assert_false(format_log_watermark_decode(0, &back));
+    assert_false(format_log_watermark_decode(UINT64_MAX, &back));
+    for (size_t i = 0; i < sizeof sequences / sizeof sequences[0]; i++) {
+        uint64_t word = format_log_watermark_encode(sequences[i]);
+        assert_true(format_log_watermark_decode(word, &back) && back == sequences[i]);
+        for (unsigned a = 0; a < 64; a++)
+            for (unsigned b = a; b < 64; b++)
+                for (unsigned c = b; c < 64; c++) {
+                    /* a == b: one bit, c */
+                    uint64_t wrong = word ^ UINT64_C(1) << a ^ UINT64_C(1) << b ^ UINT64_C(1) << c;
+                    if (b == c && a != b)
+                        wrong = word ^ UINT64_C(1) << a ^ UINT64_C(1) << b;
+                    assert_false(format_log_watermark_decode(wrong, &back));
+                }
+    }
+}
+
+static void test_control(void **state)
+{
+    const struct format_log_control control = {.owner = {77, 9}, .watermark = 123456789};
+    uint8_t bytes[FORMAT_LOG_BLOCK] = {0};
+    struct format_log_control back;
+    assert_string_equal(format_log_control_decode(bytes, &back), "is no control block of a log");
+    format_log_control_encode(&control, bytes);
+    assert_null(format_log_control_decode(bytes, &back));
+    assert_true(fabric_process_equal(back.owner, control.owner) && back.watermark == control.watermark);
+    for (size_t bit = 0; bit < 8 * sizeof bytes; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_non_null(format_log_control_decode(bytes, &back));
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    /* the word alone is written */
+    uint64_t word = format_log_watermark_encode(FORMAT_LOG_SEQUENCE_MAX);
+    memcpy(bytes + FORMAT_LOG_WATERMARK_OFFSET, &word, 8);
+    assert_null(format_log_control_decode(bytes, &back));
+    assert_true(back.watermark == FORMAT_LOG_SEQUENCE_MAX);
+    word = 0;
+    memcpy(bytes + FORMAT_LOG_WATERMARK_OFFSET, &word, 8);
+    assert_string_equal(format_log_control_decode(bytes, &back), "has a watermark that fails its check");
+    /* with a check that fits */
+    const struct {
+        uint32_t at, length;
+        const char *message;
+    } forged[] = {{12, 2, "is of another version of Banyan"},
+                  {14, 2, "names a process by half"},
+                  {16, 8, "names a process by half"}};
+    for (size_t i = 0; i < sizeof forged / sizeof forged[0]; i++) {
+        format_log_control_encode(&control, bytes);
+        memset(bytes + forged[i].at, 0, forged[i].length);
+        uint32_t crc = crc32c(0, bytes + 8, 52);
+        memcpy(bytes + 60, &crc, 4);
+        assert_string_equal(format_log_control_decode(bytes, &back), forged[i].message);
+    }
+}
+
+/* ---- entries and frames ---- */
+
+static void assert_entry(const struct format_log_entry *a, const struct format_log_entry *b)
+{
+    assert_int_equal(a->kind, b->kind);
+    assert_int_equal(a->has_upper, b->has_upper);
+    assert_int_equal(a->index, b->index);
+    assert_true(a->epoch == b->epoch && a->sequence == b->sequence);
+    assert_int_equal(format_key_compare(a->key, b->key), 0);
+    assert_int_equal(a->value_length, b->value_length);
+    if (a->value_length)
+        assert_memory_equal(a->value, b->value, a->value_length);
+}
+
+/* A segment with one frame in it. */
+struct one {
+    struct format_log_segment segment;
+    uint8_t bytes[FORMAT_LOG_BLOCK + FORMAT_LOG_FRAME_MAX];
+    struct format_log_view view;
+};
+
+static void one_seal(struct one *one, struct format_log_frame *frame)
+{
+    one->segment = (struct format_log_segment){
+        .owner = {7, 3}, .nonce = NONCE, .size = FORMAT_LOG_BLOCK + FORMAT_LOG_FRAME_MAX};
+    uint32_t bytes = format_log_frame_seal(frame, NONCE, FORMAT_LOG_BLOCK, FORMAT_LOG_BLOCK);
+    assert_int_equal(bytes, format_log_frame_bytes(frame));
+    assert_int_equal(bytes % FORMAT_LOG_BLOCK, 0);
+    assert_true(bytes >= frame->used && bytes < frame->used + FORMAT_LOG_BLOCK);
+    for (uint32_t i = frame->used; i < bytes; i++)
+        assert_int_equal(frame->bytes[i], 0);
+    memcpy(one->bytes + FORMAT_LOG_BLOCK, frame->bytes, bytes);
+    assert_int_equal(format_log_frame_find(&one->segment, one->bytes, FORMAT_LOG_BLOCK, &one->view),
+                     FORMAT_LOG_WHOLE);
+    assert_int_equal(one->view.bytes, bytes);
+    assert_int_equal(one->view.count, frame->count);
+    assert_int_equal(one->view.committed, FORMAT_LOG_BLOCK);
+}
+
+static uint8_t buffer[FORMAT_LOG_FRAME_MAX];
+static struct one one;
+
+/* All kinds; keys and values of no byte and of the most; the extremes of the numbers. */
+static void test_entries(void **state)
+{
+    static uint8_t long_key[FORMAT_KEY_MAX], long_value[FORMAT_VALUE_MAX];
+    memset(long_key, 254, sizeof long_key);
+    memset(long_value, 255, sizeof long_value);
+    const struct format_key none = {long_key, 0}, one_byte = {long_key, 1}, all = {long_key, FORMAT_KEY_MAX};
+    const struct format_log_entry entries[] = {
+        {.kind = FORMAT_LOG_PUT, .sequence = 1u << 31, .key = none, .value = long_value},
+        {.kind = FORMAT_LOG_PUT,
+         .index = 65535,
+         .epoch = UINT64_MAX,
+         .sequence = 1,
+         .key = all,
+         .value = long_value,
+         .value_length = 255},
+        {.kind = FORMAT_LOG_PUT,
+         .index = 1,
+         .sequence = UINT32_MAX,
+         .key = one_byte,
+         .value = long_value,
+         .value_length = 1},
+        {.kind = FORMAT_LOG_DELETE, .index = 2, .epoch = 1, .sequence = 2, .key = all},
+        {.kind = FORMAT_LOG_THROUGH, .index = 3, .epoch = 2, .sequence = 3, .key = one_byte},
+        {.kind = FORMAT_LOG_RANGE, .index = 4, .epoch = 3, .sequence = 4, .key = none},
+        {.kind = FORMAT_LOG_RANGE,
+         .index = 5,
+         .epoch = 4,
+         .sequence = 5,
+         .key = none,
+         .has_upper = true,
+         .value = long_value,
+         .value_length = 1},
+        {.kind = FORMAT_LOG_RANGE,
+         .index = 6,
+         .epoch = 5,
+         .sequence = 6,
+         .key = all,
+         .has_upper = true,
+         .value = long_value,
+         .value_length = 255},
+        {.kind = FORMAT_LOG_RANGE, .index = 7, .epoch = 6, .sequence = 7, .key = all},
+    };
+    const uint32_t count = sizeof entries / sizeof entries[0];
+    struct format_log_frame frame;
+    format_log_frame_begin(&frame, buffer, sizeof buffer);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t used = frame.used;
+        assert_true(format_log_frame_add(&frame, &entries[i]));
+        assert_int_equal(frame.used, used + format_log_entry_bytes(&entries[i]));
+        assert_true(format_log_entry_bytes(&entries[i]) <= FORMAT_LOG_ENTRY_MAX);
+    }
+    assert_true(frame.first == entries[0].sequence && frame.last == UINT32_MAX);
+    one_seal(&one, &frame);
+    struct format_log_entry back;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(format_log_frame_next(&one.view, &at, &back));
+        assert_entry(&back, &entries[i]);
+    }
+    assert_false(format_log_frame_next(&one.view, &at, &back));
+}
+
+/* Frames of every length up to two blocks, full ones, and one without entries. */
+static void test_frame_lengths(void **state)
+{
+    static uint8_t value[FORMAT_VALUE_MAX];
+    struct format_log_entry entry = {.kind = FORMAT_LOG_PUT,
+                                     .sequence = 9,
+                                     .key = {value, 3},
+                                     .value = value},
+                            back;
+    struct format_log_frame frame;
+    for (uint32_t length = 0; length <= 140; length++) {
+        uint32_t at = 0;
+        entry.value_length = (uint8_t)length;
+        memset(buffer, 0xee, sizeof buffer);
+        format_log_frame_begin(&frame, buffer, sizeof buffer);
+        assert_true(format_log_frame_add(&frame, &entry));
+        one_seal(&one, &frame);
+        assert_true(format_log_frame_next(&one.view, &at, &back));
+        assert_entry(&back, &entry);
+    }
+    format_log_frame_begin(&frame, buffer, FORMAT_LOG_BLOCK);
+    one_seal(&one, &frame);
+    assert_int_equal(one.view.bytes, FORMAT_LOG_BLOCK);
+    /* as many as fit, in rooms of every size of some blocks, and in the greatest */
+    for (uint32_t room = FORMAT_LOG_BLOCK; room <= FORMAT_LOG_FRAME_MAX;
+         room = room < 1024 ? room + 64 : room * 2) {
+        uint32_t count = 0;
+        entry.value_length = 5;
+        format_log_frame_begin(&frame, buffer, room);
+        while (format_log_frame_add(&frame, &entry))
+            count++;
+        assert_int_equal(count, (room - FORMAT_LOG_FRAME_BYTES) / 25);
+        one_seal(&one, &frame);
+        assert_int_equal(one.view.bytes, (FORMAT_LOG_FRAME_BYTES + 25 * count + 63) / 64 * 64);
+        assert_true(one.view.bytes <= room);
+    }
+}
+
+/* Sequences that are too far from the first one do not go into the frame, and change nothing in it. */
+static void test_far_sequences(void **state)
+{
+    uint8_t value[1] = {1};
+    struct format_log_entry entry = {.kind = FORMAT_LOG_PUT,
+                                     .sequence = UINT64_C(1) << 40,
+                                     .key = {value, 1},
+                                     .value = value},
+                            back;
+    struct format_log_frame frame, before;
+    uint32_t at = 0;
+    format_log_frame_begin(&frame, buffer, sizeof buffer);
+    assert_true(format_log_frame_add(&frame, &entry));
+    before = frame;
+    entry.sequence += UINT64_C(1) << 31;
+    assert_false(format_log_frame_add(&frame, &entry));
+    entry.sequence = (UINT64_C(1) << 40) - (UINT64_C(1) << 31);
+    assert_false(format_log_frame_add(&frame, &entry));
+    assert_memory_equal(&frame, &before, sizeof frame);
+    entry.sequence++;
+    assert_true(format_log_frame_add(&frame, &entry));
+    one_seal(&one, &frame);
+    assert_true(format_log_frame_next(&one.view, &at, &back) && format_log_frame_next(&one.view, &at, &back));
+    assert_entry(&back, &entry);
+}
+
+/* Entries that no owner writes, with checks that fit. */
+static void test_entries_impossible(void **state)
+{
+    uint8_t value[8] = "abcdefgh";
+    const struct format_log_entry entries[] = {{.kind = FORMAT_LOG_RANGE,
+                                                .sequence = 1,
+                                                .key = {value, 2},
+                                                .has_upper = true,
+                                                .value = value + 1,
+                                                .value_length = 3},
+                                               {.kind = FORMAT_LOG_DELETE, .sequence = 1, .key = {value, 2}}};
+    const struct {
+        uint32_t entry, at;
+        uint8_t value;
+        bool possible;
+    } forged[] = {
+        {1, 0, FORMAT_LOG_DELETE, true},
+        {1, 0, FORMAT_LOG_THROUGH, true},
+        {1, 0, FORMAT_LOG_PUT, true},
+        {1, 0, FORMAT_LOG_RANGE, true},
+        {1, 0, 0, false},
+        {1, 0, FORMAT_LOG_KINDS, false},
+        {1, 0, FORMAT_LOG_PUT | 128, false},
+        {1, 0, FORMAT_LOG_DELETE | 128, false},
+        {1, 0, 127, false},
+        {1, 14, 128, false}, /* a sequence below 1 */
+        {1, 15, 3, false},
+        {1, 15, 1, false},
+        {1, 16, 1, false},
+        {0, 0, FORMAT_LOG_RANGE, false},
+        {0, 0, FORMAT_LOG_DELETE, false},
+        {0, 0, FORMAT_LOG_PUT, true},
+        {0, 17 + 2, 'A', false}, /* upper below lower */
+    };
+    for (size_t i = 0; i < sizeof forged / sizeof forged[0]; i++) {
+        struct format_log_frame frame;
+        format_log_frame_begin(&frame, buffer, sizeof buffer);
+        assert_true(format_log_frame_add(&frame, &entries[forged[i].entry]));
+        buffer[FORMAT_LOG_FRAME_BYTES + forged[i].at] = forged[i].value;
+        uint32_t bytes = format_log_frame_seal(&frame, NONCE, FORMAT_LOG_BLOCK, 0);
+        one.segment = (struct format_log_segment){
+            .owner = {7, 3}, .nonce = NONCE, .size = FORMAT_LOG_BLOCK + FORMAT_LOG_FRAME_MAX};
+        memcpy(one.bytes + FORMAT_LOG_BLOCK, buffer, bytes);
+        assert_int_equal(format_log_frame_find(&one.segment, one.bytes, FORMAT_LOG_BLOCK, &one.view),
+                         forged[i].possible ? FORMAT_LOG_WHOLE : FORMAT_LOG_TORN);
+    }
+}
+
+/* ---- scans ---- */
+
+static struct model model;
+static uint8_t background[MODEL_BYTES], image[MODEL_BYTES];
+
+enum ground { GROUND_ZEROS, GROUND_NOISE, GROUND_EARLIER, GROUND_SAME, GROUNDS };
+
+/* What lies in the segment before it is used: nothing, anything, an earlier use of it whose frames stand
+ * elsewhere, or one with the same frames at the same places. */
+static void ground_make(enum ground ground)
+{
+    struct random random;
+    random_seed(&random, 17);
+    memset(background, 0, sizeof background);
+    if (ground == GROUND_NOISE)
+        for (uint32_t i = 0; i < MODEL_BYTES; i++)
+            background[i] = (uint8_t)random_next(&random);
+    if (ground < GROUND_EARLIER)
+        return;
+    static struct model earlier;
+    model_begin(&earlier, NONCE - 1, NULL);
+    earlier.committed = FORMAT_LOG_BLOCK;
+    for (uint32_t i = 0; i < 40; i++)
+        model_add(&earlier, ground == GROUND_SAME ? i % 7 : 3 + i % 5, 0);
+    memcpy(background, earlier.bytes, MODEL_BYTES);
+}
+
+static void model_fill(uint32_t frames)
+{
+    model_begin(&model, NONCE, background);
+    for (uint32_t i = 0; i < frames; i++)
+        model_add(&model, i % 7, 0);
+}
+
+/* A process dies while its last frames are under way: any prefix of them in memory, in words of 8 bytes. */
+static void test_every_prefix(void **state)
+{
+    for (enum ground ground = 0; ground < GROUNDS; ground++) {
+        struct format_log_scan scan;
+        ground_make(ground);
+        model_fill(20);
+        memcpy(image, model.bytes, MODEL_BYTES);
+        for (uint32_t cut = model.end; cut >= model.frame[12].position; cut -= 8) {
+            memcpy(image + cut, background + cut, 8);
+            model_judge(&model, image, 0, &scan);
+            assert_int_equal(scan.corrupt_regions, 0);
+        }
+        assert_int_equal(scan.frames, 12);
+    }
+}
+
+/* Any one word of the last frames did not come; then any number of them. */
+static void test_every_torn_word(void **state)
+{
+    struct random random;
+    random_seed(&random, 5);
+    for (enum ground ground = 0; ground < GROUNDS; ground++) {
+        struct format_log_scan scan;
+        uint32_t torn = 0;
+        ground_make(ground);
+        model_fill(20);
+        uint32_t first = model.frame[12].position, words = (model.end - first) / 8;
+        memcpy(image, model.bytes, MODEL_BYTES);
+        for (uint32_t word = 0; word < words; word++) {
+            memcpy(image + first + 8 * word, background + first + 8 * word, 8);
+            model_judge(&model, image, 0, &scan);
+            assert_int_equal(scan.corrupt_regions, 0);
+            torn += scan.frames == 19;
+            memcpy(image + first + 8 * word, model.bytes + first + 8 * word, 8);
+        }
+        assert_true(torn > words / 8);
+        for (uint32_t round = 0; round < 300; round++) {
+            memcpy(image, model.bytes, MODEL_BYTES);
+            uint32_t rare = 1 + (uint32_t)random_below(&random, 2 * words);
+            for (uint32_t word = 0; word < words; word++)
+                if (random_below(&random, rare) < 2)
+                    memcpy(image + first + 8 * word, background + first + 8 * word, 8);
+            model_judge(&model, image, 0, &scan);
+        }
+    }
+}
+
+/* Frames that never came do not hide those behind them, however many blocks they would have had. */
+static void test_holes(void **state)
+{
+    for (enum ground ground = 0; ground < GROUNDS; ground++) {
+        struct format_log_scan scan;
+        ground_make(ground);
+        model_begin(&model, NONCE, background);
+        for (uint32_t i = 0; i < 30; i++)
+            model_add(&model, i % 7, i % 4 * FORMAT_LOG_BLOCK);
+        memcpy(image, model.bytes, MODEL_BYTES);
+        model_judge(&model, image, 0, &scan);
+        assert_int_equal(scan.frames, 30);
+        assert_int_equal(scan.corrupt_regions, 0);
+        assert_true(scan.sequence == model.sequence - 1);
+    }
+}
+
+/* Under another nonce nothing of it is there. */
+static void test_earlier_use(void **state)
+{
+    struct format_log_scan scan;
+    ground_make(GROUND_ZEROS);
+    model_fill(20);
+    struct format_log_segment segment = model.segment;
+    for (unsigned bit = 0; bit < 64; bit++) {
+        segment.nonce = NONCE ^ UINT64_C(1) << bit;
+        assert_int_equal(format_log_scan(&segment, model.bytes, 0, NULL, NULL, &scan), 0);
+        assert_int_equal(scan.frames, 0);
+        assert_int_equal(scan.entries, 0);
+        assert_int_equal(scan.end, FORMAT_LOG_BLOCK);
+        assert_int_equal(scan.committed, 0);
+    }
+}
+
+/* A frame is believed where it was written alone. */
+static void test_position(void **state)
+{
+    struct format_log_scan scan;
+    ground_make(GROUND_ZEROS);
+    model_fill(20);
+    memcpy(image, model.bytes, MODEL_BYTES);
+    const struct model_frame *frame = &model.frame[19];
+    uint32_t to = (model.end + 1023) / 1024 * 1024;
+    memcpy(image + to, model.bytes + frame->position, frame->bytes);
+    model_judge(&model, image, 0, &scan);
+    assert_int_equal(scan.frames, 20);
+    /* nor with the position that it stands at now: the crc is that of the old one */
+    memcpy(image + to + 16, &to, 4);
+    model_judge(&model, image, 0, &scan);
+    assert_int_equal(scan.frames, 20);
+}
+
+/* ---- what is corrupt ---- */
+
+static void corrupt_expect(const struct format_log_scan *scan, uint32_t regions, uint32_t first,
+                           uint32_t first_bytes, uint32_t bytes)
+{
+    assert_int_equal(scan->corrupt_regions, regions);
+    assert_int_equal(scan->corrupt_first, first);
+    assert_int_equal(scan->corrupt_first_bytes, first_bytes);
+    assert_int_equal(scan->corrupt_bytes, bytes);
+}
+
+/* Any byte of a frame that was known to be complete: its region, and no more. */
+static void test_corrupt_middle(void **state)
+{
+    struct format_log_scan scan;
+    ground_make(GROUND_EARLIER);
+    model_fill(19);
+    model.committed = model.end;
+    model_add(&model, 5, 0);
+    memcpy(image, model.bytes, MODEL_BYTES);
+    model_judge(&model, image, 0, &scan);
+    assert_int_equal(scan.committed, model.committed);
+    corrupt_expect(&scan, 0, 0, 0, 0);
+    for (uint32_t i = 0; i < 19; i++) {
+        const struct model_frame *frame = &model.frame[i];
+        for (uint32_t at = frame->position; at < frame->position + frame->used; at++) {
+            image[at] ^= 0x10;
+            model_judge(&model, image, 0, &scan);
+            corrupt_expect(&scan, 1, frame->position, frame->bytes, frame->bytes);
+            image[at] ^= 0x10;
+        }
+    }
+    /* the last one was under way */
+    image[model.frame[19].position + 1] ^= 1;
+    model_judge(&model, image, 0, &scan);
+    corrupt_expect(&scan, 0, 0, 0, 0);
+}
+
+static void test_corrupt_regions(void **state)
+{
+    struct format_log_scan scan;
+    const struct model_frame *frame = model.frame;
+    ground_make(GROUND_ZEROS);
+    model_fill(19);
+    model.committed = model.frame[16].position;
+    model_add(&model, 5, 0);
+    memcpy(image, model.bytes, MODEL_BYTES);
+    /* two side by side, one alone, and one above what is known */
+    memset(image + frame[4].position, 0, frame[4].bytes);
+    memset(image + frame[5].position + 60, 0xff, 8);
+    memset(image + frame[9].position, 0xff, frame[9].bytes);
+    memset(image + frame[16].position, 0, frame[16].bytes);
+    model_judge(&model, image, 0, &scan);
+    corrupt_expect(&scan, 2, frame[4].position, frame[4].bytes + frame[5].bytes,
+                   frame[4].bytes + frame[5].bytes + frame[9].bytes);
+    /* the segment behind it knows more */
+    model_judge(&model, image, model.end, &scan);
+    corrupt_expect(&scan, 3, frame[4].position, frame[4].bytes + frame[5].bytes,
+                   frame[4].bytes + frame[5].bytes + frame[9].bytes + frame[16].bytes);
+    /* nothing of a segment whose frames are known to be complete is there, or it is cut */
+    memset(image, 0, MODEL_BYTES);
+    model_judge(&model, image, model.end, &scan);
+    corrupt_expect(&scan, 1, FORMAT_LOG_BLOCK, model.end - FORMAT_LOG_BLOCK, model.end - FORMAT_LOG_BLOCK);
+    model_judge(&model, image, UINT32_MAX, &scan);
+    corrupt_expect(&scan, 1, FORMAT_LOG_BLOCK, MODEL_BYTES - FORMAT_LOG_BLOCK,
+                   MODEL_BYTES - FORMAT_LOG_BLOCK);
+}
+
+/* A frame whose entries are torn still says what was complete when it was sealed. */
+static void test_torn_frame_knows(void **state)
+{
+    struct format_log_scan scan;
+    ground_make(GROUND_ZEROS);
+    model_fill(19);
+    model.committed = model.end;
+    model_add(&model, 5, 0);
+    memcpy(image, model.bytes, MODEL_BYTES);
+    image[model.frame[19].position + model.frame[19].used - 1] ^= 1;
+    image[model.frame[7].position + 10] ^= 1;
+    model_judge(&model, image, 0, &scan);
+    corrupt_expect(&scan, 1, model.frame[7].position, model.frame[7].bytes, model.frame[7].bytes);
+}
+
+/* ---- any bytes ---- */
+
+/* What a torn frame had reserved is skipped as a whole: nothing in it begins a frame, so no bytes make a scan
+ * look at others twice. */
+static void test_torn_frame_is_skipped(void **state)
+{
+    struct format_log_scan scan;
+    ground_make(GROUND_ZEROS);
+    model_begin(&model, NONCE, NULL);
+    struct format_log_frame frame;
+    format_log_frame_begin(&frame, buffer, 16384);
+    uint8_t value[FORMAT_VALUE_MAX] = {0};
+    struct format_log_entry entry = {
+        .kind = FORMAT_LOG_PUT, .sequence = 5, .key = {value, 200}, .value = value, .value_length = 255};
+    while (format_log_frame_add(&frame, &entry))
+        continue;
+    uint32_t bytes = format_log_frame_seal(&frame, NONCE, FORMAT_LOG_BLOCK, 0);
+    memcpy(image, model.bytes, MODEL_BYTES);
+    memcpy(image + FORMAT_LOG_BLOCK, buffer, bytes);
+    for (uint32_t position = 2 * FORMAT_LOG_BLOCK; position < FORMAT_LOG_BLOCK + bytes;
+         position += FORMAT_LOG_BLOCK) {
+        format_log_frame_begin(&frame, buffer, FORMAT_LOG_BLOCK);
+        memcpy(image + position, buffer, format_log_frame_seal(&frame, NONCE, position, 0));
+    }
+    format_log_frame_begin(&frame, buffer, FORMAT_LOG_BLOCK);
+    memcpy(image + FORMAT_LOG_BLOCK + bytes, buffer,
+           format_log_frame_seal(&frame, NONCE, FORMAT_LOG_BLOCK + bytes, 0));
+    assert_int_equal(format_log_scan(&model.segment, image, 0, NULL, NULL, &scan), 0);
+    assert_int_equal(scan.frames, 1);
+    assert_int_equal(scan.end, bytes + 2 * FORMAT_LOG_BLOCK);
+}
+
+/* Headers with right checks and impossible values. */
+static void test_frame_impossible(void **state)
+{
+    const struct {
+        uint32_t at, value;
+    } forged[] = {{20, 0},
+                  {20, 39},
+                  {20, FORMAT_LOG_FRAME_MAX + 1},
+                  {20, UINT32_MAX},
+                  {24, 3 * FORMAT_LOG_BLOCK},
+                  {24, 63},
+                  {24, UINT32_MAX - 63}};
+    struct format_log_frame frame;
+    for (size_t i = 0; i < sizeof forged / sizeof forged[0]; i++) {
+        uint32_t position = 2 * FORMAT_LOG_BLOCK;
+        format_log_frame_begin(&frame, buffer, FORMAT_LOG_BLOCK);
+        format_log_frame_seal(&frame, NONCE, position, 0);
+        memcpy(buffer + forged[i].at, &forged[i].value, 4);
+        uint32_t crc = crc32c(0, buffer + 4, FORMAT_LOG_FRAME_BYTES - 4);
+        memcpy(buffer, &crc, 4);
+        memcpy(one.bytes + position, buffer, FORMAT_LOG_BLOCK);
+        one.segment = (struct format_log_segment){.owner = {7, 3}, .nonce = NONCE, .size = sizeof one.bytes};
+        assert_int_equal(format_log_frame_find(&one.segment, one.bytes, position, &one.view),
+                         FORMAT_LOG_NOTHING);
+    }
+    /* beyond the end of the segment */
+    struct format_log_entry entry = {.kind = FORMAT_LOG_DELETE, .sequence = 5, .key = {one.bytes, 200}};
+    format_log_frame_begin(&frame, buffer, 1024);
+    assert_true(format_log_frame_add(&frame, &entry));
+    memcpy(one.bytes + FORMAT_LOG_BLOCK, buffer, format_log_frame_seal(&frame, NONCE, FORMAT_LOG_BLOCK, 0));
+    one.segment.size = FORMAT_LOG_BLOCK + format_log_frame_bytes(&frame);
+    assert_int_equal(format_log_frame_find(&one.segment, one.bytes, FORMAT_LOG_BLOCK, &one.view),
+                     FORMAT_LOG_WHOLE);
+    one.segment.size -= FORMAT_LOG_BLOCK;
+    assert_int_equal(format_log_frame_find(&one.segment, one.bytes, FORMAT_LOG_BLOCK, &one.view),
+                     FORMAT_LOG_NOTHING);
+}
+
+static int visit_third(void *context, const struct format_log_entry *entry)
+{
+    uint32_t *seen = context;
+    assert_true(entry->sequence);
+    return ++*seen == 3 ? -7 : 0;
+}
+
+static void test_visit_ends(void **state)
+{
+    struct format_log_scan scan;
+    uint32_t seen = 0;
+    ground_make(GROUND_ZEROS);
+    model_fill(20);
+    assert_int_equal(format_log_scan(&model.segment, model.bytes, 0, visit_third, &seen, &scan), -7);
+    assert_int_equal(seen, 3);
+    assert_int_equal(scan.entries, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_segment),
+        cmocka_unit_test(test_segment_impossible),
+        cmocka_unit_test(test_watermark),
+        cmocka_unit_test(test_control),
+        cmocka_unit_test(test_entries),
+        cmocka_unit_test(test_frame_lengths),
+        cmocka_unit_test(test_far_sequences),
+        cmocka_unit_test(test_entries_impossible),
+        cmocka_unit_test(test_every_prefix),
+        cmocka_unit_test(test_every_torn_word),
+        cmocka_unit_test(test_holes),
+        cmocka_unit_test(test_earlier_use),
+        cmocka_unit_test(test_position),
+        cmocka_unit_test(test_corrupt_middle),
+        cmocka_unit_test(test_corrupt_regions),
+        cmocka_unit_test(test_torn_frame_knows),
+        cmocka_unit_test(test_torn_frame_is_skipped),
+        cmocka_unit_test(test_frame_impossible),
+        cmocka_unit_test(test_visit_ends),
+    };
+    return cmocka_run_group_tests_name("log", tests, NULL, NULL);
+}
