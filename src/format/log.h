@@ -21,7 +21,8 @@
  * Two crcs, so that a frame's length can be believed although its entries are torn: whoever wrote that header
  * had reserved these bytes, so no other frame of the segment begins there, and a scan skips them as a whole.
  *
- * Pure, as header.h. What is decoded points into the bytes that it was decoded from.
+ * Pure, as header.h; nobody may write the bytes meanwhile. What is decoded points into the bytes that it was
+ * decoded from.
  */
 #ifndef FORMAT_LOG_H
 #define FORMAT_LOG_H
@@ -88,7 +89,8 @@ struct format_log_frame {
     uint64_t first, last; /* sequences: the first entry's, the greatest */
 };
 
-/* `room` bytes, a multiple of 64 up to FORMAT_LOG_FRAME_MAX, and at least one block. */
+/* `room` bytes: a multiple of 64 up to FORMAT_LOG_FRAME_MAX, at least one block, and no more than a segment
+ * has behind its header. */
 void format_log_frame_begin(struct format_log_frame *frame, uint8_t *bytes, uint32_t room);
 /* Appends. False, and nothing changed: it does not fit any more, or its sequence is more than 2^31 - 1 from
  * the first entry's. The first entry of a frame with room for FORMAT_LOG_FRAME_BYTES and it always fits. */
@@ -141,8 +143,8 @@ struct format_log_scan {
 };
 
 /* Calls visit (NULL: none) for each entry of each whole frame, in the order in which they lie. `known`: the
- * frames below this position are known to be complete by the segment behind this one in the stream, whose
- * `before` it is if one of that segment's frames has a `committed` that is not 0; else 0.
+ * frames below this position are known to be complete: the `before` of the segment behind this one in the
+ * stream, if a frame of that or a later segment has a `committed` that is not 0; else 0.
  * Returns 0, or at once what visit returned if that is not 0: then *scan is what was found so far, and says
  * nothing of what is corrupt.
  * `bytes` may be anything. Each byte goes into one crc at most; if something is corrupt, into two. */

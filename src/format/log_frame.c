@@ -126,7 +126,9 @@ enum format_log_found format_log_frame_find(const struct format_log_segment *seg
     memcpy(&view->committed, frame + 24, 4);
     memcpy(&view->count, frame + 28, 4);
     memcpy(&view->first, frame + 32, 8);
-    if (nonce != segment->nonce || where != position)
+    if (nonce != segment->nonce)
+        return FORMAT_LOG_NOTHING;
+    if (where != position)
         return FORMAT_LOG_NOTHING;
     if (length < FORMAT_LOG_FRAME_BYTES || length > FORMAT_LOG_FRAME_MAX || length > segment->size - position)
         return FORMAT_LOG_NOTHING;
