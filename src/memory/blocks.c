@@ -9,9 +9,6 @@
 _Static_assert(RUNS_GRANULE == MEMORY_BLOCK_MIN, "the least block is a granule");
 _Static_assert(MEMORY_BLOCK_MAX / RUNS_GRANULE + 1 <= RUNS_CAP, "every block's run is found, aligned or not");
 
-/* So many zones the floor moves at a time; before a block is refused it moves all the way. */
-#define FLOOR_STEPS 64u
-
 static uint64_t lesser(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -124,19 +121,19 @@ static uint64_t find_high(struct blocks *blocks, uint64_t length, uint64_t want,
     return count;
 }
 
-static void carve(struct blocks *blocks, uint64_t at, uint64_t length, uint64_t count, bool nodes)
+void blocks_carve(struct blocks *blocks, uint64_t at, uint64_t length, uint64_t count, bool fixed)
 {
     assert(count > 0 && bits_are(blocks->runs.used, at, length * count, false));
     bits_set(blocks->runs.used, at, length * count);
     for (uint64_t i = 0; i < count; i++) {
         assert(!bits_get(blocks->starts, at + i * length));
         bits_set(blocks->starts, at + i * length, 1);
-        if (nodes)
+        if (fixed)
             bits_set(blocks->nodes, at + i * length, 1);
     }
-    chunks_take(blocks, at, length * count, nodes);
+    chunks_take(blocks, at, length * count, fixed);
     runs_update(&blocks->runs, at, length * count);
-    runs_floor_settle(&blocks->runs, FLOOR_STEPS);
+    runs_floor_settle(&blocks->runs, BLOCKS_FLOOR_STEPS);
     blocks->count.blocks_used += count;
     blocks->count.bytes_used += length * count * RUNS_GRANULE;
     blocks->count.bytes_free -= length * count * RUNS_GRANULE;
@@ -153,7 +150,7 @@ static uint32_t take(struct blocks *blocks, const struct blocks_wish *wish, uint
                                : find_high(blocks, length, want - taken, &at);
         if (count == 0)
             break;
-        carve(blocks, at, length, count, nodes);
+        blocks_carve(blocks, at, length, count, nodes);
         for (uint64_t i = 0; i < count; i++)
             offsets[taken++] = (at + i * length) * RUNS_GRANULE;
     }
@@ -195,7 +192,15 @@ uint32_t blocks_take(struct blocks *blocks, const struct blocks_wish *wish, uint
 
 /* ---- taking back ---- */
 
-/* Whether exactly these granules are a block that is handed out. */
+bool blocks_is_run(const struct blocks *blocks, uint64_t at, uint64_t length)
+{
+    uint64_t granules = blocks->runs.granules, end = at + length;
+    return bits_get(blocks->starts, at) && bits_are(blocks->runs.used, at, length, true) &&
+           bits_are(blocks->starts, at + 1, length - 1, false) &&
+           (end == granules || !bits_get(blocks->runs.used, end) || bits_get(blocks->starts, end));
+}
+
+/* Whether exactly these granules are a block that is handed out, and not a log's. */
 static bool is_block(const struct blocks *blocks, uint64_t offset, uint32_t block_bytes)
 {
     uint64_t granules = blocks->runs.granules, at = offset / RUNS_GRANULE,
@@ -203,10 +208,7 @@ static bool is_block(const struct blocks *blocks, uint64_t offset, uint32_t bloc
     if (memory_block_index(block_bytes) == MEMORY_BLOCK_SIZES || offset % RUNS_GRANULE != 0 ||
         at >= granules || length > granules - at)
         return false;
-    uint64_t end = at + length;
-    return bits_get(blocks->starts, at) && bits_are(blocks->runs.used, at, length, true) &&
-           bits_are(blocks->starts, at + 1, length - 1, false) &&
-           (end == granules || !bits_get(blocks->runs.used, end) || bits_get(blocks->starts, end));
+    return blocks_is_run(blocks, at, length) && !blocks_is_log(blocks, at);
 }
 
 static void unmark(struct blocks *blocks, uint64_t offset, uint32_t block_bytes)
@@ -270,7 +272,7 @@ bool blocks_give(struct blocks *blocks, const uint64_t *offsets, const uint32_t 
         blocks->count.bytes_free += block_bytes[i];
     }
     pending_flush(blocks, &pending);
-    runs_floor_settle(&blocks->runs, FLOOR_STEPS);
+    runs_floor_settle(&blocks->runs, BLOCKS_FLOOR_STEPS);
     assert(blocks->count.blocks_used >= count);
     blocks->count.blocks_used -= count;
     return true;

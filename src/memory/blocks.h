@@ -3,10 +3,10 @@
  * size owns any part of the pool, and what is freed joins its free neighbours by itself, so it serves any
  * size.
  *
- * Called by allocate.c, status.c, evacuate.c and trim.c under the node's lock, with requests that come from
- * anywhere: every offset is checked. Nothing of this lies in the pool, which any compute node may write. All
- * memory is reserved at creation and touched as the pool is used (three bits for each 32 bytes, 1.2 %, and
- * the tree of runs.h), so no request fails for want of this process's memory.
+ * Called by allocate.c, log.c, status.c, evacuate.c and trim.c under the node's lock, with requests that come
+ * from anywhere: every offset is checked. Nothing of this lies in the pool, which any compute node may write.
+ * All memory is reserved at creation and touched as the pool is used (three bits for each 32 bytes, 1.2 %,
+ * and the tree of runs.h), so no request fails for want of this process's memory.
  *
  * TWO ENDS. Nodes of the tree take the lowest free address, aligned to 64 bytes; data (records, their pieces,
  * key blocks) takes the highest. Data keeps off a RESERVE: below a floor, which moves as nodes come and go,
@@ -66,6 +66,29 @@ void blocks_words(const struct blocks *blocks, uint64_t granule, uint64_t *used,
  * (it steps over empty chunks); the number of granules: none has. */
 uint64_t blocks_next(const struct blocks *blocks, uint64_t granule);
 uint64_t blocks_granules(const struct blocks *blocks);
+
+/* ---- blocks of logs ---- */
+
+/*
+ * Blocks that their process alone gives back (log.c): blocks_give does not take them, and no chunk is emptied
+ * for their sake, since nobody moves them. They begin at multiples of 64 bytes.
+ *
+ * A control block is small and stays for long, so it lies among the nodes, at the low end. A segment lies
+ * among the data, off the reserve: where it can, it fills whole chunks, the highest that are free, so that
+ * what lies in the chunks beside it can still be moved. Costs a step for each chunk of the pool.
+ */
+
+/* Exactly that many bytes, one of memory_block_size, at the low end. False: no room. */
+bool blocks_log_control(struct blocks *blocks, uint32_t bytes, uint64_t *offset);
+/* *bytes, at most `most`, at least `least`, a multiple of `step`: as many as there are in one piece, so that
+ * beyond 2 MiB there may be more than what is found. All three are multiples of 64, and `most` and `least` of
+ * `step`. False: there is no piece of `least` bytes. */
+bool blocks_log_take(struct blocks *blocks, uint64_t most, uint64_t least, uint64_t step, uint64_t *offset,
+                     uint64_t *bytes);
+/* Both kinds. False: there is no such block of a log. */
+bool blocks_log_give(struct blocks *blocks, uint64_t offset, uint64_t bytes);
+/* Whether the block that begins at the offset is a log's. */
+bool blocks_log_is(const struct blocks *blocks, uint64_t offset);
 
 /* ---- emptying chunks ---- */
 

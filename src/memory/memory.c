@@ -36,6 +36,14 @@ static int check_options(struct memory_options *options, struct error *error)
         options->lock_bytes = MEMORY_LOCK_BYTES;
     if (options->lock_width == 0)
         options->lock_width = 2;
+    if (options->log_bytes == 0)
+        options->log_bytes = memory_log_bytes(options->pool_bytes);
+    else if (options->log_bytes < MEMORY_LOG_BYTES_LEAST || options->log_bytes > options->pool_bytes / 2)
+        return error_set(error, BANYAN_EINVAL,
+                         "memory node %u: %llu bytes for owners' logs: not from 512 KiB to half of the pool "
+                         "of %llu bytes",
+                         (unsigned)options->node, (unsigned long long)options->log_bytes,
+                         (unsigned long long)options->pool_bytes);
 
     unsigned number = options->node;
     unsigned long long chunk = options->chunk_bytes, pool = options->pool_bytes, locks = options->lock_bytes;
@@ -138,6 +146,7 @@ int memory_node_create(struct memory_node **created, const struct memory_options
         return error_set(error, BANYAN_ENOMEM, "no memory for memory node %u", (unsigned)options.node);
     node->number = options.node;
     node->chunk_bytes = options.chunk_bytes;
+    node->log.most = options.log_bytes;
     node->return_ns = options.return_ms == MEMORY_RETURN_NEVER
                           ? UINT64_MAX
                           : (options.return_ms ? options.return_ms : MEMORY_RETURN_MS) * UINT64_C(1000000);
@@ -159,6 +168,7 @@ void memory_node_destroy(struct memory_node *node)
 {
     if (node == NULL)
         return;
+    memory_log_clear(&node->log);
     memory_board_clear(&node->board);
     blocks_destroy(node->blocks);
     pages_unmap(&node->locks);
@@ -183,6 +193,7 @@ int memory_node_format(struct memory_node *node, uint64_t cluster_id, uint16_t n
     blocks_clear(node->blocks);
     memset(node->evacuations, 0, sizeof node->evacuations);
     memory_board_clear(&node->board);
+    memory_log_clear(&node->log);
     node->allocations_total = node->frees_total = node->refusals_total = node->returned_total = 0;
     node->number = number;
     node->cluster_id = cluster_id;

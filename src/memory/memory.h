@@ -23,10 +23,11 @@
 /* A multiple of 64 whatever the lock region's size: so is every block of 64 bytes or more. */
 #define MEMORY_FIRST_CHUNK(lock_bytes)                                                                       \
     ((MEMORY_LOCK_TABLE_OFFSET + (uint64_t)(lock_bytes) + 63u) & ~UINT64_C(63))
-#define MEMORY_CHUNK_MOST   (UINT64_C(8) << 20)
-#define MEMORY_LOCK_BYTES   (UINT64_C(256) << 10)
-#define MEMORY_RETURN_MS    10000u
-#define MEMORY_RETURN_NEVER UINT32_MAX
+#define MEMORY_CHUNK_MOST      (UINT64_C(8) << 20)
+#define MEMORY_LOCK_BYTES      (UINT64_C(256) << 10)
+#define MEMORY_LOG_BYTES_LEAST (UINT64_C(512) << 10)
+#define MEMORY_RETURN_MS       10000u
+#define MEMORY_RETURN_NEVER    UINT32_MAX
 
 /* At pool offset 0. */
 struct memory_header {
@@ -46,6 +47,8 @@ struct memory_options {
     uint64_t chunk_bytes; /* power of two, 64 KiB to 1 GiB; 0: memory_chunk_bytes */
     uint64_t lock_bytes;  /* multiple of 8; 0: MEMORY_LOCK_BYTES */
     uint32_t lock_width;  /* 2 or 8; 0: 2 */
+    uint64_t log_bytes; /* what segments of owners' logs may have, 512 KiB to half the pool; 0: a 32nd of the
+                           pool (memory_log_bytes) */
     uint32_t return_ms; /* how long a chunk is not used before it goes back to the system (memory_node_trim);
                            0: MEMORY_RETURN_MS */
     bool huge_pages;    /* try explicit then transparent huge pages; falls back and logs it */
@@ -106,6 +109,9 @@ void memory_node_refuse(struct memory_node *node, uint64_t count);
 /* Calls visit for each block that is handed out, for checks of accounts. visit may call the node. */
 void memory_node_each_used(struct memory_node *node, void (*visit)(void *, gaddr block, uint32_t block_bytes),
                            void *context);
+
+/* Whether the block that begins there is of an owner's log (LOG): a control block or a segment. */
+bool memory_node_is_log(struct memory_node *node, gaddr block);
 
 /* The block that is handed out and has the byte at `address`; false: none has. */
 bool memory_node_find_used(struct memory_node *node, gaddr address, gaddr *block, uint32_t *block_bytes);

@@ -5,6 +5,7 @@
 #include "base/atomic.h"
 #include "memory/blocks.h"
 #include "memory/board.h"
+#include "memory/log.h"
 #include "memory/memory.h"
 #include "memory/pages.h"
 #include "memory/registry.h"
@@ -28,6 +29,7 @@ struct memory_node {
     uint16_t number;
     uint64_t cluster_id, node_count; /* cluster 0: never formatted, no block is handed out */
     struct blocks *blocks;
+    struct memory_log log;
     uint64_t allocations_total, frees_total, refusals_total;
     struct memory_evacuation evacuations[BLOCKS_OWNERS];
     uint64_t evacuations_total, returned_total;

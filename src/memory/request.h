@@ -25,7 +25,8 @@
     OTHER(MEMORY_PEERS, 5, 1) /* the daemon's: memoryd/status.c */                                           \
     OWN(MEMORY_EVACUATE, 6, 3, memory_evacuate_service)                                                      \
     OWN(MEMORY_BOARD, 9, 8, memory_board_service)                                                            \
-    OTHER(MEMORY_PROCESSES, 17, 5) /* the daemon's: memoryd/processes.c; what is asked: fabric/wire.h */
+    OTHER(MEMORY_PROCESSES, 17, 5) /* the daemon's: memoryd/processes.c; what is asked: fabric/wire.h */     \
+    OWN(MEMORY_LOG, 22, 6, memory_log_service)
 
 #define MEMORY_KIND_OWN(name, number, kinds, service) name = (number), name##_LAST = (number) + (kinds)-1,
 #define MEMORY_KIND_OTHER(name, number, kinds)        name = (number), name##_LAST = (number) + (kinds)-1,
@@ -43,6 +44,13 @@ enum memory_request_kind { MEMORY_KINDS(MEMORY_KIND_OWN, MEMORY_KIND_OTHER) };
 #define MEMORY_BOARD_PUBLISH (MEMORY_BOARD + 5)
 #define MEMORY_BOARD_UNLOCK  (MEMORY_BOARD + 6)
 #define MEMORY_BOARD_MEMBERS (MEMORY_BOARD + 7)
+
+#define MEMORY_LOG_OPEN      MEMORY_LOG
+#define MEMORY_LOG_TAKE      (MEMORY_LOG + 1)
+#define MEMORY_LOG_GIVE      (MEMORY_LOG + 2)
+#define MEMORY_LOG_LIST      (MEMORY_LOG + 3)
+#define MEMORY_LOG_PROCESSES (MEMORY_LOG + 4)
+#define MEMORY_LOG_RELEASE   (MEMORY_LOG + 5)
 
 #define MEMORY_BATCH_MAX 64
 
@@ -98,6 +106,9 @@ struct memory_status_reply {
     uint64_t lists_total, commands_total, bytes_read_total, bytes_written_total;
     uint64_t nic, nic_queues; /* 1: it serves RDMA; queue pairs of compute nodes, whose traffic is in none of
                                  the counts above */
+    /* of owners' logs (LOG) */
+    uint64_t log_processes, log_segments, log_bytes; /* with a log here; of their segments */
+    uint64_t log_bytes_max;                          /* that all segments together may have */
 };
 /* Which blocks are handed out, for `banyan check`: the bits of granules of MEMORY_BLOCK_MIN bytes. */
 struct memory_usage_request {
@@ -199,6 +210,89 @@ struct memory_board_members {
         uint64_t adopted, serial;         /* each ENTER has a serial number of its own */
         uint32_t willing, logs;           /* as it entered with them */
     } members[MEMORY_BOARD_MEMBERS_PAGE]; /* only `count` of them are sent */
+};
+/*
+ * Owners' logs (log.c, docs/internals/log.md). A process (compute id and instance) that keeps a log here has
+ * a control block of MEMORY_LOG_CONTROL_BYTES and segments; all are blocks of the pool that FREE does not
+ * take, and that are never moved. The compute id of a request is that of its connection.
+ *
+ *  OPEN       the caller keeps a log here from now on. A new one has a control block of zeros and no segment;
+ *             one that is there already stays as it is.
+ *  TAKE       a segment of about `bytes` for the caller, or a smaller one: a multiple of
+ *             MEMORY_LOG_SEGMENT_LEAST. Its first MEMORY_LOG_HEADER_BYTES are zero, the others anything.
+ *  GIVE       the caller gives `segment` back, which must be one of its own, with its number.
+ *  LIST       the segments of `process` with numbers above `after`, in the order in which they were taken:
+ *             the reply is a memory_log_segments.
+ *  PROCESSES  the processes that have a log here with serial numbers above `after`, in the order of their
+ *             first OPEN: the reply is a memory_log_processes.
+ *  RELEASE    gives back everything of `process`, which is the caller itself, or has been fenced here since
+ *             its last OPEN.
+ *
+ * To OPEN and TAKE a reply with a `refusal` says why nothing was granted. A fencing gives nothing back, since
+ * successors read the log; a format gives everything back.
+ *
+ * BANYAN_ENOTFOUND: the process (TAKE, GIVE: the caller) has no log here. BANYAN_ECONFLICT: to TAKE and GIVE
+ * of a caller that was fenced since its last OPEN. BANYAN_EBUSY: RELEASE of another process that was not
+ * fenced. BANYAN_EINVAL: to GIVE of what is no segment of the caller.
+ */
+#define MEMORY_LOG_PROCESSES_MAX 4096u
+#define MEMORY_LOG_SEGMENTS_MAX  1024u /* of one process */
+#define MEMORY_LOG_CONTROL_BYTES 64u
+#define MEMORY_LOG_HEADER_BYTES  64u
+#define MEMORY_LOG_SEGMENT_LEAST (64u << 10)
+#define MEMORY_LOG_SEGMENT_MOST  (8u << 20)
+struct memory_log_segment {
+    gaddr address; /* a multiple of 64 */
+    uint64_t bytes;
+    uint64_t number; /* among all segments that the memory node has handed out so far; from 1 */
+};
+struct memory_log_request {
+    uint32_t kind;
+    uint32_t reserved;
+    uint64_t instance;                   /* the caller's */
+    uint64_t bytes;                      /* TAKE */
+    uint64_t after;                      /* LIST, PROCESSES; 0: from the first on */
+    struct memory_log_segment segment;   /* GIVE */
+    struct memory_board_process process; /* LIST, RELEASE */
+};
+enum memory_log_refusal {
+    MEMORY_LOG_GRANTED,
+    MEMORY_LOG_NO_PROCESS, /* MEMORY_LOG_PROCESSES_MAX of them have a log here */
+    MEMORY_LOG_NO_BUDGET,  /* segments have all the bytes that they may have together */
+    MEMORY_LOG_NO_SHARE,   /* this process has all that one may have; the others keep room for theirs */
+    MEMORY_LOG_NO_SPACE,   /* the pool has no room */
+    MEMORY_LOG_REFUSALS,
+};
+/* To OPEN, TAKE, GIVE and RELEASE. */
+struct memory_log_reply {
+    uint32_t refusal;                  /* enum memory_log_refusal */
+    uint32_t segments;                 /* that the caller has now */
+    uint64_t bytes;                    /* of them */
+    gaddr control;                     /* the caller's control block; GADDR_NULL: it has none */
+    struct memory_log_segment segment; /* TAKE */
+    uint64_t used, most;               /* bytes of all processes' segments, and what they may have */
+};
+#define MEMORY_LOG_PAGE 64u
+struct memory_log_segments {
+    uint32_t count;
+    uint32_t total;  /* segments that the process has */
+    uint32_t fenced; /* 1: it was fenced here since its last OPEN */
+    uint32_t reserved;
+    gaddr control;
+    uint64_t bytes;                                      /* of all its segments */
+    struct memory_log_segment segments[MEMORY_LOG_PAGE]; /* only `count` of them are sent */
+};
+struct memory_log_processes {
+    uint32_t count, total;
+    uint64_t used, most;
+    struct memory_log_process {
+        struct memory_board_process process;
+        uint64_t serial; /* each first OPEN has a number of its own, from 1 */
+        gaddr control;
+        uint64_t bytes; /* of its segments */
+        uint32_t segments;
+        uint32_t fenced;          /* as above */
+    } processes[MEMORY_LOG_PAGE]; /* only `count` of them are sent */
 };
 /* Who is connected. */
 struct memory_peers_request {

@@ -135,3 +135,13 @@ bool memory_node_find_used(struct memory_node *node, gaddr address, gaddr *block
         *block = memory_node_block_address(node, start);
     return found;
 }
+
+bool memory_node_is_log(struct memory_node *node, gaddr block)
+{
+    uint64_t offset = gaddr_offset(block), first = memory_node_first_chunk(node);
+    spinlock_lock(&node->lock);
+    bool is =
+        gaddr_node(block) == node->number && offset >= first && blocks_log_is(node->blocks, offset - first);
+    spinlock_unlock(&node->lock);
+    return is;
+}
