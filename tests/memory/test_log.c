@@ -383,7 +383,7 @@ static void test_fairness(void **state)
     assert_int_equal(refusal(node, B, 8 * MIB), MEMORY_LOG_NO_SHARE);
 
     /* So do many more, with ever less. */
-    for (uint16_t id = C; id < C + 20; id++) {
+    for (uint16_t id = C; id < C + 10; id++) {
         assert_int_equal(open_log(node, id, &reply), 0);
         taken(node, id, 8 * MIB);
         taken(node, id, 8 * MIB);
