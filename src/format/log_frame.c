@@ -118,22 +118,22 @@ enum format_log_found format_log_frame_find(const struct format_log_segment *seg
     uint64_t nonce;
     uint32_t crc, entries_crc, where, length;
     assert(position % FORMAT_LOG_BLOCK == 0 && position < segment->size);
+    memcpy(&nonce, frame + 8, 8);
+    if (nonce != segment->nonce)
+        return FORMAT_LOG_NOTHING;
+    memcpy(&where, frame + 16, 4);
+    if (where != position)
+        return FORMAT_LOG_NOTHING;
+    memcpy(&length, frame + 20, 4);
+    if (length < FORMAT_LOG_FRAME_BYTES || length > FORMAT_LOG_FRAME_MAX || length > segment->size - position)
+        return FORMAT_LOG_NOTHING;
     memcpy(&crc, frame, 4);
     memcpy(&entries_crc, frame + 4, 4);
-    memcpy(&nonce, frame + 8, 8);
-    memcpy(&where, frame + 16, 4);
-    memcpy(&length, frame + 20, 4);
     memcpy(&view->committed, frame + 24, 4);
     memcpy(&view->count, frame + 28, 4);
     memcpy(&view->first, frame + 32, 8);
-    if (nonce != segment->nonce)
-        return FORMAT_LOG_NOTHING;
-    if (where != position)
-        return FORMAT_LOG_NOTHING;
-    if (length < FORMAT_LOG_FRAME_BYTES || length > FORMAT_LOG_FRAME_MAX || length > segment->size - position)
-        return FORMAT_LOG_NOTHING;
-    if (view->committed > position || view->committed % FORMAT_LOG_BLOCK ||
-        crc != crc32c(0, frame + 4, FORMAT_LOG_FRAME_BYTES - 4))
+    if (crc != crc32c(0, frame + 4, FORMAT_LOG_FRAME_BYTES - 4) || view->committed > position ||
+        view->committed % FORMAT_LOG_BLOCK)
         return FORMAT_LOG_NOTHING;
     view->entries = frame + FORMAT_LOG_FRAME_BYTES;
     view->length = length - FORMAT_LOG_FRAME_BYTES;

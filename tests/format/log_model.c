@@ -49,7 +49,7 @@ void model_add(struct model *model, uint32_t entries, uint32_t gap)
 {
     static uint8_t buffer[MODEL_BYTES];
     struct format_log_frame frame;
-    struct model_room room;
+    struct model_room room = {0};
     struct model_frame *noted = &model->frame[model->frames++];
     assert_true(model->frames <= MODEL_FRAMES);
     *noted = (struct model_frame){
@@ -93,7 +93,7 @@ static void judge_settle(struct judge *judge)
 static int judge_visit(void *context, const struct format_log_entry *entry)
 {
     struct judge *judge = context;
-    struct model_room room;
+    struct model_room room = {0};
     judge_settle(judge);
     assert_true(judge->frame < judge->model->frames);
     struct format_log_entry expected =
