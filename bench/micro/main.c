@@ -27,6 +27,9 @@ static const struct {
     [MICRO_ENTRY_VISIT] = {"entry-visit", "entry", "visit-ns", "a sorted entry copied out"},
     [MICRO_CHECKSUM_LINE] = {"checksum-line", "line", "checksum-ns", "CRC32C of a whole leaf"},
     [MICRO_INNER_SEARCH] = {"inner-search", "node", "search-ns", "a search in a cached inner node"},
+    [MICRO_LOG_ENTRY] = {"log-entry", "entry", "not charged",
+                         "an entry put into a frame of an owner's log, which is sealed"},
+    [MICRO_LOG_SCAN] = {"log-scan", "entry", "not charged", "an entry found by the scan of a log's segment"},
 };
 
 static int compare(const void *a, const void *b)
@@ -159,7 +162,8 @@ int main(int argc, char **argv)
     argp_err_exit_status = 2;
     argp_parse(&argp, argc, argv, 0, NULL, &settings);
     cpu_model(cpu, sizeof cpu);
-    bool done = micro_cores(settings.rounds, results) && micro_nodes(settings.rounds, results);
+    bool done = micro_cores(settings.rounds, results) && micro_nodes(settings.rounds, results) &&
+                micro_log(settings.rounds, results);
     if (done && settings.json)
         done = print_json(cpu, settings.rounds, results);
     else if (done)

@@ -1,6 +1,6 @@
 /*
  * micro.h - what the parts of an operation cost on the CPU of this machine: the numbers that the simulator's
- * CPU parameters (sim/params.h) stand for.
+ * CPU parameters (sim/params.h) stand for, and others that it does not charge.
  *
  * A measurement runs its part many times between two looks at the clock, in many rounds, and yields the
  * median and the least of the rounds, per unit. The least is what an undisturbed machine takes.
@@ -19,6 +19,8 @@ enum micro_name {
     MICRO_ENTRY_VISIT,
     MICRO_CHECKSUM_LINE,
     MICRO_INNER_SEARCH,
+    MICRO_LOG_ENTRY,
+    MICRO_LOG_SCAN,
     MICRO_NAMES
 };
 
@@ -42,7 +44,9 @@ static inline void micro_keep(uint64_t value)
 /* Between two threads on the first two CPUs that the process may use: MICRO_LINE_PASS, MICRO_IMAGE_LINE. With
  * one CPU nothing is measured. The calling thread stays on the first CPU. False: no memory, or no thread. */
 bool micro_cores(uint32_t rounds, struct micro_result results[MICRO_NAMES]);
-/* On the calling thread: the others. False: no memory. */
+/* On the calling thread, what reads nodes: from MICRO_SLOT_CHECK to MICRO_INNER_SEARCH. False: no memory. */
 bool micro_nodes(uint32_t rounds, struct micro_result results[MICRO_NAMES]);
+/* On the calling thread: MICRO_LOG_ENTRY, MICRO_LOG_SCAN. False: no memory. */
+bool micro_log(uint32_t rounds, struct micro_result results[MICRO_NAMES]);
 
 #endif

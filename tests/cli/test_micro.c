@@ -15,8 +15,9 @@
 
 #include "program.h"
 
-static const char *const parts[] = {"line-pass",   "image-line",    "slot-check",  "entry-sort",
-                                    "entry-visit", "checksum-line", "inner-search"};
+static const char *const parts[] = {"line-pass",    "image-line",  "slot-check",
+                                    "entry-sort",   "entry-visit", "checksum-line",
+                                    "inner-search", "log-entry",   "log-scan"};
 #define PARTS (sizeof parts / sizeof *parts)
 
 static bool two_cpus(void)
