@@ -18,11 +18,11 @@
  *   60 crc32c of the bytes from 8 on
  * Integers are little-endian.
  *
- * Two crcs, so that a frame's length can be believed although its entries are torn: whoever wrote that header
- * had reserved these bytes, so no other frame of the segment begins there, and a scan skips them as a whole.
+ * Two crcs, so that a frame's length can be believed although its entries are torn: the process had reserved
+ * these bytes, so no other frame of the segment begins in them, and a scan skips them as a whole.
  *
- * Pure, as header.h; nobody may write the bytes meanwhile. What is decoded points into the bytes that it was
- * decoded from.
+ * Pure, as header.h; nobody may write the bytes meanwhile. Decoded keys and values point into the bytes that
+ * they were decoded from.
  */
 #ifndef FORMAT_LOG_H
 #define FORMAT_LOG_H
@@ -138,7 +138,8 @@ struct format_log_scan {
     uint32_t end;       /* of the last whole frame; FORMAT_LOG_BLOCK: there is none */
     uint64_t sequence;  /* the greatest of all entries; 0: there is none */
     uint32_t frames, entries;
-    /* What no whole frame covers of what is known to be complete: the log is corrupt there. */
+    /* Regions that are known to be complete and that no whole frame covers. If the owner lives, they must be
+     * read again before they are called corrupt (docs/internals/log.md). */
     uint32_t corrupt_regions, corrupt_first, corrupt_first_bytes, corrupt_bytes;
 };
 

@@ -227,6 +227,57 @@ static void test_torn_frame_knows(void **state)
     corrupt_expect(&scan, 1, model.frame[7].position, model.frame[7].bytes, model.frame[7].bytes);
 }
 
+/* ---- a log that is being written ---- */
+
+#define LIVE_FRAMES 20u
+
+/* Copies the blocks from `from` to `end`, each as it is at a moment of its own up to `last`, or all at
+ * `last`. Frame i came at came[i]. */
+static void live_read(const uint32_t came[LIVE_FRAMES], uint32_t from, uint32_t end, uint32_t last,
+                      struct random *random)
+{
+    for (uint32_t i = 0; i < LIVE_FRAMES; i++) {
+        const struct model_frame *frame = &model.frame[i];
+        for (uint32_t at = frame->position; at < frame->position + frame->bytes; at += FORMAT_LOG_BLOCK) {
+            uint32_t when = random ? (uint32_t)random_below(random, last + 1) : last;
+            if (at >= from && at < end)
+                memcpy(image + at, (came[i] <= when ? model.bytes : background) + at, FORMAT_LOG_BLOCK);
+        }
+    }
+}
+
+/* Blocks are read at different times while frames come, in any order of both. Whatever seems to be corrupt
+ * then is there when it is read once more. */
+static void test_owner_lives(void **state)
+{
+    struct random random;
+    uint32_t seemed = 0;
+    random_seed(&random, 3);
+    ground_make(GROUND_EARLIER);
+    for (uint32_t round = 0; round < 300; round++) {
+        struct format_log_scan scan;
+        uint32_t came[LIVE_FRAMES], complete = 0, last = 1 + (uint32_t)random_below(&random, LIVE_FRAMES + 4);
+        model_begin(&model, NONCE, background);
+        for (uint32_t i = 0; i < LIVE_FRAMES; i++) {
+            while (complete < i && came[complete] < i)
+                complete++; /* as the owner knows when it seals frame i */
+            model.committed = complete < i ? model.frame[complete].position : model.end;
+            model_add(&model, i % 7, 0);
+            came[i] = i + (uint32_t)random_below(&random, 4);
+        }
+        memcpy(image, background, MODEL_BYTES);
+        live_read(came, 0, MODEL_BYTES, last, &random);
+        model_judge(&model, image, 0, &scan);
+        if (scan.corrupt_regions) {
+            seemed++;
+            live_read(came, scan.corrupt_first, scan.committed, last, NULL);
+            model_judge(&model, image, 0, &scan);
+        }
+        corrupt_expect(&scan, 0, 0, 0, 0);
+    }
+    assert_true(seemed > 100);
+}
+
 /* ---- any bytes ---- */
 
 /* What a torn frame had reserved is skipped as a whole: nothing in it begins a frame, so no bytes make a scan
@@ -280,15 +331,11 @@ static void test_visit_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_prefix),
-        cmocka_unit_test(test_every_torn_word),
-        cmocka_unit_test(test_holes),
-        cmocka_unit_test(test_earlier_use),
-        cmocka_unit_test(test_position),
-        cmocka_unit_test(test_corrupt_middle),
-        cmocka_unit_test(test_corrupt_regions),
-        cmocka_unit_test(test_torn_frame_knows),
-        cmocka_unit_test(test_torn_frame_is_skipped),
+        cmocka_unit_test(test_every_prefix),    cmocka_unit_test(test_every_torn_word),
+        cmocka_unit_test(test_holes),           cmocka_unit_test(test_earlier_use),
+        cmocka_unit_test(test_position),        cmocka_unit_test(test_corrupt_middle),
+        cmocka_unit_test(test_corrupt_regions), cmocka_unit_test(test_torn_frame_knows),
+        cmocka_unit_test(test_owner_lives),     cmocka_unit_test(test_torn_frame_is_skipped),
         cmocka_unit_test(test_visit_ends),
     };
     return cmocka_run_group_tests_name("log_scan", tests, NULL, NULL);

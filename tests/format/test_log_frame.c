@@ -1,0 +1,276 @@
+/* test_log_frame.c - an owner's log: entries and frames that were encoded come back, and impossible ones do
+ * not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/crc32c.h"
+#include "format/log.h"
+
+#define NONCE UINT64_C(0x1122334455667788)
+
+static void assert_entry(const struct format_log_entry *a, const struct format_log_entry *b)
+{
+    assert_int_equal(a->kind, b->kind);
+    assert_int_equal(a->has_upper, b->has_upper);
+    assert_int_equal(a->index, b->index);
+    assert_true(a->epoch == b->epoch && a->sequence == b->sequence);
+    assert_int_equal(format_key_compare(a->key, b->key), 0);
+    assert_int_equal(a->value_length, b->value_length);
+    if (a->value_length)
+        assert_memory_equal(a->value, b->value, a->value_length);
+}
+
+/* A segment with one frame in it. */
+struct one {
+    struct format_log_segment segment;
+    uint8_t bytes[FORMAT_LOG_BLOCK + FORMAT_LOG_FRAME_MAX];
+    struct format_log_view view;
+};
+
+static void one_seal(struct one *one, struct format_log_frame *frame)
+{
+    one->segment = (struct format_log_segment){
+        .owner = {7, 3}, .nonce = NONCE, .size = FORMAT_LOG_BLOCK + FORMAT_LOG_FRAME_MAX};
+    uint32_t bytes = format_log_frame_seal(frame, NONCE, FORMAT_LOG_BLOCK, FORMAT_LOG_BLOCK);
+    assert_int_equal(bytes, format_log_frame_bytes(frame));
+    assert_int_equal(bytes % FORMAT_LOG_BLOCK, 0);
+    assert_true(bytes >= frame->used && bytes < frame->used + FORMAT_LOG_BLOCK);
+    for (uint32_t i = frame->used; i < bytes; i++)
+        assert_int_equal(frame->bytes[i], 0);
+    memcpy(one->bytes + FORMAT_LOG_BLOCK, frame->bytes, bytes);
+    assert_int_equal(format_log_frame_find(&one->segment, one->bytes, FORMAT_LOG_BLOCK, &one->view),
+                     FORMAT_LOG_WHOLE);
+    assert_int_equal(one->view.bytes, bytes);
+    assert_int_equal(one->view.count, frame->count);
+    assert_int_equal(one->view.committed, FORMAT_LOG_BLOCK);
+}
+
+static uint8_t buffer[FORMAT_LOG_FRAME_MAX];
+static struct one one;
+
+/* All kinds; keys and values of no byte and of the most; the extremes of the numbers. */
+static void test_entries(void **state)
+{
+    static uint8_t long_key[FORMAT_KEY_MAX], long_value[FORMAT_VALUE_MAX];
+    memset(long_key, 254, sizeof long_key);
+    memset(long_value, 255, sizeof long_value);
+    const struct format_key none = {long_key, 0}, one_byte = {long_key, 1}, all = {long_key, FORMAT_KEY_MAX};
+    const struct format_log_entry entries[] = {
+        {.kind = FORMAT_LOG_PUT, .sequence = 1u << 31, .key = none, .value = long_value},
+        {.kind = FORMAT_LOG_PUT,
+         .index = 65535,
+         .epoch = UINT64_MAX,
+         .sequence = 1,
+         .key = all,
+         .value = long_value,
+         .value_length = 255},
+        {.kind = FORMAT_LOG_PUT,
+         .index = 1,
+         .sequence = UINT32_MAX,
+         .key = one_byte,
+         .value = long_value,
+         .value_length = 1},
+        {.kind = FORMAT_LOG_DELETE, .index = 2, .epoch = 1, .sequence = 2, .key = all},
+        {.kind = FORMAT_LOG_THROUGH, .index = 3, .epoch = 2, .sequence = 3, .key = one_byte},
+        {.kind = FORMAT_LOG_RANGE, .index = 4, .epoch = 3, .sequence = 4, .key = none},
+        {.kind = FORMAT_LOG_RANGE,
+         .index = 5,
+         .epoch = 4,
+         .sequence = 5,
+         .key = none,
+         .has_upper = true,
+         .value = long_value,
+         .value_length = 1},
+        {.kind = FORMAT_LOG_RANGE,
+         .index = 6,
+         .epoch = 5,
+         .sequence = 6,
+         .key = all,
+         .has_upper = true,
+         .value = long_value,
+         .value_length = 255},
+        {.kind = FORMAT_LOG_RANGE, .index = 7, .epoch = 6, .sequence = 7, .key = all},
+    };
+    const uint32_t count = sizeof entries / sizeof entries[0];
+    struct format_log_frame frame;
+    format_log_frame_begin(&frame, buffer, sizeof buffer);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t used = frame.used;
+        assert_true(format_log_frame_add(&frame, &entries[i]));
+        assert_int_equal(frame.used, used + format_log_entry_bytes(&entries[i]));
+        assert_true(format_log_entry_bytes(&entries[i]) <= FORMAT_LOG_ENTRY_MAX);
+    }
+    assert_true(frame.first == entries[0].sequence && frame.last == UINT32_MAX);
+    one_seal(&one, &frame);
+    struct format_log_entry back;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(format_log_frame_next(&one.view, &at, &back));
+        assert_entry(&back, &entries[i]);
+    }
+    assert_false(format_log_frame_next(&one.view, &at, &back));
+}
+
+/* Frames of every length up to two blocks, full ones, and one without entries. */
+static void test_frame_lengths(void **state)
+{
+    static uint8_t value[FORMAT_VALUE_MAX];
+    struct format_log_entry entry = {.kind = FORMAT_LOG_PUT,
+                                     .sequence = 9,
+                                     .key = {value, 3},
+                                     .value = value},
+                            back;
+    struct format_log_frame frame;
+    for (uint32_t length = 0; length <= 140; length++) {
+        uint32_t at = 0;
+        entry.value_length = (uint8_t)length;
+        memset(buffer, 0xee, sizeof buffer);
+        format_log_frame_begin(&frame, buffer, sizeof buffer);
+        assert_true(format_log_frame_add(&frame, &entry));
+        one_seal(&one, &frame);
+        assert_true(format_log_frame_next(&one.view, &at, &back));
+        assert_entry(&back, &entry);
+    }
+    format_log_frame_begin(&frame, buffer, FORMAT_LOG_BLOCK);
+    one_seal(&one, &frame);
+    assert_int_equal(one.view.bytes, FORMAT_LOG_BLOCK);
+    /* as many as fit, in rooms of every size of some blocks, and in the greatest */
+    for (uint32_t room = FORMAT_LOG_BLOCK; room <= FORMAT_LOG_FRAME_MAX;
+         room = room < 1024 ? room + 64 : room * 2) {
+        uint32_t count = 0;
+        entry.value_length = 5;
+        format_log_frame_begin(&frame, buffer, room);
+        while (format_log_frame_add(&frame, &entry))
+            count++;
+        assert_int_equal(count, (room - FORMAT_LOG_FRAME_BYTES) / 25);
+        one_seal(&one, &frame);
+        assert_int_equal(one.view.bytes, (FORMAT_LOG_FRAME_BYTES + 25 * count + 63) / 64 * 64);
+        assert_true(one.view.bytes <= room);
+    }
+}
+
+/* Sequences that are too far from the first one do not go into the frame, and change nothing in it. */
+static void test_far_sequences(void **state)
+{
+    uint8_t value[1] = {1};
+    struct format_log_entry entry = {.kind = FORMAT_LOG_PUT,
+                                     .sequence = UINT64_C(1) << 40,
+                                     .key = {value, 1},
+                                     .value = value},
+                            back;
+    struct format_log_frame frame, before;
+    uint32_t at = 0;
+    format_log_frame_begin(&frame, buffer, sizeof buffer);
+    assert_true(format_log_frame_add(&frame, &entry));
+    before = frame;
+    entry.sequence += UINT64_C(1) << 31;
+    assert_false(format_log_frame_add(&frame, &entry));
+    entry.sequence = (UINT64_C(1) << 40) - (UINT64_C(1) << 31);
+    assert_false(format_log_frame_add(&frame, &entry));
+    assert_memory_equal(&frame, &before, sizeof frame);
+    entry.sequence++;
+    assert_true(format_log_frame_add(&frame, &entry));
+    one_seal(&one, &frame);
+    assert_true(format_log_frame_next(&one.view, &at, &back) && format_log_frame_next(&one.view, &at, &back));
+    assert_entry(&back, &entry);
+}
+
+/* Entries that no owner writes, with checks that fit. */
+static void test_entries_impossible(void **state)
+{
+    uint8_t value[8] = "abcdefgh";
+    const struct format_log_entry entries[] = {{.kind = FORMAT_LOG_RANGE,
+                                                .sequence = 1,
+                                                .key = {value, 2},
+                                                .has_upper = true,
+                                                .value = value + 1,
+                                                .value_length = 3},
+                                               {.kind = FORMAT_LOG_DELETE, .sequence = 1, .key = {value, 2}}};
+    const struct {
+        uint32_t entry, at;
+        uint8_t value;
+        bool possible;
+    } forged[] = {
+        {1, 0, FORMAT_LOG_DELETE, true},
+        {1, 0, FORMAT_LOG_THROUGH, true},
+        {1, 0, FORMAT_LOG_PUT, true},
+        {1, 0, FORMAT_LOG_RANGE, true},
+        {1, 0, 0, false},
+        {1, 0, FORMAT_LOG_KINDS, false},
+        {1, 0, FORMAT_LOG_PUT | 128, false},
+        {1, 0, FORMAT_LOG_DELETE | 128, false},
+        {1, 0, 127, false},
+        {1, 14, 128, false}, /* a sequence below 1 */
+        {1, 15, 3, false},
+        {1, 15, 1, false},
+        {1, 16, 1, false},
+        {0, 0, FORMAT_LOG_RANGE, false},
+        {0, 0, FORMAT_LOG_DELETE, false},
+        {0, 0, FORMAT_LOG_PUT, true},
+        {0, 17 + 2, 'A', false}, /* upper below lower */
+    };
+    for (size_t i = 0; i < sizeof forged / sizeof forged[0]; i++) {
+        struct format_log_frame frame;
+        format_log_frame_begin(&frame, buffer, sizeof buffer);
+        assert_true(format_log_frame_add(&frame, &entries[forged[i].entry]));
+        buffer[FORMAT_LOG_FRAME_BYTES + forged[i].at] = forged[i].value;
+        uint32_t bytes = format_log_frame_seal(&frame, NONCE, FORMAT_LOG_BLOCK, 0);
+        one.segment = (struct format_log_segment){
+            .owner = {7, 3}, .nonce = NONCE, .size = FORMAT_LOG_BLOCK + FORMAT_LOG_FRAME_MAX};
+        memcpy(one.bytes + FORMAT_LOG_BLOCK, buffer, bytes);
+        assert_int_equal(format_log_frame_find(&one.segment, one.bytes, FORMAT_LOG_BLOCK, &one.view),
+                         forged[i].possible ? FORMAT_LOG_WHOLE : FORMAT_LOG_TORN);
+    }
+}
+
+/* Headers with right checks and impossible values. */
+static void test_frame_impossible(void **state)
+{
+    const struct {
+        uint32_t at, value;
+    } forged[] = {{20, 0},
+                  {20, 39},
+                  {20, FORMAT_LOG_FRAME_MAX + 1},
+                  {20, UINT32_MAX},
+                  {24, 3 * FORMAT_LOG_BLOCK},
+                  {24, 63},
+                  {24, UINT32_MAX - 63}};
+    struct format_log_frame frame;
+    for (size_t i = 0; i < sizeof forged / sizeof forged[0]; i++) {
+        uint32_t position = 2 * FORMAT_LOG_BLOCK;
+        format_log_frame_begin(&frame, buffer, FORMAT_LOG_BLOCK);
+        format_log_frame_seal(&frame, NONCE, position, 0);
+        memcpy(buffer + forged[i].at, &forged[i].value, 4);
+        uint32_t crc = crc32c(0, buffer + 4, FORMAT_LOG_FRAME_BYTES - 4);
+        memcpy(buffer, &crc, 4);
+        memcpy(one.bytes + position, buffer, FORMAT_LOG_BLOCK);
+        one.segment = (struct format_log_segment){.owner = {7, 3}, .nonce = NONCE, .size = sizeof one.bytes};
+        assert_int_equal(format_log_frame_find(&one.segment, one.bytes, position, &one.view),
+                         FORMAT_LOG_NOTHING);
+    }
+    /* beyond the end of the segment */
+    struct format_log_entry entry = {.kind = FORMAT_LOG_DELETE, .sequence = 5, .key = {one.bytes, 200}};
+    format_log_frame_begin(&frame, buffer, 1024);
+    assert_true(format_log_frame_add(&frame, &entry));
+    memcpy(one.bytes + FORMAT_LOG_BLOCK, buffer, format_log_frame_seal(&frame, NONCE, FORMAT_LOG_BLOCK, 0));
+    one.segment.size = FORMAT_LOG_BLOCK + format_log_frame_bytes(&frame);
+    assert_int_equal(format_log_frame_find(&one.segment, one.bytes, FORMAT_LOG_BLOCK, &one.view),
+                     FORMAT_LOG_WHOLE);
+    one.segment.size -= FORMAT_LOG_BLOCK;
+    assert_int_equal(format_log_frame_find(&one.segment, one.bytes, FORMAT_LOG_BLOCK, &one.view),
+                     FORMAT_LOG_NOTHING);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_entries),          cmocka_unit_test(test_frame_lengths),
+        cmocka_unit_test(test_far_sequences),    cmocka_unit_test(test_entries_impossible),
+        cmocka_unit_test(test_frame_impossible),
+    };
+    return cmocka_run_group_tests_name("log_frame", tests, NULL, NULL);
+}
