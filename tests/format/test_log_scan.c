@@ -256,7 +256,8 @@ static void test_owner_lives(void **state)
     ground_make(GROUND_EARLIER);
     for (uint32_t round = 0; round < 300; round++) {
         struct format_log_scan scan;
-        uint32_t came[LIVE_FRAMES], complete = 0, last = 1 + (uint32_t)random_below(&random, LIVE_FRAMES + 4);
+        uint32_t came[LIVE_FRAMES] = {0}, complete = 0,
+                 last = 1 + (uint32_t)random_below(&random, LIVE_FRAMES + 4);
         model_begin(&model, NONCE, background);
         for (uint32_t i = 0; i < LIVE_FRAMES; i++) {
             while (complete < i && came[complete] < i)
