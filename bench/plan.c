@@ -274,6 +274,10 @@ static int check_pool(const struct bench_config *config, struct error *error)
         return error_set(error, BANYAN_EINVAL,
                          "--pool-bytes: %llu is less than the %llu that one chunk needs",
                          (unsigned long long)config->pool_bytes, (unsigned long long)least);
+    if (config->log_bytes && (config->log_bytes < MEMORY_LOG_BYTES_LEAST ||
+                              (config->pool_bytes && config->log_bytes > config->pool_bytes / 2)))
+        return error_set(error, BANYAN_EINVAL, "--log-bytes: %llu is not from 512K to half of --pool-bytes",
+                         (unsigned long long)config->log_bytes);
     return 0;
 }
 

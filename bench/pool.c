@@ -64,6 +64,7 @@ static int create_remote(struct bench_pool *pool, const struct bench_config *con
 {
     struct memory_options memory = {.pool_bytes = pool_bytes(config, source),
                                     .chunk_bytes = config->chunk_bytes,
+                                    .log_bytes = config->log_bytes,
                                     .huge_pages = true,
                                     .shared = true,
                                     .unformatted = true};
@@ -100,6 +101,7 @@ int bench_pool_create(struct bench_pool *pool, const struct bench_config *config
         struct memory_options options = {.node = (uint16_t)i,
                                          .pool_bytes = pool_bytes(config, source),
                                          .chunk_bytes = config->chunk_bytes,
+                                         .log_bytes = config->log_bytes,
                                          .huge_pages = config->fabric == BENCH_LOCAL};
         if (config->fabric == BENCH_SIM)
             options.lock_width = config->sim.lock_width;

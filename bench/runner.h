@@ -39,6 +39,7 @@ struct bench_config {
     double fill, theta;
     uint64_t skew_of; /* zipfian and scrambled: shares as among so many loaded keys; 0: `keys` */
     uint64_t pool_bytes, chunk_bytes; /* 0: chosen from the rest */
+    uint64_t log_bytes;               /* of each memory node, for owners' logs; 0: as it chooses */
     enum bench_ownership ownership;
     bool move;      /* sim: the last compute node owns nothing, and gets half a range during the run */
     bool route_any; /* with ownership: clients draw all keys, and their index forwards; else their node's own

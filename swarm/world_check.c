@@ -79,6 +79,8 @@ static void visit_held(void *context, gaddr block, uint32_t bytes)
 static void visit_used(void *context, gaddr block, uint32_t bytes)
 {
     struct account *account = context;
+    if (memory_node_is_log(account->world->memory[gaddr_node(block)], block))
+        return; /* no index uses it: its process's log does, or the one that inherits it */
     piece_add(&account->used, (struct piece){.address = block, .bytes = bytes});
 }
 

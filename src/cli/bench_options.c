@@ -66,6 +66,8 @@ static const struct argp_option fixed_options[] = {
     {"pool-bytes", KEY_POOL_BYTES, "N", 0, "Memory of each memory node (default: enough for the run)", 2},
     {"chunk-bytes", KEY_CHUNK_BYTES, "N", 0,
      "Bytes that a memory node hands out at a time (default: 8M, 1M with more than 16 threads)", 2},
+    {"log-bytes", KEY_LOG_BYTES, "N", 0,
+     "What the segments of owners' logs may take of a memory node's pool (default: a 32nd of it)", 2},
     {"testbed", KEY_TESTBED, "NAME", 0,
      "On sim, the cluster that a paper measured on: sherman, dex, cell, dinomo (--list says what they are); "
      "options given as well change single values",

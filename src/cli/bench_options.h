@@ -36,6 +36,7 @@ enum bench_option_key {
     KEY_FAULTS,
     KEY_POOL_BYTES,
     KEY_CHUNK_BYTES,
+    KEY_LOG_BYTES,
     KEY_NO_CHECK,
     KEY_PIN,
     KEY_MEMORY,

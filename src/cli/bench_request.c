@@ -226,6 +226,9 @@ static bool parse_where(struct bench_request *request, struct argp_state *state,
     case KEY_CHUNK_BYTES:
         config->chunk_bytes = parse_size(state, key, text, UINT64_C(1) << 30);
         break;
+    case KEY_LOG_BYTES:
+        config->log_bytes = parse_size(state, key, text, UINT64_C(1) << 45);
+        break;
     case KEY_TESTBED:
         request->testbed = testbed_find(text, &error);
         if (!request->testbed)

@@ -41,7 +41,9 @@ static const struct settings_command command = {
         "what "
         "compute nodes had taken when they died, and, while others are connected, what these hold ready. "
         "The walk goes on behind what is broken; what it does not reach then may not be lost, so nothing is "
-        "given back. Compute nodes may own ranges meanwhile: the check only reads, and compares the map of "
+        "given back. Logs of owners are in use; --reclaim gives back those of compute nodes that are gone if "
+        "no range needs them, and, while others are left, nothing else: values may be named by these alone. "
+        "Compute nodes may own ranges meanwhile: the check only reads, and compares the map of "
         "ranges "
         "too.\n\n"
         "Examples:\n"
@@ -57,6 +59,7 @@ struct check {
     struct check_settings settings;
     struct cluster_session cluster;
     json_t *problems; /* of --json */
+    json_t *logs;     /* of --json */
     bool terminal;
 };
 
@@ -76,6 +79,35 @@ static void tell_progress(void *context, const char *what)
         fprintf(stderr, "\r\033[Kchecking: %s", what);
 }
 
+static void tell_log(void *context, const struct audit_log *log)
+{
+    struct check *check = context;
+    const char *state = log->nodes_fenced == log->nodes ? "gone" : "connected";
+    if (check->logs)
+        json_array_append_new(
+            check->logs,
+            json_pack("{s:i, s:I, s:I, s:I, s:b}", "compute_node", (int)log->process.compute_id, "instance",
+                      (json_int_t)log->process.instance, "segments", (json_int_t)log->segments, "bytes",
+                      (json_int_t)log->bytes, "gone", log->nodes_fenced == log->nodes));
+    else
+        printf("log of compute node %u (%s): %" PRIu64 " segment%s, %" PRIu64 " bytes\n",
+               (unsigned)log->process.compute_id, state, log->segments, log->segments == 1 ? "" : "s",
+               log->bytes);
+}
+
+static const char *lost_name(const struct audit_report *report)
+{
+    if (report->blocks_reclaimed)
+        return "given back";
+    if (report->lost_unjudged)
+        return "not reached, so lost or behind what is broken";
+    if (report->compute_nodes)
+        return "lost, or held ready by connected compute nodes";
+    if (report->log_processes > report->logs_released)
+        return "lost, or named by logs alone; kept until a compute node has merged these";
+    return "lost";
+}
+
 static void print_text(const struct audit_report *report)
 {
     printf("%" PRIu64 " index%s: %" PRIu64 " entries in %" PRIu64 " leaves and %" PRIu64
@@ -93,14 +125,13 @@ static void print_text(const struct audit_report *report)
     if (report->half_dropped)
         printf("half dropped: %" PRIu32 " index%s; --reclaim, or `banyan drop` with its name, ends that\n",
                report->half_dropped, report->half_dropped == 1 ? "" : "es");
+    if (report->logs_released)
+        printf("logs given back, since no range needs them: %" PRIu64 "\n", report->logs_released);
     if (report->blocks_lost)
-        printf("%s: %" PRIu64 " blocks (%" PRIu64 " bytes)%s\n",
-               report->blocks_reclaimed ? "given back"
-               : report->lost_unjudged  ? "not reached, so lost or behind what is broken"
-               : report->compute_nodes  ? "lost, or held ready by connected compute nodes"
-                                        : "lost",
-               report->blocks_lost, report->bytes_lost,
-               report->blocks_reclaimed || report->compute_nodes || report->lost_unjudged
+        printf("%s: %" PRIu64 " blocks (%" PRIu64 " bytes)%s\n", lost_name(report), report->blocks_lost,
+               report->bytes_lost,
+               report->blocks_reclaimed || report->compute_nodes || report->lost_unjudged ||
+                       report->log_processes > report->logs_released
                    ? ""
                    : "; --reclaim gives them back");
     if (report->problems)
@@ -113,7 +144,7 @@ static int print_json(const struct check *check, const struct audit_report *repo
 {
     json_t *json = json_pack(
         "{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:b, "
-        "s:I, s:O}",
+        "s:I, s:O, s:I, s:I, s:O}",
         "sound", !report->problems, "indexes", (json_int_t)report->indexes, "entries",
         (json_int_t)report->entries, "leaves", (json_int_t)report->leaves, "inner_nodes",
         (json_int_t)report->internals, "record_values", (json_int_t)report->values_record, "expired",
@@ -123,7 +154,9 @@ static int print_json(const struct check *check, const struct audit_report *repo
         (json_int_t)report->bytes_used, "blocks_lost", (json_int_t)report->blocks_lost, "bytes_lost",
         (json_int_t)report->bytes_lost, "lost_judged", !report->lost_unjudged, "blocks_reclaimed",
         (json_int_t)report->blocks_reclaimed, "compute_nodes", (json_int_t)report->compute_nodes, "map",
-        report->map, "ranges", (json_int_t)report->map_entries, "problems", check->problems);
+        report->map, "ranges", (json_int_t)report->map_entries, "problems", check->problems, "log_bytes",
+        (json_int_t)report->log_bytes, "logs_released", (json_int_t)report->logs_released, "logs",
+        check->logs);
     int failed = !json || json_dumpf(json, stdout, JSON_INDENT(2)) || putchar('\n') == EOF;
     json_decref(json);
     return failed ? COMMAND_FAILED : COMMAND_OK;
@@ -155,9 +188,11 @@ static int run(struct check *check, struct audit_report *report, struct error *e
     const struct audit_options options = {.reclaim = check->settings.reclaim,
                                           .problem = tell_problem,
                                           .progress = tell_progress,
+                                          .log = tell_log,
                                           .context = check};
     check->terminal = isatty(STDERR_FILENO) && !check->settings.quiet;
     check->problems = check->settings.json ? json_array() : NULL;
+    check->logs = check->settings.json ? json_array() : NULL;
     int status = cluster_session_open(&check->cluster, &check->settings.fabric, "banyan check", error);
     if (!status) {
         status = audit_run(check->cluster.session, &options, report);
@@ -193,9 +228,11 @@ int command_check(int argc, char **argv)
         print_text(&report);
     else
         result = print_json(&check, &report);
-    bool lost = report.blocks_lost > report.blocks_reclaimed && !report.compute_nodes;
+    bool lost = report.blocks_lost > report.blocks_reclaimed && !report.compute_nodes &&
+                report.log_processes == report.logs_released;
     cluster_session_close(&check.cluster);
     json_decref(check.problems);
+    json_decref(check.logs);
     option_free(table, &check.settings);
     return result ? result : report.problems || lost ? COMMAND_FAILED : COMMAND_OK;
 }

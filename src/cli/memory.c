@@ -15,7 +15,7 @@
 
 struct memory_settings {
     char *listen, *secret_file, *certificate, *key, *authority, *http;
-    uint64_t size, chunk, locks;
+    uint64_t size, chunk, locks, logs;
     uint32_t threads, lease_ms_max, connections_max;
     int engine, log_level, lock_width;
     bool huge_pages, busy_poll, rdma;
@@ -55,6 +55,8 @@ static const struct option_entry table[] = {
         "two; 0: by the size of the pool"),
     ROW("lock-bytes", OPTION_U64, locks, 0, 1 << 30, NULL, "BYTES",
         "Size of the lock region; 0: 256K, or what fits the NIC's own memory"),
+    ROW("log-bytes", OPTION_U64, logs, 0, 0x1p45, NULL, "BYTES",
+        "What the segments of owners' logs may take of the pool, 512K to half of it; 0: a 32nd of it"),
     ROW("lock-width", OPTION_CHOICE, lock_width, 0, 0, lock_widths, "auto|2|8",
         "Bytes of a lock; 8 where NICs cannot take locks of 2, which is what auto asks this node's"),
     ROW("huge-pages", OPTION_BOOL, huge_pages, 0, 0, NULL, NULL,
@@ -157,6 +159,7 @@ static int start(struct daemon *daemon, struct error *error)
     struct memory_options memory = {.pool_bytes = settings->size & ~UINT64_C(4095),
                                     .chunk_bytes = settings->chunk,
                                     .lock_bytes = settings->locks & ~UINT64_C(7),
+                                    .log_bytes = settings->logs,
                                     .lock_width = lock_width_bytes[settings->lock_width],
                                     .huge_pages = settings->huge_pages,
                                     .shared = true,

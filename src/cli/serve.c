@@ -120,6 +120,7 @@ static int open_embedded(struct process *process, struct error *error)
     for (uint32_t i = 0; i < count; i++) {
         struct memory_options options = {.node = (uint16_t)i,
                                          .pool_bytes = process->settings.size & ~UINT64_C(4095),
+                                         .log_bytes = process->settings.log_bytes,
                                          .huge_pages = process->settings.huge_pages};
         int status = memory_node_create(&process->nodes[i], &options, error);
         if (status)

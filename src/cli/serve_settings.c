@@ -61,6 +61,8 @@ static const struct option_entry serve_table[] = {
         "Memory nodes in this process"),
     ROW("size", OPTION_U64, size, 16 << 20, 0x1p46, NULL, "BYTES",
         "Pool of each memory node, as 4G; taken from the system as it is used"),
+    ROW("log-bytes", OPTION_U64, log_bytes, 0, 0x1p45, NULL, "BYTES",
+        "What the segments of the owner's log may take of each pool, 512K to half of it; 0: a 32nd of it"),
     ROW("huge-pages", OPTION_BOOL, huge_pages, 0, 0, NULL, NULL,
         "Huge pages for the pool where there are some"),
     {.kind = OPTION_END},

@@ -18,7 +18,7 @@ struct serve_settings {
     int own; /* enum serve_own */
     /* serve */
     uint32_t memory_nodes;
-    uint64_t size;
+    uint64_t size, log_bytes;
     bool huge_pages;
     /* compute */
     struct cluster_fabric_settings fabric;

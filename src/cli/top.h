@@ -33,7 +33,7 @@ struct top_sample {
 };
 struct top_memory {
     bool known, connected, rdma;
-    uint64_t used, pool, compute_nodes, fenced, queue_pairs;
+    uint64_t used, pool, compute_nodes, fenced, queue_pairs, log_bytes, log_segments;
 };
 struct top_server {
     const char *name;

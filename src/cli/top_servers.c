@@ -67,6 +67,8 @@ static void read_memory(struct top_server *server, const char *info)
                                 .compute_nodes = part(line, "compute_nodes"),
                                 .rdma = part(line, "rdma"),
                                 .queue_pairs = part(line, "queue_pairs"),
+                                .log_bytes = part(line, "log_bytes"),
+                                .log_segments = part(line, "log_segments"),
                                 .fenced = part(line, "fenced")};
     }
 }

@@ -116,17 +116,17 @@ static void print_memory(const struct top *top)
             teller = &top->servers[i];
     if (!teller)
         return;
-    printf("\n%-12s %-12s %12s %12s %6s %8s %7s\n", "memory node", "state", "used MiB", "pool MiB", "full",
-           "computes", "fenced");
+    printf("\n%-12s %-12s %12s %12s %6s %9s %8s %7s\n", "memory node", "state", "used MiB", "pool MiB",
+           "full", "logs MiB", "computes", "fenced");
     for (unsigned i = 0; i < teller->memory_nodes; i++) {
         const struct top_memory *line = &teller->memory[i];
-        printf("%-12u %-12s %12.1f %12.1f %5.1f%% %8" PRIu64 " %7" PRIu64 "\n", i,
+        printf("%-12u %-12s %12.1f %12.1f %5.1f%% %9.1f %8" PRIu64 " %7" PRIu64 "\n", i,
                !line->connected ? "LOST"
                : line->rdma     ? "RDMA"
                                 : "connected",
                (double)line->used / 1048576, (double)line->pool / 1048576,
-               line->pool ? 100.0 * (double)line->used / (double)line->pool : 0.0, line->compute_nodes,
-               line->fenced);
+               line->pool ? 100.0 * (double)line->used / (double)line->pool : 0.0,
+               (double)line->log_bytes / 1048576, line->compute_nodes, line->fenced);
     }
 }
 
@@ -159,11 +159,13 @@ static json_t *server_json(const struct top_server *server)
     json_t *memory = json_array();
     for (unsigned i = 0; i < server->memory_nodes; i++)
         json_array_append_new(memory,
-                              json_pack("{s:i, s:b, s:I, s:I, s:b, s:I}", "node", (int)i, "connected",
-                                        server->memory[i].connected, "used_bytes",
+                              json_pack("{s:i, s:b, s:I, s:I, s:b, s:I, s:I, s:I}", "node", (int)i,
+                                        "connected", server->memory[i].connected, "used_bytes",
                                         (json_int_t)server->memory[i].used, "pool_bytes",
                                         (json_int_t)server->memory[i].pool, "rdma", server->memory[i].rdma,
-                                        "queue_pairs", (json_int_t)server->memory[i].queue_pairs));
+                                        "queue_pairs", (json_int_t)server->memory[i].queue_pairs, "log_bytes",
+                                        (json_int_t)server->memory[i].log_bytes, "log_segments",
+                                        (json_int_t)server->memory[i].log_segments));
     return json_pack(
         "{s:s, s:b, s:I, s:f, s:f, s:I, s:I, s:f, s:I, s:o, s:s, s:I, s:I, s:f, s:f, s:I, s:I, s:o}",
         "server", server->name, "alive", 1, "clients", (json_int_t)server->now.clients,

@@ -226,7 +226,7 @@ static void command_families(struct server *server, FILE *out)
     server_each_command(server, command_failures, out);
 }
 
-enum memory_family { MEMORY_UP, MEMORY_POOL, MEMORY_USED };
+enum memory_family { MEMORY_UP, MEMORY_POOL, MEMORY_USED, MEMORY_LOGS };
 
 static void memory_family(struct server *server, FILE *out, const char *name, const char *help,
                           enum memory_family family)
@@ -240,7 +240,9 @@ static void memory_family(struct server *server, FILE *out, const char *name, co
         if (family != MEMORY_UP && !state.status)
             continue;
         if (family != MEMORY_UP)
-            value = family == MEMORY_POOL ? status.pool_bytes : status.bytes_used;
+            value = family == MEMORY_POOL   ? status.pool_bytes
+                    : family == MEMORY_USED ? status.bytes_used
+                                            : status.log_bytes;
         fprintf(out, "%s{node=\"%u\"} %" PRIu64 "\n", name, i, value);
     }
 }
@@ -253,6 +255,8 @@ static void memory_families(struct server *server, FILE *out)
                   MEMORY_POOL);
     memory_family(server, out, "banyan_memory_node_used_bytes", "Bytes of its blocks handed out.",
                   MEMORY_USED);
+    memory_family(server, out, "banyan_memory_node_log_bytes",
+                  "Bytes of them that are segments of owners' logs.", MEMORY_LOGS);
 }
 
 void metrics_compute(void *context, FILE *out)
@@ -290,6 +294,10 @@ void metrics_memory(void *context, FILE *out)
             status.chunks_emptied_total);
     counter(out, "banyan_memory_chunks_returned_total", "Chunks given back to the system.",
             status.chunks_returned_total);
+    gauge(out, "banyan_memory_log_bytes", "Bytes of segments of owners' logs.", status.log_bytes);
+    gauge(out, "banyan_memory_log_bytes_max", "Bytes that they may have together.", status.log_bytes_max);
+    gauge(out, "banyan_memory_log_segments", "Segments of owners' logs.", status.log_segments);
+    gauge(out, "banyan_memory_log_processes", "Processes that keep a log here.", status.log_processes);
     counter(out, "banyan_memory_allocations_total", "Blocks handed out so far.", status.allocations_total);
     counter(out, "banyan_memory_frees_total", "Blocks returned so far.", status.frees_total);
     counter(out, "banyan_memory_refusals_total", "Allocations that found no room.", status.refusals_total);

@@ -186,6 +186,9 @@ void status_page_memory(void *context, FILE *out)
     row_mib(out, "free", status.bytes_free);
     row_mib(out, "free in chunks that are used", status.bytes_free_in_chunks);
     row_mib(out, "taken from the system, at most", status.bytes_resident);
+    row_mib(out, "segments of owners' logs", status.log_bytes);
+    row(out, "their number", status.log_segments);
+    row(out, "processes with a log", status.log_processes);
     row(out, "chunks emptied so far", status.chunks_emptied_total);
     row(out, "allocations refused", status.refusals_total);
     row(out, "compute nodes", status.compute_nodes);

@@ -158,6 +158,7 @@ static int end_drops(struct audit *audit)
 static void free_all(struct audit *audit)
 {
     audit_unload(audit);
+    free(audit->logs);
     free(audit->names);
     free(audit->contents);
 }
@@ -180,6 +181,8 @@ int audit_run(struct tree_session *session, const struct audit_options *options,
                            (unsigned long long)report->compute_nodes);
     if (!status)
         status = end_drops(&audit);
+    if (!status)
+        status = audit_logs(&audit);
     if (!status)
         status = tree_list(session, remember, &audit);
     if (status == BANYAN_ECORRUPT &&

@@ -8,6 +8,7 @@
 #ifndef STORE_AUDIT_H
 #define STORE_AUDIT_H
 
+#include "fabric/peers.h"
 #include "store/store.h"
 
 struct audit_report {
@@ -18,6 +19,9 @@ struct audit_report {
                                                other compute nodes finish it */
     uint32_t half_dropped;            /* indexes whose drop has not ended: their blocks count as lost */
     uint64_t blocks_used, bytes_used; /* reachable */
+    uint64_t log_processes, log_segments, log_bytes; /* of owners' logs, whose blocks are in use too. While
+                                               there are any, blocks that only a log names count as lost */
+    uint64_t logs_released;           /* processes whose logs were given back, since no range needs them */
     uint64_t blocks_lost, bytes_lost; /* handed out, but not reachable */
     bool lost_unjudged;               /* there are problems: blocks behind the damage count as lost too */
     uint64_t blocks_reclaimed;
@@ -25,10 +29,20 @@ struct audit_report {
     uint64_t compute_nodes; /* connected besides the auditor: the blocks that they hold back count as lost */
 };
 
+/* What a process keeps of a log on all memory nodes. */
+struct audit_log {
+    struct fabric_process process;
+    uint64_t segments, bytes;
+    uint32_t nodes, nodes_fenced; /* memory nodes that have some of it; where the process was fenced since */
+};
+
 struct audit_options {
-    /* End the drops that were begun, then return lost blocks to their memory nodes, unless there is a
-     * problem. BANYAN_EBUSY while other compute nodes are connected, or when one worked during the audit. */
+    /* End the drops that were begun, then give back the logs that no range needs, then return lost blocks to
+     * their memory nodes, unless there is a problem, or a log is left: a block may be named by that alone.
+     * BANYAN_EBUSY while other compute nodes are connected, or when one worked during the audit. */
     bool reclaim;
+    /* May be NULL. Called for each process that keeps a log. */
+    void (*log)(void *context, const struct audit_log *log);
     /* Gets a sentence for each broken invariant, with the index, the address and what is wrong. */
     void (*problem)(void *context, const char *text);
     /* May be NULL. Called before each index and before the memory nodes are asked. */

@@ -4,6 +4,7 @@
 #include "store/audit_blocks.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "memory/memory.h"
@@ -124,36 +125,45 @@ static struct audit_node_blocks *find_place(const struct audit *audit, gaddr blo
     return *granule < blocks->granules ? blocks : NULL;
 }
 
-/* Of the block that begins at the granule. */
-static uint32_t block_bytes_at(const struct audit_node_blocks *blocks, uint64_t granule)
+/* Of the block that begins at the granule; it may be a log's, which are larger than others. */
+static uint64_t block_bytes_at(const struct audit_node_blocks *blocks, uint64_t granule)
 {
     uint64_t end = granule + 1;
     while (end < blocks->granules && bit_get(blocks->used, end) && !bit_get(blocks->starts, end))
         end++;
-    uint64_t bytes = (end - granule) * MEMORY_BLOCK_MIN;
-    return bytes <= MEMORY_BLOCK_MAX ? (uint32_t)bytes : 0;
+    return (end - granule) * MEMORY_BLOCK_MIN;
 }
 
-void audit_reach(void *context, gaddr block, uint32_t bytes)
+/* `what` and the audit's name of it are for messages. */
+static void reach(struct audit *audit, gaddr block, uint64_t block_bytes, const char *what)
 {
-    struct audit *audit = context;
     char text[GADDR_TEXT_BYTES];
     uint64_t granule = 0;
     struct audit_node_blocks *blocks = find_place(audit, block, &granule);
-    uint32_t block_bytes = memory_block_bytes(bytes);
     audit->report->blocks_used++;
     audit->report->bytes_used += block_bytes;
     gaddr_format(block, text);
     if (blocks && !bit_get(blocks->used, granule))
-        audit_problem(audit, "index %s: block %s is in use, but its memory node counts it as free",
+        audit_problem(audit, "%s %s: block %s is in use, but its memory node counts it as free", what,
                       audit->index, text);
     else if (!blocks || !bit_get(blocks->starts, granule) || block_bytes_at(blocks, granule) != block_bytes)
-        audit_problem(audit, "index %s: block %s of %u bytes lies where the memory node has no such block",
-                      audit->index, text, block_bytes);
+        audit_problem(audit,
+                      "%s %s: block %s of %" PRIu64 " bytes lies where the memory node has no such block",
+                      what, audit->index, text, block_bytes);
     else if (bit_get(blocks->reached, granule))
-        audit_problem(audit, "index %s: block %s is used twice", audit->index, text);
+        audit_problem(audit, "%s %s: block %s is used twice", what, audit->index, text);
     else
         blocks->reached[granule / 64] |= UINT64_C(1) << granule % 64;
+}
+
+void audit_reach(void *context, gaddr block, uint32_t bytes)
+{
+    reach(context, block, memory_block_bytes(bytes), "index");
+}
+
+void audit_reach_log(struct audit *audit, gaddr block, uint64_t bytes)
+{
+    reach(audit, block, bytes, "log of");
 }
 
 void audit_hold(void *context, gaddr block, uint32_t block_bytes)
@@ -186,14 +196,14 @@ static int count_lost(struct audit *audit, const struct audit_node_blocks *block
         for (uint64_t lost = blocks->starts[word] & ~blocks->reached[word]; !status && lost;
              lost &= lost - 1) {
             uint64_t granule = word * 64 + (uint64_t)__builtin_ctzll(lost);
-            uint32_t bytes = block_bytes_at(blocks, granule);
+            uint64_t bytes = block_bytes_at(blocks, granule);
             audit->report->blocks_lost++;
             audit->report->bytes_lost += bytes;
-            if (!reclaim)
+            if (!reclaim || bytes > MEMORY_BLOCK_MAX) /* the latter is no block that FREE takes */
                 continue;
             assert(request.count < MEMORY_BATCH_MAX);
             request.blocks[request.count] = blocks->base + granule * MEMORY_BLOCK_MIN;
-            request.sizes[request.count++] = bytes;
+            request.sizes[request.count++] = (uint32_t)bytes;
             if (request.count == MEMORY_BATCH_MAX)
                 status = give_back(audit, &request);
         }
@@ -224,6 +234,9 @@ int audit_account(struct audit *audit)
     bool reclaim = audit->options->reclaim && !audit->report->problems;
     audit->report->lost_unjudged = audit->report->problems != 0;
     int status = reclaim ? still_alone(audit) : 0;
+    if (!status && reclaim)
+        status = audit_logs_release(audit);
+    reclaim = reclaim && audit->report->logs_released == audit->report->log_processes;
     for (uint16_t node = 0; !status && node < audit->node_count; node++)
         status = count_lost(audit, &audit->nodes[node], reclaim);
     return status;

@@ -27,12 +27,19 @@ struct audit {
     char (*names)[TREE_NAME_MAX + 1];
     uint8_t *contents;
     uint32_t name_count;
+    struct audit_log *logs; /* owned: of each process */
+    uint32_t log_count;
 };
 
 /* Reports one broken invariant. */
 void audit_problem(struct audit *audit, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void audit_progress(const struct audit *audit, const char *what);
 int audit_fail_memory(const struct audit *audit);
+
+/* Asks all memory nodes for the logs that they have: their blocks are in use (audit_logs.c). */
+int audit_logs(struct audit *audit);
+/* Gives back the logs that no range needs, of processes that were fenced wherever they have one. */
+int audit_logs_release(struct audit *audit);
 
 /* Asks all memory nodes which blocks they have handed out. */
 int audit_load(struct audit *audit);
@@ -42,6 +49,8 @@ void audit_unload(struct audit *audit);
 void audit_reach(void *context, gaddr block, uint32_t bytes);
 /* Notes that the auditor's own worker holds this block ready: it is not lost. */
 void audit_hold(void *context, gaddr block, uint32_t block_bytes);
+/* Notes that a log uses this block of exactly so many bytes; the audit's `index` names the log. */
+void audit_reach_log(struct audit *audit, gaddr block, uint64_t bytes);
 /* Counts the blocks that no index uses, and returns them if the options say so. */
 int audit_account(struct audit *audit);
 
