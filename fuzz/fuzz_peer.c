@@ -2,14 +2,16 @@
  * fuzz_peer.c - what a compute node may be told: requests and replies between compute nodes
  * (owner/message.h), and entries of the map of ranges (format/range.h) in any order.
  *
- * The first byte chooses: a request, a reply, or a map. Oracle: nothing that is read lies beyond the bytes; a
- * message that is read to its end comes out the same when it is written again, and so does an entry of the
- * map; of a map that is not refused, each index begins at the least key and no two ranges of it overlap.
+ * The first byte chooses: a request, a reply, an entry, a map, or a part of a scan. Oracle: nothing that is
+ * read lies beyond the bytes; a message that is read to its end comes out the same when it is written again,
+ * and so does an entry of the map; of a map that is not refused, each index begins at the least key and no
+ * two ranges of it overlap.
  */
 #include "fuzz/fuzz.h"
 #include "format/range.h"
 #include "owner/map.h"
 #include "owner/message.h"
+#include "owner/part.h"
 
 static void within(const void *part, size_t part_length, const uint8_t *bytes, size_t length)
 {
@@ -65,6 +67,82 @@ static void try_message(bool request, const uint8_t *bytes, size_t length)
     if (status == BANYAN_ENOTFOUND)
         fuzz_must(writer.length == length && !memcmp(again, bytes, length), "a message changes");
     free(again);
+}
+
+/* ---- parts of scans ---- */
+
+static void try_part_request(const uint8_t *bytes, size_t length)
+{
+    struct owner_part_request request;
+    uint8_t again[OWNER_PART_REQUEST_BYTES];
+    if (owner_part_request_read(bytes, length, &request))
+        return;
+    if (request.range.from)
+        within(request.range.from, request.range.from_length, bytes, length);
+    if (request.range.to)
+        within(request.range.to, request.range.to_length, bytes, length);
+    fuzz_must(owner_part_request_write(again, &request) == length && !memcmp(again, bytes, length),
+              "a request for a part changes");
+}
+
+/* Bounds of up to three bytes, so that replies meet them. */
+static struct tree_range asked_range(struct fuzz_input *input, uint8_t bounds[2][4])
+{
+    const uint64_t flags = fuzz_below(input, 32);
+    struct tree_range range = {.reverse = flags & 1,
+                               .from_open = (flags & 6) == 6,
+                               .to_open = (flags & 24) == 24,
+                               .from = flags & 2 ? bounds[0] : NULL,
+                               .to = flags & 8 ? bounds[1] : NULL};
+    range.from_length = fuzz_below(input, 4);
+    range.to_length = fuzz_below(input, 4);
+    range.limit = fuzz_below(input, 5);
+    fuzz_take(input, bounds[0], range.from_length);
+    fuzz_take(input, bounds[1], range.to_length);
+    return range;
+}
+
+static int compare(const struct format_key *key, const void *bound, size_t length)
+{
+    return format_key_compare(*key, (struct format_key){bound, (uint32_t)length});
+}
+
+static void try_part(struct fuzz_input *input)
+{
+    uint8_t bounds[2][4] = {{0}};
+    const struct tree_range asked = asked_range(input, bounds);
+    char *copy = fuzz_text(input->bytes, input->length);
+    const uint8_t *bytes = (const uint8_t *)copy;
+    struct owner_part_reader reader;
+    struct owner_part_writer writer;
+    struct format_key key, value, before = {0};
+    uint8_t *again = malloc(OWNER_PART_BYTES);
+    if (!again)
+        abort();
+    if (!owner_part_open(&reader, bytes, input->length, &asked)) {
+        bool whole = true;
+        owner_part_begin(&writer, again);
+        while (owner_part_next(&reader, &key, &value)) {
+            within(key.bytes, key.length, bytes, input->length);
+            within(value.bytes, value.length, bytes, input->length);
+            fuzz_must(!asked.from || compare(&key, asked.from, asked.from_length) >= asked.from_open,
+                      "an entry below the range");
+            fuzz_must(!asked.to || compare(&key, asked.to, asked.to_length) <= -(int)asked.to_open,
+                      "an entry above the range");
+            int order = reader.taken > 1 ? format_key_compare(before, key) : asked.reverse ? 1 : -1;
+            fuzz_must(asked.reverse ? order > 0 : order < 0, "entries in disorder");
+            before = key;
+            whole = whole && owner_part_add(&writer, key.bytes, key.length, value.bytes, value.length);
+        }
+        fuzz_must(!asked.limit || reader.entries <= asked.limit, "more than were asked for");
+        if (whole) {
+            owner_part_end(&writer, reader.status, &reader.end, reader.version);
+            fuzz_must(writer.length == input->length && !memcmp(again, bytes, writer.length),
+                      "a part changes");
+        }
+    }
+    free(again);
+    free(copy);
 }
 
 /* ---- the map ---- */
@@ -124,15 +202,19 @@ static void try_map(struct fuzz_input *input)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
     struct fuzz_input input = {bytes, length};
-    unsigned choice = fuzz_byte(&input) % 4;
-    if (choice == 3) {
+    unsigned choice = fuzz_byte(&input) % 6;
+    if (choice == 3)
         try_map(&input);
+    else if (choice == 4)
+        try_part(&input);
+    if (choice == 3 || choice == 4)
         return 0;
-    }
     char *copy = fuzz_text(input.bytes, input.length);
     const uint8_t *copied = (const uint8_t *)copy;
     if (choice < 2)
         try_message(choice == 0, copied, input.length);
+    else if (choice == 5)
+        try_part_request(copied, input.length);
     else
         try_entry(copied, input.length);
     free(copy);

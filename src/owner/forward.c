@@ -3,7 +3,7 @@
  * OWNER_MESSAGE_ITEMS of them. What the owner's answer proves is believed; a call that may have been served
  * and was not answered is BANYAN_EUNKNOWN for an exchange, and is asked again for a lookup.
  *
- * On the calling operation's task; one peer call a message, and a buffer of up to 64 KiB while it lasts.
+ * On the calling operation's task; one peer call a message, and buffers of up to 64 KiB while it lasts.
  */
 #include "owner/forward.h"
 
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "owner/message.h"
+#include "owner/part.h"
 #include "owner/state.h"
 #include "owner/wait.h"
 
@@ -57,11 +58,24 @@ static int nonsense(struct call *call)
                      owner_describe(call->owner, call->peer, text));
 }
 
+/* A call that failed, or whose reply makes no sense. */
+static int call_failed(struct call *call, int status)
+{
+    char text[OWNER_TEXT_BYTES];
+    struct pool_session *pool = tree_session_pool(call->session);
+    if (status == BANYAN_EVERSION)
+        return pool_fail(pool, status, "%s is of another version of Banyan",
+                         owner_describe(call->owner, call->peer, text));
+    if (status == BANYAN_EINVAL)
+        return nonsense(call);
+    return pool_fail(pool, status, "a call of %s failed: %s", owner_describe(call->owner, call->peer, text),
+                     error_name(status));
+}
+
 /* 0: the reader stands before as many answers as were asked for. BANYAN_EFENCED: nothing was served. Else the
  * call may have been served. */
 static int call_send(struct call *call)
 {
-    char text[OWNER_TEXT_BYTES];
     struct pool_session *pool = tree_session_pool(call->session);
     size_t length;
     OWNER_COUNT(call->owner, messages, 1);
@@ -73,14 +87,8 @@ static int call_send(struct call *call)
         status = owner_reply_open(&call->reader, call->reply, length);
     if (!status && call->reader.items != call->writer.items)
         status = BANYAN_EINVAL;
-    if (status == BANYAN_EVERSION)
-        return pool_fail(pool, status, "%s is of another version of Banyan",
-                         owner_describe(call->owner, call->peer, text));
-    if (status == BANYAN_EINVAL)
-        return nonsense(call);
     if (status)
-        return pool_fail(pool, status, "a call of %s failed: %s",
-                         owner_describe(call->owner, call->peer, text), error_name(status));
+        return call_failed(call, status);
     hear(call->owner, call->reader.version);
     return 0;
 }
@@ -241,6 +249,55 @@ static int forward_exchange(void *context, struct tree_session *session, struct 
     return status ? status : one.status;
 }
 
+/* ---- parts of scans ---- */
+
+/* One part of the range: the owner's reply is judged as a whole before anything of it is visited. */
+static int part_call(struct call *call, const struct tree *tree, const struct tree_range *range,
+                     struct owner_part_reader *part)
+{
+    struct pool_session *pool = tree_session_pool(call->session);
+    const struct owner_part_request asked = {.number = tree_number(tree),
+                                             .version = atomic_load_relaxed(&call->owner->adopted),
+                                             .range = *range}; /* relaxed: a hint */
+    size_t length;
+    OWNER_COUNT(call->owner, messages, 1);
+    int status = fabric_peer_call(pool->endpoint, call->peer, call->request,
+                                  owner_part_request_write(call->request, &asked), call->reply,
+                                  OWNER_PART_BYTES, &length, pool->cost);
+    /* Nothing is changed by it, so it may be asked again. */
+    if (status == BANYAN_EFENCED || status == BANYAN_ENET || status == BANYAN_ETIMEOUT)
+        return BANYAN_EFENCED;
+    if (!status)
+        status = owner_part_open(part, call->reply, length, range);
+    if (status)
+        return call_failed(call, status);
+    hear(call->owner, part->version);
+    return answered(call, part->status);
+}
+
+static int forward_scan(void *context, struct tree_session *session, struct tree *tree,
+                        struct fabric_process peer, const struct tree_range *range,
+                        tree_visit_function *visit, void *visit_context, struct tree_scan_end *end)
+{
+    struct owner *owner = context;
+    struct call call = {.owner = owner, .session = session, .peer = peer};
+    struct owner_part_reader part;
+    struct format_key key, value;
+    OWNER_COUNT(owner, forwarded_scans, 1);
+    call.request = owner_allocate(&owner->heap, OWNER_PART_REQUEST_BYTES + OWNER_PART_BYTES);
+    if (!call.request)
+        return pool_fail_memory(tree_session_pool(session));
+    call.reply = call.request + OWNER_PART_REQUEST_BYTES;
+    int status = part_call(&call, tree, range, &part);
+    while (!status && owner_part_next(&part, &key, &value) &&
+           visit(visit_context, key.bytes, key.length, value.bytes, value.length))
+        ;
+    if (!status)
+        *end = part.end;
+    call_end(&call);
+    return status;
+}
+
 /* ---- borders ---- */
 
 int owner_message_border(struct owner *owner, struct tree_session *session, struct tree *tree,
@@ -271,4 +328,5 @@ const struct tree_forward owner_forward = {.lookup = forward_lookup,
                                            .exchange = forward_exchange,
                                            .wait = owner_wait_for,
                                            .many = forward_many,
+                                           .scan = forward_scan,
                                            .pause = owner_wait_lease};

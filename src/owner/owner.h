@@ -261,7 +261,8 @@ struct owner_stats {
     uint64_t takeovers;                                        /* of dead processes' ranges */
     uint64_t fencings;                                         /* processes that this one had fenced */
     uint64_t forwarded_lookups, forwarded_exchanges, messages; /* asked of others */
-    uint64_t served_lookups, served_exchanges;                 /* for others */
+    uint64_t forwarded_scans;                                  /* parts of scans */
+    uint64_t served_lookups, served_exchanges, served_scans;   /* for others */
     uint64_t refused, refusals;                  /* asked of others in vain; refused to others */
     uint64_t unreachable;                        /* operations that failed for their range's owner */
     uint64_t waits, wait_ns, wait_longest_ns;    /* calls of tree_forward's wait */

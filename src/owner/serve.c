@@ -1,14 +1,16 @@
 /*
- * serve.c - answers other compute nodes' calls: lookups, exchanges and borders in ranges of this process's. A
- * key that this process does not own is refused, with the version of the map that it knows; nothing is passed
- * on, since the asker can fetch the map itself.
+ * serve.c - answers other compute nodes' calls: lookups, exchanges, borders and parts of scans in ranges of
+ * this process's. A key that this process does not own is refused, with the version of the map that it knows;
+ * nothing is passed on, since the asker can fetch the map itself.
  *
  * On the tasks that owner_serve runs; nothing in a request is believed before it was validated.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "owner/message.h"
+#include "owner/part.h"
 #include "owner/state.h"
 
 struct owner_service {
@@ -16,8 +18,10 @@ struct owner_service {
     struct tree_session *session;
     struct tree_exchange exchange; /* of the item under way: large */
     uint8_t value[FORMAT_VALUE_MAX];
-    uint8_t reply[OWNER_REPLY_BYTES];
+    struct owner_part_writer part;
+    uint8_t reply[OWNER_PART_BYTES];
 };
+static_assert(OWNER_PART_BYTES >= OWNER_REPLY_BYTES, "one buffer is large enough for both");
 
 static void lookup(struct owner_service *service, struct tree *tree, const struct owner_item *item,
                    struct owner_answer *answer)
@@ -75,6 +79,45 @@ static int validate(const void *bytes, size_t length)
     return status == BANYAN_ENOTFOUND ? 0 : status;
 }
 
+/* What the asker knows of the map. */
+static void hear(struct owner *owner, uint64_t version)
+{
+    if (version <= atomic_load_relaxed(&owner->heard)) /* relaxed: a hint */
+        return;
+    atomic_store_relaxed(&owner->heard, version);
+    if (version > atomic_load_relaxed(&owner->adopted))
+        owner_wake(owner);
+}
+
+static bool part_visit(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    struct owner_service *service = context;
+    return owner_part_add(&service->part, key, key_length, value, length);
+}
+
+static int answer_part(struct owner_service *service, const void *bytes, size_t length, size_t *reply_length)
+{
+    struct owner *owner = service->owner;
+    struct owner_part_request request;
+    struct tree_scan_end end = {0};
+    int status = owner_part_request_read(bytes, length, &request);
+    if (status)
+        return status;
+    OWNER_COUNT(owner, served_scans, 1);
+    owner_part_begin(&service->part, service->reply);
+    struct owner_index *index = owner_index_get(owner, request.number);
+    status = index ? tree_scan_here(service->session, index->tree, &request.range, part_visit, service, &end)
+                   : BANYAN_EFENCED;
+    if (index)
+        owner_index_put(owner, index);
+    if (status == BANYAN_EFENCED)
+        OWNER_COUNT(owner, refusals, 1);
+    owner_part_end(&service->part, status, &end, atomic_load_relaxed(&owner->adopted)); /* relaxed: a hint */
+    hear(owner, request.version);
+    *reply_length = service->part.length;
+    return 0;
+}
+
 int owner_service_answer(struct owner_service *service, const void *bytes, size_t length,
                          const uint8_t **reply, size_t *reply_length)
 {
@@ -82,9 +125,11 @@ int owner_service_answer(struct owner_service *service, const void *bytes, size_
     struct owner_reader reader;
     struct owner_writer writer;
     struct owner_item item;
-    int status = validate(bytes, length);
     *reply = service->reply;
     *reply_length = 0;
+    if (length && ((const uint8_t *)bytes)[0] == OWNER_PART_MARK)
+        return answer_part(service, bytes, length, reply_length);
+    int status = validate(bytes, length);
     if (status)
         return status;
     (void)owner_request_open(&reader, bytes, length);
@@ -97,11 +142,7 @@ int owner_service_answer(struct owner_service *service, const void *bytes, size_
     }
     if (index)
         owner_index_put(owner, index);
-    if (reader.version > atomic_load_relaxed(&owner->heard)) { /* relaxed: a hint */
-        atomic_store_relaxed(&owner->heard, reader.version);
-        if (reader.version > atomic_load_relaxed(&owner->adopted))
-            owner_wake(owner);
-    }
+    hear(owner, reader.version);
     *reply_length = writer.length;
     return 0;
 }

@@ -72,6 +72,12 @@ enum tree_right tree_rights_enter_below(struct tree_session *session, struct tre
 void tree_rights_enter_all(struct tree_session *session, struct tree *tree);
 /* Within tree_rights_enter_all: the right to the key's row, and the access by it. */
 enum tree_right tree_rights_switch(struct tree_session *session, struct tree *tree, struct format_key key);
+/* Whether the row is another's and logged: then nothing of it is answered from the pool, and its owner is
+ * asked. Behind one of the above. */
+static inline bool tree_rights_ask(const struct tree_session *session)
+{
+    return session->logged && session->right == TREE_OTHERS;
+}
 /* tree_rights_enter_all, if this process may change every leaf of the index: else BANYAN_EBUSY with the owner
  * of one that it may not change, and nothing is announced. */
 int tree_rights_enter_whole(struct tree_session *session, struct tree *tree);

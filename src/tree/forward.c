@@ -42,6 +42,19 @@ int tree_forward_exchange(struct tree_session *session, struct tree *tree, struc
                      compute->forward.exchange(compute->forward_context, session, tree, owner, exchange));
 }
 
+int tree_forward_scan(struct tree_session *session, struct tree *tree, const struct tree_range *range,
+                      tree_visit_function *visit, void *context, struct tree_scan_end *end)
+{
+    const struct tree_compute *compute = session->compute;
+    const struct fabric_process owner = session->owner;
+    assert(!session->announced);
+    if (!compute->forward.scan)
+        return TREE_WAIT;
+    return forwarded(
+        session, owner,
+        compute->forward.scan(compute->forward_context, session, tree, owner, range, visit, context, end));
+}
+
 static int old_read(struct tree_session *session, struct tree *tree, struct tree_exchange *exchange)
 {
     struct format_key key = {exchange->key, (uint32_t)exchange->key_length};

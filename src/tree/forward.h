@@ -13,8 +13,12 @@
 int tree_forward_lookup(struct tree_session *session, struct tree *tree, struct format_key key, void *value,
                         size_t *length);
 int tree_forward_exchange(struct tree_session *session, struct tree *tree, struct tree_exchange *exchange);
-/* Reads (one-sided, a round trip), decides by the function, and has the owner exchange what was read for what
- * was decided; again with what the owner found, if that was something else. */
+/* Has the owner deliver entries, as tree_forward.scan does. */
+int tree_forward_scan(struct tree_session *session, struct tree *tree, const struct tree_range *range,
+                      tree_visit_function *visit, void *context, struct tree_scan_end *end);
+/* Reads (one-sided, a round trip; of a logged range by a call too), decides by the function, and has the
+ * owner exchange what was read for what was decided; again with what the owner found, if that was something
+ * else. */
 int tree_forward_modify(struct tree_session *session, struct tree *tree, struct format_key key,
                         tree_modify_function *function, void *context);
 /* lookup.c: one try at reading the key, by the right that was entered; *length in: capacity. Copies the

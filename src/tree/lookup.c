@@ -1,7 +1,8 @@
 /*
  * lookup.c - Point reads: R1 and R2. One round trip for a hit; one or two for a miss. Takes no lock, unless a
- * leaf stays unreadable for long. In a range that is another's nothing is helped: a leaf that stays
- * unreadable there is left to its owner, by a peer call (tree_lookup_here is the owner's side of it).
+ * leaf stays unreadable for long. In a range that is another's nothing is helped: a logged one's lookups go
+ * to its owner, and a leaf of another one that stays unreadable is left to its owner, by a peer call
+ * (tree_lookup_here is the owner's side of it).
  */
 #include <assert.h>
 #include <string.h>
@@ -353,6 +354,8 @@ int tree_lookup_try(struct tree_session *session, struct tree *tree, struct form
                     size_t *length)
 {
     struct point point = {.session = session, .tree = tree, .key = key};
+    if (tree_rights_ask(session))
+        return TREE_FORWARD;
     int status = point_try(&point);
     return status ? status : value_copy(&point, value, length);
 }

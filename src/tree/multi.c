@@ -44,6 +44,7 @@ struct batch_item {
     bool posted, deferred, answered;
     bool owned;                  /* the range is this process's */
     bool others;                 /* it is another's, and the owner is to be asked */
+    bool leased;                 /* gets: it is owned by some process, so the answer needs the read lease */
     struct fabric_process owner; /* then */
     size_t capacity;             /* gets: of the value's buffer */
     /* puts */
@@ -74,6 +75,7 @@ struct tree_batch {
     uint32_t more_used;
     uint64_t marks[BATCH];                 /* puts: equal for equal keys */
     struct tree_exchange exchanges[BATCH]; /* puts of others' ranges */
+    bool leased;                           /* gets: some item is */
     uint32_t count;
 };
 
@@ -238,13 +240,14 @@ static void get_batch(struct tree_batch *batch)
             entry->item->status = BANYAN_ENOTFOUND;
     }
     tree_rights_leave(session);
-    /* O2: some answers came from the cache, and the read lease has lapsed. Each that may be such tries alone.
-     */
+    /* O2: some answers came from the cache, or from others' leaves, and the read lease has lapsed. Each that
+     * may be such tries alone. */
+    session->cached |= batch->leased;
     bool lapsed = tree_lapsed(session);
     for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
         if ((status && !entry->answered) || /* one list's error is not every item's: each tries alone */
-            (lapsed && entry->owned))
+            (lapsed && entry->leased))
             entry->deferred = true;
         if (entry->deferred && entry->answered)
             entry->item->length = entry->capacity;
@@ -648,7 +651,7 @@ static void put_round(struct tree_batch *batch)
             put_answered(batch, &batch->items[i]);
 }
 
-/* ---- puts of others' ranges ---- */
+/* ---- what is asked of others: puts in their ranges, gets in logged ones ---- */
 
 /* Whether an item with this one's key is still to be asked for: that one comes first. */
 static bool asked_before(const struct tree_batch *batch, uint32_t number)
@@ -665,19 +668,35 @@ static bool forward_answered(struct batch_item *entry, const struct tree_forward
 {
     struct tree_item *item = entry->item;
     entry->others = false;
-    if (asked->status == BANYAN_EFENCED)
+    if (asked->status == BANYAN_EFENCED) {
+        if (!asked->exchange)
+            item->length = entry->capacity;
         return false; /* it stays deferred */
+    }
     entry->deferred = false;
     item->status = asked->status;
-    if (!asked->status)
+    if (!asked->status && asked->exchange)
         put_replaced(item, asked->exchange->existed ? asked->exchange->old : NULL,
                      asked->exchange->old_length);
     return true;
 }
 
+static struct tree_forwarded forward_item(struct tree_batch *batch, struct tree_item *item, uint32_t count,
+                                          bool put)
+{
+    if (!put)
+        return (struct tree_forwarded){
+            .key = item->key, .key_length = item->key_length, .value = item->value, .length = &item->length};
+    batch->exchanges[count] = (struct tree_exchange){.key = item->key,
+                                                     .key_length = item->key_length,
+                                                     .value = item->value ? item->value : "",
+                                                     .length = item->length};
+    return (struct tree_forwarded){.exchange = &batch->exchanges[count]};
+}
+
 /* Asks the owner of the item `first` for it and for all others of the same owner, but for second puts of a
  * key. */
-static void forward_some(struct tree_batch *batch, uint32_t first)
+static void forward_some(struct tree_batch *batch, uint32_t first, bool put)
 {
     struct tree_session *session = batch->session;
     const struct tree_compute *compute = session->compute;
@@ -687,14 +706,9 @@ static void forward_some(struct tree_batch *batch, uint32_t first)
     bool served = true;
     for (uint32_t i = first; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
-        if (!entry->others || !fabric_process_equal(entry->owner, owner) || asked_before(batch, i))
+        if (!entry->others || !fabric_process_equal(entry->owner, owner) || (put && asked_before(batch, i)))
             continue;
-        batch->exchanges[count] =
-            (struct tree_exchange){.key = entry->item->key,
-                                   .key_length = entry->item->key_length,
-                                   .value = entry->item->value ? entry->item->value : "",
-                                   .length = entry->item->length};
-        asked[count] = (struct tree_forwarded){.exchange = &batch->exchanges[count]};
+        asked[count] = forward_item(batch, entry->item, count, put);
         numbers[count++] = i;
     }
     if (compute->forward.many(compute->forward_context, session, batch->tree, owner, asked, count))
@@ -708,13 +722,13 @@ static void forward_some(struct tree_batch *batch, uint32_t first)
 }
 
 /* In no operation. What the owners did not do stays deferred. */
-static void put_forward(struct tree_batch *batch)
+static void batch_forward(struct tree_batch *batch, bool put)
 {
     if (!batch->session->compute->forward.many)
         return;
     for (uint32_t i = 0; i < batch->count; i++)
         while (batch->items[i].others)
-            forward_some(batch, i);
+            forward_some(batch, i, put);
 }
 
 /* Whether an earlier item that is still to be put has this one's key. */
@@ -764,7 +778,7 @@ static void put_batch(struct tree_batch *batch)
             todo |= batch->items[i].todo;
     }
     tree_rights_leave(session);
-    put_forward(batch);
+    batch_forward(batch, true);
 }
 
 /* ---- both ---- */
@@ -775,13 +789,16 @@ static void batch_enter(struct tree_batch *batch, bool put)
 {
     struct tree_session *session = batch->session;
     tree_rights_enter_all(session, batch->tree);
+    batch->leased = false;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
         enum tree_right right = tree_rights_switch(session, batch->tree, item_key(entry->item));
         entry->owned = right == TREE_OWNED;
-        entry->others = put && right == TREE_OTHERS;
+        entry->others = right == TREE_OTHERS && (put || session->logged);
         entry->owner = entry->others ? session->owner : (struct fabric_process){0};
-        entry->deferred = right == TREE_MOVING || (put && right == TREE_OTHERS);
+        entry->deferred = right == TREE_MOVING || entry->others;
+        entry->leased = !entry->deferred && right != TREE_SHARED;
+        batch->leased |= entry->leased && right == TREE_OTHERS;
     }
 }
 
@@ -852,6 +869,7 @@ static int batch_some(struct tree_session *session, struct tree *tree, struct tr
     } else {
         get_in_place(batch);
         get_batch(batch);
+        batch_forward(batch, false);
     }
     batch_alone(batch, put);
     return 0;

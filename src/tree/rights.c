@@ -175,6 +175,7 @@ struct owned_cache *tree_rights_cache(struct tree_rights *rights, const struct f
 static void session_rely(struct tree_session *session, const struct tree_row *row)
 {
     session->right = row->right;
+    session->logged = row->logged;
     session->access = row->right == TREE_OWNED ? session->compute->owned_access : &tree_access_one_sided;
 }
 
@@ -237,9 +238,14 @@ static enum tree_right enter(struct tree_session *session, struct tree *tree, st
     }
     enum tree_right right = row->right;
     struct fabric_process owner = row->owner;
+    bool logged = row->logged;
     tree_rights_leave(session);
     session->right = right;
     session->owner = owner;
+    session->logged = logged;
+    /* O2: that the pool is what the owner tells rests on this table alone, and a later one may say that the
+     * range is logged. */
+    session->cached = right == TREE_OTHERS;
     return right;
 }
 
@@ -275,6 +281,7 @@ void tree_rights_leave(struct tree_session *session)
     session->table = NULL;
     session->row = NULL;
     session->right = TREE_SHARED;
+    session->logged = false;
     session->access = &tree_access_one_sided;
 }
 

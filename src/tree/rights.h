@@ -5,7 +5,8 @@
  *
  * A range is SHARED (any compute node changes its leaves, under global locks), OWNED by this process (no
  * global lock; leaves and entries may be cached), another's (operations are forwarded to it; its leaves may
- * be read one-sided, since it writes through), or MOVING (this process must wait for what becomes of it). An
+ * be read one-sided where it writes through, and lookups and scans are forwarded too where it logs), or
+ * MOVING (this process must wait for what becomes of it). An
  * index that was never given a table is shared as a whole; tree_rights_own makes it owned as a whole, for a
  * process that has it to itself.
  *
@@ -18,6 +19,7 @@
 #define TREE_RIGHTS_H
 
 #include "fabric/peers.h"
+#include "format/key.h"
 #include "tree/tree.h"
 
 enum tree_right { TREE_SHARED, TREE_OWNED, TREE_OTHERS, TREE_MOVING };
@@ -101,6 +103,17 @@ int tree_lookup_here(struct tree_session *session, struct tree *tree, const void
                      void *value, size_t *length);
 int tree_exchange_here(struct tree_session *session, struct tree *tree, struct tree_exchange *exchange);
 
+/* Where a part of a scan ended. */
+struct tree_scan_end {
+    bool ended;                  /* the range did; else: */
+    struct format_key_copy next; /* keys from here on are due; reverse: keys below it */
+};
+/* tree_scan of a peer, within the rows that this process owns: delivers what it can, from the range's begin
+ * (reverse: from its end) on. An entry for which visit returns false is not taken; visit takes the first one
+ * at least. `limit` as ever. BANYAN_EFENCED: this process does not own the row in which the range begins. */
+int tree_scan_here(struct tree_session *session, struct tree *tree, const struct tree_range *range,
+                   tree_visit_function *visit, void *context, struct tree_scan_end *end);
+
 /* ---- what others do for this process: set once by src/owner/ ---- */
 
 /* One of several operations that go to one owner together. */
@@ -135,7 +148,13 @@ struct tree_forward {
      */
     int (*many)(void *context, struct tree_session *session, struct tree *tree, struct fabric_process owner,
                 struct tree_forwarded *items, uint32_t count);
-    /* Rule O2: the read lease has lapsed, and this operation was answered from the cache. 0: it is alive
+    /* A part of a scan, as the owner delivers it (tree_scan_here): all of it is there before visit is called,
+     * in key order, within the range. A visit that returns false ends it; then *end says nothing. */
+    int (*scan)(void *context, struct tree_session *session, struct tree *tree, struct fabric_process owner,
+                const struct tree_range *range, tree_visit_function *visit, void *visit_context,
+                struct tree_scan_end *end);
+    /* Rule O2: the read lease has lapsed, and this operation was answered from the cache, or from the pool in
+     * another's range. 0: it is alive
      * again, or the right to the range is gone; the operation is done anew. */
     int (*pause)(void *context, struct tree_session *session, struct tree *tree);
 };

@@ -2,7 +2,8 @@
  * scan.c - Ranges in both directions: R5. One round trip for all leaves that one cached parent names, up
  * to 32. The right is entered anew for each such step, so that a long scan holds up no transfer. In a range
  * that is another's nothing is helped: where a leaf stays unreadable its owner is asked for a key of it, and
- * settles it then.
+ * settles it then. Where the range is logged, too, the owner delivers the entries (tree_scan_here is its side
+ * of it); only the place of a leaf is still read there, since fences and links are never logged.
  */
 #include <assert.h>
 #include <string.h>
@@ -49,6 +50,8 @@ struct scan {
     struct format_key_copy stuck; /* TREE_FORWARD: a key that the leaf in the way may hold */
     uint64_t leaves;              /* delivered */
     bool asked;                   /* the owner of the leaf in the way, since the last one was delivered */
+    bool here; /* for a peer: within this process's own rows, and a refused entry is not taken */
+    bool cut;  /* then: it stopped within a leaf, or at a row that is not this process's */
 };
 
 struct ahead {
@@ -210,6 +213,32 @@ static uint32_t within(const struct scan *scan, const struct format_header *head
     return count;
 }
 
+/* The smallest byte string above the position; false if there is none of at most FORMAT_KEY_MAX bytes. */
+static bool position_successor(struct format_key_copy *position)
+{
+    if (position->length < FORMAT_KEY_MAX) {
+        position->bytes[position->length++] = 0;
+        return true;
+    }
+    for (uint32_t i = FORMAT_KEY_MAX; i--;)
+        if (++position->bytes[i])
+            return true;
+    return false;
+}
+
+/* A peer's part ends at this entry: the rest of the leaf is due still. */
+static void cut_at(struct scan *scan, struct format_key key, bool taken)
+{
+    format_key_store(&scan->position, key);
+    scan->unbounded = false;
+    scan->cut = true;
+    if (scan->range->reverse ? taken : !taken)
+        return;
+    bool above = position_successor(&scan->position);
+    assert(above || taken); /* the greatest key comes first in reverse, and is taken */
+    scan->cut = above;      /* nothing lies above */
+}
+
 static void deliver(struct scan *scan, const uint8_t *image, uint32_t count)
 {
     struct tree_session *session = scan->session;
@@ -223,10 +252,13 @@ static void deliver(struct scan *scan, const uint8_t *image, uint32_t count)
         tree_leaf_entry_at(session, layout, image, scan->range->reverse ? first + end - 1 - i : i, &entry);
         scan->left--;
         session->visited_block = entry.block;
-        if (!scan->visit(scan->context, entry.key.bytes, entry.key.length, entry.value.bytes,
-                         entry.value.length) ||
-            !scan->left)
-            scan->stopped = true;
+        bool taken = scan->visit(scan->context, entry.key.bytes, entry.key.length, entry.value.bytes,
+                                 entry.value.length);
+        if (taken && scan->left)
+            continue;
+        scan->stopped = true;
+        if (scan->here)
+            cut_at(scan, entry.key, taken);
     }
 }
 
@@ -285,7 +317,8 @@ static int leaf_deliver(struct scan *scan, struct format_link link, const uint8_
     session->entries_estimate += count - session->entries_estimate / 16;
     session->restarts = session->invalid = session->astray = 0; /* there is progress */
     deliver(scan, image, within(scan, header, image, count));
-    advance(scan, header);
+    if (!scan->cut)
+        advance(scan, header);
     return 0;
 }
 
@@ -400,19 +433,6 @@ static int range_check(struct scan *scan)
     return 0;
 }
 
-/* The smallest byte string above the position; false if there is none of at most FORMAT_KEY_MAX bytes. */
-static bool position_successor(struct format_key_copy *position)
-{
-    if (position->length < FORMAT_KEY_MAX) {
-        position->bytes[position->length++] = 0;
-        return true;
-    }
-    for (uint32_t i = FORMAT_KEY_MAX; i--;)
-        if (++position->bytes[i])
-            return true;
-    return false;
-}
-
 static void position_start(struct scan *scan)
 {
     const struct tree_range *range = scan->range;
@@ -457,13 +477,68 @@ static int owner_settle(struct scan *scan)
     return status == BANYAN_ENOTFOUND ? 0 : status;
 }
 
+static bool part_visit(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    struct scan *scan = context;
+    task_charge(TASK_WORK_VISIT, 1);
+    scan->left--;
+    scan->session->visited_block = GADDR_NULL; /* the block is its owner's to move */
+    if (!scan->visit(scan->context, key, key_length, value, length) || !scan->left)
+        scan->stopped = true;
+    return !scan->stopped;
+}
+
+/* The position lies in a logged range of another's, who delivers what comes next. */
+static int part_ask(struct scan *scan)
+{
+    struct tree_range range = *scan->range;
+    const struct format_key_copy position = scan->position;
+    struct tree_scan_end end;
+    range.limit = scan->left == UINT64_MAX ? 0 : scan->left;
+    if (!range.reverse) {
+        range.from_open = range.from && range.from_open && range.from_length == position.length &&
+                          !memcmp(range.from, position.bytes, position.length);
+        range.from = position.bytes;
+        range.from_length = position.length;
+    } else if (!scan->unbounded) {
+        range.to = position.bytes;
+        range.to_length = position.length;
+        range.to_open = true;
+    }
+    int status = tree_forward_scan(scan->session, scan->tree, &range, part_visit, scan, &end);
+    if (status || scan->stopped)
+        return status;
+    scan->leaves++; /* there is progress */
+    scan->session->restarts = scan->session->invalid = scan->session->astray = 0;
+    scan->stopped = end.ended;
+    scan->position = end.next;
+    scan->unbounded = false;
+    return 0;
+}
+
+/* A peer's part ends where this process's rows do. */
+static int here_end(struct scan *scan)
+{
+    tree_rights_leave(scan->session);
+    if (!scan->leaves)
+        return tree_not_owned(scan->session, scan->tree);
+    scan->stopped = scan->cut = true;
+    return 0;
+}
+
 /* One step under the right to the range at the position. */
-static int scan_turn(struct scan *scan)
+static int scan_turn(struct scan *scan, struct tree_turn *turn)
 {
     struct tree_session *session = scan->session;
     struct format_key position = format_key_of(&scan->position);
     enum tree_right right = scan->range->reverse ? tree_rights_enter_below(session, scan->tree, position)
                                                  : tree_rights_enter(session, scan->tree, position);
+    if (scan->here && right != TREE_OWNED)
+        return here_end(scan);
+    if (tree_rights_ask(session) && !scan->neighbour) {
+        tree_turn_ask(turn);
+        return part_ask(scan);
+    }
     int status = right == TREE_MOVING ? TREE_WAIT : step(scan);
     if (!status && right == TREE_OTHERS && session->restarts > TREE_PATIENCE)
         status = TREE_FORWARD; /* the way leads to a leaf that is in nobody's place */
@@ -481,9 +556,9 @@ static int scan_run(struct scan *scan)
     scan->stuck = scan->position;
     while (!status && !scan->stopped) {
         const uint64_t before = scan->leaves;
-        status = scan_turn(scan);   /* from the position on: what was delivered stays delivered */
-        session->cached = false;    /* it was asked about before it was delivered */
-        if (scan->leaves != before) /* there is progress */
+        status = scan_turn(scan, &turn); /* from the position on: what was delivered stays delivered */
+        session->cached = false;         /* it was asked about before it was delivered */
+        if (scan->leaves != before)      /* there is progress */
             turn.since = 0;
         tree_turn_again(session, scan->tree, &turn, &status);
     }
@@ -510,6 +585,27 @@ int tree_scan(struct tree_session *session, struct tree *tree, const struct tree
     if (status)
         return status;
     return scan_run(&scan);
+}
+
+int tree_scan_here(struct tree_session *session, struct tree *tree, const struct tree_range *range,
+                   tree_visit_function *visit, void *context, struct tree_scan_end *end)
+{
+    struct scan scan = {.session = session,
+                        .tree = tree,
+                        .range = range,
+                        .visit = visit,
+                        .context = context,
+                        .left = range->limit ? range->limit : UINT64_MAX,
+                        .here = true};
+    int status = range_check(&scan);
+    if (!status)
+        status = tree_begin(session, tree);
+    if (!status)
+        status = scan_run(&scan);
+    *end = (struct tree_scan_end){.ended = !scan.cut};
+    if (scan.cut)
+        end->next = scan.position;
+    return status;
 }
 
 int tree_place_after(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,

@@ -95,6 +95,7 @@ struct tree_session {
     const struct tree_row *row;
     const struct tree_access *access; /* how it reaches leaves */
     enum tree_right right;
+    bool logged;                            /* the row is (rights.h) */
     struct owned_busy busy;                 /* of what it served: not to be told (owned_cache_use.h) */
     bool served;                            /* the last read of a leaf came from the cache */
     struct tree_note notes[TREE_NOTES_MAX]; /* owned_cache_use.h */

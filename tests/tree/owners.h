@@ -14,11 +14,13 @@ struct owners_peer {
     struct tree *tree;
 };
 
+#define OWNERS_ENTRIES_MAX 64u
 struct owners_way {
     struct owners_peer peers[4];
     unsigned count;
-    uint64_t lookups, exchanges, waits, batches; /* counted */
-    uint64_t waits_max;                          /* so many in vain, then BANYAN_ENET; 0: for ever */
+    uint64_t lookups, exchanges, waits, batches, scans; /* counted */
+    uint32_t part_entries; /* so many in each part of a scan; 0: OWNERS_ENTRIES_MAX */
+    uint64_t waits_max;    /* so many in vain, from then on BANYAN_ENET; 0: for ever */
 };
 
 /* The hooks' context is the way: for compute nodes whose operations all come from one task at a time. */

@@ -348,6 +348,220 @@ static void operations_go_to_the_owner(void **state)
     assert_int_equal(report.entries, 29);
 }
 
+/* ---- logged ranges of others --------------------------------------------------------------------- */
+
+/* What a scan met: the numbers of the keys, whose values say where they come from. */
+struct met {
+    unsigned count, stop; /* stop: after so many; 0: never */
+    uint64_t numbers[64];
+};
+
+static bool meet(void *context, const void *key, size_t key_length, const void *value, size_t length)
+{
+    struct met *met = context;
+    uint64_t number = 0;
+    for (unsigned i = 0; i < 8; i++)
+        number = number << 8 | ((const uint8_t *)key)[i];
+    assert_int_equal(key_length, 8);
+    assert_int_equal(length, VALUE_BYTES);
+    assert_int_equal(((const uint8_t *)value)[0], 1);
+    met->numbers[met->count++] = number;
+    return met->count != met->stop;
+}
+
+/* Keys `from` to `to` (0: no bound), each end open or not; what is met must be all multiples of STEP there.
+ */
+static void meet_range(struct rig *rig, unsigned side, uint64_t from, uint64_t to, unsigned open,
+                       bool reverse, uint64_t limit, unsigned stop)
+{
+    uint8_t from_key[8], to_key[8];
+    const struct tree_range range = {.from = from ? from_key : NULL,
+                                     .from_length = 8,
+                                     .from_open = open & 1,
+                                     .to = to ? to_key : NULL,
+                                     .to_length = 8,
+                                     .to_open = open & 2,
+                                     .reverse = reverse,
+                                     .limit = limit};
+    struct met met = {.stop = stop};
+    uint64_t wanted[64];
+    unsigned count = 0;
+    key_make(from, from_key);
+    key_make(to, to_key);
+    for (unsigned i = 0; i < 29; i++) {
+        uint64_t number = (reverse ? 29 - i : i + 1) * (uint64_t)STEP;
+        if ((from && (number < from || (number == from && open & 1))) ||
+            (to && (number > to || (number == to && open & 2))))
+            continue;
+        if ((!limit || count < limit) && (!stop || count < stop))
+            wanted[count++] = number;
+    }
+    assert_int_equal(tree_scan(rig->sides[side].session, rig->sides[side].tree, &range, meet, &met), 0);
+    assert_int_equal(met.count, count);
+    assert_memory_equal(met.numbers, wanted, count * sizeof wanted[0]);
+}
+
+/* A third is A's, the next B's, both logged, the last is shared; C may answer nothing of the first two from
+ * the pool. */
+static void open_logged(struct rig *rig)
+{
+    open_divided(rig);
+    rig->logged = 3;
+    adopt_all(rig, (const struct part[]){{0, A}, {1000, B}, {2000, SHARED}}, 3);
+}
+
+static void points_of_logged_ranges_come_from_the_owner(void **state)
+{
+    struct rig rig;
+    open_logged(&rig);
+    for (unsigned side = 0; side < SIDES; side++)
+        for (uint64_t i = 1; i < 30; i++) {
+            struct owners_way *way = &rig.ways[side];
+            const uint64_t lookups = way->lookups, exchanges = way->exchanges;
+            struct tree_session *session = rig.sides[side].session;
+            const bool asks = i < 20 && side != (i < 10 ? A : B);
+            unsigned called = 0;
+            uint8_t key[8];
+            tree_session_stats_reset(session);
+            assert_int_equal(get(&rig, side, i * STEP), 1);
+            assert_int_equal(get(&rig, side, i * STEP + 1), BANYAN_ENOTFOUND);
+            assert_int_equal(way->lookups - lookups, asks ? 2 : 0);
+            if (asks)
+                assert_int_equal(tree_session_stats(session)->cost.round_trips, 0);
+            /* A function decides on what the owner has. */
+            key_make(i * STEP + 1, key);
+            assert_int_equal(tree_modify(session, rig.sides[side].tree, key, 8, increment, &called), 0);
+            assert_int_equal(tree_modify(session, rig.sides[side].tree, key, 8, increment, &called), 0);
+            assert_int_equal(called, 2);
+            assert_int_equal(way->lookups - lookups, asks ? 4 : 0);
+            assert_int_equal(way->exchanges - exchanges, asks ? 2 : 0);
+            assert_int_equal(get(&rig, side, i * STEP + 1), 2);
+            assert_int_equal(drop(&rig, side, i * STEP + 1), 0);
+            if (asks)
+                assert_int_equal(tree_session_stats(session)->cost.round_trips, 0);
+        }
+    rig_close(&rig, NULL);
+}
+
+static void batches_of_logged_ranges_come_from_the_owners(void **state)
+{
+    struct rig rig;
+    open_logged(&rig);
+    uint8_t keys[31][8], values[31][VALUE_BYTES];
+    struct tree_item items[31];
+    for (unsigned side = 0; side < SIDES; side++) {
+        struct owners_way *way = &rig.ways[side];
+        const uint64_t lookups = way->lookups, batches = way->batches;
+        for (unsigned i = 0; i < 31; i++) { /* one of them twice, one that there is not */
+            uint64_t number = i == 30 ? 15 * STEP : i == 29 ? 1001 : (i + 1) * (uint64_t)STEP;
+            key_make(number, keys[i]);
+            items[i] = (struct tree_item){
+                .key = keys[i], .key_length = 8, .value = values[i], .length = VALUE_BYTES};
+        }
+        assert_int_equal(tree_multi_get(rig.sides[side].session, rig.sides[side].tree, items, 31), 0);
+        for (unsigned i = 0; i < 31; i++) {
+            assert_int_equal(items[i].status, i == 29 ? BANYAN_ENOTFOUND : 0);
+            if (i != 29)
+                assert_int_equal(values[i][0], 1);
+        }
+        assert_int_equal(way->lookups - lookups, side == A ? 12 : side == B ? 9 : 21);
+        assert_int_equal(way->batches - batches, side == C ? 2 : 1);
+    }
+    /* An owner that is not there is waited for, item by item; one that does not fit says so. */
+    struct owners_way *way = &rig.ways[C];
+    way->count = 1; /* A's alone */
+    for (unsigned i = 0; i < 31; i++)
+        items[i].length = i == 3 ? VALUE_BYTES - 1 : VALUE_BYTES;
+    assert_int_equal(tree_multi_get(rig.sides[C].session, rig.sides[C].tree, items, 31), BANYAN_EVALUESIZE);
+    for (unsigned i = 0; i < 31; i++)
+        assert_int_equal(items[i].status, i == 3                                     ? BANYAN_EVALUESIZE
+                                          : (i >= 9 && i < 19) || i == 29 || i == 30 ? BANYAN_ENET
+                                                                                     : 0);
+    way->count = 2;
+    rig_close(&rig, NULL);
+}
+
+static void scans_of_logged_ranges_come_from_the_owners(void **state)
+{
+    struct rig rig;
+    open_logged(&rig);
+    for (unsigned entries = 1; entries < 12; entries += 2) /* in a part */
+        for (unsigned side = 0; side < SIDES; side++) {
+            rig.ways[side].part_entries = entries;
+            for (unsigned reverse = 0; reverse < 2; reverse++)
+                for (unsigned open = 0; open < 4; open++) {
+                    meet_range(&rig, side, 0, 0, open, reverse, 0, 0);
+                    meet_range(&rig, side, 300, 2500, open, reverse, 0, 0);
+                    meet_range(&rig, side, 350, 950, open, reverse, 0, 0);
+                    meet_range(&rig, side, 1000, 1900, open, reverse, 0, 0);
+                    meet_range(&rig, side, 300, 300, open, reverse, 0, 0);
+                    meet_range(&rig, side, 0, 1500, open, reverse, 7, 0);
+                    meet_range(&rig, side, 200, 0, open, reverse, 11, 0);
+                    meet_range(&rig, side, 200, 0, open, reverse, 0, 13);
+                }
+        }
+    /* Only the shared third is read. */
+    tree_session_stats_reset(rig.sides[C].session);
+    const uint64_t scans = rig.ways[C].scans;
+    rig.ways[C].part_entries = 0;
+    meet_range(&rig, C, 100, 1900, 0, false, 0, 0);
+    meet_range(&rig, C, 100, 1900, 0, true, 0, 0);
+    assert_int_equal(rig.ways[C].scans - scans, 4);
+    assert_int_equal(tree_session_stats(rig.sides[C].session)->cost.round_trips, 0);
+    /* An owner that is not there is waited for. */
+    rig.ways[C].count = 1;
+    struct met met = {0};
+    const struct tree_range all = {0};
+    assert_int_equal(tree_scan(rig.sides[C].session, rig.sides[C].tree, &all, meet, &met), BANYAN_ENET);
+    assert_int_equal(met.count, 9);
+    rig.ways[C].count = 2;
+    rig_close(&rig, NULL);
+}
+
+/* What an owner delivers for another ends where its own rows do. */
+static void parts_are_of_own_rows(void **state)
+{
+    struct rig rig;
+    struct tree_scan_end end;
+    open_logged(&rig);
+    struct tree_session *session = rig.sides[B].session;
+    struct tree *tree = rig.sides[B].tree;
+    uint8_t keys[4][8];
+    key_make(1000, keys[0]);
+    key_make(1850, keys[1]);
+    key_make(2000, keys[2]);
+    key_make(999, keys[3]);
+    struct met met = {0};
+    struct tree_range range = {.from = keys[0], .from_length = 8};
+    assert_int_equal(tree_scan_here(session, tree, &range, meet, &met, &end), 0);
+    assert_int_equal(met.count, 10);
+    assert_false(end.ended);
+    assert_int_equal(end.next.length, 8);
+    assert_memory_equal(end.next.bytes, keys[2], 8);
+    range = (struct tree_range){.to = keys[2], .to_length = 8, .to_open = true, .reverse = true};
+    met.count = 0;
+    assert_int_equal(tree_scan_here(session, tree, &range, meet, &met, &end), 0);
+    assert_int_equal(met.count, 10);
+    assert_false(end.ended);
+    assert_memory_equal(end.next.bytes, keys[0], 8);
+    range = (struct tree_range){.from = keys[0], .from_length = 8, .to = keys[1], .to_length = 8};
+    met.count = 0;
+    assert_int_equal(tree_scan_here(session, tree, &range, meet, &met, &end), 0);
+    assert_int_equal(met.count, 9);
+    assert_true(end.ended);
+    /* Not its own: from before the range, in it from above its end, the shared ones. */
+    range = (struct tree_range){.from = keys[3], .from_length = 8};
+    assert_int_equal(tree_scan_here(session, tree, &range, meet, &met, &end), BANYAN_EFENCED);
+    range = (struct tree_range){.to = keys[2], .to_length = 8, .reverse = true};
+    assert_int_equal(tree_scan_here(session, tree, &range, meet, &met, &end), BANYAN_EFENCED);
+    range = (struct tree_range){.from = keys[2], .from_length = 8};
+    assert_int_equal(tree_scan_here(session, tree, &range, meet, &met, &end), BANYAN_EFENCED);
+    range = (struct tree_range){.reverse = true};
+    assert_int_equal(tree_scan_here(session, tree, &range, meet, &met, &end), BANYAN_EFENCED);
+    assert_int_equal(met.count, 9);
+    rig_close(&rig, NULL);
+}
+
 static void batches_go_to_the_owners(void **state)
 {
     struct rig rig;
@@ -518,6 +732,54 @@ static void answers_of_lapsed_tries_are_forgotten(void **state)
         assert_int_equal(get(&rig, C, 5), empty ? 3 : BANYAN_ENOTFOUND);
     }
     side->fabric->ops = plain;
+    rig_close(&rig, NULL);
+}
+
+/* What was there when the range was not logged was read from the pool rightly, if it still was so: the read
+ * lease tells. */
+static bool others_lease;
+static bool others_lease_alive(const struct fabric *fabric)
+{
+    return others_lease;
+}
+static unsigned others_pauses;
+static int others_pause(void *context, struct tree_session *session, struct tree *tree)
+{
+    others_pauses++;
+    others_lease = true;
+    return 0;
+}
+
+static void others_leaves_are_believed_within_the_lease(void **state)
+{
+    struct rig rig;
+    struct tree_forward forward = owners_forward;
+    open_divided(&rig);
+    struct side *side = &rig.sides[C];
+    static const struct fabric_peer_ops peers = {.self = lease_self, .lease_alive = others_lease_alive};
+    const struct fabric_ops *before = side->fabric->ops;
+    struct fabric_ops ops = *before;
+    ops.peers = &peers;
+    forward.pause = others_pause;
+    tree_compute_set_forward(side->compute, &forward, &rig.ways[C]);
+    side->fabric->ops = &ops;
+    others_pauses = 0;
+    others_lease = false;
+    assert_int_equal(get(&rig, C, 500), 1); /* A's */
+    assert_int_equal(others_pauses, 1);
+    others_lease = false;
+    assert_int_equal(scan(&rig, C, false), 29);
+    assert_int_equal(others_pauses, 2);
+    uint8_t key[8], value[VALUE_BYTES];
+    struct tree_item item = {.key = key, .key_length = 8, .value = value, .length = VALUE_BYTES};
+    key_make(1500, key);
+    others_lease = false;
+    assert_int_equal(tree_multi_get(side->session, side->tree, &item, 1), 0);
+    assert_int_equal(others_pauses, 3);
+    others_lease = false;
+    assert_int_equal(get(&rig, C, 2500), 1); /* shared: global locks keep it true */
+    assert_int_equal(others_pauses, 3);
+    side->fabric->ops = before;
     rig_close(&rig, NULL);
 }
 
@@ -1100,6 +1362,11 @@ int main(void)
         cmocka_unit_test(tables_are_checked),
         cmocka_unit_test(a_first_map_has_any_version),
         cmocka_unit_test(operations_go_to_the_owner),
+        cmocka_unit_test(points_of_logged_ranges_come_from_the_owner),
+        cmocka_unit_test(batches_of_logged_ranges_come_from_the_owners),
+        cmocka_unit_test(scans_of_logged_ranges_come_from_the_owners),
+        cmocka_unit_test(parts_are_of_own_rows),
+        cmocka_unit_test(others_leaves_are_believed_within_the_lease),
         cmocka_unit_test(batches_go_to_the_owners),
         cmocka_unit_test(batches_outlive_what_they_wait_for),
         cmocka_unit_test(answers_of_lapsed_tries_are_forgotten),
