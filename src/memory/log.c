@@ -194,6 +194,8 @@ static int take(struct memory_node *node, struct memory_log_record *record, uint
     uint64_t offset, bytes, most = grant(log, record, asked, &reply->refusal);
     if (most == 0)
         return BANYAN_OK;
+    if (most > node->chunk_bytes) /* whole chunks, so that it shares none with others' blocks (blocks.h) */
+        most -= most % node->chunk_bytes;
     void *segments = record->segments;
     bool room = reserve(&segments, record->count, &record->capacity, sizeof *record->segments);
     record->segments = segments;

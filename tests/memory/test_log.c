@@ -379,7 +379,7 @@ static void test_fairness(void **state)
     /* A second one gets its two, and more while half of all is not taken. */
     assert_int_equal(open_log(node, B, &reply), 0);
     assert_true(taken(node, B, 8 * MIB).bytes >= MIB);
-    assert_true(taken(node, B, 8 * MIB).bytes >= 896 * KIB);
+    assert_true(taken(node, B, 8 * MIB).bytes >= 768 * KIB);
     assert_int_equal(refusal(node, B, 8 * MIB), MEMORY_LOG_NO_SHARE);
 
     /* So do many more, with ever less. */
