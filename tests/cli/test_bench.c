@@ -68,6 +68,7 @@ static void usage_errors_say_what_to_do(void **state)
     program_expect("bench --compute-nodes 60000 --threads 4000 --fibers 4000", 2, "million");
     program_expect("bench --keys 900G", 2, "GiB");
     program_expect("bench --chunk-bytes 5", 2, "--chunk-bytes");
+    program_expect("bench --log-bytes 5", 2, "--log-bytes");
     program_expect("bench --pool-bytes 4K", 2, "--pool-bytes");
     program_expect("version --fly", 2, "--fly");
 }

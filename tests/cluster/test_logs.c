@@ -1,0 +1,153 @@
+/*
+ * test_logs.c - owners' logs in a cluster of real processes: this test is a compute node that keeps one;
+ * `banyan check`, `banyan top` and the metrics show it, and `check --reclaim` gives it back when the test has
+ * left.
+ */
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "cluster/process.h"
+#include "cluster/talk.h"
+#include "fabric/remote.h"
+#include "pool/log.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static struct process_result result;
+
+struct node {
+    struct fabric *fabric;
+    struct pool *pool;
+    struct pool_worker *worker;
+    struct pool_session session;
+};
+
+static void node_open(struct node *node, const char *memory)
+{
+    struct net_address address;
+    struct error error = {0};
+    assert_int_equal(net_address_parse(&address, memory, 0, &error), 0);
+    const struct fabric_remote_options options = {.nodes = &address, .count = 1};
+    if (fabric_remote_open(&node->fabric, &options, &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(pool_create(&node->pool, node->fabric, POOL_COMBINE_ALL, &error), 0);
+    assert_int_equal(pool_worker_create(&node->worker, node->pool, &error), 0);
+    pool_session_init(&node->session, node->worker, NULL);
+    pool_session_begin(&node->session);
+}
+
+static void node_close(struct node *node)
+{
+    pool_worker_destroy(node->worker);
+    pool_destroy(node->pool);
+    fabric_close(node->fabric);
+}
+
+/* Makes a cluster with a map of ranges, and leaves it. */
+static void make_cluster(struct scene *scene, const char *memory)
+{
+    struct process *compute = process_start(
+        scene, "compute", ARGUMENTS("compute", "--memory", memory, "--listen", "127.0.0.1:0", "--format"));
+    redisContext *client = client_of(compute, 0);
+    assert_string_equal(ask(client, "SET a 1"), "OK");
+    redisFree(client);
+    assert_int_equal(process_stop(compute), 0);
+}
+
+static json_t *check(struct scene *scene, const char *memory, const char *more, int code)
+{
+    process_run(scene, NULL, ARGUMENTS("check", "--json", "--memory", memory, more), &result);
+    if (result.code != code)
+        fail_msg("check: %d\n%s%s", result.code, result.output, result.error);
+    json_t *json = json_loads(result.output, 0, NULL);
+    assert_non_null(json);
+    return json;
+}
+
+static void a_log_is_shown_and_given_back(void **state)
+{
+    struct scene *scene = *state;
+    struct process *memory = process_start(scene, "memory",
+                                           ARGUMENTS("memory", "--listen", "127.0.0.1:0", "--size", "64M",
+                                                     "--log-bytes", "8M", "--http", "127.0.0.1:0"));
+    const char *address = address_text(memory, 0);
+    struct node node;
+    struct pool_log log;
+    struct memory_log_segment segment;
+    make_cluster(scene, address);
+    node_open(&node, address);
+    assert_int_equal(pool_log_open(&node.session, 0, &log), 0);
+    assert_int_equal(pool_log_take(&node.session, 0, 100 * MIB, &segment), 0);
+    assert_int_equal(segment.bytes, MIB); /* an eighth of --log-bytes */
+
+    char *text = http_get(process_http(memory), "/metrics", NULL);
+    assert_contains(text, "\nbanyan_memory_log_bytes 1048576\n");
+    assert_contains(text, "\nbanyan_memory_log_bytes_max 8388608\n");
+    assert_contains(text, "\nbanyan_memory_log_segments 1\n");
+    assert_contains(text, "\nbanyan_memory_log_processes 1\n");
+    free(text);
+    struct process *compute =
+        process_start(scene, "viewer",
+                      ARGUMENTS("compute", "--memory", address, "--listen", "127.0.0.1:0", "--own", "none"));
+    process_run(scene, NULL,
+                ARGUMENTS("top", "--once", "--json", "--interval", "100", address_text(compute, 0)), &result);
+    json_t *json = json_loads(result.output, 0, NULL);
+    const json_t *line = json_array_get(json_object_get(json_array_get(json, 0), "memory_nodes"), 0);
+    assert_int_equal(json_integer_value(json_object_get(line, "log_bytes")), MIB);
+    assert_int_equal(json_integer_value(json_object_get(line, "log_segments")), 1);
+    json_decref(json);
+    assert_int_equal(process_stop(compute), 0);
+
+    json = check(scene, address, NULL, 0);
+    assert_int_equal(json_integer_value(json_object_get(json, "log_bytes")), MIB);
+    line = json_array_get(json_object_get(json, "logs"), 0);
+    assert_int_equal(json_integer_value(json_object_get(line, "bytes")), MIB);
+    assert_true(json_is_false(json_object_get(line, "gone")));
+    json_decref(json);
+    process_run(scene, NULL, ARGUMENTS("check", "--reclaim", "--memory", address), &result);
+    assert_int_equal(result.code, 1); /* this test is connected */
+
+    node_close(&node);
+    json = check(scene, address, NULL, 0);
+    assert_true(json_is_true(json_object_get(json_array_get(json_object_get(json, "logs"), 0), "gone")));
+    json_decref(json);
+    process_run(scene, NULL, ARGUMENTS("check", "--reclaim", "--memory", address), &result);
+    assert_int_equal(result.code, 0);
+    assert_contains(result.output, "(gone): 1 segment, 1048576 bytes");
+    assert_contains(result.output, "logs given back, since no range needs them: 1");
+    json = check(scene, address, NULL, 0);
+    assert_int_equal(json_integer_value(json_object_get(json, "log_bytes")), 0);
+    assert_int_equal(json_array_size(json_object_get(json, "logs")), 0);
+    json_decref(json);
+    assert_int_equal(process_stop(memory), 0);
+    scene->passed = true;
+}
+
+static void bad_sizes_are_refused(void **state)
+{
+    struct scene *scene = *state;
+    static const char *const bad[] = {"1", "40M", "1x"};
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
+        process_run(scene, NULL,
+                    ARGUMENTS("memory", "--listen", "127.0.0.1:0", "--size", "64M", "--log-bytes", bad[i]),
+                    &result);
+        assert_int_equal(result.code, 2);
+        assert_contains(result.error, i == 2 ? "log-bytes" : "from 512 KiB to half of the pool");
+    }
+    scene->passed = true;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_log_is_shown_and_given_back, scene_set_up, scene_tear_down),
+        cmocka_unit_test_setup_teardown(bad_sizes_are_refused, scene_set_up, scene_tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
