@@ -27,6 +27,7 @@ struct tree_row {
     enum tree_right right;
     struct fabric_process owner;
     uint64_t epoch;
+    bool drains; /* MOVING, and this process's and logged until now: it may still merge there */
 };
 
 struct tree_table {
@@ -48,6 +49,7 @@ struct tree_rights {
     uint32_t references;      /* handles */
     uint32_t entry;           /* of the catalogue */
     uint16_t generation;
+    struct unmerged *unmerged; /* atomic: of its logged ranges; owned, NULL: nothing was logged yet */
     struct owned_cache *cache; /* of what this process owns, for all handles; owned, NULL: none */
 };
 

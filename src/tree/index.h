@@ -8,6 +8,7 @@
 
 #include "base/atomic.h"
 #include "format/header.h"
+#include "tree/logging.h"
 #include "tree/tree.h"
 
 struct owned_cache;
@@ -31,6 +32,8 @@ struct tree {
     struct format_link root; /* address 0: not known */
     uint8_t root_level;
     struct tree_cache *cache;
+    struct tree_values values; /* of the layer above; set before the first operation */
+    void *values_context;
     struct owned_cache *owned; /* of what this process owns; the rights', NULL: none (owned_cache.h) */
 };
 

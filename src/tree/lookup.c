@@ -16,6 +16,7 @@
 #include "tree/index.h"
 #include "tree/leaf.h"
 #include "tree/locate.h"
+#include "tree/logged.h"
 #include "tree/owned_cache_use.h"
 #include "tree/session.h"
 #include "tree/turn.h"
@@ -52,6 +53,7 @@ struct point {
     struct format_slot slot;
     uint64_t stamp;                  /* taken before the leaf was read (owned_cache_use.h) */
     uint8_t value[FORMAT_VALUE_MAX]; /* of an entry of the cache */
+    bool leaf_only;                  /* not what is not merged */
     bool asked;    /* for a peer, who may have met a half done leaf: a hit must not hide that */
     gaddr settled; /* the leaf that was looked after for that */
 };
@@ -268,6 +270,24 @@ static int point_settle(struct point *point)
                : tree_leaf_settle(point->session, point->tree, point->path.link);
 }
 
+/* L4: what is not merged yet. 0, BANYAN_ENOTFOUND, or TREE_RESTART: the leaf tells. */
+static int point_unmerged(struct point *point)
+{
+    struct tree_session *session = point->session;
+    uint32_t length;
+    if (point->leaf_only || !tree_logs(session, point->tree))
+        return TREE_RESTART;
+    switch (tree_logged_find(session, point->tree, point->key, point->value, &length)) {
+    case UNMERGED_VALUE:
+        point->slot.value = (struct format_key){point->value, length};
+        return 0;
+    case UNMERGED_DELETED:
+        return BANYAN_ENOTFOUND;
+    default:
+        return TREE_RESTART;
+    }
+}
+
 /* From the cache of what this process owns: the key's value, or by a shortcut to its leaf. False: not so. */
 static bool point_cached(struct point *point, int *status)
 {
@@ -300,7 +320,9 @@ static bool point_cached(struct point *point, int *status)
 static int point_try(struct point *point)
 {
     struct tree_session *session = point->session;
-    int cached;
+    int cached = point_unmerged(point);
+    if (cached != TREE_RESTART)
+        return cached;
     if (point_cached(point, &cached))
         return tree_again(session, &cached) ? TREE_ANEW : cached;
     const uint64_t began = session->stats.cost.round_trips;
@@ -356,6 +378,14 @@ int tree_lookup_try(struct tree_session *session, struct tree *tree, struct form
     struct point point = {.session = session, .tree = tree, .key = key};
     if (tree_rights_ask(session))
         return TREE_FORWARD;
+    int status = point_try(&point);
+    return status ? status : value_copy(&point, value, length);
+}
+
+int tree_lookup_leaf(struct tree_session *session, struct tree *tree, struct format_key key, void *value,
+                     size_t *length)
+{
+    struct point point = {.session = session, .tree = tree, .key = key, .leaf_only = true};
     int status = point_try(&point);
     return status ? status : value_copy(&point, value, length);
 }

@@ -117,7 +117,7 @@ static int right_release(struct merge *merge, struct fabric_command *writes, uin
     int status =
         count ? pool_execute(&session->pool, gaddr_node(merge->right_link.address), writes, count) : 0;
     if (!merge->shared && merge->right_hold.owned)
-        tree_owned_end(session, merge->tree, merge->right_link.address);
+        tree_owned_end(session, merge->tree, merge->right_link.address, BANYAN_EUNKNOWN, NULL, 0);
     if (!merge->shared)
         tree_lock_abandon(session, &merge->right_hold, status);
     return status;
@@ -336,7 +336,7 @@ static int write_merge(struct merge *merge, enum stage stage, struct tree_hold *
         status = tree_leaf_execute(session, merge->tree, left, writes, count);
     }
     if (both && merge->right_hold.owned)
-        tree_owned_end(session, merge->tree, right);
+        tree_owned_end(session, merge->tree, right, BANYAN_EUNKNOWN, NULL, 0);
     if (both)
         tree_lock_abandon(session, &merge->right_hold, status);
     return status;

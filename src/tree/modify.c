@@ -26,6 +26,7 @@
 #include "tree/index.h"
 #include "tree/keyblocks.h"
 #include "tree/locate.h"
+#include "tree/logged.h"
 #include "tree/merge.h"
 #include "tree/owned_cache_use.h"
 #include "tree/parent.h"
@@ -133,6 +134,7 @@ struct change {
     uint8_t value[FORMAT_VALUE_MAX]; /* of that entry */
     gaddr moving;                    /* tree_key_block_move: the long key's block; else GADDR_NULL */
     bool moved;
+    bool blind;                      /* the function need not be told what the key holds (logged.h) */
     bool here;                       /* the function runs on this task only */
     bool mine;                       /* the range must be this process's */
     struct tree_exchange *exchange;  /* what an owner is asked for; NULL: what the function decides */
@@ -742,14 +744,57 @@ static int change_try(struct change *change)
     }
 }
 
+/* The range is logged: the leaf gets it later. */
+static int change_log(struct change *change)
+{
+    struct tree_session *session = change->session;
+    const struct tree_logged_change logged = {change->key, change->function, change->context, change->blind};
+    struct tree_logged ticket;
+    int status = tree_logged_append(session, change->tree, &logged, &ticket);
+    if (!status)
+        status = tree_logged_commit(session, change->tree, &ticket);
+    return tree_again(session, &status) ? TREE_ANEW : status;
+}
+
+/* What must be done before the change. */
+static int change_ahead(struct change *change)
+{
+    struct tree_session *session = change->session;
+    struct fabric_command writes[FABRIC_COMMANDS_MAX];
+    const uint32_t count = session->ahead_count;
+    session->replaced = true;
+    if (!count)
+        return 0;
+    assert(count <= FABRIC_COMMANDS_MAX);
+    memcpy(writes, session->ahead, count * sizeof *writes);
+    int status = pool_execute(&session->pool, gaddr_node(writes[0].address), writes, count);
+    if (!status)
+        session->ahead_count = 0;
+    return status;
+}
+
+/* In a range of this process, or a shared one. */
+static int change_own(struct change *change)
+{
+    if (!change->moving && tree_logs(change->session, change->tree))
+        return change_log(change);
+    int status = change_ahead(change);
+    if (tree_again(change->session, &status))
+        return TREE_ANEW;
+    return status ? status : change_try(change);
+}
+
 /* The range is another's. */
 static int change_forward(struct change *change)
 {
     struct tree_session *session = change->session;
-    if (change->mine)
-        return tree_not_owned(session, change->tree);
     if (change->moving) /* nothing is moved */
         return 0;
+    int status = change_ahead(change);
+    if (tree_again(session, &status))
+        return TREE_ANEW;
+    if (status)
+        return status;
     if (change->exchange)
         return tree_forward_exchange(session, change->tree, change->exchange);
     return tree_forward_modify(session, change->tree, change->key, change->function, change->context);
@@ -770,10 +815,10 @@ static int change_run(struct change *change)
         change->asked = right == TREE_OTHERS;
         if (change->asked)
             tree_turn_ask(&turn);
-        if (change->mine && right != TREE_OWNED)
+        if ((change->mine || session->through) && right != TREE_OWNED)
             status = tree_not_owned(session, tree);
         else if (right <= TREE_OWNED)
-            status = change_try(change);
+            status = change_own(change);
         else
             status = right == TREE_OTHERS ? change_forward(change) : TREE_WAIT;
     } while (tree_turn_again(session, tree, &turn, &status));
@@ -799,10 +844,19 @@ int tree_change(struct tree_session *session, struct tree *tree, tree_modify_fun
                             .key = {exchange->key, (uint32_t)exchange->key_length},
                             .function = function,
                             .context = context,
+                            .blind = exchange->expect == TREE_EXPECT_ANYTHING && exchange->value,
                             .exchange = exchange};
     int status = change_run(&change);
     *asked = change.asked;
     return status;
+}
+
+int tree_change_leaf(struct tree_session *session, struct tree *tree, struct format_key key,
+                     tree_modify_function *function, void *context)
+{
+    struct change change = {
+        .session = session, .tree = tree, .key = key, .function = function, .context = context, .here = true};
+    return change_try(&change);
 }
 
 int tree_modify_here(struct tree_session *session, struct tree *tree, const void *key, size_t key_length,
@@ -1009,6 +1063,7 @@ int tree_exchange_here(struct tree_session *session, struct tree *tree, struct t
                             .key = {exchange->key, (uint32_t)exchange->key_length},
                             .function = exchange_change,
                             .context = exchange,
+                            .blind = exchange->expect == TREE_EXPECT_ANYTHING && exchange->value,
                             .mine = true};
     int status = exchange->value ? tree_value_check(session, tree, exchange->value, exchange->length) : 0;
     if (!status && exchange->expect > TREE_EXPECT_VALUE)

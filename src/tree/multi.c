@@ -23,6 +23,7 @@
 #include "tree/keyblocks.h"
 #include "tree/leaf.h"
 #include "tree/locate.h"
+#include "tree/logged.h"
 #include "tree/owned_cache_use.h"
 #include "tree/session.h"
 #include "tree/turn.h"
@@ -43,6 +44,7 @@ struct batch_item {
     struct fabric_list list;
     bool posted, deferred, answered;
     bool owned;                  /* the range is this process's */
+    bool logged;                 /* ... and its changes go into the log */
     bool others;                 /* it is another's, and the owner is to be asked */
     bool leased;                 /* gets: it is owned by some process, so the answer needs the read lease */
     struct fabric_process owner; /* then */
@@ -76,6 +78,7 @@ struct tree_batch {
     uint64_t marks[BATCH];                 /* puts: equal for equal keys */
     struct tree_exchange exchanges[BATCH]; /* puts of others' ranges */
     bool leased;                           /* gets: some item is */
+    struct tree_logged logged[BATCH];      /* puts of logged ranges */
     uint32_t count;
 };
 
@@ -147,7 +150,7 @@ static bool batch_find(struct tree_batch *batch, bool change)
     session->right = TREE_OWNED;
     for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
-        entry->placed = entry->owned && !entry->deferred &&
+        entry->placed = entry->owned && !entry->deferred && !entry->answered && !entry->logged &&
                         tree_in_place_find(session, batch->tree, entry->path.link, item_key(entry->item),
                                            change, &entry->in_place);
     }
@@ -190,6 +193,26 @@ static void get_in_place(struct tree_batch *batch)
     session->stats.cost.round_trips = trips + (batch->count < count);
 }
 
+/* L4: what is not merged yet is looked for before any leaf is read. */
+static void get_unmerged(struct tree_batch *batch)
+{
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct batch_item *entry = &batch->items[i];
+        uint8_t value[FORMAT_VALUE_MAX];
+        uint32_t length;
+        if (!entry->logged || entry->deferred)
+            continue;
+        enum unmerged_found found =
+            tree_logged_find(batch->session, batch->tree, item_key(entry->item), value, &length);
+        const struct format_slot slot = {.value = {value, length}};
+        if (found == UNMERGED_NONE)
+            continue;
+        entry->answered = true;
+        entry->item->status =
+            found == UNMERGED_DELETED ? BANYAN_ENOTFOUND : get_finish(batch, entry->item, &slot);
+    }
+}
+
 /* First the buckets of all, then the headers of those that missed (R2); what neither settles is deferred. */
 static void get_batch(struct tree_batch *batch)
 {
@@ -200,8 +223,7 @@ static void get_batch(struct tree_batch *batch)
     for (uint32_t i = 0; i < batch->count; i++) {
         struct batch_item *entry = &batch->items[i];
         const struct format_bucket *bucket = &entry->place.bucket;
-        entry->capacity = entry->item->length;
-        if (entry->deferred)
+        if (entry->deferred || entry->answered)
             continue;
         format_point_set(&entry->place, layout, entry->path.link, batch->tree->index, item_key(entry->item));
         entry->commands = &batch->commands[i];
@@ -212,7 +234,7 @@ static void get_batch(struct tree_batch *batch)
     int status = batch_read(batch);
     for (uint32_t i = 0; i < batch->count && !status; i++) {
         struct batch_item *entry = &batch->items[i];
-        if (entry->deferred)
+        if (!entry->posted)
             continue;
         pool_read_settle(&entry->commands[0]);
         tree_charge_bucket(layout);
@@ -529,26 +551,41 @@ static void put_apply(struct tree_batch *batch, struct batch_item *leader)
         leader->commands[leader->list.count++] = tree_unlock_command(batch->session, &leader->hold);
 }
 
-/* The group's writes begin, or have ended: of an owned leaf the cache must hear. */
-static void put_tell(struct tree_batch *batch, const struct batch_item *leader, bool begin)
+/* The group's writes begin: of an owned leaf the cache must hear. */
+static void put_begins(struct tree_batch *batch, const struct batch_item *leader)
 {
     struct tree_session *session = batch->session;
     const struct tree *tree = batch->tree;
-    gaddr leaf = leader->path.link.address;
-    void (*tell)(struct tree_session *, const struct tree *, struct format_key) =
-        begin ? tree_owned_begin_key : tree_owned_end_key;
     if (!leader->owned || !leader->list.count)
         return;
-    if (begin)
-        tree_owned_begin(session, tree, leaf, false);
-    else
-        tree_owned_end(session, tree, leaf);
+    tree_owned_begin(session, tree, leader->path.link.address, false);
     for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next)
-        tell(session, tree, item_key(batch->items[i].item));
+        tree_owned_begin_key(session, tree, item_key(batch->items[i].item));
     for (const struct tree_waiter *waiter = leader->taken.waiters; waiter; waiter = waiter->next)
         for (const struct tree_operation *operation = waiter->operations; operation && operation->done;
              operation = operation->next)
-            tell(session, tree, operation->place.key);
+            tree_owned_begin_key(session, tree, operation->place.key);
+}
+
+/* They have ended: what they wrote stays cached where it was. Of others' operations the entries go, since
+ * what they have put is in the image alone. */
+static void put_ended(struct tree_batch *batch, const struct batch_item *leader)
+{
+    struct tree_session *session = batch->session;
+    const struct tree *tree = batch->tree;
+    const int status = leader->list.status;
+    if (!leader->owned || !leader->list.count)
+        return;
+    tree_owned_end(session, tree, leader->path.link.address, status, leader->commands, leader->list.count);
+    for (uint32_t i = leader->leader; i != BATCH; i = batch->items[i].next) {
+        const struct batch_item *entry = &batch->items[i];
+        const struct format_key value = {entry->item->value, (uint32_t)entry->item->length};
+        tree_owned_end_key(session, tree, item_key(entry->item), status || entry->deferred ? NULL : &value);
+    }
+    for (const struct tree_waiter *waiter = leader->taken.waiters; waiter; waiter = waiter->next)
+        for (const struct tree_operation *operation = waiter->operations; operation && operation->done;
+             operation = operation->next)
+            tree_owned_end_key(session, tree, operation->place.key, NULL);
 }
 
 /* The leader's first list was posted: the second one if the lock is held, else all of the group are deferred.
@@ -561,7 +598,7 @@ static void put_go_on(struct tree_batch *batch, struct batch_item *leader)
     leader->hold.global = leader->held;
     if (leader->held) {
         put_apply(batch, leader);
-        put_tell(batch, leader, true);
+        put_begins(batch, leader);
         return;
     }
     leader->list.count = 0;
@@ -577,7 +614,7 @@ static void put_conclude(struct tree_batch *batch, struct batch_item *leader)
 {
     struct tree_session *session = batch->session;
     int status = leader->list.count ? leader->list.status : 0; /* 0: owned, and there is nothing to write */
-    put_tell(batch, leader, false);
+    put_ended(batch, leader);
     tree_lock_abandon(session, &leader->hold, status);
     tree_delegate_answer(session, &leader->taken, status);
     if (status && status != BANYAN_EFENCED)
@@ -764,12 +801,56 @@ static void put_in_place(struct tree_batch *batch)
     session->stats.cost.round_trips = trips + (done ? 2 : 0);
 }
 
+/* Whether an earlier item of this one's key is to be done by itself. */
+static bool same_key_put_off(const struct tree_batch *batch, uint32_t number)
+{
+    for (uint32_t i = 0; i < number; i++)
+        if (batch->items[i].deferred &&
+            !format_key_compare(item_key(batch->items[i].item), item_key(batch->items[number].item)))
+            return true;
+    return false;
+}
+
+/* Puts of logged ranges: all go into the log, and then wait for it together. What has to begin again is done
+ * by itself. */
+static void put_logged(struct tree_batch *batch)
+{
+    struct tree_session *session = batch->session;
+    bool any = false;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct batch_item *entry = &batch->items[i];
+        struct tree_item *item = entry->item;
+        if (!entry->logged || entry->deferred)
+            continue;
+        const struct tree_logged_change change = {item_key(item), put_change, item, true};
+        entry->todo = false;
+        entry->deferred = same_key_put_off(batch, i);
+        if (entry->deferred)
+            continue;
+        tree_rights_switch(session, batch->tree, item_key(item));
+        item->status = tree_logged_append(session, batch->tree, &change, &batch->logged[i]);
+        entry->deferred = item->status > 0 || item->status == BANYAN_EFENCED;
+        entry->answered = !entry->deferred && !item->status;
+        any |= entry->answered;
+    }
+    for (uint32_t i = 0; i < batch->count && any; i++) {
+        struct batch_item *entry = &batch->items[i];
+        if (!entry->logged || !entry->answered)
+            continue;
+        entry->item->status = tree_logged_commit(session, batch->tree, &batch->logged[i]);
+        entry->deferred = entry->item->status == BANYAN_EFENCED;
+        if (!tree_session_replaced(session))
+            put_replaced(entry->item, NULL, 0);
+    }
+}
+
 static void put_batch(struct tree_batch *batch)
 {
     struct tree_session *session = batch->session;
     bool todo = true;
     for (uint32_t i = 0; i < batch->count; i++)
         batch->items[i].todo = !batch->items[i].deferred;
+    put_logged(batch);
     put_in_place(batch);
     for (uint32_t round = 0; todo && round < ROUNDS_MAX; round++) {
         put_round(batch);
@@ -794,9 +875,11 @@ static void batch_enter(struct tree_batch *batch, bool put)
         struct batch_item *entry = &batch->items[i];
         enum tree_right right = tree_rights_switch(session, batch->tree, item_key(entry->item));
         entry->owned = right == TREE_OWNED;
-        entry->others = right == TREE_OTHERS && (put || session->logged);
+        entry->logged = tree_logs(session, batch->tree);
+        entry->capacity = entry->item->length;
+        entry->others = right == TREE_OTHERS && (put || session->logged) && !session->through;
         entry->owner = entry->others ? session->owner : (struct fabric_process){0};
-        entry->deferred = right == TREE_MOVING || entry->others;
+        entry->deferred = right == TREE_MOVING || entry->others || (session->through && right != TREE_OWNED);
         entry->leased = !entry->deferred && right != TREE_SHARED;
         batch->leased |= entry->leased && right == TREE_OTHERS;
     }
@@ -867,6 +950,7 @@ static int batch_some(struct tree_session *session, struct tree *tree, struct tr
     if (put) {
         put_batch(batch);
     } else {
+        get_unmerged(batch);
         get_in_place(batch);
         get_batch(batch);
         batch_forward(batch, false);

@@ -15,7 +15,8 @@
 /* The cache that counts for this operation; NULL: none. */
 static struct owned_cache *cache_of(const struct tree_session *session, const struct tree *tree)
 {
-    return session->right == TREE_OWNED ? tree->owned : NULL;
+    /* What is cached of rows that are lost is never told again. */
+    return session->right == TREE_OWNED && !session->draining ? tree->owned : NULL;
 }
 
 /* ---- reads ---- */
@@ -276,16 +277,18 @@ void tree_owned_begin_key(struct tree_session *session, const struct tree *tree,
         owned_cache_key_begin(tree->owned, session->pool.epoch, key, NULL);
 }
 
-void tree_owned_end_key(struct tree_session *session, const struct tree *tree, struct format_key key)
+void tree_owned_end_key(struct tree_session *session, const struct tree *tree, struct format_key key,
+                        const struct format_key *value)
 {
     if (tree->owned)
-        owned_cache_key_end(tree->owned, session->pool.epoch, key, NULL, NULL, NULL);
+        owned_cache_key_end(tree->owned, session->pool.epoch, key, value, NULL, NULL);
 }
 
-void tree_owned_end(struct tree_session *session, const struct tree *tree, gaddr leaf)
+void tree_owned_end(struct tree_session *session, const struct tree *tree, gaddr leaf, int status,
+                    const struct fabric_command *writes, uint32_t count)
 {
     if (tree->owned)
-        owned_cache_write_end(tree->owned, session->pool.epoch, leaf, BANYAN_EUNKNOWN, NULL, 0);
+        owned_cache_write_end(tree->owned, session->pool.epoch, leaf, status, writes, count);
 }
 
 /* ---- entries ---- */

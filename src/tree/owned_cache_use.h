@@ -33,11 +33,14 @@ bool tree_owned_place(struct tree_session *session, const struct tree *tree, str
                       gaddr leaf, struct owned_place *place, uint8_t *value, uint32_t *length);
 
 /* For writes that do not go through leaf access: all slots (and the header) and these keys are being written,
- * and have been; the frame and the entries go. With the leaf's lock held. */
+ * and have been. `status` 0: the frame gets these WRITEs, else it goes; an entry gets the value, and goes
+ * where that is NULL. With the leaf's lock held. */
 void tree_owned_begin(struct tree_session *session, const struct tree *tree, gaddr leaf, bool header);
 void tree_owned_begin_key(struct tree_session *session, const struct tree *tree, struct format_key key);
-void tree_owned_end_key(struct tree_session *session, const struct tree *tree, struct format_key key);
-void tree_owned_end(struct tree_session *session, const struct tree *tree, gaddr leaf);
+void tree_owned_end_key(struct tree_session *session, const struct tree *tree, struct format_key key,
+                        const struct format_key *value);
+void tree_owned_end(struct tree_session *session, const struct tree *tree, gaddr leaf, int status,
+                    const struct fabric_command *writes, uint32_t count);
 
 /* What was read of the leaf is not what the way to it says, or not whole: if it came from the cache, the next
  * read goes to the pool. */

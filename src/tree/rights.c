@@ -145,6 +145,7 @@ void tree_rights_release(struct tree_rights *rights)
     if (!last)
         return;
     owned_cache_destroy(rights->cache);
+    unmerged_destroy(rights->unmerged);
     tables_free(rights->table);
     free(rights);
 }
@@ -174,9 +175,11 @@ struct owned_cache *tree_rights_cache(struct tree_rights *rights, const struct f
 
 static void session_rely(struct tree_session *session, const struct tree_row *row)
 {
-    session->right = row->right;
+    const bool mine = row->right == TREE_OWNED || (row->drains && session->draining);
+    session->right = mine ? TREE_OWNED : row->right;
     session->logged = row->logged;
-    session->access = row->right == TREE_OWNED ? session->compute->owned_access : &tree_access_one_sided;
+    session->log_epoch = row->epoch;
+    session->access = mine ? session->compute->owned_access : &tree_access_one_sided;
 }
 
 /* Lists that rely on the table go out under its incarnation, if connections were lost since. */
@@ -231,10 +234,10 @@ static enum tree_right enter(struct tree_session *session, struct tree *tree, st
         atomic_store_release(&session->announced, (uintptr_t)row);
     }
     session->row = row;
-    if (__builtin_expect(row->right <= TREE_OWNED, 1)) {
+    if (__builtin_expect(row->right <= TREE_OWNED || (row->drains && session->draining), 1)) {
         incarnation_bind(session, table);
         session_rely(session, row);
-        return row->right;
+        return session->right;
     }
     enum tree_right right = row->right;
     struct fabric_process owner = row->owner;
@@ -271,7 +274,7 @@ enum tree_right tree_rights_switch(struct tree_session *session, struct tree *tr
     const struct tree_row *row = tree_table_find(session->table, key, false);
     session_rely(session, row);
     session->owner = row->owner;
-    return row->right;
+    return session->right;
 }
 
 void tree_rights_leave(struct tree_session *session)
@@ -605,12 +608,25 @@ static int table_between(const struct tree_table *installed, const struct tree_t
     return 0;
 }
 
+/* Rows on their way from this process, which has logged changes of them, may still be merged. */
+static void rows_drain(const struct tree_table *installed, struct tree_table *fresh)
+{
+    for (uint32_t i = 0; i < fresh->count; i++) {
+        struct tree_row *row = &fresh->rows[i];
+        if (row->right != TREE_MOVING)
+            continue;
+        const struct tree_row *before = tree_table_find(installed, row->lower, false);
+        row->drains = before->drains || (before->right == TREE_OWNED && before->logged);
+    }
+}
+
 /* Installs the table, and waits for those who rely on what it takes away. `slot`: NULL where nothing is
  * cached. */
 static void install(struct tree_rights *rights, struct tree_table *fresh, struct epoch_slot *slot)
 {
     struct tree_compute *compute = rights->compute;
     fresh->older = atomic_load_relaxed(&rights->table); /* one task installs at a time */
+    rows_drain(fresh->older, fresh);
     rows_compare(fresh);
     if (slot)
         cache_regain(rights->cache, slot, fresh);

@@ -20,6 +20,7 @@
 #include "tree/index.h"
 #include "tree/leaf.h"
 #include "tree/locate.h"
+#include "tree/logged.h"
 #include "tree/owned_cache_use.h"
 #include "tree/session.h"
 #include "tree/turn.h"
@@ -47,9 +48,11 @@ struct scan {
     /* Not NULL: the right neighbour of the leaf at the position is looked for, and no entry is delivered; the
      * position then is where that neighbour begins. */
     struct tree_place *neighbour;
-    struct format_key_copy stuck; /* TREE_FORWARD: a key that the leaf in the way may hold */
-    uint64_t leaves;              /* delivered */
-    bool asked;                   /* the owner of the leaf in the way, since the last one was delivered */
+    struct format_key_copy stuck;   /* TREE_FORWARD: a key that the leaf in the way may hold */
+    uint64_t leaves;                /* delivered */
+    const struct unmerged_run *run; /* of the step; NULL: nothing is logged there */
+    uint32_t run_next;              /* of its entries */
+    bool asked;                     /* the owner of the leaf in the way, since the last one was delivered */
     bool here; /* for a peer: within this process's own rows, and a refused entry is not taken */
     bool cut;  /* then: it stopped within a leaf, or at a row that is not this process's */
 };
@@ -239,27 +242,85 @@ static void cut_at(struct scan *scan, struct format_key key, bool taken)
     scan->cut = above;      /* nothing lies above */
 }
 
-static void deliver(struct scan *scan, const uint8_t *image, uint32_t count)
+static void deliver_one(struct scan *scan, struct format_key key, struct format_key value, gaddr block)
+{
+    task_charge(TASK_WORK_VISIT, 1);
+    scan->left--;
+    scan->session->visited_block = block;
+    bool taken = scan->visit(scan->context, key.bytes, key.length, value.bytes, value.length);
+    if (taken && scan->left)
+        return;
+    scan->stopped = true;
+    if (scan->here)
+        cut_at(scan, key, taken);
+}
+
+/* The next entry of the run that is due in the leaf; NULL: none. */
+static const struct unmerged_item *run_due(struct scan *scan, const struct format_header *header)
+{
+    const struct unmerged_run *run = scan->run;
+    const bool reverse = scan->range->reverse;
+    for (; run && scan->run_next < run->count; scan->run_next++) {
+        const struct unmerged_item *item = &run->items[scan->run_next];
+        if (reverse ? below(scan, item->key) || format_key_compare(item->key, header->lower) < 0
+                    : above(scan, item->key) ||
+                          (header->has_upper && format_key_compare(item->key, header->upper) >= 0))
+            return NULL;
+        if (!(reverse ? above(scan, item->key) : below(scan, item->key)))
+            return item;
+    }
+    return NULL;
+}
+
+/* The run does not say what is not merged from this key on, in the scan's direction. */
+static bool past_run(const struct scan *scan, struct format_key key)
+{
+    if (!scan->run || scan->run->complete)
+        return false;
+    int order = format_key_compare(key, format_key_of(&scan->run->until));
+    return scan->range->reverse ? order < 0 : order >= 0;
+}
+
+/* Both are in the order of the scan; what is not merged takes the place of what the leaf has of its key (L4).
+ */
+static void deliver(struct scan *scan, const struct format_header *header, const uint8_t *image,
+                    uint32_t count)
 {
     struct tree_session *session = scan->session;
-    const struct format_layout *layout = &scan->tree->layout;
-    struct tree_leaf_entry entry;
+    const bool reverse = scan->range->reverse;
+    struct tree_leaf_entry entry = {0};
     /* What is due is a run of the sorted entries. */
     uint32_t first = leading(scan, image, count, below, true);
     uint32_t end = leading(scan, image, count, above, false);
-    for (uint32_t i = first; i < end && !scan->stopped; i++) {
-        task_charge(TASK_WORK_VISIT, 1);
-        tree_leaf_entry_at(session, layout, image, scan->range->reverse ? first + end - 1 - i : i, &entry);
-        scan->left--;
-        session->visited_block = entry.block;
-        bool taken = scan->visit(scan->context, entry.key.bytes, entry.key.length, entry.value.bytes,
-                                 entry.value.length);
-        if (taken && scan->left)
-            continue;
-        scan->stopped = true;
-        if (scan->here)
-            cut_at(scan, entry.key, taken);
+    for (uint32_t i = first; !scan->stopped;) {
+        const struct unmerged_item *item = run_due(scan, header);
+        bool leaf = i < end;
+        if (leaf) {
+            tree_leaf_entry_at(session, &scan->tree->layout, image, reverse ? first + end - 1 - i : i,
+                               &entry);
+            leaf = !past_run(scan, entry.key);
+        }
+        if (!leaf && !item)
+            break;
+        int order = !item ? -1 : !leaf ? 1 : format_key_compare(entry.key, item->key) * (reverse ? -1 : 1);
+        i += order <= 0;
+        scan->run_next += order >= 0;
+        if (order < 0)
+            deliver_one(scan, entry.key, entry.value, entry.block);
+        else if (item->value.bytes)
+            deliver_one(scan, item->key, item->value, GADDR_NULL);
     }
+}
+
+/* The run ends within the leaf. */
+static bool run_ends(const struct scan *scan, const struct format_header *header)
+{
+    if (!scan->run || scan->run->complete)
+        return false;
+    const struct format_key until = format_key_of(&scan->run->until);
+    if (scan->range->reverse)
+        return format_key_compare(until, header->lower) > 0;
+    return !header->has_upper || format_key_compare(until, header->upper) < 0;
 }
 
 /* Moves the position past the leaf; stops at the range's end. */
@@ -268,6 +329,11 @@ static void advance(struct scan *scan, const struct format_header *header)
     const struct tree_range *range = scan->range;
     scan->leaves++;
     scan->asked = false;
+    if (run_ends(scan, header)) { /* the rest of the leaf, with another run */
+        scan->position = scan->run->until;
+        scan->unbounded = false;
+        return;
+    }
     if (range->reverse) {
         struct format_key from = {range->from, (uint32_t)range->from_length};
         if (!format_key_compare(header->lower, format_key_least(&scan->tree->layout)) ||
@@ -316,7 +382,7 @@ static int leaf_deliver(struct scan *scan, struct format_link link, const uint8_
     task_charge(TASK_WORK_SORT, count);
     session->entries_estimate += count - session->entries_estimate / 16;
     session->restarts = session->invalid = session->astray = 0; /* there is progress */
-    deliver(scan, image, within(scan, header, image, count));
+    deliver(scan, header, image, within(scan, header, image, count));
     if (!scan->cut)
         advance(scan, header);
     return 0;
@@ -400,14 +466,41 @@ static void leaf_prefetch(const uint8_t *data, uint32_t bytes)
         __builtin_prefetch(data + at);
 }
 
+/* L4: what is not merged of the row, from the position on, is looked up before leaves are read. */
+static int run_take(struct scan *scan)
+{
+    struct tree_session *session = scan->session;
+    struct unmerged *table = tree_log_table(scan->tree);
+    scan->run = NULL;
+    if (scan->neighbour || !table || !tree_logs(session, scan->tree))
+        return 0;
+    const struct tree_row *row = session->row;
+    const struct format_key position = format_key_of(&scan->position);
+    const bool reverse = scan->range->reverse;
+    const struct format_key *to = reverse          ? scan->unbounded ? NULL : &position
+                                  : row->has_upper ? &row->upper
+                                                   : NULL;
+    if (!unmerged_run(table, session->pool.epoch, reverse ? &row->lower : &position, to, reverse,
+                      &session->run))
+        return pool_fail_memory(&session->pool);
+    scan->run = &session->run;
+    scan->run_next = 0;
+    session->cached |= session->run.count > 0; /* O2 */
+    return 0;
+}
+
 static int step(struct scan *scan)
 {
     struct ahead ahead;
     const uint8_t *data[AHEAD_MAX];
-    int status = look_ahead(scan, &ahead);
+    int status = run_take(scan);
+    if (!status)
+        status = look_ahead(scan, &ahead);
     if (!status)
         status = read_leaves(scan, &ahead, data);
     for (uint32_t i = 0; i < ahead.count && !status && !scan->stopped; i++) {
+        if (i && past_run(scan, format_key_of(&scan->position)))
+            return 0; /* the next step takes another run */
         enum format_verdict verdict;
         struct format_header header;
         if (i + 1 < ahead.count)

@@ -101,6 +101,7 @@ void tree_session_destroy(struct tree_session *session)
     free(session->entries);
     free(session->keys);
     free(session->gather);
+    unmerged_run_free(&session->run);
     tree_drop_abandon(session);
     free(session);
 }

@@ -10,6 +10,7 @@
 #include "format/internal_node.h"
 #include "format/leaf.h"
 #include "tree/lock.h"
+#include "tree/logging.h"
 #include "tree/owned_cache.h"
 #include "tree/owned_cache_waits.h"
 #include "tree/rights.h"
@@ -58,6 +59,9 @@ struct tree_compute {
     uint64_t deaths;                        /* of leaves, by this process (parent.h); atomic */
     struct tree_forward forward;            /* set before any table names another owner */
     void *forward_context;
+    struct tree_log log; /* set before any table has a logged row */
+    void *log_context;
+    uint64_t *sequence; /* atomic: the last that was drawn; the log's */
 };
 
 /* What is known of a leaf: bytes read under its lock, or handed over with it. */
@@ -95,7 +99,14 @@ struct tree_session {
     const struct tree_row *row;
     const struct tree_access *access; /* how it reaches leaves */
     enum tree_right right;
-    bool logged;                            /* the row is (rights.h) */
+    bool logged;                        /* the row is (rights.h): its changes go into its owner's log ... */
+    uint64_t log_epoch;                 /* ... under its epoch */
+    bool through;                       /* but for this session's now: it merges */
+    bool draining;                      /* and may do so in rows that are on their way from this process */
+    void *lane;                         /* the log's */
+    bool replaced;                      /* of the last change: tree_session_replaced */
+    const struct fabric_command *ahead; /* tree_session_ahead */
+    uint32_t ahead_count;
     struct owned_busy busy;                 /* of what it served: not to be told (owned_cache_use.h) */
     bool served;                            /* the last read of a leaf came from the cache */
     struct tree_note notes[TREE_NOTES_MAX]; /* owned_cache_use.h */
@@ -117,6 +128,7 @@ struct tree_session {
         *list; /* FABRIC_COMMANDS_MAX: the list of a holder with others' operations; owned */
     struct tree_waiter waiter;
     uint32_t looks;                  /* of lock.c: how often it looks for a lock before it parks */
+    struct unmerged_run run;         /* of the scan under way; owned */
     struct tree_leaf_order *order;   /* of one leaf's entries; owned */
     struct tree_leaf_entry *entries; /* of one leaf, sorted; owned */
     uint8_t *keys;                   /* the entries' keys, where they must be put together; owned */

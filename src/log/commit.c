@@ -1,0 +1,396 @@
+/*
+ * commit.c - Frames and group commit (L1, L3 of docs/internals/log.md). What the tasks of one thread have
+ * ready leaves in one wait: a list for each memory node, with the writes ahead and the frame; with two copies
+ * another for each. The first task of a batch leads it: it lets the others run once, waits until the thread's
+ * batch before is back, and posts. An idle thread so commits at once, and a busy one in batches as large as
+ * a round trip lets them grow.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/task.h"
+#include "log/state.h"
+
+/* ---- lanes ---- */
+
+static struct log_lane *lane_create(struct log *log, struct pool_worker *worker)
+{
+    struct log_lane *lane = calloc(1, sizeof *lane);
+    if (!lane)
+        return NULL;
+    lane->log = log;
+    lane->worker = worker;
+    for (unsigned i = 0; i < 2; i++) {
+        struct log_batch *batch = &lane->batches[i];
+        batch->lane = lane;
+        batch->frames = calloc(log->memory_nodes, sizeof *batch->frames);
+        if (!batch->frames) {
+            free(lane->batches[0].frames);
+            free(lane);
+            return NULL;
+        }
+        for (uint16_t n = 0; n < log->memory_nodes; n++) {
+            batch->frames[n].batch = batch;
+            batch->frames[n].node = n;
+            batch->frames[n].last = &batch->frames[n].first;
+        }
+    }
+    lane->open = &lane->batches[0];
+    return lane;
+}
+
+struct log_lane *log_lane(struct log *log, struct tree_session *session)
+{
+    void **word = tree_session_lane(session);
+    if (*word)
+        return *word;
+    struct pool_worker *worker = tree_session_pool(session)->worker;
+    spinlock_lock(&log->lock);
+    struct log_lane *lane = log->lanes;
+    while (lane && lane->worker != worker)
+        lane = lane->next;
+    spinlock_unlock(&log->lock);
+    if (!lane) { /* only this thread makes one for its worker */
+        lane = lane_create(log, worker);
+        if (!lane)
+            return NULL;
+        spinlock_lock(&log->lock);
+        lane->next = log->lanes;
+        log->lanes = lane;
+        spinlock_unlock(&log->lock);
+    }
+    *word = lane;
+    return lane;
+}
+
+/* ---- filling ---- */
+
+static uint32_t entry_bytes(const struct tree_logged_entry *entry)
+{
+    return FORMAT_LOG_ENTRY_BYTES + entry->key.length + entry->value.length;
+}
+
+static bool frame_ready(struct log_frame *frame, uint32_t room)
+{
+    if (!frame->bytes)
+        frame->bytes = malloc(room);
+    if (!frame->bytes)
+        return false;
+    if (!frame->frame.bytes)
+        format_log_frame_begin(&frame->frame, frame->bytes, room);
+    return true;
+}
+
+static void *commit_open(void *context, struct tree_session *session, uint16_t node,
+                         const struct tree_logged_entry *entry)
+{
+    struct log *log = context;
+    struct log_lane *lane = log_lane(log, session);
+    if (!lane || node >= log->memory_nodes)
+        return NULL;
+    struct log_batch *batch = lane->open;
+    struct log_frame *frame = &batch->frames[node];
+    if (batch->entries && batch->incarnation != tree_session_pool(session)->incarnation)
+        return NULL;
+    if (!frame_ready(frame, log->options.frame_bytes) ||
+        frame->frame.used + entry_bytes(entry) > frame->frame.room ||
+        frame->ahead + entry->ahead_count + 1 > FABRIC_COMMANDS_MAX)
+        return NULL;
+    return frame;
+}
+
+static void logged_link(struct log_frame *frame, struct tree_logged *logged)
+{
+    logged->next = NULL;
+    logged->frame = frame;
+    logged->task = task_self();
+    logged->done = false;
+    *frame->last = logged;
+    frame->last = &logged->next;
+}
+
+static void commit_add(void *context, struct tree_session *session, void *opened,
+                       const struct tree_logged_entry *entry, struct tree_logged *logged)
+{
+    struct log *log = context;
+    struct log_frame *frame = opened;
+    struct log_batch *batch = frame->batch;
+    const struct format_log_entry bytes = {.kind = entry->value.bytes ? FORMAT_LOG_PUT : FORMAT_LOG_DELETE,
+                                           .index = entry->index,
+                                           .epoch = entry->epoch,
+                                           .sequence = entry->sequence,
+                                           .key = entry->key,
+                                           .value = entry->value.bytes,
+                                           .value_length = (uint8_t)entry->value.length};
+    if (!batch->entries++)
+        batch->incarnation = tree_session_pool(session)->incarnation;
+    bool added = format_log_frame_add(&frame->frame, &bytes);
+    assert(added && "commit_open has found room, and a frame's sequences are near each other");
+    (void)added;
+    if (entry->ahead_count)
+        memcpy(&frame->commands[frame->ahead], entry->ahead, entry->ahead_count * sizeof *entry->ahead);
+    frame->ahead += entry->ahead_count;
+    logged->added = true;
+    logged_link(frame, logged);
+    task_charge(TASK_WORK_COPY, task_lines(entry_bytes(entry)));
+    log_count(&log->stats.entries, 1);
+}
+
+static bool commit_mine(void *context, struct tree_session *session, const void *frame)
+{
+    const struct log_lane *lane = log_lane(context, session);
+    return lane && ((const struct log_frame *)frame)->batch->lane == lane;
+}
+
+static void commit_join(void *context, struct tree_session *session, void *frame, struct tree_logged *logged)
+{
+    (void)context, (void)session;
+    logged->added = false;
+    logged_link(frame, logged);
+}
+
+/* ---- sending ---- */
+
+/* The memory node that has the second copy; the same one: there is no other. */
+static uint16_t copy_node(const struct log *log, uint16_t node, uint32_t attempt)
+{
+    return (uint16_t)((node + 1u + attempt) % (uint32_t)log->memory_nodes);
+}
+
+/* Puts one copy of the frame where room is reserved for it. */
+static int copy_prepare(struct log *log, struct tree_session *session, struct log_frame *frame, uint16_t node,
+                        uint32_t copy)
+{
+    struct log_place *place = &frame->places[copy];
+    const uint32_t bytes = format_log_frame_bytes(&frame->frame);
+    struct format_log_frame sealed = frame->frame;
+    int status = log_stream_reserve(&log->streams[node], session, bytes, frame->frame.last, false, place);
+    if (status)
+        return status;
+    if (copy && !frame->copy)
+        frame->copy = malloc(log->options.frame_bytes);
+    if (copy && !frame->copy) {
+        log_stream_landed(place, false);
+        return pool_fail_memory(tree_session_pool(session));
+    }
+    if (copy) {
+        memcpy(frame->copy, frame->bytes, frame->frame.used);
+        sealed.bytes = frame->copy;
+    }
+    log_stream_seal(place, &sealed);
+    struct fabric_command *write = copy ? &frame->copied : &frame->commands[frame->ahead];
+    *write = pool_write_command(place->segment->pool.address + place->position, sealed.bytes, bytes);
+    frame->lists[copy] = (struct fabric_list){.node = node,
+                                              .count = (uint16_t)(copy ? 1 : frame->ahead + 1),
+                                              .commands = copy ? write : frame->commands};
+    frame->copies++;
+    log_count(&log->stats.frames, 1);
+    log_count(&log->stats.bytes, bytes);
+    log_count(&log->logged, bytes);
+    return 0;
+}
+
+/* 0, or why nothing of the frame is sent. */
+static int frame_prepare(struct log *log, struct tree_session *session, struct log_frame *frame)
+{
+    const bool twice = log->options.copies > 1 && log->memory_nodes > 1;
+    frame->copies = 0;
+    int status = copy_prepare(log, session, frame, frame->node, 0);
+    if (!status && twice)
+        status = copy_prepare(log, session, frame, copy_node(log, frame->node, 0), 1);
+    if (status && frame->copies) {
+        log_stream_landed(&frame->places[0], false);
+        frame->copies = 0;
+    }
+    return status;
+}
+
+/* L8. The second copy has failed: it goes to another memory node, or the entry has one copy, and that is
+ * said.
+ */
+static void copy_again(struct log *log, struct tree_session *session, struct log_frame *frame)
+{
+    for (uint32_t attempt = 1; copy_node(log, frame->node, attempt) != frame->node; attempt++) {
+        frame->copies = 1;
+        if (copy_prepare(log, session, frame, copy_node(log, frame->node, attempt), 1))
+            continue;
+        struct fabric_list *list = &frame->lists[1];
+        int status = pool_lists_post(tree_session_pool(session), &list, 1);
+        log_stream_landed(&frame->places[1], !status);
+        if (!status)
+            return;
+    }
+    log_count(&log->stats.degraded, 1);
+    log_warning("the log: entries of memory node %u have one copy, since no other memory node took a second",
+                frame->node);
+}
+
+/* The lists are back. */
+static void frame_judge(struct log *log, struct tree_session *session, struct log_frame *frame)
+{
+    bool whole = true, refused = true;
+    if (!frame->copies) { /* nothing of it was sent */
+        return;
+    }
+    for (uint32_t i = 0; i < frame->copies; i++) {
+        whole &= !frame->lists[i].status;
+        refused &= frame->lists[i].status == BANYAN_EFENCED;
+        log_stream_landed(&frame->places[i], !frame->lists[i].status);
+    }
+    if (!whole && !frame->lists[0].status) {
+        copy_again(log, session, frame);
+        whole = true;
+    }
+    frame->status = whole ? 0 : refused ? BANYAN_EFENCED : BANYAN_EUNKNOWN;
+    if (frame->status)
+        error_set(&frame->error, frame->status,
+                  "the log on memory node %u: the write may have taken effect: %s", frame->node,
+                  error_name(frame->lists[0].status));
+}
+
+static void batch_post(struct log *log, struct tree_session *session, struct log_batch *batch)
+{
+    struct pool_session *pool = tree_session_pool(session);
+    const uint64_t incarnation = pool->incarnation;
+    struct fabric_list *lists[2 * 64];
+    uint32_t count = 0;
+    pool->incarnation = batch->incarnation;
+    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+        struct log_frame *frame = &batch->frames[n];
+        frame->copies = 0;
+        if (!frame->frame.count)
+            continue;
+        frame->status = frame_prepare(log, session, frame);
+        if (frame->status)
+            frame->error = pool->error;
+        for (uint32_t i = 0; i < frame->copies; i++)
+            lists[count++] = &frame->lists[i];
+        if (count + 2 > sizeof lists / sizeof *lists) { /* more memory nodes than fit into one wait */
+            pool_lists_post(pool, lists, count);
+            count = 0;
+        }
+    }
+    if (count)
+        pool_lists_post(pool, lists, count);
+    for (uint16_t n = 0; n < log->memory_nodes; n++)
+        if (batch->frames[n].frame.count)
+            frame_judge(log, session, &batch->frames[n]);
+    pool->incarnation = incarnation;
+}
+
+static enum unmerged_fate fate_of(int status)
+{
+    return !status ? UNMERGED_COMMITTED : status == BANYAN_EUNKNOWN ? UNMERGED_UNKNOWN : UNMERGED_REFUSED;
+}
+
+/* Tells those who wait for the frame, and empties it. */
+static void frame_end(struct log *log, struct tree_session *session, struct log_frame *frame)
+{
+    const int status = frame->frame.count ? frame->status : 0;
+    const enum unmerged_fate fate = fate_of(status);
+    struct tree_logged *logged = frame->first;
+    log_count(&log->stats.unknown, fate == UNMERGED_UNKNOWN);
+    log_count(&log->stats.refused, fate == UNMERGED_REFUSED);
+    for (struct tree_logged *at = logged; at; at = at->next)
+        if (at->added)
+            unmerged_settle(tree_session_pool(session)->epoch, &at->write, fate);
+    frame->first = NULL;
+    frame->last = &frame->first;
+    frame->frame = (struct format_log_frame){0};
+    frame->ahead = frame->copies = 0;
+    frame->status = 0;
+    while (logged) {
+        struct tree_logged *next = logged->next; /* it is its operation's again once that knows */
+        logged->status = status;
+        logged->done = true;
+        task_unpark(logged->task);
+        logged = next;
+    }
+}
+
+static void waits_wake(struct log_lane *lane)
+{
+    struct log_wait *wait = lane->waits;
+    lane->waits = NULL;
+    while (wait) {
+        struct log_wait *next = wait->next;
+        wait->done = true;
+        task_unpark(wait->task);
+        wait = next;
+    }
+}
+
+static void batch_lead(struct log *log, struct tree_session *session, struct log_batch *batch)
+{
+    struct log_lane *lane = batch->lane;
+    assert(batch == lane->open && !batch->led);
+    batch->led = true;
+    task_yield(); /* all that can run adds what it has */
+    while (lane->flying) {
+        lane->leader = task_self();
+        task_park();
+    }
+    lane->leader = NULL;
+    lane->flying = batch;
+    lane->open = &lane->batches[batch == lane->batches];
+    waits_wake(lane);
+    batch_post(log, session, batch);
+    for (uint16_t n = 0; n < log->memory_nodes; n++)
+        frame_end(log, session, &batch->frames[n]);
+    batch->entries = 0;
+    batch->led = false;
+    lane->flying = NULL;
+    log_count(&log->stats.commits, 1);
+    if (lane->leader)
+        task_unpark(lane->leader);
+}
+
+/* ---- what operations call ---- */
+
+static void commit_lead(void *context, struct tree_session *session)
+{
+    struct log_lane *lane = log_lane(context, session);
+    if (lane && lane->open->entries && !lane->open->led)
+        batch_lead(context, session, lane->open);
+}
+
+static void commit_room(void *context, struct tree_session *session)
+{
+    struct log_lane *lane = log_lane(context, session);
+    if (!lane || !lane->open->entries) { /* no memory */
+        task_sleep(MILLISECOND);
+        return;
+    }
+    if (!lane->open->led) {
+        batch_lead(context, session, lane->open);
+        return;
+    }
+    struct log_wait wait = {.next = lane->waits, .task = task_self()};
+    lane->waits = &wait;
+    while (!wait.done)
+        task_park();
+}
+
+static int commit_wait(void *context, struct tree_session *session, struct tree_logged *logged)
+{
+    struct log_frame *frame = logged->frame;
+    if (!logged->done && frame->batch == frame->batch->lane->open && !frame->batch->led)
+        batch_lead(context, session, frame->batch);
+    while (!logged->done)
+        task_park();
+    if (logged->status && logged->status != BANYAN_EFENCED)
+        pool_fail(tree_session_pool(session), logged->status, "%s", frame->error.text);
+    return logged->status;
+}
+
+const struct tree_log log_tree = {
+    .open = commit_open,
+    .room = commit_room,
+    .lead = commit_lead,
+    .add = commit_add,
+    .mine = commit_mine,
+    .join = commit_join,
+    .commit = commit_wait,
+};

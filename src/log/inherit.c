@@ -1,0 +1,520 @@
+/*
+ * inherit.c - What an earlier owner has logged of a range and not merged (L7 of docs/internals/log.md): its
+ * segments are READ, entries above its watermark are sorted out, and logged again. Costs the READs of its
+ * segments, four megabytes in a wait, and as many WRITEs as what is logged again has frames, some in a wait.
+ * Takes memory for one segment and for the entries of the range.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/task.h"
+#include "log/state.h"
+#include "tree/rights.h"
+
+/* How often a segment of an owner that lives is read until its frames fit together. */
+#define READS_MAX 4u
+/* Frames that leave in one wait. */
+#define FRAMES 8u
+
+struct found {
+    uint64_t epoch, sequence;
+    uint16_t node; /* in whose stream it lay */
+    uint8_t key_length, value_length;
+    bool deleted;
+    uint32_t at; /* of key and value in the bytes */
+};
+
+struct inherit {
+    struct log *log;
+    struct tree_session *session;
+    struct tree *tree;
+    struct format_key lower;
+    const struct format_key *upper;
+    const struct log_heir *heirs;
+    uint32_t heir_count;
+    /* of the process that is read */
+    struct fabric_process process;
+    uint64_t watermark;
+    uint16_t node;
+    uint8_t *segment;      /* FORMAT_LOG_SEGMENT_MAX; owned */
+    struct found *entries; /* owned */
+    uint32_t count, capacity;
+    uint8_t *bytes; /* owned */
+    uint32_t used, room;
+};
+
+static int no_memory(struct inherit *inherit)
+{
+    return pool_fail_memory(tree_session_pool(inherit->session));
+}
+
+/* ---- reading ---- */
+
+static int bytes_read(struct inherit *inherit, gaddr from, uint8_t *to, uint32_t length)
+{
+    struct pool_session *pool = tree_session_pool(inherit->session);
+    while (length) {
+        struct fabric_command reads[4];
+        uint32_t count = 0;
+        for (; length && count < 4; count++) {
+            uint32_t piece = length < FABRIC_LENGTH_MAX ? length : FABRIC_LENGTH_MAX;
+            reads[count] = pool_read_command(from, to, piece);
+            from += piece;
+            to += piece;
+            length -= piece;
+        }
+        int status = pool_execute(pool, gaddr_node(reads[0].address), reads, count);
+        if (status)
+            return status;
+        for (uint32_t i = 0; i < count; i++)
+            pool_read_settle(&reads[i]);
+    }
+    return 0;
+}
+
+/* Under which epoch the process is an heir; false: the entry is not of this range, or of another time. */
+static bool entry_counts(const struct inherit *inherit, const struct format_log_entry *entry)
+{
+    if (entry->sequence <= inherit->watermark || entry->index != tree_number(inherit->tree) ||
+        (entry->kind != FORMAT_LOG_PUT && entry->kind != FORMAT_LOG_DELETE) ||
+        format_key_compare(entry->key, inherit->lower) < 0 ||
+        (inherit->upper && format_key_compare(entry->key, *inherit->upper) >= 0))
+        return false;
+    for (uint32_t i = 0; i < inherit->heir_count; i++)
+        if (fabric_process_equal(inherit->heirs[i].process, inherit->process) &&
+            inherit->heirs[i].epoch == entry->epoch)
+            return true;
+    return false;
+}
+
+static int entry_keep(void *context, const struct format_log_entry *entry)
+{
+    struct inherit *inherit = context;
+    if (!entry_counts(inherit, entry))
+        return 0;
+    if (inherit->count == inherit->capacity) {
+        uint32_t capacity = inherit->capacity ? 2 * inherit->capacity : 1024;
+        struct found *entries = realloc(inherit->entries, capacity * sizeof *entries);
+        if (!entries)
+            return no_memory(inherit);
+        inherit->entries = entries;
+        inherit->capacity = capacity;
+    }
+    uint32_t bytes = entry->key.length + entry->value_length;
+    if (inherit->room - inherit->used < bytes) {
+        uint32_t room = inherit->room ? 2 * inherit->room : 64u << 10;
+        uint8_t *grown = realloc(inherit->bytes, room);
+        if (!grown)
+            return no_memory(inherit);
+        inherit->bytes = grown;
+        inherit->room = room;
+    }
+    inherit->entries[inherit->count++] = (struct found){.epoch = entry->epoch,
+                                                        .sequence = entry->sequence,
+                                                        .node = inherit->node,
+                                                        .key_length = (uint8_t)entry->key.length,
+                                                        .value_length = entry->value_length,
+                                                        .deleted = entry->kind == FORMAT_LOG_DELETE,
+                                                        .at = inherit->used};
+    memcpy(inherit->bytes + inherit->used, entry->key.bytes, entry->key.length);
+    if (entry->value_length)
+        memcpy(inherit->bytes + inherit->used + entry->key.length, entry->value, entry->value_length);
+    inherit->used += bytes;
+    return 0;
+}
+
+/* A segment as its header says it is; size 0: nothing was written into it. */
+struct listed {
+    struct memory_log_segment pool;
+    struct format_log_segment header;
+    uint32_t known; /* frames below are complete, as the segment behind it says */
+};
+
+static int header_read(struct inherit *inherit, struct listed *listed)
+{
+    uint8_t bytes[FORMAT_LOG_BLOCK];
+    static const uint8_t zeros[FORMAT_LOG_BLOCK];
+    int status = bytes_read(inherit, listed->pool.address, bytes, sizeof bytes);
+    if (status)
+        return status;
+    listed->header.size = 0;
+    if (!memcmp(bytes, zeros, sizeof zeros)) /* taken, and not begun */
+        return 0;
+    const char *fault = format_log_segment_decode(bytes, &listed->header);
+    if (!fault && (!fabric_process_equal(listed->header.owner, inherit->process) ||
+                   listed->header.size > listed->pool.bytes))
+        fault = "is another process's, or longer than what the memory node has handed out";
+    if (!fault)
+        return 0;
+    listed->header.size = 0;
+    return pool_corrupt(tree_session_pool(inherit->session), listed->pool.address, fault);
+}
+
+static int segment_fault(struct inherit *inherit, const struct listed *listed,
+                         const struct format_log_scan *scan)
+{
+    return pool_fail(
+        tree_session_pool(inherit->session), BANYAN_ECORRUPT,
+        "index %s: the log of compute node %u is corrupt at %016llx: %u bytes, in all %u bytes of "
+        "the segment; the range is not served until it is told to do without them",
+        tree_name(inherit->tree), inherit->process.compute_id,
+        (unsigned long long)(listed->pool.address + scan->corrupt_first), scan->corrupt_first_bytes,
+        scan->corrupt_bytes);
+}
+
+/* *before: what the segment says of the one before it, if it may be believed; else 0. */
+static int segment_scan(struct inherit *inherit, struct listed *listed, uint32_t *before)
+{
+    struct format_log_scan scan;
+    *before = 0;
+    for (uint32_t attempt = 0;; attempt++) {
+        const uint64_t nonce = listed->header.nonce;
+        const uint32_t count = inherit->count, used = inherit->used;
+        int status = bytes_read(inherit, listed->pool.address, inherit->segment, listed->header.size);
+        if (!status)
+            status =
+                format_log_scan(&listed->header, inherit->segment, listed->known, entry_keep, inherit, &scan);
+        if (status)
+            return status;
+        if (!scan.corrupt_regions)
+            break;
+        /* An owner that lives goes on: what was read first may be older than what was read last. */
+        inherit->count = count;
+        inherit->used = used;
+        status = header_read(inherit, listed);
+        if (status)
+            return status;
+        if (!listed->header.size || listed->header.nonce != nonce)
+            return 0; /* it is used again, so all it held is merged */
+        if (attempt == READS_MAX)
+            return segment_fault(inherit, listed, &scan);
+    }
+    *before = scan.committed ? listed->header.before : 0;
+    return 0;
+}
+
+static int listed_compare(const void *a, const void *b)
+{
+    const struct listed *one = a, *two = b;
+    return one->header.number < two->header.number ? 1 : one->header.number > two->header.number ? -1 : 0;
+}
+
+static int segments_scan(struct inherit *inherit, struct listed *segments, uint32_t count)
+{
+    qsort(segments, count, sizeof *segments, listed_compare); /* the latest first */
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t before;
+        if (!segments[i].header.size)
+            continue;
+        int status = segment_scan(inherit, &segments[i], &before);
+        if (status)
+            return status;
+        if (i + 1 < count && segments[i + 1].header.size &&
+            segments[i + 1].header.number + 1 == segments[i].header.number)
+            segments[i + 1].known = before;
+    }
+    return 0;
+}
+
+/* All segments of the process on one memory node, and the watermark there. */
+static int stream_list(struct inherit *inherit, struct listed **segments, uint32_t *count)
+{
+    struct pool_session *pool = tree_session_pool(inherit->session);
+    struct memory_log_segments *page = malloc(sizeof *page);
+    uint32_t capacity = 0;
+    int status = page ? 0 : no_memory(inherit);
+    *segments = NULL;
+    *count = 0;
+    for (uint64_t after = 0; !status;) {
+        status = pool_log_list(pool, inherit->node, inherit->process, after, page);
+        if (status || !page->count)
+            break;
+        struct listed *grown = realloc(*segments, (capacity + page->count) * sizeof **segments);
+        if (!grown) {
+            status = no_memory(inherit);
+            break;
+        }
+        *segments = grown;
+        capacity += page->count;
+        for (uint32_t i = 0; i < page->count && !status; i++) {
+            struct listed *listed = &(*segments)[(*count)++];
+            *listed = (struct listed){.pool = page->segments[i]};
+            status = header_read(inherit, listed);
+        }
+        after = page->segments[page->count - 1].number;
+        if (page->count < MEMORY_LOG_PAGE)
+            break;
+    }
+    free(page);
+    return status == BANYAN_ENOTFOUND ? 0 : status;
+}
+
+/* The greatest that any memory node has: it is published before segments are used again. */
+static int watermark_find(struct inherit *inherit)
+{
+    struct pool_session *pool = tree_session_pool(inherit->session);
+    struct memory_log_segments *page = malloc(sizeof *page);
+    int status = page ? 0 : no_memory(inherit);
+    inherit->watermark = 0;
+    for (uint16_t n = 0; n < inherit->log->memory_nodes && !status; n++) {
+        uint8_t bytes[FORMAT_LOG_BLOCK];
+        struct format_log_control control;
+        status = pool_log_list(pool, n, inherit->process, UINT64_MAX, page);
+        if (status == BANYAN_ENOTFOUND) {
+            status = 0;
+            continue;
+        }
+        if (!status)
+            status = bytes_read(inherit, page->control, bytes, sizeof bytes);
+        if (status)
+            break;
+        if (!format_log_control_decode(bytes, &control) &&
+            fabric_process_equal(control.owner, inherit->process) && control.watermark > inherit->watermark)
+            inherit->watermark = control.watermark;
+    }
+    free(page);
+    return status;
+}
+
+static int process_read(struct inherit *inherit)
+{
+    int status = watermark_find(inherit);
+    for (uint16_t n = 0; n < inherit->log->memory_nodes && !status; n++) {
+        struct listed *segments;
+        uint32_t count;
+        inherit->node = n;
+        status = stream_list(inherit, &segments, &count);
+        if (!status)
+            status = segments_scan(inherit, segments, count);
+        free(segments);
+    }
+    return status;
+}
+
+/* ---- sorting out ---- */
+
+static struct format_key key_of(const struct inherit *inherit, const struct found *entry)
+{
+    return (struct format_key){inherit->bytes + entry->at, entry->key_length};
+}
+
+struct sorted {
+    const struct inherit *inherit;
+    const struct found *entry;
+};
+
+/* By key; of one key the latest first. */
+static int sorted_compare(const void *a, const void *b)
+{
+    const struct sorted *one = a, *two = b;
+    int order = format_key_compare(key_of(one->inherit, one->entry), key_of(two->inherit, two->entry));
+    if (order)
+        return order;
+    if (one->entry->epoch != two->entry->epoch)
+        return one->entry->epoch < two->entry->epoch ? 1 : -1;
+    return one->entry->sequence < two->entry->sequence   ? 1
+           : one->entry->sequence > two->entry->sequence ? -1
+                                                         : 0;
+}
+
+/* The latest entry of each key; *count of them. NULL: no memory. */
+static struct sorted *latest(const struct inherit *inherit, uint32_t *count)
+{
+    struct sorted *sorted = malloc((inherit->count + 1) * sizeof *sorted);
+    *count = 0;
+    if (!sorted)
+        return NULL;
+    for (uint32_t i = 0; i < inherit->count; i++)
+        sorted[i] = (struct sorted){inherit, &inherit->entries[i]};
+    qsort(sorted, inherit->count, sizeof *sorted, sorted_compare);
+    for (uint32_t i = 0; i < inherit->count; i++)
+        if (!*count ||
+            format_key_compare(key_of(inherit, sorted[i].entry), key_of(inherit, sorted[*count - 1].entry)))
+            sorted[(*count)++] = sorted[i];
+    return sorted;
+}
+
+/* ---- logging again ---- */
+
+struct again {
+    struct format_log_frame frames[FRAMES];
+    struct fabric_command writes[2 * FRAMES];
+    struct fabric_list lists[2 * FRAMES];
+    struct log_place places[2 * FRAMES];
+    uint32_t lists_used;
+    uint8_t bytes[FRAMES][FORMAT_LOG_FRAME_MAX / 2], copies[FRAMES][FORMAT_LOG_FRAME_MAX / 2];
+};
+
+static int again_place(struct inherit *inherit, struct again *again, struct format_log_frame *frame,
+                       uint8_t *bytes, uint16_t node)
+{
+    struct log_place *place = &again->places[again->lists_used];
+    struct format_log_frame sealed = *frame;
+    const uint32_t length = format_log_frame_bytes(frame);
+    int status =
+        log_stream_reserve(&inherit->log->streams[node], inherit->session, length, frame->last, true, place);
+    if (status)
+        return status;
+    sealed.bytes = bytes;
+    log_stream_seal(place, &sealed);
+    again->writes[again->lists_used] =
+        pool_write_command(place->segment->pool.address + place->position, bytes, length);
+    again->lists[again->lists_used] =
+        (struct fabric_list){.node = node, .count = 1, .commands = &again->writes[again->lists_used]};
+    again->lists_used++;
+    return 0;
+}
+
+/* Writes the frames that are filled. */
+static int again_send(struct inherit *inherit, struct again *again, uint32_t frames, uint16_t node)
+{
+    struct log *log = inherit->log;
+    struct fabric_list *lists[2 * FRAMES];
+    int status = 0;
+    again->lists_used = 0;
+    for (uint32_t i = 0; i < frames && !status; i++) {
+        status = again_place(inherit, again, &again->frames[i], again->bytes[i], node);
+        if (status || log->options.copies < 2 || log->memory_nodes < 2)
+            continue;
+        memcpy(again->copies[i], again->bytes[i], again->frames[i].used);
+        status = again_place(inherit, again, &again->frames[i], again->copies[i],
+                             (uint16_t)((node + 1u) % log->memory_nodes));
+    }
+    const uint32_t used = again->lists_used;
+    for (uint32_t i = 0; i < used; i++) {
+        lists[i] = &again->lists[i];
+        lists[i]->status = status;
+    }
+    if (!status)
+        status = pool_lists_execute(tree_session_pool(inherit->session), lists, used);
+    for (uint32_t i = 0; i < used; i++)
+        log_stream_landed(&again->places[i], !status && !lists[i]->status);
+    return status;
+}
+
+/* The entries of one memory node's frames, from *next on, as many as leave in one wait. */
+static int again_some(struct inherit *inherit, struct again *again, const struct sorted *sorted,
+                      uint64_t *sequences, uint32_t count, uint64_t epoch, uint16_t node, uint32_t *next)
+{
+    struct log *log = inherit->log;
+    uint32_t frames = 0;
+    format_log_frame_begin(&again->frames[0], again->bytes[0], sizeof again->bytes[0]);
+    for (; *next < count; ++*next) {
+        const struct found *entry = sorted[*next].entry;
+        if (entry->node != node)
+            continue;
+        struct format_log_entry fresh = {.kind = entry->deleted ? FORMAT_LOG_DELETE : FORMAT_LOG_PUT,
+                                         .index = tree_number(inherit->tree),
+                                         .epoch = epoch,
+                                         .key = key_of(inherit, entry),
+                                         .value = inherit->bytes + entry->at + entry->key_length,
+                                         .value_length = entry->value_length};
+        /* Relaxed: the row is MOVING, nothing looks at these keys. */
+        fresh.sequence = atomic_add_relaxed(&log->sequence, 1) + 1;
+        sequences[*next] = fresh.sequence;
+        if (format_log_frame_add(&again->frames[frames], &fresh))
+            continue;
+        if (frames + 1 == FRAMES)
+            break; /* it gets another number with the next frames */
+        frames++;
+        format_log_frame_begin(&again->frames[frames], again->bytes[frames], sizeof again->bytes[frames]);
+        bool added = format_log_frame_add(&again->frames[frames], &fresh);
+        assert(added);
+        (void)added;
+    }
+    return again->frames[0].count ? again_send(inherit, again, frames + 1, node) : 0;
+}
+
+static int log_again(struct inherit *inherit, const struct sorted *sorted, uint64_t *sequences,
+                     uint32_t count, uint64_t epoch)
+{
+    struct again *again = calloc(1, sizeof *again);
+    int status = again ? 0 : no_memory(inherit);
+    for (uint16_t node = 0; node < inherit->log->memory_nodes && !status; node++)
+        for (uint32_t next = 0; next < count && !status;)
+            status = again_some(inherit, again, sorted, sequences, count, epoch, node, &next);
+    free(again);
+    return status;
+}
+
+static int table_fill(struct inherit *inherit, const struct sorted *sorted, const uint64_t *sequences,
+                      uint32_t count)
+{
+    struct unmerged *table = tree_log_table_make(inherit->tree);
+    bool filled = table;
+    for (uint32_t i = 0; i < count && filled; i++) {
+        const struct found *entry = sorted[i].entry;
+        const struct format_key value = {inherit->bytes + entry->at + entry->key_length, entry->value_length};
+        filled = unmerged_adopt(table, key_of(inherit, entry), entry->deleted ? NULL : &value, sequences[i]);
+    }
+    return filled ? 0 : no_memory(inherit);
+}
+
+/* ---- all of it ---- */
+
+static int inherit_run(struct inherit *inherit, uint64_t epoch)
+{
+    int status = 0;
+    for (uint32_t i = 0; i < inherit->heir_count && !status; i++) {
+        bool before = false; /* a process may be an heir twice */
+        for (uint32_t j = 0; j < i; j++)
+            before |= fabric_process_equal(inherit->heirs[j].process, inherit->heirs[i].process);
+        inherit->process = inherit->heirs[i].process;
+        if (!before)
+            status = process_read(inherit);
+    }
+    if (status || !inherit->count)
+        return status;
+    uint32_t count;
+    struct sorted *sorted = latest(inherit, &count);
+    uint64_t *sequences = calloc(count + 1, sizeof *sequences);
+    status = sorted && sequences ? log_again(inherit, sorted, sequences, count, epoch) : no_memory(inherit);
+    if (!status)
+        status = table_fill(inherit, sorted, sequences, count);
+    if (!status)
+        log_count(&inherit->log->stats.inherited, count);
+    free(sorted);
+    free(sequences);
+    return status;
+}
+
+int log_inherit(struct log *log, struct tree_session *session, struct tree *tree,
+                const struct log_heir *heirs, uint32_t count, struct format_key lower,
+                const struct format_key *upper, uint64_t epoch)
+{
+    const uint64_t began = task_now();
+    struct inherit inherit = {.log = log,
+                              .session = session,
+                              .tree = tree,
+                              .lower = lower,
+                              .upper = upper,
+                              .heirs = heirs,
+                              .heir_count = count,
+                              .segment = malloc(FORMAT_LOG_SEGMENT_MAX)};
+    pool_session_begin(tree_session_pool(session));
+    int status = inherit.segment ? inherit_run(&inherit, epoch) : no_memory(&inherit);
+    /* Until the heirs are off the map this process's changes of the range must be found beside theirs. */
+    if (!status && !log_keep(log, tree, tree_rights_version(tree) + 1,
+                             atomic_load_relaxed(&log->sequence) + 1)) /* later ones are greater */
+        status = no_memory(&inherit);
+    free(inherit.segment);
+    free(inherit.entries);
+    free(inherit.bytes);
+    const uint64_t took = task_now() - began;
+    log_count(&log->stats.inherit_ns, took);
+    log_longest(&log->stats.inherit_longest_ns, took);
+    return status;
+}
+
+int log_release_dead(struct log *log, struct tree_session *session, struct fabric_process gone)
+{
+    int first = 0;
+    pool_session_begin(tree_session_pool(session));
+    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+        int status = pool_log_release(tree_session_pool(session), n, gone);
+        first = first ? first : status;
+    }
+    return first;
+}

@@ -1,0 +1,246 @@
+/*
+ * log.c - see log.h: life, indexes, what is kept for successors, counters.
+ */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/task.h"
+#include "log/state.h"
+#include "tree/rights.h"
+
+void log_options_default(struct log_options *options)
+{
+    *options = (struct log_options){.copies = 1,
+                                    .threshold = 2,
+                                    .segment_bytes = MEMORY_LOG_SEGMENT_MOST,
+                                    .frame_bytes = 16u << 10,
+                                    .wait_ns = 5000 * MILLISECOND,
+                                    .idle_ns = MILLISECOND};
+}
+
+static int options_check(const struct log_options *options, struct error *error)
+{
+    if (options->copies < 1 || options->copies > 2)
+        return error_set(error, BANYAN_EINVAL, "the log: %u copies of each entry: choose 1 or 2",
+                         options->copies);
+    if (options->threshold < 2 || options->threshold > 64)
+        return error_set(error, BANYAN_EINVAL, "the log: %u segments before writers wait: choose 2 to 64",
+                         options->threshold);
+    if (options->frame_bytes < 1024 || options->frame_bytes > FORMAT_LOG_FRAME_MAX ||
+        options->frame_bytes % FORMAT_LOG_BLOCK)
+        return error_set(error, BANYAN_EINVAL,
+                         "the log: frames of %u bytes: choose a multiple of %u from 1024 to %u",
+                         options->frame_bytes, FORMAT_LOG_BLOCK, FORMAT_LOG_FRAME_MAX);
+    if (options->segment_bytes < MEMORY_LOG_SEGMENT_LEAST || options->segment_bytes > MEMORY_LOG_SEGMENT_MOST)
+        return error_set(error, BANYAN_EINVAL, "the log: segments of %llu bytes: choose %u to %u",
+                         (unsigned long long)options->segment_bytes, MEMORY_LOG_SEGMENT_LEAST,
+                         MEMORY_LOG_SEGMENT_MOST);
+    return 0;
+}
+
+int log_create(struct log **out, struct tree_compute *compute, const struct log_options *options,
+               struct error *error)
+{
+    int status = options_check(options, error);
+    if (status)
+        return status;
+    struct log *log = calloc(1, sizeof *log);
+    struct fabric *fabric = pool_fabric(tree_compute_pool(compute));
+    const uint16_t nodes = fabric_capabilities(fabric)->memory_nodes;
+    if (log)
+        log->streams = calloc(nodes, sizeof *log->streams);
+    if (!log || !log->streams) {
+        free(log);
+        return error_set(error, BANYAN_ENOMEM, "no memory for the log");
+    }
+    log->compute = compute;
+    log->fabric = fabric;
+    log->options = *options;
+    log->memory_nodes = nodes;
+    random_seed(&log->random, options->seed ? options->seed : random_entropy());
+    for (uint16_t n = 0; n < nodes; n++) {
+        struct log_stream *stream = &log->streams[n];
+        stream->log = log;
+        stream->node = n;
+        stream->used_last = &stream->used;
+        stream->flights_last = &stream->flights;
+        stream->next_number = 1;
+    }
+    tree_compute_set_log(compute, &log_tree, log, &log->sequence);
+    *out = log;
+    return 0;
+}
+
+static void lanes_free(struct log *log)
+{
+    while (log->lanes) {
+        struct log_lane *lane = log->lanes;
+        log->lanes = lane->next;
+        for (unsigned i = 0; i < 2; i++) {
+            for (uint16_t n = 0; n < log->memory_nodes; n++) {
+                free(lane->batches[i].frames[n].bytes);
+                free(lane->batches[i].frames[n].copy);
+            }
+            free(lane->batches[i].frames);
+        }
+        free(lane);
+    }
+}
+
+void log_destroy(struct log *log)
+{
+    if (!log)
+        return;
+    lanes_free(log);
+    for (uint16_t n = 0; n < log->memory_nodes; n++)
+        log_stream_destroy(&log->streams[n]);
+    while (log->indexes) {
+        struct log_index *index = log->indexes;
+        log->indexes = index->next;
+        free(index);
+    }
+    while (log->kept) {
+        struct log_kept *kept = log->kept;
+        log->kept = kept->next;
+        free(kept);
+    }
+    free(log->streams);
+    free(log);
+}
+
+/* ---- indexes ---- */
+
+int log_attach(struct log *log, struct tree *tree, struct error *error)
+{
+    struct log_index *index = calloc(1, sizeof *index);
+    if (!index)
+        return error_set(error, BANYAN_ENOMEM, "no memory for the log of index %s", tree_name(tree));
+    index->tree = tree;
+    spinlock_lock(&log->lock);
+    index->next = log->indexes;
+    log->indexes = index;
+    spinlock_unlock(&log->lock);
+    return 0;
+}
+
+/* Under the lock. */
+static bool index_idle(const struct log_index *index)
+{
+    return !index || !index->users;
+}
+
+void log_detach(struct log *log, struct tree_session *session, struct tree *tree)
+{
+    for (;;) {
+        spinlock_lock(&log->lock);
+        struct log_index **at = &log->indexes;
+        while (*at && (*at)->tree != tree)
+            at = &(*at)->next;
+        struct log_index *index = *at;
+        bool idle = index_idle(index);
+        if (index)
+            index->leaving = true;
+        if (index && idle)
+            *at = index->next;
+        spinlock_unlock(&log->lock);
+        if (idle) {
+            free(index);
+            break;
+        }
+        task_sleep(100 * MICROSECOND);
+    }
+    log_dropped(log, session, tree);
+}
+
+/* ---- what is kept ---- */
+
+bool log_keep(struct log *log, struct tree *tree, uint64_t version, uint64_t floor)
+{
+    struct log_kept *kept = calloc(1, sizeof *kept);
+    if (!kept)
+        return false;
+    *kept = (struct log_kept){.tree = tree, .version = version};
+    spinlock_lock(&log->lock);
+    kept->floor = floor ? floor : log->published + 1;
+    kept->next = log->kept;
+    log->kept = kept;
+    spinlock_unlock(&log->lock);
+    return true;
+}
+
+/* Takes away what was kept of the index up to this version. */
+static void keep_end(struct log *log, const struct tree *tree, uint64_t version)
+{
+    spinlock_lock(&log->lock);
+    for (struct log_kept **at = &log->kept; *at;) {
+        struct log_kept *kept = *at;
+        if (kept->tree != tree || kept->version > version) {
+            at = &kept->next;
+            continue;
+        }
+        *at = kept->next;
+        free(kept);
+    }
+    spinlock_unlock(&log->lock);
+}
+
+void log_disown(struct log *log, struct tree_session *session, struct tree *tree, struct format_key lower,
+                const struct format_key *upper, uint64_t epoch)
+{
+    struct unmerged *table = tree_log_table(tree);
+    (void)epoch;
+    if (!table)
+        return;
+    /* No memory: the log is kept for ever. */
+    if (!log_keep(log, tree, tree_rights_version(tree), 0))
+        atomic_store_relaxed(&log->stopped, true); /* merging ends, so nothing is passed */
+    unmerged_drop(table, tree_session_pool(session)->epoch, lower, upper);
+}
+
+void log_released(struct log *log, struct tree *tree, uint64_t version)
+{
+    keep_end(log, tree, version);
+}
+
+void log_dropped(struct log *log, struct tree_session *session, struct tree *tree)
+{
+    struct unmerged *table = tree_log_table(tree);
+    if (table)
+        unmerged_drop(table, tree_session_pool(session)->epoch, (struct format_key){0}, NULL);
+    keep_end(log, tree, UINT64_MAX);
+}
+
+void log_stop(struct log *log)
+{
+    atomic_store_release(&log->stopped, true); /* a hint for those who wait */
+}
+
+/* ---- counters ---- */
+
+void log_stats(const struct log *log, struct log_stats *stats)
+{
+    const uint64_t *from = (const uint64_t *)&log->stats;
+    uint64_t *to = (uint64_t *)stats;
+    struct log *mine = (struct log *)(uintptr_t)log; /* its locks */
+    for (size_t i = 0; i < sizeof *stats / sizeof *to; i++)
+        to[i] = atomic_load_relaxed(&from[i]);             /* statistics */
+    stats->sequence = atomic_load_relaxed(&log->sequence); /* as above */
+    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+        struct log_stream *stream = &mine->streams[n];
+        spinlock_lock(&stream->lock);
+        stats->segments += stream->segments;
+        stats->segment_bytes += stream->segment_bytes;
+        for (const struct log_segment *segment = stream->used; segment; segment = segment->next)
+            stats->log_bytes += segment->tail;
+        stats->log_bytes += stream->current ? stream->current->tail : 0;
+        spinlock_unlock(&stream->lock);
+    }
+    spinlock_lock(&mine->lock);
+    stats->watermark = log->published;
+    for (const struct log_index *index = log->indexes; index; index = index->next) {
+        const struct unmerged *table = tree_log_table(index->tree);
+        stats->unmerged += table ? unmerged_count(table) : 0;
+        stats->unmerged_bytes += table ? unmerged_bytes(table) : 0;
+    }
+    spinlock_unlock(&mine->lock);
+}

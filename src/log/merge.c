@@ -1,0 +1,283 @@
+/*
+ * merge.c - The merger (L5), the watermark and the end of segments (L6 of docs/internals/log.md).
+ *
+ * A CYCLE walks the tables of all indexes in key order. All that was logged before it began is merged when it
+ * has ended, but for what could not be; so the watermark is the sequence that was drawn last when it began,
+ * or lies below the least of those. A cycle begins when half a segment was logged since the last one began,
+ * or when nothing was logged for a while; so entries that are overwritten soon are merged once. While there
+ * is room in the segments it leaves pauses, so that operations go first.
+ */
+#include <assert.h>
+
+#include "base/task.h"
+#include "log/state.h"
+#include "tree/rights.h"
+
+/* Between two batches of a cycle, while there is room. */
+#define PAUSE_NS (50 * MICROSECOND)
+
+/* ---- the watermark ---- */
+
+/* Writes it to every memory node that has a stream; all must have it before a segment is used again. */
+static int publish(struct log *log, struct tree_session *session, uint64_t watermark)
+{
+    struct fabric_command writes[64];
+    struct fabric_list lists[64], *pointers[64];
+    uint64_t word = format_log_watermark_encode(watermark);
+    uint32_t count = 0;
+    int status = 0;
+    struct pool_session *pool = tree_session_pool(session);
+    pool_session_begin(pool);
+    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+        struct log_stream *stream = &log->streams[n];
+        spinlock_lock(&stream->lock);
+        bool opened = stream->opened;
+        gaddr control = stream->control;
+        spinlock_unlock(&stream->lock);
+        if (!opened)
+            continue;
+        writes[count] = pool_write_command(control + FORMAT_LOG_WATERMARK_OFFSET, &word, sizeof word);
+        lists[count] = (struct fabric_list){.node = n, .count = 1, .commands = &writes[count]};
+        pointers[count] = &lists[count];
+        if (++count == 64 || n + 1 == log->memory_nodes) {
+            int one = pool_lists_execute(pool, pointers, count);
+            status = status ? status : one;
+            count = 0;
+        }
+    }
+    if (count) {
+        int one = pool_lists_execute(pool, pointers, count);
+        status = status ? status : one;
+    }
+    return status;
+}
+
+/* What is kept for successors is not passed. Under the lock from here to the publishing nothing is kept that
+ * lies below: log_keep begins above what was published, and this says first what will be. */
+static uint64_t watermark_take(struct log *log, uint64_t wanted)
+{
+    spinlock_lock(&log->lock);
+    for (const struct log_kept *kept = log->kept; kept; kept = kept->next)
+        if (wanted >= kept->floor)
+            wanted = kept->floor - 1;
+    bool more = wanted > log->published;
+    if (more)
+        log->published = wanted;
+    spinlock_unlock(&log->lock);
+    return more ? wanted : 0;
+}
+
+static int watermark_move(struct log *log, struct tree_session *session, uint64_t wanted)
+{
+    const uint64_t watermark = watermark_take(log, wanted);
+    if (!watermark)
+        return 0;
+    int status = publish(log, session, watermark);
+    for (uint16_t n = 0; n < log->memory_nodes && !status; n++) {
+        struct log_stream *stream = &log->streams[n];
+        stream->published = watermark;
+        log_stream_free_up_to(stream, watermark);
+        (void)log_stream_give_broken(stream, session); /* the next cycle tries again */
+    }
+    if (status) { /* it may be there: it is true, but no segment is free until it is certain */
+        spinlock_lock(&log->lock);
+        log->published = log->streams[0].published;
+        spinlock_unlock(&log->lock);
+    }
+    return status;
+}
+
+/* ---- a cycle ---- */
+
+/* How much of what writers may fill is full, in 1/256. */
+static uint32_t pressure(struct log *log)
+{
+    uint32_t most = 0;
+    for (uint16_t n = 0; n < log->memory_nodes; n++) {
+        struct log_stream *stream = &log->streams[n];
+        uint64_t full = 0, size = 0;
+        spinlock_lock(&stream->lock);
+        for (const struct log_segment *segment = stream->used; segment; segment = segment->next)
+            full += segment->size;
+        if (stream->current) {
+            full += stream->current->tail;
+            size = (uint64_t)stream->current->size * log->options.threshold;
+        }
+        spinlock_unlock(&stream->lock);
+        uint32_t here = size ? (uint32_t)(full * 256 / size) : 0;
+        most = here > most ? here : most;
+    }
+    return most;
+}
+
+/* The next index behind `tree` (NULL: the first), which stays attached until index_leave. */
+static struct log_index *index_enter(struct log *log, const struct log_index *behind)
+{
+    spinlock_lock(&log->lock);
+    struct log_index *index = behind ? behind->next : log->indexes;
+    while (index && index->leaving)
+        index = index->next;
+    if (index)
+        index->users++;
+    spinlock_unlock(&log->lock);
+    return index;
+}
+
+static void index_leave(struct log *log, struct log_index *index)
+{
+    spinlock_lock(&log->lock);
+    index->users--;
+    spinlock_unlock(&log->lock);
+}
+
+static int merge_range(struct log *log, struct tree_session *session, struct tree *tree,
+                       struct format_key lower, const struct format_key *upper, bool pauses, uint64_t *least)
+{
+    struct format_key_copy from;
+    uint64_t merged = 0;
+    int first = 0;
+    format_key_store(&from, lower);
+    for (bool end = false; !end;) {
+        int status = tree_log_apply(session, tree, &from, upper, TREE_LOG_APPLY_MAX, least, &end, &merged);
+        first = first ? first : status;
+        if (status == BANYAN_ENOMEM)
+            break;
+        if (pauses && pressure(log) < 128)
+            task_sleep(PAUSE_NS);
+        log_count(&log->stats.merge_calls, 1);
+    }
+    log_count(&log->stats.merged, merged);
+    return first;
+}
+
+/* Also the indexes' doubtful keys. The first error; *least: of what is not merged. */
+static int merge_all(struct log *log, struct tree_session *session, bool pauses, uint64_t *least)
+{
+    int first = 0;
+    for (struct log_index *index = index_enter(log, NULL), *next; index; index = next) {
+        struct unmerged *table = tree_log_table(index->tree);
+        int status = 0;
+        if (table) {
+            unmerged_barrier(table); /* all that was drawn before the cycle is in it */
+            status = tree_log_settle(session, index->tree);
+            int merged = merge_range(log, session, index->tree, (struct format_key){0}, NULL, pauses, least);
+            status = status ? status : merged;
+        }
+        first = first ? first : status;
+        next = index_enter(log, index);
+        index_leave(log, index);
+    }
+    return first;
+}
+
+static int cycle(struct log *log, struct tree_session *session, bool pauses)
+{
+    const uint64_t began = task_now();
+    uint64_t least = UINT64_MAX;
+    /* Before the tables are looked at. Acquire: unmerged_barrier orders the rest. */
+    const uint64_t drawn = atomic_load_acquire(&log->sequence);
+    int status = merge_all(log, session, pauses, &least);
+    int moved = watermark_move(log, session, least <= drawn ? least - 1 : drawn);
+    log_count(&log->stats.cycles, 1);
+    atomic_store_relaxed(&log->stats.cycle_ns, task_now() - began); /* statistics */
+    return status ? status : moved;
+}
+
+/* One cycle at a time: it is this task's turn. */
+static bool turn_take(struct log *log)
+{
+    spinlock_lock(&log->lock);
+    bool mine = !log->merging;
+    log->merging = true;
+    spinlock_unlock(&log->lock);
+    return mine;
+}
+
+static void turn_give(struct log *log)
+{
+    spinlock_lock(&log->lock);
+    log->merging = false;
+    spinlock_unlock(&log->lock);
+}
+
+static uint64_t unmerged_all(struct log *log)
+{
+    uint64_t count = 0;
+    spinlock_lock(&log->lock);
+    for (const struct log_index *index = log->indexes; index; index = index->next) {
+        const struct unmerged *table = tree_log_table(index->tree);
+        count += table ? unmerged_count(table) : 0;
+    }
+    spinlock_unlock(&log->lock);
+    return count;
+}
+
+int log_merge(struct log *log, struct tree_session *session)
+{
+    uint64_t merged_at = 0, seen = 0; /* of log->logged */
+    unsigned quiet = 0;               /* looks since something was logged */
+    while (!atomic_load_acquire(&log->stopped)) {
+        const uint64_t logged = atomic_load_relaxed(&log->logged); /* a hint */
+        quiet = logged == seen ? quiet + 1 : 0;
+        seen = logged;
+        const bool due = logged - merged_at >= log->options.segment_bytes / 2 || pressure(log) >= 96;
+        const bool idle = quiet >= 4 && (unmerged_all(log) || log->published < log->sequence);
+        if ((due || idle) && turn_take(log)) {
+            merged_at = logged;
+            int status = cycle(log, session, !idle);
+            turn_give(log);
+            if (!status)
+                quiet = idle ? 0 : quiet;
+            if (!status && !idle)
+                continue;
+        }
+        task_sleep(log->options.idle_ns);
+    }
+    return 0;
+}
+
+/* ---- on demand ---- */
+
+static void turn_wait(struct log *log)
+{
+    while (!turn_take(log))
+        task_sleep(20 * MICROSECOND);
+}
+
+int log_flush(struct log *log, struct tree_session *session, struct tree *tree, struct format_key lower,
+              const struct format_key *upper)
+{
+    uint64_t least = UINT64_MAX;
+    if (!tree_log_table(tree))
+        return 0;
+    turn_wait(log);
+    const uint64_t drawn = atomic_load_acquire(&log->sequence); /* as in cycle */
+    int status = merge_range(log, session, tree, lower, upper, false, &least);
+    if (!status && least <= drawn)
+        status = pool_fail(tree_session_pool(session), BANYAN_EBUSY,
+                           "index %s: the range still has changes that are not merged", tree_name(tree));
+    /* What is merged must not be done again over what its next owner writes. */
+    if (!status)
+        status = cycle(log, session, false);
+    if (!status && log->published < drawn)
+        status = pool_fail(tree_session_pool(session), BANYAN_EBUSY,
+                           "index %s: the log has to be kept for another range", tree_name(tree));
+    turn_give(log);
+    return status;
+}
+
+int log_flush_all(struct log *log, struct tree_session *session)
+{
+    turn_wait(log);
+    int status = cycle(log, session, false);
+    turn_give(log);
+    return status;
+}
+
+int log_close(struct log *log, struct tree_session *session)
+{
+    int first = log_flush_all(log, session);
+    for (uint16_t n = 0; n < log->memory_nodes && !first; n++)
+        first = log_stream_close(&log->streams[n], session);
+    return first;
+}

@@ -1,0 +1,167 @@
+/*
+ * state.h - the objects behind log.h, and what the files of src/log/ call of each other. Private to src/log/.
+ *
+ * A LANE belongs to one worker thread: its tasks alone touch it. It has two batches, one that is open and one
+ * that is under way. A batch has a frame for each memory node. A STREAM belongs to the process: all lanes
+ * reserve room in it, under its lock.
+ */
+#ifndef LOG_STATE_H
+#define LOG_STATE_H
+
+#include "base/random.h"
+#include "format/log.h"
+#include "log/log.h"
+#include "pool/log.h"
+
+#define MICROSECOND UINT64_C(1000)
+#define MILLISECOND UINT64_C(1000000)
+
+/* ---- streams ---- */
+
+struct log_segment {
+    struct log_segment *next;
+    struct memory_log_segment pool; /* as the memory node has handed it out */
+    uint64_t number, nonce;
+    uint32_t size, tail;
+    uint64_t last;   /* the greatest sequence in it */
+    uint32_t flying; /* frames under way */
+    bool broken;     /* a frame failed: nothing more is written into it, nor is it used again */
+};
+
+/* Where a frame lies, in one copy of it. */
+struct log_place {
+    struct log_stream *stream;
+    struct log_segment *segment;
+    uint32_t position, bytes;
+    struct log_place *next; /* of the stream, in the order of positions, while it is under way */
+};
+
+struct log_stream {
+    struct log *log;
+    uint16_t node;
+    struct spinlock lock;
+    /* guarded by the lock: */
+    struct log_segment *current;           /* owned; NULL: none yet */
+    struct log_segment *used, **used_last; /* owned; full or broken, the oldest first */
+    struct log_segment *spare;             /* owned; all of it is merged */
+    struct log_segment *broken;            /* owned; likewise, to be given back */
+    uint32_t used_count, segments;
+    uint64_t segment_bytes;
+    struct log_place *flights, **flights_last;
+    uint64_t next_number;
+    bool switching;  /* a task makes the next segment */
+    uint64_t opened; /* the incarnation in which the memory node was told; 0: never */
+    gaddr control;   /* with `opened` */
+    uint64_t published;
+};
+
+/* Room for a frame whose greatest sequence this is; waits for a segment where there is none. `beyond`: also
+ * more segments than writers may have. 0, or an error, and nothing was written. */
+int log_stream_reserve(struct log_stream *stream, struct tree_session *session, uint32_t bytes,
+                       uint64_t sequence, bool beyond, struct log_place *place);
+/* Writes the frame's header for its place. */
+void log_stream_seal(struct log_place *place, struct format_log_frame *frame);
+/* The frame is in memory; or its fate is not known, or it never will be. */
+void log_stream_landed(struct log_place *place, bool whole);
+/* Segments up to the watermark, which is published, are free. */
+void log_stream_free_up_to(struct log_stream *stream, uint64_t watermark);
+/* Broken ones go back to the memory node. */
+int log_stream_give_broken(struct log_stream *stream, struct tree_session *session);
+int log_stream_close(struct log_stream *stream, struct tree_session *session);
+void log_stream_destroy(struct log_stream *stream);
+
+/* ---- lanes ---- */
+
+struct log_frame {
+    struct log_batch *batch;
+    uint16_t node;
+    struct format_log_frame frame;
+    uint8_t *bytes, *copy; /* owned; copy: with another header, NULL until used */
+    struct tree_logged *first, **last;
+    uint32_t ahead;
+    struct fabric_command commands[FABRIC_COMMANDS_MAX], copied; /* the writes ahead, then the frame */
+    struct fabric_list lists[2];
+    struct log_place places[2];
+    uint32_t copies; /* lists under way */
+    int status;
+    struct error error; /* with `status`, of the last one that failed */
+};
+
+struct log_batch {
+    struct log_lane *lane;
+    struct log_frame *frames;  /* [memory nodes]; owned */
+    uint32_t entries, waiting; /* waiting: tasks that only wait for it */
+    uint64_t incarnation;
+    bool led;
+};
+
+struct log_wait {
+    struct log_wait *next;
+    struct task *task;
+    bool done;
+};
+
+struct log_lane {
+    struct log_lane *next;
+    struct log *log;
+    struct pool_worker *worker;
+    struct log_batch batches[2], *open, *flying;
+    struct task *leader;    /* waits until nothing is flying */
+    struct log_wait *waits; /* for the end of the open batch */
+};
+
+/* ---- the log ---- */
+
+struct log_index {
+    struct log_index *next;
+    struct tree *tree;
+    uint32_t users; /* mergers at work in it */
+    bool leaving;
+};
+
+/* What must not be passed by the watermark: changes of a range that another process inherits, or of one whose
+ * heirs stand in the map still. */
+struct log_kept {
+    struct log_kept *next;
+    struct tree *tree;
+    uint64_t version; /* released by a map of this version or a later one */
+    uint64_t floor;   /* the watermark stays below */
+};
+
+struct log {
+    struct tree_compute *compute;
+    struct fabric *fabric;
+    struct log_options options;
+    uint16_t memory_nodes;
+    struct log_stream *streams; /* [memory_nodes]; owned */
+    uint64_t sequence;          /* atomic; the last that was drawn */
+    bool stopped;               /* atomic */
+    struct spinlock lock;
+    /* guarded by the lock: */
+    struct random random;
+    struct log_lane *lanes;    /* owned */
+    struct log_index *indexes; /* owned */
+    struct log_kept *kept;     /* owned */
+    uint64_t published;
+    bool merging;           /* a merger makes a cycle */
+    uint64_t logged;        /* atomic: bytes, for the mergers' pace */
+    struct log_stats stats; /* atomic, relaxed */
+};
+
+/* False: no memory. `floor` 0: all that is not below the watermark. */
+bool log_keep(struct log *log, struct tree *tree, uint64_t version, uint64_t floor);
+struct log_lane *log_lane(struct log *log, struct tree_session *session);
+extern const struct tree_log log_tree;
+
+static inline void log_count(uint64_t *counter, uint64_t more)
+{
+    atomic_add_relaxed(counter, more); /* statistics */
+}
+static inline void log_longest(uint64_t *longest, uint64_t now)
+{
+    uint64_t before = atomic_load_relaxed(longest); /* statistics */
+    while (now > before && !atomic_swap_relaxed(longest, &before, now))
+        ;
+}
+
+#endif

@@ -1,0 +1,332 @@
+/*
+ * stream.c - This process's stream of segments on one memory node: reserving room for frames, the next
+ * segment, segments' end (L6 of docs/internals/log.md). A new segment costs the memory node's answer, where
+ * none is spare, and a WRITE of its header.
+ */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "base/task.h"
+#include "fabric/peers.h"
+#include "log/state.h"
+
+/* How long a writer sleeps between two looks for room. */
+#define LOOK_FIRST_NS (10 * MICROSECOND)
+#define LOOK_LAST_NS  (500 * MICROSECOND)
+
+/* ---- the next segment; `switching` is this task's ---- */
+
+static int stream_open(struct log_stream *stream, struct tree_session *session)
+{
+    struct pool_log log;
+    const uint64_t incarnation = fabric_incarnation(stream->log->fabric);
+    if (stream->opened == incarnation)
+        return 0;
+    int status = pool_log_open(tree_session_pool(session), stream->node, &log);
+    if (status)
+        return status;
+    /* The watermark begins anew with each process, whose log it is. */
+    struct format_log_control control = {.owner = fabric_self(stream->log->fabric),
+                                         .watermark = stream->published};
+    uint8_t bytes[FORMAT_LOG_BLOCK];
+    format_log_control_encode(&control, bytes);
+    struct fabric_command write = pool_write_command(log.control, bytes, sizeof bytes);
+    status = pool_execute(tree_session_pool(session), stream->node, &write, 1);
+    if (status)
+        return status;
+    spinlock_lock(&stream->lock);
+    stream->opened = incarnation;
+    stream->control = log.control;
+    spinlock_unlock(&stream->lock);
+    return 0;
+}
+
+static int segment_take(struct log_stream *stream, struct tree_session *session, struct log_segment **segment)
+{
+    int status = stream_open(stream, session);
+    if (status)
+        return status;
+    struct log_segment *fresh = calloc(1, sizeof *fresh);
+    if (!fresh)
+        return pool_fail_memory(tree_session_pool(session));
+    status = pool_log_take(tree_session_pool(session), stream->node, stream->log->options.segment_bytes,
+                           &fresh->pool);
+    if (status) {
+        free(fresh);
+        return status;
+    }
+    spinlock_lock(&stream->lock);
+    stream->segments++;
+    stream->segment_bytes += fresh->pool.bytes;
+    spinlock_unlock(&stream->lock);
+    *segment = fresh;
+    return 0;
+}
+
+static uint64_t nonce_draw(struct log *log)
+{
+    uint64_t nonce;
+    spinlock_lock(&log->lock);
+    do
+        nonce = random_next(&log->random);
+    while (!nonce);
+    spinlock_unlock(&log->lock);
+    return nonce;
+}
+
+/* Gives the segment a new life: its header is in memory when it returns 0. */
+static int segment_begin(struct log_stream *stream, struct tree_session *session, struct log_segment *segment)
+{
+    const uint64_t most = FORMAT_LOG_SEGMENT_MAX;
+    uint8_t bytes[FORMAT_LOG_BLOCK];
+    segment->number = stream->next_number++;
+    segment->nonce = nonce_draw(stream->log);
+    segment->size = (uint32_t)(segment->pool.bytes < most ? segment->pool.bytes : most) / FORMAT_LOG_BLOCK *
+                    FORMAT_LOG_BLOCK;
+    segment->tail = FORMAT_LOG_BLOCK;
+    segment->last = 0;
+    const struct log_segment *before = stream->current;
+    const struct format_log_segment header = {.owner = fabric_self(stream->log->fabric),
+                                              .number = segment->number,
+                                              .nonce = segment->nonce,
+                                              .size = segment->size,
+                                              .before = before && !before->broken ? before->tail : 0};
+    format_log_segment_encode(&header, bytes);
+    struct fabric_command write = pool_write_command(segment->pool.address, bytes, sizeof bytes);
+    return pool_execute(tree_session_pool(session), stream->node, &write, 1);
+}
+
+static void segment_retire(struct log_stream *stream, struct log_segment *segment)
+{
+    segment->next = NULL;
+    *stream->used_last = segment;
+    stream->used_last = &segment->next;
+    stream->used_count++;
+}
+
+/* The current segment is full, or there is none. BANYAN_ENOSPC: there is no room now. */
+static int stream_switch(struct log_stream *stream, struct tree_session *session)
+{
+    spinlock_lock(&stream->lock);
+    struct log_segment *segment = stream->spare;
+    if (segment)
+        stream->spare = segment->next;
+    spinlock_unlock(&stream->lock);
+    int status = segment ? 0 : segment_take(stream, session, &segment);
+    if (status)
+        return status;
+    status = segment_begin(stream, session, segment);
+    spinlock_lock(&stream->lock);
+    if (status) { /* nobody looks for frames under that nonce: its header may be there or not */
+        segment->next = stream->broken;
+        stream->broken = segment;
+    } else {
+        if (stream->current)
+            segment_retire(stream, stream->current);
+        stream->current = segment;
+    }
+    spinlock_unlock(&stream->lock);
+    return status;
+}
+
+/* ---- reserving ---- */
+
+enum room { ROOM, ROOM_SWITCH, ROOM_WAIT };
+
+/* Under the lock. */
+static enum room room_find(struct log_stream *stream, uint32_t bytes, bool beyond)
+{
+    const struct log_segment *current = stream->current;
+    if (current && !current->broken && current->size - current->tail >= bytes)
+        return ROOM;
+    if (stream->switching)
+        return ROOM_WAIT;
+    /* With the one that is left and the one that comes. */
+    const uint32_t unmerged = stream->used_count + (current != NULL) + 1;
+    return beyond || unmerged <= stream->log->options.threshold ? ROOM_SWITCH : ROOM_WAIT;
+}
+
+static void place_take(struct log_stream *stream, uint32_t bytes, uint64_t sequence, struct log_place *place)
+{
+    struct log_segment *current = stream->current;
+    *place =
+        (struct log_place){.stream = stream, .segment = current, .position = current->tail, .bytes = bytes};
+    current->tail += bytes;
+    current->flying++;
+    if (sequence > current->last)
+        current->last = sequence;
+    *stream->flights_last = place;
+    stream->flights_last = &place->next;
+}
+
+static int waited_long(struct log_stream *stream, struct tree_session *session, int status)
+{
+    log_count(&stream->log->stats.full, 1);
+    if (status)
+        return status; /* with its message */
+    return pool_node_failed(tree_session_pool(session), BANYAN_ENOSPC, stream->node,
+                            "the log: segments that are not merged yet have all the room; reserving");
+}
+
+int log_stream_reserve(struct log_stream *stream, struct tree_session *session, uint32_t bytes,
+                       uint64_t sequence, bool beyond, struct log_place *place)
+{
+    struct log *log = stream->log;
+    const uint64_t began = task_now();
+    uint64_t pause = LOOK_FIRST_NS;
+    int status = 0;
+    for (bool waited = false;; waited = true) {
+        spinlock_lock(&stream->lock);
+        enum room room = room_find(stream, bytes, beyond);
+        if (room == ROOM)
+            place_take(stream, bytes, sequence, place);
+        stream->switching |= room == ROOM_SWITCH;
+        spinlock_unlock(&stream->lock);
+        if (room == ROOM) {
+            const uint64_t took = task_now() - began;
+            if (waited) {
+                log_count(&log->stats.waits, 1);
+                log_count(&log->stats.wait_ns, took);
+                log_longest(&log->stats.wait_longest_ns, took);
+            }
+            return 0;
+        }
+        if (room == ROOM_SWITCH) {
+            status = stream_switch(stream, session);
+            spinlock_lock(&stream->lock);
+            stream->switching = false;
+            spinlock_unlock(&stream->lock);
+            if (!status)
+                continue;
+            if (status != BANYAN_ENOSPC)
+                return status;
+        }
+        if (task_now() - began > log->options.wait_ns || atomic_load_relaxed(&log->stopped)) /* a hint */
+            return waited_long(stream, session, status);
+        task_sleep(pause);
+        pause = pause < LOOK_LAST_NS ? 2 * pause : LOOK_LAST_NS;
+    }
+}
+
+void log_stream_seal(struct log_place *place, struct format_log_frame *frame)
+{
+    struct log_stream *stream = place->stream;
+    spinlock_lock(&stream->lock);
+    /* What is under way in the segment before leaves open whether that is complete. */
+    const struct log_place *first = stream->flights;
+    uint32_t committed = first->segment == place->segment ? first->position : 0;
+    spinlock_unlock(&stream->lock);
+    format_log_frame_seal(frame, place->segment->nonce, place->position, committed);
+}
+
+void log_stream_landed(struct log_place *place, bool whole)
+{
+    struct log_stream *stream = place->stream;
+    spinlock_lock(&stream->lock);
+    struct log_place **at = &stream->flights;
+    while (*at != place)
+        at = &(*at)->next;
+    *at = place->next;
+    if (!place->next)
+        stream->flights_last = at;
+    assert(place->segment->flying);
+    place->segment->flying--;
+    if (!whole)
+        place->segment->broken = true;
+    spinlock_unlock(&stream->lock);
+}
+
+/* ---- segments' end ---- */
+
+void log_stream_free_up_to(struct log_stream *stream, uint64_t watermark)
+{
+    spinlock_lock(&stream->lock);
+    while (stream->used && stream->used->last <= watermark && !stream->used->flying) {
+        struct log_segment *segment = stream->used;
+        stream->used = segment->next;
+        if (!stream->used)
+            stream->used_last = &stream->used;
+        stream->used_count--;
+        struct log_segment **to = segment->broken ? &stream->broken : &stream->spare;
+        segment->next = *to;
+        *to = segment;
+    }
+    spinlock_unlock(&stream->lock);
+}
+
+static int segment_give(struct log_stream *stream, struct tree_session *session, struct log_segment *segment)
+{
+    int status = stream_open(stream, session);
+    if (!status)
+        status = pool_log_give(tree_session_pool(session), stream->node, &segment->pool);
+    if (status)
+        return status;
+    spinlock_lock(&stream->lock);
+    stream->segments--;
+    stream->segment_bytes -= segment->pool.bytes;
+    spinlock_unlock(&stream->lock);
+    free(segment);
+    return 0;
+}
+
+static int list_give(struct log_stream *stream, struct tree_session *session, struct log_segment **list)
+{
+    for (;;) {
+        spinlock_lock(&stream->lock);
+        struct log_segment *segment = *list;
+        if (segment)
+            *list = segment->next;
+        spinlock_unlock(&stream->lock);
+        if (!segment)
+            return 0;
+        int status = segment_give(stream, session, segment);
+        if (!status)
+            continue;
+        spinlock_lock(&stream->lock);
+        segment->next = *list;
+        *list = segment;
+        spinlock_unlock(&stream->lock);
+        return status;
+    }
+}
+
+int log_stream_give_broken(struct log_stream *stream, struct tree_session *session)
+{
+    return stream->broken ? list_give(stream, session, &stream->broken) : 0;
+}
+
+int log_stream_close(struct log_stream *stream, struct tree_session *session)
+{
+    spinlock_lock(&stream->lock);
+    if (stream->current && !stream->flights) {
+        segment_retire(stream, stream->current);
+        stream->current = NULL;
+    }
+    spinlock_unlock(&stream->lock);
+    log_stream_free_up_to(stream, stream->published);
+    if (stream->used || stream->current)
+        return pool_fail(tree_session_pool(session), BANYAN_EBUSY,
+                         "the log on memory node %u is not merged yet", stream->node);
+    int status = list_give(stream, session, &stream->spare);
+    if (!status)
+        status = list_give(stream, session, &stream->broken);
+    return status;
+}
+
+static void list_free(struct log_segment *segment)
+{
+    while (segment) {
+        struct log_segment *next = segment->next;
+        free(segment);
+        segment = next;
+    }
+}
+
+void log_stream_destroy(struct log_stream *stream)
+{
+    free(stream->current);
+    list_free(stream->used);
+    list_free(stream->spare);
+    list_free(stream->broken);
+}

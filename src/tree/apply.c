@@ -1,0 +1,157 @@
+/*
+ * apply.c - Merging: entries of the table go to their leaves (L5 of docs/internals/log.md), by the ways that
+ * changes of owned ranges go anyway: batches of puts (multi.c), and deletes one by one. Two round trips for
+ * each 32 puts. What a merging takes out of a slot is released to the layer above.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tree/announce.h"
+#include "tree/index.h"
+#include "tree/leaf.h"
+#include "tree/logged.h"
+
+/* ---- one entry ---- */
+
+struct one {
+    const struct unmerged_merge *merge;
+    bool existed;
+    size_t old_length;
+    uint8_t old[FORMAT_VALUE_MAX];
+};
+
+static enum tree_verdict one_change(void *context, const void *old, size_t old_length, void *value,
+                                    size_t *length)
+{
+    struct one *one = context;
+    one->existed = old;
+    one->old_length = old_length;
+    if (old_length)
+        memcpy(one->old, old, old_length);
+    if (one->merge->deleted)
+        return TREE_DELETE;
+    if (one->merge->length)
+        memcpy(value, one->merge->value, one->merge->length);
+    *length = one->merge->length;
+    return TREE_PUT;
+}
+
+/* What the leaf held is gone, unless it is what it holds now: the entry was merged before, by a process that
+ * could not say so. */
+static void release(struct tree_session *session, struct tree *tree, const struct unmerged_merge *merge,
+                    const void *old, size_t old_length)
+{
+    if (!tree->values.released || (!merge->deleted && old_length == merge->length &&
+                                   (!old_length || !memcmp(old, merge->value, old_length))))
+        return;
+    tree->values.released(tree->values_context, session, merge->key.bytes, merge->key.length, old, old_length,
+                          merge->deleted ? NULL : merge->value, merge->deleted ? 0 : merge->length);
+}
+
+int tree_logged_merge_one(struct tree_session *session, struct tree *tree, const struct unmerged_merge *merge)
+{
+    struct one one = {.merge = merge};
+    const struct fabric_command *ahead = session->ahead;
+    const uint32_t ahead_count = session->ahead_count;
+    session->through = true;
+    session->ahead_count = 0;
+    int status = tree_change_leaf(session, tree, merge->key, one_change, &one);
+    session->through = false;
+    session->ahead = ahead;
+    session->ahead_count = ahead_count;
+    if (!status && one.existed)
+        release(session, tree, merge, one.old, one.old_length);
+    return status;
+}
+
+/* ---- many ---- */
+
+struct apply {
+    struct unmerged_merge merges[TREE_LOG_APPLY_MAX];
+    struct tree_item items[TREE_LOG_APPLY_MAX];
+    uint8_t old[TREE_LOG_APPLY_MAX][FORMAT_VALUE_MAX];
+};
+
+static void apply_puts(struct tree_session *session, struct tree *tree, struct apply *apply, uint32_t count)
+{
+    uint32_t puts = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct unmerged_merge *merge = &apply->merges[i];
+        if (!merge->deleted)
+            apply->items[puts++] = (struct tree_item){.key = merge->key.bytes,
+                                                      .key_length = merge->key.length,
+                                                      .value = merge->value,
+                                                      .length = merge->length,
+                                                      .old = apply->old[i]};
+    }
+    if (puts)
+        (void)tree_multi_put(session, tree, apply->items, puts); /* each item has its status */
+}
+
+static int apply_delete(struct tree_session *session, struct tree *tree, const struct unmerged_merge *merge)
+{
+    struct one one = {.merge = merge};
+    int status = tree_modify_here(session, tree, merge->key.bytes, merge->key.length, one_change, &one);
+    if (!status && one.existed)
+        release(session, tree, merge, one.old, one.old_length);
+    return status;
+}
+
+int tree_log_apply(struct tree_session *session, struct tree *tree, struct format_key_copy *from,
+                   const struct format_key *to, uint32_t limit, uint64_t *least, bool *end, uint64_t *merged)
+{
+    struct unmerged *table = tree_log_table(tree);
+    struct format_key begin = format_key_of(from);
+    int first = 0;
+    *end = !table;
+    if (!table)
+        return 0;
+    struct apply *apply = calloc(1, sizeof *apply);
+    if (!apply)
+        return pool_fail_memory(&session->pool);
+    if (limit > TREE_LOG_APPLY_MAX)
+        limit = TREE_LOG_APPLY_MAX;
+    uint32_t count =
+        unmerged_take(table, session->pool.epoch, &begin, to, apply->merges, limit, from, least, end);
+    session->through = session->draining = true;
+    apply_puts(session, tree, apply, count);
+    for (uint32_t i = 0, put = 0; i < count; i++) {
+        struct unmerged_merge *merge = &apply->merges[i];
+        const struct tree_item *item = merge->deleted ? NULL : &apply->items[put++];
+        int status = item ? item->status : apply_delete(session, tree, merge);
+        if (!status && item && item->existed)
+            release(session, tree, merge, item->old, item->old_length);
+        if (status && merge->sequence < *least)
+            *least = merge->sequence;
+        *merged += !status;
+        first = first ? first : status;
+        unmerged_merged(table, session->pool.epoch, merge, !status);
+    }
+    session->through = session->draining = false;
+    free(apply);
+    return first;
+}
+
+/* ---- keys whose last frame may have been written or not ---- */
+
+static enum tree_verdict keep(void *context, const void *old, size_t old_length, void *value, size_t *length)
+{
+    (void)context, (void)old, (void)old_length, (void)value, (void)length;
+    return TREE_KEEP;
+}
+
+int tree_log_settle(struct tree_session *session, struct tree *tree)
+{
+    struct unmerged *table = tree_log_table(tree);
+    struct format_key_copy key = {0}, last = {.length = UINT16_MAX};
+    int status = 0;
+    while (table && !status && unmerged_doubtful(table, session->pool.epoch, &key)) {
+        bool same = last.length == key.length && !memcmp(last.bytes, key.bytes, key.length);
+        if (same) /* the range is not this process's any more */
+            return BANYAN_EFENCED;
+        last = key;
+        status = tree_modify_here(session, tree, key.bytes, key.length, keep, NULL);
+    }
+    return status;
+}

@@ -1,0 +1,326 @@
+/*
+ * logged.c - see logged.h and logging.h; the rules are L1 to L4 of docs/internals/log.md.
+ */
+#include "tree/logged.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/task.h"
+#include "tree/announce.h"
+#include "tree/index.h"
+#include "tree/leaf.h"
+#include "tree/locate.h"
+
+void tree_compute_set_log(struct tree_compute *compute, const struct tree_log *log, void *context,
+                          uint64_t *counter)
+{
+    compute->log = *log;
+    compute->log_context = context;
+    compute->sequence = counter;
+}
+
+void tree_set_values(struct tree *tree, const struct tree_values *values, void *context)
+{
+    tree->values = *values;
+    tree->values_context = context;
+}
+
+void tree_session_ahead(struct tree_session *session, const struct fabric_command *writes, uint32_t count)
+{
+    session->ahead = writes;
+    session->ahead_count = count;
+}
+
+void **tree_session_lane(struct tree_session *session)
+{
+    return &session->lane;
+}
+
+bool tree_session_replaced(const struct tree_session *session)
+{
+    return session->replaced;
+}
+
+struct unmerged *tree_log_table(struct tree *tree)
+{
+    return atomic_load_acquire(&tree->rights->unmerged); /* acquire: as it was made */
+}
+
+struct unmerged *tree_log_table_make(struct tree *tree)
+{
+    struct unmerged *table = tree_log_table(tree);
+    if (table)
+        return table;
+    struct unmerged *fresh = unmerged_create(tree->layout.geometry.value_bytes);
+    if (!fresh)
+        return NULL;
+    spinlock_lock(&tree->compute->lock);
+    table = tree->rights->unmerged;
+    if (!table) {
+        atomic_store_release(&tree->rights->unmerged, fresh);
+        table = fresh;
+        fresh = NULL;
+    }
+    spinlock_unlock(&tree->compute->lock);
+    unmerged_destroy(fresh);
+    return table;
+}
+
+bool tree_logs(const struct tree_session *session, const struct tree *tree)
+{
+    (void)tree;
+    /* A process without a log owns such a row only until another takes it, and writes through. */
+    return session->right == TREE_OWNED && session->logged && !session->through && session->compute->log.open;
+}
+
+enum unmerged_found tree_logged_find(struct tree_session *session, struct tree *tree, struct format_key key,
+                                     uint8_t *value, uint32_t *length)
+{
+    struct unmerged *table = tree_log_table(tree);
+    enum unmerged_found found = table ? unmerged_find(table, key, value, length) : UNMERGED_NONE;
+    if (found != UNMERGED_NONE) {
+        session->cached = true;
+        task_charge(TASK_WORK_LINE, 2);
+    }
+    return found;
+}
+
+/* ---- a change, with the key's latch held ---- */
+
+struct logging {
+    struct tree_session *session;
+    struct tree *tree;
+    struct unmerged *table;
+    struct unmerged_node *node;
+    const struct tree_logged_change *change;
+    struct tree_logged *logged;
+    uint16_t home; /* the memory node whose stream gets the entry */
+    /* what the leaf has of the key */
+    bool read, found;
+    uint8_t value[FORMAT_VALUE_MAX];
+    size_t length;
+};
+
+/* Where the record lies that the value refers to, else the leaf. */
+static int home_find(struct logging *logging)
+{
+    struct tree_session *session = logging->session;
+    struct tree_path path;
+    if (session->ahead_count) {
+        logging->home = gaddr_node(session->ahead[0].address);
+        return 0;
+    }
+    int status = tree_locate(session, logging->tree, logging->change->key, false, 0, &path);
+    if (!status)
+        logging->home = gaddr_node(path.link.address);
+    return status;
+}
+
+static void entry_of(const struct logging *logging, const struct format_key *value,
+                     struct tree_logged_entry *entry)
+{
+    const struct tree_session *session = logging->session;
+    *entry = (struct tree_logged_entry){.index = logging->tree->index,
+                                        .epoch = session->log_epoch,
+                                        .key = logging->change->key,
+                                        .value = value ? *value : (struct format_key){0},
+                                        .ahead = session->ahead,
+                                        .ahead_count = session->ahead_count};
+}
+
+/* As in latch_take. */
+static int pending_await(struct logging *logging)
+{
+    struct tree_session *session = logging->session;
+    session->compute->log.lead(session->compute->log_context, session);
+    unmerged_await(logging->table, logging->node);
+    return TREE_RESTART;
+}
+
+/* Into the open frame. The value is pending there, or the key was not: so nothing pending is in another. 0,
+ * or TREE_RESTART: there was no room, and the latch's holder looks again. */
+static int entry_add(struct logging *logging, const struct format_key *value)
+{
+    struct tree_session *session = logging->session;
+    const struct tree_compute *compute = session->compute;
+    struct tree_logged_entry entry;
+    entry_of(logging, value, &entry);
+    void *frame = compute->log.open(compute->log_context, session, logging->home, &entry);
+    if (!frame) {
+        compute->log.room(compute->log_context, session);
+        return TREE_RESTART;
+    }
+    struct unmerged_look look;
+    unmerged_look(logging->table, logging->node, &look);
+    if (look.frame && look.frame != frame) { /* L3 */
+        return pending_await(logging);
+    }
+    unmerged_write(logging->table, logging->node, value, frame, compute->sequence, &logging->logged->write);
+    entry.sequence = logging->logged->write.sequence;
+    compute->log.add(compute->log_context, session, frame, &entry, logging->logged);
+    return 0;
+}
+
+/* The key's last frame may have been written or not: its value is logged again, and waited for. */
+static int doubt_end(struct logging *logging, const struct unmerged_look *look)
+{
+    struct tree_session *session = logging->session;
+    uint8_t value[FORMAT_VALUE_MAX];
+    const struct format_key same = {value, look->length};
+    const struct fabric_command *ahead = session->ahead;
+    const uint32_t ahead_count = session->ahead_count;
+    int status;
+    if (look->length)
+        memcpy(value, look->value, look->length);
+    session->ahead_count = 0; /* they are the next change's */
+    do
+        status = entry_add(logging, look->found == UNMERGED_DELETED ? NULL : &same);
+    while (status == TREE_RESTART);
+    if (!status)
+        status = session->compute->log.commit(session->compute->log_context, session, logging->logged);
+    session->ahead = ahead;
+    session->ahead_count = ahead_count;
+    logging->logged->frame = NULL;
+    logging->logged->added = false;
+    return status;
+}
+
+/* What the table has shares its parts with what the leaf has: it goes there first. */
+static int shared_merge(struct logging *logging)
+{
+    struct unmerged_merge merge;
+    struct tree_session *session = logging->session;
+    if (!unmerged_take_one(logging->table, logging->node, &merge)) {
+        task_yield(); /* it is being merged */
+        return TREE_RESTART;
+    }
+    int status = tree_logged_merge_one(session, logging->tree, &merge);
+    unmerged_merged(logging->table, session->pool.epoch, &merge, !status);
+    logging->read = false;
+    return status ? status : TREE_RESTART;
+}
+
+/* What the key holds, if the table does not say it. */
+static int leaf_look(struct logging *logging)
+{
+    logging->length = sizeof logging->value;
+    int status = tree_lookup_leaf(logging->session, logging->tree, logging->change->key, logging->value,
+                                  &logging->length);
+    logging->found = !status;
+    logging->read = !status || (status == BANYAN_ENOTFOUND && !tree_is_dropped(logging->tree));
+    return logging->read ? 0 : status;
+}
+
+static bool value_shared(const struct logging *logging, const struct unmerged_look *look)
+{
+    const struct tree *tree = logging->tree;
+    return look->found == UNMERGED_VALUE && tree->values.shared &&
+           tree->values.shared(tree->values_context, look->value, look->length);
+}
+
+/* One look at the key, and what follows from it. TREE_RESTART: look again. */
+static int decide(struct logging *logging)
+{
+    const struct tree_logged_change *change = logging->change;
+    struct tree_session *session = logging->session;
+    struct unmerged_look look;
+    uint8_t value[FORMAT_VALUE_MAX + 1];
+    size_t length = 0;
+    unmerged_look(logging->table, logging->node, &look);
+    if (look.doubtful) {
+        int status = doubt_end(logging, &look);
+        return status ? status : TREE_RESTART;
+    }
+    if (look.found == UNMERGED_NONE && !change->blind && !logging->read) {
+        int status = leaf_look(logging);
+        if (status)
+            return status;
+    }
+    const uint8_t *old = look.found == UNMERGED_VALUE ? look.value : NULL;
+    size_t old_length = look.found == UNMERGED_VALUE ? look.length : 0;
+    if (look.found == UNMERGED_NONE && logging->read && logging->found) {
+        old = logging->value;
+        old_length = logging->length;
+    }
+    if (look.found != UNMERGED_NONE && !look.frame)
+        session->cached = true; /* O2 */
+    if (value_shared(logging, &look)) {
+        if (look.frame) {
+            return pending_await(logging);
+        }
+        return shared_merge(logging);
+    }
+    enum tree_verdict verdict = change->function(change->context, old, old_length, value, &length);
+    if (verdict == TREE_PUT) {
+        int status = tree_value_check(session, logging->tree, value, length);
+        const struct format_key put = {value, (uint32_t)length};
+        return status ? status : entry_add(logging, &put);
+    }
+    if (verdict == TREE_DELETE && old)
+        return entry_add(logging, NULL);
+    if (!look.frame)
+        return 0;
+    /* L3: what is kept was decided by a value that is not committed. */
+    if (!session->compute->log.mine(session->compute->log_context, session, look.frame)) {
+        return pending_await(logging);
+    }
+    session->compute->log.join(session->compute->log_context, session, (void *)(uintptr_t)look.frame,
+                               logging->logged);
+    return 0;
+}
+
+/* No task waits for another with a frame that nobody has begun to commit: it may be what that one waits for.
+ */
+static int latch_take(struct logging *logging)
+{
+    struct tree_session *session = logging->session;
+    bool busy;
+    logging->node = unmerged_latch_try(logging->table, logging->change->key, &busy);
+    if (busy) {
+        session->compute->log.lead(session->compute->log_context, session);
+        logging->node = unmerged_latch(logging->table, logging->change->key);
+    }
+    return logging->node ? 0 : pool_fail_memory(&session->pool);
+}
+
+int tree_logged_append(struct tree_session *session, struct tree *tree,
+                       const struct tree_logged_change *change, struct tree_logged *logged)
+{
+    struct logging logging = {.session = session,
+                              .tree = tree,
+                              .table = tree_log_table_make(tree),
+                              .change = change,
+                              .logged = logged};
+    *logged = (struct tree_logged){0};
+    if (!logging.table)
+        return pool_fail_memory(&session->pool);
+    int status = home_find(&logging);
+    if (status)
+        return status;
+    status = latch_take(&logging);
+    if (status)
+        return status;
+    do
+        status = decide(&logging);
+    while (status == TREE_RESTART);
+    unmerged_unlatch(logging.table, session->pool.epoch, logging.node);
+    assert(!status || !logged->frame);
+    return status;
+}
+
+int tree_logged_commit(struct tree_session *session, struct tree *tree, struct tree_logged *logged)
+{
+    const struct tree_compute *compute = session->compute;
+    (void)tree;
+    session->replaced = false;
+    if (!logged->frame)
+        return 0; /* nothing was changed, and what it was decided on is committed */
+    int status = compute->log.commit(compute->log_context, session, logged);
+    if (!status) {
+        session->cached = false; /* O2: the commit has proven the right */
+        session->replaced = logged->added && logged->write.replaced;
+        session->ahead_count = 0;
+    }
+    return status;
+}

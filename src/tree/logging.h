@@ -1,0 +1,106 @@
+/*
+ * logging.h - the tree's side of the owner's log (docs/internals/log.md): changes of keys in ranges that are
+ * owned and logged go into the table of what is not merged and into the log, and are merged into their leaves
+ * behind that. For src/log/, which keeps the streams and calls tree_log_apply; and for the owner's layer.
+ *
+ * struct tree_log is what the tree asks of src/log/: set once, before any table of rights has a logged row.
+ * Its functions are called by the operation's task, under the row that it has announced. FRAMES belong to the
+ * session's thread: its tasks alone write into them.
+ */
+#ifndef TREE_LOGGING_H
+#define TREE_LOGGING_H
+
+#include "format/key.h"
+#include "tree/tree.h"
+#include "tree/unmerged.h"
+
+/* A change on its way into the log: on its operation's stack, from the call of `add` or `join` until it is
+ * done. */
+struct tree_logged {
+    struct unmerged_write write; /* of an addition */
+    struct tree_logged *next;    /* of its frame; the log's */
+    void *frame;                 /* the log's; NULL: nothing was logged, nor is waited for */
+    struct task *task;           /* the log's */
+    bool added;                  /* else it only waits for the frame */
+    bool done;                   /* with `status` */
+    int status; /* 0: in the log. BANYAN_EFENCED, BANYAN_ENOSPC: nothing of it was done. BANYAN_EUNKNOWN */
+};
+
+struct tree_logged_entry {
+    uint16_t index;
+    uint64_t epoch; /* of the range */
+    uint64_t sequence;
+    struct format_key key, value; /* value.bytes NULL: deleted */
+    /* WRITEs that must have taken effect before the entry has: on the entry's memory node */
+    const struct fabric_command *ahead;
+    uint32_t ahead_count;
+};
+
+struct tree_log {
+    /* The thread's open frame for that memory node, with room for the entry, of the session's incarnation;
+     * NULL: there is none now, and `room` waits until those that are open are closed. Does not suspend. */
+    void *(*open)(void *context, struct tree_session *session, uint16_t node,
+                  const struct tree_logged_entry *entry);
+    void (*room)(void *context, struct tree_session *session);
+    /* Sees to it that a task commits the thread's open frames: before this one waits for something else. May
+     * suspend. */
+    void (*lead)(void *context, struct tree_session *session);
+    /* Into the frame that `open` has just returned. */
+    void (*add)(void *context, struct tree_session *session, void *frame,
+                const struct tree_logged_entry *entry, struct tree_logged *logged);
+    /* Whether the frame, whose fate is not known yet, is one of the session's thread. */
+    bool (*mine)(void *context, struct tree_session *session, const void *frame);
+    /* Waits for the fate of a frame of this thread. */
+    void (*join)(void *context, struct tree_session *session, void *frame, struct tree_logged *logged);
+    /* Group commit: returns logged->status, when it is known. The session's messages tell why it failed. */
+    int (*commit)(void *context, struct tree_session *session, struct tree_logged *logged);
+};
+/* For the log alone: a word of the session's, NULL at first. */
+void **tree_session_lane(struct tree_session *session);
+/* `counter`: of sequences; the log's. */
+void tree_compute_set_log(struct tree_compute *compute, const struct tree_log *log, void *context,
+                          uint64_t *counter);
+
+/* ---- what values mean to the layer above ---- */
+
+struct tree_values {
+    /* Whether the value shares what it refers to with other values of the same key, so that it must have been
+     * merged before another takes its place. */
+    bool (*shared)(void *context, const void *value, size_t length);
+    /* A merging has taken the value out of its leaf, and nothing refers any more to what it names but
+     * `now` does not (NULL: deleted). In no operation. */
+    void (*released)(void *context, struct tree_session *session, const void *key, size_t key_length,
+                     const void *value, size_t length, const void *now, size_t now_length);
+};
+/* Before the first operation on the handle. The context lives as long as the handle. */
+void tree_set_values(struct tree *tree, const struct tree_values *values, void *context);
+
+/* ---- changes; for the layer above ---- */
+
+/* WRITEs that must be done before the next change of this session takes effect, all to one memory node; they
+ * travel with it where it is logged. The commands and their data stay the caller's until that call returns.
+ */
+void tree_session_ahead(struct tree_session *session, const struct fabric_command *writes, uint32_t count);
+/* After a change that was done: whether what the key held before, and the change was told, is now referred to
+ * by nothing. False in a logged range where that was in the leaf: it is released when the change is merged.
+ */
+bool tree_session_replaced(const struct tree_session *session);
+
+/* ---- merging; for src/log/ ---- */
+
+/* One call's share of work. Entries of the index from `from` on, below `to`, in key order; *from moves on.
+ * Merges at most `limit` of them into their leaves (the row is this process's own, or on its way from it);
+ * *least: see unmerged_take; entries that could not be merged count too. *end: the end of the range was
+ * reached. *merged (grows): how many entries were. Two round trips for each 32 entries; in no operation. An
+ * error ends it early: what was not merged stays. */
+#define TREE_LOG_APPLY_MAX 128u
+int tree_log_apply(struct tree_session *session, struct tree *tree, struct format_key_copy *from,
+                   const struct format_key *to, uint32_t limit, uint64_t *least, bool *end, uint64_t *merged);
+/* Keys whose last frame may have been written or not are logged again. Costs a commit for each. */
+int tree_log_settle(struct tree_session *session, struct tree *tree);
+/* The index's table; NULL: it has none yet. */
+struct unmerged *tree_log_table(struct tree *tree);
+/* The same, made where it has none: NULL, there is no memory. */
+struct unmerged *tree_log_table_make(struct tree *tree);
+
+#endif

@@ -1,0 +1,420 @@
+/*
+ * unmerged.c - see unmerged.h: nodes, the hash table, latches, and what becomes of pending entries.
+ */
+#include "tree/unmerged_private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/epoch.h"
+
+#define BUCKETS_FIRST 16u
+
+struct unmerged *unmerged_create(uint32_t value_bytes)
+{
+    struct unmerged *table = calloc(1, sizeof *table);
+    if (!table)
+        return NULL;
+    assert(value_bytes <= FORMAT_VALUE_MAX);
+    table->value_bytes = value_bytes;
+    table->levels = 1;
+    random_seed(&table->random, 0x9e3779b97f4a7c15u); /* heights only: nothing depends on the seed */
+    return table;
+}
+
+void unmerged_destroy(struct unmerged *table)
+{
+    if (!table)
+        return;
+    for (uint32_t i = 0; i < UNMERGED_SHARDS; i++) {
+        struct unmerged_shard *shard = &table->shards[i];
+        for (uint32_t b = 0; b < shard->capacity; b++)
+            while (shard->buckets[b]) {
+                struct unmerged_node *node = shard->buckets[b];
+                shard->buckets[b] = node->chain;
+                free(node);
+            }
+        free(shard->buckets);
+    }
+    free(table);
+}
+
+/* ---- nodes ---- */
+
+static struct unmerged_node **bucket_of(struct unmerged_shard *shard, uint64_t hash)
+{
+    return &shard->buckets[(hash / UNMERGED_SHARDS) & (shard->capacity - 1)];
+}
+
+static struct unmerged_node *node_find(struct unmerged_shard *shard, uint64_t hash, struct format_key key)
+{
+    struct unmerged_node *node = shard->capacity ? *bucket_of(shard, hash) : NULL;
+    while (node && (node->hash != hash || node->key_length != key.length ||
+                    (key.length && memcmp(node->key, key.bytes, key.length))))
+        node = node->chain;
+    return node;
+}
+
+static size_t node_bytes(const struct unmerged *table, uint32_t key_length, uint8_t levels)
+{
+    return sizeof(struct unmerged_node) + levels * sizeof(struct unmerged_node *) + key_length +
+           2 * (size_t)table->value_bytes;
+}
+
+static struct unmerged_node *node_create(struct unmerged *table, uint64_t hash, struct format_key key)
+{
+    uint8_t levels = unmerged_draw_levels(table);
+    size_t bytes = node_bytes(table, key.length, levels);
+    struct unmerged_node *node = calloc(1, bytes);
+    if (!node)
+        return NULL;
+    uint8_t *room = (uint8_t *)&node->next[levels];
+    node->hash = hash;
+    node->levels = levels;
+    node->committed.bytes = room;
+    node->pending.bytes = room + table->value_bytes;
+    node->key = room + 2 * (size_t)table->value_bytes;
+    node->key_length = (uint16_t)key.length;
+    if (key.length)
+        memcpy(node->key, key.bytes, key.length);
+    node->last = &node->waiting;
+    return node;
+}
+
+/* False: no memory, and no bucket at all. */
+static bool shard_grow(struct unmerged_shard *shard)
+{
+    uint32_t capacity = shard->capacity ? 2 * shard->capacity : BUCKETS_FIRST;
+    struct unmerged_node **buckets = calloc(capacity, sizeof *buckets);
+    if (!buckets)
+        return shard->capacity;
+    for (uint32_t b = 0; b < shard->capacity; b++)
+        while (shard->buckets[b]) {
+            struct unmerged_node *node = shard->buckets[b];
+            struct unmerged_node **to = &buckets[(node->hash / UNMERGED_SHARDS) & (capacity - 1)];
+            shard->buckets[b] = node->chain;
+            node->chain = *to;
+            *to = node;
+        }
+    free(shard->buckets);
+    shard->buckets = buckets;
+    shard->capacity = capacity;
+    return true;
+}
+
+/* The key's node, made where it has none; NULL: no memory. */
+static struct unmerged_node *node_get(struct unmerged *table, struct unmerged_shard *shard, uint64_t hash,
+                                      struct format_key key)
+{
+    struct unmerged_node *node = node_find(shard, hash, key);
+    if (node || (shard->count >= shard->capacity && !shard_grow(shard)))
+        return node;
+    node = node_create(table, hash, key);
+    if (!node)
+        return NULL;
+    struct unmerged_node **bucket = bucket_of(shard, hash);
+    node->chain = *bucket;
+    *bucket = node;
+    shard->count++;
+    atomic_add_relaxed(&table->entries, 1); /* statistics */
+    atomic_add_relaxed(&table->bytes, node_bytes(table, key.length, node->levels));
+    return node;
+}
+
+static void node_free(void *object, void *context)
+{
+    (void)context;
+    free(object);
+}
+
+void unmerged_reap(struct unmerged *table, struct epoch_slot *slot, struct unmerged_node *node)
+{
+    struct unmerged_shard *shard = unmerged_shard(table, node);
+    if (node->committed.present || node->pending.present)
+        return;
+    if (node->listed)
+        unmerged_unlist(table, node);
+    if (node->latched || node->merging)
+        return;
+    assert(!node->waiting);
+    struct unmerged_node **at = bucket_of(shard, node->hash);
+    while (*at != node)
+        at = &(*at)->chain;
+    *at = node->chain;
+    shard->count--;
+    atomic_add_relaxed(&table->entries, (uint64_t)-1); /* statistics */
+    atomic_add_relaxed(&table->bytes, -(uint64_t)node_bytes(table, node->key_length, node->levels));
+    epoch_retire(slot, node_free, node, NULL); /* no memory: it is lost */
+}
+
+uint64_t unmerged_count(const struct unmerged *table)
+{
+    return atomic_load_relaxed(&table->entries); /* statistics */
+}
+
+uint64_t unmerged_bytes(const struct unmerged *table)
+{
+    return atomic_load_relaxed(&table->bytes); /* statistics */
+}
+
+/* ---- reading ---- */
+
+enum unmerged_found unmerged_find(struct unmerged *table, struct format_key key, uint8_t *value,
+                                  uint32_t *length)
+{
+    /* Relaxed: an entry that was committed before this operation began has been counted by then, since
+     * whoever says so has taken a lock of the table behind it. */
+    if (!atomic_load_relaxed(&table->entries))
+        return UNMERGED_NONE;
+    uint64_t hash = format_key_hash(key);
+    struct unmerged_shard *shard = &table->shards[hash % UNMERGED_SHARDS];
+    enum unmerged_found found = UNMERGED_NONE;
+    spinlock_lock(&shard->lock);
+    const struct unmerged_node *node = node_find(shard, hash, key);
+    if (node && node->committed.present) {
+        found = node->committed.deleted ? UNMERGED_DELETED : UNMERGED_VALUE;
+        *length = node->committed.length;
+        if (*length)
+            memcpy(value, node->committed.bytes, *length);
+    }
+    spinlock_unlock(&shard->lock);
+    return found;
+}
+
+/* ---- the latch ---- */
+
+struct unmerged_node *unmerged_latch(struct unmerged *table, struct format_key key)
+{
+    uint64_t hash = format_key_hash(key);
+    struct unmerged_shard *shard = &table->shards[hash % UNMERGED_SHARDS];
+    struct unmerged_wait wait = {0};
+    spinlock_lock(&shard->lock);
+    struct unmerged_node *node = node_get(table, shard, hash, key);
+    bool waits = node && node->latched;
+    if (waits) {
+        wakeup_init(&wait.wakeup);
+        *node->last = &wait;
+        node->last = &wait.next;
+    } else if (node) {
+        node->latched = true;
+    }
+    spinlock_unlock(&shard->lock);
+    if (waits)
+        wakeup_wait(&wait.wakeup); /* with the latch handed over */
+    return node;
+}
+
+struct unmerged_node *unmerged_latch_try(struct unmerged *table, struct format_key key, bool *busy)
+{
+    uint64_t hash = format_key_hash(key);
+    struct unmerged_shard *shard = &table->shards[hash % UNMERGED_SHARDS];
+    spinlock_lock(&shard->lock);
+    struct unmerged_node *node = node_get(table, shard, hash, key);
+    *busy = node && node->latched;
+    if (*busy)
+        node = NULL;
+    else if (node)
+        node->latched = true;
+    spinlock_unlock(&shard->lock);
+    return node;
+}
+
+void unmerged_unlatch(struct unmerged *table, struct epoch_slot *slot, struct unmerged_node *node)
+{
+    struct unmerged_shard *shard = unmerged_shard(table, node);
+    spinlock_lock(&shard->lock);
+    assert(node->latched);
+    struct unmerged_wait *wait = node->waiting;
+    if (wait) {
+        node->waiting = wait->next;
+        if (!node->waiting)
+            node->last = &node->waiting;
+    } else {
+        node->latched = false;
+        unmerged_reap(table, slot, node);
+    }
+    spinlock_unlock(&shard->lock);
+    if (wait) {
+        task_charge(TASK_WORK_HANDOVER, 1);
+        wakeup_give(&wait->wakeup);
+    }
+}
+
+void unmerged_look(struct unmerged *table, struct unmerged_node *node, struct unmerged_look *look)
+{
+    struct unmerged_shard *shard = unmerged_shard(table, node);
+    *look = (struct unmerged_look){0};
+    spinlock_lock(&shard->lock);
+    assert(node->latched);
+    const struct unmerged_value *value = node->pending.present ? &node->pending : &node->committed;
+    if (value->present) {
+        look->found = value->deleted ? UNMERGED_DELETED : UNMERGED_VALUE;
+        look->value = value->bytes;
+        look->length = value->length;
+    }
+    look->frame = node->pending.present ? node->frame : NULL;
+    look->doubtful = node->pending.present && !node->frame;
+    spinlock_unlock(&shard->lock);
+}
+
+/* ---- writing ---- */
+
+static void value_set(const struct unmerged *table, struct unmerged_value *to, const struct format_key *value,
+                      uint64_t sequence)
+{
+    assert(!value || value->length <= table->value_bytes);
+    (void)table;
+    to->present = true;
+    to->deleted = !value;
+    to->length = value ? (uint8_t)value->length : 0;
+    to->sequence = sequence;
+    if (to->length && to->bytes != value->bytes)
+        memmove(to->bytes, value->bytes, to->length);
+}
+
+void unmerged_write(struct unmerged *table, struct unmerged_node *node, const struct format_key *value,
+                    const void *frame, uint64_t *counter, struct unmerged_write *write)
+{
+    struct unmerged_shard *shard = unmerged_shard(table, node);
+    spinlock_lock(&shard->lock);
+    assert(node->latched && (!node->pending.present || !node->frame || node->frame == frame));
+    assert(!node->doubt || (value ? !node->pending.deleted : node->pending.deleted)); /* it is logged again */
+    /* L2: drawn under the key's latch. Relaxed: the shard's lock orders what looks at it (unmerged_barrier).
+     */
+    uint64_t sequence = atomic_add_relaxed(counter, 1) + 1;
+    *write = (struct unmerged_write){
+        .node = node, .table = table, .sequence = sequence, .first = !node->pending.present || !node->frame};
+    if (!node->pending.present)
+        node->first_sequence = sequence;
+    node->frame = frame;
+    value_set(table, &node->pending, value, sequence);
+    if (!node->listed)
+        unmerged_list(table, node);
+    spinlock_unlock(&shard->lock);
+}
+
+/* The pending value is the key's from now on. */
+static void pending_commit(struct unmerged_node *node)
+{
+    uint8_t *bytes = node->committed.bytes;
+    node->committed = node->pending;
+    node->pending = (struct unmerged_value){.bytes = bytes};
+    node->frame = NULL;
+    node->doubt = false;
+}
+
+void unmerged_settle(struct epoch_slot *slot, struct unmerged_write *write, enum unmerged_fate fate)
+{
+    struct unmerged *table = write->table;
+    struct unmerged_node *node = write->node;
+    struct unmerged_shard *shard = unmerged_shard(table, node);
+    spinlock_lock(&shard->lock);
+    const bool last = node->pending.present && node->pending.sequence == write->sequence;
+    switch (fate) {
+    case UNMERGED_COMMITTED:
+        /* What is being merged gets to the leaf, and leaves that by a later merging. */
+        write->replaced = !write->first || (node->committed.present && !node->merging);
+        if (last)
+            pending_commit(node);
+        break;
+    case UNMERGED_REFUSED:
+        if (last) {
+            node->pending.present = node->doubt; /* an earlier frame of it may have been written */
+            node->frame = NULL;
+        }
+        break;
+    case UNMERGED_UNKNOWN:
+        if (last) {
+            node->doubt = true;
+            node->frame = NULL;
+        }
+        break;
+    }
+    struct wakeup *awaiting = last ? node->awaiting : NULL;
+    if (awaiting)
+        node->awaiting = NULL;
+    else
+        unmerged_reap(table, slot, node);
+    spinlock_unlock(&shard->lock);
+    if (awaiting) /* it has the latch, so the node stays */
+        wakeup_give(awaiting);
+}
+
+void unmerged_await(struct unmerged *table, struct unmerged_node *node)
+{
+    struct unmerged_shard *shard = unmerged_shard(table, node);
+    struct wakeup wakeup;
+    wakeup_init(&wakeup);
+    spinlock_lock(&shard->lock);
+    assert(node->latched && !node->awaiting);
+    bool waits = node->pending.present && node->frame;
+    if (waits)
+        node->awaiting = &wakeup;
+    spinlock_unlock(&shard->lock);
+    if (waits)
+        wakeup_wait(&wakeup);
+}
+
+bool unmerged_adopt(struct unmerged *table, struct format_key key, const struct format_key *value,
+                    uint64_t sequence)
+{
+    uint64_t hash = format_key_hash(key);
+    struct unmerged_shard *shard = &table->shards[hash % UNMERGED_SHARDS];
+    spinlock_lock(&shard->lock);
+    struct unmerged_node *node = node_get(table, shard, hash, key);
+    if (node) {
+        value_set(table, &node->committed, value, sequence);
+        if (!node->listed)
+            unmerged_list(table, node);
+    }
+    spinlock_unlock(&shard->lock);
+    return node;
+}
+
+/* ---- merging ---- */
+
+static void merge_of(struct unmerged_node *node, struct unmerged_merge *merge)
+{
+    node->merging = true;
+    merge->node = node;
+    merge->key = unmerged_key(node);
+    merge->sequence = node->committed.sequence;
+    merge->deleted = node->committed.deleted;
+    merge->length = node->committed.length;
+    if (merge->length)
+        memcpy(merge->value, node->committed.bytes, merge->length);
+}
+
+bool unmerged_take_one(struct unmerged *table, struct unmerged_node *node, struct unmerged_merge *merge)
+{
+    struct unmerged_shard *shard = unmerged_shard(table, node);
+    spinlock_lock(&shard->lock);
+    bool taken = node->committed.present && !node->pending.present && !node->merging;
+    if (taken)
+        merge_of(node, merge);
+    spinlock_unlock(&shard->lock);
+    return taken;
+}
+
+void unmerged_merged(struct unmerged *table, struct epoch_slot *slot, const struct unmerged_merge *merge,
+                     bool done)
+{
+    struct unmerged_node *node = merge->node;
+    struct unmerged_shard *shard = unmerged_shard(table, node);
+    spinlock_lock(&shard->lock);
+    assert(node->merging);
+    node->merging = false;
+    if (done && node->committed.present && node->committed.sequence == merge->sequence)
+        node->committed.present = false;
+    unmerged_reap(table, slot, node);
+    spinlock_unlock(&shard->lock);
+}
+
+void unmerged_barrier(struct unmerged *table)
+{
+    for (uint32_t i = 0; i < UNMERGED_SHARDS; i++) {
+        spinlock_lock(&table->shards[i].lock);
+        spinlock_unlock(&table->shards[i].lock);
+    }
+}

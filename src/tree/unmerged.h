@@ -1,0 +1,141 @@
+/*
+ * unmerged.h - the table of an index's logged changes that their leaves do not have yet: rule L4 of
+ * docs/internals/log.md. One for each index of a compute node, in the memory of the process that owns the
+ * ranges. Private to src/tree/.
+ *
+ * An ENTRY is a key with what it holds: a value, or nothing (it was deleted). It is PENDING from when it is
+ * written into a frame of the log until that frame's fate is known, then COMMITTED. Readers see what is
+ * committed, alone. A writer holds the key's latch from when it looks at the key until its entry is in the
+ * table, so the sequence that is drawn there orders each key's changes (L2). A frame that may have been
+ * written or not leaves its keys DOUBTFUL: the next task that changes or merges such a key logs the same
+ * value again before anything else.
+ *
+ * MERGING takes committed entries that have nothing pending, in key order; an entry leaves the table when its
+ * leaf has it, if the key has no newer one by then.
+ *
+ * Any thread. Nothing makes a round trip; unmerged_latch alone suspends. An entry takes its key's bytes,
+ * twice the longest value's, and some 150 more.
+ */
+#ifndef TREE_UNMERGED_H
+#define TREE_UNMERGED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "format/key.h"
+
+struct epoch_slot;
+struct unmerged;
+struct unmerged_node;
+
+/* `value_bytes`: the longest value of the index. NULL: no memory. */
+struct unmerged *unmerged_create(uint32_t value_bytes);
+/* Nothing is at work in it. */
+void unmerged_destroy(struct unmerged *table);
+
+/* ---- reading ---- */
+
+enum unmerged_found { UNMERGED_NONE, UNMERGED_VALUE, UNMERGED_DELETED };
+/* What is committed of the key; with FORMAT_VALUE_MAX bytes of room. */
+enum unmerged_found unmerged_find(struct unmerged *table, struct format_key key, uint8_t *value,
+                                  uint32_t *length);
+
+/* A run of committed entries, for a scan that lays them over leaves that it reads LATER. */
+struct unmerged_item {
+    struct format_key key, value; /* value.bytes NULL: deleted */
+};
+struct unmerged_run {
+    struct unmerged_item *items; /* in key order; descending if reverse */
+    uint32_t count;
+    bool complete;                /* up to the end that was asked for */
+    struct format_key_copy until; /* else: nothing was looked at from this key on (reverse: below it) */
+    /* private */
+    uint32_t capacity;
+    uint8_t *bytes;
+    uint64_t used, room;
+};
+/* At most UNMERGED_RUN_MAX entries from `from` on and below `to` (NULL: no bound); reverse: below `to`, down
+ * to `from`. False: no memory. */
+#define UNMERGED_RUN_MAX 256u
+bool unmerged_run(struct unmerged *table, struct epoch_slot *slot, const struct format_key *from,
+                  const struct format_key *to, bool reverse, struct unmerged_run *run);
+void unmerged_run_free(struct unmerged_run *run);
+/* How many entries there are, about. */
+uint64_t unmerged_count(const struct unmerged *table);
+uint64_t unmerged_bytes(const struct unmerged *table);
+
+/* ---- writing ---- */
+
+/* Takes the key's latch. NULL: no memory. */
+struct unmerged_node *unmerged_latch(struct unmerged *table, struct format_key key);
+/* The same, if that does not have to wait; *busy: it would. */
+struct unmerged_node *unmerged_latch_try(struct unmerged *table, struct format_key key, bool *busy);
+void unmerged_unlatch(struct unmerged *table, struct epoch_slot *slot, struct unmerged_node *node);
+
+/* What the table has of a key whose latch is held: the pending value, else the committed one. */
+struct unmerged_look {
+    enum unmerged_found found;
+    const uint8_t *value; /* stays until the latch is given up, or the key is written */
+    uint32_t length;
+    const void *frame; /* in which it is pending; NULL: it is committed, or doubtful */
+    bool doubtful;
+};
+void unmerged_look(struct unmerged *table, struct unmerged_node *node, struct unmerged_look *look);
+
+/* With the latch held: waits until nothing is pending in a frame whose fate is not known. Suspends. */
+void unmerged_await(struct unmerged *table, struct unmerged_node *node);
+
+/* A change in a frame, on the writer's stack until the frame's fate is known and it was told. */
+struct unmerged_write {
+    struct unmerged_node *node;
+    struct unmerged *table;
+    uint64_t sequence;
+    bool first;    /* of its frame's changes to the key */
+    bool replaced; /* out: it has taken the place of an entry of the table, of which nothing refers any more
+                      to what that named: not its leaf, and no later merging puts it there */
+};
+/* With the latch held, and nothing pending in another frame. `value` NULL: the key is deleted. Draws the
+ * sequence from *counter. */
+void unmerged_write(struct unmerged *table, struct unmerged_node *node, const struct format_key *value,
+                    const void *frame, uint64_t *counter, struct unmerged_write *write);
+/* The frame's fate, for each of its changes in the order in which they were made. */
+enum unmerged_fate { UNMERGED_COMMITTED, UNMERGED_REFUSED, UNMERGED_UNKNOWN };
+void unmerged_settle(struct epoch_slot *slot, struct unmerged_write *write, enum unmerged_fate fate);
+/* A committed entry that comes from another process's log (L7); an older one of the key is replaced. False:
+ * no memory. */
+bool unmerged_adopt(struct unmerged *table, struct format_key key, const struct format_key *value,
+                    uint64_t sequence);
+
+/* ---- merging: one task at a time ---- */
+
+/* All that was drawn before the call is in the table when it returns. */
+void unmerged_barrier(struct unmerged *table);
+struct unmerged_merge {
+    struct unmerged_node *node;
+    struct format_key key; /* stays until unmerged_merged */
+    uint64_t sequence;
+    bool deleted;
+    uint32_t length;
+    uint8_t value[FORMAT_VALUE_MAX];
+};
+/* The next at most `capacity` entries to be merged, from `from` on (NULL: the least key) and below `to`.
+ * *after: the key to go on from. *least becomes the least sequence of those that cannot be merged yet, if
+ * that is less. Returns how many; *end: there are no more. */
+uint32_t unmerged_take(struct unmerged *table, struct epoch_slot *slot, const struct format_key *from,
+                       const struct format_key *to, struct unmerged_merge *merges, uint32_t capacity,
+                       struct format_key_copy *after, uint64_t *least, bool *end);
+/* `done`: the leaf has it. Else it stays. */
+void unmerged_merged(struct unmerged *table, struct epoch_slot *slot, const struct unmerged_merge *merge,
+                     bool done);
+/* With the key's latch held: its committed entry, as unmerged_take would. False: there is none, or it is
+ * being merged by another task. */
+bool unmerged_take_one(struct unmerged *table, struct unmerged_node *node, struct unmerged_merge *merge);
+/* A key that is doubtful, from `from` on. False: there is none. */
+bool unmerged_doubtful(struct unmerged *table, struct epoch_slot *slot, struct format_key_copy *key);
+
+/* The range is another's by now: its entries leave the table, whatever they are. No operation is under way in
+ * it. `to` NULL: no end. */
+void unmerged_drop(struct unmerged *table, struct epoch_slot *slot, struct format_key from,
+                   const struct format_key *to);
+
+#endif

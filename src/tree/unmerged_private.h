@@ -1,0 +1,88 @@
+/*
+ * unmerged_private.h - the objects behind unmerged.h. Private to unmerged.c and unmerged_order.c.
+ *
+ * LOCKS. A node lies in the hash table of its shard, and what it holds is guarded by the shard's lock. It is
+ * in the ordered list while it holds something; that list has a lock of its own, which is taken inside a
+ * shard's, never the other way round. Who has found a node in the ordered list, in an epoch, takes its
+ * shard's lock behind that, and looks whether it still is.
+ */
+#ifndef TREE_UNMERGED_PRIVATE_H
+#define TREE_UNMERGED_PRIVATE_H
+
+#include "base/atomic.h"
+#include "base/random.h"
+#include "base/wakeup.h"
+#include "tree/unmerged.h"
+
+#define UNMERGED_SHARDS 64u
+#define UNMERGED_LEVELS 20u
+
+struct unmerged_wait {
+    struct unmerged_wait *next;
+    struct wakeup wakeup;
+};
+
+struct unmerged_value {
+    bool present, deleted;
+    uint8_t length;
+    uint64_t sequence;
+    uint8_t *bytes; /* in the node's memory */
+};
+
+struct unmerged_node {
+    struct unmerged_node *chain; /* of its bucket */
+    uint64_t hash;
+    /* guarded by the shard's lock: */
+    struct unmerged_value committed, pending;
+    const void *frame;                     /* of `pending`; NULL: its fate is not known */
+    uint64_t first_sequence;               /* of what is pending: the earliest that may be in the log */
+    struct unmerged_wait *waiting, **last; /* for the latch */
+    struct wakeup *awaiting;               /* the latch's holder waits for the fate of what is pending */
+    bool latched, merging;
+    bool doubt;  /* what is pending was in a frame that may have been written or not */
+    bool listed; /* also under the order's lock: in the ordered list */
+    uint16_t key_length;
+    uint8_t levels;
+    uint8_t *key;
+    struct unmerged_node *next[]; /* `levels`; guarded by the order's lock */
+};
+
+struct unmerged_shard {
+    struct spinlock lock;
+    uint32_t count, capacity; /* capacity: of `buckets`, a power of two */
+    struct unmerged_node **buckets;
+};
+
+struct unmerged {
+    uint32_t value_bytes;
+    uint64_t entries, bytes; /* atomic, relaxed: for statistics */
+    struct unmerged_shard shards[UNMERGED_SHARDS];
+    struct spinlock order;
+    /* guarded by `order`: */
+    struct random random;
+    struct unmerged_node *heads[UNMERGED_LEVELS];
+    uint32_t levels;
+};
+
+static inline struct unmerged_shard *unmerged_shard(struct unmerged *table, const struct unmerged_node *node)
+{
+    return &table->shards[node->hash % UNMERGED_SHARDS];
+}
+static inline struct format_key unmerged_key(const struct unmerged_node *node)
+{
+    return (struct format_key){node->key, node->key_length};
+}
+
+/* ---- unmerged_order.c; the shard's lock is held ---- */
+
+void unmerged_list(struct unmerged *table, struct unmerged_node *node);
+void unmerged_unlist(struct unmerged *table, struct unmerged_node *node);
+
+/* ---- unmerged.c; the shard's lock is held ---- */
+
+/* Takes the node away if it holds nothing and no task needs it. */
+void unmerged_reap(struct unmerged *table, struct epoch_slot *slot, struct unmerged_node *node);
+/* How many levels a new node gets. */
+uint8_t unmerged_draw_levels(struct unmerged *table);
+
+#endif
