@@ -27,6 +27,7 @@
 #define INSTANCE    7u
 #define POOL_BYTES  (4u << 20)
 #define BLOCKS_MAX  512u
+#define LOGS_MAX    16u
 
 /* The most that one connection may hold: a command; two lists of results beyond the pause. */
 #define INPUT_MOST  (FABRIC_LENGTH_MAX + sizeof(struct wire_command) + 65536u + SESSION_INPUT_LISTS)
@@ -60,6 +61,10 @@ struct world {
         uint32_t bytes;
     } blocks[BLOCKS_MAX];
     size_t block_count;
+    struct memory_log_request log_call;           /* likewise, where that call is of a log */
+    struct memory_log_segment segments[LOGS_MAX]; /* that were taken, the latest ones; some are given back */
+    gaddr control;                                /* the last one */
+    size_t segment_count;
     bool formatted; /* meanwhile: then they are all gone */
 };
 
@@ -258,6 +263,38 @@ static void check_returned(struct world *world)
     }
 }
 
+/* Refusals and sizes are what request.h says; what is granted is new to all. */
+static void check_log(struct world *world, const struct memory_log_request *asked, const uint8_t *body,
+                      size_t length)
+{
+    struct memory_log_reply reply;
+    if (asked->kind == MEMORY_LOG_LIST || asked->kind == MEMORY_LOG_PROCESSES)
+        return;
+    must(length == sizeof reply, "the reply about a log is whole");
+    memcpy(&reply, body, sizeof reply);
+    const struct memory_log_segment *segment = &reply.segment;
+    must(reply.refusal < MEMORY_LOG_REFUSALS && reply.used <= reply.most, "logs have no more than they may");
+    must(reply.refusal == MEMORY_LOG_GRANTED || segment->bytes == 0, "a refusal grants nothing");
+    if (reply.control != GADDR_NULL)
+        world->control = reply.control;
+    if (segment->bytes == 0)
+        return;
+    must(asked->kind == MEMORY_LOG_TAKE && segment->bytes % MEMORY_LOG_SEGMENT_LEAST == 0 &&
+             segment->bytes <= MEMORY_LOG_SEGMENT_MOST &&
+             (segment->bytes <= asked->bytes || segment->bytes == MEMORY_LOG_SEGMENT_LEAST),
+         "a segment is no larger than was asked");
+    must(gaddr_offset(segment->address) >= MEMORY_LOCK_TABLE_OFFSET &&
+             gaddr_offset(segment->address) + segment->bytes <= POOL_BYTES,
+         "a segment lies within the pool");
+    for (size_t i = 0; i < world->block_count; i++) {
+        const struct block *other = &world->blocks[i];
+        must(segment->address + segment->bytes <= other->address ||
+                 other->address + other->bytes <= segment->address,
+             "a segment is nobody's block");
+    }
+    world->segments[world->segment_count++ % LOGS_MAX] = *segment;
+}
+
 static void check_result(struct world *world, const struct wire_header *head, const uint8_t *body)
 {
     uint8_t copy[sizeof(struct memory_usage_reply) + sizeof(struct memory_peers_reply)] = {0};
@@ -265,9 +302,14 @@ static void check_result(struct world *world, const struct wire_header *head, co
     must(head->length <= WIRE_SMALL_MAX && (!head->status || !head->length), "errors have no reply");
     memcpy(copy, body, head->length < sizeof copy ? head->length : sizeof copy);
     uint32_t kind = world->call.kind;
-    world->call.kind = 0;
+    const struct memory_log_request log_call = world->log_call;
+    world->call.kind = world->log_call.kind = 0;
     if (head->status || world->formatted)
         return;
+    if (log_call.kind) {
+        check_log(world, &log_call, body, head->length);
+        return;
+    }
     world->formatted = kind == 0; /* a call that was put together of raw bytes */
     if (kind == MEMORY_ALLOCATE)
         check_given(world, (const struct memory_allocate_reply *)(const void *)copy, head->length);
@@ -275,9 +317,21 @@ static void check_result(struct world *world, const struct wire_header *head, co
         check_returned(world);
 }
 
+struct used {
+    struct memory_node *node;
+    size_t blocks, log_blocks;
+    uint64_t log_bytes;
+};
+
 static void count_block(void *context, gaddr address, uint32_t bytes)
 {
-    ++*(size_t *)context;
+    struct used *used = context;
+    if (memory_node_is_log(used->node, address)) {
+        used->log_blocks++;
+        used->log_bytes += bytes;
+    } else {
+        used->blocks++;
+    }
 }
 
 /* Everything is taken by the peer; welcomes are remembered. */
@@ -399,11 +453,53 @@ static uint32_t take_block_bytes(struct fuzz_input *input)
     return how < 200 ? memory_block_size(how % MEMORY_BLOCK_SIZES) : fuzz_u32(input);
 }
 
+/* The result of the call that was just fed is judged while it is known what was asked. */
+static void hear(struct world *world, unsigned index)
+{
+    if (world->sessions[index] != NULL)
+        drain(world, world->sessions[index]);
+}
+
+/* A call about a log, of one of two processes; segments are mostly some that were taken. */
+static void feed_log_call(struct world *world, unsigned index, struct fuzz_input *input)
+{
+    uint8_t what = fuzz_byte(input), how = fuzz_byte(input);
+    struct wire_header head = {.kind = WIRE_CALL, .length = sizeof(struct memory_log_request)};
+    struct memory_log_request call = {
+        .kind = MEMORY_LOG + what % 6u,
+        .instance = what / 6u % 3u,
+        .bytes = (uint64_t)fuzz_byte(input) << (how % 24u),
+        .after = how & 128 ? fuzz_byte(input) : 0,
+        .process = {.instance = 1 + (what / 18u & 1u),
+                    .compute_id = how & 64 ? fuzz_u16(input) : world->compute_id}};
+    if (world->segment_count > 0)
+        call.segment = world->segments[fuzz_byte(input) %
+                                       (world->segment_count < LOGS_MAX ? world->segment_count : LOGS_MAX)];
+    if (how & 32)
+        call.segment.address += fuzz_u16(input);
+    struct memoryd_session *session = session_of(world, index);
+    world->call.kind = world->log_call.kind = 0;
+    if (!memoryd_buffer_held(&session->in))
+        world->log_call = call;
+    else
+        world->formatted = true; /* no longer known what is whose */
+    feed(world, index, &head, sizeof head);
+    if (world->sessions[index] != NULL)
+        feed(world, index, &call, sizeof call);
+    hear(world, index);
+    world->log_call.kind = 0;
+}
+
 /* A call of any kind, its fields mostly possible; blocks that are returned are mostly some that were given.
  */
 static void feed_call(struct world *world, unsigned index, struct fuzz_input *input)
 {
-    struct memory_free_request call = {.kind = fuzz_byte(input) % 9};
+    uint8_t kind = fuzz_byte(input);
+    if (kind >= 216) {
+        feed_log_call(world, index, input);
+        return;
+    }
+    struct memory_free_request call = {.kind = kind % 9};
     struct wire_header head = {.kind = WIRE_CALL, .length = sizeof call};
     uint8_t how = fuzz_byte(input);
     if (call.kind == MEMORY_ALLOCATE || call.kind == MEMORY_FREE) {
@@ -424,6 +520,11 @@ static void feed_call(struct world *world, unsigned index, struct fuzz_input *in
         if (block && i == 0 && how & 2)
             call.block_bytes = block->bytes;
         call.sizes[i] = block ? block->bytes : take_block_bytes(input);
+        if (how & 16) { /* a log's, which is not taken */
+            const struct memory_log_segment *segment = &world->segments[i % LOGS_MAX];
+            call.blocks[i] = how & 32 ? world->control : segment->address;
+            call.sizes[i] = how & 32 ? MEMORY_LOG_CONTROL_BYTES : (uint32_t)segment->bytes;
+        }
         if (how & 4)
             call.blocks[i] += fuzz_byte(input);
     }
@@ -440,6 +541,7 @@ static void feed_call(struct world *world, unsigned index, struct fuzz_input *in
     feed(world, index, &head, sizeof head);
     if (world->sessions[index] != NULL)
         feed(world, index, &call, head.length);
+    hear(world, index);
     world->call.kind = 0;
 }
 
@@ -518,7 +620,7 @@ static void step(struct world *world, struct fuzz_input *input)
 /* True: it is not as it was at first. */
 static bool world_end(struct world *world)
 {
-    size_t used = 0;
+    struct used used = {.node = world->node};
     struct memory_status_reply status;
     for (unsigned i = 0; i < CONNECTIONS; i++)
         session_end(world, i, MEMORYD_LOST);
@@ -528,9 +630,12 @@ static bool world_end(struct world *world)
     must(world->daemon->groups.count == 0, "all groups end with their connections");
     memory_node_each_used(world->node, count_block, &used);
     memory_node_status(world->node, &status);
-    must(status.blocks_used == used, "the blocks in use are as many as it says");
-    must(world->formatted || used == world->block_count, "those in use are those that were given");
-    return used || world->formatted;
+    must(status.blocks_used == used.blocks + used.log_blocks, "the blocks in use are as many as it says");
+    must(used.log_blocks == status.log_processes + status.log_segments &&
+             used.log_bytes == status.log_bytes + status.log_processes * MEMORY_LOG_CONTROL_BYTES,
+         "the logs' blocks are those that it knows of");
+    must(world->formatted || used.blocks == world->block_count, "those in use are those that were given");
+    return used.blocks || used.log_blocks || world->formatted;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
