@@ -19,6 +19,7 @@
 #define A     1u
 #define B     2u
 #define C     3u
+#define MOVER 999u /* a compute node that empties chunks */
 
 static struct memory_node *make_with(uint64_t room, uint64_t chunk_bytes, uint64_t log_bytes)
 {
@@ -514,7 +515,7 @@ static struct memory_evacuate_reply evacuate(struct memory_node *node, uint32_t 
     struct memory_evacuate_request request = {.kind = kind, .tried = 1, .evacuation = evacuation};
     struct memory_evacuate_reply reply = {0};
     size_t length;
-    assert_int_equal(call_as(node, B, &request, sizeof request, &reply, sizeof reply, &length), 0);
+    assert_int_equal(call_as(node, MOVER, &request, sizeof request, &reply, sizeof reply, &length), 0);
     return reply;
 }
 
@@ -617,6 +618,8 @@ struct model {
     struct model_process processes[MODEL_PROCESSES + 1]; /* by compute id */
     gaddr blocks[MODEL_BLOCKS];                          /* of others; 0: none */
     uint32_t block_bytes[MODEL_BLOCKS];
+    uint64_t evacuation; /* 0: none is under way */
+    unsigned evacuations;
 };
 
 static uint64_t model_bytes(const struct model_process *process, unsigned from)
@@ -732,6 +735,15 @@ static void model_block(struct model *model)
     model->block_bytes[at] = bytes;
 }
 
+/* Chunks are emptied meanwhile, and what is kept back is handed out as the last resort. */
+static void model_evacuate(struct model *model)
+{
+    if (model->evacuation)
+        evacuate(model->node, MEMORY_EVACUATE_END, model->evacuation);
+    model->evacuation = model->evacuation ? 0 : evacuate(model->node, MEMORY_EVACUATE_BEGIN, 0).evacuation;
+    model->evacuations += model->evacuation != 0;
+}
+
 static void count_log_block(void *context, gaddr block, uint32_t block_bytes)
 {
     uint64_t *counts = context; /* blocks and bytes */
@@ -776,7 +788,7 @@ static void model_compare(struct model *model)
 static void model_step(struct model *model)
 {
     uint16_t id = (uint16_t)(1 + random_below(&model->random, MODEL_PROCESSES));
-    switch (random_below(&model->random, 16)) {
+    switch (random_below(&model->random, 17)) {
     case 0:
     case 1:
         model_open(model, id);
@@ -793,6 +805,9 @@ static void model_step(struct model *model)
     case 6:
         model_give(model, id);
         break;
+    case 16:
+        model_evacuate(model);
+        break;
     case 7:
     case 8:
     case 9:
@@ -807,6 +822,7 @@ static void model_step(struct model *model)
 static void test_random(void **state)
 {
     static const uint64_t chunks[] = {64 * KIB, 256 * KIB, 8 * MIB};
+    unsigned evacuations = 0;
     for (unsigned seed = 0; seed < 6; seed++) {
         struct model model = {.most = 12 * MIB};
         model.node = make_with(32 * MIB, chunks[seed % 3], model.most);
@@ -824,7 +840,9 @@ static void test_random(void **state)
                 assert_int_equal(free_block(model.node, model.blocks[i], model.block_bytes[i]), 0);
         assert_int_equal(status_of(model.node).bytes_used, 0);
         memory_node_destroy(model.node);
+        evacuations += model.evacuations;
     }
+    assert_true(evacuations > 50);
 }
 
 /* ---- nonsense ---- */
