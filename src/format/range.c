@@ -14,7 +14,8 @@
 #define UNCLAIMED 1u
 #define LOGGED    2u
 #define INHERITED 4u
-#define FLAGS     (UNCLAIMED | LOGGED | INHERITED)
+#define NEXT      8u
+#define FLAGS     (UNCLAIMED | LOGGED | INHERITED | NEXT)
 static_assert(HEIRS_OFFSET + 2 * FORMAT_RANGE_HEIRS_MAX + 2 == INSTANCE_OFFSET, "the instances are aligned");
 static_assert(INSTANCE_OFFSET + 8 * FORMAT_RANGE_HEIRS_MAX == CRC_OFFSET, "the heirs stand before the CRC");
 static_assert(CRC_OFFSET + 4 == FORMAT_RANGE_VALUE_BYTES, "the CRC stands last");
@@ -46,7 +47,7 @@ size_t format_range_encode(const struct format_range *range, uint8_t key[FORMAT_
     memcpy(value + 2, &range->owner.compute_id, 2);
     memcpy(value + 4, &range->next.compute_id, 2);
     value[6] = (uint8_t)((range->unclaimed ? UNCLAIMED : 0) | (range->logged ? LOGGED : 0) |
-                         (range->inherited ? INHERITED : 0));
+                         (range->inherited ? INHERITED : 0) | (range->logged_next ? NEXT : 0));
     memcpy(value + 8, &range->owner.instance, 8);
     memcpy(value + 16, &range->next.instance, 8);
     memcpy(value + 24, &range->epoch, 8);
@@ -103,6 +104,8 @@ static const char *judge(const struct format_range *range)
         return "has an epoch that is later than its version";
     if (range->logged && !range->owner.compute_id)
         return "is logged and has no owner";
+    if (range->logged_next && !range->next.compute_id)
+        return "is to be logged and has no next owner";
     if (range->inherited && (!moves || !range->next.compute_id || !format_range_unmerged(range)))
         return "is inherited, and there is nothing to inherit or no one who does";
     return judge_heirs(range);
@@ -131,6 +134,7 @@ const char *format_range_decode(const uint8_t *key, size_t key_length, const uin
     range->unclaimed = flags & UNCLAIMED;
     range->logged = flags & LOGGED;
     range->inherited = flags & INHERITED;
+    range->logged_next = flags & NEXT;
     range->state = value[1];
     memcpy(&range->owner.compute_id, value + 2, 2);
     memcpy(&range->next.compute_id, value + 4, 2);

@@ -6,7 +6,7 @@
  * stand together, in key order; a range ends where the next one begins, or with the index.
  *
  *   value, byte 0: version of this layout, 2   1: state   2: owner's id (u16)   4: next owner's id (u16)
- *   6: flags (u16): 1: unclaimed, 2: logged, 4: inherited   8: owner's instance (u64)
+ *   6: flags (u16): 1: unclaimed, 2: logged, 4: inherited, 8: logged next   8: owner's instance (u64)
  *   16: next owner's instance (u64)   24: epoch (u64)   32: version of the map (u64)
  *   40: ids of up to three heirs (u16 each)   46: 0 (u16)   48: their instances (u64 each)
  *   72: CRC32C of the key and all before (u32)
@@ -41,8 +41,9 @@ struct format_range {
     bool unclaimed; /* shared, or becoming so, since no process wanted it: the next one that wants ranges gets
                        it. Without this, a range that has been owned is shared on purpose */
     bool logged;    /* its owner writes it by its log: the pool may be older than what was acknowledged */
-    bool inherited; /* it moves, and the next owner takes what is not merged from the owner's log: the owner
-                       merges nothing before it gives the range up */
+    bool logged_next; /* it moves, and the next owner will write it by its log */
+    bool inherited;   /* it moves, and the next owner takes what is not merged from the owner's log: the owner
+                         merges nothing before it gives the range up */
     uint8_t heir_count;
     struct fabric_process owner, next;
     uint64_t epoch, version;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "owner/board.h"
+#include "owner/heirs.h"
 #include "owner/state.h"
 
 bool owner_fresh(const struct owner *owner)
@@ -39,17 +40,23 @@ static int report(struct owner *owner, struct tree_session *session, uint64_t ve
 /* ---- installing ---- */
 
 static int install_rows(struct owner *owner, struct tree_session *session, struct owner_index *index,
-                        const struct format_range *ranges, uint32_t count)
+                        const struct format_range *ranges, uint32_t count, bool again)
 {
     struct tree_rights_row *rows = owner_allocate_zeros(&owner->heap, count ? count : 1, sizeof *rows);
     if (!rows)
         return pool_fail_memory(tree_session_pool(session));
-    for (uint32_t i = 0; i < count; i++)
-        owner_map_row(&ranges[i], owner->self, &rows[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct format_range *upper = i + 1 < count ? &ranges[i + 1] : NULL;
+        struct format_range range = ranges[i];
+        if (range.heir_count && owner_heirs_ready(owner, &range, upper))
+            range.heir_count = 0;
+        owner_map_row(&range, owner->self, &rows[i]);
+        rows[i].lower = ranges[i].lower;
+    }
     if (!count)
         rows[0].right = TREE_SHARED;
-    int status = tree_rights_adopt(session, index->tree, owner->copy.version, owner->copy.incarnation, rows,
-                                   count ? count : 1);
+    int status = (again ? tree_rights_ready : tree_rights_adopt)(
+        session, index->tree, owner->copy.version, owner->copy.incarnation, rows, count ? count : 1);
     owner_free(&owner->heap, rows);
     return status;
 }
@@ -72,14 +79,23 @@ int owner_install(struct owner *owner, struct tree_session *session, struct owne
         const struct format_range nothing = {
             .number = index->number, .state = FORMAT_RANGE_MOVING, .epoch = owner->copy.version};
         set_trouble(owner, index, problem->text);
-        return install_rows(owner, session, index, &nothing, 1);
+        return install_rows(owner, session, index, &nothing, 1, false);
     }
     uint32_t count;
     const struct format_range *ranges = owner_map_of(&owner->copy, index->number, &count);
-    int status = install_rows(owner, session, index, ranges, count);
+    int status = install_rows(owner, session, index, ranges, count, false);
     if (!status)
         set_trouble(owner, index, NULL);
     return status;
+}
+
+int owner_install_again(struct owner *owner, struct tree_session *session, struct owner_index *index)
+{
+    uint32_t count;
+    const struct format_range *ranges = owner_map_of(&owner->copy, index->number, &count);
+    return owner_map_problem(&owner->copy, index->number)
+               ? 0
+               : install_rows(owner, session, index, ranges, count, true);
 }
 
 /* ---- refreshing ---- */
@@ -88,14 +104,16 @@ int owner_install(struct owner *owner, struct tree_session *session, struct owne
 static int adopt(struct owner *owner, struct tree_session *session, struct owner_map *map)
 {
     struct owner_map before = owner->copy;
+    int status = 0;
     owner->copy = *map;
-    for (struct owner_index *index = owner->indexes; index; index = index->next) {
-        int status = owner_install(owner, session, index);
-        if (status) { /* some indexes are further than others; none is further than it may be */
-            *map = owner->copy;
-            owner->copy = before;
-            return status;
-        }
+    for (struct owner_index *index = owner->indexes; index && !status; index = index->next)
+        status = owner_install(owner, session, index);
+    if (!status)
+        status = owner_heirs_adopted(owner, session, &before);
+    if (status) { /* some indexes are further than others; none is further than it may be */
+        *map = owner->copy;
+        owner->copy = before;
+        return status;
     }
     *map = before;
     /* relaxed: whoever relies on the numbers is told so by the tables of rights, not by them */

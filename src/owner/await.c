@@ -91,7 +91,7 @@ int owner_await_gone(struct owner_transfer *transfer, struct fabric_process gone
 struct loser {
     struct fabric_process process;
     uint64_t serial;
-    bool done, fenced;
+    bool done, fenced, adopted;
 };
 
 struct losers {
@@ -121,15 +121,16 @@ static int add(struct losers *losers, struct fabric_process process)
     return 0;
 }
 
-/* Of a shared range, all members of the board lose it; of an owned one, its owner. */
+/* Of a shared range, all members of the board lose it; of an owned one, its owner; and of an owned one that
+ * is to be logged and was not, all members lose the right to read it one-sided. */
 static int collect(struct losers *losers, const struct format_range *ranges, uint32_t count)
 {
     bool shared = false;
     int status = 0;
     for (uint32_t i = 0; i < count && !status; i++) {
-        if (owner_nobody(ranges[i].owner))
-            shared = true;
-        else
+        shared = shared || owner_nobody(ranges[i].owner) ||
+                 (ranges[i].logged_next && !format_range_unmerged(&ranges[i]));
+        if (!owner_nobody(ranges[i].owner))
             status = add(losers, ranges[i].owner);
     }
     if (status || !shared)
@@ -151,7 +152,7 @@ static int look_at(struct losers *losers, struct loser *loser, const struct owne
     struct pool_session *pool = tree_session_pool(transfer->session);
     const struct memory_board_member *member = owner_members_find(members, loser->process);
     if (member && member->adopted >= transfer->version) {
-        loser->done = true;
+        loser->done = loser->adopted = true;
         return 0;
     }
     const bool late = task_now() - losers->since >= transfer->owner->options.adopt_ns;
@@ -202,7 +203,42 @@ static int time_out(struct losers *losers)
                      owner_describe(losers->transfer->owner, losers->all[i].process, text));
 }
 
-int owner_transfer_await(struct owner_transfer *transfer, const struct format_range *ranges, uint32_t count)
+static bool has_adopted(const struct losers *losers, struct fabric_process process)
+{
+    if (fabric_process_equal(process, losers->transfer->owner->self))
+        return true;
+    for (uint32_t i = 0; i < losers->count; i++)
+        if (fabric_process_equal(losers->all[i].process, process))
+            return losers->all[i].adopted;
+    return false;
+}
+
+int owner_transfer_heard(struct owner_transfer *transfer, struct fabric_process process)
+{
+    const uint64_t since = task_now();
+    char text[OWNER_TEXT_BYTES];
+    struct owner_members members;
+    int status = owner_transfer_publish(transfer);
+    if (!status)
+        status = owner_refresh(transfer->owner, transfer->session, transfer->version);
+    while (!status && !fabric_process_equal(process, transfer->owner->self)) {
+        status = owner_board_members(transfer->owner, transfer->session, &members);
+        const struct memory_board_member *member = status ? NULL : owner_members_find(&members, process);
+        const bool adopted = member && member->adopted >= transfer->version;
+        owner_members_free(&members);
+        if (status || adopted)
+            break;
+        if (task_now() - since >= transfer->owner->options.adopt_ns)
+            return pool_fail(tree_session_pool(transfer->session), BANYAN_EBUSY,
+                             "%s does not adopt what has changed in the map",
+                             owner_describe(transfer->owner, process, text));
+        task_sleep(LOOK_LAST);
+    }
+    return status;
+}
+
+int owner_transfer_await(struct owner_transfer *transfer, const struct format_range *ranges, uint32_t count,
+                         bool *adopted)
 {
     struct losers losers = {.transfer = transfer, .since = task_now()};
     uint64_t pause = LOOK_FIRST;
@@ -221,6 +257,8 @@ int owner_transfer_await(struct owner_transfer *transfer, const struct format_ra
         task_sleep(pause);
         pause = pause * 2 < LOOK_LAST ? pause * 2 : LOOK_LAST;
     }
+    for (uint32_t i = 0; i < count && adopted && !status; i++)
+        adopted[i] = has_adopted(&losers, ranges[i].owner);
     owner_free(&transfer->owner->heap, losers.all);
     return status;
 }

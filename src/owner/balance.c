@@ -221,11 +221,12 @@ static struct fabric_process richest(const struct balance *balance, const struct
 }
 
 /* The last range of the process that is no more than `room`; UINT32_MAX: none. */
-static uint32_t fitting(const struct weighed *weighed, const bool *taken, struct fabric_process process,
-                        uint64_t room)
+static uint32_t fitting(const struct owner *owner, const struct weighed *weighed, const bool *taken,
+                        struct fabric_process process, uint64_t room)
 {
     for (uint32_t i = weighed->count; i-- > 0;)
-        if (!taken[i] && weighed->ranges[i].state == FORMAT_RANGE_SETTLED &&
+        if (!taken[i] && (!weighed->ranges[i].heir_count || owner->log) &&
+            weighed->ranges[i].state == FORMAT_RANGE_SETTLED &&
             fabric_process_equal(weighed->ranges[i].owner, process) && weight(weighed, i) <= room)
             return i;
     return UINT32_MAX;
@@ -249,7 +250,7 @@ static int take_from_others(struct balance *balance)
         if (owner_nobody(from) || most <= fair)
             break;
         /* neither may the other come below what this process has then */
-        uint32_t at = fitting(&weighed, taken, from, (most - mine) / 2 + 1);
+        uint32_t at = fitting(balance->owner, &weighed, taken, from, (most - mine) / 2 + 1);
         if (at == UINT32_MAX)
             break;
         taken[at] = true;
@@ -368,7 +369,7 @@ static int balance_index(struct owner *owner, struct tree_session *session, stru
     struct balance balance = {.owner = owner, .session = session, .index = index};
     int status = draw(&balance);
     if (!status)
-        status = owner_takers(owner, session, owner->self, &balance.others, &balance.other_count);
+        status = owner_takers(owner, session, owner->self, false, &balance.others, &balance.other_count);
     if (!status && !(idle && has_enough(&balance)))
         status = change(&balance, !idle);
     owner_free(&owner->heap, balance.samples);

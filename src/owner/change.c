@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "owner/board.h"
+#include "owner/heirs.h"
 #include "owner/transfer.h"
 
 /* ---- listing ---- */
@@ -145,6 +146,8 @@ static int bound_change_begin(struct bound_change *change, struct owner *owner, 
     if (!change->index)
         return BANYAN_EINVAL;
     int status = bound_of(session, tree, key, key_length, &change->bound);
+    if (!status) /* ranges with heirs cannot become one */
+        status = owner_heirs_await(owner, session);
     if (!status)
         status = owner_transfer_begin(&change->transfer, owner, session, true);
     if (status)
@@ -181,6 +184,10 @@ static int merge_at(struct owner_transfer *transfer, const struct owner_index *i
     if (!fabric_process_equal(right[-1].owner, right->owner))
         return pool_fail(pool, BANYAN_ECONFLICT, "the ranges belong to different owners: %s, and %s",
                          owner_describe(transfer->owner, right[-1].owner, left_text),
+                         owner_describe(transfer->owner, right->owner, right_text));
+    if (right->heir_count || right[-1].heir_count || right->logged != right[-1].logged)
+        return pool_fail(pool, BANYAN_EBUSY,
+                         "%s has changes of these ranges in logs, and has not merged them yet",
                          owner_describe(transfer->owner, right->owner, right_text));
     return owner_transfer_merge(transfer, at);
 }
@@ -307,7 +314,10 @@ int owner_move(struct owner *owner, struct tree_session *session, const struct o
         *moved = 0;
     if (selection->tree && !attached(owner, session, selection->tree))
         return BANYAN_EINVAL;
-    int status = owner_transfer_begin(&transfer, owner, session, true);
+    int status = owner_heirs_await(owner, session); /* one that keeps no log gets none with heirs */
+    if (status)
+        return status;
+    status = owner_transfer_begin(&transfer, owner, session, true);
     if (status)
         return status;
     status = taker_good(&transfer, to);
@@ -345,6 +355,7 @@ static int give(struct owner_transfer *transfer, const struct tree *only)
     struct owner *owner = transfer->owner;
     struct fabric_process *takers = NULL;
     uint32_t taker_count = 0, count = 0;
+    bool inherit = false;
     struct format_range *ranges =
         owner_allocate(&transfer->owner->heap, (transfer->map.count + 1) * sizeof *ranges);
     if (!ranges)
@@ -352,9 +363,12 @@ static int give(struct owner_transfer *transfer, const struct tree *only)
     for (uint32_t i = 0; i < transfer->map.count; i++)
         if (transfer->map.ranges[i].state == FORMAT_RANGE_SETTLED &&
             fabric_process_equal(transfer->map.ranges[i].owner, owner->self) &&
-            (!only || transfer->map.ranges[i].number == tree_number(only)))
+            (!only || transfer->map.ranges[i].number == tree_number(only))) {
             ranges[count++] = transfer->map.ranges[i];
-    int status = count ? owner_takers(owner, transfer->session, owner->self, &takers, &taker_count) : 0;
+            inherit = inherit || transfer->map.ranges[i].heir_count;
+        }
+    int status =
+        count ? owner_takers(owner, transfer->session, owner->self, inherit, &takers, &taker_count) : 0;
     if (!status) {
         owner_spread(ranges, count, takers, taker_count);
         status = owner_transfer_move(transfer, ranges, count);
@@ -370,6 +384,8 @@ int owner_release(struct owner *owner, struct tree_session *session)
     atomic_store_relaxed(&owner->released, true); /* a flag that orders nothing */
     int status = owner_tell(owner, session);      /* nobody gives it ranges from here on */
     if (!status)
+        status = owner_heirs_await(owner, session);
+    if (!status)
         status = owner_transfer_begin(&transfer, owner, session, true);
     if (status)
         return status;
@@ -379,7 +395,9 @@ int owner_release(struct owner *owner, struct tree_session *session)
 int owner_give(struct owner *owner, struct tree_session *session, const struct tree *tree)
 {
     struct owner_transfer transfer;
-    int status = owner_transfer_begin(&transfer, owner, session, true);
+    int status = owner_heirs_await(owner, session);
+    if (!status)
+        status = owner_transfer_begin(&transfer, owner, session, true);
     return status ? status : owner_transfer_end(&transfer, give(&transfer, tree));
 }
 
@@ -436,7 +454,9 @@ int owner_close(struct owner *owner, struct tree_session *session, struct tree *
     struct owner_transfer transfer;
     if (!attached(owner, session, tree))
         return BANYAN_EINVAL;
-    int status = owner_transfer_begin(&transfer, owner, session, true);
+    int status = owner_heirs_await(owner, session);
+    if (!status)
+        status = owner_transfer_begin(&transfer, owner, session, true);
     if (status)
         return status;
     return owner_transfer_end(&transfer, close_index(&transfer, tree_number(tree)));

@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "owner/board.h"
+#include "owner/heirs.h"
 #include "owner/transfer.h"
 
 /* A range that is on its way for so long, and no process at it, is finished by keepers; before that by
@@ -86,17 +87,45 @@ static int inspect(struct keeping *keeping, bool *moving, struct fabric_process 
     return status;
 }
 
-/* Ranges of an index that this process has not open would be answered by nobody. */
+/* Ranges of an index that this process has not open would be answered by nobody; and those that it has taken
+ * since no other could inherit them are nobody's, once it has merged them. Under `adopting`. */
+static bool to_give_back(const struct owner *owner, const struct format_range *range)
+{
+    return fabric_process_equal(range->owner, owner->self) && range->state == FORMAT_RANGE_SETTLED &&
+           (!owner_index_numbered(owner, range->number) ||
+            (!range->heir_count && owner_heirs_lent(owner, range->epoch)));
+}
+
+/* Those that are to be given back, and to whom: `heir` (zeros: there is none) inherits what this process
+ * cannot merge, since it has the index not open. Returns how many. */
+static uint32_t choose_back(struct owner_transfer *transfer, struct fabric_process heir,
+                            struct format_range *ranges)
+{
+    struct owner *owner = transfer->owner;
+    uint32_t count = 0;
+    owner_turn_take(&owner->adopting);
+    for (uint32_t i = 0; i < transfer->map.count; i++) {
+        const struct format_range *range = &transfer->map.ranges[i];
+        const bool inherit = range->heir_count || owner_heirs_stranded(owner, range->number);
+        if (!to_give_back(owner, range) || (inherit && owner_nobody(heir)))
+            continue;
+        ranges[count] = *range;
+        ranges[count].unclaimed = !inherit;
+        ranges[count++].next = inherit ? heir : (struct fabric_process){0};
+    }
+    owner_turn_give(&owner->adopting);
+    return count;
+}
+
 static int give_back(struct keeping *keeping)
 {
     struct owner *owner = keeping->owner;
     struct owner_transfer transfer;
-    uint32_t count = 0;
+    struct fabric_process *takers = NULL;
+    uint32_t count = 0, taker_count = 0;
     owner_turn_take(&owner->adopting);
     for (uint32_t i = 0; i < owner->copy.count; i++)
-        count += fabric_process_equal(owner->copy.ranges[i].owner, owner->self) &&
-                 owner->copy.ranges[i].state == FORMAT_RANGE_SETTLED &&
-                 !owner_index_numbered(owner, owner->copy.ranges[i].number);
+        count += to_give_back(owner, &owner->copy.ranges[i]);
     owner_turn_give(&owner->adopting);
     if (!count)
         return 0;
@@ -106,18 +135,13 @@ static int give_back(struct keeping *keeping)
     struct format_range *ranges = owner_allocate(&owner->heap, (transfer.map.count + 1) * sizeof *ranges);
     if (!ranges)
         status = pool_fail_memory(tree_session_pool(keeping->session));
-    count = 0;
-    owner_turn_take(&owner->adopting);
-    for (uint32_t i = 0; i < transfer.map.count && !status; i++)
-        if (fabric_process_equal(transfer.map.ranges[i].owner, owner->self) &&
-            !owner_index_numbered(owner, transfer.map.ranges[i].number)) {
-            ranges[count] = transfer.map.ranges[i];
-            ranges[count].unclaimed = true;
-            ranges[count++].next = (struct fabric_process){0};
-        }
-    owner_turn_give(&owner->adopting);
     if (!status)
+        status = owner_takers(owner, keeping->session, owner->self, true, &takers, &taker_count);
+    if (!status) {
+        count = choose_back(&transfer, taker_count ? takers[0] : (struct fabric_process){0}, ranges);
         status = owner_transfer_move(&transfer, ranges, count);
+    }
+    owner_free(&owner->heap, takers);
     owner_free(&owner->heap, ranges);
     return owner_transfer_end(&transfer, status);
 }
@@ -210,6 +234,8 @@ int owner_keep(struct owner *owner, struct tree_session *session)
          * told to its operations. */
         if (!owner_fresh(owner) || newest(owner) > atomic_load_relaxed(&owner->adopted))
             (void)owner_refresh(owner, session, atomic_load_relaxed(&owner->adopted) + 1);
+        if (owner_heirs_pending(owner))
+            (void)owner_heirs_step(owner, session);
         uint64_t now = task_now();
         if (now - keeping.looked >= owner->options.tick_ns) {
             keeping.looked = now;

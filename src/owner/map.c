@@ -111,8 +111,11 @@ void owner_map_row(const struct format_range *range, struct fabric_process self,
     if (owner_nobody(range->owner)) {
         row->right = moving ? TREE_MOVING : TREE_SHARED;
     } else if (fabric_process_equal(range->owner, self)) {
-        row->right = moving ? TREE_MOVING : TREE_OWNED;
-        row->logged = !moving && range->logged;
+        row->right = moving || range->heir_count ? TREE_MOVING : TREE_OWNED;
+        row->logged = row->right == TREE_OWNED && range->logged;
+    } else if (moving && range->logged_next && !format_range_unmerged(range)) {
+        /* The next owner's changes will not be in the pool at once: whoever reads it must have stopped. */
+        row->right = TREE_MOVING;
     } else {
         /* While it moves too: where its owner wrote through one-sided reads go on, and all that the owner is
          * asked is refused by it until the range is settled. */

@@ -43,7 +43,7 @@ const struct format_range *owner_map_of(const struct owner_map *map, uint16_t nu
 uint32_t owner_map_find(const struct owner_map *map, uint16_t number, const void *key, size_t key_length);
 /* NULL: nothing is wrong with the index's part. */
 const struct owner_problem *owner_map_problem(const struct owner_map *map, uint16_t number);
-/* What the range is to this process. */
+/* What the range is to this process. Its own one with heirs is MOVING: until it has inherited (heirs.h). */
 void owner_map_row(const struct format_range *range, struct fabric_process self, struct tree_rights_row *row);
 
 /* For whoever has just written the entry: the copy follows. BANYAN_ENOMEM. */

@@ -9,6 +9,7 @@
 
 #include "owner/board.h"
 #include "owner/forward.h"
+#include "owner/heirs.h"
 #include "owner/state.h"
 
 const char *const owner_state_names[] = {"settled", "moving", "split", "closed", NULL};
@@ -84,6 +85,7 @@ void owner_destroy(struct owner *owner)
         return;
     fabric_notice_listen(owner->fabric, NULL, NULL);
     tree_compute_set_forward(owner->compute, &nothing, NULL); /* no operation is under way any more */
+    owner_heirs_destroy(owner);
     owner_heap_clear(&owner->heap);
     tree_close(owner->map);
     free(owner);
@@ -221,9 +223,15 @@ static void wait_for_users(struct owner *owner, struct owner_index *index)
     }
 }
 
-static void take_out(struct owner *owner, struct owner_index *index)
+static int take_out(struct owner *owner, struct tree_session *session, struct owner_index *index)
 {
+    uint32_t count;
+    int status = 0;
     owner_turn_take(&owner->adopting);
+    const struct format_range *ranges = owner_map_of(&owner->copy, index->number, &count);
+    for (uint32_t i = 0; i < count && !status; i++)
+        if (fabric_process_equal(ranges[i].owner, owner->self) && ranges[i].logged)
+            status = owner_heirs_strand(owner, session, index->number);
     spinlock_lock(&owner->lock);
     struct owner_index **link = &owner->indexes;
     while (*link != index)
@@ -233,6 +241,7 @@ static void take_out(struct owner *owner, struct owner_index *index)
     owner_count_ranges(owner);
     owner_turn_give(&owner->adopting);
     owner_free(&owner->heap, index);
+    return status;
 }
 
 int owner_detach(struct owner *owner, struct tree_session *session, struct tree *tree)
@@ -245,8 +254,8 @@ int owner_detach(struct owner *owner, struct tree_session *session, struct tree 
                          tree_name(tree));
     int status = owner_give(owner, session, tree);
     wait_for_users(owner, index);
-    take_out(owner, index);
-    return status;
+    int stranded = take_out(owner, session, index);
+    return status ? status : stranded;
 }
 
 /* ---- messages ---- */

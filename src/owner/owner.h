@@ -82,14 +82,23 @@ struct owner_log {
      * the order of the heirs; the process itself may be one of them. When it returns 0 this process's log has
      * all of it, safely, under `epoch`, or (where it keeps no log) the leaves have it. Until then the log of
      * this process must not make void what it had of the range under an earlier epoch: the next owner may
-     * have to inherit from it.
+     * have to inherit from it. What is merged of a range before it is `cleared` must stay in this log: the
+     * next owner inherits from the heirs too, and may find an older change there. It begins no operation of
+     * an index (it would wait for a right that is waiting for it), and takes less than adopt_ns: the keeper
+     * does it, and adopts nothing meanwhile.
      */
     int (*inherit)(void *context, struct tree_session *session, struct tree *tree,
                    const struct fabric_process *heirs, uint32_t heir_count, struct format_key lower,
                    const struct format_key *upper, uint64_t epoch);
+    /* The heirs of the range, or of a part of it, that was inherited under `epoch` are off the map: nobody
+     * will inherit from them any more, and this log may forget what it has merged. Does not wait. */
+    void (*cleared)(void *context, struct tree *tree, struct format_key lower, const struct format_key *upper,
+                    uint64_t epoch);
     /* The range is about to be shared, unclaimed, or not logged any more: merges all that the log has of it
      * into its leaves. No operation of the range is under way, none begins, and no other process has a right
-     * to it before this returns 0. Called again for a range that it has flushed already. */
+     * to it before this returns 0. All lists that change leaves go through the session (or are bound to the
+     * same incarnation, pool_session's `pinned`): the process may have been fenced, and the range another's,
+     * which the lists' refusal tells. Called again after an error. */
     int (*flush)(void *context, struct tree_session *session, struct tree *tree, struct format_key lower,
                  const struct format_key *upper);
     /* This process had the range, logged or to inherit, under `epoch`, and does not have it any more: changes
@@ -102,7 +111,8 @@ struct owner_log {
      * heir: what it disowned of the index under that version or an earlier one need not be kept any more.
      * Does not wait. */
     void (*released)(void *context, struct tree *tree, uint64_t version);
-    /* The index was dropped: nothing of it is merged or kept any more. Does not wait. */
+    /* The index is closed, and about to be dropped: nothing of it is logged any more. Does not wait; called
+     * more than once. */
     void (*dropped)(void *context, struct tree *tree);
     /* A process that is gone, and fenced at every memory node: no range names it as owner or heir, so what
      * the memory nodes keep of its log may be given back. Under the map's lock. */
@@ -259,6 +269,7 @@ struct owner_stats {
     uint64_t transfer_ns, transfer_longest_ns;
     uint64_t finished;                                         /* of others, ended here */
     uint64_t takeovers;                                        /* of dead processes' ranges */
+    uint64_t inherited;                                        /* ranges, from others' logs */
     uint64_t fencings;                                         /* processes that this one had fenced */
     uint64_t forwarded_lookups, forwarded_exchanges, messages; /* asked of others */
     uint64_t forwarded_scans;                                  /* parts of scans */

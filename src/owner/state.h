@@ -30,6 +30,18 @@ struct owner_index {
     struct owner_index *next;
 };
 
+/* Part of an index under one epoch; heirs.h. */
+struct owner_piece {
+    uint16_t number;
+    bool has_upper;
+    uint64_t epoch;
+    struct format_key_copy lower, upper;
+};
+struct owner_pieces {
+    struct owner_piece *all; /* owned */
+    uint32_t count, capacity;
+};
+
 struct owner {
     struct tree_compute *compute;
     struct fabric *fabric;
@@ -41,6 +53,15 @@ struct owner {
     void *log_context;
 
     struct owner_turn changing, adopting;
+    struct owner_turn heirs_turn; /* only tried: one task at a time inherits */
+    /* under `adopting`; heirs.h: */
+    struct owner_pieces inherited; /* from heirs that the map still names */
+    struct owner_pieces flushed;   /* moving, and merged */
+    struct owner_pieces lent;      /* by their epochs alone: taken since no other could inherit them */
+    struct owner_pieces stranded;  /* by their numbers alone: closed before they were merged */
+    struct owner_piece under_way;  /* being inherited, while */
+    bool inheriting;               /* atomic; written by the task that inherits */
+    bool heirs_pending;            /* atomic: there is something to inherit, or to take off */
     /* under `adopting`: */
     struct owner_map copy; /* as it was adopted last */
     uint64_t entered;      /* incarnation in which this process said that it is a member; 0: never */
@@ -110,6 +131,8 @@ bool owner_fresh(const struct owner *owner);
 int owner_refresh(struct owner *owner, struct tree_session *session, uint64_t version);
 /* Under `adopting`: installs the copy's rows for the index. */
 int owner_install(struct owner *owner, struct tree_session *session, struct owner_index *index);
+/* Under `adopting`: the same version again, since rows that were MOVING are this process's now (heirs.h). */
+int owner_install_again(struct owner *owner, struct tree_session *session, struct owner_index *index);
 /* Tells the board whether this process is willing. */
 int owner_tell(struct owner *owner, struct tree_session *session);
 /* Wakes the keeper. Any thread. */
@@ -139,8 +162,9 @@ int owner_mend(struct owner *owner, struct tree_session *session, struct fabric_
 int owner_alive(struct owner *owner, struct tree_session *session, struct fabric_process process,
                 bool *alive);
 
-/* The processes that want ranges and are there, but for one. *willing is the caller's to free. */
-int owner_takers(struct owner *owner, struct tree_session *session, struct fabric_process but,
+/* The processes that want ranges and are there, but for one; with `inherit`, those alone that can inherit.
+ * *willing is the caller's to free. */
+int owner_takers(struct owner *owner, struct tree_session *session, struct fabric_process but, bool inherit,
                  struct fabric_process **willing, uint32_t *count);
 /* Sets `next`: each taker gets ranges that lie beside each other; shared and unclaimed where there are none.
  */

@@ -8,8 +8,10 @@
  * double.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "owner/board.h"
+#include "owner/heirs.h"
 #include "owner/transfer.h"
 
 int owner_alive(struct owner *owner, struct tree_session *session, struct fabric_process process, bool *alive)
@@ -22,7 +24,7 @@ int owner_alive(struct owner *owner, struct tree_session *session, struct fabric
     return status;
 }
 
-int owner_takers(struct owner *owner, struct tree_session *session, struct fabric_process but,
+int owner_takers(struct owner *owner, struct tree_session *session, struct fabric_process but, bool inherit,
                  struct fabric_process **willing, uint32_t *count)
 {
     struct owner_members members;
@@ -40,8 +42,8 @@ int owner_takers(struct owner *owner, struct tree_session *session, struct fabri
     }
     for (uint32_t i = 0; i < members.count && !status; i++) {
         struct fabric_process process = owner_process_of(&members.members[i].process);
-        if (members.members[i].willing && owner_among(processes, there, process) &&
-            !fabric_process_equal(process, but))
+        if (members.members[i].willing && (!inherit || members.members[i].logs != MEMORY_BOARD_NO_LOG) &&
+            owner_among(processes, there, process) && !fabric_process_equal(process, but))
             (*willing)[(*count)++] = process;
     }
     owner_free(&owner->heap, processes);
@@ -58,11 +60,65 @@ void owner_spread(struct format_range *ranges, uint32_t count, const struct fabr
     }
 }
 
-static int take_over(struct owner_transfer *transfer, struct fabric_process gone, bool *done)
+/* Ranges of which changes may lie in the dead process's log, or in that of one before it: only a process that
+ * can inherit gets them, this one where no other wants them; it shares them as soon as they are merged
+ * (owner_heirs_lend). Where there is none they stay the dead one's, and operations on them say so. */
+static int spread_unmerged(struct owner_transfer *transfer, struct fabric_process gone,
+                           struct format_range *ranges, uint32_t *count)
 {
     struct owner *owner = transfer->owner;
     struct fabric_process *takers = NULL;
-    uint32_t taker_count = 0, count = 0;
+    uint32_t taker_count = 0;
+    int status = owner_takers(owner, transfer->session, gone, true, &takers, &taker_count);
+    if (!status && taker_count)
+        owner_spread(ranges, *count, takers, taker_count);
+    else if (!status && owner->log) {
+        owner_spread(ranges, *count, &owner->self, 1);
+        status = owner_heirs_lend(owner, transfer->session, transfer->version + 2);
+    } else {
+        *count = 0;
+    }
+    owner_free(&owner->heap, takers);
+    return status;
+}
+
+/* Those that are not merged to the front; returns how many. */
+static uint32_t unmerged_first(struct format_range *ranges, uint32_t count)
+{
+    uint32_t unmerged = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (format_range_unmerged(&ranges[i])) {
+            const struct format_range range = ranges[i];
+            ranges[i] = ranges[unmerged];
+            ranges[unmerged++] = range;
+        }
+    return unmerged;
+}
+
+/* Sets `next` of the dead process's ranges; *count: of how many. */
+static int spread(struct owner_transfer *transfer, struct fabric_process gone, struct format_range *ranges,
+                  uint32_t *count)
+{
+    struct owner *owner = transfer->owner;
+    struct fabric_process *takers = NULL;
+    uint32_t taker_count = 0, unmerged = unmerged_first(ranges, *count), taken = unmerged;
+    const uint32_t merged = *count - unmerged;
+    int status = unmerged ? spread_unmerged(transfer, gone, ranges, &taken) : 0;
+    if (!status && merged)
+        status = owner_takers(owner, transfer->session, gone, false, &takers, &taker_count);
+    if (!status && merged)
+        owner_spread(ranges + unmerged, merged, takers, taker_count);
+    if (taken < unmerged)
+        memmove(ranges, ranges + unmerged, merged * sizeof *ranges);
+    *count = taken + merged;
+    owner_free(&owner->heap, takers);
+    return status;
+}
+
+static int take_over(struct owner_transfer *transfer, struct fabric_process gone, bool *done)
+{
+    struct owner *owner = transfer->owner;
+    uint32_t count = 0;
     bool alive = true;
     int status = owner_alive(owner, transfer->session, gone, &alive);
     if (status || alive)
@@ -75,15 +131,13 @@ static int take_over(struct owner_transfer *transfer, struct fabric_process gone
             fabric_process_equal(transfer->map.ranges[i].owner, gone))
             ranges[count++] = transfer->map.ranges[i];
     if (count)
-        status = owner_takers(owner, transfer->session, gone, &takers, &taker_count);
+        status = spread(transfer, gone, ranges, &count);
     if (count && !status) {
-        owner_spread(ranges, count, takers, taker_count);
         status = owner_transfer_move(transfer, ranges, count);
         *done = !status;
         if (!status)
             OWNER_COUNT(owner, takeovers, 1);
     }
-    owner_free(&owner->heap, takers);
     owner_free(&owner->heap, ranges);
     return status;
 }

@@ -90,44 +90,6 @@ int owner_transfer_publish(struct owner_transfer *transfer)
     return 0;
 }
 
-/* ---- moving ---- */
-
-/* Step 3. */
-static int settle(struct owner_transfer *transfer, struct format_range *ranges, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        ranges[i].owner = ranges[i].next;
-        ranges[i].next = (struct fabric_process){0};
-        ranges[i].state = FORMAT_RANGE_SETTLED;
-        ranges[i].epoch = transfer->version + 1;
-    }
-    int status = owner_transfer_write(transfer, ranges, count);
-    return status ? status : owner_transfer_publish(transfer);
-}
-
-int owner_transfer_move(struct owner_transfer *transfer, struct format_range *ranges, uint32_t count)
-{
-    if (!count)
-        return 0;
-    for (uint32_t i = 0; i < count; i++) {
-        assert(ranges[i].state == FORMAT_RANGE_SETTLED);
-        assert(!fabric_process_equal(ranges[i].owner, ranges[i].next));
-        if (!owner_nobody(ranges[i].next))
-            ranges[i].unclaimed = false;
-        ranges[i].state = FORMAT_RANGE_MOVING;
-    }
-    int status = owner_transfer_write(transfer, ranges, count);
-    if (!status)
-        status = owner_transfer_publish(transfer);
-    if (!status)
-        status = owner_transfer_await(transfer, ranges, count);
-    if (!status)
-        status = settle(transfer, ranges, count);
-    if (!status)
-        OWNER_COUNT(transfer->owner, moved, count);
-    return status;
-}
-
 /* ---- what another has left half done ---- */
 
 /* Bounds whose borders may be missing: they are bounds no more. Nothing moves before that. */
@@ -141,50 +103,6 @@ static int undo_splits(struct owner_transfer *transfer, bool *changed)
             *changed = true;
         }
     return 0;
-}
-
-/* To whom a range may be given: a process that is gone would be taken over from at once. */
-static int redirect(struct owner_transfer *transfer, struct format_range *ranges, uint32_t count)
-{
-    struct fabric_process *processes;
-    uint32_t there;
-    int status = owner_processes(transfer->owner, transfer->session, &processes, &there);
-    for (uint32_t i = 0; i < count && !status; i++)
-        if (!owner_nobody(ranges[i].next) && !owner_among(processes, there, ranges[i].next)) {
-            ranges[i].next =
-                owner_willing(transfer->owner) ? transfer->owner->self : (struct fabric_process){0};
-            ranges[i].unclaimed = owner_nobody(ranges[i].next);
-        }
-    owner_free(&transfer->owner->heap, processes);
-    return status;
-}
-
-static int finish_moves(struct owner_transfer *transfer, bool *changed)
-{
-    uint32_t count = 0;
-    struct format_range *ranges =
-        owner_allocate(&transfer->owner->heap, (transfer->map.count + 1) * sizeof *ranges);
-    if (!ranges)
-        return pool_fail_memory(tree_session_pool(transfer->session));
-    for (uint32_t i = 0; i < transfer->map.count; i++)
-        if (transfer->map.ranges[i].state == FORMAT_RANGE_MOVING)
-            ranges[count++] = transfer->map.ranges[i];
-    int status = 0;
-    if (count) {
-        /* A version of its own: the one before me may have published none. */
-        status = owner_transfer_publish(transfer);
-        if (!status)
-            status = owner_transfer_await(transfer, ranges, count);
-        if (!status)
-            status = redirect(transfer, ranges, count);
-        if (!status)
-            status = settle(transfer, ranges, count);
-        if (!status)
-            OWNER_COUNT(transfer->owner, finished, 1);
-        *changed = false;
-    }
-    owner_free(&transfer->owner->heap, ranges);
-    return status;
 }
 
 /* Entries that were written, and not published: nobody looks for them. */
@@ -201,7 +119,7 @@ static int recover(struct owner_transfer *transfer)
     bool changed = unpublished(transfer);
     int status = undo_splits(transfer, &changed);
     if (!status)
-        status = finish_moves(transfer, &changed);
+        status = owner_transfer_finish(transfer, &changed);
     if (!status && changed)
         status = owner_transfer_publish(transfer);
     return status;
@@ -387,7 +305,7 @@ static int split(struct owner_transfer *transfer, struct owner_index *index, str
         status = owner_transfer_publish(transfer);
     /* All who may change these leaves keep the new bounds from now on: what begins there dies no more. */
     if (!status)
-        status = owner_transfer_await(transfer, entries, count);
+        status = owner_transfer_await(transfer, entries, count, NULL);
     if (!status) {
         status = make_borders(transfer, index, entries, count);
         if (status)
@@ -420,9 +338,15 @@ int owner_transfer_merge(struct owner_transfer *transfer, uint32_t at)
     const uint64_t epoch = transfer->map.ranges[at].epoch;
     int status = 0;
     assert(fabric_process_equal(left.owner, transfer->map.ranges[at].owner));
+    assert(!left.heir_count && !transfer->map.ranges[at].heir_count);
+    assert(left.logged == transfer->map.ranges[at].logged);
+    /* The owner must not take the later epoch for that of a range which was away (heirs.c, keeps): it has
+     * adopted a version in which it had it. */
+    if (left.logged && left.epoch != epoch)
+        status = owner_transfer_heard(transfer, left.owner);
     /* The later epoch: what is cached of the other part under an earlier one may be dropped, never kept by
      * mistake. */
-    if (left.epoch < epoch) {
+    if (!status && left.epoch < epoch) {
         left.epoch = epoch;
         status = owner_transfer_write(transfer, &left, 1);
     }

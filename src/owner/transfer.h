@@ -54,7 +54,18 @@ int owner_transfer_write(struct owner_transfer *transfer, struct format_range *r
 int owner_transfer_remove(struct owner_transfer *transfer, uint32_t at);
 int owner_transfer_publish(struct owner_transfer *transfer);
 /* Waits until all who lose something by these ranges' move have adopted the published version, or cannot act
- * on an older one any more (fenced everywhere, read lease over). */
-int owner_transfer_await(struct owner_transfer *transfer, const struct format_range *ranges, uint32_t count);
+ * on an older one any more (fenced everywhere, read lease over). adopted[i] (may be NULL): the owner of the
+ * range has adopted it, so it has merged what it was to merge. */
+int owner_transfer_await(struct owner_transfer *transfer, const struct format_range *ranges, uint32_t count,
+                         bool *adopted);
+
+/* Publishes a version, and waits until the process has adopted it: fences nobody. BANYAN_EBUSY, with a
+ * message: it does not adopt. */
+int owner_transfer_heard(struct owner_transfer *transfer, struct fabric_process process);
+
+/* ---- move.c ---- */
+
+/* Ends the moves that another process has begun. *changed is false where that was published. */
+int owner_transfer_finish(struct owner_transfer *transfer, bool *changed);
 
 #endif

@@ -641,22 +641,12 @@ static void install(struct tree_rights *rights, struct tree_table *fresh, struct
     tables_trim(compute, fresh);
 }
 
-int tree_rights_adopt(struct tree_session *session, struct tree *tree, uint64_t version, uint64_t incarnation,
-                      const struct tree_rights_row *rows, uint32_t count)
+/* Installs the table of these rows. */
+static int adopt(struct tree_session *session, struct tree *tree, uint64_t version, uint64_t incarnation,
+                 const struct tree_rights_row *rows, uint32_t count)
 {
     struct tree_rights *rights = tree->rights;
-    assert(!session->announced);
-    int status = rows_check(session, tree, rows, count);
-    if (status)
-        return status;
     struct tree_table *table = atomic_load_relaxed(&rights->table); /* only this call changes it */
-    /* An index begins with a table that no map gave: the first one replaces it, whatever its version. */
-    bool first = atomic_load_relaxed(&table->incarnation) == ANY_INCARNATION;
-    if (version <= table->version && !first) {
-        if (version == table->version)
-            confirm(table, incarnation);
-        return 0;
-    }
     struct tree_table *fresh = table_make(rows, count), *between;
     if (!fresh)
         return pool_fail_memory(&session->pool);
@@ -671,6 +661,34 @@ int tree_rights_adopt(struct tree_session *session, struct tree *tree, uint64_t 
     install(rights, fresh, session->pool.epoch);
     atomic_store_release(&rights->version, version); /* readers of it see what was adopted */
     return 0;
+}
+
+int tree_rights_adopt(struct tree_session *session, struct tree *tree, uint64_t version, uint64_t incarnation,
+                      const struct tree_rights_row *rows, uint32_t count)
+{
+    assert(!session->announced);
+    int status = rows_check(session, tree, rows, count);
+    if (status)
+        return status;
+    struct tree_table *table = atomic_load_relaxed(&tree->rights->table); /* only such calls change it */
+    /* An index begins with a table that no map gave: the first one replaces it, whatever its version. */
+    bool first = atomic_load_relaxed(&table->incarnation) == ANY_INCARNATION;
+    if (version > table->version || first)
+        return adopt(session, tree, version, incarnation, rows, count);
+    if (version == table->version)
+        confirm(table, incarnation);
+    return 0;
+}
+
+int tree_rights_ready(struct tree_session *session, struct tree *tree, uint64_t version, uint64_t incarnation,
+                      const struct tree_rights_row *rows, uint32_t count)
+{
+    assert(!session->announced);
+    int status = rows_check(session, tree, rows, count);
+    const struct tree_table *table = atomic_load_relaxed(&tree->rights->table); /* as above */
+    if (status || table->version != version || atomic_load_relaxed(&table->incarnation) == ANY_INCARNATION)
+        return status;
+    return adopt(session, tree, version, incarnation, rows, count);
 }
 
 int tree_rights_own(struct tree *tree, struct error *error)

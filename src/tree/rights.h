@@ -56,6 +56,10 @@ struct tree_rights_row {
  */
 int tree_rights_adopt(struct tree_session *session, struct tree *tree, uint64_t version, uint64_t incarnation,
                       const struct tree_rights_row *rows, uint32_t count);
+/* The installed version once more: rows of it that were MOVING are this process's now, since what kept them
+ * was this process itself. Else as tree_rights_adopt; nothing where another version is installed. */
+int tree_rights_ready(struct tree_session *session, struct tree *tree, uint64_t version, uint64_t incarnation,
+                      const struct tree_rights_row *rows, uint32_t count);
 /* Frees a piece of what is cached of ranges that this process has lost: some hundred microseconds' work, no
  * round trip. In no operation; one task at a time for each index, adopting may be under way. False: nothing
  * is left. */

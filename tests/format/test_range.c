@@ -48,6 +48,7 @@ static void test_round_trip(void **state)
         make("key", FORMAT_RANGE_SETTLED, a, none), make("key", FORMAT_RANGE_MOVING, a, b),
         make("key", FORMAT_RANGE_MOVING, a, none),
     };
+    ranges[5].logged_next = ranges[11].logged_next = true;
     ranges[10].logged = ranges[11].logged = ranges[12].logged = ranges[11].inherited = true;
     name_heirs(&ranges[10], 1);
     name_heirs(&ranges[11], FORMAT_RANGE_HEIRS_MAX);
@@ -104,7 +105,8 @@ static void test_impossible(void **state)
     assert_null(decode_forged(6, 6));
     assert_string_equal(decode_forged(6, 4),
                         "is inherited, and there is nothing to inherit or no one who does");
-    assert_string_equal(decode_forged(6, 8), "fails its check");
+    assert_null(decode_forged(6, 8));
+    assert_string_equal(decode_forged(6, 16), "fails its check");
     assert_string_equal(decode_forged(7, 1), "fails its check");
     assert_string_equal(decode_forged(46, 1), "fails its check");
     assert_string_equal(decode_forged(40, 1), "names a process by half");
@@ -127,6 +129,9 @@ static void test_impossible_heirs(void **state)
     range.logged = true;
     assert_string_equal(decode_made(&range), "is logged and has no owner");
     range.logged = false;
+    range.logged_next = true;
+    assert_string_equal(decode_made(&range), "is to be logged and has no next owner");
+    range.logged_next = false;
     name_heirs(&range, 1);
     assert_string_equal(decode_made(&range), "has heirs and no owner");
     range.owner = b;
