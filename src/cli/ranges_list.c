@@ -195,7 +195,7 @@ static const char *log_text(const struct line *line, char text[LOG_TEXT_BYTES])
     int used = snprintf(text, LOG_TEXT_BYTES, "%s", line->range.logged ? "log" : "-");
     for (uint32_t i = 0; i < line->range.heir_count; i++)
         used += snprintf(text + used, LOG_TEXT_BYTES - (size_t)used, "%s%u", i ? "," : " of ",
-                         line->range.heirs[i].compute_id);
+                         line->range.heirs[i].process.compute_id);
     return text;
 }
 
@@ -249,7 +249,7 @@ static json_t *heirs_json(const struct listing *listing, const struct line *line
 {
     json_t *heirs = json_array();
     for (uint32_t i = 0; i < line->range.heir_count; i++)
-        json_array_append_new(heirs, process_json(listing, line->range.heirs[i]));
+        json_array_append_new(heirs, process_json(listing, line->range.heirs[i].process));
     return heirs;
 }
 

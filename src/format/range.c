@@ -9,7 +9,8 @@
 #define LAYOUT_VERSION  2u
 #define HEIRS_OFFSET    40u
 #define INSTANCE_OFFSET 48u
-#define CRC_OFFSET      72u
+#define EPOCH_OFFSET    72u
+#define CRC_OFFSET      96u
 /* Of the flags. */
 #define UNCLAIMED 1u
 #define LOGGED    2u
@@ -17,7 +18,8 @@
 #define NEXT      8u
 #define FLAGS     (UNCLAIMED | LOGGED | INHERITED | NEXT)
 static_assert(HEIRS_OFFSET + 2 * FORMAT_RANGE_HEIRS_MAX + 2 == INSTANCE_OFFSET, "the instances are aligned");
-static_assert(INSTANCE_OFFSET + 8 * FORMAT_RANGE_HEIRS_MAX == CRC_OFFSET, "the heirs stand before the CRC");
+static_assert(INSTANCE_OFFSET + 8 * FORMAT_RANGE_HEIRS_MAX == EPOCH_OFFSET, "the epochs stand behind them");
+static_assert(EPOCH_OFFSET + 8 * FORMAT_RANGE_HEIRS_MAX == CRC_OFFSET, "the heirs stand before the CRC");
 static_assert(CRC_OFFSET + 4 == FORMAT_RANGE_VALUE_BYTES, "the CRC stands last");
 
 static uint32_t crc_of(const uint8_t *key, size_t key_length, const uint8_t *value)
@@ -53,26 +55,29 @@ size_t format_range_encode(const struct format_range *range, uint8_t key[FORMAT_
     memcpy(value + 24, &range->epoch, 8);
     memcpy(value + 32, &range->version, 8);
     for (uint32_t i = 0; i < range->heir_count; i++) {
-        memcpy(value + HEIRS_OFFSET + 2 * i, &range->heirs[i].compute_id, 2);
-        memcpy(value + INSTANCE_OFFSET + 8 * i, &range->heirs[i].instance, 8);
+        memcpy(value + HEIRS_OFFSET + 2 * i, &range->heirs[i].process.compute_id, 2);
+        memcpy(value + INSTANCE_OFFSET + 8 * i, &range->heirs[i].process.instance, 8);
+        memcpy(value + EPOCH_OFFSET + 8 * i, &range->heirs[i].epoch, 8);
     }
     uint32_t crc = crc_of(key, length, value);
     memcpy(value + CRC_OFFSET, &crc, 4);
     return length;
 }
 
-/* Those that are named stand first, each is named whole, and once. */
+/* Those that are named stand first, each is named whole, and they come in their order. */
 static const char *judge_heirs(const struct format_range *range)
 {
     for (uint32_t i = 0; i < FORMAT_RANGE_HEIRS_MAX; i++) {
-        const struct fabric_process heir = range->heirs[i];
+        const struct fabric_process heir = range->heirs[i].process;
+        const uint64_t epoch = range->heirs[i].epoch;
         if ((heir.compute_id == 0) != (heir.instance == 0))
             return "names a process by half";
         if ((heir.compute_id == 0) != (i >= range->heir_count))
             return "has a gap among its heirs";
-        for (uint32_t k = 0; k < i && heir.compute_id; k++)
-            if (fabric_process_equal(heir, range->heirs[k]))
-                return "names an heir twice";
+        if (i < range->heir_count ? epoch >= range->epoch : epoch != 0)
+            return "has an heir that had it later";
+        if (i && i < range->heir_count && epoch <= range->heirs[i - 1].epoch)
+            return "has heirs in disorder";
     }
     if (range->heir_count && !range->owner.compute_id)
         return "has heirs and no owner";
@@ -143,9 +148,10 @@ const char *format_range_decode(const uint8_t *key, size_t key_length, const uin
     memcpy(&range->epoch, value + 24, 8);
     memcpy(&range->version, value + 32, 8);
     for (uint32_t i = 0; i < FORMAT_RANGE_HEIRS_MAX; i++) {
-        memcpy(&range->heirs[i].compute_id, value + HEIRS_OFFSET + 2 * i, 2);
-        memcpy(&range->heirs[i].instance, value + INSTANCE_OFFSET + 8 * i, 8);
-        range->heir_count = (uint8_t)(range->heir_count + (range->heirs[i].compute_id != 0));
+        memcpy(&range->heirs[i].process.compute_id, value + HEIRS_OFFSET + 2 * i, 2);
+        memcpy(&range->heirs[i].process.instance, value + INSTANCE_OFFSET + 8 * i, 8);
+        memcpy(&range->heirs[i].epoch, value + EPOCH_OFFSET + 8 * i, 8);
+        range->heir_count = (uint8_t)(range->heir_count + (range->heirs[i].process.compute_id != 0));
     }
     return judge(range);
 }
@@ -176,7 +182,8 @@ bool format_range_same_heirs(const struct format_range *a, const struct format_r
 {
     bool same = a->heir_count == b->heir_count;
     for (uint32_t i = 0; i < a->heir_count && same; i++)
-        same = fabric_process_equal(a->heirs[i], b->heirs[i]);
+        same = fabric_process_equal(a->heirs[i].process, b->heirs[i].process) &&
+               a->heirs[i].epoch == b->heirs[i].epoch;
     return same;
 }
 

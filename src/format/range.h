@@ -9,7 +9,7 @@
  *   6: flags (u16): 1: unclaimed, 2: logged, 4: inherited, 8: logged next   8: owner's instance (u64)
  *   16: next owner's instance (u64)   24: epoch (u64)   32: version of the map (u64)
  *   40: ids of up to three heirs (u16 each)   46: 0 (u16)   48: their instances (u64 each)
- *   72: CRC32C of the key and all before (u32)
+ *   72: the epochs under which they had it (u64 each)   96: CRC32C of the key and all before (u32)
  *
  * An entry of version 1 has 44 bytes, and is refused.
  *
@@ -22,7 +22,7 @@
 #include "format/geometry.h"
 
 #define FORMAT_RANGE_LOWER_MAX   (FORMAT_KEY_MAX - 2u)
-#define FORMAT_RANGE_VALUE_BYTES 76u
+#define FORMAT_RANGE_VALUE_BYTES 100u
 #define FORMAT_RANGE_HEIRS_MAX   3u
 
 enum format_range_state {
@@ -33,6 +33,11 @@ enum format_range_state {
     FORMAT_RANGE_STATES
 };
 
+/* A process whose log may have changes of a range, of the time when it had the range under this epoch. */
+struct format_heir {
+    struct fabric_process process;
+    uint64_t epoch;
+};
 struct format_range {
     uint16_t number; /* of the index */
     uint8_t state;   /* enum format_range_state */
@@ -47,9 +52,8 @@ struct format_range {
     uint8_t heir_count;
     struct fabric_process owner, next;
     uint64_t epoch, version;
-    /* Processes whose logs may have changes of this range that are not merged, each once, and none that came
-     * behind them. Which change is newer is told by the epoch and the sequence that the log has with each. */
-    struct fabric_process heirs[FORMAT_RANGE_HEIRS_MAX];
+    /* Owners whose logs may have changes of this range that are not merged, by ascending epochs. */
+    struct format_heir heirs[FORMAT_RANGE_HEIRS_MAX];
 };
 
 /* Returns the key's length. */

@@ -213,30 +213,6 @@ static bool has_adopted(const struct losers *losers, struct fabric_process proce
     return false;
 }
 
-int owner_transfer_heard(struct owner_transfer *transfer, struct fabric_process process)
-{
-    const uint64_t since = task_now();
-    char text[OWNER_TEXT_BYTES];
-    struct owner_members members;
-    int status = owner_transfer_publish(transfer);
-    if (!status)
-        status = owner_refresh(transfer->owner, transfer->session, transfer->version);
-    while (!status && !fabric_process_equal(process, transfer->owner->self)) {
-        status = owner_board_members(transfer->owner, transfer->session, &members);
-        const struct memory_board_member *member = status ? NULL : owner_members_find(&members, process);
-        const bool adopted = member && member->adopted >= transfer->version;
-        owner_members_free(&members);
-        if (status || adopted)
-            break;
-        if (task_now() - since >= transfer->owner->options.adopt_ns)
-            return pool_fail(tree_session_pool(transfer->session), BANYAN_EBUSY,
-                             "%s does not adopt what has changed in the map",
-                             owner_describe(transfer->owner, process, text));
-        task_sleep(LOOK_LAST);
-    }
-    return status;
-}
-
 int owner_transfer_await(struct owner_transfer *transfer, const struct format_range *ranges, uint32_t count,
                          bool *adopted)
 {

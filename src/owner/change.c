@@ -171,6 +171,28 @@ int owner_split(struct owner *owner, struct tree_session *session, struct tree *
                               owner_transfer_split(&change.transfer, change.index, &change.bound, 1));
 }
 
+/* Changes of the two ranges were logged under different epochs, by which a next owner would know them. So
+ * they are merged into the leaves, by sharing them; then the range is its owner's again. After a death in
+ * between the next process that wants ranges gets what is shared. */
+static int merge_by_sharing(struct owner_transfer *transfer, uint32_t at)
+{
+    struct format_range two[2] = {transfer->map.ranges[at - 1], transfer->map.ranges[at]};
+    const struct fabric_process was = two[0].owner;
+    for (unsigned i = 0; i < 2; i++) {
+        two[i].next = (struct fabric_process){0};
+        two[i].unclaimed = true;
+    }
+    int status = owner_transfer_move(transfer, two, 2);
+    if (!status && (!owner_nobody(two[0].owner) || !owner_nobody(two[1].owner)))
+        return pool_fail(tree_session_pool(transfer->session), BANYAN_EBUSY,
+                         "the ranges' owner was lost before it had merged them");
+    if (!status)
+        status = owner_transfer_merge(transfer, at);
+    struct format_range one = transfer->map.ranges[at - 1];
+    one.next = was;
+    return status ? status : owner_transfer_move(transfer, &one, 1);
+}
+
 static int merge_at(struct owner_transfer *transfer, const struct owner_index *index,
                     const struct owner_bound *bound)
 {
@@ -185,11 +207,13 @@ static int merge_at(struct owner_transfer *transfer, const struct owner_index *i
         return pool_fail(pool, BANYAN_ECONFLICT, "the ranges belong to different owners: %s, and %s",
                          owner_describe(transfer->owner, right[-1].owner, left_text),
                          owner_describe(transfer->owner, right->owner, right_text));
-    if (right->heir_count || right[-1].heir_count || right->logged != right[-1].logged)
+    if (right->heir_count || right[-1].heir_count)
         return pool_fail(pool, BANYAN_EBUSY,
-                         "%s has changes of these ranges in logs, and has not merged them yet",
+                         "%s has yet to merge what earlier owners of these ranges have logged",
                          owner_describe(transfer->owner, right->owner, right_text));
-    return owner_transfer_merge(transfer, at);
+    if (right->logged == right[-1].logged && (!right->logged || right->epoch == right[-1].epoch))
+        return owner_transfer_merge(transfer, at);
+    return merge_by_sharing(transfer, at);
 }
 
 int owner_merge(struct owner *owner, struct tree_session *session, struct tree *tree, const void *key,

@@ -142,7 +142,7 @@ static bool names(const struct format_range *range, struct fabric_process proces
 {
     bool named = fabric_process_equal(range->owner, process) || fabric_process_equal(range->next, process);
     for (uint32_t i = 0; i < range->heir_count && !named; i++)
-        named = fabric_process_equal(range->heirs[i], process);
+        named = fabric_process_equal(range->heirs[i].process, process);
     return named;
 }
 
@@ -227,17 +227,15 @@ static void disown(struct owner *owner, const struct owner_piece *piece)
                            bound_of(piece, &upper), piece->epoch);
 }
 
-/* Whether this process has the range as before, or has just flushed it. Where two ranges became one it may
- * have the other's epoch, which this process knew then (owner_transfer_merge); one that was another's in
- * between has a later epoch. */
-static bool keeps(const struct owner *owner, const struct owner_map *before, const struct format_range *was,
-                  const struct format_range *is)
+/* Whether this process has the range as before, or has just flushed it. One that was another's in between has
+ * another epoch. */
+static bool keeps(const struct owner *owner, const struct format_range *was, const struct format_range *is)
 {
     if (!mine(owner, is))
         return false;
     if (is->state == FORMAT_RANGE_MOVING)
         return is->logged && !is->inherited;
-    return is->epoch == was->epoch || is->epoch <= before->version;
+    return is->epoch == was->epoch;
 }
 
 /* What of a range that this process had is gone. */
@@ -253,7 +251,7 @@ static void disown_lost(struct adopting *adopting, uint32_t at)
         disown(adopting->owner, &piece);
     for (uint32_t i = 0; i < count; i++) {
         const struct owner_piece now = piece_of(&ranges[i], i + 1 < count ? &ranges[i + 1] : NULL);
-        if (overlap(&piece, &now, &common) && !keeps(owner, adopting->before, was, &ranges[i]))
+        if (overlap(&piece, &now, &common) && !keeps(owner, was, &ranges[i]))
             disown(adopting->owner, &common);
     }
 }
@@ -349,7 +347,7 @@ static void tell_released(struct owner *owner)
         for (uint32_t i = 0; i < count && !named; i++) {
             named = mine(owner, &ranges[i]) && ranges[i].state == FORMAT_RANGE_MOVING;
             for (uint32_t k = 0; k < ranges[i].heir_count && !named; k++)
-                named = fabric_process_equal(ranges[i].heirs[k], owner->self);
+                named = fabric_process_equal(ranges[i].heirs[k].process, owner->self);
         }
         if (!named)
             owner->log->released(owner->log_context, index->tree, owner->copy.version);
@@ -509,7 +507,7 @@ static int take_off(struct owner_transfer *transfer)
         status = owner_transfer_publish(transfer);
     for (uint32_t i = 0; i < count && !status; i++)
         for (uint32_t k = 0; k < were[i].heir_count && !status; k++)
-            status = release_dead(transfer, were[i].heirs[k]);
+            status = release_dead(transfer, were[i].heirs[k].process);
     owner_free(&owner->heap, ranges);
     return status;
 }

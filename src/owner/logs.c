@@ -32,7 +32,7 @@ static bool visit(void *context, const void *key, size_t key_length, const void 
     name(search, range.owner);
     name(search, range.next);
     for (unsigned i = 0; i < range.heir_count; i++)
-        name(search, range.heirs[i]);
+        name(search, range.heirs[i].process);
     return true;
 }
 

@@ -98,14 +98,11 @@ static int prepare(const struct takers *takers, struct format_range *range)
 }
 
 /* The owner's log has changes of the range that nobody has merged. A full list says that the owner has served
- * nothing of it yet, and so does a range that is not logged (heirs.h). */
+ * nothing of it yet, and so does one of a range that is not logged (heirs.h). */
 static void name_heir(struct format_range *range)
 {
-    bool named = !range->logged || range->heir_count == FORMAT_RANGE_HEIRS_MAX;
-    for (uint32_t i = 0; i < range->heir_count && !named; i++)
-        named = fabric_process_equal(range->heirs[i], range->owner);
-    if (!named)
-        range->heirs[range->heir_count++] = range->owner;
+    if (range->logged && range->heir_count < FORMAT_RANGE_HEIRS_MAX)
+        range->heirs[range->heir_count++] = (struct format_heir){range->owner, range->epoch};
 }
 
 /* Step 3. */

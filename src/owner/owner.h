@@ -78,8 +78,8 @@ struct owner_log {
     /*
      * This process has got the range, and it has heirs: takes over what their logs have of it that is not
      * merged. All operations of the range wait meanwhile (its row is MOVING), also those of other processes.
-     * Changes of different heirs are ordered by the epoch and the sequence that were logged with them, not by
-     * the order of the heirs; the process itself may be one of them. When it returns 0 this process's log has
+     * Of each heir's log only what it logged under its epoch counts; a later epoch's changes are newer. The
+     * process itself may be one of the heirs, also twice. When it returns 0 this process's log has
      * all of it, safely, under `epoch`, or (where it keeps no log) the leaves have it. Until then the log of
      * this process must not make void what it had of the range under an earlier epoch: the next owner may
      * have to inherit from it. What is merged of a range before it is `cleared` must stay in this log: the
@@ -88,7 +88,7 @@ struct owner_log {
      * does it, and adopts nothing meanwhile.
      */
     int (*inherit)(void *context, struct tree_session *session, struct tree *tree,
-                   const struct fabric_process *heirs, uint32_t heir_count, struct format_key lower,
+                   const struct format_heir *heirs, uint32_t heir_count, struct format_key lower,
                    const struct format_key *upper, uint64_t epoch);
     /* The heirs of the range, or of a part of it, that was inherited under `epoch` are off the map: nobody
      * will inherit from them any more, and this log may forget what it has merged. Does not wait. */
@@ -185,7 +185,7 @@ struct owner_range {
     uint64_t epoch, version; /* of the map, when the entry was last written */
     bool logged;             /* its owner writes it by its log */
     uint32_t heir_count;     /* processes whose logs may have changes of it that are not merged */
-    struct fabric_process heirs[FORMAT_RANGE_HEIRS_MAX];
+    struct format_heir heirs[FORMAT_RANGE_HEIRS_MAX];
 };
 /* Every range in the map, by index and bound, as it is in the pool now; indexes without an entry are shared
  * as a whole and not visited. The strings are valid during the call. */

@@ -340,13 +340,10 @@ int owner_transfer_merge(struct owner_transfer *transfer, uint32_t at)
     assert(fabric_process_equal(left.owner, transfer->map.ranges[at].owner));
     assert(!left.heir_count && !transfer->map.ranges[at].heir_count);
     assert(left.logged == transfer->map.ranges[at].logged);
-    /* The owner must not take the later epoch for that of a range which was away (heirs.c, keeps): it has
-     * adopted a version in which it had it. */
-    if (left.logged && left.epoch != epoch)
-        status = owner_transfer_heard(transfer, left.owner);
+    assert(!left.logged || left.epoch == epoch);
     /* The later epoch: what is cached of the other part under an earlier one may be dropped, never kept by
      * mistake. */
-    if (!status && left.epoch < epoch) {
+    if (left.epoch < epoch) {
         left.epoch = epoch;
         status = owner_transfer_write(transfer, &left, 1);
     }

@@ -44,7 +44,8 @@ struct owner_bound {
 };
 int owner_transfer_split(struct owner_transfer *transfer, struct owner_index *index,
                          const struct owner_bound *bounds, uint32_t count);
-/* The entry at that place of the map and the one to its left become one; both have the same owner. */
+/* The entry at that place of the map and the one to its left become one; both have the same owner. Where they
+ * are logged, both have the same epoch, which their changes were logged under, and no heirs. */
 int owner_transfer_merge(struct owner_transfer *transfer, uint32_t at);
 
 /* ---- the parts ---- */
@@ -58,10 +59,6 @@ int owner_transfer_publish(struct owner_transfer *transfer);
  * range has adopted it, so it has merged what it was to merge. */
 int owner_transfer_await(struct owner_transfer *transfer, const struct format_range *ranges, uint32_t count,
                          bool *adopted);
-
-/* Publishes a version, and waits until the process has adopted it: fences nobody. BANYAN_EBUSY, with a
- * message: it does not adopt. */
-int owner_transfer_heard(struct owner_transfer *transfer, struct fabric_process process);
 
 /* ---- move.c ---- */
 

@@ -29,10 +29,11 @@ static struct format_range make(const char *lower, enum format_range_state state
 
 static const struct fabric_process none;
 
-/* The owner may be among its own heirs. */
+/* The owner may be among its own heirs, and a process twice. */
 static void name_heirs(struct format_range *range, uint8_t count)
 {
-    const struct fabric_process heirs[] = {a, b, {.instance = UINT64_MAX, .compute_id = UINT16_MAX}};
+    const struct format_heir heirs[] = {
+        {a, 0}, {{.instance = UINT64_MAX, .compute_id = UINT16_MAX}, 3}, {a, 4}};
     range->heir_count = count;
     memcpy(range->heirs, heirs, count * sizeof heirs[0]);
 }
@@ -86,8 +87,8 @@ static const char *decode_forged(uint8_t at, uint8_t byte)
     uint8_t key[FORMAT_KEY_MAX], value[FORMAT_RANGE_VALUE_BYTES];
     size_t length = format_range_encode(&range, key, value);
     value[at] = byte;
-    uint32_t crc = crc32c(crc32c(0, key, length), value, 72);
-    memcpy(value + 72, &crc, 4);
+    uint32_t crc = crc32c(crc32c(0, key, length), value, 96);
+    memcpy(value + 96, &crc, 4);
     return format_range_decode(key, length, value, sizeof value, &range);
 }
 
@@ -111,6 +112,7 @@ static void test_impossible(void **state)
     assert_string_equal(decode_forged(46, 1), "fails its check");
     assert_string_equal(decode_forged(40, 1), "names a process by half");
     assert_string_equal(decode_forged(64, 1), "names a process by half");
+    assert_string_equal(decode_forged(72, 1), "has an heir that had it later");
     assert_string_equal(decode_forged(24, 7), "has an epoch that is later than its version");
 }
 
@@ -137,9 +139,13 @@ static void test_impossible_heirs(void **state)
     range.owner = b;
     assert_null(decode_made(&range)); /* its owner keeps no log, and has not merged yet */
     name_heirs(&range, 2);
-    range.heirs[1] = a;
-    assert_string_equal(decode_made(&range), "names an heir twice");
-    range.heirs[0] = none;
+    range.heirs[1].epoch = 0;
+    assert_string_equal(decode_made(&range), "has heirs in disorder");
+    range.heirs[1].epoch = 5;
+    assert_string_equal(decode_made(&range), "has an heir that had it later");
+    range.heirs[1].epoch = 4;
+    assert_null(decode_made(&range));
+    range.heirs[0].process = none;
     assert_string_equal(decode_made(&range), "has a gap among its heirs");
 
     range = make("key", FORMAT_RANGE_MOVING, a, b);

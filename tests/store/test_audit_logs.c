@@ -193,7 +193,7 @@ static void logs_that_ranges_need_stay(void **state)
     keep_log(1, Z, 2);
     take_and_lose();
     map_make();
-    range.heirs[range.heir_count++] = process_of(Z);
+    range.heirs[range.heir_count++].process = process_of(Z);
     map_write(&range);
     range = (struct format_range){.number = 3,
                                   .state = FORMAT_RANGE_MOVING,
