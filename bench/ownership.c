@@ -38,7 +38,8 @@ int bench_rights_take(struct tree_session *session, struct tree *tree, const str
         rows[part] = (struct tree_rights_row){.lower = keys[part],
                                               .lower_length = part ? sizeof keys[part] : 0,
                                               .right = part == self ? TREE_OWNED : TREE_OTHERS,
-                                              .epoch = 1};
+                                              .epoch = 1,
+                                              .logged = config->log_copies};
         if (part != self)
             rows[part].owner = owners[part];
     }

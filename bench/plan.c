@@ -125,6 +125,7 @@ void bench_plan_config(const struct bench_plan *plan, const struct bench_preset 
     if (plan->ownership != BENCH_OWNERSHIP_PRESET)
         config->ownership = plan->ownership == BENCH_OWNERSHIP_STATIC ? BENCH_OWNED : BENCH_SHARED;
     config->move = preset->move;
+    config->log_copies = preset->log;
     if (preset->threads)
         set_threads(config, preset->threads);
 }
@@ -222,6 +223,16 @@ static int check_presets(const struct bench_plan *plan, struct error *error)
                              "preset '%s': a range is moved on --fabric sim, with --own static, --route "
                              "owner and two compute nodes or more",
                              preset->name);
+        if (config.log_copies && (config.fabric != BENCH_SIM || config.ownership != BENCH_OWNED ||
+                                  config.route_any || config.move))
+            return error_set(error, BANYAN_EINVAL,
+                             "preset '%s': owners keep logs on --fabric sim, with --own static and --route "
+                             "owner, where no range is moved",
+                             preset->name);
+        if (config.log_copies > config.memory_nodes)
+            return error_set(error, BANYAN_EINVAL,
+                             "preset '%s': %u copies of the log need as many memory nodes (--memory-nodes)",
+                             preset->name, config.log_copies);
         if (config.route_any && (config.ownership != BENCH_OWNED || config.fabric != BENCH_SIM))
             return error_set(
                 error, BANYAN_EINVAL,

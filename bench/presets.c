@@ -93,6 +93,15 @@ static int set_move(struct bench_preset *preset, const char *value, struct error
     return error_set(error, BANYAN_EINVAL, "preset '%s': move '%.20s' is not on or off", preset->name, value);
 }
 
+static int set_log(struct bench_preset *preset, const char *value, struct error *error)
+{
+    preset->log = (uint32_t)(value[0] - '0');
+    if (preset->log <= 2 && !value[1])
+        return 0;
+    return error_set(error, BANYAN_EINVAL, "preset '%s': log '%.20s' is not 0, 1 or 2 copies", preset->name,
+                     value);
+}
+
 static int set_number(struct bench_preset *preset, const char *name, const char *value, struct error *error)
 {
     bool threads = !strcmp(name, "threads");
@@ -121,13 +130,16 @@ static int set_one(struct bench_preset *preset, char *setting, struct error *err
         return set_ownership(preset, value, error);
     if (!strcmp(setting, "move"))
         return set_move(preset, value, error);
+    if (!strcmp(setting, "log"))
+        return set_log(preset, value, error);
     if (!strcmp(setting, "threads") || !strcmp(setting, "cache"))
         return set_number(preset, setting, value, error);
     if (!option_set(tree_switches_table, &preset->switches, setting, value, &why))
         return 0;
-    return error_set(error, BANYAN_EINVAL,
-                     "preset '%s': %s (settings are own, threads, cache, move, and the switches of --help)",
-                     preset->name, why.text);
+    return error_set(
+        error, BANYAN_EINVAL,
+        "preset '%s': %s (settings are own, threads, cache, log, move, and the switches of --help)",
+        preset->name, why.text);
 }
 
 int bench_preset_settle(struct bench_preset *preset, struct error *error)

@@ -11,6 +11,8 @@
  *   threads    of all compute nodes together: as many compute nodes as hold them, all but a single one full
  *   move       on: the last compute node owns nothing at first, and gets half of another's range during the
  *              run (map_sim.h; on sim, with ownership)
+ *   log        1 or 2: what owners write goes to logs in so many copies first (log_sim.h; on sim, with
+ *              ownership); 0: it is written through
  *   cache      bytes of a compute node's cache in place of the testbed's, at the testbed's number of keys
  */
 #ifndef BENCH_PRESETS_H
@@ -31,6 +33,7 @@ struct bench_preset {
     uint32_t threads; /* of all compute nodes together; 0: as the configuration has it */
     uint64_t cache;   /* 0: the testbed's */
     bool move;
+    uint32_t log; /* copies of an owner's log; 0: none */
 };
 
 /* Fills the preset of this name; leaves switches.cache_bytes 0 unless a setting gives it. BANYAN_EINVAL, with

@@ -119,6 +119,21 @@ static json_t *cache_json(const struct bench_result *result)
 }
 
 /* When, how long, and the throughput in each interval of the window. */
+static json_t *log_json(const struct bench_result *result)
+{
+    json_t *json = json_object();
+    json_object_set_new(json, "merging_per_op", cost_json(&result->log_cost, result->operations));
+    json_object_set_new(json, "entries", json_unsigned(result->log_entries));
+    json_object_set_new(json, "commits", json_unsigned(result->log_commits));
+    json_object_set_new(json, "merged", json_unsigned(result->log_merged));
+    json_object_set_new(json, "bytes", json_unsigned(result->log_bytes));
+    json_object_set_new(json, "waits", json_unsigned(result->log_waits));
+    json_object_set_new(json, "wait_longest_us", json_real((double)result->log_wait_longest_ns / 1e3));
+    json_object_set_new(json, "lag", json_unsigned(result->log_lag));
+    json_object_set_new(json, "unmerged", json_unsigned(result->log_unmerged));
+    return json;
+}
+
 static json_t *move_json(const struct bench_result *result)
 {
     json_t *json = json_object(), *mops = json_array();
@@ -159,6 +174,8 @@ static json_t *result_json(const struct bench_report *report, const struct bench
         json_object_set_new(json, "threads", json_unsigned(result->threads));
         json_object_set_new(json, "own", json_string(bench_ownership_names[result->ownership]));
     }
+    if (result->logged)
+        json_object_set_new(json, "log", log_json(result));
     if (result->move_ns)
         json_object_set_new(json, "move", move_json(result));
     json_object_set_new(json, "leaf", json_string(format_leaf_kind_names[result->leaf_kind]));

@@ -180,6 +180,24 @@ static void print_kinds(FILE *file, const struct bench_result *result)
     }
 }
 
+/* What owners' logs did: merging is in the costs above, as a line of its own here. */
+static void print_log(FILE *file, const struct bench_result *result)
+{
+    if (!result->logged)
+        return;
+    fprintf(file, "  %-22s %9s %9s %9s %9s %9s", "merging", "", "", "", "", "");
+    print_costs(file, &result->log_cost, result->operations, false);
+    fprintf(file,
+            "\n  log: %.1f entries a commit, %.2f of them merged, %.0f bytes logged an entry; %llu waits for "
+            "room, the longest "
+            "%.1f us; %llu keys unmerged at the end\n",
+            result->log_commits ? (double)result->log_entries / (double)result->log_commits : 0,
+            result->log_entries ? (double)result->log_merged / (double)result->log_entries : 0,
+            result->log_entries ? (double)result->log_bytes / (double)result->log_entries : 0,
+            (unsigned long long)result->log_waits, (double)result->log_wait_longest_ns / 1e3,
+            (unsigned long long)result->log_unmerged);
+}
+
 static void print_group_head(FILE *file, const struct bench_result *result)
 {
     fprintf(file, "\n%s, %s", result->workload, result->distribution);
@@ -224,6 +242,7 @@ void report_table_groups(const struct bench_report *report, FILE *file)
         for (size_t i = begin; i < end; i++) {
             print_result(file, &report->results[i]);
             print_kinds(file, &report->results[i]);
+            print_log(file, &report->results[i]);
         }
         for (size_t i = begin; i < end; i++)
             print_details(file, &report->results[i], report->config->fabric == BENCH_SIM);

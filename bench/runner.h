@@ -41,7 +41,9 @@ struct bench_config {
     uint64_t pool_bytes, chunk_bytes; /* 0: chosen from the rest */
     uint64_t log_bytes;               /* of each memory node, for owners' logs; 0: as it chooses */
     enum bench_ownership ownership;
-    bool move;      /* sim: the last compute node owns nothing, and gets half a range during the run */
+    uint32_t log_copies; /* sim, with ownership: what owners write goes to their logs first, in so many
+                            copies; 0: it is written through */
+    bool move;           /* sim: the last compute node owns nothing, and gets half a range during the run */
     bool route_any; /* with ownership: clients draw all keys, and their index forwards; else their node's own
                      */
     bool check;     /* walk the index after loading and after the run: proves it, and counts its bytes */
@@ -109,8 +111,13 @@ struct bench_result {
     uint64_t trace_hash, events;             /* sim */
     struct bench_timeline timeline;          /* with config->move */
     uint64_t move_begin_ns, move_ns;         /* since the window opened; how long. 0: nothing was moved */
-    uint64_t move_cached;                    /* bytes that the owner of the range had cached before */
-    double load_seconds, measure_seconds;    /* of real time */
+    bool logged;                             /* the rest: of the owners' logs */
+    struct fabric_cost log_cost;             /* of merging; part of `cost` */
+    uint64_t log_entries, log_commits, log_merged, log_bytes;
+    uint64_t log_waits, log_wait_ns, log_wait_longest_ns;
+    uint64_t log_lag, log_unmerged;       /* at the end: sequences above the watermarks, keys in the tables */
+    uint64_t move_cached;                 /* bytes that the owner of the range had cached before */
+    double load_seconds, measure_seconds; /* of real time */
 };
 
 int bench_run(const struct bench_config *config, const struct tree_switches *switches,

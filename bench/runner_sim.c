@@ -3,6 +3,7 @@
 #include "bench/runner_sim.h"
 
 #include <stdlib.h>
+#include "bench/log_sim.h"
 #include "bench/map_sim.h"
 #include "bench/ownership.h"
 #include "bench/sim_run.h"
@@ -120,6 +121,8 @@ static void client_task(void *argument)
     client->client.session = NULL;
     if (!--run->clients_running && run->map)
         map_sim_stop(run);
+    if (!run->clients_running && run->logs)
+        log_sim_stop(run);
     if (--thread->running || run->map) /* with a map the thread serves others on */
         return;
     struct pool_worker *worker = thread->worker;
@@ -157,6 +160,8 @@ static void count_caches(void *context, enum bench_phase phase)
     struct sim_run *run = context;
     if (run->map)
         map_sim_count(run, phase);
+    if (run->logs)
+        log_sim_count(run, phase);
     for (unsigned i = 0; i < run->config->compute_nodes; i++)
         (phase == BENCH_DONE ? bench_cache_end : bench_cache_begin)(run->meter.result, run->computes[i].tree);
 }
@@ -173,8 +178,12 @@ static int measure(struct sim_run *run, struct error *error)
         status = map_sim_spawn(run, error);
     if (!status && owned)
         status = prepare(run, border_task, "making borders", error);
+    if (!status && owned && config->log_copies)
+        status = log_sim_create(run, error);
     if (!status && owned)
         status = prepare(run, rights_task, "taking rights", error);
+    if (!status && run->logs)
+        status = log_sim_spawn(run, error);
     if (status)
         return status;
     for (unsigned i = 0; i < run->client_count; i++) {
@@ -193,6 +202,7 @@ static int measure(struct sim_run *run, struct error *error)
 static void close_run(struct sim_run *run)
 {
     map_sim_destroy(run);
+    log_sim_destroy(run);
     for (unsigned i = 0; run->clients && i < run->client_count; i++)
         if (run->clients[i].client.session)
             tree_session_destroy(run->clients[i].client.session);
@@ -254,6 +264,7 @@ int bench_measure_sim(struct bench_pool *pool, const struct bench_config *config
     result->measure_seconds = (double)(task_now() - begin) / 1e9;
     bench_sim_complete(result, &run.window, run.sim);
     map_sim_result(&run, result);
+    log_sim_result(&run, result);
     close_run(&run);
     return status;
 }

@@ -10,6 +10,7 @@
 #include "pool/pool.h"
 #include "sim/sim.h"
 
+struct log_sim;
 struct map_sim;
 
 struct sim_thread {
@@ -43,7 +44,8 @@ struct sim_run {
     struct fabric_process *owners; /* the compute nodes' processes */
     unsigned thread_count, client_count;
     unsigned clients_running;
-    struct map_sim *map; /* NULL: ranges do not move, and nothing is forwarded */
+    struct log_sim *logs; /* NULL: nothing is logged */
+    struct map_sim *map;  /* NULL: ranges do not move, and nothing is forwarded */
 };
 
 /* bench_window_fail with what the session says, if the status is an error. */
