@@ -83,8 +83,8 @@ static bool frame_ready(struct log_frame *frame, uint32_t room)
     return true;
 }
 
-static void *commit_open(void *context, struct tree_session *session, uint16_t node,
-                         const struct tree_logged_entry *entry)
+static struct unmerged_frame *commit_open(void *context, struct tree_session *session, uint16_t node,
+                                          const struct tree_logged_entry *entry)
 {
     struct log *log = context;
     struct log_lane *lane = log_lane(log, session);
@@ -98,36 +98,37 @@ static void *commit_open(void *context, struct tree_session *session, uint16_t n
         frame->frame.used + entry_bytes(entry) > frame->frame.room ||
         frame->ahead + entry->ahead_count + 1 > FABRIC_COMMANDS_MAX)
         return NULL;
-    return frame;
+    return &frame->drawn;
 }
 
 static void logged_link(struct log_frame *frame, struct tree_logged *logged)
 {
     logged->next = NULL;
-    logged->frame = frame;
+    logged->frame = &frame->drawn;
     logged->task = task_self();
     logged->done = false;
     *frame->last = logged;
     frame->last = &logged->next;
 }
 
-static void commit_add(void *context, struct tree_session *session, void *opened,
-                       const struct tree_logged_entry *entry, struct tree_logged *logged)
+static uint32_t commit_add(void *context, struct tree_session *session, struct unmerged_frame *opened,
+                           const struct tree_logged_entry *entry, struct tree_logged *logged)
 {
     struct log *log = context;
-    struct log_frame *frame = opened;
+    struct log_frame *frame = (struct log_frame *)opened;
+    const uint32_t index = frame->frame.count;
     struct log_batch *batch = frame->batch;
     const struct format_log_entry bytes = {.kind = entry->value.bytes ? FORMAT_LOG_PUT : FORMAT_LOG_DELETE,
                                            .index = entry->index,
                                            .epoch = entry->epoch,
-                                           .sequence = entry->sequence,
+                                           .sequence = index + 1, /* until they are drawn */
                                            .key = entry->key,
                                            .value = entry->value.bytes,
                                            .value_length = (uint8_t)entry->value.length};
     if (!batch->entries++)
         batch->incarnation = tree_session_pool(session)->incarnation;
     bool added = format_log_frame_add(&frame->frame, &bytes);
-    assert(added && "commit_open has found room, and a frame's sequences are near each other");
+    assert(added && "commit_open has found room");
     (void)added;
     if (entry->ahead_count)
         memcpy(&frame->commands[frame->ahead], entry->ahead, entry->ahead_count * sizeof *entry->ahead);
@@ -136,19 +137,21 @@ static void commit_add(void *context, struct tree_session *session, void *opened
     logged_link(frame, logged);
     task_charge(TASK_WORK_COPY, task_lines(entry_bytes(entry)));
     log_count(&log->stats.entries, 1);
+    return index;
 }
 
-static bool commit_mine(void *context, struct tree_session *session, const void *frame)
+static bool commit_mine(void *context, struct tree_session *session, const struct unmerged_frame *frame)
 {
     const struct log_lane *lane = log_lane(context, session);
     return lane && ((const struct log_frame *)frame)->batch->lane == lane;
 }
 
-static void commit_join(void *context, struct tree_session *session, void *frame, struct tree_logged *logged)
+static void commit_join(void *context, struct tree_session *session, const struct unmerged_frame *frame,
+                        struct tree_logged *logged)
 {
     (void)context, (void)session;
     logged->added = false;
-    logged_link(frame, logged);
+    logged_link((struct log_frame *)(uintptr_t)frame, logged);
 }
 
 /* ---- sending ---- */
@@ -159,22 +162,37 @@ static uint16_t copy_node(const struct log *log, uint16_t node, uint32_t attempt
     return (uint16_t)((node + 1u + attempt) % (uint32_t)log->memory_nodes);
 }
 
-/* Puts one copy of the frame where room is reserved for it. */
-static int copy_prepare(struct log *log, struct tree_session *session, struct log_frame *frame, uint16_t node,
+static int copy_reserve(struct log *log, struct tree_session *session, struct log_frame *frame, uint16_t node,
                         uint32_t copy)
+{
+    if (copy && !frame->copy)
+        frame->copy = malloc(log->options.frame_bytes);
+    if (copy && !frame->copy)
+        return pool_fail_memory(tree_session_pool(session));
+    int status = log_stream_reserve(&log->streams[node], session, format_log_frame_bytes(&frame->frame),
+                                    false, &frame->places[copy]);
+    frame->copies += !status;
+    return status;
+}
+
+/* L2. Behind the reserving, and before the frame is sent. */
+static void frame_draw(struct log *log, struct log_frame *frame)
+{
+    struct format_log_frame *bytes = &frame->frame;
+    /* Relaxed: log_draw orders it before the counter's move. */
+    atomic_store_relaxed(&frame->drawn.first, UNMERGED_DRAWING);
+    uint64_t first = log_draw(log, bytes->count);
+    atomic_store_release(&frame->drawn.first, first); /* seen by whoever sees what the frame becomes */
+    bytes->first = first;
+    bytes->last = first + bytes->count - 1;
+}
+
+/* Puts one copy of the frame where room is reserved for it. */
+static void copy_seal(struct log *log, struct log_frame *frame, uint32_t copy)
 {
     struct log_place *place = &frame->places[copy];
     const uint32_t bytes = format_log_frame_bytes(&frame->frame);
     struct format_log_frame sealed = frame->frame;
-    int status = log_stream_reserve(&log->streams[node], session, bytes, frame->frame.last, false, place);
-    if (status)
-        return status;
-    if (copy && !frame->copy)
-        frame->copy = malloc(log->options.frame_bytes);
-    if (copy && !frame->copy) {
-        log_stream_landed(place, false);
-        return pool_fail_memory(tree_session_pool(session));
-    }
     if (copy) {
         memcpy(frame->copy, frame->bytes, frame->frame.used);
         sealed.bytes = frame->copy;
@@ -182,14 +200,12 @@ static int copy_prepare(struct log *log, struct tree_session *session, struct lo
     log_stream_seal(place, &sealed);
     struct fabric_command *write = copy ? &frame->copied : &frame->commands[frame->ahead];
     *write = pool_write_command(place->segment->pool.address + place->position, sealed.bytes, bytes);
-    frame->lists[copy] = (struct fabric_list){.node = node,
+    frame->lists[copy] = (struct fabric_list){.node = place->stream->node,
                                               .count = (uint16_t)(copy ? 1 : frame->ahead + 1),
                                               .commands = copy ? write : frame->commands};
-    frame->copies++;
     log_count(&log->stats.frames, 1);
     log_count(&log->stats.bytes, bytes);
     log_count(&log->logged, bytes);
-    return 0;
 }
 
 /* 0, or why nothing of the frame is sent. */
@@ -197,9 +213,9 @@ static int frame_prepare(struct log *log, struct tree_session *session, struct l
 {
     const bool twice = log->options.copies > 1 && log->memory_nodes > 1;
     frame->copies = 0;
-    int status = copy_prepare(log, session, frame, frame->node, 0);
+    int status = copy_reserve(log, session, frame, frame->node, 0);
     if (!status && twice)
-        status = copy_prepare(log, session, frame, copy_node(log, frame->node, 0), 1);
+        status = copy_reserve(log, session, frame, copy_node(log, frame->node, 0), 1);
     if (status && frame->copies) {
         log_stream_landed(&frame->places[0], false);
         frame->copies = 0;
@@ -214,8 +230,9 @@ static void copy_again(struct log *log, struct tree_session *session, struct log
 {
     for (uint32_t attempt = 1; copy_node(log, frame->node, attempt) != frame->node; attempt++) {
         frame->copies = 1;
-        if (copy_prepare(log, session, frame, copy_node(log, frame->node, attempt), 1))
+        if (copy_reserve(log, session, frame, copy_node(log, frame->node, attempt), 1))
             continue;
+        copy_seal(log, frame, 1);
         struct fabric_list *list = &frame->lists[1];
         int status = pool_lists_post(tree_session_pool(session), &list, 1);
         log_stream_landed(&frame->places[1], !status);
@@ -265,6 +282,13 @@ static void batch_post(struct log *log, struct tree_session *session, struct log
         frame->status = frame_prepare(log, session, frame);
         if (frame->status)
             frame->error = pool->error;
+    }
+    for (uint16_t n = 0; n < log->memory_nodes; n++) { /* nothing is waited for from here on */
+        struct log_frame *frame = &batch->frames[n];
+        if (frame->copies)
+            frame_draw(log, frame);
+        for (uint32_t i = 0; i < frame->copies; i++)
+            copy_seal(log, frame, i);
         for (uint32_t i = 0; i < frame->copies; i++)
             lists[count++] = &frame->lists[i];
         if (count + 2 > sizeof lists / sizeof *lists) { /* more memory nodes than fit into one wait */
@@ -299,6 +323,8 @@ static void frame_end(struct log *log, struct tree_session *session, struct log_
     frame->first = NULL;
     frame->last = &frame->first;
     frame->frame = (struct format_log_frame){0};
+    /* Relaxed: the keys that were pending in it are so no more, and were told under their locks. */
+    atomic_store_relaxed(&frame->drawn.first, UNMERGED_UNDRAWN);
     frame->ahead = frame->copies = 0;
     frame->status = 0;
     while (logged) {
@@ -375,7 +401,7 @@ static void commit_room(void *context, struct tree_session *session)
 
 static int commit_wait(void *context, struct tree_session *session, struct tree_logged *logged)
 {
-    struct log_frame *frame = logged->frame;
+    struct log_frame *frame = (struct log_frame *)(uintptr_t)logged->frame;
     if (!logged->done && frame->batch == frame->batch->lane->open && !frame->batch->led)
         batch_lead(context, session, frame->batch);
     while (!logged->done)

@@ -353,8 +353,7 @@ static int again_place(struct inherit *inherit, struct again *again, struct form
     struct log_place *place = &again->places[again->lists_used];
     struct format_log_frame sealed = *frame;
     const uint32_t length = format_log_frame_bytes(frame);
-    int status =
-        log_stream_reserve(&inherit->log->streams[node], inherit->session, length, frame->last, true, place);
+    int status = log_stream_reserve(&inherit->log->streams[node], inherit->session, length, true, place);
     if (status)
         return status;
     sealed.bytes = bytes;
@@ -411,8 +410,7 @@ static int again_some(struct inherit *inherit, struct again *again, const struct
                                          .key = key_of(inherit, entry),
                                          .value = inherit->bytes + entry->at + entry->key_length,
                                          .value_length = entry->value_length};
-        /* Relaxed: the row is MOVING, nothing looks at these keys. */
-        fresh.sequence = atomic_add_relaxed(&log->sequence, 1) + 1;
+        fresh.sequence = log_draw(log, 1);
         sequences[*next] = fresh.sequence;
         if (format_log_frame_add(&again->frames[frames], &fresh))
             continue;
@@ -494,11 +492,15 @@ int log_inherit(struct log *log, struct tree_session *session, struct tree *tree
                               .heir_count = count,
                               .segment = malloc(FORMAT_LOG_SEGMENT_MAX)};
     pool_session_begin(tree_session_pool(session));
-    int status = inherit.segment ? inherit_run(&inherit, epoch) : no_memory(&inherit);
+    /* What is logged again is in no table before all of it is logged: nothing may pass it meanwhile. */
+    bool kept = log_keep(log, tree, UINT64_MAX, atomic_load_relaxed(&log->sequence) + 1);
+    int status = inherit.segment && kept ? inherit_run(&inherit, epoch) : no_memory(&inherit);
     /* Until the heirs are off the map this process's changes of the range must be found beside theirs. */
     if (!status && !log_keep(log, tree, tree_rights_version(tree) + 1,
                              atomic_load_relaxed(&log->sequence) + 1)) /* later ones are greater */
         status = no_memory(&inherit);
+    if (kept)
+        log_keep_end(log, tree, UINT64_MAX);
     free(inherit.segment);
     free(inherit.entries);
     free(inherit.bytes);

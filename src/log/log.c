@@ -66,7 +66,7 @@ int log_create(struct log **out, struct tree_compute *compute, const struct log_
         stream->flights_last = &stream->flights;
         stream->next_number = 1;
     }
-    tree_compute_set_log(compute, &log_tree, log, &log->sequence);
+    tree_compute_set_log(compute, &log_tree, log);
     *out = log;
     return 0;
 }
@@ -152,6 +152,12 @@ void log_detach(struct log *log, struct tree_session *session, struct tree *tree
     log_dropped(log, session, tree);
 }
 
+uint64_t log_draw(struct log *log, uint32_t count)
+{
+    /* Release: whoever finds the counter moved (acquire) sees what was stored before. */
+    return __atomic_fetch_add(&log->sequence, count, __ATOMIC_ACQ_REL) + 1;
+}
+
 /* ---- what is kept ---- */
 
 bool log_keep(struct log *log, struct tree *tree, uint64_t version, uint64_t floor)
@@ -166,6 +172,19 @@ bool log_keep(struct log *log, struct tree *tree, uint64_t version, uint64_t flo
     log->kept = kept;
     spinlock_unlock(&log->lock);
     return true;
+}
+
+void log_keep_end(struct log *log, const struct tree *tree, uint64_t version)
+{
+    spinlock_lock(&log->lock);
+    struct log_kept **at = &log->kept;
+    while (*at && ((*at)->tree != tree || (*at)->version != version))
+        at = &(*at)->next;
+    struct log_kept *kept = *at;
+    if (kept)
+        *at = kept->next;
+    spinlock_unlock(&log->lock);
+    free(kept);
 }
 
 /* Takes away what was kept of the index up to this version. */

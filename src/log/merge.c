@@ -3,8 +3,8 @@
  *
  * A CYCLE walks the tables of all indexes in key order. All that was logged before it began is merged when it
  * has ended, but for what could not be; so the watermark is the sequence that was drawn last when it began,
- * or lies below the least of those. A cycle begins when half a segment was logged since the last one began,
- * or when nothing was logged for a while; so entries that are overwritten soon are merged once. While there
+ * or lies below the least of those. A cycle begins when a quarter of what writers may fill is full, or when
+ * nothing was logged for a while; so entries that are overwritten soon are merged once. While there
  * is room in the segments it leaves pauses, so that operations go first.
  */
 #include <assert.h>
@@ -15,6 +15,10 @@
 
 /* Between two batches of a cycle, while there is room. */
 #define PAUSE_NS (50 * MICROSECOND)
+/* Between two looks while something is logged. */
+#define BUSY_NS (50 * MICROSECOND)
+/* A cycle begins when so much of what writers may fill is full, in 1/256. */
+#define DUE 64u
 
 /* ---- the watermark ---- */
 
@@ -142,7 +146,7 @@ static int merge_range(struct log *log, struct tree_session *session, struct tre
         first = first ? first : status;
         if (status == BANYAN_ENOMEM)
             break;
-        if (pauses && pressure(log) < 128)
+        if (pauses && pressure(log) < 2 * DUE)
             task_sleep(PAUSE_NS);
         log_count(&log->stats.merge_calls, 1);
     }
@@ -158,7 +162,7 @@ static int merge_all(struct log *log, struct tree_session *session, bool pauses,
         struct unmerged *table = tree_log_table(index->tree);
         int status = 0;
         if (table) {
-            unmerged_barrier(table); /* all that was drawn before the cycle is in it */
+
             status = tree_log_settle(session, index->tree);
             int merged = merge_range(log, session, index->tree, (struct format_key){0}, NULL, pauses, least);
             status = status ? status : merged;
@@ -174,7 +178,7 @@ static int cycle(struct log *log, struct tree_session *session, bool pauses)
 {
     const uint64_t began = task_now();
     uint64_t least = UINT64_MAX;
-    /* Before the tables are looked at. Acquire: unmerged_barrier orders the rest. */
+    /* Before the tables are looked at. Acquire: frames whose numbers were drawn say so (log_draw). */
     const uint64_t drawn = atomic_load_acquire(&log->sequence);
     int status = merge_all(log, session, pauses, &least);
     int moved = watermark_move(log, session, least <= drawn ? least - 1 : drawn);
@@ -220,7 +224,8 @@ int log_merge(struct log *log, struct tree_session *session)
         const uint64_t logged = atomic_load_relaxed(&log->logged); /* a hint */
         quiet = logged == seen ? quiet + 1 : 0;
         seen = logged;
-        const bool due = logged - merged_at >= log->options.segment_bytes / 2 || pressure(log) >= 96;
+        const uint32_t full = pressure(log);
+        const bool due = (logged != merged_at && full >= DUE) || full >= 2 * DUE;
         const bool idle = quiet >= 4 && (unmerged_all(log) || log->published < log->sequence);
         if ((due || idle) && turn_take(log)) {
             merged_at = logged;
@@ -231,7 +236,7 @@ int log_merge(struct log *log, struct tree_session *session)
             if (!status && !idle)
                 continue;
         }
-        task_sleep(log->options.idle_ns);
+        task_sleep(quiet ? log->options.idle_ns : BUSY_NS);
     }
     return 0;
 }

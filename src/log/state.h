@@ -55,11 +55,12 @@ struct log_stream {
     uint64_t published;
 };
 
-/* Room for a frame whose greatest sequence this is; waits for a segment where there is none. `beyond`: also
- * more segments than writers may have. 0, or an error, and nothing was written. */
-int log_stream_reserve(struct log_stream *stream, struct tree_session *session, uint32_t bytes,
-                       uint64_t sequence, bool beyond, struct log_place *place);
-/* Writes the frame's header for its place. */
+/* Room for a frame; waits for a segment where there is none. `beyond`: also more segments than writers may
+ * have. 0, or an error, and nothing was written. */
+int log_stream_reserve(struct log_stream *stream, struct tree_session *session, uint32_t bytes, bool beyond,
+                       struct log_place *place);
+/* Writes the frame's header for its place. Its sequences are drawn behind the reserving: what waits for room
+ * holds no watermark back. */
 void log_stream_seal(struct log_place *place, struct format_log_frame *frame);
 /* The frame is in memory; or its fate is not known, or it never will be. */
 void log_stream_landed(struct log_place *place, bool whole);
@@ -73,6 +74,7 @@ void log_stream_destroy(struct log_stream *stream);
 /* ---- lanes ---- */
 
 struct log_frame {
+    struct unmerged_frame drawn; /* first: what the tree knows of it */
     struct log_batch *batch;
     uint16_t node;
     struct format_log_frame frame;
@@ -150,6 +152,10 @@ struct log {
 
 /* False: no memory. `floor` 0: all that is not below the watermark. */
 bool log_keep(struct log *log, struct tree *tree, uint64_t version, uint64_t floor);
+/* One that was kept until exactly this version. */
+void log_keep_end(struct log *log, const struct tree *tree, uint64_t version);
+/* So many sequences; returns the first. */
+uint64_t log_draw(struct log *log, uint32_t count);
 struct log_lane *log_lane(struct log *log, struct tree_session *session);
 extern const struct tree_log log_tree;
 

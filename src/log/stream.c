@@ -147,15 +147,13 @@ static enum room room_find(struct log_stream *stream, uint32_t bytes, bool beyon
     return beyond || unmerged <= stream->log->options.threshold ? ROOM_SWITCH : ROOM_WAIT;
 }
 
-static void place_take(struct log_stream *stream, uint32_t bytes, uint64_t sequence, struct log_place *place)
+static void place_take(struct log_stream *stream, uint32_t bytes, struct log_place *place)
 {
     struct log_segment *current = stream->current;
     *place =
         (struct log_place){.stream = stream, .segment = current, .position = current->tail, .bytes = bytes};
     current->tail += bytes;
     current->flying++;
-    if (sequence > current->last)
-        current->last = sequence;
     *stream->flights_last = place;
     stream->flights_last = &place->next;
 }
@@ -169,8 +167,8 @@ static int waited_long(struct log_stream *stream, struct tree_session *session, 
                             "the log: segments that are not merged yet have all the room; reserving");
 }
 
-int log_stream_reserve(struct log_stream *stream, struct tree_session *session, uint32_t bytes,
-                       uint64_t sequence, bool beyond, struct log_place *place)
+int log_stream_reserve(struct log_stream *stream, struct tree_session *session, uint32_t bytes, bool beyond,
+                       struct log_place *place)
 {
     struct log *log = stream->log;
     const uint64_t began = task_now();
@@ -180,7 +178,7 @@ int log_stream_reserve(struct log_stream *stream, struct tree_session *session, 
         spinlock_lock(&stream->lock);
         enum room room = room_find(stream, bytes, beyond);
         if (room == ROOM)
-            place_take(stream, bytes, sequence, place);
+            place_take(stream, bytes, place);
         stream->switching |= room == ROOM_SWITCH;
         spinlock_unlock(&stream->lock);
         if (room == ROOM) {
@@ -216,6 +214,8 @@ void log_stream_seal(struct log_place *place, struct format_log_frame *frame)
     /* What is under way in the segment before leaves open whether that is complete. */
     const struct log_place *first = stream->flights;
     uint32_t committed = first->segment == place->segment ? first->position : 0;
+    if (frame->last > place->segment->last)
+        place->segment->last = frame->last;
     spinlock_unlock(&stream->lock);
     format_log_frame_seal(frame, place->segment->nonce, place->position, committed);
 }

@@ -12,12 +12,10 @@
 #include "tree/leaf.h"
 #include "tree/locate.h"
 
-void tree_compute_set_log(struct tree_compute *compute, const struct tree_log *log, void *context,
-                          uint64_t *counter)
+void tree_compute_set_log(struct tree_compute *compute, const struct tree_log *log, void *context)
 {
     compute->log = *log;
     compute->log_context = context;
-    compute->sequence = counter;
 }
 
 void tree_set_values(struct tree *tree, const struct tree_values *values, void *context)
@@ -146,7 +144,7 @@ static int entry_add(struct logging *logging, const struct format_key *value)
     const struct tree_compute *compute = session->compute;
     struct tree_logged_entry entry;
     entry_of(logging, value, &entry);
-    void *frame = compute->log.open(compute->log_context, session, logging->home, &entry);
+    struct unmerged_frame *frame = compute->log.open(compute->log_context, session, logging->home, &entry);
     if (!frame) {
         compute->log.room(compute->log_context, session);
         return TREE_RESTART;
@@ -156,9 +154,8 @@ static int entry_add(struct logging *logging, const struct format_key *value)
     if (look.frame && look.frame != frame) { /* L3 */
         return pending_await(logging);
     }
-    unmerged_write(logging->table, logging->node, value, frame, compute->sequence, &logging->logged->write);
-    entry.sequence = logging->logged->write.sequence;
-    compute->log.add(compute->log_context, session, frame, &entry, logging->logged);
+    uint32_t index = compute->log.add(compute->log_context, session, frame, &entry, logging->logged);
+    unmerged_write(logging->table, logging->node, value, frame, index, &logging->logged->write);
     return 0;
 }
 
@@ -265,8 +262,7 @@ static int decide(struct logging *logging)
     if (!session->compute->log.mine(session->compute->log_context, session, look.frame)) {
         return pending_await(logging);
     }
-    session->compute->log.join(session->compute->log_context, session, (void *)(uintptr_t)look.frame,
-                               logging->logged);
+    session->compute->log.join(session->compute->log_context, session, look.frame, logging->logged);
     return 0;
 }
 

@@ -17,19 +17,18 @@
 /* A change on its way into the log: on its operation's stack, from the call of `add` or `join` until it is
  * done. */
 struct tree_logged {
-    struct unmerged_write write; /* of an addition */
-    struct tree_logged *next;    /* of its frame; the log's */
-    void *frame;                 /* the log's; NULL: nothing was logged, nor is waited for */
-    struct task *task;           /* the log's */
-    bool added;                  /* else it only waits for the frame */
-    bool done;                   /* with `status` */
+    struct unmerged_write write;        /* of an addition */
+    struct tree_logged *next;           /* of its frame; the log's */
+    const struct unmerged_frame *frame; /* NULL: nothing was logged, nor is waited for */
+    struct task *task;                  /* the log's */
+    bool added;                         /* else it only waits for the frame */
+    bool done;                          /* with `status` */
     int status; /* 0: in the log. BANYAN_EFENCED, BANYAN_ENOSPC: nothing of it was done. BANYAN_EUNKNOWN */
 };
 
 struct tree_logged_entry {
     uint16_t index;
-    uint64_t epoch; /* of the range */
-    uint64_t sequence;
+    uint64_t epoch;               /* of the range */
     struct format_key key, value; /* value.bytes NULL: deleted */
     /* WRITEs that must have taken effect before the entry has: on the entry's memory node */
     const struct fabric_command *ahead;
@@ -39,27 +38,26 @@ struct tree_logged_entry {
 struct tree_log {
     /* The thread's open frame for that memory node, with room for the entry, of the session's incarnation;
      * NULL: there is none now, and `room` waits until those that are open are closed. Does not suspend. */
-    void *(*open)(void *context, struct tree_session *session, uint16_t node,
-                  const struct tree_logged_entry *entry);
+    struct unmerged_frame *(*open)(void *context, struct tree_session *session, uint16_t node,
+                                   const struct tree_logged_entry *entry);
     void (*room)(void *context, struct tree_session *session);
     /* Sees to it that a task commits the thread's open frames: before this one waits for something else. May
      * suspend. */
     void (*lead)(void *context, struct tree_session *session);
-    /* Into the frame that `open` has just returned. */
-    void (*add)(void *context, struct tree_session *session, void *frame,
-                const struct tree_logged_entry *entry, struct tree_logged *logged);
+    /* Into the frame that `open` has just returned; the entry's index in it. */
+    uint32_t (*add)(void *context, struct tree_session *session, struct unmerged_frame *frame,
+                    const struct tree_logged_entry *entry, struct tree_logged *logged);
     /* Whether the frame, whose fate is not known yet, is one of the session's thread. */
-    bool (*mine)(void *context, struct tree_session *session, const void *frame);
+    bool (*mine)(void *context, struct tree_session *session, const struct unmerged_frame *frame);
     /* Waits for the fate of a frame of this thread. */
-    void (*join)(void *context, struct tree_session *session, void *frame, struct tree_logged *logged);
+    void (*join)(void *context, struct tree_session *session, const struct unmerged_frame *frame,
+                 struct tree_logged *logged);
     /* Group commit: returns logged->status, when it is known. The session's messages tell why it failed. */
     int (*commit)(void *context, struct tree_session *session, struct tree_logged *logged);
 };
 /* For the log alone: a word of the session's, NULL at first. */
 void **tree_session_lane(struct tree_session *session);
-/* `counter`: of sequences; the log's. */
-void tree_compute_set_log(struct tree_compute *compute, const struct tree_log *log, void *context,
-                          uint64_t *counter);
+void tree_compute_set_log(struct tree_compute *compute, const struct tree_log *log, void *context);
 
 /* ---- what values mean to the layer above ---- */
 

@@ -61,7 +61,6 @@ struct tree_compute {
     void *forward_context;
     struct tree_log log; /* set before any table has a logged row */
     void *log_context;
-    uint64_t *sequence; /* atomic: the last that was drawn; the log's */
 };
 
 /* What is known of a leaf: bytes read under its lock, or handed over with it. */

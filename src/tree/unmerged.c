@@ -274,31 +274,31 @@ static void value_set(const struct unmerged *table, struct unmerged_value *to, c
 }
 
 void unmerged_write(struct unmerged *table, struct unmerged_node *node, const struct format_key *value,
-                    const void *frame, uint64_t *counter, struct unmerged_write *write)
+                    const struct unmerged_frame *frame, uint32_t index, struct unmerged_write *write)
 {
     struct unmerged_shard *shard = unmerged_shard(table, node);
     spinlock_lock(&shard->lock);
-    assert(node->latched && (!node->pending.present || !node->frame || node->frame == frame));
-    assert(!node->doubt || (value ? !node->pending.deleted : node->pending.deleted)); /* it is logged again */
-    /* L2: drawn under the key's latch. Relaxed: the shard's lock orders what looks at it (unmerged_barrier).
-     */
-    uint64_t sequence = atomic_add_relaxed(counter, 1) + 1;
-    *write = (struct unmerged_write){
-        .node = node, .table = table, .sequence = sequence, .first = !node->pending.present || !node->frame};
-    if (!node->pending.present)
-        node->first_sequence = sequence;
+    assert(node->latched && frame && (!node->pending.present || !node->frame || node->frame == frame));
+    assert(!node->doubt || !value == node->pending.deleted); /* it is logged again */
+    *write = (struct unmerged_write){.node = node,
+                                     .table = table,
+                                     .frame = frame,
+                                     .index = index,
+                                     .first = !node->pending.present || !node->frame};
     node->frame = frame;
-    value_set(table, &node->pending, value, sequence);
+    node->index = index;
+    value_set(table, &node->pending, value, 0);
     if (!node->listed)
         unmerged_list(table, node);
     spinlock_unlock(&shard->lock);
 }
 
 /* The pending value is the key's from now on. */
-static void pending_commit(struct unmerged_node *node)
+static void pending_commit(struct unmerged_node *node, uint64_t sequence)
 {
     uint8_t *bytes = node->committed.bytes;
     node->committed = node->pending;
+    node->committed.sequence = sequence;
     node->pending = (struct unmerged_value){.bytes = bytes};
     node->frame = NULL;
     node->doubt = false;
@@ -310,13 +310,15 @@ void unmerged_settle(struct epoch_slot *slot, struct unmerged_write *write, enum
     struct unmerged_node *node = write->node;
     struct unmerged_shard *shard = unmerged_shard(table, node);
     spinlock_lock(&shard->lock);
-    const bool last = node->pending.present && node->pending.sequence == write->sequence;
+    const bool last = node->pending.present && node->frame == write->frame && node->index == write->index;
+    /* Relaxed: it was drawn by this task. */
+    const uint64_t sequence = atomic_load_relaxed(&write->frame->first) + write->index;
     switch (fate) {
     case UNMERGED_COMMITTED:
         /* What is being merged gets to the leaf, and leaves that by a later merging. */
         write->replaced = !write->first || (node->committed.present && !node->merging);
         if (last)
-            pending_commit(node);
+            pending_commit(node, sequence);
         break;
     case UNMERGED_REFUSED:
         if (last) {
@@ -326,6 +328,8 @@ void unmerged_settle(struct epoch_slot *slot, struct unmerged_write *write, enum
         break;
     case UNMERGED_UNKNOWN:
         if (last) {
+            if (!node->doubt || sequence < node->doubtful)
+                node->doubtful = sequence; /* what it replaced in its frame counts no more */
             node->doubt = true;
             node->frame = NULL;
         }
@@ -390,7 +394,7 @@ bool unmerged_take_one(struct unmerged *table, struct unmerged_node *node, struc
 {
     struct unmerged_shard *shard = unmerged_shard(table, node);
     spinlock_lock(&shard->lock);
-    bool taken = node->committed.present && !node->pending.present && !node->merging;
+    bool taken = node->committed.present && !node->merging;
     if (taken)
         merge_of(node, merge);
     spinlock_unlock(&shard->lock);
@@ -409,12 +413,4 @@ void unmerged_merged(struct unmerged *table, struct epoch_slot *slot, const stru
         node->committed.present = false;
     unmerged_reap(table, slot, node);
     spinlock_unlock(&shard->lock);
-}
-
-void unmerged_barrier(struct unmerged *table)
-{
-    for (uint32_t i = 0; i < UNMERGED_SHARDS; i++) {
-        spinlock_lock(&table->shards[i].lock);
-        spinlock_unlock(&table->shards[i].lock);
-    }
 }

@@ -6,12 +6,14 @@
  * An ENTRY is a key with what it holds: a value, or nothing (it was deleted). It is PENDING from when it is
  * written into a frame of the log until that frame's fate is known, then COMMITTED. Readers see what is
  * committed, alone. A writer holds the key's latch from when it looks at the key until its entry is in the
- * table, so the sequence that is drawn there orders each key's changes (L2). A frame that may have been
+ * table, and waits while the key is pending in another frame; a frame's sequences are drawn as one when it is
+ * sent, so they order each key's changes (L2). A frame that may have been
  * written or not leaves its keys DOUBTFUL: the next task that changes or merges such a key logs the same
  * value again before anything else.
  *
- * MERGING takes committed entries that have nothing pending, in key order; an entry leaves the table when its
- * leaf has it, if the key has no newer one by then.
+ * MERGING takes committed entries in key order; an entry leaves the table when its leaf has it, if the key
+ * has no newer one by then. What is pending does not keep it back: else a frame that waits for room would
+ * wait for a merging that waits for the frame.
  *
  * Any thread. Nothing makes a round trip; unmerged_latch alone suspends. An entry takes its key's bytes,
  * twice the longest value's, and some 150 more.
@@ -77,7 +79,7 @@ struct unmerged_look {
     enum unmerged_found found;
     const uint8_t *value; /* stays until the latch is given up, or the key is written */
     uint32_t length;
-    const void *frame; /* in which it is pending; NULL: it is committed, or doubtful */
+    const struct unmerged_frame *frame; /* in which it is pending; NULL: it is committed, or doubtful */
     bool doubtful;
 };
 void unmerged_look(struct unmerged *table, struct unmerged_node *node, struct unmerged_look *look);
@@ -85,19 +87,27 @@ void unmerged_look(struct unmerged *table, struct unmerged_node *node, struct un
 /* With the latch held: waits until nothing is pending in a frame whose fate is not known. Suspends. */
 void unmerged_await(struct unmerged *table, struct unmerged_node *node);
 
+/* A frame as the table knows it: part of the log's object. */
+struct unmerged_frame {
+    uint64_t first; /* atomic: its first entry's sequence; UNMERGED_UNDRAWN, or UNMERGED_DRAWING, which is
+                       stored before the counter is moved */
+};
+#define UNMERGED_UNDRAWN UINT64_C(0)
+#define UNMERGED_DRAWING UINT64_C(1)
+
 /* A change in a frame, on the writer's stack until the frame's fate is known and it was told. */
 struct unmerged_write {
     struct unmerged_node *node;
     struct unmerged *table;
-    uint64_t sequence;
-    bool first;    /* of its frame's changes to the key */
-    bool replaced; /* out: it has taken the place of an entry of the table, of which nothing refers any more
-                      to what that named: not its leaf, and no later merging puts it there */
+    const struct unmerged_frame *frame;
+    uint32_t index; /* among the frame's entries */
+    bool first;     /* of its frame's changes to the key */
+    bool replaced;  /* out: it has taken the place of an entry of the table, of which nothing refers any more
+                       to what that named: not its leaf, and no later merging puts it there */
 };
-/* With the latch held, and nothing pending in another frame. `value` NULL: the key is deleted. Draws the
- * sequence from *counter. */
+/* With the latch held, and nothing pending in another frame. `value` NULL: the key is deleted. */
 void unmerged_write(struct unmerged *table, struct unmerged_node *node, const struct format_key *value,
-                    const void *frame, uint64_t *counter, struct unmerged_write *write);
+                    const struct unmerged_frame *frame, uint32_t index, struct unmerged_write *write);
 /* The frame's fate, for each of its changes in the order in which they were made. */
 enum unmerged_fate { UNMERGED_COMMITTED, UNMERGED_REFUSED, UNMERGED_UNKNOWN };
 void unmerged_settle(struct epoch_slot *slot, struct unmerged_write *write, enum unmerged_fate fate);
@@ -108,8 +118,6 @@ bool unmerged_adopt(struct unmerged *table, struct format_key key, const struct 
 
 /* ---- merging: one task at a time ---- */
 
-/* All that was drawn before the call is in the table when it returns. */
-void unmerged_barrier(struct unmerged *table);
 struct unmerged_merge {
     struct unmerged_node *node;
     struct format_key key; /* stays until unmerged_merged */

@@ -210,16 +210,21 @@ bool unmerged_run(struct unmerged *table, struct epoch_slot *slot, const struct 
 /* Under the shard's lock of a node that is listed. */
 static bool take(struct unmerged_node *node, struct unmerged_merge *merge, uint64_t *least)
 {
-    uint64_t earliest = UINT64_MAX;
-    if (node->pending.present)
-        earliest = node->first_sequence;
-    if (node->committed.present && node->committed.sequence < earliest)
+    uint64_t earliest = UINT64_MAX, drawn = UNMERGED_UNDRAWN;
+    /* Acquire: where the counter that the caller has looked at was moved for the frame already, the frame
+     * says at least that it is being drawn. One that is not drawn yet gets greater numbers. */
+    if (node->pending.present && node->frame)
+        drawn = atomic_load_acquire(&node->frame->first);
+    if (drawn != UNMERGED_UNDRAWN)
+        earliest = drawn;
+    if (node->doubt && node->doubtful < earliest)
+        earliest = node->doubtful;
+    if (node->committed.present && node->merging && node->committed.sequence < earliest)
         earliest = node->committed.sequence;
-    if (!node->committed.present || node->pending.present || node->merging) {
-        if (earliest < *least)
-            *least = earliest;
+    if (earliest < *least)
+        *least = earliest;
+    if (!node->committed.present || node->merging)
         return false;
-    }
     node->merging = true;
     merge->node = node;
     merge->key = unmerged_key(node);

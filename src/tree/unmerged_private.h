@@ -25,8 +25,8 @@ struct unmerged_wait {
 struct unmerged_value {
     bool present, deleted;
     uint8_t length;
-    uint64_t sequence;
-    uint8_t *bytes; /* in the node's memory */
+    uint64_t sequence; /* of what is committed or doubtful */
+    uint8_t *bytes;    /* in the node's memory */
 };
 
 struct unmerged_node {
@@ -34,8 +34,9 @@ struct unmerged_node {
     uint64_t hash;
     /* guarded by the shard's lock: */
     struct unmerged_value committed, pending;
-    const void *frame;                     /* of `pending`; NULL: its fate is not known */
-    uint64_t first_sequence;               /* of what is pending: the earliest that may be in the log */
+    const struct unmerged_frame *frame; /* of `pending`; NULL: it is doubtful */
+    uint32_t index;                     /* in it, of what is pending */
+    uint64_t doubtful; /* with `doubt`: the least sequence under which it may be in the log */
     struct unmerged_wait *waiting, **last; /* for the latch */
     struct wakeup *awaiting;               /* the latch's holder waits for the fate of what is pending */
     bool latched, merging;
