@@ -45,7 +45,7 @@ mutants: ## every patch of tests/mutants must be noticed (ARGS="--list")
 	@scripts/setup --check --quiet || scripts/setup
 	@scripts/mutants $(ARGS)
 
-models: ## the formal models of locks and leaves, checked with spin (ARGS="--full")
+models: ## the formal models of locks, leaves, ownership and logs, checked with spin (ARGS="--full")
 	@scripts/setup --check --quiet || scripts/setup
 	@scripts/models $(ARGS)
 
