@@ -111,6 +111,7 @@ static json_t *cache_json(const struct bench_result *result)
     json_object_set_new(json, "inner", cache_kind_json(&inner, result->operations));
     json_object_set_new(json, "leaves", cache_kind_json(&cache->leaves, result->operations));
     json_object_set_new(json, "entries", cache_kind_json(&cache->entries, result->operations));
+    json_object_set_new(json, "values", cache_kind_json(&cache->values, result->operations));
     json_object_set_new(json, "shortcut_hits", json_real(report_per_operation(result, cache->shortcut_hits)));
     json_object_set_new(json, "promotions", json_real(report_per_operation(result, cache->promotions)));
     json_object_set_new(json, "demotions", json_real(report_per_operation(result, cache->demotions)));

@@ -165,6 +165,7 @@ void bench_cache_begin(struct bench_result *result, const struct tree *tree)
     tree_cache_stats(tree, &stats);
     take_kind(&result->cache.leaves, &stats.leaves);
     take_kind(&result->cache.entries, &stats.entries);
+    take_kind(&result->cache.values, &stats.values);
     result->cache.admissions -= stats.admissions;
     result->cache.evictions -= stats.evictions;
     result->cache.shortcut_hits -= stats.shortcut_hits;
@@ -179,6 +180,7 @@ void bench_cache_end(struct bench_result *result, const struct tree *tree)
     tree_cache_stats(tree, &stats);
     add_kind(&result->cache.leaves, &stats.leaves);
     add_kind(&result->cache.entries, &stats.entries);
+    add_kind(&result->cache.values, &stats.values);
     result->cache.frames += stats.frames;
     result->cache.bytes += stats.bytes;
     result->cache.admissions += stats.admissions;

@@ -296,6 +296,8 @@ struct banyan_cache_stats {
     uint64_t entry_bytes, entry_hits, entry_misses, entry_admissions, entry_evictions;
     uint64_t shortcut_hits; /* of entry_hits: the entry had the value's place, not the value */
     uint64_t busy;          /* met a write under way, and read the pool instead */
+    /* Values that are too long for a slot, of indexes of records. */
+    uint64_t values, value_bytes, value_hits, value_misses, value_admissions, value_evictions;
 };
 /* Since the index was opened. Any thread. */
 BANYAN_API int banyan_index_cache_stats(const struct banyan_index *index, struct banyan_cache_stats *stats);

@@ -121,6 +121,12 @@ int banyan_index_cache_stats(const struct banyan_index *index, struct banyan_cac
         .entry_evictions = from.entries.evictions,
         .shortcut_hits = from.shortcut_hits,
         .busy = from.busy,
+        .values = from.values.count,
+        .value_bytes = from.values.bytes,
+        .value_hits = from.values.hits,
+        .value_misses = from.values.misses,
+        .value_admissions = from.values.admissions,
+        .value_evictions = from.values.evictions,
     };
     return api_struct_out(stats, &to, sizeof to);
 }

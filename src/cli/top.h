@@ -10,7 +10,7 @@
 
 #define TOP_SERVERS_MAX      32u
 #define TOP_MEMORY_NODES_MAX 64u
-#define TOP_CACHE_KINDS      3u
+#define TOP_CACHE_KINDS      4u
 
 struct top_settings {
     char *password_file;

@@ -73,7 +73,7 @@ static void read_memory(struct top_server *server, const char *info)
     }
 }
 
-const char *const top_cache_names[TOP_CACHE_KINDS] = {"inner", "leaves", "entries"};
+const char *const top_cache_names[TOP_CACHE_KINDS] = {"inner", "leaves", "entries", "values"};
 
 static void read_cache(struct top_server *server, const char *info)
 {

@@ -80,8 +80,8 @@ static void print_ownership(const struct top_server *server)
 
 static void head_cache(void)
 {
-    printf("\n%-28s %10s %10s %6s %10s %6s %11s %6s\n", "cache", "MiB of", "inner MiB", "hit %", "leaves MiB",
-           "hit %", "entries MiB", "hit %");
+    printf("\n%-28s %10s %11s %6s %11s %6s %11s %6s %11s %6s\n", "cache", "MiB of", "inner MiB", "hit %",
+           "leaves MiB", "hit %", "entries MiB", "hit %", "values MiB", "hit %");
 }
 
 /* What it caches, and how much of what was wanted was there. */
@@ -89,8 +89,7 @@ static void print_cache(const struct top_server *server)
 {
     printf("%-28.28s %10.1f", server->name, (double)server->now.cache_budget / 1048576);
     for (unsigned kind = 0; kind < TOP_CACHE_KINDS; kind++)
-        printf(" %*.1f %6.1f", kind + 1 < TOP_CACHE_KINDS ? 10 : 11,
-               (double)server->now.cache[kind].bytes / 1048576, cache_share(server, kind));
+        printf(" %11.1f %6.1f", (double)server->now.cache[kind].bytes / 1048576, cache_share(server, kind));
     putchar('\n');
 }
 

@@ -106,8 +106,14 @@ struct server_stats {
 };
 void server_stats(struct server *server, struct server_stats *stats);
 /* What this process caches of the index: inner nodes, and of ranges that it owns leaves and entries. */
-enum server_cache_kind { SERVER_CACHE_INNER, SERVER_CACHE_LEAVES, SERVER_CACHE_ENTRIES, SERVER_CACHE_KINDS };
-extern const char *const server_cache_names[]; /* "inner", "leaves", "entries" */
+enum server_cache_kind {
+    SERVER_CACHE_INNER,
+    SERVER_CACHE_LEAVES,
+    SERVER_CACHE_ENTRIES,
+    SERVER_CACHE_VALUES,
+    SERVER_CACHE_KINDS
+};
+extern const char *const server_cache_names[]; /* "inner", "leaves", "entries", "values" */
 /* Hits and misses of inner nodes are those of clients' commands alone. */
 struct tree_cache_kind server_cache_kind(const struct server_stats *stats, enum server_cache_kind kind);
 /* Calls `visit` for each command that was called at least once. */

@@ -154,7 +154,7 @@ void server_stats(struct server *server, struct server_stats *stats)
         owner_stats(owner_process_owner(server->options.owner), &stats->owner);
 }
 
-const char *const server_cache_names[] = {"inner", "leaves", "entries"};
+const char *const server_cache_names[] = {"inner", "leaves", "entries", "values"};
 
 struct tree_cache_kind server_cache_kind(const struct server_stats *stats, enum server_cache_kind kind)
 {
@@ -163,6 +163,8 @@ struct tree_cache_kind server_cache_kind(const struct server_stats *stats, enum 
         return cache->leaves;
     if (kind == SERVER_CACHE_ENTRIES)
         return cache->entries;
+    if (kind == SERVER_CACHE_VALUES)
+        return cache->values;
     return (struct tree_cache_kind){.hits = stats->tree.cache_hits,
                                     .misses = stats->tree.cache_misses,
                                     .count = cache->frames,

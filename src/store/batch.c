@@ -2,6 +2,7 @@
  * batch.c - See batch.h.
  */
 #include "store/batch.h"
+#include "store/cached.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -67,6 +68,11 @@ static bool entry_prepare(struct store_session *session, struct store_entry *ent
     uint8_t *room = store_arena_take(session, bytes);
     if (!room) {
         entry->status = store_fail_memory(session);
+        return false;
+    }
+    if (part == FORMAT_PART_VALUE &&
+        store_cached_find(session, entry->key, entry->key_length, &slot->reference, room, &entry->value)) {
+        entry->status = store_expired(entry->value.expires, now) ? BANYAN_ENOTFOUND : 0;
         return false;
     }
     *read = (struct fabric_command){.operation = FABRIC_READ,

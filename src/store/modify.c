@@ -3,6 +3,7 @@
  * one tree_modify, if it needs no record to be read and none to be written. Else it decides outside, and its
  * result is stored only if the slot still holds the bytes that it was decided on (S5).
  */
+#include "store/cached.h"
 #include "store/exchange.h"
 #include "store/read.h"
 
@@ -117,6 +118,9 @@ static int change_exchange(struct change *change, const struct store_raw *put,
     struct store_exchange exchange = {.expected = &session->seen, .put = put};
     int status = store_exchange_run(session, change->key, change->key_length, &exchange);
     if (!status && exchange.matched) {
+        if (reference && !head_only && !change->keep_bytes)
+            store_cached_replace(session, change->key, change->key_length, reference, &change->new,
+                                 &session->seen);
         if (head_only)
             store_record_free(session, change->key, change->key_length, &change->slot.reference, false);
         else

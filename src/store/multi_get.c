@@ -2,6 +2,7 @@
  * multi_get.c - gets of many keys: their slots are looked up together, then their records are read together.
  */
 #include "store/batch.h"
+#include "store/cached.h"
 #include "store/read.h"
 
 /* Looks up the slots of a group of items. */
@@ -68,12 +69,16 @@ static int group_get(struct store_session *session, struct store_item *items, ui
         struct store_entry *entry = &batch->entries[i];
         const struct store_choice choice = {items[i].choose, items[i].context};
         const bool chosen = choice.choose && part == FORMAT_PART_VALUE;
-        if (entry->status == STORE_STALE)
+        const bool stale = entry->status == STORE_STALE;
+        if (stale)
             entry->status = chosen ? store_fetch_part(session, entry->key, entry->key_length, now, &choice,
                                                       STORE_SINK_ARENA, &entry->value)
                                    : store_fetch(session, entry->key, entry->key_length, now, part,
                                                  STORE_SINK_ARENA, &entry->value);
-        else if (!entry->status && chosen)
+        else if (!entry->status && part == FORMAT_PART_VALUE && entry->slot.record)
+            store_cached_offer(session, entry->key, entry->key_length, &entry->slot.reference, &entry->value,
+                               false);
+        if (!entry->status && chosen && !stale)
             store_choice_apply(&choice, &entry->value);
         items[i].value = entry->value;
         if (entry->status)

@@ -1,6 +1,7 @@
 /*
  * multi_put.c - puts of many keys: their records are written together, then their slots.
  */
+#include "store/cached.h"
 #include "store/exchange.h"
 #include "store/put.h"
 
@@ -90,6 +91,9 @@ static void puts_finish(struct store_session *session, struct store_puts *puts, 
     if (!item->status) {
         old->present = slot->existed;
         old->length = (uint8_t)slot->old_length;
+        if (puts->record[number] >= 0)
+            store_cached_replace(session, item->key, item->key_length,
+                                 &puts->written[puts->record[number]].reference, &item->value, old);
         store_retire(session, item->key, item->key_length, old);
     } else if (puts->record[number] >= 0 && item->status != BANYAN_EUNKNOWN) {
         store_record_free(session, item->key, item->key_length,

@@ -3,6 +3,7 @@
  * record is written first, to which no slot refers yet, and then its reference goes into the slot.
  */
 #include "store/put.h"
+#include "store/cached.h"
 #include "store/exchange.h"
 
 int store_put_now(struct store_session *session, const void *key, size_t key_length,
@@ -27,6 +28,8 @@ int store_put_now(struct store_session *session, const void *key, size_t key_len
     else
         store_slot_inline(&put, value);
     status = store_exchange_run(session, key, key_length, &exchange);
+    if (!status && record)
+        store_cached_replace(session, key, key_length, &reference, value, &session->seen);
     if (!status)
         store_retire(session, key, key_length, &session->seen);
     else if (record)

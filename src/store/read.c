@@ -105,7 +105,7 @@ static int resolve(struct store_session *session, const void *key, size_t key_le
     if (choice && slot.reference.room) {
         status = pieces_part(session, key, key_length, &slot.reference, now, choice, sink, value);
     } else {
-        status = store_record_read(session, key, key_length, &slot.reference, part, sink, value);
+        status = store_record_fetch(session, key, key_length, &slot.reference, part, sink, value);
         if (!status)
             store_choice_apply(choice, value);
     }

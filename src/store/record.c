@@ -3,6 +3,7 @@
  * read with one more for each STORE_TRANSFER_MAX of them.
  */
 #include "store/record.h"
+#include "store/cached.h"
 #include "store/layout.h"
 #include "store/pieces.h"
 #include "store/transfer.h"
@@ -220,20 +221,24 @@ int store_record_read_header(struct store_session *session, const void *key, siz
     return status;
 }
 
-/* A value that follows its header. */
+/* A value that follows its header; `cached`: from the cache, or the cache gets it. */
 static int whole_read(struct store_session *session, const void *key, size_t key_length,
-                      const struct format_reference *reference, enum store_sink sink,
+                      const struct format_reference *reference, enum store_sink sink, bool cached,
                       struct store_value *value)
 {
     uint32_t bytes = format_record_read_bytes(key_length, reference, FORMAT_PART_VALUE);
     uint8_t *room = store_sink_room(session, sink, bytes);
     if (!room)
         return BANYAN_ENOMEM;
+    if (cached && store_cached_find(session, key, key_length, reference, room, value))
+        return 0;
     struct fabric_command read = {
         .operation = FABRIC_READ, .address = reference->address, .length = bytes, .read = {.buffer = room}};
     int status = store_read_status(store_transfer(session, &read, 1, NULL));
     if (!status && !store_record_validate(reference, key, key_length, FORMAT_PART_VALUE, room, value))
         status = STORE_STALE;
+    if (!status && cached)
+        store_cached_offer(session, key, key_length, reference, value, true);
     return status;
 }
 
@@ -255,12 +260,21 @@ int store_record_read(struct store_session *session, const void *key, size_t key
 {
     struct format_record record;
     if (part == FORMAT_PART_VALUE && !reference->room)
-        return whole_read(session, key, key_length, reference, sink, value);
+        return whole_read(session, key, key_length, reference, sink, false, value);
     int status = store_record_read_header(session, key, key_length, reference, &record);
     if (status)
         return status;
     *value = (struct store_value){.length = reference->length, .expires = record.expires};
     return part == FORMAT_PART_VALUE ? pieces_read(session, key_length, record.pieces, sink, value) : 0;
+}
+
+int store_record_fetch(struct store_session *session, const void *key, size_t key_length,
+                       const struct format_reference *reference, enum format_part part, enum store_sink sink,
+                       struct store_value *value)
+{
+    if (part == FORMAT_PART_VALUE && !reference->room)
+        return whole_read(session, key, key_length, reference, sink, true, value);
+    return store_record_read(session, key, key_length, reference, part, sink, value);
 }
 
 /* ---- freeing ---- */
@@ -278,6 +292,7 @@ void store_record_free(struct store_session *session, const void *key, size_t ke
         struct format_piece piece = format_record_piece(session->header.bytes, key_length, i);
         bytes += store_piece_free(session, key_length, &piece);
     }
+    store_cached_forget(session, key, key_length, reference);
     pool_block_release(tree_session_pool(session->tree), reference->address, block_bytes);
     store_count_up(session, records_freed, 1);
     store_count_up(session, bytes_freed, bytes);

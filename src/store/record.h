@@ -58,5 +58,10 @@ uint8_t *store_sink_room(struct store_session *session, enum store_sink sink, si
 int store_record_read(struct store_session *session, const void *key, size_t key_length,
                       const struct format_reference *reference, enum format_part part, enum store_sink sink,
                       struct store_value *value);
+/* The same for a reader that has just looked the key up: the value may come from the compute node's cache,
+ * which may keep it. */
+int store_record_fetch(struct store_session *session, const void *key, size_t key_length,
+                       const struct format_reference *reference, enum format_part part, enum store_sink sink,
+                       struct store_value *value);
 
 #endif

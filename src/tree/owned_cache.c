@@ -35,9 +35,29 @@ static void place_decode(const uint8_t bytes[PLACE_BYTES], struct owned_place *p
     place->number = (uint32_t)(word & (PLACE_SLOTS - 1));
 }
 
+/* What a slot of this index refers to may be cached. */
+static bool has_values(const struct owned_cache *cache)
+{
+    return cache->layout.geometry.content == FORMAT_CONTENT_STORE && !cache->settings.shortcuts_only &&
+           cache->settings.policy != TREE_CACHE_DEX;
+}
+
+/* Dinomo's replacement within a set: entries are values or shortcuts. In a store's index an entry is the
+ * shortcut to its long value, and the values have a table of their own. */
+static bool has_shortcuts(const struct owned_cache *cache)
+{
+    return cache->settings.policy == TREE_CACHE_DINOMO &&
+           cache->layout.geometry.content != FORMAT_CONTENT_STORE;
+}
+
 static bool parts_make(struct owned_cache *cache)
 {
     const struct owned_cache_settings *settings = &cache->settings;
+    if (has_values(cache)) {
+        cache->values = owned_values_create(settings->bytes);
+        if (!cache->values)
+            return false;
+    }
     if (settings->policy != TREE_CACHE_DINOMO) {
         cache->frames = owned_frames_create(cache->layout.geometry.leaf_bytes, settings->bytes);
         if (!cache->frames)
@@ -80,6 +100,7 @@ void owned_cache_destroy(struct owned_cache *cache)
         return;
     owned_frames_destroy(cache->frames);
     owned_entries_destroy(cache->entries);
+    owned_values_destroy(cache->values);
     owned_cooling_destroy(cache->cooling);
     owned_lost_destroy(&cache->lost);
     format_layout_free(&cache->layout);
@@ -136,9 +157,10 @@ enum owned_frame_found owned_cache_leaf(struct owned_cache *cache, struct epoch_
 
 enum owned_cache_found owned_cache_entry(struct owned_cache *cache, struct epoch_slot *slot,
                                          struct format_key key, uint8_t *value, uint32_t *length,
-                                         struct format_link *leaf)
+                                         struct format_link *leaf, uint32_t *hits)
 {
     struct owned_entry entry;
+    *hits = 0;
     if (!cache->entries || stopped(cache))
         return OWNED_CACHE_NONE;
     epoch_enter(slot);
@@ -156,6 +178,7 @@ enum owned_cache_found owned_cache_entry(struct owned_cache *cache, struct epoch
         break;
     }
     COUNT(cache, slot, entry_hits);
+    *hits = entry.hits;
     if (!entry.hits)
         atomic_add_relaxed(&cache->meters[OWNED_ENTRIES].cold_hits, 1);
     if (found == OWNED_ENTRY_SHORTCUT) {
@@ -167,6 +190,28 @@ enum owned_cache_found owned_cache_entry(struct owned_cache *cache, struct epoch
     memcpy(value, entry.value, entry.length);
     *length = entry.length;
     return OWNED_CACHE_VALUE;
+}
+
+bool owned_cache_value(struct owned_cache *cache, struct epoch_slot *slot,
+                       const struct tree_reference *reference, uint8_t *to, uint32_t length, uint64_t *note)
+{
+    uint32_t hits;
+    if (!cache->values || stopped(cache))
+        return false;
+    epoch_enter(slot);
+    bool found =
+        owned_values_read(cache->values, reference, to, length, note, owned_policy_clock(cache), &hits);
+    epoch_leave(slot);
+    task_charge(TASK_WORK_LINE, found ? 2 : 1);
+    if (!found) {
+        COUNT(cache, slot, value_misses);
+        return false;
+    }
+    task_charge(TASK_WORK_COPY, task_lines(length));
+    COUNT(cache, slot, value_hits);
+    if (!hits)
+        atomic_add_relaxed(&cache->meters[OWNED_VALUES].cold_hits, 1);
+    return true;
 }
 
 bool owned_cache_await(struct owned_cache *cache, struct format_key key, uint8_t *value, uint32_t *length)
@@ -259,7 +304,7 @@ void owned_cache_offer_entry(struct owned_cache *cache, struct epoch_slot *slot,
 {
     if (!cache->entries || owned_writes_busy(stamp) || (cached && !owned_policy_wants_entry(cache)))
         return;
-    bool dac = cache->settings.policy == TREE_CACHE_DINOMO;
+    bool dac = has_shortcuts(cache);
     uint8_t link[SHORTCUT_BYTES];
     memcpy(link, &leaf.address, 8);
     memcpy(link + 8, &leaf.tag, 4);
@@ -267,10 +312,11 @@ void owned_cache_offer_entry(struct owned_cache *cache, struct epoch_slot *slot,
                                   .value = value,
                                   .link = dac ? link : NULL,
                                   .replacement = dac ? OWNED_REPLACE_DAC : OWNED_REPLACE_LEAST,
+                                  .bare = dac && cache->settings.shortcuts_only,
                                   .word = owned_writes_word(&cache->writes, leaf.address),
                                   .stamp = stamp};
     uint32_t evicted = 0;
-    if (dac) { /* the key was found by its shortcut, perhaps */
+    if (dac && !put.bare) { /* the key was found by its shortcut, perhaps */
         epoch_enter(slot);
         /* Relaxed: an average. */
         double miss = (double)atomic_load_relaxed(&cache->miss_cost) / 1024;
@@ -282,6 +328,25 @@ void owned_cache_offer_entry(struct owned_cache *cache, struct epoch_slot *slot,
             atomic_add_relaxed(&cache->entry_evictions, evicted);
     }
     put_entry(cache, slot, &put);
+}
+
+void owned_cache_offer_value(struct owned_cache *cache, struct epoch_slot *slot,
+                             const struct tree_reference *reference, const uint8_t *bytes, uint32_t length,
+                             uint64_t note, uint32_t hits)
+{
+    if (!cache->values || stopped(cache))
+        return;
+    epoch_enter(slot);
+    bool admitted =
+        !owned_values_has(cache->values, reference) &&
+        owned_policy_value_room(cache, slot, owned_values_size(length), hits) &&
+        owned_values_put(cache->values, reference, bytes, length, note, owned_policy_clock(cache), hits);
+    epoch_leave(slot);
+    if (!admitted)
+        return;
+    COUNT(cache, slot, value_admissions);
+    task_charge(TASK_WORK_LINE, 3); /* its shard, its bucket, its place */
+    task_charge(TASK_WORK_COPY, task_lines(length));
 }
 
 void owned_cache_missed(struct owned_cache *cache, uint64_t round_trips)
@@ -364,6 +429,18 @@ void owned_cache_write_end(struct owned_cache *cache, struct epoch_slot *slot, g
 
 /* ---- dropping ---- */
 
+bool owned_cache_drop_value(struct owned_cache *cache, struct epoch_slot *slot,
+                            const struct tree_reference *reference, uint32_t *hits)
+{
+    if (!cache->values)
+        return false;
+    epoch_enter(slot);
+    bool dropped = owned_values_drop(cache->values, slot, reference, hits);
+    epoch_leave(slot);
+    task_charge(TASK_WORK_LINE, dropped ? 3 : 1);
+    return dropped;
+}
+
 void owned_cache_drop_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf)
 {
     if (!cache->frames)
@@ -415,6 +492,11 @@ void owned_cache_stop(struct owned_cache *cache, struct epoch_slot *slot)
         return;
     atomic_store_release(&cache->stopped, true); /* who finds something behind this has begun before */
     owned_cache_drop_range(cache, slot, (struct format_key){NULL, 0}, NULL);
+    if (!cache->values)
+        return;
+    epoch_enter(slot);
+    owned_values_drop_all(cache->values, slot);
+    epoch_leave(slot);
 }
 
 /* ---- the budget ---- */
@@ -444,7 +526,7 @@ void owned_cache_inner_hit(struct owned_cache *cache)
 
 void owned_cache_count(const struct owned_cache *cache, bool entries, struct tree_cache_stats *stats)
 {
-    struct tree_cache_kind *leaves = &stats->leaves, *keys = &stats->entries;
+    struct tree_cache_kind *leaves = &stats->leaves, *keys = &stats->entries, *values = &stats->values;
     for (uint32_t i = 0; i < OWNED_STRIPES; i++) { /* relaxed: figures */
         const struct owned_stripe *stripe = &cache->stripes[i];
         leaves->hits += atomic_load_relaxed(&stripe->leaf_hits);
@@ -453,6 +535,9 @@ void owned_cache_count(const struct owned_cache *cache, bool entries, struct tre
         keys->hits += atomic_load_relaxed(&stripe->entry_hits);
         keys->misses += atomic_load_relaxed(&stripe->entry_misses);
         keys->admissions += atomic_load_relaxed(&stripe->entry_admissions);
+        values->hits += atomic_load_relaxed(&stripe->value_hits);
+        values->misses += atomic_load_relaxed(&stripe->value_misses);
+        values->admissions += atomic_load_relaxed(&stripe->value_admissions);
         stats->shortcut_hits += atomic_load_relaxed(&stripe->shortcut_hits);
         stats->placed += atomic_load_relaxed(&stripe->placed);
         stats->busy += atomic_load_relaxed(&stripe->busy);
@@ -463,6 +548,9 @@ void owned_cache_count(const struct owned_cache *cache, bool entries, struct tre
     keys->count += cache->entries && entries ? owned_entries_count(cache->entries) : 0;
     keys->bytes += owned_policy_bytes(cache, OWNED_ENTRIES);
     keys->evictions += atomic_load_relaxed(&cache->entry_evictions);
+    values->count += cache->values ? owned_values_count(cache->values) : 0;
+    values->bytes += owned_policy_bytes(cache, OWNED_VALUES);
+    values->evictions += atomic_load_relaxed(&cache->value_evictions);
     stats->promotions += atomic_load_relaxed(&cache->promotions);
     stats->demotions += atomic_load_relaxed(&cache->demotions);
 }

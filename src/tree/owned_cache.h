@@ -1,7 +1,7 @@
 /*
- * owned_cache.h - what a compute node caches of the ranges that it owns: whole leaves, and entries (a key
- * with its slot's value, or with a shortcut to its leaf); beside the inner nodes (cache.h), with which they
- * share one budget of bytes. One for each open index. Private to src/tree/.
+ * owned_cache.h - what a compute node caches of the ranges that it owns: whole leaves, entries (a key with
+ * its slot's value, or with a shortcut to its leaf), and long values to which slots refer; beside the inner
+ * nodes (cache.h), with which they share one budget of bytes. One for each open index. Private to src/tree/.
  *
  * WHO CALLS. The leaf access of owned ranges and point reads, in an operation that has announced its row
  * (rights.h); tree_rights_adopt, for ranges that are lost. Any thread. Nothing suspends or makes a round
@@ -25,9 +25,12 @@
  * ADMITTING. Bytes are admitted with a stamp that was taken before they were READ; they are not if a write to
  * the leaf began since or was under way then (owned_cache_writes.h).
  *
- * BUDGET. The bytes of inner frames, leaf frames and segments of entries stay within the budget but for one
- * object for each thread at work, 16 inner frames and one segment; frames that have left and that an epoch
- * keeps are not counted.
+ * LONG VALUES are found by what the slot says of them, and never change (owned_cache_values.h): no write has
+ * to name them before it begins, and no loss of a range makes them wrong.
+ *
+ * BUDGET. The bytes of inner frames, leaf frames, long values and segments of entries stay within the budget
+ * but for one object for each thread at work, 16 inner frames and one segment; frames and values that have
+ * left and that an epoch keeps are not counted.
  */
 #ifndef TREE_OWNED_CACHE_H
 #define TREE_OWNED_CACHE_H
@@ -46,6 +49,7 @@ struct owned_cache_settings {
     uint64_t bytes; /* of everything, inner nodes too */
     enum tree_cache_policy policy;
     double admission; /* DEX's probability for leaves */
+    bool shortcuts_only;
 };
 /* For an index of this geometry, which is complete. NULL: no memory, or the policy caches inner nodes only.
  */
@@ -61,10 +65,14 @@ enum owned_frame_found owned_cache_leaf(struct owned_cache *cache, struct epoch_
                                         const struct owned_piece *pieces, uint32_t count,
                                         struct owned_busy *busy);
 enum owned_cache_found { OWNED_CACHE_NONE, OWNED_CACHE_VALUE, OWNED_CACHE_SHORTCUT, OWNED_CACHE_BUSY };
-/* A key's value, FORMAT_VALUE_MAX bytes of room; or a shortcut to the leaf in which it was found. */
+/* A key's value, FORMAT_VALUE_MAX bytes of room; or a shortcut to the leaf in which it was found. *hits: of
+ * the entry, before this one. */
 enum owned_cache_found owned_cache_entry(struct owned_cache *cache, struct epoch_slot *slot,
                                          struct format_key key, uint8_t *value, uint32_t *length,
-                                         struct format_link *leaf);
+                                         struct format_link *leaf, uint32_t *hits);
+/* A long value, and its note (tree_value_find). */
+bool owned_cache_value(struct owned_cache *cache, struct epoch_slot *slot,
+                       const struct tree_reference *reference, uint8_t *to, uint32_t length, uint64_t *note);
 
 /* A key that was BUSY, or in a leaf's busy bytes: waits for the end of the write that is under way to it, and
  * gives the value that it has then, with room as above. False: there is no such write, or its outcome is not
@@ -98,6 +106,10 @@ void owned_cache_offer_leaf(struct owned_cache *cache, struct epoch_slot *slot, 
 /* A key's slot was read: by a READ of the pool, or from a cached leaf. */
 void owned_cache_offer_entry(struct owned_cache *cache, struct epoch_slot *slot, struct format_link leaf,
                              bool cached, uint64_t stamp, struct format_key key, struct format_key value);
+/* A long value; its key was met about so often of late. */
+void owned_cache_offer_value(struct owned_cache *cache, struct epoch_slot *slot,
+                             const struct tree_reference *reference, const uint8_t *bytes, uint32_t length,
+                             uint64_t note, uint32_t hits);
 /* Policy dinomo: how many round trips a lookup took that found nothing cached. */
 void owned_cache_missed(struct owned_cache *cache, uint64_t round_trips);
 
@@ -120,6 +132,9 @@ void owned_cache_write_end(struct owned_cache *cache, struct epoch_slot *slot, g
 
 /* ---- dropping ---- */
 
+/* A long value to which no slot refers any more: true if it was there, and how often it was met. */
+bool owned_cache_drop_value(struct owned_cache *cache, struct epoch_slot *slot,
+                            const struct tree_reference *reference, uint32_t *hits);
 /* A leaf whose frame says what the tree does not. */
 void owned_cache_drop_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr leaf);
 /* The range from `lower` on, below `upper` (NULL: to the end), is this process's no more, and no operation is

@@ -230,6 +230,21 @@ uint64_t owned_entries_drop_range(struct owned_entries *entries, struct format_k
     return dropped;
 }
 
+uint32_t owned_entries_least(const struct owned_entries *entries, uint64_t random, uint32_t *least,
+                             uint32_t *count)
+{
+    const struct owned_set *set = locate(entries, random);
+    *count = set ? atomic_load_relaxed(&set->count) : 0; /* an estimate, as the hits are */
+    *least = UINT32_MAX;
+    for (uint32_t i = 0; i < *count && i < OWNED_SET_ENTRIES; i++) {
+        uint32_t hits = atomic_load_relaxed(&set->meta[i]) & OWNED_META_HITS;
+        *least = hits < *least ? hits : *least;
+    }
+    if (!*count)
+        *least = 0;
+    return *count ? OWNED_SET_BYTES / *count : 0;
+}
+
 uint64_t owned_entries_count(const struct owned_entries *entries)
 {
     struct owned_entries *shared = (struct owned_entries *)(uintptr_t)entries;

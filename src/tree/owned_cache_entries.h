@@ -61,6 +61,7 @@ struct owned_put {
     struct format_key key, value;
     const uint8_t *link; /* NULL: none. An entry that is there keeps the one it has */
     enum owned_replacement replacement;
+    bool bare;            /* a new entry is a shortcut, and stays one */
     const uint64_t *word; /* of the leaf (owned_cache_writes.h): nothing is put unless it is `stamp` */
     uint64_t stamp;
 };
@@ -105,6 +106,10 @@ bool owned_entries_grow(struct owned_entries *entries);
 /* One segment less: half of its entries find room in others at best. False: there is one segment only, or the
  * table is held. */
 bool owned_entries_shrink(struct owned_entries *entries, struct epoch_slot *slot, uint64_t *evicted);
+/* Of a set that a random number chooses: the hits of its least hit entry, how many it has, and how many bytes
+ * each takes. In an epoch. */
+uint32_t owned_entries_least(const struct owned_entries *entries, uint64_t random, uint32_t *least,
+                             uint32_t *count);
 uint64_t owned_entries_bytes(const struct owned_entries *entries);
 /* Exact while nothing is being changed. */
 uint64_t owned_entries_count(const struct owned_entries *entries);

@@ -6,10 +6,12 @@
  *         cools; what has cooled longest in a random bucket of the cooling map goes. An inner node passes the
  *         command on to what is cached below it: so inner nodes go only when there are no leaves.
  * dinomo  (Dinomo, section 3.3) Entries alone; what goes is settled within a set (owned_cache_set.c). Inner
- *         nodes, which Dinomo has not, come before entries.
- * banyan  Inner nodes, leaves and entries compete by the round trips that their bytes save. What counts is
- * not what all bytes of a kind save, but what would be lost with those that would go next: the hits on
- *         objects that had none since replacement looked at them last, over the bytes of such objects
+ *         nodes, which Dinomo has not, come before entries. In a store's index entries are the shortcuts to
+ *         long values: a miss that finds no room makes the longest unused values go, and a hit lets its value
+ *         in if that saves more than the least hit entries that must go for it (equation 1).
+ * banyan  Inner nodes, leaves, entries and long values compete by the round trips that their bytes save. What
+ * counts is not what all bytes of a kind save, but what would be lost with those that would go next: the hits
+ * on objects that had none since replacement looked at them last, over the bytes of such objects
  *         ("density"). Learned in windows of replacements. Room is taken from the kind that is worth least; a
  *         small part of each stays, so that its worth goes on being learned.
  */
@@ -29,6 +31,8 @@
 #define TWICE       1.5   /* a key of a cached leaf gets an entry where those are worth so much more */
 #define SPARE       4u /* while one part in so many of the budget is free, keys of cached leaves get entries */
 #define TRIES       64u /* for room; then what is to come in stays out */
+#define AGED        4u  /* values whose hits are halved for one that goes */
+#define ENTRY_ABOUT 32u /* bytes of an entry that is a reference */
 #define EXPLORE     64u /* of so many leaves that are worth less than entries, one is let in */
 
 uint64_t owned_policy_random(struct owned_cache *cache)
@@ -43,6 +47,8 @@ uint64_t owned_policy_bytes(const struct owned_cache *cache, enum owned_kind kin
         return atomic_load_relaxed(&cache->inner_bytes); /* a figure */
     case OWNED_LEAVES:
         return cache->frames ? owned_frames_count(cache->frames) * owned_frames_size(cache->frames) : 0;
+    case OWNED_VALUES:
+        return cache->values ? owned_values_bytes(cache->values) : 0;
     default:
         return cache->entries ? owned_entries_bytes(cache->entries) : 0;
     }
@@ -150,6 +156,49 @@ static bool evict_leaf(struct owned_cache *cache, struct epoch_slot *slot, gaddr
     return gone;
 }
 
+/* Looks at some values; the one that was hit least, or where `oldest`, that was not used for longest. */
+static struct owned_value *sample_values(struct owned_cache *cache, uint32_t count, bool oldest)
+{
+    struct owned_value *best = NULL;
+    uint32_t seen = 0, cold = 0, least = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct owned_value *value = owned_values_any(cache->values, owned_policy_random(cache));
+        if (!value)
+            break;
+        uint8_t hits = atomic_load_relaxed(&value->hits); /* a hint, as is when it was used */
+        uint32_t rank =
+            oldest ? UINT32_MAX - (owned_policy_clock(cache) - atomic_load_relaxed(&value->used)) : hits;
+        seen++;
+        cold += !hits;
+        if (!best || rank < least) {
+            best = value;
+            least = rank;
+        }
+    }
+    saw(&cache->meters[OWNED_VALUES], seen, cold);
+    return best;
+}
+
+static bool evict_value(struct owned_cache *cache, struct epoch_slot *slot, const struct owned_value *value)
+{
+    uint32_t hits;
+    bool gone = value && owned_values_drop(cache->values, slot, &value->reference, &hits);
+    if (gone)
+        atomic_add_relaxed(&cache->value_evictions, 1);
+    return gone;
+}
+
+/* Ages some of the values, so that what was popular long ago goes in the end. */
+static void cool_values(struct owned_cache *cache, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct owned_value *value = owned_values_any(cache->values, owned_policy_random(cache));
+        uint8_t hits = value ? atomic_load_relaxed(&value->hits) : 0; /* a hint */
+        if (hits)
+            atomic_store_relaxed(&value->hits, hits / 2);
+    }
+}
+
 static bool evict_entries(struct owned_cache *cache, struct epoch_slot *slot)
 {
     uint64_t evicted;
@@ -158,11 +207,14 @@ static bool evict_entries(struct owned_cache *cache, struct epoch_slot *slot)
     return shrunk;
 }
 
-/* Of leaves or entries. */
+/* Of leaves, entries or values. */
 static bool evict_kind(struct owned_cache *cache, struct epoch_slot *slot, enum owned_kind kind)
 {
     if (kind == OWNED_ENTRIES)
         return evict_entries(cache, slot);
+    if (kind == OWNED_VALUES)
+        return evict_value(cache, slot,
+                           sample_values(cache, SAMPLE, cache->settings.policy == TREE_CACHE_DINOMO));
     struct owned_frame *least = sample_leaves(cache, SAMPLE);
     return least && evict_leaf(cache, slot, least->address);
 }
@@ -239,6 +291,7 @@ static enum owned_kind victim(struct owned_cache *cache, enum owned_kind wanting
                                                                                 : OWNED_KINDS;
     case TREE_CACHE_DINOMO:
         return wanting != OWNED_INNER                                           ? OWNED_KINDS
+               : owned_policy_bytes(cache, OWNED_VALUES)                        ? OWNED_VALUES
                : owned_policy_bytes(cache, OWNED_ENTRIES) > OWNED_SEGMENT_BYTES ? OWNED_ENTRIES
                                                                                 : OWNED_INNER;
     default:
@@ -272,6 +325,85 @@ void owned_policy_saw_inner(struct owned_cache *cache, uint32_t seen, uint32_t c
     saw(&cache->meters[OWNED_INNER], seen, cold);
 }
 
+/* ---- long values ---- */
+
+uint32_t owned_policy_clock(const struct owned_cache *cache)
+{
+    return (uint32_t)atomic_load_relaxed(&cache->draws);
+}
+
+/* Dinomo's equation 1: the hits that the value would save one round trip each, against those of the least hit
+ * entries that must go for it, times what a miss costs more than a hit. */
+static bool promotes(struct owned_cache *cache, uint64_t bytes, uint32_t hits)
+{
+    uint32_t least, count;
+    /* Relaxed: an average, of lookups; the value's own READ comes with a hit and with a miss. */
+    double more = (double)atomic_load_relaxed(&cache->miss_cost) / 1024;
+    uint32_t share = owned_entries_least(cache->entries, owned_policy_random(cache), &least, &count);
+    double gone = share ? (double)bytes / share : 0;
+    return hits > gone * least * more;
+}
+
+static bool dinomo_value_room(struct owned_cache *cache, struct epoch_slot *slot, uint64_t bytes,
+                              uint32_t hits)
+{
+    if (!promotes(cache, bytes, hits))
+        return false;
+    while (!fits(cache, bytes))
+        if (owned_policy_bytes(cache, OWNED_ENTRIES) <= OWNED_SEGMENT_BYTES || !evict_entries(cache, slot))
+            return false;
+    atomic_add_relaxed(&cache->promotions, 1);
+    return true;
+}
+
+/* Room from what is worth less, else of values that were met less often. */
+static bool banyan_value_room(struct owned_cache *cache, struct epoch_slot *slot, uint64_t bytes,
+                              uint32_t hits)
+{
+    learn(cache);
+    for (unsigned i = 0; i < TRIES && !fits(cache, bytes); i++) {
+        enum owned_kind kind = cheapest(cache, OWNED_VALUES);
+        if (kind != OWNED_VALUES && kind != OWNED_KINDS && may_pass(cache, bytes)) {
+            if (!evict_kind(cache, slot, kind))
+                return false;
+            continue;
+        }
+        const struct owned_value *least = sample_values(cache, SAMPLE, false);
+        uint32_t fewest = least ? atomic_load_relaxed(&least->hits) : 0;
+        bool better = hits > fewest || (!fewest && owned_policy_random(cache) % 10 == 0);
+        if (!least || !better || !evict_value(cache, slot, least))
+            return false;
+        cool_values(cache, AGED);
+    }
+    return fits(cache, bytes);
+}
+
+bool owned_policy_value_room(struct owned_cache *cache, struct epoch_slot *slot, uint64_t bytes,
+                             uint32_t hits)
+{
+    if (fits(cache, bytes))
+        return true;
+    if (bytes > cache->settings.bytes / KEEP)
+        return false;
+    return cache->settings.policy == TREE_CACHE_DINOMO ? dinomo_value_room(cache, slot, bytes, hits)
+                                                       : banyan_value_room(cache, slot, bytes, hits);
+}
+
+/* Dinomo: a miss makes values go for the shortcut that it brings; here for the segment that the table of
+ * entries gets for so many of them. */
+static void demote_values(struct owned_cache *cache, struct epoch_slot *slot)
+{
+    uint64_t random = owned_policy_random(cache);
+    if (!cache->values || random % OWNED_SEGMENT_BYTES >= ENTRY_ABOUT)
+        return;
+    while (!fits(cache, OWNED_SEGMENT_BYTES)) {
+        if (!evict_kind(cache, slot, OWNED_VALUES))
+            return;
+        atomic_add_relaxed(&cache->demotions, 1);
+    }
+    owned_entries_grow(cache->entries);
+}
+
 void owned_policy_full_set(struct owned_cache *cache, struct epoch_slot *slot, uint32_t counted,
                            uint32_t cold)
 {
@@ -279,6 +411,8 @@ void owned_policy_full_set(struct owned_cache *cache, struct epoch_slot *slot, u
         owned_entries_grow(cache->entries);
         return;
     }
+    if (cache->settings.policy == TREE_CACHE_DINOMO)
+        demote_values(cache, slot);
     if (cache->settings.policy != TREE_CACHE_BANYAN)
         return;
     uint64_t random = owned_policy_random(cache);

@@ -6,10 +6,11 @@
 #include "tree/owned_cache_cooling.h"
 #include "tree/owned_cache_entries.h"
 #include "tree/owned_cache_lost.h"
+#include "tree/owned_cache_values.h"
 #include "tree/owned_cache_waits.h"
 #include "tree/owned_cache_writes.h"
 
-enum owned_kind { OWNED_INNER, OWNED_LEAVES, OWNED_ENTRIES, OWNED_KINDS };
+enum owned_kind { OWNED_INNER, OWNED_LEAVES, OWNED_ENTRIES, OWNED_VALUES, OWNED_KINDS };
 
 /* What tells how much the least used bytes of a kind are worth. Relaxed: estimates. */
 struct owned_meter {
@@ -25,6 +26,7 @@ struct owned_meter {
 struct owned_stripe {
     uint64_t leaf_hits, leaf_misses, entry_hits, entry_misses, shortcut_hits, placed, busy;
     uint64_t leaf_admissions, entry_admissions;
+    uint64_t value_hits, value_misses, value_admissions;
 } __attribute__((aligned(64)));
 
 struct owned_cache {
@@ -34,6 +36,7 @@ struct owned_cache {
     bool stopped;                  /* the index is being dropped; never false again */
     struct owned_frames *frames;   /* policies dex and banyan; else NULL */
     struct owned_entries *entries; /* policies dinomo and banyan; else NULL */
+    struct owned_values *values;   /* of a store's index, policies dinomo and banyan; else NULL */
     struct owned_cooling *cooling; /* policy dex; else NULL */
     struct owned_writes writes;
     struct owned_lost lost;
@@ -43,7 +46,7 @@ struct owned_cache {
     struct spinlock meters_lock __attribute__((aligned(64)));
     int64_t allowance; /* bytes that may still pass from one kind to another in this window; relaxed */
     uint64_t draws;    /* of random numbers, and so a clock of replacement; relaxed */
-    uint64_t leaf_evictions, entry_evictions, promotions, demotions;
+    uint64_t leaf_evictions, entry_evictions, value_evictions, promotions, demotions;
     uint64_t miss_cost; /* round trips of a lookup that found nothing cached, moving average, in 1/1024 */
 };
 
@@ -57,6 +60,12 @@ bool owned_policy_room(struct owned_cache *cache, struct epoch_slot *slot, enum 
 /* A set of entries was full: the table grows, if that is worth what must go for it. */
 void owned_policy_full_set(struct owned_cache *cache, struct epoch_slot *slot, uint32_t counted,
                            uint32_t cold);
+/* Room for a long value of so many bytes, whose key was met so often. False: there is none, or what would go
+ * is worth more. */
+bool owned_policy_value_room(struct owned_cache *cache, struct epoch_slot *slot, uint64_t bytes,
+                             uint32_t hits);
+/* When values were used, policy dinomo. */
+uint32_t owned_policy_clock(const struct owned_cache *cache);
 void owned_policy_saw_inner(struct owned_cache *cache, uint32_t seen, uint32_t cold);
 bool owned_policy_wants_leaf(struct owned_cache *cache);
 /* Whether a key of a cached leaf should have an entry too. */

@@ -6,7 +6,7 @@
 
 #include <assert.h>
 
-#define HITS   15u  /* of meta: how often it was found, up to this, halved from time to time */
+#define HITS   OWNED_META_HITS
 #define BUSY   16u  /* a write to the key is under way */
 #define LINK   32u  /* a link stands between key and value */
 #define BARE   64u  /* a shortcut: there is no value */
@@ -347,7 +347,7 @@ void owned_set_put(struct owned_set *set, const struct owned_set_shape *shape, c
     }
     uint8_t meta = put->link ? LINK : 0;
     uint32_t size = entry_size(shape, put->key.length, put->value.length, meta);
-    if (put->replacement == OWNED_REPLACE_DAC && !fits(&copy, size)) {
+    if (put->bare || (put->replacement == OWNED_REPLACE_DAC && !fits(&copy, size))) {
         meta |= BARE; /* a miss brings a shortcut; values only while there is room */
         size = entry_size(shape, put->key.length, 0, meta);
     }

@@ -14,6 +14,7 @@
 #include "tree/owned_cache_entries.h"
 
 #define OWNED_SET_ENTRIES 28u
+#define OWNED_META_HITS   15u /* of meta: how often it was found, up to this, halved from time to time */
 #define OWNED_SET_BODY    (OWNED_SET_BYTES - 64u)
 
 struct owned_set {

@@ -297,10 +297,12 @@ bool tree_owned_lookup(struct tree_session *session, const struct tree *tree, st
                        uint8_t *value, uint32_t *length, struct format_link *leaf)
 {
     struct owned_cache *cache = cache_of(session, tree);
+    session->entry_hits = 0;
     *leaf = (struct format_link){0};
     if (!cache)
         return false;
-    enum owned_cache_found found = owned_cache_entry(cache, session->pool.epoch, key, value, length, leaf);
+    enum owned_cache_found found =
+        owned_cache_entry(cache, session->pool.epoch, key, value, length, leaf, &session->entry_hits);
     if (found == OWNED_CACHE_BUSY && tree_owned_await(session, tree, key, value, length))
         found = OWNED_CACHE_VALUE;
     if (found != OWNED_CACHE_SHORTCUT)

@@ -154,8 +154,9 @@ struct owned_cache *tree_rights_cache(struct tree_rights *rights, const struct f
 {
     struct tree_compute *compute = rights->compute;
     const struct tree_switches *switches = &compute->switches;
-    const struct owned_cache_settings settings = {
-        switches->cache_bytes, (enum tree_cache_policy)switches->cache_policy, switches->admission};
+    const struct owned_cache_settings settings = {switches->cache_bytes,
+                                                  (enum tree_cache_policy)switches->cache_policy,
+                                                  switches->admission, switches->shortcuts_only};
     spinlock_lock(&compute->lock);
     struct owned_cache *cache = rights->cache;
     spinlock_unlock(&compute->lock);

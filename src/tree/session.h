@@ -108,6 +108,7 @@ struct tree_session {
     uint32_t ahead_count;
     struct owned_busy busy;                 /* of what it served: not to be told (owned_cache_use.h) */
     bool served;                            /* the last read of a leaf came from the cache */
+    uint32_t entry_hits;                    /* of the entry that the last lookup found; 0: none */
     struct tree_note notes[TREE_NOTES_MAX]; /* owned_cache_use.h */
     uint32_t note_count;
     bool cached; /* its answer rests on what this compute node knows, and no list has proven the right: O2 */

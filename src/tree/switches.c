@@ -50,6 +50,9 @@ const struct option_entry tree_switches_table[] = {
      "too: Dinomo §3.3) or banyan (leaves and entries, by the round trips that they save)"},
     {"admission", OPTION_DOUBLE, FIELD(admission), 0, 1, NULL, NULL,
      "cache-policy dex: how likely a leaf that was fetched is cached (DEX §5.4: 0.1)"},
+    {"shortcuts-only", OPTION_BOOL, FIELD(shortcuts_only), 0, 0, NULL, NULL,
+     "cache policies dinomo and banyan: values that need a round trip more than their place does are not "
+     "cached, only where they are (Dinomo-S)"},
     {"ownership", OPTION_CHOICE, FIELD(ownership), 0, 0, ownership_choices, NULL,
      "whether this process has the right to all leaves of the indexes that it opens, and so takes no global "
      "locks for them: off, or all, which is right only where no other process uses the pool"},
@@ -118,6 +121,7 @@ int tree_switches_preset(struct tree_switches *switches, const char *name, struc
         switches->node_check = presets[i].check;
         switches->cache_policy = presets[i].policy;
         switches->admission = 0.1;
+        switches->shortcuts_only = false;
         switches->ownership = TREE_OWNERSHIP_OFF;
         return 0;
     }

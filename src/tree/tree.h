@@ -36,7 +36,7 @@ enum tree_cache_policy {
     TREE_CACHE_INNER,  /* nothing */
     TREE_CACHE_DEX,    /* leaves, as in DEX (section 5) */
     TREE_CACHE_DINOMO, /* entries: values and shortcuts, as in Dinomo (DAC, section 3.3) */
-    TREE_CACHE_BANYAN, /* both: what saves most round trips for its bytes */
+    TREE_CACHE_BANYAN, /* all: what saves most round trips for its bytes */
 };
 enum tree_ownership { TREE_OWNERSHIP_OFF, TREE_OWNERSHIP_ALL };
 
@@ -54,6 +54,7 @@ struct tree_switches {
     uint64_t cache_bytes; /* all that one compute node caches of an index */
     int cache_policy;     /* enum tree_cache_policy */
     double admission;     /* cache policy dex: how likely a leaf that was fetched is cached */
+    bool shortcuts_only;  /* cache policies dinomo and banyan: no values that cost more than a shortcut */
     int ownership; /* enum tree_ownership; all: every index that is opened is this process's (rights.h) */
 };
 extern const struct option_entry tree_switches_table[];
@@ -298,12 +299,41 @@ struct tree_cache_stats {
     uint64_t frames, bytes, admissions, evictions;
     /* of owned ranges: */
     struct tree_cache_kind leaves, entries; /* entries.count: 0 unless asked for (it looks at all of them) */
+    struct tree_cache_kind values;          /* to which slots refer */
     uint64_t shortcut_hits;                 /* of entries.hits: they cost one round trip */
     uint64_t promotions, demotions;         /* between shortcut and value (policy dinomo) */
     uint64_t placed; /* of entries.hits: changes that knew their slot by them, and READ nothing */
     uint64_t busy;   /* met a write under way, and read the pool instead */
 };
 void tree_cache_stats(const struct tree *tree, struct tree_cache_stats *stats);
+
+/* ---- what slots refer to: values.c ---- */
+
+/*
+ * A store keeps what does not fit into a slot elsewhere, under a reference in the slot (content
+ * FORMAT_CONTENT_STORE). Such values are cached beside leaves and entries, within their budget.
+ *
+ * What a reference names must never change, and no other value may ever get it: whoever has it from the slot
+ * has the value. So nothing is told of a change of ranges, and nothing is dropped for one. From the task that
+ * works with the session, outside of the index's operations. No round trips. Where nothing is cached (memory
+ * is mapped, policies inner and dex) nothing is found, and nothing is kept.
+ */
+struct tree_reference {
+    uint64_t words[2]; /* as they stand in the slot */
+    uint64_t key;      /* a hash of its key */
+};
+/* True: the value, of this length, and what was given with it. */
+bool tree_value_find(struct tree_session *session, const struct tree *tree,
+                     const struct tree_reference *reference, void *to, uint32_t length, uint64_t *note);
+/* It was READ and validated, `looked_up`: right after this session's lookup of its key. Or it was written in
+ * place of the value that `before` names (NULL: of none). Where there is no room it is let in only if it saves
+ * more than what must go. */
+void tree_value_offer(struct tree_session *session, const struct tree *tree,
+                      const struct tree_reference *reference, const void *bytes, uint32_t length,
+                      uint64_t note, bool looked_up, const struct tree_reference *before);
+/* Nobody can come by the reference any more. */
+void tree_value_forget(struct tree_session *session, const struct tree *tree,
+                       const struct tree_reference *reference);
 
 /* ---- checking ---- */
 

@@ -40,7 +40,7 @@ static void bench_open(struct bench *bench, const struct format_geometry *geomet
     assert_int_equal(format_layout_init(&bench->layout, &bench->geometry, &error), 0);
     bench->domain = epoch_domain_create();
     bench->slot = epoch_slot_acquire(bench->domain);
-    const struct owned_cache_settings settings = {bytes, policy, 1};
+    const struct owned_cache_settings settings = {bytes, policy, 1, false};
     bench->cache = owned_cache_create(&settings, &bench->geometry);
     assert_non_null(bench->cache);
 }
@@ -119,7 +119,7 @@ static void test_late_admissions(void **state)
     (void)state;
     struct bench bench;
     uint8_t bytes[8], value[FORMAT_VALUE_MAX];
-    uint32_t length;
+    uint32_t length, hits;
     uint64_t key = 7, old = 1;
     struct format_key was = of(&old);
     struct format_link leaf = {4096, 9};
@@ -137,14 +137,14 @@ static void test_late_admissions(void **state)
         owned_cache_offer_leaf(bench.cache, bench.slot, 4096, bench.image, stamps[i]);
         owned_cache_offer_entry(bench.cache, bench.slot, leaf, false, stamps[i], of(&key), was);
         assert_int_equal(look(&bench, 4096, 0, 8, bytes), OWNED_FRAME_NONE);
-        assert_int_equal(owned_cache_entry(bench.cache, bench.slot, of(&key), value, &length, &leaf),
+        assert_int_equal(owned_cache_entry(bench.cache, bench.slot, of(&key), value, &length, &leaf, &hits),
                          OWNED_CACHE_NONE);
     }
     uint64_t after = owned_cache_stamp(bench.cache, 4096);
     owned_cache_offer_leaf(bench.cache, bench.slot, 4096, bench.image, after);
     owned_cache_offer_entry(bench.cache, bench.slot, leaf, false, after, of(&key), was);
     assert_int_equal(look(&bench, 4096, 0, 8, bytes), OWNED_FRAME_COPIED);
-    assert_int_equal(owned_cache_entry(bench.cache, bench.slot, of(&key), value, &length, &leaf),
+    assert_int_equal(owned_cache_entry(bench.cache, bench.slot, of(&key), value, &length, &leaf, &hits),
                      OWNED_CACHE_VALUE);
     bench_close(&bench);
 }
@@ -154,9 +154,10 @@ static void test_late_admissions(void **state)
 static enum owned_cache_found find(struct bench *bench, struct format_key key, uint64_t *value)
 {
     uint8_t bytes[FORMAT_VALUE_MAX];
-    uint32_t length;
+    uint32_t length, hits;
     struct format_link leaf;
-    enum owned_cache_found found = owned_cache_entry(bench->cache, bench->slot, key, bytes, &length, &leaf);
+    enum owned_cache_found found =
+        owned_cache_entry(bench->cache, bench->slot, key, bytes, &length, &leaf, &hits);
     if (found == OWNED_CACHE_VALUE)
         memcpy(value, bytes, sizeof *value);
     return found;

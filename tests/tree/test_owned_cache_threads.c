@@ -105,7 +105,7 @@ static void read_one(struct shared *shared, struct epoch_slot *slot, struct rand
     uint64_t name = name_of(leaf, key), value = 0, least = atomic_load_acquire(&shared->ended[leaf][key]);
     struct format_link link;
     uint8_t bytes[FORMAT_VALUE_MAX];
-    uint32_t length;
+    uint32_t length, hits;
     const struct owned_piece piece = {8 * key, 8, &value};
     struct owned_busy busy;
     if (!random_below(random, 4) &&
@@ -114,7 +114,7 @@ static void read_one(struct shared *shared, struct epoch_slot *slot, struct rand
         ++*found;
     } else if (random_below(random, 2) &&
                owned_cache_entry(shared->cache, slot, (struct format_key){(const uint8_t *)&name, 8}, bytes,
-                                 &length, &link) == OWNED_CACHE_VALUE) {
+                                 &length, &link, &hits) == OWNED_CACHE_VALUE) {
         memcpy(&value, bytes, 8);
         ++*found;
     } else if (owned_cache_leaf(shared->cache, slot, address_of(leaf), &piece, 1, &busy) ==
@@ -175,7 +175,7 @@ static void run(enum tree_cache_policy policy, uint64_t bytes)
     uint64_t found = 0;
     assert_non_null(shared);
     assert_int_equal(format_geometry_complete(&geometry, 4096, &error), 0);
-    const struct owned_cache_settings settings = {bytes, policy, 0.5};
+    const struct owned_cache_settings settings = {bytes, policy, 0.5, false};
     shared->cache = owned_cache_create(&settings, &geometry);
     shared->domain = epoch_domain_create();
     assert_non_null(shared->cache);
@@ -217,7 +217,7 @@ static void ask(void *context)
 static void test_awaited(void **state)
 {
     struct format_geometry geometry = {.leaf_bytes = LEAF, .key_bytes = 8, .value_bytes = 8};
-    const struct owned_cache_settings settings = {1 << 16, TREE_CACHE_DEX, 0.5};
+    const struct owned_cache_settings settings = {1 << 16, TREE_CACHE_DEX, 0.5, false};
     struct error error;
     uint64_t name = 7, other = 8, value = 42;
     const struct format_key key = {(const uint8_t *)&name, 8}, now = {(const uint8_t *)&value, 8};

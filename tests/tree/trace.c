@@ -59,10 +59,10 @@ static bool leaf_read(struct run *run, uint64_t number, uint32_t length, uint64_
 static void lookup(struct run *run, uint64_t number, struct format_key key, struct format_key value)
 {
     uint8_t found[FORMAT_VALUE_MAX];
-    uint32_t length;
+    uint32_t length, hits;
     struct format_link leaf = leaf_of(number / FILL);
     uint64_t stamp;
-    enum owned_cache_found how = owned_cache_entry(run->cache, run->slot, key, found, &length, &leaf);
+    enum owned_cache_found how = owned_cache_entry(run->cache, run->slot, key, found, &length, &leaf, &hits);
     if (how == OWNED_CACHE_VALUE) {
         assert(length == value.length && !memcmp(found, value.bytes, length));
         return;
@@ -135,7 +135,7 @@ void trace_run(const struct trace *trace, struct trace_result *result)
     if (trace->theta > 0)
         zipf_init(&run.zipf, trace->keys, trace->theta);
     *result = (struct trace_result){.budget = (uint64_t)(trace->bytes_per_key * (double)trace->keys)};
-    const struct owned_cache_settings settings = {result->budget, trace->policy, trace->admission};
+    const struct owned_cache_settings settings = {result->budget, trace->policy, trace->admission, false};
     run.cache = owned_cache_create(&settings, &geometry);
     assert(run.cache);
     owned_cache_inner_bytes(run.cache, (int64_t)run.inner_bytes);
