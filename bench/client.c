@@ -2,12 +2,15 @@
 #include "bench/client.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include "store/store.h"
 
 struct action {
     struct bench_client *client;
     struct workload_operation operation; /* the one under way */
     size_t key_length, value_length;
-    uint8_t key[FORMAT_KEY_MAX], value[FORMAT_VALUE_MAX + 1];
+    uint8_t key[FORMAT_KEY_MAX], in_slot[FORMAT_VALUE_MAX + 1];
+    uint8_t *value; /* in_slot, or longer */
     uint64_t visited;
     bool wrong; /* a value came back that was never written to its key */
 };
@@ -41,12 +44,86 @@ static enum tree_verdict modify_entry(void *context, const void *old, size_t old
 static int perform_lookup(struct action *action)
 {
     struct bench_client *client = action->client;
-    size_t length = sizeof action->value;
+    size_t length = sizeof action->in_slot;
     int status =
         tree_lookup(client->session, client->tree, action->key, action->key_length, action->value, &length);
     action->wrong = !status && !workload_value_matches(action->operation.number, action->value, length);
     return status;
 }
+
+/* ---- with values in records ---- */
+
+static bool visit_record(void *context, const void *key, size_t key_length, const struct store_value *value)
+{
+    return visit_entry(context, key, key_length, value->bytes, value->length);
+}
+
+static enum store_verdict modify_record(void *context, const struct store_value *old, struct store_value *new)
+{
+    struct action *action = context;
+    if (!old)
+        return STORE_KEEP;
+    action->visited = 1;
+    action->wrong |= !workload_value_matches(action->operation.number, old->bytes, old->length);
+    *new = (struct store_value){.bytes = action->value, .length = action->value_length};
+    return STORE_PUT;
+}
+
+/* Inserts and updates are puts. */
+static int perform_record(struct action *action)
+{
+    struct store_session *records = action->client->records;
+    const struct workload_operation *operation = &action->operation;
+    const struct tree_range range = {
+        .from = action->key, .from_length = action->key_length, .limit = operation->scan_length};
+    struct store_value value;
+    int status;
+    switch (operation->kind) {
+    case WORKLOAD_LOOKUP:
+        status = store_get(records, action->key, action->key_length, &value);
+        action->wrong = !status && (value.length != action->value_length ||
+                                    !workload_value_matches(operation->number, value.bytes, value.length));
+        return status;
+    case WORKLOAD_DELETE:
+        return store_delete(records, action->key, action->key_length);
+    case WORKLOAD_SCAN:
+        return store_scan(records, &range, STORE_SCAN_VALUES, visit_record, action);
+    default:
+        break;
+    }
+    workload_value(operation->number, operation->salt, action->value, action->value_length);
+    if (operation->kind != WORKLOAD_MODIFY)
+        return store_put(records, action->key, action->key_length, action->value, action->value_length, 0);
+    status = store_modify(records, action->key, action->key_length, STORE_NEED_VALUE, modify_record, action,
+                          NULL, NULL);
+    return !status && !action->visited ? BANYAN_ENOTFOUND : status;
+}
+
+int bench_store_open(struct store **store, const struct bench_config *config, struct tree *tree,
+                     struct error *error)
+{
+    *store = NULL;
+    return config->record_bytes ? store_wrap(store, tree, error) : 0;
+}
+
+void bench_store_close(struct store *store, struct tree *tree)
+{
+    if (store)
+        store_close(store);
+    else if (tree)
+        tree_close(tree);
+}
+
+void bench_client_close(struct bench_client *client)
+{
+    store_session_destroy(client->records);
+    client->records = NULL;
+    if (client->session)
+        tree_session_destroy(client->session);
+    client->session = NULL;
+}
+
+/* ---- any ---- */
 
 static int perform(struct action *action)
 {
@@ -57,6 +134,8 @@ static int perform(struct action *action)
     workload_key(operation->number, action->key, action->key_length);
     action->visited = 0;
     action->wrong = false;
+    if (client->records)
+        return perform_record(action);
     switch (operation->kind) {
     case WORKLOAD_LOOKUP:
         return perform_lookup(action);
@@ -120,6 +199,9 @@ static void warm_cache(struct bench_client *client, struct action *action)
         begin = part->begin / 3 * 2;
         end = part->end / 3 * 2 < end ? part->end / 3 * 2 : end;
     }
+    const struct workload *workload = client->generator.source->workload;
+    if (workload->working_set > 0 && !workload->scattered)
+        end = begin + (uint64_t)((double)(end - begin) * workload->working_set);
     for (uint64_t rank = begin + client->number * stride; rank < end; rank += client->of * stride) {
         action->operation =
             (struct workload_operation){.kind = WORKLOAD_LOOKUP, .number = workload_loaded_number(rank)};
@@ -183,12 +265,27 @@ static bool step(struct bench_client *client, struct action *action, enum bench_
 /* A compute node that owns nothing yet looks so often whether it does. */
 #define IDLE_NS UINT64_C(20000)
 
-void bench_client_run(struct bench_client *client)
+/* With records: room for a value, and a session of the store. */
+static int prepare(struct bench_client *client, struct action *action)
 {
-    struct action action = {.client = client,
-                            .key_length = client->config->geometry.key_bytes,
-                            .value_length = client->config->geometry.value_bytes};
-    warm_cache(client, &action);
+    struct error error = {0};
+    action->value = action->in_slot;
+    if (!client->store)
+        return 0;
+    int status = store_session_create(&client->records, client->store, client->session, &error);
+    action->value = malloc(action->value_length + 1);
+    if (!status && !action->value)
+        status = error_set(&error, BANYAN_ENOMEM, "no memory for a value");
+    if (status)
+        bench_window_fail(client->window, &error);
+    else
+        store_session_seed(client->records, random_next(&client->generator.random));
+    return status;
+}
+
+static void run(struct bench_client *client, struct action *action)
+{
+    warm_cache(client, action);
     bench_window_warm(client->window);
     /* On mapped memory no operation waits, so the fibers of a thread must give way to each other by
      * themselves; in the simulator they must where an operation was done from the cache. There a client that
@@ -204,11 +301,22 @@ void bench_client_run(struct bench_client *client)
             continue;
         }
         bool waited = false;
-        if (phase == BENCH_DONE || !step(client, &action, phase, &waited))
+        if (phase == BENCH_DONE || !step(client, action, phase, &waited))
             return;
         if (give_way || (simulated && !waited && client->config->fibers > 1))
             task_yield();
         else if (simulated && !waited)
             task_sleep(0); /* the others catch up; costs nothing */
     }
+}
+
+void bench_client_run(struct bench_client *client)
+{
+    struct action action = {.client = client,
+                            .key_length = client->config->geometry.key_bytes,
+                            .value_length = bench_config_value_bytes(client->config)};
+    if (!prepare(client, &action))
+        run(client, &action);
+    if (action.value != action.in_slot)
+        free(action.value);
 }

@@ -43,7 +43,7 @@ json_t *config_json(const struct bench_config *config)
     json_object_set_new(json, "warm_up", json_unsigned(config->warm_up));
     json_object_set_new(json, "seed", json_unsigned(config->seed));
     json_object_set_new(json, "key_bytes", json_unsigned(config->geometry.key_bytes));
-    json_object_set_new(json, "value_bytes", json_unsigned(config->geometry.value_bytes));
+    json_object_set_new(json, "value_bytes", json_unsigned(bench_config_value_bytes(config)));
     json_object_set_new(json, "leaf_bytes", json_unsigned(config->geometry.leaf_bytes));
     json_object_set_new(json, "internal_bytes", json_unsigned(config->geometry.internal_bytes));
     json_object_set_new(json, "fill", json_real(config->fill));

@@ -247,6 +247,18 @@ static uint64_t cost_of(const struct fabric_cost *cost, enum paper_metric metric
     }
 }
 
+/* Of lookups that looked into the cache's entries. Where values stand in records an entry is the shortcut to
+ * one. */
+static double cache_metric(const struct bench_result *result, enum paper_metric metric)
+{
+    const struct tree_cache_stats *cache = &result->cache;
+    double met = (double)cache->entries.hits, all = met + (double)cache->entries.misses;
+    double values = result->records ? (double)cache->values.hits : met - (double)cache->shortcut_hits;
+    if (!(all > 0))
+        return NAN;
+    return (metric == PAPER_VALUES ? values : met) / all * 100;
+}
+
 static double metric_of(const struct bench_result *result, enum paper_metric metric)
 {
     static const double quantiles[] = {[PAPER_P50] = 0.5, [PAPER_P90] = 0.9, [PAPER_P99] = 0.99};
@@ -254,6 +266,8 @@ static double metric_of(const struct bench_result *result, enum paper_metric met
         return result->throughput_mops;
     if (metric == PAPER_MOVE)
         return result->move_ns ? (double)result->move_ns / 1e9 : NAN;
+    if (metric == PAPER_HITS || metric == PAPER_VALUES)
+        return cache_metric(result, metric);
     if (metric == PAPER_LONGEST)
         return result->latency ? (double)histogram_max(result->latency) / 1e3 : NAN;
     if (metric <= PAPER_P99)

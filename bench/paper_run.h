@@ -8,10 +8,11 @@
  *
  * METRIC: mops, p50, p90 or p99 (us), or per operation: trips (round trips), reads, writes, atomics, verbs
  * (those three together), calls (RPCs and calls to other compute nodes), bytes (read and written); or move
- * (s: how long the move of a range took) or longest (us: the slowest operation). PRESET may have settings
- * (presets.h). OP between two runs' metrics a and b: "/" is a / b, "-" is a - b, ">" how many per cent a is
- * above b, "<" how many it is below. Latencies are those of the whole workload, as the papers have them. Rows
- * name the same run many times: it is done once.
+ * (s: how long the move of a range took); of the cache of owned ranges: hits (%: lookups of which at least a
+ * shortcut was cached), values (%: lookups that were answered from it); or longest (us: the slowest
+ * operation). PRESET may have settings (presets.h). OP between two runs' metrics a and b: "/" is a / b, "-"
+ * is a - b, ">" how many per cent a is above b, "<" how many it is below. Latencies are those of the whole
+ * workload, as the papers have them. Rows name the same run many times: it is done once.
  *
  * Used by `banyan bench --paper` from a plain thread: costs what its runs cost (runner.h), each over a fresh
  * pool.
@@ -36,6 +37,8 @@ enum paper_metric {
     PAPER_CALLS,
     PAPER_BYTES,
     PAPER_MOVE,
+    PAPER_HITS,
+    PAPER_VALUES,
     PAPER_LONGEST
 };
 

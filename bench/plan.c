@@ -113,6 +113,11 @@ static void set_threads(struct bench_config *config, uint32_t threads)
     config->threads = threads < config->threads ? threads : config->threads;
 }
 
+static uint32_t atomic_write(const struct bench_config *config)
+{
+    return config->fabric == BENCH_SIM ? config->sim.atomic_write : 4096;
+}
+
 void bench_plan_config(const struct bench_plan *plan, const struct bench_preset *preset,
                        struct bench_config *config)
 {
@@ -128,6 +133,11 @@ void bench_plan_config(const struct bench_plan *plan, const struct bench_preset 
     config->log_copies = preset->log;
     if (preset->threads)
         set_threads(config, preset->threads);
+    if (!preset->values)
+        return;
+    struct error ignored; /* bench_plan_check has seen that it can be */
+    bench_config_values(config, preset->values);
+    format_geometry_complete(&config->geometry, atomic_write(config), &ignored);
 }
 
 void bench_plan_leaves(const struct bench_plan *plan, char *text, size_t size)
@@ -171,7 +181,7 @@ static int check_numbers(const struct bench_config *config, struct error *error)
         {"keys", config->keys, 0, UINT64_C(1) << 40},
         {"scan-length", config->scan_length, 1, 1u << 24},
         {"key-bytes", config->geometry.key_bytes, 8, FORMAT_KEY_MAX},
-        {"value-bytes", config->geometry.value_bytes, 0, FORMAT_VALUE_MAX},
+        {"value-bytes", bench_config_value_bytes(config), 0, BENCH_VALUE_MAX},
     };
     int status = 0;
     for (size_t i = 0; !status && i < sizeof ranges / sizeof ranges[0]; i++)
@@ -239,6 +249,19 @@ static int check_presets(const struct bench_plan *plan, struct error *error)
                 "--route any: preset '%s' has no ownership, so nothing is forwarded; or the fabric "
                 "is not sim (--fabric sim --own static)",
                 preset->name);
+        if (config.record_bytes && config.fabric != BENCH_SIM && config.fabric != BENCH_LOCAL)
+            return error_set(error, BANYAN_EINVAL,
+                             "--value-bytes: values of more than %u bytes are for --fabric local and sim",
+                             FORMAT_VALUE_MAX);
+        struct format_geometry geometry = plan->config.geometry;
+        if (preset->values) {
+            struct bench_config other = {.geometry = plan->config.geometry};
+            bench_config_values(&other, preset->values);
+            geometry = other.geometry;
+        }
+        int status = format_geometry_complete(&geometry, atomic_write(&config), error);
+        if (status)
+            return status;
         uint64_t keys = config.keys ? config.keys : config.operations + config.warm_up;
         if (config.ownership == BENCH_OWNED && config.compute_nodes > (keys + 1) / 2)
             return error_set(error, BANYAN_EINVAL,
@@ -264,7 +287,7 @@ static int check_memory(const struct bench_plan *plan, struct error *error)
     }
     double entries =
         (double)config->keys / config->fill + inserts * (double)(config->operations + config->warm_up);
-    double needed = entries / shape.slots * config->geometry.leaf_bytes;
+    double needed = entries / shape.slots * config->geometry.leaf_bytes + entries * config->record_bytes;
     double there = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     if (needed < there * 0.9)
         return 0;
@@ -316,9 +339,11 @@ int bench_plan_check(struct bench_plan *plan, struct error *error)
         status = check_presets(plan, error);
     if (!status)
         status = check_pool(config, error);
-    uint32_t atomic_write = config->fabric == BENCH_SIM ? config->sim.atomic_write : 4096;
+    if (!status && plan->peer && config->record_bytes)
+        status = error_set(error, BANYAN_EINVAL, "--peer: values have at most %u bytes (--value-bytes)",
+                           FORMAT_VALUE_MAX);
     if (!status)
-        status = format_geometry_complete(&config->geometry, atomic_write, error);
+        status = format_geometry_complete(&config->geometry, atomic_write(config), error);
     return status ? status : check_memory(plan, error);
 }
 

@@ -3,9 +3,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "bench/client.h"
 #include "fabric/local.h"
 #include "fabric/remote.h"
+#include "format/record.h"
 #include "pool/pool.h"
+#include "store/store.h"
 
 /* ---- size ---- */
 
@@ -25,6 +28,9 @@ static uint64_t pool_bytes(const struct bench_config *config, const struct workl
     double in_leaf = (double)shape.slots * (config->fill < 0.4 ? config->fill : 0.4);
     double leaves = ((double)config->keys + made) / (in_leaf < 1 ? 1 : in_leaf) + 1;
     double data = leaves * config->geometry.leaf_bytes * 1.15 / config->memory_nodes;
+    if (config->record_bytes) /* sizes of blocks are rounded up by a sixteenth at most */
+        data += ((double)config->keys + made) * 1.15 / config->memory_nodes *
+                format_record_whole_bytes(config->geometry.key_bytes, config->record_bytes);
     uint64_t threads = (uint64_t)config->compute_nodes * config->threads + 2;
     uint64_t bytes =
         (uint64_t)data + (threads * 2 + 8) * THREAD_BYTES + MEMORY_FIRST_CHUNK(MEMORY_LOCK_BYTES);
@@ -211,6 +217,61 @@ static int load_entries(struct helper *helper, const struct bench_config *config
     return finish ? session_failed(helper->session, finish, error) : 0;
 }
 
+/* Records are put, since only the index can be loaded in bulk: many in a call, in an order in which leaves
+ * fill as they do in use. */
+#define PUTS 32u
+
+static int put_records(const struct bench_config *config, struct store_session *records, uint8_t *values)
+{
+    const uint32_t length = config->record_bytes;
+    uint8_t keys[PUTS][FORMAT_KEY_MAX];
+    struct store_item items[PUTS];
+    struct permutation order;
+    int status = 0;
+    permutation_init(&order, config->keys, config->seed);
+    for (uint64_t done = 0; done < config->keys && !status;) {
+        size_t count = 0;
+        for (; count < PUTS && done < config->keys; count++, done++) {
+            uint64_t number = workload_loaded_number(permutation_apply(&order, done));
+            uint8_t *value = values + count * length;
+            workload_key(number, keys[count], config->geometry.key_bytes);
+            workload_value(number, 0, value, length);
+            items[count] = (struct store_item){.key = keys[count],
+                                               .key_length = config->geometry.key_bytes,
+                                               .value = {.bytes = value, .length = length}};
+        }
+        status = store_multi_put(records, items, count);
+        if (config->progress && done % (config->keys / 100 + 1) < PUTS)
+            config->progress(config->progress_context, "loading", (double)done / (double)config->keys);
+    }
+    return status;
+}
+
+static int load_records(struct helper *helper, const struct bench_config *config, struct error *error)
+{
+    struct store *store = NULL;
+    struct store_session *records = NULL;
+    uint8_t *values = malloc((size_t)PUTS * config->record_bytes);
+    int status = values ? 0 : error_set(error, BANYAN_ENOMEM, "no memory for values");
+    if (!status)
+        status = bench_store_open(&store, config, helper->tree, error);
+    if (!status)
+        status = store_session_create(&records, store, helper->session, error);
+    if (!status) {
+        store_session_seed(records, random_mix(config->seed));
+        status = put_records(config, records, values);
+        if (status)
+            session_failed(helper->session, status, error);
+    }
+    store_session_destroy(records);
+    if (store) {
+        store_close(store); /* with the tree */
+        helper->tree = NULL;
+    }
+    free(values);
+    return status;
+}
+
 int bench_pool_load(struct bench_pool *pool, const struct bench_config *config,
                     const struct tree_switches *switches, const struct workload_source *source,
                     struct error *error)
@@ -226,7 +287,8 @@ int bench_pool_load(struct bench_pool *pool, const struct bench_config *config,
             session_failed(helper.session, status, error);
     }
     if (!status && config->keys)
-        status = load_entries(&helper, config, error);
+        status = config->record_bytes ? load_records(&helper, config, error)
+                                      : load_entries(&helper, config, error);
     helper_close(&helper);
     return status;
 }

@@ -18,7 +18,10 @@ static const struct named_preset owned[] = {
     {"dex", "sherman", "cache-policy=dex,admission=0.1,delegate=on",
      "as p-sherman, with DEX's cache of leaves"},
     {"banyan-owned", "banyan", "cache-policy=banyan",
-     "banyan with ownership and its cache of leaves and entries"},
+     "banyan with ownership and its cache of leaves, entries and long values"},
+    {"dinomo", "banyan", "cache-policy=dinomo",
+     "banyan with ownership and Dinomo's cache of values and shortcuts (DAC)"},
+    {"dinomo-s", "banyan", "cache-policy=dinomo,shortcuts-only=on", "dinomo with shortcuts only (Dinomo-S)"},
 };
 #define OWNED_COUNT (sizeof owned / sizeof owned[0])
 
@@ -118,6 +121,28 @@ static int set_number(struct bench_preset *preset, const char *name, const char 
     return 0;
 }
 
+static int set_share(struct bench_preset *preset, const char *value, struct error *error)
+{
+    char *end = NULL;
+    double share = strtod(value, &end);
+    if (end == value || strcmp(end, "%") || !(share > 0) || share > 1000)
+        return error_set(error, BANYAN_EINVAL, "preset '%s': cache '%.20s' is not a share up to 1000%%",
+                         preset->name, value);
+    preset->cache_share = share;
+    return 0;
+}
+
+static int set_values(struct bench_preset *preset, const char *value, struct error *error)
+{
+    struct error why = {0};
+    uint64_t bytes = 0;
+    if (option_parse_size(value, &bytes, &why) || !bytes || bytes > BENCH_VALUE_MAX)
+        return error_set(error, BANYAN_EINVAL, "preset '%s': values '%.20s' is not a number from 1 to %u",
+                         preset->name, value, BENCH_VALUE_MAX);
+    preset->values = (uint32_t)bytes;
+    return 0;
+}
+
 static int set_one(struct bench_preset *preset, char *setting, struct error *error)
 {
     struct error why = {0};
@@ -132,13 +157,17 @@ static int set_one(struct bench_preset *preset, char *setting, struct error *err
         return set_move(preset, value, error);
     if (!strcmp(setting, "log"))
         return set_log(preset, value, error);
+    if (!strcmp(setting, "values"))
+        return set_values(preset, value, error);
+    if (!strcmp(setting, "cache") && strchr(value, '%'))
+        return set_share(preset, value, error);
     if (!strcmp(setting, "threads") || !strcmp(setting, "cache"))
         return set_number(preset, setting, value, error);
     if (!option_set(tree_switches_table, &preset->switches, setting, value, &why))
         return 0;
     return error_set(
         error, BANYAN_EINVAL,
-        "preset '%s': %s (settings are own, threads, cache, log, move, and the switches of --help)",
+        "preset '%s': %s (settings are own, threads, cache, values, log, move, and the switches of --help)",
         preset->name, why.text);
 }
 

@@ -13,7 +13,9 @@
  *              run (map_sim.h; on sim, with ownership)
  *   log        1 or 2: what owners write goes to logs in so many copies first (log_sim.h; on sim, with
  *              ownership); 0: it is written through
- *   cache      bytes of a compute node's cache in place of the testbed's, at the testbed's number of keys
+ *   cache      bytes of a compute node's cache in place of the testbed's, at the testbed's number of keys; or
+ *              per cent ("4%") of the bytes of all loaded keys and values
+ *   values     bytes of values, as --value-bytes
  */
 #ifndef BENCH_PRESETS_H
 #define BENCH_PRESETS_H
@@ -22,6 +24,8 @@
 
 /* Who may change which leaves: all compute nodes all (global locks), or each those of one of as many equal
  * ranges of keys. */
+#define BENCH_VALUE_MAX 65000u /* bytes of a value */
+
 enum bench_ownership { BENCH_SHARED, BENCH_OWNED };
 extern const char *const bench_ownership_names[]; /* "none", "static", NULL */
 
@@ -30,8 +34,10 @@ struct bench_preset {
     char base[32]; /* without settings */
     struct tree_switches switches;
     enum bench_ownership ownership;
-    uint32_t threads; /* of all compute nodes together; 0: as the configuration has it */
-    uint64_t cache;   /* 0: the testbed's */
+    uint32_t threads;   /* of all compute nodes together; 0: as the configuration has it */
+    uint64_t cache;     /* 0: the testbed's, or the share */
+    double cache_share; /* of the bytes of keys and values, in per cent; 0: none */
+    uint32_t values;    /* bytes of values; 0: as the configuration has it */
     bool move;
     uint32_t log; /* copies of an owner's log; 0: none */
 };

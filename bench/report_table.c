@@ -62,8 +62,8 @@ void report_configuration(const struct bench_report *report, char *text, size_t 
         config->memory_nodes, config->memory_nodes == 1 ? "" : "s", config->compute_nodes,
         config->compute_nodes == 1 ? "" : "s", config->threads, config->threads == 1 ? "" : "s",
         config->fibers, config->fibers == 1 ? "" : "s", (unsigned long long)config->keys,
-        config->geometry.key_bytes, config->geometry.value_bytes, config->geometry.leaf_bytes, config->fill,
-        config->theta, skew_of, config->scan_length, (unsigned long long)config->operations,
+        config->geometry.key_bytes, bench_config_value_bytes(config), config->geometry.leaf_bytes,
+        config->fill, config->theta, skew_of, config->scan_length, (unsigned long long)config->operations,
         (unsigned long long)config->warm_up, (unsigned long long)config->seed);
 }
 

@@ -6,8 +6,18 @@
 #include "bench/pool.h"
 #include "bench/runner_local.h"
 #include "bench/runner_sim.h"
+#include "format/value.h"
 
 const char *const bench_fabric_names[] = {"local", "sim", "tcp", "unix", "rdma"};
+
+void bench_config_values(struct bench_config *config, uint32_t bytes)
+{
+    bool records = bytes > FORMAT_VALUE_MAX;
+    config->record_bytes = records ? bytes : 0;
+    config->geometry.value_bytes = (uint8_t)(records ? FORMAT_REFERENCE_BYTES : bytes);
+    config->geometry.value_variable = records;
+    config->geometry.content = records ? FORMAT_CONTENT_STORE : FORMAT_CONTENT_PLAIN;
+}
 
 static double seconds_since(uint64_t begin)
 {
@@ -30,6 +40,7 @@ int bench_run(const struct bench_config *config, const struct tree_switches *swi
     result->threads = config->threads;
     result->leaf_kind = config->geometry.leaf_kind;
     result->leaf_slots = shape.slots;
+    result->records = config->record_bytes > 0;
     uint64_t begin = task_now();
     int status = bench_pool_create(&pool, config, source, error);
     if (!status)

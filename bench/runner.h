@@ -49,6 +49,8 @@ struct bench_config {
     bool check;     /* walk the index after loading and after the run: proves it, and counts its bytes */
     bool pin;       /* local: keep thread i on CPU i */
     struct format_geometry geometry;
+    uint32_t record_bytes; /* length of values that stand in records of a store (bench_config_values); 0: they
+                              stand in the index's slots */
     struct sim_params sim;
     struct sim_faults faults;
     /* TCP, UNIX, RDMA: memory nodes that run already; every run formats them anew. NULL: starts its own. */
@@ -61,6 +63,13 @@ struct bench_config {
     void (*progress)(void *context, const char *phase, double done);
     void *progress_context;
 };
+
+/* Values have so many bytes: in the slots where those have room, else in records. */
+void bench_config_values(struct bench_config *config, uint32_t bytes);
+static inline uint32_t bench_config_value_bytes(const struct bench_config *config)
+{
+    return config->record_bytes ? config->record_bytes : config->geometry.value_bytes;
+}
 
 /* Operations of one kind. */
 struct bench_kind {
@@ -92,6 +101,7 @@ struct bench_result {
     uint32_t compute_nodes, threads; /* 0: a peer's, or no index's */
     uint8_t leaf_kind;               /* enum format_leaf_kind: of the index */
     uint32_t leaf_slots;             /* 0: a peer's */
+    bool records;                    /* values stand in records */
     char workload[WORKLOAD_NAME_BYTES];
     char distribution[16];
     uint32_t scan_length;

@@ -12,6 +12,7 @@ struct local_compute {
     struct fabric *fabric;
     struct tree_compute *compute;
     struct tree *tree;
+    struct store *store;       /* NULL: values stand in the index's slots */
     struct workload_part part; /* its range, where ownership divides the keys */
 };
 
@@ -78,7 +79,7 @@ static void thread_main(void *argument)
     if (bench_window_phase(&thread->run->window) != BENCH_DONE)
         run_clients(thread);
     for (unsigned i = 0; i < thread->run->config->fibers; i++)
-        tree_session_destroy(thread->clients[i].session);
+        bench_client_close(&thread->clients[i]);
     pool_worker_destroy(thread->worker);
 }
 
@@ -124,7 +125,10 @@ static int open_thread(struct local_run *run, struct workload_source *source, un
         if (!status && !thread->compute->tree &&
             (status = tree_open(client->session, BENCH_INDEX, &thread->compute->tree)))
             error_set(error, status, "%s", tree_session_error(client->session)->text);
+        if (!status && !thread->compute->store)
+            status = bench_store_open(&thread->compute->store, config, thread->compute->tree, error);
         client->tree = thread->compute->tree;
+        client->store = thread->compute->store;
     }
     return status;
 }
@@ -167,8 +171,7 @@ static int open_run(struct local_run *run, struct bench_pool *pool, const struct
 static void drop_thread(const struct local_run *run, struct local_thread *thread)
 {
     for (unsigned i = 0; thread->clients && i < run->config->fibers; i++)
-        if (thread->clients[i].session)
-            tree_session_destroy(thread->clients[i].session);
+        bench_client_close(&thread->clients[i]);
     if (thread->worker)
         pool_worker_destroy(thread->worker);
 }
@@ -181,8 +184,7 @@ static void close_run(struct local_run *run, bool ran)
         free(run->threads[i].clients);
     }
     for (unsigned i = 0; run->computes && i < run->config->compute_nodes; i++) {
-        if (run->computes[i].tree)
-            tree_close(run->computes[i].tree);
+        bench_store_close(run->computes[i].store, run->computes[i].tree);
         if (run->computes[i].compute)
             tree_compute_destroy(run->computes[i].compute);
         if (run->computes[i].fabric)

@@ -84,8 +84,12 @@ static void open_task(void *argument)
 {
     struct sim_client *client = argument;
     struct sim_run *run = client->thread->run;
-    sim_client_judge(
-        client, tree_open(client->client.session, BENCH_INDEX, &run->computes[client->thread->compute].tree));
+    struct sim_compute *compute = &run->computes[client->thread->compute];
+    struct error error = {0};
+    int status = tree_open(client->client.session, BENCH_INDEX, &compute->tree);
+    sim_client_judge(client, status);
+    if (!status && bench_store_open(&compute->store, run->config, compute->tree, &error))
+        bench_window_fail(&run->window, &error);
 }
 
 static void border_task(void *argument)
@@ -114,11 +118,11 @@ static void client_task(void *argument)
     struct sim_thread *thread = client->thread;
     struct sim_run *run = thread->run;
     client->client.tree = run->computes[thread->compute].tree;
+    client->client.store = run->computes[thread->compute].store;
     if (run->map)
         map_sim_wait(run);
     bench_client_run(&client->client);
-    tree_session_destroy(client->client.session);
-    client->client.session = NULL;
+    bench_client_close(&client->client);
     if (!--run->clients_running && run->map)
         map_sim_stop(run);
     if (!run->clients_running && run->logs)
@@ -204,14 +208,12 @@ static void close_run(struct sim_run *run)
     map_sim_destroy(run);
     log_sim_destroy(run);
     for (unsigned i = 0; run->clients && i < run->client_count; i++)
-        if (run->clients[i].client.session)
-            tree_session_destroy(run->clients[i].client.session);
+        bench_client_close(&run->clients[i].client);
     for (unsigned i = 0; run->threads && i < run->thread_count; i++)
         if (run->threads[i].worker)
             pool_worker_abandon(run->threads[i].worker);
     for (unsigned i = 0; run->computes && i < run->config->compute_nodes; i++) {
-        if (run->computes[i].tree)
-            tree_close(run->computes[i].tree);
+        bench_store_close(run->computes[i].store, run->computes[i].tree);
         if (run->computes[i].compute)
             tree_compute_destroy(run->computes[i].compute);
     }

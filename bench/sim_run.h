@@ -28,6 +28,7 @@ struct sim_client {
 struct sim_compute {
     struct tree_compute *compute;
     struct tree *tree;
+    struct store *store;       /* NULL: values stand in the index's slots */
     struct workload_part part; /* its range, where ownership divides the keys */
 };
 

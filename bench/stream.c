@@ -163,19 +163,36 @@ static uint64_t slot_of_rank(const struct workload_source *source, uint64_t rank
     return source->workload->all_slots ? rank : workload_loaded_number(rank) >> WORKLOAD_GENERATION_BITS;
 }
 
+/* How many of so many keys are drawn. */
+static uint64_t working_set(const struct workload *workload, uint64_t keys)
+{
+    uint64_t share = (uint64_t)((double)keys * workload->working_set);
+    return workload->working_set <= 0 ? keys : share ? share : 1;
+}
+
 /* Each slot of the generator's part with the same share. */
 static uint64_t uniform_slot(struct workload_generator *generator)
 {
     const struct workload_source *source = generator->source;
     const struct workload_part *part = generator->part;
     if (!part)
-        return slot_of_rank(source, random_below(&generator->random, source->drawn));
+        return slot_of_rank(source,
+                            random_below(&generator->random, working_set(source->workload, source->drawn)));
     uint64_t begin = part->begin, end = part->end;
     if (!source->workload->all_slots) { /* ranks of loaded keys: two in each three slots */
         begin = begin / 3 * 2;
         end = end / 3 * 2 < source->loaded ? end / 3 * 2 : source->loaded;
     }
-    return slot_of_rank(source, begin + random_below(&generator->random, end - begin));
+    return slot_of_rank(source,
+                        begin + random_below(&generator->random, working_set(source->workload, end - begin)));
+}
+
+/* Of a working set that lies anywhere. */
+static uint64_t scattered_slot(struct workload_generator *generator)
+{
+    const struct workload_source *source = generator->source;
+    uint64_t rank = random_below(&generator->random, working_set(source->workload, source->drawn));
+    return slot_of_rank(source, permutation_apply(&source->ranks, rank));
 }
 
 static uint64_t skewed_slot(struct workload_generator *generator)
@@ -200,10 +217,11 @@ static bool in_part(const struct workload_part *part, uint64_t slot)
 
 static uint64_t drawn_slot(struct workload_generator *generator)
 {
-    if (generator->source->distribution == WORKLOAD_UNIFORM)
+    const bool uniform = generator->source->distribution == WORKLOAD_UNIFORM;
+    if (uniform && !generator->source->workload->scattered)
         return uniform_slot(generator);
     for (unsigned draws = 0; draws < DRAWS_MAX; draws++) {
-        uint64_t slot = skewed_slot(generator);
+        uint64_t slot = uniform ? scattered_slot(generator) : skewed_slot(generator);
         if (in_part(generator->part, slot))
             return slot;
     }

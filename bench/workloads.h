@@ -46,6 +46,8 @@ struct workload {
     bool latest;                  /* lookups prefer the keys inserted last (YCSB D) */
     bool upsert_uniform;          /* upserts draw uniformly, whatever the distribution of the rest */
     bool scan_uniform;            /* a scan's length is uniform in 1 .. scan length (YCSB E) */
+    double working_set;           /* uniform draws are of this share of the loaded keys alone; 0: of all */
+    bool scattered; /* which lie anywhere; else they are the first of the line, or of the part */
 };
 
 /* The named workload ("sherman:write-only", "write-only", "ycsb:a", ...). BANYAN_EINVAL with the list of

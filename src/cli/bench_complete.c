@@ -61,6 +61,7 @@ static const struct paper_defaults {
 } paper_defaults[] = {
     {"sherman", 10000000, 400000, 0, 1000000000},
     {"dex", 2000000, 400000, 0.8, 0},
+    {"dinomo", 100000, 100000, 10, 0},
 };
 
 /* NULL: the request is not for a paper that can be run. */
@@ -105,6 +106,11 @@ static uint64_t cache_bytes(const struct bench_request *request, const struct be
     uint64_t bytes = preset->cache ? preset->cache : usual;
     const struct bench_config *config = &request->plan.config;
     uint64_t keys = config->keys ? config->keys : config->operations;
+    if (preset->cache_share > 0) {
+        uint32_t value = preset->values ? preset->values : bench_config_value_bytes(config);
+        double data = (double)keys * (config->geometry.key_bytes + value);
+        return (uint64_t)(data * preset->cache_share / 100);
+    }
     if (testbed && testbed->keys)
         bytes = (uint64_t)((double)bytes * (double)keys / (double)testbed->keys);
     return bytes;

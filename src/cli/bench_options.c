@@ -25,7 +25,10 @@ static const struct argp_option fixed_options[] = {
      1},
     {"keys", KEY_KEYS, "N", 0, "Keys loaded before the run (default: 1M)", 1},
     {"key-bytes", KEY_KEY_BYTES, "N", 0, "Length of keys, 8 to 255 (default: 8)", 1},
-    {"value-bytes", KEY_VALUE_BYTES, "N", 0, "Length of values, 0 to 255 (default: 8)", 1},
+    {"value-bytes", KEY_VALUE_BYTES, "N", 0,
+     "Length of values, 0 to 65,000 (default: 8); from 256 on they stand in records of a store, on local and "
+     "sim",
+     1},
     {"fill", KEY_FILL, "X", 0, "How full the loaded leaves are (default: 0.8)", 1},
     {"scan-length", KEY_SCAN_LENGTH, "N", 0, "Entries of a scan (default: 100)", 1},
     {"operations", KEY_OPERATIONS, "N", 0, "Operations to measure (default: 1M, on sim 200k)", 1},

@@ -208,7 +208,7 @@ static bool parse_where(struct bench_request *request, struct argp_state *state,
         config->geometry.key_bytes = (uint8_t)parse_size(state, key, text, FORMAT_KEY_MAX);
         break;
     case KEY_VALUE_BYTES:
-        config->geometry.value_bytes = (uint8_t)parse_size(state, key, text, FORMAT_VALUE_MAX);
+        bench_config_values(config, (uint32_t)parse_size(state, key, text, BENCH_VALUE_MAX));
         break;
     case KEY_LEAF:
         if (bench_plan_set_leaf(&request->plan, text, &error))

@@ -157,9 +157,9 @@ enum owned_frame_found owned_cache_leaf(struct owned_cache *cache, struct epoch_
 
 enum owned_cache_found owned_cache_entry(struct owned_cache *cache, struct epoch_slot *slot,
                                          struct format_key key, uint8_t *value, uint32_t *length,
-                                         struct format_link *leaf, uint32_t *hits)
+                                         struct format_link *leaf, uint32_t random, uint32_t *hits)
 {
-    struct owned_entry entry;
+    struct owned_entry entry = {.random = random};
     *hits = 0;
     if (!cache->entries || stopped(cache))
         return OWNED_CACHE_NONE;
@@ -179,7 +179,7 @@ enum owned_cache_found owned_cache_entry(struct owned_cache *cache, struct epoch
     }
     COUNT(cache, slot, entry_hits);
     *hits = entry.hits;
-    if (!entry.hits)
+    if (entry.cold)
         atomic_add_relaxed(&cache->meters[OWNED_ENTRIES].cold_hits, 1);
     if (found == OWNED_ENTRY_SHORTCUT) {
         COUNT(cache, slot, shortcut_hits);
@@ -193,14 +193,15 @@ enum owned_cache_found owned_cache_entry(struct owned_cache *cache, struct epoch
 }
 
 bool owned_cache_value(struct owned_cache *cache, struct epoch_slot *slot,
-                       const struct tree_reference *reference, uint8_t *to, uint32_t length, uint64_t *note)
+                       const struct tree_reference *reference, uint8_t *to, uint32_t length, uint64_t *note,
+                       uint32_t random)
 {
-    uint32_t hits;
+    bool met;
     if (!cache->values || stopped(cache))
         return false;
     epoch_enter(slot);
-    bool found =
-        owned_values_read(cache->values, reference, to, length, note, owned_policy_clock(cache), &hits);
+    bool found = owned_values_read(cache->values, reference, to, length, note, owned_policy_clock(cache),
+                                   random, &met);
     epoch_leave(slot);
     task_charge(TASK_WORK_LINE, found ? 2 : 1);
     if (!found) {
@@ -209,7 +210,7 @@ bool owned_cache_value(struct owned_cache *cache, struct epoch_slot *slot,
     }
     task_charge(TASK_WORK_COPY, task_lines(length));
     COUNT(cache, slot, value_hits);
-    if (!hits)
+    if (!met)
         atomic_add_relaxed(&cache->meters[OWNED_VALUES].cold_hits, 1);
     return true;
 }
@@ -233,7 +234,7 @@ uint32_t owned_cache_shape(struct owned_cache *cache, gaddr leaf)
 bool owned_cache_place(struct owned_cache *cache, struct epoch_slot *slot, struct format_key key, gaddr leaf,
                        struct owned_place *place, uint8_t *value, uint32_t *length)
 {
-    struct owned_entry entry;
+    struct owned_entry entry = {.random = (uint32_t)atomic_load_relaxed(&cache->draws)};
     if (!owned_cache_keeps_places(cache) || stopped(cache))
         return false;
     epoch_enter(slot);
@@ -247,7 +248,7 @@ bool owned_cache_place(struct owned_cache *cache, struct epoch_slot *slot, struc
         return false;
     COUNT(cache, slot, entry_hits);
     COUNT(cache, slot, placed);
-    if (!entry.hits)
+    if (entry.cold)
         atomic_add_relaxed(&cache->meters[OWNED_ENTRIES].cold_hits, 1);
     memcpy(value, entry.value, entry.length);
     *length = entry.length;

@@ -66,13 +66,14 @@ enum owned_frame_found owned_cache_leaf(struct owned_cache *cache, struct epoch_
                                         struct owned_busy *busy);
 enum owned_cache_found { OWNED_CACHE_NONE, OWNED_CACHE_VALUE, OWNED_CACHE_SHORTCUT, OWNED_CACHE_BUSY };
 /* A key's value, FORMAT_VALUE_MAX bytes of room; or a shortcut to the leaf in which it was found. *hits: of
- * the entry, before this one. */
+ * the entry, before this one (owned_cache_entries.h, which wants the random number). */
 enum owned_cache_found owned_cache_entry(struct owned_cache *cache, struct epoch_slot *slot,
                                          struct format_key key, uint8_t *value, uint32_t *length,
-                                         struct format_link *leaf, uint32_t *hits);
+                                         struct format_link *leaf, uint32_t random, uint32_t *hits);
 /* A long value, and its note (tree_value_find). */
 bool owned_cache_value(struct owned_cache *cache, struct epoch_slot *slot,
-                       const struct tree_reference *reference, uint8_t *to, uint32_t length, uint64_t *note);
+                       const struct tree_reference *reference, uint8_t *to, uint32_t length, uint64_t *note,
+                       uint32_t random);
 
 /* A key that was BUSY, or in a leaf's busy bytes: waits for the end of the write that is under way to it, and
  * gives the value that it has then, with room as above. False: there is no such write, or its outcome is not

@@ -32,16 +32,41 @@ enum owned_entry_found {
     OWNED_ENTRY_SHORTCUT, /* only a link is known */
     OWNED_ENTRY_BUSY,     /* a write to the key is under way: its value is not to be told */
 };
+/*
+ * How often something was met, in 4 bits. Where entries refer to long values (an index of a store), counts
+ * go to some thousand, in rough steps: from 4 on a step stands for twice as many as the one before, and is
+ * made with a probability, so that what is met a hundred times differs from what is met ten times.
+ */
+#define OWNED_HITS_MAX 15u
+static inline uint8_t owned_hits_more(uint8_t hits, uint32_t random)
+{
+    bool step = hits < 4 || !(random & ((1u << (hits - 3u)) - 1u));
+    return (uint8_t)(hits + (hits < OWNED_HITS_MAX && step));
+}
+/* Half as many. */
+static inline uint8_t owned_hits_half(uint8_t hits)
+{
+    return (uint8_t)(hits > 4 ? hits - 1 : hits / 2);
+}
+/* About how many. */
+static inline uint32_t owned_hits_count(uint32_t hits)
+{
+    return hits < 4 ? hits : 4u << (hits - 4u);
+}
+
 struct owned_entry {
     uint8_t value[FORMAT_VALUE_MAX];
     uint32_t length;
     bool linked; /* it has a link */
     uint8_t link[OWNED_LINK_MAX];
-    uint32_t hits;  /* before this one; counted up to 15, and halved from time to time */
-    uint32_t lines; /* cache lines that the search touched */
+    bool cold;       /* it was not found since replacement looked at it last */
+    uint32_t hits;   /* before this one; counted up to 15, and halved from time to time */
+    uint32_t random; /* in: for counts in rough steps */
+    uint32_t lines;  /* cache lines that the search touched */
 };
 
-/* NULL: no memory. `bytes`: what the table may grow to. */
+/* NULL: no memory. `bytes`: what the table may grow to. Of an index of a store hits are counted in rough
+ * steps. */
 struct owned_entries *owned_entries_create(const struct format_layout *layout, uint32_t link_bytes,
                                            uint64_t bytes);
 /* No search is under way. */

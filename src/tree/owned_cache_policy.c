@@ -31,7 +31,7 @@
 #define TWICE       1.5   /* a key of a cached leaf gets an entry where those are worth so much more */
 #define SPARE       4u /* while one part in so many of the budget is free, keys of cached leaves get entries */
 #define TRIES       64u /* for room; then what is to come in stays out */
-#define AGED        4u  /* values whose hits are halved for one that goes */
+#define AGED        4u  /* of so many values that go, one makes another lose half of its hits */
 #define ENTRY_ABOUT 32u /* bytes of an entry that is a reference */
 #define EXPLORE     64u /* of so many leaves that are worth less than entries, one is let in */
 
@@ -169,7 +169,8 @@ static struct owned_value *sample_values(struct owned_cache *cache, uint32_t cou
         uint32_t rank =
             oldest ? UINT32_MAX - (owned_policy_clock(cache) - atomic_load_relaxed(&value->used)) : hits;
         seen++;
-        cold += !hits;
+        cold += !atomic_load_relaxed(&value->met);
+        atomic_store_relaxed(&value->met, false);
         if (!best || rank < least) {
             best = value;
             least = rank;
@@ -188,15 +189,13 @@ static bool evict_value(struct owned_cache *cache, struct epoch_slot *slot, cons
     return gone;
 }
 
-/* Ages some of the values, so that what was popular long ago goes in the end. */
-static void cool_values(struct owned_cache *cache, uint32_t count)
+/* Sometimes, a value loses half of its hits, so that what was popular long ago goes in the end. */
+static void cool_value(struct owned_cache *cache)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        struct owned_value *value = owned_values_any(cache->values, owned_policy_random(cache));
-        uint8_t hits = value ? atomic_load_relaxed(&value->hits) : 0; /* a hint */
-        if (hits)
-            atomic_store_relaxed(&value->hits, hits / 2);
-    }
+    uint64_t random = owned_policy_random(cache);
+    struct owned_value *value = random % AGED ? NULL : owned_values_any(cache->values, random_mix(random));
+    if (value) /* a hint, as its hits are */
+        atomic_store_relaxed(&value->hits, owned_hits_half(atomic_load_relaxed(&value->hits)));
 }
 
 static bool evict_entries(struct owned_cache *cache, struct epoch_slot *slot)
@@ -341,7 +340,8 @@ static bool promotes(struct owned_cache *cache, uint64_t bytes, uint32_t hits)
     double more = (double)atomic_load_relaxed(&cache->miss_cost) / 1024;
     uint32_t share = owned_entries_least(cache->entries, owned_policy_random(cache), &least, &count);
     double gone = share ? (double)bytes / share : 0;
-    return hits > gone * least * more;
+    /* The access that brought an entry in counts as well, as Dinomo counts. */
+    return owned_hits_count(hits) + 1 > gone * (owned_hits_count(least) + 1) * more;
 }
 
 static bool dinomo_value_room(struct owned_cache *cache, struct epoch_slot *slot, uint64_t bytes,
@@ -360,6 +360,8 @@ static bool dinomo_value_room(struct owned_cache *cache, struct epoch_slot *slot
 static bool banyan_value_room(struct owned_cache *cache, struct epoch_slot *slot, uint64_t bytes,
                               uint32_t hits)
 {
+    if (owned_policy_random(cache) % SAMPLE_STEP == 0)
+        sample_leaves(cache, 1); /* what they are worth must be known */
     learn(cache);
     for (unsigned i = 0; i < TRIES && !fits(cache, bytes); i++) {
         enum owned_kind kind = cheapest(cache, OWNED_VALUES);
@@ -373,7 +375,7 @@ static bool banyan_value_room(struct owned_cache *cache, struct epoch_slot *slot
         bool better = hits > fewest || (!fewest && owned_policy_random(cache) % 10 == 0);
         if (!least || !better || !evict_value(cache, slot, least))
             return false;
-        cool_values(cache, AGED);
+        cool_value(cache);
     }
     return fits(cache, bytes);
 }
@@ -381,10 +383,12 @@ static bool banyan_value_room(struct owned_cache *cache, struct epoch_slot *slot
 bool owned_policy_value_room(struct owned_cache *cache, struct epoch_slot *slot, uint64_t bytes,
                              uint32_t hits)
 {
-    if (fits(cache, bytes))
-        return true;
     if (bytes > cache->settings.bytes / KEEP)
         return false;
+    if (fits(cache, bytes) &&
+        (cache->settings.policy != TREE_CACHE_DINOMO || !atomic_load_relaxed(&cache->filled)))
+        return true;
+    atomic_store_relaxed(&cache->filled, true); /* an estimate */
     return cache->settings.policy == TREE_CACHE_DINOMO ? dinomo_value_room(cache, slot, bytes, hits)
                                                        : banyan_value_room(cache, slot, bytes, hits);
 }
@@ -452,7 +456,8 @@ bool owned_policy_wants_leaf(struct owned_cache *cache)
 
 bool owned_policy_wants_entry(const struct owned_cache *cache)
 {
-    /* An entry saves the descent and the search in the leaf. */
-    return fits(cache, cache->settings.bytes / SPARE) ||
+    /* An entry saves the descent and the search in the leaf. Beside long values it is small: the leaf's room
+     * is better used by some of those. */
+    return cache->values || fits(cache, cache->settings.bytes / SPARE) ||
            worth(cache, OWNED_LEAVES) * TWICE < worth(cache, OWNED_ENTRIES);
 }

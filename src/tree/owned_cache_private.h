@@ -33,6 +33,7 @@ struct owned_cache {
     struct owned_cache_settings settings;
     struct format_layout layout;   /* its own: handles of the index come and go */
     uint64_t inner_bytes;          /* of all handles' inner frames; relaxed */
+    bool filled;                   /* it was full once; relaxed */
     bool stopped;                  /* the index is being dropped; never false again */
     struct owned_frames *frames;   /* policies dex and banyan; else NULL */
     struct owned_entries *entries; /* policies dinomo and banyan; else NULL */

@@ -10,7 +10,7 @@
 #define BUSY   16u  /* a write to the key is under way */
 #define LINK   32u  /* a link stands between key and value */
 #define BARE   64u  /* a shortcut: there is no value */
-#define RECENT 128u /* used since a search for a value to demote came by */
+#define RECENT 128u /* found since a search for something to go came by */
 
 /* After so many inserts for each entry that fits, hits are halved: what was popular long ago goes in the end.
  */
@@ -24,7 +24,8 @@ void owned_set_shape_init(struct owned_set_shape *shape, const struct format_lay
                                       .value_varies = layout->geometry.value_variable,
                                       .key_bytes = layout->geometry.key_bytes,
                                       .value_bytes = layout->geometry.value_bytes,
-                                      .link_bytes = link_bytes};
+                                      .link_bytes = link_bytes,
+                                      .rough = layout->geometry.content == FORMAT_CONTENT_STORE};
 }
 
 /* What an entry with these flags takes in the body. */
@@ -97,11 +98,24 @@ static bool find(const struct owned_set_shape *shape, const struct owned_set *se
     return false;
 }
 
+/* What of meta tells whether an entry was found since replacement looked at it last. Hits that are counted in
+ * rough steps stay for longer than that. */
+static uint8_t looked(const struct owned_set_shape *shape)
+{
+    return shape->rough ? RECENT : HITS;
+}
+
 /* ---- searches: without the latch ---- */
 
-static void count_hit(struct owned_set *set, uint32_t number, uint8_t meta)
+static void count_hit(struct owned_set *set, const struct owned_set_shape *shape, uint32_t number,
+                      uint8_t meta, uint32_t random)
 {
-    uint8_t more = (uint8_t)((meta & HITS) < HITS ? meta + 1 : meta) | RECENT;
+    uint8_t hits = meta & HITS;
+    if (shape->rough)
+        hits = owned_hits_more(hits, random);
+    else
+        hits = (uint8_t)(hits + (hits < HITS));
+    uint8_t more = (uint8_t)((meta & ~HITS) | hits | RECENT);
     /* A hint, which may be lost or hit another entry that has come to this place; flags stay as they are,
      * since the whole byte must still be what was read. */
     if (more != meta)
@@ -162,12 +176,13 @@ bool owned_set_find(struct owned_set *set, const struct owned_set_shape *shape, 
             *found = OWNED_ENTRY_VALUE;
         }
         entry->hits = copy.meta[i] & HITS;
+        entry->cold = !(copy.meta[i] & looked(shape));
         break;
     }
     if (!seqlock_same(&set->latch, version))
         return false;
     if (*found != OWNED_ENTRY_NONE)
-        count_hit(set, place.number, copy.meta[place.number]);
+        count_hit(set, shape, place.number, copy.meta[place.number], entry->random);
     return true;
 }
 
@@ -257,14 +272,17 @@ static bool fits(const struct owned_set *copy, uint32_t size)
 }
 
 /* Counts the insert; from time to time all hits are halved. */
-static void age(struct owned_set *copy)
+static void age(const struct owned_set_shape *shape, struct owned_set *copy)
 {
     uint32_t period = HALVE_AFTER * (copy->count ? copy->count : 1);
     if (++copy->inserts < period && copy->inserts < UINT8_MAX)
         return;
     copy->inserts = 0;
-    for (uint32_t i = 0; i < copy->count; i++)
-        copy->meta[i] = (uint8_t)((copy->meta[i] & ~HITS) | (copy->meta[i] & HITS) / 2);
+    for (uint32_t i = 0; i < copy->count; i++) {
+        uint8_t hits = copy->meta[i] & HITS;
+        hits = shape->rough ? owned_hits_half(hits) : hits / 2;
+        copy->meta[i] = (uint8_t)((copy->meta[i] & ~HITS) | hits);
+    }
 }
 
 /* Dinomo: a value that was not used since the last search becomes a shortcut. */
@@ -298,7 +316,9 @@ static bool make_room(const struct owned_set_shape *shape, struct owned_set *cop
     if (!fits(copy, size)) {
         result->counted = copy->count;
         for (uint32_t i = 0; i < copy->count; i++)
-            result->cold += !(copy->meta[i] & HITS);
+            result->cold += !(copy->meta[i] & looked(shape));
+        for (uint32_t i = 0; i < copy->count && shape->rough; i++)
+            copy->meta[i] &= (uint8_t)~RECENT;
     }
     while (!fits(copy, size)) {
         bool dac = put->replacement == OWNED_REPLACE_DAC;
@@ -351,7 +371,7 @@ void owned_set_put(struct owned_set *set, const struct owned_set_shape *shape, c
         meta |= BARE; /* a miss brings a shortcut; values only while there is room */
         size = entry_size(shape, put->key.length, 0, meta);
     }
-    age(&copy);
+    age(shape, &copy);
     result->done = make_room(shape, &copy, put, size, result);
     if (result->done)
         append(shape, &copy, tag_of(hash), meta, put->key, put->link, put->value);

@@ -31,6 +31,7 @@ _Static_assert(sizeof(struct owned_set) == OWNED_SET_BYTES, "a set");
 /* What lengths an index's keys and values have. */
 struct owned_set_shape {
     bool key_varies, value_varies;
+    bool rough; /* hits are counted in rough steps */
     uint32_t key_bytes, value_bytes, link_bytes;
 };
 void owned_set_shape_init(struct owned_set_shape *shape, const struct format_layout *layout,

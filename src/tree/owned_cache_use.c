@@ -293,6 +293,11 @@ void tree_owned_end(struct tree_session *session, const struct tree *tree, gaddr
 
 /* ---- entries ---- */
 
+uint32_t tree_owned_draw(struct tree_session *session)
+{
+    return (uint32_t)random_mix(session->entry_draws++);
+}
+
 bool tree_owned_lookup(struct tree_session *session, const struct tree *tree, struct format_key key,
                        uint8_t *value, uint32_t *length, struct format_link *leaf)
 {
@@ -301,8 +306,8 @@ bool tree_owned_lookup(struct tree_session *session, const struct tree *tree, st
     *leaf = (struct format_link){0};
     if (!cache)
         return false;
-    enum owned_cache_found found =
-        owned_cache_entry(cache, session->pool.epoch, key, value, length, leaf, &session->entry_hits);
+    enum owned_cache_found found = owned_cache_entry(cache, session->pool.epoch, key, value, length, leaf,
+                                                     tree_owned_draw(session), &session->entry_hits);
     if (found == OWNED_CACHE_BUSY && tree_owned_await(session, tree, key, value, length))
         found = OWNED_CACHE_VALUE;
     if (found != OWNED_CACHE_SHORTCUT)

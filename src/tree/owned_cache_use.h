@@ -46,6 +46,8 @@ void tree_owned_end(struct tree_session *session, const struct tree *tree, gaddr
  * read goes to the pool. */
 void tree_owned_doubt(struct tree_session *session, const struct tree *tree, gaddr leaf);
 
+/* A random number, to count hits with: the same ones for each session, so that simulations repeat. */
+uint32_t tree_owned_draw(struct tree_session *session);
 /* A key's value, from its entry: true, with FORMAT_VALUE_MAX bytes of room in `value`. *leaf: where a
  * shortcut leads; address 0: there is none. */
 bool tree_owned_lookup(struct tree_session *session, const struct tree *tree, struct format_key key,

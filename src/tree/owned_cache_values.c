@@ -11,6 +11,7 @@
 #include "base/atomic.h"
 #include "base/epoch.h"
 #include "base/random.h"
+#include "tree/owned_cache_entries.h"
 
 #define SHARDS_MAX   64u
 #define SHARD_BYTES  (UINT64_C(64) << 10) /* a table that has less for each shard has fewer shards */
@@ -113,7 +114,7 @@ static struct owned_value *find(const struct owned_values *values, const struct 
 }
 
 bool owned_values_read(struct owned_values *values, const struct tree_reference *reference, uint8_t *to,
-                       uint32_t length, uint64_t *note, uint32_t clock, uint32_t *hits)
+                       uint32_t length, uint64_t *note, uint32_t clock, uint32_t random, bool *met)
 {
     struct owned_value *value = find(values, reference);
     if (!value || value->length != length)
@@ -121,9 +122,12 @@ bool owned_values_read(struct owned_values *values, const struct tree_reference 
     memcpy(to, value->bytes, length);
     *note = value->note;
     uint8_t before = atomic_load_relaxed(&value->hits); /* a hint: counts may be lost */
-    *hits = before;
-    if (before < OWNED_VALUE_HITS)
-        atomic_store_relaxed(&value->hits, (uint8_t)(before + 1));
+    *met = atomic_load_relaxed(&value->met);
+    if (!*met)
+        atomic_store_relaxed(&value->met, true);
+    uint8_t more = owned_hits_more(before, random);
+    if (more != before)
+        atomic_store_relaxed(&value->hits, more);
     if (atomic_load_relaxed(&value->used) != clock) /* a hint too */
         atomic_store_relaxed(&value->used, clock);
     return true;
@@ -196,7 +200,7 @@ bool owned_values_put(struct owned_values *values, const struct tree_reference *
                                   .note = note,
                                   .length = length,
                                   .used = clock,
-                                  .hits = (uint8_t)(hits < OWNED_VALUE_HITS ? hits : OWNED_VALUE_HITS)};
+                                  .hits = (uint8_t)(hits < OWNED_HITS_MAX ? hits : OWNED_HITS_MAX)};
     memcpy(value->bytes, bytes, length);
     spinlock_lock(&shard->lock);
     bool fresh = !find(values, reference) && shard_room(shard);

@@ -17,8 +17,6 @@
 struct epoch_slot;
 struct owned_values;
 
-#define OWNED_VALUE_HITS 15u
-
 struct owned_value {
     struct owned_value *next; /* of its hash bucket */
     struct tree_reference reference;
@@ -26,7 +24,8 @@ struct owned_value {
     uint32_t length; /* of bytes */
     uint32_t place;  /* in its shard's array */
     uint32_t used;   /* relaxed: the clock when it was last read or put */
-    uint8_t hits;    /* relaxed */
+    bool met;        /* relaxed: since replacement looked at it last */
+    uint8_t hits;    /* relaxed; in rough steps (owned_cache_entries.h) */
     uint8_t bytes[];
 };
 
@@ -37,9 +36,10 @@ void owned_values_destroy(struct owned_values *values);
 /* What a value of so many bytes takes. */
 uint64_t owned_values_size(uint32_t length);
 
-/* Copies the value, if it is there and has this length, and its note. *hits: before this one. */
+/* Copies the value, if it is there and has this length, and its note. *met: whether it was met before, since
+ * replacement looked at it last. */
 bool owned_values_read(struct owned_values *values, const struct tree_reference *reference, uint8_t *to,
-                       uint32_t length, uint64_t *note, uint32_t clock, uint32_t *hits);
+                       uint32_t length, uint64_t *note, uint32_t clock, uint32_t random, bool *met);
 bool owned_values_has(const struct owned_values *values, const struct tree_reference *reference);
 /* False: it is there already, or memory is short. */
 bool owned_values_put(struct owned_values *values, const struct tree_reference *reference,

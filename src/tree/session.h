@@ -109,6 +109,7 @@ struct tree_session {
     struct owned_busy busy;                 /* of what it served: not to be told (owned_cache_use.h) */
     bool served;                            /* the last read of a leaf came from the cache */
     uint32_t entry_hits;                    /* of the entry that the last lookup found; 0: none */
+    uint64_t entry_draws;                   /* random numbers drawn to count hits with */
     struct tree_note notes[TREE_NOTES_MAX]; /* owned_cache_use.h */
     uint32_t note_count;
     bool cached; /* its answer rests on what this compute node knows, and no list has proven the right: O2 */

@@ -1,14 +1,13 @@
 /*
  * values.c - Cached values to which slots refer, for the store above; contract in tree.h. No round trips.
  */
-#include "tree/index.h"
-#include "tree/owned_cache.h"
-#include "tree/session.h"
+#include "tree/owned_cache_use.h"
 
 bool tree_value_find(struct tree_session *session, const struct tree *tree,
                      const struct tree_reference *reference, void *to, uint32_t length, uint64_t *note)
 {
-    return tree->owned && owned_cache_value(tree->owned, session->pool.epoch, reference, to, length, note);
+    return tree->owned && owned_cache_value(tree->owned, session->pool.epoch, reference, to, length, note,
+                                            tree_owned_draw(session));
 }
 
 void tree_value_offer(struct tree_session *session, const struct tree *tree,

@@ -137,14 +137,15 @@ static void test_late_admissions(void **state)
         owned_cache_offer_leaf(bench.cache, bench.slot, 4096, bench.image, stamps[i]);
         owned_cache_offer_entry(bench.cache, bench.slot, leaf, false, stamps[i], of(&key), was);
         assert_int_equal(look(&bench, 4096, 0, 8, bytes), OWNED_FRAME_NONE);
-        assert_int_equal(owned_cache_entry(bench.cache, bench.slot, of(&key), value, &length, &leaf, &hits),
-                         OWNED_CACHE_NONE);
+        assert_int_equal(
+            owned_cache_entry(bench.cache, bench.slot, of(&key), value, &length, &leaf, 0, &hits),
+            OWNED_CACHE_NONE);
     }
     uint64_t after = owned_cache_stamp(bench.cache, 4096);
     owned_cache_offer_leaf(bench.cache, bench.slot, 4096, bench.image, after);
     owned_cache_offer_entry(bench.cache, bench.slot, leaf, false, after, of(&key), was);
     assert_int_equal(look(&bench, 4096, 0, 8, bytes), OWNED_FRAME_COPIED);
-    assert_int_equal(owned_cache_entry(bench.cache, bench.slot, of(&key), value, &length, &leaf, &hits),
+    assert_int_equal(owned_cache_entry(bench.cache, bench.slot, of(&key), value, &length, &leaf, 0, &hits),
                      OWNED_CACHE_VALUE);
     bench_close(&bench);
 }
@@ -157,7 +158,7 @@ static enum owned_cache_found find(struct bench *bench, struct format_key key, u
     uint32_t length, hits;
     struct format_link leaf;
     enum owned_cache_found found =
-        owned_cache_entry(bench->cache, bench->slot, key, bytes, &length, &leaf, &hits);
+        owned_cache_entry(bench->cache, bench->slot, key, bytes, &length, &leaf, 0, &hits);
     if (found == OWNED_CACHE_VALUE)
         memcpy(value, bytes, sizeof *value);
     return found;

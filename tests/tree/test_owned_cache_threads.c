@@ -114,7 +114,7 @@ static void read_one(struct shared *shared, struct epoch_slot *slot, struct rand
         ++*found;
     } else if (random_below(random, 2) &&
                owned_cache_entry(shared->cache, slot, (struct format_key){(const uint8_t *)&name, 8}, bytes,
-                                 &length, &link, &hits) == OWNED_CACHE_VALUE) {
+                                 &length, &link, 0, &hits) == OWNED_CACHE_VALUE) {
         memcpy(&value, bytes, 8);
         ++*found;
     } else if (owned_cache_leaf(shared->cache, slot, address_of(leaf), &piece, 1, &busy) ==

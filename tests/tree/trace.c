@@ -62,7 +62,8 @@ static void lookup(struct run *run, uint64_t number, struct format_key key, stru
     uint32_t length, hits;
     struct format_link leaf = leaf_of(number / FILL);
     uint64_t stamp;
-    enum owned_cache_found how = owned_cache_entry(run->cache, run->slot, key, found, &length, &leaf, &hits);
+    enum owned_cache_found how =
+        owned_cache_entry(run->cache, run->slot, key, found, &length, &leaf, 0, &hits);
     if (how == OWNED_CACHE_VALUE) {
         assert(length == value.length && !memcmp(found, value.bytes, length));
         return;
