@@ -11,7 +11,7 @@
 #include "bench/presets.h"
 #include "bench/report.h"
 
-#define BENCH_WORKLOADS_MAX 24
+#define BENCH_WORKLOADS_MAX 40
 #define BENCH_PRESETS_MAX   96
 
 /* Which kind of leaf the indexes of the presets have: each preset's own (tree_switches_leaf), or one for all.

@@ -41,7 +41,13 @@ static void usage_errors_say_what_to_do(void **state)
     program_expect("bench --keys many", 2, "--keys");
     program_expect("bench --keys 0 --workload read-only", 2, "--keys");
     program_expect("bench --key-bytes 4", 2, "--key-bytes");
-    program_expect("bench --value-bytes 256", 2, "--value-bytes");
+    program_expect("bench --value-bytes 65001", 2, "--value-bytes");
+    program_expect("bench --value-bytes 256 --fabric tcp", 2, "--value-bytes");
+    program_expect("bench --preset dinomo@cache=0%", 2, "cache");
+    program_expect("bench --preset dinomo@cache=5%x", 2, "cache");
+    program_expect("bench --preset dinomo@values=0", 2, "values");
+    program_expect("bench --preset dinomo@values=64M", 2, "values");
+    program_expect("bench --fabric tcp --preset dinomo@values=1K", 2, "--value-bytes");
     program_expect("bench --theta 4.1", 2, "--theta");
     program_expect("bench --memory tcp://localhost:1", 2, "--fabric tcp, unix or rdma");
     program_expect("bench --fabric tcp --memory fly://", 2, "--memory");
@@ -127,7 +133,7 @@ static void every_workload_runs_on_local(void **state)
     json_t *json =
         reports_json("--workload all --distribution uniform --threads 2 --fibers 2 --scan-length 20 " SMALL);
     const json_t *results = json_object_get(json, "results");
-    assert_int_equal(json_array_size(results), 19);
+    assert_int_equal(json_array_size(results), 26);
     for (size_t i = 0; i < json_array_size(results); i++)
         check_result(json_array_get(results, i), 5000);
     json_decref(json);
@@ -283,6 +289,32 @@ static void deletes_and_long_keys(void **state)
     assert_true(reports_number(json_object_get(result, "loaded"), "entries") == 20000);
     assert_true(reports_number(json_object_get(result, "ended"), "bytes_per_entry") > 140);
     json_decref(json);
+}
+
+/* Values that no slot holds, by every kind of operation, on threads and in the simulator. */
+static void values_in_records(void **state)
+{
+    (void)state;
+    static const char *const on[] = {"",
+                                     "--fabric sim --memory-nodes 1 --compute-nodes 2 --threads 2 --preset "
+                                     "banyan-owned@cache=10% ",
+                                     "--fabric sim --memory-nodes 2 --compute-nodes 2 --threads 2 "};
+    for (size_t i = 0; i < sizeof on / sizeof on[0]; i++) {
+        char options[300];
+        snprintf(
+            options, sizeof options,
+            "%s--mix lookup=4,update=1,insert=1,delete=1,modify=1,scan=1 --scan-length 5 --value-bytes 1K "
+            "--keys 4k --operations 3k ",
+            on[i]);
+        json_t *json = reports_json(options);
+        const json_t *result = reports_result(json, 0);
+        check_result(result, 3000);
+        assert_true(reports_number(json_object_get(json, "config"), "value_bytes") == 1024);
+        assert_true(reports_number(json_object_get(result, "loaded"), "entries") == 4000);
+        const json_t *values = json_object_get(json_object_get(result, "cache"), "values");
+        assert_true(i ? reports_number(values, "hits") > 0 : reports_number(values, "hits") <= 0);
+        json_decref(json);
+    }
 }
 
 static void empty_index_takes_inserts(void **state)
@@ -447,6 +479,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_range_moves_under_load),
         cmocka_unit_test(presets_bring_their_leaves),
         cmocka_unit_test(deletes_and_long_keys),
+        cmocka_unit_test(values_in_records),
         cmocka_unit_test(empty_index_takes_inserts),
         cmocka_unit_test(switches_are_set_over_presets),
         cmocka_unit_test(simulations_repeat),

@@ -287,7 +287,6 @@ static void usage_errors_say_what_to_do(void **state)
     program_expect("bench --paper dex --only fig5", 2,
                    "table2, text, fig6, fig7, fig8, fig9, fig10, fig11, fig12");
     program_expect("bench --paper cell", 1, "walk");
-    program_expect("bench --paper dinomo", 1, "log");
     program_expect("bench --list", 0, "ConnectX-3 FDR, 56 Gb/s");
 }
 
@@ -333,6 +332,33 @@ static void a_paper_is_run(void **state)
     assert_true(json_is_null(json_object_get(find_row(json, "fig5", "write-only, sherman", "p50"), "paper")));
     assert_true(reports_number(find_row(json, "table3", "range-only, sherman", "1000"), "paper") == 5.76);
     json_decref(json);
+}
+
+/* Dinomo's, with values in records, caches that are shares of the data, and from one to 16 compute nodes. */
+static void dinomo_is_run(void **state)
+{
+    (void)state;
+    json_t *json = reports_json("--paper dinomo --only table5,text --keys 4k --operations 1k --warm-up 8k "
+                                "--no-check ");
+    const json_t *dac = find_row(json, "table5", "cache of 16% of the data", "DAC");
+    assert_true(reports_number(dac, "paper") == 0.1);
+    assert_in_range((uint64_t)(reports_number(dac, "ours") * 1000), 0, 500);
+    const json_t *shortcuts = find_row(json, "table5", "cache of 16% of the data", "shortcut only");
+    assert_in_range((uint64_t)(reports_number(shortcuts, "ours") * 1000), 990, 1010);
+    assert_true(json_is_null(
+        json_object_get(find_row(json, "table5", "cache of 16% of the data", "static 80%"), "ours")));
+    /* More compute nodes have more cache. */
+    double one =
+        reports_number(find_row(json, "text", "Dinomo, 1 KN, cache hits from values", "share"), "ours");
+    double all = reports_number(
+        find_row(json, "text", "Dinomo, 16 KNs, cache hits from values, up to", "share"), "ours");
+    assert_true(one > 5 && all > one + 10 && all <= 100);
+    json_decref(json);
+    struct program_outcome table =
+        program_run("bench --paper dinomo --only text --keys 4k --operations 1k --warm-up 8k", "2>&1");
+    assert_int_equal(table.code, 0);
+    assert_non_null(strstr(table.text, "Dinomo-N"));
+    free(table.text);
 }
 
 /* Twice the same; the table has the paper's numbers and each kind of operation by itself. */
@@ -440,6 +466,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(hot_locks_collapse),
         cmocka_unit_test(the_nics_memory_reaches_its_rate),
         cmocka_unit_test(usage_errors_say_what_to_do),
+        cmocka_unit_test(dinomo_is_run),
         cmocka_unit_test(a_paper_is_run),
         cmocka_unit_test(papers_repeat),
         cmocka_unit_test(a_papers_page_stands_alone),
