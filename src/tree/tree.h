@@ -326,8 +326,8 @@ struct tree_reference {
 bool tree_value_find(struct tree_session *session, const struct tree *tree,
                      const struct tree_reference *reference, void *to, uint32_t length, uint64_t *note);
 /* It was READ and validated, `looked_up`: right after this session's lookup of its key. Or it was written in
- * place of the value that `before` names (NULL: of none). Where there is no room it is let in only if it saves
- * more than what must go. */
+ * place of the value that `before` names (NULL: of none). Where there is no room it is let in only if it
+ * saves more than what must go. */
 void tree_value_offer(struct tree_session *session, const struct tree *tree,
                       const struct tree_reference *reference, const void *bytes, uint32_t length,
                       uint64_t note, bool looked_up, const struct tree_reference *before);
