@@ -266,6 +266,7 @@ static void value_set(const struct unmerged *table, struct unmerged_value *to, c
     assert(!value || value->length <= table->value_bytes);
     (void)table;
     to->present = true;
+    to->leafed = false;
     to->deleted = !value;
     to->length = value ? (uint8_t)value->length : 0;
     to->sequence = sequence;
@@ -316,7 +317,8 @@ void unmerged_settle(struct epoch_slot *slot, struct unmerged_write *write, enum
     switch (fate) {
     case UNMERGED_COMMITTED:
         /* What is being merged gets to the leaf, and leaves that by a later merging. */
-        write->replaced = !write->first || (node->committed.present && !node->merging);
+        write->replaced =
+            !write->first || (node->committed.present && !node->merging && !node->committed.leafed);
         if (last)
             pending_commit(node, sequence);
         break;
@@ -409,8 +411,10 @@ void unmerged_merged(struct unmerged *table, struct epoch_slot *slot, const stru
     spinlock_lock(&shard->lock);
     assert(node->merging);
     node->merging = false;
-    if (done && node->committed.present && node->committed.sequence == merge->sequence)
-        node->committed.present = false;
+    if (node->committed.present && node->committed.sequence == merge->sequence) {
+        node->committed.present = !done;
+        node->committed.leafed = true;
+    }
     unmerged_reap(table, slot, node);
     spinlock_unlock(&shard->lock);
 }

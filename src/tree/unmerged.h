@@ -132,7 +132,7 @@ struct unmerged_merge {
 uint32_t unmerged_take(struct unmerged *table, struct epoch_slot *slot, const struct format_key *from,
                        const struct format_key *to, struct unmerged_merge *merges, uint32_t capacity,
                        struct format_key_copy *after, uint64_t *least, bool *end);
-/* `done`: the leaf has it. Else it stays. */
+/* `done`: the leaf has it. Else it stays, and the leaf may have it nevertheless. */
 void unmerged_merged(struct unmerged *table, struct epoch_slot *slot, const struct unmerged_merge *merge,
                      bool done);
 /* With the key's latch held: its committed entry, as unmerged_take would. False: there is none, or it is

@@ -24,6 +24,7 @@ struct unmerged_wait {
 
 struct unmerged_value {
     bool present, deleted;
+    bool leafed; /* a merging of it has failed, and the leaf may have it */
     uint8_t length;
     uint64_t sequence; /* of what is committed or doubtful */
     uint8_t *bytes;    /* in the node's memory */
