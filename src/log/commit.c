@@ -1,9 +1,9 @@
 /*
- * commit.c - Frames and group commit (L1, L3 of docs/internals/log.md). What the tasks of one thread have
+ * commit.c - Frames and group commit (L1, L3 of docs/internals/log.md). What the tasks of all threads have
  * ready leaves in one wait: a list for each memory node, with the writes ahead and the frame; with two copies
- * another for each. The first task of a batch leads it: it lets the others run once, waits until the thread's
- * batch before is back, and posts. An idle thread so commits at once, and a busy one in batches as large as
- * a round trip lets them grow.
+ * another for each. The first task of a batch leads it: it lets the others of its thread run once, waits
+ * until the batch before is back, and posts. An idle process so commits at once, and a busy one in batches as
+ * large as a round trip lets them grow.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -13,56 +13,38 @@
 #include "base/task.h"
 #include "log/state.h"
 
-/* ---- lanes ---- */
+/* ---- the lane ---- */
 
-static struct log_lane *lane_create(struct log *log, struct pool_worker *worker)
+bool log_lane_create(struct log *log)
 {
-    struct log_lane *lane = calloc(1, sizeof *lane);
-    if (!lane)
-        return NULL;
+    struct log_lane *lane = &log->lane;
     lane->log = log;
-    lane->worker = worker;
+    lane->open = &lane->batches[0];
     for (unsigned i = 0; i < 2; i++) {
         struct log_batch *batch = &lane->batches[i];
         batch->lane = lane;
         batch->frames = calloc(log->memory_nodes, sizeof *batch->frames);
-        if (!batch->frames) {
-            free(lane->batches[0].frames);
-            free(lane);
-            return NULL;
-        }
+        if (!batch->frames)
+            return false;
         for (uint16_t n = 0; n < log->memory_nodes; n++) {
             batch->frames[n].batch = batch;
             batch->frames[n].node = n;
             batch->frames[n].last = &batch->frames[n].first;
         }
     }
-    lane->open = &lane->batches[0];
-    return lane;
+    return true;
 }
 
-struct log_lane *log_lane(struct log *log, struct tree_session *session)
+void log_lane_destroy(struct log *log)
 {
-    void **word = tree_session_lane(session);
-    if (*word)
-        return *word;
-    struct pool_worker *worker = tree_session_pool(session)->worker;
-    spinlock_lock(&log->lock);
-    struct log_lane *lane = log->lanes;
-    while (lane && lane->worker != worker)
-        lane = lane->next;
-    spinlock_unlock(&log->lock);
-    if (!lane) { /* only this thread makes one for its worker */
-        lane = lane_create(log, worker);
-        if (!lane)
-            return NULL;
-        spinlock_lock(&log->lock);
-        lane->next = log->lanes;
-        log->lanes = lane;
-        spinlock_unlock(&log->lock);
+    for (unsigned i = 0; i < 2; i++) {
+        struct log_frame *frames = log->lane.batches[i].frames;
+        for (uint16_t n = 0; frames && n < log->memory_nodes; n++) {
+            free(frames[n].bytes);
+            free(frames[n].copy);
+        }
+        free(frames);
     }
-    *word = lane;
-    return lane;
 }
 
 /* ---- filling ---- */
@@ -87,28 +69,24 @@ static struct unmerged_frame *commit_open(void *context, struct tree_session *se
                                           const struct tree_logged_entry *entry)
 {
     struct log *log = context;
-    struct log_lane *lane = log_lane(log, session);
-    if (!lane || node >= log->memory_nodes)
-        return NULL;
+    struct log_lane *lane = &log->lane;
+    spinlock_lock(&lane->lock);
     struct log_batch *batch = lane->open;
     struct log_frame *frame = &batch->frames[node];
-    if (batch->entries && batch->incarnation != tree_session_pool(session)->incarnation)
-        return NULL;
-    if (!frame_ready(frame, log->options.frame_bytes) ||
-        frame->frame.used + entry_bytes(entry) > frame->frame.room ||
-        frame->ahead + entry->ahead_count + 1 > FABRIC_COMMANDS_MAX)
-        return NULL;
-    return &frame->drawn;
+    if ((!batch->entries || batch->incarnation == tree_session_pool(session)->incarnation) &&
+        node < log->memory_nodes && frame_ready(frame, log->options.frame_bytes) &&
+        frame->frame.used + entry_bytes(entry) <= frame->frame.room &&
+        frame->ahead + entry->ahead_count + 1 <= FABRIC_COMMANDS_MAX)
+        return &frame->drawn; /* locked until commit_close */
+    spinlock_unlock(&lane->lock);
+    return NULL;
 }
 
-static void logged_link(struct log_frame *frame, struct tree_logged *logged)
+static void commit_close(void *context, struct tree_session *session)
 {
-    logged->next = NULL;
-    logged->frame = &frame->drawn;
-    logged->task = task_self();
-    logged->done = false;
-    *frame->last = logged;
-    frame->last = &logged->next;
+    struct log *log = context;
+    (void)session;
+    spinlock_unlock(&log->lane.lock);
 }
 
 static uint32_t commit_add(void *context, struct tree_session *session, struct unmerged_frame *opened,
@@ -133,25 +111,14 @@ static uint32_t commit_add(void *context, struct tree_session *session, struct u
     if (entry->ahead_count)
         memcpy(&frame->commands[frame->ahead], entry->ahead, entry->ahead_count * sizeof *entry->ahead);
     frame->ahead += entry->ahead_count;
-    logged->added = true;
-    logged_link(frame, logged);
+    logged->next = NULL;
+    logged->frame = opened;
+    wakeup_init(&logged->wakeup);
+    *frame->last = logged;
+    frame->last = &logged->next;
     task_charge(TASK_WORK_COPY, task_lines(entry_bytes(entry)));
     log_count(&log->stats.entries, 1);
     return index;
-}
-
-static bool commit_mine(void *context, struct tree_session *session, const struct unmerged_frame *frame)
-{
-    const struct log_lane *lane = log_lane(context, session);
-    return lane && ((const struct log_frame *)frame)->batch->lane == lane;
-}
-
-static void commit_join(void *context, struct tree_session *session, const struct unmerged_frame *frame,
-                        struct tree_logged *logged)
-{
-    (void)context, (void)session;
-    logged->added = false;
-    logged_link((struct log_frame *)(uintptr_t)frame, logged);
 }
 
 /* ---- sending ---- */
@@ -312,14 +279,15 @@ static enum unmerged_fate fate_of(int status)
 /* Tells those who wait for the frame, and empties it. */
 static void frame_end(struct log *log, struct tree_session *session, struct log_frame *frame)
 {
-    const int status = frame->frame.count ? frame->status : 0;
+    const int status = frame->status;
     const enum unmerged_fate fate = fate_of(status);
     struct tree_logged *logged = frame->first;
+    if (!frame->frame.count)
+        return;
     log_count(&log->stats.unknown, fate == UNMERGED_UNKNOWN);
     log_count(&log->stats.refused, fate == UNMERGED_REFUSED);
     for (struct tree_logged *at = logged; at; at = at->next)
-        if (at->added)
-            unmerged_settle(tree_session_pool(session)->epoch, &at->write, fate);
+        unmerged_settle(tree_session_pool(session)->epoch, &at->write, fate);
     frame->first = NULL;
     frame->last = &frame->first;
     frame->frame = (struct format_log_frame){0};
@@ -330,93 +298,126 @@ static void frame_end(struct log *log, struct tree_session *session, struct log_
     while (logged) {
         struct tree_logged *next = logged->next; /* it is its operation's again once that knows */
         logged->status = status;
-        logged->done = true;
-        task_unpark(logged->task);
+        if (status)
+            logged->error = frame->error;
+        task_charge(TASK_WORK_HANDOVER, 1);
+        wakeup_give(&logged->wakeup);
         logged = next;
     }
 }
 
-static void waits_wake(struct log_lane *lane)
+/* The batch is closed, and nothing else of the lane is under way: it is this task's. */
+static void batch_close(struct log_lane *lane, struct log_batch *batch)
 {
+    struct wakeup wakeup;
+    spinlock_lock(&lane->lock);
+    while (lane->flying) {
+        wakeup_init(&wakeup);
+        assert(!lane->leader);
+        lane->leader = &wakeup;
+        spinlock_unlock(&lane->lock);
+        wakeup_wait(&wakeup);
+        spinlock_lock(&lane->lock);
+    }
+    lane->flying = batch;
+    lane->open = &lane->batches[batch == lane->batches];
     struct log_wait *wait = lane->waits;
     lane->waits = NULL;
+    spinlock_unlock(&lane->lock);
     while (wait) {
         struct log_wait *next = wait->next;
-        wait->done = true;
-        task_unpark(wait->task);
+        wakeup_give(&wait->wakeup);
         wait = next;
     }
 }
 
+/* `led` was set by this task. */
 static void batch_lead(struct log *log, struct tree_session *session, struct log_batch *batch)
 {
     struct log_lane *lane = batch->lane;
-    assert(batch == lane->open && !batch->led);
-    batch->led = true;
-    task_yield(); /* all that can run adds what it has */
-    while (lane->flying) {
-        lane->leader = task_self();
-        task_park();
-    }
-    lane->leader = NULL;
-    lane->flying = batch;
-    lane->open = &lane->batches[batch == lane->batches];
-    waits_wake(lane);
+    task_yield(); /* all that can run on this thread adds what it has */
+    batch_close(lane, batch);
     batch_post(log, session, batch);
     for (uint16_t n = 0; n < log->memory_nodes; n++)
         frame_end(log, session, &batch->frames[n]);
+    log_count(&log->stats.commits, 1);
+    spinlock_lock(&lane->lock);
     batch->entries = 0;
     batch->led = false;
     lane->flying = NULL;
-    log_count(&log->stats.commits, 1);
-    if (lane->leader)
-        task_unpark(lane->leader);
+    struct wakeup *leader = lane->leader;
+    lane->leader = NULL;
+    spinlock_unlock(&lane->lock);
+    if (leader)
+        wakeup_give(leader);
 }
 
 /* ---- what operations call ---- */
 
+/* The open batch, which has entries and no leader, is this task's to lead; NULL: it is not. */
+static struct log_batch *lead_take(struct log_lane *lane)
+{
+    struct log_batch *batch = lane->open;
+    if (!batch->entries || batch->led)
+        return NULL;
+    batch->led = true;
+    return batch;
+}
+
 static void commit_lead(void *context, struct tree_session *session)
 {
-    struct log_lane *lane = log_lane(context, session);
-    if (lane && lane->open->entries && !lane->open->led)
-        batch_lead(context, session, lane->open);
+    struct log *log = context;
+    spinlock_lock(&log->lane.lock);
+    struct log_batch *batch = lead_take(&log->lane);
+    spinlock_unlock(&log->lane.lock);
+    if (batch)
+        batch_lead(log, session, batch);
 }
 
 static void commit_room(void *context, struct tree_session *session)
 {
-    struct log_lane *lane = log_lane(context, session);
-    if (!lane || !lane->open->entries) { /* no memory */
-        task_sleep(MILLISECOND);
-        return;
+    struct log *log = context;
+    struct log_lane *lane = &log->lane;
+    struct log_wait wait;
+    wakeup_init(&wait.wakeup);
+    spinlock_lock(&lane->lock);
+    struct log_batch *batch = lead_take(lane);
+    const bool waits = !batch && lane->open->entries;
+    if (waits) {
+        wait.next = lane->waits;
+        lane->waits = &wait;
     }
-    if (!lane->open->led) {
-        batch_lead(context, session, lane->open);
-        return;
-    }
-    struct log_wait wait = {.next = lane->waits, .task = task_self()};
-    lane->waits = &wait;
-    while (!wait.done)
-        task_park();
+    spinlock_unlock(&lane->lock);
+    if (batch)
+        batch_lead(log, session, batch);
+    else if (waits)
+        wakeup_wait(&wait.wakeup);
+    else
+        task_sleep(100 * MICROSECOND); /* it was closed meanwhile, or memory is short */
 }
 
 static int commit_wait(void *context, struct tree_session *session, struct tree_logged *logged)
 {
+    struct log *log = context;
     struct log_frame *frame = (struct log_frame *)(uintptr_t)logged->frame;
-    if (!logged->done && frame->batch == frame->batch->lane->open && !frame->batch->led)
-        batch_lead(context, session, frame->batch);
-    while (!logged->done)
-        task_park();
+    spinlock_lock(&log->lane.lock);
+    /* Told already: the frame may be another batch's by now. Relaxed: the wait below orders. */
+    const bool told = atomic_load_relaxed(&logged->wakeup.state) != WAKEUP_QUEUED;
+    struct log_batch *batch = !told && frame->batch == log->lane.open ? lead_take(&log->lane) : NULL;
+    spinlock_unlock(&log->lane.lock);
+    if (batch)
+        batch_lead(log, session, batch);
+    wakeup_wait(&logged->wakeup);
     if (logged->status && logged->status != BANYAN_EFENCED)
-        pool_fail(tree_session_pool(session), logged->status, "%s", frame->error.text);
+        pool_fail(tree_session_pool(session), logged->status, "%s", logged->error.text);
     return logged->status;
 }
 
 const struct tree_log log_tree = {
     .open = commit_open,
+    .add = commit_add,
+    .close = commit_close,
     .room = commit_room,
     .lead = commit_lead,
-    .add = commit_add,
-    .mine = commit_mine,
-    .join = commit_join,
     .commit = commit_wait,
 };

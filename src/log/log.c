@@ -66,32 +66,20 @@ int log_create(struct log **out, struct tree_compute *compute, const struct log_
         stream->flights_last = &stream->flights;
         stream->next_number = 1;
     }
+    if (!log_lane_create(log)) {
+        log_destroy(log);
+        return error_set(error, BANYAN_ENOMEM, "no memory for the log");
+    }
     tree_compute_set_log(compute, &log_tree, log);
     *out = log;
     return 0;
-}
-
-static void lanes_free(struct log *log)
-{
-    while (log->lanes) {
-        struct log_lane *lane = log->lanes;
-        log->lanes = lane->next;
-        for (unsigned i = 0; i < 2; i++) {
-            for (uint16_t n = 0; n < log->memory_nodes; n++) {
-                free(lane->batches[i].frames[n].bytes);
-                free(lane->batches[i].frames[n].copy);
-            }
-            free(lane->batches[i].frames);
-        }
-        free(lane);
-    }
 }
 
 void log_destroy(struct log *log)
 {
     if (!log)
         return;
-    lanes_free(log);
+    log_lane_destroy(log);
     for (uint16_t n = 0; n < log->memory_nodes; n++)
         log_stream_destroy(&log->streams[n]);
     while (log->indexes) {

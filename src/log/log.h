@@ -17,7 +17,7 @@
  *
  * THREADS. Any task, with a session of its own that is in no operation. Functions with a session suspend,
  * return 0 or a negative error, and leave the message in tree_session_error. Each memory node has one stream
- * of this process, in which its threads reserve room; each thread has a frame of its own for it.
+ * of this process, and what all threads have ready goes there in one frame.
  */
 #ifndef LOG_LOG_H
 #define LOG_LOG_H

@@ -1,9 +1,9 @@
 /*
  * state.h - the objects behind log.h, and what the files of src/log/ call of each other. Private to src/log/.
  *
- * A LANE belongs to one worker thread: its tasks alone touch it. It has two batches, one that is open and one
- * that is under way. A batch has a frame for each memory node. A STREAM belongs to the process: all lanes
- * reserve room in it, under its lock.
+ * The LANE belongs to the process: all its threads fill the frames of its open batch, so what one of them has
+ * written another may build on at once. One batch is under way at a time. A batch has a frame for each memory
+ * node. A STREAM is this process's on one memory node.
  */
 #ifndef LOG_STATE_H
 #define LOG_STATE_H
@@ -91,25 +91,24 @@ struct log_frame {
 
 struct log_batch {
     struct log_lane *lane;
-    struct log_frame *frames;  /* [memory nodes]; owned */
-    uint32_t entries, waiting; /* waiting: tasks that only wait for it */
+    struct log_frame *frames; /* [memory nodes]; owned */
+    uint32_t entries;
     uint64_t incarnation;
     bool led;
 };
 
 struct log_wait {
     struct log_wait *next;
-    struct task *task;
-    bool done;
+    struct wakeup wakeup;
 };
 
 struct log_lane {
-    struct log_lane *next;
     struct log *log;
-    struct pool_worker *worker;
-    struct log_batch batches[2], *open, *flying;
-    struct task *leader;    /* waits until nothing is flying */
-    struct log_wait *waits; /* for the end of the open batch */
+    struct spinlock lock;
+    /* guarded by the lock: */
+    struct log_batch batches[2], *open, *flying; /* what is in a batch that flies is its leader's alone */
+    struct wakeup *leader;                       /* waits until nothing is flying */
+    struct log_wait *waits;                      /* for the end of the open batch */
 };
 
 /* ---- the log ---- */
@@ -136,12 +135,12 @@ struct log {
     struct log_options options;
     uint16_t memory_nodes;
     struct log_stream *streams; /* [memory_nodes]; owned */
-    uint64_t sequence;          /* atomic; the last that was drawn */
-    bool stopped;               /* atomic */
+    struct log_lane lane;
+    uint64_t sequence; /* atomic; the last that was drawn */
+    bool stopped;      /* atomic */
     struct spinlock lock;
     /* guarded by the lock: */
     struct random random;
-    struct log_lane *lanes;    /* owned */
     struct log_index *indexes; /* owned */
     struct log_kept *kept;     /* owned */
     uint64_t published;
@@ -156,7 +155,9 @@ bool log_keep(struct log *log, struct tree *tree, uint64_t version, uint64_t flo
 void log_keep_end(struct log *log, const struct tree *tree, uint64_t version);
 /* So many sequences; returns the first. */
 uint64_t log_draw(struct log *log, uint32_t count);
-struct log_lane *log_lane(struct log *log, struct tree_session *session);
+/* False: no memory. */
+bool log_lane_create(struct log *log);
+void log_lane_destroy(struct log *log);
 extern const struct tree_log log_tree;
 
 static inline void log_count(uint64_t *counter, uint64_t more)

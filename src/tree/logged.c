@@ -30,11 +30,6 @@ void tree_session_ahead(struct tree_session *session, const struct fabric_comman
     session->ahead_count = count;
 }
 
-void **tree_session_lane(struct tree_session *session)
-{
-    return &session->lane;
-}
-
 bool tree_session_replaced(const struct tree_session *session)
 {
     return session->replaced;
@@ -136,27 +131,28 @@ static int pending_await(struct logging *logging)
     return TREE_RESTART;
 }
 
-/* Into the open frame. The value is pending there, or the key was not: so nothing pending is in another. 0,
- * or TREE_RESTART: there was no room, and the latch's holder looks again. */
+/* Into the open frame. 0, or TREE_RESTART: there was no room, or the key is pending in another frame, and the
+ * latch's holder looks again. */
 static int entry_add(struct logging *logging, const struct format_key *value)
 {
     struct tree_session *session = logging->session;
     const struct tree_compute *compute = session->compute;
     struct tree_logged_entry entry;
+    struct unmerged_look look;
     entry_of(logging, value, &entry);
     struct unmerged_frame *frame = compute->log.open(compute->log_context, session, logging->home, &entry);
     if (!frame) {
         compute->log.room(compute->log_context, session);
         return TREE_RESTART;
     }
-    struct unmerged_look look;
     unmerged_look(logging->table, logging->node, &look);
-    if (look.frame && look.frame != frame) { /* L3 */
-        return pending_await(logging);
+    const bool elsewhere = look.frame && look.frame != frame; /* L3 */
+    if (!elsewhere) {
+        uint32_t index = compute->log.add(compute->log_context, session, frame, &entry, logging->logged);
+        unmerged_write(logging->table, logging->node, value, frame, index, &logging->logged->write);
     }
-    uint32_t index = compute->log.add(compute->log_context, session, frame, &entry, logging->logged);
-    unmerged_write(logging->table, logging->node, value, frame, index, &logging->logged->write);
-    return 0;
+    compute->log.close(compute->log_context, session);
+    return elsewhere ? pending_await(logging) : 0;
 }
 
 /* The key's last frame may have been written or not: its value is logged again, and waited for. */
@@ -179,7 +175,6 @@ static int doubt_end(struct logging *logging, const struct unmerged_look *look)
     session->ahead = ahead;
     session->ahead_count = ahead_count;
     logging->logged->frame = NULL;
-    logging->logged->added = false;
     return status;
 }
 
@@ -258,12 +253,7 @@ static int decide(struct logging *logging)
         return entry_add(logging, NULL);
     if (!look.frame)
         return 0;
-    /* L3: what is kept was decided by a value that is not committed. */
-    if (!session->compute->log.mine(session->compute->log_context, session, look.frame)) {
-        return pending_await(logging);
-    }
-    session->compute->log.join(session->compute->log_context, session, look.frame, logging->logged);
-    return 0;
+    return pending_await(logging); /* L3: what is kept was decided by a value that is not committed */
 }
 
 /* No task waits for another with a frame that nobody has begun to commit: it may be what that one waits for.
@@ -315,7 +305,7 @@ int tree_logged_commit(struct tree_session *session, struct tree *tree, struct t
     int status = compute->log.commit(compute->log_context, session, logged);
     if (!status) {
         session->cached = false; /* O2: the commit has proven the right */
-        session->replaced = logged->added && logged->write.replaced;
+        session->replaced = logged->write.replaced;
         session->ahead_count = 0;
     }
     return status;

@@ -4,26 +4,24 @@
  * behind that. For src/log/, which keeps the streams and calls tree_log_apply; and for the owner's layer.
  *
  * struct tree_log is what the tree asks of src/log/: set once, before any table of rights has a logged row.
- * Its functions are called by the operation's task, under the row that it has announced. FRAMES belong to the
- * session's thread: its tasks alone write into them.
+ * Its functions are called by the operation's task, under the row that it has announced.
  */
 #ifndef TREE_LOGGING_H
 #define TREE_LOGGING_H
 
+#include "base/wakeup.h"
 #include "format/key.h"
 #include "tree/tree.h"
 #include "tree/unmerged.h"
 
-/* A change on its way into the log: on its operation's stack, from the call of `add` or `join` until it is
- * done. */
+/* A change on its way into the log: on its operation's stack, from `add` until `commit` has returned. */
 struct tree_logged {
-    struct unmerged_write write;        /* of an addition */
+    struct unmerged_write write;
     struct tree_logged *next;           /* of its frame; the log's */
-    const struct unmerged_frame *frame; /* NULL: nothing was logged, nor is waited for */
-    struct task *task;                  /* the log's */
-    bool added;                         /* else it only waits for the frame */
-    bool done;                          /* with `status` */
+    const struct unmerged_frame *frame; /* NULL: nothing was logged */
+    struct wakeup wakeup;               /* the log's */
     int status; /* 0: in the log. BANYAN_EFENCED, BANYAN_ENOSPC: nothing of it was done. BANYAN_EUNKNOWN */
+    struct error error; /* with `status` */
 };
 
 struct tree_logged_entry {
@@ -36,27 +34,22 @@ struct tree_logged_entry {
 };
 
 struct tree_log {
-    /* The thread's open frame for that memory node, with room for the entry, of the session's incarnation;
-     * NULL: there is none now, and `room` waits until those that are open are closed. Does not suspend. */
+    /* The open frame for that memory node, with room for the entry, of the session's incarnation: until
+     * `close` it stays open, and no other task adds to it. NULL: there is none now, and `room` waits until
+     * those that are open are closed. Does not suspend. */
     struct unmerged_frame *(*open)(void *context, struct tree_session *session, uint16_t node,
                                    const struct tree_logged_entry *entry);
-    void (*room)(void *context, struct tree_session *session);
-    /* Sees to it that a task commits the thread's open frames: before this one waits for something else. May
-     * suspend. */
-    void (*lead)(void *context, struct tree_session *session);
     /* Into the frame that `open` has just returned; the entry's index in it. */
     uint32_t (*add)(void *context, struct tree_session *session, struct unmerged_frame *frame,
                     const struct tree_logged_entry *entry, struct tree_logged *logged);
-    /* Whether the frame, whose fate is not known yet, is one of the session's thread. */
-    bool (*mine)(void *context, struct tree_session *session, const struct unmerged_frame *frame);
-    /* Waits for the fate of a frame of this thread. */
-    void (*join)(void *context, struct tree_session *session, const struct unmerged_frame *frame,
-                 struct tree_logged *logged);
+    void (*close)(void *context, struct tree_session *session);
+    void (*room)(void *context, struct tree_session *session);
+    /* Sees to it that a task commits the open frames: before this one waits for something else. May suspend.
+     */
+    void (*lead)(void *context, struct tree_session *session);
     /* Group commit: returns logged->status, when it is known. The session's messages tell why it failed. */
     int (*commit)(void *context, struct tree_session *session, struct tree_logged *logged);
 };
-/* For the log alone: a word of the session's, NULL at first. */
-void **tree_session_lane(struct tree_session *session);
 void tree_compute_set_log(struct tree_compute *compute, const struct tree_log *log, void *context);
 
 /* ---- what values mean to the layer above ---- */

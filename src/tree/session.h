@@ -102,7 +102,6 @@ struct tree_session {
     uint64_t log_epoch;                 /* ... under its epoch */
     bool through;                       /* but for this session's now: it merges */
     bool draining;                      /* and may do so in rows that are on their way from this process */
-    void *lane;                         /* the log's */
     bool replaced;                      /* of the last change: tree_session_replaced */
     const struct fabric_command *ahead; /* tree_session_ahead */
     uint32_t ahead_count;
