@@ -10,7 +10,7 @@
  *
  * MUTANT=n takes one rule away; each must be refuted:
  *   1 acknowledged before the last copy is whole
- *   2 the sequence is drawn before the latch
+ *   2 the sequence is drawn before the latch is taken
  *   3 a pending value is shown
  *   4 a write builds on a pending value of another frame
  *   5 a write depends on another key's pending value (in the same frame, too)
@@ -111,7 +111,7 @@ inline append(t, k, v) {
     older[k] = (SAME(k, t) -> older[k] : table[k]);
     older_state[k] = (SAME(k, t) -> older_state[k] : (state[k] == PENDING -> COMMITTED : state[k]));
     table[k] = v; state[k] = PENDING; frame_of[k] = open[t];
-    at[IN(open[t], k)] = mine; value[IN(open[t], k)] = v
+    at[IN(open[t], k)] = 1; value[IN(open[t], k)] = v
 }
 /* A frame's outcome, for its entry of key k. */
 #define HAS(f, k) (at[IN(f, k)] && frame_of[k] == (f))
@@ -129,7 +129,10 @@ inline settle(f, k) {
 }
 
 proctype Worker(byte t) {
-    byte mine, f, k, all, bits;
+    byte f, k, all, bits;
+#if MUTANT == 2
+    byte mine;
+#endif
 end: do
 #if MUTANT == 2
     :: atomic { !over && !posted[t] && written < W && !mine -> sequence++; mine = sequence }
@@ -143,14 +146,17 @@ end: do
            :: MAY_BUILD(1, t) && (state[0] == COMMITTED || state[0] == PENDING && MUTANT == 5) ->
               k = 1; bits = table[1] | BIT(written) | table[0]
            fi;
-#if MUTANT != 2
-           sequence++; mine = sequence;
-#endif
            append(t, k, bits);
+#if MUTANT == 2
+           at[IN(open[t], k)] = mine;
+#endif
            writes_in[open[t]] = writes_in[open[t]] | BIT(written);
            of_key[k] = of_key[k] | BIT(written);
            written++;
-           mine = 0; k = 0; bits = 0
+#if MUTANT == 2
+           mine = 0;
+#endif
+           k = 0; bits = 0
        }
     :: atomic { !over && !posted[t] && again_left > 0 && MUTANT != 2 && (state[0] == DOUBTFUL || state[1] == DOUBTFUL) ->
            if
@@ -158,12 +164,15 @@ end: do
            :: state[1] == DOUBTFUL -> k = 1
            fi;
            again_left--;
-           sequence++; mine = sequence;
            append(t, k, table[k]);
-           mine = 0; k = 0
+           k = 0
        }
     :: atomic { !over && open[t] && !posted[t] -> /* group commit */
            posted[t] = 1;
+#if MUTANT != 2
+           sequence++; at[IN(open[t], 0)] = (at[IN(open[t], 0)] -> sequence : 0);
+           sequence++; at[IN(open[t], 1)] = (at[IN(open[t], 1)] -> sequence : 0);
+#endif
            copy[AT(0, open[t])] = (linked[0] -> SENT : REFUSED);
            copy[AT(1, open[t])] = (COPIES == 1 -> WHOLE : (linked[1] -> SENT : REFUSED));
            f = 1;

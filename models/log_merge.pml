@@ -39,6 +39,7 @@
  *  26 a record whose merge's outcome is unknown is freed by the write that replaces it
  *  27 the record of a write that was refused is not freed
  *  28 a segment is used again with a frame of it under way
+ *  29 a frame does not say that its sequences are being drawn
  */
 #ifndef MUTANT
 #define MUTANT 0
@@ -90,6 +91,8 @@ byte freed;                  /* records */
 #define PENDING 1
 #define COMMITTED 2
 #define DOUBTFUL 3
+#define UNDRAWN 0 /* sequences are drawn when a frame has its room; it says so before the counter moves */
+#define DRAWING 254
 byte state[2], table[2], sequence_of[2]; /* by key: the entry not merged yet */
 bool begun[2];                           /* a merge of it was begun, so the leaf may name it */
 byte older[2], older_sequence[2];        /* what it replaces, until its commit */
@@ -119,8 +122,7 @@ inline take_slot() {
     :: FREE(1) -> i = 1
     :: FREE(2) -> i = 2
     fi;
-    sequence++;
-    own[i] = sequence; under_way[i] = 1; done[i] = 0
+    under_way[i] = 1; done[i] = 0
 }
 #define OK 0
 #define UNKNOWN 1
@@ -145,14 +147,13 @@ proctype Writer() {
     byte k, i, mine, outcome, gone;
     bool again;
 end: do
-    :: atomic { !over && SOME_FREE && (MAY(0) || MAY(1) || MUST(0) || MUST(1)) ->
+    :: atomic { !over && (MAY(0) || MAY(1) || MUST(0) || MUST(1)) ->
            if
            :: MAY(0) -> k = 0
            :: MAY(1) -> k = 1
            :: MUST(0) -> k = 0; again = 1
            :: MUST(1) -> k = 1; again = 1
            fi;
-           take_slot();
            if
            :: again -> again_left--; mine = table[k]
            :: else ->
@@ -160,7 +161,7 @@ end: do
               older[k] = table[k]; older_sequence[k] = sequence_of[k]; older_begun[k] = begun[k];
               begun[k] = 0
            fi;
-           table[k] = mine; sequence_of[k] = sequence; state[k] = PENDING;
+           table[k] = mine; sequence_of[k] = UNDRAWN; state[k] = PENDING;
 #if MUTANT == 13
            if
            :: older[k] && !older_begun[k] && !again -> gone = older[k]; older[k] = 0; free_record(gone); gone = 0
@@ -168,7 +169,11 @@ end: do
            fi
 #endif
        };
-       atomic { !over -> assert(!FREED(mine)); transmit(k, mine) };
+       atomic { !over && SOME_FREE -> /* room is reserved */
+           take_slot();
+           sequence_of[k] = (MUTANT == 29 -> UNDRAWN : DRAWING) };
+       atomic { !over -> sequence++; own[i] = sequence };
+       atomic { !over -> sequence_of[k] = own[i]; assert(!FREED(mine)); transmit(k, mine) };
        atomic { !over ->
            under_way[i] = 0;
            if
@@ -256,13 +261,13 @@ end: do
 
 /* All up to which sequence is merged? */
 #define NOT_MERGED(k) (older[k] && MUTANT != 11 -> older_sequence[k] : sequence_of[k])
-#define LEAST(k) (state[k] == NONE || MUTANT == 4 && begun[k] -> 255 : NOT_MERGED(k))
+#define LEAST(k) (state[k] == NONE || NOT_MERGED(k) == UNDRAWN || MUTANT == 4 && begun[k] -> 255 : NOT_MERGED(k))
 #define LEAST_OF_ALL (LEAST(0) < LEAST(1) -> LEAST(0) : LEAST(1))
 proctype Publisher() {
     byte last, least;
 end: do
     :: atomic { !over && control[1] < sequence -> last = sequence };
-       atomic { !over ->
+       atomic { !over && LEAST(0) != DRAWING && LEAST(1) != DRAWING ->
            least = LEAST_OF_ALL;
 #if MUTANT == 12
        };
@@ -290,7 +295,7 @@ end: do
     :: atomic { !over && through_left > 0 && SOME_FREE && MERGED(0) && !merging[0] && !latch[0] ->
            through_left--; latch[0] = 1; written++; mine = written;
 #if MUTANT != 22 && MUTANT != 23
-           take_slot()
+           take_slot(); sequence++; own[i] = sequence
        };
        atomic { !over -> transmit(0, 0) };
        atomic { !over -> under_way[i] = 0;
@@ -313,7 +318,7 @@ change:
            fi
        };
 #if MUTANT == 23
-       atomic { !over -> take_slot() };
+       atomic { !over -> take_slot(); sequence++; own[i] = sequence };
        atomic { !over -> transmit(0, 0); under_way[i] = 0 };
 #endif
 out:   atomic { !over -> latch[0] = 0; i = 0; mine = 0; took = 0; outcome = 0 }
