@@ -203,6 +203,18 @@ static int time_out(struct losers *losers)
                      owner_describe(losers->transfer->owner, losers->all[i].process, text));
 }
 
+/* What this process has to merge may fail for a while; not once a connection is lost, since then this
+ * transfer's writes are refused. */
+static int adopt_self(struct owner_transfer *transfer)
+{
+    struct owner *owner = transfer->owner;
+    int status;
+    while ((status = owner_refresh(owner, transfer->session, transfer->version)) && status != BANYAN_ENOMEM &&
+           task_now() < transfer->deadline && transfer->incarnation == fabric_incarnation(owner->fabric))
+        task_sleep(LOOK_LAST);
+    return status;
+}
+
 static bool has_adopted(const struct losers *losers, struct fabric_process process)
 {
     if (fabric_process_equal(process, losers->transfer->owner->self))
@@ -221,7 +233,7 @@ int owner_transfer_await(struct owner_transfer *transfer, const struct format_ra
     bool done = false;
     int status = collect(&losers, ranges, count);
     if (!status) /* this process first: it may be the only one */
-        status = owner_refresh(transfer->owner, transfer->session, transfer->version);
+        status = adopt_self(transfer);
     while (!status && losers.count) {
         status = look(&losers, &done);
         if (status || done)

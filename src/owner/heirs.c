@@ -488,6 +488,17 @@ static uint32_t choose(struct owner_transfer *transfer, struct format_range *ran
     return count;
 }
 
+/* Whether an heir before this one is the same process. */
+static bool named_before(const struct format_range *ranges, uint32_t range, uint32_t heir)
+{
+    const struct fabric_process process = ranges[range].heirs[heir].process;
+    for (uint32_t i = 0; i <= range; i++)
+        for (uint32_t k = 0; k < (i < range ? ranges[i].heir_count : heir); k++)
+            if (fabric_process_equal(ranges[i].heirs[k].process, process))
+                return true;
+    return false;
+}
+
 static int take_off(struct owner_transfer *transfer)
 {
     struct owner *owner = transfer->owner;
@@ -507,7 +518,8 @@ static int take_off(struct owner_transfer *transfer)
         status = owner_transfer_publish(transfer);
     for (uint32_t i = 0; i < count && !status; i++)
         for (uint32_t k = 0; k < were[i].heir_count && !status; k++)
-            status = release_dead(transfer, were[i].heirs[k].process);
+            if (!named_before(were, i, k))
+                status = release_dead(transfer, were[i].heirs[k].process);
     owner_free(&owner->heap, ranges);
     return status;
 }
@@ -574,13 +586,9 @@ int owner_heirs_await(struct owner *owner, struct tree_session *session)
         int status = look(owner, session, &some);
         if (status || !some || task_now() - began >= owner->options.timeout_ns)
             return status;
-        status = owner_heirs_step(owner, session);
-        if (!status)
-            status = owner_board_look(session, &board);
-        if (!status)
-            status = owner_refresh(owner, session, board.version);
-        if (status)
-            return status;
+        (void)owner_heirs_step(owner, session); /* what fails is tried again, until the time-out */
+        if (!owner_board_look(session, &board))
+            (void)owner_refresh(owner, session, board.version);
         task_sleep(AWAIT_NS);
     }
 }

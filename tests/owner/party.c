@@ -69,9 +69,19 @@ static void fill(struct world_task *task)
         world_operate(task, HISTORY_PUT, key, 0);
 }
 
-void party_open(struct party *party, const struct world_options *options, uint64_t keys)
+static void open_owner(struct party *party, unsigned compute)
 {
     struct error error = {0};
+    struct owner_options options = party->options;
+    options.log = party->book && party->logging >> compute & 1;
+    assert_int_equal(
+        owner_create(&party->owners[compute], party->world.computes[compute].compute, &options, &error), 0);
+    if (party->book)
+        owner_set_log(party->owners[compute], &book_log, &party->book->sides[compute]);
+}
+
+void party_open(struct party *party, const struct world_options *options, uint64_t keys)
+{
     struct owner_options defaults;
     owner_options_default(&defaults);
     if (!party->options.timeout_ns)
@@ -80,11 +90,12 @@ void party_open(struct party *party, const struct world_options *options, uint64
     if (world_create(&party->world, options))
         fail_msg("%s", party->world.error.text);
     party->world.context = party;
+    if (party->book)
+        book_open(party->book, party);
     party->world.setting.lossy = always;
     world_begin_losses(&party->world);
     for (unsigned i = 0; i < options->compute_nodes; i++)
-        assert_int_equal(
-            owner_create(&party->owners[i], party->world.computes[i].compute, &party->options, &error), 0);
+        open_owner(party, i);
     if (world_run_one(&party->world, PARTY_TASKS - 1, fill) || world_run(&party->world, attach))
         fail_msg("%s", party->world.error.text);
 }
@@ -116,6 +127,8 @@ void party_operate(struct world_task *task)
     uint64_t took = task_now() - began;
     if (took > party->longest_ns)
         party->longest_ns = took;
+    if (party->book)
+        book_look(party->book);
 }
 
 static bool over(const struct party *party)
@@ -188,6 +201,7 @@ static void count_range(void *context, const struct owner_range *range)
     ranges->count++;
     ranges->moving += range->state == FORMAT_RANGE_MOVING;
     ranges->split += range->state == FORMAT_RANGE_SPLIT;
+    ranges->heirs += range->heir_count > 0;
     while (i < party->world.options.compute_nodes &&
            !fabric_process_equal(range->owner, party_process(party, i)))
         i++;

@@ -13,7 +13,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "owner/owner.h"
+#include "book.h"
+#include "owner/state.h"
 #include "swarm/world.h"
 
 #define PARTY_SERVERS 2u
@@ -25,6 +26,8 @@ struct party {
     struct world world;
     struct owner *owners[PARTY_MAX];
     struct owner_options options;
+    struct book *book; /* NULL: no logs; else all compute nodes can inherit */
+    unsigned logging;  /* with `book`: bits of those that keep a log */
     uint64_t keys;
     unsigned working; /* workers that have not returned, of living compute nodes */
     bool over;        /* a script ended */
@@ -64,7 +67,7 @@ size_t party_key(const struct party *party, uint64_t number, uint8_t key[FORMAT_
 
 /* The map as the survivor sees it. */
 struct party_ranges {
-    uint32_t count, moving, split, of[PARTY_MAX], shared, strangers;
+    uint32_t count, moving, split, of[PARTY_MAX], shared, strangers, heirs;
 };
 void party_look(struct world_task *task, struct party_ranges *ranges);
 

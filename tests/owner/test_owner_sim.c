@@ -614,9 +614,10 @@ static void settled(struct world_task *task)
     struct party_ranges ranges = {0};
     party_look(task, &ranges);
     /* the dead one had ranges until its last split was settled, so others have changed the map since */
-    if (ranges.moving || ranges.strangers || ranges.split)
-        world_fail(task->world, BANYAN_ECORRUPT, "%u ranges are moving still, %u are half split",
-                   ranges.moving, ranges.split);
+    if (ranges.moving || ranges.strangers || ranges.split || ranges.heirs)
+        world_fail(task->world, BANYAN_ECORRUPT,
+                   "%u ranges are moving still, %u are half split, %u have heirs", ranges.moving,
+                   ranges.split, ranges.heirs);
 }
 
 static void a_transfer_is_finished_by_others(void **state)
@@ -641,7 +642,195 @@ static void a_transfer_is_finished_by_others(void **state)
     assert_in_range(deaths, 20, 1000);
 }
 
-int main(void)
+/* ---- the same with logs -------------------------------------------------------------------------- */
+
+/* Moves of all kinds between processes that keep logs, and one that keeps none. */
+static void move_logged(struct world_task *task, struct party *party)
+{
+    const struct fabric_process a = party_process(party, 0), b = party_process(party, 1),
+                                c = party_process(party, 2);
+    split_at(task, party, 80);
+    split_at(task, party, 160);
+    for (unsigned turn = 0; turn < 4; turn++) {
+        move_at(task, party, 0, a);
+        move_at(task, party, 100, b);
+        move_at(task, party, 200, turn % 2 ? a : c);
+        task_sleep(MILLISECOND);
+        move_at(task, party, 0, b); /* back and forth, before the heirs are off */
+        move_at(task, party, 0, a);
+        move_at(task, party, 0, b);
+        move_at(task, party, 0, a);
+        move_at(task, party, 0, b);
+        move_at(task, party, 100, c); /* who may keep no log */
+        split_at(task, party, 40);
+        move_at(task, party, 100, b);
+        move_at(task, party, 50, a);
+        move_at(task, party, 20, a);
+        merge_at(task, party, 40);
+        move_at(task, party, 50, nobody);
+        move_at(task, party, 100, nobody);
+        move_at(task, party, 200, nobody);
+    }
+    struct party_ranges ranges = {0};
+    party_look(task, &ranges);
+    if (ranges.shared != ranges.count)
+        world_fail(task->world, BANYAN_ECORRUPT, "%u of %u ranges are shared", ranges.shared, ranges.count);
+}
+
+static void logged_ranges_go_with_their_heirs(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(4); round++) {
+        struct book book = {.fail_every = round % 2 ? 3 : 0};
+        struct party party = {
+            .until_over = true, .script = {move_logged}, .book = &book, .logging = round < 2 ? 7 : 3};
+        struct world_options options;
+        party_options(&options, world_seed(81 + round), 3);
+        party_open(&party, &options, KEYS);
+        party_run(&party);
+        party_judge(&party);
+        assert_true(book.inherits >= 20 && book.clears >= 10 && book.flushes >= 8 && book.disowns >= 10 &&
+                    book.releases >= 10);
+        party_close(&party);
+    }
+}
+
+static void take_over_logged(struct world_task *task, struct party *party)
+{
+    struct death *death = party->context;
+    own_then_watch(task, party);
+    task_sleep(200 *
+               MILLISECOND); /* the heirs are off, and who took the ranges to merge them has shared them */
+    struct party_ranges ranges = {0};
+    party_look(task, &ranges);
+    const bool wanted = party->options.policy == OWNER_AUTO || party->logging & 1;
+    if (ranges.heirs || ranges.moving || ranges.of[death->victim] ||
+        (!wanted && ranges.shared != ranges.count))
+        world_fail(task->world, BANYAN_ECORRUPT,
+                   "after a takeover: heirs %u, moving %u, the dead one's %u, shared %u of %u", ranges.heirs,
+                   ranges.moving, ranges.of[death->victim], ranges.shared, ranges.count);
+}
+
+/* The dead one kept a log. Where no other wants its ranges one takes them until they are merged. */
+static void logged_ranges_of_the_dead_are_inherited(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(4); round++) {
+        struct book book = {0};
+        struct death death = {.victim = 2};
+        struct party party = {.until_over = true,
+                              .script = {take_over_logged},
+                              .context = &death,
+                              .book = &book,
+                              .logging = round < 2 ? 7 : 4};
+        struct world_options options;
+        owner_options_default(&party.options);
+        party.options.policy = round % 2 ? OWNER_AUTO : OWNER_NONE;
+        party.options.balance_ns = 0;
+        party_options(&options, world_seed(91 + round), 3);
+        party_open(&party, &options, KEYS);
+        party_run(&party);
+        party_judge(&party);
+        assert_true(book.inherits >= 1);
+        assert_int_equal(book.given_back, 1);
+        assert_in_range(death.answered_ns - death.killed_ns, 0, 100 * MILLISECOND);
+        party_close(&party);
+    }
+}
+
+/* The first dies before one of its effects, the second some time after: heirs of heirs. */
+struct two_deaths {
+    uint64_t effects, second;
+};
+#define NOBODY UINT32_MAX
+
+/* Where a second one dies some changes fail. */
+static void change(struct world_task *task, struct party *party, char what, uint64_t number, unsigned to)
+{
+    const struct two_deaths *deaths = party->context;
+    uint8_t key[FORMAT_KEY_MAX];
+    const size_t length = party_key(party, number, key);
+    const struct fabric_process process = to == NOBODY ? nobody : party_process(party, to);
+    int status = what == 's'   ? owner_split(party_owner(task), task->session, task->tree, key, length)
+                 : what == 'j' ? owner_merge(party_owner(task), task->session, task->tree, key, length)
+                               : move_to(task, party, number, process);
+    if (!deaths->second)
+        party_good(task, status, "change");
+}
+
+static void change_logged_until_death(struct world_task *task, struct party *party)
+{
+    const struct two_deaths *deaths = party->context;
+    split_at(task, party, 30);
+    split_at(task, party, 60);
+    move_at(task, party, 0, party_process(party, 0));
+    move_at(task, party, 30,
+            party_process(party, 0)); /* this one it has till its end, so that it is missed */
+    move_at(task, party, 60, party_process(party, 1));
+    if (deaths->second)
+        world_kill_at_effect(task->world, 1, deaths->second, 100000);
+    world_kill_at_effect(task->world, 0, deaths->effects, 100000);
+    change(task, party, 's', 90, 0);
+    change(task, party, 'm', 90, 2);
+    change(task, party, 'm', 60, 0);
+    task_sleep(MILLISECOND);
+    change(task, party, 'm', 60, NOBODY);
+    change(task, party, 'm', 0, 2);
+    change(task, party, 'm', 90, 0);
+    change(task, party, 'm', 90, NOBODY);
+    change(task, party, 'j', 90, 0);
+    change(task, party, 'm', 0, 2);
+    world_kill_at_effect(task->world, 0, 0, 0);
+}
+
+/* ... and until what the dead have left is ended, and nothing has changed for some ticks. */
+static void survive_all(struct world_task *task, struct party *party)
+{
+    struct party_ranges ranges;
+    struct memory_board_reply board = {0};
+    uint64_t version = 0;
+    survive(task, party);
+    for (unsigned quiet = 0, looks = 0; quiet < 4 && looks < 100 && !task->world->error.code; looks++) {
+        task_sleep(party->options.tick_ns);
+        party_look(task, &ranges);
+        party_good(task, owner_board_look(task->session, &board), "board");
+        quiet = version == board.version && !ranges.moving && !ranges.heirs ? quiet + 1 : 0;
+        version = board.version;
+    }
+}
+
+static void die_logged(uint64_t effects, bool second, unsigned *deaths)
+{
+    struct book book = {.fail_every = effects % 4 == 3 ? 4 : 0};
+    struct two_deaths killed = {effects, second ? 1 + effects * 7 % 40 : 0};
+    struct party party = {.rounds = 40,
+                          .script = {change_logged_until_death, survive_all, survive_all, survive_all},
+                          .context = &killed,
+                          .book = &book,
+                          .logging = effects % 3 ? 15 : 11};
+    struct world_options options;
+    party_options(&options, world_seed(141 + effects), 4);
+    party_open(&party, &options, 120);
+    party_run(&party);
+    *deaths += party.world.computes[0].dead;
+    party_judge(&party);
+    if (world_run_one(&party.world, world_survivor(&party.world) + PARTY_TASKS - 1, settled))
+        fail_msg("death before effect %u: %s", (unsigned)effects, party.world.error.text);
+    party_close(&party);
+}
+
+static void transfers_of_logged_ranges_are_finished_by_others(void **state)
+{
+    unsigned deaths = 0, before;
+    uint64_t effects = 1;
+    do {
+        before = deaths;
+        die_logged(effects++, false, &deaths);
+    } while (deaths > before);
+    assert_in_range(deaths, 40, 1000);
+    for (uint64_t i = 1; i < effects; i += 3)
+        die_logged(i, true, &deaths);
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranges_change_under_load),
@@ -655,6 +844,11 @@ int main(void)
         cmocka_unit_test(leases_need_clocks_within_the_margin),
         cmocka_unit_test(a_holder_that_stands_still_is_not_waited_for),
         cmocka_unit_test(a_transfer_is_finished_by_others),
+        cmocka_unit_test(logged_ranges_go_with_their_heirs),
+        cmocka_unit_test(logged_ranges_of_the_dead_are_inherited),
+        cmocka_unit_test(transfers_of_logged_ranges_are_finished_by_others),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests_name("owner in the simulator", tests, NULL, NULL);
 }
