@@ -541,12 +541,13 @@ int owner_heirs_step(struct owner *owner, struct tree_session *session)
         return 0;
     while (!status && !done)
         status = inherit_one(owner, session, &done);
-    if (!status && some_inherited(owner)) {
-        status = owner_transfer_begin(&transfer, owner, session, false);
-        if (!status)
-            status = owner_transfer_end(&transfer, take_off(&transfer));
-        else if (status == BANYAN_EBUSY)
-            status = 0;
+    if (some_inherited(owner)) { /* also where another range cannot be inherited yet */
+        int taken = owner_transfer_begin(&transfer, owner, session, false);
+        if (!taken)
+            taken = owner_transfer_end(&transfer, take_off(&transfer));
+        else if (taken == BANYAN_EBUSY)
+            taken = 0;
+        status = status ? status : taken;
     }
     owner_turn_give(&owner->heirs_turn);
     return status;

@@ -680,7 +680,7 @@ static void move_logged(struct world_task *task, struct party *party)
 static void logged_ranges_go_with_their_heirs(void **state)
 {
     for (unsigned round = 0; round < world_rounds(4); round++) {
-        struct book book = {.fail_every = round % 2 ? 3 : 0};
+        struct book book = {.fail_every = round % 2 ? 2 : 0};
         struct party party = {
             .until_over = true, .script = {move_logged}, .book = &book, .logging = round < 2 ? 7 : 3};
         struct world_options options;
@@ -690,6 +690,36 @@ static void logged_ranges_go_with_their_heirs(void **state)
         party_judge(&party);
         assert_true(book.inherits >= 20 && book.clears >= 10 && book.flushes >= 8 && book.disowns >= 10 &&
                     book.releases >= 10);
+        party_close(&party);
+    }
+}
+
+/* From one that keeps no log to those that do, and back. */
+static void pass_logged_around(struct world_task *task, struct party *party)
+{
+    static const unsigned to[] = {2, 0, 2, 1, 3};
+    for (unsigned turn = 0; turn < 50; turn++) {
+        move_at(task, party, 0, to[turn % 5] == 3 ? nobody : party_process(party, to[turn % 5]));
+        task_sleep(MILLISECOND / 5);
+    }
+}
+
+/* Also those who only read the range learn of it late: nobody logs it before they have stopped. */
+static void readers_that_hear_late_are_waited_for(void **state)
+{
+    for (unsigned round = 0; round < world_rounds(2); round++) {
+        struct book book = {0};
+        struct party party = {
+            .until_over = true, .script = {pass_logged_around}, .book = &book, .logging = 3};
+        struct world_options options;
+        owner_options_default(&party.options);
+        party.options.tick_ns = 3 * MILLISECOND;
+        party_options(&options, world_seed(101 + round), 3);
+        options.faults.message_lose = 0.4;
+        party_open(&party, &options, 30);
+        party_run(&party);
+        party_judge(&party);
+        assert_true(book.flushes >= 10);
         party_close(&party);
     }
 }
@@ -845,6 +875,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_holder_that_stands_still_is_not_waited_for),
         cmocka_unit_test(a_transfer_is_finished_by_others),
         cmocka_unit_test(logged_ranges_go_with_their_heirs),
+        cmocka_unit_test(readers_that_hear_late_are_waited_for),
         cmocka_unit_test(logged_ranges_of_the_dead_are_inherited),
         cmocka_unit_test(transfers_of_logged_ranges_are_finished_by_others),
     };
