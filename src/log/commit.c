@@ -65,6 +65,19 @@ static bool frame_ready(struct log_frame *frame, uint32_t room)
     return true;
 }
 
+static bool frame_fits(const struct log_frame *frame, const struct tree_logged_entry *entry)
+{
+    return frame->frame.used + entry_bytes(entry) <= frame->frame.room &&
+           frame->ahead + entry->ahead_count + 1 <= FABRIC_COMMANDS_MAX;
+}
+
+static bool commit_fits(void *context, const struct unmerged_frame *frame,
+                        const struct tree_logged_entry *entry)
+{
+    (void)context;
+    return frame_fits((const struct log_frame *)frame, entry);
+}
+
 static struct unmerged_frame *commit_open(void *context, struct tree_session *session, uint16_t node,
                                           const struct tree_logged_entry *entry)
 {
@@ -74,9 +87,7 @@ static struct unmerged_frame *commit_open(void *context, struct tree_session *se
     struct log_batch *batch = lane->open;
     struct log_frame *frame = &batch->frames[node];
     if ((!batch->entries || batch->incarnation == tree_session_pool(session)->incarnation) &&
-        node < log->memory_nodes && frame_ready(frame, log->options.frame_bytes) &&
-        frame->frame.used + entry_bytes(entry) <= frame->frame.room &&
-        frame->ahead + entry->ahead_count + 1 <= FABRIC_COMMANDS_MAX)
+        node < log->memory_nodes && frame_ready(frame, log->options.frame_bytes) && frame_fits(frame, entry))
         return &frame->drawn; /* locked until commit_close */
     spinlock_unlock(&lane->lock);
     return NULL;
@@ -113,7 +124,6 @@ static uint32_t commit_add(void *context, struct tree_session *session, struct u
     frame->ahead += entry->ahead_count;
     logged->next = NULL;
     logged->frame = opened;
-    wakeup_init(&logged->wakeup);
     *frame->last = logged;
     frame->last = &logged->next;
     task_charge(TASK_WORK_COPY, task_lines(entry_bytes(entry)));
@@ -415,6 +425,7 @@ static int commit_wait(void *context, struct tree_session *session, struct tree_
 
 const struct tree_log log_tree = {
     .open = commit_open,
+    .fits = commit_fits,
     .add = commit_add,
     .close = commit_close,
     .room = commit_room,

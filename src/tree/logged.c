@@ -88,6 +88,7 @@ struct logging {
     struct unmerged_node *node;
     const struct tree_logged_change *change;
     struct tree_logged *logged;
+    bool doubt;    /* a doubtful value is logged again */
     uint16_t home; /* the memory node whose stream gets the entry */
     /* what the leaf has of the key */
     bool read, found;
@@ -131,6 +132,63 @@ static int pending_await(struct logging *logging)
     return TREE_RESTART;
 }
 
+static bool value_shared(const struct logging *logging, const struct unmerged_look *look)
+{
+    const struct tree *tree = logging->tree;
+    return look->found == UNMERGED_VALUE && tree->values.shared &&
+           tree->values.shared(tree->values_context, look->value, look->length);
+}
+
+/* What a task that waits for the latch leaves to its holder. */
+struct work {
+    struct tree_session *session;
+    const struct tree_logged_change *change;
+    struct tree_logged *logged;
+};
+/* So many of others' changes go into a frame with one's own. */
+#define COMBINE_MAX 32u
+
+/* Does the work of the task that would get the latch next, if it goes into the frame as well. */
+static bool combine_one(struct logging *logging, struct unmerged_frame *frame)
+{
+    const struct tree_compute *compute = logging->session->compute;
+    const struct work *work = unmerged_next_work(logging->table, logging->node);
+    struct unmerged_look look;
+    struct tree_logged_entry entry;
+    uint8_t value[FORMAT_VALUE_MAX + 1];
+    size_t length = 0;
+    if (!work || work->session->pool.incarnation != logging->session->pool.incarnation)
+        return false;
+    unmerged_look(logging->table, logging->node, &look);
+    const uint8_t *old = look.found == UNMERGED_VALUE ? look.value : NULL;
+    if (value_shared(logging, &look))
+        return false;
+    enum tree_verdict verdict =
+        work->change->function(work->change->context, old, old ? look.length : 0, value, &length);
+    const struct format_key put = {value, (uint32_t)length};
+    if (verdict == TREE_KEEP || (verdict == TREE_DELETE && !old) ||
+        (verdict == TREE_PUT && !tree_value_fits(logging->tree, length)))
+        return false; /* its own task decides again, once it has the latch */
+    const struct format_key *now = verdict == TREE_PUT ? &put : NULL;
+    entry_of(logging, now, &entry);
+    entry.ahead_count = 0;
+    if (!compute->log.fits(compute->log_context, frame, &entry))
+        return false;
+    uint32_t index = compute->log.add(compute->log_context, work->session, frame, &entry, work->logged);
+    unmerged_write(logging->table, logging->node, now, frame, index, &work->logged->write);
+    return true;
+}
+
+/* Flat combining: so a key that many write is bounded by the CPU, not by handing the latch over. */
+static uint32_t combine(struct logging *logging, struct unmerged_frame *frame,
+                        struct unmerged_wait *waits[COMBINE_MAX])
+{
+    uint32_t count = 0;
+    while (count < COMBINE_MAX && combine_one(logging, frame))
+        waits[count++] = unmerged_take_work(logging->table, logging->node);
+    return count;
+}
+
 /* Into the open frame. 0, or TREE_RESTART: there was no room, or the key is pending in another frame, and the
  * latch's holder looks again. */
 static int entry_add(struct logging *logging, const struct format_key *value)
@@ -139,7 +197,10 @@ static int entry_add(struct logging *logging, const struct format_key *value)
     const struct tree_compute *compute = session->compute;
     struct tree_logged_entry entry;
     struct unmerged_look look;
+    struct unmerged_wait *waits[COMBINE_MAX];
+    uint32_t combined = 0;
     entry_of(logging, value, &entry);
+    wakeup_init(&logging->logged->wakeup);
     struct unmerged_frame *frame = compute->log.open(compute->log_context, session, logging->home, &entry);
     if (!frame) {
         compute->log.room(compute->log_context, session);
@@ -150,8 +211,12 @@ static int entry_add(struct logging *logging, const struct format_key *value)
     if (!elsewhere) {
         uint32_t index = compute->log.add(compute->log_context, session, frame, &entry, logging->logged);
         unmerged_write(logging->table, logging->node, value, frame, index, &logging->logged->write);
+        combined = logging->doubt ? 0 : combine(logging, frame, waits);
     }
     compute->log.close(compute->log_context, session);
+    for (uint32_t i = 0; i < combined; i++)
+        unmerged_work_done(waits[i]);
+    session->stats.combined += combined;
     return elsewhere ? pending_await(logging) : 0;
 }
 
@@ -167,9 +232,11 @@ static int doubt_end(struct logging *logging, const struct unmerged_look *look)
     if (look->length)
         memcpy(value, look->value, look->length);
     session->ahead_count = 0; /* they are the next change's */
+    logging->doubt = true;
     do
         status = entry_add(logging, look->found == UNMERGED_DELETED ? NULL : &same);
     while (status == TREE_RESTART);
+    logging->doubt = false;
     if (!status)
         status = session->compute->log.commit(session->compute->log_context, session, logging->logged);
     session->ahead = ahead;
@@ -202,13 +269,6 @@ static int leaf_look(struct logging *logging)
     logging->found = !status;
     logging->read = !status || (status == BANYAN_ENOTFOUND && !tree_is_dropped(logging->tree));
     return logging->read ? 0 : status;
-}
-
-static bool value_shared(const struct logging *logging, const struct unmerged_look *look)
-{
-    const struct tree *tree = logging->tree;
-    return look->found == UNMERGED_VALUE && tree->values.shared &&
-           tree->values.shared(tree->values_context, look->value, look->length);
 }
 
 /* One look at the key, and what follows from it. TREE_RESTART: look again. */
@@ -261,13 +321,17 @@ static int decide(struct logging *logging)
 static int latch_take(struct logging *logging)
 {
     struct tree_session *session = logging->session;
-    bool busy;
-    logging->node = unmerged_latch_try(logging->table, logging->change->key, &busy);
+    const struct tree_logged_change *change = logging->change;
+    struct work work = {session, change, logging->logged};
+    bool busy, taken = false;
+    logging->node = unmerged_latch_try(logging->table, change->key, &busy);
     if (busy) {
         session->compute->log.lead(session->compute->log_context, session);
-        logging->node = unmerged_latch(logging->table, logging->change->key);
+        wakeup_init(&logging->logged->wakeup);
+        logging->node = unmerged_latch(logging->table, change->key,
+                                       change->here || session->ahead_count ? NULL : &work, &taken);
     }
-    return logging->node ? 0 : pool_fail_memory(&session->pool);
+    return logging->node ? 0 : taken ? TREE_ANSWERED : pool_fail_memory(&session->pool);
 }
 
 int tree_logged_append(struct tree_session *session, struct tree *tree,
@@ -286,7 +350,7 @@ int tree_logged_append(struct tree_session *session, struct tree *tree,
         return status;
     status = latch_take(&logging);
     if (status)
-        return status;
+        return status == TREE_ANSWERED ? 0 : status;
     do
         status = decide(&logging);
     while (status == TREE_RESTART);

@@ -24,6 +24,7 @@ struct tree_logged_change {
     tree_modify_function *function;
     void *context;
     bool blind;
+    bool here; /* the function runs on this task only */
 };
 /* Decides on the change and puts it into the frame that is open; tree_logged_commit then waits for that. 0,
  * an error, or a verdict of turn.h; then nothing of it was done. Round trips: those of a lookup, where the

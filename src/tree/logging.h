@@ -19,7 +19,7 @@ struct tree_logged {
     struct unmerged_write write;
     struct tree_logged *next;           /* of its frame; the log's */
     const struct unmerged_frame *frame; /* NULL: nothing was logged */
-    struct wakeup wakeup;               /* the log's */
+    struct wakeup wakeup;               /* of its task, which has made it ready before `add` */
     int status; /* 0: in the log. BANYAN_EFENCED, BANYAN_ENOSPC: nothing of it was done. BANYAN_EUNKNOWN */
     struct error error; /* with `status` */
 };
@@ -42,6 +42,8 @@ struct tree_log {
     /* Into the frame that `open` has just returned; the entry's index in it. */
     uint32_t (*add)(void *context, struct tree_session *session, struct unmerged_frame *frame,
                     const struct tree_logged_entry *entry, struct tree_logged *logged);
+    /* Whether another one fits as well. */
+    bool (*fits)(void *context, const struct unmerged_frame *frame, const struct tree_logged_entry *entry);
     void (*close)(void *context, struct tree_session *session);
     void (*room)(void *context, struct tree_session *session);
     /* Sees to it that a task commits the open frames: before this one waits for something else. May suspend.

@@ -748,7 +748,8 @@ static int change_try(struct change *change)
 static int change_log(struct change *change)
 {
     struct tree_session *session = change->session;
-    const struct tree_logged_change logged = {change->key, change->function, change->context, change->blind};
+    const struct tree_logged_change logged = {change->key, change->function, change->context, change->blind,
+                                              change->here};
     struct tree_logged ticket;
     int status = tree_logged_append(session, change->tree, &logged, &ticket);
     if (!status)

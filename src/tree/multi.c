@@ -822,7 +822,7 @@ static void put_logged(struct tree_batch *batch)
         struct tree_item *item = entry->item;
         if (!entry->logged || entry->deferred)
             continue;
-        const struct tree_logged_change change = {item_key(item), put_change, item, true};
+        const struct tree_logged_change change = {item_key(item), put_change, item, true, false};
         entry->todo = false;
         entry->deferred = same_key_put_off(batch, i);
         if (entry->deferred)

@@ -184,11 +184,11 @@ enum unmerged_found unmerged_find(struct unmerged *table, struct format_key key,
 
 /* ---- the latch ---- */
 
-struct unmerged_node *unmerged_latch(struct unmerged *table, struct format_key key)
+struct unmerged_node *unmerged_latch(struct unmerged *table, struct format_key key, void *work, bool *taken)
 {
     uint64_t hash = format_key_hash(key);
     struct unmerged_shard *shard = &table->shards[hash % UNMERGED_SHARDS];
-    struct unmerged_wait wait = {0};
+    struct unmerged_wait wait = {.work = work};
     spinlock_lock(&shard->lock);
     struct unmerged_node *node = node_get(table, shard, hash, key);
     bool waits = node && node->latched;
@@ -201,8 +201,39 @@ struct unmerged_node *unmerged_latch(struct unmerged *table, struct format_key k
     }
     spinlock_unlock(&shard->lock);
     if (waits)
-        wakeup_wait(&wait.wakeup); /* with the latch handed over */
-    return node;
+        wakeup_wait(&wait.wakeup); /* with the latch handed over, or the work done */
+    if (work)
+        *taken = wait.taken;
+    return wait.taken ? NULL : node;
+}
+
+void *unmerged_next_work(struct unmerged *table, struct unmerged_node *node)
+{
+    struct unmerged_shard *shard = unmerged_shard(table, node);
+    spinlock_lock(&shard->lock);
+    assert(node->latched);
+    void *work = node->waiting ? node->waiting->work : NULL;
+    spinlock_unlock(&shard->lock);
+    return work;
+}
+
+struct unmerged_wait *unmerged_take_work(struct unmerged *table, struct unmerged_node *node)
+{
+    struct unmerged_shard *shard = unmerged_shard(table, node);
+    spinlock_lock(&shard->lock);
+    struct unmerged_wait *wait = node->waiting;
+    assert(node->latched && wait && wait->work);
+    node->waiting = wait->next;
+    if (!node->waiting)
+        node->last = &node->waiting;
+    wait->taken = true;
+    spinlock_unlock(&shard->lock);
+    return wait;
+}
+
+void unmerged_work_done(struct unmerged_wait *wait)
+{
+    wakeup_give(&wait->wakeup);
 }
 
 struct unmerged_node *unmerged_latch_try(struct unmerged *table, struct format_key key, bool *busy)

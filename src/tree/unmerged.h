@@ -68,8 +68,15 @@ uint64_t unmerged_bytes(const struct unmerged *table);
 
 /* ---- writing ---- */
 
-/* Takes the key's latch. NULL: no memory. */
-struct unmerged_node *unmerged_latch(struct unmerged *table, struct format_key key);
+/* Takes the key's latch. NULL: no memory; or *taken (where `work` is not NULL): the latch's holder has done
+ * the work instead. */
+struct unmerged_node *unmerged_latch(struct unmerged *table, struct format_key key, void *work, bool *taken);
+/* With the latch held: the work of the task that gets it next; NULL: there is none. */
+void *unmerged_next_work(struct unmerged *table, struct unmerged_node *node);
+/* It was done: its task goes on without the latch. It is told by unmerged_work_done, which the caller calls
+ * when it holds no lock; the returned object is for that alone. */
+struct unmerged_wait *unmerged_take_work(struct unmerged *table, struct unmerged_node *node);
+void unmerged_work_done(struct unmerged_wait *wait);
 /* The same, if that does not have to wait; *busy: it would. */
 struct unmerged_node *unmerged_latch_try(struct unmerged *table, struct format_key key, bool *busy);
 void unmerged_unlatch(struct unmerged *table, struct epoch_slot *slot, struct unmerged_node *node);

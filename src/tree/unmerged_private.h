@@ -19,6 +19,8 @@
 
 struct unmerged_wait {
     struct unmerged_wait *next;
+    void *work; /* NULL: its task does that itself */
+    bool taken; /* another has done it */
     struct wakeup wakeup;
 };
 
